@@ -1,0 +1,176 @@
+// Assembly: what a command needs is opened when it first asks for it, and closed in the opposite order, also
+// when it fails halfway.
+import { Redis } from 'ioredis';
+import postgres from 'postgres';
+import { loadConfiguration, type Configuration } from './config-file.js';
+import { createDestination, type Destination } from './destination/destination.js';
+import { createLimiter, type Limiter } from './destination/quota/limiter.js';
+import { createPostgresStore } from './destination/quota/postgres-store.js';
+import { createRedisStore } from './destination/quota/redis-store.js';
+import { UsageError } from './errors.js';
+import { createLogger } from './logger.js';
+import { createMirror, type Mirror } from './mirror/mirror.js';
+import { openBackend, type QueueStore } from './queue/backend.js';
+import { createProducer, type Producer } from './queue/producer.js';
+import { createWorkers, type Workers } from './queue/workers.js';
+import { loadSettings, type ApiSettings, type Need } from './settings.js';
+import { bindDestination, confirmDestination } from './state/binding.js';
+import { openState, type State } from './state/database.js';
+import { requireMigrated } from './state/migrate.js';
+import type { Stream } from './streams/streams.js';
+
+export interface AppOptions {
+  needs: readonly Need[];
+  configPath?: string | undefined;
+  /** When LOG_LEVEL is not set. */
+  logLevel?: string;
+  env?: NodeJS.ProcessEnv;
+}
+
+export type App = ReturnType<typeof createApp>;
+
+/** Throws UsageError when a needed setting is missing; nothing is opened yet. */
+export function createApp({ needs, configPath, logLevel = 'warn', env }: AppOptions) {
+  const settings = loadSettings(needs, env);
+  const log = createLogger(settings.logLevel ?? logLevel, process.stderr.isTTY);
+  const closers: (() => Promise<unknown>)[] = [];
+
+  const own = <T>(thing: T, close: () => Promise<unknown>): T => {
+    closers.push(close);
+    return thing;
+  };
+
+  const stateUrl = () => required(settings.stateUrl, 'STATE_DATABASE_URL');
+  const api = (): ApiSettings => required(settings.api, 'API_BASE_URL');
+
+  const configuration = once(() => loadConfiguration(configPath ?? settings.configPath));
+
+  const state = once(async (): Promise<State> => {
+    const opened = openState({ url: stateUrl() });
+    own(opened, opened.close);
+    await requireMigrated(opened);
+    return opened;
+  });
+
+  const mirror = once(async (): Promise<Mirror> => {
+    const opened = createMirror({ url: required(settings.mirrorUrl, 'MIRROR_DATABASE_URL') });
+    return own(opened, opened.close);
+  });
+
+  const limiter = once(async (): Promise<Limiter> => {
+    const { service } = await configuration();
+    const shared = { key: `${api().baseUrl} ${api().organizationId}`, rate: settings.requestsPerSecond };
+    const leaseMs = service.requestTimeoutMs + 1000;
+    if (settings.redisUrl !== undefined) {
+      const redis = new Redis(settings.redisUrl, { maxRetriesPerRequest: 1, enableReadyCheck: true });
+      redis.on('error', (error: Error) => log.warn({ reason: error.message }, 'quota store failed'));
+      own(redis, async () => redis.disconnect());
+      const opened = createLimiter({ store: createRedisStore({ redis, ...shared }), leaseMs });
+      return own(opened, opened.close);
+    }
+    await state();
+    const sql = postgres(stateUrl(), {
+      max: 2,
+      connect_timeout: 5,
+      onnotice: () => undefined,
+      connection: { application_name: 'slotsync quota' },
+    });
+    own(sql, () => sql.end({ timeout: 1 }));
+    const opened = createLimiter({ store: createPostgresStore({ sql, ...shared }), leaseMs });
+    return own(opened, opened.close);
+  });
+
+  const destination = once(async (): Promise<Destination> => {
+    const { service } = await configuration();
+    const opened = createDestination({ api: api(), limiter: await limiter(), log, ...service });
+    return own(opened, opened.close);
+  });
+
+  /** The state bound to the destination of the settings. */
+  const bound = once(async (): Promise<{ state: State; stateId: string }> => {
+    const opened = await state();
+    return { state: opened, stateId: await bindDestination(opened, api()) };
+  });
+
+  const queueStore = (): QueueStore =>
+    settings.redisUrl === undefined ? { postgresUrl: stateUrl() } : { redisUrl: settings.redisUrl };
+
+  const queue = once(async () => {
+    const { state: boundState, stateId } = await bound();
+    const backend = openBackend(queueStore(), stateId, log);
+    const producer: Producer = createProducer({ backend, state: boundState });
+    own(producer, producer.close);
+    return { backend, producer };
+  });
+
+  return {
+    settings,
+    log,
+    stateUrl,
+    configuration,
+    state,
+    mirror,
+    limiter,
+    destination,
+    queueStore,
+
+    /** Refuses a state that belongs to another destination, without binding a new one. */
+    async confirmedState(): Promise<State> {
+      const opened = await state();
+      await confirmDestination(opened, api());
+      return opened;
+    },
+
+    async producer(): Promise<Producer> {
+      return (await queue()).producer;
+    },
+
+    /** Workers over every stream of the configuration; the caller starts and stops them. */
+    async workers(options: { concurrency?: number } = {}): Promise<Workers> {
+      const { backend, producer } = await queue();
+      return createWorkers({
+        ...options,
+        backend,
+        producer,
+        log,
+        state: await state(),
+        mirror: await mirror(),
+        destination: await destination(),
+        streams: streamsByName(await configuration()),
+      });
+    },
+
+    /** Closes what was opened, last in, first out; one that fails does not keep the others open. */
+    async close(): Promise<void> {
+      for (let close = closers.pop(); close; close = closers.pop()) {
+        await close().catch((error: unknown) => log.debug({ reason: String(error) }, 'closing failed'));
+      }
+    },
+  };
+}
+
+export function streamsByName({ streams }: Configuration): ReadonlyMap<string, Stream> {
+  return new Map(streams.map((stream) => [stream.name, stream]));
+}
+
+/** The streams named on the command line, or all. Throws UsageError for one that is not there. */
+export function selectStreams({ streams }: Configuration, names: readonly string[]): readonly Stream[] {
+  const known = new Set(streams.map(({ name }) => name));
+  const unknown = names.filter((name) => !known.has(name));
+  if (unknown.length > 0) {
+    throw new UsageError(`no stream ${unknown.map((name) => `'${name}'`).join(', ')} in the configuration`, {
+      remedy: `There are: ${[...known].join(', ')}.`,
+    });
+  }
+  return names.length === 0 ? streams : streams.filter(({ name }) => names.includes(name));
+}
+
+function required<T>(value: T | undefined, setting: string): T {
+  if (value === undefined) throw new UsageError(`${setting} is not set`);
+  return value;
+}
+
+function once<T>(open: () => Promise<T>): () => Promise<T> {
+  let opened: Promise<T> | undefined;
+  return () => (opened ??= open());
+}

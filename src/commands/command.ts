@@ -1,0 +1,40 @@
+// What every command shares: its options, its assembly, its exit code.
+import type { Command } from 'commander';
+import { createApp, type App, type AppOptions } from '../app.js';
+import { codeOf, UsageError } from '../errors.js';
+
+/** Done; something failed; wrong use or configuration; held for approval. */
+export const EXIT = { done: 0, failed: 1, usage: 2, held: 3 } as const;
+
+export interface CommonOptions {
+  json?: boolean;
+  config?: string;
+}
+
+/** Failures that only another setting or configuration can mend. */
+const CONFIGURATION_CODES = new Set(['configuration', 'unauthorized', 'redirected', 'mirror_source', 'mirror_refused', 'state_refused', 'mirror_read_only']);
+
+export function exitCodeOf(error: unknown): number {
+  return error instanceof UsageError ? EXIT.usage : exitCodeOfFailure(codeOf(error));
+}
+
+export function exitCodeOfFailure(code: string | null): number {
+  return code !== null && CONFIGURATION_CODES.has(code) ? EXIT.usage : EXIT.failed;
+}
+
+/** Adds the options every command has. */
+export function common(command: Command): Command {
+  return command
+    .option('--json', 'print one JSON document instead of text')
+    .option('-c, --config <file>', 'configuration file (default: sync.config.ts, or SLOTSYNC_CONFIG)');
+}
+
+/** Opens what the command needs, runs it, closes everything. The result is the process's exit code. */
+export async function withApp(options: AppOptions, run: (app: App) => Promise<number>): Promise<void> {
+  const app = createApp(options);
+  try {
+    process.exitCode = await run(app);
+  } finally {
+    await app.close();
+  }
+}

@@ -1,0 +1,19 @@
+import type { Command } from 'commander';
+import { migrateQueue } from '../queue/backend.js';
+import { migrate } from '../state/migrate.js';
+import { common, EXIT, withApp, type CommonOptions } from './command.js';
+import { plural, printJson, printLine } from './print.js';
+
+export function addMigrate(program: Command): void {
+  common(program.command('migrate'))
+    .description('create or update the state tables (schema slotsync); safe to run at any time')
+    .action((options: CommonOptions) =>
+      withApp({ needs: ['state'] }, async (app) => {
+        const { applied } = await migrate(app.stateUrl());
+        await migrateQueue(app.queueStore());
+        if (options.json) printJson({ applied });
+        else printLine(applied === 0 ? 'The state is up to date.' : `Applied ${plural(applied, 'migration')}.`);
+        return EXIT.done;
+      }),
+    );
+}

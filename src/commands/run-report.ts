@@ -1,0 +1,82 @@
+// How a run is watched and told: progress while it goes, then what happened and what to do about it.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { SlotsyncError } from '../errors.js';
+import type { State } from '../state/database.js';
+import { countUnsettled, listFailures } from '../state/failures.js';
+import { readProgress, readRun, sumOutcomes, type Run } from '../state/runs.js';
+import { EXIT, exitCodeOfFailure } from './command.js';
+import { describeFailure } from './failure-report.js';
+import { createProgress, formatDuration, plural, printLine, table } from './print.js';
+
+const LOOK_EVERY_MS = 200;
+const NAMED_FAILURES = 5;
+
+/** Waits until the run has ended, or `stopped` says so. Shows progress on standard error. */
+export async function waitForRun(state: State, id: number, stopped: () => boolean): Promise<Run> {
+  const progress = createProgress(`run ${id}`);
+  try {
+    while (true) {
+      const run = await readRun(state.db, id);
+      if (!run) throw new SlotsyncError('run_lost', `run ${id} is gone from the state`, { disposition: 'dead' });
+      const { done, total } = await readProgress(state.db, id);
+      progress.update(done, total);
+      if (run.finishedAt || stopped()) return run;
+      await sleep(LOOK_EVERY_MS);
+    }
+  } finally {
+    progress.stop();
+  }
+}
+
+export function exitCodeOfRun({ status, errorCode }: Run): number {
+  switch (status) {
+    case 'succeeded':
+      return EXIT.done;
+    case 'held':
+      return EXIT.held;
+    case 'failed':
+      return exitCodeOfFailure(errorCode);
+    default:
+      return EXIT.failed;
+  }
+}
+
+export function runToJson(run: Run) {
+  return { ...run, seconds: secondsOf(run) };
+}
+
+/** The run's table, what it could not do and why, and what happens next. */
+export async function printRun(state: State, run: Run): Promise<void> {
+  const counts = run.finishedAt ? run.counts : await sumOutcomes(state.db, run.id);
+  const rows = run.streams.flatMap((stream) => {
+    const plan = run.plan[stream];
+    if (!plan) return [];
+    const got = counts[stream];
+    const outcomes = [got?.synced ?? 0, got?.deferred ?? 0, got?.failed ?? 0, got?.dead ?? 0];
+    return [[stream, plan.create, plan.update, plan.retire, plan.retry, plan.unchanged, ...outcomes]];
+  });
+  if (rows.length > 0) {
+    const headings = ['stream', 'create', 'update', 'retire', 'retry', 'unchanged', 'synced', 'waiting', 'failed', 'dead'];
+    printLine(table(headings, rows));
+    printLine();
+  }
+  for (const [stream, reason] of Object.entries(run.holds)) {
+    printLine(`Held: ${stream}: ${reason}. Nothing was retired there. If it is meant, raise streams.${stream}.limits.retire.`);
+  }
+  if (run.errorMessage !== null) printLine(`Failed: ${run.errorMessage}`);
+  await printFailures(state, run);
+  printLine(`Run ${run.id} ${run.status}${run.finishedAt ? ` in ${formatDuration(secondsOf(run))}` : ''}.`);
+}
+
+async function printFailures(state: State, run: Run): Promise<void> {
+  const failures = await listFailures(state.db, { runId: run.id, limit: NAMED_FAILURES });
+  for (const failure of failures) printLine(`${describeFailure(failure)}\n`);
+  const unsettled = await countUnsettled(state.db);
+  if (unsettled > failures.length) {
+    printLine(`${plural(unsettled, 'record')} not at the service as the mirror has them; all of them: slotsync failures`);
+  }
+}
+
+function secondsOf({ requestedAt, finishedAt }: Run): number {
+  return ((finishedAt ?? new Date()).getTime() - requestedAt.getTime()) / 1000;
+}

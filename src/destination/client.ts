@@ -1,0 +1,234 @@
+// One request to the service, and the only place that turns an answer into an error. Every request takes a
+// slot of the organization's quota and keeps it until the answer's headers are there. Retries belong to the
+// queue; the exceptions are 429, which costs nobody an attempt, and one renewal of the token.
+import { Pool, type Dispatcher } from 'undici';
+import { codeOf, messageOf, SlotsyncError } from '../errors.js';
+import type { Logger } from '../logger.js';
+import type { ApiSettings } from '../settings.js';
+import { createTokenSource } from './token.js';
+import type { Lane, Limiter } from './quota/limiter.js';
+import { authenticateAnswer, createPaths, readFailure } from './wire.js';
+
+export interface Call {
+  method: 'POST' | 'PUT';
+  path: string;
+  body?: unknown;
+}
+
+export interface Context {
+  lane: Lane;
+  signal?: AbortSignal | undefined;
+}
+
+export interface ClientOptions {
+  api: ApiSettings;
+  limiter: Limiter;
+  log: Logger;
+  prefix: string;
+  requestTimeoutMs: number;
+  tokenSeconds: number;
+}
+
+/** Times one request is sent again after a 429 before it is given back to the queue. */
+const MOST_THROTTLES = 30;
+const MOST_BODY_BYTES = 64 * 1024 * 1024;
+
+export type Client = ReturnType<typeof createClient>;
+
+/** Opens a pool of connections to the service. `send` throws SlotsyncError only, or the signal's reason. */
+export function createClient({ api, limiter, log, prefix, requestTimeoutMs, tokenSeconds }: ClientOptions) {
+  const pool = new Pool(api.baseUrl, {
+    connections: 32,
+    pipelining: 1,
+    connect: { timeout: Math.min(10_000, requestTimeoutMs) },
+    headersTimeout: requestTimeoutMs,
+    bodyTimeout: requestTimeoutMs,
+  });
+  const paths = createPaths(api.organizationId, prefix);
+  const latency = { totalMs: 0, count: 0 };
+  let requests = 0;
+
+  const tokens = createTokenSource({
+    defaultSeconds: tokenSeconds,
+    // Shared by every caller that waits, so no single caller's signal may end it.
+    authenticate: async () => {
+      const headers = { authorization: `Api-Key ${api.key}`, 'x-region': api.region };
+      const answer = await sendWithin({ method: 'POST', path: paths.authenticate }, headers, { lane: 'incremental' });
+      if (answer.status === 401 || answer.status === 403 || answer.status === 404) {
+        throw new SlotsyncError('unauthorized', `the service did not accept the key (${answer.status})`, {
+          disposition: 'dead',
+          remedy: 'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL: all four belong to one environment.',
+          facts: { status: answer.status },
+        });
+      }
+      const parsed = authenticateAnswer.safeParse(expectJson(answer, 'POST', paths.authenticate));
+      if (!parsed.success) throw invalidAnswer('POST', paths.authenticate, 'it holds no token');
+      return parsed.data.token;
+    },
+  });
+
+  /** Takes a slot, sends, frees it at the headers; again after a 429. */
+  async function sendWithin(call: Call, headers: Record<string, string>, context: Context): Promise<Answer> {
+    for (let throttles = 0; ; throttles++) {
+      const slot = await limiter.take(context.lane, context.signal);
+      if (!slot.usable()) {
+        await slot.release();
+        continue;
+      }
+      requests++;
+      const startedAt = performance.now();
+      let response: Dispatcher.ResponseData;
+      try {
+        response = await pool.request({
+          method: call.method,
+          path: call.path,
+          headers: {
+            accept: 'application/json',
+            ...(call.body === undefined ? {} : { 'content-type': 'application/json' }),
+            ...headers,
+          },
+          body: call.body === undefined ? null : JSON.stringify(call.body),
+          signal: anySignal(context.signal, AbortSignal.timeout(requestTimeoutMs)),
+        });
+      } catch (error) {
+        if (context.signal?.aborted) throw context.signal.reason;
+        throw asTransportError(error, call);
+      } finally {
+        void slot.release();
+      }
+      latency.totalMs += performance.now() - startedAt;
+      latency.count++;
+      const body = await readBody(response, call);
+      if (response.statusCode !== 429) return { status: response.statusCode, body };
+      const retryAfterMs = readRetryAfter(response.headers['retry-after']);
+      log.warn({ path: call.path, retryAfterMs, throttles: throttles + 1 }, 'throttled');
+      await limiter.throttled(retryAfterMs);
+      if (throttles + 1 >= MOST_THROTTLES) {
+        throw new SlotsyncError('throttled', `the service answered 429 ${throttles + 1} times running`, {
+          disposition: 'retry',
+          remedy: 'Another integration seems to use the whole quota; lower API_REQUESTS_PER_SECOND or talk to its owner.',
+          facts: { path: call.path },
+        });
+      }
+    }
+  }
+
+  return {
+    paths,
+
+    /** Sends with the current token, renewed once on 401 or 403. Returns the parsed body of a 2xx answer. */
+    async send(call: Call, context: Context): Promise<unknown> {
+      for (let renewed = false; ; renewed = true) {
+        const token = await tokens.get();
+        context.signal?.throwIfAborted();
+        const answer = await sendWithin(call, { authorization: `Bearer ${token}` }, context);
+        if ((answer.status !== 401 && answer.status !== 403) || renewed) return expectJson(answer, call.method, call.path);
+        tokens.refuse(token);
+      }
+    },
+
+    /** Obtains a token now, to see whether the key is accepted. Returns its end in milliseconds, if it says. */
+    authenticate: () => tokens.get(),
+
+    /** Mean time from sending to headers so far; undefined before the first answer. */
+    meanLatencyMs: () => (latency.count === 0 ? undefined : latency.totalMs / latency.count),
+    /** Requests sent so far, of any kind. */
+    requests: () => requests,
+
+    close: () => pool.destroy(),
+  };
+}
+
+interface Answer {
+  status: number;
+  body: string;
+}
+
+/** The parsed body of a 2xx answer; anything else is an error, here and nowhere else. */
+function expectJson(answer: Answer, method: string, path: string): unknown {
+  const { status } = answer;
+  const facts = { method, path, status };
+  if (status >= 200 && status < 300) {
+    try {
+      return JSON.parse(answer.body) as unknown;
+    } catch (error) {
+      throw invalidAnswer(method, path, 'its body is not JSON', error);
+    }
+  }
+  const words = readFailure(answer.body);
+  const message = `${method} ${path} answered ${status}${words === '' ? '' : `: ${words}`}`;
+  if (status === 401 || status === 403) {
+    throw new SlotsyncError('unauthorized', message, {
+      disposition: 'dead',
+      remedy: 'The key is valid but not permitted this, or was withdrawn: check its rights at the service.',
+      facts,
+    });
+  }
+  if (status >= 500 || status === 408 || status === 425) {
+    throw new SlotsyncError('service_failed', message, { disposition: 'retry', facts });
+  }
+  if (status >= 300 && status < 400) {
+    throw new SlotsyncError('redirected', message, {
+      disposition: 'dead',
+      remedy: 'Set API_BASE_URL to the address the service really answers at.',
+      facts,
+    });
+  }
+  throw new SlotsyncError('refused', message, { disposition: 'dead', facts });
+}
+
+/** The answer is not what the wire module says. What was sent may have been done. */
+export function invalidAnswer(method: string, path: string, what: string, cause?: unknown): SlotsyncError {
+  return new SlotsyncError('answer_invalid', `${method} ${path}: the answer cannot be understood: ${what}`, {
+    disposition: 'retry',
+    remedy: 'If it stays so, the service differs from docs/api-contract.md: run `slotsync check`.',
+    facts: { method, path },
+    cause,
+  });
+}
+
+async function readBody({ body, headers }: Dispatcher.ResponseData, call: Call): Promise<string> {
+  if (Number(headers['content-length'] ?? 0) > MOST_BODY_BYTES) {
+    body.destroy();
+    throw invalidAnswer(call.method, call.path, 'it is larger than 64 MB');
+  }
+  try {
+    return await body.text();
+  } catch (error) {
+    throw asTransportError(error, call);
+  }
+}
+
+const NEVER_SENT = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH', 'UND_ERR_CONNECT_TIMEOUT']);
+
+function asTransportError(error: unknown, { method, path }: Call): SlotsyncError {
+  const timedOut = error instanceof Error && error.name === 'TimeoutError';
+  const code = timedOut ? 'timeout' : codeOf(error);
+  const facts = { method, path, reason: code };
+  if (NEVER_SENT.has(code) || (error instanceof Error && /certificate|self.signed/i.test(messageOf(error)))) {
+    return new SlotsyncError('service_unreachable', `the service cannot be reached (${code})`, {
+      disposition: 'retry',
+      remedy: 'Check API_BASE_URL and the way out to it (proxy, firewall, DNS).',
+      facts,
+      cause: error,
+    });
+  }
+  return new SlotsyncError('answer_lost', `${method} ${path}: no answer arrived (${code}); it may have been done`, {
+    disposition: 'retry',
+    facts,
+    cause: error,
+  });
+}
+
+/** Milliseconds a Retry-After header asks for, as seconds or as a date. */
+export function readRetryAfter(header: string | string[] | undefined, now = Date.now()): number | undefined {
+  const value = Array.isArray(header) ? header[0] : header;
+  if (value === undefined || value.trim() === '') return undefined;
+  if (/^\d+(\.\d+)?$/.test(value.trim())) return Number(value) * 1000;
+  const at = Date.parse(value);
+  return Number.isNaN(at) ? undefined : Math.max(0, at - now);
+}
+
+function anySignal(a: AbortSignal | undefined, b: AbortSignal): AbortSignal {
+  return a ? AbortSignal.any([a, b]) : b;
+}

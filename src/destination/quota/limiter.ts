@@ -1,0 +1,198 @@
+// The organization's quota, shared by every request of every process. BullMQ's own limiter counts jobs
+// leaving one queue, which is not what the service limits.
+//
+// Why it is safe. There are N slots. A request takes one, is sent, and gives it back when its response headers
+// arrive; a second after that the slot is free again. The service judges a request at some moment between
+// sending and answer, so two successive users of one slot are judged more than a second apart: each slot
+// gives at most one request to any second, N slots at most N, however long the network takes and however
+// the service cuts its seconds. This rests on four things, each defended here or in the stores:
+// - One clock. Every time is the store's; a process only measures durations.
+// - The slot outlives the request. Nobody returns it for its holder before the lease has ended: the request
+//   timeout, the second in which the request has to be sent (`usable`), and then the hold.
+// - Nobody returns another's slot. Tokens carry a generation; a late release of a lost slot does nothing.
+// - Nothing known, nothing sent. A store without state waits before its first grant, and again for each
+//   answer to what was sent before the loss; a store that cannot be reached grants nothing.
+// Not covered: a store clock that jumps forward, a process stopped between `usable` and the socket, and a
+// store that loses its state while requests take longer than the boot guard.
+import { setMaxListeners } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createLine, quotaUnavailable } from './line.js';
+import { DEFAULT_LEASE_MS, SEND_WITHIN_MS } from './rules.js';
+
+/** Best first. */
+export const LANES = ['incremental', 'nightly', 'backfill', 'verify'] as const;
+export type Lane = (typeof LANES)[number];
+
+export interface Slot {
+  /** False when too much time has passed since the grant: release this slot and take another before sending. */
+  usable(): boolean;
+  /** To be called once the response headers are there or the request has failed for sure. Idempotent, never
+   * rejects: a release the store does not learn of is made by the lease. */
+  release(): Promise<void>;
+}
+
+export interface QuotaUsage {
+  /** The quota, and what of it is allowed at present: less after a 429. */
+  rate: number;
+  allowed: number;
+  /** Slots with a request on the wire; in the second after their answer; free. */
+  held: number;
+  cooling: number;
+  free: number;
+  /** Held, by lane. */
+  lanes: Record<Lane, number>;
+  /** Milliseconds until the pause ends, 0 when there is none. */
+  pausedMs: number;
+  /** 429 answers since the store has had its state. */
+  throttled: number;
+}
+
+/** Granted: to be sent in `waitMs`. Not granted: to be asked again in `waitMs`. */
+export type Taken = { granted: true; token: string; waitMs: number } | { granted: false; waitMs: number };
+
+/** Where the slots live. Each call is one atomic step on the store's clock. */
+export interface SlotStore {
+  take(lane: Lane, leaseMs: number): Promise<Taken>;
+  release(token: string): Promise<void>;
+  throttled(retryAfterMs?: number): Promise<void>;
+  usage(): Promise<QuotaUsage>;
+}
+
+export interface Limiter {
+  /** Resolves when a request may be sent. Rejects with the signal's reason, or with `quota_unavailable`
+   * (retry) when the store could not be reached for `giveUpMs`; never resolves without a grant. */
+  take(lane: Lane, signal?: AbortSignal): Promise<Slot>;
+  /** To be called for each 429: pauses the organization for Retry-After (in ms) and a little, and lowers N. */
+  throttled(retryAfterMs?: number): Promise<void>;
+  usage(): Promise<QuotaUsage>;
+  /** Refuses those waiting with `limiter_closed` (retry) and ends when the store has heard of every release.
+   * Slots still held are released by their holders as before. The store's client belongs to its opener. */
+  close(): Promise<void>;
+}
+
+export interface LimiterOptions {
+  store: SlotStore;
+  /** The request timeout plus 1 s. Milliseconds, default 31 000. */
+  leaseMs?: number;
+  /** How long an unreachable store is asked before waiters are refused. Default 30 000. */
+  giveUpMs?: number;
+  /** How long one answer of the store may take. Default 5 000. */
+  storeTimeoutMs?: number;
+  /** A monotonic clock in milliseconds. */
+  now?: () => number;
+}
+
+interface Booking {
+  slot: Slot;
+  waitMs: number;
+}
+
+const RELEASE_RETRIES_MS = [100, 1000];
+
+/** One limiter per process: one local line for each lane, in front of a store that all processes share. */
+export function createLimiter({
+  store,
+  leaseMs = DEFAULT_LEASE_MS,
+  giveUpMs = 30_000,
+  storeTimeoutMs = 5_000,
+  now = () => performance.now(),
+}: LimiterOptions): Limiter {
+  const closing = new AbortController();
+  setMaxListeners(0, closing.signal); // each line and each release being retried listens
+  const releases = new Set<Promise<void>>();
+  const lines = Object.fromEntries(LANES.map((lane) => [lane, lineOf(lane)])) as Record<
+    Lane,
+    ReturnType<typeof lineOf>
+  >;
+
+  function lineOf(lane: Lane) {
+    const discard = (booking: Booking) => void booking.slot.release();
+    return createLine<Booking>({
+      ask: () => ask(lane),
+      giveBack: discard,
+      giveUpMs,
+      now,
+      closing: closing.signal,
+    });
+  }
+
+  async function ask(lane: Lane) {
+    const asked = now();
+    const answer = store.take(lane, leaseMs);
+    // An answer nobody waits for any more may still carry a grant.
+    const taken = await within(answer, storeTimeoutMs, (late) => late.granted && giveBack(late.token));
+    if (!taken.granted) return { waitMs: taken.waitMs };
+    // The store granted after `asked`, so the lease covers a sending from here on for SEND_WITHIN_MS.
+    const slot = createSlot(taken.token, asked + taken.waitMs + SEND_WITHIN_MS);
+    if (slot.usable()) return { grant: { slot, waitMs: taken.waitMs } };
+    void slot.release();
+    throw new Error('the grant arrived too late to be used');
+  }
+
+  function createSlot(token: string, usableUntil: number): Slot {
+    let released: Promise<void> | undefined;
+    return {
+      usable: () => now() <= usableUntil,
+      release: () => (released ??= giveBack(token)),
+    };
+  }
+
+  function giveBack(token: string): Promise<void> {
+    const release = tellRelease(token).finally(() => releases.delete(release));
+    releases.add(release);
+    return release;
+  }
+
+  async function tellRelease(token: string): Promise<void> {
+    for (const retryMs of [...RELEASE_RETRIES_MS, undefined]) {
+      const told = await within(store.release(token), storeTimeoutMs).then(
+        () => true,
+        () => false,
+      );
+      // Not told: the slot returns when its lease ends, later but as safely.
+      if (told || retryMs === undefined || closing.signal.aborted) return;
+      await sleep(retryMs, undefined, { signal: closing.signal }).catch(() => undefined);
+    }
+  }
+
+  return {
+    async take(lane, signal) {
+      const { slot, waitMs } = await lines[lane].join(signal);
+      try {
+        await sleep(Math.ceil(waitMs), undefined, signal ? { signal } : {});
+        return slot;
+      } catch {
+        void slot.release();
+        throw signal?.reason;
+      }
+    },
+    async throttled(retryAfterMs) {
+      const known = retryAfterMs !== undefined && Number.isFinite(retryAfterMs) && retryAfterMs >= 0;
+      await within(store.throttled(known ? retryAfterMs : undefined), storeTimeoutMs).catch(refuse);
+    },
+    usage: () => within(store.usage(), storeTimeoutMs).catch(refuse),
+    async close() {
+      closing.abort();
+      await Promise.all(Object.values(lines).map((line) => line.ended()));
+      while (releases.size > 0) await Promise.all(releases);
+    },
+  };
+}
+
+function refuse(cause: unknown): never {
+  throw quotaUnavailable(cause);
+}
+
+/** The promise's result, or an error after `ms`; what arrives later is handed to `late`. */
+async function within<T>(promise: Promise<T>, ms: number, late?: (value: T) => unknown): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  let waiting = true;
+  const timeout = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => {
+      waiting = false;
+      reject(new Error(`no answer within ${ms} ms`));
+    }, ms);
+  });
+  promise.then((value) => waiting || late?.(value)).catch(() => undefined);
+  return Promise.race([promise, timeout]).finally(() => clearTimeout(timer));
+}

@@ -1,0 +1,42 @@
+// The slots in PostgreSQL, for installations without Redis: one row per limiter, functions of schema slotsync.
+// The same algorithm as in Redis; what it must hold is written in limiter.ts.
+import type { Sql } from 'postgres';
+import { parseTaken, parseUsage } from './answers.js';
+import type { SlotStore } from './limiter.js';
+import { quotaRules, type QuotaRules } from './rules.js';
+
+export interface PostgresStoreOptions {
+  sql: Sql;
+  /** Whose quota: service address and organization. The same key in other processes is the same quota. */
+  key: string;
+  /** Requests a second. */
+  rate: number;
+  rules?: Partial<QuotaRules>;
+}
+
+/** Slots in a migrated database. The client belongs to the caller; each step is one statement outside any
+ * transaction, so that the row's lock is never held across the network. */
+export function createPostgresStore({ sql, key, rate, rules: changes }: PostgresStoreOptions): SlotStore {
+  const rules = JSON.stringify(quotaRules(rate, changes));
+  // JSON goes and comes as text: how a client parses json depends on what else uses it.
+  const rulesJson = () => sql`${rules}::text::jsonb`;
+
+  return {
+    async take(lane, leaseMs) {
+      const [row] = await sql`
+        SELECT slotsync.take_slot(${key}::text, ${lane}::text, ${leaseMs}::double precision, ${rulesJson()})::text AS answer`;
+      return parseTaken(row?.['answer']);
+    },
+    async release(token) {
+      await sql`SELECT slotsync.release_slot(${key}::text, ${token}::text, ${rulesJson()})`;
+    },
+    async throttled(retryAfterMs) {
+      await sql`
+        SELECT slotsync.quota_throttled(${key}::text, ${retryAfterMs ?? null}::double precision, ${rulesJson()})`;
+    },
+    async usage() {
+      const [row] = await sql`SELECT slotsync.quota_usage(${key}::text, ${rulesJson()})::text AS answer`;
+      return parseUsage(row?.['answer']);
+    },
+  };
+}

@@ -1,0 +1,61 @@
+// The figures of the quota, once. Both stores receive them as one JSON argument, so that no number stands
+// a second time in SQL or Lua and tests can shorten the waiting.
+import { UsageError } from '../../errors.js';
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const DAY = 24 * 60 * MINUTE;
+
+/** All times in milliseconds. */
+export interface QuotaRules {
+  /** N: slots of the organization, and requests in any second. */
+  readonly rate: number;
+  /** Shortest time between two grants. */
+  readonly paceMs: number;
+  /** From the answer until the slot is free again: the second the service counts, and a margin for rounding. */
+  readonly holdMs: number;
+  /** How far ahead a grant may be booked; whoever would have to wait longer asks again. */
+  readonly bookAheadMs: number;
+  /** Before the first grant when the store knows nothing: what was sent before the loss must have passed. */
+  readonly bootGuardMs: number;
+  /** Longest time until a waiter asks again. Below `holdMs`, so that no release is noticed late. */
+  readonly pollMs: number;
+  /** After a 429: added to Retry-After, and taken for it when it is absent. */
+  readonly pauseExtraMs: number;
+  readonly pauseDefaultMs: number;
+  /** Longest pause a Retry-After can cause; afterwards the service is asked again. */
+  readonly pauseMaxMs: number;
+  /** N - 1 at most once in this time, N + 1 for each such time without a 429. */
+  readonly reduceEveryMs: number;
+  readonly recoverEveryMs: number;
+  /** How long Redis keeps the state of an idle limiter: losing it costs a boot guard. */
+  readonly keepMs: number;
+}
+
+/** How long after its grant a request may still be sent; the lease has a second for it. */
+export const SEND_WITHIN_MS = 900;
+
+/** Request timeout of 30 s and the second in which the request must have been sent. */
+export const DEFAULT_LEASE_MS = 30 * SECOND + SECOND;
+
+/** The rules for `rate` requests a second. Throws UsageError unless rate is a whole number from 1 on. */
+export function quotaRules(rate: number, changes: Partial<QuotaRules> = {}): QuotaRules {
+  if (!Number.isSafeInteger(rate) || rate < 1) {
+    throw new UsageError(`the quota must be a whole number of requests per second, at least 1, not ${rate}`);
+  }
+  return {
+    rate,
+    paceMs: SECOND / rate,
+    holdMs: SECOND + 10,
+    bookAheadMs: 60,
+    bootGuardMs: 1.5 * SECOND,
+    pollMs: 0.9 * SECOND,
+    pauseExtraMs: 100,
+    pauseDefaultMs: SECOND,
+    pauseMaxMs: 10 * MINUTE,
+    reduceEveryMs: 1.2 * SECOND,
+    recoverEveryMs: 10 * SECOND,
+    keepMs: 7 * DAY,
+    ...changes,
+  };
+}

@@ -1,0 +1,60 @@
+// Every failure says what happens next. The disposition is decided where the error is understood;
+// queue/workers.ts alone turns it into an action.
+
+/** What should happen next: send again, wait without costing an attempt, or give up until a person acts. */
+export type Disposition = 'retry' | 'defer' | 'dead';
+
+export interface ErrorFacts {
+  [fact: string]: string | number | boolean | undefined;
+}
+
+export class SlotsyncError extends Error {
+  override readonly name = 'SlotsyncError';
+  /** Stable, snake_case: what logs, tables and tests match on. Messages may change, codes do not. */
+  readonly code: string;
+  readonly disposition: Disposition;
+  /** What the reader can do now, as a sentence or a command. */
+  readonly remedy: string | undefined;
+  /** Figures for the log line. Never tokens, keys or bodies. */
+  readonly facts: ErrorFacts;
+
+  constructor(
+    code: string,
+    message: string,
+    options: { disposition: Disposition; remedy?: string; facts?: ErrorFacts; cause?: unknown },
+  ) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.code = code;
+    this.disposition = options.disposition;
+    this.remedy = options.remedy;
+    this.facts = options.facts ?? {};
+  }
+}
+
+/** Wrong use, settings or configuration: the command ends with exit code 2. */
+export class UsageError extends SlotsyncError {
+  /** One line per fault, all of them at once. */
+  readonly faults: readonly string[];
+
+  constructor(message: string, options: { faults?: readonly string[]; remedy?: string; cause?: unknown } = {}) {
+    super('usage', message, { ...options, disposition: 'dead' });
+    this.faults = options.faults ?? [];
+  }
+}
+
+/** The message of anything thrown, for people. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message || error.name : String(error);
+}
+
+/** The disposition of anything thrown; what nobody classified is sent again. */
+export function dispositionOf(error: unknown): Disposition {
+  return error instanceof SlotsyncError ? error.disposition : 'retry';
+}
+
+/** The code of anything thrown; system errors keep their own (`ECONNREFUSED`). */
+export function codeOf(error: unknown): string {
+  if (error instanceof SlotsyncError) return error.code;
+  if (error instanceof Error && 'code' in error && typeof error.code === 'string') return error.code;
+  return 'unexpected';
+}

@@ -1,0 +1,241 @@
+// The organization's mirror, only ever read: every session is read-only at the server, every reading is
+// one transaction, and how values print as text is fixed, since the row hash is made of that text.
+import postgres from 'postgres';
+import { closest } from 'fastest-levenshtein';
+import { codeOf, messageOf, SlotsyncError } from '../errors.js';
+import type { Row } from '../streams/config.js';
+import { splitKey } from '../streams/local-key.js';
+import type { Source, Stream } from '../streams/streams.js';
+import { templateColumns } from '../streams/external-id.js';
+import { readLines } from '../copy-lines.js';
+import * as sourceSql from './source-sql.js';
+
+const SESSION = {
+  application_name: 'slotsync mirror',
+  default_transaction_read_only: true,
+  TimeZone: 'UTC',
+  DateStyle: 'ISO, YMD',
+  IntervalStyle: 'iso_8601',
+  extra_float_digits: 1,
+  bytea_output: 'hex',
+};
+
+/** Dates and times stay PostgreSQL's own ISO text: a JavaScript Date would shift days and lose microseconds. */
+const DATES_AS_TEXT = {
+  to: 1184,
+  from: [1082, 1083, 1114, 1184, 1266],
+  serialize: (value: unknown) => value as string,
+  parse: (text: string) => text,
+};
+
+/** One more than this many shared external ids are not a slip but a wrong template. */
+const SHARED_ID_LIMIT = 1000;
+
+export interface MirrorRow {
+  row: Row;
+  /** 64 bits, as a decimal number in text. */
+  hash: string;
+}
+
+export interface SharedExternalId {
+  externalId: string;
+  keys: string[];
+}
+
+export type Mirror = ReturnType<typeof createMirror>;
+
+/** Opens the mirror. Nothing connects before the first reading. Errors are SlotsyncError `mirror_…`. */
+export function createMirror({ url }: { url: string }) {
+  const open = (max: number) =>
+    postgres(url, {
+      max,
+      connect_timeout: 10,
+      idle_timeout: 60,
+      connection: SESSION,
+      types: { date: DATES_AS_TEXT },
+      onnotice: () => undefined,
+    });
+  const sql = open(4);
+  const columnTypes = new Map<string, Promise<Map<string, string>>>();
+
+  /** Column names of a source to their types as SQL writes them. */
+  async function describeSource(source: Source): Promise<Map<string, string>> {
+    const statement = `SELECT * FROM ${sourceSql.relation(source)}`;
+    const { columns } = await read(() => sql.unsafe(statement).describe());
+    const types = await read(
+      () =>
+        sql<{ oid: number; type: string }[]>`
+          SELECT oid::int8::int AS oid, format_type(oid, NULL) AS type FROM pg_type
+          WHERE oid = ANY (${columns.map(({ type }) => type)}::oid[])`,
+    );
+    const names = new Map(types.map(({ oid, type }) => [oid, type]));
+    return new Map(columns.map(({ name, type }) => [name, names.get(type) ?? 'text']));
+  }
+
+  function typesOf(stream: Stream): Promise<Map<string, string>> {
+    const known = columnTypes.get(stream.name);
+    if (known) return known;
+    const described = describeSource(stream.source);
+    columnTypes.set(stream.name, described);
+    described.catch(() => columnTypes.delete(stream.name));
+    return described;
+  }
+
+  return {
+    /** Answers when the mirror can be read. */
+    async ping(): Promise<{ version: string; database: string }> {
+      const [row] = await read(
+        () => sql<{ version: string; database: string }[]>`
+          SELECT current_setting('server_version') AS version, current_database() AS database`,
+      );
+      return row ?? { version: '', database: '' };
+    },
+
+    /** What is wrong with a stream's source, in words; empty when every column it names is there. */
+    async checkStream(stream: Stream): Promise<string[]> {
+      let columns: Map<string, string>;
+      try {
+        columns = await describeSource(stream.source);
+      } catch (error) {
+        if (!isSourceFault(error)) throw error;
+        return [`${messageOf(error)}${await suggestTable(stream.source)}`];
+      }
+      const named: (readonly [place: string, column: string])[] = [
+        ...stream.key.map((column) => ['key', column] as const),
+        ...templateColumns(stream.externalId).map((column) => ['externalId', column] as const),
+        ...[...stream.fields].flatMap(([fieldId, from]) =>
+          typeof from === 'string' ? [[`fields['${fieldId}']`, from] as const] : [],
+        ),
+        ...stream.references.flatMap(({ fieldId, key }) =>
+          key.map((column) => [`references['${fieldId}']`, column] as const),
+        ),
+        ...(stream.cursor === undefined ? [] : [['cursor', stream.cursor] as const]),
+      ];
+      return named
+        .filter(([, column]) => !columns.has(column))
+        .map(([place, column]) => `${place}: there is no column ${column}; did you mean ${closest(column, [...columns.keys()])}?`);
+    },
+
+    /**
+     * `(key, row hash)` of the whole source in one snapshot, ordered by the key's bytes: blocks of COPY
+     * lines, latin1. On its own connection, which ends with the reading, complete or not.
+     */
+    async *readHashes(stream: Stream): AsyncGenerator<string[]> {
+      const reading = open(1);
+      try {
+        const readable = await reading.unsafe(sourceSql.copyHashes(stream)).readable();
+        yield* readLines(readable);
+      } catch (error) {
+        throw asMirrorError(error);
+      } finally {
+        await reading.end({ timeout: 0 });
+      }
+    },
+
+    /** The rows of these keys as they are now; a key whose row is gone is not in the answer. */
+    async readRows(stream: Stream, keys: readonly string[]): Promise<Map<string, MirrorRow>> {
+      const types = await typesOf(stream);
+      const split = keys.flatMap((key) => splitKey(key, stream.key.length) ?? []);
+      const count = stream.key.length;
+      const columns = stream.key.map((_, at) => split.filter((_part, index) => index % count === at));
+      const rows = await read(async () => {
+        try {
+          return await sql.unsafe<Row[]>(sourceSql.selectRows(stream, types), columns);
+        } catch (error) {
+          if (!isDataFault(error)) throw error;
+          return await sql.unsafe<Row[]>(sourceSql.selectRowsByText(stream), [[...keys]]);
+        }
+      });
+      return new Map(
+        rows.map((row) => {
+          const { [sourceSql.KEY_COLUMN]: key, [sourceSql.HASH_COLUMN]: hash, ...rest } = row as Record<string, string>;
+          return [key ?? '', { row: rest, hash: hash ?? '' }];
+        }),
+      );
+    },
+
+    /** External ids that several rows would give. Reads the whole source, unless the template rules it out. */
+    async findSharedExternalIds(stream: Stream): Promise<SharedExternalId[]> {
+      if (sourceSql.isExternalIdUniqueByKey(stream)) return [];
+      const shared = await read(() =>
+        sql.unsafe<SharedExternalId[]>(sourceSql.selectSharedExternalIds(stream, SHARED_ID_LIMIT + 1)),
+      );
+      if (shared.length <= SHARED_ID_LIMIT) return [...shared];
+      const [first] = shared;
+      throw new SlotsyncError(
+        'external_ids_not_unique',
+        `${stream.name}: more than ${SHARED_ID_LIMIT} external ids stand for several rows each, such as '${first?.externalId}'`,
+        { disposition: 'dead', remedy: `Name the columns that identify a row in streams.${stream.name}.externalId.` },
+      );
+    },
+
+    async close(): Promise<void> {
+      await sql.end({ timeout: 2 });
+    },
+  };
+
+  async function suggestTable(source: Source): Promise<string> {
+    if (!('table' in source)) return '';
+    const tables = await read(
+      () => sql<{ name: string }[]>`
+        SELECT n.nspname || '.' || c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')`,
+    );
+    const names = tables.map(({ name }) => name);
+    return names.length === 0 ? '' : `; did you mean ${closest(source.table.join('.'), names)}?`;
+  }
+}
+
+async function read<T>(run: () => Promise<T>): Promise<T> {
+  try {
+    return await run();
+  } catch (error) {
+    throw asMirrorError(error);
+  }
+}
+
+/** The statement cannot work as the configuration writes it: table, column, function or syntax. */
+function isSourceFault(error: unknown): boolean {
+  return error instanceof SlotsyncError && error.code === 'mirror_source';
+}
+
+/** Class 22: a key's text does not read as the column's type. */
+function isDataFault(error: unknown): boolean {
+  return codeOf(error).startsWith('22');
+}
+
+function asMirrorError(error: unknown): unknown {
+  if (error instanceof SlotsyncError) return error;
+  const code = codeOf(error);
+  const facts = { sqlstate: code };
+  if (/^(42|3F|0A)/.test(code)) {
+    return new SlotsyncError('mirror_source', messageOf(error), {
+      disposition: 'dead',
+      remedy: 'Correct the configuration, or grant the missing right; `slotsync check` reads every source.',
+      facts,
+      cause: error,
+    });
+  }
+  if (code === '25006') {
+    return new SlotsyncError('mirror_read_only', `the source tries to write: ${messageOf(error)}`, {
+      disposition: 'dead',
+      remedy: 'The mirror is only ever read; take the writing function out of the query.',
+      facts,
+      cause: error,
+    });
+  }
+  if (/^(28|3D)/.test(code)) {
+    return new SlotsyncError('mirror_refused', `the mirror refused the connection: ${messageOf(error)}`, {
+      disposition: 'dead',
+      remedy: 'Check MIRROR_DATABASE_URL.',
+      facts,
+      cause: error,
+    });
+  }
+  const unreachable = /^(E[A-Z]+|CONNECT|CONNECTION_|08|57P)/.test(code);
+  return new SlotsyncError(
+    unreachable ? 'mirror_unreachable' : 'mirror_failed',
+    unreachable ? `the mirror cannot be reached (${code})` : `the mirror could not answer: ${messageOf(error)}`,
+    { disposition: 'retry', remedy: 'Check MIRROR_DATABASE_URL and that the server is up.', facts, cause: error },
+  );
+}

@@ -1,0 +1,73 @@
+// Where the queues are kept: on Redis when there is one, else in the state database. Nothing outside this
+// folder knows which.
+import { createPostgresBackend, Queue, runMigrations, Worker, type Job, type WorkerOptions } from 'bullmq';
+import pg from 'pg';
+import type { Logger } from '../logger.js';
+import type { QueueName } from './jobs.js';
+
+export type QueueStore = { redisUrl: string } | { postgresUrl: string };
+
+/** The schema BullMQ keeps its tables in, beside ours. */
+const SCHEMA = 'slotsync_queue';
+
+export type AnyQueue = Pick<Queue, 'add' | 'addBulk' | 'getJobCounts' | 'on' | 'close' | 'waitUntilReady'>;
+export type AnyWorker = Pick<Worker, 'on' | 'close' | 'run' | 'waitUntilReady'>;
+export type Process = (job: Job, token: string | undefined) => Promise<void>;
+
+/** Brings the queue's own tables up to date, where it has any. */
+export async function migrateQueue(store: QueueStore): Promise<void> {
+  if ('redisUrl' in store) return;
+  const client = new pg.Client({ connectionString: store.postgresUrl });
+  await client.connect();
+  try {
+    await runMigrations(client, SCHEMA);
+  } finally {
+    await client.end();
+  }
+}
+
+export function openBackend(store: QueueStore, stateId: string, log: Logger) {
+  // Two states on one Redis never mix, and a Redis Cluster keeps a queue's keys together.
+  const prefix = `{slotsync:${stateId}}`;
+  const postgres = (max: number) =>
+    'postgresUrl' in store ? { connectionString: store.postgresUrl, schema: SCHEMA, max } : undefined;
+  const onError = (error: Error) => log.warn({ reason: error.message }, 'queue connection failed');
+
+  return {
+    queue(name: QueueName): AnyQueue {
+      const config = postgres(2);
+      const queue = (config
+        ? new Queue(name, { connection: config }, createPostgresBackend)
+        : new Queue(name, {
+            prefix,
+            // A producer that cannot reach Redis says so; the batch's row brings the job back later.
+            connection: { url: (store as { redisUrl: string }).redisUrl, maxRetriesPerRequest: 3 },
+          })) as unknown as AnyQueue;
+      queue.on('error', onError);
+      return queue;
+    },
+
+    worker(name: QueueName, process: Process, options: Pick<WorkerOptions, 'concurrency' | 'settings'>): AnyWorker {
+      const config = postgres(4);
+      const common = {
+        ...options,
+        autorun: false,
+        // A worker may die any number of times with the same job; the batch's row ends it, not the queue.
+        maxStalledCount: 1000,
+        removeOnComplete: { count: 0 },
+        removeOnFail: { count: 0 },
+      };
+      const worker = (config
+        ? new Worker(name, process, { ...common, connection: config }, createPostgresBackend)
+        : new Worker(name, process, {
+            ...common,
+            prefix,
+            connection: { url: (store as { redisUrl: string }).redisUrl, maxRetriesPerRequest: null },
+          })) as unknown as AnyWorker;
+      worker.on('error', onError);
+      return worker;
+    },
+  };
+}
+
+export type Backend = ReturnType<typeof openBackend>;

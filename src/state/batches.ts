@@ -1,0 +1,172 @@
+// The keys of one request. A batch is a row before it is a job, and finished as a row: the queue may be lost
+// at any time without losing a batch.
+import { and, eq, inArray, sql } from 'drizzle-orm';
+import { queryState, type Queries, type State } from './database.js';
+import { countOutcomes, NO_OUTCOMES, settleRecords, type Outcome } from './records.js';
+import { advanceRun } from './runs.js';
+import { batches, runs, type BatchState, type OutcomeCounts } from './schema.js';
+
+export interface Batch {
+  id: number;
+  runId: number;
+  stream: string;
+  level: number;
+  retires: boolean;
+  keys: string[];
+  state: BatchState;
+  /** Lane of its run. */
+  lane: string;
+}
+
+export interface NewBatch {
+  runId: number;
+  stream: string;
+  level: number;
+  keys: string[];
+  state: BatchState;
+  retires?: boolean;
+  counts?: OutcomeCounts;
+  finishedAt?: Date;
+  errorCode?: string;
+  errorMessage?: string;
+}
+
+export async function insertBatches(db: Queries, rows: readonly NewBatch[]): Promise<void> {
+  if (rows.length === 0) return;
+  await queryState(() => db.insert(batches).values([...rows]));
+}
+
+/** Removes what an interrupted planning left, of one stream or of all, so that it can start again. */
+export async function deleteBatches(db: Queries, runId: number, stream?: string): Promise<void> {
+  const ofStream = stream === undefined ? undefined : eq(batches.stream, stream);
+  await queryState(() => db.delete(batches).where(and(eq(batches.runId, runId), ofStream)));
+}
+
+export async function readBatch(db: Queries, id: number): Promise<Batch | undefined> {
+  const [row] = await queryState(() =>
+    db
+      .select({
+        id: batches.id,
+        runId: batches.runId,
+        stream: batches.stream,
+        level: batches.level,
+        retires: batches.retires,
+        keys: batches.keys,
+        state: batches.state,
+        lane: runs.lane,
+      })
+      .from(batches)
+      .innerJoin(runs, eq(runs.id, batches.runId))
+      .where(eq(batches.id, id)),
+  );
+  return row;
+}
+
+/** Ids and lanes of every batch that should be in the queue. */
+export async function listQueuedBatches(db: Queries): Promise<{ id: number; lane: string }[]> {
+  return queryState(() =>
+    db
+      .select({ id: batches.id, lane: runs.lane })
+      .from(batches)
+      .innerJoin(runs, eq(runs.id, batches.runId))
+      .where(eq(batches.state, 'queued'))
+      .orderBy(batches.id),
+  );
+}
+
+/** Changes the state of a run's batches of one stream that still wait for approval or their turn. */
+export async function setBatchStates(
+  db: Queries,
+  which: { runId: number; stream: string; retires: boolean; from: BatchState; to: BatchState },
+): Promise<void> {
+  await queryState(() =>
+    db
+      .update(batches)
+      .set({ state: which.to })
+      .where(
+        and(
+          eq(batches.runId, which.runId),
+          eq(batches.stream, which.stream),
+          eq(batches.retires, which.retires),
+          eq(batches.state, which.from),
+        ),
+      ),
+  );
+}
+
+/**
+ * One transaction: the outcomes of a batch's records, and the batch itself. When every key has its outcome the
+ * batch is done and its run takes its next step; otherwise the settled keys become a finished batch of their own
+ * and this one keeps the rest. Returns the batches to queue now, and the keys that remain.
+ */
+export async function settleBatch(
+  { db }: Pick<State, 'db'>,
+  batch: Batch,
+  settled: { token: string; outcomes: readonly Outcome[] },
+): Promise<{ queue: number[]; remaining: string[] }> {
+  return queryState(() =>
+    db.transaction(async (tx) => {
+      const { lost } = await settleRecords(tx, { ...settled, stream: batch.stream, runId: batch.runId });
+      const open = new Set(lost);
+      const outcomes = settled.outcomes.filter(({ localKey }) => !open.has(localKey));
+      const finished = new Set(outcomes.map(({ localKey }) => localKey));
+      const remaining = batch.keys.filter((key) => !finished.has(key));
+      const counts = countOutcomes(outcomes);
+      if (remaining.length === 0) return { queue: await finishBatch(tx, batch, { state: 'done', counts }), remaining };
+      if (finished.size > 0) {
+        await tx.insert(batches).values({
+          runId: batch.runId,
+          stream: batch.stream,
+          level: batch.level,
+          retires: batch.retires,
+          keys: [...finished],
+          state: 'done',
+          counts,
+          finishedAt: new Date(),
+        });
+        await tx.update(batches).set({ keys: remaining }).where(eq(batches.id, batch.id));
+      }
+      return { queue: [], remaining };
+    }),
+  );
+}
+
+/** Gives a batch up after its last attempt. Its records are `failed`: the next run tries them again. */
+export async function failBatch(
+  { db }: Pick<State, 'db'>,
+  batch: Batch,
+  error: { code: string; message: string },
+): Promise<{ queue: number[] }> {
+  return queryState(() =>
+    db.transaction(async (tx) => {
+      await tx.execute(sql`
+        INSERT INTO slotsync.records AS r (stream, local_key, status, error_code, error_message, attempts, run_id)
+        SELECT ${batch.stream}, k, 'failed', ${error.code}, ${error.message}, 1, ${batch.runId}::bigint
+        FROM jsonb_array_elements_text(${JSON.stringify(batch.keys)}::jsonb) AS k
+        ON CONFLICT (stream, local_key) DO UPDATE SET
+          status = 'failed', error_code = excluded.error_code, error_message = excluded.error_message,
+          attempts = r.attempts + 1, run_id = excluded.run_id, updated_at = now()`);
+      const counts = { ...NO_OUTCOMES, failed: batch.keys.length };
+      return { queue: await finishBatch(tx, batch, { state: 'failed', counts, error }) };
+    }),
+  );
+}
+
+async function finishBatch(
+  tx: Queries,
+  batch: Batch,
+  end: { state: BatchState; counts: OutcomeCounts; error?: { code: string; message: string } },
+): Promise<number[]> {
+  const finished = await tx
+    .update(batches)
+    .set({
+      state: end.state,
+      counts: sql`${JSON.stringify(end.counts)}::jsonb`,
+      finishedAt: new Date(),
+      errorCode: end.error?.code ?? null,
+      errorMessage: end.error?.message ?? null,
+    })
+    .where(and(eq(batches.id, batch.id), inArray(batches.state, ['queued', 'planned'])))
+    .returning({ id: batches.id });
+  return finished.length === 0 ? [] : advanceRun(tx, batch.runId);
+}

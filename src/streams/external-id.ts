@@ -1,0 +1,45 @@
+// External ids are made from a template of literals and columns. A template, not a function, so that
+// the mirror can look for two rows that would give one id before anything is sent.
+import type { Row } from './config.js';
+import { toValues } from './values.js';
+
+export type TemplatePart = { literal: string } | { column: string };
+export type ExternalIdTemplate = readonly TemplatePart[];
+
+/** Parses `room_{room_code}`; returns a text that says what is wrong when it cannot. */
+export function parseTemplate(template: string): ExternalIdTemplate | string {
+  const parts: TemplatePart[] = [];
+  let rest = template;
+  while (rest !== '') {
+    const open = rest.indexOf('{');
+    const literal = open < 0 ? rest : rest.slice(0, open);
+    if (literal.includes('}')) return `'}' without '{' in '${template}'`;
+    if (literal !== '') parts.push({ literal });
+    if (open < 0) break;
+    const close = rest.indexOf('}', open);
+    if (close < 0) return `'{' without '}' in '${template}'`;
+    const column = rest.slice(open + 1, close);
+    if (column === '' || column.includes('{')) return `an empty or nested '{…}' in '${template}'`;
+    parts.push({ column });
+    rest = rest.slice(close + 1);
+  }
+  if (!parts.some((part) => 'column' in part)) return `'${template}' names no column: every row would get one id`;
+  return parts;
+}
+
+export function templateColumns(template: ExternalIdTemplate): string[] {
+  return template.flatMap((part) => ('column' in part ? [part.column] : []));
+}
+
+/** The external id of a row. Throws a plain Error when a column it needs is empty. */
+export function renderExternalId(template: ExternalIdTemplate, row: Row): string {
+  return template
+    .map((part) => {
+      if ('literal' in part) return part.literal;
+      const [text, more] = toValues(row[part.column]);
+      if (text === undefined || text === '') throw new Error(`column ${part.column} of the external id is empty`);
+      if (more !== undefined) throw new Error(`column ${part.column} of the external id holds several values`);
+      return text;
+    })
+    .join('');
+}

@@ -1,0 +1,10 @@
+// A fault of the configuration file, with the place it stands in and what to write instead.
+export interface Fault {
+  /** Dotted path in the file: `streams.rooms.key`. */
+  path: string;
+  message: string;
+}
+
+export function describeFault({ path, message }: Fault): string {
+  return path === '' ? message : `${path}: ${message}`;
+}

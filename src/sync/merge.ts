@@ -1,0 +1,202 @@
+// The comparison every plan is made of: two readings in the byte order of the key, walked side by side in
+// constant memory. Pure: it knows lines, not databases. Equal lines, the common case, are compared whole
+// and never taken apart.
+import { decodeColumn, unescapeColumn } from '../copy-lines.js';
+import { SlotsyncError } from '../errors.js';
+
+/** What has to be done about one key. `forget`: it never reached the service and its row is gone. */
+export interface Difference {
+  operation: 'create' | 'update' | 'retry' | 'retire' | 'forget';
+  key: string;
+}
+
+export interface MergeCounts {
+  create: number;
+  update: number;
+  retry: number;
+  retire: number;
+  forget: number;
+  unchanged: number;
+  /** Given up earlier, and not changed since. */
+  dead: number;
+  /** Rows in the mirror. */
+  rows: number;
+  /** Records the service is believed to hold, retired ones left out. */
+  accepted: number;
+}
+
+/** Blocks of COPY lines: `key TAB hash` of the mirror, `key TAB mark` of the state (state/records.ts). */
+export type Lines = AsyncIterable<readonly string[]>;
+
+const NAMED_KEYS = 5;
+
+/**
+ * Yields what differs, in key order, and returns the counts. Throws SlotsyncError `key_not_unique`, `key_null`
+ * or `key_order` after the last line, when the mirror's reading cannot be trusted: use nothing of what was
+ * yielded then.
+ */
+export async function* mergeKeys(mirror: Lines, marks: Lines): AsyncGenerator<Difference, MergeCounts> {
+  const counts: MergeCounts = {
+    ...{ create: 0, update: 0, retry: 0, retire: 0, forget: 0 },
+    ...{ unchanged: 0, dead: 0, rows: 0, accepted: 0 },
+  };
+  const faults = { repeated: new Set<string>(), repetitions: 0, nulls: 0, disorder: 0 };
+  const rows = createReader(mirror);
+  const records = createReader(marks);
+  let lastKey = '';
+  let first = true;
+
+  await rows.fill();
+  await records.fill();
+  while (true) {
+    const row = rows.line;
+    const record = records.line;
+    if (row === undefined && record === undefined) break;
+
+    if (row === record && row !== undefined) {
+      counts.rows++;
+      counts.accepted++;
+      counts.unchanged++;
+      lastKey = row;
+      first = false;
+      if (!rows.step()) await rows.fill();
+      if (!records.step()) await records.fill();
+      continue;
+    }
+
+    const [rowKey, hash] = row === undefined ? [] : splitLine(row);
+    const [recordKey, mark] = record === undefined ? [] : splitLine(record);
+    if (rowKey === NULL_KEY) {
+      counts.rows++;
+      faults.nulls++;
+      if (!rows.step()) await rows.fill();
+      continue;
+    }
+    const rowOrder = rowKey === undefined ? undefined : unescapeColumn(rowKey);
+    const recordOrder = recordKey === undefined ? undefined : unescapeColumn(recordKey);
+
+    if (rowOrder !== undefined && (recordOrder === undefined || rowOrder <= recordOrder)) {
+      const before = first ? undefined : unescapeColumn(splitLine(lastKey)[0]);
+      counts.rows++;
+      if (before !== undefined && rowOrder === before) {
+        faults.repetitions++;
+        if (faults.repeated.size < NAMED_KEYS) faults.repeated.add(decodeColumn(rowOrder));
+        if (!rows.step()) await rows.fill();
+        continue;
+      }
+      if (before !== undefined && rowOrder < before) faults.disorder++;
+      lastKey = row ?? '';
+      first = false;
+    }
+
+    if (recordOrder === undefined || (rowOrder !== undefined && rowOrder < recordOrder)) {
+      counts.create++;
+      yield { operation: 'create', key: decodeColumn(rowOrder ?? '') };
+      if (!rows.step()) await rows.fill();
+    } else if (rowOrder === undefined || rowOrder > recordOrder) {
+      const known = parseMark(mark ?? '');
+      if (known.there && known.status !== 'retired') counts.accepted++;
+      if (known.status !== 'retired') {
+        const operation = known.there ? 'retire' : 'forget';
+        counts[operation]++;
+        yield { operation, key: decodeColumn(recordOrder) };
+      }
+      if (!records.step()) await records.fill();
+    } else {
+      const known = parseMark(mark ?? '');
+      if (known.there && known.status !== 'retired') counts.accepted++;
+      const operation = compare(hash ?? '', known);
+      counts[operation]++;
+      if (operation !== 'dead') yield { operation, key: decodeColumn(rowOrder) };
+      if (!rows.step()) await rows.fill();
+      if (!records.step()) await records.fill();
+    }
+  }
+  refuseFaults(faults);
+  return counts;
+}
+
+const NULL_KEY = String.raw`\N`;
+
+interface Mark {
+  status: string;
+  /** The service may hold the object. */
+  there: boolean;
+  hash: string;
+}
+
+function parseMark(mark: string): Mark {
+  const [status = '', there, hash] = mark.split(':');
+  if (hash === undefined) return { status: 'synced', there: true, hash: status };
+  return { status, there: there === 'a', hash };
+}
+
+/** A row whose line did not equal its record's. */
+function compare(hash: string, { status, there, hash: known }: Mark): 'create' | 'update' | 'retry' | 'dead' {
+  switch (status) {
+    case 'synced':
+    case 'retired':
+      return 'update';
+    case 'dead':
+      if (hash === known) return 'dead';
+      return there ? 'update' : 'create';
+    default:
+      return 'retry';
+  }
+}
+
+function splitLine(line: string): [key: string, rest: string] {
+  const tab = line.indexOf('\t');
+  return tab < 0 ? [line, ''] : [line.slice(0, tab), line.slice(tab + 1)];
+}
+
+/** A cursor over blocks: `step` moves within a block without waiting, `fill` waits for the next one. */
+function createReader(lines: Lines) {
+  const blocks = lines[Symbol.asyncIterator]();
+  let block: readonly string[] = [];
+  let at = 0;
+  return {
+    line: undefined as string | undefined,
+    step(): boolean {
+      if (++at >= block.length) return false;
+      this.line = block[at];
+      return true;
+    },
+    async fill(): Promise<void> {
+      do {
+        const next = await blocks.next();
+        if (next.done) {
+          this.line = undefined;
+          block = [];
+          return;
+        }
+        block = next.value;
+      } while (block.length === 0);
+      at = 0;
+      this.line = block[0];
+    },
+  };
+}
+
+function refuseFaults(faults: { repeated: Set<string>; repetitions: number; nulls: number; disorder: number }): void {
+  const remedy = 'Correct `key` in the configuration, or the source; nothing of this stream was sent.';
+  if (faults.repetitions > 0) {
+    const named = [...faults.repeated].map((key) => `'${key}'`).join(', ');
+    throw new SlotsyncError('key_not_unique', `the key is not unique: ${faults.repetitions} rows repeat a key, such as ${named}`, {
+      disposition: 'dead',
+      remedy,
+    });
+  }
+  if (faults.nulls > 0) {
+    throw new SlotsyncError('key_null', `the key is null in ${faults.nulls} ${faults.nulls === 1 ? 'row' : 'rows'}`, {
+      disposition: 'dead',
+      remedy,
+    });
+  }
+  if (faults.disorder > 0) {
+    throw new SlotsyncError('key_order', 'the mirror does not return its keys in the order of their UTF-8 bytes', {
+      disposition: 'dead',
+      remedy: 'The mirror’s database must be encoded in UTF-8.',
+    });
+  }
+}

@@ -1,0 +1,75 @@
+// Before a run's first write: does the service know every type and field the configuration names? A wrong
+// name would be refused once for every record; here it is refused once.
+import { closest } from 'fastest-levenshtein';
+import type { Destination } from '../destination/destination.js';
+import type { Context } from '../destination/client.js';
+import { SlotsyncError } from '../errors.js';
+import type { Stream } from '../streams/streams.js';
+
+export interface UnknownName {
+  what: 'type' | 'field';
+  name: string;
+  /** Streams that name it. */
+  streams: string[];
+  suggestion: string | undefined;
+}
+
+/** Types and fields the service does not know, with the nearest it does. Two requests when all are known. */
+export async function findUnknownNames(
+  destination: Destination,
+  streams: readonly Stream[],
+  context: Context,
+): Promise<UnknownName[]> {
+  const types = namesBy(streams, ({ type }) => [type]);
+  const fields = namesBy(streams, ({ owned }) => [...owned]);
+  return [
+    ...(await findUnknown('type', types, destination.findTypes, context)),
+    ...(await findUnknown('field', fields, destination.findFields, context)),
+  ];
+}
+
+/** Throws SlotsyncError `configuration` that names every unknown type and field. */
+export async function requireKnownNames(
+  destination: Destination,
+  streams: readonly Stream[],
+  context: Context,
+): Promise<void> {
+  const unknown = await findUnknownNames(destination, streams, context);
+  if (unknown.length === 0) return;
+  throw new SlotsyncError('configuration', unknown.map(describeUnknown).join('; '), {
+    disposition: 'dead',
+    remedy: 'Correct the names in the configuration, or create them at the service; nothing was written.',
+  });
+}
+
+export function describeUnknown({ what, name, streams, suggestion }: UnknownName): string {
+  const near = suggestion === undefined ? '' : `; did you mean '${suggestion}'?`;
+  return `the service knows no ${what} '${name}' (streams.${streams.join(', streams.')})${near}`;
+}
+
+async function findUnknown(
+  what: 'type' | 'field',
+  names: Map<string, string[]>,
+  find: Destination['findTypes'],
+  context: Context,
+): Promise<UnknownName[]> {
+  if (names.size === 0) return [];
+  const known = new Set((await find([...names.keys()], context)).map(({ extId }) => extId));
+  const unknown = [...names].filter(([name]) => !known.has(name));
+  if (unknown.length === 0) return [];
+  const all = (await find('all', context)).map(({ extId }) => extId);
+  return unknown.map(([name, streams]) => ({
+    what,
+    name,
+    streams,
+    suggestion: all.length === 0 ? undefined : closest(name, all),
+  }));
+}
+
+function namesBy(streams: readonly Stream[], namesOf: (stream: Stream) => readonly string[]): Map<string, string[]> {
+  const names = new Map<string, string[]>();
+  for (const stream of streams) {
+    for (const name of namesOf(stream)) names.set(name, [...(names.get(name) ?? []), stream.name]);
+  }
+  return names;
+}

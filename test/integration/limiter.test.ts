@@ -1,0 +1,265 @@
+// The quota on its real stores. Both must hold the same: what is asserted is what a service would count.
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import postgres from 'postgres';
+import { afterAll, describe, expect, it } from 'vitest';
+import {
+  createLimiter,
+  type Limiter,
+  type LimiterOptions,
+  type SlotStore,
+} from '../../src/destination/quota/limiter.js';
+import { createPostgresStore } from '../../src/destination/quota/postgres-store.js';
+import { createRedisStore } from '../../src/destination/quota/redis-store.js';
+import { quotaRules, type QuotaRules } from '../../src/destination/quota/rules.js';
+import { isRedisInstalled, startRedisServer } from '../support/redis-server.js';
+import { createDatabase, redisUrl, type TestDatabase } from '../support/services.js';
+import { until } from '../support/wait.js';
+
+interface Client {
+  store(key: string, rate: number, rules?: Partial<QuotaRules>): SlotStore;
+  /** The store loses what it knows of the key. */
+  forget(key: string): Promise<void>;
+  /** The store's clock jumps back, seen from the key. */
+  turnBack(key: string, byMs: number): Promise<void>;
+}
+
+const closers: (() => Promise<unknown>)[] = [];
+afterAll(async () => {
+  for (const close of closers.reverse()) await close();
+});
+
+let database: Promise<TestDatabase> | undefined;
+async function connectPostgres(): Promise<Client> {
+  database ??= createDatabase().then((created) => {
+    closers.unshift(() => created.drop());
+    return created;
+  });
+  const sql = postgres((await database).url, { max: 2 });
+  closers.push(() => sql.end());
+  return {
+    store: (key, rate, rules = {}) => createPostgresStore({ sql, key, rate, rules }),
+    forget: async (key) => void (await sql`DELETE FROM slotsync.quota_limiters WHERE key = ${key}`),
+    async turnBack(key, byMs) {
+      await sql`
+        UPDATE slotsync.quota_limiters SET seen_at = seen_at + ${byMs}, next_at = next_at + ${byMs},
+          slot_free_at = ARRAY(SELECT f + ${byMs} FROM unnest(slot_free_at) f) WHERE key = ${key}`;
+    },
+  };
+}
+
+async function connectRedis(): Promise<Client> {
+  const redis = new Redis(redisUrl() ?? '');
+  closers.push(() => redis.quit());
+  return {
+    store: (key, rate, rules = {}) => createRedisStore({ redis, key, rate, rules }),
+    forget: async (key) => void (await redis.del(`slotsync:quota:${key}`)),
+    async turnBack(key, byMs) {
+      const state = JSON.parse((await redis.get(`slotsync:quota:${key}`)) ?? '');
+      state.seenAt += byMs;
+      state.nextAt += byMs;
+      for (const slot of state.slots) slot.freeAt += byMs;
+      await redis.set(`slotsync:quota:${key}`, JSON.stringify(state));
+    },
+  };
+}
+
+const SHORT_GUARD = { bootGuardMs: 20 };
+
+describe.each([
+  { name: 'PostgreSQL', there: () => true, connect: connectPostgres },
+  { name: 'Redis', there: () => redisUrl() !== undefined, connect: connectRedis },
+])('the quota in $name', ({ there, connect }) => {
+  const test = it.skipIf(!there()).concurrent;
+
+  async function setup(
+    rate: number,
+    rules: Partial<QuotaRules> = SHORT_GUARD,
+    options: Partial<LimiterOptions> = {},
+  ) {
+    const [key, client] = [randomUUID(), await connect()];
+    const limiterOf = (ofKey = key, from = client) => {
+      const limiter = createLimiter({ store: from.store(ofKey, rate, rules), ...options });
+      closers.push(() => limiter.close());
+      return limiter;
+    };
+    return { key, client, limiterOf };
+  }
+
+  test('never has more than N judged in any second, and gets nearly all that allows', async () => {
+    const { key, limiterOf } = await setup(20, {});
+    const limiters = await Promise.all([1, 2, 3, 4].map(async () => limiterOf(key, await connect())));
+    const { judged, meanLatencyMs } = await saturate(limiters, 8_000, () => 20 + 280 * Math.random() ** 3);
+    expect(mostInAnySecond(judged)).toBeLessThanOrEqual(20);
+    const seconds = (Math.max(...judged) - Math.min(...judged)) / 1000;
+    expect(judged.length / seconds).toBeGreaterThan((0.9 * 20) / (1 + meanLatencyMs / 1000));
+  });
+
+  test('stays within N when the store forgets everything in between', async () => {
+    const { key, client, limiterOf } = await setup(20, {});
+    const limiters = await Promise.all([1, 2].map(async () => limiterOf(key, await connect())));
+    // Hardly anything is on the wire when it forgets, so that nothing but the guard can help.
+    const load = saturate(limiters, 7_000, () => 2);
+    await pause(3_500).then(() => client.forget(key));
+    const { judged } = await load;
+    expect(mostInAnySecond(judged)).toBeLessThanOrEqual(20);
+    expect(judged.length).toBeGreaterThan(50);
+  });
+
+  test('waits before the first grant when it knows nothing', async () => {
+    const { limiterOf } = await setup(20, {});
+    const began = performance.now();
+    await Promise.all([limiterOf().take('nightly'), limiterOf().take('verify')]);
+    expect(performance.now() - began).toBeGreaterThanOrEqual(quotaRules(20).bootGuardMs - 5);
+  });
+
+  test('keeps its pace between grants', async () => {
+    const { limiterOf } = await setup(20);
+    const [one, two] = [limiterOf(), limiterOf()];
+    const times = await Promise.all(
+      Array.from({ length: 16 }, async (_, i) => {
+        await (i % 2 ? one : two).take('nightly');
+        return performance.now();
+      }),
+    );
+    const tookMs = Math.max(...times) - Math.min(...times);
+    expect(tookMs).toBeGreaterThan(15 * 50 * 0.8);
+    expect(tookMs).toBeLessThan(15 * 50 * 1.5);
+  });
+
+  test('returns the slot of a holder who died, and ignores his late release', async () => {
+    const { limiterOf } = await setup(1, SHORT_GUARD, { leaseMs: 300 });
+    const limiter = limiterOf();
+    const began = performance.now();
+    const lost = await limiter.take('nightly');
+    const slot = await limiter.take('backfill');
+    expect(performance.now() - began).toBeGreaterThanOrEqual(300 + 1_000);
+    await lost.release();
+    expect(await limiter.usage()).toMatchObject({ held: 1, cooling: 0, lanes: { nightly: 0, backfill: 1 } });
+    await slot.release();
+    expect(await limiter.usage()).toMatchObject({ held: 0, cooling: 1, free: 0, lanes: { backfill: 0 } });
+  });
+
+  test('is shared by clients of one key and by nobody else', async () => {
+    const { key, limiterOf } = await setup(4, { ...SHORT_GUARD, paceMs: 5 });
+    const [here, there, elsewhere] = [limiterOf(), limiterOf(key, await connect()), limiterOf(randomUUID())];
+    await Promise.all([
+      here.take('nightly'),
+      here.take('nightly'),
+      there.take('verify'),
+      there.take('verify'),
+    ]);
+    await expect(here.take('nightly', AbortSignal.timeout(300))).rejects.toThrow();
+    await expect(there.take('incremental', AbortSignal.timeout(300))).rejects.toThrow();
+    expect(await here.usage()).toEqual(await there.usage());
+    expect(await here.usage()).toMatchObject({ rate: 4, held: 4, free: 0, lanes: { nightly: 2, verify: 2 } });
+    await elsewhere.take('nightly');
+    expect(await elsewhere.usage()).toMatchObject({ held: 1, free: 3 });
+  });
+
+  test('pauses everyone after a 429, lowers N and raises it again', async () => {
+    const times = { pauseDefaultMs: 300, pauseExtraMs: 50, reduceEveryMs: 600, recoverEveryMs: 700 };
+    const { key, limiterOf } = await setup(3, { ...SHORT_GUARD, ...times });
+    const [one, two] = [limiterOf(), limiterOf(key, await connect())];
+    await one.take('nightly');
+    const began = performance.now();
+    await Promise.all([one.throttled(), two.throttled()]);
+    expect(await two.usage()).toMatchObject({ allowed: 2, throttled: 2 });
+    await two.take('nightly');
+    expect(performance.now() - began).toBeGreaterThanOrEqual(350 - 5);
+    expect(await one.usage()).toMatchObject({ allowed: 2, held: 2, free: 0 });
+
+    await until(() => performance.now() - began > 750, { describe: 'the next reduction to be possible' });
+    await one.throttled(900);
+    const { allowed, pausedMs } = await two.usage();
+    expect(allowed).toBe(1);
+    expect(pausedMs).toBeGreaterThan(600);
+    expect(pausedMs).toBeLessThanOrEqual(950);
+    await until(async () => (await two.usage()).allowed === 3, { describe: 'N to be whole again' });
+    expect(performance.now() - began).toBeGreaterThanOrEqual(750 + 950 + 2 * 700 - 5);
+  });
+
+  test('always leaves one slot', async () => {
+    const { limiterOf } = await setup(2, { ...SHORT_GUARD, pauseDefaultMs: 10, reduceEveryMs: 0 });
+    const limiter = limiterOf();
+    for (let i = 0; i < 4; i++) await limiter.throttled();
+    expect(await limiter.usage()).toMatchObject({ allowed: 1, throttled: 4 });
+    await limiter.take('nightly');
+  });
+
+  test('makes everyone wait for an answer to what was sent before it forgot', async () => {
+    const { key, client, limiterOf } = await setup(5);
+    const limiter = limiterOf();
+    const before = await limiter.take('nightly');
+    await client.forget(key);
+    await limiter.take('nightly');
+    const answered = performance.now();
+    await before.release();
+    await limiter.take('nightly');
+    expect(performance.now() - answered).toBeGreaterThanOrEqual(1_000);
+  });
+
+  test('survives a clock that jumps back, without granting early', async () => {
+    const { key, client, limiterOf } = await setup(1, SHORT_GUARD, { leaseMs: 200 });
+    const limiter = limiterOf();
+    const began = performance.now();
+    await limiter.take('nightly');
+    await client.turnBack(key, 3_600_000);
+    await limiter.take('nightly');
+    expect(performance.now() - began).toBeGreaterThanOrEqual(200 + 1_000);
+  });
+});
+
+describe.skipIf(!(await isRedisInstalled()))('a Redis that comes back with an older copy', () => {
+  it('counts as one that knows nothing', async () => {
+    const first = await startRedisServer();
+    const redis = new Redis(first.url, { retryStrategy: () => 50 });
+    redis.on('error', () => {});
+    const limiter = createLimiter({ store: createRedisStore({ redis, key: 'copy', rate: 20 }) });
+    await limiter.take('nightly');
+    const copy = await redis.dumpBuffer('slotsync:quota:copy');
+    await first.kill();
+    const second = await startRedisServer({ port: first.port });
+    try {
+      await until(() => redis.ping(), { describe: 'the connection' });
+      await redis.restore('slotsync:quota:copy', 0, copy);
+      const began = performance.now();
+      await limiter.take('nightly');
+      expect(performance.now() - began).toBeGreaterThanOrEqual(quotaRules(20).bootGuardMs - 5);
+    } finally {
+      await limiter.close();
+      redis.disconnect();
+      await second.stop();
+    }
+  });
+});
+
+/** Keeps every limiter busy against a service that judges each request at some moment before its answer. */
+async function saturate(limiters: Limiter[], forMs: number, newLatencyMs: () => number) {
+  const end = performance.now() + forMs;
+  const judged: number[] = [];
+  const latencies: number[] = [];
+  const work = async (limiter: Limiter) => {
+    while (performance.now() < end) {
+      const slot = await limiter.take('backfill');
+      if (slot.usable()) {
+        const [sent, latencyMs, judgedAt] = [performance.now(), newLatencyMs(), Math.random()];
+        await pause(latencyMs * judgedAt);
+        judged.push(performance.now());
+        await pause(latencyMs * (1 - judgedAt));
+        latencies.push(performance.now() - sent);
+      }
+      void slot.release();
+    }
+  };
+  await Promise.all(limiters.flatMap((limiter) => Array.from({ length: 8 }, () => work(limiter))));
+  return { judged, meanLatencyMs: latencies.reduce((sum, latency) => sum + latency, 0) / latencies.length };
+}
+
+function mostInAnySecond(times: number[]): number {
+  const sorted = times.toSorted((a, b) => a - b);
+  return Math.max(
+    ...sorted.map((end, i) => sorted.slice(0, i + 1).filter((time) => end - time < 1000).length),
+  );
+}

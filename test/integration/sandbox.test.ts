@@ -1,0 +1,819 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { startSandbox } from '../../src/sandbox/sandbox.js';
+import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.js';
+
+const SCHEMA = {
+  types: [{ extId: 'room', name: 'Room' }, { extId: 'course' }],
+  fields: [
+    { extId: 'room.name', type: 'room', mandatory: true, maxLength: 10 },
+    { extId: 'room.seats', type: 'room' },
+    { extId: 'course.room', type: 'course', reference: 'room' },
+    { extId: 'comment' },
+  ],
+};
+
+interface FoundObject {
+  id: number;
+  extId: string;
+  typeId: string | number;
+  active: boolean;
+  fields: { fieldId: string | number; values: string[] }[];
+}
+interface Found<T = FoundObject> {
+  results: T[];
+  limit: number;
+  page: number;
+  totalPages: number;
+  totalResults: number;
+}
+interface FoundBooking {
+  id: number;
+  extId: string;
+  begin: number;
+  end: number;
+  status: string[];
+  objects: { typeId: string | number; objectId: string | number }[];
+  reservationId?: number;
+  cancelled?: number;
+}
+interface Put {
+  results: { extId: string; id?: number; status: number; message?: string }[];
+}
+
+let running: Sandbox[] = [];
+afterEach(async () => {
+  await Promise.all(running.map((sandbox) => sandbox.close()));
+  running = [];
+});
+
+/** A sandbox without a quota unless one is asked for, so that tests of other things need not pace themselves. */
+async function start(options: SandboxOptions = {}): Promise<Sandbox> {
+  const sandbox = await startSandbox({ rate: 0, schema: SCHEMA, ...options });
+  running.push(sandbox);
+  return sandbox;
+}
+
+function authenticate(
+  sandbox: Sandbox,
+  { key = 'Api-Key sandbox-key', region = 'EU_EES', organization = 'demo' } = {},
+): Promise<Response> {
+  return fetch(`${sandbox.url}/v1/organizations/${organization}/api-keys/authenticate`, {
+    method: 'POST',
+    headers: { authorization: key, 'x-region': region, accept: 'application/json' },
+  });
+}
+
+async function connect(sandbox: Sandbox) {
+  const { token } = (await (await authenticate(sandbox)).json()) as { token: string };
+  const call = (method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> =>
+    fetch(sandbox.url + path, {
+      method,
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(signal === undefined ? {} : { signal }),
+    });
+  return {
+    token,
+    call,
+    put: (objects: unknown[]) => call('PUT', '/v1/objects', { idFormat: 'EXTERNAL', objects }),
+    find: async <T = FoundObject>(noun: string, body: object = {}): Promise<Found<T>> => {
+      const answer = await call('POST', `/v1/${noun}/find`, { idFormat: 'EXTERNAL', ...body });
+      expect(answer.status).toBe(200);
+      return (await answer.json()) as Found<T>;
+    },
+  };
+}
+
+function room(name: string, fields: Record<string, string> = {}) {
+  const all = { 'room.name': name, ...fields };
+  return {
+    extId: `room_${name}`,
+    typeId: 'room',
+    active: true,
+    fields: Object.entries(all).map(([fieldId, value]) => ({ fieldId, values: [value] })),
+  };
+}
+
+async function messageOf(answer: Response): Promise<string> {
+  return ((await answer.json()) as { message: string }).message;
+}
+
+function claimsOf(token: string): Record<string, unknown> {
+  return JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as Record<
+    string,
+    unknown
+  >;
+}
+
+describe('authentication', () => {
+  it('answers the right key, region and organization with a JWT that says when it ends', async () => {
+    const sandbox = await start({ tokenSeconds: 60 });
+    const answer = await authenticate(sandbox);
+    expect(answer.status).toBe(200);
+    const { token } = (await answer.json()) as { token: string };
+    const endsInSeconds = Number(claimsOf(token)['exp']) - Date.now() / 1000;
+    expect(endsInSeconds).toBeGreaterThan(50);
+    expect(endsInSeconds).toBeLessThanOrEqual(60);
+  });
+
+  it.each([
+    ['key', { key: 'Api-Key wrong' }],
+    ['form of the key', { key: 'sandbox-key' }],
+    ['region', { region: 'US' }],
+    ['organization', { organization: 'other' }],
+  ])('answers a wrong %s with 401 and says why', async (_, wrong) => {
+    const answer = await authenticate(await start(), wrong);
+    expect(answer.status).toBe(401);
+    const message = await messageOf(answer);
+    expect(message).not.toBe('');
+    expect(message).not.toContain('sandbox-key');
+  });
+
+  it('can leave the end out of the token', async () => {
+    const { token } = await connect(await start({ tokenExp: false }));
+    expect(claimsOf(token)).not.toHaveProperty('exp');
+  });
+
+  it.each([401, 403] as const)('refuses an expired token with %i', async (expiredStatus) => {
+    const sandbox = await start({ tokenSeconds: 0, expiredStatus });
+    const { put } = await connect(sandbox);
+    expect((await put([room('A')])).status).toBe(expiredStatus);
+    expect(sandbox.objects()).toEqual([]);
+  });
+
+  it('refuses revoked tokens, and takes new ones', async () => {
+    const sandbox = await start();
+    const before = await connect(sandbox);
+    sandbox.revokeTokens();
+    expect((await before.put([room('A')])).status).toBe(401);
+    expect((await (await connect(sandbox)).put([room('A')])).status).toBe(200);
+  });
+
+  it('refuses a missing, a foreign and a mangled token', async () => {
+    const sandbox = await start();
+    const foreign = await connect(await start());
+    const { token } = await connect(sandbox);
+    const headers = [
+      undefined,
+      `Bearer ${foreign.token}`,
+      `Bearer ${token}x`,
+      'Bearer x',
+      'Bearer ..',
+      'Api-Key sandbox-key',
+    ];
+    for (const authorization of headers) {
+      const answer = await fetch(`${sandbox.url}/v1/objects/find`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...(authorization && { authorization }) },
+        body: '{}',
+      });
+      expect(answer.status).toBe(401);
+    }
+  });
+});
+
+describe('requests that are none', () => {
+  it('answers unknown paths with 404, other methods with 405, and bodies that are not JSON with 400 or 415', async () => {
+    const sandbox = await start();
+    const { call, token } = await connect(sandbox);
+    expect((await call('POST', '/v1/rooms/find', {})).status).toBe(404);
+    const wrongMethod = await call('POST', '/v1/objects', {});
+    expect([wrongMethod.status, wrongMethod.headers.get('allow')]).toEqual([405, 'PUT']);
+
+    const send = (contentType: string, body: string) =>
+      fetch(`${sandbox.url}/v1/objects/find`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${token}`, 'content-type': contentType },
+        body,
+      });
+    expect((await send('application/json', '{')).status).toBe(400);
+    expect((await send('text/plain', '{}')).status).toBe(415);
+  });
+
+  it.each([
+    ['objects', { typ: 'room' }, 'typ'],
+    ['objects', { page: 0 }, 'page'],
+    ['objects', { typeId: 'building' }, 'building'],
+    ['objects', { typeId: 1 }, 'typeId'],
+    ['objects', { idFormat: 'INTERNAL', typeId: 'room' }, 'typeId'],
+    ['reservations', { date: { startDate: 0, endDate: 1_700_000_000_000 } }, 'milliseconds'],
+    ['reservations', { reservationStatus: ['ALL'] }, 'reservationStatus'],
+  ])('refuses to find %s by %j, naming %s', async (noun, body, place) => {
+    const { call } = await connect(await start());
+    const answer = await call('POST', `/v1/${noun}/find`, { idFormat: 'EXTERNAL', ...body });
+    expect(answer.status).toBe(400);
+    expect(await messageOf(answer)).toContain(place);
+  });
+});
+
+describe('PUT /objects', () => {
+  it('creates, and replaces whole: a field that is not sent is emptied', async () => {
+    const sandbox = await start();
+    const { put } = await connect(sandbox);
+    const created = await put([room('A', { 'room.seats': '48', comment: 'new' })]);
+    expect(created.status).toBe(200);
+    const [first] = ((await created.json()) as Put).results;
+    expect(first).toEqual({ extId: 'room_A', id: expect.any(Number), status: 200 });
+
+    const replaced = await put([{ ...room('B'), extId: 'room_A', active: false }]);
+    expect(((await replaced.json()) as Put).results).toEqual([first]);
+    expect(sandbox.objects()).toEqual([
+      {
+        id: first?.id,
+        extId: 'room_A',
+        typeId: 'room',
+        active: false,
+        fields: [{ fieldId: 'room.name', values: ['B'] }],
+      },
+    ]);
+  });
+
+  it('refuses items for themselves and takes the others', async () => {
+    const sandbox = await start();
+    sandbox.refuseObject('room_E', { status: 409, message: 'locked' });
+    const { put } = await connect(sandbox);
+    const answer = await put([
+      room('A'),
+      { ...room('B'), typeId: 'building' },
+      { ...room('C'), fields: [] },
+      room('D'.repeat(11)),
+      room('E'),
+      { ...room('F'), fields: [...room('F').fields, { fieldId: 'course.room', values: [] }] },
+      room('G'),
+    ]);
+    expect(answer.status).toBe(207);
+    const { results } = (await answer.json()) as Put;
+    expect(results.map(({ status }) => status)).toEqual([200, 400, 400, 400, 409, 400, 200]);
+    expect(results.map(({ message }) => message)).toEqual([
+      undefined,
+      expect.stringContaining('building'),
+      expect.stringContaining('mandatory field room.name'),
+      expect.stringContaining('10 characters'),
+      'locked',
+      expect.stringContaining('does not belong'),
+      undefined,
+    ]);
+    expect(sandbox.objects().map(({ extId }) => extId)).toEqual(['room_A', 'room_G']);
+
+    sandbox.allowObject('room_E');
+    expect((await put([room('E')])).status).toBe(200);
+  });
+
+  it.each([200, 207] as const)('answers %i always when told so', async (putStatus) => {
+    const { put } = await connect(await start({ putStatus }));
+    expect((await put([room('A')])).status).toBe(putStatus);
+    expect((await put([{ ...room('A'), fields: [] }])).status).toBe(putStatus);
+  });
+
+  it.each([
+    ['a duplicate', [room('A'), room('B'), room('A')], 'twice'],
+    ['an unknown field', [room('A'), room('B', { 'room.colour': 'red' })], 'room.colour'],
+    ['integer references', [room('A'), { ...room('B'), typeId: 1 }], 'typeId'],
+    [
+      'a value that is no list',
+      [{ ...room('A'), fields: [{ fieldId: 'room.name', values: 'A' }] }],
+      'values',
+    ],
+    [
+      'a value that is no text',
+      [{ ...room('A'), fields: [{ fieldId: 'room.seats', values: [4] }] }],
+      'values',
+    ],
+    ['an unknown key', [{ ...room('A'), externalId: 'a' }], 'externalId'],
+    ['a poisonous object', [room('A'), room('POISON')], 'poison'],
+  ])('refuses the whole call for %s and stores nothing', async (_, objects, place) => {
+    const sandbox = await start();
+    sandbox.refuseObject('room_POISON', { status: 400, message: 'poison', wholeCall: true });
+    const { put } = await connect(sandbox);
+    const answer = await put(objects);
+    expect(answer.status).toBe(400);
+    expect(await messageOf(answer)).toContain(place);
+    expect(sandbox.objects()).toEqual([]);
+  });
+
+  it('refuses external ids unless idFormat says so, and takes integer ones then', async () => {
+    const sandbox = await start();
+    const { call, find } = await connect(sandbox);
+    for (const idFormat of ['INTERNAL', undefined])
+      expect((await call('PUT', '/v1/objects', { idFormat, objects: [room('A')] })).status).toBe(400);
+
+    const [type] = (await find<{ id: number }>('types', { extIds: ['room'] })).results;
+    const [field] = (await find<{ id: number }>('fields', { extIds: ['room.name'] })).results;
+    const objects = [{ extId: 'r', typeId: type?.id, fields: [{ fieldId: field?.id, values: ['R'] }] }];
+    expect((await call('PUT', '/v1/objects', { objects })).status).toBe(200);
+    expect(sandbox.object('r')).toMatchObject({ typeId: 'room', fields: [{ fieldId: 'room.name' }] });
+  });
+
+  it('answers 413 beyond the most objects', async () => {
+    const { put } = await connect(await start({ maxObjects: 2 }));
+    expect((await put([room('A'), room('B')])).status).toBe(200);
+    expect((await put([room('A'), room('B'), room('C')])).status).toBe(413);
+  });
+
+  const course = (extId: string, roomId: string) => ({
+    extId,
+    typeId: 'course',
+    fields: [{ fieldId: 'course.room', values: [roomId] }],
+  });
+
+  it('takes references to objects that are stored or in the same call', async () => {
+    const { put } = await connect(await start());
+    expect((await put([course('c1', 'room_A'), room('A')])).status).toBe(200);
+    expect((await put([course('c2', 'room_A')])).status).toBe(200);
+  });
+
+  it('refuses the whole call for an unknown reference, or the object alone', async () => {
+    const whole = await start();
+    const refused = await (await connect(whole)).put([room('A'), course('c1', 'room_Z')]);
+    expect(refused.status).toBe(400);
+    expect(whole.objects()).toEqual([]);
+
+    const single = await start({ references: 'item' });
+    single.putObject({ extId: 'c0', typeId: 'course' });
+    const answer = await (
+      await connect(single)
+    ).put([
+      room('A'),
+      course('c1', 'room_Z'),
+      course('c2', 'room_A'),
+      course('c3', 'c0'),
+      { ...room('B'), fields: [] },
+      course('c4', 'room_B'),
+    ]);
+    const { results } = (await answer.json()) as Put;
+    expect(results.map(({ status }) => status)).toEqual([200, 400, 200, 400, 400, 400]);
+  });
+
+  it('takes 100 objects in a few milliseconds', async () => {
+    const sandbox = await start();
+    const { put } = await connect(sandbox);
+    const objects = Array.from({ length: 100 }, (_, i) => room(`n${i}`));
+    await put(objects);
+    const began = performance.now();
+    for (let i = 0; i < 50; i += 1) await (await put(objects)).arrayBuffer();
+    expect((performance.now() - began) / 50).toBeLessThan(50);
+  });
+});
+
+describe('finding objects, types and fields', () => {
+  it('pages in ascending id order and says how much there is', async () => {
+    const sandbox = await start({ maxPage: 3 });
+    for (const name of ['C', 'A', 'B', 'D']) sandbox.putObject(room(name));
+    sandbox.putObject({ extId: 'course_1', typeId: 'course' });
+    const { find } = await connect(sandbox);
+    const first = await find('objects', { page: 1, limit: 2 });
+    expect(first).toMatchObject({ limit: 2, page: 1, totalPages: 3, totalResults: 5 });
+    expect(first.results.map(({ extId }) => extId)).toEqual(['room_C', 'room_A']);
+    const lowered = await find('objects', { page: 2, limit: 500 });
+    expect(lowered).toMatchObject({ limit: 3, page: 2, totalPages: 2 });
+    expect(lowered.results.map(({ extId }) => extId)).toEqual(['room_D', 'course_1']);
+    expect((await find('objects', { page: 9 })).results).toEqual([]);
+  });
+
+  it('gives ids and extIds as a union with the other filters, and alone just them', async () => {
+    const sandbox = await start();
+    const a = sandbox.putObject(room('A'));
+    sandbox.putObject(room('B', { 'room.seats': '4' }));
+    sandbox.putObject({ ...room('C'), active: false });
+    const course = sandbox.putObject({ extId: 'course_1', typeId: 'course' });
+    const { find } = await connect(sandbox);
+    const extIds = async (body: object) => (await find('objects', body)).results.map(({ extId }) => extId);
+
+    expect(await extIds({})).toEqual(['room_A', 'room_B', 'room_C', 'course_1']);
+    expect(await extIds({ extIds: ['course_1', 'room_A', 'nobody'] })).toEqual(['room_A', 'course_1']);
+    expect(await extIds({ ids: [course.id], extIds: ['room_A'] })).toEqual(['room_A', 'course_1']);
+    expect(await extIds({ typeId: 'course' })).toEqual(['course_1']);
+    expect(await extIds({ typeId: 'course', ids: [a.id] })).toEqual(['room_A', 'course_1']);
+    const seats = { exactSearchFields: [{ fieldId: 'room.seats', values: ['4', '5'] }] };
+    expect(await extIds({ typeId: 'room', fields: seats })).toEqual(['room_B']);
+    const nowSeconds = Math.floor(Date.now() / 1000);
+    const past = { startDate: 0, endDate: nowSeconds - 3600 };
+    const recent = { startDate: nowSeconds - 3600, endDate: nowSeconds + 3600 };
+    expect(await extIds({ typeId: 'room', modified: past })).toEqual([]);
+    expect(await extIds({ typeId: 'course', modified: recent })).toEqual(['course_1']);
+  });
+
+  it('answers in the id format asked for', async () => {
+    const sandbox = await start();
+    const stored = sandbox.putObject(room('A'));
+    sandbox.putObject({
+      extId: 'c',
+      typeId: 'course',
+      fields: [{ fieldId: 'course.room', values: ['room_A'] }],
+    });
+    const { call, find } = await connect(sandbox);
+    expect((await find('objects', { extIds: ['room_A'] })).results).toEqual([{ ...stored, active: true }]);
+    const answer = await call('POST', '/v1/objects/find', { extIds: ['c'] });
+    const [internal] = ((await answer.json()) as Found).results;
+    expect(internal).toMatchObject({ extId: 'c', typeId: expect.any(Number) });
+    expect(internal?.fields).toEqual([{ fieldId: expect.any(Number), values: [String(stored.id)] }]);
+  });
+
+  it('finds types and fields, whose ids outlive a new definition', async () => {
+    const sandbox = await start();
+    const { find } = await connect(sandbox);
+    const types = await find<{ id: number; extId: string; name: string }>('types');
+    expect(types.results.map(({ extId, name }) => [extId, name])).toEqual([
+      ['room', 'Room'],
+      ['course', 'course'],
+    ]);
+    const [field] = (await find('fields', { extIds: ['comment'] })).results;
+    sandbox.defineSchema({ types: [], fields: [{ extId: 'comment' }] });
+    expect((await find('fields')).results).toEqual([field]);
+    expect((await find('types')).totalResults).toBe(0);
+    expect(() => sandbox.defineSchema({ types: [], fields: [{ extId: 'x', type: 'y' }] })).toThrow(/type y/);
+  });
+});
+
+describe('reservations and cancellations', () => {
+  const HOUR = 3600;
+  const NOON = 1_800_000_000;
+  const booking = (extId: string, at = NOON) => ({
+    extId,
+    begin: at,
+    end: at + HOUR,
+    objects: [
+      { typeId: 'room', objectId: 'room_A' },
+      { typeId: 'course', objectId: 'course_1' },
+    ],
+  });
+  const bookings = async (connection: Awaited<ReturnType<typeof connect>>, body: object = {}) =>
+    (await connection.find<FoundBooking>('reservations', body)).results.map(({ extId }) => extId);
+
+  it('finds by overlap, in half-open periods', async () => {
+    const sandbox = await start();
+    sandbox.addReservation(booking('before', NOON - HOUR));
+    sandbox.addReservation(booking('within', NOON));
+    sandbox.addReservation(booking('after', NOON + HOUR));
+    const connection = await connect(sandbox);
+    const date = { startDate: NOON, endDate: NOON + HOUR };
+    expect(await bookings(connection, { date })).toEqual(['within']);
+    expect(
+      await bookings(connection, { date: { startDate: NOON - 1, endDate: NOON + HOUR + 1 } }),
+    ).toHaveLength(3);
+    expect(await bookings(connection, { date, extIds: ['after'] })).toEqual(['within', 'after']);
+    expect(await bookings(connection, { extIds: ['after'] })).toEqual(['after']);
+  });
+
+  it('hides statuses nobody asked for, but not from a list', async () => {
+    const sandbox = await start();
+    sandbox.addReservation(booking('normal'));
+    const preliminary = sandbox.addReservation({ ...booking('preliminary'), status: ['C_PRELIMINARY'] });
+    sandbox.addReservation({ ...booking('incomplete'), status: ['B_INCOMPLETE', 'C_CONFIRMED'] });
+    const connection = await connect(sandbox);
+    const all = [
+      'B_COMPLETE',
+      'B_INCOMPLETE',
+      'C_CONFIRMED',
+      'C_PRELIMINARY',
+      'C_PLANNED',
+      'C_REQUESTED',
+      'C_REJECTED',
+    ];
+    expect(await bookings(connection)).toEqual(['normal']);
+    expect(await bookings(connection, { ids: [preliminary.id] })).toEqual(['preliminary']);
+    expect(await bookings(connection, { reservationStatus: ['C_PRELIMINARY'] })).toEqual(['preliminary']);
+    expect(await bookings(connection, { reservationStatus: all })).toHaveLength(3);
+    const [shown] = (await connection.find<FoundBooking>('reservations')).results;
+    expect(shown?.status).toEqual([]);
+
+    sandbox.setReservationStatus('preliminary', []);
+    expect(await bookings(connection)).toEqual(['normal', 'preliminary']);
+  });
+
+  it('searches for any object within a type and all types', async () => {
+    const sandbox = await start();
+    const a = sandbox.putObject(room('A'));
+    sandbox.addReservation(booking('both'));
+    sandbox.addReservation({ ...booking('room only'), objects: [{ typeId: 'room', objectId: 'room_B' }] });
+    const connection = await connect(sandbox);
+    const rooms = [
+      { typeId: 'room', objectId: 'room_A' },
+      { typeId: 'room', objectId: 'room_B' },
+    ];
+    const course = { typeId: 'course', objectId: 'course_1' };
+    expect(await bookings(connection, { searchObjects: rooms })).toEqual(['both', 'room only']);
+    expect(await bookings(connection, { searchObjects: [...rooms, course] })).toEqual(['both']);
+    const internal = await connection.call('POST', '/v1/reservations/find', {
+      searchObjects: [{ typeId: 1, objectId: a.id }],
+    });
+    expect(((await internal.json()) as Found<FoundBooking>).results[0]?.objects[0]).toEqual({
+      typeId: 1,
+      objectId: a.id,
+    });
+  });
+
+  it('moves a cancelled one to the cancellations, with ids of its own, and back', async () => {
+    const sandbox = await start();
+    const added = sandbox.addReservation({ ...booking('res_1'), modified: NOON - 1000 });
+    const connection = await connect(sandbox);
+    const before = Math.floor(Date.now() / 1000);
+    const cancellation = sandbox.cancelReservation('res_1');
+    expect(cancellation.id).not.toBe(added.id);
+
+    expect(await bookings(connection, { extIds: ['res_1'] })).toEqual([]);
+    const found = await connection.find<FoundBooking>('cancellations', {
+      date: { startDate: NOON, endDate: NOON + 1 },
+      modified: { startDate: before, endDate: before + 60 },
+    });
+    expect(found.results).toEqual([
+      {
+        id: cancellation.id,
+        extId: cancellation.extId,
+        begin: NOON,
+        end: NOON + HOUR,
+        status: [],
+        objects: booking('res_1').objects,
+        fields: [],
+        reservationId: added.id,
+        cancelled: expect.any(Number),
+      },
+    ]);
+
+    expect(sandbox.restoreReservation('res_1')).toMatchObject({ id: added.id, extId: 'res_1' });
+    expect(await bookings(connection, { ids: [added.id] })).toEqual(['res_1']);
+    expect((await connection.find('cancellations')).totalResults).toBe(0);
+  });
+
+  it('notes when a booking last changed', async () => {
+    const sandbox = await start();
+    sandbox.addReservation({ ...booking('res_1'), modified: 1000 });
+    const connection = await connect(sandbox);
+    const old = { startDate: 1000, endDate: 1000 };
+    expect(await bookings(connection, { modified: old })).toEqual(['res_1']);
+    sandbox.moveReservation('res_1', { begin: NOON + HOUR, end: NOON + 2 * HOUR });
+    expect(await bookings(connection, { modified: old })).toEqual([]);
+    expect(await bookings(connection, { date: { startDate: NOON, endDate: NOON + HOUR } })).toEqual([]);
+    sandbox.removeReservation('res_1');
+    expect(await bookings(connection, { extIds: ['res_1'] })).toEqual([]);
+    expect(() => sandbox.moveReservation('res_1', { begin: 1, end: 2 })).toThrow(/no reservation/);
+  });
+});
+
+describe('quota', () => {
+  async function burst(sandbox: Sandbox, requests: number) {
+    const answers = await Promise.all(Array.from({ length: requests }, () => authenticate(sandbox)));
+    const refused = answers.filter(({ status }) => status === 429);
+    const arrivals = sandbox.arrivals();
+    const tookMs = (arrivals.at(-1)?.at ?? 0) - (arrivals[0]?.at ?? 0);
+    expect(sandbox.refused()).toBe(refused.length);
+    return { accepted: requests - refused.length, refused, tookMs };
+  }
+
+  it('refuses what is over a sliding window, and says when to come back', async () => {
+    const sandbox = await start({ rate: 5 });
+    const { accepted, refused } = await burst(sandbox, 12);
+    expect(accepted).toBe(5);
+    expect(sandbox.mostInAnySecond()).toBe(12);
+    expect(refused[0]?.headers.get('retry-after')).toBe('1');
+  });
+
+  it('refuses what is over a fixed window', async () => {
+    const sandbox = await start({ rate: 5, window: 'fixed' });
+    const { accepted, refused } = await burst(sandbox, 25);
+    expect(accepted).toBeGreaterThanOrEqual(5);
+    expect(accepted).toBeLessThanOrEqual(10); // more than 5 when the burst lies across a tick
+    expect(refused[0]?.headers.get('retry-after')).toBe('1');
+  });
+
+  it('refuses what is over a bucket', async () => {
+    const sandbox = await start({ rate: 5, window: 'bucket' });
+    const { accepted, tookMs, refused } = await burst(sandbox, 25);
+    expect(accepted).toBeGreaterThanOrEqual(5);
+    expect(accepted).toBeLessThanOrEqual(5 + (tookMs * 5) / 1000);
+    expect(refused[0]?.headers.get('retry-after')).toBe('1');
+  });
+
+  it('leaves Retry-After out when told so, and accepts again when the window has passed', async () => {
+    const sandbox = await start({ rate: 2, retryAfter: false });
+    await Promise.all([authenticate(sandbox), authenticate(sandbox)]);
+    const refused = await authenticate(sandbox);
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, null]);
+    await expect
+      .poll(async () => (await authenticate(sandbox)).status, { timeout: 3000, interval: 50 })
+      .toBe(200);
+    const accepted = sandbox.arrivals().filter(({ status }) => status === 200);
+    expect((accepted[2]?.at ?? 0) - (accepted[0]?.at ?? 0)).toBeGreaterThanOrEqual(1000);
+  });
+
+  it('can be changed while running', async () => {
+    const sandbox = await start({ rate: 1 });
+    await authenticate(sandbox);
+    expect((await authenticate(sandbox)).status).toBe(429);
+    sandbox.setQuota({ rate: 0 });
+    expect((await authenticate(sandbox)).status).toBe(200);
+  });
+
+  it('counts wrong requests too', async () => {
+    const sandbox = await start({ rate: 2 });
+    const statuses: number[] = [];
+    for (let i = 0; i < 3; i += 1) statuses.push((await fetch(`${sandbox.url}/v1/nothing`)).status);
+    expect(statuses).toEqual([404, 404, 429]);
+  });
+});
+
+describe('faults', () => {
+  it('answers a status on order, with the body and headers ordered, without processing', async () => {
+    const sandbox = await start();
+    const { put } = await connect(sandbox);
+    sandbox.failNext({
+      path: '/objects',
+      fault: 'status',
+      status: 503,
+      body: { message: 'down' },
+      headers: { 'retry-after': '3' },
+    });
+    const answer = await put([room('A')]);
+    expect([answer.status, answer.headers.get('retry-after')]).toEqual([503, '3']);
+    expect(await messageOf(answer)).toBe('down');
+    expect(sandbox.objects()).toEqual([]);
+    expect((await put([room('A')])).status).toBe(200);
+  });
+
+  it('resets before processing, or loses the answer after it', async () => {
+    const sandbox = await start();
+    const { put } = await connect(sandbox);
+    sandbox.failNext({ fault: 'reset' });
+    await expect(put([room('A')])).rejects.toThrow();
+    expect(sandbox.objects()).toEqual([]);
+
+    sandbox.failNext({ fault: 'loseAnswer' });
+    await expect(put([room('A')])).rejects.toThrow();
+    expect(sandbox.object('room_A')).toBeDefined();
+    expect(sandbox.arrivals().map(({ status }) => status)).toEqual([200, 0, 0]);
+  });
+
+  it('breaks the JSON of an answer', async () => {
+    const sandbox = await start();
+    const { put } = await connect(sandbox);
+    sandbox.failNext({ fault: 'brokenJson' });
+    const answer = await put([room('A')]);
+    expect(answer.status).toBe(200);
+    await expect(answer.json()).rejects.toThrow(SyntaxError);
+    expect(sandbox.object('room_A')).toBeDefined();
+  });
+
+  it('hangs, and still closes', async () => {
+    const sandbox = await start();
+    const { put } = await connect(sandbox);
+    sandbox.failNext({ fault: 'hang' });
+    const hanging = put([room('A')]).catch((error: unknown) => error);
+    await expect.poll(() => sandbox.arrivals().length).toBe(2);
+    await sandbox.close();
+    expect(await hanging).toBeInstanceOf(Error);
+    expect(sandbox.objects()).toEqual([]);
+  });
+
+  it('closes while requests are on their way', async () => {
+    const sandbox = await start({ latencyMs: 60_000 });
+    const onItsWay = authenticate(sandbox).catch((error: unknown) => error);
+    await expect.poll(async () => (await fetch(`${sandbox.url}/sandbox/summary`)).status).toBe(200);
+    await sandbox.close();
+    expect(await onItsWay).toBeInstanceOf(Error);
+  });
+
+  it('fails by seeded chance, the same way each time', async () => {
+    const run = async (): Promise<number[]> => {
+      const sandbox = await start({ seed: 42, faults: { status500: 0.5 } });
+      const statuses: number[] = [];
+      for (let i = 0; i < 20; i += 1) statuses.push((await authenticate(sandbox)).status);
+      sandbox.setFaults({});
+      expect((await authenticate(sandbox)).status).toBe(200);
+      return statuses;
+    };
+    const statuses = await run();
+    expect(new Set(statuses)).toEqual(new Set([200, 500]));
+    expect(await run()).toEqual(statuses);
+  });
+
+  it('takes its time, half before judging and half after', async () => {
+    const sandbox = await start({ latencyMs: 80 });
+    const began = performance.now();
+    await authenticate(sandbox);
+    const tookMs = performance.now() - began;
+    const [arrival] = sandbox.arrivals();
+    expect(tookMs).toBeGreaterThanOrEqual(78);
+    expect((arrival?.at ?? 0) - began).toBeGreaterThanOrEqual(39);
+    expect((arrival?.at ?? Infinity) - began).toBeLessThan(tookMs - 38);
+    sandbox.setLatency(0);
+  });
+});
+
+describe('what was seen', () => {
+  it('notes every request of the service, in order, and no control request', async () => {
+    const sandbox = await start();
+    const { put, find } = await connect(sandbox);
+    await put([room('A'), room('B')]);
+    await find('objects');
+    await fetch(`${sandbox.url}/sandbox/summary`);
+    expect(sandbox.arrivals()).toEqual([
+      {
+        at: expect.any(Number),
+        method: 'POST',
+        path: '/v1/organizations/demo/api-keys/authenticate',
+        status: 200,
+      },
+      { at: expect.any(Number), method: 'PUT', path: '/v1/objects', status: 200, objects: 2 },
+      { at: expect.any(Number), method: 'POST', path: '/v1/objects/find', status: 200 },
+    ]);
+    sandbox.clearArrivals();
+    expect([sandbox.arrivals(), sandbox.mostInAnySecond(), sandbox.refused()]).toEqual([[], 0, 0]);
+  });
+});
+
+describe('control interface', () => {
+  async function control(sandbox: Sandbox, method: string, path: string, body?: unknown) {
+    const answer = await fetch(`${sandbox.url}/sandbox/${path}`, {
+      method,
+      ...(body === undefined
+        ? {}
+        : { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }),
+    });
+    const text = await answer.text();
+    return { status: answer.status, body: (text === '' ? undefined : JSON.parse(text)) as unknown };
+  }
+
+  it('defines, seeds and tells, without a token and beside the quota', async () => {
+    const sandbox = await startSandbox({ rate: 1 });
+    running.push(sandbox);
+    expect((await control(sandbox, 'PUT', 'schema', SCHEMA)).status).toBe(204);
+    expect((await control(sandbox, 'PUT', 'objects', { ...room('A'), active: false })).status).toBe(200);
+    expect((await control(sandbox, 'PUT', 'objects', room('B'))).status).toBe(200);
+    await authenticate(sandbox);
+    await authenticate(sandbox);
+    expect((await control(sandbox, 'GET', 'summary')).body).toEqual({
+      objects: { room: { active: 1, inactive: 1 } },
+      reservations: 0,
+      cancellations: 0,
+      requests: 2,
+      refused: 1,
+      mostInAnySecond: 2,
+    });
+    expect((await control(sandbox, 'GET', 'objects')).body).toEqual(sandbox.objects());
+    expect((await control(sandbox, 'GET', 'objects?typeId=course')).body).toEqual([]);
+    expect((await control(sandbox, 'GET', 'arrivals')).body).toEqual(sandbox.arrivals());
+    expect((await control(sandbox, 'DELETE', 'arrivals')).status).toBe(204);
+    expect(sandbox.arrivals()).toEqual([]);
+  });
+
+  it('orders faults, refusals, latency and quota', async () => {
+    const sandbox = await start();
+    const { put } = await connect(sandbox);
+    await control(sandbox, 'POST', 'fail-next', { fault: 'status', status: 502, times: 2 });
+    expect([(await put([])).status, (await put([])).status, (await put([])).status]).toEqual([502, 502, 200]);
+    await control(sandbox, 'PUT', 'faults', { status500: 1 });
+    expect((await put([])).status).toBe(500);
+    await control(sandbox, 'PUT', 'faults', {});
+    await control(sandbox, 'PUT', 'refusals/room_A', { status: 400, message: 'no' });
+    expect((await put([room('A')])).status).toBe(207);
+    await control(sandbox, 'DELETE', 'refusals/room_A');
+    expect((await put([room('A')])).status).toBe(200);
+    await control(sandbox, 'PUT', 'quota', { rate: 1, window: 'bucket', retryAfter: false });
+    expect([(await put([])).status, (await put([])).status]).toEqual([200, 429]);
+    await control(sandbox, 'PUT', 'quota', { rate: 0 });
+    await control(sandbox, 'DELETE', 'tokens');
+    expect((await put([])).status).toBe(401);
+    expect((await control(sandbox, 'PUT', 'latency', { latencyMs: 0 })).status).toBe(204);
+  });
+
+  it('makes, moves, cancels and restores reservations', async () => {
+    const sandbox = await start();
+    const made = await control(sandbox, 'POST', 'reservations', { extId: 'res/1', begin: 10, end: 20 });
+    expect(made.body).toMatchObject({ extId: 'res/1', begin: 10, end: 20, status: [] });
+    const { id } = made.body as { id: number };
+    expect(
+      (await control(sandbox, 'POST', `reservations/${id}/move`, { begin: 30, end: 40 })).body,
+    ).toMatchObject({
+      begin: 30,
+    });
+    const status = { status: ['C_PLANNED'] };
+    expect((await control(sandbox, 'POST', 'reservations/res%2F1/status', status)).body).toMatchObject(
+      status,
+    );
+    expect((await control(sandbox, 'POST', `reservations/${id}/cancel`)).body).toMatchObject({
+      reservationId: id,
+    });
+    expect((await control(sandbox, 'GET', 'reservations')).body).toMatchObject({
+      reservations: [],
+      cancellations: [{ reservationId: id }],
+    });
+    expect((await control(sandbox, 'POST', `reservations/${id}/restore`)).body).toMatchObject({ id });
+    expect((await control(sandbox, 'DELETE', `reservations/${id}`)).status).toBe(204);
+    expect(sandbox.reservations()).toEqual([]);
+  });
+
+  it('says what it did not understand', async () => {
+    const sandbox = await start();
+    expect(await control(sandbox, 'PUT', 'faults', { status500: 2 })).toMatchObject({
+      status: 400,
+      body: { message: expect.stringContaining('status500') },
+    });
+    expect((await control(sandbox, 'POST', 'reservations/7/move', { begin: 1, end: 2 })).status).toBe(404);
+    expect((await control(sandbox, 'POST', 'reservations', { begin: 2, end: 2 })).status).toBe(400);
+    expect((await control(sandbox, 'PUT', 'schema', { types: 1 })).status).toBe(400);
+    expect((await control(sandbox, 'GET', 'secrets')).status).toBe(404);
+    expect((await control(sandbox, 'PUT', 'refusals/%E0%A4%A', { status: 400, message: '' })).status).toBe(
+      400,
+    );
+  });
+});

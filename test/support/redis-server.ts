@@ -1,0 +1,78 @@
+// A Redis for the tests alone, from the `redis-server` on PATH. Tests that take Redis away start one of their own.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { access, mkdtemp, rm } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { startWatchdog } from '../../src/demo/watchdog.js';
+import { findFreePort } from './free-port.js';
+import { until } from './wait.js';
+
+export type RedisServer = Awaited<ReturnType<typeof startRedisServer>>;
+
+/** Whether `redis-server` is on PATH. */
+export async function isRedisInstalled(): Promise<boolean> {
+  const folders = (process.env['PATH'] ?? '').split(delimiter).filter(Boolean);
+  const found = await Promise.all(
+    folders.map((folder) =>
+      access(join(folder, 'redis-server')).then(
+        () => true,
+        () => false,
+      ),
+    ),
+  );
+  return found.includes(true);
+}
+
+/**
+ * Starts a Redis on 127.0.0.1 that writes nothing to disk: started again on the same `port`, it comes back empty. It
+ * ends with this process, however that ends.
+ */
+export async function startRedisServer(options: { port?: number } = {}) {
+  const port = options.port ?? (await findFreePort());
+  const folder = await mkdtemp(join(tmpdir(), 'slotsync-redis-'));
+  const pidFile = join(folder, 'redis.pid');
+  const settings = { port, bind: '127.0.0.1', save: '', appendonly: 'no', dir: folder, pidfile: pidFile };
+  const flags = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, String(value)]);
+  const watchdog = startWatchdog({ folder, pidFile });
+  const server = spawn('redis-server', flags, { detached: true, stdio: 'ignore' });
+  const exit = once(server, 'exit').catch((error: unknown) => [error]);
+  server.unref();
+
+  const end = async (signal: NodeJS.Signals) => {
+    server.ref();
+    server.kill(signal);
+    await exit;
+    await rm(folder, { recursive: true, force: true });
+    await watchdog.release();
+  };
+
+  try {
+    await until(() => server.exitCode !== null || answersPing(port), { describe: 'redis-server to answer' });
+    if (server.exitCode !== null) throw new Error(`redis-server ended at once with code ${server.exitCode}`);
+  } catch (error) {
+    await end('SIGKILL');
+    throw error;
+  }
+  return {
+    url: `redis://127.0.0.1:${port}`,
+    port,
+    stop: () => end('SIGTERM'),
+    /** As when the machine goes: connections are cut, nothing is said. */
+    kill: () => end('SIGKILL'),
+  };
+}
+
+function answersPing(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1', () => socket.write('PING\r\n'));
+    socket.setTimeout(1_000, () => socket.destroy());
+    socket.on('data', (answer) => {
+      resolve(answer.toString().startsWith('+PONG'));
+      socket.destroy();
+    });
+    socket.on('error', () => resolve(false));
+    socket.on('close', () => resolve(false));
+  });
+}

@@ -1,0 +1,65 @@
+// What a test asks of the services: a database and a queue of its own.
+import { randomBytes } from 'node:crypto';
+import postgres from 'postgres';
+import { inject } from 'vitest';
+
+/** What the global setup hands to the test files. */
+export interface Services {
+  /** A database of the server under test; only connected to for creating and dropping others. */
+  adminUrl: string;
+  /** The name of the migrated database that others are cloned from. */
+  template: string;
+  redisUrl: string | null;
+}
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    services: Services;
+  }
+}
+
+export interface TestDatabase {
+  url: string;
+  /** Drops the database, connections to it included. */
+  drop(): Promise<void>;
+}
+
+/** A database with the state tables and nothing in them. One per test file, or per test that needs it untouched. */
+export function createDatabase(): Promise<TestDatabase> {
+  return create(inject('services').template);
+}
+
+/** A database with nothing in it at all, as a mirror is before anyone fills it. */
+export function createEmptyDatabase(): Promise<TestDatabase> {
+  return create('template1');
+}
+
+/** Where Redis listens; undefined when there is none: then `describe.skipIf(!redisUrl())`. */
+export function redisUrl(): string | undefined {
+  return inject('services').redisUrl ?? undefined;
+}
+
+/** A prefix that no other test's queues and keys have, also not on a Redis that earlier runs have used. */
+export function newQueuePrefix(): string {
+  return `test-${randomBytes(6).toString('hex')}`;
+}
+
+async function create(template: string): Promise<TestDatabase> {
+  const name = `slotsync_test_${randomBytes(6).toString('hex')}`;
+  await execute((sql) => sql`CREATE DATABASE ${sql(name)} TEMPLATE ${sql(template)}`);
+  const url = new URL(inject('services').adminUrl);
+  url.pathname = name;
+  return {
+    url: url.href,
+    drop: () => execute((sql) => sql`DROP DATABASE IF EXISTS ${sql(name)} WITH (FORCE)`),
+  };
+}
+
+async function execute(statement: (sql: postgres.Sql) => PromiseLike<unknown>): Promise<void> {
+  const sql = postgres(inject('services').adminUrl, { max: 1, onnotice: () => {} });
+  try {
+    await statement(sql);
+  } finally {
+    await sql.end();
+  }
+}

@@ -1,0 +1,29 @@
+// Tests wait for what they are about, never for an amount of time.
+import { setTimeout as pause } from 'node:timers/promises';
+
+type Falsy = false | 0 | '' | null | undefined;
+
+/**
+ * Asks again until the answer is truthy, and returns it. An error thrown by the condition counts as "not yet"; the
+ * last one is the cause when time runs out.
+ */
+export async function until<Answer>(
+  condition: () => Answer | Promise<Answer>,
+  options: { describe: string | (() => string); timeoutMs?: number; intervalMs?: number },
+): Promise<Exclude<Answer, Falsy>> {
+  const { timeoutMs = 10_000, intervalMs = 20 } = options;
+  const deadline = performance.now() + timeoutMs;
+  let cause: unknown;
+  do {
+    try {
+      const answer = await condition();
+      if (answer) return answer as Exclude<Answer, Falsy>;
+      cause = undefined;
+    } catch (error) {
+      cause = error;
+    }
+    await pause(intervalMs);
+  } while (performance.now() < deadline);
+  const described = typeof options.describe === 'string' ? options.describe : options.describe();
+  throw new Error(`waited ${timeoutMs} ms for ${described}`, { cause });
+}

@@ -1,0 +1,305 @@
+// The local side of the quota against a store that is played. What the real stores hold is in
+// test/integration/limiter.test.ts.
+import { setTimeout as pause } from 'node:timers/promises';
+import fc from 'fast-check';
+import { afterEach, describe, expect, it } from 'vitest';
+import {
+  createLimiter,
+  type Lane,
+  type LimiterOptions,
+  type SlotStore,
+  type Taken,
+} from '../../src/destination/quota/limiter.js';
+import { until } from '../support/wait.js';
+
+/** Answers each take as `answer` says; grants at once by default. */
+function playStore(answer: (call: number) => Taken | Promise<Taken> = (call) => granted(call)) {
+  const takes: { lane: Lane; leaseMs: number }[] = [];
+  const released: string[] = [];
+  const throttled: (number | undefined)[] = [];
+  const store: SlotStore = {
+    take: async (lane, leaseMs) => answer(takes.push({ lane, leaseMs })),
+    release: async (token) => void released.push(token),
+    throttled: async (retryAfterMs) => void throttled.push(retryAfterMs),
+    usage: () => Promise.reject(new Error('not played')),
+  };
+  return { store, takes, released, throttled };
+}
+
+const granted = (call: number, waitMs = 0): Taken => ({ granted: true, token: `token-${call}`, waitMs });
+const refused = (waitMs: number): Taken => ({ granted: false, waitMs });
+const never = () => new Promise<never>(() => {});
+
+const limiters: ReturnType<typeof createLimiter>[] = [];
+function limiterOf(options: LimiterOptions) {
+  const limiter = createLimiter({ storeTimeoutMs: 200, ...options });
+  limiters.push(limiter);
+  return limiter;
+}
+afterEach(async () => {
+  for (const limiter of limiters.splice(0)) await limiter.close();
+});
+
+describe('the local line', () => {
+  it('serves those waiting in a lane in their order', async () => {
+    const { store } = playStore((call) => (call % 2 ? refused(1) : granted(call)));
+    const limiter = limiterOf({ store });
+    const served: number[] = [];
+    await Promise.all([0, 1, 2, 3].map((place) => limiter.take('backfill').then(() => served.push(place))));
+    expect(served).toEqual([0, 1, 2, 3]);
+  });
+
+  it('lets only its head ask the store, whatever number waits', async () => {
+    const { store, takes } = playStore(never);
+    const limiter = limiterOf({ store, storeTimeoutMs: 10_000 });
+    const leaving = Array.from({ length: 50 }, () => new AbortController());
+    const waiting = leaving.map((leave) => limiter.take('backfill', leave.signal));
+    await until(() => takes.length > 0, { describe: 'the head to ask' });
+    expect(takes).toHaveLength(1);
+    for (const leave of leaving) leave.abort();
+    expect((await Promise.allSettled(waiting)).every((take) => take.status === 'rejected')).toBe(true);
+    limiters.pop(); // the store never answers, so there is nothing to wait for
+  });
+
+  it('has a line for each lane and tells the store which one asks, and the lease', async () => {
+    const { store, takes } = playStore((call) => (call === 1 ? never() : granted(call)));
+    const limiter = limiterOf({ store, leaseMs: 7_000 });
+    const first = limiter.take('incremental').catch(() => undefined);
+    await limiter.take('verify');
+    expect(takes).toEqual([
+      { lane: 'incremental', leaseMs: 7_000 },
+      { lane: 'verify', leaseMs: 7_000 },
+    ]);
+    await limiter.close();
+    await first;
+  });
+
+  it('resolves when the booked time has come', async () => {
+    const { store } = playStore((call) => granted(call, 50));
+    const began = performance.now();
+    await limiterOf({ store }).take('nightly');
+    expect(performance.now() - began).toBeGreaterThanOrEqual(49);
+  });
+
+  it('asks again when the store said', async () => {
+    const { store, takes } = playStore((call) => (call === 1 ? refused(40) : granted(call)));
+    const began = performance.now();
+    await limiterOf({ store }).take('nightly');
+    expect(performance.now() - began).toBeGreaterThanOrEqual(39);
+    expect(takes).toHaveLength(2);
+  });
+});
+
+describe('an abandoned wait', () => {
+  it('rejects with the reason of the signal, also when that was aborted before', async () => {
+    const { store, takes } = playStore(() => refused(10));
+    const limiter = limiterOf({ store });
+    const reason = new Error('run cancelled');
+    await expect(limiter.take('nightly', AbortSignal.abort(reason))).rejects.toBe(reason);
+    expect(takes).toHaveLength(0);
+    const leave = new AbortController();
+    const take = limiter.take('nightly', leave.signal);
+    leave.abort(reason);
+    await expect(take).rejects.toBe(reason);
+  });
+
+  it('leaves a grant that is on its way to the next in line', async () => {
+    let answer: (taken: Taken) => void = () => {};
+    const { store, takes, released } = playStore((call) =>
+      call === 1 ? new Promise((resolve) => (answer = resolve)) : never(),
+    );
+    const limiter = limiterOf({ store });
+    const leave = new AbortController();
+    const first = limiter.take('nightly', leave.signal);
+    const second = limiter.take('nightly');
+    await until(() => takes.length === 1, { describe: 'the head to ask' });
+    leave.abort();
+    await expect(first).rejects.toThrow();
+    answer(granted(1));
+    await second;
+    expect(released).toEqual([]);
+  });
+
+  it('releases a grant that finds nobody', async () => {
+    let answer: (taken: Taken) => void = () => {};
+    const { store, takes, released } = playStore(() => new Promise((resolve) => (answer = resolve)));
+    const leave = new AbortController();
+    const take = limiterOf({ store }).take('nightly', leave.signal);
+    await until(() => takes.length === 1, { describe: 'the head to ask' });
+    leave.abort();
+    await expect(take).rejects.toThrow();
+    answer(granted(1));
+    await until(() => released.length === 1, { describe: 'the release' });
+  });
+
+  it('releases a slot booked ahead', async () => {
+    const { store, released } = playStore((call) => granted(call, 5_000));
+    const leave = new AbortController();
+    const take = limiterOf({ store }).take('nightly', leave.signal);
+    setTimeout(() => leave.abort(), 20);
+    await expect(take).rejects.toThrow();
+    expect(released).toEqual(['token-1']);
+  });
+
+  it('leaks no slot, whenever waiters leave and however the store answers', async () => {
+    const waiter = fc.record({ leavesAfterMs: fc.option(fc.integer({ min: 0, max: 12 })) });
+    const answers = fc.infiniteStream(
+      fc.record({
+        afterMs: fc.integer({ min: 0, max: 4 }),
+        kind: fc.constantFrom('now', 'booked', 'wait', 'fail'),
+      }),
+    );
+    await fc.assert(
+      fc.asyncProperty(fc.array(waiter, { minLength: 1, maxLength: 8 }), answers, async (waiters, stream) => {
+        const handedOut: string[] = [];
+        const { store, released } = playStore(async (call) => {
+          const { afterMs, kind } = stream.next().value;
+          await pause(afterMs);
+          if (kind === 'fail') throw new Error('store away');
+          if (kind === 'wait') return refused(3);
+          handedOut.push(`token-${call}`);
+          return granted(call, kind === 'booked' ? 5 : 0);
+        });
+        const limiter = createLimiter({ store, storeTimeoutMs: 3, giveUpMs: 60 });
+        const kept = await Promise.allSettled(
+          waiters.map(async ({ leavesAfterMs }) => {
+            const slot = await limiter.take(
+              'backfill',
+              leavesAfterMs === null ? undefined : AbortSignal.timeout(leavesAfterMs),
+            );
+            await slot.release();
+          }),
+        );
+        expect(kept).toHaveLength(waiters.length);
+        await limiter.close();
+        await until(() => released.length === handedOut.length, {
+          describe: 'late grants to be released',
+          intervalMs: 1,
+        });
+        expect(released.toSorted()).toEqual(handedOut.toSorted());
+      }),
+      { numRuns: 30 },
+    );
+  });
+});
+
+describe('a slot', () => {
+  it('is released once, however often that is asked', async () => {
+    const { store, released } = playStore();
+    const slot = await limiterOf({ store }).take('nightly');
+    await Promise.all([slot.release(), slot.release()]);
+    await slot.release();
+    expect(released).toEqual(['token-1']);
+  });
+
+  it('is released again when the store failed, and the holder never hears of it', async () => {
+    let failures = 0;
+    const { store, released } = playStore();
+    const failing: SlotStore = {
+      ...store,
+      release: (token) =>
+        failures++ < 1 ? Promise.reject(new Error('connection lost')) : store.release(token),
+    };
+    const slot = await limiterOf({ store: failing }).take('nightly');
+    await slot.release();
+    expect(released).toEqual(['token-1']);
+  });
+
+  it('is usable until the lease would no longer cover the request', async () => {
+    let time = 1_000;
+    const { store } = playStore((call) => granted(call, 20));
+    const slot = await limiterOf({ store, now: () => time }).take('nightly');
+    expect(slot.usable()).toBe(true);
+    time += 20 + 900;
+    expect(slot.usable()).toBe(true);
+    time += 1;
+    expect(slot.usable()).toBe(false);
+  });
+
+  it('that arrives too late is released, and another one taken', async () => {
+    let time = 0;
+    const { store, released } = playStore((call) => {
+      if (call === 1) time += 2_000;
+      return granted(call);
+    });
+    const slot = await limiterOf({ store, now: () => time }).take('nightly');
+    expect(slot.usable()).toBe(true);
+    expect(released).toEqual(['token-1']);
+  });
+});
+
+describe('a store that cannot be reached', () => {
+  const away = () => Promise.reject(new Error('ECONNREFUSED'));
+
+  it('makes every waiter fail in its time, as something to be retried', async () => {
+    const { store, takes } = playStore(away);
+    const limiter = limiterOf({ store, giveUpMs: 150 });
+    const began = performance.now();
+    const waiting = await Promise.allSettled([
+      limiter.take('nightly'),
+      limiter.take('nightly'),
+      limiter.take('verify'),
+    ]);
+    expect(performance.now() - began).toBeGreaterThan(149);
+    for (const take of waiting) {
+      expect(take).toMatchObject({
+        status: 'rejected',
+        reason: { code: 'quota_unavailable', disposition: 'retry' },
+      });
+    }
+    expect(takes.length).toBeGreaterThan(3);
+  });
+
+  it('is asked again until it answers', async () => {
+    const { store } = playStore((call) => (call < 3 ? away() : granted(call)));
+    await expect(limiterOf({ store }).take('nightly')).resolves.toBeDefined();
+  });
+
+  it('does not hold back an abort', async () => {
+    const { store } = playStore(away);
+    await expect(limiterOf({ store }).take('nightly', AbortSignal.timeout(30))).rejects.toMatchObject({
+      name: 'TimeoutError',
+    });
+  });
+
+  it('that is silent counts as away, and what it grants later is released', async () => {
+    let answer: (taken: Taken) => void = () => {};
+    const { store, released } = playStore((call) =>
+      call === 1 ? new Promise((resolve) => (answer = resolve)) : never(),
+    );
+    const limiter = limiterOf({ store, storeTimeoutMs: 30, giveUpMs: 60 });
+    await expect(limiter.take('nightly')).rejects.toMatchObject({ code: 'quota_unavailable' });
+    answer(granted(1));
+    await until(() => released.length === 1, { describe: 'the release' });
+  });
+
+  it('fails the report of a 429 and the question for usage the same way', async () => {
+    const { store } = playStore();
+    const limiter = limiterOf({ store: { ...store, throttled: away } });
+    await expect(limiter.throttled()).rejects.toMatchObject({ code: 'quota_unavailable' });
+    await expect(limiter.usage()).rejects.toMatchObject({ code: 'quota_unavailable' });
+  });
+});
+
+it('takes a senseless Retry-After for an absent one', async () => {
+  const { store, throttled } = playStore();
+  const limiter = limiterOf({ store });
+  for (const retryAfterMs of [2_000, 0, undefined, -5, Number.NaN, Infinity])
+    await limiter.throttled(retryAfterMs);
+  expect(throttled).toEqual([2_000, 0, undefined, undefined, undefined, undefined]);
+});
+
+it('refuses those waiting when closed, and ends when releases have been told', async () => {
+  const { store, released } = playStore((call) => (call === 1 ? granted(call) : refused(10_000)));
+  const slow: SlotStore = { ...store, release: (token) => pause(30).then(() => store.release(token)) };
+  const limiter = limiterOf({ store: slow });
+  const slot = await limiter.take('nightly');
+  const waiting = limiter.take('nightly');
+  void slot.release();
+  await Promise.all([
+    expect(waiting).rejects.toMatchObject({ code: 'limiter_closed', disposition: 'retry' }),
+    limiter.close(),
+  ]);
+  expect(released).toEqual(['token-1']);
+  await expect(limiter.take('nightly')).rejects.toMatchObject({ code: 'limiter_closed' });
+});

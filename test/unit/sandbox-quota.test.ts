@@ -1,0 +1,165 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { createFaults } from '../../src/sandbox/faults.js';
+import { mostInAnySecond } from '../../src/sandbox/arrivals.js';
+import { createWindow } from '../../src/sandbox/quota.js';
+import type { WindowKind } from '../../src/sandbox/quota.js';
+import { createRandom } from '../../src/sandbox/random.js';
+
+const rates = fc.integer({ min: 1, max: 30 });
+const gaps = fc.array(fc.integer({ min: 0, max: 400 }), { minLength: 1, maxLength: 400 });
+
+/** The moments accepted, of requests that come with the given gaps in milliseconds. */
+function accepted(kind: WindowKind, rate: number, gapsMs: readonly number[], wallOffsetMs = 0): number[] {
+  const window = createWindow(kind, rate, wallOffsetMs);
+  let now = 0;
+  return gapsMs.flatMap((gapMs) => {
+    now += gapMs;
+    return window.take(now) === 0 ? [now] : [];
+  });
+}
+
+describe('sliding window', () => {
+  it('never accepts more than the rate in any half-open second', () => {
+    fc.assert(
+      fc.property(rates, gaps, (rate, gapsMs) => {
+        expect(mostInAnySecond(accepted('sliding', rate, gapsMs))).toBeLessThanOrEqual(rate);
+      }),
+    );
+  });
+
+  it('refuses nothing that a second has room for', () => {
+    fc.assert(
+      fc.property(rates, gaps, (rate, gapsMs) => {
+        const window = createWindow('sliding', rate);
+        const taken: number[] = [];
+        let now = 0;
+        for (const gapMs of gapsMs) {
+          now += gapMs;
+          const inLastSecond = taken.filter((moment) => now - moment < 1000).length;
+          const isAccepted = window.take(now) === 0;
+          expect(isAccepted).toBe(inLastSecond < rate);
+          if (isAccepted) taken.push(now);
+        }
+      }),
+    );
+  });
+
+  it('accepts after exactly the wait it states', () => {
+    const window = createWindow('sliding', 2);
+    expect([window.take(0), window.take(300), window.take(400)]).toEqual([0, 0, 600]);
+    expect(window.take(999)).toBe(1);
+    expect(window.take(1000)).toBe(0);
+    expect(window.take(1000)).toBe(300);
+  });
+});
+
+describe('fixed window', () => {
+  it('never accepts more than the rate between two ticks of the wall clock', () => {
+    fc.assert(
+      fc.property(rates, gaps, fc.integer({ min: 0, max: 5000 }), (rate, gapsMs, offsetMs) => {
+        const bySecond = new Map<number, number>();
+        for (const moment of accepted('fixed', rate, gapsMs, offsetMs)) {
+          const second = Math.floor((moment + offsetMs) / 1000);
+          bySecond.set(second, (bySecond.get(second) ?? 0) + 1);
+        }
+        expect(Math.max(0, ...bySecond.values())).toBeLessThanOrEqual(rate);
+      }),
+    );
+  });
+
+  it('takes twice the rate around a tick, which is what makes it different', () => {
+    const window = createWindow('fixed', 20);
+    const moments = [...Array<number>(25).fill(999), ...Array<number>(25).fill(1000)];
+    expect(moments.filter((moment) => window.take(moment) === 0)).toHaveLength(40);
+  });
+
+  it('states the wait until the next tick', () => {
+    const window = createWindow('fixed', 1, 250);
+    expect([window.take(0), window.take(100), window.take(750)]).toEqual([0, 650, 0]);
+  });
+});
+
+describe('bucket', () => {
+  it('never accepts more than its capacity plus the refill, over any stretch', () => {
+    fc.assert(
+      fc.property(rates, gaps, (rate, gapsMs) => {
+        const moments = accepted('bucket', rate, gapsMs);
+        moments.forEach((from, first) => {
+          const last = moments.length - 1;
+          const stretchMs = (moments[last] ?? from) - from;
+          expect(last - first + 1).toBeLessThanOrEqual(rate + (stretchMs * rate) / 1000 + 1e-6);
+        });
+      }),
+    );
+  });
+
+  it('refills evenly after a burst', () => {
+    const window = createWindow('bucket', 4);
+    expect([0, 0, 0, 0].map((moment) => window.take(moment))).toEqual([0, 0, 0, 0]);
+    expect(window.take(0)).toBe(250);
+    expect([window.take(250), window.take(250), window.take(500)]).toEqual([0, 250, 0]);
+  });
+});
+
+describe('every window', () => {
+  it('accepts again after the wait it states', () => {
+    const kinds = fc.constantFrom<WindowKind>('sliding', 'fixed', 'bucket');
+    fc.assert(
+      fc.property(kinds, rates, gaps, (kind, rate, gapsMs) => {
+        const window = createWindow(kind, rate);
+        let now = 0;
+        for (const gapMs of gapsMs) {
+          now += gapMs;
+          const waitMs = window.take(now);
+          if (waitMs === 0) continue;
+          now += Math.ceil(waitMs + 1e-6);
+          expect(window.take(now)).toBe(0);
+        }
+      }),
+    );
+  });
+
+  it('accepts everything at rate 0', () => {
+    for (const kind of ['sliding', 'fixed', 'bucket'] as const)
+      expect(accepted(kind, 0, Array<number>(500).fill(0))).toHaveLength(500);
+  });
+});
+
+describe('mostInAnySecond', () => {
+  it('counts half-open seconds', () => {
+    expect(mostInAnySecond([])).toBe(0);
+    expect(mostInAnySecond([0, 1000])).toBe(1);
+    expect(mostInAnySecond([0, 999.9, 1000, 1500, 1999])).toBe(4);
+  });
+});
+
+describe('chance', () => {
+  it('repeats with the seed and stays within [0, 1)', () => {
+    const first = createRandom(7);
+    const second = createRandom(7);
+    for (let i = 0; i < 1000; i += 1) {
+      const drawn = first();
+      expect(drawn).toBe(second());
+      expect(drawn).toBeGreaterThanOrEqual(0);
+      expect(drawn).toBeLessThan(1);
+    }
+    expect(createRandom(8)()).not.toBe(createRandom(7)());
+  });
+
+  it('draws faults about as often as their probabilities say', () => {
+    const faults = createFaults(createRandom(1), { status500: 0.1, reset: 0.3 });
+    const drawn = Array.from({ length: 10_000 }, () => faults.draw('/v1/objects')?.fault);
+    expect(drawn.filter((fault) => fault === 'status').length / 10_000).toBeCloseTo(0.1, 1);
+    expect(drawn.filter((fault) => fault === 'reset').length / 10_000).toBeCloseTo(0.3, 1);
+    expect(drawn).not.toContain('hang');
+  });
+
+  it('gives ordered faults precedence, each as often as ordered, to the path they are for', () => {
+    const faults = createFaults(createRandom(1));
+    faults.failNext({ path: '/objects', fault: 'reset', times: 2 });
+    faults.failNext({ fault: 'hang' });
+    const draws = ['/v1/objects/find', '/v1/objects', '/v1/objects', '/v1/objects'];
+    expect(draws.map((path) => faults.draw(path)?.fault)).toEqual(['hang', 'reset', 'reset', undefined]);
+  });
+});
