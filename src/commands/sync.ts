@@ -65,7 +65,7 @@ async function sync(app: App, names: readonly string[], options: SyncOptions): P
   }
 }
 
-function readConcurrency(text: string | undefined): number {
+export function readConcurrency(text: string | undefined): number {
   const value = Number(text ?? 12);
   if (Number.isInteger(value) && value >= 1 && value <= 200) return value;
   throw new UsageError(`--concurrency takes a whole number from 1 to 200, not '${text}'`);

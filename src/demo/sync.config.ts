@@ -4,7 +4,6 @@ import type { SandboxSchema } from '../sandbox/schema.js';
 import type { SlotsyncConfig } from '../streams/config.js';
 
 export const universityConfig: SlotsyncConfig = {
-  schedule: { nightly: '0 2 * * *', timezone: 'Europe/Stockholm' },
   streams: {
     buildings: {
       from: 'campus.buildings',
@@ -85,19 +84,6 @@ export const universityConfig: SlotsyncConfig = {
       batchSize: 200,
     },
   },
-  reservations: {
-    from: 'campus.bookings',
-    key: 'id',
-    externalId: 'res_{id}',
-    begin: 'starts_at',
-    end: 'ends_at',
-    objects: [
-      { stream: 'rooms', key: 'room_code' },
-      { stream: 'courses', key: 'course_code' },
-    ],
-    cancelled: 'is_cancelled',
-    window: { pastDays: 7, futureDays: 180 },
-  },
 };
 
 /** `room.note` is kept at the service by hand: no mapping names it, and no write may empty it. */
@@ -138,3 +124,5 @@ export const universitySchema: SandboxSchema = {
     { extId: 'group.courses', name: 'Courses', type: 'group', reference: 'course' },
   ],
 };
+
+export default universityConfig;

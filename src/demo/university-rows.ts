@@ -9,8 +9,8 @@ export type University = ReturnType<typeof generateUniversity>;
 export interface BadRow {
   stream: string;
   localKey: string;
-  /** `deferred`: waits for another record. `dead`: waits for a person, or for the row to change. */
-  outcome: 'deferred' | 'dead';
+  /** `deferred`: waits for another record. `failed`: tried again by every run. `dead`: waits for a person, or for the row to change. */
+  outcome: 'deferred' | 'failed' | 'dead';
   why: string;
 }
 
@@ -25,8 +25,8 @@ export const BAD_ROWS: readonly BadRow[] = [
   },
   { stream: 'staff', localKey: '9001', outcome: 'dead', why: 'it has no name, which the service demands' },
   { stream: 'staff', localKey: '9002', outcome: 'dead', why: 'its name is longer than the service allows' },
-  { stream: 'staff', localKey: '9003', outcome: 'dead', why: 'it shares its staff number with 9004' },
-  { stream: 'staff', localKey: '9004', outcome: 'dead', why: 'it shares its staff number with 9003' },
+  { stream: 'staff', localKey: '9003', outcome: 'failed', why: 'it shares its staff number with 9004' },
+  { stream: 'staff', localKey: '9004', outcome: 'failed', why: 'it shares its staff number with 9003' },
 ];
 
 /** The room that GEO404 waits for. */

@@ -293,3 +293,14 @@ export async function forgetRecords(db: Queries, stream: string, keys: readonly 
         AND local_key IN (SELECT jsonb_array_elements_text(${JSON.stringify(keys)}::jsonb))`),
   );
 }
+
+/** External ids of records, as far as the state has them, by local key. */
+export async function readRecordIds(db: Queries, stream: string, keys: readonly string[]): Promise<Map<string, string>> {
+  const rows = await queryState(() =>
+    db.execute<{ localKey: string; externalId: string }>(sql`
+      SELECT local_key AS "localKey", external_id AS "externalId" FROM slotsync.records
+      WHERE stream = ${stream} AND external_id IS NOT NULL
+        AND local_key IN (SELECT jsonb_array_elements_text(${JSON.stringify(keys)}::jsonb))`),
+  );
+  return new Map(rows.map(({ localKey, externalId }) => [localKey, externalId]));
+}

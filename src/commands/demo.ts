@@ -1,0 +1,156 @@
+// The main job, shown: a real PostgreSQL, a sample university, the service played with a strict quota, and the
+// commands an engineer would type, run as they are. Everything is gone afterwards.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import type { Command } from 'commander';
+import postgres from 'postgres';
+import { startEmbeddedPostgres } from '../demo/embedded-postgres.js';
+import { universitySchema } from '../demo/sync.config.js';
+import { changeUniversity, loadUniversity } from '../demo/university.js';
+import { startSandbox } from '../sandbox/sandbox.js';
+import { EXIT } from './command.js';
+import { table } from './print.js';
+
+export function addDemo(program: Command): void {
+  program
+    .command('demo')
+    .description('sync a sample university into the sandbox, on a PostgreSQL of its own; needs nothing but Node')
+    .option('--keep', 'leave database and sandbox up until Ctrl-C, to look around')
+    .option('--seed <number>', 'another university', Number, 1)
+    .action(async (options: { keep?: boolean; seed: number }) => {
+      const fine = await runDemo({ cli: process.argv[1] ?? '', keep: options.keep ?? false, seed: options.seed });
+      process.exitCode = fine ? EXIT.done : EXIT.failed;
+    });
+}
+
+const RATE = 20;
+const LATENCY_MS = 40;
+const UNCHANGED = 'nothing changed';
+
+interface Act {
+  name: string;
+  seconds: number;
+  requests: number;
+  puts: number;
+  objects: number;
+  /** 429 answers. */
+  throttled: number;
+}
+
+/** Plays the demo on standard output. `cli` is this program's entry file. Returns whether all went as it should. */
+async function runDemo({ cli, keep, seed }: { cli: string; keep: boolean; seed: number }): Promise<boolean> {
+  const say = (text = '') => process.stdout.write(`${text}\n`);
+  const closers: (() => Promise<unknown>)[] = [];
+  const interrupted = new AbortController();
+  const onSignal = () => interrupted.abort();
+  process.on('SIGINT', onSignal);
+  process.on('SIGTERM', onSignal);
+  try {
+    say('Starting PostgreSQL and a sample university in it …');
+    const server = await startEmbeddedPostgres();
+    closers.push(server.stop);
+    const url = await server.createDatabase('university');
+    const sql = postgres(url, { max: 1, onnotice: () => undefined });
+    closers.push(() => sql.end({ timeout: 1 }));
+    const { counts } = await loadUniversity(sql, { seed });
+    say(`  ${Object.entries(counts).map(([table, rows]) => `${rows} ${table.replace('_', ' ')}`).join(', ')}`);
+
+    say(`Starting the sandbox, which plays the service: ${RATE} requests in any second, ${LATENCY_MS} ms latency …`);
+    const sandbox = await startSandbox({ rate: RATE, window: 'sliding', latencyMs: LATENCY_MS, jitterMs: LATENCY_MS / 2, schema: universitySchema });
+    closers.push(() => sandbox.close());
+
+    const env = {
+      MIRROR_DATABASE_URL: url,
+      API_BASE_URL: sandbox.url,
+      API_KEY: 'sandbox-key',
+      API_ORGANIZATION_ID: 'demo',
+      API_REQUESTS_PER_SECOND: String(RATE),
+      SLOTSYNC_CONFIG: fileURLToPath(new URL('../demo/sync.config.js', import.meta.url)),
+    };
+    const run = (...args: string[]) => runCommand(cli, args, env, interrupted.signal, say);
+    const acts: Act[] = [];
+    let most = 0;
+    const sync = async (name: string) => {
+      sandbox.clearArrivals();
+      const before = { at: performance.now(), refused: sandbox.refused() };
+      await run('sync');
+      const arrivals = sandbox.arrivals();
+      const puts = arrivals.filter(({ method }) => method === 'PUT');
+      acts.push({
+        name,
+        seconds: (performance.now() - before.at) / 1000,
+        requests: arrivals.length,
+        puts: puts.length,
+        objects: puts.reduce((sum, { objects }) => sum + (objects ?? 0), 0),
+        throttled: sandbox.refused() - before.refused,
+      });
+      most = Math.max(most, sandbox.mostInAnySecond());
+    };
+
+    const codes = [await run('migrate'), await run('check'), await run('plan')];
+    await sync('first sync');
+    say('\nNothing has changed in the mirror, so a second sync sends no write:');
+    await sync(UNCHANGED);
+    const changes = await changeUniversity(sql);
+    say('\nNow a few rows change:');
+    for (const { stream, what } of changes) say(`  ${stream}: ${what}`);
+    await sync('rows changed');
+    codes.push(await run('status'));
+
+    say('What happened, by the service’s own log:\n');
+    say(
+      table(
+        ['', 'seconds', 'requests', 'PUT requests', 'objects sent', 'refused by quota'],
+        acts.map(({ name, seconds, requests, puts, objects, throttled }) => [
+          ...[name, Number(seconds.toFixed(1)), requests, puts, objects, throttled],
+        ]),
+      ),
+    );
+    say(`\nMost requests in any second: ${most}; allowed: ${RATE}.\n`);
+    say('Not every row was good, on purpose. `slotsync failures` says why each is not there:\n');
+    codes.push(await run('failures'));
+    const second = acts.find(({ name }) => name === UNCHANGED);
+    const fine = codes.every((code) => code === 0) && second?.puts === 0 && sandbox.refused() === 0;
+    say(fine ? '\nAll as it should be.' : '\nSomething is not as it should be; see above.');
+    if (keep) {
+      say('\nDatabase and sandbox stay up until Ctrl-C. In another terminal:\n');
+      for (const [name, value] of Object.entries(env)) say(`  export ${name}='${value}'`);
+      say(`\n  node ${cli} status`);
+      say(`  psql '${url}' -c 'SELECT * FROM slotsync.records LIMIT 5'`);
+      say(`  curl ${sandbox.url}/sandbox/summary`);
+      if (!interrupted.signal.aborted) await once(interrupted.signal, 'abort');
+    } else {
+      say('To look around in it: npm run demo -- --keep');
+      say('To sync your own database: docs/configuration.md');
+    }
+    return fine;
+  } catch (error) {
+    if (!interrupted.signal.aborted) throw error;
+    say('\nInterrupted.');
+    return false;
+  } finally {
+    process.off('SIGINT', onSignal);
+    process.off('SIGTERM', onSignal);
+    for (const close of closers.reverse()) await close();
+  }
+}
+
+/** Runs one command of this program as a user would, with its output shown. Returns its exit code. */
+async function runCommand(
+  cli: string,
+  args: readonly string[],
+  env: Record<string, string>,
+  signal: AbortSignal,
+  say: (text?: string) => void,
+): Promise<number> {
+  signal.throwIfAborted();
+  say(`\n$ slotsync ${args.join(' ')}`);
+  const child = spawn(process.execPath, [cli, ...args], {
+    stdio: 'inherit',
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, TERM: process.env.TERM, ...env },
+  });
+  const [code] = (await once(child, 'exit')) as [number | null];
+  signal.throwIfAborted();
+  return code ?? 1;
+}

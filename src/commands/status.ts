@@ -1,0 +1,56 @@
+import type { Command } from 'commander';
+import { readBinding } from '../state/binding.js';
+import { countRecords, countUnsettled } from '../state/failures.js';
+import { listRuns, listUnfinishedRuns, readProgress } from '../state/runs.js';
+import { common, EXIT, withApp, type CommonOptions } from './command.js';
+import { formatNumber, formatTime, plural, printJson, printLine, table } from './print.js';
+import { runsTable } from './runs.js';
+import { runToJson } from './run-report.js';
+
+const STATUSES = ['synced', 'retired', 'deferred', 'failed', 'dead', 'pending'] as const;
+
+export function addStatus(program: Command): void {
+  common(program.command('status'))
+    .description('what is synced, what is under way, what waits and why; from the state alone')
+    .action((options: CommonOptions) =>
+      withApp({ needs: ['state'] }, async (app) => {
+        const state = await app.state();
+        const binding = await readBinding(state);
+        const counts = await countRecords(state.db);
+        const unfinished = await Promise.all(
+          (await listUnfinishedRuns(state.db)).map(async (run) => ({ run, progress: await readProgress(state.db, run.id) })),
+        );
+        const latest = await listRuns(state.db, 5);
+        const unsettled = await countUnsettled(state.db);
+        if (options.json) {
+          printJson({ destination: binding ?? null, records: counts, unfinished, runs: latest.map(runToJson), unsettled });
+          return EXIT.done;
+        }
+        if (!binding) printLine('Not bound to a service yet: the first sync does that.');
+        else printLine(`Organization ${binding.organizationId} at ${binding.baseUrl}, since ${formatTime(binding.boundAt)}.`);
+        printLine();
+        const streams = [...new Set(counts.map(({ stream }) => stream))];
+        if (streams.length > 0) {
+          const rows = streams.map((stream) => [
+            stream,
+            ...STATUSES.map((status) => counts.find((row) => row.stream === stream && row.status === status)?.count ?? 0),
+          ]);
+          printLine(table(['records', ...STATUSES], rows));
+          printLine();
+        }
+        for (const { run, progress } of unfinished) {
+          printLine(`Under way: run ${run.id} (${run.kind}, ${run.status}): ${formatNumber(progress.done)} of ${plural(progress.total, 'record')}.`);
+        }
+        for (const run of latest.filter(({ status }) => status === 'held').slice(0, 1)) {
+          for (const [stream, reason] of Object.entries(run.holds)) printLine(`Held in run ${run.id}: ${stream}: ${reason}.`);
+        }
+        if (latest.length > 0) printLine(`${runsTable(latest)}\n`);
+        printLine(
+          unsettled === 0
+            ? 'Every record is at the service as it was last read.'
+            : `${plural(unsettled, 'record')} not at the service as the mirror has them: slotsync failures`,
+        );
+        return EXIT.done;
+      }),
+    );
+}

@@ -1,0 +1,147 @@
+// A plan that is only looked at: counts, requests, time, and a few records field by field. Reads the mirror,
+// the state and, for what stands there now, the service. Writes nothing anywhere.
+import type { Destination, ObjectThere } from '../destination/destination.js';
+import { codeOf, messageOf, SlotsyncError } from '../errors.js';
+import { readExternalIds } from '../state/records.js';
+import type { PlanCounts } from '../state/schema.js';
+import { mapRow, toObject } from '../streams/mapping.js';
+import { createObject, diffObjects, mergeObject, type FieldChange } from '../streams/object.js';
+import type { Stream } from '../streams/streams.js';
+import { readRecordIds } from '../state/records.js';
+import type { Difference } from './merge.js';
+import { explainHold, explainSharedIds, planStream, requestsPerBatch, toPlanCounts, type PlanDeps } from './plan.js';
+
+export interface PreviewDeps extends PlanDeps {
+  destination: Destination;
+}
+
+/** One record of a plan: what its write would change, or why there would be none. */
+export interface Sample {
+  operation: 'create' | 'update' | 'retry' | 'retire';
+  key: string;
+  externalId: string | undefined;
+  changes: FieldChange[];
+  problem: string | undefined;
+}
+
+export interface Preview {
+  stream: string;
+  counts: PlanCounts;
+  /** Requests at most: a record whose object turns out equal needs none. */
+  requests: number;
+  samples: Sample[];
+  /** Rows that share an external id; none of them would be sent. */
+  shared: { key: string; message: string }[];
+  hold: string | undefined;
+  /** Why the service could not be asked what stands there now. */
+  unread: string | undefined;
+  /** Why the stream cannot be planned at all. */
+  error: { code: string; message: string } | undefined;
+}
+
+const SAMPLES = 5;
+
+/** Previews one stream. A fault of its source stands in the answer; failures that may pass are thrown. */
+export async function previewStream(deps: PreviewDeps, stream: Stream, signal?: AbortSignal): Promise<Preview> {
+  const preview: Preview = {
+    stream: stream.name,
+    counts: { create: 0, update: 0, retire: 0, unchanged: 0, retry: 0, dead: 0 },
+    ...{ requests: 0, samples: [], shared: [], hold: undefined, unread: undefined, error: undefined },
+  };
+  try {
+    const sharedIds = explainSharedIds(await deps.mirror.findSharedExternalIds(stream));
+    preview.shared = [...sharedIds].map(([key, { message }]) => ({ key, message }));
+    const chosen = new Map<Sample['operation'], string[]>();
+    const sent = { writes: 0, retires: 0 };
+
+    const differences = planStream(deps, stream);
+    let step = await differences.next();
+    for (; !step.done; step = await differences.next()) {
+      const { operation, key } = step.value;
+      if (operation === 'forget' || (operation === 'retire' && stream.retire === 'keep')) continue;
+      if (operation !== 'retire' && sharedIds.has(key)) continue;
+      sent[operation === 'retire' ? 'retires' : 'writes']++;
+      choose(chosen, operation, key);
+    }
+    const counts = step.value;
+    preview.counts = toPlanCounts(stream.retire === 'keep' ? { ...counts, retire: 0 } : counts);
+    preview.hold = stream.retire === 'keep' ? undefined : explainHold(stream, counts);
+    preview.requests =
+      Math.ceil(sent.writes / stream.batchSize) * requestsPerBatch(stream, false) +
+      (preview.hold === undefined ? Math.ceil(sent.retires / stream.batchSize) * requestsPerBatch(stream, true) : 0);
+    await takeSamples(deps, stream, chosen, preview, signal);
+  } catch (error) {
+    if (!(error instanceof SlotsyncError) || error.disposition !== 'dead') throw error;
+    preview.error = { code: error.code, message: error.message };
+  }
+  return preview;
+}
+
+function choose(chosen: Map<Sample['operation'], string[]>, operation: Exclude<Difference['operation'], 'forget'>, key: string) {
+  const keys = chosen.get(operation) ?? [];
+  if (keys.length < SAMPLES) chosen.set(operation, [...keys, key]);
+}
+
+async function takeSamples(
+  deps: PreviewDeps,
+  stream: Stream,
+  chosen: ReadonlyMap<Sample['operation'], string[]>,
+  preview: Preview,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const keys = [...chosen.values()].flat();
+  if (keys.length === 0) return;
+  const rows = await deps.mirror.readRows(stream, keys);
+  const known = await readRecordIds(deps.state.db, stream.name, keys);
+  const mapped = new Map([...rows].map(([key, { row }]) => [key, attempt(() => mapRow(stream, row))]));
+  const references = [...mapped.values()].flatMap((result) => ('value' in result ? result.value.references : []));
+  const externalIdOf = await readExternalIds(deps.state.db, references);
+
+  const externalIds = keys.flatMap((key) => {
+    const result = mapped.get(key);
+    return result && 'value' in result ? [result.value.extId] : (known.get(key) ?? []);
+  });
+  let there = new Map<string, ObjectThere>();
+  try {
+    there = await deps.destination.findObjects(externalIds, stream.type, { lane: 'incremental', signal });
+  } catch (error) {
+    preview.unread = `${messageOf(error)} (${codeOf(error)})`;
+  }
+
+  for (const [operation, sampled] of chosen) {
+    for (const key of sampled) {
+      const sample: Sample = { operation, key, externalId: known.get(key), changes: [], problem: undefined };
+      preview.samples.push(sample);
+      const result = mapped.get(key);
+      if (!result) {
+        const found = there.get(sample.externalId ?? '');
+        if (found) sample.changes = diffObjects(found, { ...found, active: false });
+        continue;
+      }
+      if ('error' in result) {
+        sample.problem = result.error;
+        continue;
+      }
+      const { extId } = result.value;
+      const found = there.get(extId);
+      // A reference that is not there yet is shown by its key: it is on its way in the same run, or will be waited for.
+      const linked = toObject(stream, result.value, (reference) => externalIdOf(reference) ?? `(${reference.stream} ${reference.localKey})`);
+      const object = 'object' in linked ? linked.object : createObject(extId, stream.type, true, []);
+      sample.externalId = extId;
+      sample.changes = diffObjects(found, stream.owns === 'object' ? object : mergeObject(object, found, stream.owned));
+    }
+  }
+}
+
+function attempt<T>(run: () => T): { value: T } | { error: string } {
+  try {
+    return { value: run() };
+  } catch (error) {
+    return { error: messageOf(error) };
+  }
+}
+
+/** Seconds the requests take when the quota is used up all the time: rate / (1 + mean latency). */
+export function secondsAtQuota(requests: number, requestsPerSecond: number, latencyMs: number): number {
+  return (requests * (1 + latencyMs / 1000)) / requestsPerSecond;
+}
