@@ -18,17 +18,33 @@ import { addWorker } from './commands/worker.js';
 import { codeOf, messageOf, SlotsyncError, UsageError } from './errors.js';
 
 const ADDERS = [
-  ...[addDemo, addMigrate, addCheck, addPlan, addSync, addWorker],
-  ...[addStatus, addRuns, addFailures, addRetry, addSandbox],
+  addDemo,
+  addMigrate,
+  addCheck,
+  addPlan,
+  addSync,
+  addWorker,
+  addStatus,
+  addRuns,
+  addFailures,
+  addRetry,
+  addSandbox,
 ];
 
 async function main(argv: readonly string[]): Promise<void> {
-  const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string };
+  const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
+    version: string;
+  };
   const program = new Command('slotsync')
-    .description('Keeps a scheduling service true to a Postgres mirror, within the organization’s request quota.')
+    .description(
+      'Keeps a scheduling service true to a Postgres mirror, within the organization’s request quota.',
+    )
     .version(version)
     .showHelpAfterError('(slotsync --help shows what there is)')
-    .addHelpText('after', '\nExit codes: 0 done, 1 something failed, 2 wrong use or configuration, 3 held for approval.');
+    .addHelpText(
+      'after',
+      '\nExit codes: 0 done, 1 something failed, 2 wrong use or configuration, 3 held for approval.',
+    );
   for (const add of ADDERS) add(program);
   for (const command of [program, ...program.commands]) command.exitOverride();
 
@@ -42,7 +58,8 @@ async function main(argv: readonly string[]): Promise<void> {
     process.exitCode = exitCodeOf(error);
     if (argv.includes('--json')) {
       const faults = error instanceof UsageError ? { faults: error.faults } : {};
-      const remedy = error instanceof SlotsyncError && error.remedy !== undefined ? { remedy: error.remedy } : {};
+      const remedy =
+        error instanceof SlotsyncError && error.remedy !== undefined ? { remedy: error.remedy } : {};
       printJson({ error: { code: codeOf(error), message: messageOf(error), ...faults, ...remedy } });
     }
     process.stderr.write(`${describeError(error)}\n`);

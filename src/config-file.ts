@@ -7,7 +7,7 @@ import { closest, distance } from 'fastest-levenshtein';
 import { createJiti } from 'jiti';
 import type { z } from 'zod';
 import { messageOf, UsageError } from './errors.js';
-import { configSchema, type ParsedConfig } from './streams/config.js';
+import { configSchema, streamSchema, type ParsedConfig, type StreamDeclaration } from './streams/config.js';
 import { describeFault, type Fault } from './streams/faults.js';
 import { resolveStreams, type Stream } from './streams/streams.js';
 
@@ -19,30 +19,52 @@ export interface Configuration extends Omit<ParsedConfig, 'streams'> {
 }
 
 /** Loads `file`, or the first `sync.config.*` of the folder. Throws UsageError with every fault. */
-export async function loadConfiguration(file: string | undefined, folder = process.cwd()): Promise<Configuration> {
-  const found = file === undefined ? NAMES.map((name) => path.join(folder, name)).find(existsSync) : path.resolve(folder, file);
+export async function loadConfiguration(
+  file: string | undefined,
+  folder = process.cwd(),
+): Promise<Configuration> {
+  const found =
+    file === undefined
+      ? NAMES.map((name) => path.join(folder, name)).find(existsSync)
+      : path.resolve(folder, file);
   if (found === undefined || !existsSync(found)) {
     throw new UsageError(
-      found === undefined ? `there is no ${NAMES[0]} in ${folder}` : `there is no configuration file ${found}`,
+      found === undefined
+        ? `there is no ${NAMES[0]} in ${folder}`
+        : `there is no configuration file ${found}`,
       { remedy: 'Write one (docs/configuration.md), or name it with --config or SLOTSYNC_CONFIG.' },
     );
   }
   let exported: unknown;
   try {
-    const self = fileURLToPath(new URL(import.meta.url.endsWith('.ts') ? './index.ts' : './index.js', import.meta.url));
-    const jiti = createJiti(import.meta.url, { alias: { slotsync: self }, moduleCache: false });
-    exported = await jiti.import(found, { default: true });
+    const self = fileURLToPath(
+      new URL(import.meta.url.endsWith('.ts') ? './index.ts' : './index.js', import.meta.url),
+    );
+    const alias = { slotsync: self };
+    const jiti = createJiti(import.meta.url, { alias, moduleCache: false, interopDefault: false });
+    const loaded: unknown = await jiti.import(found);
+    exported = found.endsWith('.json') ? loaded : (loaded as { default?: unknown }).default;
   } catch (error) {
-    throw new UsageError(`${path.basename(found)} cannot be loaded: ${messageOf(error)}`, { cause: error });
+    const reason = messageOf(error).replace(/\s+/g, ' ').trim();
+    throw new UsageError(`${path.basename(found)} cannot be loaded: ${reason}`, { cause: error });
   }
   return checkConfiguration(exported, path.basename(found));
 }
 
 /** Checks what a configuration file exported; `name` stands in the message. Throws UsageError with every fault. */
 export function checkConfiguration(exported: unknown, name = 'the configuration'): Configuration {
-  const parsed = configSchema.safeParse(exported);
+  if (exported === undefined || exported === null) {
+    throw new UsageError(`${name} exports no configuration`, {
+      remedy: 'It needs `export default defineConfig({ … })`.',
+    });
+  }
+  // The input tells what is missing from what is wrong.
+  const parsed = configSchema.safeParse(exported, { reportInput: true });
   const faults: Fault[] = parsed.success ? [] : parsed.error.issues.flatMap(toFaults);
-  const streams = parsed.success ? resolveStreams(parsed.data, faults) : [];
+  const { readable, unreadable } = parsed.success
+    ? { readable: parsed.data.streams, unreadable: new Set<string>() }
+    : parseStreams(exported);
+  const streams = resolveStreams(readable, faults, unreadable);
   if (!parsed.success || faults.length > 0) {
     throw new UsageError(`${name} has ${faults.length === 1 ? 'a fault' : `${faults.length} faults`}`, {
       faults: faults.map(describeFault),
@@ -51,24 +73,78 @@ export function checkConfiguration(exported: unknown, name = 'the configuration'
   return { ...parsed.data, streams };
 }
 
+/** The streams that can be read although the configuration as a whole cannot, so that their faults are told as well. */
+function parseStreams(exported: unknown): {
+  readable: Record<string, StreamDeclaration>;
+  unreadable: Set<string>;
+} {
+  const streams: unknown = (exported as { streams?: unknown }).streams;
+  const readable: Record<string, StreamDeclaration> = {};
+  const unreadable = new Set<string>();
+  for (const [name, declaration] of Object.entries(streams ?? {})) {
+    const parsed = streamSchema.safeParse(declaration);
+    if (parsed.success) readable[name] = parsed.data;
+    else unreadable.add(name);
+  }
+  return { readable, unreadable };
+}
+
 function toFaults(issue: z.core.$ZodIssue): Fault[] {
   const at = issue.path.join('.');
   if (issue.code === 'unrecognized_keys') {
-    return issue.keys.map((key) => ({ path: at === '' ? key : `${at}.${key}`, message: `unknown${suggest(key)}` }));
+    return issue.keys.map((key) => ({
+      path: at === '' ? key : `${at}.${key}`,
+      message: `unknown${suggest(key)}`,
+    }));
   }
-  if (issue.code === 'invalid_type' && issue.input === undefined && !issue.message.includes(',')) {
+  if (issue.code === 'invalid_key') {
+    return [{ path: at, message: issue.issues[0]?.message ?? issue.message }];
+  }
+  if (issue.input === undefined && (issue.code === 'invalid_type' || issue.code === 'invalid_union')) {
     return [{ path: at, message: `is missing: ${issue.message}` }];
   }
   return [{ path: at, message: issue.message }];
 }
 
 const WORDS = [
-  ...['schedule', 'streams', 'reservations', 'service', 'nightly', 'timezone', 'from', 'key', 'type', 'externalId'],
-  ...['fields', 'references', 'cursor', 'retire', 'owns', 'batchSize', 'limits', 'waitDays', 'stream', 'query'],
-  ...['prefix', 'requestTimeoutMs', 'tokenSeconds', 'pageSize', 'begin', 'end', 'objects', 'cancelled', 'window'],
+  'schedule',
+  'streams',
+  'reservations',
+  'service',
+  'nightly',
+  'timezone',
+  'from',
+  'key',
+  'type',
+  'externalId',
+  'fields',
+  'references',
+  'cursor',
+  'retire',
+  'owns',
+  'batchSize',
+  'limits',
+  'waitDays',
+  'stream',
+  'query',
+  'prefix',
+  'requestTimeoutMs',
+  'tokenSeconds',
+  'pageSize',
+  'begin',
+  'end',
+  'objects',
+  'cancelled',
+  'window',
+  'pastDays',
+  'futureDays',
+  'count',
+  'percent',
 ];
 
 function suggest(key: string): string {
   const near = closest(key, WORDS);
-  return distance(key, near) <= 3 && near !== key ? `; did you mean '${near}'?` : '; remove it, or check the spelling';
+  return distance(key, near) <= 3 && near !== key
+    ? `; did you mean '${near}'?`
+    : '; remove it, or check the spelling';
 }

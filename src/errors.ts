@@ -36,7 +36,10 @@ export class UsageError extends SlotsyncError {
   /** One line per fault, all of them at once. */
   readonly faults: readonly string[];
 
-  constructor(message: string, options: { faults?: readonly string[]; remedy?: string; cause?: unknown } = {}) {
+  constructor(
+    message: string,
+    options: { faults?: readonly string[]; remedy?: string; cause?: unknown } = {},
+  ) {
     super('usage', message, { ...options, disposition: 'dead' });
     this.faults = options.faults ?? [];
   }

@@ -15,6 +15,12 @@ export function createLogger(level: string, terminal: boolean): Logger {
   };
   const options = { level, redact, base: null };
   return terminal
-    ? pino(options, pretty({ destination: 2, sync: true, translateTime: 'SYS:HH:MM:ss', ignore: 'pid,hostname' }))
-    : pino({ ...options, timestamp: pino.stdTimeFunctions.isoTime }, pino.destination({ dest: 2, sync: true }));
+    ? pino(
+        options,
+        pretty({ destination: 2, sync: true, translateTime: 'SYS:HH:MM:ss', ignore: 'pid,hostname' }),
+      )
+    : pino(
+        { ...options, timestamp: pino.stdTimeFunctions.isoTime },
+        pino.destination({ dest: 2, sync: true }),
+      );
 }

@@ -1,7 +1,7 @@
 // Everything the environment decides, read in one place and checked at once.
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
-import { UsageError } from './errors.js';
+import { codeOf, UsageError } from './errors.js';
 
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
 
@@ -11,9 +11,12 @@ const text = z
   .transform((value) => (value === '' ? undefined : value))
   .optional();
 
-const postgresUrl = text.refine((url) => url === undefined || hasProtocol(url, ['postgres:', 'postgresql:']), {
-  error: 'not a PostgreSQL address; write postgres://user:password@host:5432/database',
-});
+const postgresUrl = text.refine(
+  (url) => url === undefined || hasProtocol(url, ['postgres:', 'postgresql:']),
+  {
+    error: 'not a PostgreSQL address; write postgres://user:password@host:5432/database',
+  },
+);
 
 const whole = (fallback: number, min: number, max: number) =>
   z
@@ -49,7 +52,14 @@ const schema = z.object({
     .string()
     .optional()
     .transform((level) => level?.trim() || undefined)
-    .pipe(z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], 'fatal, error, warn, info, debug, trace or silent').optional()),
+    .pipe(
+      z
+        .enum(
+          ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'],
+          'fatal, error, warn, info, debug, trace or silent',
+        )
+        .optional(),
+    ),
 });
 
 export interface ApiSettings {
@@ -87,55 +97,50 @@ export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = re
   const parsed = schema.safeParse(env);
   if (!parsed.success) {
     faults.push(...parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`));
-    throw new UsageError('the settings cannot be used', { faults });
   }
-  const values = parsed.data;
-
-  let key = values.API_KEY;
-  if (key === undefined && values.API_KEY_FILE !== undefined) {
-    try {
-      key = readFileSync(values.API_KEY_FILE, 'utf8').trim();
-      if (key === '') faults.push(`API_KEY_FILE: ${values.API_KEY_FILE} is empty`);
-    } catch (error) {
-      const code = (error as NodeJS.ErrnoException).code ?? 'error';
-      faults.push(`API_KEY_FILE: ${values.API_KEY_FILE} cannot be read (${code})`);
-    }
+  const key = readKey(env, faults);
+  const isSet = (name: string) => env[name] !== undefined && env[name].trim() !== '';
+  if (needs.includes('mirror') && !isSet('MIRROR_DATABASE_URL')) {
+    faults.push(
+      'MIRROR_DATABASE_URL is not set: the database to read from, postgres://user:password@host:5432/database',
+    );
   }
-  const stateUrl = values.STATE_DATABASE_URL ?? values.MIRROR_DATABASE_URL;
-  if (needs.includes('mirror') && values.MIRROR_DATABASE_URL === undefined) {
-    faults.push('MIRROR_DATABASE_URL is not set: the database to read from, postgres://user:password@host:5432/database');
-  }
-  if (needs.includes('state') && stateUrl === undefined) {
-    faults.push('STATE_DATABASE_URL is not set (nor MIRROR_DATABASE_URL, its default): the database slotsync keeps its state in');
+  if (needs.includes('state') && !isSet('STATE_DATABASE_URL') && !isSet('MIRROR_DATABASE_URL')) {
+    faults.push(
+      'STATE_DATABASE_URL is not set (nor MIRROR_DATABASE_URL, its default): the database slotsync keeps its state in',
+    );
   }
   if (needs.includes('api')) {
-    if (values.API_BASE_URL === undefined) faults.push("API_BASE_URL is not set: the service's address, https://…");
-    if (key === undefined && faults.every((fault) => !fault.startsWith('API_KEY_FILE'))) {
+    if (!isSet('API_BASE_URL')) faults.push("API_BASE_URL is not set: the service's address, https://…");
+    if (!isSet('API_KEY') && !isSet('API_KEY_FILE')) {
       faults.push('API_KEY is not set (nor API_KEY_FILE): the organization’s key at the service');
     }
-    if (values.API_ORGANIZATION_ID === undefined) faults.push('API_ORGANIZATION_ID is not set: the organization’s id at the service');
+    if (!isSet('API_ORGANIZATION_ID')) {
+      faults.push('API_ORGANIZATION_ID is not set: the organization’s id at the service');
+    }
   }
-  if (faults.length > 0) {
+  if (!parsed.success || faults.length > 0) {
     throw new UsageError('the settings cannot be used', {
       faults,
       remedy: 'Set them in the environment or in .env; .env.example explains each.',
     });
   }
 
+  const values = parsed.data;
   const { API_BASE_URL: baseUrl, API_ORGANIZATION_ID: organizationId } = values;
   return {
     mirrorUrl: values.MIRROR_DATABASE_URL,
-    stateUrl,
+    stateUrl: values.STATE_DATABASE_URL ?? values.MIRROR_DATABASE_URL,
     redisUrl: values.REDIS_URL,
     api:
       baseUrl !== undefined && key !== undefined && organizationId !== undefined
-      ? {
-          baseUrl: baseUrl.replace(/\/+$/, ''),
-          key: key.replace(/^Api-Key\s+/i, ''),
-          organizationId,
-          region: values.API_REGION ?? 'EU_EES',
-        }
-      : undefined,
+        ? {
+            baseUrl: baseUrl.replace(/\/+$/, ''),
+            key,
+            organizationId,
+            region: values.API_REGION ?? 'EU_EES',
+          }
+        : undefined,
     requestsPerSecond: values.API_REQUESTS_PER_SECOND,
     configPath: values.SLOTSYNC_CONFIG,
     httpPort: values.HTTP_PORT,
@@ -143,12 +148,29 @@ export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = re
   };
 }
 
+/** The organization's key, without its prefix, from API_KEY or the file that API_KEY_FILE names. */
+function readKey(env: NodeJS.ProcessEnv, faults: string[]): string | undefined {
+  const file = env['API_KEY_FILE']?.trim();
+  let key = env['API_KEY']?.trim();
+  if (!key && file) {
+    try {
+      key = readFileSync(file, 'utf8').trim();
+      if (key === '') faults.push(`API_KEY_FILE: ${file} is empty`);
+    } catch (error) {
+      faults.push(`API_KEY_FILE: ${file} cannot be read (${codeOf(error)})`);
+    }
+  }
+  return key?.replace(/^Api-Key\s+/i, '') || undefined;
+}
+
 function readEnvironment(): NodeJS.ProcessEnv {
   try {
     process.loadEnvFile('.env');
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') {
-      throw new UsageError(`.env cannot be read (${(error as NodeJS.ErrnoException).code ?? 'error'})`, { cause: error });
+      throw new UsageError(`.env cannot be read (${(error as NodeJS.ErrnoException).code ?? 'error'})`, {
+        cause: error,
+      });
     }
   }
   return process.env;

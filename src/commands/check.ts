@@ -21,9 +21,13 @@ const AT_ONCE = 2;
 
 export function addCheck(program: Command): void {
   common(program.command('check'))
-    .description('test settings, mirror, every source, credentials, types, fields and what is assumed of the service; writes nothing there')
+    .description(
+      'test settings, mirror, every source, credentials, types, fields and what is assumed of the service; writes nothing there',
+    )
     .action((options: CommonOptions) =>
-      withApp({ needs: ['mirror', 'state', 'api'], configPath: options.config }, (app) => check(app, options)),
+      withApp({ needs: ['mirror', 'state', 'api'], configPath: options.config }, (app) =>
+        check(app, options),
+      ),
     );
 }
 
@@ -37,7 +41,11 @@ async function check(app: App, options: CommonOptions): Promise<number> {
 
   const configuration = await app.configuration();
   const { streams } = configuration;
-  add({ what: 'configuration', result: 'ok', text: `${streams.length} streams: ${streams.map(({ name }) => name).join(', ')}` });
+  add({
+    what: 'configuration',
+    result: 'ok',
+    text: `${streams.length} streams: ${streams.map(({ name }) => name).join(', ')}`,
+  });
 
   const stateFine = await finding('state', add, async () => {
     await app.confirmedState();
@@ -79,33 +87,56 @@ async function check(app: App, options: CommonOptions): Promise<number> {
       }
     }
   } else {
-    add({ what: 'credentials', result: 'note', text: 'not tried: the quota is counted in the state, which is not usable' });
+    add({
+      what: 'credentials',
+      result: 'note',
+      text: 'not tried: the quota is counted in the state, which is not usable',
+    });
   }
-  if (configuration.schedule) add({ what: 'schedule', result: 'note', text: 'read, and not acted on by this version: start slotsync sync by cron' });
-  if (configuration.reservations) add({ what: 'reservations', result: 'note', text: 'read, and not acted on by this version' });
+  if (configuration.schedule)
+    add({
+      what: 'schedule',
+      result: 'note',
+      text: 'read, and not acted on by this version: start slotsync sync by cron',
+    });
+  if (configuration.reservations)
+    add({ what: 'reservations', result: 'note', text: 'read, and not acted on by this version' });
 
   const faults = findings.filter(({ result }) => result === 'fault');
   if (options.json) printJson({ ok: faults.length === 0, findings });
-  else printLine(faults.length === 0 ? '\nAll is well. See what would be sent: slotsync plan' : `\n${faults.length} to mend.`);
+  else
+    printLine(
+      faults.length === 0
+        ? '\nAll is well. See what would be sent: slotsync plan'
+        : `\n${faults.length} to mend.`,
+    );
   if (faults.length === 0) return EXIT.done;
-  return faults.some(({ code }) => code === 'usage' || exitCodeOfFailure(code ?? null) === EXIT.usage) ? EXIT.usage : EXIT.failed;
+  return faults.some(({ code }) => code === 'usage' || exitCodeOfFailure(code ?? null) === EXIT.usage)
+    ? EXIT.usage
+    : EXIT.failed;
 }
 
 /** Runs one check; what it throws is its fault. Returns whether it held. */
-async function finding(what: string, add: (...found: Finding[]) => void, run: () => Promise<string>): Promise<boolean> {
+async function finding(
+  what: string,
+  add: (...found: Finding[]) => void,
+  run: () => Promise<string>,
+): Promise<boolean> {
   try {
     add({ what, result: 'ok', text: await run() });
     return true;
   } catch (error) {
     const texts = error instanceof UsageError && error.faults.length > 0 ? error.faults : [messageOf(error)];
-    const remedy = error instanceof SlotsyncError && error.remedy !== undefined ? { remedy: error.remedy } : {};
+    const remedy =
+      error instanceof SlotsyncError && error.remedy !== undefined ? { remedy: error.remedy } : {};
     add(...texts.map((text) => ({ what, result: 'fault', text, code: codeOf(error), ...remedy }) as const));
     return false;
   }
 }
 
 function describeSettings({ settings }: App): string {
-  const queue = settings.redisUrl === undefined ? 'queue and quota in the state database' : 'queue and quota on Redis';
+  const queue =
+    settings.redisUrl === undefined ? 'queue and quota in the state database' : 'queue and quota on Redis';
   return `organization ${settings.api?.organizationId} at ${settings.api?.baseUrl}, ${settings.requestsPerSecond} requests a second, ${queue}`;
 }
 

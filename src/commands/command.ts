@@ -12,7 +12,15 @@ export interface CommonOptions {
 }
 
 /** Failures that only another setting or configuration can mend. */
-const CONFIGURATION_CODES = new Set(['configuration', 'unauthorized', 'redirected', 'mirror_source', 'mirror_refused', 'state_refused', 'mirror_read_only']);
+const CONFIGURATION_CODES = new Set([
+  'configuration',
+  'unauthorized',
+  'redirected',
+  'mirror_source',
+  'mirror_refused',
+  'state_refused',
+  'mirror_read_only',
+]);
 
 export function exitCodeOf(error: unknown): number {
   return error instanceof UsageError ? EXIT.usage : exitCodeOfFailure(codeOf(error));

@@ -15,11 +15,17 @@ import { table } from './print.js';
 export function addDemo(program: Command): void {
   program
     .command('demo')
-    .description('sync a sample university into the sandbox, on a PostgreSQL of its own; needs nothing but Node')
+    .description(
+      'sync a sample university into the sandbox, on a PostgreSQL of its own; needs nothing but Node',
+    )
     .option('--keep', 'leave database and sandbox up until Ctrl-C, to look around')
     .option('--seed <number>', 'another university', Number, 1)
     .action(async (options: { keep?: boolean; seed: number }) => {
-      const fine = await runDemo({ cli: process.argv[1] ?? '', keep: options.keep ?? false, seed: options.seed });
+      const fine = await runDemo({
+        cli: process.argv[1] ?? '',
+        keep: options.keep ?? false,
+        seed: options.seed,
+      });
       process.exitCode = fine ? EXIT.done : EXIT.failed;
     });
 }
@@ -54,10 +60,22 @@ async function runDemo({ cli, keep, seed }: { cli: string; keep: boolean; seed: 
     const sql = postgres(url, { max: 1, onnotice: () => undefined });
     closers.push(() => sql.end({ timeout: 1 }));
     const { counts } = await loadUniversity(sql, { seed });
-    say(`  ${Object.entries(counts).map(([table, rows]) => `${rows} ${table.replace('_', ' ')}`).join(', ')}`);
+    say(
+      `  ${Object.entries(counts)
+        .map(([table, rows]) => `${rows} ${table.replace('_', ' ')}`)
+        .join(', ')}`,
+    );
 
-    say(`Starting the sandbox, which plays the service: ${RATE} requests in any second, ${LATENCY_MS} ms latency …`);
-    const sandbox = await startSandbox({ rate: RATE, window: 'sliding', latencyMs: LATENCY_MS, jitterMs: LATENCY_MS / 2, schema: universitySchema });
+    say(
+      `Starting the sandbox, which plays the service: ${RATE} requests in any second, ${LATENCY_MS} ms latency …`,
+    );
+    const sandbox = await startSandbox({
+      rate: RATE,
+      window: 'sliding',
+      latencyMs: LATENCY_MS,
+      jitterMs: LATENCY_MS / 2,
+      schema: universitySchema,
+    });
     closers.push(() => sandbox.close());
 
     const env = {
@@ -103,7 +121,12 @@ async function runDemo({ cli, keep, seed }: { cli: string; keep: boolean; seed: 
       table(
         ['', 'seconds', 'requests', 'PUT requests', 'objects sent', 'refused by quota'],
         acts.map(({ name, seconds, requests, puts, objects, throttled }) => [
-          ...[name, Number(seconds.toFixed(1)), requests, puts, objects, throttled],
+          name,
+          Number(seconds.toFixed(1)),
+          requests,
+          puts,
+          objects,
+          throttled,
         ]),
       ),
     );

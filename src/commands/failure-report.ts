@@ -30,6 +30,34 @@ export function nextStep(failure: Failure): string {
   }
 }
 
+/** What to do about a run that failed, or about what is left of one that did not do everything. */
+export function nextStepOfRun(code: string | null): string {
+  switch (code) {
+    case 'unauthorized':
+      return 'check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL, then: slotsync check';
+    case 'configuration':
+    case 'mirror_source':
+    case 'mirror_read_only':
+    case 'key_not_unique':
+    case 'key_null':
+    case 'key_order':
+    case 'external_ids_not_unique':
+      return 'correct the configuration or the source, then: slotsync check, slotsync sync';
+    case 'redirected':
+      return 'correct API_BASE_URL, then: slotsync check';
+    case 'service_unreachable':
+    case 'service_failed':
+    case 'answer_lost':
+    case 'throttled':
+    case 'quota_unavailable':
+    case 'mirror_unreachable':
+    case 'state_unreachable':
+      return 'nothing is lost; when it is back: slotsync sync';
+    default:
+      return 'the next run tries again: slotsync sync';
+  }
+}
+
 function parentStep({ waitsFor, parentStatus }: Failure): string {
   if (!waitsFor) return '';
   const why = `slotsync failures ${waitsFor.stream}`;

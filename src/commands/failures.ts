@@ -13,17 +13,26 @@ export function addFailures(program: Command): void {
     .action((stream: string | undefined, options: CommonOptions & { limit: string }) =>
       withApp({ needs: ['state'] }, async (app) => {
         const limit = Number(options.limit);
-        if (!Number.isInteger(limit) || limit < 1) throw new UsageError(`--limit takes a whole number, not '${options.limit}'`);
+        if (!Number.isInteger(limit) || limit < 1)
+          throw new UsageError(`--limit takes a whole number, not '${options.limit}'`);
         const { db } = await app.state();
         const failures = await listFailures(db, { stream, limit });
         const total = await countUnsettled(db);
         if (options.json) {
-          printJson({ total, failures: failures.map((failure) => ({ ...failure, next: nextStep(failure) })) });
+          printJson({
+            total,
+            failures: failures.map((failure) => ({ ...failure, next: nextStep(failure) })),
+          });
           return EXIT.done;
         }
         for (const failure of failures) printLine(`${describeFailure(failure)}\n`);
-        const shown = stream === undefined && failures.length < total ? ` (the first ${failures.length} shown)` : '';
-        printLine(total === 0 ? 'Every record is at the service as it was last read.' : `${plural(total, 'record')} in all${shown}.`);
+        const shown =
+          stream === undefined && failures.length < total ? ` (the first ${failures.length} shown)` : '';
+        printLine(
+          total === 0
+            ? 'Every record is at the service as it was last read.'
+            : `${plural(total, 'record')} in all${shown}.`,
+        );
         return EXIT.done;
       }),
     );

@@ -12,7 +12,8 @@ export function addMigrate(program: Command): void {
         const { applied } = await migrate(app.stateUrl());
         await migrateQueue(app.queueStore());
         if (options.json) printJson({ applied });
-        else printLine(applied === 0 ? 'The state is up to date.' : `Applied ${plural(applied, 'migration')}.`);
+        else
+          printLine(applied === 0 ? 'The state is up to date.' : `Applied ${plural(applied, 'migration')}.`);
         return EXIT.done;
       }),
     );

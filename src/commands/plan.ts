@@ -15,7 +15,9 @@ export function addPlan(program: Command): void {
     .argument('[streams...]', 'streams to plan (default: all)')
     .description('show what sync would do, with samples field by field; writes nothing anywhere')
     .action((names: string[], options: CommonOptions) =>
-      withApp({ needs: ['mirror', 'state', 'api'], configPath: options.config }, (app) => plan(app, names, options)),
+      withApp({ needs: ['mirror', 'state', 'api'], configPath: options.config }, (app) =>
+        plan(app, names, options),
+      ),
     );
 }
 
@@ -51,17 +53,28 @@ async function plan(app: App, names: readonly string[], options: CommonOptions):
 function print(previews: readonly Preview[]): void {
   for (const preview of previews) {
     for (const sample of preview.samples) printSample(preview, sample);
-    if (preview.unread !== undefined) printLine(`${preview.stream}: what stands there now could not be read: ${preview.unread}\n`);
+    if (preview.unread !== undefined)
+      printLine(`${preview.stream}: what stands there now could not be read: ${preview.unread}\n`);
   }
   const rows = previews.map(({ stream, counts, requests }) => [
-    ...[stream, counts.create, counts.update, counts.retire, counts.retry, counts.unchanged, counts.dead, requests],
+    stream,
+    counts.create,
+    counts.update,
+    counts.retire,
+    counts.retry,
+    counts.unchanged,
+    counts.dead,
+    requests,
   ]);
-  printLine(table(['stream', 'create', 'update', 'retire', 'retry', 'unchanged', 'given up', 'requests'], rows));
+  printLine(
+    table(['stream', 'create', 'update', 'retire', 'retry', 'unchanged', 'given up', 'requests'], rows),
+  );
   printLine();
   for (const { stream, error, hold, shared } of previews) {
     if (error) printLine(`${stream} cannot be planned: ${error.message}`);
     if (hold !== undefined) printLine(`${stream}: ${hold}: they would be held.`);
-    for (const { key, message } of shared.slice(0, 5)) printLine(`${stream} '${key}' would not be sent: ${message}.`);
+    for (const { key, message } of shared.slice(0, 5))
+      printLine(`${stream} '${key}' would not be sent: ${message}.`);
     if (shared.length > 5) printLine(`${stream}: ${shared.length - 5} more rows share an external id.`);
   }
 }

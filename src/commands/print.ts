@@ -6,13 +6,28 @@ import { SlotsyncError, UsageError, messageOf } from '../errors.js';
 export type Cell = string | number;
 
 const PLAIN = {
-  ...{ top: '', 'top-mid': '', 'top-left': '', 'top-right': '', bottom: '', 'bottom-mid': '', 'bottom-left': '' },
-  ...{ 'bottom-right': '', left: '', 'left-mid': '', mid: '', 'mid-mid': '', right: '', 'right-mid': '', middle: '  ' },
+  top: '',
+  'top-mid': '',
+  'top-left': '',
+  'top-right': '',
+  bottom: '',
+  'bottom-mid': '',
+  'bottom-left': '',
+  'bottom-right': '',
+  left: '',
+  'left-mid': '',
+  mid: '',
+  'mid-mid': '',
+  right: '',
+  'right-mid': '',
+  middle: '  ',
 };
 
 /** Columns under headings; numbers to the right. */
 export function table(headings: readonly string[], rows: readonly (readonly Cell[])[]): string {
-  const numeric = headings.map((_, at) => rows.length > 0 && rows.every((row) => typeof row[at] === 'number'));
+  const numeric = headings.map(
+    (_, at) => rows.length > 0 && rows.every((row) => typeof row[at] === 'number'),
+  );
   const made = new Table({
     head: [...headings],
     chars: PLAIN,
@@ -53,7 +68,9 @@ export function printLine(text = ''): void {
 }
 
 export function printJson(value: unknown): void {
-  printLine(JSON.stringify(value, (_, field: unknown) => (typeof field === 'bigint' ? String(field) : field), 2));
+  printLine(
+    JSON.stringify(value, (_, field: unknown) => (typeof field === 'bigint' ? String(field) : field), 2),
+  );
 }
 
 /** The error as a person reads it: what, where, and what to do. */
@@ -74,7 +91,13 @@ const PLAIN_EVERY_MS = 5000;
 export function createProgress(what: string): Progress {
   if (process.stderr.isTTY) {
     const format = `${what} {bar} {value}/{total} {percentage} %  {eta_formatted} left`;
-    const bar = new SingleBar({ format, stream: process.stderr, hideCursor: true, barsize: 30, etaBuffer: 200 });
+    const bar = new SingleBar({
+      format,
+      stream: process.stderr,
+      hideCursor: true,
+      barsize: 30,
+      etaBuffer: 200,
+    });
     let started = false;
     return {
       update(done, total) {
@@ -94,7 +117,9 @@ export function createProgress(what: string): Progress {
     update(done, total) {
       if (total === 0 || performance.now() - printedAt < PLAIN_EVERY_MS) return;
       printedAt = performance.now();
-      process.stderr.write(`${what}: ${formatNumber(done)} of ${formatNumber(total)}, ${Math.floor((done / total) * 100)} %\n`);
+      process.stderr.write(
+        `${what}: ${formatNumber(done)} of ${formatNumber(total)}, ${Math.floor((done / total) * 100)} %\n`,
+      );
     },
     stop: () => undefined,
   };

@@ -5,7 +5,7 @@ import type { State } from '../state/database.js';
 import { countUnsettled, listFailures } from '../state/failures.js';
 import { readProgress, readRun, sumOutcomes, type Run } from '../state/runs.js';
 import { EXIT, exitCodeOfFailure } from './command.js';
-import { describeFailure } from './failure-report.js';
+import { describeFailure, nextStepOfRun } from './failure-report.js';
 import { createProgress, formatDuration, plural, printLine, table } from './print.js';
 
 const LOOK_EVERY_MS = 200;
@@ -17,7 +17,8 @@ export async function waitForRun(state: State, id: number, stopped: () => boolea
   try {
     while (true) {
       const run = await readRun(state.db, id);
-      if (!run) throw new SlotsyncError('run_lost', `run ${id} is gone from the state`, { disposition: 'dead' });
+      if (!run)
+        throw new SlotsyncError('run_lost', `run ${id} is gone from the state`, { disposition: 'dead' });
       const { done, total } = await readProgress(state.db, id);
       progress.update(done, total);
       if (run.finishedAt || stopped()) return run;
@@ -56,14 +57,29 @@ export async function printRun(state: State, run: Run): Promise<void> {
     return [[stream, plan.create, plan.update, plan.retire, plan.retry, plan.unchanged, ...outcomes]];
   });
   if (rows.length > 0) {
-    const headings = ['stream', 'create', 'update', 'retire', 'retry', 'unchanged', 'synced', 'waiting', 'failed', 'dead'];
+    const headings = [
+      'stream',
+      'create',
+      'update',
+      'retire',
+      'retry',
+      'unchanged',
+      'synced',
+      'waiting',
+      'failed',
+      'dead',
+    ];
     printLine(table(headings, rows));
     printLine();
   }
   for (const [stream, reason] of Object.entries(run.holds)) {
-    printLine(`Held: ${stream}: ${reason}. Nothing was retired there. If it is meant, raise streams.${stream}.limits.retire.`);
+    printLine(
+      `Held: ${stream}: ${reason}. Nothing was retired there. If it is meant, raise streams.${stream}.limits.retire.`,
+    );
   }
-  if (run.errorMessage !== null) printLine(`Failed: ${run.errorMessage}`);
+  if (run.errorMessage !== null) {
+    printLine(`Failed: ${run.errorMessage}\n  → ${nextStepOfRun(run.errorCode)}\n`);
+  }
   await printFailures(state, run);
   printLine(`Run ${run.id} ${run.status}${run.finishedAt ? ` in ${formatDuration(secondsOf(run))}` : ''}.`);
 }
@@ -73,7 +89,9 @@ async function printFailures(state: State, run: Run): Promise<void> {
   for (const failure of failures) printLine(`${describeFailure(failure)}\n`);
   const unsettled = await countUnsettled(state.db);
   if (unsettled > failures.length) {
-    printLine(`${plural(unsettled, 'record')} not at the service as the mirror has them; all of them: slotsync failures`);
+    printLine(
+      `${plural(unsettled, 'record')} not at the service as the mirror has them; all of them: slotsync failures`,
+    );
   }
 }
 

@@ -36,11 +36,20 @@ export function runsTable(runs: readonly Run[]): string {
     runs.map((run) => {
       const sum = (outcome: 'synced' | 'deferred' | 'failed' | 'dead') =>
         Object.values(run.counts).reduce((total, counts) => total + counts[outcome], 0);
-      const seconds = run.finishedAt ? (run.finishedAt.getTime() - run.requestedAt.getTime()) / 1000 : undefined;
+      const seconds = run.finishedAt
+        ? (run.finishedAt.getTime() - run.requestedAt.getTime()) / 1000
+        : undefined;
       const took = seconds === undefined ? '–' : formatDuration(seconds);
       return [
-        ...[run.id, run.kind, formatTime(run.requestedAt), took, run.status],
-        ...[sum('synced'), sum('deferred'), sum('failed'), sum('dead')],
+        run.id,
+        run.kind,
+        formatTime(run.requestedAt),
+        took,
+        run.status,
+        sum('synced'),
+        sum('deferred'),
+        sum('failed'),
+        sum('dead'),
       ];
     }),
   );

@@ -35,20 +35,38 @@ interface Options {
 export function addSandbox(program: Command): void {
   program
     .command('sandbox')
-    .description('play the scheduling service on this machine, to rehearse against; its data is gone when it ends')
-    .option('-c, --config <file>', 'configuration whose types and fields it shall know (default: sync.config.ts, if there)')
+    .description(
+      'play the scheduling service on this machine, to rehearse against; its data is gone when it ends',
+    )
+    .option(
+      '-c, --config <file>',
+      'configuration whose types and fields it shall know (default: sync.config.ts, if there)',
+    )
     .option('--port <port>', 'port to listen at; 0: a free one', whole, 8377)
     .option('--host <host>', 'address to listen at', '127.0.0.1')
     .option('--organization <id>', 'the organization it knows', 'demo')
     .option('--api-key <key>', 'the key it accepts', 'sandbox-key')
     .option('--region <region>', 'the region it accepts', 'EU_EES')
     .option('--rate <requests>', 'requests a second of the organization; 0: no quota', whole, 20)
-    .addOption(new Option('--window <kind>', 'how it counts a second').choices(['sliding', 'fixed', 'bucket']).default('sliding'))
+    .addOption(
+      new Option('--window <kind>', 'how it counts a second')
+        .choices(['sliding', 'fixed', 'bucket'])
+        .default('sliding'),
+    )
     .option('--no-retry-after', 'leave Retry-After out of a 429')
     .option('--token-seconds <seconds>', 'life of a token', whole, 300)
     .option('--no-token-exp', 'leave exp out of the token')
-    .addOption(new Option('--expired-status <status>', 'answer to an expired token').choices(['401', '403']).default('401'))
-    .addOption(new Option('--put-status <status>', 'answer to every PUT (default: 207 when an object was refused)').choices(['200', '207']))
+    .addOption(
+      new Option('--expired-status <status>', 'answer to an expired token')
+        .choices(['401', '403'])
+        .default('401'),
+    )
+    .addOption(
+      new Option(
+        '--put-status <status>',
+        'answer to every PUT (default: 207 when an object was refused)',
+      ).choices(['200', '207']),
+    )
     .option('--max-objects <objects>', 'most objects of a PUT', whole, 1000)
     .option('--latency <ms>', 'time an answer takes', whole, 0)
     .option('--jitter <ms>', 'spread of that time', whole, 0)
@@ -62,8 +80,12 @@ export function addSandbox(program: Command): void {
       const schema = await readSchema(options.config);
       const sandbox = await startSandbox({ ...toSandboxOptions(options), schema });
       printLine(`The sandbox answers at ${sandbox.url}. Settings for it:\n`);
-      printLine(`  API_BASE_URL=${sandbox.url}\n  API_ORGANIZATION_ID=${options.organization}\n  API_KEY=${options.apiKey}\n`);
-      printLine(`It knows ${schema.types.length} types and ${schema.fields.length} fields. What it has seen: ${sandbox.url}/sandbox/summary`);
+      printLine(
+        `  API_BASE_URL=${sandbox.url}\n  API_ORGANIZATION_ID=${options.organization}\n  API_KEY=${options.apiKey}\n`,
+      );
+      printLine(
+        `It knows ${schema.types.length} types and ${schema.fields.length} fields. What it has seen: ${sandbox.url}/sandbox/summary`,
+      );
       await new Promise<void>((resolve) => {
         process.once('SIGINT', resolve);
         process.once('SIGTERM', resolve);
@@ -76,10 +98,20 @@ export function addSandbox(program: Command): void {
 function toSandboxOptions(options: Options): SandboxOptions {
   const { status500, reset, loseAnswer, brokenJson, hang } = options;
   return {
-    ...{ port: options.port, host: options.host, organizationId: options.organization, apiKey: options.apiKey },
-    ...{ region: options.region, rate: options.rate, window: options.window, retryAfter: options.retryAfter },
-    ...{ tokenSeconds: options.tokenSeconds, tokenExp: options.tokenExp, maxObjects: options.maxObjects },
-    ...{ latencyMs: options.latency, jitterMs: options.jitter, seed: options.seed },
+    port: options.port,
+    host: options.host,
+    organizationId: options.organization,
+    apiKey: options.apiKey,
+    region: options.region,
+    rate: options.rate,
+    window: options.window,
+    retryAfter: options.retryAfter,
+    tokenSeconds: options.tokenSeconds,
+    tokenExp: options.tokenExp,
+    maxObjects: options.maxObjects,
+    latencyMs: options.latency,
+    jitterMs: options.jitter,
+    seed: options.seed,
     expiredStatus: options.expiredStatus === '403' ? 403 : 401,
     ...(options.putStatus === undefined ? {} : { putStatus: options.putStatus === '200' ? 200 : 207 }),
     faults: { status500, reset, loseAnswer, brokenJson, hang },
@@ -89,7 +121,10 @@ function toSandboxOptions(options: Options): SandboxOptions {
 /** The types and fields the configuration names; none when there is no configuration. */
 async function readSchema(file: string | undefined): Promise<SandboxSchema> {
   const configured = file ?? loadSettings([]).configPath;
-  if (configured === undefined && !['ts', 'js', 'mjs', 'json'].some((ending) => existsSync(`sync.config.${ending}`))) {
+  if (
+    configured === undefined &&
+    !['ts', 'js', 'mjs', 'json'].some((ending) => existsSync(`sync.config.${ending}`))
+  ) {
     return { types: [], fields: [] };
   }
   const { streams } = await loadConfiguration(configured);

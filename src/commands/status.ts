@@ -18,31 +18,48 @@ export function addStatus(program: Command): void {
         const binding = await readBinding(state);
         const counts = await countRecords(state.db);
         const unfinished = await Promise.all(
-          (await listUnfinishedRuns(state.db)).map(async (run) => ({ run, progress: await readProgress(state.db, run.id) })),
+          (await listUnfinishedRuns(state.db)).map(async (run) => ({
+            run,
+            progress: await readProgress(state.db, run.id),
+          })),
         );
         const latest = await listRuns(state.db, 5);
         const unsettled = await countUnsettled(state.db);
         if (options.json) {
-          printJson({ destination: binding ?? null, records: counts, unfinished, runs: latest.map(runToJson), unsettled });
+          printJson({
+            destination: binding ?? null,
+            records: counts,
+            unfinished,
+            runs: latest.map(runToJson),
+            unsettled,
+          });
           return EXIT.done;
         }
         if (!binding) printLine('Not bound to a service yet: the first sync does that.');
-        else printLine(`Organization ${binding.organizationId} at ${binding.baseUrl}, since ${formatTime(binding.boundAt)}.`);
+        else
+          printLine(
+            `Organization ${binding.organizationId} at ${binding.baseUrl}, since ${formatTime(binding.boundAt)}.`,
+          );
         printLine();
         const streams = [...new Set(counts.map(({ stream }) => stream))];
         if (streams.length > 0) {
           const rows = streams.map((stream) => [
             stream,
-            ...STATUSES.map((status) => counts.find((row) => row.stream === stream && row.status === status)?.count ?? 0),
+            ...STATUSES.map(
+              (status) => counts.find((row) => row.stream === stream && row.status === status)?.count ?? 0,
+            ),
           ]);
           printLine(table(['records', ...STATUSES], rows));
           printLine();
         }
         for (const { run, progress } of unfinished) {
-          printLine(`Under way: run ${run.id} (${run.kind}, ${run.status}): ${formatNumber(progress.done)} of ${plural(progress.total, 'record')}.`);
+          printLine(
+            `Under way: run ${run.id} (${run.kind}, ${run.status}): ${formatNumber(progress.done)} of ${plural(progress.total, 'record')}.`,
+          );
         }
         for (const run of latest.filter(({ status }) => status === 'held').slice(0, 1)) {
-          for (const [stream, reason] of Object.entries(run.holds)) printLine(`Held in run ${run.id}: ${stream}: ${reason}.`);
+          for (const [stream, reason] of Object.entries(run.holds))
+            printLine(`Held in run ${run.id}: ${stream}: ${reason}.`);
         }
         if (latest.length > 0) printLine(`${runsTable(latest)}\n`);
         printLine(

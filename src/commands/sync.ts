@@ -19,7 +19,9 @@ export function addSync(program: Command): void {
     .option('--detach', 'only queue the run; workers do it')
     .option('--concurrency <batches>', 'batches in work at once', '12')
     .action((names: string[], options: SyncOptions) =>
-      withApp({ needs: ['mirror', 'state', 'api'], configPath: options.config }, (app) => sync(app, names, options)),
+      withApp({ needs: ['mirror', 'state', 'api'], configPath: options.config }, (app) =>
+        sync(app, names, options),
+      ),
     );
 }
 
@@ -45,11 +47,12 @@ async function sync(app: App, names: readonly string[], options: SyncOptions): P
   try {
     await workers.start();
     let run: Run | undefined;
-    for (let started = false; !started && !stop.requested(); ) {
+    for (let started = false; !started && !stop.requested();) {
       const start = await startRun(state.db, request);
       started = start.started;
       if (started) await producer.enqueueRun(start.run.id, start.run.lane);
-      else if (!options.json) printLine(`Run ${start.run.id} over the same streams is unfinished; finishing it first.`);
+      else if (!options.json)
+        printLine(`Run ${start.run.id} over the same streams is unfinished; finishing it first.`);
       run = await waitForRun(state, start.run.id, stop.requested);
     }
     if (!run?.finishedAt) {

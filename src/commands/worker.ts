@@ -15,10 +15,11 @@ export function addWorker(program: Command): void {
           const stopped = new Promise<void>((resolve) => {
             const signals = listenForSignals({
               abort: workers.abort,
-              stop: () => workers.stop().finally(() => {
-                signals.unlisten();
-                resolve();
-              }),
+              stop: () =>
+                workers.stop().finally(() => {
+                  signals.unlisten();
+                  resolve();
+                }),
             });
           });
           await workers.start();

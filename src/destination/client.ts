@@ -53,11 +53,14 @@ export function createClient({ api, limiter, log, prefix, requestTimeoutMs, toke
     // Shared by every caller that waits, so no single caller's signal may end it.
     authenticate: async () => {
       const headers = { authorization: `Api-Key ${api.key}`, 'x-region': api.region };
-      const answer = await sendWithin({ method: 'POST', path: paths.authenticate }, headers, { lane: 'incremental' });
+      const answer = await sendWithin({ method: 'POST', path: paths.authenticate }, headers, {
+        lane: 'incremental',
+      });
       if (answer.status === 401 || answer.status === 403 || answer.status === 404) {
         throw new SlotsyncError('unauthorized', `the service did not accept the key (${answer.status})`, {
           disposition: 'dead',
-          remedy: 'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL: all four belong to one environment.',
+          remedy:
+            'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL: all four belong to one environment.',
           facts: { status: answer.status },
         });
       }
@@ -106,7 +109,8 @@ export function createClient({ api, limiter, log, prefix, requestTimeoutMs, toke
       if (throttles + 1 >= MOST_THROTTLES) {
         throw new SlotsyncError('throttled', `the service answered 429 ${throttles + 1} times running`, {
           disposition: 'retry',
-          remedy: 'Another integration seems to use the whole quota; lower API_REQUESTS_PER_SECOND or talk to its owner.',
+          remedy:
+            'Another integration seems to use the whole quota; lower API_REQUESTS_PER_SECOND or talk to its owner.',
           facts: { path: call.path },
         });
       }
@@ -122,7 +126,8 @@ export function createClient({ api, limiter, log, prefix, requestTimeoutMs, toke
         const token = await tokens.get();
         context.signal?.throwIfAborted();
         const answer = await sendWithin(call, { authorization: `Bearer ${token}` }, context);
-        if ((answer.status !== 401 && answer.status !== 403) || renewed) return expectJson(answer, call.method, call.path);
+        if ((answer.status !== 401 && answer.status !== 403) || renewed)
+          return expectJson(answer, call.method, call.path);
         tokens.refuse(token);
       }
     },
@@ -199,7 +204,14 @@ async function readBody({ body, headers }: Dispatcher.ResponseData, call: Call):
   }
 }
 
-const NEVER_SENT = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH', 'UND_ERR_CONNECT_TIMEOUT']);
+const NEVER_SENT = new Set([
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
 
 function asTransportError(error: unknown, { method, path }: Call): SlotsyncError {
   const timedOut = error instanceof Error && error.name === 'TimeoutError';
@@ -213,11 +225,15 @@ function asTransportError(error: unknown, { method, path }: Call): SlotsyncError
       cause: error,
     });
   }
-  return new SlotsyncError('answer_lost', `${method} ${path}: no answer arrived (${code}); it may have been done`, {
-    disposition: 'retry',
-    facts,
-    cause: error,
-  });
+  return new SlotsyncError(
+    'answer_lost',
+    `${method} ${path}: no answer arrived (${code}); it may have been done`,
+    {
+      disposition: 'retry',
+      facts,
+      cause: error,
+    },
+  );
 }
 
 /** Milliseconds a Retry-After header asks for, as seconds or as a date. */

@@ -10,7 +10,8 @@ export interface DestinationOptions extends ClientOptions {
 }
 
 /** What the service said about one object of a PUT. */
-export type PutResult = { accepted: true; id: number | undefined } | { accepted: false; status: number; message: string };
+export type PutResult =
+  { accepted: true; id: number | undefined } | { accepted: false; status: number; message: string };
 
 export interface ObjectThere extends DestinationObject {
   id: number;
@@ -52,12 +53,16 @@ export function createDestination(options: DestinationOptions) {
       const answer = await sendAndParse(wire.findAnswer(schema), { method: 'POST', path, body }, context);
       const fresh = answer.results.filter(({ id }) => !seen.has(id));
       for (const { id } of fresh) seen.add(id);
-      yield fresh as z.output<T>[];
+      yield fresh;
       if (answer.results.length === 0 || page >= (answer.totalPages ?? 1)) return;
     }
   }
 
-  async function findDefinitions(path: string, extIds: readonly string[] | 'all', context: Context): Promise<Definition[]> {
+  async function findDefinitions(
+    path: string,
+    extIds: readonly string[] | 'all',
+    context: Context,
+  ): Promise<Definition[]> {
     const request = (page: wire.Page) =>
       extIds === 'all' ? wire.findEverything(page) : wire.findByExternalIds(extIds, page);
     const found: Definition[] = [];
@@ -76,7 +81,11 @@ export function createDestination(options: DestinationOptions) {
     requests: client.requests,
 
     /** The objects with these external ids; what is not there is not in the answer. */
-    async findObjects(extIds: readonly string[], typeId: string, context: Context): Promise<Map<string, ObjectThere>> {
+    async findObjects(
+      extIds: readonly string[],
+      typeId: string,
+      context: Context,
+    ): Promise<Map<string, ObjectThere>> {
       const wanted = new Set(extIds);
       const there = new Map<string, ObjectThere>();
       const request = (page: wire.Page) => wire.findByExternalIds(extIds, page);
@@ -91,7 +100,10 @@ export function createDestination(options: DestinationOptions) {
     },
 
     /** Writes objects whole. Returns what was said of each; an object nothing was said of is not in the answer. */
-    async putObjects(objects: readonly DestinationObject[], context: Context): Promise<Map<string, PutResult>> {
+    async putObjects(
+      objects: readonly DestinationObject[],
+      context: Context,
+    ): Promise<Map<string, PutResult>> {
       const call = { method: 'PUT', path: paths.objects, body: wire.putRequest(objects) } as const;
       const { results } = await sendAndParse(wire.putAnswer, call, context);
       return new Map(
@@ -105,17 +117,31 @@ export function createDestination(options: DestinationOptions) {
     },
 
     /** Which of these types are known there, or all of them. */
-    findTypes: (extIds: readonly string[] | 'all', context: Context) => findDefinitions(paths.findTypes, extIds, context),
+    findTypes: (extIds: readonly string[] | 'all', context: Context) =>
+      findDefinitions(paths.findTypes, extIds, context),
     /** Which of these fields are known there, or all of them. */
-    findFields: (extIds: readonly string[] | 'all', context: Context) => findDefinitions(paths.findFields, extIds, context),
+    findFields: (extIds: readonly string[] | 'all', context: Context) =>
+      findDefinitions(paths.findFields, extIds, context),
 
     /** Reads one page of a find, to see whether its answer is understood. Times in Unix seconds. */
-    async probe(find: 'objects' | 'reservations' | 'cancellations', window: { from: number; to: number }, context: Context) {
+    async probe(
+      find: 'objects' | 'reservations' | 'cancellations',
+      window: { from: number; to: number },
+      context: Context,
+    ) {
       const page = { page: 1, limit: 1 };
       const probes = {
         objects: { path: paths.findObjects, schema: wire.foundObject, body: wire.findEverything(page) },
-        reservations: { path: paths.findReservations, schema: wire.foundReservation, body: wire.findInWindow(window, page) },
-        cancellations: { path: paths.findCancellations, schema: wire.foundCancellation, body: wire.findInWindow(window, page) },
+        reservations: {
+          path: paths.findReservations,
+          schema: wire.foundReservation,
+          body: wire.findInWindow(window, page),
+        },
+        cancellations: {
+          path: paths.findCancellations,
+          schema: wire.foundCancellation,
+          body: wire.findInWindow(window, page),
+        },
       } as const;
       const { path, schema, body } = probes[find];
       return sendAndParse(wire.findAnswer(schema), { method: 'POST', path, body }, context);

@@ -24,9 +24,10 @@ export function createTokenSource(options: {
   async function fetch(): Promise<string> {
     const token = await options.authenticate();
     const fetchedAt = now();
-    const end = readExpiry(token) ?? fetchedAt + options.defaultSeconds * 1000;
-    const life = Math.max(0, end - fetchedAt);
-    current = { token, until: end - Math.min(life / 10, longestMarginMs) };
+    const said = readExpiry(token);
+    // A new token that is over already means that the clocks differ; the service will say when it is over.
+    const end = said !== undefined && said > fetchedAt ? said : fetchedAt + options.defaultSeconds * 1000;
+    current = { token, until: end - Math.min((end - fetchedAt) / 10, longestMarginMs) };
     return token;
   }
 

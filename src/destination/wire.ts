@@ -110,12 +110,20 @@ export function putRequest(objects: readonly DestinationObject[]) {
 /** Assumed: one result an object, in any order, named by `extId`; `status` as HTTP's. */
 export const putAnswer = z.looseObject({
   results: z.array(
-    z.looseObject({ extId: z.string(), id: id.nullish(), status: z.number().int(), message: z.string().nullish() }),
+    z.looseObject({
+      extId: z.string(),
+      id: id.nullish(),
+      status: z.number().int(),
+      message: z.string().nullish(),
+    }),
   ),
 });
 
 /** What an object that was read holds, as we compare and write it. */
-export function toDestinationObject(found: FoundObject, fallback: { extId: string; typeId: string }): DestinationObject {
+export function toDestinationObject(
+  found: FoundObject,
+  fallback: { extId: string; typeId: string },
+): DestinationObject {
   return createObject(
     found.extId ?? fallback.extId,
     found.typeId ?? fallback.typeId,
@@ -128,7 +136,10 @@ export function toDestinationObject(found: FoundObject, fallback: { extId: strin
 export function readFailure(body: string): string {
   try {
     const parsed = z
-      .looseObject({ message: z.string().optional(), error: z.union([z.string(), z.looseObject({ message: z.string() })]).optional() })
+      .looseObject({
+        message: z.string().optional(),
+        error: z.union([z.string(), z.looseObject({ message: z.string() })]).optional(),
+      })
       .parse(JSON.parse(body));
     const error = typeof parsed.error === 'object' ? parsed.error.message : parsed.error;
     return (parsed.message ?? error ?? '').slice(0, 500);

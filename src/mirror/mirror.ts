@@ -113,7 +113,10 @@ export function createMirror({ url }: { url: string }) {
       ];
       return named
         .filter(([, column]) => !columns.has(column))
-        .map(([place, column]) => `${place}: there is no column ${column}; did you mean ${closest(column, [...columns.keys()])}?`);
+        .map(
+          ([place, column]) =>
+            `${place}: there is no column ${column}; did you mean ${closest(column, [...columns.keys()])}?`,
+        );
     },
 
     /**
@@ -148,7 +151,11 @@ export function createMirror({ url }: { url: string }) {
       });
       return new Map(
         rows.map((row) => {
-          const { [sourceSql.KEY_COLUMN]: key, [sourceSql.HASH_COLUMN]: hash, ...rest } = row as Record<string, string>;
+          const {
+            [sourceSql.KEY_COLUMN]: key,
+            [sourceSql.HASH_COLUMN]: hash,
+            ...rest
+          } = row as Record<string, string>;
           return [key ?? '', { row: rest, hash: hash ?? '' }];
         }),
       );
@@ -165,7 +172,10 @@ export function createMirror({ url }: { url: string }) {
       throw new SlotsyncError(
         'external_ids_not_unique',
         `${stream.name}: more than ${SHARED_ID_LIMIT} external ids stand for several rows each, such as '${first?.externalId}'`,
-        { disposition: 'dead', remedy: `Name the columns that identify a row in streams.${stream.name}.externalId.` },
+        {
+          disposition: 'dead',
+          remedy: `Name the columns that identify a row in streams.${stream.name}.externalId.`,
+        },
       );
     },
 
@@ -235,7 +245,14 @@ function asMirrorError(error: unknown): unknown {
   const unreachable = /^(E[A-Z]+|CONNECT|CONNECTION_|08|57P)/.test(code);
   return new SlotsyncError(
     unreachable ? 'mirror_unreachable' : 'mirror_failed',
-    unreachable ? `the mirror cannot be reached (${code})` : `the mirror could not answer: ${messageOf(error)}`,
-    { disposition: 'retry', remedy: 'Check MIRROR_DATABASE_URL and that the server is up.', facts, cause: error },
+    unreachable
+      ? `the mirror cannot be reached (${code})`
+      : `the mirror could not answer: ${messageOf(error)}`,
+    {
+      disposition: 'retry',
+      remedy: 'Check MIRROR_DATABASE_URL and that the server is up.',
+      facts,
+      cause: error,
+    },
   );
 }

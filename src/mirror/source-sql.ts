@@ -59,7 +59,9 @@ export function selectRowsByText(stream: Stream): string {
 /** External ids that more than one row would give, with the keys of those rows. */
 export function selectSharedExternalIds(stream: Stream, limit: number): string {
   const externalId = stream.externalId
-    .map((part) => ('literal' in part ? `'${part.literal.replaceAll("'", "''")}'` : `${column(part.column)}::text`))
+    .map((part) =>
+      'literal' in part ? `'${part.literal.replaceAll("'", "''")}'` : `${column(part.column)}::text`,
+    )
     .join(' || ');
   return `SELECT ext AS "externalId", array_agg(k ORDER BY k COLLATE "C") AS keys
     FROM (SELECT ${externalId} AS ext, ${keyExpression(stream)} AS k FROM ${relation(stream.source)}) AS ids

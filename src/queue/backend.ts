@@ -1,7 +1,18 @@
 // Where the queues are kept: on Redis when there is one, else in the state database. Nothing outside this
 // folder knows which.
-import { createPostgresBackend, Queue, runMigrations, Worker, type Job, type WorkerOptions } from 'bullmq';
+import {
+  assertSchemaCompatibility,
+  createPostgresBackend,
+  Queue,
+  runMigrations,
+  SchemaMigrationRequiredError,
+  SchemaVersionMismatchError,
+  Worker,
+  type Job,
+  type WorkerOptions,
+} from 'bullmq';
 import pg from 'pg';
+import { UsageError } from '../errors.js';
 import type { Logger } from '../logger.js';
 import type { QueueName } from './jobs.js';
 
@@ -21,6 +32,30 @@ export async function migrateQueue(store: QueueStore): Promise<void> {
   await client.connect();
   try {
     await runMigrations(client, SCHEMA);
+  } finally {
+    await client.end();
+  }
+}
+
+/** Throws UsageError unless the queue's own tables, where it has any, are there and not newer than this program. */
+export async function requireQueueMigrated(store: QueueStore): Promise<void> {
+  if ('redisUrl' in store) return;
+  const client = new pg.Client({ connectionString: store.postgresUrl });
+  await client.connect();
+  try {
+    await assertSchemaCompatibility(client, SCHEMA);
+  } catch (error) {
+    if (error instanceof SchemaMigrationRequiredError) {
+      throw new UsageError('the state database has no queue tables yet', {
+        remedy: 'Run `slotsync migrate`.',
+      });
+    }
+    if (error instanceof SchemaVersionMismatchError) {
+      throw new UsageError('the queue tables are newer than this program', {
+        remedy: 'Update slotsync on this machine to the version that migrated them.',
+      });
+    }
+    throw error;
   } finally {
     await client.end();
   }
@@ -47,13 +82,20 @@ export function openBackend(store: QueueStore, stateId: string, log: Logger) {
       return queue;
     },
 
-    worker(name: QueueName, process: Process, options: Pick<WorkerOptions, 'concurrency' | 'settings'>): AnyWorker {
+    worker(
+      name: QueueName,
+      process: Process,
+      options: Pick<WorkerOptions, 'concurrency' | 'settings'>,
+    ): AnyWorker {
       const config = postgres(4);
       const common = {
         ...options,
         autorun: false,
         // A worker may die any number of times with the same job; the batch's row ends it, not the queue.
         maxStalledCount: 1000,
+        // How soon others notice: the lock is renewed twice in its time.
+        lockDuration: 20_000,
+        stalledInterval: 10_000,
         removeOnComplete: { count: 0 },
         removeOnFail: { count: 0 },
       };

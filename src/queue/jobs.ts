@@ -16,14 +16,14 @@ export interface BatchJob {
   batchId: number;
 }
 
-/** Attempts before a batch is given up until the next run: about four minutes with the backoff below. */
+/** Attempts before a batch is given up until the next run: about three minutes with the backoff below. */
 export const ATTEMPTS = 9;
 
 const SECOND = 1000;
 
-/** Milliseconds before the next attempt: doubling from 1 s to at most a minute, spread by half to either side. */
+/** Whole milliseconds before the next attempt: doubling from 1 s to at most a minute, spread by half to either side. */
 export function backoff(attemptsMade: number, random: () => number = Math.random): number {
-  return Math.min(60 * SECOND, SECOND * 2 ** (attemptsMade - 1)) * (0.5 + random());
+  return Math.round(Math.min(60 * SECOND, SECOND * 2 ** (attemptsMade - 1)) * (0.5 + random()));
 }
 
 export const JOB_OPTIONS: JobsOptions = {

@@ -3,7 +3,16 @@ import { listQueuedBatches } from '../state/batches.js';
 import type { State } from '../state/database.js';
 import { listUnfinishedRuns } from '../state/runs.js';
 import type { Backend } from './backend.js';
-import { BATCHES, batchJobId, JOB_OPTIONS, priorityOf, RUNS, runJobId, type BatchJob, type RunJob } from './jobs.js';
+import {
+  BATCHES,
+  batchJobId,
+  JOB_OPTIONS,
+  priorityOf,
+  RUNS,
+  runJobId,
+  type BatchJob,
+  type RunJob,
+} from './jobs.js';
 
 export type Producer = ReturnType<typeof createProducer>;
 

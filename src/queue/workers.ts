@@ -1,5 +1,6 @@
 // Drains the queues. The one place where an error's disposition becomes an action: try again later, wait without
 // costing an attempt, or give the batch up.
+import { setMaxListeners } from 'node:events';
 import { DelayedError, type Job } from 'bullmq';
 import { codeOf, dispositionOf, messageOf } from '../errors.js';
 import type { Logger } from '../logger.js';
@@ -29,6 +30,7 @@ const REQUEUE_EVERY_MS = 15 * SECOND;
 export function createWorkers(options: WorkersOptions) {
   const { backend, producer, state, log, concurrency = 12 } = options;
   const stopping = new AbortController();
+  setMaxListeners(0, stopping.signal); // every request in flight listens
   const settings = { backoffStrategy: (attemptsMade: number) => backoff(attemptsMade) };
   let sweep: NodeJS.Timeout | undefined;
 
@@ -100,7 +102,8 @@ export function createWorkers(options: WorkersOptions) {
     async start(): Promise<void> {
       await Promise.all(all.map((worker) => worker.waitUntilReady()));
       await producer.requeue();
-      for (const worker of all) void worker.run().catch((error: unknown) => log.error({ code: codeOf(error) }, 'worker ended'));
+      for (const worker of all)
+        void worker.run().catch((error: unknown) => log.error({ code: codeOf(error) }, 'worker ended'));
       sweep = setInterval(() => {
         producer.requeue().catch((error: unknown) => log.warn({ code: codeOf(error) }, 'requeue failed'));
       }, REQUEUE_EVERY_MS);

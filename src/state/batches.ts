@@ -112,7 +112,8 @@ export async function settleBatch(
       const finished = new Set(outcomes.map(({ localKey }) => localKey));
       const remaining = batch.keys.filter((key) => !finished.has(key));
       const counts = countOutcomes(outcomes);
-      if (remaining.length === 0) return { queue: await finishBatch(tx, batch, { state: 'done', counts }), remaining };
+      if (remaining.length === 0)
+        return { queue: await finishBatch(tx, batch, { state: 'done', counts }), remaining };
       if (finished.size > 0) {
         await tx.insert(batches).values({
           runId: batch.runId,

@@ -24,11 +24,15 @@ export async function confirmDestination(
   wanted: Binding,
 ): Promise<typeof destination.$inferSelect | undefined> {
   const bound = await readBinding(state);
-  if (!bound || (bound.baseUrl === wanted.baseUrl && bound.organizationId === wanted.organizationId)) return bound;
+  if (!bound || (bound.baseUrl === wanted.baseUrl && bound.organizationId === wanted.organizationId))
+    return bound;
   throw new UsageError(
     `this state database belongs to organization ${bound.organizationId} at ${bound.baseUrl}, ` +
       `but the settings name organization ${wanted.organizationId} at ${wanted.baseUrl}`,
-    { remedy: 'Correct API_BASE_URL and API_ORGANIZATION_ID, or give each destination a STATE_DATABASE_URL of its own.' },
+    {
+      remedy:
+        'Correct API_BASE_URL and API_ORGANIZATION_ID, or give each destination a STATE_DATABASE_URL of its own.',
+    },
   );
 }
 

@@ -75,7 +75,9 @@ export async function countUnsettled(db: Queries): Promise<number> {
 }
 
 /** Records by stream and status. */
-export async function countRecords(db: Queries): Promise<{ stream: string; status: RecordStatus; count: number }[]> {
+export async function countRecords(
+  db: Queries,
+): Promise<{ stream: string; status: RecordStatus; count: number }[]> {
   return queryState(() =>
     db
       .select({ stream: records.stream, status: records.status, count: count() })

@@ -60,6 +60,8 @@ async function countApplied(db: Pick<State['db'], 'execute'>): Promise<number> {
     sql`SELECT to_regclass('slotsync.migrations') IS NOT NULL AS present`,
   );
   if (!table?.present) return 0;
-  const [row] = await db.execute<{ count: number }>(sql`SELECT count(*)::int AS count FROM slotsync.migrations`);
+  const [row] = await db.execute<{ count: number }>(
+    sql`SELECT count(*)::int AS count FROM slotsync.migrations`,
+  );
   return row?.count ?? 0;
 }

@@ -22,10 +22,22 @@ export interface ClaimedRecord {
 
 /** What became of one record. Hashes are of the row and the object the service accepted. */
 export type Outcome = { localKey: string; externalId?: string | undefined } & (
-  | { outcome: 'synced' | 'unchanged'; destinationId?: number | undefined; sourceHash: string; objectHash: string; retired?: boolean }
+  | {
+      outcome: 'synced' | 'unchanged';
+      destinationId?: number | undefined;
+      sourceHash: string;
+      objectHash: string;
+      retired?: boolean;
+    }
   | { outcome: 'deferred'; code: string; message: string; waitsFor: { stream: string; localKey: string } }
   | { outcome: 'failed'; code: string; message: string; inDoubt?: boolean }
-  | { outcome: 'dead'; code: string; message: string; sourceHash: string; waitsFor?: { stream: string; localKey: string } }
+  | {
+      outcome: 'dead';
+      code: string;
+      message: string;
+      sourceHash: string;
+      waitsFor?: { stream: string; localKey: string };
+    }
   | { outcome: 'gone' }
 );
 
@@ -213,7 +225,12 @@ function toRow(outcome: Outcome) {
         object_hash: outcome.objectHash,
       };
     case 'deferred':
-      return { ...row, error_code: outcome.code, error_message: message, waits_for: waitingName(outcome.waitsFor) };
+      return {
+        ...row,
+        error_code: outcome.code,
+        error_message: message,
+        waits_for: waitingName(outcome.waitsFor),
+      };
     case 'failed':
       return { ...row, error_code: outcome.code, error_message: message, in_doubt: outcome.inDoubt ?? false };
     case 'dead':
@@ -263,7 +280,8 @@ export async function readOwners(
         AND external_id IN (SELECT jsonb_array_elements_text(${JSON.stringify(externalIds)}::jsonb))`),
   );
   const owners = new Map<string, { stream: string; localKey: string }[]>();
-  for (const { externalId, ...owner } of rows) owners.set(externalId, [...(owners.get(externalId) ?? []), owner]);
+  for (const { externalId, ...owner } of rows)
+    owners.set(externalId, [...(owners.get(externalId) ?? []), owner]);
   return owners;
 }
 
@@ -295,7 +313,11 @@ export async function forgetRecords(db: Queries, stream: string, keys: readonly 
 }
 
 /** External ids of records, as far as the state has them, by local key. */
-export async function readRecordIds(db: Queries, stream: string, keys: readonly string[]): Promise<Map<string, string>> {
+export async function readRecordIds(
+  db: Queries,
+  stream: string,
+  keys: readonly string[],
+): Promise<Map<string, string>> {
   const rows = await queryState(() =>
     db.execute<{ localKey: string; externalId: string }>(sql`
       SELECT local_key AS "localKey", external_id AS "externalId" FROM slotsync.records

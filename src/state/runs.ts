@@ -3,7 +3,14 @@
 import { and, desc, eq, inArray, isNotNull, isNull, lt, sql } from 'drizzle-orm';
 import { queryState, type Queries } from './database.js';
 import { NO_OUTCOMES } from './records.js';
-import { batches, runs, type OutcomeCounts, type PlanCounts, type RunKind, type RunStatus } from './schema.js';
+import {
+  batches,
+  runs,
+  type OutcomeCounts,
+  type PlanCounts,
+  type RunKind,
+  type RunStatus,
+} from './schema.js';
 
 export type Run = typeof runs.$inferSelect;
 
@@ -70,7 +77,11 @@ export async function finishPlanning(
 }
 
 /** Ends a run that cannot go on; its unfinished batches are cancelled, their records stay as they are. */
-export async function failRun(db: Queries, id: number, error: { code: string; message: string }): Promise<void> {
+export async function failRun(
+  db: Queries,
+  id: number,
+  error: { code: string; message: string },
+): Promise<void> {
   await queryState(() =>
     db.transaction(async (tx) => {
       await tx
@@ -131,7 +142,13 @@ async function finishRun(
   const failedBatches = tally?.failed ?? 0;
   const status =
     forced ??
-    (failedBatches > 0 && !good ? 'failed' : bad || failedBatches > 0 ? 'partial' : (tally?.held ?? 0) > 0 ? 'held' : 'succeeded');
+    (failedBatches > 0 && !good
+      ? 'failed'
+      : bad || failedBatches > 0
+        ? 'partial'
+        : (tally?.held ?? 0) > 0
+          ? 'held'
+          : 'succeeded');
   await tx
     .update(runs)
     .set({

@@ -28,7 +28,15 @@ const hash = (name: string) => bigint(name, { mode: 'bigint' });
 
 export const RUN_KINDS = ['incremental', 'nightly', 'backfill', 'reconcile', 'verify'] as const;
 export type RunKind = (typeof RUN_KINDS)[number];
-export const RUN_STATUSES = ['planning', 'running', 'held', 'succeeded', 'partial', 'failed', 'cancelled'] as const;
+export const RUN_STATUSES = [
+  'planning',
+  'running',
+  'held',
+  'succeeded',
+  'partial',
+  'failed',
+  'cancelled',
+] as const;
 export type RunStatus = (typeof RUN_STATUSES)[number];
 export const BATCH_STATES = ['planned', 'queued', 'held', 'done', 'failed', 'cancelled'] as const;
 export type BatchState = (typeof BATCH_STATES)[number];
@@ -82,7 +90,9 @@ export const runs = slotsync.table(
   (table) => [
     check('runs_kind', oneOf('kind', RUN_KINDS)),
     check('runs_status', oneOf('status', RUN_STATUSES)),
-    index('runs_unfinished').on(table.id).where(sql`finished_at IS NULL`),
+    index('runs_unfinished')
+      .on(table.id)
+      .where(sql`finished_at IS NULL`),
   ],
 );
 

@@ -37,7 +37,8 @@ const threshold = z.strictObject({
   percent: z.number().min(0).max(100).default(10),
 });
 
-const stream = z.strictObject({
+/** One stream's declaration. */
+export const streamSchema = z.strictObject({
   /** Where the rows are: a table, a view, or a query. Names are taken literally; quote a part that holds a dot. */
   from: source,
   /** The column or columns that identify a row. Must be unique and not null. */
@@ -88,7 +89,10 @@ const reservations = z.strictObject({
 
 const service = z.strictObject({
   /** Path prefix of the scheduling endpoints. */
-  prefix: z.string().regex(/^(\/[\w.-]+)*$/, "a path such as '/v1', or '' for none").default('/v1'),
+  prefix: z
+    .string()
+    .regex(/^(\/[\w.-]+)*$/, "a path such as '/v1', or '' for none")
+    .default('/v1'),
   /** Milliseconds a request may take before it is given up. */
   requestTimeoutMs: z.number().int().min(100).max(600_000).default(30_000),
   /** How long a token without `exp` is used, in seconds. */
@@ -107,7 +111,7 @@ export const configSchema = z.strictObject({
   streams: z
     .record(
       z.string().regex(/^[a-z][a-z0-9_]*$/i, 'a stream name: letters, digits and _'),
-      stream,
+      streamSchema,
       'an object: stream name to declaration',
     )
     .refine((streams) => Object.keys(streams).length > 0, 'at least one stream'),

@@ -23,7 +23,8 @@ export function parseTemplate(template: string): ExternalIdTemplate | string {
     parts.push({ column });
     rest = rest.slice(close + 1);
   }
-  if (!parts.some((part) => 'column' in part)) return `'${template}' names no column: every row would get one id`;
+  if (!parts.some((part) => 'column' in part))
+    return `'${template}' names no column: every row would get one id`;
   return parts;
 }
 
@@ -37,8 +38,10 @@ export function renderExternalId(template: ExternalIdTemplate, row: Row): string
     .map((part) => {
       if ('literal' in part) return part.literal;
       const [text, more] = toValues(row[part.column]);
-      if (text === undefined || text === '') throw new Error(`column ${part.column} of the external id is empty`);
-      if (more !== undefined) throw new Error(`column ${part.column} of the external id holds several values`);
+      if (text === undefined || text === '')
+        throw new Error(`column ${part.column} of the external id is empty`);
+      if (more !== undefined)
+        throw new Error(`column ${part.column} of the external id holds several values`);
       return text;
     })
     .join('');

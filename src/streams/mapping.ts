@@ -70,7 +70,8 @@ function referencedKeys(row: Row, key: readonly string[]): string[] {
   return [
     joinKey(
       parts.map(([value, more]) => {
-        if (value === undefined || more !== undefined) throw new Error('a part of a composite key holds several values');
+        if (value === undefined || more !== undefined)
+          throw new Error('a part of a composite key holds several values');
         return value;
       }),
     ),

@@ -27,7 +27,12 @@ export function createObject(
 
 /** 128 bits of SHA-256 over the object's canonical text. */
 export function hashObject({ extId, typeId, active, fields }: DestinationObject): string {
-  const canonical = JSON.stringify([extId, typeId, active, fields.map(({ fieldId, values }) => [fieldId, values])]);
+  const canonical = JSON.stringify([
+    extId,
+    typeId,
+    active,
+    fields.map(({ fieldId, values }) => [fieldId, values]),
+  ]);
   return createHash('sha256').update(canonical).digest('base64url').slice(0, 22);
 }
 

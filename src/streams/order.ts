@@ -3,7 +3,10 @@
 import type { Fault } from './faults.js';
 
 /** Level of each stream: 0 refers to nothing, n refers to something of level n-1. Cycles are faults, by name. */
-export function levelStreams(references: ReadonlyMap<string, readonly string[]>, faults: Fault[]): Map<string, number> {
+export function levelStreams(
+  references: ReadonlyMap<string, readonly string[]>,
+  faults: Fault[],
+): Map<string, number> {
   const levels = new Map<string, number>();
 
   function levelOf(stream: string, path: readonly string[]): number {
@@ -12,11 +15,9 @@ export function levelStreams(references: ReadonlyMap<string, readonly string[]>,
     const start = path.indexOf(stream);
     if (start >= 0) {
       const cycle = [...path.slice(start), stream];
-      const fault = {
-        path: `streams.${stream}.references`,
-        message: `the streams refer to each other in a circle: ${cycle.join(' → ')}; leave one of these references out`,
-      };
-      if (!faults.some(({ message }) => message.startsWith('the streams refer'))) faults.push(fault);
+      const message = `the streams refer to each other in a circle: ${cycle.join(' → ')}; leave one of these references out`;
+      if (!faults.some((fault) => fault.message === message))
+        faults.push({ path: `streams.${stream}.references`, message });
       return 0;
     }
     const parents = (references.get(stream) ?? []).filter((parent) => references.has(parent));

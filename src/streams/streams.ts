@@ -39,22 +39,33 @@ export interface Stream {
   fingerprint: bigint;
 }
 
-/** Resolves all declarations; what is wrong is added to `faults`. Ordered parents first. */
-export function resolveStreams(config: ParsedConfig, faults: Fault[]): Stream[] {
-  const declarations = Object.entries(config.streams);
+type Declarations = ParsedConfig['streams'];
+
+/**
+ * Resolves all declarations; what is wrong is added to `faults`. Ordered parents first. `unreadable` names streams
+ * that are declared too, but so that nothing can be said of them: they may be referred to.
+ */
+export function resolveStreams(
+  streams: Declarations,
+  faults: Fault[],
+  unreadable: ReadonlySet<string> = new Set(),
+): Stream[] {
+  const declarations = Object.entries(streams);
   const parents = declarations.map(
     ([name, { references }]) => [name, Object.values(references).map(({ stream }) => stream)] as const,
   );
   const levels = levelStreams(new Map(parents), faults);
   return declarations
-    .map(([name, declaration]) => resolveStream(name, declaration, config, levels.get(name) ?? 0, faults))
+    .map(([name, declaration]) =>
+      resolveStream(name, declaration, { streams, unreadable }, levels.get(name) ?? 0, faults),
+    )
     .sort((a, b) => a.level - b.level);
 }
 
 function resolveStream(
   name: string,
   declaration: StreamDeclaration,
-  config: ParsedConfig,
+  { streams, unreadable }: { streams: Declarations; unreadable: ReadonlySet<string> },
   level: number,
   faults: Fault[],
 ): Stream {
@@ -66,16 +77,22 @@ function resolveStream(
 
   const references = Object.entries(declaration.references).map(([fieldId, reference]) => {
     const path = `${at}.references.${fieldId}`;
-    const target = config.streams[reference.stream];
+    const target = Object.hasOwn(streams, reference.stream) ? streams[reference.stream] : undefined;
     const key = toList(reference.key);
-    if (!target) {
-      const known = Object.keys(config.streams).join(', ');
-      faults.push({ path: `${path}.stream`, message: `no stream '${reference.stream}'; there are: ${known}` });
-    } else if (toList(target.key).length !== key.length) {
+    if (!target && !unreadable.has(reference.stream)) {
+      const known = [...Object.keys(streams), ...unreadable].join(', ');
+      faults.push({
+        path: `${path}.stream`,
+        message: `no stream '${reference.stream}'; there are: ${known}`,
+      });
+    } else if (target && toList(target.key).length !== key.length) {
       const wanted = toList(target.key).join(', ');
-      faults.push({ path: `${path}.key`, message: `name one column for each key column of ${reference.stream} (${wanted})` });
+      faults.push({
+        path: `${path}.key`,
+        message: `name one column for each key column of ${reference.stream} (${wanted})`,
+      });
     }
-    if (fieldId in declaration.fields) {
+    if (Object.hasOwn(declaration.fields, fieldId)) {
       faults.push({ path, message: `'${fieldId}' is also among the fields; keep one of the two` });
     }
     return { fieldId, stream: reference.stream, key };

@@ -13,7 +13,13 @@ import type { State } from '../state/database.js';
 import * as records from '../state/records.js';
 import type { ClaimedRecord, Outcome } from '../state/records.js';
 import { mapRow, toObject, type MappedRow } from '../streams/mapping.js';
-import { createObject, hashObject, isSameObject, mergeObject, type DestinationObject } from '../streams/object.js';
+import {
+  createObject,
+  hashObject,
+  isSameObject,
+  mergeObject,
+  type DestinationObject,
+} from '../streams/object.js';
 import type { Stream } from '../streams/streams.js';
 import { putHalving } from './put.js';
 
@@ -45,7 +51,11 @@ const WRITE_WITHIN = (records.CLAIM_SECONDS - 10) * 1000;
  * Applies one batch. Returns the batches its run queues next. Throws SlotsyncError when records remain without an
  * outcome; those that have one are settled all the same. Try again with the same batch.
  */
-export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSignal): Promise<{ queue: number[] }> {
+export async function applyBatch(
+  deps: ApplyDeps,
+  batch: Batch,
+  signal?: AbortSignal,
+): Promise<{ queue: number[] }> {
   const { state, log } = deps;
   const stream = deps.streams.get(batch.stream);
   if (!stream) {
@@ -58,7 +68,12 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   const outcomes = new Map<string, Outcome>();
   const attempt = { sent: false };
   let failure: unknown;
-  const claimed = await records.claimRecords(state.db, { token, stream: stream.name, keys: batch.keys, runId: batch.runId });
+  const claimed = await records.claimRecords(state.db, {
+    token,
+    stream: stream.name,
+    keys: batch.keys,
+    runId: batch.runId,
+  });
   try {
     await settleInto(outcomes, deps, stream, batch, claimed, { token, attempt, signal });
   } catch (error) {
@@ -73,7 +88,9 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   }
   if (failure !== undefined) throw failure;
   if (claimed.size < batch.keys.length) {
-    throw new SlotsyncError('claimed', 'another batch is writing some of these records', { disposition: 'defer' });
+    throw new SlotsyncError('claimed', 'another batch is writing some of these records', {
+      disposition: 'defer',
+    });
   }
   throw new SlotsyncError('answer_incomplete', 'the service said nothing final of some objects', {
     disposition: 'retry',
@@ -108,9 +125,14 @@ async function settleInto(
   const results = new Map<string, PutResult>();
   const write = async (objects: readonly DestinationObject[]) => {
     const open = toWrite.filter(({ object }) => !results.has(object.extId));
-    const renewed = open.map(({ candidate, object }) => ({ localKey: candidate.localKey, externalId: object.extId }));
+    const renewed = open.map(({ candidate, object }) => ({
+      localKey: candidate.localKey,
+      externalId: object.extId,
+    }));
     if (!(await records.renewClaim(deps.state.db, run.token, stream.name, renewed))) {
-      throw new SlotsyncError('claim_lost', 'another batch took these records over', { disposition: 'retry' });
+      throw new SlotsyncError('claim_lost', 'another batch took these records over', {
+        disposition: 'retry',
+      });
     }
     const within = AbortSignal.timeout(WRITE_WITHIN);
     const signal = run.signal ? AbortSignal.any([run.signal, within]) : within;
@@ -259,7 +281,14 @@ function retire(
     return { localKey, record, object, sourceHash: sourceHash ?? '0', objectHash: '', retires: true };
   }
   if (objectHash === null) settle({ localKey, outcome: 'gone' });
-  else settle({ localKey, outcome: 'unchanged', sourceHash: sourceHash ?? '0', objectHash, retired: record.status === 'retired' });
+  else
+    settle({
+      localKey,
+      outcome: 'unchanged',
+      sourceHash: sourceHash ?? '0',
+      objectHash,
+      retired: record.status === 'retired',
+    });
   return undefined;
 }
 
@@ -283,14 +312,22 @@ async function mergeWithThere(
   const extIds = toRead.map(({ object }) => object.extId);
   const there: Map<string, ObjectThere> =
     extIds.length === 0 ? new Map() : await destination.findObjects(extIds, stream.type, context);
-  const owners = candidates.some(({ retires }) => retires) ? await records.readOwners(state.db, extIds) : new Map();
+  const owners = candidates.some(({ retires }) => retires)
+    ? await records.readOwners(state.db, extIds)
+    : new Map();
 
   return candidates.flatMap((candidate) => {
     const { localKey, object, record } = candidate;
     const found = there.get(object.extId);
     if (found && found.typeId !== stream.type) {
       const message = `'${object.extId}' exists at the service as a ${found.typeId}, not a ${stream.type}`;
-      settle({ localKey, outcome: 'dead', code: 'external_id_taken', message, sourceHash: candidate.sourceHash });
+      settle({
+        localKey,
+        outcome: 'dead',
+        code: 'external_id_taken',
+        message,
+        sourceHash: candidate.sourceHash,
+      });
       return [];
     }
     if (!candidate.retires) {
@@ -319,7 +356,10 @@ async function mergeWithThere(
   });
 }
 
-function accepted({ localKey, object, sourceHash, objectHash, retires }: Candidate, destinationId: number | undefined) {
+function accepted(
+  { localKey, object, sourceHash, objectHash, retires }: Candidate,
+  destinationId: number | undefined,
+) {
   return { localKey, externalId: object.extId, destinationId, sourceHash, objectHash, retired: retires };
 }
 
@@ -329,5 +369,12 @@ function toOutcome(candidate: Candidate, result: PutResult): Outcome | undefined
   const { status, message } = result;
   if (status >= 500 || status === 408 || status === 425 || status === 429) return undefined;
   const { localKey, object, sourceHash } = candidate;
-  return { localKey, externalId: object.extId, outcome: 'dead', code: `refused_${status}`, message, sourceHash };
+  return {
+    localKey,
+    externalId: object.extId,
+    outcome: 'dead',
+    code: `refused_${status}`,
+    message,
+    sourceHash,
+  };
 }

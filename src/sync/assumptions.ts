@@ -16,7 +16,11 @@ const CONTEXT = { lane: 'incremental' } as const;
 const DAY_SECONDS = 24 * 60 * 60;
 
 /** Probes in a fixed order; a probe that fails is an assumption that did not hold, not an error. */
-export async function probeAssumptions(destination: Destination, token: string, now = Date.now()): Promise<Assumption[]> {
+export async function probeAssumptions(
+  destination: Destination,
+  token: string,
+  now = Date.now(),
+): Promise<Assumption[]> {
   const today = Math.floor(now / 1000);
   const window = { from: today - 30 * DAY_SECONDS, to: today + 30 * DAY_SECONDS };
   return [
@@ -24,19 +28,34 @@ export async function probeAssumptions(destination: Destination, token: string, 
     ...(await probeObjects(destination, window)),
     await probeFind(destination, 'reservations', window),
     await probeFind(destination, 'cancellations', window),
-    { name: 'write', held: 'unknown', found: 'PUT /objects is only seen when something is written; the first batch of a sync shows it' },
+    {
+      name: 'write',
+      held: 'unknown',
+      found: 'PUT /objects is only seen when something is written; the first batch of a sync shows it',
+    },
   ];
 }
 
 function probeToken(token: string, now: number): Assumption {
   const expiry = readExpiry(token);
   if (expiry === undefined) {
-    return { name: 'token-expiry', held: 'no', found: 'the token does not say when it ends; service.tokenSeconds is used instead' };
+    return {
+      name: 'token-expiry',
+      held: 'no',
+      found: 'the token does not say when it ends; service.tokenSeconds is used instead',
+    };
   }
-  return { name: 'token-expiry', held: 'yes', found: `the token says it ends in ${Math.round((expiry - now) / 1000)} s` };
+  return {
+    name: 'token-expiry',
+    held: 'yes',
+    found: `the token says it ends in ${Math.round((expiry - now) / 1000)} s`,
+  };
 }
 
-async function probeObjects(destination: Destination, window: { from: number; to: number }): Promise<Assumption[]> {
+async function probeObjects(
+  destination: Destination,
+  window: { from: number; to: number },
+): Promise<Assumption[]> {
   let answer: Awaited<ReturnType<Destination['probe']>>;
   try {
     answer = await destination.probe('objects', window, CONTEXT);
@@ -47,15 +66,21 @@ async function probeObjects(destination: Destination, window: { from: number; to
   const envelope: Assumption = {
     name: 'find-envelope',
     held: paged ? 'yes' : 'no',
-    found: paged ? `pages are numbered; ${answer.totalResults} objects in all` : 'the answer says nothing of further pages: one page is taken for all',
+    found: paged
+      ? `pages are numbered; ${answer.totalResults} objects in all`
+      : 'the answer says nothing of further pages: one page is taken for all',
   };
   const [object] = answer.results as Record<string, unknown>[];
-  if (!object) return [envelope, { name: 'object-shape', held: 'unknown', found: 'there is no object to look at yet' }];
+  if (!object)
+    return [envelope, { name: 'object-shape', held: 'unknown', found: 'there is no object to look at yet' }];
   const missing = ['extId', 'typeId', 'active', 'fields'].filter((property) => !(property in object));
   const shape: Assumption = {
     name: 'object-shape',
     held: missing.length === 0 ? 'yes' : 'no',
-    found: missing.length === 0 ? 'an object that is read has extId, typeId, active and fields' : `an object that is read has no ${missing.join(', ')}`,
+    found:
+      missing.length === 0
+        ? 'an object that is read has extId, typeId, active and fields'
+        : `an object that is read has no ${missing.join(', ')}`,
   };
   return [envelope, shape];
 }

@@ -37,8 +37,15 @@ const NAMED_KEYS = 5;
  */
 export async function* mergeKeys(mirror: Lines, marks: Lines): AsyncGenerator<Difference, MergeCounts> {
   const counts: MergeCounts = {
-    ...{ create: 0, update: 0, retry: 0, retire: 0, forget: 0 },
-    ...{ unchanged: 0, dead: 0, rows: 0, accepted: 0 },
+    create: 0,
+    update: 0,
+    retry: 0,
+    retire: 0,
+    forget: 0,
+    unchanged: 0,
+    dead: 0,
+    rows: 0,
+    accepted: 0,
   };
   const faults = { repeated: new Set<string>(), repetitions: 0, nulls: 0, disorder: 0 };
   const rows = createReader(mirror);
@@ -46,71 +53,76 @@ export async function* mergeKeys(mirror: Lines, marks: Lines): AsyncGenerator<Di
   let lastKey = '';
   let first = true;
 
-  await rows.fill();
-  await records.fill();
-  while (true) {
-    const row = rows.line;
-    const record = records.line;
-    if (row === undefined && record === undefined) break;
+  try {
+    await rows.fill();
+    await records.fill();
+    while (true) {
+      const row = rows.line;
+      const record = records.line;
+      if (row === undefined && record === undefined) break;
 
-    if (row === record && row !== undefined) {
-      counts.rows++;
-      counts.accepted++;
-      counts.unchanged++;
-      lastKey = row;
-      first = false;
-      if (!rows.step()) await rows.fill();
-      if (!records.step()) await records.fill();
-      continue;
-    }
+      if (row === record && row !== undefined) {
+        counts.rows++;
+        counts.accepted++;
+        counts.unchanged++;
+        lastKey = row;
+        first = false;
+        if (!rows.step()) await rows.fill();
+        if (!records.step()) await records.fill();
+        continue;
+      }
 
-    const [rowKey, hash] = row === undefined ? [] : splitLine(row);
-    const [recordKey, mark] = record === undefined ? [] : splitLine(record);
-    if (rowKey === NULL_KEY) {
-      counts.rows++;
-      faults.nulls++;
-      if (!rows.step()) await rows.fill();
-      continue;
-    }
-    const rowOrder = rowKey === undefined ? undefined : unescapeColumn(rowKey);
-    const recordOrder = recordKey === undefined ? undefined : unescapeColumn(recordKey);
-
-    if (rowOrder !== undefined && (recordOrder === undefined || rowOrder <= recordOrder)) {
-      const before = first ? undefined : unescapeColumn(splitLine(lastKey)[0]);
-      counts.rows++;
-      if (before !== undefined && rowOrder === before) {
-        faults.repetitions++;
-        if (faults.repeated.size < NAMED_KEYS) faults.repeated.add(decodeColumn(rowOrder));
+      const [rowKey, hash] = row === undefined ? [] : splitLine(row);
+      const [recordKey, mark] = record === undefined ? [] : splitLine(record);
+      if (rowKey === NULL_KEY) {
+        counts.rows++;
+        faults.nulls++;
         if (!rows.step()) await rows.fill();
         continue;
       }
-      if (before !== undefined && rowOrder < before) faults.disorder++;
-      lastKey = row ?? '';
-      first = false;
-    }
+      const rowOrder = rowKey === undefined ? undefined : unescapeColumn(rowKey);
+      const recordOrder = recordKey === undefined ? undefined : unescapeColumn(recordKey);
 
-    if (recordOrder === undefined || (rowOrder !== undefined && rowOrder < recordOrder)) {
-      counts.create++;
-      yield { operation: 'create', key: decodeColumn(rowOrder ?? '') };
-      if (!rows.step()) await rows.fill();
-    } else if (rowOrder === undefined || rowOrder > recordOrder) {
-      const known = parseMark(mark ?? '');
-      if (known.there && known.status !== 'retired') counts.accepted++;
-      if (known.status !== 'retired') {
-        const operation = known.there ? 'retire' : 'forget';
-        counts[operation]++;
-        yield { operation, key: decodeColumn(recordOrder) };
+      if (rowOrder !== undefined && (recordOrder === undefined || rowOrder <= recordOrder)) {
+        const before = first ? undefined : unescapeColumn(splitLine(lastKey)[0]);
+        counts.rows++;
+        if (before !== undefined && rowOrder === before) {
+          faults.repetitions++;
+          if (faults.repeated.size < NAMED_KEYS) faults.repeated.add(decodeColumn(rowOrder));
+          if (!rows.step()) await rows.fill();
+          continue;
+        }
+        if (before !== undefined && rowOrder < before) faults.disorder++;
+        lastKey = row ?? '';
+        first = false;
       }
-      if (!records.step()) await records.fill();
-    } else {
-      const known = parseMark(mark ?? '');
-      if (known.there && known.status !== 'retired') counts.accepted++;
-      const operation = compare(hash ?? '', known);
-      counts[operation]++;
-      if (operation !== 'dead') yield { operation, key: decodeColumn(rowOrder) };
-      if (!rows.step()) await rows.fill();
-      if (!records.step()) await records.fill();
+
+      if (recordOrder === undefined || (rowOrder !== undefined && rowOrder < recordOrder)) {
+        counts.create++;
+        yield { operation: 'create', key: decodeColumn(rowOrder ?? '') };
+        if (!rows.step()) await rows.fill();
+      } else if (rowOrder === undefined || rowOrder > recordOrder) {
+        const known = parseMark(mark ?? '');
+        if (known.there && known.status !== 'retired') counts.accepted++;
+        if (known.status !== 'retired') {
+          const operation = known.there ? 'retire' : 'forget';
+          counts[operation]++;
+          yield { operation, key: decodeColumn(recordOrder) };
+        }
+        if (!records.step()) await records.fill();
+      } else {
+        const known = parseMark(mark ?? '');
+        if (known.there && known.status !== 'retired') counts.accepted++;
+        const operation = compare(hash ?? '', known);
+        counts[operation]++;
+        if (operation !== 'dead') yield { operation, key: decodeColumn(rowOrder) };
+        if (!rows.step()) await rows.fill();
+        if (!records.step()) await records.fill();
+      }
     }
+  } finally {
+    // Each reading holds a connection, and its neighbour may have failed or the plan been given up.
+    await Promise.allSettled([rows.close(), records.close()]);
   }
   refuseFaults(faults);
   return counts;
@@ -175,28 +187,48 @@ function createReader(lines: Lines) {
       at = 0;
       this.line = block[0];
     },
+    async close(): Promise<void> {
+      await blocks.return?.();
+    },
   };
 }
 
-function refuseFaults(faults: { repeated: Set<string>; repetitions: number; nulls: number; disorder: number }): void {
+function refuseFaults(faults: {
+  repeated: Set<string>;
+  repetitions: number;
+  nulls: number;
+  disorder: number;
+}): void {
   const remedy = 'Correct `key` in the configuration, or the source; nothing of this stream was sent.';
   if (faults.repetitions > 0) {
     const named = [...faults.repeated].map((key) => `'${key}'`).join(', ');
-    throw new SlotsyncError('key_not_unique', `the key is not unique: ${faults.repetitions} rows repeat a key, such as ${named}`, {
-      disposition: 'dead',
-      remedy,
-    });
+    throw new SlotsyncError(
+      'key_not_unique',
+      `the key is not unique: ${faults.repetitions} rows repeat a key, such as ${named}`,
+      {
+        disposition: 'dead',
+        remedy,
+      },
+    );
   }
   if (faults.nulls > 0) {
-    throw new SlotsyncError('key_null', `the key is null in ${faults.nulls} ${faults.nulls === 1 ? 'row' : 'rows'}`, {
-      disposition: 'dead',
-      remedy,
-    });
+    throw new SlotsyncError(
+      'key_null',
+      `the key is null in ${faults.nulls} ${faults.nulls === 1 ? 'row' : 'rows'}`,
+      {
+        disposition: 'dead',
+        remedy,
+      },
+    );
   }
   if (faults.disorder > 0) {
-    throw new SlotsyncError('key_order', 'the mirror does not return its keys in the order of their UTF-8 bytes', {
-      disposition: 'dead',
-      remedy: 'The mirror’s database must be encoded in UTF-8.',
-    });
+    throw new SlotsyncError(
+      'key_order',
+      'the mirror does not return its keys in the order of their UTF-8 bytes',
+      {
+        disposition: 'dead',
+        remedy: 'The mirror’s database must be encoded in UTF-8.',
+      },
+    );
   }
 }

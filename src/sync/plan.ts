@@ -12,17 +12,25 @@ export interface PlanDeps {
 }
 
 /** Yields what differs, in key order, and returns the counts. Reads only. Throws what the readings throw. */
-export async function* planStream({ mirror, state }: PlanDeps, stream: Stream): AsyncGenerator<Difference, MergeCounts> {
+export async function* planStream(
+  { mirror, state }: PlanDeps,
+  stream: Stream,
+): AsyncGenerator<Difference, MergeCounts> {
   return yield* mergeKeys(mirror.readHashes(stream), readMarks(state, stream.name));
 }
 
 /** Keys whose rows would share an external id, with the reason. Neither of them is sent. */
-export function explainSharedIds(shared: readonly SharedExternalId[]): Map<string, { externalId: string; message: string }> {
+export function explainSharedIds(
+  shared: readonly SharedExternalId[],
+): Map<string, { externalId: string; message: string }> {
   return new Map(
     shared.flatMap(({ externalId, keys }) =>
       keys.map((key) => {
         const others = keys.filter((other) => other !== key).slice(0, 5);
-        return [key, { externalId, message: `external id '${externalId}' is also that of ${others.join(', ')}` }];
+        return [
+          key,
+          { externalId, message: `external id '${externalId}' is also that of ${others.join(', ')}` },
+        ];
       }),
     ),
   );

@@ -66,7 +66,10 @@ async function findUnknown(
   }));
 }
 
-function namesBy(streams: readonly Stream[], namesOf: (stream: Stream) => readonly string[]): Map<string, string[]> {
+function namesBy(
+  streams: readonly Stream[],
+  namesOf: (stream: Stream) => readonly string[],
+): Map<string, string[]> {
   const names = new Map<string, string[]>();
   for (const stream of streams) {
     for (const name of namesOf(stream)) names.set(name, [...(names.get(name) ?? []), stream.name]);

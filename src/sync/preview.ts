@@ -9,7 +9,14 @@ import { createObject, diffObjects, mergeObject, type FieldChange } from '../str
 import type { Stream } from '../streams/streams.js';
 import { readRecordIds } from '../state/records.js';
 import type { Difference } from './merge.js';
-import { explainHold, explainSharedIds, planStream, requestsPerBatch, toPlanCounts, type PlanDeps } from './plan.js';
+import {
+  explainHold,
+  explainSharedIds,
+  planStream,
+  requestsPerBatch,
+  toPlanCounts,
+  type PlanDeps,
+} from './plan.js';
 
 export interface PreviewDeps extends PlanDeps {
   destination: Destination;
@@ -42,11 +49,20 @@ export interface Preview {
 const SAMPLES = 5;
 
 /** Previews one stream. A fault of its source stands in the answer; failures that may pass are thrown. */
-export async function previewStream(deps: PreviewDeps, stream: Stream, signal?: AbortSignal): Promise<Preview> {
+export async function previewStream(
+  deps: PreviewDeps,
+  stream: Stream,
+  signal?: AbortSignal,
+): Promise<Preview> {
   const preview: Preview = {
     stream: stream.name,
     counts: { create: 0, update: 0, retire: 0, unchanged: 0, retry: 0, dead: 0 },
-    ...{ requests: 0, samples: [], shared: [], hold: undefined, unread: undefined, error: undefined },
+    requests: 0,
+    samples: [],
+    shared: [],
+    hold: undefined,
+    unread: undefined,
+    error: undefined,
   };
   try {
     const sharedIds = explainSharedIds(await deps.mirror.findSharedExternalIds(stream));
@@ -68,7 +84,9 @@ export async function previewStream(deps: PreviewDeps, stream: Stream, signal?: 
     preview.hold = stream.retire === 'keep' ? undefined : explainHold(stream, counts);
     preview.requests =
       Math.ceil(sent.writes / stream.batchSize) * requestsPerBatch(stream, false) +
-      (preview.hold === undefined ? Math.ceil(sent.retires / stream.batchSize) * requestsPerBatch(stream, true) : 0);
+      (preview.hold === undefined
+        ? Math.ceil(sent.retires / stream.batchSize) * requestsPerBatch(stream, true)
+        : 0);
     await takeSamples(deps, stream, chosen, preview, signal);
   } catch (error) {
     if (!(error instanceof SlotsyncError) || error.disposition !== 'dead') throw error;
@@ -77,7 +95,11 @@ export async function previewStream(deps: PreviewDeps, stream: Stream, signal?: 
   return preview;
 }
 
-function choose(chosen: Map<Sample['operation'], string[]>, operation: Exclude<Difference['operation'], 'forget'>, key: string) {
+function choose(
+  chosen: Map<Sample['operation'], string[]>,
+  operation: Exclude<Difference['operation'], 'forget'>,
+  key: string,
+) {
   const keys = chosen.get(operation) ?? [];
   if (keys.length < SAMPLES) chosen.set(operation, [...keys, key]);
 }
@@ -94,7 +116,9 @@ async function takeSamples(
   const rows = await deps.mirror.readRows(stream, keys);
   const known = await readRecordIds(deps.state.db, stream.name, keys);
   const mapped = new Map([...rows].map(([key, { row }]) => [key, attempt(() => mapRow(stream, row))]));
-  const references = [...mapped.values()].flatMap((result) => ('value' in result ? result.value.references : []));
+  const references = [...mapped.values()].flatMap((result) =>
+    'value' in result ? result.value.references : [],
+  );
   const externalIdOf = await readExternalIds(deps.state.db, references);
 
   const externalIds = keys.flatMap((key) => {
@@ -125,10 +149,17 @@ async function takeSamples(
       const { extId } = result.value;
       const found = there.get(extId);
       // A reference that is not there yet is shown by its key: it is on its way in the same run, or will be waited for.
-      const linked = toObject(stream, result.value, (reference) => externalIdOf(reference) ?? `(${reference.stream} ${reference.localKey})`);
+      const linked = toObject(
+        stream,
+        result.value,
+        (reference) => externalIdOf(reference) ?? `(${reference.stream} ${reference.localKey})`,
+      );
       const object = 'object' in linked ? linked.object : createObject(extId, stream.type, true, []);
       sample.externalId = extId;
-      sample.changes = diffObjects(found, stream.owns === 'object' ? object : mergeObject(object, found, stream.owned));
+      sample.changes = diffObjects(
+        found,
+        stream.owns === 'object' ? object : mergeObject(object, found, stream.owned),
+      );
     }
   }
 }

@@ -29,7 +29,11 @@ const ROWS_AT_ONCE = 200;
  * Plans a run: its batches become rows, and those that may go first are returned to be queued. A fault that only a
  * person can mend ends the run with that reason; one that may pass is thrown, to be tried again.
  */
-export async function planRun(deps: RunDeps, runId: number, signal?: AbortSignal): Promise<{ queue: number[] }> {
+export async function planRun(
+  deps: RunDeps,
+  runId: number,
+  signal?: AbortSignal,
+): Promise<{ queue: number[] }> {
   const { state, log } = deps;
   const run = await readRun(state.db, runId);
   if (run?.status !== 'planning') return { queue: [] };
@@ -78,9 +82,17 @@ async function planStreams(deps: RunDeps, run: Run, signal: AbortSignal | undefi
       // One unreadable source does not keep the others from going: it fails alone, with nothing of it sent.
       await deps.state.db.transaction(async (tx) => {
         await deleteBatches(tx, run.id, stream.name);
-        const failed = { runId: run.id, stream: stream.name, level: stream.level, keys: [], state: 'failed' } as const;
+        const failed = {
+          runId: run.id,
+          stream: stream.name,
+          level: stream.level,
+          keys: [],
+          state: 'failed',
+        } as const;
         const reason = { errorCode: codeOf(error), errorMessage: `${stream.name}: ${messageOf(error)}` };
-        await insertBatches(tx, [{ ...failed, keys: [], counts: NO_OUTCOMES, finishedAt: new Date(), ...reason }]);
+        await insertBatches(tx, [
+          { ...failed, keys: [], counts: NO_OUTCOMES, finishedAt: new Date(), ...reason },
+        ]);
       });
       log.error({ code: codeOf(error) }, 'stream failed while planning');
     }
@@ -88,7 +100,13 @@ async function planStreams(deps: RunDeps, run: Run, signal: AbortSignal | undefi
   return planned;
 }
 
-async function planOne(deps: RunDeps, run: Run, stream: Stream, retireLevel: number, planned: Planned): Promise<void> {
+async function planOne(
+  deps: RunDeps,
+  run: Run,
+  stream: Stream,
+  retireLevel: number,
+  planned: Planned,
+): Promise<void> {
   const { mirror, state } = deps;
   const shared = explainSharedIds(await mirror.findSharedExternalIds(stream));
   const writer = createBatchWriter(state, stream, run, retireLevel);
@@ -106,7 +124,9 @@ async function planOne(deps: RunDeps, run: Run, stream: Stream, retireLevel: num
 
   if (shared.size > 0) {
     const failures = [...shared].map(([localKey, { externalId, message }]) => ({
-      ...{ localKey, externalId, message },
+      localKey,
+      externalId,
+      message,
       code: 'external_id_shared',
     }));
     const batch = { runId: run.id, stream: stream.name, level: stream.level, keys: [...shared.keys()] };
@@ -149,7 +169,8 @@ function createBatchWriter({ db }: State, stream: Stream, run: Run, retireLevel:
     writing = [];
   }
   async function closeRetiring(): Promise<void> {
-    if (retiring.length > 0) await add({ ...base, level: retireLevel, keys: retiring, state: 'held', retires: true });
+    if (retiring.length > 0)
+      await add({ ...base, level: retireLevel, keys: retiring, state: 'held', retires: true });
     retiring = [];
   }
   async function closeForgetting(): Promise<void> {
