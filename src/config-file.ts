@@ -144,7 +144,8 @@ const WORDS = [
 
 function suggest(key: string): string {
   const near = closest(key, WORDS);
-  return distance(key, near) <= 3 && near !== key
+  const apart = distance(key, near);
+  return apart > 0 && apart <= Math.min(3, key.length / 2)
     ? `; did you mean '${near}'?`
     : '; remove it, or check the spelling';
 }

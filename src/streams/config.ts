@@ -64,11 +64,11 @@ export const streamSchema = z.strictObject({
   /** `fields`: what the mapping does not name is kept, by reading first. `object`: the whole object is ours. */
   owns: z.enum(['fields', 'object'], "'fields' or 'object'").default('fields'),
   /** Objects in one request. */
-  batchSize: z.number('a number of objects').int().min(1).max(1000).default(100),
+  batchSize: z.number('a whole number of objects from 1 to 1000').int().min(1).max(1000).default(100),
   /** Beyond both figures a mass change waits for a person. */
   limits: z.strictObject({ retire: threshold.prefault({}) }).prefault({}),
   /** How long a record waits for a record it refers to, before it is given up. In days. */
-  waitDays: z.number('a number of days').positive().default(14),
+  waitDays: z.number('a number of days above 0').positive().default(14),
 });
 
 const reservations = z.strictObject({

@@ -11,7 +11,11 @@ async function collect(readable: Readable): Promise<string[]> {
 
 /** Cuts a buffer at these places, wherever they fall: within lines, within characters. */
 function cut(bytes: Buffer, places: readonly number[]): Buffer[] {
-  const at = [0, ...places.map((place) => place % (bytes.length + 1)).toSorted((a, b) => a - b), bytes.length];
+  const at = [
+    0,
+    ...places.map((place) => place % (bytes.length + 1)).toSorted((a, b) => a - b),
+    bytes.length,
+  ];
   return at.slice(1).map((end, index) => bytes.subarray(at[index], end));
 }
 
@@ -23,12 +27,17 @@ const anyLine = fc.oneof(
 describe('COPY output', () => {
   it('is the same lines however its bytes are cut', async () => {
     await fc.assert(
-      fc.asyncProperty(fc.array(anyLine), fc.array(fc.nat(500)), fc.boolean(), async (lines, places, objectMode) => {
-        const bytes = Buffer.from(lines.map((line) => `${line}\n`).join(''), 'utf8');
-        const chunks = cut(bytes, places).filter((chunk) => chunk.length > 0);
-        const read = await collect(Readable.from(chunks, { objectMode }));
-        expect(read.map(decodeColumn)).toEqual(lines);
-      }),
+      fc.asyncProperty(
+        fc.array(anyLine),
+        fc.array(fc.nat(500)),
+        fc.boolean(),
+        async (lines, places, objectMode) => {
+          const bytes = Buffer.from(lines.map((line) => `${line}\n`).join(''), 'utf8');
+          const chunks = cut(bytes, places).filter((chunk) => chunk.length > 0);
+          const read = await collect(Readable.from(chunks, { objectMode }));
+          expect(read.map(decodeColumn)).toEqual(lines);
+        },
+      ),
     );
   });
 

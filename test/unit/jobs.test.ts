@@ -14,7 +14,8 @@ describe('the wait before another attempt', () => {
         const wait = backoff(attempts, () => random);
         expect(middle).toBeLessThanOrEqual(60_000);
         expect(wait).toBeGreaterThanOrEqual(middle / 2);
-        expect(wait).toBeLessThan(middle * 1.5);
+        expect(wait).toBeLessThanOrEqual(middle * 1.5);
+        expect(Number.isInteger(wait)).toBe(true);
       }),
     );
   });

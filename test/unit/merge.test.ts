@@ -16,7 +16,8 @@ const COPY_ESCAPES: Record<string, string> = {
 /** A column as COPY … TO STDOUT writes it, its bytes read as latin1. */
 function copyColumn(text: string | null): string {
   if (text === null) return String.raw`\N`;
-  return Buffer.from([...text].map((char) => COPY_ESCAPES[char] ?? char).join(''), 'utf8').toString('latin1');
+  const escaped = text.replace(/[\b\f\n\r\t\v\\]/g, (char) => COPY_ESCAPES[char] ?? char);
+  return Buffer.from(escaped, 'utf8').toString('latin1');
 }
 
 const copyLine = (key: string | null, rest: string) => `${copyColumn(key)}\t${copyColumn(rest)}`;
@@ -94,8 +95,15 @@ interface Case {
 
 function modelMerge(cases: readonly Case[]): { differences: Difference[]; counts: MergeCounts } {
   const counts: MergeCounts = {
-    ...{ create: 0, update: 0, retry: 0, retire: 0, forget: 0 },
-    ...{ unchanged: 0, dead: 0, rows: 0, accepted: 0 },
+    create: 0,
+    update: 0,
+    retry: 0,
+    retire: 0,
+    forget: 0,
+    unchanged: 0,
+    dead: 0,
+    rows: 0,
+    accepted: 0,
   };
   const differences: Difference[] = [];
   for (const { key, hash, mark } of cases) {
@@ -117,8 +125,34 @@ const stateLines = (cases: readonly Case[]) =>
   cases.flatMap(({ key, mark }) => (mark === undefined ? [] : [copyLine(key, markText(mark))]));
 
 const AWKWARD = [
-  ...['', ' ', '\t', '\n', '\r\n', '\\', '\\\\', String.raw`\N`, String.raw`\.`, String.raw`\t`, 'a\tb', 'a\nb'],
-  ...['a', 'A', 'a ', 'ab', 'a|b', 'å', 'ä', 'Ж', 'ж', '日本', 'ﷺ', '\uffff', '😀', '\b\f\v', '\u007f', '\u0080'],
+  '',
+  ' ',
+  'a',
+  'A',
+  'a ',
+  'ab',
+  'a|b',
+  'a\tb',
+  'a\nb',
+  '\t',
+  '\n',
+  '\r\n',
+  '\b\f\v',
+  '\u007f',
+  '\u0080',
+  '\\',
+  '\\\\',
+  String.raw`\N`,
+  String.raw`\.`,
+  String.raw`\t`,
+  'å',
+  'ä',
+  'Ж',
+  'ж',
+  '日本',
+  'ﷺ',
+  '\uffff',
+  '😀',
 ];
 const anyKey = fc.oneof(
   fc.constantFrom(...AWKWARD),
@@ -128,7 +162,11 @@ const anyHash = fc.constantFrom('1', '-1', '9223372036854775807', '-922337203685
 const anyMark: fc.Arbitrary<Mark> = fc.oneof(
   fc.record({ status: fc.constant('synced' as const), hash: anyHash }),
   fc.record({ status: fc.constantFrom('retired' as const, 'doubt' as const) }),
-  fc.record({ status: fc.constant('dead' as const), there: fc.boolean(), hash: fc.oneof(anyHash, fc.constant('')) }),
+  fc.record({
+    status: fc.constant('dead' as const),
+    there: fc.boolean(),
+    hash: fc.oneof(anyHash, fc.constant('')),
+  }),
   fc.record({
     status: fc.constantFrom('failed' as const, 'deferred' as const, 'pending' as const),
     there: fc.boolean(),
@@ -150,7 +188,10 @@ describe('merging the mirror with the state', () => {
   it('finds and counts what a comparison of two maps finds, in key order', async () => {
     await fc.assert(
       fc.asyncProperty(anyCases, anySizes, anySizes, async (cases, mirrorSizes, stateSizes) => {
-        const merged = merge(inBlocks(mirrorLines(cases), mirrorSizes), inBlocks(stateLines(cases), stateSizes));
+        const merged = merge(
+          inBlocks(mirrorLines(cases), mirrorSizes),
+          inBlocks(stateLines(cases), stateSizes),
+        );
         expect(await merged).toEqual(modelMerge(cases));
       }),
       { numRuns: 300 },
@@ -165,14 +206,34 @@ describe('merging the mirror with the state', () => {
     ['a retired record without a row stays retired', undefined, { status: 'retired' }, 'nothing'],
     ['a retired record whose row is back is updated', '1', { status: 'retired' }, 'update'],
     ['a record in doubt is tried again, whatever its row', '1', { status: 'doubt' }, 'retry'],
-    ['a record in doubt without a row may be there, and is retired', undefined, { status: 'doubt' }, 'retire'],
-    ['a dead record is left alone while its row is the same', '1', { status: 'dead', there: true, hash: '1' }, 'nothing'],
+    [
+      'a record in doubt without a row may be there, and is retired',
+      undefined,
+      { status: 'doubt' },
+      'retire',
+    ],
+    [
+      'a dead record is left alone while its row is the same',
+      '1',
+      { status: 'dead', there: true, hash: '1' },
+      'nothing',
+    ],
     ['a dead record whose row changed is updated', '2', { status: 'dead', there: true, hash: '1' }, 'update'],
-    ['a dead record that never arrived is created when it changed', '2', { status: 'dead', there: false, hash: '1' }, 'create'],
+    [
+      'a dead record that never arrived is created when it changed',
+      '2',
+      { status: 'dead', there: false, hash: '1' },
+      'create',
+    ],
     ['a failed record is tried again', '1', { status: 'failed', there: true }, 'retry'],
     ['a deferred record is tried again', '1', { status: 'deferred', there: false }, 'retry'],
     ['a record nobody got to is tried again', '1', { status: 'pending', there: false }, 'retry'],
-    ['a record that never arrived and has no row is forgotten', undefined, { status: 'failed', there: false }, 'forget'],
+    [
+      'a record that never arrived and has no row is forgotten',
+      undefined,
+      { status: 'failed', there: false },
+      'forget',
+    ],
     ['a failed update without a row is retired', undefined, { status: 'failed', there: true }, 'retire'],
   ])('%s', async (_, hash, mark, operation) => {
     const cases = [{ key: 'k', hash, mark }];
@@ -220,7 +281,9 @@ describe('a mirror whose reading cannot be trusted', () => {
       fc.asyncProperty(repeated, async ([cases, twice, same]) => {
         const rows = cases.flatMap((one) => {
           const lines = mirrorLines([one]);
-          return twice.includes(one) ? [...lines, ...(same ? lines : mirrorLines([{ ...one, hash: '5' }]))] : lines;
+          return twice.includes(one)
+            ? [...lines, ...(same ? lines : mirrorLines([{ ...one, hash: '5' }]))]
+            : lines;
         });
         expect(await refusal(rows, stateLines(cases))).toMatchObject({ code: 'key_not_unique' });
       }),

@@ -1,0 +1,172 @@
+// The main job as a user runs it, on both queue stores.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createRequire } from 'node:module';
+import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { redisUrl } from '../support/services.js';
+
+const stores = [
+  { store: 'PostgreSQL', url: () => undefined, skip: false },
+  { store: 'Redis', url: redisUrl, skip: redisUrl() === undefined },
+];
+
+describe.each(stores)('with queue and quota on $store', ({ url, skip }) => {
+  describe.skipIf(skip)('a sync', () => {
+    let world: Rehearsal;
+    beforeAll(async () => {
+      world = await rehearse({ redisUrl: url(), migrated: false });
+    });
+    afterAll(() => world.close());
+
+    it('asks for the migration first, and says how', async () => {
+      const { code, stderr } = await world.run(['sync']);
+      expect(code).toBe(2);
+      expect(stderr).toContain('Run `slotsync migrate`');
+    });
+
+    it('is prepared by migrate and check', async () => {
+      expect(await world.run(['migrate'])).toMatchObject({
+        code: 0,
+        stdout: expect.stringContaining('Applied'),
+      });
+      const check = await world.run(['check', '--json']);
+      expect(JSON.parse(check.stdout)).toMatchObject({ ok: true });
+      expect(check.code).toBe(0);
+    });
+
+    it('is shown by plan, which writes nothing anywhere', async () => {
+      const before = await stateRows(world);
+      const plan = await world.run(['plan']);
+      expect(plan.stdout).toContain("create rooms 'R1' → room_R1");
+      expect(plan.stdout).toContain('room.name: (nothing) → "Sal 1"');
+      expect(plan.stdout).toMatch(/At most 1\d requests: .* at 20 requests a second .* done at \d\d:\d\d/);
+      const json = JSON.parse((await world.run(['plan', '--json'])).stdout) as Record<string, unknown>;
+      expect(json).toMatchObject({
+        requests: 12,
+        streams: [
+          { stream: 'rooms', requests: 3, counts: { create: 60, update: 0, retire: 0, unchanged: 0 } },
+          { stream: 'courses', requests: 6, counts: { create: 60 } },
+        ],
+      });
+      expect((json['streams'] as { samples: unknown[] }[])[0]?.samples).toHaveLength(5);
+      expect(world.puts()).toHaveLength(0);
+      expect(await stateRows(world)).toEqual(before);
+    });
+
+    it('brings every object there exactly as its row maps, within the quota', async () => {
+      const { code, stdout } = await world.run(['sync']);
+      expect(stdout).toMatch(/Run 1 succeeded/);
+      expect(code).toBe(0);
+      expect(world.sandbox.objects()).toHaveLength(120);
+      expect(world.sandbox.object('room_R7')).toMatchObject({
+        typeId: 'room',
+        active: true,
+        fields: [
+          { fieldId: 'room.name', values: ['Sal 7'] },
+          { fieldId: 'room.seats', values: ['7'] },
+        ],
+      });
+      expect(world.sandbox.object('course_7')?.fields).toContainEqual({
+        fieldId: 'course.room',
+        values: ['room_R7'],
+      });
+      expect(world.sandbox.refused()).toBe(0);
+      expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
+    });
+
+    it('sends nothing the second time', async () => {
+      world.sandbox.clearArrivals();
+      const { code, stdout } = await world.run(['sync', '--json']);
+      expect(code).toBe(0);
+      expect(JSON.parse(stdout)).toMatchObject({
+        run: { status: 'succeeded', plan: { rooms: { unchanged: 60 } } },
+      });
+      expect(world.sandbox.arrivals()).toHaveLength(0);
+    });
+
+    it('sends exactly the rows that changed', async () => {
+      await world.sql`UPDATE rooms SET seats = 1000 WHERE code IN ('R1', 'R59')`;
+      await world.sql`UPDATE courses SET name = 'Ny' WHERE id = 3`;
+      const { code } = await world.run(['sync']);
+      expect(code).toBe(0);
+      expect(world.puts().reduce((sum, { objects }) => sum + (objects ?? 0), 0)).toBe(3);
+      expect(world.sandbox.object('course_3')?.fields[0]?.values).toEqual(['Ny']);
+    });
+
+    it('says why a record did not arrive, from the state alone', async () => {
+      await world.sql`UPDATE rooms SET name = repeat('x', 41) WHERE code = 'R2'`;
+      await world.sql`INSERT INTO courses VALUES (900, 'Waits', 'R900')`;
+      const sync = await world.run(['sync']);
+      expect(sync.code).toBe(1);
+      const failures = await world.run(['failures'], {
+        MIRROR_DATABASE_URL: undefined,
+        STATE_DATABASE_URL: world.url,
+      });
+      expect(failures.stdout).toMatch(/rooms 'R2' \(room_R2\): dead, .*longer than 40/);
+      expect(failures.stdout).toMatch(/→ correct the row .* slotsync retry rooms R2/);
+      expect(failures.stdout).toMatch(/courses '900' .*: deferred, course.room refers to rooms 'R900'/);
+      const status = await world.run(['status', '--json'], { API_KEY: undefined });
+      expect(JSON.parse(status.stdout)).toMatchObject({ unsettled: 2 });
+    });
+
+    it('sends a record that was given up again after retry', async () => {
+      world.sandbox.clearArrivals();
+      await world.run(['sync']);
+      expect(world.puts()).toHaveLength(0);
+      const retry = await world.run(['retry', 'rooms', 'R2']);
+      expect(retry).toMatchObject({ code: 0, stdout: expect.stringContaining('1 record will go') });
+      await world.run(['sync']);
+      expect(world.puts().map(({ objects }) => objects)).toEqual([1]);
+    });
+
+    it('is told by runs', async () => {
+      const runs = await world.run(['runs']);
+      expect(runs.stdout).toMatch(/nightly .* succeeded/);
+      expect(runs.stdout).toMatch(/nightly .* partial/);
+      expect((await world.run(['runs', '1'])).stdout).toContain('Run 1 succeeded');
+    });
+
+    it('can be queued for workers', async () => {
+      await world.sql`UPDATE rooms SET seats = 2000 WHERE code = 'R5'`;
+      const worker = world.start(['worker']);
+      const detached = await world.run(['sync', '--detach', '--json']);
+      const { run } = JSON.parse(detached.stdout) as { run: { id: number } };
+      await expect
+        .poll(
+          async () => JSON.parse((await world.run(['runs', String(run.id), '--json'])).stdout) as unknown,
+          {
+            timeout: 20_000,
+          },
+        )
+        .toMatchObject({ run: { status: 'succeeded', finishedAt: expect.any(String) } });
+      expect(world.sandbox.object('room_R5')?.fields).toContainEqual({
+        fieldId: 'room.seats',
+        values: ['2000'],
+      });
+      worker.child.kill('SIGTERM');
+      expect((await worker.finished).code).toBe(0);
+    });
+  });
+});
+
+async function stateRows({ sql }: Rehearsal): Promise<unknown> {
+  return sql`SELECT (SELECT count(*)::int FROM slotsync.runs) AS runs, (SELECT count(*)::int FROM slotsync.batches) AS batches,
+    (SELECT count(*)::int FROM slotsync.records) AS records, (SELECT count(*)::int FROM slotsync.destination) AS bound`;
+}
+
+describe('the program', () => {
+  it('has help for every command', async () => {
+    const world = await rehearse();
+    try {
+      const help = await world.run(['--help']);
+      const commands = [...help.stdout.matchAll(/^ {2}(\w+)/gm)].map(([, name]) => name ?? '');
+      expect(commands).toEqual(
+        expect.arrayContaining(['demo', 'migrate', 'check', 'plan', 'sync', 'worker', 'status']),
+      );
+      expect(commands).toEqual(expect.arrayContaining(['runs', 'failures', 'retry', 'sandbox']));
+      const { version } = createRequire(import.meta.url)('../../package.json') as { version: string };
+      expect((await world.run(['--version'])).stdout.trim()).toBe(version);
+    } finally {
+      await world.close();
+    }
+  });
+});

@@ -1,0 +1,460 @@
+// Reading the mirror: keys of every kind in the order of their bytes, values as the mapping gets them, and never
+// a write.
+import { randomUUID } from 'node:crypto';
+import fc from 'fast-check';
+import postgres from 'postgres';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { checkConfiguration } from '../../src/config-file.js';
+import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
+import { openState, type State } from '../../src/state/database.js';
+import type { SlotsyncConfig } from '../../src/streams/config.js';
+import type { Stream } from '../../src/streams/streams.js';
+import type { Difference } from '../../src/sync/merge.js';
+import { planStream } from '../../src/sync/plan.js';
+import { decodeColumn, unescapeColumn } from '../../src/copy-lines.js';
+import { createDatabase, type TestDatabase } from '../support/services.js';
+
+let database: TestDatabase;
+let sql: postgres.Sql;
+let mirror: Mirror;
+let state: State;
+
+beforeAll(async () => {
+  database = await createDatabase();
+  sql = postgres(database.url, { max: 2, onnotice: () => undefined });
+  mirror = createMirror({ url: database.url });
+  state = openState({ url: database.url });
+});
+afterAll(async () => {
+  await mirror.close();
+  await state.close();
+  await sql.end();
+  await database.drop();
+});
+
+type Declaration = SlotsyncConfig['streams'][string];
+
+/** A stream of its own name, so that nothing is remembered from another test. */
+function streamOf(declaration: Partial<Declaration> & Pick<Declaration, 'from' | 'key'>): Stream {
+  const [column] = [declaration.key].flat();
+  const name = `s${randomUUID().replaceAll('-', '')}`;
+  const whole = { type: 'room', externalId: `x_{${column}}`, fields: {}, ...declaration };
+  const [stream] = checkConfiguration({ streams: { [name]: whole } }).streams;
+  if (!stream) throw new Error('no stream');
+  return stream;
+}
+
+/** The whole reading, decoded: `[key, hash]` in the order it came. */
+async function readAll(stream: Stream): Promise<[key: string, hash: string][]> {
+  const read: [string, string][] = [];
+  for await (const lines of mirror.readHashes(stream)) {
+    for (const line of lines) {
+      const [key = '', hash = ''] = line.split('\t');
+      read.push([decodeColumn(unescapeColumn(key)), hash]);
+    }
+  }
+  return read;
+}
+
+async function planAll(stream: Stream): Promise<Difference[]> {
+  const differences: Difference[] = [];
+  for await (const difference of planStream({ mirror, state }, stream)) differences.push(difference);
+  return differences;
+}
+
+/** Both readings of the same rows: every key comes back, once, with the same hash. */
+async function expectKeys(stream: Stream, keys: readonly string[]): Promise<void> {
+  const read = await readAll(stream);
+  expect(read.map(([key]) => key).toSorted()).toEqual([...keys].toSorted());
+  const rows = await mirror.readRows(
+    stream,
+    read.map(([key]) => key),
+  );
+  expect([...rows].map(([key, { hash }]) => [key, hash]).toSorted()).toEqual(read.toSorted());
+  expect(await planAll(stream)).toEqual(read.map(([key]) => ({ operation: 'create', key })));
+}
+
+const byBytes = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b));
+
+describe('keys', () => {
+  it('come in the order of their bytes, in any script', async () => {
+    const keys = [
+      'a',
+      'B',
+      'ab',
+      'a b',
+      'Å',
+      'ä',
+      'é',
+      'e\u0301',
+      'ß',
+      'Ω',
+      'ж',
+      '教室',
+      '廊',
+      'غرفة',
+      'חדר',
+    ];
+    keys.push('🏫', '\u{10FFFF}', '\uFFFD', 'ｚ', '0', '10', '9', '-', '~', ' ', '');
+    await sql`CREATE TABLE scripts (code text COLLATE "und-x-icu" PRIMARY KEY)`;
+    await sql`INSERT INTO scripts SELECT unnest(${keys}::text[])`;
+    const read = await readAll(streamOf({ from: 'scripts', key: 'code' }));
+    expect(read.map(([key]) => key)).toEqual(keys.toSorted(byBytes));
+    await expectKeys(streamOf({ from: 'scripts', key: 'code' }), keys);
+  });
+
+  it('hold what COPY escapes and what arrays quote', async () => {
+    const keys = [
+      '\\N',
+      '\\',
+      '\\\\',
+      'a\tb',
+      'a\nb',
+      'a\r',
+      '\b\f\v',
+      '|',
+      '"',
+      "'",
+      '{',
+      '}',
+      'a,b',
+      'NULL',
+    ];
+    keys.push('null', '\u0001', '"\\', '{}', '$1', '%s', '\\.');
+    await sql`CREATE TABLE escapes (code text PRIMARY KEY)`;
+    await sql`INSERT INTO escapes SELECT unnest(${keys}::text[])`;
+    await expectKeys(streamOf({ from: 'escapes', key: 'code' }), keys);
+  });
+
+  it.each([
+    ['integer', ['-5', '0', '7', '10', '2147483647']],
+    ['bigint', ['-9223372036854775808', '9007199254740993', '9223372036854775807']],
+    ['numeric', ['0.10', '10', '12345678901234567890.5']],
+    ['numeric(6,2)', ['0.10', '1.00']],
+    ['uuid', ['00000000-0000-4000-8000-00000000000a', 'ffffffff-ffff-4fff-bfff-ffffffffffff']],
+    ['varchar(20)', ['Å1', ' padded ']],
+    ['char(6)', ['ABC123', 'AB']],
+    ['"char"', ['a', 'Z']],
+    ['bit(4)', ['0101', '1111']],
+    ['date', ['2026-03-29', '0099-01-01']],
+    ['timestamp', ['2026-03-29 02:30:00', '2026-03-29 02:30:00.123456']],
+    ['timestamptz', ['2026-03-29 01:30:00.000001+00']],
+    ['boolean', ['false', 'true']],
+    ['inet', ['10.0.0.1', '10.0.0.0/8']],
+  ])('may be %s', async (type, keys) => {
+    const table = `typed_${randomUUID().slice(0, 8)}`;
+    await sql.unsafe(`CREATE TABLE ${table} (code ${type} PRIMARY KEY, name text)`);
+    await sql.unsafe(`INSERT INTO ${table} SELECT k::${type}, 'x' FROM unnest($1::text[]) AS k`, [keys]);
+    await expectKeys(streamOf({ from: table, key: 'code' }), keys);
+  });
+
+  it('may be of a type of one’s own, in a schema of its own', async () => {
+    await sql`CREATE SCHEMA own`;
+    await sql`CREATE TYPE own."Kind of room" AS ENUM ('lab', 'Big hall')`;
+    await sql`CREATE DOMAIN own.code AS text CHECK (value <> '')`;
+    await sql`CREATE TABLE own.kinds (kind own."Kind of room", code own.code, PRIMARY KEY (kind, code))`;
+    await sql`INSERT INTO own.kinds VALUES ('lab', 'a'), ('Big hall', 'a')`;
+    await expectKeys(streamOf({ from: 'own.kinds', key: ['kind', 'code'] }), ['lab|a', 'Big hall|a']);
+  });
+
+  it('may be composite, whatever the parts hold', async () => {
+    await sql`CREATE TABLE parts (a text, b text, c integer, PRIMARY KEY (a, b, c))`;
+    const stream = streamOf({ from: 'parts', key: ['a', 'b', 'c'] });
+    const part = fc.array(fc.constantFrom('|', '\\', 'a', 'é', ' ', '\t', "'"), { maxLength: 4 });
+    const text = part.map((chars) => chars.join(''));
+    const rows = fc.uniqueArray(fc.tuple(text, text, fc.integer({ min: -9, max: 9 })), {
+      selector: ([a, b, c]) => JSON.stringify([a, b, c]),
+      minLength: 1,
+      maxLength: 20,
+    });
+    await fc.assert(
+      fc.asyncProperty(rows, async (parts) => {
+        await sql`TRUNCATE parts`;
+        await sql`INSERT INTO parts ${sql(parts.map(([a, b, c]) => ({ a, b, c })))}`;
+        const read = await readAll(stream);
+        const keys = read.map(([key]) => key);
+        expect(new Set(keys).size).toBe(parts.length);
+        expect(keys).toEqual(keys.toSorted(byBytes));
+        const found = await mirror.readRows(stream, keys);
+        expect(keys.map((key) => found.get(key)?.hash)).toEqual(read.map(([, hash]) => hash));
+        const values = [...found.values()].map(({ row }) => [row['a'], row['b'], row['c']]);
+        expect(values.map(String).toSorted()).toEqual(parts.map(String).toSorted());
+      }),
+      { numRuns: 25 },
+    );
+  });
+
+  it('come from tables and columns in mixed case, with dots, quotes and spaces', async () => {
+    await sql`CREATE SCHEMA "Campus"`;
+    await sql`CREATE TABLE "Campus"."My ""Rooms"" v.2" ("Room Code" text PRIMARY KEY, "naMe" text)`;
+    await sql`INSERT INTO "Campus"."My ""Rooms"" v.2" VALUES ('A', 'Aula')`;
+    const stream = streamOf({ from: 'Campus."My ""Rooms"" v.2"', key: 'Room Code' });
+    await expectKeys(stream, ['A']);
+    const rows = await mirror.readRows(stream, ['A']);
+    expect(rows.get('A')?.row).toEqual({ 'Room Code': 'A', naMe: 'Aula' });
+  });
+
+  it('that repeat or are null refuse the stream, and are named', async () => {
+    await sql`CREATE TABLE repeated (code text, part text)`;
+    await sql`INSERT INTO repeated VALUES ('A', '1'), ('A', '2'), ('B', '1'), ('C', '1'), ('C', '2'), (NULL, '1')`;
+    await expect(planAll(streamOf({ from: 'repeated', key: 'code' }))).rejects.toMatchObject({
+      code: 'key_not_unique',
+      disposition: 'dead',
+      message: expect.stringMatching(/2 rows repeat.*'A', 'C'/),
+    });
+    await expect(planAll(streamOf({ from: 'repeated', key: ['code', 'part'] }))).rejects.toMatchObject({
+      code: 'key_null',
+      disposition: 'dead',
+      message: expect.stringContaining('1 row'),
+    });
+  });
+
+  it('that stand in the text \\N are not null', async () => {
+    const source = { query: String.raw`SELECT '\N'::text AS code` };
+    expect(await planAll(streamOf({ from: source, key: 'code' }))).toEqual([
+      { operation: 'create', key: String.raw`\N` },
+    ]);
+  });
+});
+
+describe('rows', () => {
+  it('arrive as the mapping is promised: dates as text, big numbers as text, nulls, arrays and booleans', async () => {
+    await sql`
+      CREATE TABLE many AS SELECT 1 AS id, '2026-03-29'::date AS day, '2026-03-29 02:30:00.123456'::timestamp AS moment,
+        '2026-03-29 02:30:00.123456+02'::timestamptz AS instant, '08:15'::time AS clock, '1 day 2 hours'::interval AS span,
+        9007199254740993::bigint AS big, 1.10::numeric(10,2) AS price, 0.1::float8 AS share, 7::smallint AS small,
+        true AS yes, NULL::text AS nothing, ARRAY['a', NULL, 'b,c'] AS list, ARRAY[]::text[] AS empty,
+        ARRAY['2026-03-29'::date] AS days, ARRAY[true, false] AS flags, '{"a": [1]}'::jsonb AS doc`;
+    const stream = streamOf({ from: 'many', key: 'id' });
+    const rows = await mirror.readRows(stream, ['1']);
+    expect(rows.get('1')?.row).toEqual({
+      id: 1,
+      day: '2026-03-29',
+      moment: '2026-03-29 02:30:00.123456',
+      instant: '2026-03-29 00:30:00.123456+00',
+      clock: '08:15:00',
+      span: 'P1DT2H',
+      big: '9007199254740993',
+      price: '1.10',
+      share: 0.1,
+      small: 7,
+      yes: true,
+      nothing: null,
+      list: ['a', null, 'b,c'],
+      empty: [],
+      days: ['2026-03-29'],
+      flags: [true, false],
+      doc: { a: [1] },
+    });
+    const [[, hash] = []] = await readAll(stream);
+    expect(rows.get('1')?.hash).toBe(hash);
+  });
+
+  it('hash the same whatever the database’s own settings for dates and numbers are', async () => {
+    await sql`CREATE TABLE settings AS SELECT 1 AS id, now() AS at, 0.1::float8 + 0.2 AS share, '1 day'::interval AS span`;
+    const stream = streamOf({ from: 'settings', key: 'id' });
+    const before = await readAll(stream);
+    const name = new URL(database.url).pathname.slice(1);
+    for (const setting of ["TimeZone = 'Asia/Tokyo'", "DateStyle = 'SQL, DMY'", 'extra_float_digits = -5'])
+      await sql.unsafe(`ALTER DATABASE ${name} SET ${setting}`);
+    const other = createMirror({ url: database.url });
+    expect(await readAll(stream)).toEqual(before);
+    expect((await other.readRows(stream, ['1'])).get('1')?.hash).toBe(before[0]?.[1]);
+    await other.close();
+    await sql.unsafe(`ALTER DATABASE ${name} RESET ALL`);
+  });
+
+  it('hash differently when any column or the declaration changes', async () => {
+    await sql`CREATE TABLE changing (id integer PRIMARY KEY, name text, note text)`;
+    await sql`INSERT INTO changing VALUES (1, 'a', NULL)`;
+    const hashOf = async (fields: Declaration['fields']) =>
+      (await readAll(streamOf({ from: 'changing', key: 'id', fields })))[0]?.[1];
+    const first = await hashOf({ f: 'name' });
+    expect(await hashOf({ f: 'name' })).toBe(first);
+    expect(await hashOf({ f: (row) => row.name })).not.toBe(first);
+    await sql`UPDATE changing SET note = ''`;
+    expect(await hashOf({ f: 'name' })).not.toBe(first);
+  });
+
+  it('are found by the index of the key’s own type', async () => {
+    await sql`CREATE TABLE indexed AS SELECT i AS id, md5(i::text)::uuid AS code FROM generate_series(1, 20000) i`;
+    await sql`ALTER TABLE indexed ADD PRIMARY KEY (id)`;
+    await sql`CREATE UNIQUE INDEX ON indexed (code)`;
+    await sql`ANALYZE indexed`;
+    for (const key of ['id', 'code']) {
+      const stream = streamOf({ from: 'indexed', key });
+      const keys = (await readAll(stream)).slice(0, 5).map(([found]) => found);
+      // Statistics are kept per transaction and reported when a session is idle: read them until they are there.
+      const scansBefore = await rowsScanned('indexed');
+      const other = createMirror({ url: database.url });
+      expect((await other.readRows(stream, keys)).size).toBe(5);
+      await other.close();
+      expect((await rowsScanned('indexed')) - scansBefore).toBe(0);
+    }
+  });
+
+  async function rowsScanned(table: string): Promise<number> {
+    await sql`SELECT pg_stat_force_next_flush()`;
+    await sql`SELECT pg_stat_clear_snapshot()`;
+    const [row] = await sql<{ scans: number }[]>`
+      SELECT seq_scan::int AS scans FROM pg_stat_user_tables WHERE relname = ${table}`;
+    return row?.scans ?? 0;
+  }
+
+  it('are found beside keys that do not read as the key’s type, or are not there', async () => {
+    await sql`CREATE TABLE numbered (id integer PRIMARY KEY)`;
+    await sql`INSERT INTO numbered VALUES (1), (2)`;
+    const stream = streamOf({ from: 'numbered', key: 'id' });
+    const strange = ['1', 'room', '', '99999999999999', '3', '2'];
+    expect([...(await mirror.readRows(stream, strange)).keys()].toSorted()).toEqual(['1', '2']);
+    expect((await mirror.readRows(stream, [])).size).toBe(0);
+    const composite = streamOf({ from: 'numbered', key: ['id', 'id'] });
+    expect([...(await mirror.readRows(composite, ['1|1', '2', 'a|b', '2|2'])).keys()].toSorted()).toEqual([
+      '1|1',
+      '2|2',
+    ]);
+  });
+});
+
+describe('the source', () => {
+  it('may be a query, with a comment and a semicolon at its end', async () => {
+    await sql`CREATE TABLE base (id integer PRIMARY KEY, gone boolean)`;
+    await sql`INSERT INTO base VALUES (1, false), (2, true)`;
+    const query = 'SELECT id, upper(\'a\') AS "Name" FROM base WHERE NOT gone; ';
+    const stream = streamOf({ from: { query }, key: 'id' });
+    await expectKeys(stream, ['1']);
+    expect((await mirror.readRows(stream, ['1', '2'])).get('1')?.row).toEqual({ id: 1, Name: 'A' });
+    await expectKeys(streamOf({ from: { query: 'SELECT id FROM base -- all of them' }, key: 'id' }), [
+      '1',
+      '2',
+    ]);
+  });
+
+  it('that is not there, or lacks a column, is told with the nearest name', async () => {
+    await sql`CREATE SCHEMA campus`;
+    await sql`CREATE TABLE campus.rooms (room_code text PRIMARY KEY, name text)`;
+    const check = (declaration: Partial<Declaration>) =>
+      mirror.checkStream(streamOf({ from: 'campus.rooms', key: 'room_code', ...declaration }));
+    expect(await check({})).toEqual([]);
+    expect(await check({ from: 'campus.room' })).toEqual([
+      expect.stringContaining('did you mean campus.rooms?'),
+    ]);
+    expect(
+      await check({ key: 'roomcode', fields: { f: 'nam', g: (row) => row.x }, cursor: 'updated' }),
+    ).toEqual([
+      expect.stringMatching(/^key: .*roomcode; did you mean room_code\?/),
+      expect.stringMatching(/^externalId: .*roomcode/),
+      expect.stringMatching(/^fields\['f'\]: .*nam; did you mean name\?/),
+      expect.stringMatching(/^cursor: /),
+    ]);
+    expect(await check({ from: { query: 'SELECT FROM WHERE' } })).toHaveLength(1);
+  });
+
+  it('that fails in its middle fails as a whole', async () => {
+    const query = 'SELECT i AS id, 1 / (200000 - i) AS x FROM generate_series(1, 200000) AS i';
+    await expect(planAll(streamOf({ from: { query }, key: 'id' }))).rejects.toMatchObject({
+      code: 'mirror_failed',
+      disposition: 'retry',
+    });
+  });
+
+  it('that breaks off in its middle is not taken for complete', async () => {
+    const query = "SELECT i AS id, repeat('x', 200) AS x FROM generate_series(1, 300000) AS i";
+    const stream = streamOf({ from: { query }, key: 'id' });
+    const reading = mirror.readHashes(stream);
+    expect((await reading.next()).done).toBe(false);
+    const [cut] = await sql<{ count: number }[]>`
+      SELECT count(pg_terminate_backend(pid))::int AS count FROM pg_stat_activity
+      WHERE application_name = 'slotsync mirror' AND datname = current_database() AND query LIKE 'COPY%' AND state = 'active'`;
+    expect(cut?.count).toBe(1);
+    const drain = async () => {
+      while (!(await reading.next()).done);
+    };
+    await expect(drain()).rejects.toMatchObject({ code: 'mirror_unreachable', disposition: 'retry' });
+  });
+
+  it('is read in one snapshot, and its connection goes with an abandoned reading', async () => {
+    const query = 'SELECT i AS id FROM generate_series(1, 300000) AS i';
+    for await (const lines of mirror.readHashes(streamOf({ from: { query }, key: 'id' }))) {
+      expect(lines.length).toBeGreaterThan(0);
+      break;
+    }
+    const open = () => sql`
+      SELECT 1 FROM pg_stat_activity WHERE application_name = 'slotsync mirror'
+        AND datname = current_database() AND query LIKE 'COPY%' AND state = 'active'`;
+    await expect.poll(async () => (await open()).length).toBe(0);
+  });
+
+  it('is held in memory by no more than a few blocks', async () => {
+    const query = "SELECT lpad(i::text, 400, 'x') AS code FROM generate_series(1, 200000) AS i";
+    const before = process.memoryUsage();
+    let most = 0;
+    let rows = 0;
+    for await (const lines of mirror.readHashes(streamOf({ from: { query }, key: 'code' }))) {
+      rows += lines.length;
+      // A reader that is slower than the server: what is not asked for must not pile up here.
+      await new Promise((resolve) => setImmediate(resolve));
+      const now = process.memoryUsage();
+      most = Math.max(most, now.external + now.heapUsed - before.external - before.heapUsed);
+    }
+    expect(rows).toBe(200_000);
+    expect(most / 1024 / 1024).toBeLessThan(60);
+  });
+});
+
+describe('writing', () => {
+  it('is refused to a query that would, and to one that hides it in a function', async () => {
+    await sql`CREATE TABLE touched (at timestamptz)`;
+    await sql`CREATE SEQUENCE counted`;
+    await sql`
+      CREATE FUNCTION touch() RETURNS integer LANGUAGE plpgsql AS $$ BEGIN INSERT INTO touched VALUES (now()); RETURN 1; END $$`;
+    const sources = [
+      'SELECT touch() AS id',
+      "SELECT nextval('counted') AS id",
+      'WITH t AS (INSERT INTO touched VALUES (now()) RETURNING 1 AS id) SELECT id FROM t',
+    ];
+    for (const query of sources) {
+      const stream = streamOf({ from: { query }, key: 'id' });
+      const refusal = { code: expect.stringMatching(/^mirror_(read_only|source)$/), disposition: 'dead' };
+      await expect(planAll(stream)).rejects.toMatchObject(refusal);
+      await expect(mirror.readRows(stream, ['1'])).rejects.toMatchObject(refusal);
+    }
+    expect(await sql`SELECT * FROM touched`).toHaveLength(0);
+    expect(await sql`SELECT is_called FROM counted`).toEqual([{ is_called: false }]);
+  });
+
+  it('is impossible in every session, whoever is asked', async () => {
+    const query =
+      "SELECT current_setting('transaction_read_only') AS mode, current_setting('application_name') AS who";
+    const stream = streamOf({ from: { query }, key: 'mode' });
+    expect(await planAll(stream)).toEqual([{ operation: 'create', key: 'on' }]);
+    expect((await mirror.readRows(stream, ['on'])).get('on')?.row).toEqual({
+      mode: 'on',
+      who: 'slotsync mirror',
+    });
+    expect(
+      await mirror.findSharedExternalIds(streamOf({ from: 'touched', key: 'at', externalId: 'x{at}y{at}' })),
+    ).toEqual([]);
+  });
+});
+
+describe('shared external ids', () => {
+  it('are found with the keys of their rows, when the template does not rule them out', async () => {
+    await sql`CREATE TABLE staff (id integer PRIMARY KEY, number text, branch text)`;
+    await sql`
+      INSERT INTO staff VALUES (1, 'a', 'x'), (2, 'b', 'x'), (10, 'a', 'x'), (3, 'a', 'y'), (4, NULL, 'x'), (5, NULL, 'x')`;
+    const find = (externalId: string) =>
+      mirror.findSharedExternalIds(streamOf({ from: 'staff', key: 'id', externalId }));
+    expect(await find('p_{id}')).toEqual([]);
+    expect(await find("p'_{number}_{branch}")).toEqual([{ externalId: "p'_a_x", keys: ['1', '10'] }]);
+    expect(await find('p_{number}')).toEqual([{ externalId: 'p_a', keys: ['1', '10', '3'] }]);
+  });
+
+  it('in great number refuse the stream', async () => {
+    const query = 'SELECT i AS id, i / 2 AS number FROM generate_series(1, 3000) AS i';
+    const stream = streamOf({ from: { query }, key: 'id', externalId: 'p_{number}' });
+    await expect(mirror.findSharedExternalIds(stream)).rejects.toMatchObject({
+      code: 'external_ids_not_unique',
+    });
+  });
+});

@@ -1,0 +1,87 @@
+// A whole installation to run the program against: a mirror with a few tables, a sandbox, a configuration
+// file in a folder of its own, and the settings that name them.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import postgres from 'postgres';
+import { startSandbox, type SandboxOptions } from '../../src/sandbox/sandbox.js';
+import { run, start, type Env, type Finished } from './program.js';
+import { createDatabase, createEmptyDatabase } from './services.js';
+
+export const CONFIGURATION = `
+import { defineConfig } from 'slotsync';
+export default defineConfig({
+  streams: {
+    courses: {
+      from: 'courses', key: 'id', type: 'course', externalId: 'course_{id}', batchSize: 20,
+      fields: { 'course.name': 'name' },
+      references: { 'course.room': { stream: 'rooms', key: 'room' } },
+    },
+    rooms: {
+      from: 'rooms', key: 'code', type: 'room', externalId: 'room_{code}', batchSize: 20, owns: 'object',
+      fields: { 'room.name': 'name', 'room.seats': (row) => row.seats },
+      retire: 'deactivate',
+    },
+  },
+});
+`;
+
+export const SCHEMA = {
+  types: [{ extId: 'room' }, { extId: 'course' }],
+  fields: [
+    { extId: 'room.name', maxLength: 40 },
+    { extId: 'room.seats' },
+    { extId: 'course.name' },
+    { extId: 'course.room', reference: 'room' },
+  ],
+};
+
+export type Rehearsal = Awaited<ReturnType<typeof rehearse>>;
+
+/** `rows` rooms and as many courses. `migrated: false`: the state tables are not there yet. */
+export async function rehearse(
+  options: {
+    redisUrl?: string | undefined;
+    rows?: number;
+    migrated?: boolean;
+    sandbox?: SandboxOptions;
+  } = {},
+) {
+  const { rows = 60, migrated = true } = options;
+  const database = migrated ? await createDatabase() : await createEmptyDatabase();
+  const sql = postgres(database.url, { max: 2, onnotice: () => undefined });
+  await sql.unsafe(`
+    CREATE TABLE rooms (code text PRIMARY KEY, name text, seats int);
+    CREATE TABLE courses (id int PRIMARY KEY, name text, room text);
+    INSERT INTO rooms SELECT 'R' || i, 'Sal ' || i, i FROM generate_series(1, ${rows}) AS i;
+    INSERT INTO courses SELECT i, 'Kurs ' || i, 'R' || i FROM generate_series(1, ${rows}) AS i;`);
+  const sandbox = await startSandbox({ schema: SCHEMA, rate: 20, ...options.sandbox });
+  const folder = await mkdtemp(path.join(tmpdir(), 'slotsync-rehearsal-'));
+  await writeFile(path.join(folder, 'sync.config.ts'), CONFIGURATION);
+  const env: Env = {
+    MIRROR_DATABASE_URL: database.url,
+    REDIS_URL: options.redisUrl,
+    API_BASE_URL: sandbox.url,
+    API_ORGANIZATION_ID: 'demo',
+    API_KEY: 'sandbox-key',
+  };
+  return {
+    url: database.url,
+    sql,
+    sandbox,
+    folder,
+    env,
+    /** Runs a command in the folder of the configuration. */
+    run: (args: readonly string[], changes: Env = {}): Promise<Finished> =>
+      run(args, { ...env, ...changes }, folder),
+    start: (args: readonly string[], changes: Env = {}) => start(args, { ...env, ...changes }, folder),
+    configure: (text: string) => writeFile(path.join(folder, 'sync.config.ts'), text),
+    puts: () => sandbox.arrivals().filter(({ method }) => method === 'PUT'),
+    async close() {
+      await sandbox.close();
+      await sql.end({ timeout: 1 });
+      await rm(folder, { recursive: true, force: true });
+      await database.drop();
+    },
+  };
+}

@@ -1,0 +1,263 @@
+// Everything between a mirror and the service, opened for one test: real database, real sockets, only the service
+// played. A test fills the mirror, calls `sync`, and looks at the sandbox, the state and the arrivals.
+import { setTimeout as pause } from 'node:timers/promises';
+import { pino } from 'pino';
+import postgres from 'postgres';
+import { checkConfiguration } from '../../src/config-file.js';
+import { createDestination } from '../../src/destination/destination.js';
+import { createLimiter } from '../../src/destination/quota/limiter.js';
+import { createPostgresStore } from '../../src/destination/quota/postgres-store.js';
+import type { QuotaRules } from '../../src/destination/quota/rules.js';
+import { codeOf, dispositionOf, messageOf } from '../../src/errors.js';
+import { createMirror } from '../../src/mirror/mirror.js';
+import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
+import { startSandbox } from '../../src/sandbox/sandbox.js';
+import type { SandboxSchema } from '../../src/sandbox/schema.js';
+import { failBatch, insertBatches, readBatch } from '../../src/state/batches.js';
+import { openState } from '../../src/state/database.js';
+import { failRun, finishPlanning, readRun, startRun, type Run } from '../../src/state/runs.js';
+import type { RecordStatus } from '../../src/state/schema.js';
+import type { SlotsyncConfig } from '../../src/streams/config.js';
+import type { Stream } from '../../src/streams/streams.js';
+import { applyBatch } from '../../src/sync/apply.js';
+import { planRun } from '../../src/sync/run.js';
+import { createDatabase } from './services.js';
+
+/** A row of `slotsync.records`, as psql shows it. */
+export interface RecordRow {
+  local_key: string;
+  external_id: string | null;
+  status: RecordStatus;
+  error_code: string | null;
+  error_message: string | null;
+  attempts: number;
+  in_doubt: boolean;
+  claimed_by: string | null;
+  object_hash: string | null;
+  waits_for: string | null;
+}
+
+export interface SyncResult {
+  run: Run;
+  /** What planning and applying threw on the way, in order. */
+  errors: unknown[];
+}
+
+export interface WorldOptions {
+  sandbox?: SandboxOptions;
+  /** Times a batch, or a planning, is tried before it is given up. */
+  attempts?: number;
+  /** Of the quota; by default nothing waits. */
+  rules?: Partial<QuotaRules>;
+}
+
+export type World = Awaited<ReturnType<typeof openWorld>>;
+
+/** No waiting at the quota: the tests of the limiter are elsewhere. */
+const QUICK: Partial<QuotaRules> = {
+  bootGuardMs: 1,
+  paceMs: 0,
+  holdMs: 1,
+  pauseDefaultMs: 20,
+  pauseExtraMs: 1,
+};
+const DAY = 24 * 60 * 60 * 1000;
+
+/** Opens a world over an empty mirror. The service knows every type and field of the configuration, unless told otherwise. */
+export async function openWorld(config: SlotsyncConfig, options: WorldOptions = {}) {
+  const { attempts = 4 } = options;
+  let configuration = checkConfiguration(config);
+  let aheadMs = 0;
+
+  const database = await createDatabase();
+  const sql = postgres(database.url, { max: 3, onnotice: () => undefined });
+  const sandbox = await startSandbox({
+    rate: 0,
+    schema: schemaOf(configuration.streams),
+    ...options.sandbox,
+  });
+  const api = { baseUrl: sandbox.url, key: 'sandbox-key', organizationId: 'demo', region: 'EU_EES' };
+  const lines: string[] = [];
+  const log = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
+
+  const store = createPostgresStore({ sql, key: 'test', rate: 100, rules: { ...QUICK, ...options.rules } });
+  const limiter = createLimiter({ store });
+  const destination = createDestination({ api, limiter, log, ...configuration.service });
+  const mirror = createMirror({ url: database.url });
+  const state = openState({ url: database.url });
+
+  const deps = () => ({
+    mirror,
+    destination,
+    state,
+    log,
+    streams: new Map(configuration.streams.map((stream) => [stream.name, stream])),
+    now: () => Date.now() + aheadMs,
+  });
+
+  async function apply(batchId: number, signal?: AbortSignal): Promise<{ queue: number[] }> {
+    const batch = await readBatch(state.db, batchId);
+    if (batch?.state !== 'queued') throw new Error(`batch ${batchId} is ${batch?.state ?? 'not there'}`);
+    return applyBatch(deps(), batch, signal);
+  }
+
+  /** Tries as the queue would, only without its patience. */
+  async function attempt(
+    run: () => Promise<{ queue: number[] }>,
+    giveUp: (reason: { code: string; message: string }) => Promise<{ queue: number[] }>,
+    errors: unknown[],
+  ): Promise<number[]> {
+    for (let attempted = 1; ; attempted++) {
+      try {
+        return (await run()).queue;
+      } catch (error) {
+        errors.push(error);
+        if (dispositionOf(error) === 'dead' || attempted >= attempts) {
+          return (await giveUp({ code: codeOf(error), message: messageOf(error) })).queue;
+        }
+        await pause(5);
+      }
+    }
+  }
+
+  async function giveUpBatch(id: number, reason: { code: string; message: string }) {
+    const batch = await readBatch(state.db, id);
+    return batch ? failBatch(state, batch, reason) : { queue: [] };
+  }
+
+  async function giveUpRun(id: number, reason: { code: string; message: string }) {
+    await failRun(state.db, id, reason);
+    return { queue: [] };
+  }
+
+  async function finish(
+    runId: number,
+    queue: readonly number[],
+    errors: unknown[] = [],
+  ): Promise<SyncResult> {
+    const waiting = [...queue];
+    for (let id = waiting.shift(); id !== undefined; id = waiting.shift()) {
+      const batchId = id;
+      waiting.push(
+        ...(await attempt(
+          () => apply(batchId),
+          (reason) => giveUpBatch(batchId, reason),
+          errors,
+        )),
+      );
+    }
+    const run = await readRun(state.db, runId);
+    if (!run?.finishedAt) throw new Error(`run ${runId} did not end`, { cause: errors.at(-1) });
+    return { run, errors };
+  }
+
+  const namesOf = (names: readonly string[]) =>
+    names.length > 0 ? names : configuration.streams.map(({ name }) => name);
+
+  async function start(names: readonly string[]): Promise<number> {
+    const request = { kind: 'nightly', lane: 'nightly', streams: namesOf(names) } as const;
+    const { run, started } = await startRun(state.db, request);
+    if (!started) throw new Error(`run ${run.id} over the same streams is not finished`);
+    return run.id;
+  }
+
+  return {
+    url: database.url,
+    sql,
+    sandbox,
+    limiter,
+    destination,
+    mirror,
+    state,
+    log,
+    /** Log lines of every level so far, as JSON texts. */
+    lines,
+    deps,
+    apply,
+    finish,
+
+    /** One whole run, from the request to its end. Throws only when the run does not end. */
+    async sync(...names: string[]): Promise<SyncResult> {
+      const runId = await start(names);
+      const errors: unknown[] = [];
+      const planning = () => planRun(deps(), runId);
+      const queue = await attempt(planning, (reason) => giveUpRun(runId, reason), errors);
+      return finish(runId, queue, errors);
+    },
+
+    /** A run that is planned and no more: its batches that may go first, for `apply` and `finish`. */
+    async plan(...names: string[]): Promise<{ runId: number; queue: number[] }> {
+      const runId = await start(names);
+      return { runId, ...(await planRun(deps(), runId)) };
+    },
+
+    /** A run of batches over these lists of keys, whatever the mirror holds. */
+    async planBatches(name: string, lists: readonly string[][]): Promise<{ runId: number; queue: number[] }> {
+      const runId = await start([name]);
+      const { level } = this.stream(name);
+      const rows = lists.map((keys) => ({ runId, stream: name, level, keys, state: 'planned' as const }));
+      await insertBatches(state.db, rows);
+      return { runId, queue: await finishPlanning(state.db, runId, { plan: {}, holds: {} }) };
+    },
+
+    stream(name: string): Stream {
+      const found = configuration.streams.find((stream) => stream.name === name);
+      if (!found) throw new Error(`the configuration of this test has no stream ${name}`);
+      return found;
+    },
+
+    /** As when the engineer edits the configuration file between two runs. */
+    configure(next: SlotsyncConfig): void {
+      configuration = checkConfiguration(next);
+    },
+
+    /** What asks for the time believes that so many days have passed. */
+    passDays(days: number): void {
+      aheadMs += days * DAY;
+    },
+
+    /** The stream's records by local key. */
+    async recordsOf(stream: string): Promise<Record<string, RecordRow>> {
+      const rows = await sql<RecordRow[]>`
+        SELECT * FROM slotsync.records WHERE stream = ${stream} ORDER BY local_key`;
+      return Object.fromEntries(rows.map((row) => [row.local_key, row]));
+    },
+
+    /** `local key → status` of the stream's records. */
+    async statusesOf(stream: string): Promise<Record<string, RecordStatus>> {
+      const rows = Object.values(await this.recordsOf(stream));
+      return Object.fromEntries(rows.map(({ local_key, status }) => [local_key, status]));
+    },
+
+    /** Requests that wrote, since the arrivals were last cleared. */
+    writes: () => sandbox.arrivals().filter(({ method }) => method === 'PUT'),
+
+    /** The fields of an object at the service, each as one text; undefined when it is not there. */
+    fieldsOf(extId: string): Record<string, string> | undefined {
+      const object = sandbox.object(extId);
+      return (
+        object && Object.fromEntries(object.fields.map(({ fieldId, values }) => [fieldId, values.join()]))
+      );
+    },
+
+    async close(): Promise<void> {
+      await destination.close();
+      await limiter.close();
+      await mirror.close();
+      await state.close();
+      await sql.end({ timeout: 1 });
+      await sandbox.close();
+      await database.drop();
+    },
+  };
+}
+
+/** A service whose administrator defined exactly what the streams name. */
+export function schemaOf(streams: readonly Stream[]): SandboxSchema {
+  const types = new Set(streams.map(({ type }) => type));
+  const fields = new Set(streams.flatMap(({ owned }) => [...owned]));
+  return {
+    types: [...types].map((extId) => ({ extId })),
+    fields: [...fields].map((extId) => ({ extId })),
+  };
+}

@@ -1,0 +1,287 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { checkConfiguration, loadConfiguration } from '../../src/config-file.js';
+import { UsageError } from '../../src/errors.js';
+import { mapRow } from '../../src/streams/mapping.js';
+import { ROOMS, rooms } from './declare.js';
+
+function asUsageError(error: unknown): UsageError {
+  if (error instanceof UsageError) return error;
+  throw error;
+}
+
+/** What is said of a configuration that is refused. */
+function refusal(exported: unknown): UsageError {
+  try {
+    checkConfiguration(exported, 'sync.config.ts');
+  } catch (error) {
+    return asUsageError(error);
+  }
+  throw new Error('the configuration was taken');
+}
+
+let home: string;
+beforeAll(() => void (home = mkdtempSync(path.join(tmpdir(), 'config-file-'))));
+afterAll(() => rmSync(home, { recursive: true }));
+
+/** A new folder with these files, outside the project. */
+function folderOf(files: Record<string, string>): string {
+  const folder = mkdtempSync(path.join(home, 'organization-'));
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(path.dirname(path.join(folder, name)), { recursive: true });
+    writeFileSync(path.join(folder, name), text);
+  }
+  return folder;
+}
+
+const loadRefusal = (folder: string, file?: string) =>
+  loadConfiguration(file, folder).then(() => {
+    throw new Error('the configuration was loaded');
+  }, asUsageError);
+
+describe('a configuration file', () => {
+  const source = (row: string) => `
+    import { defineConfig } from 'slotsync';
+    import { trim } from './text.js';
+    export default defineConfig({
+      streams: {
+        rooms: {
+          from: 'campus.rooms', key: 'room_code', type: 'room', externalId: 'room_{room_code}',
+          fields: { 'room.name': (${row}) => trim(row.name) },
+        },
+      },
+    });`;
+
+  it.each([
+    ['TypeScript', 'sync.config.ts', 'text.ts', 'row: { name: string }', 'name: string'],
+    ['JavaScript', 'sync.config.js', 'text.js', 'row', 'name'],
+    ['JavaScript', 'sync.config.mjs', 'text.js', 'row', 'name'],
+  ])('may be %s: %s, anywhere, with files beside it', async (_, name, beside, row, parameter) => {
+    const folder = folderOf({
+      [name]: source(row),
+      [beside]: `export const trim = (${parameter}) => name.trim();`,
+      'package.json': '{ "type": "module" }',
+    });
+    const { streams } = await loadConfiguration(undefined, folder);
+    const [stream] = streams;
+    expect(stream?.source).toEqual({ table: ['campus', 'rooms'] });
+    expect(stream && mapRow(stream, { room_code: 'N1', name: ' Newton ' }).values.get('room.name')).toEqual([
+      'Newton',
+    ]);
+  });
+
+  it('may be JSON', async () => {
+    const folder = folderOf({ 'sync.config.json': JSON.stringify({ streams: { rooms: ROOMS } }) });
+    expect((await loadConfiguration(undefined, folder)).streams.map(({ name }) => name)).toEqual(['rooms']);
+  });
+
+  it('may have another name and place, said with a path from the folder or from the root', async () => {
+    const folder = folderOf({ 'etc/rooms.json': JSON.stringify({ streams: { rooms: ROOMS } }) });
+    for (const file of ['etc/rooms.json', path.join(folder, 'etc/rooms.json')]) {
+      expect((await loadConfiguration(file, folder)).streams).toHaveLength(1);
+    }
+  });
+
+  it('is read again when it changed', async () => {
+    const text = (type: string) =>
+      `export default ${JSON.stringify({ streams: { rooms: rooms({ type }) } })};`;
+    const folder = folderOf({ 'sync.config.ts': text('room') });
+    const typeOf = async () => (await loadConfiguration(undefined, folder)).streams[0]?.type;
+    expect(await typeOf()).toBe('room');
+    writeFileSync(path.join(folder, 'sync.config.ts'), text('hall'));
+    expect(await typeOf()).toBe('hall');
+  });
+});
+
+describe('a configuration file that cannot be loaded', () => {
+  it('says where it was looked for, and how to name another', async () => {
+    const folder = folderOf({});
+    const error = await loadRefusal(folder);
+    expect(error.message).toBe(`there is no sync.config.ts in ${folder}`);
+    expect(error.remedy).toMatch(/--config.*SLOTSYNC_CONFIG/);
+  });
+
+  it('says which named file is not there', async () => {
+    const folder = folderOf({});
+    expect((await loadRefusal(folder, 'other.ts')).message).toBe(
+      `there is no configuration file ${path.join(folder, 'other.ts')}`,
+    );
+  });
+
+  it.each([
+    [
+      'a syntax error, with its place',
+      'sync.config.ts',
+      'export default {\n  streams: {,\n};',
+      /^sync\.config\.ts cannot be loaded: .*sync\.config\.ts:2:\d+$/,
+    ],
+    [
+      'an error of its own',
+      'sync.config.ts',
+      "throw new Error('no tenant chosen');",
+      /^sync\.config\.ts cannot be loaded: no tenant chosen$/,
+    ],
+    [
+      'a file it imports that is not there',
+      'sync.config.ts',
+      "import x from './words.js'; export default x;",
+      /^sync\.config\.ts cannot be loaded: .*'\.\/words\.js'/,
+    ],
+    [
+      'JSON that ends too early',
+      'sync.config.json',
+      '{ "streams": ',
+      /^sync\.config\.json cannot be loaded: .*JSON/,
+    ],
+  ])('names %s, in one line', async (_, name, text, message) => {
+    const error = await loadRefusal(folderOf({ [name]: text }));
+    expect(error.message).toMatch(message);
+    expect(error.message).not.toContain('\n');
+  });
+
+  it.each([
+    ['nothing', ''],
+    [
+      'only by name',
+      `import { defineConfig } from 'slotsync';\nexport const config = defineConfig({ streams: {} });`,
+    ],
+    ['undefined', 'export default undefined;'],
+    ['null', 'export default null;'],
+  ])('is told what it needs when it exports %s', async (_, text) => {
+    const error = await loadRefusal(folderOf({ 'sync.config.ts': text }));
+    expect(error.message).toBe('sync.config.ts exports no configuration');
+    expect(error.remedy).toContain('export default defineConfig({');
+  });
+});
+
+describe('a configuration with faults', () => {
+  it('is refused with all of them at once, each with its path and what to write', () => {
+    const error = refusal({
+      schedule: { nightly: 5 },
+      streams: {
+        '1st': ROOMS,
+        rooms: {
+          from: { table: 'campus.rooms' },
+          key: [],
+          externalId: '',
+          fields: { 'room.name': 5, '': 'name' },
+          references: { 'room.building': 'buildings' },
+          retire: 'delete',
+          owns: 'all',
+          batchSize: 'many',
+          limits: { retire: { percent: 200 } },
+          waitDays: 0,
+        },
+      },
+      reservations: { from: 'campus.bookings', key: 'id', externalId: 'res_{id}', begin: 'starts_at' },
+      service: { prefix: 'v1', pageSize: 0 },
+    });
+    expect(error.message).toBe('sync.config.ts has 17 faults');
+    expect(Object.fromEntries(error.faults.map((fault) => fault.split(/: (.*)/s)))).toEqual({
+      'schedule.nightly': "a cron expression such as '0 2 * * *', as text",
+      'streams.1st': 'a stream name: letters, digits and _',
+      'streams.rooms.from': "a table or view such as 'campus.rooms', or { query: 'select …' }",
+      'streams.rooms.key': 'at least one column',
+      'streams.rooms.type': "is missing: the external id of a type at the service, such as 'room', as text",
+      'streams.rooms.externalId': "a template such as 'room_{room_code}': must not be empty",
+      'streams.rooms.fields.room.name': 'a column name, or a function of the row: (row) => …',
+      'streams.rooms.fields.': 'a field id: must not be empty',
+      'streams.rooms.references.room.building': expect.stringContaining('expected object'),
+      'streams.rooms.retire': "'keep' or 'deactivate'",
+      'streams.rooms.owns': "'fields' or 'object'",
+      'streams.rooms.batchSize': 'a whole number of objects from 1 to 1000',
+      'streams.rooms.limits.retire.percent': expect.stringContaining('<=100'),
+      'streams.rooms.waitDays': 'a number of days above 0',
+      'reservations.end': 'is missing: a column name, as text',
+      'service.prefix': "a path such as '/v1', or '' for none",
+      'service.pageSize': expect.stringContaining('>=1'),
+    });
+  });
+
+  it('is told of words that are not known, and which were probably meant', () => {
+    const { faults } = refusal({
+      shedule: { nightly: '0 2 * * *' },
+      streams: { rooms: { ...ROOMS, externalID: 'x', batch_size: 5, colour: 'red', window: {} } },
+      reservations: {
+        from: 'b',
+        key: 'id',
+        externalId: 'r_{id}',
+        begin: 'b',
+        end: 'e',
+        window: { futureDay: 1 },
+      },
+    });
+    expect(faults).toEqual([
+      "streams.rooms.externalID: unknown; did you mean 'externalId'?",
+      "streams.rooms.batch_size: unknown; did you mean 'batchSize'?",
+      'streams.rooms.colour: unknown; remove it, or check the spelling',
+      'streams.rooms.window: unknown; remove it, or check the spelling',
+      "reservations.window.futureDay: unknown; did you mean 'futureDays'?",
+      "shedule: unknown; did you mean 'schedule'?",
+    ]);
+  });
+
+  it.each<[string, unknown, string]>([
+    ['no streams', {}, 'streams: is missing: an object: stream name to declaration'],
+    ['an empty list of streams', { streams: {} }, 'streams: at least one stream'],
+    ['streams that are no object', { streams: [ROOMS] }, 'streams: an object: stream name to declaration'],
+    ['a list', [ROOMS], 'Invalid input: expected object, received array'],
+    ['text', 'rooms', 'Invalid input: expected object, received string'],
+  ])('such as %s', (_, exported, fault) => {
+    const error = refusal(exported);
+    expect(error.message).toBe('sync.config.ts has a fault');
+    expect(error.faults).toEqual([fault]);
+  });
+
+  it('is told of names, templates, references and circles together', () => {
+    const { faults } = refusal({
+      streams: {
+        rooms: rooms({
+          from: 'my rooms',
+          externalId: 'room',
+          references: { a: { stream: 'halls', key: 'x' } },
+        }),
+        courses: rooms({ references: { a: { stream: 'groups', key: 'x' } } }),
+        groups: rooms({ references: { a: { stream: 'courses', key: ['x', 'y'] } } }),
+      },
+    });
+    expect(faults.toSorted()).toEqual([
+      expect.stringMatching(/^streams\.courses\.references: .*courses → groups → courses/),
+      expect.stringMatching(/^streams\.groups\.references\.a\.key: name one column for each/),
+      expect.stringMatching(/^streams\.rooms\.externalId: 'room' names no column/),
+      expect.stringMatching(/^streams\.rooms\.from: 'my rooms' is not a table name/),
+      expect.stringMatching(/^streams\.rooms\.references\.a\.stream: no stream 'halls'/),
+    ]);
+  });
+});
+
+describe('a configuration of which a part cannot be read', () => {
+  it('is told of the faults of the other streams in the same go', () => {
+    const { faults } = refusal({
+      shedule: {},
+      streams: {
+        buildings: rooms({ type: undefined as unknown as string }),
+        rooms: rooms({ externalId: 'room', references: { a: { stream: 'halls', key: 'x' } } }),
+        courses: rooms({ references: { a: { stream: 'courses', key: 'x' } } }),
+      },
+    });
+    expect(faults.toSorted()).toEqual([
+      expect.stringMatching(/^shedule: unknown/),
+      expect.stringMatching(/^streams\.buildings\.type: is missing/),
+      expect.stringMatching(/^streams\.courses\.references: .*courses → courses/),
+      expect.stringMatching(/^streams\.rooms\.externalId: 'room' names no column/),
+      "streams.rooms.references.a.stream: no stream 'halls'; there are: rooms, courses, buildings",
+    ]);
+  });
+
+  it('is not told that a stream is missing which is there but cannot be read', () => {
+    const broken = { key: ['a', 'b'], references: { a: { stream: 'rooms', key: 'x' } } };
+    const { faults } = refusal({
+      streams: { buildings: broken, rooms: rooms({ references: { a: { stream: 'buildings', key: 'x' } } }) },
+    });
+    expect(faults.length).toBeGreaterThan(0);
+    expect(faults.filter((fault) => !fault.startsWith('streams.buildings.'))).toEqual([]);
+  });
+});

@@ -1,0 +1,24 @@
+// Streams for tests, declared as a configuration file declares them.
+import { checkConfiguration } from '../../src/config-file.js';
+import type { SlotsyncConfig } from '../../src/streams/config.js';
+import type { Stream } from '../../src/streams/streams.js';
+
+export type Declaration = SlotsyncConfig['streams'][string];
+
+export const ROOMS: Declaration = {
+  from: 'campus.rooms',
+  key: 'room_code',
+  type: 'room',
+  externalId: 'room_{room_code}',
+  fields: { 'room.name': 'name' },
+};
+
+/** `ROOMS` with some of it declared otherwise. */
+export const rooms = (changes: Partial<Declaration> = {}): Declaration => ({ ...ROOMS, ...changes });
+
+/** The stream `name` of a configuration of these streams. */
+export function resolve(streams: Record<string, Declaration>, name = 'rooms'): Stream {
+  const found = checkConfiguration({ streams }).streams.find((stream) => stream.name === name);
+  if (!found) throw new Error(`the test declares no stream ${name}`);
+  return found;
+}

@@ -1,0 +1,76 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { parseTemplate, renderExternalId, templateColumns } from '../../src/streams/external-id.js';
+
+/** The parsed template, or a failed test. */
+function parse(template: string) {
+  const parsed = parseTemplate(template);
+  if (typeof parsed === 'string') throw new Error(parsed);
+  return parsed;
+}
+
+describe('a template of external ids', () => {
+  it('is literals and columns', () => {
+    expect(parse('group_{programme_code}_{year group}!')).toEqual([
+      { literal: 'group_' },
+      { column: 'programme_code' },
+      { literal: '_' },
+      { column: 'year group' },
+      { literal: '!' },
+    ]);
+    expect(parse('{id}')).toEqual([{ column: 'id' }]);
+  });
+
+  it('names its columns, each place once', () => {
+    expect(templateColumns(parse('{a}-{b}{a}'))).toEqual(['a', 'b', 'a']);
+  });
+
+  it.each([
+    ['room', "'room' names no column: every row would get one id"],
+    ['room_{code', "'{' without '}' in 'room_{code'"],
+    ['room_code}', "'}' without '{' in 'room_code}'"],
+    ['{a}}', "'}' without '{'"],
+    ['room_{}', "an empty or nested '{…}'"],
+    ['room_{a{b}}', "an empty or nested '{…}'"],
+  ])('%s is refused in words', (template, message) => {
+    expect(parseTemplate(template)).toContain(message);
+  });
+
+  it('gives back what it was made of', () => {
+    const text = fc.string({ minLength: 1, maxLength: 5 }).filter((part) => !/[{}]/.test(part));
+    const part = fc.oneof(
+      text.map((literal) => literal),
+      text.map((column) => `{${column}}`),
+    );
+    fc.assert(
+      fc.property(fc.array(part), text, (parts, column) => {
+        const template = `${parts.join('')}{${column}}`;
+        const written = parse(template).map((one) => ('literal' in one ? one.literal : `{${one.column}}`));
+        expect(written.join('')).toBe(template);
+      }),
+    );
+  });
+});
+
+describe('the external id of a row', () => {
+  const template = parse('group_{code}_{year}');
+
+  it('is the template with the columns filled in', () => {
+    expect(renderExternalId(template, { code: 'TÄK|1', year: 2025 })).toBe('group_TÄK|1_2025');
+    expect(renderExternalId(parse('{flag}-{big}'), { flag: false, big: 12n })).toBe('false-12');
+  });
+
+  it.each([
+    ['null', { code: null, year: 1 }, 'column code of the external id is empty'],
+    ['empty text', { code: 'a', year: '' }, 'column year of the external id is empty'],
+    ['missing', { code: 'a' }, 'column year of the external id is empty'],
+    ['an empty list', { code: [], year: 1 }, 'column code of the external id is empty'],
+    [
+      'a list of several',
+      { code: ['a', 'b'], year: 1 },
+      'column code of the external id holds several values',
+    ],
+  ])('is refused when a column is %s', (_, row, message) => {
+    expect(() => renderExternalId(template, row)).toThrow(message);
+  });
+});

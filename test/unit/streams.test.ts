@@ -1,0 +1,151 @@
+import { describe, expect, it } from 'vitest';
+import { checkConfiguration } from '../../src/config-file.js';
+import { UsageError } from '../../src/errors.js';
+import { resolve, rooms, type Declaration } from './declare.js';
+
+/** The faults of a configuration of these streams. */
+function faultsOf(streams: Record<string, Declaration>): readonly string[] {
+  try {
+    checkConfiguration({ streams });
+  } catch (error) {
+    if (error instanceof UsageError) return error.faults;
+    throw error;
+  }
+  return [];
+}
+
+describe('the name of a table', () => {
+  it.each([
+    ['rooms', ['rooms']],
+    ['campus.rooms', ['campus', 'rooms']],
+    ['university.campus.rooms', ['university', 'campus', 'rooms']],
+    ['Campus.Rooms', ['Campus', 'Rooms']],
+    ['campus."my rooms"', ['campus', 'my rooms']],
+    ['"a.b"."c.d"', ['a.b', 'c.d']],
+    ['"say ""hi"""', ['say "hi"']],
+    [' campus . rooms ', ['campus', 'rooms']],
+    ['räume.sälar', ['räume', 'sälar']],
+    ['rooms; DROP', undefined],
+    ['my rooms', undefined],
+    ['campus.', undefined],
+    ['.rooms', undefined],
+    ['campus..rooms', undefined],
+    ['""', undefined],
+    ['"rooms', undefined],
+    ['campus."rooms"x', undefined],
+    ['a.b.c.d', undefined],
+  ])('%s', (from, table) => {
+    if (table) expect(resolve({ rooms: rooms({ from }) }).source).toEqual({ table });
+    else {
+      expect(faultsOf({ rooms: rooms({ from }) })).toEqual([
+        expect.stringMatching(/^streams\.rooms\.from: .* is not a table name; write schema\.table/),
+      ]);
+    }
+  });
+
+  it('is not looked for in a query', () => {
+    const query = 'SELECT * FROM campus.rooms WHERE open';
+    expect(resolve({ rooms: rooms({ from: { query } }) }).source).toEqual({ query });
+  });
+});
+
+describe('the fingerprint of a stream', () => {
+  const fingerprint = (changes: Partial<Declaration> = {}) =>
+    resolve({ rooms: rooms(changes), buildings: rooms() }).fingerprint;
+
+  it('is the same for the same declaration, written again', () => {
+    expect(fingerprint({ fields: { f: (row) => row.name } })).toBe(
+      fingerprint({ fields: { f: (row) => row.name } }),
+    );
+  });
+
+  it("changes with a function's source", () => {
+    const names = [
+      fingerprint({ fields: { f: (row) => row.name } }),
+      fingerprint({ fields: { f: (row) => row.name.trim() } }),
+      fingerprint({ fields: { f: 'name' } }),
+    ];
+    expect(new Set(names).size).toBe(names.length);
+  });
+
+  it.each<[string, Partial<Declaration>]>([
+    ['the key', { key: ['room_code', 'name'] }],
+    ['the type', { type: 'hall' }],
+    ['the external id', { externalId: 'hall_{room_code}' }],
+    ['a field', { fields: { 'room.name': 'name', 'room.seats': 'seats' } }],
+    ['a reference', { references: { 'room.building': { stream: 'buildings', key: 'building' } } }],
+  ])('changes with %s, so that every row is looked at again', (_, changes) => {
+    expect(fingerprint(changes)).not.toBe(fingerprint());
+  });
+
+  it.each<[string, Partial<Declaration>]>([
+    ['the size of batches', { batchSize: 7 }],
+    ['what is retired', { retire: 'deactivate' }],
+    ['the limits', { limits: { retire: { count: 1 } } }],
+    ['how long a reference is waited for', { waitDays: 1 }],
+    ['the cursor', { cursor: 'updated_at' }],
+  ])('does not change with %s, which no object shows', (_, changes) => {
+    expect(fingerprint(changes)).toBe(fingerprint());
+  });
+
+  it('fits the 64 bits of a PostgreSQL bigint', () => {
+    expect(BigInt.asIntN(64, fingerprint())).toBe(fingerprint());
+  });
+});
+
+describe('a reference to another stream', () => {
+  const refer = (stream: string, key: string | string[], fieldId = 'room.parent') =>
+    faultsOf({
+      rooms: rooms({ references: { [fieldId]: { stream, key } } }),
+      buildings: rooms(),
+      groups: rooms({ key: ['programme', 'year'] }),
+    });
+
+  it('is taken when stream and number of columns are right', () => {
+    expect(refer('buildings', 'building')).toEqual([]);
+    expect(refer('groups', ['programme', 'year'])).toEqual([]);
+  });
+
+  it('to a stream that is not there is refused, with those that are', () => {
+    expect(refer('building', 'code')).toEqual([
+      "streams.rooms.references.room.parent.stream: no stream 'building'; there are: rooms, buildings, groups",
+    ]);
+    expect(refer('constructor', 'code')).toEqual([expect.stringContaining("no stream 'constructor'")]);
+  });
+
+  it('with another number of columns is refused, with the key it must match', () => {
+    expect(refer('groups', 'programme')).toEqual([
+      'streams.rooms.references.room.parent.key: name one column for each key column of groups (programme, year)',
+    ]);
+  });
+
+  it('may not fill a field that a column fills already', () => {
+    expect(refer('buildings', 'building', 'room.name')).toEqual([
+      "streams.rooms.references.room.name: 'room.name' is also among the fields; keep one of the two",
+    ]);
+  });
+});
+
+describe('streams', () => {
+  it('are worked on parents first, whatever their order in the file', () => {
+    const referTo = (stream: string) => ({ references: { f: { stream, key: 'k' } } });
+    const { streams } = checkConfiguration({
+      streams: { courses: rooms(referTo('rooms')), rooms: rooms(referTo('buildings')), buildings: rooms() },
+    });
+    expect(streams.map(({ name, level }) => [name, level])).toEqual([
+      ['buildings', 0],
+      ['rooms', 1],
+      ['courses', 2],
+    ]);
+  });
+
+  it('have defaults that are careful', () => {
+    expect(resolve({ rooms: rooms() })).toMatchObject({
+      retire: 'keep',
+      owns: 'fields',
+      batchSize: 100,
+      waitDays: 14,
+      limits: { retire: { count: 10, percent: 10 } },
+    });
+  });
+});

@@ -1,0 +1,200 @@
+import { describe, expect, it } from 'vitest';
+import * as wire from '../../src/destination/wire.js';
+import { createObject } from '../../src/streams/object.js';
+
+const taken = (schema: { safeParse(value: unknown): { success: boolean } }, value: unknown) =>
+  schema.safeParse(value).success;
+
+describe("the service's own words about a failure", () => {
+  it.each([
+    [
+      'the message of a JSON body',
+      '{"message":"mandatory field missing","code":12}',
+      'mandatory field missing',
+    ],
+    ['its error', '{"error":"Bad Request"}', 'Bad Request'],
+    ['the message within its error', '{"error":{"message":"unknown type","at":3}}', 'unknown type'],
+    ['the message before the error', '{"error":"Bad Request","message":"no such field"}', 'no such field'],
+    ['nothing, when JSON says nothing', '{"status":400}', ''],
+    [
+      'the text of a body that is no JSON',
+      '<html>\n  <b>Bad   gateway</b>\n</html>',
+      '<html> <b>Bad gateway</b> </html>',
+    ],
+    ['the text of JSON of another shape', '["a","b"]', '["a","b"]'],
+    ['nothing of an empty body', '', ''],
+  ])('are %s', (_, body, words) => {
+    expect(wire.readFailure(body)).toBe(words);
+  });
+
+  it('are cut short, however long the body is', () => {
+    expect(wire.readFailure('x'.repeat(10_000))).toHaveLength(500);
+    expect(wire.readFailure(JSON.stringify({ message: 'x'.repeat(10_000) }))).toHaveLength(500);
+  });
+});
+
+describe('the answer of a find', () => {
+  const room = {
+    id: 4711,
+    extId: 'room_1',
+    typeId: 'room',
+    active: true,
+    fields: [{ fieldId: 'f', values: ['v'] }],
+  };
+  const objects = wire.findAnswer(wire.foundObject);
+  const answer = (...results: unknown[]) => ({ results });
+
+  it('may hold properties nobody named', () => {
+    const more = { ...room, created: 1, fields: [{ fieldId: 'f', values: ['v'], label: 'F' }] };
+    expect(
+      taken(objects, { ...answer(more), page: 1, totalPages: 1, totalResults: 1, limit: 1000, took: 3 }),
+    ).toBe(true);
+  });
+
+  it('may leave out, or have as null, all but the id', () => {
+    expect(taken(objects, answer({ id: 1 }))).toBe(true);
+    expect(
+      taken(objects, {
+        ...answer({ id: 1, extId: null, typeId: null, active: null, fields: null }),
+        page: null,
+      }),
+    ).toBe(true);
+  });
+
+  it.each<[string, unknown]>([
+    ['no results', {}],
+    ['results that are no list', { results: {} }],
+    ['a result without an id', answer({ extId: 'room_1' })],
+    ['an id that is text', answer({ id: '4711' })],
+    ['an id that is no whole number', answer({ id: 1.5 })],
+    ['a value that is no text', answer({ ...room, fields: [{ fieldId: 'f', values: [48] }] })],
+    ['a field without its id', answer({ ...room, fields: [{ values: ['v'] }] })],
+    ['no object at all', []],
+    ['null', null],
+  ])('is not understood with %s', (_, value) => {
+    expect(taken(objects, value)).toBe(false);
+  });
+
+  it('about reservations needs begin and end', () => {
+    const reservations = wire.findAnswer(wire.foundReservation);
+    expect(taken(reservations, answer({ id: 1, begin: 1_700_000_000, end: 1_700_003_600 }))).toBe(true);
+    expect(taken(reservations, answer({ id: 1, begin: 1_700_000_000 }))).toBe(false);
+    expect(taken(reservations, answer({ id: 1, begin: '2025-11-20', end: '2025-11-20' }))).toBe(false);
+  });
+
+  it('about cancellations may name the reservation and the time', () => {
+    const cancellations = wire.findAnswer(wire.foundCancellation);
+    const cancellation = { id: 1, begin: 1, end: 2 };
+    expect(taken(cancellations, answer(cancellation))).toBe(true);
+    expect(taken(cancellations, answer({ ...cancellation, reservationId: 7, cancelled: 3 }))).toBe(true);
+    expect(taken(cancellations, answer({ ...cancellation, cancelled: 'yesterday' }))).toBe(false);
+  });
+});
+
+describe('the answer of a PUT', () => {
+  it('names each object and its status', () => {
+    expect(
+      taken(wire.putAnswer, { results: [{ extId: 'room_1', status: 200, id: 1, warnings: [] }], took: 1 }),
+    ).toBe(true);
+    expect(
+      taken(wire.putAnswer, { results: [{ extId: 'room_1', status: 400, id: null, message: null }] }),
+    ).toBe(true);
+  });
+
+  it.each<[string, unknown]>([
+    ['no results', { ok: true }],
+    ['a result without an external id', { results: [{ status: 200 }] }],
+    ['a result without a status', { results: [{ extId: 'room_1' }] }],
+    ['a status that is text', { results: [{ extId: 'room_1', status: 'OK' }] }],
+  ])('is not understood with %s: nothing counts as accepted', (_, value) => {
+    expect(taken(wire.putAnswer, value)).toBe(false);
+  });
+});
+
+describe('the answer of authenticating', () => {
+  it('holds a token, and nothing else is needed', () => {
+    expect(taken(wire.authenticateAnswer, { token: 'x', expires: 1 })).toBe(true);
+    for (const answer of [{}, { token: '' }, { token: null }, 'x'])
+      expect(taken(wire.authenticateAnswer, answer)).toBe(false);
+  });
+});
+
+describe('an object that was read', () => {
+  const fallback = { extId: 'room_1', typeId: 'room' };
+
+  it('is compared as it would be written', () => {
+    const found = {
+      id: 1,
+      extId: 'room_1',
+      typeId: 'room',
+      active: false,
+      fields: [
+        { fieldId: 'b', values: ['2'] },
+        { fieldId: 'a', values: ['1'] },
+      ],
+    };
+    expect(wire.toDestinationObject(found, fallback)).toEqual(
+      createObject('room_1', 'room', false, [
+        ['a', ['1']],
+        ['b', ['2']],
+      ]),
+    );
+  });
+
+  it('is of our type and active unless it says otherwise, and empty fields are none', () => {
+    const found = {
+      id: 1,
+      fields: [
+        { fieldId: 'a', values: null },
+        { fieldId: 'b', values: [] },
+      ],
+    };
+    expect(wire.toDestinationObject(found, fallback)).toEqual(createObject('room_1', 'room', true, []));
+  });
+});
+
+describe('a request', () => {
+  const page = { page: 2, limit: 1000 };
+
+  it('always speaks of external ids', () => {
+    const requests = [
+      wire.findByExternalIds(['a'], page),
+      wire.findEverything(page),
+      wire.findInWindow({ from: 1, to: 2 }, page),
+      wire.putRequest([]),
+    ];
+    for (const request of requests) expect(request.idFormat).toBe('EXTERNAL');
+  });
+
+  it('for external ids has no other filter, since the service would answer the union', () => {
+    expect(wire.findByExternalIds(['a'], page)).toEqual({
+      idFormat: 'EXTERNAL',
+      extIds: ['a'],
+      page: 2,
+      limit: 1000,
+    });
+  });
+
+  it('for reservations names every status, since the service hides those that are not named', () => {
+    expect(wire.findInWindow({ from: 1, to: 2 }, page)).toMatchObject({
+      date: { startDate: 1, endDate: 2 },
+      reservationStatus: [
+        'B_COMPLETE',
+        'B_INCOMPLETE',
+        'C_CONFIRMED',
+        'C_PRELIMINARY',
+        'C_PLANNED',
+        'C_REQUESTED',
+        'C_REJECTED',
+      ],
+    });
+  });
+
+  it('goes to the configured prefix, but authenticates below the version the service fixed', () => {
+    const paths = wire.createPaths('org/1 å', '/v2');
+    expect(paths.objects).toBe('/v2/objects');
+    expect(paths.findCancellations).toBe('/v2/cancellations/find');
+    expect(paths.authenticate).toBe('/v1/organizations/org%2F1%20%C3%A5/api-keys/authenticate');
+    expect(wire.createPaths('1', '').findObjects).toBe('/objects/find');
+  });
+});
