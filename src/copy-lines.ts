@@ -5,13 +5,12 @@ import type { Readable } from 'node:stream';
 /** Yields the lines of a COPY in blocks, constant in memory. */
 export async function* readLines(readable: Readable): AsyncGenerator<string[]> {
   let ended = false;
-  let failure: Error | undefined;
   readable.once('end', () => (ended = true));
-  readable.once('error', (error: Error) => (failure = error));
+  readable.on('error', () => undefined); // `errored` holds it, from the moment the stream is destroyed
   let rest = '';
   while (true) {
     const chunk = readable.read() as Buffer | null;
-    if (failure) throw failure;
+    if (readable.errored) throw readable.errored;
     if (chunk !== null) {
       const lines = (rest + chunk.toString('latin1')).split('\n');
       rest = lines.pop() ?? '';
@@ -22,7 +21,6 @@ export async function* readLines(readable: Readable): AsyncGenerator<string[]> {
       await nextEvent(readable);
     }
   }
-  if (failure) throw failure;
   if (!ended) throw new Error('the connection was closed while reading');
 }
 

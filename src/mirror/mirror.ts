@@ -65,7 +65,7 @@ export function createMirror({ url }: { url: string }) {
     const types = await read(
       () =>
         sql<{ oid: number; type: string }[]>`
-          SELECT oid::int8::int AS oid, format_type(oid, NULL) AS type FROM pg_type
+          SELECT oid::int8::int AS oid, format_type(oid, -1) AS type FROM pg_type
           WHERE oid = ANY (${columns.map(({ type }) => type)}::oid[])`,
     );
     const names = new Map(types.map(({ oid, type }) => [oid, type]));

@@ -70,7 +70,7 @@ async function expectKeys(stream: Stream, keys: readonly string[]): Promise<void
     stream,
     read.map(([key]) => key),
   );
-  expect([...rows].map(([key, { hash }]) => [key, hash]).toSorted()).toEqual(read.toSorted());
+  expect(new Map([...rows].map(([key, { hash }]) => [key, hash]))).toEqual(new Map(read));
   expect(await planAll(stream)).toEqual(read.map(([key]) => ({ operation: 'create', key })));
 }
 
@@ -140,7 +140,7 @@ describe('keys', () => {
     ['timestamp', ['2026-03-29 02:30:00', '2026-03-29 02:30:00.123456']],
     ['timestamptz', ['2026-03-29 01:30:00.000001+00']],
     ['boolean', ['false', 'true']],
-    ['inet', ['10.0.0.1', '10.0.0.0/8']],
+    ['inet', ['10.0.0.1/32', '10.0.0.0/8']],
   ])('may be %s', async (type, keys) => {
     const table = `typed_${randomUUID().slice(0, 8)}`;
     await sql.unsafe(`CREATE TABLE ${table} (code ${type} PRIMARY KEY, name text)`);
@@ -223,7 +223,7 @@ describe('rows', () => {
       CREATE TABLE many AS SELECT 1 AS id, '2026-03-29'::date AS day, '2026-03-29 02:30:00.123456'::timestamp AS moment,
         '2026-03-29 02:30:00.123456+02'::timestamptz AS instant, '08:15'::time AS clock, '1 day 2 hours'::interval AS span,
         9007199254740993::bigint AS big, 1.10::numeric(10,2) AS price, 0.1::float8 AS share, 7::smallint AS small,
-        true AS yes, NULL::text AS nothing, ARRAY['a', NULL, 'b,c'] AS list, ARRAY[]::text[] AS empty,
+        true AS yes, NULL::text AS nothing, ARRAY['a', 'NULL', 'b,c', ''] AS list, ARRAY[]::text[] AS empty,
         ARRAY['2026-03-29'::date] AS days, ARRAY[true, false] AS flags, '{"a": [1]}'::jsonb AS doc`;
     const stream = streamOf({ from: 'many', key: 'id' });
     const rows = await mirror.readRows(stream, ['1']);
@@ -240,7 +240,7 @@ describe('rows', () => {
       small: 7,
       yes: true,
       nothing: null,
-      list: ['a', null, 'b,c'],
+      list: ['a', 'NULL', 'b,c', ''],
       empty: [],
       days: ['2026-03-29'],
       flags: [true, false],
@@ -248,6 +248,14 @@ describe('rows', () => {
     });
     const [[, hash] = []] = await readAll(stream);
     expect(rows.get('1')?.hash).toBe(hash);
+  });
+
+  // DEFECT: a null inside an array arrives as the text 'NULL' (postgres.js knows no null in its array parser), and
+  // that text would be sent to the service.
+  it('keep a null inside an array apart from the text NULL', async () => {
+    const query = "SELECT 1 AS id, ARRAY['a', NULL, 'NULL'] AS list, ARRAY[1, NULL] AS numbers";
+    const rows = await mirror.readRows(streamOf({ from: { query }, key: 'id' }), ['1']);
+    expect(rows.get('1')?.row).toEqual({ id: 1, list: ['a', null, 'NULL'], numbers: [1, null] });
   });
 
   it('hash the same whatever the database’s own settings for dates and numbers are', async () => {
@@ -373,7 +381,7 @@ describe('the source', () => {
     await expect(drain()).rejects.toMatchObject({ code: 'mirror_unreachable', disposition: 'retry' });
   });
 
-  it('is read in one snapshot, and its connection goes with an abandoned reading', async () => {
+  it('leaves no connection behind when its reading is abandoned', async () => {
     const query = 'SELECT i AS id FROM generate_series(1, 300000) AS i';
     for await (const lines of mirror.readHashes(streamOf({ from: { query }, key: 'id' }))) {
       expect(lines.length).toBeGreaterThan(0);
@@ -386,7 +394,7 @@ describe('the source', () => {
   });
 
   it('is held in memory by no more than a few blocks', async () => {
-    const query = "SELECT lpad(i::text, 400, 'x') AS code FROM generate_series(1, 200000) AS i";
+    const query = "SELECT rpad(i::text, 300, 'x') AS code FROM generate_series(1, 200000) AS i";
     const before = process.memoryUsage();
     let most = 0;
     let rows = 0;
@@ -403,25 +411,39 @@ describe('the source', () => {
 });
 
 describe('writing', () => {
-  it('is refused to a query that would, and to one that hides it in a function', async () => {
+  beforeAll(async () => {
     await sql`CREATE TABLE touched (at timestamptz)`;
     await sql`CREATE SEQUENCE counted`;
     await sql`
       CREATE FUNCTION touch() RETURNS integer LANGUAGE plpgsql AS $$ BEGIN INSERT INTO touched VALUES (now()); RETURN 1; END $$`;
-    const sources = [
-      'SELECT touch() AS id',
-      "SELECT nextval('counted') AS id",
-      'WITH t AS (INSERT INTO touched VALUES (now()) RETURNING 1 AS id) SELECT id FROM t',
-    ];
-    for (const query of sources) {
-      const stream = streamOf({ from: { query }, key: 'id' });
-      const refusal = { code: expect.stringMatching(/^mirror_(read_only|source)$/), disposition: 'dead' };
-      await expect(planAll(stream)).rejects.toMatchObject(refusal);
-      await expect(mirror.readRows(stream, ['1'])).rejects.toMatchObject(refusal);
-    }
+  });
+
+  const sources = [
+    ['in a function', 'mirror_read_only', 'SELECT touch() AS id'],
+    ['by counting', 'mirror_read_only', "SELECT nextval('counted') AS id"],
+    ['in its midst', 'mirror_source', 'WITH t AS (DELETE FROM touched RETURNING 1 AS id) SELECT id FROM t'],
+  ];
+
+  it.each(sources)('is refused to the rows of a query that does so %s', async (_, code, query = '') => {
+    const stream = streamOf({ from: { query }, key: 'id' });
+    await expect(mirror.readRows(stream, ['1'])).rejects.toMatchObject({ code, disposition: 'dead' });
+    await expectUntouched();
+  });
+
+  // DEFECT: when the statement fails at once, postgres.js destroys the COPY's stream before readLines can listen to
+  // it. The error event of the stream is then an uncaught exception that ends the process, and what is thrown is
+  // `mirror_failed` ('the connection was closed while reading', retry) instead of the reason. state/records.ts
+  // `readMarks` reads the same way.
+  it.each(sources)('is refused to the hashes of a query that does so %s', async (_, code, query = '') => {
+    const stream = streamOf({ from: { query }, key: 'id' });
+    await expect(planAll(stream)).rejects.toMatchObject({ code, disposition: 'dead' });
+    await expectUntouched();
+  });
+
+  async function expectUntouched(): Promise<void> {
     expect(await sql`SELECT * FROM touched`).toHaveLength(0);
     expect(await sql`SELECT is_called FROM counted`).toEqual([{ is_called: false }]);
-  });
+  }
 
   it('is impossible in every session, whoever is asked', async () => {
     const query =

@@ -5,6 +5,7 @@ import postgres from 'postgres';
 import type { TestProject } from 'vitest/node';
 import { startEmbeddedPostgres } from '../../src/demo/embedded-postgres.js';
 import { messageOf } from '../../src/errors.js';
+import { migrateQueue } from '../../src/queue/backend.js';
 import { migrate } from '../../src/state/migrate.js';
 import { isDockerThere } from './docker.js';
 import { isRedisInstalled, startRedisServer } from './redis-server.js';
@@ -104,6 +105,7 @@ async function createTemplate(adminUrl: string, template: string): Promise<void>
   const url = new URL(adminUrl);
   url.pathname = template;
   await migrate(url.href);
+  await migrateQueue({ postgresUrl: url.href });
 }
 
 async function dropTemplate(adminUrl: string, template: string): Promise<void> {

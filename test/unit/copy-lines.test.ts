@@ -73,6 +73,15 @@ describe('COPY output', () => {
     await expect(read).rejects.toThrow('relation does not exist');
   });
 
+  it('that failed a moment ago is that failure, not just an end', async () => {
+    const stream = new Readable({ read() {} });
+    const lines = readLines(stream);
+    stream.push('one\n');
+    await lines.next();
+    stream.destroy(new Error('terminating connection'));
+    await expect(lines.next()).rejects.toThrow('terminating connection');
+  });
+
   it('that is closed before its end is never taken for the whole', async () => {
     const stream = new Readable({ read() {} });
     const read = collect(stream);

@@ -120,6 +120,7 @@ describe('the address of the service', () => {
   it.each([
     'http://api.example.org',
     'http://localhost.example.org',
+    'http://notlocalhost',
     'http://127.0.0.1.example.org',
     'http://10.0.0.1',
   ])('%s would show the key to everyone on the way', (url) => {

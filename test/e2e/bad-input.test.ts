@@ -1,0 +1,240 @@
+// Whatever is wrong: one clear message, the right exit code, nothing lost, and a rerun completes.
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { findFreePort } from '../support/free-port.js';
+
+const MINUTE = 60_000;
+
+let world: Rehearsal;
+beforeEach(async () => {
+  world = await rehearse({ rows: 10, sandbox: { rate: 0 } });
+});
+afterEach(() => world.close());
+
+/** After whatever it was is mended, everything arrives. */
+async function expectRerunCompletes(): Promise<void> {
+  const { code, stdout } = await world.run(['sync']);
+  expect(stdout).toContain('succeeded');
+  expect(code).toBe(0);
+  expect(world.sandbox.objects()).toHaveLength(20);
+}
+
+describe('settings', () => {
+  it('are all named when they are missing', async () => {
+    const { code, stderr } = await world.run(['sync'], {
+      MIRROR_DATABASE_URL: undefined,
+      API_BASE_URL: undefined,
+      API_KEY: undefined,
+      API_ORGANIZATION_ID: undefined,
+    });
+    expect(code).toBe(2);
+    for (const name of [
+      'MIRROR_DATABASE_URL',
+      'STATE_DATABASE_URL',
+      'API_BASE_URL',
+      'API_KEY',
+      'API_ORGANIZATION_ID',
+    ]) {
+      expect(stderr).toContain(`- ${name}`);
+    }
+  });
+
+  it('refuse an address that is not https', async () => {
+    const { code, stderr } = await world.run(['check'], { API_BASE_URL: 'http://scheduling.example.org' });
+    expect(code).toBe(2);
+    expect(stderr).toContain('API_BASE_URL: must be https');
+  });
+
+  it.each([
+    ['key', { API_KEY: 'not-the-key' }],
+    ['region', { API_REGION: 'NOWHERE' }],
+  ])('with a wrong %s cost one request and end with what to check', async (_, changes) => {
+    const { code, stdout } = await world.run(['sync'], changes);
+    expect(code).toBe(2);
+    expect(stdout).toContain('the service did not accept the key');
+    expect(stdout).toContain('→ check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL');
+    expect(world.sandbox.arrivals()).toHaveLength(1);
+    const check = await world.run(['check'], changes);
+    expect(check.code).toBe(2);
+    expect(check.stdout).toMatch(/✗ credentials: the service did not accept the key/);
+    await expectRerunCompletes();
+  });
+
+  it('of another organization are refused before anything is asked', async () => {
+    await world.run(['sync']);
+    world.sandbox.clearArrivals();
+    const { code, stderr } = await world.run(['sync'], { API_ORGANIZATION_ID: 'other' });
+    expect(code).toBe(2);
+    expect(stderr).toContain('belongs to organization demo');
+    expect(world.sandbox.arrivals()).toHaveLength(0);
+  });
+});
+
+describe('the mirror', () => {
+  it('that cannot be reached is named, with the setting', async () => {
+    const { code, stderr } = await world.run(['sync'], {
+      MIRROR_DATABASE_URL: `postgres://postgres@127.0.0.1:${await findFreePort()}/nowhere`,
+      STATE_DATABASE_URL: world.url,
+    });
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/the mirror cannot be reached \(ECONNREFUSED\)\n {2}→ Check MIRROR_DATABASE_URL/);
+    await expectRerunCompletes();
+  });
+
+  it('without a table or column that is named says which, and which was meant', async () => {
+    await world.configure(
+      CONFIGURATION.replace("from: 'rooms'", "from: 'room'").replace("'name' }", "'nam' }"),
+    );
+    const { code, stderr } = await world.run(['sync']);
+    expect(code).toBe(2);
+    expect(stderr).toContain('streams.rooms: relation "room" does not exist; did you mean public.rooms?');
+    expect(stderr).toContain(
+      "streams.courses: fields['course.name']: there is no column nam; did you mean name?",
+    );
+    const check = await world.run(['check']);
+    expect(check.code).toBe(2);
+    expect(check.stdout).toContain('✗ source of rooms: relation "room" does not exist');
+    await world.configure(CONFIGURATION);
+    await expectRerunCompletes();
+  });
+
+  it('with a key that is not unique names the keys, sends nothing of that stream, and the others go', async () => {
+    await world.sql`CREATE TABLE twice AS SELECT * FROM rooms UNION ALL SELECT * FROM rooms WHERE code IN ('R3', 'R7')`;
+    await world.configure(CONFIGURATION.replace("from: 'rooms'", "from: 'twice'"));
+    const { code, stdout } = await world.run(['sync']);
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/rooms: the key is not unique: 2 rows repeat a key, such as 'R3', 'R7'/);
+    expect(world.sandbox.objects()).toHaveLength(0);
+    await world.configure(CONFIGURATION);
+    await expectRerunCompletes();
+  });
+
+  it('with two rows of one external id names both and sends neither', async () => {
+    await world.configure(CONFIGURATION.replace('room_{code}', 'room_{seats}'));
+    await world.sql`UPDATE rooms SET seats = 3 WHERE code = 'R4'`;
+    const { code, stdout } = await world.run(['sync', 'rooms']);
+    expect(code).toBe(1);
+    expect(stdout).toContain("rooms 'R3' (room_3): failed, external id 'room_3' is also that of R4");
+    expect(stdout).toContain("rooms 'R4' (room_3): failed, external id 'room_3' is also that of R3");
+    expect(world.sandbox.object('room_3')).toBeUndefined();
+    expect(world.sandbox.objects()).toHaveLength(8);
+    await world.sql`UPDATE rooms SET seats = 4 WHERE code = 'R4'`;
+    await expectRerunCompletes();
+  });
+
+  it('with a value a function throws on fails that record with its message, and the others go', async () => {
+    await world.configure(
+      CONFIGURATION.replace(
+        '=> row.seats',
+        "=> { if (row.code === 'R5') throw new Error('seats are odd'); return row.seats; }",
+      ),
+    );
+    const { code, stdout } = await world.run(['sync', 'rooms']);
+    expect(code).toBe(1);
+    expect(stdout).toContain("rooms 'R5': dead, rooms.fields['room.seats']: seats are odd");
+    expect(world.sandbox.objects()).toHaveLength(9);
+    await world.configure(CONFIGURATION);
+    await expectRerunCompletes();
+  });
+});
+
+describe('the service', () => {
+  it(
+    'that cannot be reached is waited for, and the run completes when it is back',
+    async () => {
+      const port = await findFreePort();
+      const { startSandbox } = await import('../../src/sandbox/sandbox.js');
+      const { SCHEMA } = await import('../support/rehearsal.js');
+      const sync = world.start(['sync'], { API_BASE_URL: `http://127.0.0.1:${port}` });
+      await expect.poll(() => sync.output(), { timeout: 20_000 }).toContain('service_unreachable');
+      const sandbox = await startSandbox({ port, schema: SCHEMA, rate: 0 });
+      try {
+        expect((await sync.finished).code).toBe(0);
+        expect(sandbox.objects()).toHaveLength(20);
+      } finally {
+        await sandbox.close();
+      }
+    },
+    MINUTE,
+  );
+
+  it('that knows no such type or field stops the run with the names and what was meant', async () => {
+    await world.configure(
+      CONFIGURATION.replace("type: 'room'", "type: 'rom'").replace("'course.name'", "'course.nam'"),
+    );
+    const { code, stdout } = await world.run(['sync']);
+    expect(code).toBe(2);
+    expect(stdout).toContain("the service knows no type 'rom' (streams.rooms); did you mean 'room'?");
+    expect(stdout).toContain(
+      "the service knows no field 'course.nam' (streams.courses); did you mean 'course.name'?",
+    );
+    expect(world.puts()).toHaveLength(0);
+    await world.configure(CONFIGURATION);
+    await expectRerunCompletes();
+  });
+
+  it('that answers what cannot be understood, or loses answers, is asked again until it is clear', async () => {
+    world.sandbox.failNext({ path: '/objects', fault: 'brokenJson' });
+    world.sandbox.failNext({ path: '/objects', fault: 'loseAnswer' });
+    world.sandbox.failNext({ path: '/objects', fault: 'status', status: 200, body: { unexpected: true } });
+    world.sandbox.failNext({ path: '/objects/find', fault: 'status', status: 503 });
+    await expectRerunCompletes();
+    const [{ doubted }] =
+      (await world.sql`SELECT count(*)::int AS doubted FROM slotsync.records WHERE in_doubt`) as unknown as [
+        { doubted: number },
+      ];
+    expect(doubted).toBe(0);
+  });
+
+  it('that never answers is given up after the timeout, and asked again', async () => {
+    await world.configure(
+      CONFIGURATION.replace('streams: {', 'service: { requestTimeoutMs: 500 }, streams: {'),
+    );
+    world.sandbox.failNext({ path: '/objects', fault: 'hang', times: 2 });
+    const { code, stderr } = await world.run(['sync']);
+    expect(stderr).toContain('answer_lost');
+    expect(code).toBe(0);
+    expect(world.sandbox.objects()).toHaveLength(20);
+  });
+});
+
+describe('a token', () => {
+  it('without exp is used for the configured time', async () => {
+    const { startSandbox } = await import('../../src/sandbox/sandbox.js');
+    const { SCHEMA } = await import('../support/rehearsal.js');
+    const sandbox = await startSandbox({ schema: SCHEMA, rate: 0, tokenExp: false });
+    try {
+      const check = await world.run(['check'], { API_BASE_URL: sandbox.url });
+      expect(check.stdout).toContain(
+        'the token does not say when it ends; service.tokenSeconds is used instead',
+      );
+      expect((await world.run(['sync'], { API_BASE_URL: sandbox.url })).code).toBe(0);
+    } finally {
+      await sandbox.close();
+    }
+  });
+});
+
+describe('the command line', () => {
+  it.each([
+    [['sync', 'romms'], "no stream 'romms'"],
+    [['sync', '--concurrency', 'many'], '--concurrency takes a whole number'],
+    [['retry'], 'name a stream and its keys, or --all'],
+    [['runs', '999'], 'there is no run 999'],
+    [['sinc'], "unknown command 'sinc'"],
+    [['failures', '--limit', '0'], '--limit takes a whole number'],
+    [['sync', '-c', 'nowhere.ts'], 'there is no configuration file'],
+  ])('%j ends with exit code 2 and says what is wrong', async (args, message) => {
+    const { code, stderr } = await world.run(args);
+    expect(stderr).toContain(message);
+    expect(code).toBe(2);
+  });
+
+  it('tells programs of errors as JSON', async () => {
+    const { stdout, code } = await world.run(['sync', 'romms', '--json']);
+    expect(JSON.parse(stdout)).toMatchObject({
+      error: { code: 'usage', remedy: 'There are: rooms, courses.' },
+    });
+    expect(code).toBe(2);
+  });
+});

@@ -1,0 +1,15 @@
+// The README's first command, as built: it needs nothing but Node and leaves nothing behind.
+import { describe, expect, it } from 'vitest';
+import { run } from '../support/program.js';
+
+describe('demo', () => {
+  it('syncs the sample university, sends nothing the second time, and says what was refused and why', async () => {
+    const { code, stdout } = await run(['demo'], {});
+    expect(stdout).toContain('All as it should be.');
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/nothing changed +[\d.]+ +\d+ +0 +0 +0/);
+    expect(stdout).toMatch(/Most requests in any second: (1\d|20); allowed: 20\./);
+    expect(stdout).toContain('mandatory field person.name is missing');
+    expect(stdout).toContain("room 'Ö404', which is not at the service yet".replace('room ', 'rooms '));
+  }, 120_000);
+});

@@ -1,0 +1,459 @@
+// The service's answers, one by one, over real sockets: what each becomes, how often it is asked for, and what must
+// not stand in any of it.
+import { createServer, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { inspect } from 'node:util';
+import { pino } from 'pino';
+import { afterEach, describe, expect, it } from 'vitest';
+import { createDestination, type Destination } from '../../src/destination/destination.js';
+import type { Lane, Limiter } from '../../src/destination/quota/limiter.js';
+import { SlotsyncError } from '../../src/errors.js';
+import { startSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.js';
+import type { ApiSettings } from '../../src/settings.js';
+import { createObject } from '../../src/streams/object.js';
+import { findFreePort } from '../support/free-port.js';
+import { openWorld, type World } from '../support/world.js';
+
+const KEY = 'key-5f0c1e77';
+const SCHEMA = { types: [{ extId: 'room' }], fields: [{ extId: 'room.name' }] };
+const NIGHTLY = { lane: 'nightly' } as const;
+const CONFIG = {
+  streams: {
+    rooms: {
+      from: 'rooms',
+      key: 'code',
+      type: 'room',
+      externalId: '{code}',
+      fields: { 'room.name': 'name' },
+    },
+  },
+  service: { requestTimeoutMs: 300 },
+};
+
+let closers: (() => Promise<unknown>)[] = [];
+let lines: string[] = [];
+afterEach(async () => {
+  for (const close of closers.reverse()) await close();
+  closers = [];
+  lines = [];
+});
+
+async function startService(options: SandboxOptions = {}): Promise<Sandbox> {
+  const sandbox = await startSandbox({ rate: 0, apiKey: KEY, schema: SCHEMA, ...options });
+  closers.push(() => sandbox.close());
+  return sandbox;
+}
+
+/** What the client asked of the limiter: the quota itself is not the matter here, but every request must ask. */
+function countingLimiter() {
+  const asked = { lanes: [] as Lane[], throttled: [] as (number | undefined)[], held: 0 };
+  const limiter: Pick<Limiter, 'take' | 'throttled'> = {
+    async take(lane, signal) {
+      signal?.throwIfAborted();
+      asked.lanes.push(lane);
+      asked.held++;
+      return { usable: () => true, release: async () => void asked.held-- };
+    },
+    throttled: async (retryAfterMs) => void asked.throttled.push(retryAfterMs),
+  };
+  return { asked, limiter: limiter as Limiter };
+}
+
+function connect(
+  baseUrl: string,
+  options: { api?: Partial<ApiSettings>; timeoutMs?: number; pageSize?: number } = {},
+) {
+  const { asked, limiter } = countingLimiter();
+  const destination = createDestination({
+    api: { baseUrl, key: KEY, organizationId: 'demo', region: 'EU_EES', ...options.api },
+    limiter,
+    log: pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) }),
+    prefix: '/v1',
+    requestTimeoutMs: options.timeoutMs ?? 5000,
+    tokenSeconds: 300,
+    pageSize: options.pageSize ?? 1000,
+  });
+  closers.push(() => destination.close());
+  return { destination, asked };
+}
+
+const room = (extId: string) => createObject(extId, 'room', true, [['room.name', [extId]]]);
+const put = (destination: Destination, ...extIds: string[]) =>
+  destination.putObjects(extIds.map(room), NIGHTLY);
+
+/** The error of a call that must fail; neither key nor token may stand anywhere in it or in the log. */
+async function failureOf(call: Promise<unknown>): Promise<SlotsyncError> {
+  const error = await call.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
+  expect(error).toBeInstanceOf(SlotsyncError);
+  expectNoSecrets(error);
+  return error as SlotsyncError;
+}
+
+function expectNoSecrets(error: unknown): void {
+  for (const text of [inspect(error, { depth: 10, showHidden: true }), ...lines]) {
+    expect(text).not.toContain(KEY);
+    expect(text).not.toMatch(/eyJ[\w-]+\./);
+    expect(text).not.toMatch(/bearer/i);
+  }
+}
+
+const count = (sandbox: Sandbox, end: string) =>
+  sandbox.arrivals().filter(({ path }) => path.endsWith(end)).length;
+const authentications = (sandbox: Sandbox) => count(sandbox, '/authenticate');
+
+describe('the token', () => {
+  it('is obtained once for twenty callers at once, and kept', async () => {
+    const sandbox = await startService();
+    const { destination } = connect(sandbox.url);
+    const names = Array.from({ length: 20 }, (_, at) => `room_${at}`);
+    await Promise.all(names.map((name) => put(destination, name)));
+    await put(destination, 'room_20');
+    expect(sandbox.objects()).toHaveLength(21);
+    expect(authentications(sandbox)).toBe(1);
+  });
+
+  it.each([401, 403] as const)(
+    'is renewed once for all when the service answers %i to it',
+    async (expiredStatus) => {
+      const sandbox = await startService({ expiredStatus });
+      const { destination } = connect(sandbox.url);
+      await put(destination, 'a');
+      sandbox.revokeTokens();
+      const results = await Promise.all(
+        Array.from({ length: 20 }, (_, at) => put(destination, `room_${at}`)),
+      );
+      expect(results.every((result, at) => result.get(`room_${at}`)?.accepted)).toBe(true);
+      expect(authentications(sandbox)).toBe(2);
+    },
+  );
+
+  it.each([401, 403])('that is refused with %i after its renewal is a person’s turn', async (status) => {
+    const sandbox = await startService();
+    sandbox.failNext({
+      path: '/objects',
+      fault: 'status',
+      status,
+      times: 5,
+      body: { message: 'not for you' },
+    });
+    const { destination } = connect(sandbox.url);
+    const error = await failureOf(put(destination, 'a'));
+    expect(error).toMatchObject({ code: 'unauthorized', disposition: 'dead', facts: { status } });
+    expect(error.message).toContain('not for you');
+    expect(error.remedy).toMatch(/rights/);
+    expect(authentications(sandbox)).toBe(2);
+    expect(count(sandbox, '/objects')).toBe(2);
+  });
+
+  it('is renewed ahead of its end when it says it, and by the configured life when it does not', async () => {
+    for (const [tokenExp, authenticated] of [
+      [true, 2],
+      [false, 1],
+    ] as const) {
+      const sandbox = await startService({ tokenExp, tokenSeconds: 1 });
+      const { destination } = connect(sandbox.url);
+      await put(destination, 'a');
+      await expect.poll(() => Date.now() % 1000 < 950, { timeout: 2000 }).toBe(true);
+      await new Promise((resolve) => setTimeout(resolve, 910));
+      sandbox.setFaults({});
+      // Before the service would refuse it: with `exp` the token is already given up.
+      const arrived = authentications(sandbox);
+      await put(destination, 'b');
+      expect(arrived).toBe(1);
+      expect(authentications(sandbox)).toBeGreaterThanOrEqual(authenticated);
+    }
+  });
+
+  it.each([
+    ['key', { key: 'wrong-key' }],
+    ['region', { region: 'US' }],
+    ['organization', { organizationId: 'other' }],
+  ])('is not given to a wrong %s: one clear error for all who wait', async (_, api) => {
+    const sandbox = await startService();
+    const { destination } = connect(sandbox.url, { api });
+    const errors = await Promise.all([1, 2, 3].map((at) => failureOf(put(destination, `room_${at}`))));
+    for (const error of errors) {
+      expect(error).toMatchObject({ code: 'unauthorized', disposition: 'dead', facts: { status: 401 } });
+      expect(error.remedy).toMatch(/API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL/);
+      expect(inspect(error)).not.toContain('wrong-key');
+    }
+    expect(sandbox.arrivals().map(({ path }) => path)).toEqual([
+      `/v1/organizations/${api.organizationId ?? 'demo'}/api-keys/authenticate`,
+    ]);
+  });
+
+  it('is asked for again after the service could not give one', async () => {
+    const sandbox = await startService();
+    const { destination } = connect(sandbox.url);
+    sandbox.failNext({ fault: 'status', status: 503 });
+    expect(await failureOf(put(destination, 'a'))).toMatchObject({
+      code: 'service_failed',
+      disposition: 'retry',
+    });
+    await put(destination, 'a');
+    expect(sandbox.object('a')).toBeDefined();
+  });
+
+  it('that is none is an answer that cannot be understood', async () => {
+    const sandbox = await startService();
+    const { destination } = connect(sandbox.url);
+    sandbox.failNext({ fault: 'status', status: 200, body: { jwt: 'x' } });
+    expect(await failureOf(put(destination, 'a'))).toMatchObject({
+      code: 'answer_invalid',
+      disposition: 'retry',
+    });
+  });
+});
+
+describe('an answer', () => {
+  it('429 is sent again from below, and the limiter is told for how long', async () => {
+    const sandbox = await startService();
+    const { destination, asked } = connect(sandbox.url);
+    sandbox.failNext({ path: '/objects', fault: 'status', status: 429, headers: { 'retry-after': '2' } });
+    sandbox.failNext({ path: '/objects', fault: 'status', status: 429 });
+    sandbox.failNext({ fault: 'status', status: 429 });
+    const result = await put(destination, 'a');
+    expect(result.get('a')).toMatchObject({ accepted: true });
+    expect(count(sandbox, '/objects')).toBe(3);
+    expect(asked.throttled).toEqual([undefined, 2000, undefined]);
+    expect(lines.filter((line) => line.includes('throttled'))).toHaveLength(3);
+    expectNoSecrets(undefined);
+  });
+
+  it('429 without end is given back to the queue, with the likely reason', async () => {
+    const sandbox = await startService();
+    const { destination } = connect(sandbox.url);
+    sandbox.failNext({ path: '/objects', fault: 'status', status: 429, times: 1000 });
+    const error = await failureOf(put(destination, 'a'));
+    expect(error).toMatchObject({ code: 'throttled', disposition: 'retry' });
+    expect(error.remedy).toMatch(/API_REQUESTS_PER_SECOND/);
+    expect(count(sandbox, '/objects')).toBeLessThanOrEqual(30);
+  });
+
+  it.each([
+    ['hang', 'answer_lost'],
+    ['reset', 'answer_lost'],
+    ['loseAnswer', 'answer_lost'],
+    ['brokenJson', 'answer_invalid'],
+  ] as const)('lost to %s is %s: to be sent again, and sent once from here', async (fault, code) => {
+    const sandbox = await startService();
+    const { destination, asked } = connect(sandbox.url, { timeoutMs: 200 });
+    await put(destination, 'first');
+    sandbox.failNext({ path: '/objects', fault });
+    const error = await failureOf(put(destination, 'a'));
+    expect(error).toMatchObject({
+      code,
+      disposition: 'retry',
+      facts: { method: 'PUT', path: '/v1/objects' },
+    });
+    expect(count(sandbox, '/objects')).toBe(2);
+    expect(asked.held).toBe(0);
+    await put(destination, 'a');
+    expect(sandbox.object('a')).toBeDefined();
+  });
+
+  it.each([
+    [500, 'service_failed', 'retry'],
+    [502, 'service_failed', 'retry'],
+    [503, 'service_failed', 'retry'],
+    [408, 'service_failed', 'retry'],
+    [425, 'service_failed', 'retry'],
+    [400, 'refused', 'dead'],
+    [404, 'refused', 'dead'],
+    [413, 'refused', 'dead'],
+    [301, 'redirected', 'dead'],
+    [307, 'redirected', 'dead'],
+  ])('%i is %s, to %s', async (status, code, disposition) => {
+    const sandbox = await startService();
+    const { destination } = connect(sandbox.url);
+    const headers = { location: `${sandbox.url}/elsewhere` };
+    const body = { message: 'because' };
+    sandbox.failNext({ path: '/objects', fault: 'status', status, body, headers });
+    const error = await failureOf(put(destination, 'a'));
+    expect(error).toMatchObject({ code, disposition, facts: { method: 'PUT', path: '/v1/objects', status } });
+    expect(error.message).toContain('because');
+    expect(sandbox.arrivals().filter(({ path }) => path === '/elsewhere')).toEqual([]);
+    expect(count(sandbox, '/objects')).toBe(1);
+  });
+
+  it('that is a page of a proxy is told shortly', async () => {
+    const sandbox = await startService();
+    const { destination } = connect(sandbox.url);
+    sandbox.failNext({ path: '/objects', fault: 'status', status: 502, body: `<html>\n${'x'.repeat(9000)}` });
+    const error = await failureOf(put(destination, 'a'));
+    expect(error.message.length).toBeLessThan(600);
+  });
+
+  it('of another shape says what is missing', async () => {
+    const sandbox = await startService();
+    const { destination } = connect(sandbox.url);
+    sandbox.failNext({
+      path: '/objects',
+      fault: 'status',
+      status: 200,
+      body: { results: [{ extId: 'a', status: 'ok' }] },
+    });
+    const error = await failureOf(put(destination, 'a'));
+    expect(error).toMatchObject({ code: 'answer_invalid', disposition: 'retry' });
+    expect(error.message).toContain('results.0.status');
+    expect(error.remedy).toContain('slotsync check');
+  });
+
+  // DEFECT: what the service said is taken into the message as it stands. A gateway that repeats the header it did
+  // not like puts key or token into errors, and from there into the state and the job.
+  it('that repeats the key or the token is told without them', async () => {
+    const sandbox = await startService();
+    const { destination } = connect(sandbox.url);
+    sandbox.failNext({
+      fault: 'status',
+      status: 400,
+      body: { message: `bad header Authorization: Api-Key ${KEY}` },
+    });
+    await failureOf(put(destination, 'a'));
+    const service = await fakeService((request) => ({
+      status: 400,
+      body: `cannot read ${request.headers.authorization}`,
+    }));
+    await failureOf(put(connect(service).destination, 'a'));
+  });
+
+  it('that never comes because nobody listens is `service_unreachable`', async () => {
+    const { destination } = connect(`http://127.0.0.1:${await findFreePort()}`);
+    const error = await failureOf(put(destination, 'a'));
+    expect(error).toMatchObject({
+      code: 'service_unreachable',
+      disposition: 'retry',
+      facts: { reason: 'ECONNREFUSED' },
+    });
+    expect(error.remedy).toContain('API_BASE_URL');
+  });
+
+  it('that is waited for no longer ends with the signal’s own reason', async () => {
+    const sandbox = await startService();
+    const { destination, asked } = connect(sandbox.url);
+    await put(destination, 'first');
+    sandbox.failNext({ path: '/objects', fault: 'hang' });
+    const stopping = new AbortController();
+    const call = destination.putObjects([room('a')], { ...NIGHTLY, signal: stopping.signal });
+    await expect.poll(() => count(sandbox, '/objects')).toBe(2);
+    stopping.abort(new Error('the worker is stopping'));
+    await expect(call).rejects.toThrow('the worker is stopping');
+    expect(asked.held).toBe(0);
+  });
+});
+
+describe('a find', () => {
+  it('reads every page', async () => {
+    const sandbox = await startService({ maxPage: 3 });
+    const { destination, asked } = connect(sandbox.url, { pageSize: 50 });
+    const extIds = Array.from({ length: 10 }, (_, at) => `room_${at}`);
+    for (const extId of extIds) sandbox.putObject({ extId, typeId: 'room' });
+    const found = await destination.findObjects([...extIds, 'missing'], 'room', { lane: 'verify' });
+    expect([...found.keys()]).toEqual(extIds);
+    expect(count(sandbox, '/find')).toBe(4);
+    expect(asked.lanes.filter((lane) => lane === 'verify')).toHaveLength(4);
+  });
+
+  it('takes each result once when pages shift', async () => {
+    const pages = [
+      ['a', 'b'],
+      ['b', 'c'],
+      ['c', 'd'],
+    ];
+    const service = await fakeService((_, body) =>
+      findAnswer(pages[body.page - 1] ?? [], { totalPages: 3, totalResults: 4 }),
+    );
+    const found = await connect(service).destination.findTypes('all', NIGHTLY);
+    expect(found.map(({ extId }) => extId)).toEqual(['a', 'b', 'c', 'd']);
+  });
+
+  // DEFECT: totalResults is never compared with what was seen. An object that slipped from one page to another while
+  // they were read counts as absent, and is then written without the fields the mapping does not own.
+  it('reads again when fewer came than there are', async () => {
+    let readings = 0;
+    const service = await fakeService((_, body) => {
+      if (body.page === 1) readings++;
+      const pages = readings === 1 ? [['a', 'b'], ['b']] : [['a', 'b'], ['c']];
+      return findAnswer(pages[body.page - 1] ?? [], { totalPages: 2, totalResults: 3 });
+    });
+    const found = await connect(service).destination.findObjects(['a', 'b', 'c'], 'room', NIGHTLY);
+    expect([...found.keys()]).toEqual(['a', 'b', 'c']);
+  });
+
+  it('takes one page for all when the answer says nothing of pages', async () => {
+    const service = await fakeService(() => findAnswer(['a', 'b'], {}));
+    const found = await connect(service).destination.findObjects(['a', 'b'], 'room', NIGHTLY);
+    expect([...found.keys()]).toEqual(['a', 'b']);
+  });
+});
+
+describe('the quota', () => {
+  it('is asked for every request on the wire, in the lane of its caller', async () => {
+    const sandbox = await startService();
+    const { destination, asked } = connect(sandbox.url);
+    await destination.putObjects([room('a')], { lane: 'backfill' });
+    sandbox.revokeTokens();
+    await destination.findObjects(['a'], 'room', { lane: 'verify' });
+    expect(asked.lanes).toEqual(['incremental', 'backfill', 'verify', 'incremental', 'verify']);
+    expect(asked.lanes).toHaveLength(sandbox.arrivals().length);
+    expect(asked.held).toBe(0);
+    expect(destination.requests()).toBe(sandbox.arrivals().length);
+  });
+
+  it('hears of a 429 in the store that all processes share', async () => {
+    const world: World = await openWorld(CONFIG);
+    closers.push(() => world.close());
+    world.sandbox.failNext({ path: '/types/find', fault: 'status', status: 429 });
+    await world.destination.findTypes('all', NIGHTLY);
+    expect(await world.limiter.usage()).toMatchObject({ throttled: 1, held: 0 });
+  });
+});
+
+interface FakeAnswer {
+  status: number;
+  body: unknown;
+}
+
+/** The service where the sandbox is too good: it authenticates, and answers the rest as the test says. */
+async function fakeService(
+  answer: (request: IncomingMessage, body: { page: number }) => FakeAnswer,
+): Promise<string> {
+  const server = createServer((request, response) => {
+    void (async () => {
+      let text = '';
+      for await (const chunk of request) text += chunk;
+      const token = `eyJhbGciOiJub25lIn0.${Buffer.from('{"sub":"demo"}').toString('base64url')}.x`;
+      const authenticates = request.url?.endsWith('/authenticate') === true;
+      const { status, body } = authenticates
+        ? { status: 200, body: { token } }
+        : answer(request, JSON.parse(text || '{}') as { page: number });
+      response.writeHead(status, { 'content-type': 'application/json' });
+      response.end(typeof body === 'string' ? body : JSON.stringify(body));
+    })();
+  });
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  closers.push(
+    () =>
+      new Promise((resolve) => {
+        server.close(resolve);
+        server.closeAllConnections();
+      }),
+  );
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+function findAnswer(extIds: readonly string[], envelope: object): FakeAnswer {
+  const results = extIds.map((extId) => ({
+    id: extId.charCodeAt(0),
+    extId,
+    typeId: 'room',
+    active: true,
+    fields: [],
+  }));
+  return { status: 200, body: { results, page: 1, ...envelope } };
+}
