@@ -66,4 +66,10 @@ async function main(argv: readonly string[]): Promise<void> {
   }
 }
 
+// `slotsync plan | head` closes the pipe early; that is the reader's right, not a failure.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE') process.exit();
+  throw error;
+});
+
 await main(process.argv);

@@ -1,6 +1,44 @@
 // COPY output as lines. Decoded as latin1, so that the order of the texts is the order of their bytes,
 // which is PostgreSQL's COLLATE "C". Only keys that are used are decoded for good.
 import type { Readable } from 'node:stream';
+import type postgres from 'postgres';
+
+/**
+ * Runs `COPY … TO STDOUT` on a client of its own, which ends with the reading, complete or not, and yields the
+ * lines in blocks. Throws what PostgreSQL or the connection says.
+ */
+export async function* readCopy(client: postgres.Sql, statement: string): AsyncGenerator<string[]> {
+  const query = client.unsafe(statement);
+  let readable: Readable | undefined;
+  try {
+    readable = await handOver(query);
+    yield* readLines(readable);
+  } finally {
+    if (readable && !readable.readableEnded && !readable.destroyed) {
+      // Given up in the middle: the server is told, and must be read on to hear it.
+      query.cancel();
+      readable.resume();
+    }
+    // The driver may have paused its socket at the last block, and a paused socket never closes.
+    readable?._read(0);
+    await client.end({ timeout: 1 });
+  }
+}
+
+/**
+ * The driver destroys the stream in the same turn it hands it over, when the first row already fails: whoever listens
+ * only once the promise has resolved is too late, and the process ends with an uncaught error.
+ */
+function handOver(query: Pick<postgres.PendingQuery<postgres.Row[]>, 'readable'>): Promise<Readable> {
+  const handed = query as unknown as { resolve: (stream: Readable) => void };
+  const resolve = handed.resolve;
+  handed.resolve = (stream) => {
+    handed.resolve = resolve; // called once more, with the result, when the query is done
+    stream.on('error', () => undefined); // `errored` holds it, from the moment the stream is destroyed
+    resolve(stream);
+  };
+  return query.readable();
+}
 
 /** Yields the lines of a COPY in blocks, constant in memory. */
 export async function* readLines(readable: Readable): AsyncGenerator<string[]> {
@@ -21,7 +59,9 @@ export async function* readLines(readable: Readable): AsyncGenerator<string[]> {
       await nextEvent(readable);
     }
   }
-  if (!ended) throw new Error('the connection was closed while reading');
+  if (!ended) {
+    throw Object.assign(new Error('the connection was closed while reading'), { code: 'CONNECTION_CLOSED' });
+  }
 }
 
 function nextEvent(readable: Readable): Promise<void> {

@@ -56,14 +56,6 @@ export function createClient({ api, limiter, log, prefix, requestTimeoutMs, toke
       const answer = await sendWithin({ method: 'POST', path: paths.authenticate }, headers, {
         lane: 'incremental',
       });
-      if (answer.status === 401 || answer.status === 403 || answer.status === 404) {
-        throw new SlotsyncError('unauthorized', `the service did not accept the key (${answer.status})`, {
-          disposition: 'dead',
-          remedy:
-            'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL: all four belong to one environment.',
-          facts: { status: answer.status },
-        });
-      }
       const parsed = authenticateAnswer.safeParse(expectJson(answer, 'POST', paths.authenticate));
       if (!parsed.success) throw invalidAnswer('POST', paths.authenticate, 'it holds no token');
       return parsed.data.token;
@@ -153,6 +145,7 @@ interface Answer {
 function expectJson(answer: Answer, method: string, path: string): unknown {
   const { status } = answer;
   const facts = { method, path, status };
+  const authenticating = path.endsWith('/authenticate');
   if (status >= 200 && status < 300) {
     try {
       return JSON.parse(answer.body) as unknown;
@@ -162,6 +155,14 @@ function expectJson(answer: Answer, method: string, path: string): unknown {
   }
   const words = readFailure(answer.body);
   const message = `${method} ${path} answered ${status}${words === '' ? '' : `: ${words}`}`;
+  if (authenticating && (status === 401 || status === 403 || status === 404)) {
+    throw new SlotsyncError('unauthorized', `the service did not accept the key (${status})`, {
+      disposition: 'dead',
+      remedy:
+        'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL: all four belong to one environment.',
+      facts,
+    });
+  }
   if (status === 401 || status === 403) {
     throw new SlotsyncError('unauthorized', message, {
       disposition: 'dead',
@@ -241,7 +242,7 @@ export function readRetryAfter(header: string | string[] | undefined, now = Date
   const value = Array.isArray(header) ? header[0] : header;
   if (value === undefined || value.trim() === '') return undefined;
   if (/^\d+(\.\d+)?$/.test(value.trim())) return Number(value) * 1000;
-  const at = Date.parse(value);
+  const at = /^[A-Za-z]{3,9},? /.test(value) ? Date.parse(value) : Number.NaN;
   return Number.isNaN(at) ? undefined : Math.max(0, at - now);
 }
 

@@ -1,13 +1,14 @@
 // The organization's mirror, only ever read: every session is read-only at the server, every reading is
 // one transaction, and how values print as text is fixed, since the row hash is made of that text.
 import postgres from 'postgres';
+import { parse as parseArray } from 'postgres-array';
 import { closest } from 'fastest-levenshtein';
 import { codeOf, messageOf, SlotsyncError } from '../errors.js';
 import type { Row } from '../streams/config.js';
 import { splitKey } from '../streams/local-key.js';
 import type { Source, Stream } from '../streams/streams.js';
 import { templateColumns } from '../streams/external-id.js';
-import { readLines } from '../copy-lines.js';
+import { readCopy } from '../copy-lines.js';
 import * as sourceSql from './source-sql.js';
 
 const SESSION = {
@@ -53,6 +54,8 @@ export function createMirror({ url }: { url: string }) {
       idle_timeout: 60,
       connection: SESSION,
       types: { date: DATES_AS_TEXT },
+      // The driver's own reading of arrays takes a null for the text NULL.
+      fetch_types: false,
       onnotice: () => undefined,
     });
   const sql = open(4);
@@ -66,7 +69,7 @@ export function createMirror({ url }: { url: string }) {
       () =>
         sql<{ oid: number; type: string }[]>`
           SELECT oid::int8::int AS oid, format_type(oid, -1) AS type FROM pg_type
-          WHERE oid = ANY (${columns.map(({ type }) => type)}::oid[])`,
+          WHERE oid = ANY (${arrayLiteral(columns.map(({ type }) => String(type)))}::oid[])`,
     );
     const names = new Map(types.map(({ oid, type }) => [oid, type]));
     return new Map(columns.map(({ name, type }) => [name, names.get(type) ?? 'text']));
@@ -124,14 +127,10 @@ export function createMirror({ url }: { url: string }) {
      * lines, latin1. On its own connection, which ends with the reading, complete or not.
      */
     async *readHashes(stream: Stream): AsyncGenerator<string[]> {
-      const reading = open(1);
       try {
-        const readable = await reading.unsafe(sourceSql.copyHashes(stream)).readable();
-        yield* readLines(readable);
+        yield* readCopy(open(1), sourceSql.copyHashes(stream));
       } catch (error) {
         throw asMirrorError(error);
-      } finally {
-        await reading.end({ timeout: 0 });
       }
     },
 
@@ -140,13 +139,15 @@ export function createMirror({ url }: { url: string }) {
       const types = await typesOf(stream);
       const split = keys.flatMap((key) => splitKey(key, stream.key.length) ?? []);
       const count = stream.key.length;
-      const columns = stream.key.map((_, at) => split.filter((_part, index) => index % count === at));
+      const columns = stream.key.map((_, at) =>
+        arrayLiteral(split.filter((_part, index) => index % count === at)),
+      );
       const rows = await read(async () => {
         try {
           return await sql.unsafe<Row[]>(sourceSql.selectRows(stream, types), columns);
         } catch (error) {
           if (!isDataFault(error)) throw error;
-          return await sql.unsafe<Row[]>(sourceSql.selectRowsByText(stream), [[...keys]]);
+          return await sql.unsafe<Row[]>(sourceSql.selectRowsByText(stream), [arrayLiteral(keys)]);
         }
       });
       return new Map(
@@ -156,7 +157,7 @@ export function createMirror({ url }: { url: string }) {
             [sourceSql.HASH_COLUMN]: hash,
             ...rest
           } = row as Record<string, string>;
-          return [key ?? '', { row: rest, hash: hash ?? '' }];
+          return [key ?? '', { row: readArrays(rest, types), hash: hash ?? '' }];
         }),
       );
     },
@@ -194,6 +195,39 @@ export function createMirror({ url }: { url: string }) {
     const names = tables.map(({ name }) => name);
     return names.length === 0 ? '' : `; did you mean ${closest(source.table.join('.'), names)}?`;
   }
+}
+
+/** Array columns arrive as PostgreSQL writes them; nulls inside stay null. */
+function readArrays(row: Row, types: ReadonlyMap<string, string>): Row {
+  const arrays = Object.entries(row).flatMap(([name, value]): [string, unknown][] => {
+    const type = types.get(name) ?? '';
+    return typeof value === 'string' && type.endsWith('[]')
+      ? [[name, parseArray(value, elementReader(type))]]
+      : [];
+  });
+  return arrays.length === 0 ? row : { ...row, ...Object.fromEntries(arrays) };
+}
+
+/** As the driver reads a single value of the type. */
+function elementReader(type: string): (text: string) => unknown {
+  switch (type.slice(0, -2)) {
+    case 'smallint':
+    case 'integer':
+    case 'real':
+    case 'double precision':
+      return Number;
+    case 'boolean':
+      return (text) => text === 't';
+    case 'json':
+    case 'jsonb':
+      return (text) => JSON.parse(text) as unknown;
+    default:
+      return (text) => text;
+  }
+}
+
+function arrayLiteral(texts: readonly string[]): string {
+  return `{${texts.map((text) => `"${text.replace(/["\\]/g, '\\$&')}"`).join(',')}}`;
 }
 
 async function read<T>(run: () => Promise<T>): Promise<T> {
@@ -238,6 +272,16 @@ function asMirrorError(error: unknown): unknown {
     return new SlotsyncError('mirror_refused', `the mirror refused the connection: ${messageOf(error)}`, {
       disposition: 'dead',
       remedy: 'Check MIRROR_DATABASE_URL.',
+      facts,
+      cause: error,
+    });
+  }
+  if (code.startsWith('22')) {
+    // What follows the colon is the value itself, which may be anybody's.
+    const kind = messageOf(error).replace(/: .*$/s, '');
+    return new SlotsyncError('mirror_source', `the source holds a value that cannot be converted: ${kind}`, {
+      disposition: 'dead',
+      remedy: 'Correct the value or the conversion in the source; the log of the mirror’s server names it.',
       facts,
       cause: error,
     });

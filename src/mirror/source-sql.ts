@@ -63,7 +63,7 @@ export function selectSharedExternalIds(stream: Stream, limit: number): string {
       'literal' in part ? `'${part.literal.replaceAll("'", "''")}'` : `${column(part.column)}::text`,
     )
     .join(' || ');
-  return `SELECT ext AS "externalId", array_agg(k ORDER BY k COLLATE "C") AS keys
+  return `SELECT ext AS "externalId", json_agg(k ORDER BY k COLLATE "C") AS keys
     FROM (SELECT ${externalId} AS ext, ${keyExpression(stream)} AS k FROM ${relation(stream.source)}) AS ids
     WHERE ext IS NOT NULL GROUP BY ext HAVING count(*) > 1 ORDER BY ext COLLATE "C" LIMIT ${limit}`;
 }

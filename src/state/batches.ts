@@ -36,10 +36,15 @@ export async function insertBatches(db: Queries, rows: readonly NewBatch[]): Pro
   await queryState(() => db.insert(batches).values([...rows]));
 }
 
-/** Removes what an interrupted planning left, of one stream or of all, so that it can start again. */
+/**
+ * Removes what an interrupted planning left, of one stream or of all, so that it can start again. Of a run that is
+ * planned already nothing is removed: a planner that slept through that must not touch its batches.
+ */
 export async function deleteBatches(db: Queries, runId: number, stream?: string): Promise<void> {
   const ofStream = stream === undefined ? undefined : eq(batches.stream, stream);
-  await queryState(() => db.delete(batches).where(and(eq(batches.runId, runId), ofStream)));
+  await queryState(() =>
+    db.delete(batches).where(and(eq(batches.runId, runId), ofStream, stillPlanning(runId))),
+  );
 }
 
 export async function readBatch(db: Queries, id: number): Promise<Batch | undefined> {
@@ -60,6 +65,10 @@ export async function readBatch(db: Queries, id: number): Promise<Batch | undefi
       .where(eq(batches.id, id)),
   );
   return row;
+}
+
+function stillPlanning(runId: number) {
+  return sql`EXISTS (SELECT FROM slotsync.runs WHERE id = ${runId}::bigint AND status = 'planning')`;
 }
 
 /** Ids and lanes of every batch that should be in the queue. */

@@ -3,7 +3,7 @@
 // record in doubt, and it is sent again.
 import { sql } from 'drizzle-orm';
 import postgres from 'postgres';
-import { readLines } from '../copy-lines.js';
+import { readCopy } from '../copy-lines.js';
 import { asStateError, queryState, type Queries, type State } from './database.js';
 import type { OutcomeCounts, RecordStatus } from './schema.js';
 
@@ -55,23 +55,17 @@ export function countOutcomes(outcomes: Iterable<Outcome>): OutcomeCounts {
  * service may hold the object. See sync/merge.ts.
  */
 export async function* readMarks(state: State, stream: string): AsyncGenerator<string[]> {
-  const reading = postgres(state.url, { max: 1, connect_timeout: 10, onnotice: () => undefined });
+  const client = postgres(state.url, { max: 1, connect_timeout: 10, onnotice: () => undefined });
+  const statement = `COPY (SELECT local_key, CASE
+      WHEN in_doubt OR claimed_by IS NOT NULL THEN 'doubt:a:'
+      WHEN status = 'synced' THEN source_hash::text
+      WHEN status = 'retired' THEN 'retired:a:'
+      ELSE status || CASE WHEN object_hash IS NULL THEN ':n:' ELSE ':a:' END || coalesce(refused_hash::text, '')
+    END FROM slotsync.records WHERE stream = '${stream.replaceAll("'", "''")}' ORDER BY local_key) TO STDOUT`;
   try {
-    const readable = await reading
-      .unsafe(
-        `COPY (SELECT local_key, CASE
-           WHEN in_doubt OR claimed_by IS NOT NULL THEN 'doubt:a:'
-           WHEN status = 'synced' THEN source_hash::text
-           WHEN status = 'retired' THEN 'retired:a:'
-           ELSE status || CASE WHEN object_hash IS NULL THEN ':n:' ELSE ':a:' END || coalesce(refused_hash::text, '')
-         END FROM slotsync.records WHERE stream = '${stream.replaceAll("'", "''")}' ORDER BY local_key) TO STDOUT`,
-      )
-      .readable();
-    yield* readLines(readable);
+    yield* readCopy(client, statement);
   } catch (error) {
     throw asStateError(error);
-  } finally {
-    await reading.end({ timeout: 0 });
   }
 }
 

@@ -82,7 +82,8 @@ function referencedKeys(row: Row, key: readonly string[]): string[] {
 function guardColumns(row: Row): Row {
   return new Proxy(row, {
     get(target, column, receiver) {
-      if (typeof column === 'string' && !(column in target)) throw new Error(`there is no column ${column}`);
+      if (typeof column === 'string' && column !== 'toJSON' && !(column in target))
+        throw new Error(`there is no column ${column}`);
       return Reflect.get(target, column, receiver) as unknown;
     },
   });

@@ -21,7 +21,7 @@ import type { SlotsyncConfig } from '../../src/streams/config.js';
 import type { Stream } from '../../src/streams/streams.js';
 import { applyBatch } from '../../src/sync/apply.js';
 import { planRun } from '../../src/sync/run.js';
-import { createDatabase } from './services.js';
+import { createDatabase, type TestDatabase } from './services.js';
 
 /** A row of `slotsync.records`, as psql shows it. */
 export interface RecordRow {
@@ -44,6 +44,8 @@ export interface SyncResult {
 }
 
 export interface WorldOptions {
+  /** The database of the test file: cleared first, and left to its owner. Without one the world makes its own. */
+  database?: TestDatabase;
   sandbox?: SandboxOptions;
   /** Times a batch, or a planning, is tried before it is given up. */
   attempts?: number;
@@ -69,14 +71,20 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
   let configuration = checkConfiguration(config);
   let aheadMs = 0;
 
-  const database = await createDatabase();
+  const database = options.database ?? (await createDatabase());
   const sql = postgres(database.url, { max: 3, onnotice: () => undefined });
+  if (options.database) await clear(sql);
   const sandbox = await startSandbox({
     rate: 0,
     schema: schemaOf(configuration.streams),
     ...options.sandbox,
   });
-  const api = { baseUrl: sandbox.url, key: 'sandbox-key', organizationId: 'demo', region: 'EU_EES' };
+  const api = {
+    baseUrl: sandbox.url,
+    key: options.sandbox?.apiKey ?? 'sandbox-key',
+    organizationId: 'demo',
+    region: 'EU_EES',
+  };
   const lines: string[] = [];
   const log = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
 
@@ -247,9 +255,18 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       await state.close();
       await sql.end({ timeout: 1 });
       await sandbox.close();
-      await database.drop();
+      if (!options.database) await database.drop();
     },
   };
+}
+
+/** As a newly migrated database is. */
+async function clear(sql: postgres.Sql): Promise<void> {
+  await sql`DROP SCHEMA public CASCADE`;
+  await sql`CREATE SCHEMA public`;
+  await sql`
+    TRUNCATE slotsync.records, slotsync.batches, slotsync.runs, slotsync.changes, slotsync.reservations,
+      slotsync.cancellations, slotsync.destination RESTART IDENTITY`;
 }
 
 /** A service whose administrator defined exactly what the streams name. */
