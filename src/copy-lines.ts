@@ -20,7 +20,7 @@ export async function* readCopy(client: postgres.Sql, statement: string): AsyncG
       readable.resume();
     }
     // The driver may have paused its socket at the last block, and a paused socket never closes.
-    readable?._read(0);
+    if (readable && !readable.errored) readable._read(0);
     await client.end({ timeout: 1 });
   }
 }

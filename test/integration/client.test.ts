@@ -409,7 +409,7 @@ describe('the quota', () => {
     closers.push(() => world.close());
     world.sandbox.failNext({ path: '/types/find', fault: 'status', status: 429 });
     await world.destination.findTypes('all', NIGHTLY);
-    expect(await world.limiter.usage()).toMatchObject({ throttled: 1, held: 0 });
+    await expect.poll(() => world.limiter.usage()).toMatchObject({ throttled: 1, held: 0 });
   });
 });
 
