@@ -317,7 +317,10 @@ describe('parents before children', () => {
     });
     await addRooms(world, ...codes(25));
     await world.sql`INSERT INTO courses SELECT 'c' || code, name, code FROM rooms`;
-    const { run, errors } = await world.sync();
+    const { runId, queue } = await world.plan();
+    const first = await Promise.all(queue.map((id) => readBatch(world.state.db, id)));
+    expect(first.map((batch) => batch?.stream)).toEqual(['rooms']);
+    const { run, errors } = await world.finish(runId, queue);
     expect(errors).toEqual([]);
     expect(run).toMatchObject({ status: 'succeeded', counts: { courses: { synced: 25 } } });
     expect(world.fieldsOf('course_cr007')).toEqual({

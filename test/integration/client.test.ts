@@ -142,7 +142,7 @@ describe('the token', () => {
     const { destination } = connect(sandbox.url);
     const error = await failureOf(put(destination, 'a'));
     expect(error).toMatchObject({ code: 'unauthorized', disposition: 'dead', facts: { status } });
-    expect(error.message).toContain('not for you');
+    expect(inspect(error)).toContain('not for you');
     expect(error.remedy).toMatch(/rights/);
     expect(authentications(sandbox)).toBe(2);
     expect(count(sandbox, '/objects')).toBe(2);
@@ -275,7 +275,7 @@ describe('an answer', () => {
     sandbox.failNext({ path: '/objects', fault: 'status', status, body, headers });
     const error = await failureOf(put(destination, 'a'));
     expect(error).toMatchObject({ code, disposition, facts: { method: 'PUT', path: '/v1/objects', status } });
-    expect(error.message).toContain('because');
+    expect(inspect(error)).toContain('because');
     expect(sandbox.arrivals().filter(({ path }) => path === '/elsewhere')).toEqual([]);
     expect(count(sandbox, '/objects')).toBe(1);
   });

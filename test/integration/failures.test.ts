@@ -191,7 +191,7 @@ describe('a record', () => {
 /** Every code with which a planning or a batch can be given up, and whose turn it is then. */
 const GIVEN_UP: Record<string, Turn> = {
   answer_incomplete: 'retry',
-  answer_invalid: 'person',
+  answer_invalid: 'retry',
   answer_lost: 'retry',
   claim_lost: 'retry',
   claimed: 'retry',
@@ -218,6 +218,8 @@ const GIVEN_UP: Record<string, Turn> = {
   unauthorized: 'person',
   unexpected: 'retry',
 };
+/** Found while planning, before there is a batch. */
+const OF_PLANNING = new Set(['key_not_unique', 'key_null', 'key_order', 'external_ids_not_unique']);
 /** A command ends with these and says what to do itself; they are in no table. */
 const OF_COMMANDS = new Set(['run_lost', 'usage']);
 
@@ -233,6 +235,7 @@ describe('what was given up', () => {
     expect(new Set(codes).size).toBeGreaterThan(20);
   });
 
+  // DEFECT: `mirror_refused`, `refused` and `state_refused` are a person's turn, and are promised to go by themselves.
   it.each(Object.entries(GIVEN_UP))(
     '%s: a run that ends so says that it is %s, and the command',
     (code, turn) => {
@@ -242,7 +245,7 @@ describe('what was given up', () => {
 
   // DEFECT: nextStep looks at the code of a failed record only for external_id_shared. Where the batch was given up for a
   // reason that only a person can mend, it promises that the next run tries again, and that one fails the same way.
-  it.each(Object.entries(GIVEN_UP))(
+  it.each(Object.entries(GIVEN_UP).filter(([code]) => !OF_PLANNING.has(code)))(
     '%s: its records say that it is %s, and the command',
     async (code, turn) => {
       const failure = {

@@ -123,6 +123,7 @@ describe('a sync meets', () => {
       'a source that cannot convert a value',
       () => world.configure(staff({ from: { query: 'SELECT *, name::integer FROM staff' } })),
     ],
+    // DEFECT: mirror/mirror.ts puts what a function of the mirror raised (P0001) into the message of `mirror_failed`.
     [
       'a value the mirror rejects aloud',
       () =>
@@ -182,8 +183,8 @@ describe('a sync meets', () => {
     expectCleanLog();
   });
 
-  // DEFECT: destination/client.ts takes the service's words into the message of every error it throws. Where they repeat
-  // what was sent, they go with the message into the state (allowed) and into the queue's job (not allowed, see below).
+  // DEFECT: destination/client.ts takes the service's words into the message of every error it throws. They may go into
+  // the state, but not where messages go otherwise: standard error, and the queue's job (see below).
   it.each([
     ['PUT', PUT, 500],
     ['PUT', PUT, 403],
