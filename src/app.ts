@@ -10,7 +10,7 @@ import { createRedisStore } from './destination/quota/redis-store.js';
 import { UsageError } from './errors.js';
 import { createLogger } from './logger.js';
 import { createMirror, type Mirror } from './mirror/mirror.js';
-import { openBackend, requireQueueMigrated, type QueueStore } from './queue/backend.js';
+import { openBackend, requireQueueStore, type QueueStore } from './queue/backend.js';
 import { createProducer, type Producer } from './queue/producer.js';
 import { createWorkers, type Workers } from './queue/workers.js';
 import { loadSettings, type ApiSettings, type Need } from './settings.js';
@@ -97,7 +97,7 @@ export function createApp({ needs, configPath, logLevel = 'warn', env }: AppOpti
 
   const queue = once(async () => {
     const { state: boundState, stateId } = await bound();
-    await requireQueueMigrated(queueStore());
+    await requireQueueStore(queueStore());
     const backend = openBackend(queueStore(), stateId, log);
     const producer: Producer = createProducer({ backend, state: boundState });
     own(producer, producer.close);

@@ -17,17 +17,29 @@ export class SlotsyncError extends Error {
   readonly remedy: string | undefined;
   /** Figures for the log line. Never tokens, keys or bodies. */
   readonly facts: ErrorFacts;
+  /**
+   * What another system said, in its own words. They may name a person: shown to whoever ran the command, and kept in
+   * the state, but in no message, log line or job. Not enumerable, so that no serializer takes them along.
+   */
+  declare readonly words: string | undefined;
 
   constructor(
     code: string,
     message: string,
-    options: { disposition: Disposition; remedy?: string; facts?: ErrorFacts; cause?: unknown },
+    options: {
+      disposition: Disposition;
+      remedy?: string | undefined;
+      facts?: ErrorFacts;
+      words?: string | undefined;
+      cause?: unknown;
+    },
   ) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.disposition = options.disposition;
     this.remedy = options.remedy;
     this.facts = options.facts ?? {};
+    Object.defineProperty(this, 'words', { value: options.words, enumerable: false });
   }
 }
 
@@ -48,6 +60,12 @@ export class UsageError extends SlotsyncError {
 /** The message of anything thrown, for people. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message || error.name : String(error);
+}
+
+/** The message with the other system's own words: for the state and for whoever ran the command, not for logs. */
+export function fullMessageOf(error: unknown): string {
+  const words = error instanceof SlotsyncError ? error.words : undefined;
+  return words === undefined || words === '' ? messageOf(error) : `${messageOf(error)}: ${words}`;
 }
 
 /** The disposition of anything thrown; what nobody classified is sent again. */

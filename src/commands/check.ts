@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import pLimit from 'p-limit';
 import type { App } from '../app.js';
-import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors.js';
+import { codeOf, fullMessageOf, SlotsyncError, UsageError } from '../errors.js';
 import { probeAssumptions } from '../sync/assumptions.js';
 import { describeUnknown, findUnknownNames } from '../sync/preflight.js';
 import { common, EXIT, exitCodeOfFailure, withApp, type CommonOptions } from './command.js';
@@ -82,8 +82,9 @@ async function check(app: App, options: CommonOptions): Promise<number> {
         if (unknown.length > 0) throw new UsageError('', { faults: unknown.map(describeUnknown) });
         return 'the service knows every one the configuration names';
       });
-      for (const { name, held, found } of await probeAssumptions(destination, token)) {
-        add({ what: `assumed: ${name}`, result: held === 'yes' ? 'ok' : 'note', text: found });
+      for (const { name, held, found, needed } of await probeAssumptions(destination, token)) {
+        const result = held === 'yes' ? 'ok' : held === 'no' && needed ? 'fault' : 'note';
+        add({ what: `assumed: ${name}`, result, text: found });
       }
     }
   } else {
@@ -126,7 +127,8 @@ async function finding(
     add({ what, result: 'ok', text: await run() });
     return true;
   } catch (error) {
-    const texts = error instanceof UsageError && error.faults.length > 0 ? error.faults : [messageOf(error)];
+    const texts =
+      error instanceof UsageError && error.faults.length > 0 ? error.faults : [fullMessageOf(error)];
     const remedy =
       error instanceof SlotsyncError && error.remedy !== undefined ? { remedy: error.remedy } : {};
     add(...texts.map((text) => ({ what, result: 'fault', text, code: codeOf(error), ...remedy }) as const));

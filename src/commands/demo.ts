@@ -78,11 +78,18 @@ async function runDemo({ cli, keep, seed }: { cli: string; keep: boolean; seed: 
     });
     closers.push(() => sandbox.close());
 
+    // Every setting has its say here, so that none of a `.env` in this folder reaches the demo.
     const env = {
       MIRROR_DATABASE_URL: url,
+      STATE_DATABASE_URL: url,
+      REDIS_URL: '',
       API_BASE_URL: sandbox.url,
       API_KEY: 'sandbox-key',
+      API_KEY_FILE: '',
       API_ORGANIZATION_ID: 'demo',
+      API_REGION: '',
+      HTTP_PORT: '',
+      LOG_LEVEL: '',
       API_REQUESTS_PER_SECOND: String(RATE),
       SLOTSYNC_CONFIG: fileURLToPath(new URL('../demo/sync.config.js', import.meta.url)),
     };

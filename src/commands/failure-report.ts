@@ -16,17 +16,15 @@ export function nextStep(failure: Failure): string {
   const retry = `slotsync retry ${stream} ${quote(localKey)}`;
   switch (status) {
     case 'deferred':
-      return `it goes by itself once that record is there${parentStep(failure)}`;
+      return `it goes by itself with the run after that record is there: slotsync sync${parentStep(failure)}`;
     case 'failed':
-      return errorCode === 'external_id_shared'
-        ? 'correct one of the rows, or the template; the next run tries again'
-        : 'the next run tries it again: slotsync sync';
+      return nextStepOfRun(errorCode);
     case 'dead':
       return errorCode === 'external_id_changed'
         ? `deactivate the former object there if it is not wanted, then: ${retry}`
         : `correct the row and it goes with the next run; to send it again unchanged: ${retry}`;
     default:
-      return 'the next run tries it again: slotsync sync';
+      return nextStepOfRun(null);
   }
 }
 
@@ -38,11 +36,17 @@ export function nextStepOfRun(code: string | null): string {
     case 'configuration':
     case 'mirror_source':
     case 'mirror_read_only':
+    case 'mirror_refused':
+    case 'state_refused':
     case 'key_not_unique':
     case 'key_null':
     case 'key_order':
     case 'external_ids_not_unique':
-      return 'correct the configuration or the source, then: slotsync check, slotsync sync';
+      return 'correct the settings, the configuration or the source, then: slotsync check, slotsync sync';
+    case 'external_id_shared':
+      return 'correct one of the rows, or the template of the external id; then: slotsync sync';
+    case 'refused':
+      return 'the service does not take this request: check what it says against docs/api-contract.md, with slotsync check';
     case 'redirected':
       return 'correct API_BASE_URL, then: slotsync check';
     case 'service_unreachable':
@@ -52,6 +56,7 @@ export function nextStepOfRun(code: string | null): string {
     case 'quota_unavailable':
     case 'mirror_unreachable':
     case 'state_unreachable':
+    case 'queue_unreachable':
       return 'nothing is lost; when it is back: slotsync sync';
     default:
       return 'the next run tries again: slotsync sync';

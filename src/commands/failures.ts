@@ -17,7 +17,7 @@ export function addFailures(program: Command): void {
           throw new UsageError(`--limit takes a whole number, not '${options.limit}'`);
         const { db } = await app.state();
         const failures = await listFailures(db, { stream, limit });
-        const total = await countUnsettled(db);
+        const total = await countUnsettled(db, stream);
         if (options.json) {
           printJson({
             total,
@@ -26,8 +26,7 @@ export function addFailures(program: Command): void {
           return EXIT.done;
         }
         for (const failure of failures) printLine(`${describeFailure(failure)}\n`);
-        const shown =
-          stream === undefined && failures.length < total ? ` (the first ${failures.length} shown)` : '';
+        const shown = failures.length < total ? ` (the first ${failures.length} shown)` : '';
         printLine(
           total === 0
             ? 'Every record is at the service as it was last read.'

@@ -10,6 +10,7 @@ export function addMigrate(program: Command): void {
     .action((options: CommonOptions) =>
       withApp({ needs: ['state'] }, async (app) => {
         const { applied } = await migrate(app.stateUrl());
+        await app.state(); // refuses a schema that is newer than this program
         await migrateQueue(app.queueStore());
         if (options.json) printJson({ applied });
         else

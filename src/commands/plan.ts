@@ -72,7 +72,7 @@ function print(previews: readonly Preview[]): void {
   printLine();
   for (const { stream, error, hold, shared } of previews) {
     if (error) printLine(`${stream} cannot be planned: ${error.message}`);
-    if (hold !== undefined) printLine(`${stream}: ${hold}: they would be held.`);
+    if (hold !== undefined) printLine(`${stream}: held: ${hold}`);
     for (const { key, message } of shared.slice(0, 5))
       printLine(`${stream} '${key}' would not be sent: ${message}.`);
     if (shared.length > 5) printLine(`${stream}: ${shared.length - 5} more rows share an external id.`);

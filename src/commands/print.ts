@@ -1,7 +1,7 @@
 // What commands print: tables, lines and bars for people, one JSON document for programs.
 import Table from 'cli-table3';
 import { SingleBar } from 'cli-progress';
-import { SlotsyncError, UsageError, messageOf } from '../errors.js';
+import { fullMessageOf, SlotsyncError, UsageError } from '../errors.js';
 
 export type Cell = string | number;
 
@@ -77,7 +77,7 @@ export function printJson(value: unknown): void {
 export function describeError(error: unknown): string {
   const faults = error instanceof UsageError ? error.faults.map((fault) => `  - ${fault}`) : [];
   const remedy = error instanceof SlotsyncError && error.remedy !== undefined ? [`  → ${error.remedy}`] : [];
-  return [`slotsync: ${messageOf(error)}`, ...faults, ...remedy].join('\n');
+  return [`slotsync: ${fullMessageOf(error)}`, ...faults, ...remedy].join('\n');
 }
 
 export interface Progress {

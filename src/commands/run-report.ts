@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { SlotsyncError } from '../errors.js';
 import type { State } from '../state/database.js';
 import { countUnsettled, listFailures } from '../state/failures.js';
-import { readProgress, readRun, sumOutcomes, type Run } from '../state/runs.js';
+import { listRuns, readProgress, readRun, sumOutcomes, type Run } from '../state/runs.js';
 import { EXIT, exitCodeOfFailure } from './command.js';
 import { describeFailure, nextStepOfRun } from './failure-report.js';
 import { createProgress, formatDuration, plural, printLine, table } from './print.js';
@@ -73,9 +73,7 @@ export async function printRun(state: State, run: Run): Promise<void> {
     printLine();
   }
   for (const [stream, reason] of Object.entries(run.holds)) {
-    printLine(
-      `Held: ${stream}: ${reason}. Nothing was retired there. If it is meant, raise streams.${stream}.limits.retire.`,
-    );
+    printLine(`Held: ${stream}: ${reason}\n`);
   }
   if (run.errorMessage !== null) {
     printLine(`Failed: ${run.errorMessage}\n  → ${nextStepOfRun(run.errorCode)}\n`);
@@ -87,10 +85,12 @@ export async function printRun(state: State, run: Run): Promise<void> {
 async function printFailures(state: State, run: Run): Promise<void> {
   const failures = await listFailures(state.db, { runId: run.id, limit: NAMED_FAILURES });
   for (const failure of failures) printLine(`${describeFailure(failure)}\n`);
+  const [newest] = await listRuns(state.db, 1);
+  if (newest?.id !== run.id) return;
   const unsettled = await countUnsettled(state.db);
   if (unsettled > failures.length) {
     printLine(
-      `${plural(unsettled, 'record')} not at the service as the mirror has them; all of them: slotsync failures`,
+      `${plural(unsettled, 'record')} in all not at the service as the mirror has them: slotsync failures`,
     );
   }
 }

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { readBinding } from '../state/binding.js';
 import { countRecords, countUnsettled } from '../state/failures.js';
-import { listRuns, listUnfinishedRuns, readProgress } from '../state/runs.js';
+import { listRuns, listUnfinishedRuns, readProgress, type Run } from '../state/runs.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
 import { formatNumber, formatTime, plural, printJson, printLine, table } from './print.js';
 import { runsTable } from './runs.js';
@@ -57,9 +57,8 @@ export function addStatus(program: Command): void {
             `Under way: run ${run.id} (${run.kind}, ${run.status}): ${formatNumber(progress.done)} of ${plural(progress.total, 'record')}.`,
           );
         }
-        for (const run of latest.filter(({ status }) => status === 'held').slice(0, 1)) {
-          for (const [stream, reason] of Object.entries(run.holds))
-            printLine(`Held in run ${run.id}: ${stream}: ${reason}.`);
+        for (const { runId, stream, reason } of presentHolds(latest)) {
+          printLine(`Held in run ${runId}: ${stream}: ${reason}\n`);
         }
         if (latest.length > 0) printLine(`${runsTable(latest)}\n`);
         printLine(
@@ -70,4 +69,15 @@ export function addStatus(program: Command): void {
         return EXIT.done;
       }),
     );
+}
+
+/** A hold stands until a later run has looked at its stream again. */
+function presentHolds(latest: readonly Run[]): { runId: number; stream: string; reason: string }[] {
+  const finished = latest.filter(({ finishedAt }) => finishedAt !== null);
+  const streams = [...new Set(finished.flatMap((run) => run.streams))];
+  return streams.flatMap((stream) => {
+    const run = finished.find((candidate) => candidate.plan[stream] !== undefined);
+    const reason = run?.holds[stream];
+    return run && reason !== undefined ? [{ runId: run.id, stream, reason }] : [];
+  });
 }

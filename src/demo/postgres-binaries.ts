@@ -24,7 +24,8 @@ export function findPostgresPackage(): string {
     return resolve(dirname(createRequire(import.meta.url).resolve(name)), '..');
   } catch (cause) {
     throw new UsageError(`No PostgreSQL comes with this installation (${name} is not installed).`, {
-      remedy: 'Set MIRROR_DATABASE_URL and STATE_DATABASE_URL to a PostgreSQL of your own.',
+      remedy:
+        'The demo needs it. Your own databases are synced without it: set MIRROR_DATABASE_URL and STATE_DATABASE_URL.',
       cause,
     });
   }

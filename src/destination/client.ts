@@ -94,7 +94,8 @@ export function createClient({ api, limiter, log, prefix, requestTimeoutMs, toke
       latency.totalMs += performance.now() - startedAt;
       latency.count++;
       const body = await readBody(response, call);
-      if (response.statusCode !== 429) return { status: response.statusCode, body };
+      if (response.statusCode !== 429)
+        return { status: response.statusCode, body: withoutSecrets(body, headers) };
       const retryAfterMs = readRetryAfter(response.headers['retry-after']);
       log.warn({ path: call.path, retryAfterMs, throttles: throttles + 1 }, 'throttled');
       await limiter.throttled(retryAfterMs);
@@ -136,6 +137,12 @@ export function createClient({ api, limiter, log, prefix, requestTimeoutMs, toke
   };
 }
 
+/** A gateway may repeat the header it did not like. */
+function withoutSecrets(body: string, { authorization = '' }: Record<string, string>): string {
+  const secret = authorization.replace(/^\S+ /, '');
+  return secret === '' ? body : body.replaceAll(authorization, '[secret]').replaceAll(secret, '[secret]');
+}
+
 interface Answer {
   status: number;
   body: string;
@@ -154,13 +161,14 @@ function expectJson(answer: Answer, method: string, path: string): unknown {
     }
   }
   const words = readFailure(answer.body);
-  const message = `${method} ${path} answered ${status}${words === '' ? '' : `: ${words}`}`;
+  const message = `${method} ${path} answered ${status}`;
   if (authenticating && (status === 401 || status === 403 || status === 404)) {
     throw new SlotsyncError('unauthorized', `the service did not accept the key (${status})`, {
       disposition: 'dead',
       remedy:
         'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL: all four belong to one environment.',
       facts,
+      words,
     });
   }
   if (status === 401 || status === 403) {
@@ -168,19 +176,21 @@ function expectJson(answer: Answer, method: string, path: string): unknown {
       disposition: 'dead',
       remedy: 'The key is valid but not permitted this, or was withdrawn: check its rights at the service.',
       facts,
+      words,
     });
   }
   if (status >= 500 || status === 408 || status === 425) {
-    throw new SlotsyncError('service_failed', message, { disposition: 'retry', facts });
+    throw new SlotsyncError('service_failed', message, { disposition: 'retry', facts, words });
   }
   if (status >= 300 && status < 400) {
     throw new SlotsyncError('redirected', message, {
       disposition: 'dead',
       remedy: 'Set API_BASE_URL to the address the service really answers at.',
       facts,
+      words,
     });
   }
-  throw new SlotsyncError('refused', message, { disposition: 'dead', facts });
+  throw new SlotsyncError('refused', message, { disposition: 'dead', facts, words });
 }
 
 /** The answer is not what the wire module says. What was sent may have been done. */

@@ -22,6 +22,9 @@ export interface Definition {
   name: string | undefined;
 }
 
+/** Readings of one find before its answers are called contradictory. */
+const MOST_READINGS = 3;
+
 export type Destination = ReturnType<typeof createDestination>;
 
 /** Opens the service. Every verb throws SlotsyncError, or the signal's reason. */
@@ -40,21 +43,37 @@ export function createDestination(options: DestinationOptions) {
     throw invalidAnswer(call.method, call.path, `${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`);
   }
 
-  /** Reads a find to its last page, each result once. */
-  async function* findPages<T extends z.ZodType<{ id: number }>>(
+  /**
+   * Reads a find to its last page, each result once. Pages shift when objects come or go meanwhile: when fewer were
+   * seen than the service says there are, everything is read again.
+   */
+  async function findAll<T extends z.ZodType<{ id: number }>>(
     path: string,
     schema: T,
     request: (page: wire.Page) => unknown,
     context: Context,
-  ): AsyncGenerator<z.output<T>[]> {
-    const seen = new Set<number>();
-    for (let page = 1; ; page++) {
-      const body = request({ page, limit: options.pageSize });
-      const answer = await sendAndParse(wire.findAnswer(schema), { method: 'POST', path, body }, context);
-      const fresh = answer.results.filter(({ id }) => !seen.has(id));
-      for (const { id } of fresh) seen.add(id);
-      yield fresh;
-      if (answer.results.length === 0 || page >= (answer.totalPages ?? 1)) return;
+  ): Promise<z.output<T>[]> {
+    for (let reading = 1; ; reading++) {
+      const seen = new Map<number, z.output<T>>();
+      let total: number | undefined;
+      for (let page = 1, pages = 1; page <= pages; page++) {
+        const body = request({ page, limit: options.pageSize });
+        const answer = await sendAndParse(wire.findAnswer(schema), { method: 'POST', path, body }, context);
+        for (const result of answer.results) seen.set(result.id, result);
+        total = answer.totalResults ?? undefined;
+        if (typeof answer.totalPages !== 'number' && answer.results.length >= options.pageSize) {
+          throw invalidAnswer('POST', path, 'a full page does not say how many pages there are');
+        }
+        pages = answer.results.length === 0 ? 0 : (answer.totalPages ?? 1);
+      }
+      if (total === undefined || seen.size >= total) return [...seen.values()];
+      if (reading === MOST_READINGS) {
+        throw invalidAnswer(
+          'POST',
+          path,
+          `it says there are ${total} results, but only ${seen.size} were in its pages`,
+        );
+      }
     }
   }
 
@@ -65,13 +84,10 @@ export function createDestination(options: DestinationOptions) {
   ): Promise<Definition[]> {
     const request = (page: wire.Page) =>
       extIds === 'all' ? wire.findEverything(page) : wire.findByExternalIds(extIds, page);
-    const found: Definition[] = [];
-    for await (const results of findPages(path, wire.foundDefinition, request, context)) {
-      for (const { extId, name } of results) {
-        if (extId !== null && extId !== undefined) found.push({ extId, name: name ?? undefined });
-      }
-    }
-    return found;
+    const found = await findAll(path, wire.foundDefinition, request, context);
+    return found.flatMap(({ extId, name }) =>
+      extId === null || extId === undefined ? [] : [{ extId, name: name ?? undefined }],
+    );
   }
 
   return {
@@ -89,12 +105,10 @@ export function createDestination(options: DestinationOptions) {
       const wanted = new Set(extIds);
       const there = new Map<string, ObjectThere>();
       const request = (page: wire.Page) => wire.findByExternalIds(extIds, page);
-      for await (const results of findPages(paths.findObjects, wire.foundObject, request, context)) {
-        for (const found of results) {
-          if (found.extId === null || found.extId === undefined || !wanted.has(found.extId)) continue;
-          const object = wire.toDestinationObject(found, { extId: found.extId, typeId });
-          there.set(found.extId, { ...object, id: found.id });
-        }
+      for (const found of await findAll(paths.findObjects, wire.foundObject, request, context)) {
+        if (found.extId === null || found.extId === undefined || !wanted.has(found.extId)) continue;
+        const object = wire.toDestinationObject(found, { extId: found.extId, typeId });
+        there.set(found.extId, { ...object, id: found.id });
       }
       return there;
     },

@@ -24,13 +24,16 @@ const externalId = z.string().nullish();
 
 const field = z.looseObject({ fieldId: z.string(), values: z.array(z.string()).nullish() });
 
-/** Assumed: `typeId` and `active` stand on an object that is read; absent, they are taken as ours and true. */
+/**
+ * Assumed: `typeId` and `active` stand on an object that is read; absent, they are taken as ours and true. Without
+ * `fields` there is no telling what a whole replacement would empty: such an answer is refused.
+ */
 export const foundObject = z.looseObject({
   id,
   extId: externalId,
   typeId: z.string().nullish(),
   active: z.boolean().nullish(),
-  fields: z.array(field).nullish(),
+  fields: z.array(field),
 });
 export type FoundObject = z.output<typeof foundObject>;
 
@@ -128,7 +131,7 @@ export function toDestinationObject(
     found.extId ?? fallback.extId,
     found.typeId ?? fallback.typeId,
     found.active ?? true,
-    (found.fields ?? []).map(({ fieldId, values }) => [fieldId, values ?? []] as const),
+    found.fields.map(({ fieldId, values }) => [fieldId, values ?? []] as const),
   );
 }
 

@@ -29,6 +29,14 @@ const DATES_AS_TEXT = {
   parse: (text: string) => text,
 };
 
+/** char(n) without the spaces it is filled up with, as the local key has it. */
+const FIXED_WIDTH = {
+  to: 1042,
+  from: [1042],
+  serialize: (value: unknown) => value as string,
+  parse: (text: string) => text.replace(/ +$/, ''),
+};
+
 /** One more than this many shared external ids are not a slip but a wrong template. */
 const SHARED_ID_LIMIT = 1000;
 
@@ -53,7 +61,7 @@ export function createMirror({ url }: { url: string }) {
       connect_timeout: 10,
       idle_timeout: 60,
       connection: SESSION,
-      types: { date: DATES_AS_TEXT },
+      types: { date: DATES_AS_TEXT, fixedWidth: FIXED_WIDTH },
       // The driver's own reading of arrays takes a null for the text NULL.
       fetch_types: false,
       onnotice: () => undefined,
@@ -221,6 +229,9 @@ function elementReader(type: string): (text: string) => unknown {
     case 'json':
     case 'jsonb':
       return (text) => JSON.parse(text) as unknown;
+    case 'character':
+    case 'bpchar':
+      return FIXED_WIDTH.parse;
     default:
       return (text) => text;
   }
@@ -289,12 +300,14 @@ function asMirrorError(error: unknown): unknown {
   const unreachable = /^(E[A-Z]+|CONNECT|CONNECTION_|08|57P)/.test(code);
   return new SlotsyncError(
     unreachable ? 'mirror_unreachable' : 'mirror_failed',
-    unreachable
-      ? `the mirror cannot be reached (${code})`
-      : `the mirror could not answer: ${messageOf(error)}`,
+    unreachable ? `the mirror cannot be reached (${code})` : `the mirror could not answer (${code})`,
     {
       disposition: 'retry',
-      remedy: 'Check MIRROR_DATABASE_URL and that the server is up.',
+      remedy: unreachable
+        ? 'Check MIRROR_DATABASE_URL and that the server is up.'
+        : 'The log of the mirror’s server says more.',
+      // A function of the mirror may raise whatever it likes, names included.
+      words: unreachable ? undefined : messageOf(error),
       facts,
       cause: error,
     },

@@ -11,8 +11,9 @@ import {
   type Job,
   type WorkerOptions,
 } from 'bullmq';
+import { Redis } from 'ioredis';
 import pg from 'pg';
-import { UsageError } from '../errors.js';
+import { codeOf, SlotsyncError, UsageError } from '../errors.js';
 import type { Logger } from '../logger.js';
 import type { QueueName } from './jobs.js';
 
@@ -37,9 +38,12 @@ export async function migrateQueue(store: QueueStore): Promise<void> {
   }
 }
 
-/** Throws UsageError unless the queue's own tables, where it has any, are there and not newer than this program. */
-export async function requireQueueMigrated(store: QueueStore): Promise<void> {
-  if ('redisUrl' in store) return;
+/**
+ * Throws SlotsyncError when Redis cannot be reached, and UsageError unless the queue's own tables, where it has any, are
+ * there and not newer than this program. BullMQ itself would wait for either without end.
+ */
+export async function requireQueueStore(store: QueueStore): Promise<void> {
+  if ('redisUrl' in store) return requireRedis(store.redisUrl);
   const client = new pg.Client({ connectionString: store.postgresUrl });
   await client.connect();
   try {
@@ -58,6 +62,23 @@ export async function requireQueueMigrated(store: QueueStore): Promise<void> {
     throw error;
   } finally {
     await client.end();
+  }
+}
+
+async function requireRedis(url: string): Promise<void> {
+  const redis = new Redis(url, { lazyConnect: true, connectTimeout: 5000, retryStrategy: () => null });
+  redis.on('error', () => undefined); // connect() below throws it
+  try {
+    await redis.connect();
+    await redis.ping();
+  } catch (error) {
+    throw new SlotsyncError('queue_unreachable', `Redis cannot be reached (${codeOf(error)})`, {
+      disposition: 'retry',
+      remedy: 'Check REDIS_URL and that the server is up.',
+      cause: error,
+    });
+  } finally {
+    redis.disconnect();
   }
 }
 

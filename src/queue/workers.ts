@@ -2,7 +2,7 @@
 // costing an attempt, or give the batch up.
 import { setMaxListeners } from 'node:events';
 import { DelayedError, type Job } from 'bullmq';
-import { codeOf, dispositionOf, messageOf } from '../errors.js';
+import { codeOf, dispositionOf, fullMessageOf } from '../errors.js';
 import type { Logger } from '../logger.js';
 import { failBatch, readBatch, type Batch } from '../state/batches.js';
 import { failRun, readRun } from '../state/runs.js';
@@ -54,7 +54,7 @@ export function createWorkers(options: WorkersOptions) {
   async function giveUp(batch: Batch, error: unknown, child: Logger): Promise<void> {
     // What remains of the batch may be less than it was when the job started.
     const rest = (await readBatch(state.db, batch.id)) ?? batch;
-    const { queue } = await failBatch(state, rest, { code: codeOf(error), message: messageOf(error) });
+    const { queue } = await failBatch(state, rest, { code: codeOf(error), message: fullMessageOf(error) });
     child.error({ code: codeOf(error), records: rest.keys.length }, 'batch given up until the next run');
     await producer.enqueueBatches(queue, batch.lane);
   }
@@ -68,7 +68,7 @@ export function createWorkers(options: WorkersOptions) {
       await producer.enqueueBatches(queue, run?.lane ?? 'nightly');
     } catch (error) {
       await act(error, job, token, child, () =>
-        failRun(state.db, runId, { code: codeOf(error), message: messageOf(error) }),
+        failRun(state.db, runId, { code: codeOf(error), message: fullMessageOf(error) }),
       );
     }
   }
@@ -93,7 +93,7 @@ export function createWorkers(options: WorkersOptions) {
       case 'retry':
         if (job.attemptsMade + 1 >= ATTEMPTS) return giveUpNow();
         child.warn({ code: codeOf(error), attempt: job.attemptsMade + 1 }, 'to be tried again');
-        throw error;
+        throw bareError(error);
     }
   }
 
@@ -121,4 +121,11 @@ export function createWorkers(options: WorkersOptions) {
       stopping.abort(new Error('the worker is stopping'));
     },
   };
+}
+
+/** The queue keeps what a job threw, message and stack: it gets the code and nothing else. */
+function bareError(error: unknown): Error {
+  const bare = new Error(codeOf(error));
+  bare.stack = bare.message;
+  return bare;
 }

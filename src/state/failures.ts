@@ -66,10 +66,18 @@ function parseWaitsFor(text: string | null): { stream: string; localKey: string 
   return { stream, localKey };
 }
 
-/** Records that are not at the service as the mirror has them. */
-export async function countUnsettled(db: Queries): Promise<number> {
+/** Records that are not at the service as the mirror has them, of one stream when given. */
+export async function countUnsettled(db: Queries, stream?: string): Promise<number> {
   const [row] = await queryState(() =>
-    db.select({ count: count() }).from(records).where(notInArray(records.status, SETTLED)),
+    db
+      .select({ count: count() })
+      .from(records)
+      .where(
+        and(
+          notInArray(records.status, SETTLED),
+          stream === undefined ? undefined : eq(records.stream, stream),
+        ),
+      ),
   );
   return row?.count ?? 0;
 }

@@ -38,14 +38,18 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
       sourceHash: string;
       waitsFor?: { stream: string; localKey: string };
     }
+  /** Its row is gone and the service never had it. */
   | { outcome: 'gone' }
+  /** Its row is gone; the next plan decides. */
+  | { outcome: 'left' }
 );
 
 export const NO_OUTCOMES: OutcomeCounts = { synced: 0, unchanged: 0, deferred: 0, failed: 0, dead: 0 };
 
 export function countOutcomes(outcomes: Iterable<Outcome>): OutcomeCounts {
   const counts = { ...NO_OUTCOMES };
-  for (const { outcome } of outcomes) counts[outcome === 'gone' ? 'unchanged' : outcome]++;
+  for (const { outcome } of outcomes)
+    counts[outcome === 'gone' || outcome === 'left' ? 'unchanged' : outcome]++;
   return counts;
 }
 
@@ -57,10 +61,10 @@ export function countOutcomes(outcomes: Iterable<Outcome>): OutcomeCounts {
 export async function* readMarks(state: State, stream: string): AsyncGenerator<string[]> {
   const client = postgres(state.url, { max: 1, connect_timeout: 10, onnotice: () => undefined });
   const statement = `COPY (SELECT local_key, CASE
-      WHEN in_doubt OR claimed_by IS NOT NULL THEN 'doubt:a:'
+      WHEN claimed_by IS NOT NULL OR (in_doubt AND status <> 'dead') THEN 'doubt:a:'
       WHEN status = 'synced' THEN source_hash::text
       WHEN status = 'retired' THEN 'retired:a:'
-      ELSE status || CASE WHEN object_hash IS NULL THEN ':n:' ELSE ':a:' END || coalesce(refused_hash::text, '')
+      ELSE status || CASE WHEN object_hash IS NULL AND NOT in_doubt THEN ':n:' ELSE ':a:' END || coalesce(refused_hash::text, '')
     END FROM slotsync.records WHERE stream = '${stream.replaceAll("'", "''")}' ORDER BY local_key) TO STDOUT`;
   try {
     yield* readCopy(client, statement);
@@ -135,8 +139,11 @@ export async function settleRecords(
 ): Promise<{ lost: string[] }> {
   const { token, stream, runId, outcomes } = settled;
   if (outcomes.length === 0) return { lost: [] };
-  const gone = outcomes.filter(({ outcome }) => outcome === 'gone').map(({ localKey }) => localKey);
-  const kept = outcomes.filter(({ outcome }) => outcome !== 'gone').map(toRow);
+  const keysOf = (wanted: Outcome['outcome']) =>
+    outcomes.filter(({ outcome }) => outcome === wanted).map(({ localKey }) => localKey);
+  const gone = keysOf('gone');
+  const left = keysOf('left');
+  const kept = outcomes.filter(({ outcome }) => outcome !== 'gone' && outcome !== 'left').map(toRow);
   return queryState(async () => {
     const written = await db.execute<{ localKey: string }>(sql`
       UPDATE slotsync.records AS r SET
@@ -163,6 +170,9 @@ export async function settleRecords(
     await db.execute(sql`
       DELETE FROM slotsync.records WHERE stream = ${stream} AND claimed_by = ${token}
         AND local_key IN (SELECT jsonb_array_elements_text(${JSON.stringify(gone)}::jsonb))`);
+    await db.execute(sql`
+      UPDATE slotsync.records SET claimed_by = NULL, claimed_until = NULL WHERE stream = ${stream} AND claimed_by = ${token}
+        AND local_key IN (SELECT jsonb_array_elements_text(${JSON.stringify(left)}::jsonb))`);
     await wakeWaiting(db, stream, outcomes);
 
     const seen = new Set(written.map(({ localKey }) => localKey));
@@ -179,7 +189,7 @@ export async function settleRecords(
 /** A record given up because what it refers to never came is looked at again when it does come. */
 async function wakeWaiting(db: Queries, stream: string, outcomes: readonly Outcome[]): Promise<void> {
   const arrived = outcomes
-    .filter(({ outcome }) => outcome === 'synced')
+    .filter(({ outcome }) => outcome === 'synced' || outcome === 'unchanged')
     .map(({ localKey }) => waitingName({ stream, localKey }));
   if (arrived.length === 0) return;
   await db.execute(sql`
@@ -236,6 +246,7 @@ function toRow(outcome: Outcome) {
         waits_for: outcome.waitsFor ? waitingName(outcome.waitsFor) : null,
       };
     case 'gone':
+    case 'left':
       return row;
   }
 }
@@ -262,15 +273,20 @@ export async function readExternalIds(
   return (reference) => found.get(waitingName(reference));
 }
 
-/** Which record holds each of these external ids at the service, as far as the state knows. */
+/**
+ * Which records stand for each of these external ids, as far as the state knows; retired ones do not. `accepted`: only
+ * those whose object the service has taken.
+ */
 export async function readOwners(
   db: Queries,
   externalIds: readonly string[],
+  which: 'accepted' | 'all' = 'accepted',
 ): Promise<Map<string, { stream: string; localKey: string }[]>> {
+  const accepted = which === 'accepted' ? sql`AND object_hash IS NOT NULL` : sql``;
   const rows = await queryState(() =>
     db.execute<{ externalId: string; stream: string; localKey: string }>(sql`
       SELECT external_id AS "externalId", stream, local_key AS "localKey" FROM slotsync.records
-      WHERE object_hash IS NOT NULL AND status <> 'retired'
+      WHERE status <> 'retired' ${accepted}
         AND external_id IN (SELECT jsonb_array_elements_text(${JSON.stringify(externalIds)}::jsonb))`),
   );
   const owners = new Map<string, { stream: string; localKey: string }[]>();

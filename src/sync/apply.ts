@@ -249,7 +249,10 @@ async function refuseSharedIds(
   return accepted;
 }
 
-/** Owners whose row is still there. A row that came back under another key takes its object over. */
+/**
+ * Owners whose row is still there. A row that came back under another key takes its object over, and so does a stream
+ * that was renamed.
+ */
 async function keepLiving(
   mirror: Mirror,
   streams: ReadonlyMap<string, Stream>,
@@ -258,7 +261,7 @@ async function keepLiving(
   const living: { stream: string; localKey: string }[] = [];
   for (const owner of owners) {
     const stream = streams.get(owner.stream);
-    if (!stream || (await mirror.readRows(stream, [owner.localKey])).has(owner.localKey)) living.push(owner);
+    if (stream && (await mirror.readRows(stream, [owner.localKey])).has(owner.localKey)) living.push(owner);
   }
   return living;
 }
@@ -276,19 +279,12 @@ function retire(
     settle({ localKey, outcome: 'gone' });
     return undefined;
   }
-  if (stream.retire === 'deactivate' && (batch.retires || record.inDoubt)) {
+  // Only what a plan has put up for retirement is retired: a table may be empty because it is being reloaded.
+  if (stream.retire === 'deactivate' && batch.retires) {
     const object = createObject(externalId, stream.type, false, []);
     return { localKey, record, object, sourceHash: sourceHash ?? '0', objectHash: '', retires: true };
   }
-  if (objectHash === null) settle({ localKey, outcome: 'gone' });
-  else
-    settle({
-      localKey,
-      outcome: 'unchanged',
-      sourceHash: sourceHash ?? '0',
-      objectHash,
-      retired: record.status === 'retired',
-    });
+  settle({ localKey, outcome: 'left' });
   return undefined;
 }
 
@@ -302,7 +298,7 @@ function isAccepted(candidate: Candidate, settle: (outcome: Outcome) => void): b
 
 /** What is really written: the mapped object over what stands there, where the mapping does not own it whole. */
 async function mergeWithThere(
-  { destination, state }: ApplyDeps,
+  deps: ApplyDeps,
   stream: Stream,
   candidates: readonly Candidate[],
   context: Context,
@@ -311,10 +307,8 @@ async function mergeWithThere(
   const toRead = candidates.filter(({ retires }) => retires || stream.owns === 'fields');
   const extIds = toRead.map(({ object }) => object.extId);
   const there: Map<string, ObjectThere> =
-    extIds.length === 0 ? new Map() : await destination.findObjects(extIds, stream.type, context);
-  const owners = candidates.some(({ retires }) => retires)
-    ? await records.readOwners(state.db, extIds)
-    : new Map();
+    extIds.length === 0 ? new Map() : await deps.destination.findObjects(extIds, stream.type, context);
+  const heirs = await findHeirs(deps, stream, candidates);
 
   return candidates.flatMap((candidate) => {
     const { localKey, object, record } = candidate;
@@ -338,10 +332,7 @@ async function mergeWithThere(
       }
       return [{ candidate, object: merged }];
     }
-    const heirs = ((owners.get(object.extId) ?? []) as { stream: string; localKey: string }[]).filter(
-      (owner) => owner.stream !== stream.name || owner.localKey !== localKey,
-    );
-    if (!found || heirs.length > 0) {
+    if (!found || heirs.has(localKey)) {
       settle({ localKey, outcome: 'gone' });
       return [];
     }
@@ -354,6 +345,29 @@ async function mergeWithThere(
     }
     return [{ candidate: retired, object: inactive }];
   });
+}
+
+/**
+ * Keys of retiring records whose external id a living row stands for under another key: the object is that row's now,
+ * whether or not it was accepted yet.
+ */
+async function findHeirs(
+  { state, mirror, streams }: ApplyDeps,
+  stream: Stream,
+  candidates: readonly Candidate[],
+): Promise<Set<string>> {
+  const retiring = candidates.filter(({ retires }) => retires);
+  if (retiring.length === 0) return new Set();
+  const extIds = retiring.map(({ object }) => object.extId);
+  const owners = await records.readOwners(state.db, extIds, 'all');
+  const inherited = new Set<string>();
+  for (const { localKey, object } of retiring) {
+    const others = (owners.get(object.extId) ?? []).filter(
+      (owner) => owner.stream !== stream.name || owner.localKey !== localKey,
+    );
+    if ((await keepLiving(mirror, streams, others)).length > 0) inherited.add(localKey);
+  }
+  return inherited;
 }
 
 function accepted(

@@ -2,7 +2,7 @@
 // assumption held; docs/api-contract.md has the same list with the settings that change it.
 import type { Destination } from '../destination/destination.js';
 import { readExpiry } from '../destination/token.js';
-import { messageOf } from '../errors.js';
+import { fullMessageOf } from '../errors.js';
 
 export interface Assumption {
   /** As in docs/api-contract.md. */
@@ -10,6 +10,8 @@ export interface Assumption {
   /** `unknown`: the service holds nothing to see it by, or it would take a write. */
   held: 'yes' | 'no' | 'unknown';
   found: string;
+  /** Nothing may be written while it does not hold. */
+  needed?: boolean;
 }
 
 const CONTEXT = { lane: 'incremental' } as const;
@@ -60,7 +62,7 @@ async function probeObjects(
   try {
     answer = await destination.probe('objects', window, CONTEXT);
   } catch (error) {
-    return [{ name: 'find-envelope', held: 'no', found: messageOf(error) }];
+    return [{ name: 'find-envelope', held: 'no', found: fullMessageOf(error), needed: true }];
   }
   const paged = typeof answer.totalPages === 'number' && typeof answer.totalResults === 'number';
   const envelope: Assumption = {
@@ -95,6 +97,6 @@ async function probeFind(
     const count = totalResults ?? results.length;
     return { name: `find-${find}`, held: 'yes', found: `${count} in the 30 days before and after today` };
   } catch (error) {
-    return { name: `find-${find}`, held: 'no', found: messageOf(error) };
+    return { name: `find-${find}`, held: 'no', found: fullMessageOf(error) };
   }
 }

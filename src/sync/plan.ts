@@ -37,18 +37,22 @@ export function explainSharedIds(
 }
 
 /** The plan's counts as a run keeps them. */
-export function toPlanCounts({ create, update, retire, unchanged, retry, dead }: MergeCounts): PlanCounts {
-  return { create, update, retire, unchanged, retry, dead };
+export function toPlanCounts(stream: Stream, counts: MergeCounts): PlanCounts {
+  const { create, update, retire, unchanged, retry, dead } = counts;
+  return { create, update, retire: stream.retire === 'keep' ? 0 : retire, unchanged, retry, dead };
 }
 
-/** Why retirements must wait for a person, if they must. */
+/** Why retirements must wait for a person, if they must, and what the person can do. */
 export function explainHold(stream: Stream, { retire, accepted, rows }: MergeCounts): string | undefined {
-  if (retire === 0) return undefined;
+  if (retire === 0 || stream.retire === 'keep') return undefined;
   const { count, percent } = stream.limits.retire;
-  const records = `${retire} of ${accepted} records`;
-  if (rows === 0) return `the source is empty; ${records} would be retired`;
+  const records = `${retire} of ${accepted} records would be retired`;
+  if (rows === 0) {
+    return `${records}, but the source is empty, and an empty source retires nothing: check the mirror, then: slotsync sync`;
+  }
   if (retire > count && retire > (accepted * percent) / 100) {
-    return `${records} would be retired, more than ${count} and more than ${percent} %`;
+    const limit = `streams.${stream.name}.limits.retire`;
+    return `${records}, more than ${count} and more than ${percent} %; if it is meant, raise ${limit}, then: slotsync sync`;
   }
   return undefined;
 }

@@ -80,8 +80,8 @@ export async function previewStream(
       choose(chosen, operation, key);
     }
     const counts = step.value;
-    preview.counts = toPlanCounts(stream.retire === 'keep' ? { ...counts, retire: 0 } : counts);
-    preview.hold = stream.retire === 'keep' ? undefined : explainHold(stream, counts);
+    preview.counts = toPlanCounts(stream, counts);
+    preview.hold = explainHold(stream, counts);
     preview.requests =
       Math.ceil(sent.writes / stream.batchSize) * requestsPerBatch(stream, false) +
       (preview.hold === undefined

@@ -1,6 +1,6 @@
 // One PUT for many objects, such that one the service refuses never spoils the others. Where it refuses a
 // whole call, the call is halved until the culprit stands alone: 2·k·log2(n) requests for k culprits of n.
-import { SlotsyncError } from '../errors.js';
+import { fullMessageOf, SlotsyncError } from '../errors.js';
 import type { PutResult } from '../destination/destination.js';
 import type { DestinationObject } from '../streams/object.js';
 
@@ -23,7 +23,7 @@ export async function putHalving<T extends DestinationObject>(
     if (status === undefined) throw error;
     const [only] = objects;
     if (objects.length === 1 && only) {
-      results.set(only.extId, { accepted: false, status, message: (error as Error).message });
+      results.set(only.extId, { accepted: false, status, message: fullMessageOf(error) });
       return;
     }
     const middle = Math.ceil(objects.length / 2);

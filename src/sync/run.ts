@@ -2,7 +2,7 @@
 // read to its end do the first of them go out; an interrupted planning starts again from nothing.
 import type { Destination } from '../destination/destination.js';
 import type { Lane } from '../destination/quota/limiter.js';
-import { codeOf, dispositionOf, messageOf } from '../errors.js';
+import { codeOf, dispositionOf, fullMessageOf } from '../errors.js';
 import type { Logger } from '../logger.js';
 import type { Mirror } from '../mirror/mirror.js';
 import { deleteBatches, insertBatches, setBatchStates, type NewBatch } from '../state/batches.js';
@@ -50,7 +50,7 @@ export async function planRun(
     return { queue };
   } catch (error) {
     if (dispositionOf(error) !== 'dead') throw error;
-    await failRun(state.db, runId, { code: codeOf(error), message: messageOf(error) });
+    await failRun(state.db, runId, { code: codeOf(error), message: fullMessageOf(error) });
     log.error({ code: codeOf(error) }, 'run failed while planning');
     return { queue: [] };
   }
@@ -89,7 +89,7 @@ async function planStreams(deps: RunDeps, run: Run, signal: AbortSignal | undefi
           keys: [],
           state: 'failed',
         } as const;
-        const reason = { errorCode: codeOf(error), errorMessage: `${stream.name}: ${messageOf(error)}` };
+        const reason = { errorCode: codeOf(error), errorMessage: `${stream.name}: ${fullMessageOf(error)}` };
         await insertBatches(tx, [
           { ...failed, keys: [], counts: NO_OUTCOMES, finishedAt: new Date(), ...reason },
         ]);
@@ -134,7 +134,7 @@ async function planOne(
     const counted = { ...NO_OUTCOMES, failed: shared.size };
     await insertBatches(state.db, [{ ...batch, state: 'done', counts: counted, finishedAt: new Date() }]);
   }
-  planned.plan[stream.name] = toPlanCounts(counts);
+  planned.plan[stream.name] = toPlanCounts(stream, counts);
   planned.writes += writer.writes();
   if (stream.retire !== 'deactivate' || counts.retire === 0) return;
   const hold = explainHold(stream, counts);

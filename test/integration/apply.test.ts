@@ -297,8 +297,6 @@ describe('a second run', () => {
     await expectQuiet(world);
   });
 
-  // DEFECT: state/records.ts `readMarks` lists a record in doubt as 'doubt' also when it is dead. Once an answer was lost
-  // before the refusal, the record stays in doubt, and every run sends it again, for ever.
   it('sends no record again that was refused after an answer had been lost', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B');
@@ -386,8 +384,6 @@ describe('parents before children', () => {
     expect(world.fieldsOf('course_c1')).toMatchObject({ 'course.room': 'room_A' });
   });
 
-  // DEFECT: state/records.ts `wakeWaiting` looks at `synced` alone. A parent that arrives as `unchanged`, because an equal
-  // object stood there already, wakes nobody: the child stays dead until a person retries it.
   it('a child that was given up goes also when its parent was found standing there', async () => {
     const world = await open(roomsAndCourses({ waitDays: 3 }), { sandbox: { schema: referring } });
     await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A')`;
@@ -403,8 +399,6 @@ describe('parents before children', () => {
     expect(await world.statusesOf('courses')).toEqual({ c1: 'synced' });
   });
 
-  // DEFECT: a char(n) column arrives padded with spaces, but the parent's local key is without them (`::text` strips
-  // them): the child waits for a key that no row can have.
   it('are found through columns of fixed width', async () => {
     const world = await open(roomsAndCourses(), { sandbox: { schema: referring } });
     await world.sql`ALTER TABLE rooms ALTER code TYPE char(6)`;
@@ -836,8 +830,6 @@ describe('a row that is gone', () => {
     await expectInSync(world);
   });
 
-  // DEFECT: sync/apply.ts `retire` deactivates a record in doubt from any batch, not only from one that a plan made for
-  // retirements. A batch that is tried again while its table is being reloaded deactivates all of it, past the hold.
   it('with all others, while a lost answer is repeated, retires nothing either', async () => {
     const world = await open(retiring);
     await addRooms(world, ...codes(30));
@@ -872,8 +864,6 @@ describe('a row that is gone', () => {
       await expectQuiet(world);
     });
 
-    // DEFECT: sync/apply.ts looks for heirs among accepted records only (`readOwners`: object_hash IS NOT NULL). An heir
-    // that is refused, waits, or whose answer was lost does not count, and the object of a living row is deactivated.
     it('is not deactivated either when the new record is refused', async () => {
       const world = await openMoved();
       await rename(world, 'B', 'b');
@@ -886,7 +876,6 @@ describe('a row that is gone', () => {
       expect(world.sandbox.object('room_1')).toMatchObject({ active: true });
     });
 
-    // DEFECT: the same.
     it('is not deactivated either when the answer to the new record was lost', async () => {
       const world = await openMoved();
       await rename(world, 'B', 'b');

@@ -136,7 +136,6 @@ describe('a record', () => {
     expect(nextStep(failure)).toContain(String.raw`slotsync retry rooms 'a b|'\''c'`);
   });
 
-  // DEFECT: names the rows to correct, but no command.
   it('that shares its external id is a person’s turn', async () => {
     const world = await open();
     await world.sql`UPDATE rooms SET number = '1'`;
@@ -146,7 +145,6 @@ describe('a record', () => {
     for (const failure of failures) expectNextStep(nextStep(failure), 'person');
   });
 
-  // DEFECT: names no command unless the parent is dead or failed itself.
   it.each([
     ['whose row is not there', 'nowhere', async (world: World) => world.sync()],
     ['that is refused', 'A', refused],
@@ -221,7 +219,7 @@ const GIVEN_UP: Record<string, Turn> = {
 /** Found while planning, before there is a batch. */
 const OF_PLANNING = new Set(['key_not_unique', 'key_null', 'key_order', 'external_ids_not_unique']);
 /** A command ends with these and says what to do itself; they are in no table. */
-const OF_COMMANDS = new Set(['run_lost', 'usage']);
+const OF_COMMANDS = new Set(['queue_unreachable', 'run_lost', 'usage']);
 
 describe('what was given up', () => {
   it('may have any code of the program: none is missing here', () => {
@@ -235,7 +233,6 @@ describe('what was given up', () => {
     expect(new Set(codes).size).toBeGreaterThan(20);
   });
 
-  // DEFECT: `mirror_refused`, `refused` and `state_refused` are a person's turn, and are promised to go by themselves.
   it.each(Object.entries(GIVEN_UP))(
     '%s: a run that ends so says that it is %s, and the command',
     (code, turn) => {
@@ -243,8 +240,6 @@ describe('what was given up', () => {
     },
   );
 
-  // DEFECT: nextStep looks at the code of a failed record only for external_id_shared. Where the batch was given up for a
-  // reason that only a person can mend, it promises that the next run tries again, and that one fails the same way.
   it.each(Object.entries(GIVEN_UP).filter(([code]) => !OF_PLANNING.has(code)))(
     '%s: its records say that it is %s, and the command',
     async (code, turn) => {
@@ -359,8 +354,7 @@ describe('a run', () => {
     const { run } = await world.sync();
     expect(run.status).toBe('held');
     const text = await printed(world, run);
-    expect(text).toMatch(/Held: rooms: the source is empty; 2 of 2 records would be retired/);
-    // DEFECT: says which limit to raise, but not the command that goes on.
+    expect(text).toMatch(/Held: rooms: 2 of 2 records would be retired, but the source is empty/);
     expectNextStep(text, 'person');
   });
 });

@@ -123,7 +123,6 @@ describe('a sync meets', () => {
       'a source that cannot convert a value',
       () => world.configure(staff({ from: { query: 'SELECT *, name::integer FROM staff' } })),
     ],
-    // DEFECT: mirror/mirror.ts puts what a function of the mirror raised (P0001) into the message of `mirror_failed`.
     [
       'a value the mirror rejects aloud',
       () =>
@@ -183,8 +182,6 @@ describe('a sync meets', () => {
     expectCleanLog();
   });
 
-  // DEFECT: destination/client.ts takes the service's words into the message of every error it throws. They may go into
-  // the state, but not where messages go otherwise: standard error, and the queue's job (see below).
   it.each([
     ['PUT', PUT, 500],
     ['PUT', PUT, 403],
@@ -267,11 +264,9 @@ describe('the queue', () => {
     expectCleanLog();
   });
 
-  // DEFECT: a job that is tried again keeps the message and the stack of what was thrown (`failedReason`), and the
-  // message holds the service's words.
   it('holds nothing of a failure either that names a person', async () => {
     world.sandbox.failNext({ path: PUT, fault: 'status', status: 500, body: ECHO, times: 100 });
-    const seen = await work(async () => (await dumpQueue()).includes('500'));
+    const seen = await work(async () => (await dumpQueue()).includes('service_failed'));
     expectClean('the queue', seen);
     expectCleanLog();
   });

@@ -51,11 +51,11 @@ describe('the answer of a find', () => {
     ).toBe(true);
   });
 
-  it('may leave out, or have as null, all but the id', () => {
-    expect(taken(objects, answer({ id: 1 }))).toBe(true);
+  it('may leave out, or have as null, all but the id and the fields', () => {
+    expect(taken(objects, answer({ id: 1, fields: [] }))).toBe(true);
     expect(
       taken(objects, {
-        ...answer({ id: 1, extId: null, typeId: null, active: null, fields: null }),
+        ...answer({ id: 1, extId: null, typeId: null, active: null, fields: [] }),
         page: null,
       }),
     ).toBe(true);
@@ -64,7 +64,8 @@ describe('the answer of a find', () => {
   it.each<[string, unknown]>([
     ['no results', {}],
     ['results that are no list', { results: {} }],
-    ['a result without an id', answer({ extId: 'room_1' })],
+    ['a result without an id', answer({ extId: 'room_1', fields: [] })],
+    ['an object without fields, whose replacement would empty them', answer({ id: 1, extId: 'room_1' })],
     ['an id that is text', answer({ id: '4711' })],
     ['an id that is no whole number', answer({ id: 1.5 })],
     ['a value that is no text', answer({ ...room, fields: [{ fieldId: 'f', values: [48] }] })],

@@ -1,0 +1,22 @@
+# syntax=docker/dockerfile:1
+FROM node:22-slim AS build
+WORKDIR /app
+COPY package.json package-lock.json ./
+RUN npm ci --no-audit --no-fund
+COPY tsconfig.json tsconfig.build.json ./
+COPY scripts ./scripts
+COPY src ./src
+RUN npm run build
+
+FROM node:22-slim
+ENV NODE_ENV=production
+WORKDIR /app
+COPY package.json package-lock.json ./
+# The optional packages are the demo's PostgreSQL, larger than all the others together.
+RUN npm ci --omit=dev --omit=optional --no-audit --no-fund && npm cache clean --force
+COPY --from=build /app/dist ./dist
+COPY migrations ./migrations
+USER node
+# sync.config.ts is mounted to /app, or named by SLOTSYNC_CONFIG.
+ENTRYPOINT ["node", "dist/cli.js"]
+CMD ["worker"]
