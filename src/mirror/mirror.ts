@@ -1,15 +1,16 @@
 // The organization's mirror, only ever read: every session is read-only at the server, every reading is
 // one transaction, and how values print as text is fixed, since the row hash is made of that text.
 import postgres from 'postgres';
-import { parse as parseArray } from 'postgres-array';
 import { closest } from 'fastest-levenshtein';
-import { codeOf, messageOf, SlotsyncError } from '../errors.js';
+import { messageOf, SlotsyncError } from '../errors.js';
 import type { Row } from '../streams/config.js';
 import { splitKey } from '../streams/local-key.js';
 import type { Source, Stream } from '../streams/streams.js';
 import { templateColumns } from '../streams/external-id.js';
 import { readCopy } from '../copy-lines.js';
+import { asMirrorError, isDataFault, isSourceFault, read } from './errors.js';
 import * as sourceSql from './source-sql.js';
+import { arrayLiteral, DATES_AS_TEXT, FIXED_WIDTH, readArrays } from './values.js';
 
 const SESSION = {
   application_name: 'slotsync mirror',
@@ -19,22 +20,6 @@ const SESSION = {
   IntervalStyle: 'iso_8601',
   extra_float_digits: 1,
   bytea_output: 'hex',
-};
-
-/** Dates and times stay PostgreSQL's own ISO text: a JavaScript Date would shift days and lose microseconds. */
-const DATES_AS_TEXT = {
-  to: 1184,
-  from: [1082, 1083, 1114, 1184, 1266],
-  serialize: (value: unknown) => value as string,
-  parse: (text: string) => text,
-};
-
-/** char(n) without the spaces it is filled up with, as the local key has it. */
-const FIXED_WIDTH = {
-  to: 1042,
-  from: [1042],
-  serialize: (value: unknown) => value as string,
-  parse: (text: string) => text.replace(/ +$/, ''),
 };
 
 /** One more than this many shared external ids are not a slip but a wrong template. */
@@ -203,113 +188,4 @@ export function createMirror({ url }: { url: string }) {
     const names = tables.map(({ name }) => name);
     return names.length === 0 ? '' : `; did you mean ${closest(source.table.join('.'), names)}?`;
   }
-}
-
-/** Array columns arrive as PostgreSQL writes them; nulls inside stay null. */
-function readArrays(row: Row, types: ReadonlyMap<string, string>): Row {
-  const arrays = Object.entries(row).flatMap(([name, value]): [string, unknown][] => {
-    const type = types.get(name) ?? '';
-    return typeof value === 'string' && type.endsWith('[]')
-      ? [[name, parseArray(value, elementReader(type))]]
-      : [];
-  });
-  return arrays.length === 0 ? row : { ...row, ...Object.fromEntries(arrays) };
-}
-
-/** As the driver reads a single value of the type. */
-function elementReader(type: string): (text: string) => unknown {
-  switch (type.slice(0, -2)) {
-    case 'smallint':
-    case 'integer':
-    case 'real':
-    case 'double precision':
-      return Number;
-    case 'boolean':
-      return (text) => text === 't';
-    case 'json':
-    case 'jsonb':
-      return (text) => JSON.parse(text) as unknown;
-    case 'character':
-    case 'bpchar':
-      return FIXED_WIDTH.parse;
-    default:
-      return (text) => text;
-  }
-}
-
-function arrayLiteral(texts: readonly string[]): string {
-  return `{${texts.map((text) => `"${text.replace(/["\\]/g, '\\$&')}"`).join(',')}}`;
-}
-
-async function read<T>(run: () => Promise<T>): Promise<T> {
-  try {
-    return await run();
-  } catch (error) {
-    throw asMirrorError(error);
-  }
-}
-
-/** The statement cannot work as the configuration writes it: table, column, function or syntax. */
-function isSourceFault(error: unknown): boolean {
-  return error instanceof SlotsyncError && error.code === 'mirror_source';
-}
-
-/** Class 22: a key's text does not read as the column's type. */
-function isDataFault(error: unknown): boolean {
-  return codeOf(error).startsWith('22');
-}
-
-function asMirrorError(error: unknown): unknown {
-  if (error instanceof SlotsyncError) return error;
-  const code = codeOf(error);
-  const facts = { sqlstate: code };
-  if (/^(42|3F|0A)/.test(code)) {
-    return new SlotsyncError('mirror_source', messageOf(error), {
-      disposition: 'dead',
-      remedy: 'Correct the configuration, or grant the missing right; `slotsync check` reads every source.',
-      facts,
-      cause: error,
-    });
-  }
-  if (code === '25006') {
-    return new SlotsyncError('mirror_read_only', `the source tries to write: ${messageOf(error)}`, {
-      disposition: 'dead',
-      remedy: 'The mirror is only ever read; take the writing function out of the query.',
-      facts,
-      cause: error,
-    });
-  }
-  if (/^(28|3D)/.test(code)) {
-    return new SlotsyncError('mirror_refused', `the mirror refused the connection: ${messageOf(error)}`, {
-      disposition: 'dead',
-      remedy: 'Check MIRROR_DATABASE_URL.',
-      facts,
-      cause: error,
-    });
-  }
-  if (code.startsWith('22')) {
-    // What follows the colon is the value itself, which may be anybody's.
-    const kind = messageOf(error).replace(/: .*$/s, '');
-    return new SlotsyncError('mirror_source', `the source holds a value that cannot be converted: ${kind}`, {
-      disposition: 'dead',
-      remedy: 'Correct the value or the conversion in the source; the log of the mirror’s server names it.',
-      facts,
-      cause: error,
-    });
-  }
-  const unreachable = /^(E[A-Z]+|CONNECT|CONNECTION_|08|57P)/.test(code);
-  return new SlotsyncError(
-    unreachable ? 'mirror_unreachable' : 'mirror_failed',
-    unreachable ? `the mirror cannot be reached (${code})` : `the mirror could not answer (${code})`,
-    {
-      disposition: 'retry',
-      remedy: unreachable
-        ? 'Check MIRROR_DATABASE_URL and that the server is up.'
-        : 'The log of the mirror’s server says more.',
-      // A function of the mirror may raise whatever it likes, names included.
-      words: unreachable ? undefined : messageOf(error),
-      facts,
-      cause: error,
-    },
-  );
 }

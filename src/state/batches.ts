@@ -2,7 +2,8 @@
 // at any time without losing a batch.
 import { and, eq, inArray, sql } from 'drizzle-orm';
 import { queryState, type Queries, type State } from './database.js';
-import { countOutcomes, NO_OUTCOMES, settleRecords, type Outcome } from './records.js';
+import { settleRecords } from './claims.js';
+import { countOutcomes, NO_OUTCOMES, type Outcome } from './outcomes.js';
 import { advanceRun } from './runs.js';
 import { batches, runs, type BatchState, type OutcomeCounts } from './schema.js';
 

@@ -2,7 +2,7 @@
 // A run moves on in the same transaction that finishes one of its batches, so no crash can leave it between.
 import { and, desc, eq, inArray, isNotNull, isNull, lt, sql } from 'drizzle-orm';
 import { queryState, type Queries } from './database.js';
-import { NO_OUTCOMES } from './records.js';
+import { NO_OUTCOMES } from './outcomes.js';
 import {
   batches,
   runs,

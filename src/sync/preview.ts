@@ -2,12 +2,11 @@
 // the state and, for what stands there now, the service. Writes nothing anywhere.
 import type { Destination, ObjectThere } from '../destination/destination.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors.js';
-import { readExternalIds } from '../state/records.js';
+import { readExternalIds, readRecordIds } from '../state/records.js';
 import type { PlanCounts } from '../state/schema.js';
 import { mapRow, toObject } from '../streams/mapping.js';
 import { createObject, diffObjects, mergeObject, type FieldChange } from '../streams/object.js';
 import type { Stream } from '../streams/streams.js';
-import { readRecordIds } from '../state/records.js';
 import type { Difference } from './merge.js';
 import {
   explainHold,

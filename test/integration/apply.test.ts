@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { SlotsyncError } from '../../src/errors.js';
 import { failBatch, readBatch } from '../../src/state/batches.js';
 import { retryRecords } from '../../src/state/failures.js';
-import { claimRecords, renewClaim } from '../../src/state/records.js';
+import { claimRecords, renewClaim } from '../../src/state/claims.js';
 import type { SlotsyncConfig } from '../../src/streams/config.js';
 import { createObject } from '../../src/streams/object.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
