@@ -1,5 +1,5 @@
 // What every command shares: its options, its assembly, its exit code.
-import type { Command } from 'commander';
+import { InvalidArgumentError, type Command } from 'commander';
 import { createApp, type App, type AppOptions } from '../app.js';
 import { codeOf, UsageError } from '../errors.js';
 
@@ -45,4 +45,11 @@ export async function withApp(options: AppOptions, run: (app: App) => Promise<nu
   } finally {
     await app.close();
   }
+}
+
+/** Parses an option's value; commander names the option in its message. */
+export function wholeNumber(text: string): number {
+  const value = Number(text);
+  if (!Number.isSafeInteger(value) || value < 0) throw new InvalidArgumentError('a whole number is needed.');
+  return value;
 }

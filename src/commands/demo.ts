@@ -9,8 +9,8 @@ import { startEmbeddedPostgres } from '../demo/embedded-postgres.js';
 import { universitySchema } from '../demo/sync.config.js';
 import { changeUniversity, loadUniversity } from '../demo/university.js';
 import { startSandbox } from '../sandbox/sandbox.js';
-import { EXIT } from './command.js';
-import { table } from './print.js';
+import { EXIT, wholeNumber } from './command.js';
+import { printJson, printLine, table } from './print.js';
 
 export function addDemo(program: Command): void {
   program
@@ -19,15 +19,18 @@ export function addDemo(program: Command): void {
       'sync a sample university into the sandbox, on a PostgreSQL of its own; needs nothing but Node',
     )
     .option('--keep', 'leave database and sandbox up until Ctrl-C, to look around')
-    .option('--seed <number>', 'another university', Number, 1)
-    .action(async (options: { keep?: boolean; seed: number }) => {
-      const fine = await runDemo({
-        cli: process.argv[1] ?? '',
-        keep: options.keep ?? false,
-        seed: options.seed,
-      });
+    .option('--seed <number>', 'another university', wholeNumber, 1)
+    .option('--json', 'print one JSON document instead of text')
+    .action(async (options: DemoOptions) => {
+      const fine = await runDemo(process.argv[1] ?? '', options);
       process.exitCode = fine ? EXIT.done : EXIT.failed;
     });
+}
+
+interface DemoOptions {
+  keep?: boolean;
+  json?: boolean;
+  seed: number;
 }
 
 const RATE = 20;
@@ -45,8 +48,8 @@ interface Act {
 }
 
 /** Plays the demo on standard output. `cli` is this program's entry file. Returns whether all went as it should. */
-async function runDemo({ cli, keep, seed }: { cli: string; keep: boolean; seed: number }): Promise<boolean> {
-  const say = (text = '') => process.stdout.write(`${text}\n`);
+async function runDemo(cli: string, { keep, json, seed }: DemoOptions): Promise<boolean> {
+  const say = json ? () => undefined : printLine;
   const closers: (() => Promise<unknown>)[] = [];
   const interrupted = new AbortController();
   const onSignal = () => interrupted.abort();
@@ -93,7 +96,10 @@ async function runDemo({ cli, keep, seed }: { cli: string; keep: boolean; seed: 
       API_REQUESTS_PER_SECOND: String(RATE),
       SLOTSYNC_CONFIG: fileURLToPath(new URL('../demo/sync.config.js', import.meta.url)),
     };
-    const run = (...args: string[]) => runCommand(cli, args, env, interrupted.signal, say);
+    const run = (...args: string[]) => {
+      say(`\n$ slotsync ${args.join(' ')}`);
+      return runCommand(cli, args, env, { signal: interrupted.signal, silent: json ?? false });
+    };
     const acts: Act[] = [];
     let most = 0;
     const sync = async (name: string) => {
@@ -142,6 +148,8 @@ async function runDemo({ cli, keep, seed }: { cli: string; keep: boolean; seed: 
     codes.push(await run('failures'));
     const second = acts.find(({ name }) => name === UNCHANGED);
     const fine = codes.every((code) => code === 0) && second?.puts === 0 && sandbox.refused() === 0;
+    if (json)
+      printJson({ fine, allowed: RATE, mostInAnySecond: most, acts, ...(keep ? { settings: env } : {}) });
     say(fine ? '\nAll as it should be.' : '\nSomething is not as it should be; see above.');
     if (keep) {
       say('\nDatabase and sandbox stay up until Ctrl-C. In another terminal:\n');
@@ -171,13 +179,11 @@ async function runCommand(
   cli: string,
   args: readonly string[],
   env: Record<string, string>,
-  signal: AbortSignal,
-  say: (text?: string) => void,
+  { signal, silent }: { signal: AbortSignal; silent: boolean },
 ): Promise<number> {
   signal.throwIfAborted();
-  say(`\n$ slotsync ${args.join(' ')}`);
   const child = spawn(process.execPath, [cli, ...args], {
-    stdio: 'inherit',
+    stdio: silent ? 'ignore' : 'inherit',
     env: { PATH: process.env.PATH, HOME: process.env.HOME, TERM: process.env.TERM, ...env },
   });
   const [code] = (await once(child, 'exit')) as [number | null];

@@ -4,10 +4,11 @@ import { loadConfiguration } from '../config-file.js';
 import { loadSettings } from '../settings.js';
 import { startSandbox, type SandboxOptions } from '../sandbox/sandbox.js';
 import type { SandboxSchema } from '../sandbox/schema.js';
-import { EXIT } from './command.js';
-import { printLine } from './print.js';
+import { EXIT, wholeNumber } from './command.js';
+import { printJson, printLine } from './print.js';
 
 interface Options {
+  json?: boolean;
   config?: string;
   port: number;
   host: string;
@@ -42,19 +43,19 @@ export function addSandbox(program: Command): void {
       '-c, --config <file>',
       'configuration whose types and fields it shall know (default: sync.config.ts, if there)',
     )
-    .option('--port <port>', 'port to listen at; 0: a free one', whole, 8377)
+    .option('--port <port>', 'port to listen at; 0: a free one', wholeNumber, 8377)
     .option('--host <host>', 'address to listen at', '127.0.0.1')
     .option('--organization <id>', 'the organization it knows', 'demo')
     .option('--api-key <key>', 'the key it accepts', 'sandbox-key')
     .option('--region <region>', 'the region it accepts', 'EU_EES')
-    .option('--rate <requests>', 'requests a second of the organization; 0: no quota', whole, 20)
+    .option('--rate <requests>', 'requests a second of the organization; 0: no quota', wholeNumber, 20)
     .addOption(
       new Option('--window <kind>', 'how it counts a second')
         .choices(['sliding', 'fixed', 'bucket'])
         .default('sliding'),
     )
     .option('--no-retry-after', 'leave Retry-After out of a 429')
-    .option('--token-seconds <seconds>', 'life of a token', whole, 300)
+    .option('--token-seconds <seconds>', 'life of a token', wholeNumber, 300)
     .option('--no-token-exp', 'leave exp out of the token')
     .addOption(
       new Option('--expired-status <status>', 'answer to an expired token')
@@ -67,25 +68,33 @@ export function addSandbox(program: Command): void {
         'answer to every PUT (default: 207 when an object was refused)',
       ).choices(['200', '207']),
     )
-    .option('--max-objects <objects>', 'most objects of a PUT', whole, 1000)
-    .option('--latency <ms>', 'time an answer takes', whole, 0)
-    .option('--jitter <ms>', 'spread of that time', whole, 0)
+    .option('--max-objects <objects>', 'most objects of a PUT', wholeNumber, 1000)
+    .option('--latency <ms>', 'time an answer takes', wholeNumber, 0)
+    .option('--jitter <ms>', 'spread of that time', wholeNumber, 0)
     .option('--status500 <share>', 'share of requests answered 500', share, 0)
     .option('--reset <share>', 'share of connections reset before anything is done', share, 0)
     .option('--lose-answer <share>', 'share of answers lost after everything is done', share, 0)
     .option('--broken-json <share>', 'share of answers that are not JSON', share, 0)
     .option('--hang <share>', 'share of requests never answered', share, 0)
-    .option('--seed <number>', 'repeats the same faults', whole, 1)
+    .option('--seed <number>', 'repeats the same faults', wholeNumber, 1)
+    .option('--json', 'print one JSON document instead of text')
     .action(async (options: Options) => {
       const schema = await readSchema(options.config);
       const sandbox = await startSandbox({ ...toSandboxOptions(options), schema });
-      printLine(`The sandbox answers at ${sandbox.url}. Settings for it:\n`);
-      printLine(
-        `  API_BASE_URL=${sandbox.url}\n  API_ORGANIZATION_ID=${options.organization}\n  API_KEY=${options.apiKey}\n`,
-      );
-      printLine(
-        `It knows ${schema.types.length} types and ${schema.fields.length} fields. What it has seen: ${sandbox.url}/sandbox/summary`,
-      );
+      const settings = {
+        API_BASE_URL: sandbox.url,
+        API_ORGANIZATION_ID: options.organization,
+        API_KEY: options.apiKey,
+      };
+      const known = { types: schema.types.length, fields: schema.fields.length };
+      if (options.json) {
+        printJson({ url: sandbox.url, settings, ...known });
+      } else {
+        printLine(`The sandbox answers at ${sandbox.url}. Settings for it:\n`);
+        for (const [name, value] of Object.entries(settings)) printLine(`  ${name}=${value}`);
+        printLine(`\nIt knows ${known.types} types and ${known.fields} fields.`);
+        printLine(`What it has seen: ${sandbox.url}/sandbox/summary`);
+      }
       await new Promise<void>((resolve) => {
         process.once('SIGINT', resolve);
         process.once('SIGTERM', resolve);
@@ -139,12 +148,6 @@ async function readSchema(file: string | undefined): Promise<SandboxSchema> {
     }
   }
   return { types, fields: [...fields.values()] };
-}
-
-function whole(text: string): number {
-  const value = Number(text);
-  if (!Number.isInteger(value) || value < 0) throw new InvalidArgumentError('a whole number is needed.');
-  return value;
 }
 
 function share(text: string): number {
