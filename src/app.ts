@@ -1,14 +1,21 @@
 // Assembly: what a command needs is opened when it first asks for it, and closed in the opposite order, also
 // when it fails halfway.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import postgres from 'postgres';
 import { loadConfiguration, type Configuration } from './config-file.js';
 import { createDestination, type Destination } from './destination/destination.js';
-import { createLimiter, type Limiter } from './destination/quota/limiter.js';
+import { createLimiter, LANES, type Limiter } from './destination/quota/limiter.js';
 import { createPostgresStore } from './destination/quota/postgres-store.js';
 import { createRedisStore } from './destination/quota/redis-store.js';
 import { UsageError } from './errors.js';
+import { createHealth } from './http/health.js';
+import { startHttp } from './http/server.js';
 import { createLogger } from './logger.js';
+import { noMeter } from './metrics/meter.js';
+import { createMetrics } from './metrics/metrics.js';
+import { createReading } from './metrics/reading.js';
+import { createStateReadings } from './metrics/state-readings.js';
 import { createMirror, type Mirror } from './mirror/mirror.js';
 import { openBackend, requireQueueStore, type QueueStore } from './queue/backend.js';
 import { createProducer, type Producer } from './queue/producer.js';
@@ -24,13 +31,20 @@ export interface AppOptions {
   configPath?: string | undefined;
   /** When LOG_LEVEL is not set. */
   logLevel?: string;
+  /** Counts what `serveHttp` shows, when HTTP_PORT asks for it. */
+  isObserved?: boolean;
   env?: NodeJS.ProcessEnv;
 }
 
 export type App = ReturnType<typeof createApp>;
 
+/** What health and metrics read: at most once in a second, and for no longer than this. */
+const READING = { keepMs: 1000, withinMs: 1500 };
+/** How long one thing may take to close. */
+const CLOSE_WITHIN_MS = 5000;
+
 /** Throws UsageError when a needed setting is missing; nothing is opened yet. */
-export function createApp({ needs, configPath, logLevel = 'warn', env }: AppOptions) {
+export function createApp({ needs, configPath, logLevel = 'warn', isObserved = false, env }: AppOptions) {
   const settings = loadSettings(needs, env);
   const log = createLogger(settings.logLevel ?? logLevel, process.stderr.isTTY);
   const closers: (() => Promise<unknown>)[] = [];
@@ -82,7 +96,7 @@ export function createApp({ needs, configPath, logLevel = 'warn', env }: AppOpti
 
   const destination = once(async (): Promise<Destination> => {
     const { service } = await configuration();
-    const opened = createDestination({ api: api(), limiter: await limiter(), log, ...service });
+    const opened = createDestination({ api: api(), limiter: await limiter(), log, meter, ...service });
     return own(opened, opened.close);
   });
 
@@ -103,6 +117,24 @@ export function createApp({ needs, configPath, logLevel = 'warn', env }: AppOpti
     own(producer, producer.close);
     return { backend, producer };
   });
+
+  const stateReadings = once(async () => {
+    const opened = createStateReadings({ url: stateUrl(), timeoutMs: READING.withinMs });
+    return own(opened, opened.close);
+  });
+
+  const metrics =
+    isObserved && settings.httpPort > 0
+      ? createMetrics({
+          lanes: LANES,
+          quota: createReading(async () => (await limiter()).usage(), READING),
+          state: createReading(async () => {
+            const { streams } = await configuration();
+            return (await stateReadings()).read(streams.map(({ name }) => name));
+          }, READING),
+        })
+      : undefined;
+  const meter = metrics?.meter ?? noMeter;
 
   return {
     settings,
@@ -127,24 +159,69 @@ export function createApp({ needs, configPath, logLevel = 'warn', env }: AppOpti
     },
 
     /** Workers over every stream of the configuration; the caller starts and stops them. */
-    async workers(options: { concurrency?: number } = {}): Promise<Workers> {
+    async workers(options: { concurrency?: number; patient?: boolean } = {}): Promise<Workers> {
       const { backend, producer } = await queue();
+      const [opened, source, service] = [await state(), await mirror(), await destination()];
       return createWorkers({
         ...options,
         backend,
         producer,
         log,
-        state: await state(),
-        mirror: await mirror(),
-        destination: await destination(),
+        meter,
+        state: opened,
+        mirror: source,
+        destination: service,
+        probe: async (signal) => {
+          await requireMigrated(opened);
+          await source.ping();
+          await service.probe('objects', { from: 0, to: 0 }, { lane: 'verify', signal });
+        },
         streams: streamsByName(await configuration()),
       });
     },
 
-    /** Closes what was opened, last in, first out; one that fails does not keep the others open. */
+    /**
+     * Health of these workers and metrics of this process over HTTP, when HTTP_PORT asks for them. Throws UsageError
+     * when the port cannot be had.
+     */
+    async serveHttp(workers: Workers): Promise<void> {
+      if (!metrics) return;
+      const readings = await stateReadings();
+      const { producer } = await queue();
+      const health = createHealth({
+        phase: workers.phase,
+        checks: {
+          state: createReading(readings.ping, READING),
+          queue: createReading(producer.depth, READING),
+        },
+      });
+      const server = await startHttp({
+        port: settings.httpPort,
+        log,
+        routes: {
+          '/healthz': health.alive,
+          '/readyz': health.ready,
+          '/metrics': async () => ({
+            status: 200,
+            contentType: metrics.contentType,
+            body: await metrics.text(),
+          }),
+        },
+      });
+      own(server, server.close);
+      log.info({ port: server.port }, 'http started');
+    },
+
+    /** Closes what was opened, last in, first out; one that fails or hangs does not keep the others open. */
     async close(): Promise<void> {
       for (let close = closers.pop(); close; close = closers.pop()) {
-        await close().catch((error: unknown) => log.debug({ reason: String(error) }, 'closing failed'));
+        const closing = close().catch((error: unknown) =>
+          log.debug({ reason: String(error) }, 'closing failed'),
+        );
+        const closed = new AbortController();
+        const tooLate = sleep(CLOSE_WITHIN_MS, undefined, { signal: closed.signal }).catch(() => undefined);
+        await Promise.race([closing, tooLate]);
+        closed.abort();
       }
     },
   };

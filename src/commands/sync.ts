@@ -6,6 +6,7 @@ import { startRun, type Run } from '../state/runs.js';
 import { common, withApp, type CommonOptions } from './command.js';
 import { printJson, printLine } from './print.js';
 import { exitCodeOfRun, printRun, runToJson, waitForRun } from './run-report.js';
+import { listenForSignals } from './signals.js';
 
 interface SyncOptions extends CommonOptions {
   detach?: boolean;
@@ -64,7 +65,7 @@ async function sync(app: App, names: readonly string[], options: SyncOptions): P
     return exitCodeOfRun(run);
   } finally {
     await workers.stop();
-    stop.unlisten();
+    stop.ended();
   }
 }
 
@@ -87,27 +88,4 @@ export async function requireSources(app: App, streams: readonly Stream[]): Prom
       remedy: 'Correct the configuration; `slotsync check` shows everything at once.',
     });
   }
-}
-
-/** First signal: finish what is in work. Second: interrupt it. */
-export function listenForSignals(workers: { stop(): Promise<void>; abort(): void }) {
-  let signals = 0;
-  const onSignal = () => {
-    signals++;
-    if (signals === 1) {
-      process.stderr.write('\nFinishing what is in work; once more to interrupt it.\n');
-      void workers.stop();
-    } else {
-      workers.abort();
-    }
-  };
-  process.on('SIGINT', onSignal);
-  process.on('SIGTERM', onSignal);
-  return {
-    requested: () => signals > 0,
-    unlisten() {
-      process.off('SIGINT', onSignal);
-      process.off('SIGTERM', onSignal);
-    },
-  };
 }

@@ -4,6 +4,7 @@
 import { Pool, type Dispatcher } from 'undici';
 import { codeOf, messageOf, SlotsyncError } from '../errors.js';
 import type { Logger } from '../logger.js';
+import { noMeter, type Meter } from '../metrics/meter.js';
 import type { ApiSettings } from '../settings.js';
 import { createTokenSource } from './token.js';
 import type { Lane, Limiter } from './quota/limiter.js';
@@ -27,6 +28,7 @@ export interface ClientOptions {
   prefix: string;
   requestTimeoutMs: number;
   tokenSeconds: number;
+  meter?: Meter;
 }
 
 /** Times one request is sent again after a 429 before it is given back to the queue. */
@@ -36,7 +38,15 @@ const MOST_BODY_BYTES = 64 * 1024 * 1024;
 export type Client = ReturnType<typeof createClient>;
 
 /** Opens a pool of connections to the service. `send` throws SlotsyncError only, or the signal's reason. */
-export function createClient({ api, limiter, log, prefix, requestTimeoutMs, tokenSeconds }: ClientOptions) {
+export function createClient({
+  api,
+  limiter,
+  log,
+  prefix,
+  requestTimeoutMs,
+  tokenSeconds,
+  meter = noMeter,
+}: ClientOptions) {
   const pool = new Pool(api.baseUrl, {
     connections: 32,
     pipelining: 1,
@@ -45,6 +55,10 @@ export function createClient({ api, limiter, log, prefix, requestTimeoutMs, toke
     bodyTimeout: requestTimeoutMs,
   });
   const paths = createPaths(api.organizationId, prefix);
+  /** By path: names without the organization's id. */
+  const endpoints = new Map<string, string>(
+    Object.entries(paths).map(([endpoint, path]) => [path, endpoint]),
+  );
   const latency = { totalMs: 0, count: 0 };
   let requests = 0;
 
@@ -64,8 +78,11 @@ export function createClient({ api, limiter, log, prefix, requestTimeoutMs, toke
 
   /** Takes a slot, sends, frees it at the headers; again after a 429. */
   async function sendWithin(call: Call, headers: Record<string, string>, context: Context): Promise<Answer> {
+    const endpoint = endpoints.get(call.path) ?? 'other';
     for (let throttles = 0; ; throttles++) {
+      const askedAt = performance.now();
       const slot = await limiter.take(context.lane, context.signal);
+      meter.waited(context.lane, secondsSince(askedAt));
       if (!slot.usable()) {
         await slot.release();
         continue;
@@ -86,13 +103,17 @@ export function createClient({ api, limiter, log, prefix, requestTimeoutMs, toke
           signal: anySignal(context.signal, AbortSignal.timeout(requestTimeoutMs)),
         });
       } catch (error) {
-        if (context.signal?.aborted) throw context.signal.reason;
-        throw asTransportError(error, call);
+        const interrupted = context.signal?.aborted === true;
+        const failure = asTransportError(error, call);
+        const reason = failure.code === 'service_unreachable' ? 'unreachable' : 'lost';
+        meter.requested(endpoint, interrupted ? 'interrupted' : reason, secondsSince(startedAt));
+        throw interrupted ? context.signal?.reason : failure;
       } finally {
         void slot.release();
       }
       latency.totalMs += performance.now() - startedAt;
       latency.count++;
+      meter.requested(endpoint, response.statusCode, secondsSince(startedAt));
       const body = await readBody(response, call);
       if (response.statusCode !== 429)
         return { status: response.statusCode, body: withoutSecrets(body, headers) };
@@ -116,8 +137,7 @@ export function createClient({ api, limiter, log, prefix, requestTimeoutMs, toke
     /** Sends with the current token, renewed once on 401 or 403. Returns the parsed body of a 2xx answer. */
     async send(call: Call, context: Context): Promise<unknown> {
       for (let renewed = false; ; renewed = true) {
-        const token = await tokens.get();
-        context.signal?.throwIfAborted();
+        const token = await unlessAborted(tokens.get(), context.signal);
         const answer = await sendWithin(call, { authorization: `Bearer ${token}` }, context);
         if ((answer.status !== 401 && answer.status !== 403) || renewed)
           return expectJson(answer, call.method, call.path);
@@ -258,4 +278,24 @@ export function readRetryAfter(header: string | string[] | undefined, now = Date
 
 function anySignal(a: AbortSignal | undefined, b: AbortSignal): AbortSignal {
   return a ? AbortSignal.any([a, b]) : b;
+}
+
+/** The result, or the signal's reason as soon as it aborts; what is waited for goes on for the others. */
+async function unlessAborted<T>(result: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return result;
+  let onAbort = () => undefined as void;
+  const aborted = new Promise<never>((_, reject) => {
+    onAbort = () => reject(signal.reason);
+  });
+  if (signal.aborted) onAbort();
+  else signal.addEventListener('abort', onAbort);
+  try {
+    return await Promise.race([aborted, result]);
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+  }
+}
+
+function secondsSince(at: number): number {
+  return (performance.now() - at) / 1000;
 }

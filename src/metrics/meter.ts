@@ -3,13 +3,22 @@
 /** Why a request has no status: it was interrupted by us, never reached the service, or its answer was lost. */
 export type Unanswered = 'interrupted' | 'unreachable' | 'lost';
 
+/** Records by what became of them. */
+export interface Outcomes {
+  synced: number;
+  unchanged: number;
+  deferred: number;
+  failed: number;
+  dead: number;
+}
+
 export interface Meter {
   /** A request was given its slot of the quota. */
   waited(lane: string, seconds: number): void;
   /** A request ended. `endpoint` is one of a fixed few, never a path with an id in it. */
   requested(endpoint: string, status: number | Unanswered, seconds: number): void;
   /** So many records of a stream have these outcomes. */
-  settled(stream: string, counts: Readonly<Record<string, number>>): void;
+  settled(stream: string, counts: Readonly<Outcomes>): void;
 }
 
 /** Nobody listens. */

@@ -23,7 +23,7 @@ export type QueueStore = { redisUrl: string } | { postgresUrl: string };
 const SCHEMA = 'slotsync_queue';
 
 export type AnyQueue = Pick<Queue, 'add' | 'addBulk' | 'getJobCounts' | 'on' | 'close' | 'waitUntilReady'>;
-export type AnyWorker = Pick<Worker, 'on' | 'close' | 'run' | 'waitUntilReady'>;
+export type AnyWorker = Pick<Worker, 'on' | 'close' | 'run' | 'waitUntilReady' | 'pause' | 'resume'>;
 export type Process = (job: Job, token: string | undefined) => Promise<void>;
 
 /** Brings the queue's own tables up to date, where it has any. */

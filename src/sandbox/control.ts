@@ -10,6 +10,7 @@
 //   PUT    /sandbox/schema                       { types, fields }
 //   PUT    /sandbox/faults                       { status500?, reset?, loseAnswer?, brokenJson?, hang? }: 0 to 1
 //   POST   /sandbox/fail-next                    { fault, path?, status?, body?, headers?, times? }
+//   DELETE /sandbox/fail-next                    forgets what was ordered and not yet done
 //   PUT    /sandbox/latency                      { latencyMs, jitterMs? }
 //   PUT    /sandbox/quota                        { rate?, window?, retryAfter? }
 //   PUT    /sandbox/refusals/{extId}             { status, message, wholeCall? }: an object the service will not take
@@ -93,6 +94,7 @@ export function createControl(sandbox: SandboxControls, requests: () => number) 
     ['PUT schema', (body) => sandbox.defineSchema(parseBody(schemaDefinition, body()))],
     ['PUT faults', (body) => sandbox.setFaults(parseBody(faults, body()))],
     ['POST fail-next', (body) => sandbox.failNext(parseBody(failRule, body()))],
+    ['DELETE fail-next', () => sandbox.clearFailures()],
     [
       'PUT latency',
       (body) => {

@@ -46,6 +46,9 @@ export function createFaults(random: () => number, initial: Faults = {}) {
     failNext(rule: FailRule): void {
       rules.push({ ...rule, left: rule.times ?? 1 });
     },
+    clearFailures(): void {
+      rules = [];
+    },
     draw(path: string): FailRule | undefined {
       const rule = rules.find((one) => one.path === undefined || path.endsWith(one.path));
       if (rule !== undefined) {

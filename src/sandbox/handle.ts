@@ -86,6 +86,8 @@ export interface SandboxControls {
   }): void;
   /** Orders a fault for the next request the quota lets through whose path ends so. */
   failNext(rule: FailRule): void;
+  /** Forgets what `failNext` has ordered and not yet done. */
+  clearFailures(): void;
   refuseObject(extId: string, refusal: ObjectRefusal): void;
   allowObject(extId: string): void;
   /** Every token handed out so far is refused from now on. */

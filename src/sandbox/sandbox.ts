@@ -115,6 +115,7 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
       conditions.window = makeWindow();
     },
     failNext: (rule) => faults.failNext(rule),
+    clearFailures: () => faults.clearFailures(),
     refuseObject: (extId, refusal) => void refusals.set(extId, refusal),
     allowObject: (extId) => void refusals.delete(extId),
     revokeTokens: () => tokens.revoke(),

@@ -7,6 +7,7 @@ import type { Context } from '../destination/client.js';
 import type { Lane } from '../destination/quota/limiter.js';
 import { SlotsyncError } from '../errors.js';
 import type { Logger } from '../logger.js';
+import { noMeter, type Meter } from '../metrics/meter.js';
 import { settleBatch, type Batch } from '../state/batches.js';
 import {
   claimRecords,
@@ -36,6 +37,7 @@ import { putHalving } from './put.js';
 export interface ApplyDeps extends CandidateDeps {
   destination: Destination;
   log: Logger;
+  meter?: Meter;
 }
 
 /** A claim is renewed before each write; a write may take this long, in milliseconds. */
@@ -50,7 +52,7 @@ export async function applyBatch(
   batch: Batch,
   signal?: AbortSignal,
 ): Promise<{ queue: number[] }> {
-  const { state, log } = deps;
+  const { state, log, meter = noMeter } = deps;
   const stream = deps.streams.get(batch.stream);
   if (!stream) {
     throw new SlotsyncError('configuration', `the configuration has no stream '${batch.stream}' any more`, {
@@ -74,6 +76,11 @@ export async function applyBatch(
     failure = error;
   }
   const settled = await settleBatch(state, batch, { token, outcomes: [...outcomes.values()] });
+  const open = new Set(settled.remaining);
+  meter.settled(
+    stream.name,
+    countOutcomes([...outcomes.values()].filter(({ localKey }) => !open.has(localKey))),
+  );
   await releaseClaim(state.db, token, attempt.sent);
 
   if (settled.remaining.length === 0) {

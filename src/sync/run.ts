@@ -21,6 +21,8 @@ export interface RunDeps {
   state: State;
   streams: ReadonlyMap<string, Stream>;
   log: Logger;
+  /** Credentials that are refused are waited for, rather than ending the run. */
+  patient?: boolean;
 }
 
 /** Batch rows written in one statement. */
@@ -50,7 +52,7 @@ export async function planRun(
     await pruneRuns(state.db);
     return { queue };
   } catch (error) {
-    if (dispositionOf(error) !== 'dead') throw error;
+    if (dispositionOf(error) !== 'dead' || (deps.patient && codeOf(error) === 'unauthorized')) throw error;
     await failRun(state.db, runId, { code: codeOf(error), message: fullMessageOf(error) });
     log.error({ code: codeOf(error) }, 'run failed while planning');
     return { queue: [] };

@@ -1,0 +1,205 @@
+// Health and metrics over real sockets, and what they read from a real state.
+import { pino } from 'pino';
+import postgres from 'postgres';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { UsageError } from '../../src/errors.js';
+import { createHealth } from '../../src/http/health.js';
+import { json, startHttp, type HttpServer, type Routes } from '../../src/http/server.js';
+import { createStateReadings, type StateReadings } from '../../src/metrics/state-readings.js';
+import { createDatabase, type TestDatabase } from '../support/services.js';
+
+const log = pino({ level: 'silent' });
+const servers: HttpServer[] = [];
+afterEach(async () => {
+  for (const server of servers.splice(0)) await server.close();
+});
+
+async function listen(routes: Routes, port = 0): Promise<HttpServer> {
+  const server = await startHttp({ port, routes, log });
+  servers.push(server);
+  return server;
+}
+
+const get = (server: HttpServer, path: string, init?: RequestInit) =>
+  fetch(`http://127.0.0.1:${server.port}${path}`, init);
+
+describe('the server', () => {
+  it('answers GET at its paths, whatever the query, and nothing else', async () => {
+    const server = await listen({ '/healthz': () => json(200, { alive: true }) });
+    const answer = await get(server, '/healthz?from=probe');
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get('cache-control')).toBe('no-store');
+    expect(await answer.json()).toEqual({ alive: true });
+    for (const method of ['POST', 'PUT', 'DELETE']) {
+      const refused = await get(server, '/healthz', { method, body: 'x' });
+      expect(refused.status).toBe(405);
+      expect(refused.headers.get('allow')).toBe('GET');
+    }
+    for (const path of ['/', '/healthz/', '/constructor', '/__proto__']) {
+      expect((await get(server, path)).status).toBe(404);
+    }
+  });
+
+  it('answers 500 with a code and no message when an answer cannot be made', async () => {
+    const server = await listen({
+      '/metrics': () => Promise.reject(new Error('postgres://user:secret@host')),
+    });
+    const answer = await get(server, '/metrics');
+    expect(answer.status).toBe(500);
+    expect(await answer.text()).not.toContain('secret');
+  });
+
+  it('says in one sentence that its port is taken', async () => {
+    const { port } = await listen({});
+    const second = startHttp({ port, routes: {}, log });
+    await expect(second).rejects.toThrow(UsageError);
+    await expect(second).rejects.toThrow(`HTTP_PORT: port ${port} is taken`);
+  });
+});
+
+describe('health', () => {
+  const fine = async () => 'fine';
+
+  it('is ready when every part answers', async () => {
+    const { ready, alive } = createHealth({ phase: () => 'running', checks: { state: fine, queue: fine } });
+    expect(await ready()).toMatchObject({ status: 200, body: '{"ready":true}\n' });
+    expect(alive().status).toBe(200);
+  });
+
+  it('names what does not answer, by its code alone', async () => {
+    const gone = async () =>
+      Promise.reject(Object.assign(new Error('connect to db.internal'), { code: 'ECONNREFUSED' }));
+    const { ready, alive } = createHealth({ phase: () => 'running', checks: { state: gone, queue: fine } });
+    const { status, body } = await ready();
+    expect(status).toBe(503);
+    expect(JSON.parse(body)).toEqual({ ready: false, notReady: { state: 'ECONNREFUSED' } });
+    expect(alive().status).toBe(200);
+  });
+
+  it.each([
+    { phase: 'starting', alive: 200 },
+    { phase: 'stopping', alive: 200 },
+    { phase: 'ended', alive: 503 },
+  ] as const)('takes a worker that is $phase for not ready', async ({ phase, alive: expected }) => {
+    const { ready, alive } = createHealth({ phase: () => phase, checks: { state: fine } });
+    const { status, body } = await ready();
+    expect(status).toBe(503);
+    expect(JSON.parse(body)).toEqual({ ready: false, notReady: { worker: phase } });
+    expect(alive().status).toBe(expected);
+  });
+});
+
+describe('what is read from the state', () => {
+  let database: TestDatabase;
+  let sql: postgres.Sql;
+  let readings: StateReadings;
+  beforeAll(async () => {
+    database = await createDatabase();
+    sql = postgres(database.url, { max: 1 });
+    readings = createStateReadings({ url: database.url, timeoutMs: 2000 });
+  });
+  afterAll(async () => {
+    await readings.close();
+    await sql.end();
+    await database.drop();
+  });
+
+  /** A run that was asked for `ago` seconds ago and took `took`. */
+  async function addRun(run: {
+    streams: string[];
+    status: string;
+    ago: number;
+    took?: number;
+    kind?: string;
+    counts?: object;
+    plan?: object;
+    holds?: object;
+  }): Promise<number> {
+    const { kind = 'nightly', streams, status, ago, took = null, counts = {}, plan = {}, holds = {} } = run;
+    const [row] = await sql<{ id: number }[]>`
+      INSERT INTO slotsync.runs (kind, lane, streams, status, plan, counts, holds, requested_at, finished_at)
+      VALUES (${kind}, 'nightly', ${streams}, ${status}, ${sql.json(plan as never)}, ${sql.json(counts as never)},
+        ${sql.json(holds as never)}, now() - make_interval(secs => ${ago}), now() - make_interval(secs => ${ago}) + make_interval(secs => ${took}))
+      RETURNING id::int`;
+    return row?.id ?? 0;
+  }
+
+  it('is nothing when nothing ever ran', async () => {
+    await readings.ping();
+    expect(await readings.read(['rooms'])).toEqual({
+      backlog: [],
+      runs: [],
+      successes: [{ stream: 'rooms', ageSeconds: null }],
+    });
+  });
+
+  it('holds the backlog: runs to be planned, and batches that are queued', async () => {
+    await addRun({ streams: ['rooms'], status: 'planning', ago: 40 });
+    const running = await addRun({ streams: ['courses'], status: 'running', ago: 90 });
+    await sql`
+      INSERT INTO slotsync.batches (run_id, stream, level, keys, state, created_at)
+      SELECT ${running}, 'courses', 0, ARRAY['1'], state, now() - interval '80 s'
+      FROM unnest(ARRAY['queued', 'queued', 'planned', 'done', 'held']) AS state`;
+    const { backlog } = await readings.read([]);
+    expect(backlog).toEqual([{ lane: 'nightly', jobs: 3, oldestSeconds: expect.closeTo(80, -1) }]);
+    await sql`DELETE FROM slotsync.runs`;
+  });
+
+  it('holds the latest run of each kind and status', async () => {
+    await addRun({ streams: ['rooms'], status: 'succeeded', ago: 500, took: 7 });
+    await addRun({ streams: ['rooms'], status: 'succeeded', ago: 400, took: 9 });
+    await addRun({ streams: ['rooms'], status: 'failed', ago: 300, took: 1 });
+    const { runs } = await readings.read([]);
+    expect(runs).toEqual([
+      { kind: 'nightly', status: 'failed', seconds: 1 },
+      { kind: 'nightly', status: 'succeeded', seconds: 9 },
+    ]);
+    await sql`DELETE FROM slotsync.runs`;
+  });
+
+  it('holds the age of the last success of each stream, which another stream does not spoil', async () => {
+    const none = { synced: 1, unchanged: 0, deferred: 0, failed: 0, dead: 0 };
+    const planned = { create: 1 };
+    await addRun({ streams: ['rooms', 'courses', 'staff'], status: 'succeeded', ago: 900, took: 0 });
+    await addRun({
+      streams: ['rooms', 'courses', 'staff'],
+      status: 'partial',
+      ago: 600,
+      took: 0,
+      plan: { rooms: planned, courses: planned },
+      counts: { rooms: none, courses: { ...none, dead: 1 }, staff: none },
+    });
+    await addRun({
+      streams: ['rooms'],
+      status: 'held',
+      ago: 300,
+      took: 0,
+      plan: { rooms: planned },
+      counts: { rooms: none },
+      holds: { rooms: 'too many' },
+    });
+    await addRun({ streams: ['rooms'], status: 'succeeded', kind: 'verify', ago: 100, took: 0 });
+    await addRun({ streams: ['rooms'], status: 'failed', ago: 50, took: 0 });
+    const { successes } = await readings.read(['rooms', 'courses', 'staff', 'buildings']);
+    expect(successes).toEqual([
+      { stream: 'rooms', ageSeconds: expect.closeTo(600, -1) },
+      { stream: 'courses', ageSeconds: expect.closeTo(900, -1) },
+      { stream: 'staff', ageSeconds: expect.closeTo(900, -1) },
+      { stream: 'buildings', ageSeconds: null },
+    ]);
+  });
+
+  it('fails in time while the tables are locked, and the ping does not wait for it', async () => {
+    const quick = createStateReadings({ url: database.url, timeoutMs: 200 });
+    try {
+      await sql.begin(async (tx) => {
+        await tx`LOCK TABLE slotsync.runs`;
+        const reading = quick.read(['rooms']);
+        await quick.ping();
+        await expect(reading).rejects.toMatchObject({ code: '57014' });
+      });
+    } finally {
+      await quick.close();
+    }
+  });
+});
