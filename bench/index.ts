@@ -1,7 +1,13 @@
 // `npm run bench -- <name>`: figures side by side with what a user would pick instead, on this machine alone.
+import { benchLimiter } from './limiter.js';
 import { benchPlan } from './plan.js';
+import { benchRecovery } from './recovery.js';
 
-const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = { plan: benchPlan };
+const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = {
+  limiter: benchLimiter,
+  plan: benchPlan,
+  recovery: benchRecovery,
+};
 
 const [name = '', ...args] = process.argv.slice(2);
 const bench = BENCHES[name];

@@ -41,7 +41,7 @@ export type App = ReturnType<typeof createApp>;
 /** What health and metrics read: at most once in a second, and for no longer than this. */
 const READING = { keepMs: 1000, withinMs: 1500 };
 /** How long one thing may take to close. */
-const CLOSE_WITHIN_MS = 5000;
+const CLOSE_WITHIN_MS = 3000;
 
 /** Throws UsageError when a needed setting is missing; nothing is opened yet. */
 export function createApp({ needs, configPath, logLevel = 'warn', isObserved = false, env }: AppOptions) {

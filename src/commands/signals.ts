@@ -1,7 +1,7 @@
 // How a person or a service manager ends a command that works the queue, in two steps: finish, then interrupt.
 
 /** How long a process that was told to end may still close what it has open. Milliseconds. */
-const LINGER_MS = 15_000;
+const LINGER_MS = 6000;
 
 export interface Stoppable {
   /** Takes no more, and resolves when what is in work is finished or its grace has ended. */

@@ -13,6 +13,8 @@ const stores = [
   { store: 'Redis', url: redisUrl, skip: redisUrl() === undefined },
 ];
 
+const ROWS = 400;
+
 describe('a watched worker', () => {
   it('tells its health and its metrics, and that it is not ready once a database is gone', async () => {
     const world = await rehearse({ rows: 40, sandbox: { rate: 20 } });
@@ -67,7 +69,12 @@ describe('a watched worker', () => {
         notReady: { state: expect.any(String), queue: expect.any(String) },
       });
       expect((await ask('/healthz')).status).toBe(200);
-      expect(await (await ask('/metrics')).text()).toContain('slotsync_source_up{source="state"} 0\n');
+      await until(
+        async () => (await (await ask('/metrics')).text()).includes('slotsync_source_up{source="state"} 0\n'),
+        {
+          describe: 'the metrics to say so',
+        },
+      );
       worker.child.kill('SIGTERM');
       expect((await worker.finished).code).toBe(0);
     } finally {
@@ -81,13 +88,13 @@ describe.each(stores)('a worker told to stop, with the queue on $store', ({ url,
   describe.skipIf(skip)('in two steps', () => {
     let world: Rehearsal;
     beforeAll(async () => {
-      world = await rehearse({ redisUrl: url(), rows: 300, sandbox: { rate: 20, latencyMs: 200 } });
+      world = await rehearse({ redisUrl: url(), rows: ROWS, sandbox: { rate: 20, latencyMs: 200 } });
       await world.run(['sync', '--detach']);
     });
     afterAll(() => world.close());
 
     it('first finishes what is in work, and leaves nothing claimed', async () => {
-      const worker = world.start(['worker']);
+      const worker = world.start(['worker', '--concurrency', '4']);
       await until(() => world.puts().length >= 3, { describe: 'some batches to be written' });
       worker.child.kill('SIGTERM');
       const { code } = await worker.finished;
@@ -96,11 +103,11 @@ describe.each(stores)('a worker told to stop, with the queue on $store', ({ url,
       const [{ there } = {}] =
         await world.sql`SELECT count(*)::int AS there FROM slotsync.records WHERE status = 'synced'`;
       expect(world.sandbox.objects()).toHaveLength(there as number);
-      expect(there).toBeLessThan(600);
+      expect(there).toBeLessThan(2 * ROWS);
     });
 
     it('then interrupts it: it goes back at once, with every attempt it had', async () => {
-      const worker = world.start(['worker']);
+      const worker = world.start(['worker', '--concurrency', '4']);
       await hang(world);
       worker.child.kill('SIGTERM');
       await until(() => worker.output().includes('Finishing what is in work'), {
@@ -116,7 +123,7 @@ describe.each(stores)('a worker told to stop, with the queue on $store', ({ url,
     });
 
     it('interrupts it also when the grace has ended', async () => {
-      const worker = world.start(['worker', '--grace', '1']);
+      const worker = world.start(['worker', '--concurrency', '4', '--grace', '1']);
       await hang(world);
       const at = performance.now();
       worker.child.kill('SIGTERM');
@@ -139,7 +146,7 @@ describe.each(stores)('a worker told to stop, with the queue on $store', ({ url,
       worker.child.kill('SIGTERM');
       expect((await worker.finished).code).toBe(0);
       expect(worker.output()).not.toContain('"attempt"');
-      expect(world.sandbox.objects()).toHaveLength(600);
+      expect(world.sandbox.objects()).toHaveLength(2 * ROWS);
       expect(await claims(world)).toEqual({ claimed: 0, doubted: 0 });
       expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
     });
@@ -148,7 +155,7 @@ describe.each(stores)('a worker told to stop, with the queue on $store', ({ url,
 
 describe('three workers that come and go', () => {
   it('change nothing but the speed of a run', async () => {
-    const rows = 500;
+    const rows = 400;
     const world = await rehearse({ rows, sandbox: { rate: 20, latencyMs: 60 } });
     const random = createRandom(7);
     const ended: Promise<{ code: number | null }>[] = [];
@@ -172,7 +179,11 @@ describe('three workers that come and go', () => {
         }
         await pause(200 + random() * 500);
       }
-      for (const worker of workers) if (worker) stop(worker);
+      for (const worker of workers) {
+        if (!worker) continue;
+        await until(() => worker.output().includes('worker started'), { describe: 'a worker to start' });
+        stop(worker);
+      }
       for (const { code } of await Promise.all(ended)) expect(code).toBe(0);
 
       expect(ended.length).toBeGreaterThan(3);
