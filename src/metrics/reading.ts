@@ -1,7 +1,6 @@
 // A value from a database or the queue, asked for by anyone at any rate: answered from memory for a while, within
 // a time, and never asked twice at once. A monitoring system that asks too often must not become a load.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { SlotsyncError } from '../errors.js';
 
 export interface ReadingOptions {
   /** How long an answer, or a failure, is repeated without asking again. */
@@ -12,7 +11,7 @@ export interface ReadingOptions {
   now?: () => number;
 }
 
-/** Returns a function that reads. It throws what `read` throws, or `timeout` (retry). */
+/** Returns a function that reads. It throws what `read` throws, or an error `ETIMEDOUT`. */
 export function createReading<T>(
   read: () => Promise<T>,
   { keepMs, withinMs, now = () => performance.now() }: ReadingOptions,
@@ -25,7 +24,7 @@ export function createReading<T>(
     const waiting = new AbortController();
     const signal = waiting.signal;
     const timeout = sleep(withinMs, undefined, { signal, ref: false }).then(() => {
-      throw new SlotsyncError('timeout', `no answer within ${withinMs} ms`, { disposition: 'retry' });
+      throw Object.assign(new Error(`no answer within ${withinMs} ms`), { code: 'ETIMEDOUT' });
     });
     return Promise.race([asking, timeout]).finally(() => waiting.abort());
   }

@@ -155,7 +155,7 @@ describe.each(stores)('a worker told to stop, with the queue on $store', ({ url,
 
 describe('three workers that come and go', () => {
   it('change nothing but the speed of a run', async () => {
-    const rows = 400;
+    const rows = 300;
     const world = await rehearse({ rows, sandbox: { rate: 20, latencyMs: 60 } });
     const random = createRandom(7);
     const ended: Promise<{ code: number | null }>[] = [];

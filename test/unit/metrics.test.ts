@@ -122,16 +122,16 @@ describe('a reading', () => {
   it('ends in time, and is not asked again while the first question is open', async () => {
     let now = 0;
     let asked = 0;
-    let answer = (_: string) => {};
+    const late = createLater<string>();
     const slow = () => {
       asked++;
-      return new Promise<string>((resolve) => (answer = resolve));
+      return late.promise;
     };
     const read = createReading(slow, { ...OPTIONS, now: () => now });
-    await expect(read()).rejects.toMatchObject({ code: 'timeout' });
+    await expect(read()).rejects.toMatchObject({ code: 'ETIMEDOUT' });
     now = 5000;
     const second = read();
-    answer('late');
+    late.resolve('late');
     expect(await second).toBe('late');
     expect(asked).toBe(1);
   });
@@ -148,3 +148,9 @@ describe('a reading', () => {
     expect(await read()).toBe('up');
   });
 });
+
+function createLater<T>() {
+  let resolve: (value: T) => void = () => undefined;
+  const promise = new Promise<T>((settle) => (resolve = settle));
+  return { promise, resolve: (value: T) => resolve(value) };
+}
