@@ -14,7 +14,9 @@ CREATE UNLOGGED TABLE slotsync.quota_limiters (
   calm_since double precision NOT NULL,
   slot_free_at double precision[] NOT NULL DEFAULT '{}',
   slot_seq bigint[] NOT NULL DEFAULT '{}',
-  slot_lane text[] NOT NULL DEFAULT '{}'
+  slot_lane text[] NOT NULL DEFAULT '{}',
+  arrivals bigint NOT NULL DEFAULT 0,
+  waiters jsonb NOT NULL DEFAULT '{}' -- by id: lane, since (number of its arrival), asksAt
 ) WITH (fillfactor = 10);
 --> statement-breakpoint
 CREATE FUNCTION slotsync.quota_clock() RETURNS double precision
@@ -37,6 +39,7 @@ BEGIN
     state.reduced_at := state.reduced_at - back;
     state.calm_since := state.calm_since - back;
     state.slot_free_at := ARRAY(SELECT s.f - back FROM unnest(state.slot_free_at) WITH ORDINALITY AS s(f, i) ORDER BY s.i);
+    state.waiters := '{}';
   END IF;
   state.seen_at := moment;
   calm := floor((moment - state.calm_since) / (rules->>'recoverEveryMs')::double precision);
@@ -84,39 +87,128 @@ LANGUAGE sql AS $$
     seq = state.seq, seen_at = state.seen_at, next_at = state.next_at, paused_until = state.paused_until,
     throttled = state.throttled, reduced = state.reduced, reduced_at = state.reduced_at,
     calm_since = state.calm_since, slot_free_at = state.slot_free_at, slot_seq = state.slot_seq,
-    slot_lane = state.slot_lane
+    slot_lane = state.slot_lane, arrivals = state.arrivals, waiters = state.waiters
   WHERE q.key = state.key
 $$;
 --> statement-breakpoint
--- Grants a slot ({granted: true, token, waitMs}: send in waitMs) or tells when to ask again ({granted: false, waitMs}).
-CREATE FUNCTION slotsync.take_slot(limiter text, lane text, lease_ms double precision, rules jsonb) RETURNS jsonb
+-- How many grants from now is this waiter's: 1 when nobody goes first who will ask in time for a grant at `due`.
+CREATE FUNCTION slotsync.quota_place(state slotsync.quota_limiters, me text, due double precision, rules jsonb)
+RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+  every integer := (rules->>'anyLaneEvery')::integer;
+  to_any_lane integer := every - state.seq % every;
+  next_up text;
+  place integer;
+  oldest integer;
+BEGIN
+  WITH waiting AS (
+    SELECT w.id, w.since, w.asks_at, row_number() OVER (ORDER BY w.rank, w.since)::integer AS i
+    FROM (
+      SELECT e.key AS id, (e.value->>'since')::bigint AS since, (e.value->>'asksAt')::double precision AS asks_at,
+        (SELECT l.i FROM jsonb_array_elements_text(rules->'lanes') WITH ORDINALITY AS l(lane, i)
+          WHERE l.lane = e.value->>'lane') AS rank -- one that a newer version knows comes last
+      FROM jsonb_each(state.waiters) e
+    ) w
+    WHERE w.id = me OR w.asks_at + (rules->>'lateMs')::double precision >= state.seen_at
+  )
+  SELECT
+    (SELECT w.i FROM waiting w WHERE w.id = me),
+    -- Of those left at the grant that ignores lanes.
+    (SELECT w.i FROM waiting w WHERE w.i >= to_any_lane ORDER BY w.since LIMIT 1),
+    (SELECT w.id FROM waiting w WHERE w.id = me OR w.asks_at <= due
+      ORDER BY CASE WHEN to_any_lane = 1 THEN w.since ELSE w.i END LIMIT 1)
+  INTO place, oldest, next_up;
+  IF next_up = me THEN
+    RETURN 1;
+  ELSIF place = oldest THEN
+    RETURN to_any_lane;
+  ELSIF to_any_lane <= place AND place < oldest THEN
+    place := place + 1;
+  END IF;
+  RETURN least(place, to_any_lane + every);
+END
+$$;
+--> statement-breakpoint
+-- Registers the caller where he is not, and sets when he is to ask. Returns the slot that is free first, when it
+-- can be used, and his place in line for it.
+CREATE FUNCTION slotsync.quota_enqueue(INOUT state slotsync.quota_limiters, waiter text, lane text, rules jsonb,
+  OUT slot integer, OUT at double precision, OUT place integer)
 LANGUAGE plpgsql AS $$
 DECLARE
-  state slotsync.quota_limiters := slotsync.quota_lock(limiter, rules);
   allowed integer := greatest(1, (rules->>'rate')::integer - state.reduced);
-  ahead_ms double precision := (rules->>'bookAheadMs')::double precision;
   frees double precision[];
-  at double precision;
-  slot integer;
-  wait_ms double precision;
+  turn double precision;
+  soonest double precision := 0;
 BEGIN
   SELECT array_agg(s.f ORDER BY s.f), (array_agg(s.i ORDER BY s.f, s.i))[1] INTO frees, slot
   FROM unnest(state.slot_free_at) WITH ORDINALITY AS s(f, i);
   -- From this moment on fewer than the allowed number are not free.
   at := greatest(state.seen_at, state.next_at, state.paused_until, frees[cardinality(frees) - allowed + 1]);
-  wait_ms := at - state.seen_at;
-  IF wait_ms > ahead_ms THEN
-    RETURN jsonb_build_object('granted', false,
-      'waitMs', least(wait_ms - ahead_ms, (rules->>'pollMs')::double precision));
+  IF NOT state.waiters ? waiter THEN
+    state.arrivals := state.arrivals + 1;
+    state.waiters := state.waiters
+      || jsonb_build_object(waiter, jsonb_build_object('lane', lane, 'since', state.arrivals));
   END IF;
-  state.seq := state.seq + 1;
-  state.next_at := at + (rules->>'paceMs')::double precision;
-  state.slot_free_at[slot] := at + lease_ms + (rules->>'holdMs')::double precision;
-  state.slot_seq[slot] := state.seq;
-  state.slot_lane[slot] := lane;
+  place := slotsync.quota_place(state, waiter, at, rules);
+  turn := greatest(at + (place - 1) * (rules->>'paceMs')::double precision,
+    frees[least(cardinality(frees), cardinality(frees) - allowed + place)]);
+  IF place > 1 THEN
+    soonest := (rules->>'yieldMs')::double precision;
+  END IF;
+  state.waiters := jsonb_set(state.waiters, ARRAY[waiter, 'asksAt'], to_jsonb(greatest(state.seen_at + soonest,
+    least(turn - (rules->>'bookAheadMs')::double precision, state.seen_at + (rules->>'pollMs')::double precision))));
+END
+$$;
+--> statement-breakpoint
+-- Grants a slot ({granted: true, token, waitMs}: send in waitMs) or does not ({granted: false}). Whoever waits
+-- after this, because he got none or wants another one, is told when to ask (askMs).
+CREATE FUNCTION slotsync.take_slot(limiter text, waiter text, lane text, lease_ms double precision, again boolean,
+  rules jsonb) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+  state slotsync.quota_limiters := slotsync.quota_lock(limiter, rules);
+  forget_ms double precision := (rules->>'forgetMs')::double precision;
+  line record := slotsync.quota_enqueue(state, waiter, lane, rules);
+  slot integer := line.slot;
+  at double precision := line.at;
+  answer jsonb := '{"granted": false}';
+BEGIN
+  state := line.state;
+  IF line.place = 1 AND at - state.seen_at <= (rules->>'bookAheadMs')::double precision THEN
+    state.seq := state.seq + 1;
+    state.next_at := at + (rules->>'paceMs')::double precision;
+    state.slot_free_at[slot] := at + lease_ms + (rules->>'holdMs')::double precision;
+    state.slot_seq[slot] := state.seq;
+    state.slot_lane[slot] := lane;
+    answer := jsonb_build_object('granted', true, 'waitMs', at - state.seen_at,
+      'token', state.epoch::bigint || '-' || slot || '-' || state.seq);
+    state.waiters := state.waiters - waiter;
+    IF again THEN
+      state := (slotsync.quota_enqueue(state, waiter, lane, rules)).state;
+    END IF;
+  END IF;
+  IF state.waiters ? waiter THEN
+    answer := answer || jsonb_build_object('askMs',
+      (state.waiters->waiter->>'asksAt')::double precision - state.seen_at);
+  END IF;
+  SELECT coalesce(jsonb_object_agg(w.key, w.value), '{}') INTO state.waiters
+  FROM jsonb_each(state.waiters) w WHERE (w.value->>'asksAt')::double precision + forget_ms >= state.seen_at;
   PERFORM slotsync.quota_keep(state);
-  RETURN jsonb_build_object('granted', true, 'waitMs', wait_ms,
-    'token', state.epoch::bigint || '-' || slot || '-' || state.seq);
+  RETURN answer;
+END
+$$;
+--> statement-breakpoint
+-- Whoever waited has left. A waiter that is not known does nothing.
+CREATE FUNCTION slotsync.withdraw_waiter(limiter text, waiter text, rules jsonb) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  state slotsync.quota_limiters;
+BEGIN
+  IF EXISTS (SELECT FROM slotsync.quota_limiters q WHERE q.key = limiter AND q.waiters ? waiter) THEN
+    state := slotsync.quota_lock(limiter, rules);
+    state.waiters := state.waiters - waiter;
+    PERFORM slotsync.quota_keep(state);
+  END IF;
 END
 $$;
 --> statement-breakpoint
@@ -187,7 +279,11 @@ BEGIN
       SELECT h.lane, count(*) AS held
       FROM unnest(state.slot_free_at, state.slot_seq, state.slot_lane) AS h(f, seq, lane)
       WHERE h.f > moment AND h.seq > 0 GROUP BY h.lane) l), '{}'),
+    'waiting', coalesce((SELECT jsonb_object_agg(l.lane, l.waiting) FROM (
+      SELECT w.value->>'lane' AS lane, count(*) AS waiting FROM jsonb_each(state.waiters) w
+      WHERE (w.value->>'asksAt')::double precision + (rules->>'lateMs')::double precision >= moment GROUP BY 1) l), '{}'),
     'pausedMs', greatest(0, coalesce(state.paused_until - moment, 0)),
+    'granted', coalesce(state.seq, 0),
     'throttled', coalesce(state.throttled, 0))
   INTO answer
   FROM unnest(state.slot_free_at, state.slot_seq) AS s(f, seq) WHERE s.f > moment;

@@ -152,6 +152,7 @@ describe.each([
     ]);
     await expect(here.take('nightly', AbortSignal.timeout(300))).rejects.toThrow();
     await expect(there.take('incremental', AbortSignal.timeout(300))).rejects.toThrow();
+    await until(async () => (await here.usage()).waiting.incremental === 0, { describe: 'the withdrawal' });
     expect(await here.usage()).toEqual(await there.usage());
     expect(await here.usage()).toMatchObject({ rate: 4, held: 4, free: 0, lanes: { nightly: 2, verify: 2 } });
     await elsewhere.take('nightly');
@@ -178,6 +179,19 @@ describe.each([
     expect(pausedMs).toBeLessThanOrEqual(950);
     await until(async () => (await two.usage()).allowed === 3, { describe: 'N to be whole again' });
     expect(performance.now() - began).toBeGreaterThanOrEqual(750 + 950 + 2 * 700 - 5);
+  });
+
+  test('counts every 429 of a burst, lowers N once for it and pauses for the longest', async () => {
+    const times = { pauseExtraMs: 50, reduceEveryMs: 20_000, recoverEveryMs: 60_000 };
+    const { key, limiterOf } = await setup(20, { ...SHORT_GUARD, ...times });
+    const [one, two] = [limiterOf(), limiterOf(key, await connect())];
+    await one.take('nightly');
+    const retryAfters = Array.from({ length: 40 }, (_, i) => (i === 11 ? 20_000 : 100 * (i % 5)));
+    await Promise.all(retryAfters.map((ms, i) => (i % 2 ? one : two).throttled(ms)));
+    const usage = await one.usage();
+    expect(usage).toMatchObject({ rate: 20, allowed: 19, foreign: 1, throttled: 40, granted: 1 });
+    expect(usage.pausedMs).toBeGreaterThan(15_000);
+    expect(usage.pausedMs).toBeLessThanOrEqual(20_050);
   });
 
   test('always leaves one slot', async () => {

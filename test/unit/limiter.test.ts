@@ -15,19 +15,21 @@ import { until } from '../support/wait.js';
 /** Answers each take as `answer` says; grants at once by default. */
 function playStore(answer: (call: number) => Taken | Promise<Taken> = (call) => granted(call)) {
   const takes: { lane: Lane; leaseMs: number }[] = [];
+  const withdrawn: string[] = [];
   const released: string[] = [];
   const throttled: (number | undefined)[] = [];
   const store: SlotStore = {
-    take: async (lane, leaseMs) => answer(takes.push({ lane, leaseMs })),
+    take: async ({ lane }, leaseMs) => answer(takes.push({ lane, leaseMs })),
+    withdraw: async (waiterId) => void withdrawn.push(waiterId),
     release: async (token) => void released.push(token),
     throttled: async (retryAfterMs) => void throttled.push(retryAfterMs),
     usage: () => Promise.reject(new Error('not played')),
   };
-  return { store, takes, released, throttled };
+  return { store, takes, withdrawn, released, throttled };
 }
 
 const granted = (call: number, waitMs = 0): Taken => ({ granted: true, token: `token-${call}`, waitMs });
-const refused = (waitMs: number): Taken => ({ granted: false, waitMs });
+const refused = (askMs: number): Taken => ({ granted: false, askMs });
 const never = () => new Promise<never>(() => {});
 
 const limiters: ReturnType<typeof createLimiter>[] = [];
@@ -180,6 +182,82 @@ describe('an abandoned wait', () => {
       }),
       { numRuns: 30 },
     );
+  });
+});
+
+describe('the registration of a line', () => {
+  it('is withdrawn when the last one leaves, however long it was told to wait', async () => {
+    const { store, takes, withdrawn } = playStore(() => refused(60_000));
+    const limiter = limiterOf({ store });
+    const leaving = [new AbortController(), new AbortController()] as const;
+    const waiting = leaving.map((leave) => limiter.take('nightly', leave.signal).catch(() => undefined));
+    await until(() => takes.length === 1, { describe: 'the head to ask' });
+    leaving[0].abort();
+    await waiting[0];
+    expect(withdrawn).toHaveLength(0);
+    leaving[1].abort();
+    await until(() => withdrawn.length === 1, { describe: 'the withdrawal' });
+  });
+
+  it('is withdrawn when the last one left while the store was being asked', async () => {
+    let answer: (taken: Taken) => void = () => {};
+    const { store, takes, withdrawn } = playStore(() => new Promise((resolve) => (answer = resolve)));
+    const leave = new AbortController();
+    const take = limiterOf({ store }).take('nightly', leave.signal);
+    await until(() => takes.length === 1, { describe: 'the head to ask' });
+    leave.abort();
+    await expect(take).rejects.toThrow();
+    answer(refused(60_000));
+    await until(() => withdrawn.length === 1, { describe: 'the withdrawal' });
+  });
+
+  it('is withdrawn on closing, and by its own name in each lane', async () => {
+    const { store, takes, withdrawn } = playStore(() => refused(60_000));
+    const limiter = limiterOf({ store });
+    const waiting = [limiter.take('nightly'), limiter.take('verify')];
+    await until(() => takes.length === 2, { describe: 'both heads to ask' });
+    await Promise.all([limiter.close(), Promise.allSettled(waiting)]);
+    expect(new Set(withdrawn).size).toBe(2);
+  });
+
+  it('goes on after a grant when more than one waits, and is withdrawn when nobody does any more', async () => {
+    const asked: boolean[] = [];
+    const { store, withdrawn } = playStore();
+    const limiter = limiterOf({
+      store: {
+        ...store,
+        take: async ({ again }) => ({ ...granted(asked.push(again)), ...(again && { askMs: 60_000 }) }),
+      },
+    });
+    const leave = new AbortController();
+    const served = [limiter.take('nightly'), limiter.take('nightly')];
+    const waiting = limiter.take('nightly', leave.signal);
+    await Promise.all(served);
+    expect(asked).toEqual([false, true]);
+    leave.abort();
+    await expect(waiting).rejects.toThrow();
+    await until(() => withdrawn.length === 1, { describe: 'the withdrawal' });
+    await limiter.take('nightly');
+    expect(asked).toEqual([false, true, false]);
+  });
+
+  it('ends with a grant, of which the store knows', async () => {
+    const { store, withdrawn } = playStore((call) => (call === 1 ? refused(1) : granted(call)));
+    const limiter = limiterOf({ store });
+    await limiter.take('nightly');
+    await limiter.close();
+    expect(withdrawn).toEqual([]);
+  });
+
+  it('does not keep the next one waiting who joins after it', async () => {
+    const { store, takes } = playStore((call) => (call === 1 ? refused(60_000) : granted(call)));
+    const limiter = limiterOf({ store });
+    const leave = new AbortController();
+    const first = limiter.take('nightly', leave.signal);
+    await until(() => takes.length === 1, { describe: 'the head to ask' });
+    leave.abort();
+    await expect(first).rejects.toThrow();
+    await limiter.take('nightly');
   });
 });
 

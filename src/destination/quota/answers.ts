@@ -1,11 +1,17 @@
 // What both stores answer: one JSON text, parsed at the border.
 import { z } from 'zod';
-import { LANES, type QuotaUsage, type Taken } from './limiter.js';
+import type { QuotaUsage, Taken } from './limiter.js';
+import { LANES } from './rules.js';
 
+const ms = z.number().min(0);
 const takenSchema = z.discriminatedUnion('granted', [
-  z.object({ granted: z.literal(true), token: z.string().min(1), waitMs: z.number().min(0) }),
-  z.object({ granted: z.literal(false), waitMs: z.number().positive() }),
+  z.object({ granted: z.literal(true), token: z.string().min(1), waitMs: ms, askMs: ms.optional() }),
+  z.object({ granted: z.literal(false), askMs: ms }),
 ]);
+
+const byLaneSchema = z
+  .partialRecord(z.enum(LANES), z.number())
+  .transform((some) => ({ incremental: 0, nightly: 0, backfill: 0, verify: 0, ...some }));
 
 const usageSchema = z.object({
   rate: z.number(),
@@ -13,7 +19,9 @@ const usageSchema = z.object({
   cooling: z.number(),
   pausedMs: z.number(),
   throttled: z.number(),
-  lanes: z.partialRecord(z.enum(LANES), z.number()),
+  granted: z.number(),
+  lanes: byLaneSchema,
+  waiting: byLaneSchema,
 });
 
 export function parseTaken(answer: unknown): Taken {
@@ -21,10 +29,14 @@ export function parseTaken(answer: unknown): Taken {
 }
 
 export function parseUsage(answer: unknown): QuotaUsage {
-  const { lanes: held, ...usage } = usageSchema.parse(jsonOf(answer));
-  const lanes = { incremental: 0, nightly: 0, backfill: 0, verify: 0, ...held };
-  const heldSlots = LANES.reduce((sum, lane) => sum + lanes[lane], 0);
-  return { ...usage, lanes, held: heldSlots, free: Math.max(0, usage.allowed - heldSlots - usage.cooling) };
+  const usage = usageSchema.parse(jsonOf(answer));
+  const held = LANES.reduce((sum, lane) => sum + usage.lanes[lane], 0);
+  return {
+    ...usage,
+    held,
+    free: Math.max(0, usage.allowed - held - usage.cooling),
+    foreign: usage.rate - usage.allowed,
+  };
 }
 
 function jsonOf(answer: unknown): unknown {

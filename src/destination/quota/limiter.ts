@@ -12,16 +12,19 @@
 // - Nobody returns another's slot. Tokens carry a generation; a late release of a lost slot does nothing.
 // - Nothing known, nothing sent. A store without state waits before its first grant, and again for each
 //   answer to what was sent before the loss; a store that cannot be reached grants nothing.
+//
+// Who is next is the store's affair too: waiters register with their lane by asking, are told when their turn
+// comes, and are passed over as soon as they do not ask then.
+//
 // Not covered: a store clock that jumps forward, a process stopped between `usable` and the socket, and a
 // store that loses its state while requests take longer than the boot guard.
+import { randomUUID } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createLine, quotaUnavailable } from './line.js';
-import { DEFAULT_LEASE_MS, SEND_WITHIN_MS } from './rules.js';
+import { DEFAULT_LEASE_MS, LANES, SEND_WITHIN_MS, type Lane } from './rules.js';
 
-/** Best first. */
-export const LANES = ['incremental', 'nightly', 'backfill', 'verify'] as const;
-export type Lane = (typeof LANES)[number];
+export { LANES, type Lane };
 
 export interface Slot {
   /** False when too much time has passed since the grant: release this slot and take another before sending. */
@@ -41,18 +44,39 @@ export interface QuotaUsage {
   free: number;
   /** Held, by lane. */
   lanes: Record<Lane, number>;
+  /** Waiting, by lane. Each process counts once in a lane, whatever number of its requests wait there. */
+  waiting: Record<Lane, number>;
   /** Milliseconds until the pause ends, 0 when there is none. */
   pausedMs: number;
-  /** 429 answers since the store has had its state. */
+  /** Grants and 429 answers since the store has had its state. */
+  granted: number;
   throttled: number;
+  /**
+   * An estimate of how much of the quota others use, in requests a second: `rate - allowed`. A 429 only tells
+   * that the service refused while fewer than N of our requests were in its window, so this is what we have
+   * given up for others until now: it rises by one with each reduction, and falls as N recovers.
+   */
+  foreign: number;
 }
 
-/** Granted: to be sent in `waitMs`. Not granted: to be asked again in `waitMs`. */
-export type Taken = { granted: true; token: string; waitMs: number } | { granted: false; waitMs: number };
+/** Who asks for a slot: the line of one lane in one process. */
+export interface Waiter {
+  id: string;
+  lane: Lane;
+  /** After a grant he waits for another one. */
+  again: boolean;
+}
+
+/** Granted: to be sent in `waitMs`. Whoever waits on is registered as one who asks (again) in `askMs`. */
+export type Taken =
+  | { granted: true; token: string; waitMs: number; askMs?: number | undefined }
+  | { granted: false; askMs: number };
 
 /** Where the slots live. Each call is one atomic step on the store's clock. */
 export interface SlotStore {
-  take(lane: Lane, leaseMs: number): Promise<Taken>;
+  take(waiter: Waiter, leaseMs: number): Promise<Taken>;
+  /** The waiter no longer waits. */
+  withdraw(waiterId: string): Promise<void>;
   release(token: string): Promise<void>;
   throttled(retryAfterMs?: number): Promise<void>;
   usage(): Promise<QuotaUsage>;
@@ -106,25 +130,26 @@ export function createLimiter({
   >;
 
   function lineOf(lane: Lane) {
-    const discard = (booking: Booking) => void booking.slot.release();
+    const id = randomUUID();
     return createLine<Booking>({
-      ask: () => ask(lane),
-      giveBack: discard,
+      ask: (again) => ask({ id, lane, again }),
+      withdraw: () => within(store.withdraw(id), storeTimeoutMs),
+      giveBack: (booking) => void booking.slot.release(),
       giveUpMs,
       now,
       closing: closing.signal,
     });
   }
 
-  async function ask(lane: Lane) {
+  async function ask(waiter: Waiter) {
     const asked = now();
-    const answer = store.take(lane, leaseMs);
+    const answer = store.take(waiter, leaseMs);
     // An answer nobody waits for any more may still carry a grant.
     const taken = await within(answer, storeTimeoutMs, (late) => late.granted && giveBack(late.token));
-    if (!taken.granted) return { waitMs: taken.waitMs };
+    if (!taken.granted) return { askMs: taken.askMs };
     // The store granted after `asked`, so the lease covers a sending from here on for SEND_WITHIN_MS.
     const slot = createSlot(taken.token, asked + taken.waitMs + SEND_WITHIN_MS);
-    if (slot.usable()) return { grant: { slot, waitMs: taken.waitMs } };
+    if (slot.usable()) return { grant: { slot, waitMs: taken.waitMs }, askMs: taken.askMs };
     void slot.release();
     throw new Error('the grant arrived too late to be used');
   }

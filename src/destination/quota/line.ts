@@ -14,8 +14,10 @@ interface Waiter<Grant> {
 }
 
 export interface LineOptions<Grant> {
-  /** Asks the store once. Without a grant: when to ask again. */
-  ask(): Promise<{ grant: Grant } | { waitMs: number }>;
+  /** Asks the store once; `again` when more than one waits. With `askMs`: the store expects the next question then. */
+  ask(again: boolean): Promise<{ grant?: Grant; askMs?: number | undefined }>;
+  /** Tells the store that nobody waits here any more. */
+  withdraw(): Promise<void>;
   /** Returns a grant that found nobody waiting. */
   giveBack(grant: Grant): void;
   giveUpMs: number;
@@ -23,26 +25,33 @@ export interface LineOptions<Grant> {
   closing: AbortSignal;
 }
 
-export function createLine<Grant>({ ask, giveBack, giveUpMs, now, closing }: LineOptions<Grant>) {
+export function createLine<Grant>({ ask, withdraw, giveBack, giveUpMs, now, closing }: LineOptions<Grant>) {
   const waiters = new Set<Waiter<Grant>>();
   let serving: Promise<void> | undefined;
+  let nap = new AbortController();
 
   async function serve(): Promise<void> {
     let failingSince: number | undefined;
     let backoffMs = BACKOFF_FIRST_MS;
+    let registered = false;
     while (waiters.size > 0) {
       const asked = now();
       try {
-        const answer = await ask();
+        const answer = await ask(waiters.size > 1);
         failingSince = undefined;
         backoffMs = BACKOFF_FIRST_MS;
-        if ('waitMs' in answer) await pause(answer.waitMs);
-        else handOver(answer.grant);
+        registered = answer.askMs !== undefined;
+        if (answer.grant !== undefined) handOver(answer.grant);
+        if (answer.askMs !== undefined) await pause(answer.askMs);
       } catch (cause) {
         failingSince ??= asked;
         refuseThoseWaitingSince(now() - giveUpMs, failingSince, cause);
         await pause(backoffMs * (0.5 + Math.random() / 2));
         backoffMs = Math.min(2 * backoffMs, BACKOFF_MAX_MS);
+      }
+      if (registered && waiters.size === 0) {
+        await withdraw().catch(() => undefined); // not told: the store soon sees that nobody asks
+        registered = false;
       }
     }
     serving = undefined; // before anyone can join again
@@ -60,8 +69,11 @@ export function createLine<Grant>({ ask, giveBack, giveUpMs, now, closing }: Lin
     }
   }
 
+  /** Ends early when the last waiter leaves. */
   function pause(ms: number): Promise<void> {
-    return sleep(ms, undefined, { signal: closing }).catch(() => undefined);
+    if (waiters.size === 0) return Promise.resolve();
+    nap = new AbortController();
+    return sleep(ms, undefined, { signal: nap.signal }).catch(() => undefined);
   }
 
   closing.addEventListener('abort', () => {
@@ -76,6 +88,7 @@ export function createLine<Grant>({ ask, giveBack, giveUpMs, now, closing }: Lin
         if (closing.aborted) return reject(limiterClosed());
         const leave = () => {
           waiters.delete(waiter);
+          if (waiters.size === 0) nap.abort();
           signal?.removeEventListener('abort', onAbort);
         };
         const waiter: Waiter<Grant> = {

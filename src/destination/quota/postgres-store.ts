@@ -22,10 +22,14 @@ export function createPostgresStore({ sql, key, rate, rules: changes }: Postgres
   const rulesJson = () => sql`${rules}::text::jsonb`;
 
   return {
-    async take(lane, leaseMs) {
+    async take({ id, lane, again }, leaseMs) {
       const [row] = await sql`
-        SELECT slotsync.take_slot(${key}::text, ${lane}::text, ${leaseMs}::double precision, ${rulesJson()})::text AS answer`;
+        SELECT slotsync.take_slot(${key}::text, ${id}::text, ${lane}::text, ${leaseMs}::double precision,
+          ${again}::boolean, ${rulesJson()})::text AS answer`;
       return parseTaken(row?.['answer']);
+    },
+    async withdraw(waiterId) {
+      await sql`SELECT slotsync.withdraw_waiter(${key}::text, ${waiterId}::text, ${rulesJson()})`;
     },
     async release(token) {
       await sql`SELECT slotsync.release_slot(${key}::text, ${token}::text, ${rulesJson()})`;

@@ -6,8 +6,14 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const DAY = 24 * 60 * MINUTE;
 
+/** Best first. */
+export const LANES = ['incremental', 'nightly', 'backfill', 'verify'] as const;
+export type Lane = (typeof LANES)[number];
+
 /** All times in milliseconds. */
 export interface QuotaRules {
+  /** Best first: who waits in one is served before those in the next ones. */
+  readonly lanes: readonly string[];
   /** N: slots of the organization, and requests in any second. */
   readonly rate: number;
   /** Shortest time between two grants. */
@@ -20,6 +26,13 @@ export interface QuotaRules {
   readonly bootGuardMs: number;
   /** Longest time until a waiter asks again. Below `holdMs`, so that no release is noticed late. */
   readonly pollMs: number;
+  /** Shortest time until one who could have been granted a slot, but let others go first, asks again. */
+  readonly yieldMs: number;
+  /** How late a waiter may ask before nobody waits for him any more, and before he loses his place too. */
+  readonly lateMs: number;
+  readonly forgetMs: number;
+  /** Each such grant goes to whoever has waited longest, whatever the lane, so that none starves. */
+  readonly anyLaneEvery: number;
   /** After a 429: added to Retry-After, and taken for it when it is absent. */
   readonly pauseExtraMs: number;
   readonly pauseDefaultMs: number;
@@ -44,12 +57,17 @@ export function quotaRules(rate: number, changes: Partial<QuotaRules> = {}): Quo
     throw new UsageError(`the quota must be a whole number of requests per second, at least 1, not ${rate}`);
   }
   return {
+    lanes: LANES,
     rate,
     paceMs: SECOND / rate,
     holdMs: SECOND + 10,
     bookAheadMs: 60,
     bootGuardMs: 1.5 * SECOND,
     pollMs: 0.9 * SECOND,
+    yieldMs: 25,
+    lateMs: 100,
+    forgetMs: 1.8 * SECOND,
+    anyLaneEvery: 15,
     pauseExtraMs: 100,
     pauseDefaultMs: SECOND,
     pauseMaxMs: 10 * MINUTE,

@@ -1,0 +1,156 @@
+// Every step of the quota in Redis, the same algorithm as the functions of the migration that creates
+// slotsync.quota_limiters: whoever changes one changes the other.
+
+/** KEYS: the limiter. ARGV: the step, the rules as JSON, and what the step needs. Answers JSON. Redis from 6.2 on. */
+export const SCRIPT = `
+local step, rules = ARGV[1], cjson.decode(ARGV[2])
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+-- A restarted or promoted server may have come back with an older copy; its run id tells.
+local info = redis.pcall('INFO', 'server')
+local server = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
+
+local stored = redis.call('GET', KEYS[1])
+local state = stored and cjson.decode(stored) or nil
+local changed = false
+if state and state.server ~= server then state = nil end
+
+if not state and (step == 'take' or step == 'throttled') then
+  state = { epoch = now, server = server, seq = 0, seenAt = now, nextAt = now + rules.bootGuardMs, pausedUntil = 0,
+    throttled = 0, reduced = 0, reducedAt = 0, calmSince = now, slots = {}, arrivals = 0, waiters = {} }
+  changed = true
+end
+
+if state and now < state.seenAt then -- the clock jumped back: nothing may lie further ahead than it did
+  local back = state.seenAt - now
+  for _, field in ipairs({ 'nextAt', 'pausedUntil', 'reducedAt', 'calmSince' }) do state[field] = state[field] - back end
+  for _, slot in ipairs(state.slots) do slot.freeAt = slot.freeAt - back end
+  state.waiters = {}
+  changed = true
+end
+
+if state then
+  state.seenAt = now
+  local calm = math.floor((now - state.calmSince) / rules.recoverEveryMs)
+  if calm > 0 then
+    state.reduced = math.max(0, state.reduced - calm)
+    state.calmSince = state.calmSince + calm * rules.recoverEveryMs
+  end
+  for i = #state.slots + 1, rules.rate do state.slots[i] = { freeAt = 0, seq = 0, lane = '' } end
+end
+local allowed = math.max(1, rules.rate - (state and state.reduced or 0))
+local answer = {}
+
+-- How many grants from now is this waiter's: 1 when nobody goes first who will ask in time for a grant at \`at\`.
+local function placeOf(me, at)
+  local toAnyLane = rules.anyLaneEvery - state.seq % rules.anyLaneEvery
+  local rank, waiting = {}, {}
+  for i, lane in ipairs(rules.lanes) do rank[lane] = i end -- one that a newer version knows comes last
+  for _, waiter in pairs(state.waiters) do
+    if waiter == me or waiter.asksAt + rules.lateMs >= now then waiting[#waiting + 1] = waiter end
+  end
+  table.sort(waiting, function(a, b)
+    if a.lane ~= b.lane then return (rank[a.lane] or 99) < (rank[b.lane] or 99) end
+    return a.since < b.since
+  end)
+
+  local place, oldest, nextUp
+  for i, waiter in ipairs(waiting) do
+    if waiter == me then place = i end
+    -- Of those left at the grant that ignores lanes.
+    if i >= toAnyLane and (not oldest or waiter.since < waiting[oldest].since) then oldest = i end
+    if waiter == me or waiter.asksAt <= at then
+      if not nextUp or (toAnyLane == 1 and waiter.since < nextUp.since) then nextUp = waiter end
+    end
+  end
+  if nextUp == me then return 1 end
+  if place == oldest then return toAnyLane end
+  if oldest and toAnyLane <= place and place < oldest then place = place + 1 end
+  return math.min(place, toAnyLane + rules.anyLaneEvery)
+end
+
+-- Registers the caller where he is not, and sets when he is to ask. Returns the slot that is free first, when it
+-- can be used, and his place in line for it.
+local function enqueue(id, lane)
+  local frees, first = {}, 1
+  for i, slot in ipairs(state.slots) do
+    frees[i] = slot.freeAt
+    if slot.freeAt < state.slots[first].freeAt then first = i end
+  end
+  table.sort(frees)
+  -- From this moment on fewer than the allowed number are not free.
+  local at = math.max(now, state.nextAt, state.pausedUntil, frees[#frees - allowed + 1])
+  if not state.waiters[id] then
+    state.arrivals = state.arrivals + 1
+    state.waiters[id] = { lane = lane, since = state.arrivals }
+  end
+  local place = placeOf(state.waiters[id], at)
+  local turn = math.max(at + (place - 1) * rules.paceMs, frees[math.min(#frees, #frees - allowed + place)])
+  local soonest = place > 1 and rules.yieldMs or 0
+  state.waiters[id].asksAt = math.max(now + soonest, math.min(turn - rules.bookAheadMs, now + rules.pollMs))
+  return first, at, place
+end
+
+if step == 'take' then
+  local id, lane, leaseMs, again = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6] == 'true'
+  local first, at, place = enqueue(id, lane)
+  answer = { granted = place == 1 and at - now <= rules.bookAheadMs }
+  if answer.granted then
+    state.seq = state.seq + 1
+    state.nextAt = at + rules.paceMs
+    state.slots[first] = { freeAt = at + leaseMs + rules.holdMs, seq = state.seq, lane = lane }
+    answer.token = string.format('%.0f-%d-%.0f', state.epoch, first, state.seq)
+    answer.waitMs = at - now
+    state.waiters[id] = nil
+    if again then enqueue(id, lane) end
+  end
+  if state.waiters[id] then answer.askMs = state.waiters[id].asksAt - now end
+  for other, waiter in pairs(state.waiters) do
+    if waiter.asksAt + rules.forgetMs < now then state.waiters[other] = nil end
+  end
+  changed = true
+
+elseif step == 'withdraw' and state and state.waiters[ARGV[3]] then
+  state.waiters[ARGV[3]] = nil
+  changed = true
+
+elseif step == 'release' and state then
+  local epoch, index, seq = string.match(ARGV[3], '^(%d+)-(%d+)-(%d+)$')
+  local slot = state.slots[tonumber(index)]
+  if tonumber(epoch) ~= state.epoch then
+    -- Sent before the state was lost, judged until now: no slot knows of it, so everyone waits for its second.
+    state.nextAt = math.max(state.nextAt, now + rules.holdMs)
+    changed = true
+  elseif slot and slot.seq == tonumber(seq) then
+    slot.seq, slot.freeAt = 0, now + rules.holdMs
+    changed = true
+  end
+
+elseif step == 'throttled' then
+  local pauseMs = math.min((tonumber(ARGV[3]) or rules.pauseDefaultMs) + rules.pauseExtraMs, rules.pauseMaxMs)
+  state.throttled = state.throttled + 1
+  state.pausedUntil = math.max(state.pausedUntil, now + pauseMs)
+  state.calmSince = state.pausedUntil
+  if now - state.reducedAt >= rules.reduceEveryMs then
+    state.reduced, state.reducedAt = math.min(state.reduced + 1, rules.rate - 1), now
+  end
+  changed = true
+
+elseif step == 'usage' then
+  local cooling, lanes, waiting = 0, {}, {}
+  for _, slot in ipairs(state and state.slots or {}) do
+    if slot.freeAt > now and slot.seq == 0 then cooling = cooling + 1 end
+    if slot.freeAt > now and slot.seq > 0 then lanes[slot.lane] = (lanes[slot.lane] or 0) + 1 end
+  end
+  for _, waiter in pairs(state and state.waiters or {}) do
+    if waiter.asksAt + rules.lateMs >= now then waiting[waiter.lane] = (waiting[waiter.lane] or 0) + 1 end
+  end
+  answer = { rate = rules.rate, allowed = allowed, cooling = cooling, lanes = lanes, waiting = waiting,
+    pausedMs = state and math.max(0, state.pausedUntil - now) or 0, granted = state and state.seq or 0,
+    throttled = state and state.throttled or 0 }
+end
+
+if changed then redis.call('SET', KEYS[1], cjson.encode(state), 'PX', rules.keepMs) end
+return cjson.encode(answer)
+`;

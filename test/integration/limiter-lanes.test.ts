@@ -1,0 +1,331 @@
+// Who is next for a slot: lanes, places in line, and those who no longer wait. Both stores must hold the same.
+import { randomUUID } from 'node:crypto';
+import { setMaxListeners } from 'node:events';
+import { setTimeout as pause } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import postgres from 'postgres';
+import { afterAll, describe, expect, it } from 'vitest';
+import {
+  createLimiter,
+  LANES,
+  type Lane,
+  type Limiter,
+  type SlotStore,
+} from '../../src/destination/quota/limiter.js';
+import { createPostgresStore } from '../../src/destination/quota/postgres-store.js';
+import { createRedisStore } from '../../src/destination/quota/redis-store.js';
+import type { QuotaRules } from '../../src/destination/quota/rules.js';
+import { createDatabase, redisUrl, type TestDatabase } from '../support/services.js';
+import { until } from '../support/wait.js';
+
+type OpenStore = (key: string, rate: number, rules: Partial<QuotaRules>) => SlotStore;
+
+const closers: (() => Promise<unknown>)[] = [];
+afterAll(async () => {
+  for (const close of closers.reverse()) await close();
+});
+
+let database: Promise<TestDatabase> | undefined;
+async function connectPostgres(): Promise<OpenStore> {
+  database ??= createDatabase().then((created) => {
+    closers.unshift(() => created.drop());
+    return created;
+  });
+  const sql = postgres((await database).url, { max: 2 });
+  closers.push(() => sql.end());
+  return (key, rate, rules) => createPostgresStore({ sql, key, rate, rules });
+}
+
+async function connectRedis(): Promise<OpenStore> {
+  const redis = new Redis(redisUrl() ?? '');
+  closers.push(() => redis.quit());
+  return (key, rate, rules) => createRedisStore({ redis, key, rate, rules });
+}
+
+const LEASE_MS = 31_000;
+/** Nothing is granted for long, and who has registered is expected for as long. */
+const SHUT = { bootGuardMs: 60_000, pollMs: 30_000, lateMs: 30_000 };
+/** Everything that is next is granted. */
+const OPEN = { bookAheadMs: 600_000, pollMs: 30_000, lateMs: 30_000, paceMs: 1 };
+
+describe.each([
+  { name: 'PostgreSQL', there: () => true, connect: connectPostgres },
+  { name: 'Redis', there: () => redisUrl() !== undefined, connect: connectRedis },
+])('the lanes in $name', ({ there, connect }) => {
+  const test = it.skipIf(!there()).concurrent;
+
+  /** A limiter of one key for each lane named, with a connection of its own, and what they ask of the store. */
+  async function openLimiters(lanes: Lane[], rate: number, rules: Partial<QuotaRules> = {}) {
+    const key = randomUUID();
+    const asked = { takes: 0 };
+    const limiters = await Promise.all(
+      lanes.map(async (lane) => {
+        const store = (await connect())(key, rate, { bootGuardMs: 20, ...rules });
+        const counting: SlotStore = { ...store, take: (...args) => (asked.takes++, store.take(...args)) };
+        const limiter = createLimiter({ store: counting });
+        closers.push(() => limiter.close());
+        return { lane, limiter };
+      }),
+    );
+    return { limiters, asked, store: (await connect())(key, rate, rules) };
+  }
+
+  /** Two views of one limiter in which no time passes: waiters register with the one, and are granted by the other. */
+  async function openStage(rate: number, changes: Partial<QuotaRules> = {}) {
+    const [key, open] = [randomUUID(), await connect()];
+    const shut = open(key, rate, { ...SHUT, ...changes });
+    const opened = open(key, rate, { ...OPEN, ...changes });
+    return {
+      opened,
+      register: (id: string, lane: Lane) => shut.take({ id, lane, again: false }, LEASE_MS),
+      take: (id: string, lane: Lane) => opened.take({ id, lane, again: false }, LEASE_MS),
+    };
+  }
+
+  test('go in their order, within one in that of arrival, and now and then to the oldest of all', async () => {
+    const { register, take } = await openStage(20, { anyLaneEvery: 4 });
+    const waiters: [string, Lane][] = [
+      ['b1', 'backfill'],
+      ['v1', 'verify'],
+      ['n1', 'nightly'],
+      ['i1', 'incremental'],
+      ['i2', 'incremental'],
+      ['i3', 'incremental'],
+      ['n2', 'nightly'],
+      ['b2', 'backfill'],
+    ];
+    for (const waiter of waiters) expect((await register(...waiter)).granted).toBe(false);
+    const order: string[] = [];
+    for (let round = 0; order.length < waiters.length && round < 20; round++) {
+      for (const [id, lane] of waiters.toReversed()) {
+        if (!order.includes(id) && (await take(id, lane)).granted) order.push(id);
+      }
+    }
+    // The fourth and the eighth grant ask for nobody's lane.
+    expect(order).toEqual(['i1', 'i2', 'i3', 'b1', 'n1', 'n2', 'b2', 'v1']);
+  });
+
+  test('tell each when his turn comes', async () => {
+    const { register } = await openStage(20, {
+      bootGuardMs: 10_000,
+      paceMs: 2_000,
+      pollMs: 100_000,
+      anyLaneEvery: 5,
+    });
+    const FIRST_MS = 10_000 - 60 - 300; // when the first grant can be booked, and a little, for the calls take time
+    const told: number[] = [];
+    const began = performance.now();
+    for (const [id, lane] of [
+      ['v1', 'verify'],
+      ['b1', 'backfill'],
+      ['b2', 'backfill'],
+      ['i1', 'incremental'],
+      ['b3', 'backfill'],
+      ['b4', 'backfill'],
+      ['b5', 'backfill'],
+    ] as const) {
+      const { askMs = 0 } = await register(id, lane);
+      told.push(Math.round((performance.now() - began + askMs - FIRST_MS) / 2_000));
+    }
+    // In grants from the first: b4 comes after the fifth one, which is v1's.
+    expect(told).toEqual([0, 0, 1, 0, 3, 5, 6]);
+  });
+
+  test('pass over who does not ask when it is his turn, and keep his place', async () => {
+    const { register, take } = await openStage(20, { bootGuardMs: 1_000, paceMs: 5_000, lateMs: 100 });
+    await register('dead', 'incremental');
+    await register('b1', 'backfill');
+    expect((await take('b1', 'backfill')).granted).toBe(false);
+    const granted = async (id: string, lane: Lane) => (await take(id, lane)).granted;
+    await until(() => granted('b1', 'backfill'), { describe: 'the dead to be passed over' });
+    expect((await register('i2', 'incremental')).granted).toBe(false);
+    expect(await granted('dead', 'incremental')).toBe(true);
+  });
+
+  test('forget who has not asked for long', async () => {
+    const { register, take, opened } = await openStage(20, { pollMs: 1_000, lateMs: 50, forgetMs: 100 });
+    await register('dead', 'nightly');
+    expect((await opened.usage()).waiting.nightly).toBe(1);
+    await until(async () => (await opened.usage()).waiting.nightly === 0, { describe: 'him to be late' });
+    const late = performance.now();
+    await until(() => performance.now() - late > 100, { describe: 'him to be forgotten' });
+    await register('b1', 'backfill');
+    await register('n2', 'nightly');
+    await register('dead', 'nightly');
+    expect((await take('dead', 'nightly')).granted).toBe(false);
+    expect((await take('n2', 'nightly')).granted).toBe(true);
+  });
+
+  test('do not hold a slot for one who will ask too late for it', async () => {
+    const { register, take, opened } = await openStage(20, { bootGuardMs: 5_000, paceMs: 1_000 });
+    for (const id of ['i1', 'i2', 'i3']) await register(id, 'incremental');
+    await opened.withdraw('i1');
+    await opened.withdraw('i2');
+    // i3 was told to come two paces after the first grant.
+    expect(await take('b1', 'backfill')).toMatchObject({ granted: true });
+  });
+
+  test('let a live waiter of a worse lane go as soon as the better ones have withdrawn', async () => {
+    const { register, take, opened } = await openStage(20);
+    await register('i1', 'incremental');
+    await register('n1', 'nightly');
+    await register('v1', 'verify');
+    expect((await opened.usage()).waiting).toEqual({ incremental: 1, nightly: 1, backfill: 0, verify: 1 });
+    expect((await take('v1', 'verify')).granted).toBe(false);
+    await opened.withdraw('i1');
+    await opened.withdraw('n1');
+    await opened.withdraw('nobody');
+    expect((await take('v1', 'verify')).granted).toBe(true);
+    expect(await opened.usage()).toMatchObject({
+      granted: 1,
+      foreign: 0,
+      waiting: { incremental: 0, nightly: 0, backfill: 0, verify: 0 },
+    });
+  });
+
+  test('let an incremental request beside a saturating backfill wait little', async () => {
+    const { limiters } = await openLimiters(
+      Array.from({ length: 8 }, () => 'backfill'),
+      20,
+    );
+    const waits = await besideLoad(limiters, async () => {
+      const [first] = limiters;
+      const measured: number[] = [];
+      for (let i = 0; i < 24; i++) {
+        await pause(60 + 120 * Math.random());
+        const began = performance.now();
+        const slot = await first?.limiter.take('incremental');
+        measured.push(performance.now() - began);
+        await pause(30);
+        void slot?.release();
+      }
+      return measured.toSorted((a, b) => a - b);
+    });
+    // Without lanes it would be the ninth of nine: about 450 ms.
+    expect(waits.at(12)).toBeLessThan(250);
+    expect(waits.at(-2)).toBeLessThan(500); // one may have met a pause of the machine
+  });
+
+  test('leave the worst lane a fifteenth of what a saturating best one takes', async () => {
+    const { limiters } = await openLimiters(['incremental', 'incremental', 'verify'], 60);
+    const granted = await countGrants(limiters, 240);
+    expect(granted[2]).toBeGreaterThanOrEqual(240 / 20);
+    expect(granted[2]).toBeLessThanOrEqual(240 / 10);
+  });
+
+  test('starve none of several worse lanes', async () => {
+    const { limiters } = await openLimiters([...LANES], 60);
+    const granted = await countGrants(limiters, 240);
+    for (const count of granted.slice(1)) expect(count).toBeGreaterThanOrEqual(3);
+    expect(granted[0]).toBeGreaterThan(240 * 0.8);
+  });
+
+  test('are shared equally by the processes in one, who do not all poll', async () => {
+    const { limiters, asked } = await openLimiters(
+      Array.from({ length: 8 }, () => 'backfill'),
+      60,
+    );
+    const granted = await countGrants(limiters, 240);
+    expect(Math.min(...granted)).toBeGreaterThanOrEqual(24);
+    expect(Math.max(...granted)).toBeLessThanOrEqual(36);
+    expect(asked.takes).toBeLessThan(4 * 240);
+  });
+
+  test('end with the wait: an abort stops one from counting at once', async () => {
+    const { limiters, store } = await openLimiters(['incremental'], 20, SHUT);
+    const leave = new AbortController();
+    const take = limiters[0]?.limiter.take('incremental', leave.signal);
+    await until(async () => (await store.usage()).waiting.incremental === 1, {
+      describe: 'the registration',
+    });
+    leave.abort();
+    await expect(take).rejects.toThrow();
+    // Without the withdrawal it would count for half a minute.
+    await until(async () => (await store.usage()).waiting.incremental === 0, {
+      describe: 'the withdrawal',
+    });
+  });
+
+  test('never let more than N through in a second, whoever waits, leaves or dies', async () => {
+    const lanes = [...LANES, ...LANES];
+    const { limiters, store } = await openLimiters(lanes, 20, { bootGuardMs: 1_500 });
+    const judged: number[] = [];
+    const end = performance.now() + 7_000;
+    const work = async (limiter: Limiter, lane: Lane) => {
+      while (performance.now() < end) {
+        const patience =
+          Math.random() < 0.3 ? AbortSignal.timeout(Math.ceil(300 * Math.random())) : undefined;
+        const slot = await limiter.take(lane, patience).catch(() => undefined);
+        if (slot?.usable()) {
+          const [latencyMs, judgedAt] = [20 + 150 * Math.random() ** 2, Math.random()];
+          await pause(latencyMs * judgedAt);
+          judged.push(performance.now());
+          await pause(latencyMs * (1 - judgedAt));
+        }
+        void slot?.release();
+      }
+    };
+    const dying = async () => {
+      while (performance.now() < end) {
+        const taken = await store.take({ id: randomUUID(), lane: 'incremental', again: true }, 2_000);
+        if (taken.granted) await store.release(taken.token);
+        await pause(150);
+      }
+    };
+    await Promise.all([
+      dying(),
+      ...limiters.flatMap(({ limiter, lane }) => [1, 2, 3].map(() => work(limiter, lane))),
+    ]);
+    expect(mostInAnySecond(judged)).toBeLessThanOrEqual(20);
+    expect(judged.length).toBeGreaterThan(50);
+  });
+});
+
+type Opened = { lane: Lane; limiter: Limiter }[];
+
+/** Keeps every limiter's lane saturated until `total` slots have been granted; their counts without the first few. */
+async function countGrants(limiters: Opened, total: number): Promise<number[]> {
+  const granted = limiters.map(() => 0);
+  const first = limiters.length; // until all have registered
+  let count = 0;
+  const done = new AbortController();
+  setMaxListeners(0, done.signal);
+  const work = async ({ lane, limiter }: Opened[number], i: number) => {
+    while (!done.signal.aborted) {
+      const slot = await limiter.take(lane, done.signal).catch(() => undefined);
+      if (!slot) return;
+      if (++count > first && count <= first + total) granted[i] = (granted[i] ?? 0) + 1;
+      if (count > first + total) done.abort();
+      await pause(10 + 30 * Math.random());
+      void slot.release();
+    }
+  };
+  await Promise.all(
+    limiters.flatMap((opened, i) => Array.from({ length: 4 * limiters.length }, () => work(opened, i))),
+  );
+  return granted;
+}
+
+/** The result of `measure` while every limiter's lane is kept saturated. */
+async function besideLoad<Result>(limiters: Opened, measure: () => Promise<Result>): Promise<Result> {
+  const done = new AbortController();
+  const work = async ({ lane, limiter }: Opened[number]) => {
+    while (!done.signal.aborted) {
+      const slot = await limiter.take(lane);
+      await pause(20 + 60 * Math.random());
+      void slot.release();
+    }
+  };
+  const load = limiters.flatMap((opened) => [1, 2, 3].map(() => work(opened)));
+  const result = await measure();
+  done.abort();
+  await Promise.all(load);
+  return result;
+}
+
+function mostInAnySecond(times: number[]): number {
+  const sorted = times.toSorted((a, b) => a - b);
+  return Math.max(
+    ...sorted.map((end, i) => sorted.slice(0, i + 1).filter((time) => end - time < 1000).length),
+  );
+}
