@@ -5,7 +5,13 @@ import { Redis } from 'ioredis';
 import postgres from 'postgres';
 import { loadConfiguration, type Configuration } from './config-file.js';
 import { createDestination, type Destination } from './destination/destination.js';
-import { createLimiter, LANES, type Limiter } from './destination/quota/limiter.js';
+import {
+  createLimiter,
+  LANES,
+  type Limiter,
+  type QuotaUsage,
+  type SlotStore,
+} from './destination/quota/limiter.js';
 import { createPostgresStore } from './destination/quota/postgres-store.js';
 import { createRedisStore } from './destination/quota/redis-store.js';
 import { UsageError } from './errors.js';
@@ -35,6 +41,9 @@ export interface AppOptions {
   isObserved?: boolean;
   env?: NodeJS.ProcessEnv;
 }
+
+/** The quota is one organization's at one service. */
+type QuotaOwner = Pick<ApiSettings, 'baseUrl' | 'organizationId'>;
 
 export type App = ReturnType<typeof createApp>;
 
@@ -71,16 +80,14 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
     return own(opened, opened.close);
   });
 
-  const limiter = once(async (): Promise<Limiter> => {
-    const { service } = await configuration();
-    const shared = { key: `${api().baseUrl} ${api().organizationId}`, rate: settings.requestsPerSecond };
-    const leaseMs = service.requestTimeoutMs + 1000;
+  /** Where the slots of a destination's quota are kept: on Redis when there is one, else in the state database. */
+  async function slotStore({ baseUrl, organizationId }: QuotaOwner): Promise<SlotStore> {
+    const shared = { key: `${baseUrl} ${organizationId}`, rate: settings.requestsPerSecond };
     if (settings.redisUrl !== undefined) {
       const redis = new Redis(settings.redisUrl, { maxRetriesPerRequest: 1, enableReadyCheck: true });
       redis.on('error', (error: Error) => log.warn({ reason: error.message }, 'quota store failed'));
       own(redis, async () => redis.disconnect());
-      const opened = createLimiter({ store: createRedisStore({ redis, ...shared }), leaseMs });
-      return own(opened, opened.close);
+      return createRedisStore({ redis, ...shared });
     }
     await state();
     const sql = postgres(stateUrl(), {
@@ -90,7 +97,13 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
       connection: { application_name: 'slotsync quota' },
     });
     own(sql, () => sql.end({ timeout: 1 }));
-    const opened = createLimiter({ store: createPostgresStore({ sql, ...shared }), leaseMs });
+    return createPostgresStore({ sql, ...shared });
+  }
+
+  const limiter = once(async (): Promise<Limiter> => {
+    const { service } = await configuration();
+    const leaseMs = service.requestTimeoutMs + 1000;
+    const opened = createLimiter({ store: await slotStore(api()), leaseMs });
     return own(opened, opened.close);
   });
 
@@ -152,6 +165,13 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
       const opened = await state();
       await confirmDestination(opened, api());
       return opened;
+    },
+
+    /** How the quota of the state's destination is used now. Throws what the store throws. */
+    async quotaUsage(owner: QuotaOwner): Promise<QuotaUsage> {
+      const opened = createLimiter({ store: await slotStore(owner) });
+      own(opened, opened.close);
+      return opened.usage();
     },
 
     async producer(): Promise<Producer> {

@@ -1,4 +1,7 @@
 import type { Command } from 'commander';
+import type { App } from '../app.js';
+import type { QuotaUsage } from '../destination/quota/limiter.js';
+import { codeOf } from '../errors.js';
 import { readBinding } from '../state/binding.js';
 import { countRecords, countUnsettled } from '../state/failures.js';
 import { listRuns, listUnfinishedRuns, readProgress, type Run } from '../state/runs.js';
@@ -25,6 +28,7 @@ export function addStatus(program: Command): void {
         );
         const latest = await listRuns(state.db, 5);
         const unsettled = await countUnsettled(state.db);
+        const quota = binding ? await readQuota(app, binding) : undefined;
         if (options.json) {
           printJson({
             destination: binding ?? null,
@@ -32,6 +36,7 @@ export function addStatus(program: Command): void {
             unfinished,
             runs: latest.map(runToJson),
             unsettled,
+            quota,
           });
           return EXIT.done;
         }
@@ -60,6 +65,7 @@ export function addStatus(program: Command): void {
         for (const { runId, stream, reason } of presentHolds(latest)) {
           printLine(`Held in run ${runId}: ${stream}: ${reason}\n`);
         }
+        if (quota) printLine(`${describeQuota(quota)}\n`);
         if (latest.length > 0) printLine(`${runsTable(latest)}\n`);
         printLine(
           unsettled === 0
@@ -80,4 +86,32 @@ function presentHolds(latest: readonly Run[]): { runId: number; stream: string; 
     const reason = run?.holds[stream];
     return run && reason !== undefined ? [{ runId: run.id, stream, reason }] : [];
   });
+}
+
+/** The quota's use now, or why it cannot be told. */
+async function readQuota(
+  app: App,
+  owner: Parameters<App['quotaUsage']>[0],
+): Promise<QuotaUsage | { unknown: string }> {
+  try {
+    return await app.quotaUsage(owner);
+  } catch (error) {
+    return { unknown: codeOf(error) };
+  }
+}
+
+function describeQuota(quota: QuotaUsage | { unknown: string }): string {
+  if ('unknown' in quota)
+    return `Quota: its store does not answer (${quota.unknown}); nothing is sent meanwhile.`;
+  const { allowed, rate, held, cooling, free, granted, throttled, waiting, foreign } = quota;
+  const lanes = Object.entries(waiting).filter(([, count]) => count > 0);
+  const line =
+    lanes.length === 0
+      ? 'nobody waits'
+      : lanes.map(([lane, count]) => `${count} waiting in ${lane}`).join(', ');
+  const others = foreign > 0 ? `; others seem to use ${foreign} of ${rate} requests a second` : '';
+  return [
+    `Quota: ${allowed} of ${rate} requests a second; ${held} on the wire, ${cooling} in the second after, ${free} free; ${line}.`,
+    `  ${formatNumber(granted)} granted, ${formatNumber(throttled)} refused by the service (429)${others}.`,
+  ].join('\n');
 }

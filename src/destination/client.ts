@@ -118,8 +118,10 @@ export function createClient({
       if (response.statusCode !== 429)
         return { status: response.statusCode, body: withoutSecrets(body, headers) };
       const retryAfterMs = readRetryAfter(response.headers['retry-after']);
-      log.warn({ path: call.path, retryAfterMs, throttles: throttles + 1 }, 'throttled');
       await limiter.throttled(retryAfterMs);
+      const { throttled, foreign, allowed } = await limiter.usage();
+      const counts = { throttles: throttles + 1, throttled, allowed, usedByOthers: foreign };
+      log.warn({ path: call.path, retryAfterMs, ...counts }, 'throttled: others use part of the quota');
       if (throttles + 1 >= MOST_THROTTLES) {
         throw new SlotsyncError('throttled', `the service answered 429 ${throttles + 1} times running`, {
           disposition: 'retry',

@@ -105,7 +105,12 @@ describe.each(stores)('with queue and quota on $store', ({ url, skip }) => {
       expect(failures.stdout).toMatch(/→ correct the row .* slotsync retry rooms R2/);
       expect(failures.stdout).toMatch(/courses '900' .*: deferred, course.room refers to rooms 'R900'/);
       const status = await world.run(['status', '--json'], { API_KEY: undefined });
-      expect(JSON.parse(status.stdout)).toMatchObject({ unsettled: 2 });
+      expect(JSON.parse(status.stdout)).toMatchObject({
+        unsettled: 2,
+        quota: { rate: 20, throttled: 0, granted: expect.any(Number) },
+      });
+      const told = await world.run(['status'], { API_KEY: undefined });
+      expect(told.stdout).toMatch(/Quota: 20 of 20 requests a second; \d+ on the wire, .* nobody waits\./);
     });
 
     it('sends a record that was given up again after retry', async () => {

@@ -6,7 +6,7 @@ import { inspect } from 'node:util';
 import { pino } from 'pino';
 import { afterEach, describe, expect, it } from 'vitest';
 import { createDestination, type Destination } from '../../src/destination/destination.js';
-import type { Lane, Limiter } from '../../src/destination/quota/limiter.js';
+import type { Lane, Limiter, QuotaUsage } from '../../src/destination/quota/limiter.js';
 import { SlotsyncError } from '../../src/errors.js';
 import { startSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.js';
 import type { ApiSettings } from '../../src/settings.js';
@@ -44,10 +44,25 @@ async function startService(options: SandboxOptions = {}): Promise<Sandbox> {
   return sandbox;
 }
 
+const NO_LANES = { incremental: 0, nightly: 0, backfill: 0, verify: 0 };
+const UNUSED: QuotaUsage = {
+  rate: 20,
+  allowed: 20,
+  held: 0,
+  cooling: 0,
+  free: 20,
+  lanes: NO_LANES,
+  waiting: NO_LANES,
+  pausedMs: 0,
+  granted: 0,
+  throttled: 0,
+  foreign: 0,
+};
+
 /** What the client asked of the limiter: the quota itself is not the matter here, but every request must ask. */
 function countingLimiter() {
   const asked = { lanes: [] as Lane[], throttled: [] as (number | undefined)[], held: 0 };
-  const limiter: Pick<Limiter, 'take' | 'throttled'> = {
+  const limiter: Pick<Limiter, 'take' | 'throttled' | 'usage'> = {
     async take(lane, signal) {
       signal?.throwIfAborted();
       asked.lanes.push(lane);
@@ -55,6 +70,7 @@ function countingLimiter() {
       return { usable: () => true, release: async () => void asked.held-- };
     },
     throttled: async (retryAfterMs) => void asked.throttled.push(retryAfterMs),
+    usage: async () => ({ ...UNUSED, throttled: asked.throttled.length, allowed: 19, foreign: 1 }),
   };
   return { asked, limiter: limiter as Limiter };
 }
@@ -220,7 +236,14 @@ describe('an answer', () => {
     expect(result.get('a')).toMatchObject({ accepted: true });
     expect(count(sandbox, '/objects')).toBe(3);
     expect(asked.throttled).toEqual([undefined, 2000, undefined]);
-    expect(lines.filter((line) => line.includes('throttled'))).toHaveLength(3);
+    const warnings = lines.filter((line) => line.includes('throttled: others use part of the quota'));
+    expect(warnings).toHaveLength(3);
+    expect(JSON.parse(warnings[2] ?? '')).toMatchObject({
+      level: 40,
+      throttled: 3,
+      allowed: 19,
+      usedByOthers: 1,
+    });
     expectNoSecrets(undefined);
   });
 
