@@ -19,6 +19,15 @@ export default defineConfig({
           ...timeouts,
         },
       },
+      // Servers that crash and come back, minutes long: npm run test:faults.
+      {
+        test: {
+          name: 'faults',
+          include: ['test/faults/**/*.test.ts'],
+          globalSetup: ['test/support/global-setup.ts'],
+          ...timeouts,
+        },
+      },
     ],
   },
 });

@@ -5,6 +5,7 @@ import { access, mkdtemp, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { startWatchdog } from '../../src/demo/watchdog.js';
 import { findFreePort } from './free-port.js';
 import { until } from './wait.js';
@@ -26,41 +27,65 @@ export async function isRedisInstalled(): Promise<boolean> {
 }
 
 /**
- * Starts a Redis on 127.0.0.1 that writes nothing to disk: started again on the same `port`, it comes back empty. It
- * ends with this process, however that ends.
+ * Starts a Redis on 127.0.0.1 that ends with this process, however that ends. Unless `keepsData`, it writes nothing to
+ * disk: started again on the same `port`, it comes back empty.
  */
-export async function startRedisServer(options: { port?: number } = {}) {
+export async function startRedisServer(options: { port?: number; keepsData?: boolean } = {}) {
   const port = options.port ?? (await findFreePort());
   const folder = await mkdtemp(join(tmpdir(), 'slotsync-redis-'));
   const pidFile = join(folder, 'redis.pid');
-  const settings = { port, bind: '127.0.0.1', save: '', appendonly: 'no', dir: folder, pidfile: pidFile };
+  const appendonly = options.keepsData ? 'yes' : 'no';
+  const settings = { port, bind: '127.0.0.1', save: '', appendonly, dir: folder, pidfile: pidFile };
   const flags = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, String(value)]);
   const watchdog = startWatchdog({ folder, pidFile });
-  const server = spawn('redis-server', flags, { detached: true, stdio: 'ignore' });
-  const exit = once(server, 'exit').catch((error: unknown) => [error]);
-  server.unref();
 
-  const end = async (signal: NodeJS.Signals) => {
-    server.ref();
-    server.kill(signal);
-    await exit;
+  async function launch() {
+    const server = spawn('redis-server', flags, { detached: true, stdio: 'ignore' });
+    const exit = once(server, 'exit').catch((error: unknown) => [error]);
+    server.unref();
+    const end = async (signal: NodeJS.Signals) => {
+      server.ref();
+      server.kill(signal);
+      await exit;
+    };
+    try {
+      await until(() => server.exitCode !== null || answersPing(port), {
+        describe: 'redis-server to answer',
+      });
+      if (server.exitCode !== null)
+        throw new Error(`redis-server ended at once with code ${server.exitCode}`);
+    } catch (error) {
+      await end('SIGKILL');
+      throw error;
+    }
+    return { end };
+  }
+  const leave = async () => {
     await rm(folder, { recursive: true, force: true });
     await watchdog.release();
   };
+  const stop = async (signal: NodeJS.Signals) => {
+    await server.end(signal);
+    await leave();
+  };
 
-  try {
-    await until(() => server.exitCode !== null || answersPing(port), { describe: 'redis-server to answer' });
-    if (server.exitCode !== null) throw new Error(`redis-server ended at once with code ${server.exitCode}`);
-  } catch (error) {
-    await end('SIGKILL');
+  let server = await launch().catch(async (error: unknown) => {
+    await leave();
     throw error;
-  }
+  });
   return {
     url: `redis://127.0.0.1:${port}`,
     port,
-    stop: () => end('SIGTERM'),
+    stop: () => stop('SIGTERM'),
     /** As when the machine goes: connections are cut, nothing is said. */
-    kill: () => end('SIGKILL'),
+    kill: () => stop('SIGKILL'),
+    /** Cuts all connections and starts the server again on its port, with its data (`keepsData`) or with nothing. */
+    async restart(data: 'kept' | 'lost', downMs = 0): Promise<void> {
+      await server.end('SIGKILL');
+      if (data === 'lost') await rm(join(folder, 'appendonlydir'), { recursive: true, force: true });
+      if (downMs > 0) await pause(downMs);
+      server = await launch();
+    },
   };
 }
 

@@ -1,0 +1,281 @@
+// Losing things, one at a time and all at once: whatever goes away and comes back, every object ends up as its row
+// maps, nothing is recorded that was not accepted, the quota holds, and nobody has to do anything about it.
+// SLOTSYNC_SEED repeats one schedule of faults; `npm run soak` plays one after another.
+import { setTimeout as pause } from 'node:timers/promises';
+import { describe, expect, it, vi } from 'vitest';
+import { playSeed } from '../support/chaos.js';
+import { describeWorld, findFaults, settle } from '../support/chaos-check.js';
+import { openChaosWorld, type ChaosOptions, type ChaosWorld, type Store } from '../support/chaos-world.js';
+import type { WorkerProcess } from '../support/chaos-workers.js';
+import { redisUrl } from '../support/services.js';
+import { isRedisInstalled } from '../support/redis-server.js';
+import { until } from '../support/wait.js';
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+
+// They wait more than they work.
+vi.setConfig({ maxConcurrency: 6 });
+
+// These tests end and restart their servers, so a Redis that others use is of no use to them.
+const hasRedis = redisUrl() !== undefined && (await isRedisInstalled());
+const storesThere: readonly Store[] = hasRedis ? ['PostgreSQL', 'Redis'] : ['PostgreSQL'];
+
+/** Opens a world for one test; when the test fails, its timeline and what the processes said come with the failure. */
+async function inWorld(options: ChaosOptions, test: (world: ChaosWorld) => Promise<void>): Promise<void> {
+  const world = await openChaosWorld(options);
+  try {
+    await test(world);
+  } catch (error) {
+    throw new Error(`${world.timeline()}\n${await describeWorld(world)}`, { cause: error });
+  } finally {
+    await world.close();
+  }
+}
+
+/** A run that takes about ten seconds, left to two workers; resolves in the middle of its writing. */
+async function beginRun({ service, workers, run }: ChaosWorld): Promise<void> {
+  workers.start(2);
+  expect((await run(['sync', '--detach'])).code).toBe(0);
+  await until(() => service.puts().length >= 10, {
+    timeoutMs: MINUTE,
+    describe: 'some batches to be written',
+  });
+}
+
+async function waitForRuns({ sql, note }: ChaosWorld): Promise<void> {
+  await until(
+    async () => {
+      const [open] = await sql`SELECT count(*)::int AS runs FROM slotsync.runs WHERE finished_at IS NULL`;
+      return open?.['runs'] === 0;
+    },
+    { timeoutMs: 2 * MINUTE, intervalMs: 200, describe: 'the run to end by itself' },
+  );
+  note('the run has ended');
+}
+
+/** The workers brought it to its end: nobody ran another command, and nothing is left to do. */
+async function expectCompletedAlone(world: ChaosWorld): Promise<void> {
+  await waitForRuns(world);
+  const runs = await world.sql`SELECT status, error_code FROM slotsync.runs`;
+  expect([...runs]).toEqual([{ status: 'succeeded', error_code: null }]);
+  expect(await findFaults(world)).toEqual([]);
+}
+
+const LARGE = { rooms: 1500, courses: 750, sandbox: { latencyMs: 100 } };
+
+describe.concurrent('a run whose workers', () => {
+  // A batch is taken over when its job has stalled (20 to 30 s) and its claim has ended.
+  const TAKEN_OVER_MS = MINUTE;
+
+  const versionOf = ({ service }: ChaosWorld, extId: string) =>
+    service.object(extId)?.fields.find(({ fieldId }) => fieldId.endsWith('.version'))?.values[0];
+
+  /** Everything is at the service, then one row changes, and one worker alone takes up the run. */
+  async function beginChange(world: ChaosWorld, table: 'rooms' | 'courses'): Promise<WorkerProcess> {
+    expect((await world.run(['sync'])).code).toBe(0);
+    await world.sql`UPDATE ${world.sql(table)} SET version = 2`;
+    const [worker] = world.workers.start(1);
+    if (!worker) throw new Error('a worker was started');
+    expect((await world.run(['sync', '--detach', table])).code).toBe(0);
+    return worker;
+  }
+
+  /** Another worker brings version 3 to the service while the first is frozen. */
+  async function takeOver(world: ChaosWorld, table: 'rooms' | 'courses', extId: string): Promise<void> {
+    await world.sql`UPDATE ${world.sql(table)} SET version = 3`;
+    world.workers.start(2);
+    await until(() => versionOf(world, extId) === '3', {
+      timeoutMs: 2 * TAKEN_OVER_MS,
+      describe: 'another worker to take the batch over',
+    });
+    await waitForRuns(world);
+  }
+
+  /** The woken worker has found out where it stands when its batch is neither claimed nor in its hands any more. */
+  async function waitUntilAwake(world: ChaosWorld, worker: WorkerProcess): Promise<void> {
+    const said = worker.running.output().length;
+    world.workers.wake(worker);
+    await until(() => worker.running.output().length > said, {
+      timeoutMs: MINUTE,
+      describe: 'the woken worker to say something of its batch',
+    });
+    await pause(SECOND); // and to do whatever it would still do
+  }
+
+  it(
+    'is frozen before writing, past lock and claim, writes nothing when it wakes',
+    async () => {
+      await inWorld(
+        { store: 'PostgreSQL', rooms: 1, courses: 25, requestTimeoutMs: 10 * MINUTE },
+        async (world) => {
+          const { service, workers } = world;
+          const worker = await beginChange(world, 'courses');
+          const isReading = () => service.ours().at(-1)?.path.endsWith('/objects/find') ?? false;
+          service.setLatency(2 * SECOND);
+          await until(isReading, { timeoutMs: MINUTE, intervalMs: 5, describe: 'the worker to read' });
+          workers.freeze(worker);
+          service.setLatency(20);
+          await pause(1.5 * SECOND); // the answer has left
+          expect(await world.endClaimsOf([worker.name])).toBe(25);
+
+          await takeOver(world, 'courses', 'course_1');
+          const puts = service.puts().length;
+          await waitUntilAwake(world, worker);
+          expect(service.puts()).toHaveLength(puts);
+          expect(await findFaults(world)).toEqual([]);
+        },
+      );
+    },
+    4 * MINUTE,
+  );
+
+  it.skipIf(!hasRedis)(
+    'is frozen in the middle of writing, past lock and claim, leaves the newer version',
+    async () => {
+      await inWorld({ store: 'Redis', rooms: 25, requestTimeoutMs: 10 * MINUTE }, async (world) => {
+        const { service, workers } = world;
+        const before = service.puts().length;
+        const worker = await beginChange(world, 'rooms');
+        service.setLatency(2 * SECOND);
+        await until(() => service.puts().length > before + 1, {
+          timeoutMs: MINUTE,
+          intervalMs: 5,
+          describe: 'the worker to write',
+        });
+        workers.freeze(worker);
+        service.setLatency(20);
+        await pause(1.5 * SECOND); // the answer has left
+        expect(await world.endClaimsOf([worker.name])).toBe(25);
+
+        await takeOver(world, 'rooms', 'room_R1');
+        await waitUntilAwake(world, worker);
+        expect((await settle(world)).faults).toEqual([]);
+        expect(versionOf(world, 'room_R1')).toBe('3');
+        expect(await findFaults(world)).toEqual([]);
+      });
+    },
+    4 * MINUTE,
+  );
+
+  // Nothing is hurried here: the claim ends by itself, after its minute.
+  it(
+    'is frozen with a write that waits for the quota, until its claim has ended, writes nothing when it wakes',
+    async () => {
+      await inWorld({ store: 'PostgreSQL', rooms: 25 }, async (world) => {
+        const { service, workers } = world;
+        const worker = await beginChange(world, 'rooms');
+        const before = service.puts().length;
+        service.sandbox()?.failNext({
+          path: '/objects',
+          fault: 'status',
+          status: 429,
+          headers: { 'retry-after': '10' },
+        });
+        await until(() => worker.running.output().includes('"throttled"'), {
+          timeoutMs: MINUTE,
+          describe: 'the write to be throttled',
+        });
+        workers.freeze(worker);
+        expect(service.puts()).toHaveLength(before + 1);
+
+        await takeOver(world, 'rooms', 'room_R1');
+        const puts = service.puts().length;
+        await waitUntilAwake(world, worker);
+        expect(service.puts()).toHaveLength(puts);
+        expect((await settle(world)).faults).toEqual([]);
+        expect(await findFaults(world)).toEqual([]);
+      });
+    },
+    5 * MINUTE,
+  );
+});
+
+describe.concurrent('a run completes by itself when', () => {
+  it.each(storesThere)(
+    'PostgreSQL is restarted, and when it crashes (queue on %s)',
+    async (store) => {
+      await inWorld({ store, ...LARGE }, async (world) => {
+        await beginRun(world);
+        await world.postgres.restart();
+        world.note('PostgreSQL restarted');
+        const puts = world.service.puts().length;
+        await until(() => world.service.puts().length >= puts + 10, {
+          timeoutMs: 2 * MINUTE,
+          describe: 'the run to go on',
+        });
+        await world.postgres.crash(2 * SECOND);
+        world.note('PostgreSQL crashed');
+        await expectCompletedAlone(world);
+      });
+    },
+    4 * MINUTE,
+  );
+
+  it.skipIf(!hasRedis).each(['kept', 'lost'] as const)(
+    'Redis is restarted, its data %s',
+    async (data) => {
+      await inWorld({ store: 'Redis', ...LARGE }, async (world) => {
+        await beginRun(world);
+        await world.redis?.restart(data, SECOND);
+        world.note(`Redis restarted, data ${data}`);
+        await expectCompletedAlone(world);
+      });
+    },
+    4 * MINUTE,
+  );
+
+  // Twenty seconds stand for minutes: the run waits, and goes on by itself.
+  it(
+    'the service is down for a while',
+    async () => {
+      await inWorld({ store: 'PostgreSQL', ...LARGE }, async (world) => {
+        await beginRun(world);
+        await world.service.down();
+        world.note('the service is down');
+        await pause(20 * SECOND);
+        await world.service.up();
+        world.note('the service is up');
+        await expectCompletedAlone(world);
+      });
+    },
+    4 * MINUTE,
+  );
+
+  it(
+    'a worker is killed and nobody replaces it',
+    async () => {
+      await inWorld({ store: 'PostgreSQL', ...LARGE }, async (world) => {
+        await beginRun(world);
+        const [first] = world.workers.living();
+        if (!first) throw new Error('two workers were started');
+        world.workers.want(1);
+        await world.workers.kill(first);
+        await expectCompletedAlone(world);
+      });
+    },
+    4 * MINUTE,
+  );
+});
+
+const chosen = process.env['SLOTSYNC_SEED'];
+const schedules: { seed: number; store: Store }[] = chosen
+  ? storesThere.map((store) => ({ seed: Number(chosen), store }))
+  : [
+      { seed: 1, store: 'PostgreSQL' },
+      { seed: 2, store: hasRedis ? 'Redis' : 'PostgreSQL' },
+      { seed: 3, store: hasRedis ? 'Redis' : 'PostgreSQL' },
+    ];
+
+describe.concurrent('faults of every kind, by chance, with four workers at work and rows changing', () => {
+  it.each(schedules)(
+    'leave everything as it must be: seed $seed, queue on $store',
+    async ({ seed, store }) => {
+      process.stdout.write(`SLOTSYNC_SEED=${seed} (${store})\n`);
+      const { faults, summary, evidence } = await playSeed(seed, { store });
+      process.stdout.write(`${summary}\n`);
+      expect(faults, `SLOTSYNC_SEED=${seed} repeats it; timeline and logs: ${evidence}`).toEqual([]);
+    },
+    8 * MINUTE,
+  );
+});
