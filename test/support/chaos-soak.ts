@@ -1,5 +1,5 @@
 // `npm run soak [minutes] [seconds of faults in each]`: seeds one after another, on both stores, until the time is
-// over or one of them fails. A seed is repeated with SLOTSYNC_SEED=… npx vitest run test/e2e/faults.test.ts.
+// over or one of them fails. A seed is repeated with SLOTSYNC_SEED=… npm run test:faults.
 import { playSeed } from './chaos.js';
 import type { Store } from './chaos-world.js';
 import { isRedisInstalled } from './redis-server.js';
