@@ -6,7 +6,7 @@ const timeouts = { testTimeout: 30_000, hookTimeout: 60_000 };
 export default defineConfig({
   test: {
     // The tests with services mostly wait, but some measure arrival times: few at once.
-    maxWorkers: Math.max(2, availableParallelism() - 1),
+    maxWorkers: Math.max(3, availableParallelism() - 1),
     teardownTimeout: 30_000,
     projects: [
       // Pure: no services are started for `vitest run --project unit`.
@@ -19,7 +19,7 @@ export default defineConfig({
           ...timeouts,
         },
       },
-      // Servers that crash and come back, minutes long: npm run test:faults.
+      // Servers that crash and come back; alone: npm run test:faults.
       {
         test: {
           name: 'faults',

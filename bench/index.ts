@@ -1,11 +1,17 @@
 // `npm run bench -- <name>`: figures side by side with what a user would pick instead, on this machine alone.
+import { benchLatency } from './latency.js';
 import { benchLimiter } from './limiter.js';
+import { benchPipeline } from './pipeline.js';
 import { benchPlan } from './plan.js';
+import { benchReconcile } from './reconcile.js';
 import { benchRecovery } from './recovery.js';
 
 const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = {
+  latency: benchLatency,
   limiter: benchLimiter,
+  pipeline: benchPipeline,
   plan: benchPlan,
+  reconcile: benchReconcile,
   recovery: benchRecovery,
 };
 

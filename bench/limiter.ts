@@ -4,7 +4,8 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { Redis } from 'ioredis';
 import postgres from 'postgres';
-import { createProgress, table, type Cell } from '../src/commands/print.js';
+import { table, type Cell } from '../src/commands/print.js';
+import { createProgress } from '../src/commands/progress.js';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
 import { mostInAnySecond } from '../src/sandbox/arrivals.js';
 import { migrate } from '../src/state/migrate.js';
@@ -55,11 +56,19 @@ interface Bench {
   clients: Clients;
 }
 
-/** `npm run bench -- limiter [--quick] [--seconds 7]`; seconds measured per cell. */
+/**
+ * `npm run bench -- limiter [--quick] [--seconds 7] [--only slotsync] [--latency 121]`: seconds measured per cell;
+ * limiters and profiles whose name holds the text.
+ */
 export async function benchLimiter(args: readonly string[]): Promise<void> {
   const { values } = parseArgs({
     args: [...args],
-    options: { quick: { type: 'boolean' }, seconds: { type: 'string' } },
+    options: {
+      quick: { type: 'boolean' },
+      seconds: { type: 'string' },
+      only: { type: 'string', default: '' },
+      latency: { type: 'string', default: '' },
+    },
   });
   const quick = values.quick ?? false;
   const measureMs = 1000 * Math.max(3, Number(values.seconds ?? (quick ? 4 : 7)));
@@ -69,9 +78,12 @@ export async function benchLimiter(args: readonly string[]): Promise<void> {
         [LAN, NEAR, FAR],
         [1, 4, 8],
       ];
-  const plans = profiles.flatMap((profile) =>
-    counts.flatMap((processes) => SCHEME_NAMES.map((scheme) => ({ profile, processes, scheme }))),
-  );
+  const names = SCHEME_NAMES.filter((name) => name.includes(values.only));
+  const plans = profiles
+    .filter(({ name }) => name.includes(values.latency))
+    .flatMap((profile) =>
+      counts.flatMap((processes) => names.map((scheme) => ({ profile, processes, scheme }))),
+    );
 
   const stores = await startStores();
   const server = await startJudgedServer();
@@ -88,11 +100,11 @@ export async function benchLimiter(args: readonly string[]): Promise<void> {
     }
     progress.stop();
     say(describeCells(cells));
-    if (!quick) say(describeSchemes(cells));
+    if (!quick) say(describeSchemes(cells, names));
+    if (values.latency !== '') return;
 
-    const names = quick ? SCHEME_NAMES.slice(0, 2) : SCHEME_NAMES;
     const costs: Cell[][] = [];
-    for (const scheme of names) {
+    for (const scheme of quick ? names.slice(0, 2) : names) {
       const cost = await measureCost(stores, scheme);
       const waiting = { profile: NEAR, processes: WAITING_PROCESSES, scheme };
       const { storeLoad } = await runCell(bench, waiting, measureMs);
@@ -258,7 +270,7 @@ function describeCells(cells: readonly CellResult[]): string {
 }
 
 /** All cells of a scheme together; shares as least, median, greatest. */
-function describeSchemes(cells: readonly CellResult[]): string {
+function describeSchemes(cells: readonly CellResult[], names: readonly SchemeName[]): string {
   return table(
     [
       'limiter',
@@ -271,7 +283,7 @@ function describeSchemes(cells: readonly CellResult[]): string {
       'better lane: median',
       'worst',
     ],
-    SCHEME_NAMES.map((scheme) => {
+    names.map((scheme) => {
       const own = cells.filter((cell) => cell.scheme === scheme);
       const sum = (of: (cell: CellResult) => number) => own.reduce((total, cell) => total + of(cell), 0);
       const shares = own.map(({ share }) => share);

@@ -23,14 +23,21 @@ import { createMetrics } from './metrics/metrics.js';
 import { createReading } from './metrics/reading.js';
 import { createStateReadings } from './metrics/state-readings.js';
 import { createMirror, type Mirror } from './mirror/mirror.js';
+import { openTriggers, type Triggers } from './mirror/triggers.js';
 import { openBackend, requireQueueStore, type QueueStore } from './queue/backend.js';
+import { createInbox, type Inbox } from './queue/inbox.js';
 import { createProducer, type Producer } from './queue/producer.js';
+import { createScheduler } from './queue/scheduler.js';
 import { createWorkers, type Workers } from './queue/workers.js';
 import { loadSettings, type ApiSettings, type Need } from './settings.js';
 import { bindDestination, confirmDestination } from './state/binding.js';
+import { CHANGES_CHANNEL } from './state/changes.js';
 import { openState, type State } from './state/database.js';
 import { requireMigrated } from './state/migrate.js';
+import { NO_RESERVATIONS } from './streams/reservations.js';
 import type { Stream } from './streams/streams.js';
+import { keepReconciled } from './sync/keep-reconciled.js';
+import type { ReconcileDeps } from './sync/reconcile.js';
 
 export interface AppOptions {
   needs: readonly Need[];
@@ -77,6 +84,11 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
 
   const mirror = once(async (): Promise<Mirror> => {
     const opened = createMirror({ url: required(settings.mirrorUrl, 'MIRROR_DATABASE_URL') });
+    return own(opened, opened.close);
+  });
+
+  const triggers = once(async (): Promise<Triggers> => {
+    const opened = openTriggers({ url: stateUrl(), channel: CHANGES_CHANNEL });
     return own(opened, opened.close);
   });
 
@@ -131,6 +143,13 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
     return { backend, producer };
   });
 
+  const scheduler = once(async () => {
+    const { backend, producer } = await queue();
+    const streams = streamsByName(await configuration());
+    const opened = createScheduler({ backend, producer, log, state: await state(), streams });
+    return own(opened, opened.close);
+  });
+
   const stateReadings = once(async () => {
     const opened = createStateReadings({ url: stateUrl(), timeoutMs: READING.withinMs });
     return own(opened, opened.close);
@@ -149,6 +168,13 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
       : undefined;
   const meter = metrics?.meter ?? noMeter;
 
+  /** What a reconcile needs; a state that is new is bound to the destination. */
+  async function reconciling(): Promise<ReconcileDeps> {
+    const { reservations = NO_RESERVATIONS } = await configuration();
+    const { state: opened } = await bound();
+    return { mirror: await mirror(), destination: await destination(), state: opened, reservations, log };
+  }
+
   return {
     settings,
     log,
@@ -156,9 +182,11 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
     configuration,
     state,
     mirror,
+    triggers,
     limiter,
     destination,
     queueStore,
+    scheduler,
 
     /** Refuses a state that belongs to another destination, without binding a new one. */
     async confirmedState(): Promise<State> {
@@ -174,6 +202,15 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
       return opened.usage();
     },
 
+    reconciling,
+
+    /** Reads what is changed at the service every few minutes, where reservations are configured; the caller stops it. */
+    async keepReconciled(): Promise<{ stop(): Promise<void> } | undefined> {
+      if ((await configuration()).reservations === undefined) return undefined;
+      const deps = await reconciling();
+      return keepReconciled(deps, deps.reservations.everyMinutes);
+    },
+
     async producer(): Promise<Producer> {
       return (await queue()).producer;
     },
@@ -181,6 +218,7 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
     /** Workers over every stream of the configuration; the caller starts and stops them. */
     async workers(options: { concurrency?: number; patient?: boolean } = {}): Promise<Workers> {
       const { backend, producer } = await queue();
+      const { wake } = await scheduler();
       const [opened, source, service] = [await state(), await mirror(), await destination()];
       return createWorkers({
         ...options,
@@ -188,6 +226,7 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
         producer,
         log,
         meter,
+        wake,
         state: opened,
         mirror: source,
         destination: service,
@@ -197,6 +236,21 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
           await service.probe('objects', { from: 0, to: 0 }, { lane: 'verify', signal });
         },
         streams: streamsByName(await configuration()),
+      });
+    },
+
+    /** The incremental door over every stream of the configuration; the caller starts and stops it. */
+    async inbox(): Promise<Inbox> {
+      const { backend, producer } = await queue();
+      const opened = await configuration();
+      return createInbox({
+        backend,
+        producer,
+        log,
+        state: await state(),
+        mirror: await mirror(),
+        streams: streamsByName(opened),
+        polling: opened.polling,
       });
     },
 

@@ -3,17 +3,27 @@
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import { EXIT, exitCodeOf } from './commands/command.js';
+import { addApprove } from './commands/approve.js';
+import { addBackfill } from './commands/backfill.js';
+import { addCancel } from './commands/cancel.js';
 import { addCheck } from './commands/check.js';
 import { addDemo } from './commands/demo.js';
+import { addExplain } from './commands/explain.js';
 import { addFailures } from './commands/failures.js';
 import { addMigrate } from './commands/migrate.js';
+import { addPause } from './commands/pause.js';
 import { addPlan } from './commands/plan.js';
 import { describeError, printJson } from './commands/print.js';
+import { addReconcile } from './commands/reconcile.js';
+import { addPush } from './commands/push.js';
+import { addReject } from './commands/reject.js';
+import { addResume } from './commands/resume.js';
 import { addRetry } from './commands/retry.js';
 import { addRuns } from './commands/runs.js';
 import { addSandbox } from './commands/sandbox.js';
 import { addStatus } from './commands/status.js';
 import { addSync } from './commands/sync.js';
+import { addTriggers } from './commands/triggers.js';
 import { addWorker } from './commands/worker.js';
 import { codeOf, messageOf, SlotsyncError, UsageError } from './errors.js';
 
@@ -23,11 +33,21 @@ const ADDERS = [
   addCheck,
   addPlan,
   addSync,
+  addBackfill,
   addWorker,
+  addPush,
+  addTriggers,
   addStatus,
   addRuns,
   addFailures,
   addRetry,
+  addApprove,
+  addReject,
+  addPause,
+  addResume,
+  addCancel,
+  addReconcile,
+  addExplain,
   addSandbox,
 ];
 

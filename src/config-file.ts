@@ -7,15 +7,18 @@ import { closest, distance } from 'fastest-levenshtein';
 import { createJiti } from 'jiti';
 import type { z } from 'zod';
 import { messageOf, UsageError } from './errors.js';
+import { findScheduleFaults, type Schedule } from './schedule.js';
 import { configSchema, streamSchema, type ParsedConfig, type StreamDeclaration } from './streams/config.js';
 import { describeFault, type Fault } from './streams/faults.js';
+import { resolveReservations, type Reservations } from './streams/reservations.js';
 import { resolveStreams, type Stream } from './streams/streams.js';
 
 const NAMES = ['sync.config.ts', 'sync.config.js', 'sync.config.mjs', 'sync.config.json'];
 
-export interface Configuration extends Omit<ParsedConfig, 'streams'> {
+export interface Configuration extends Omit<ParsedConfig, 'streams' | 'reservations'> {
   /** Parents first. */
   streams: readonly Stream[];
+  reservations: Reservations | undefined;
 }
 
 /** Loads `file`, or the first `sync.config.*` of the folder. Throws UsageError with every fault. */
@@ -65,12 +68,32 @@ export function checkConfiguration(exported: unknown, name = 'the configuration'
     ? { readable: parsed.data.streams, unreadable: new Set<string>() }
     : parseStreams(exported);
   const streams = resolveStreams(readable, faults, unreadable);
+  faults.push(...checkSchedule(exported));
+  const reservations =
+    parsed.data?.reservations && resolveReservations(parsed.data.reservations, streams, faults);
   if (!parsed.success || faults.length > 0) {
     throw new UsageError(`${name} has ${faults.length === 1 ? 'a fault' : `${faults.length} faults`}`, {
       faults: faults.map(describeFault),
     });
   }
-  return { ...parsed.data, streams };
+  return { ...parsed.data, streams, reservations };
+}
+
+/** The schedule as the clock takes it; undefined without one. */
+export function scheduleOf({
+  schedule,
+}: Pick<ParsedConfig, 'schedule'>): (Schedule & { catchUp: boolean }) | undefined {
+  if (!schedule) return undefined;
+  const { nightly: pattern, timezone, catchUp } = schedule;
+  return { pattern, timezone, catchUp };
+}
+
+function checkSchedule(exported: unknown): Fault[] {
+  const parsed = configSchema.shape.schedule.safeParse((exported as { schedule?: unknown }).schedule);
+  const schedule = parsed.success ? scheduleOf({ schedule: parsed.data }) : undefined;
+  if (!schedule) return [];
+  const places = { pattern: 'schedule.nightly', timezone: 'schedule.timezone' } as const;
+  return findScheduleFaults(schedule).map(({ part, message }) => ({ path: places[part], message }));
 }
 
 /** The streams that can be read although the configuration as a whole cannot, so that their faults are told as well. */
@@ -111,8 +134,13 @@ const WORDS = [
   'streams',
   'reservations',
   'service',
+  'polling',
+  'everySeconds',
+  'overlapSeconds',
+  'lagSeconds',
   'nightly',
   'timezone',
+  'catchUp',
   'from',
   'key',
   'type',
@@ -124,6 +152,11 @@ const WORDS = [
   'owns',
   'batchSize',
   'limits',
+  'update',
+  'create',
+  'graceDays',
+  'unlessReserved',
+  'approvalHours',
   'waitDays',
   'stream',
   'query',
@@ -138,6 +171,8 @@ const WORDS = [
   'window',
   'pastDays',
   'futureDays',
+  'everyMinutes',
+  'status',
   'count',
   'percent',
 ];

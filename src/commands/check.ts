@@ -1,11 +1,15 @@
 import type { Command } from 'commander';
 import pLimit from 'p-limit';
 import type { App } from '../app.js';
+import { scheduleOf } from '../config-file.js';
 import { codeOf, fullMessageOf, SlotsyncError, UsageError } from '../errors.js';
+import { nextDue } from '../schedule.js';
+import type { Mirror } from '../mirror/mirror.js';
+import type { Reservations } from '../streams/reservations.js';
 import { probeAssumptions } from '../sync/assumptions.js';
 import { describeUnknown, findUnknownNames } from '../sync/preflight.js';
 import { common, EXIT, exitCodeOfFailure, withApp, type CommonOptions } from './command.js';
-import { printJson, printLine } from './print.js';
+import { formatInZone, printJson, printLine } from './print.js';
 
 interface Finding {
   what: string;
@@ -66,6 +70,7 @@ async function check(app: App, options: CommonOptions): Promise<number> {
       if (faults.length === 0) add({ what, result: 'ok', text: 'every column is there' });
       add(...faults.map((text) => ({ what, result: 'fault', text, code: 'mirror_source' }) as const));
     }
+    if (configuration.reservations) add(...(await checkBookings(mirror, configuration.reservations)));
   }
 
   // Without the state there is no place to count the quota in, and nothing may be sent.
@@ -94,14 +99,15 @@ async function check(app: App, options: CommonOptions): Promise<number> {
       text: 'not tried: the quota is counted in the state, which is not usable',
     });
   }
-  if (configuration.schedule)
+  const schedule = scheduleOf(configuration);
+  if (schedule) {
+    const next = formatInZone(nextDue(schedule, new Date()), schedule.timezone);
     add({
       what: 'schedule',
-      result: 'note',
-      text: 'read, and not acted on by this version: start slotsync sync by cron',
+      result: 'ok',
+      text: `the next night begins ${next} (${schedule.timezone}), if a worker runs`,
     });
-  if (configuration.reservations)
-    add({ what: 'reservations', result: 'note', text: 'read, and not acted on by this version' });
+  }
 
   const faults = findings.filter(({ result }) => result === 'fault');
   if (options.json) printJson({ ok: faults.length === 0, findings });
@@ -115,6 +121,18 @@ async function check(app: App, options: CommonOptions): Promise<number> {
   return faults.some(({ code }) => code === 'usage' || exitCodeOfFailure(code ?? null) === EXIT.usage)
     ? EXIT.usage
     : EXIT.failed;
+}
+
+async function checkBookings(mirror: Mirror, { bookings }: Reservations): Promise<Finding[]> {
+  const what = 'source of reservations';
+  if (!bookings)
+    return [{ what, result: 'note', text: 'none: reservations there are kept, and compared with nothing' }];
+  const faults = await mirror.bookings.check(bookings);
+  if (faults.length > 0)
+    return faults.map((text) => ({ what, result: 'fault', text, code: 'mirror_source' }) as const);
+  return [
+    { what, result: 'ok', text: `every column is there; times without a zone are ${bookings.timezone}` },
+  ];
 }
 
 /** Runs one check; what it throws is its fault. Returns whether it held. */

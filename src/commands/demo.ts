@@ -7,8 +7,9 @@ import type { Command } from 'commander';
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../demo/embedded-postgres.js';
 import { universitySchema } from '../demo/sync.config.js';
-import { changeUniversity, loadUniversity } from '../demo/university.js';
-import { startSandbox } from '../sandbox/sandbox.js';
+import { changeUniversity, loadUniversity, type LoadedUniversity } from '../demo/university.js';
+import { DIFFERING_BOOKINGS, generateReservations } from '../demo/university-rows.js';
+import { startSandbox, type Sandbox } from '../sandbox/sandbox.js';
 import { EXIT, wholeNumber } from './command.js';
 import { printJson, printLine, table } from './print.js';
 
@@ -62,7 +63,7 @@ async function runDemo(cli: string, { keep, json, seed }: DemoOptions): Promise<
     const url = await server.createDatabase('university');
     const sql = postgres(url, { max: 1, onnotice: () => undefined });
     closers.push(() => sql.end({ timeout: 1 }));
-    const { counts } = await loadUniversity(sql, { seed });
+    const { counts, university } = await loadUniversity(sql, { seed });
     say(
       `  ${Object.entries(counts)
         .map(([table, rows]) => `${rows} ${table.replace('_', ' ')}`)
@@ -129,7 +130,15 @@ async function runDemo(cli: string, { keep, json, seed }: DemoOptions): Promise<
     await sync('rows changed');
     codes.push(await run('status'));
 
-    say('What happened, by the service’s own log:\n');
+    say('\nNow the bookings. At the service people have moved, cancelled and made some:');
+    const restored = bookThere(sandbox, university);
+    codes.push(await run('reconcile'));
+    say(`\nOne of the cancelled is restored there, and nothing else happens:`);
+    sandbox.restoreReservation(`res_${restored}`);
+    codes.push(await run('reconcile'), await run('explain', 'reservations', String(restored)));
+    const areFound = await areBookingsFound(sql);
+
+    say('\nWhat happened, by the service’s own log:\n');
     say(
       table(
         ['', 'seconds', 'requests', 'PUT requests', 'objects sent', 'refused by quota'],
@@ -147,7 +156,8 @@ async function runDemo(cli: string, { keep, json, seed }: DemoOptions): Promise<
     say('Not every row was good, on purpose. `slotsync failures` says why each is not there:\n');
     codes.push(await run('failures'));
     const second = acts.find(({ name }) => name === UNCHANGED);
-    const fine = codes.every((code) => code === 0) && second?.puts === 0 && sandbox.refused() === 0;
+    const fine =
+      codes.every((code) => code === 0) && second?.puts === 0 && areFound && sandbox.refused() === 0;
     if (json)
       printJson({ fine, allowed: RATE, mostInAnySecond: most, acts, ...(keep ? { settings: env } : {}) });
     say(fine ? '\nAll as it should be.' : '\nSomething is not as it should be; see above.');
@@ -172,6 +182,33 @@ async function runDemo(cli: string, { keep, json, seed }: DemoOptions): Promise<
     process.off('SIGTERM', onSignal);
     for (const close of closers.reverse()) await close();
   }
+}
+
+/** Puts the bookings at the service, with what people have done to them there. Returns the one to be restored. */
+function bookThere(sandbox: Sandbox, university: LoadedUniversity['university']): number {
+  const { add, cancel } = generateReservations(university);
+  for (const reservation of add) sandbox.addReservation(reservation);
+  for (const extId of cancel) sandbox.cancelReservation(extId, { extId });
+  return DIFFERING_BOOKINGS.cancelledThere[0];
+}
+
+/** Whether reconciling found exactly what was done. */
+async function areBookingsFound(sql: postgres.Sql): Promise<boolean> {
+  const { movedThere, otherRoomThere, missingThere, cancelledThere, cancelledHere } = DIFFERING_BOOKINGS;
+  const expected: Record<string, number> = {
+    differs: movedThere.length + otherRoomThere.length,
+    missing_there: missingThere.length,
+    cancelled_there: cancelledThere.length - 1,
+    restored_there: 1,
+    cancelled_here: cancelledHere.length,
+    unknown_here: 1,
+  };
+  const rows = await sql<{ verdict: string; count: number }[]>`
+    SELECT verdict, count(*)::int AS count FROM slotsync.reservations WHERE verdict <> 'agrees' GROUP BY verdict`;
+  return (
+    rows.length === Object.keys(expected).length &&
+    rows.every(({ verdict, count }) => expected[verdict] === count)
+  );
 }
 
 /** Runs one command of this program as a user would, with its output shown. Returns its exit code. */

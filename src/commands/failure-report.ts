@@ -1,5 +1,6 @@
 // Why a record is not at the service as the mirror has it, and whose turn it is.
 import type { Failure } from '../state/failures.js';
+import { RETIREMENT_REFUSED, STILL_RESERVED } from '../state/outcomes.js';
 
 /** One failure as a person reads it: which, why, and what happens next. */
 export function describeFailure(failure: Failure): string {
@@ -16,10 +17,14 @@ export function nextStep(failure: Failure): string {
   const retry = `slotsync retry ${stream} ${quote(localKey)}`;
   switch (status) {
     case 'deferred':
+      if (errorCode === STILL_RESERVED)
+        return 'it is retired by itself with the run after its bookings are over, or cancelled at the service: slotsync sync';
       return `it goes by itself with the run after that record is there: slotsync sync${parentStep(failure)}`;
     case 'failed':
       return nextStepOfRun(errorCode);
     case 'dead':
+      if (errorCode?.startsWith(RETIREMENT_REFUSED))
+        return `take away at the service what keeps the object, then: ${retry}; its row being back is enough, too`;
       return errorCode === 'external_id_changed'
         ? `deactivate the former object there if it is not wanted, then: ${retry}`
         : `correct the row and it goes with the next run; to send it again unchanged: ${retry}`;

@@ -3,7 +3,7 @@ import { selectStreams, type App } from '../app.js';
 import { previewStream, secondsAtQuota, type Preview, type Sample } from '../sync/preview.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
 import { formatDuration, plural, printJson, printLine, table } from './print.js';
-import { requireSources } from './sync.js';
+import { readLimit, requireSources } from './work-run.js';
 
 /** Taken for the service's latency where it could not be measured. */
 const ASSUMED_LATENCY_MS = 100;
@@ -13,22 +13,29 @@ const REQUESTS_OF_A_RUN = 3;
 export function addPlan(program: Command): void {
   common(program.command('plan'))
     .argument('[streams...]', 'streams to plan (default: all)')
+    .option('--limit <records>', 'as if at most so many records were written, and none retired')
     .description('show what sync would do, with samples field by field; writes nothing anywhere')
-    .action((names: string[], options: CommonOptions) =>
+    .action((names: string[], options: CommonOptions & { limit?: string }) =>
       withApp({ needs: ['mirror', 'state', 'api'], configPath: options.config }, (app) =>
         plan(app, names, options),
       ),
     );
 }
 
-async function plan(app: App, names: readonly string[], options: CommonOptions): Promise<number> {
+async function plan(
+  app: App,
+  names: readonly string[],
+  options: CommonOptions & { limit?: string },
+): Promise<number> {
+  const room = { keys: readLimit(options.limit) ?? Infinity };
   const streams = selectStreams(await app.configuration(), names);
   const state = await app.confirmedState();
   await requireSources(app, streams);
   const mirror = await app.mirror();
   const destination = await app.destination();
   const previews: Preview[] = [];
-  for (const stream of streams) previews.push(await previewStream({ mirror, state, destination }, stream));
+  for (const stream of streams)
+    previews.push(await previewStream({ mirror, state, destination }, stream, { room }));
 
   const batches = previews.reduce((sum, { requests }) => sum + requests, 0);
   const requests = batches === 0 ? 0 : batches + REQUESTS_OF_A_RUN;
@@ -47,7 +54,7 @@ async function plan(app: App, names: readonly string[], options: CommonOptions):
     );
   }
   if (previews.some(({ error }) => error)) return EXIT.failed;
-  return previews.some(({ hold }) => hold) ? EXIT.held : EXIT.done;
+  return previews.some(({ holds }) => Object.keys(holds).length > 0) ? EXIT.held : EXIT.done;
 }
 
 function print(previews: readonly Preview[]): void {
@@ -70,9 +77,9 @@ function print(previews: readonly Preview[]): void {
     table(['stream', 'create', 'update', 'retire', 'retry', 'unchanged', 'given up', 'requests'], rows),
   );
   printLine();
-  for (const { stream, error, hold, shared } of previews) {
+  for (const { stream, error, holds, shared } of previews) {
     if (error) printLine(`${stream} cannot be planned: ${error.message}`);
-    if (hold !== undefined) printLine(`${stream}: held: ${hold}`);
+    for (const { reason } of Object.values(holds)) printLine(`${stream}: held: ${reason}`);
     for (const { key, message } of shared.slice(0, 5))
       printLine(`${stream} '${key}' would not be sent: ${message}.`);
     if (shared.length > 5) printLine(`${stream}: ${shared.length - 5} more rows share an external id.`);

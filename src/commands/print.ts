@@ -1,6 +1,5 @@
-// What commands print: tables, lines and bars for people, one JSON document for programs.
+// What commands print: tables and lines for people, one JSON document for programs.
 import Table from 'cli-table3';
-import { SingleBar } from 'cli-progress';
 import { fullMessageOf, SlotsyncError, UsageError } from '../errors.js';
 
 export type Cell = string | number;
@@ -63,6 +62,11 @@ export function formatTime(at: Date | null): string {
   return at ? at.toISOString().replace('T', ' ').slice(0, 19) : '–';
 }
 
+/** A moment as the clocks of a time zone show it, to the minute. */
+export function formatInZone(at: Date, timeZone: string): string {
+  return at.toLocaleString('sv-SE', { timeZone, dateStyle: 'short', timeStyle: 'short' });
+}
+
 export function printLine(text = ''): void {
   process.stdout.write(`${text}\n`);
 }
@@ -78,49 +82,4 @@ export function describeError(error: unknown): string {
   const faults = error instanceof UsageError ? error.faults.map((fault) => `  - ${fault}`) : [];
   const remedy = error instanceof SlotsyncError && error.remedy !== undefined ? [`  → ${error.remedy}`] : [];
   return [`slotsync: ${fullMessageOf(error)}`, ...faults, ...remedy].join('\n');
-}
-
-export interface Progress {
-  update(done: number, total: number): void;
-  stop(): void;
-}
-
-const PLAIN_EVERY_MS = 5000;
-
-/** A bar on a terminal, a line every five seconds elsewhere; both on standard error. */
-export function createProgress(what: string): Progress {
-  if (process.stderr.isTTY) {
-    const format = `${what} {bar} {value}/{total} {percentage} %  {eta_formatted} left`;
-    const bar = new SingleBar({
-      format,
-      stream: process.stderr,
-      hideCursor: true,
-      barsize: 30,
-      etaBuffer: 200,
-    });
-    let started = false;
-    return {
-      update(done, total) {
-        if (total === 0) return;
-        if (!started) bar.start(total, done);
-        else bar.setTotal(total);
-        started = true;
-        bar.update(done);
-      },
-      stop() {
-        if (started) bar.stop();
-      },
-    };
-  }
-  let printedAt = performance.now();
-  return {
-    update(done, total) {
-      if (total === 0 || performance.now() - printedAt < PLAIN_EVERY_MS) return;
-      printedAt = performance.now();
-      process.stderr.write(
-        `${what}: ${formatNumber(done)} of ${formatNumber(total)}, ${Math.floor((done / total) * 100)} %\n`,
-      );
-    },
-    stop: () => undefined,
-  };
 }

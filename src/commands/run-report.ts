@@ -3,16 +3,27 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { SlotsyncError } from '../errors.js';
 import type { State } from '../state/database.js';
 import { countUnsettled, listFailures } from '../state/failures.js';
+import { countVerdicts } from '../state/reservations.js';
+import type { RunRange } from '../state/schema.js';
 import { listRuns, readProgress, readRun, sumOutcomes, type Run } from '../state/runs.js';
 import { EXIT, exitCodeOfFailure } from './command.js';
 import { describeFailure, nextStepOfRun } from './failure-report.js';
-import { createProgress, formatDuration, plural, printLine, table } from './print.js';
+import { formatDuration, plural, printLine, table } from './print.js';
+import { createProgress } from './progress.js';
 
 const LOOK_EVERY_MS = 200;
 const NAMED_FAILURES = 5;
 
-/** Waits until the run has ended, or `stopped` says so. Shows progress on standard error. */
-export async function waitForRun(state: State, id: number, stopped: () => boolean): Promise<Run> {
+/**
+ * Waits until the run has ended, or `stopped` says so. Shows progress on standard error, with the share of the quota
+ * that `readUse` tells, 0 to 1.
+ */
+export async function waitForRun(
+  state: State,
+  id: number,
+  stopped: () => boolean,
+  readUse: () => Promise<number | undefined> = async () => undefined,
+): Promise<Run> {
   const progress = createProgress(`run ${id}`);
   try {
     while (true) {
@@ -20,7 +31,8 @@ export async function waitForRun(state: State, id: number, stopped: () => boolea
       if (!run)
         throw new SlotsyncError('run_lost', `run ${id} is gone from the state`, { disposition: 'dead' });
       const { done, total } = await readProgress(state.db, id);
-      progress.update(done, total);
+      const stands = run.pausedAt ? `paused; to go on: slotsync resume ${id}` : undefined;
+      progress.update(done, total, { quotaUse: await readUse(), stands });
       if (run.finishedAt || stopped()) return run;
       await sleep(LOOK_EVERY_MS);
     }
@@ -72,14 +84,36 @@ export async function printRun(state: State, run: Run): Promise<void> {
     printLine(table(headings, rows));
     printLine();
   }
-  for (const [stream, reason] of Object.entries(run.holds)) {
-    printLine(`Held: ${stream}: ${reason}\n`);
+  if (run.range) printLine(`Asked for: ${describeRange(run.range)}.\n`);
+  for (const [stream, holds] of Object.entries(run.holds)) {
+    for (const { reason } of Object.values(holds)) printLine(`Held: ${stream}: ${reason}\n`);
   }
   if (run.errorMessage !== null) {
-    printLine(`Failed: ${run.errorMessage}\n  → ${nextStepOfRun(run.errorCode)}\n`);
+    const next =
+      run.kind === 'reconcile'
+        ? 'the next one reads everything again: slotsync reconcile'
+        : nextStepOfRun(run.errorCode);
+    printLine(`Failed: ${run.errorMessage}\n  → ${next}\n`);
+  }
+  if (run.kind === 'reconcile') {
+    const { verdicts, events } = await countVerdicts(state.db, run.id);
+    const judged = Object.values(verdicts).reduce((sum, count) => sum + count, 0);
+    printLine(`Bookings it judged last of all: ${judged}. Verdicts it changed: ${events}.\n`);
   }
   await printFailures(state, run);
   printLine(`Run ${run.id} ${run.status}${run.finishedAt ? ` in ${formatDuration(secondsOf(run))}` : ''}.`);
+}
+
+/** What a run was asked for beside its streams; keys by their number only. */
+export function describeRange({ keys, from, to, where, limit, force }: RunRange): string {
+  return [
+    ...(keys ? [plural(keys.length, 'key')] : []),
+    ...(from === undefined ? [] : [`from ${from}`]),
+    ...(to === undefined ? [] : [`before ${to}`]),
+    ...(where === undefined ? [] : [`where ${where}`]),
+    ...(limit === undefined ? [] : [`at most ${plural(limit, 'record')}`]),
+    ...(force ? ['what is unchanged too'] : []),
+  ].join(', ');
 }
 
 async function printFailures(state: State, run: Run): Promise<void> {

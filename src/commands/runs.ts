@@ -1,32 +1,65 @@
 import type { Command } from 'commander';
 import { UsageError } from '../errors.js';
-import { listRuns, readRun, type Run } from '../state/runs.js';
+import type { Queries } from '../state/database.js';
+import { LISTED_KINDS, listRuns, readRun, type Run } from '../state/runs.js';
+import { RUN_KINDS, type RunKind } from '../state/schema.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
 import { formatDuration, formatTime, printJson, printLine, table } from './print.js';
 import { printRun, runToJson } from './run-report.js';
+
+interface RunsOptions extends CommonOptions {
+  limit: string;
+  kind?: string;
+  all?: boolean;
+}
 
 export function addRuns(program: Command): void {
   common(program.command('runs'))
     .argument('[run]', 'number of one run, for its details')
     .description('the latest runs and what became of them')
     .option('--limit <runs>', 'most runs to show', '20')
-    .action((id: string | undefined, options: CommonOptions & { limit: string }) =>
+    .option('--kind <kind>', `only runs of this kind: ${RUN_KINDS.join(', ')}`)
+    .option('--all', 'incremental runs too')
+    .action((id: string | undefined, options: RunsOptions) =>
       withApp({ needs: ['state'] }, async (app) => {
         const state = await app.state();
         if (id !== undefined) {
-          const run = await readRun(state.db, wholeNumber(id, 'a run'));
-          if (!run) throw new UsageError(`there is no run ${id}`, { remedy: 'slotsync runs lists them.' });
+          const run = await requireRun(state.db, id);
           if (options.json) printJson({ run: runToJson(run) });
           else await printRun(state, run);
           return EXIT.done;
         }
-        const runs = await listRuns(state.db, wholeNumber(options.limit, '--limit'));
+        const runs = await listRuns(state.db, wholeNumberOf(options.limit, '--limit'), readKinds(options));
         if (options.json) printJson({ runs: runs.map(runToJson) });
-        else if (runs.length === 0) printLine('No run yet. Start one with: slotsync sync');
+        else if (runs.length === 0) printLine(describeNone(options));
         else printLine(runsTable(runs));
         return EXIT.done;
       }),
     );
+}
+
+async function requireRun(db: Queries, id: string): Promise<Run> {
+  const run = await readRun(db, wholeNumberOf(id, 'a run'));
+  if (run) return run;
+  throw new UsageError(`there is no run ${id}`, { remedy: 'slotsync runs --all lists them.' });
+}
+
+/** The run of this number. Throws UsageError unless it is there and under way. */
+export async function requireUnfinished(db: Queries, id: string): Promise<Run> {
+  const run = await requireRun(db, id);
+  if (run.finishedAt === null) return run;
+  throw new UsageError(`run ${run.id} has ended (${run.status}); nothing was done`);
+}
+
+function readKinds({ kind, all }: RunsOptions): readonly RunKind[] {
+  if (kind === undefined) return all ? RUN_KINDS : LISTED_KINDS;
+  const known = RUN_KINDS.find((each) => each === kind);
+  if (known) return [known];
+  throw new UsageError(`--kind takes one of ${RUN_KINDS.join(', ')}, not '${kind}'`);
+}
+
+function describeNone({ kind }: RunsOptions): string {
+  return kind === undefined ? 'No run yet. Start one with: slotsync sync' : `No ${kind} run yet.`;
 }
 
 export function runsTable(runs: readonly Run[]): string {
@@ -45,7 +78,7 @@ export function runsTable(runs: readonly Run[]): string {
         run.kind,
         formatTime(run.requestedAt),
         took,
-        run.status,
+        run.pausedAt && !run.finishedAt ? 'paused' : run.status,
         sum('synced'),
         sum('deferred'),
         sum('failed'),
@@ -55,7 +88,8 @@ export function runsTable(runs: readonly Run[]): string {
   );
 }
 
-function wholeNumber(text: string, what: string): number {
+/** Throws UsageError for anything but a whole number from 1 on. */
+export function wholeNumberOf(text: string, what: string): number {
   const value = Number(text);
   if (Number.isSafeInteger(value) && value > 0) return value;
   throw new UsageError(`${what} is a whole number, not '${text}'`);

@@ -23,6 +23,7 @@ interface Options {
   expiredStatus: string;
   putStatus?: string;
   maxObjects: number;
+  modified: boolean;
   latency: number;
   jitter: number;
   status500: number;
@@ -32,6 +33,17 @@ interface Options {
   hang: number;
   seed: number;
 }
+
+const CONTROLS = `
+What people do at the service is done below /sandbox/, from this machine, without a key; times are Unix seconds:
+  GET    /sandbox/reservations                {reservations, cancellations}
+  POST   /sandbox/reservations                {extId?, begin, end, status?, objects?: [{typeId, objectId}], fields?}
+  POST   /sandbox/reservations/{id}/move      {begin, end}
+  POST   /sandbox/reservations/{id}/cancel    {extId?} of the cancellation, or no body
+  POST   /sandbox/reservations/{id}/restore   no body
+  POST   /sandbox/reservations/{id}/status    {status: ["C_PLANNED"]}
+  DELETE /sandbox/reservations/{id}           without a trace
+{id} is the number or the external id. More of them: docs/api-contract.md.`;
 
 export function addSandbox(program: Command): void {
   program
@@ -69,6 +81,7 @@ export function addSandbox(program: Command): void {
       ).choices(['200', '207']),
     )
     .option('--max-objects <objects>', 'most objects of a PUT', wholeNumber, 1000)
+    .option('--no-modified', 'ignore the filter `modified` of finds')
     .option('--latency <ms>', 'time an answer takes', wholeNumber, 0)
     .option('--jitter <ms>', 'spread of that time', wholeNumber, 0)
     .option('--status500 <share>', 'share of requests answered 500', share, 0)
@@ -78,6 +91,7 @@ export function addSandbox(program: Command): void {
     .option('--hang <share>', 'share of requests never answered', share, 0)
     .option('--seed <number>', 'repeats the same faults', wholeNumber, 1)
     .option('--json', 'print one JSON document instead of text')
+    .addHelpText('after', CONTROLS)
     .action(async (options: Options) => {
       const schema = await readSchema(options.config);
       const sandbox = await startSandbox({ ...toSandboxOptions(options), schema });
@@ -118,6 +132,7 @@ function toSandboxOptions(options: Options): SandboxOptions {
     tokenSeconds: options.tokenSeconds,
     tokenExp: options.tokenExp,
     maxObjects: options.maxObjects,
+    honoursModified: options.modified,
     latencyMs: options.latency,
     jitterMs: options.jitter,
     seed: options.seed,

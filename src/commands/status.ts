@@ -2,11 +2,32 @@ import type { Command } from 'commander';
 import type { App } from '../app.js';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
 import { codeOf } from '../errors.js';
+import { listOpenApprovals } from '../state/approvals.js';
+import { addressOf } from '../queue/backend.js';
+import { CHANGES } from '../queue/jobs.js';
 import { readBinding } from '../state/binding.js';
+import { readInbox, type InboxOfStream } from '../state/changes.js';
 import { countRecords, countUnsettled } from '../state/failures.js';
-import { listRuns, listUnfinishedRuns, readProgress, type Run } from '../state/runs.js';
+import { nextDue } from '../schedule.js';
+import { readHolds } from '../state/holds.js';
+import { LISTED_KINDS, listRuns, listUnfinishedRuns, readProgress, type Run } from '../state/runs.js';
+import { readSchedule, type RegisteredSchedule } from '../state/schedules.js';
+import { RUN_KINDS, type RunKind } from '../state/schema.js';
+import { NIGHTLY } from '../sync/nights.js';
+import { RESERVATIONS } from '../state/reconciliations.js';
+import { listWatermarks, type Watermark } from '../state/watermarks.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
-import { formatNumber, formatTime, plural, printJson, printLine, table } from './print.js';
+import { describeApproval, describeHolds } from './holds.js';
+import {
+  formatDuration,
+  formatInZone,
+  formatNumber,
+  formatTime,
+  plural,
+  printJson,
+  printLine,
+  table,
+} from './print.js';
 import { runsTable } from './runs.js';
 import { runToJson } from './run-report.js';
 
@@ -15,19 +36,26 @@ const STATUSES = ['synced', 'retired', 'deferred', 'failed', 'dead', 'pending'] 
 export function addStatus(program: Command): void {
   common(program.command('status'))
     .description('what is synced, what is under way, what waits and why; from the state alone')
-    .action((options: CommonOptions) =>
-      withApp({ needs: ['state'] }, async (app) => {
+    .option('--all', 'incremental runs too')
+    .action((options: CommonOptions & { all?: boolean }) =>
+      withApp({ needs: ['state'], configPath: options.config }, async (app) => {
         const state = await app.state();
         const binding = await readBinding(state);
+        const kinds: readonly RunKind[] = options.all ? RUN_KINDS : LISTED_KINDS;
+        const isShown = ({ kind }: Run) => kinds.includes(kind);
+        const schedule = await readSchedule(state.db, NIGHTLY);
         const counts = await countRecords(state.db);
         const unfinished = await Promise.all(
-          (await listUnfinishedRuns(state.db)).map(async (run) => ({
+          (await listUnfinishedRuns(state.db)).filter(isShown).map(async (run) => ({
             run,
             progress: await readProgress(state.db, run.id),
           })),
         );
-        const latest = await listRuns(state.db, 5);
+        const latest = await listRuns(state.db, 5, kinds);
         const unsettled = await countUnsettled(state.db);
+        const holds = await readHolds(state.db);
+        const approvals = await listOpenApprovals(state.db);
+        const inbox = await readInboxOf(app);
         const quota = binding ? await readQuota(app, binding) : undefined;
         if (options.json) {
           printJson({
@@ -35,8 +63,16 @@ export function addStatus(program: Command): void {
             records: counts,
             unfinished,
             runs: latest.map(runToJson),
+            nightly: schedule ? { ...schedule, nextDue: nextDue(schedule, new Date()) } : null,
             unsettled,
+            holds,
+            approvals,
             quota,
+            inbox: {
+              ...inbox,
+              // Where other programs put their jobs.
+              queue: binding ? addressOf(app.queueStore(), CHANGES, binding.stateId) : null,
+            },
           });
           return EXIT.done;
         }
@@ -59,12 +95,13 @@ export function addStatus(program: Command): void {
         }
         for (const { run, progress } of unfinished) {
           printLine(
-            `Under way: run ${run.id} (${run.kind}, ${run.status}): ${formatNumber(progress.done)} of ${plural(progress.total, 'record')}.`,
+            `Under way: run ${run.id} (${run.kind}, ${run.status}${describePause(run)}): ${formatNumber(progress.done)} of ${plural(progress.total, 'record')}.`,
           );
         }
-        for (const { runId, stream, reason } of presentHolds(latest)) {
-          printLine(`Held in run ${runId}: ${stream}: ${reason}\n`);
-        }
+        if (schedule) printLine(`${describeSchedule(schedule)}\n`);
+        for (const line of describeHolds(holds)) printLine(`${line}\n`);
+        for (const approval of approvals) printLine(`${describeApproval(approval)}\n`);
+        for (const line of describeInbox(inbox)) printLine(line);
         if (quota) printLine(`${describeQuota(quota)}\n`);
         if (latest.length > 0) printLine(`${runsTable(latest)}\n`);
         printLine(
@@ -77,15 +114,53 @@ export function addStatus(program: Command): void {
     );
 }
 
-/** A hold stands until a later run has looked at its stream again. */
-function presentHolds(latest: readonly Run[]): { runId: number; stream: string; reason: string }[] {
-  const finished = latest.filter(({ finishedAt }) => finishedAt !== null);
-  const streams = [...new Set(finished.flatMap((run) => run.streams))];
-  return streams.flatMap((stream) => {
-    const run = finished.find((candidate) => candidate.plan[stream] !== undefined);
-    const reason = run?.holds[stream];
-    return run && reason !== undefined ? [{ runId: run.id, stream, reason }] : [];
+function describePause({ id, pausedAt }: Run): string {
+  return pausedAt ? `, paused since ${formatTime(pausedAt)}; to go on: slotsync resume ${id}` : '';
+}
+
+function describeSchedule(schedule: RegisteredSchedule): string {
+  const { lastDue, timezone } = schedule;
+  const next = formatInZone(nextDue(schedule, new Date()), timezone);
+  const last = lastDue ? `the last was ${formatInZone(lastDue, timezone)}` : 'there was none yet';
+  return `Next night: ${next} (${timezone}), if a worker runs; ${last}.`;
+}
+
+interface InboxReading {
+  streams: InboxOfStream[];
+  /** Streams in the inbox that the configuration does not have; null: it cannot be read here. */
+  unknown: string[] | null;
+  watermarks: Watermark[];
+}
+
+async function readInboxOf(app: App): Promise<InboxReading> {
+  const { db } = await app.state();
+  const streams = await readInbox(db);
+  const known = await app.configuration().then(
+    (configuration) => new Set(configuration.streams.map(({ name }) => name)),
+    () => undefined,
+  );
+  return {
+    streams,
+    unknown: known ? streams.flatMap(({ stream }) => (known.has(stream) ? [] : [stream])) : null,
+    watermarks: await listWatermarks(db),
+  };
+}
+
+function describeInbox({ streams, unknown, watermarks }: InboxReading): string[] {
+  const lines = streams.map(({ stream, waiting, later, inFlight, oldestSeconds }) => {
+    const keys = `${stream}: ${plural(waiting, 'key')} waiting, ${formatNumber(inFlight)} in work`;
+    const tried = later > 0 ? `; ${formatNumber(later)} of them failed, and wait for their next turn` : '';
+    const whose = unknown?.includes(stream)
+      ? '; the configuration has no such stream: nobody takes them'
+      : '';
+    return `Inbox: ${keys}, the oldest for ${formatDuration(oldestSeconds)}${tried}${whose}.`;
   });
+  const polled = watermarks.map(({ stream, cursor, movedAt }) =>
+    stream === RESERVATIONS
+      ? `Bookings: what was changed there is read up to ${formatTime(new Date(Number(cursor) * 1000))}.`
+      : `Polled: ${stream} up to ${cursor}; the watermark moved last at ${formatTime(movedAt)}.`,
+  );
+  return [...lines, ...polled, ...(lines.length + polled.length > 0 ? [''] : [])];
 }
 
 /** The quota's use now, or why it cannot be told. */

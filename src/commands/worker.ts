@@ -1,8 +1,9 @@
 import type { Command } from 'commander';
 import { UsageError } from '../errors.js';
+import { scheduleOf } from '../config-file.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
 import { listenForSignals } from './signals.js';
-import { readConcurrency } from './sync.js';
+import { readConcurrency } from './work-run.js';
 
 interface WorkerOptions extends CommonOptions {
   concurrency: string;
@@ -11,7 +12,9 @@ interface WorkerOptions extends CommonOptions {
 
 export function addWorker(program: Command): void {
   common(program.command('worker'))
-    .description('work the queue until told to stop; any number may run')
+    .description(
+      'work the queue and the inbox of changes, and start the nights, until told to stop; any number may run',
+    )
     .option('--concurrency <batches>', 'batches in work at once', '12')
     .option('--grace <seconds>', 'time to finish what is in work when told to stop', '30')
     .addHelpText(
@@ -30,14 +33,26 @@ export function addWorker(program: Command): void {
           const concurrency = readConcurrency(options.concurrency);
           const graceMs = readGrace(options.grace) * 1000;
           const workers = await app.workers({ concurrency, patient: true });
-          const signals = listenForSignals(workers, graceMs);
+          const inbox = await app.inbox();
+          const both = {
+            stop: async () => void (await Promise.all([inbox.stop(graceMs), workers.stop(graceMs)])),
+            abort: () => {
+              inbox.abort();
+              workers.abort();
+            },
+          };
+          const signals = listenForSignals(both, graceMs);
+          let reconciling: Awaited<ReturnType<typeof app.keepReconciled>> | undefined;
           try {
             await app.serveHttp(workers);
+            await (await app.scheduler()).start(scheduleOf(await app.configuration()));
             await workers.start();
+            await inbox.start();
+            if (!signals.requested()) reconciling = await app.keepReconciled();
             if (!signals.requested()) app.log.info({ concurrency }, 'worker started');
             await signals.asked();
           } finally {
-            await workers.stop(graceMs);
+            await Promise.all([both.stop(), reconciling?.stop()]);
             signals.ended();
           }
           app.log.info('worker stopped');

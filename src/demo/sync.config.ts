@@ -84,6 +84,19 @@ export const universityConfig: SlotsyncConfig = {
       batchSize: 200,
     },
   },
+  reservations: {
+    from: 'campus.bookings',
+    key: 'id',
+    externalId: 'res_{id}',
+    begin: 'starts_at',
+    end: 'ends_at',
+    timezone: 'Europe/Stockholm',
+    objects: [
+      { stream: 'rooms', key: 'room_code' },
+      { stream: 'courses', key: 'course_code' },
+    ],
+    cancelled: 'is_cancelled',
+  },
 };
 
 /** `room.note` is kept at the service by hand: no mapping names it, and no write may empty it. */

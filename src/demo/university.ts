@@ -2,6 +2,11 @@
 import type postgres from 'postgres';
 import { generateUniversity, MISSING_ROOM, type University } from './university-rows.js';
 
+export interface LoadedUniversity {
+  counts: Record<keyof University, number>;
+  university: University;
+}
+
 /** One thing that changed in the mirror, and what it makes the plan propose. */
 export interface MirrorChange {
   stream: string;
@@ -104,7 +109,7 @@ CREATE INDEX ON campus.bookings (starts_at);
 export async function loadUniversity(
   sql: postgres.Sql,
   { seed, now = new Date() }: { seed: number; now?: Date },
-): Promise<{ counts: Record<keyof University, number>; university: University }> {
+): Promise<LoadedUniversity> {
   const university = generateUniversity({ seed, now });
   await sql.begin(async (transaction) => {
     await transaction.unsafe(SCHEMA);

@@ -2,7 +2,10 @@
 import type { z } from 'zod';
 import type { DestinationObject } from '../streams/object.js';
 import { createClient, invalidAnswer, type ClientOptions, type Context } from './client.js';
+import { readPages } from './pages.js';
 import * as wire from './wire.js';
+
+export type { CancellationThere, Period, ReservationThere } from './wire.js';
 
 export interface DestinationOptions extends ClientOptions {
   /** Most results asked for in one page. */
@@ -17,13 +20,35 @@ export interface ObjectThere extends DestinationObject {
   id: number;
 }
 
+export interface Booking {
+  /** External id, or id. */
+  name: string;
+  /** Unix seconds. */
+  begin: number;
+}
+
 export interface Definition {
   extId: string;
   name: string | undefined;
 }
 
-/** Readings of one find before its answers are called contradictory. */
-const MOST_READINGS = 3;
+/** How far ahead bookings are looked for: no timetable reaches further. Seconds. */
+const FAR_AHEAD = 10 * 365 * 24 * 60 * 60;
+
+/** Which bookings: in a period, changed in one, or named. Of the first two at most `most`. */
+export type BookingSelection =
+  | { window: wire.Period; most?: number }
+  | { modified: wire.Period; most?: number }
+  | { extIds: readonly string[] }
+  | { ids: readonly number[] };
+
+/** Everything that was asked for, or how much it is, when it is more than was wanted. */
+export type Found<B> = { results: B[] } | { tooMany: number };
+
+/** Pages of one find that are read at once. */
+const PAGES_AT_ONCE = 4;
+/** Ids named in one find. */
+const NAMED_AT_ONCE = 1000;
 
 export type Destination = ReturnType<typeof createDestination>;
 
@@ -43,38 +68,53 @@ export function createDestination(options: DestinationOptions) {
     throw invalidAnswer(call.method, call.path, `${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`);
   }
 
-  /**
-   * Reads a find to its last page, each result once. Pages shift when objects come or go meanwhile: when fewer were
-   * seen than the service says there are, everything is read again.
-   */
+  /** Reads a find to its last page, each result once. */
   async function findAll<T extends z.ZodType<{ id: number }>>(
     path: string,
     schema: T,
     request: (page: wire.Page) => unknown,
     context: Context,
   ): Promise<z.output<T>[]> {
-    for (let reading = 1; ; reading++) {
-      const seen = new Map<number, z.output<T>>();
-      let total: number | undefined;
-      for (let page = 1, pages = 1; page <= pages; page++) {
-        const body = request({ page, limit: options.pageSize });
-        const answer = await sendAndParse(wire.findAnswer(schema), { method: 'POST', path, body }, context);
-        for (const result of answer.results) seen.set(result.id, result);
-        total = answer.totalResults ?? undefined;
-        if (typeof answer.totalPages !== 'number' && answer.results.length >= options.pageSize) {
-          throw invalidAnswer('POST', path, 'a full page does not say how many pages there are');
-        }
-        pages = answer.results.length === 0 ? 0 : (answer.totalPages ?? 1);
-      }
-      if (total === undefined || seen.size >= total) return [...seen.values()];
-      if (reading === MOST_READINGS) {
-        throw invalidAnswer(
-          'POST',
-          path,
-          `it says there are ${total} results, but only ${seen.size} were in its pages`,
-        );
-      }
+    const found = await readPages(
+      (page) => sendAndParse(wire.findAnswer(schema), { method: 'POST', path, body: request(page) }, context),
+      { path, pageSize: options.pageSize },
+    );
+    return found.results;
+  }
+
+  /** What does not fit into `most` is not read: the answer says how much there is. */
+  async function findBookings<T extends z.ZodType<{ id: number }>, B>(
+    path: string,
+    schema: T,
+    convert: (found: z.output<T>) => B,
+    selection: BookingSelection,
+    context: Context,
+  ): Promise<Found<B>> {
+    const read = (request: (page: wire.Page) => unknown, most?: number) =>
+      readPages(
+        (page) =>
+          sendAndParse(wire.findAnswer(schema), { method: 'POST', path, body: request(page) }, context),
+        { path, pageSize: options.pageSize, most, atOnce: PAGES_AT_ONCE },
+      );
+    if ('window' in selection || 'modified' in selection) {
+      const request = (page: wire.Page) =>
+        'window' in selection
+          ? wire.findInWindow(selection.window, page)
+          : wire.findModified(selection.modified, page);
+      const found = await read(request, selection.most);
+      return 'tooMany' in found ? found : { results: found.results.map(convert) };
     }
+    const results: B[] = [];
+    const listed = 'ids' in selection ? selection.ids : selection.extIds;
+    for (let at = 0; at < listed.length; at += NAMED_AT_ONCE) {
+      const request = (page: wire.Page) =>
+        'ids' in selection
+          ? wire.findByIds(selection.ids.slice(at, at + NAMED_AT_ONCE), page)
+          : wire.findByExternalIds(selection.extIds.slice(at, at + NAMED_AT_ONCE), page);
+      const found = await read(request);
+      if ('results' in found) results.push(...found.results.map(convert));
+    }
+    return { results };
   }
 
   async function findDefinitions(
@@ -113,6 +153,33 @@ export function createDestination(options: DestinationOptions) {
       return there;
     },
 
+    /**
+     * Bookings of these objects of one type that have not ended at `now` (Unix seconds) and are to take place, the
+     * next one first. An object without any is not in the answer.
+     */
+    async findBookings(
+      typeId: string,
+      extIds: readonly string[],
+      now: number,
+      context: Context,
+    ): Promise<Map<string, Booking[]>> {
+      const wanted = new Set(extIds);
+      const window = { from: now, to: now + FAR_AHEAD };
+      const request = (page: wire.Page) => wire.findBookings(typeId, extIds, window, page);
+      const bookings = new Map<string, Booking[]>();
+      const found = await findAll(paths.findReservations, wire.foundBooking, request, context);
+      for (const { id, extId, begin, end, objects } of found.toSorted((a, b) => a.begin - b.begin)) {
+        if (end <= now) continue;
+        for (const { objectId } of objects) {
+          if (!wanted.has(objectId)) continue;
+          const booked = bookings.get(objectId) ?? [];
+          booked.push({ name: extId ?? String(id), begin });
+          bookings.set(objectId, booked);
+        }
+      }
+      return bookings;
+    },
+
     /** Writes objects whole. Returns what was said of each; an object nothing was said of is not in the answer. */
     async putObjects(
       objects: readonly DestinationObject[],
@@ -136,6 +203,30 @@ export function createDestination(options: DestinationOptions) {
     /** Which of these fields are known there, or all of them. */
     findFields: (extIds: readonly string[] | 'all', context: Context) =>
       findDefinitions(paths.findFields, extIds, context),
+
+    /** Reservations that a find selects. */
+    findReservations: (
+      selection: BookingSelection,
+      context: Context,
+    ): Promise<Found<wire.ReservationThere>> =>
+      findBookings(paths.findReservations, wire.foundReservation, wire.toReservation, selection, context),
+    /** Cancellations that a find selects. */
+    findCancellations: (
+      selection: BookingSelection,
+      context: Context,
+    ): Promise<Found<wire.CancellationThere>> =>
+      findBookings(paths.findCancellations, wire.foundCancellation, wire.toCancellation, selection, context),
+
+    /**
+     * Whether finds of bookings look at `modified`: asked for what was changed the day after tomorrow, a service that
+     * does has nothing to answer. `now` in milliseconds.
+     */
+    async honoursModified(now: number, context: Context): Promise<boolean> {
+      const from = Math.floor(now / 1000) + 24 * 60 * 60;
+      const body = wire.findModified({ from, to: from + 24 * 60 * 60 }, { page: 1, limit: 1 });
+      const call = { method: 'POST', path: paths.findReservations, body } as const;
+      return (await sendAndParse(wire.findAnswer(wire.foundReservation), call, context)).results.length === 0;
+    },
 
     /** Reads one page of a find, to see whether its answer is understood. Times in Unix seconds. */
     async probe(

@@ -2,6 +2,7 @@
 // else. What is not published is named an assumption; docs/api-contract.md lists each with the way it is
 // switched and checked. Answers may hold more than is named; what is named must be there.
 import { z } from 'zod';
+import { RESERVATION_STATUSES } from '../streams/config.js';
 import { createObject, type DestinationObject } from '../streams/object.js';
 
 /** The version in front of the authentication path is the service's own; that of the others is configurable. */
@@ -41,22 +42,32 @@ export type FoundObject = z.output<typeof foundObject>;
 export const foundDefinition = z.looseObject({ id, extId: externalId, name: z.string().nullish() });
 export type FoundDefinition = z.output<typeof foundDefinition>;
 
+/** Beyond this a number of seconds lies past the year 9999: it would be milliseconds. */
+const seconds = z.number().min(0).max(253_402_300_799, 'Unix seconds expected');
+
 /** Times in Unix seconds. Assumed: `extId`. */
 export const foundReservation = z.looseObject({
   id,
   extId: externalId,
-  begin: z.number(),
-  end: z.number(),
+  begin: seconds,
+  end: seconds,
   status: z.array(z.string()).nullish(),
   objects: z.array(z.looseObject({ typeId: z.string(), objectId: z.string() })).nullish(),
   fields: z.array(field).nullish(),
 });
 
+/** A reservation that keeps objects. Without `objects` there is no telling which: such an answer is refused. */
+export const foundBooking = foundReservation.extend({
+  objects: z.array(z.looseObject({ typeId: z.string(), objectId: z.string() })),
+});
+
 /** Assumed: a reservation's shape, with `reservationId` and `cancelled` in seconds. */
 export const foundCancellation = foundReservation.extend({
   reservationId: id.nullish(),
-  cancelled: z.number().nullish(),
+  cancelled: seconds.nullish(),
 });
+export type FoundReservation = z.output<typeof foundReservation>;
+export type FoundCancellation = z.output<typeof foundCancellation>;
 
 export function findAnswer<T extends z.ZodType>(result: T) {
   return z.looseObject({
@@ -70,16 +81,8 @@ export function findAnswer<T extends z.ZodType>(result: T) {
 /** Ids and references as external ids, in request and answer. */
 const EXTERNAL = { idFormat: 'EXTERNAL' } as const;
 
-/** Every status with a begin and an end. A find that does not name them hides five of the seven. */
-export const RESERVATION_STATUSES = [
-  'B_COMPLETE',
-  'B_INCOMPLETE',
-  'C_CONFIRMED',
-  'C_PRELIMINARY',
-  'C_PLANNED',
-  'C_REQUESTED',
-  'C_REJECTED',
-] as const;
+/** Those of a booking that is to take place. */
+export const STANDING_STATUSES = RESERVATION_STATUSES.filter((status) => status !== 'C_REJECTED');
 
 export interface Page {
   page: number;
@@ -95,12 +98,54 @@ export function findEverything(page: Page) {
   return { ...EXTERNAL, ...page };
 }
 
-/** `from` and `to` in Unix seconds; what overlaps them. */
-export function findInWindow(window: { from: number; to: number }, page: Page) {
+/** The service's own ids alone, for the same reason. */
+export function findByIds(ids: readonly number[], page: Page) {
+  return { ...EXTERNAL, ids, ...page };
+}
+
+export interface Period {
+  /** Unix seconds. */
+  from: number;
+  to: number;
+}
+
+/** What overlaps the period. Assumed: ascending ids can be asked for, as with objects. */
+export function findInWindow(window: Period, page: Page) {
   return {
     ...EXTERNAL,
     date: { startDate: window.from, endDate: window.to },
     reservationStatus: RESERVATION_STATUSES,
+    sort: 'ASCID',
+    ...page,
+  };
+}
+
+/** What was changed within the period, whenever it takes place. Assumed: the shape of `modified` is that of `date`. */
+export function findModified(period: Period, page: Page) {
+  return {
+    ...EXTERNAL,
+    modified: { startDate: period.from, endDate: period.to },
+    reservationStatus: RESERVATION_STATUSES,
+    sort: 'ASCID',
+    ...page,
+  };
+}
+
+/**
+ * Assumed: of `searchObjects` of one type any is enough; a cancelled booking is not among the reservations, and a
+ * rejected one only when its status is named.
+ */
+export function findBookings(
+  typeId: string,
+  extIds: readonly string[],
+  window: { from: number; to: number },
+  page: Page,
+) {
+  return {
+    ...EXTERNAL,
+    date: { startDate: window.from, endDate: window.to },
+    searchObjects: extIds.map((objectId) => ({ typeId, objectId })),
+    reservationStatus: STANDING_STATUSES,
     ...page,
   };
 }
@@ -133,6 +178,50 @@ export function toDestinationObject(
     found.active ?? true,
     found.fields.map(({ fieldId, values }) => [fieldId, values ?? []] as const),
   );
+}
+
+/** A reservation as we compare it. Times in milliseconds since 1970. */
+export interface ReservationThere {
+  id: number;
+  extId: string | undefined;
+  begin: number;
+  end: number;
+  /** One of each rank: how complete (`B_`), how certain (`C_`). */
+  status: readonly string[];
+  objects: readonly { typeId: string; objectId: string }[];
+  fields: readonly { fieldId: string; values: readonly string[] }[];
+}
+
+/** `id` and `extId` are the cancellation's own; the reservation's id is `reservationId`. */
+export interface CancellationThere extends ReservationThere {
+  reservationId: number | undefined;
+  cancelledAt: number | undefined;
+}
+
+/** The border where seconds become milliseconds, and a status that is not said becomes the usual one. */
+export function toReservation(found: FoundReservation): ReservationThere {
+  const said = found.status ?? [];
+  const usual = (['B_COMPLETE', 'C_CONFIRMED'] as const).filter(
+    (status) => !said.some((other) => other.startsWith(status.slice(0, 2))),
+  );
+  return {
+    id: found.id,
+    extId: found.extId ?? undefined,
+    begin: found.begin * 1000,
+    end: found.end * 1000,
+    status: [...said, ...usual].toSorted(),
+    objects: (found.objects ?? []).map(({ typeId, objectId }) => ({ typeId, objectId })),
+    fields: (found.fields ?? []).map(({ fieldId, values }) => ({ fieldId, values: values ?? [] })),
+  };
+}
+
+export function toCancellation(found: FoundCancellation): CancellationThere {
+  const { reservationId, cancelled } = found;
+  return {
+    ...toReservation(found),
+    reservationId: reservationId ?? undefined,
+    cancelledAt: cancelled === null || cancelled === undefined ? undefined : cancelled * 1000,
+  };
 }
 
 /** The service's own words about a failure: a JSON body's message, or the beginning of its text. */

@@ -14,6 +14,8 @@
 // The same at every worker, read from the state; take the maximum:
 //   slotsync_queue_jobs{lane}                      runs to be planned, and batches in the queue or in work
 //   slotsync_queue_oldest_seconds{lane}            since the oldest of them was asked for or planned; 0: none
+//   slotsync_inbox_changes                         changes that no run has taken
+//   slotsync_inbox_oldest_seconds                  since the oldest of them was noted; 0: none
 //   slotsync_run_duration_seconds{kind,status}     how long the latest finished run of this kind and status took
 //   slotsync_last_success_seconds{stream}          since a run that covered the stream ended well for it; +Inf: never
 // Of the reading itself:
@@ -98,6 +100,8 @@ export function createMetrics({ lanes, quota, state }: MetricsSources) {
     oldest: stateGauge('slotsync_queue_oldest_seconds', 'Since the oldest job was asked for or planned', [
       'lane',
     ]),
+    inbox: stateGauge('slotsync_inbox_changes', 'Changes that no run has taken'),
+    inboxOldest: stateGauge('slotsync_inbox_oldest_seconds', 'Since the oldest of them was noted'),
     duration: stateGauge('slotsync_run_duration_seconds', 'Duration of the latest finished run', [
       'kind',
       'status',
@@ -130,7 +134,9 @@ export function createMetrics({ lanes, quota, state }: MetricsSources) {
     quotaGauges.paused.set(usage.pausedMs / 1000);
   }
 
-  function showState({ backlog, runs, successes }: StateReading): void {
+  function showState({ backlog, inbox, runs, successes }: StateReading): void {
+    stateGauges.inbox.set(inbox.changes);
+    stateGauges.inboxOldest.set(inbox.oldestSeconds);
     for (const lane of lanes) {
       stateGauges.jobs.set({ lane }, 0);
       stateGauges.oldest.set({ lane }, 0);

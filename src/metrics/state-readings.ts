@@ -20,6 +20,8 @@ export interface LatestRun {
 
 export interface StateReading {
   backlog: LaneBacklog[];
+  /** Changes that no run has taken, and since when the oldest of them waits. */
+  inbox: { changes: number; oldestSeconds: number };
   /** The latest finished run of each kind and status. */
   runs: LatestRun[];
   /** Per stream, how long ago a run that covered it succeeded; null: none of those looked at. */
@@ -63,6 +65,10 @@ export function createStateReadings({ url, timeoutMs }: { url: string; timeoutMs
             WHERE r.finished_at IS NULL AND b.state = 'queued'
           ) AS jobs
           GROUP BY lane`;
+        const [inbox] = await tx<StateReading['inbox'][]>`
+          SELECT count(*)::int AS changes,
+            coalesce(greatest(0, extract(epoch FROM now() - min(requested_at))), 0)::float8 AS "oldestSeconds"
+          FROM slotsync.changes WHERE run_id IS NULL`;
         const runs = await tx<LatestRun[]>`
           SELECT DISTINCT ON (kind, status) kind, status,
             greatest(0, extract(epoch FROM finished_at - requested_at))::float8 AS seconds
@@ -80,7 +86,12 @@ export function createStateReadings({ url, timeoutMs }: { url: string; timeoutMs
             ORDER BY id DESC LIMIT 1
           ) AS "ageSeconds"
           FROM jsonb_array_elements_text(${JSON.stringify(streams)}::text::jsonb) AS named(stream)`;
-        return { backlog: [...backlog], runs: [...runs], successes: [...successes] };
+        return {
+          backlog: [...backlog],
+          inbox: inbox ?? { changes: 0, oldestSeconds: 0 },
+          runs: [...runs],
+          successes: [...successes],
+        };
       });
     },
 

@@ -4,22 +4,23 @@ import postgres from 'postgres';
 import { closest } from 'fastest-levenshtein';
 import { messageOf, SlotsyncError } from '../errors.js';
 import type { Row } from '../streams/config.js';
-import { splitKey } from '../streams/local-key.js';
 import type { Source, Stream } from '../streams/streams.js';
 import { templateColumns } from '../streams/external-id.js';
-import { readCopy } from '../copy-lines.js';
+import { decodeColumn, readCopy, unescapeColumn } from '../copy-lines.js';
+import { arrayLiteral } from '../sql-text.js';
+import { createBookingReader } from './bookings.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './errors.js';
+import { readPlace, SESSION_FORMATS, type Place } from './session.js';
 import * as sourceSql from './source-sql.js';
-import { arrayLiteral, DATES_AS_TEXT, FIXED_WIDTH, readArrays } from './values.js';
+import type { CursorRange, Selection } from './source-sql.js';
+import { DATES_AS_TEXT, FIXED_WIDTH, keyColumns, readArrays } from './values.js';
 
 const SESSION = {
   application_name: 'slotsync mirror',
   default_transaction_read_only: true,
-  TimeZone: 'UTC',
-  DateStyle: 'ISO, YMD',
-  IntervalStyle: 'iso_8601',
-  extra_float_digits: 1,
-  bytea_output: 'hex',
+  ...SESSION_FORMATS,
+  // Rows are read by their keys, a hundred at a time: the index is what serves, on any disk of today.
+  random_page_cost: 1.1,
 };
 
 /** One more than this many shared external ids are not a slip but a wrong template. */
@@ -31,11 +32,22 @@ export interface MirrorRow {
   hash: string;
 }
 
+/** A row as polling reads it. */
+export interface CursorRow {
+  /** Text at full precision. */
+  cursor: string;
+  key: string;
+  hash: string;
+  /** Beyond the watermark, not at or before it. */
+  isAhead: boolean;
+}
+
 export interface SharedExternalId {
   externalId: string;
   keys: string[];
 }
 
+export type { Selection };
 export type Mirror = ReturnType<typeof createMirror>;
 
 /** Opens the mirror. Nothing connects before the first reading. Errors are SlotsyncError `mirror_…`. */
@@ -78,6 +90,9 @@ export function createMirror({ url }: { url: string }) {
   }
 
   return {
+    /** Readings of bookings, for reconciling. */
+    bookings: createBookingReader(sql, describeSource),
+
     /** Answers when the mirror can be read. */
     async ping(): Promise<{ version: string; database: string }> {
       const [row] = await read(
@@ -85,6 +100,11 @@ export function createMirror({ url }: { url: string }) {
           SELECT current_setting('server_version') AS version, current_database() AS database`,
       );
       return row ?? { version: '', database: '' };
+    },
+
+    /** Which database this is, to be compared with another connection's. */
+    async place(): Promise<Place> {
+      return read(() => readPlace(sql));
     },
 
     /** What is wrong with a stream's source, in words; empty when every column it names is there. */
@@ -116,25 +136,77 @@ export function createMirror({ url }: { url: string }) {
     },
 
     /**
-     * `(key, row hash)` of the whole source in one snapshot, ordered by the key's bytes: blocks of COPY
-     * lines, latin1. On its own connection, which ends with the reading, complete or not.
+     * `(key, row hash)` of the whole source, or of what is selected of it, in one snapshot and ordered by the key's
+     * bytes: blocks of COPY lines, latin1. On its own connection, which ends with the reading, complete or not.
      */
-    async *readHashes(stream: Stream): AsyncGenerator<string[]> {
+    async *readHashes(stream: Stream, selection: Selection = {}): AsyncGenerator<string[]> {
+      const matches = selection.keys && (await matchesOf(stream, selection.keys));
+      let begun = false;
+      for (const match of matches ?? [undefined]) {
+        try {
+          const condition = sourceSql.selectCondition(stream, selection, match);
+          for await (const lines of readCopy(open(1), sourceSql.copyHashes(stream, condition))) {
+            begun = true;
+            yield lines;
+          }
+          return;
+        } catch (error) {
+          if (begun || match === undefined || match === matches?.at(-1) || !isDataFault(error))
+            throw asMirrorError(error);
+        }
+      }
+    },
+
+    /**
+     * Rows in the order of the stream's cursor, in one snapshot: from the watermark on, and what the overlap adds before
+     * it. Given up in the middle, the reading ends there. On its own connection.
+     */
+    async *readByCursor(stream: Stream, range: CursorRange): AsyncGenerator<CursorRow[]> {
+      const { cursor } = stream;
+      if (cursor === undefined) return;
+      const type = (await typesOf(stream)).get(cursor) ?? 'text';
       try {
-        yield* readCopy(open(1), sourceSql.copyHashes(stream));
+        for await (const lines of readCopy(open(1), sourceSql.copyByCursor(stream, cursor, type, range))) {
+          yield lines.map(toCursorRow);
+        }
       } catch (error) {
         throw asMirrorError(error);
+      }
+    },
+
+    /** Whether the stream's cursor is a time: then looking back by seconds has a meaning. */
+    async isTimeCursor(stream: Stream): Promise<boolean> {
+      const type = stream.cursor === undefined ? undefined : (await typesOf(stream)).get(stream.cursor);
+      return type !== undefined && sourceSql.isTimeType(type);
+    },
+
+    /** Whether the source has a row at all. */
+    async isEmpty(stream: Stream): Promise<boolean> {
+      const rows = await read(() => sql.unsafe(`SELECT 1 FROM ${sourceSql.relation(stream.source)} LIMIT 1`));
+      return rows.length === 0;
+    },
+
+    /**
+     * What is wrong with a selection of a stream's rows, in PostgreSQL's words; undefined when nothing is. The server
+     * parses it as one prepared statement and executes nothing of it: a condition with a second statement behind it
+     * could end the transaction, and with it what keeps the session read-only.
+     */
+    async checkCondition(stream: Stream, selection: Selection): Promise<string | undefined> {
+      try {
+        for (const statement of sourceSql.tryConditions(stream, selection))
+          await sql.unsafe(statement).describe();
+        return undefined;
+      } catch (error) {
+        const isWrong = isDataFault(error) || isSourceFault(asMirrorError(error));
+        if (!isWrong) throw asMirrorError(error);
+        return messageOf(error).replace(/\s+/g, ' ');
       }
     },
 
     /** The rows of these keys as they are now; a key whose row is gone is not in the answer. */
     async readRows(stream: Stream, keys: readonly string[]): Promise<Map<string, MirrorRow>> {
       const types = await typesOf(stream);
-      const split = keys.flatMap((key) => splitKey(key, stream.key.length) ?? []);
-      const count = stream.key.length;
-      const columns = stream.key.map((_, at) =>
-        arrayLiteral(split.filter((_part, index) => index % count === at)),
-      );
+      const columns = keyColumns(stream, keys);
       const rows = await read(async () => {
         try {
           return await sql.unsafe<Row[]>(sourceSql.selectRows(stream, types), columns);
@@ -178,6 +250,15 @@ export function createMirror({ url }: { url: string }) {
     },
   };
 
+  /** Ways to match keys, the fastest first; the second serves where a key does not read as its column's type. */
+  async function matchesOf(stream: Stream, keys: readonly string[]): Promise<string[]> {
+    const types = await typesOf(stream);
+    return [
+      sourceSql.matchKeys(stream, types, keyColumns(stream, keys)),
+      sourceSql.matchKeysByText(stream, arrayLiteral(keys)),
+    ];
+  }
+
   async function suggestTable(source: Source): Promise<string> {
     if (!('table' in source)) return '';
     const tables = await read(
@@ -188,4 +269,10 @@ export function createMirror({ url }: { url: string }) {
     const names = tables.map(({ name }) => name);
     return names.length === 0 ? '' : `; did you mean ${closest(source.table.join('.'), names)}?`;
   }
+}
+
+function toCursorRow(line: string): CursorRow {
+  const [cursor = '', key = '', hash = '', isAhead] = line.split('\t');
+  const text = (column: string) => decodeColumn(unescapeColumn(column));
+  return { cursor: text(cursor), key: text(key), hash, isAhead: isAhead === 't' };
 }

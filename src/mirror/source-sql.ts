@@ -1,9 +1,10 @@
 // The SQL that reads a stream's source. Identifiers are quoted; nothing else of the configuration but a
 // `{ query }` source becomes SQL text.
+import { quoteLiteral } from '../sql-text.js';
 import type { Source, Stream } from '../streams/streams.js';
 
 /** Alias of the source in every statement; its text form is the whole row. */
-const ROW = 'slotsync_row';
+export const ROW = 'slotsync_row';
 
 export function quoteIdentifier(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
@@ -15,7 +16,7 @@ export function relation(source: Source): string {
     : `(\n${source.query.replace(/;\s*$/, '')}\n) AS ${ROW}`;
 }
 
-const column = (name: string) => `${ROW}.${quoteIdentifier(name)}`;
+export const column = (name: string) => `${ROW}.${quoteIdentifier(name)}`;
 
 /** The local key as text, exactly as streams/local-key.ts joins it. Null when a part is null. */
 export function keyExpression({ key }: Pick<Stream, 'key'>): string {
@@ -31,10 +32,104 @@ function hashExpression({ fingerprint }: Pick<Stream, 'fingerprint'>): string {
   return `hashtextextended(${ROW}::text, (${fingerprint})::bigint)`;
 }
 
+/** Which rows of a source are read; all of them where nothing is said. */
+export interface Selection {
+  keys?: readonly string[] | undefined;
+  /** From this value of the cursor on, and before that one. As text, at full precision. */
+  from?: string | undefined;
+  to?: string | undefined;
+  /** A condition in SQL over the source's columns. */
+  where?: string | undefined;
+}
+
 /** `(key, row hash)` in the byte order of the key. */
-export function copyHashes(stream: Stream): string {
+export function copyHashes(stream: Stream, condition = ''): string {
   return `COPY (SELECT k, h FROM (SELECT ${keyExpression(stream)} AS k, ${hashExpression(stream)} AS h
-    FROM ${relation(stream.source)}) AS hashed ORDER BY k COLLATE "C") TO STDOUT`;
+    FROM ${relation(stream.source)} ${condition}) AS hashed ORDER BY k COLLATE "C") TO STDOUT`;
+}
+
+/** What a poll reads of a source: from its watermark on, and some time before it where the cursor is a time. */
+export interface CursorRange {
+  /** A cursor's value as text, at full precision, and the key it was read with. Without one: from the beginning. */
+  watermark: { cursor: string; localKey: string } | undefined;
+  overlapSeconds: number;
+  lagSeconds: number;
+}
+
+const TIMES = ['timestamp with time zone', 'timestamp without time zone', 'date'];
+
+export function isTimeType(type: string): boolean {
+  return TIMES.includes(type);
+}
+
+/**
+ * `(cursor, key, row hash, whether it is beyond the watermark)` in the order of the cursor, and of the key's bytes where
+ * cursors are equal. Rows without a cursor are not read.
+ */
+export function copyByCursor(stream: Stream, cursor: string, type: string, range: CursorRange): string {
+  const { watermark, overlapSeconds, lagSeconds } = range;
+  const value = column(cursor);
+  const mark = watermark && `${quoteLiteral(watermark.cursor)}::text::${type}`;
+  const isTime = isTimeType(type);
+  const conditions = [`${value} IS NOT NULL`];
+  if (mark !== undefined)
+    conditions.push(`${value} >= ${mark}${isTime ? ` - make_interval(secs => ${overlapSeconds})` : ''}`);
+  if (type === 'timestamp with time zone')
+    conditions.push(`${value} <= now() - make_interval(secs => ${lagSeconds})`);
+  // A time of day without its zone may be that of any: up to fourteen hours ahead of this session's.
+  else if (isTime) conditions.push(`${value} <= now()::timestamp + interval '14 hours'`);
+  const isAhead =
+    watermark && mark !== undefined
+      ? `(c > ${mark} OR (c = ${mark} AND k COLLATE "C" > ${quoteLiteral(watermark.localKey)}))`
+      : 'true';
+  return `COPY (SELECT c::text, k, h, ${isAhead}
+    FROM (SELECT ${value} AS c, ${keyExpression(stream)} AS k, ${hashExpression(stream)} AS h
+      FROM ${relation(stream.source)} WHERE ${conditions.join(' AND ')}) AS polled
+    WHERE k IS NOT NULL ORDER BY c, k COLLATE "C") TO STDOUT`;
+}
+
+/** The WHERE of a selection, empty when all rows are meant. Keys are matched by `keyCondition`. */
+export function selectCondition(
+  { cursor }: Pick<Stream, 'cursor'>,
+  { from, to, where }: Selection,
+  keyCondition?: string,
+): string {
+  const conditions = [
+    ...(keyCondition === undefined ? [] : [keyCondition]),
+    ...(from === undefined || cursor === undefined ? [] : [`${column(cursor)} >= ${quoteLiteral(from)}`]),
+    ...(to === undefined || cursor === undefined ? [] : [`${column(cursor)} < ${quoteLiteral(to)}`]),
+    ...(where === undefined ? [] : [`(${where}\n)`]),
+  ];
+  return conditions.length === 0 ? '' : `WHERE ${conditions.join(' AND ')}`;
+}
+
+/**
+ * Statements that parse only when a selection is what it should be. The second refuses conditions that close the
+ * parenthesis they stand in, and say something of their own behind it.
+ */
+export function tryConditions(stream: Stream, selection: Selection): string[] {
+  const { where } = selection;
+  const from = `FROM ${relation(stream.source)}`;
+  const plain = `SELECT 1 ${from} ${selectCondition(stream, selection)}`;
+  return where === undefined ? [plain] : [plain, `SELECT CASE WHEN (${where}\n) THEN 1 END ${from}`];
+}
+
+/** Rows of these keys: one array of texts for each key column, cast to the column's type so that its index serves. */
+export function matchKeys(
+  stream: Pick<Stream, 'key'>,
+  types: ReadonlyMap<string, string>,
+  columns: readonly string[],
+): string {
+  const names = stream.key.map((name) => column(name)).join(', ');
+  const wanted = stream.key.map(
+    (name, at) => `${quoteLiteral(columns[at] ?? '{}')}::text[]::${types.get(name) ?? 'text'}[]`,
+  );
+  return `(${names}) IN (SELECT * FROM unnest(${wanted.join(', ')}))`;
+}
+
+/** The same by the joined key, without an index: for keys that do not read as the column's type. */
+export function matchKeysByText(stream: Pick<Stream, 'key'>, keys: string): string {
+  return `${keyExpression(stream)} = ANY (${quoteLiteral(keys)}::text[])`;
 }
 
 /** Columns that carry key and hash beside the row's own. */
@@ -56,15 +151,22 @@ export function selectRowsByText(stream: Stream): string {
     FROM ${relation(stream.source)} WHERE ${keyExpression(stream)} = ANY ($1::text[])`;
 }
 
-/** External ids that more than one row would give, with the keys of those rows. */
-export function selectSharedExternalIds(stream: Stream, limit: number): string {
-  const externalId = stream.externalId
+/** The external id of a row, as streams/external-id.ts renders it. Null when a column is. */
+export function externalIdExpression({ externalId }: Pick<Stream, 'externalId'>): string {
+  return externalId
     .map((part) =>
       'literal' in part ? `'${part.literal.replaceAll("'", "''")}'` : `${column(part.column)}::text`,
     )
     .join(' || ');
+}
+
+/** External ids that more than one row would give, with the keys of those rows. */
+export function selectSharedExternalIds(
+  stream: Pick<Stream, 'key' | 'externalId' | 'source'>,
+  limit: number,
+): string {
   return `SELECT ext AS "externalId", json_agg(k ORDER BY k COLLATE "C") AS keys
-    FROM (SELECT ${externalId} AS ext, ${keyExpression(stream)} AS k FROM ${relation(stream.source)}) AS ids
+    FROM (SELECT ${externalIdExpression(stream)} AS ext, ${keyExpression(stream)} AS k FROM ${relation(stream.source)}) AS ids
     WHERE ext IS NOT NULL GROUP BY ext HAVING count(*) > 1 ORDER BY ext COLLATE "C" LIMIT ${limit}`;
 }
 

@@ -2,6 +2,8 @@
 // char(n), and take a null inside an array for the text NULL.
 import { parse as parseArray } from 'postgres-array';
 import type { Row } from '../streams/config.js';
+import { arrayLiteral } from '../sql-text.js';
+import { splitKey } from '../streams/local-key.js';
 
 /** Dates and times stay PostgreSQL's own ISO text: a JavaScript Date would shift days and lose microseconds. */
 export const DATES_AS_TEXT = {
@@ -51,7 +53,8 @@ function elementReader(type: string): (text: string) => unknown {
   }
 }
 
-/** A list of texts as PostgreSQL writes an array. */
-export function arrayLiteral(texts: readonly string[]): string {
-  return `{${texts.map((text) => `"${text.replace(/["\\]/g, '\\$&')}"`).join(',')}}`;
+/** The parts of keys, column by column, each as PostgreSQL writes an array. */
+export function keyColumns({ key }: { key: readonly string[] }, keys: readonly string[]): string[] {
+  const split = keys.flatMap((text) => splitKey(text, key.length) ?? []);
+  return key.map((_, at) => arrayLiteral(split.filter((_part, index) => index % key.length === at)));
 }

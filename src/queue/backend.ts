@@ -22,7 +22,18 @@ export type QueueStore = { redisUrl: string } | { postgresUrl: string };
 /** The schema BullMQ keeps its tables in, beside ours. */
 const SCHEMA = 'slotsync_queue';
 
-export type AnyQueue = Pick<Queue, 'add' | 'addBulk' | 'getJobCounts' | 'on' | 'close' | 'waitUntilReady'>;
+export type AnyQueue = Pick<
+  Queue,
+  | 'add'
+  | 'addBulk'
+  | 'getJobCounts'
+  | 'upsertJobScheduler'
+  | 'getJobScheduler'
+  | 'removeJobScheduler'
+  | 'on'
+  | 'close'
+  | 'waitUntilReady'
+>;
 export type AnyWorker = Pick<Worker, 'on' | 'close' | 'run' | 'waitUntilReady' | 'pause' | 'resume'>;
 export type Process = (job: Job, token: string | undefined) => Promise<void>;
 
@@ -82,9 +93,18 @@ async function requireRedis(url: string): Promise<void> {
   }
 }
 
+/** Two states on one Redis never mix, and a Redis Cluster keeps a queue's keys together. */
+const prefixOf = (stateId: string) => `{slotsync:${stateId}}`;
+
+/** What another program needs to know to add jobs: BullMQ's prefix on Redis, or the schema of its tables. */
+export function addressOf(store: QueueStore, name: QueueName, stateId: string) {
+  return 'redisUrl' in store
+    ? { name, store: 'redis', prefix: prefixOf(stateId) }
+    : { name, store: 'postgresql', schema: SCHEMA };
+}
+
 export function openBackend(store: QueueStore, stateId: string, log: Logger) {
-  // Two states on one Redis never mix, and a Redis Cluster keeps a queue's keys together.
-  const prefix = `{slotsync:${stateId}}`;
+  const prefix = prefixOf(stateId);
   const postgres = (max: number) =>
     'postgresUrl' in store ? { connectionString: store.postgresUrl, schema: SCHEMA, max } : undefined;
   const onError = (error: Error) => log.warn({ reason: error.message }, 'queue connection failed');
@@ -106,11 +126,10 @@ export function openBackend(store: QueueStore, stateId: string, log: Logger) {
     worker(
       name: QueueName,
       process: Process,
-      options: Pick<WorkerOptions, 'concurrency' | 'settings'>,
+      options: Pick<WorkerOptions, 'concurrency' | 'settings' | 'removeOnFail'>,
     ): AnyWorker {
       const config = postgres(4);
       const common = {
-        ...options,
         autorun: false,
         // A worker may die any number of times with the same job; the batch's row ends it, not the queue.
         maxStalledCount: 1000,
@@ -119,6 +138,7 @@ export function openBackend(store: QueueStore, stateId: string, log: Logger) {
         stalledInterval: 10_000,
         removeOnComplete: { count: 0 },
         removeOnFail: { count: 0 },
+        ...options,
       };
       const worker = (config
         ? new Worker(name, process, { ...common, connection: config }, createPostgresBackend)

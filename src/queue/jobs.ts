@@ -1,5 +1,5 @@
-// The two kinds of job. A job carries a number and nothing else: what it stands for is a row of the state, so
-// an old job cannot write old values and no personal data lies in the queue.
+// The kinds of job. Our own carry a number and nothing else: what it stands for is a row of the state, so an old job
+// cannot write old values and no personal data lies in the queue. Those of other programs are read in change-jobs.ts.
 import type { JobsOptions } from 'bullmq';
 import { LANES } from '../destination/quota/limiter.js';
 
@@ -7,7 +7,17 @@ import { LANES } from '../destination/quota/limiter.js';
 export const RUNS = 'slotsync-runs';
 /** A batch to be applied. */
 export const BATCHES = 'slotsync-batches';
-export type QueueName = typeof RUNS | typeof BATCHES;
+/**
+ * The same of incremental runs. A queue of its own, because priority only orders those that wait for a place in work: a
+ * backfill fills all of them, and each is held for a second or more.
+ */
+export const URGENT_BATCHES = 'slotsync-batches-incremental';
+/** Keys that may differ now, put there by other programs: docs/changes.md. */
+export const CHANGES = 'slotsync-changes';
+export type QueueName = typeof RUNS | typeof BATCHES | typeof URGENT_BATCHES | typeof CHANGES;
+
+/** The name of the schedule's jobs among the runs. */
+export const TICK = 'tick';
 
 export interface RunJob {
   runId: number;

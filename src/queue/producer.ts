@@ -1,8 +1,8 @@
 // Puts rows into the queue. The row comes first and is the truth; a job that is lost is queued again from it.
 import { listQueuedBatches } from '../state/batches.js';
 import type { State } from '../state/database.js';
-import { listUnfinishedRuns } from '../state/runs.js';
-import type { Backend } from './backend.js';
+import { advanceRun, listUnfinishedRuns } from '../state/runs.js';
+import type { AnyQueue, Backend } from './backend.js';
 import {
   BATCHES,
   batchJobId,
@@ -10,6 +10,7 @@ import {
   priorityOf,
   RUNS,
   runJobId,
+  URGENT_BATCHES,
   type BatchJob,
   type RunJob,
 } from './jobs.js';
@@ -19,9 +20,18 @@ export type Producer = ReturnType<typeof createProducer>;
 /** Jobs added in one call. */
 const AT_ONCE = 500;
 
+const UNFINISHED = ['waiting', 'prioritized', 'active', 'delayed'] as const;
+
+async function countJobs(queue: AnyQueue): Promise<number> {
+  const counts = await queue.getJobCounts(...UNFINISHED);
+  return Object.values(counts).reduce((sum, count) => sum + count, 0);
+}
+
 export function createProducer({ backend, state }: { backend: Backend; state: State }) {
   const runs = backend.queue(RUNS);
   const batches = backend.queue(BATCHES);
+  const urgent = backend.queue(URGENT_BATCHES);
+  const queueOf = (lane: string) => (lane === 'incremental' ? urgent : batches);
 
   async function enqueueRun(runId: number, lane: string): Promise<void> {
     const data: RunJob = { runId };
@@ -30,7 +40,7 @@ export function createProducer({ backend, state }: { backend: Backend; state: St
 
   async function enqueueBatches(ids: readonly number[], lane: string): Promise<void> {
     for (let at = 0; at < ids.length; at += AT_ONCE) {
-      await batches.addBulk(
+      await queueOf(lane).addBulk(
         ids.slice(at, at + AT_ONCE).map((batchId) => ({
           name: 'apply',
           data: { batchId } satisfies BatchJob,
@@ -47,27 +57,31 @@ export function createProducer({ backend, state }: { backend: Backend; state: St
     /** Queues again whatever the state says should be queued and is not. Adding what is there changes nothing. */
     async requeue(): Promise<void> {
       for (const run of await listUnfinishedRuns(state.db)) {
-        if (run.status === 'planning') await enqueueRun(run.id, run.lane);
+        if (run.status === 'planning' && run.pausedAt === null) await enqueueRun(run.id, run.lane);
+        // Whoever finished its last batch may have died before saying so.
+        if (run.status === 'running') await advanceRun(state.db, run.id);
       }
       const open = await listQueuedBatches(state.db);
-      const counts = await batches.getJobCounts('waiting', 'prioritized', 'active', 'delayed');
-      const queued = Object.values(counts).reduce((sum, count) => sum + count, 0);
-      if (queued >= open.length) return;
-      for (const lane of new Set(open.map((batch) => batch.lane))) {
-        await enqueueBatches(
-          open.filter((batch) => batch.lane === lane).map(({ id }) => id),
-          lane,
-        );
+      for (const queue of [batches, urgent]) {
+        const missing = open.filter(({ lane }) => queueOf(lane) === queue);
+        if ((await countJobs(queue)) >= missing.length) continue;
+        for (const lane of new Set(missing.map((batch) => batch.lane))) {
+          const ids = missing.filter((batch) => batch.lane === lane).map(({ id }) => id);
+          await enqueueBatches(ids, lane);
+        }
       }
     },
 
     /** Jobs waiting and in work, for `status`. */
     async depth(): Promise<Record<string, number>> {
-      return batches.getJobCounts('waiting', 'prioritized', 'active', 'delayed');
+      const [usual = {}, quick = {}] = await Promise.all(
+        [batches, urgent].map((queue) => queue.getJobCounts(...UNFINISHED)),
+      );
+      return Object.fromEntries(UNFINISHED.map((kind) => [kind, (usual[kind] ?? 0) + (quick[kind] ?? 0)]));
     },
 
     async close(): Promise<void> {
-      await Promise.all([runs.close(), batches.close()]);
+      await Promise.all([runs.close(), batches.close(), urgent.close()]);
     },
   };
 }

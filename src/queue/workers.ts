@@ -9,10 +9,20 @@ import { failBatch, readBatch, type Batch } from '../state/batches.js';
 import { NO_OUTCOMES } from '../state/outcomes.js';
 import { failRun, readRun } from '../state/runs.js';
 import { applyBatch, type ApplyDeps } from '../sync/apply.js';
+import { createPreflight } from '../sync/preflight.js';
 import { planRun } from '../sync/run.js';
 import type { AnyWorker, Backend } from './backend.js';
 import { createBreaker } from './breaker.js';
-import { ATTEMPTS, BATCHES, backoff, RUNS, type BatchJob, type RunJob } from './jobs.js';
+import {
+  ATTEMPTS,
+  BATCHES,
+  backoff,
+  RUNS,
+  TICK,
+  URGENT_BATCHES,
+  type BatchJob,
+  type RunJob,
+} from './jobs.js';
 import type { Producer } from './producer.js';
 
 export interface WorkersOptions extends ApplyDeps {
@@ -23,6 +33,8 @@ export interface WorkersOptions extends ApplyDeps {
   concurrency?: number;
   /** Resolves when sending makes sense: state, mirror and service answer. */
   probe: (signal: AbortSignal) => Promise<unknown>;
+  /** Starts what the schedule says is due. */
+  wake: () => Promise<void>;
   /**
    * Nobody is waiting: credentials that are refused while a run is planned are waited for too. Otherwise they end the
    * run, which tells whoever started it.
@@ -36,8 +48,14 @@ export type Workers = ReturnType<typeof createWorkers>;
 export type WorkersPhase = 'starting' | 'running' | 'stopping' | 'ended';
 
 const SECOND = 1000;
+/** So that a change of one record need not wait for the plan of a night. */
+const PLANS_AT_ONCE = 4;
+/** Batches of incremental runs in work at once, beside the others. */
+const URGENT_AT_ONCE = 4;
 /** How long a batch waits whose records another batch is writing. */
 const DEFER_MS = 5 * SECOND;
+/** The same where somebody waits for the change; the other batch takes one or two requests. */
+const DEFER_SHORTLY_MS = 250;
 const REQUEUE_EVERY_MS = 15 * SECOND;
 /** How long what is in work may take to finish once no more is taken, unless told otherwise. */
 export const GRACE_MS = 30 * SECOND;
@@ -53,6 +71,7 @@ export function createWorkers(options: WorkersOptions) {
   let stopped: Promise<void> | undefined;
   const settings = { backoffStrategy: (attemptsMade: number) => backoff(attemptsMade) };
   let sweep: NodeJS.Timeout | undefined;
+  const preflight = createPreflight(options.destination);
 
   const breaker = createBreaker({
     log,
@@ -67,8 +86,12 @@ export function createWorkers(options: WorkersOptions) {
   const onQueueError = (error: unknown) => log.warn({ code: codeOf(error) }, 'the queue could not be paused');
 
   const batchWorker = backend.worker(BATCHES, processBatch, { concurrency, settings });
-  const runWorker = backend.worker(RUNS, processRun, { concurrency: 1, settings });
-  const all: readonly AnyWorker[] = [batchWorker, runWorker];
+  const runWorker = backend.worker(RUNS, processRun, { concurrency: PLANS_AT_ONCE, settings });
+  const urgentWorker = backend.worker(URGENT_BATCHES, processBatch, {
+    concurrency: URGENT_AT_ONCE,
+    settings,
+  });
+  const all: readonly AnyWorker[] = [batchWorker, urgentWorker, runWorker];
 
   async function processBatch(job: Job, token: string | undefined): Promise<void> {
     const { batchId } = job.data as BatchJob;
@@ -76,7 +99,7 @@ export function createWorkers(options: WorkersOptions) {
     let batch: Batch | undefined;
     try {
       batch = await readBatch(state.db, batchId);
-      if (batch?.state !== 'queued') return;
+      if (batch?.state !== 'queued' || batch.isPaused) return; // its row brings it back when it is resumed
       child = log.child({ runId: batch.runId, stream: batch.stream, batch: batch.id });
       interrupting.signal.throwIfAborted();
       const { queue } = await applyBatch({ ...options, log: child }, batch, interrupting.signal);
@@ -84,7 +107,9 @@ export function createWorkers(options: WorkersOptions) {
       await producer.enqueueBatches(queue, batch.lane);
     } catch (error) {
       // A batch that could not even be read stays queued as a row, and comes back from there.
-      await act(error, job, token, child, async () => (batch ? giveUp(batch, error, child) : undefined));
+      const giveUpNow = async () => (batch ? giveUp(batch, error, child) : undefined);
+      const deferMs = batch?.lane === 'incremental' ? DEFER_SHORTLY_MS : DEFER_MS;
+      await act(error, job, token, child, giveUpNow, deferMs);
     }
   }
 
@@ -98,10 +123,11 @@ export function createWorkers(options: WorkersOptions) {
   }
 
   async function processRun(job: Job, token: string | undefined): Promise<void> {
+    if (job.name === TICK) return processTick();
     const { runId } = job.data as RunJob;
     const child = log.child({ runId });
     try {
-      const { queue } = await planRun({ ...options, log: child }, runId, interrupting.signal);
+      const { queue } = await planRun({ ...options, preflight, log: child }, runId, interrupting.signal);
       const run = await readRun(state.db, runId);
       await producer.enqueueBatches(queue, run?.lane ?? 'nightly');
     } catch (error) {
@@ -111,12 +137,21 @@ export function createWorkers(options: WorkersOptions) {
     }
   }
 
+  async function processTick(): Promise<void> {
+    try {
+      await options.wake();
+    } catch (error) {
+      throw bareError(error);
+    }
+  }
+
   async function act(
     error: unknown,
     job: Job,
     token: string | undefined,
     child: Logger,
     giveUpNow: () => Promise<void>,
+    deferMs = DEFER_MS,
   ): Promise<void> {
     if (interrupting.signal.aborted) {
       await job.moveToDelayed(Date.now(), token);
@@ -129,7 +164,7 @@ export function createWorkers(options: WorkersOptions) {
     }
     switch (dispositionOf(error)) {
       case 'defer':
-        await job.moveToDelayed(Date.now() + DEFER_MS, token);
+        await job.moveToDelayed(Date.now() + deferMs, token);
         throw new DelayedError();
       case 'dead':
         return giveUpNow();

@@ -23,11 +23,10 @@ const reservationFind = find.extend({
 type Request = z.infer<typeof reservationFind>;
 
 /** The two finds over bookings; they differ in the store and in two fields of the answer. */
-export function createFindReservations(deps: {
-  schema: Schema;
-  objects: Objects;
-  reservations: Reservations;
-}) {
+export function createFindReservations(
+  deps: { schema: Schema; objects: Objects; reservations: Reservations },
+  { honoursModified }: { honoursModified: boolean },
+) {
   const { schema, objects, reservations } = deps;
 
   const show = (one: SandboxReservation, format: IdFormat) => ({
@@ -73,7 +72,8 @@ export function createFindReservations(deps: {
     shown: (one: T, format: IdFormat) => R,
   ) => {
     const request = parseBody(reservationFind, body);
-    const { date, modified, reservationStatus } = request;
+    const { date, reservationStatus } = request;
+    const modified = honoursModified ? request.modified : undefined;
     const wanted = wantedByType(request);
     const matches = (one: T) =>
       isAskedFor(one.status, reservationStatus) &&

@@ -36,6 +36,8 @@ export interface SandboxOptions {
   maxObjects?: number | undefined;
   /** Most results on one page; a greater limit is lowered to it. */
   maxPage?: number | undefined;
+  /** Whether finds of bookings look at `modified`. */
+  honoursModified?: boolean | undefined;
   /** Half of it passes before the quota is judged, half after. */
   latencyMs?: number | undefined;
   /** Up to this much is added to the latency, by seeded chance. */

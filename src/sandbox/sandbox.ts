@@ -59,7 +59,10 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
       references: options.references ?? 'call',
     },
   );
-  const { findReservations, findCancellations } = createFindReservations({ schema, objects, reservations });
+  const { findReservations, findCancellations } = createFindReservations(
+    { schema, objects, reservations },
+    { honoursModified: options.honoursModified ?? true },
+  );
   const finding = (find: (body: unknown) => unknown): Endpoint => {
     return (body) => ({ status: 200, body: find(body) });
   };

@@ -1,22 +1,25 @@
 // The keys of one request. A batch is a row before it is a job, and finished as a row: the queue may be lost
 // at any time without losing a batch.
-import { and, eq, inArray, sql } from 'drizzle-orm';
+import { and, eq, inArray, isNull, sql } from 'drizzle-orm';
 import { queryState, type Queries, type State } from './database.js';
 import { settleRecords } from './claims.js';
 import { countOutcomes, NO_OUTCOMES, type Outcome } from './outcomes.js';
 import { advanceRun } from './runs.js';
-import { batches, runs, type BatchState, type OutcomeCounts } from './schema.js';
+import { batches, runs, type BatchState, type BrakedOperation, type OutcomeCounts } from './schema.js';
 
 export interface Batch {
   id: number;
   runId: number;
   stream: string;
   level: number;
-  retires: boolean;
+  /** Undefined: whatever the rows ask for. */
+  operation: BrakedOperation | undefined;
   keys: string[];
   state: BatchState;
-  /** Lane of its run. */
+  /** Of its run. */
   lane: string;
+  isForced: boolean;
+  isPaused: boolean;
 }
 
 export interface NewBatch {
@@ -25,7 +28,7 @@ export interface NewBatch {
   level: number;
   keys: string[];
   state: BatchState;
-  retires?: boolean;
+  operation?: BrakedOperation | undefined;
   counts?: OutcomeCounts;
   finishedAt?: Date;
   errorCode?: string;
@@ -56,30 +59,32 @@ export async function readBatch(db: Queries, id: number): Promise<Batch | undefi
         runId: batches.runId,
         stream: batches.stream,
         level: batches.level,
-        retires: batches.retires,
+        operation: batches.operation,
         keys: batches.keys,
         state: batches.state,
         lane: runs.lane,
+        isForced: sql<boolean>`coalesce((${runs.range}->>'force')::boolean, false)`,
+        isPaused: sql<boolean>`${runs.pausedAt} IS NOT NULL`,
       })
       .from(batches)
       .innerJoin(runs, eq(runs.id, batches.runId))
       .where(eq(batches.id, id)),
   );
-  return row;
+  return row && { ...row, operation: row.operation ?? undefined };
 }
 
 function stillPlanning(runId: number) {
   return sql`EXISTS (SELECT FROM slotsync.runs WHERE id = ${runId}::bigint AND status = 'planning')`;
 }
 
-/** Ids and lanes of every batch that should be in the queue. */
+/** Ids and lanes of every batch that should be in the queue; those of paused runs should not. */
 export async function listQueuedBatches(db: Queries): Promise<{ id: number; lane: string }[]> {
   return queryState(() =>
     db
       .select({ id: batches.id, lane: runs.lane })
       .from(batches)
       .innerJoin(runs, eq(runs.id, batches.runId))
-      .where(eq(batches.state, 'queued'))
+      .where(and(eq(batches.state, 'queued'), isNull(runs.pausedAt)))
       .orderBy(batches.id),
   );
 }
@@ -87,7 +92,7 @@ export async function listQueuedBatches(db: Queries): Promise<{ id: number; lane
 /** Changes the state of a run's batches of one stream that still wait for approval or their turn. */
 export async function setBatchStates(
   db: Queries,
-  which: { runId: number; stream: string; retires: boolean; from: BatchState; to: BatchState },
+  which: { runId: number; stream: string; operation: BrakedOperation; from: BatchState; to: BatchState },
 ): Promise<void> {
   await queryState(() =>
     db
@@ -97,7 +102,7 @@ export async function setBatchStates(
         and(
           eq(batches.runId, which.runId),
           eq(batches.stream, which.stream),
-          eq(batches.retires, which.retires),
+          eq(batches.operation, which.operation),
           eq(batches.state, which.from),
         ),
       ),
@@ -105,8 +110,24 @@ export async function setBatchStates(
 }
 
 /**
+ * Records of a stream that incremental runs of the last day retire or have retired, one run left out. What a run that
+ * is still being planned may let go counts too, so that runs planned side by side see each other.
+ */
+export async function countRetiringToday(db: Queries, stream: string, exceptRun: number): Promise<number> {
+  const [row] = await queryState(() =>
+    db.execute<{ count: number }>(sql`
+      SELECT count(DISTINCT k)::int AS count
+      FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = b.run_id, unnest(b.keys) AS k
+      WHERE r.kind = 'incremental' AND r.id <> ${exceptRun}::bigint AND b.stream = ${stream} AND b.operation = 'retire'
+        AND b.created_at > now() - interval '1 day'
+        AND (b.state IN ('planned', 'queued', 'done') OR (b.state = 'held' AND r.status = 'planning'))`),
+  );
+  return row?.count ?? 0;
+}
+
+/**
  * One transaction: the outcomes of a batch's records, and the batch itself. When every key has its outcome the
- * batch is done and its run takes its next step; otherwise the settled keys become a finished batch of their own
+ * batch is done, and then its run takes its next step; otherwise the settled keys become a finished batch of their own
  * and this one keeps the rest. Returns the batches to queue now, and the keys that remain.
  */
 export async function settleBatch(
@@ -114,32 +135,33 @@ export async function settleBatch(
   batch: Batch,
   settled: { token: string; outcomes: readonly Outcome[] },
 ): Promise<{ queue: number[]; remaining: string[] }> {
-  return queryState(() =>
+  const { finished, remaining } = await queryState(() =>
     db.transaction(async (tx) => {
       const { lost } = await settleRecords(tx, { ...settled, stream: batch.stream, runId: batch.runId });
       const open = new Set(lost);
       const outcomes = settled.outcomes.filter(({ localKey }) => !open.has(localKey));
-      const finished = new Set(outcomes.map(({ localKey }) => localKey));
-      const remaining = batch.keys.filter((key) => !finished.has(key));
+      const done = new Set(outcomes.map(({ localKey }) => localKey));
+      const remaining = batch.keys.filter((key) => !done.has(key));
       const counts = countOutcomes(outcomes);
       if (remaining.length === 0)
-        return { queue: await finishBatch(tx, batch, { state: 'done', counts }), remaining };
-      if (finished.size > 0) {
+        return { finished: await finishBatch(tx, batch, { state: 'done', counts }), remaining };
+      if (done.size > 0) {
         await tx.insert(batches).values({
           runId: batch.runId,
           stream: batch.stream,
           level: batch.level,
-          retires: batch.retires,
-          keys: [...finished],
+          operation: batch.operation,
+          keys: [...done],
           state: 'done',
           counts,
           finishedAt: new Date(),
         });
         await tx.update(batches).set({ keys: remaining }).where(eq(batches.id, batch.id));
       }
-      return { queue: [], remaining };
+      return { finished: false, remaining };
     }),
   );
+  return { queue: finished ? await advanceRun(db, batch.runId) : [], remaining };
 }
 
 /** Gives a batch up after its last attempt. Its records are `failed`: the next run tries them again. */
@@ -148,7 +170,7 @@ export async function failBatch(
   batch: Batch,
   error: { code: string; message: string },
 ): Promise<{ queue: number[] }> {
-  return queryState(() =>
+  const finished = await queryState(() =>
     db.transaction(async (tx) => {
       await tx.execute(sql`
         INSERT INTO slotsync.records AS r (stream, local_key, status, error_code, error_message, attempts, run_id)
@@ -158,16 +180,17 @@ export async function failBatch(
           status = 'failed', error_code = excluded.error_code, error_message = excluded.error_message,
           attempts = r.attempts + 1, run_id = excluded.run_id, updated_at = now()`);
       const counts = { ...NO_OUTCOMES, failed: batch.keys.length };
-      return { queue: await finishBatch(tx, batch, { state: 'failed', counts, error }) };
+      return finishBatch(tx, batch, { state: 'failed', counts, error });
     }),
   );
+  return { queue: finished ? await advanceRun(db, batch.runId) : [] };
 }
 
 async function finishBatch(
   tx: Queries,
   batch: Batch,
   end: { state: BatchState; counts: OutcomeCounts; error?: { code: string; message: string } },
-): Promise<number[]> {
+): Promise<boolean> {
   const finished = await tx
     .update(batches)
     .set({
@@ -179,5 +202,5 @@ async function finishBatch(
     })
     .where(and(eq(batches.id, batch.id), inArray(batches.state, ['queued', 'planned'])))
     .returning({ id: batches.id });
-  return finished.length === 0 ? [] : advanceRun(tx, batch.runId);
+  return finished.length > 0;
 }

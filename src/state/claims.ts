@@ -1,7 +1,7 @@
 // A record is claimed before it is looked at and settled with its outcome. A claim that was never settled leaves the
 // record in doubt: the service may hold something else than what was accepted last, so it is sent again.
 import { sql } from 'drizzle-orm';
-import { queryState, type Queries } from './database.js';
+import { anyOf, queryState, type Queries } from './database.js';
 import { toRow, waitingName, type Outcome } from './outcomes.js';
 import type { RecordStatus } from './schema.js';
 
@@ -52,13 +52,15 @@ export async function renewClaim(
   stream: string,
   writes: readonly { localKey: string; externalId: string }[],
 ): Promise<boolean> {
+  const keys = writes.map(({ localKey }) => localKey);
+  const externalIds = Object.fromEntries(writes.map(({ localKey, externalId }) => [localKey, externalId]));
   const [row] = await queryState(() =>
     db.execute<{ renewed: number }>(sql`
       WITH renewed AS (
         UPDATE slotsync.records AS r SET
-          claimed_until = now() + make_interval(secs => ${CLAIM_SECONDS}), external_id = coalesce(r.external_id, w."externalId")
-        FROM jsonb_to_recordset(${JSON.stringify(writes)}::jsonb) AS w("localKey" text, "externalId" text)
-        WHERE r.stream = ${stream} AND r.local_key = w."localKey" AND r.claimed_by = ${token}
+          claimed_until = now() + make_interval(secs => ${CLAIM_SECONDS}),
+          external_id = coalesce(r.external_id, ${JSON.stringify(externalIds)}::jsonb->>r.local_key)
+        WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND r.claimed_by = ${token}
         RETURNING 1)
       SELECT count(*)::int AS renewed FROM renewed`),
   );
@@ -66,11 +68,16 @@ export async function renewClaim(
 }
 
 /** Gives claims back without an outcome. `inDoubt`: a request was sent and its answer is not known. */
-export async function releaseClaim(db: Queries, token: string, inDoubt: boolean): Promise<void> {
+export async function releaseClaim(
+  db: Queries,
+  token: string,
+  claimed: { stream: string; keys: readonly string[] },
+  inDoubt: boolean,
+): Promise<void> {
   await queryState(() =>
     db.execute(sql`
       UPDATE slotsync.records SET claimed_by = NULL, claimed_until = NULL, in_doubt = in_doubt OR ${inDoubt}
-      WHERE claimed_by = ${token}`),
+      WHERE stream = ${claimed.stream} AND local_key = ${anyOf(claimed.keys)} AND claimed_by = ${token}`),
   );
 }
 
@@ -89,55 +96,114 @@ export async function settleRecords(
   const gone = keysOf('gone');
   const left = keysOf('left');
   const kept = outcomes.filter(({ outcome }) => outcome !== 'gone' && outcome !== 'left').map(toRow);
+  const keptKeys = kept.map(({ local_key }) => local_key);
+  const byKey = Object.fromEntries(kept.map((row) => [row.local_key, row]));
   return queryState(async () => {
+    // Each row looks its own outcome up: a join with the list would be a nested loop, whatever is known of the table.
     const written = await db.execute<{ localKey: string }>(sql`
       UPDATE slotsync.records AS r SET
-        status = o.status,
-        external_id = coalesce(o.external_id, r.external_id),
-        destination_id = coalesce(o.destination_id, r.destination_id),
-        source_hash = CASE WHEN o.accepted THEN o.source_hash ELSE r.source_hash END,
-        object_hash = CASE WHEN o.accepted THEN o.object_hash ELSE r.object_hash END,
-        refused_hash = CASE WHEN o.status = 'dead' THEN o.source_hash END,
-        error_code = o.error_code, error_message = o.error_message,
-        waits_for = o.waits_for,
-        waits_since = CASE WHEN o.status = 'deferred' THEN coalesce(r.waits_since, now()) END,
-        attempts = CASE WHEN o.accepted THEN 0 ELSE r.attempts + 1 END,
-        in_doubt = CASE WHEN o.accepted THEN false ELSE r.in_doubt OR o.in_doubt END,
-        claimed_by = NULL, claimed_until = NULL,
-        run_id = ${runId}::bigint,
-        synced_at = CASE WHEN o.sent THEN now() ELSE r.synced_at END,
-        updated_at = now()
-      FROM jsonb_to_recordset(${JSON.stringify(kept)}::jsonb) AS o(local_key text, status text, accepted boolean, sent boolean,
-        external_id text, destination_id bigint, source_hash bigint, object_hash text, error_code text, error_message text,
-        waits_for text, in_doubt boolean)
-      WHERE r.stream = ${stream} AND r.local_key = o.local_key AND r.claimed_by = ${token}
+        (status, external_id, destination_id, source_hash, object_hash, refused_hash, error_code, error_message,
+          waits_for, waits_since, attempts, in_doubt, gone_since, synced_at) = (
+          SELECT o.status,
+            coalesce(o.external_id, r.external_id),
+            coalesce(o.destination_id, r.destination_id),
+            CASE WHEN o.accepted THEN o.source_hash ELSE r.source_hash END,
+            CASE WHEN o.accepted THEN o.object_hash ELSE r.object_hash END,
+            CASE WHEN o.status = 'dead' THEN o.source_hash END,
+            o.error_code, o.error_message,
+            o.waits_for,
+            CASE WHEN o.status = 'deferred' AND o.waits_for IS NOT NULL THEN coalesce(r.waits_since, now()) END,
+            CASE WHEN o.accepted THEN 0 ELSE r.attempts + 1 END,
+            CASE WHEN o.accepted THEN false ELSE r.in_doubt OR o.in_doubt END,
+            CASE WHEN o.accepted THEN NULL ELSE r.gone_since END,
+            CASE WHEN o.sent THEN now() ELSE r.synced_at END
+          FROM jsonb_to_record(${JSON.stringify(byKey)}::jsonb->r.local_key) AS o(status text, accepted boolean, sent boolean,
+            external_id text, destination_id bigint, source_hash bigint, object_hash text, error_code text,
+            error_message text, waits_for text, in_doubt boolean)),
+        claimed_by = NULL, claimed_until = NULL, run_id = ${runId}::bigint, updated_at = now()
+      WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keptKeys)} AND r.claimed_by = ${token}
       RETURNING r.local_key AS "localKey"`);
-    await db.execute(sql`
+    if (gone.length > 0)
+      await db.execute(sql`
       DELETE FROM slotsync.records WHERE stream = ${stream} AND claimed_by = ${token}
-        AND local_key IN (SELECT jsonb_array_elements_text(${JSON.stringify(gone)}::jsonb))`);
-    await db.execute(sql`
+        AND local_key = ${anyOf(gone)}`);
+    if (left.length > 0)
+      await db.execute(sql`
       UPDATE slotsync.records SET claimed_by = NULL, claimed_until = NULL WHERE stream = ${stream} AND claimed_by = ${token}
-        AND local_key IN (SELECT jsonb_array_elements_text(${JSON.stringify(left)}::jsonb))`);
-    await wakeWaiting(db, stream, outcomes);
+        AND local_key = ${anyOf(left)}`);
+    await wakeWaiting(db, stream, runId, outcomes);
+    await wakeLate(db, stream, runId, outcomes);
 
     const seen = new Set(written.map(({ localKey }) => localKey));
-    const lost = kept.map(({ local_key }) => local_key).filter((key) => !seen.has(key));
+    const lost = keptKeys.filter((key) => !seen.has(key));
     if (lost.length > 0) {
       await db.execute(sql`
         UPDATE slotsync.records SET in_doubt = true
-        WHERE stream = ${stream} AND local_key IN (SELECT jsonb_array_elements_text(${JSON.stringify(lost)}::jsonb))`);
+        WHERE stream = ${stream} AND local_key = ${anyOf(lost)}`);
     }
     return { lost };
   });
 }
 
-/** A record given up because what it refers to never came is looked at again when it does come. */
-async function wakeWaiting(db: Queries, stream: string, outcomes: readonly Outcome[]): Promise<void> {
+/**
+ * What waited for these records goes now, by the inbox; a nightly run has it in its plan. A record given up because what
+ * it refers to never came is looked at again when it does come.
+ */
+async function wakeWaiting(
+  db: Queries,
+  stream: string,
+  runId: number,
+  outcomes: readonly Outcome[],
+): Promise<void> {
   const arrived = outcomes
     .filter(({ outcome }) => outcome === 'synced' || outcome === 'unchanged')
     .map(({ localKey }) => waitingName({ stream, localKey }));
   if (arrived.length === 0) return;
   await db.execute(sql`
     UPDATE slotsync.records SET status = 'deferred', waits_since = now(), updated_at = now()
-    WHERE waits_for IN (SELECT jsonb_array_elements_text(${JSON.stringify(arrived)}::jsonb)) AND status = 'dead'`);
+    WHERE waits_for = ${anyOf(arrived)} AND status = 'dead'`);
+  await db.execute(sql`
+    INSERT INTO slotsync.changes (stream, local_key)
+    SELECT stream, local_key FROM slotsync.records WHERE waits_for = ${anyOf(arrived)} AND status = 'deferred' AND ${isByDay(runId)}`);
+}
+
+/**
+ * A record may have begun to wait while another run was bringing what it waits for: then nobody has woken it. Nothing is
+ * waited for here: a row that somebody is writing just now counts as arrived, and costs one more look.
+ */
+async function wakeLate(
+  db: Queries,
+  stream: string,
+  runId: number,
+  outcomes: readonly Outcome[],
+): Promise<void> {
+  const waiting = outcomes.flatMap((outcome) =>
+    outcome.outcome === 'deferred' && outcome.waitsFor
+      ? [
+          {
+            localKey: outcome.localKey,
+            parent: outcome.waitsFor.stream,
+            parentKey: outcome.waitsFor.localKey,
+          },
+        ]
+      : [],
+  );
+  if (waiting.length === 0) return;
+  await db.execute(sql`
+    WITH waiting AS (
+      SELECT * FROM jsonb_to_recordset(${JSON.stringify(waiting)}::jsonb) AS w("localKey" text, parent text, "parentKey" text)
+    ), absent AS MATERIALIZED (
+      SELECT r.stream, r.local_key, r.object_hash FROM slotsync.records AS r
+      WHERE (r.stream, r.local_key) IN (SELECT parent, "parentKey" FROM waiting)
+      FOR SHARE SKIP LOCKED
+    )
+    INSERT INTO slotsync.changes (stream, local_key)
+    SELECT ${stream}, w."localKey" FROM waiting AS w
+    JOIN slotsync.records AS p ON p.stream = w.parent AND p.local_key = w."parentKey"
+    WHERE NOT EXISTS (SELECT FROM absent AS a
+      WHERE a.stream = p.stream AND a.local_key = p.local_key AND a.object_hash IS NULL) AND ${isByDay(runId)}`);
+}
+
+function isByDay(runId: number) {
+  return sql`EXISTS (SELECT FROM slotsync.runs WHERE id = ${runId}::bigint AND kind <> 'nightly')`;
 }

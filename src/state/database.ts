@@ -1,7 +1,9 @@
 // The state database: one client, one set of typed tables, one way its failures are named.
 import { fileURLToPath } from 'node:url';
+import { sql, type SQL } from 'drizzle-orm';
 import { drizzle, type PostgresJsDatabase } from 'drizzle-orm/postgres-js';
 import postgres from 'postgres';
+import { arrayLiteral } from '../sql-text.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors.js';
 import * as schema from './schema.js';
 
@@ -58,4 +60,12 @@ export function asStateError(thrown: unknown): unknown {
       cause: error,
     },
   );
+}
+
+/**
+ * `= ANY (…)` of these texts. The planner sees how many there are and takes the index; for `IN (SELECT …)` over a JSON
+ * list it would read the whole table.
+ */
+export function anyOf(texts: readonly string[]): SQL {
+  return sql`ANY (${arrayLiteral(texts)}::text[])`;
 }

@@ -10,7 +10,7 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
       objectHash: string;
       retired?: boolean;
     }
-  | { outcome: 'deferred'; code: string; message: string; waitsFor: { stream: string; localKey: string } }
+  | { outcome: 'deferred'; code: string; message: string; waitsFor?: { stream: string; localKey: string } }
   | { outcome: 'failed'; code: string; message: string; inDoubt?: boolean }
   | {
       outcome: 'dead';
@@ -24,6 +24,11 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
   /** Its row is gone; the next plan decides. */
   | { outcome: 'left' }
 );
+
+/** Code of a deferred retirement: its object has bookings yet to come. */
+export const STILL_RESERVED = 'still_reserved';
+/** The service refuses to retire an object; its status follows. Sent again when the row is back, or a person says so. */
+export const RETIREMENT_REFUSED = 'retirement_refused';
 
 export const NO_OUTCOMES: OutcomeCounts = { synced: 0, unchanged: 0, deferred: 0, failed: 0, dead: 0 };
 
@@ -72,7 +77,7 @@ export function toRow(outcome: Outcome) {
         ...row,
         error_code: outcome.code,
         error_message: message,
-        waits_for: waitingName(outcome.waitsFor),
+        waits_for: outcome.waitsFor ? waitingName(outcome.waitsFor) : null,
       };
     case 'failed':
       return { ...row, error_code: outcome.code, error_message: message, in_doubt: outcome.inDoubt ?? false };
@@ -91,6 +96,6 @@ export function toRow(outcome: Outcome) {
 }
 
 /** Messages come from functions and services: kept short, and without what jsonb cannot hold. */
-function storable(message: string): string {
+export function storable(message: string): string {
   return message.slice(0, 2000).replaceAll('\0', '').toWellFormed();
 }

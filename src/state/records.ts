@@ -3,22 +3,30 @@
 import { sql } from 'drizzle-orm';
 import postgres from 'postgres';
 import { readCopy } from '../copy-lines.js';
-import { asStateError, queryState, type Queries, type State } from './database.js';
-import { waitingName } from './outcomes.js';
+import { arrayLiteral, quoteLiteral } from '../sql-text.js';
+import { anyOf, asStateError, queryState, type Queries, type State } from './database.js';
+import { RETIREMENT_REFUSED, STILL_RESERVED, waitingName } from './outcomes.js';
 
 /**
- * `(key, mark)` of a stream in the byte order of the key: blocks of COPY lines, latin1. The mark of a record
+ * `(key, mark)` of a stream, or of these keys of it, in the byte order of the key: blocks of COPY lines, latin1. The mark of a record
  * that is exactly as accepted is its source hash alone; otherwise `status:a|n:hash`, where `a` says that the
- * service may hold the object. See sync/merge.ts.
+ * service may hold the object, and `:gone` behind it that its row was seen to be gone. See sync/merge.ts.
  */
-export async function* readMarks(state: State, stream: string): AsyncGenerator<string[]> {
+export async function* readMarks(
+  state: State,
+  stream: string,
+  keys?: readonly string[],
+): AsyncGenerator<string[]> {
   const client = postgres(state.url, { max: 1, connect_timeout: 10, onnotice: () => undefined });
+  const among = keys === undefined ? '' : `AND local_key = ANY (${quoteLiteral(arrayLiteral(keys))}::text[])`;
   const statement = `COPY (SELECT local_key, CASE
       WHEN claimed_by IS NOT NULL OR (in_doubt AND status <> 'dead') THEN 'doubt:a:'
-      WHEN status = 'synced' THEN source_hash::text
+      WHEN status = 'synced' THEN CASE WHEN gone_since IS NULL THEN '' ELSE 'synced:a:' END || source_hash
       WHEN status = 'retired' THEN 'retired:a:'
+      WHEN status = 'deferred' AND error_code = ${quoteLiteral(STILL_RESERVED)} THEN 'reserved:a:'
+      WHEN status = 'dead' AND starts_with(error_code, ${quoteLiteral(RETIREMENT_REFUSED)}) THEN 'unretired:a:'
       ELSE status || CASE WHEN object_hash IS NULL AND NOT in_doubt THEN ':n:' ELSE ':a:' END || coalesce(refused_hash::text, '')
-    END FROM slotsync.records WHERE stream = '${stream.replaceAll("'", "''")}' ORDER BY local_key) TO STDOUT`;
+    END || CASE WHEN gone_since IS NULL THEN '' ELSE ':gone' END FROM slotsync.records WHERE stream = ${quoteLiteral(stream)} ${among} ORDER BY local_key) TO STDOUT`;
   try {
     yield* readCopy(client, statement);
   } catch (error) {
@@ -32,12 +40,15 @@ export async function readExternalIds(
   wanted: readonly { stream: string; localKey: string }[],
 ): Promise<(reference: { stream: string; localKey: string }) => string | undefined> {
   if (wanted.length === 0) return () => undefined;
-  const rows = await queryState(() =>
-    db.execute<{ stream: string; localKey: string; externalId: string }>(sql`
+  const rows = await queryState(
+    () =>
+      db.execute<{ stream: string; localKey: string; externalId: string }>(sql`
       SELECT r.stream, r.local_key AS "localKey", r.external_id AS "externalId"
       FROM jsonb_to_recordset(${JSON.stringify(wanted)}::jsonb) AS w(stream text, "localKey" text)
-      JOIN slotsync.records AS r ON r.stream = w.stream AND r.local_key = w."localKey"
-      WHERE r.object_hash IS NOT NULL`),
+      CROSS JOIN LATERAL (
+        SELECT * FROM slotsync.records AS r
+        WHERE r.stream = w.stream AND r.local_key = w."localKey" AND r.object_hash IS NOT NULL
+        OFFSET 0) AS r`), // one look at the index for each: a table that has just grown has no statistics
   );
   const found = new Map(rows.map((row) => [waitingName(row), row.externalId]));
   return (reference) => found.get(waitingName(reference));
@@ -53,11 +64,15 @@ export async function readOwners(
   which: 'accepted' | 'all' = 'accepted',
 ): Promise<Map<string, { stream: string; localKey: string }[]>> {
   const accepted = which === 'accepted' ? sql`AND object_hash IS NOT NULL` : sql``;
-  const rows = await queryState(() =>
-    db.execute<{ externalId: string; stream: string; localKey: string }>(sql`
-      SELECT external_id AS "externalId", stream, local_key AS "localKey" FROM slotsync.records
-      WHERE status <> 'retired' ${accepted}
-        AND external_id IN (SELECT jsonb_array_elements_text(${JSON.stringify(externalIds)}::jsonb))`),
+  const rows = await queryState(
+    () =>
+      db.execute<{ externalId: string; stream: string; localKey: string }>(sql`
+      SELECT r.external_id AS "externalId", r.stream, r.local_key AS "localKey"
+      FROM unnest(${arrayLiteral([...new Set(externalIds)])}::text[]) AS w(external_id)
+      CROSS JOIN LATERAL (
+        SELECT * FROM slotsync.records AS r
+        WHERE r.external_id = w.external_id AND r.status <> 'retired' ${accepted}
+        OFFSET 0) AS r`), // as above
   );
   const owners = new Map<string, { stream: string; localKey: string }[]>();
   for (const { externalId, ...owner } of rows)
@@ -88,7 +103,7 @@ export async function forgetRecords(db: Queries, stream: string, keys: readonly 
   await queryState(() =>
     db.execute(sql`
       DELETE FROM slotsync.records WHERE stream = ${stream} AND object_hash IS NULL AND NOT in_doubt AND claimed_by IS NULL
-        AND local_key IN (SELECT jsonb_array_elements_text(${JSON.stringify(keys)}::jsonb))`),
+        AND local_key = ${anyOf(keys)}`),
   );
 }
 
@@ -102,7 +117,66 @@ export async function readRecordIds(
     db.execute<{ localKey: string; externalId: string }>(sql`
       SELECT local_key AS "localKey", external_id AS "externalId" FROM slotsync.records
       WHERE stream = ${stream} AND external_id IS NOT NULL
-        AND local_key IN (SELECT jsonb_array_elements_text(${JSON.stringify(keys)}::jsonb))`),
+        AND local_key = ${anyOf(keys)}`),
   );
   return new Map(rows.map(({ localKey, externalId }) => [localKey, externalId]));
+}
+
+/** Those of these keys that the state has a record of. */
+export async function readRecordKeys(
+  db: Queries,
+  stream: string,
+  keys: readonly string[],
+): Promise<Set<string>> {
+  const rows = await queryState(() =>
+    db.execute<{ localKey: string }>(sql`
+      SELECT local_key AS "localKey" FROM slotsync.records
+      WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`),
+  );
+  return new Set(rows.map(({ localKey }) => localKey));
+}
+
+/** Notes that the rows of these keys are gone, those for which it was not noted yet. */
+export async function noteGone(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
+  await queryState(() =>
+    db.execute(sql`
+      UPDATE slotsync.records SET gone_since = now()
+      WHERE stream = ${stream} AND gone_since IS NULL
+        AND local_key = ${anyOf(keys)}`),
+  );
+}
+
+/** Notes that the rows of these keys are there again: what is counted in days begins anew. */
+export async function noteBack(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
+  await queryState(() =>
+    db.execute(sql`
+      UPDATE slotsync.records SET gone_since = NULL
+      WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`),
+  );
+}
+
+/** Those of the keys whose rows have been gone for so many days. */
+export async function readLongGone(
+  db: Queries,
+  stream: string,
+  keys: readonly string[],
+  days: number,
+): Promise<Set<string>> {
+  const rows = await queryState(() =>
+    db.execute<{ localKey: string }>(sql`
+      SELECT local_key AS "localKey" FROM slotsync.records
+      WHERE stream = ${stream} AND local_key = ${anyOf(keys)}
+        AND gone_since <= now() - make_interval(secs => ${days * 24 * 60 * 60})`),
+  );
+  return new Set(rows.map(({ localKey }) => localKey));
+}
+
+/** Records of a stream the service is believed to hold, retired ones left out. */
+export async function countAccepted(db: Queries, stream: string): Promise<number> {
+  const [row] = await queryState(() =>
+    db.execute<{ count: number }>(sql`
+      SELECT count(*)::int AS count FROM slotsync.records
+      WHERE stream = ${stream} AND status <> 'retired' AND (object_hash IS NOT NULL OR in_doubt)`),
+  );
+  return row?.count ?? 0;
 }

@@ -1,14 +1,20 @@
 // The life of a run: planning → running → succeeded | partial | failed, or held where a person must approve.
-// A run moves on in the same transaction that finishes one of its batches, so no crash can leave it between.
-import { and, desc, eq, inArray, isNotNull, isNull, lt, sql } from 'drizzle-orm';
+// A run moves on when one of its batches was the last of its level; a crash in between is made good by the sweep.
+import { and, desc, eq, inArray, isNotNull, isNull, lt, ne, notInArray, sql } from 'drizzle-orm';
+import { useApprovals } from './approvals.js';
+import { closeTaken } from './changes.js';
+import { arrayLiteral } from '../sql-text.js';
 import { queryState, type Queries } from './database.js';
 import { NO_OUTCOMES } from './outcomes.js';
 import {
   batches,
+  RUN_KINDS,
   runs,
+  type Holds,
   type OutcomeCounts,
   type PlanCounts,
   type RunKind,
+  type RunRange,
   type RunStatus,
 } from './schema.js';
 
@@ -20,29 +26,78 @@ const START_LOCK = 'slotsync run start';
 /** How long finished runs and their batches are kept, in days. */
 const KEEP_RUNS_DAYS = 365;
 const KEEP_BATCHES_DAYS = 14;
+/** Incremental runs may be as many as there are changes, and workers reconcile every few minutes. */
+const KEEP_INCREMENTAL_DAYS = 14;
+const FREQUENT: RunKind[] = ['incremental', 'reconcile'];
 
-/** Starts a run, unless an unfinished one covers any of its streams: then that one is the answer. */
-export async function startRun(
-  db: Queries,
-  request: { kind: RunKind; lane: string; streams: readonly string[] },
-): Promise<{ run: Run; started: boolean }> {
+export interface RunRequest {
+  kind: RunKind;
+  lane: string;
+  streams: readonly string[];
+  range?: RunRange | undefined;
+}
+
+/**
+ * Starts a run, unless an unfinished one covers any of its streams: then that one is the answer. Incremental runs do not
+ * count: they cover single keys, which batches claim.
+ */
+export async function startRun(db: Queries, request: RunRequest): Promise<{ run: Run; started: boolean }> {
   return queryState(() =>
     db.transaction(async (tx) => {
-      await tx.execute(sql`SELECT pg_advisory_xact_lock(hashtextextended(${START_LOCK}, 0))`);
-      const [running] = await tx
-        .select()
-        .from(runs)
-        .where(and(isNull(runs.finishedAt), sql`${runs.streams} && ${textArray(request.streams)}`))
-        .limit(1);
+      const [running] = await lockUnfinished(tx, request.streams);
       if (running) return { run: running, started: false };
-      const [run] = await tx
-        .insert(runs)
-        .values({ kind: request.kind, lane: request.lane, streams: [...request.streams], status: 'planning' })
-        .returning();
-      if (!run) throw new Error('the run was not written');
-      return { run, started: true };
+      return { run: await insertRun(tx, request), started: true };
     }),
   );
+}
+
+/**
+ * Starts a run over those of its streams that no unfinished run covers, if there are any. `busy`: the runs that cover
+ * the others, with the streams that are left to each.
+ */
+export async function startFreeRun(
+  db: Queries,
+  request: RunRequest,
+): Promise<{ run: Run | undefined; busy: { run: Run; streams: string[] }[] }> {
+  return queryState(() =>
+    db.transaction(async (tx) => {
+      const unfinished = await lockUnfinished(tx, request.streams);
+      const covered = new Set(unfinished.flatMap((run) => run.streams));
+      const free = request.streams.filter((stream) => !covered.has(stream));
+      return {
+        run: free.length === 0 ? undefined : await insertRun(tx, { ...request, streams: free }),
+        busy: unfinished.map((run) => ({
+          run,
+          streams: request.streams.filter((stream) => run.streams.includes(stream)),
+        })),
+      };
+    }),
+  );
+}
+
+/** The unfinished runs that cover any of these streams; until the transaction ends nobody else starts one. */
+async function lockUnfinished(tx: Queries, streams: readonly string[]): Promise<Run[]> {
+  await tx.execute(sql`SELECT pg_advisory_xact_lock(hashtextextended(${START_LOCK}, 0))`);
+  return tx
+    .select()
+    .from(runs)
+    .where(
+      and(
+        isNull(runs.finishedAt),
+        ne(runs.kind, 'incremental'),
+        sql`${runs.streams} && ${arrayLiteral(streams)}::text[]`,
+      ),
+    )
+    .orderBy(runs.id);
+}
+
+async function insertRun(tx: Queries, { kind, lane, streams, range }: RunRequest): Promise<Run> {
+  const [run] = await tx
+    .insert(runs)
+    .values({ kind, lane, streams: [...streams], range: range ?? null, status: 'planning' })
+    .returning();
+  if (!run) throw new Error('the run was not written');
+  return run;
 }
 
 export async function readRun(db: Queries, id: number): Promise<Run | undefined> {
@@ -50,28 +105,47 @@ export async function readRun(db: Queries, id: number): Promise<Run | undefined>
   return run;
 }
 
-/** The latest runs, newest first. */
-export async function listRuns(db: Queries, limit: number): Promise<Run[]> {
-  return queryState(() => db.select().from(runs).orderBy(desc(runs.id)).limit(limit));
+/** What is listed unless asked otherwise: incremental runs may be as many as there are changes. */
+export const LISTED_KINDS = RUN_KINDS.filter((kind) => kind !== 'incremental');
+
+/** The latest runs of these kinds, newest first. */
+export async function listRuns(
+  db: Queries,
+  limit: number,
+  kinds: readonly RunKind[] = LISTED_KINDS,
+): Promise<Run[]> {
+  return queryState(() =>
+    db
+      .select()
+      .from(runs)
+      .where(inArray(runs.kind, [...kinds]))
+      .orderBy(desc(runs.id))
+      .limit(limit),
+  );
 }
 
 export async function listUnfinishedRuns(db: Queries): Promise<Run[]> {
   return queryState(() => db.select().from(runs).where(isNull(runs.finishedAt)).orderBy(runs.id));
 }
 
-/** Marks the plan as complete; from here on the run is its batches. Returns the batches that may go first. */
+/**
+ * Marks the plan as complete; from here on the run is its batches. Returns the batches that may go first. Throws
+ * SlotsyncError `approval_withdrawn` when the plan relies on an approval that is none any more.
+ */
 export async function finishPlanning(
   db: Queries,
   id: number,
-  planned: { plan: Record<string, PlanCounts>; holds: Record<string, string> },
+  planned: { plan: Record<string, PlanCounts>; holds: Holds; approvals?: readonly number[] },
 ): Promise<number[]> {
   return queryState(() =>
     db.transaction(async (tx) => {
-      await tx
+      const [started] = await tx
         .update(runs)
         .set({ status: 'running', startedAt: new Date(), plan: planned.plan, holds: planned.holds })
-        .where(and(eq(runs.id, id), eq(runs.status, 'planning')));
-      return advanceRun(tx, id);
+        .where(and(eq(runs.id, id), eq(runs.status, 'planning')))
+        .returning({ id: runs.id });
+      if (started) await useApprovals(tx, planned.approvals ?? [], id);
+      return takeStep(tx, id);
     }),
   );
 }
@@ -82,24 +156,70 @@ export async function failRun(
   id: number,
   error: { code: string; message: string },
 ): Promise<void> {
+  await endRun(db, id, 'failed', error);
+}
+
+/** Ends a run that nobody wants any more, in the same way. */
+export async function cancelRun(db: Queries, id: number): Promise<void> {
+  await endRun(db, id, 'cancelled');
+}
+
+async function endRun(
+  db: Queries,
+  id: number,
+  status: 'failed' | 'cancelled',
+  error?: { code: string; message: string },
+): Promise<void> {
   await queryState(() =>
     db.transaction(async (tx) => {
       await tx
         .update(batches)
         .set({ state: 'cancelled', finishedAt: new Date() })
         .where(and(eq(batches.runId, id), inArray(batches.state, ['planned', 'queued', 'held'])));
-      await finishRun(tx, id, 'failed', error);
+      await finishRun(tx, id, status, error);
     }),
   );
 }
 
+/** Pauses or resumes unfinished runs: one, or all that go through the queue but the incremental ones. Returns those that were changed. */
+export async function setPaused(db: Queries, paused: boolean, id?: number): Promise<number[]> {
+  const rows = await queryState(() =>
+    db
+      .update(runs)
+      .set({ pausedAt: paused ? sql`now()` : null })
+      .where(
+        and(
+          isNull(runs.finishedAt),
+          paused ? isNull(runs.pausedAt) : isNotNull(runs.pausedAt),
+          id === undefined ? notInArray(runs.kind, ['incremental', 'reconcile']) : eq(runs.id, id),
+        ),
+      )
+      .returning({ id: runs.id }),
+  );
+  return rows.map((run) => run.id).sort((a, b) => a - b);
+}
+
 /**
- * Lets a run take its next step: queue the next level of batches when the one before is finished, or end.
- * Call it in the transaction that finished a batch. Returns the batches to queue once that is committed.
+ * Lets a run take its next step, if it is time: queue the next level of batches when the one before is finished, or
+ * end. Call it once a batch is finished and that is committed, so that of several that finish at once the last one sees
+ * all others; in their own transactions each would wait for the run's row, one after the other. Whoever crashes before
+ * it leaves that to the next sweep. Returns the batches to queue.
  */
-export async function advanceRun(tx: Queries, id: number): Promise<number[]> {
+export async function advanceRun(db: Queries, id: number): Promise<number[]> {
+  return queryState(async () => {
+    const queued = await db
+      .select({ id: batches.id })
+      .from(batches)
+      .where(and(eq(batches.runId, id), eq(batches.state, 'queued')))
+      .limit(1);
+    return queued.length > 0 ? [] : db.transaction((tx) => takeStep(tx, id));
+  });
+}
+
+async function takeStep(tx: Queries, id: number): Promise<number[]> {
   const [run] = await tx.select().from(runs).where(eq(runs.id, id)).for('update');
-  if (!run || run.finishedAt !== null || run.status === 'planning') return [];
+  // A reconcile has no batches: whoever works it ends it.
+  if (!run || run.finishedAt !== null || run.status === 'planning' || run.kind === 'reconcile') return [];
   const [open] = await tx
     .select({
       queued: sql<number>`count(*) FILTER (WHERE state = 'queued')::int`,
@@ -149,7 +269,7 @@ async function finishRun(
         : (tally?.held ?? 0) > 0
           ? 'held'
           : 'succeeded');
-  await tx
+  const [ended] = await tx
     .update(runs)
     .set({
       status,
@@ -158,7 +278,9 @@ async function finishRun(
       errorCode: error?.code ?? tally?.code ?? null,
       errorMessage: error?.message ?? tally?.message ?? null,
     })
-    .where(and(eq(runs.id, id), isNull(runs.finishedAt)));
+    .where(and(eq(runs.id, id), isNull(runs.finishedAt)))
+    .returning({ kind: runs.kind });
+  if (ended?.kind === 'incremental') await closeTaken(tx, id, forced === 'failed' ? 'failed' : 'worked');
 }
 
 /** Per stream, what became of a run's records so far. */
@@ -203,12 +325,11 @@ export async function pruneRuns(db: Queries): Promise<void> {
   const before = (days: number) => sql`now() - make_interval(days => ${days})`;
   await queryState(async () => {
     await db.delete(runs).where(lt(runs.finishedAt, before(KEEP_RUNS_DAYS)));
+    await db
+      .delete(runs)
+      .where(and(inArray(runs.kind, FREQUENT), lt(runs.finishedAt, before(KEEP_INCREMENTAL_DAYS))));
     await db.execute(sql`
       DELETE FROM slotsync.batches AS b USING slotsync.runs AS r
       WHERE r.id = b.run_id AND r.finished_at < ${before(KEEP_BATCHES_DAYS)} AND b.state <> 'held'`);
   });
-}
-
-function textArray(values: readonly string[]) {
-  return sql`ARRAY(SELECT jsonb_array_elements_text(${JSON.stringify(values)}::jsonb))`;
 }

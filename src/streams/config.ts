@@ -65,26 +65,93 @@ export const streamSchema = z.strictObject({
   owns: z.enum(['fields', 'object'], "'fields' or 'object'").default('fields'),
   /** Objects in one request. */
   batchSize: z.number('a whole number of objects from 1 to 1000').int().min(1).max(1000).default(100),
-  /** Beyond both figures a mass change waits for a person. */
-  limits: z.strictObject({ retire: threshold.prefault({}) }).prefault({}),
+  /** Days that pass between the loss of a row and its retirement. */
+  graceDays: z.number('a number of days, 0 or more').min(0).default(0),
+  /** An object with bookings yet to come is not retired before they are over. */
+  unlessReserved: z.boolean('true or false').default(true),
+  /** Beyond both figures a mass change waits for a person: retirements always, the others where they are named. */
+  limits: z
+    .strictObject({
+      retire: threshold.prefault({}),
+      update: threshold.optional(),
+      create: threshold.optional(),
+    })
+    .prefault({}),
   /** How long a record waits for a record it refers to, before it is given up. In days. */
   waitDays: z.number('a number of days above 0').positive().default(14),
 });
 
-const reservations = z.strictObject({
-  from: source,
-  key: columns,
-  externalId: name("a template such as 'res_{id}'"),
-  begin: column,
-  end: column,
-  objects: z.array(z.strictObject({ stream: name('the name of a stream'), key: columns })).default([]),
-  cancelled: column.optional(),
-  window: z
-    .strictObject({
-      pastDays: z.number().min(0).default(7),
-      futureDays: z.number().min(0).default(180),
-    })
-    .prefault({}),
+/**
+ * How complete (`B_`) and how certain (`C_`) a reservation is: every status with a begin and an end. A find that does not
+ * name them hides five of the seven.
+ */
+export const RESERVATION_STATUSES = [
+  'B_COMPLETE',
+  'B_INCOMPLETE',
+  'C_CONFIRMED',
+  'C_PRELIMINARY',
+  'C_PLANNED',
+  'C_REQUESTED',
+  'C_REJECTED',
+] as const;
+
+/** What it takes to find bookings here: all of it, or nothing. */
+const BOOKING_KEYS = ['from', 'key', 'externalId', 'begin', 'end'] as const;
+const BOOKING_WORDS = {
+  from: "a table or view such as 'campus.bookings', or { query: 'select …' }",
+  key: 'a column name, or a list of column names for a composite key',
+  externalId: "a template such as 'res_{id}'",
+  begin: 'a column name, as text',
+  end: 'a column name, as text',
+};
+
+const reservations = z
+  .strictObject({
+    /** Where the bookings are here. Without it, the service's are kept in the state and compared with nothing. */
+    from: source.optional(),
+    key: columns.optional(),
+    /** Template of the reservation's external id: `res_{id}`. */
+    externalId: name("a template such as 'res_{id}'").optional(),
+    begin: column.optional(),
+    end: column.optional(),
+    /** What is booked: records of streams. Objects of other types at the service are not compared. */
+    objects: z.array(z.strictObject({ stream: name('the name of a stream'), key: columns })).default([]),
+    /** A boolean, a number that is not 0, or a time: the booking does not take place. */
+    cancelled: column.optional(),
+    /** Field id of the reservation to column name, or to a function of the row: compared too. */
+    fields: z
+      .record(name('a field id'), field, 'an object: field id at the service to column or function')
+      .default({}),
+    /** Statuses in which a reservation there agrees with a booking here. */
+    status: z
+      .array(z.enum(RESERVATION_STATUSES), `a list of ${RESERVATION_STATUSES.join(', ')}`)
+      .default(['B_COMPLETE', 'C_CONFIRMED']),
+    /** How times without a zone are read. */
+    timezone: name("a time zone such as 'Europe/Stockholm'").default('UTC'),
+    window: z
+      .strictObject({
+        pastDays: z.number('a number of days, 0 or more').min(0).max(3660).default(7),
+        futureDays: z.number('a number of days, 0 or more').min(0).max(3660).default(180),
+      })
+      .prefault({}),
+    /** Minutes between two readings by a worker of what changed there; 0: none. */
+    everyMinutes: z.number('a number of minutes, 0 or more').min(0).max(10_080).default(15),
+  })
+  .superRefine((given, context) => {
+    const { objects, cancelled, fields } = given;
+    const isNamed = objects.length > 0 || cancelled !== undefined || Object.keys(fields).length > 0;
+    if (!isNamed && BOOKING_KEYS.every((key) => given[key] === undefined)) return;
+    for (const key of BOOKING_KEYS.filter((one) => given[one] === undefined))
+      context.addIssue({ code: 'custom', path: [key], message: `is missing: ${BOOKING_WORDS[key]}` });
+  });
+
+const polling = z.strictObject({
+  /** Seconds between two looks at a stream's cursor. */
+  everySeconds: z.number('a number of seconds from 1 on').min(1).max(86_400).default(60),
+  /** How much longer than the last look is looked back: transactions that commit late. */
+  overlapSeconds: z.number('a number of seconds, 0 or more').min(0).max(86_400).default(300),
+  /** A cursor in time is read up to this long ago. */
+  lagSeconds: z.number('a number of seconds, 0 or more').min(0).max(3600).default(2),
 });
 
 const service = z.strictObject({
@@ -106,6 +173,8 @@ export const configSchema = z.strictObject({
     .strictObject({
       nightly: name("a cron expression such as '0 2 * * *'"),
       timezone: name("a time zone such as 'Europe/Stockholm'").default('UTC'),
+      /** A night that was missed because nothing was running is made up for, once. */
+      catchUp: z.boolean('true or false').default(true),
     })
     .optional(),
   streams: z
@@ -116,6 +185,9 @@ export const configSchema = z.strictObject({
     )
     .refine((streams) => Object.keys(streams).length > 0, 'at least one stream'),
   reservations: reservations.optional(),
+  polling: polling.prefault({}),
+  /** Hours after which an approval that was not used lapses. */
+  approvalHours: z.number('a number of hours above 0').positive().max(8760).default(24),
   service: service.prefault({}),
 });
 

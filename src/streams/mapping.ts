@@ -62,7 +62,7 @@ export function toObject(
 }
 
 /** No key when a column is null; several when a single column holds a list. */
-function referencedKeys(row: Row, key: readonly string[]): string[] {
+export function referencedKeys(row: Row, key: readonly string[]): string[] {
   const parts = key.map((column) => toValues(row[column]));
   const [only] = parts;
   if (parts.length === 1 && only) return only;
@@ -79,7 +79,7 @@ function referencedKeys(row: Row, key: readonly string[]): string[] {
 }
 
 /** A misspelt column would silently empty a field; here it fails the record instead. */
-function guardColumns(row: Row): Row {
+export function guardColumns(row: Row): Row {
   return new Proxy(row, {
     get(target, column, receiver) {
       if (typeof column === 'string' && column !== 'toJSON' && !(column in target))

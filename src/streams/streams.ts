@@ -31,6 +31,8 @@ export interface Stream {
   retire: 'keep' | 'deactivate';
   owns: 'fields' | 'object';
   batchSize: number;
+  graceDays: number;
+  unlessReserved: boolean;
   limits: StreamDeclaration['limits'];
   waitDays: number;
   /** 0 refers to nothing; a stream is sent after all of lower level. */
@@ -111,6 +113,8 @@ function resolveStream(
     retire: declaration.retire,
     owns: declaration.owns,
     batchSize: declaration.batchSize,
+    graceDays: declaration.graceDays,
+    unlessReserved: declaration.unlessReserved,
     limits: declaration.limits,
     waitDays: declaration.waitDays,
     level,
@@ -118,12 +122,12 @@ function resolveStream(
   };
 }
 
-function toList(value: string | string[]): string[] {
+export function toList(value: string | string[]): string[] {
   return typeof value === 'string' ? [value] : value;
 }
 
 /** Parses `schema.table`, parts optionally in double quotes; returns a text when it cannot. */
-function parseTable(name: string): Source | string {
+export function parseTable(name: string): Source | string {
   const parts = [...name.matchAll(/\s*(?:"((?:[^"]|"")+)"|([^".\s]+))\s*(\.|$)/gy)];
   const last = parts.at(-1);
   if (!last || last.index + last[0].length !== name.length || last[3] === '.' || parts.length > 3) {

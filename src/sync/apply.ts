@@ -16,7 +16,7 @@ import {
   renewClaim,
   type ClaimedRecord,
 } from '../state/claims.js';
-import { countOutcomes, type Outcome } from '../state/outcomes.js';
+import { countOutcomes, RETIREMENT_REFUSED, type Outcome } from '../state/outcomes.js';
 import {
   createObject,
   hashObject,
@@ -33,6 +33,7 @@ import {
   type Settle,
 } from './candidates.js';
 import { putHalving } from './put.js';
+import { deferReserved } from './reserved.js';
 
 export interface ApplyDeps extends CandidateDeps {
   destination: Destination;
@@ -81,7 +82,10 @@ export async function applyBatch(
     stream.name,
     countOutcomes([...outcomes.values()].filter(({ localKey }) => !open.has(localKey))),
   );
-  await releaseClaim(state.db, token, attempt.sent);
+  if (open.size > 0) {
+    const keys = [...claimed.keys()].filter((key) => open.has(key));
+    await releaseClaim(state.db, token, { stream: stream.name, keys }, attempt.sent);
+  }
 
   if (settled.remaining.length === 0) {
     log.info({ ...countOutcomes(outcomes.values()) }, 'batch applied');
@@ -113,7 +117,8 @@ async function settleInto(
   const open = await chooseCandidates(deps, stream, batch, claimed, settle);
   if (open.length === 0) return;
 
-  const toWrite = await mergeWithThere(deps, stream, open, context, settle);
+  const merged = await mergeWithThere(deps, stream, batch, open, context, settle);
+  const toWrite = await deferReserved(deps, stream, merged, context, settle);
   if (toWrite.length === 0) return;
 
   const results = new Map<string, PutResult>();
@@ -152,6 +157,7 @@ async function settleInto(
 async function mergeWithThere(
   deps: ApplyDeps,
   stream: Stream,
+  batch: Batch,
   candidates: readonly Candidate[],
   context: Context,
   settle: Settle,
@@ -178,7 +184,7 @@ async function mergeWithThere(
     }
     if (!candidate.retires) {
       const merged = stream.owns === 'object' ? object : mergeObject(object, found, stream.owned);
-      if (found && !record.inDoubt && isSameObject(merged, found)) {
+      if (found && !record.inDoubt && !batch.isForced && isSameObject(merged, found)) {
         settle({ ...accepted(candidate, found.id), outcome: 'unchanged' });
         return [];
       }
@@ -211,12 +217,12 @@ function toOutcome(candidate: Candidate, result: PutResult): Outcome | undefined
   if (result.accepted) return { ...accepted(candidate, result.id), outcome: 'synced' };
   const { status, message } = result;
   if (status >= 500 || status === 408 || status === 425 || status === 429) return undefined;
-  const { localKey, object, sourceHash } = candidate;
+  const { localKey, object, sourceHash, retires } = candidate;
   return {
     localKey,
     externalId: object.extId,
     outcome: 'dead',
-    code: `refused_${status}`,
+    code: `${retires ? RETIREMENT_REFUSED : 'refused'}_${status}`,
     message,
     sourceHash,
   };

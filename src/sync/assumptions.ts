@@ -30,6 +30,7 @@ export async function probeAssumptions(
     ...(await probeObjects(destination, window)),
     await probeFind(destination, 'reservations', window),
     await probeFind(destination, 'cancellations', window),
+    await probeModified(destination, now),
     {
       name: 'write',
       held: 'unknown',
@@ -98,5 +99,21 @@ async function probeFind(
     return { name: `find-${find}`, held: 'yes', found: `${count} in the 30 days before and after today` };
   } catch (error) {
     return { name: `find-${find}`, held: 'no', found: fullMessageOf(error) };
+  }
+}
+
+async function probeModified(destination: Destination, now: number): Promise<Assumption> {
+  const name = 'modified';
+  try {
+    const isHonoured = await destination.honoursModified(now, CONTEXT);
+    return {
+      name,
+      held: isHonoured ? 'yes' : 'no',
+      found: isHonoured
+        ? 'asked for bookings changed in the future, the service answers none'
+        : 'the service ignores it: between nights the whole window is read instead',
+    };
+  } catch (error) {
+    return { name, held: 'no', found: fullMessageOf(error) };
   }
 }

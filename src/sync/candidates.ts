@@ -48,7 +48,8 @@ export async function chooseCandidates(
   const retiring = [...claimed.values()].flatMap((record) =>
     rows.has(record.localKey) ? [] : (retire(stream, batch, record, settle) ?? []),
   );
-  return [...own.filter((candidate) => !isAccepted(candidate, settle)), ...retiring];
+  const open = batch.isForced ? own : own.filter((candidate) => !isAccepted(candidate, settle));
+  return [...open, ...retiring];
 }
 
 /** Rows that map become candidates without their references; the others are dead with the reason. */
@@ -172,7 +173,7 @@ function retire(stream: Stream, batch: Batch, record: ClaimedRecord, settle: Set
     return undefined;
   }
   // Only what a plan has put up for retirement is retired: a table may be empty because it is being reloaded.
-  if (stream.retire === 'deactivate' && batch.retires) {
+  if (stream.retire === 'deactivate' && batch.operation === 'retire') {
     const object = createObject(externalId, stream.type, false, []);
     return { localKey, record, object, sourceHash: sourceHash ?? '0', objectHash: '', retires: true };
   }

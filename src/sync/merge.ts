@@ -4,10 +4,15 @@
 import { decodeColumn, unescapeColumn } from '../copy-lines.js';
 import { SlotsyncError } from '../errors.js';
 
-/** What has to be done about one key. `forget`: it never reached the service and its row is gone. */
+/**
+ * What has to be done about one key. `forget`: it never reached the service and its row is gone. `back`: its row was
+ * seen to be gone and is there again; what else there is to do about it follows.
+ */
 export interface Difference {
-  operation: 'create' | 'update' | 'retry' | 'retire' | 'forget';
+  operation: 'create' | 'update' | 'retry' | 'retire' | 'forget' | 'back';
   key: string;
+  /** Of a retirement: an earlier plan has let it through, and it waits for the end of its bookings. */
+  passed?: true;
 }
 
 export interface MergeCounts {
@@ -33,9 +38,13 @@ const NAMED_KEYS = 5;
 /**
  * Yields what differs, in key order, and returns the counts. Throws SlotsyncError `key_not_unique`, `key_null`
  * or `key_order` after the last line, when the mirror's reading cannot be trusted: use nothing of what was
- * yielded then.
+ * yielded then. `every`: yields rows that are as accepted too, as updates, and those that were given up.
  */
-export async function* mergeKeys(mirror: Lines, marks: Lines): AsyncGenerator<Difference, MergeCounts> {
+export async function* mergeKeys(
+  mirror: Lines,
+  marks: Lines,
+  every = false,
+): AsyncGenerator<Difference, MergeCounts> {
   const counts: MergeCounts = {
     create: 0,
     update: 0,
@@ -64,9 +73,14 @@ export async function* mergeKeys(mirror: Lines, marks: Lines): AsyncGenerator<Di
       if (row === record && row !== undefined) {
         counts.rows++;
         counts.accepted++;
-        counts.unchanged++;
         lastKey = row;
         first = false;
+        if (every) {
+          counts.update++;
+          yield { operation: 'update', key: decodeColumn(unescapeColumn(splitLine(row)[0])) };
+        } else {
+          counts.unchanged++;
+        }
         if (!rows.step()) await rows.fill();
         if (!records.step()) await records.fill();
         continue;
@@ -104,18 +118,24 @@ export async function* mergeKeys(mirror: Lines, marks: Lines): AsyncGenerator<Di
       } else if (rowOrder === undefined || rowOrder > recordOrder) {
         const known = parseMark(mark ?? '');
         if (known.there && known.status !== 'retired') counts.accepted++;
-        if (known.status !== 'retired') {
+        if (known.status === 'unretired') {
+          counts.dead++;
+        } else if (known.status !== 'retired') {
           const operation = known.there ? 'retire' : 'forget';
           counts[operation]++;
-          yield { operation, key: decodeColumn(recordOrder) };
+          const passed = known.status === 'reserved' ? { passed: true as const } : {};
+          yield { operation, key: decodeColumn(recordOrder), ...passed };
         }
         if (!records.step()) await records.fill();
       } else {
         const known = parseMark(mark ?? '');
         if (known.there && known.status !== 'retired') counts.accepted++;
-        const operation = compare(hash ?? '', known);
+        const key = decodeColumn(rowOrder);
+        if (known.wasGone) yield { operation: 'back', key };
+        const compared = compare(hash ?? '', known);
+        const operation = every ? ALL_THE_SAME[compared] : compared;
         counts[operation]++;
-        if (operation !== 'dead') yield { operation, key: decodeColumn(rowOrder) };
+        if (operation !== 'dead' && operation !== 'unchanged') yield { operation, key };
         if (!rows.step()) await rows.fill();
         if (!records.step()) await records.fill();
       }
@@ -135,18 +155,32 @@ interface Mark {
   /** The service may hold the object. */
   there: boolean;
   hash: string;
+  /** Its row was seen to be gone. */
+  wasGone: boolean;
 }
 
 function parseMark(mark: string): Mark {
-  const [status = '', there, hash] = mark.split(':');
-  if (hash === undefined) return { status: 'synced', there: true, hash: status };
-  return { status, there: there === 'a', hash };
+  const [status = '', there, hash, gone] = mark.split(':');
+  if (hash === undefined) return { status: 'synced', there: true, hash: status, wasGone: false };
+  return { status, there: there === 'a', hash, wasGone: gone !== undefined };
 }
 
+type Compared = 'create' | 'update' | 'retry' | 'dead' | 'unchanged';
+
+/** What is done where what is unchanged and what was given up is sent too. */
+const ALL_THE_SAME = {
+  create: 'create',
+  update: 'update',
+  unchanged: 'update',
+  retry: 'retry',
+  dead: 'retry',
+} as const;
+
 /** A row whose line did not equal its record's. */
-function compare(hash: string, { status, there, hash: known }: Mark): 'create' | 'update' | 'retry' | 'dead' {
+function compare(hash: string, { status, there, hash: known }: Mark): Compared {
   switch (status) {
     case 'synced':
+      return hash === known ? 'unchanged' : 'update';
     case 'retired':
       return 'update';
     case 'dead':

@@ -1,5 +1,5 @@
 // What one stream needs: the mirror's reading merged with the state's.
-import type { Mirror, SharedExternalId } from '../mirror/mirror.js';
+import type { Mirror, Selection, SharedExternalId } from '../mirror/mirror.js';
 import { readMarks } from '../state/records.js';
 import type { State } from '../state/database.js';
 import type { PlanCounts } from '../state/schema.js';
@@ -11,12 +11,27 @@ export interface PlanDeps {
   state: State;
 }
 
-/** Yields what differs, in key order, and returns the counts. Reads only. Throws what the readings throw. */
+/** What of a stream is planned. */
+export interface Part {
+  /** Rows that are read; all of them when it selects nothing. */
+  selection: Selection;
+  /** What is unchanged is sent too. */
+  isForced: boolean;
+}
+
+const WHOLE: Part = { selection: {}, isForced: false };
+
+/**
+ * Yields what differs, in key order, and returns the counts. Reads only. Throws what the readings throw. Of a part
+ * that is not chosen by keys, `retire` and `forget` say nothing: the row may be outside.
+ */
 export async function* planStream(
   { mirror, state }: PlanDeps,
   stream: Stream,
+  { selection, isForced }: Part = WHOLE,
 ): AsyncGenerator<Difference, MergeCounts> {
-  return yield* mergeKeys(mirror.readHashes(stream), readMarks(state, stream.name));
+  const rows = mirror.readHashes(stream, selection);
+  return yield* mergeKeys(rows, readMarks(state, stream.name, selection.keys), isForced);
 }
 
 /** Keys whose rows would share an external id, with the reason. Neither of them is sent. */
@@ -36,28 +51,17 @@ export function explainSharedIds(
   );
 }
 
-/** The plan's counts as a run keeps them. */
-export function toPlanCounts(stream: Stream, counts: MergeCounts): PlanCounts {
-  const { create, update, retire, unchanged, retry, dead } = counts;
-  return { create, update, retire: stream.retire === 'keep' ? 0 : retire, unchanged, retry, dead };
+/** The plan's counts as a run keeps them; `retire`: those that would be. */
+export function toPlanCounts(counts: MergeCounts, retire: number): PlanCounts {
+  const { create, update, unchanged, retry, dead } = counts;
+  return { create, update, retire, unchanged, retry, dead };
 }
 
-/** Why retirements must wait for a person, if they must, and what the person can do. */
-export function explainHold(stream: Stream, { retire, accepted, rows }: MergeCounts): string | undefined {
-  if (retire === 0 || stream.retire === 'keep') return undefined;
-  const { count, percent } = stream.limits.retire;
-  const records = `${retire} of ${accepted} records would be retired`;
-  if (rows === 0) {
-    return `${records}, but the source is empty, and an empty source retires nothing: check the mirror, then: slotsync sync`;
-  }
-  if (retire > count && retire > (accepted * percent) / 100) {
-    const limit = `streams.${stream.name}.limits.retire`;
-    return `${records}, more than ${count} and more than ${percent} %; if it is meant, raise ${limit}, then: slotsync sync`;
-  }
-  return undefined;
-}
-
-/** Requests that writing takes when every record of the batch must be sent: a read, unless the mapping owns the object, and a write. */
-export function requestsPerBatch({ owns }: Stream, retires: boolean): number {
-  return owns === 'object' && !retires ? 1 : 2;
+/**
+ * Requests that writing takes when every record of the batch must be sent: a read, unless the mapping owns the object;
+ * for a retirement a look at its bookings; and a write.
+ */
+export function requestsPerBatch({ owns, unlessReserved }: Stream, retires: boolean): number {
+  if (retires) return unlessReserved ? 3 : 2;
+  return owns === 'object' ? 1 : 2;
 }

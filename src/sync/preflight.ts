@@ -28,18 +28,32 @@ export async function findUnknownNames(
   ];
 }
 
-/** Throws SlotsyncError `configuration` that names every unknown type and field. */
-export async function requireKnownNames(
-  destination: Destination,
-  streams: readonly Stream[],
-  context: Context,
-): Promise<void> {
-  const unknown = await findUnknownNames(destination, streams, context);
-  if (unknown.length === 0) return;
-  throw new SlotsyncError('configuration', unknown.map(describeUnknown).join('; '), {
-    disposition: 'dead',
-    remedy: 'Correct the names in the configuration, or create them at the service; nothing was written.',
-  });
+export type Preflight = ReturnType<typeof createPreflight>;
+
+/** Remembers for which declarations the service was asked. */
+export function createPreflight(destination: Destination, now: () => number = () => performance.now()) {
+  const known = new Map<bigint, number>();
+  return {
+    /**
+     * Throws SlotsyncError `configuration` that names every unknown type and field. What was known `knownForMs` ago
+     * is not asked for again.
+     */
+    async requireKnownNames(streams: readonly Stream[], context: Context, knownForMs = 0): Promise<void> {
+      const asked = streams.filter(
+        ({ fingerprint }) => knownForMs === 0 || now() - (known.get(fingerprint) ?? -Infinity) > knownForMs,
+      );
+      if (asked.length === 0) return;
+      const unknown = await findUnknownNames(destination, asked, context);
+      if (unknown.length > 0) {
+        throw new SlotsyncError('configuration', unknown.map(describeUnknown).join('; '), {
+          disposition: 'dead',
+          remedy:
+            'Correct the names in the configuration, or create them at the service; nothing was written.',
+        });
+      }
+      for (const { fingerprint } of asked) known.set(fingerprint, now());
+    },
+  };
 }
 
 export function describeUnknown({ what, name, streams, suggestion }: UnknownName): string {

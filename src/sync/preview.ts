@@ -2,20 +2,15 @@
 // the state and, for what stands there now, the service. Writes nothing anywhere.
 import type { Destination, ObjectThere } from '../destination/destination.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors.js';
-import { readExternalIds, readRecordIds } from '../state/records.js';
-import type { PlanCounts } from '../state/schema.js';
+import { readOpenApprovals } from '../state/approvals.js';
+import { readExternalIds, readLongGone, readRecordIds } from '../state/records.js';
+import { BRAKED_OPERATIONS, type BrakedOperation, type Hold, type PlanCounts } from '../state/schema.js';
 import { mapRow, toObject } from '../streams/mapping.js';
 import { createObject, diffObjects, mergeObject, type FieldChange } from '../streams/object.js';
 import type { Stream } from '../streams/streams.js';
 import type { Difference } from './merge.js';
-import {
-  explainHold,
-  explainSharedIds,
-  planStream,
-  requestsPerBatch,
-  toPlanCounts,
-  type PlanDeps,
-} from './plan.js';
+import { explainHold, hasBrake } from './brakes.js';
+import { explainSharedIds, planStream, requestsPerBatch, toPlanCounts, type PlanDeps } from './plan.js';
 
 export interface PreviewDeps extends PlanDeps {
   destination: Destination;
@@ -38,7 +33,8 @@ export interface Preview {
   samples: Sample[];
   /** Rows that share an external id; none of them would be sent. */
   shared: { key: string; message: string }[];
-  hold: string | undefined;
+  /** Why operations would wait for a person. */
+  holds: Partial<Record<BrakedOperation, Hold>>;
   /** Why the service could not be asked what stands there now. */
   unread: string | undefined;
   /** Why the stream cannot be planned at all. */
@@ -46,12 +42,14 @@ export interface Preview {
 }
 
 const SAMPLES = 5;
+/** Keys whose absence is looked up in one statement. */
+const KEYS_AT_ONCE = 1000;
 
-/** Previews one stream. A fault of its source stands in the answer; failures that may pass are thrown. */
+/** Previews one stream; of what would be written, no more than there is `room` for, which is used up. A fault of its source stands in the answer; failures that may pass are thrown. */
 export async function previewStream(
   deps: PreviewDeps,
   stream: Stream,
-  signal?: AbortSignal,
+  { room = { keys: Infinity }, signal }: { room?: { keys: number }; signal?: AbortSignal } = {},
 ): Promise<Preview> {
   const preview: Preview = {
     stream: stream.name,
@@ -59,7 +57,7 @@ export async function previewStream(
     requests: 0,
     samples: [],
     shared: [],
-    hold: undefined,
+    holds: {},
     unread: undefined,
     error: undefined,
   };
@@ -67,25 +65,49 @@ export async function previewStream(
     const sharedIds = explainSharedIds(await deps.mirror.findSharedExternalIds(stream));
     preview.shared = [...sharedIds].map(([key, { message }]) => ({ key, message }));
     const chosen = new Map<Sample['operation'], string[]>();
-    const sent = { writes: 0, retires: 0 };
+    const planned = { create: 0, update: 0, retry: 0, retire: 0 };
+    let passed = 0;
+    let gone: Difference[] = [];
+    const retireGone = async () => {
+      const due = await chooseLongGone(deps, stream, gone);
+      gone = [];
+      planned.retire += due.length;
+      passed += due.filter((difference) => difference.passed).length;
+      for (const { key } of due) choose(chosen, 'retire', key);
+    };
+    const isLimited = room.keys < Infinity;
 
     const differences = planStream(deps, stream);
     let step = await differences.next();
     for (; !step.done; step = await differences.next()) {
       const { operation, key } = step.value;
-      if (operation === 'forget' || (operation === 'retire' && stream.retire === 'keep')) continue;
-      if (operation !== 'retire' && sharedIds.has(key)) continue;
-      sent[operation === 'retire' ? 'retires' : 'writes']++;
+      if (operation === 'forget' || operation === 'back') continue;
+      if (operation === 'retire') {
+        if (stream.retire === 'keep' || isLimited) continue;
+        if (gone.push(step.value) >= KEYS_AT_ONCE) await retireGone();
+        continue;
+      }
+      if (sharedIds.has(key) || room.keys <= 0) continue;
+      room.keys--;
+      planned[operation]++;
       choose(chosen, operation, key);
     }
+    await retireGone();
     const counts = step.value;
-    preview.counts = toPlanCounts(stream, counts);
-    preview.hold = explainHold(stream, counts);
-    preview.requests =
-      Math.ceil(sent.writes / stream.batchSize) * requestsPerBatch(stream, false) +
-      (preview.hold === undefined
-        ? Math.ceil(sent.retires / stream.batchSize) * requestsPerBatch(stream, true)
-        : 0);
+    preview.counts = toPlanCounts(counts, planned.retire);
+    const facts = { accepted: counts.accepted, isEmpty: counts.rows === 0 };
+    const approvals = await readOpenApprovals(deps.state.db, stream.name);
+    for (const operation of BRAKED_OPERATIONS) {
+      const hold = explainHold(stream, {
+        ...facts,
+        operation,
+        count: planned[operation],
+        passed: operation === 'retire' ? passed : 0,
+        allowed: approvals.get(operation)?.allowed,
+      });
+      if (hold) preview.holds[operation] = hold;
+    }
+    preview.requests = requestsOf(stream, planned, preview.holds);
     await takeSamples(deps, stream, chosen, preview, signal);
   } catch (error) {
     if (!(error instanceof SlotsyncError) || error.disposition !== 'dead') throw error;
@@ -94,11 +116,40 @@ export async function previewStream(
   return preview;
 }
 
-function choose(
-  chosen: Map<Sample['operation'], string[]>,
-  operation: Exclude<Difference['operation'], 'forget'>,
-  key: string,
-) {
+/** What is held costs nothing; what has a limit goes in batches of its own. */
+function requestsOf(
+  stream: Stream,
+  planned: Record<Sample['operation'], number>,
+  holds: Preview['holds'],
+): number {
+  const free = BRAKED_OPERATIONS.filter((operation) => holds[operation] === undefined);
+  const alone = free.filter((operation) => operation === 'retire' || hasBrake(stream, operation));
+  const mixed = free.filter((operation) => !alone.includes(operation));
+  const together = planned.retry + mixed.reduce((sum, operation) => sum + planned[operation], 0);
+  const batches = (records: number) => Math.ceil(records / stream.batchSize);
+  return (
+    batches(together) * requestsPerBatch(stream, false) +
+    alone.reduce(
+      (sum, operation) =>
+        sum + batches(planned[operation]) * requestsPerBatch(stream, operation === 'retire'),
+      0,
+    )
+  );
+}
+
+/** Retirements whose time has come; a preview takes no note of the others. */
+async function chooseLongGone(
+  { state }: PreviewDeps,
+  { name, graceDays }: Stream,
+  gone: readonly Difference[],
+): Promise<readonly Difference[]> {
+  if (graceDays === 0 || gone.length === 0) return gone;
+  const keys = gone.map(({ key }) => key);
+  const due = await readLongGone(state.db, name, keys, graceDays);
+  return gone.filter(({ key }) => due.has(key));
+}
+
+function choose(chosen: Map<Sample['operation'], string[]>, operation: Sample['operation'], key: string) {
   const keys = chosen.get(operation) ?? [];
   if (keys.length < SAMPLES) chosen.set(operation, [...keys, key]);
 }

@@ -1,32 +1,38 @@
 // A run from its request to its batches. Planning writes nothing but batches, and only once every stream was
 // read to its end do the first of them go out; an interrupted planning starts again from nothing.
-import type { Destination } from '../destination/destination.js';
 import type { Lane } from '../destination/quota/limiter.js';
 import { codeOf, dispositionOf, fullMessageOf } from '../errors.js';
 import type { Logger } from '../logger.js';
 import type { Mirror } from '../mirror/mirror.js';
-import { deleteBatches, insertBatches, setBatchStates, type NewBatch } from '../state/batches.js';
+import { readOpenApprovals } from '../state/approvals.js';
+import { countRetiringToday, deleteBatches, insertBatches } from '../state/batches.js';
+import { readTakenKeys } from '../state/changes.js';
 import type { State } from '../state/database.js';
 import { NO_OUTCOMES } from '../state/outcomes.js';
-import { failRecords, forgetRecords } from '../state/records.js';
+import { countAccepted, failRecords } from '../state/records.js';
 import { failRun, finishPlanning, pruneRuns, readRun, type Run } from '../state/runs.js';
-import type { PlanCounts } from '../state/schema.js';
+import { BRAKED_OPERATIONS, type Holds, type PlanCounts } from '../state/schema.js';
 import type { Stream } from '../streams/streams.js';
-import { explainHold, explainSharedIds, planStream, toPlanCounts } from './plan.js';
-import { requireKnownNames } from './preflight.js';
+import { createBatchWriter, type BatchWriter } from './batch-writer.js';
+import { explainHold, hasBrake } from './brakes.js';
+import type { MergeCounts } from './merge.js';
+import { explainSharedIds, planStream, toPlanCounts, type Part } from './plan.js';
+import type { Preflight } from './preflight.js';
 
 export interface RunDeps {
   mirror: Mirror;
-  destination: Destination;
   state: State;
   streams: ReadonlyMap<string, Stream>;
   log: Logger;
+  preflight: Preflight;
   /** Credentials that are refused are waited for, rather than ending the run. */
   patient?: boolean;
 }
 
-/** Batch rows written in one statement. */
-const ROWS_AT_ONCE = 200;
+/** An incremental run takes the service's word for its types and fields for this long. Milliseconds. */
+const NAMES_KNOWN_FOR = 60 * 60 * 1000;
+/** There may be many incremental runs, and each prunes nothing much. */
+const PRUNE_EVERY = 500;
 
 /**
  * Plans a run: its batches become rows, and those that may go first are returned to be queued. A fault that only a
@@ -39,17 +45,18 @@ export async function planRun(
 ): Promise<{ queue: number[] }> {
   const { state, log } = deps;
   const run = await readRun(state.db, runId);
-  if (run?.status !== 'planning') return { queue: [] };
+  if (run?.status !== 'planning' || run.pausedAt) return { queue: [] };
   try {
     await deleteBatches(state.db, runId);
     const planned = await planStreams(deps, run, signal);
-    if (planned.writes > 0) {
+    if (planned.batches > 0) {
       const streams = namedStreams(deps, run);
-      await requireKnownNames(deps.destination, streams, { lane: run.lane as Lane, signal });
+      const knownForMs = run.kind === 'incremental' ? NAMES_KNOWN_FOR : 0;
+      await deps.preflight.requireKnownNames(streams, { lane: run.lane as Lane, signal }, knownForMs);
     }
     const queue = await finishPlanning(state.db, runId, planned);
-    log.info({ batches: planned.writes }, 'run planned');
-    await pruneRuns(state.db);
+    log.info({ batches: planned.batches }, 'run planned');
+    if (run.kind !== 'incremental' || run.id % PRUNE_EVERY === 0) await pruneRuns(state.db);
     return { queue };
   } catch (error) {
     if (dispositionOf(error) !== 'dead' || (deps.patient && codeOf(error) === 'unauthorized')) throw error;
@@ -65,33 +72,30 @@ function namedStreams({ streams }: RunDeps, run: Run): Stream[] {
 
 interface Planned {
   plan: Record<string, PlanCounts>;
-  holds: Record<string, string>;
-  /** Batches that send something. */
-  writes: number;
+  holds: Holds;
+  /** Ids of approvals that lift what would be held otherwise. */
+  approvals: number[];
+  /** Batches that send something, held ones included. */
+  batches: number;
 }
 
 async function planStreams(deps: RunDeps, run: Run, signal: AbortSignal | undefined): Promise<Planned> {
-  const planned: Planned = { plan: {}, holds: {}, writes: 0 };
+  const planned: Planned = { plan: {}, holds: {}, approvals: [], batches: 0 };
   const streams = namedStreams(deps, run);
-  const retireLevel = Math.max(...streams.map(({ level }) => level)) + 1;
+  const retireLevel = Math.max(0, ...streams.map(({ level }) => level)) + 1;
+  const room = { keys: run.range?.limit ?? Infinity };
   for (const stream of streams) {
     signal?.throwIfAborted();
     const log = deps.log.child({ stream: stream.name });
     try {
-      await planOne(deps, run, stream, retireLevel, planned);
+      await planOne(deps, run, stream, { retireLevel, room, planned });
       log.info({ ...planned.plan[stream.name] }, 'stream planned');
     } catch (error) {
       if (dispositionOf(error) !== 'dead') throw error;
       // One unreadable source does not keep the others from going: it fails alone, with nothing of it sent.
       await deps.state.db.transaction(async (tx) => {
         await deleteBatches(tx, run.id, stream.name);
-        const failed = {
-          runId: run.id,
-          stream: stream.name,
-          level: stream.level,
-          keys: [],
-          state: 'failed',
-        } as const;
+        const failed = { runId: run.id, stream: stream.name, level: stream.level, state: 'failed' } as const;
         const reason = { errorCode: codeOf(error), errorMessage: `${stream.name}: ${fullMessageOf(error)}` };
         await insertBatches(tx, [
           { ...failed, keys: [], counts: NO_OUTCOMES, finishedAt: new Date(), ...reason },
@@ -103,100 +107,120 @@ async function planStreams(deps: RunDeps, run: Run, signal: AbortSignal | undefi
   return planned;
 }
 
+interface Planning {
+  retireLevel: number;
+  room: { keys: number };
+  planned: Planned;
+}
+
 async function planOne(
   deps: RunDeps,
   run: Run,
   stream: Stream,
-  retireLevel: number,
-  planned: Planned,
+  { retireLevel, room, planned }: Planning,
 ): Promise<void> {
   const { mirror, state } = deps;
-  const shared = explainSharedIds(await mirror.findSharedExternalIds(stream));
-  const writer = createBatchWriter(state, stream, run, retireLevel);
-  const differences = planStream({ mirror, state }, stream);
+  const part = await partOf(deps, run, stream);
+  const byKeys = part.selection.keys !== undefined;
+  // A few keys are not worth reading the whole source; what they share with others is found before they are sent.
+  const shared = byKeys
+    ? new Map<string, { externalId: string; message: string }>()
+    : explainSharedIds(await mirror.findSharedExternalIds(stream));
+  const writer = createBatchWriter(state, stream, { runId: run.id, retireLevel, room });
+  const differences = planStream({ mirror, state }, stream, part);
+  const met: typeof shared = new Map();
 
   let step = await differences.next();
   for (; !step.done; step = await differences.next()) {
     const { operation, key } = step.value;
-    if (operation === 'forget') await writer.forget(key);
-    else if (operation === 'retire') await writer.retire(key);
-    else if (!shared.has(key)) await writer.write(key);
+    if (operation === 'retire') {
+      if (stream.retire === 'deactivate' && mayRetire(run)) await writer.retire(step.value);
+    } else if (operation === 'back') {
+      await writer.reset(key);
+    } else if (operation === 'forget') {
+      if (run.range === null) await writer.forget(key);
+    } else {
+      const fault = shared.get(key);
+      if (fault) met.set(key, fault);
+      else await writer.write(operation, key);
+    }
   }
   const counts = step.value;
   await writer.flush();
-
-  if (shared.size > 0) {
-    const failures = [...shared].map(([localKey, { externalId, message }]) => ({
-      localKey,
-      externalId,
-      message,
-      code: 'external_id_shared',
-    }));
-    const batch = { runId: run.id, stream: stream.name, level: stream.level, keys: [...shared.keys()] };
-    await failRecords(state.db, stream.name, run.id, failures);
-    const counted = { ...NO_OUTCOMES, failed: shared.size };
-    await insertBatches(state.db, [{ ...batch, state: 'done', counts: counted, finishedAt: new Date() }]);
-  }
-  planned.plan[stream.name] = toPlanCounts(stream, counts);
-  planned.writes += writer.writes();
-  if (stream.retire !== 'deactivate' || counts.retire === 0) return;
-  const hold = explainHold(stream, counts);
-  if (hold === undefined) {
-    const which = { runId: run.id, stream: stream.name, retires: true, from: 'held', to: 'planned' } as const;
-    await setBatchStates(state.db, which);
-  } else {
-    planned.holds[stream.name] = hold;
-  }
+  // Of a part, only what lies in it is told: the rest is another run's.
+  const failing = run.range === null ? shared : met;
+  if (failing.size > 0) await failShared(state, run, stream, failing);
+  planned.plan[stream.name] = toPlanCounts(counts, writer.counts.retire);
+  planned.batches += writer.batches();
+  await applyBrakes(deps, run, stream, { counts, writer, planned, byKeys });
 }
 
-/** Collects keys into batches of the stream's size, and batches into statements. Retirements start out held. */
-function createBatchWriter({ db }: State, stream: Stream, run: Run, retireLevel: number) {
-  const base = { runId: run.id, stream: stream.name };
-  let writing: string[] = [];
-  let retiring: string[] = [];
-  let forgetting: string[] = [];
-  let rows: NewBatch[] = [];
-  let writes = 0;
+/** Only whole readings, and keys that are asked for one by one, tell that a row is gone for good. */
+function mayRetire({ kind, range }: Run): boolean {
+  return range === null && kind !== 'backfill';
+}
 
-  async function add(batch: NewBatch): Promise<void> {
-    writes++;
-    rows.push(batch);
-    if (rows.length >= ROWS_AT_ONCE) await insert();
+async function partOf({ state }: RunDeps, run: Run, stream: Stream): Promise<Part> {
+  if (run.kind === 'incremental') {
+    return { selection: { keys: await readTakenKeys(state.db, run.id, stream.name) }, isForced: false };
   }
-  async function insert(): Promise<void> {
-    await insertBatches(db, rows);
-    rows = [];
+  const { keys, from, to, where, force = false } = run.range ?? {};
+  return { selection: { keys, from, to, where }, isForced: force };
+}
+
+/** Two rows of one external id: neither is sent. */
+async function failShared(
+  { db }: State,
+  run: Run,
+  stream: Stream,
+  shared: ReadonlyMap<string, { externalId: string; message: string }>,
+): Promise<void> {
+  const failures = [...shared].map(([localKey, { externalId, message }]) => ({
+    localKey,
+    externalId,
+    message,
+    code: 'external_id_shared',
+  }));
+  await failRecords(db, stream.name, run.id, failures);
+  const batch = { runId: run.id, stream: stream.name, level: stream.level, keys: [...shared.keys()] };
+  const counts = { ...NO_OUTCOMES, failed: shared.size };
+  await insertBatches(db, [{ ...batch, state: 'done', counts, finishedAt: new Date() }]);
+}
+
+/** Lets go what is within the limits or approved; the rest stays held, with the reason. */
+async function applyBrakes(
+  { mirror, state }: RunDeps,
+  run: Run,
+  stream: Stream,
+  read: { counts: MergeCounts; writer: BatchWriter; planned: Planned; byKeys: boolean },
+): Promise<void> {
+  const { counts, writer, planned, byKeys } = read;
+  const operations = BRAKED_OPERATIONS.filter(
+    (operation) => hasBrake(stream, operation) && writer.counts[operation] > 0,
+  );
+  if (operations.length === 0) return;
+  const isIncremental = run.kind === 'incremental';
+  // An approval is given for what a whole reading found: single changes must not use it up.
+  const approvals = isIncremental ? new Map<never, never>() : await readOpenApprovals(state.db, stream.name);
+  for (const operation of operations) {
+    const retires = operation === 'retire';
+    const approval = approvals.get(operation);
+    const facts = {
+      operation,
+      count: writer.counts[operation],
+      passed: retires ? writer.passed() : 0,
+      accepted: byKeys ? await countAccepted(state.db, stream.name) : counts.accepted,
+      isEmpty: retires && (byKeys ? await mirror.isEmpty(stream) : counts.rows === 0),
+      earlier: retires && isIncremental ? await countRetiringToday(state.db, stream.name, run.id) : 0,
+      runId: run.id,
+    };
+    const unapproved = explainHold(stream, facts);
+    const hold = unapproved && explainHold(stream, { ...facts, allowed: approval?.allowed });
+    if (hold) {
+      planned.holds[stream.name] = { ...planned.holds[stream.name], [operation]: hold };
+    } else {
+      await writer.letGo(operation);
+      if (unapproved && approval) planned.approvals.push(approval.id);
+    }
   }
-  async function closeWriting(): Promise<void> {
-    if (writing.length > 0) await add({ ...base, level: stream.level, keys: writing, state: 'planned' });
-    writing = [];
-  }
-  async function closeRetiring(): Promise<void> {
-    if (retiring.length > 0)
-      await add({ ...base, level: retireLevel, keys: retiring, state: 'held', retires: true });
-    retiring = [];
-  }
-  async function closeForgetting(): Promise<void> {
-    if (forgetting.length > 0) await forgetRecords(db, stream.name, forgetting);
-    forgetting = [];
-  }
-  return {
-    async write(key: string): Promise<void> {
-      if (writing.push(key) >= stream.batchSize) await closeWriting();
-    },
-    async retire(key: string): Promise<void> {
-      if (stream.retire === 'keep') return;
-      if (retiring.push(key) >= stream.batchSize) await closeRetiring();
-    },
-    async forget(key: string): Promise<void> {
-      if (forgetting.push(key) >= 1000) await closeForgetting();
-    },
-    async flush(): Promise<void> {
-      await closeWriting();
-      await closeRetiring();
-      await closeForgetting();
-      await insert();
-    },
-    writes: () => writes,
-  };
 }

@@ -9,6 +9,9 @@ describe('demo', () => {
     expect(code).toBe(0);
     expect(stdout).toMatch(/nothing changed +[\d.]+ +\d+ +0 +0 +0/);
     expect(stdout).toMatch(/Most requests in any second: (1\d|20); allowed: 20\./);
+    expect(stdout).toMatch(/booking 5: moved there from .*\n/);
+    expect(stdout).toMatch(/restored_there +1 /);
+    expect(stdout).toContain('cancelled_there → restored_there');
     expect(stdout).toContain('mandatory field person.name is missing');
     expect(stdout).toContain("room 'Ö404', which is not at the service yet".replace('room ', 'rooms '));
   }, 120_000);

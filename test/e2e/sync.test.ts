@@ -167,7 +167,9 @@ describe('the program', () => {
       expect(commands).toEqual(
         expect.arrayContaining(['demo', 'migrate', 'check', 'plan', 'sync', 'worker', 'status']),
       );
-      expect(commands).toEqual(expect.arrayContaining(['runs', 'failures', 'retry', 'sandbox']));
+      expect(commands).toEqual(
+        expect.arrayContaining(['runs', 'failures', 'retry', 'approve', 'reject', 'sandbox']),
+      );
       const { version } = createRequire(import.meta.url)('../../package.json') as { version: string };
       expect((await world.run(['--version'])).stdout.trim()).toBe(version);
     } finally {

@@ -750,6 +750,28 @@ describe('a row that is gone', () => {
     await expectQuiet(world);
   });
 
+  it('and that the service will not retire is not sent again, until it is back or a person says so', async () => {
+    const world = await open(retiring);
+    await addRooms(world, 'A', 'B', 'C');
+    await world.sync();
+    for (const id of ['room_A', 'room_B']) world.sandbox.refuseObject(id, { status: 409, message: 'no' });
+    await world.sql`DELETE FROM rooms WHERE code IN ('A', 'B')`;
+    await world.sync();
+    expect((await world.recordsOf('rooms'))['A']).toMatchObject({
+      status: 'dead',
+      error_code: 'retirement_refused_409',
+    });
+    await expectQuiet(world);
+
+    for (const id of ['room_A', 'room_B']) world.sandbox.allowObject(id);
+    await expectQuiet(world);
+    await retryRecords(world.state.db, { stream: 'rooms', keys: ['A'] });
+    await addRooms(world, 'B');
+    await world.sync();
+    expect(isActive(world, 'room_A')).toBe(false);
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'retired', B: 'synced', C: 'synced' });
+  });
+
   it('leaves its object alone where the stream keeps', async () => {
     const world = await open(rooms({ retire: 'keep' }));
     await addRooms(world, 'A', 'B');
@@ -794,7 +816,11 @@ describe('a row that is gone', () => {
     await rename(world, 'r030', 'Renamed');
     const { run } = await world.sync();
     expect(run.status).toBe('held');
-    expect(run.holds['rooms']).toMatch(/11 of 40 records/);
+    expect(run.holds['rooms']?.retire).toMatchObject({
+      count: 11,
+      approvable: true,
+      reason: expect.stringMatching(/11 of 40 records .*slotsync approve 2 /),
+    });
     expect(world.sandbox.objects().every(({ active }) => active)).toBe(true);
     expect(nameThere(world, 'new')).toBe('Room new');
     expect(nameThere(world, 'r030')).toBe('Renamed');
@@ -823,7 +849,10 @@ describe('a row that is gone', () => {
     await world.sync();
     await world.sql`TRUNCATE rooms`;
     const { run } = await world.sync();
-    expect(run).toMatchObject({ status: 'held', holds: { rooms: expect.stringContaining('empty') } });
+    expect(run).toMatchObject({
+      status: 'held',
+      holds: { rooms: { retire: { approvable: false, reason: expect.stringContaining('empty') } } },
+    });
     expect(world.writes()).toHaveLength(1);
     await addRooms(world, 'A', 'B');
     await world.sync();

@@ -174,6 +174,26 @@ describe('a record', () => {
     expectNextStep(nextStep(failure), 'person');
   });
 
+  it('whose object is still booked waits for the end of its bookings, and says which', async () => {
+    const world = await open();
+    await world.sync();
+    const begin = Math.floor(Date.now() / 1000) + 3600;
+    world.sandbox.addReservation({
+      extId: 'res_1',
+      begin,
+      end: begin + 3600,
+      objects: [{ typeId: 'room', objectId: 'room_1' }],
+    });
+    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    await world.sync();
+    const failure = await failureIn(world, 'rooms');
+    expect(failure).toMatchObject({ localKey: 'A', status: 'deferred', errorCode: 'still_reserved' });
+    expectNextStep(nextStep(failure), 'wait');
+    expect(describeFailure(failure)).toMatch(
+      /rooms 'A' \(room_1\): deferred, its row is gone, but it is booked: res_1 at \d{4}-\d\d-\d\d \d\d:\d\d UTC\n {2}→ .*by itself/,
+    );
+  });
+
   it('that is in doubt is tried again', async () => {
     const world = await open();
     await world.sql`DELETE FROM rooms WHERE code = 'B'`;
@@ -191,6 +211,7 @@ const GIVEN_UP: Record<string, Turn> = {
   answer_incomplete: 'retry',
   answer_invalid: 'retry',
   answer_lost: 'retry',
+  approval_withdrawn: 'retry',
   claim_lost: 'retry',
   claimed: 'retry',
   configuration: 'person',
@@ -219,7 +240,16 @@ const GIVEN_UP: Record<string, Turn> = {
 /** Found while planning, before there is a batch. */
 const OF_PLANNING = new Set(['key_not_unique', 'key_null', 'key_order', 'external_ids_not_unique']);
 /** A command ends with these and says what to do itself; they are in no table. */
-const OF_COMMANDS = new Set(['queue_unreachable', 'run_lost', 'usage']);
+const OF_COMMANDS = new Set([
+  'not_found',
+  'queue_unreachable',
+  'reconcile_running',
+  'run_cancelled',
+  'run_lost',
+  'triggers_busy',
+  'triggers_failed',
+  'usage',
+]);
 
 describe('what was given up', () => {
   it('may have any code of the program: none is missing here', () => {

@@ -128,9 +128,20 @@ describe('what is read from the state', () => {
     await readings.ping();
     expect(await readings.read(['rooms'])).toEqual({
       backlog: [],
+      inbox: { changes: 0, oldestSeconds: 0 },
       runs: [],
       successes: [{ stream: 'rooms', ageSeconds: null }],
     });
+  });
+
+  it('holds what waits in the inbox', async () => {
+    await sql`
+      INSERT INTO slotsync.changes (stream, local_key, requested_at, run_id)
+      VALUES ('rooms', 'A', now() - interval '1 minute', NULL), ('rooms', 'B', now(), NULL), ('rooms', 'C', now(), 1)`;
+    const { inbox } = await readings.read([]);
+    expect(inbox.changes).toBe(2);
+    expect(inbox.oldestSeconds).toBeGreaterThan(59);
+    await sql`DELETE FROM slotsync.changes`;
   });
 
   it('holds the backlog: runs to be planned, and batches that are queued', async () => {
@@ -176,7 +187,7 @@ describe('what is read from the state', () => {
       took: 0,
       plan: { rooms: planned },
       counts: { rooms: none },
-      holds: { rooms: 'too many' },
+      holds: { rooms: { retire: { count: 11, reason: 'too many', approvable: true } } },
     });
     await addRun({ streams: ['rooms'], status: 'succeeded', kind: 'verify', ago: 100, took: 0 });
     await addRun({ streams: ['rooms'], status: 'failed', ago: 50, took: 0 });

@@ -128,6 +128,24 @@ describe.each([
     expect(tookMs).toBeLessThan(15 * 50 * 1.5);
   });
 
+  test('runs ahead of its pace once, by no more than it may', async () => {
+    const { limiterOf } = await setup(20, { ...SHORT_GUARD, paceMs: 500, aheadMs: 250 });
+    const limiter = limiterOf();
+    await limiter.take('nightly');
+    await pause(800); // nobody asks for longer than the pace
+    const began = performance.now();
+    const times: number[] = [];
+    for (let at = 0; at < 3; at++) {
+      await limiter.take('nightly');
+      times.push(performance.now() - began);
+    }
+    const [first = NaN, second = NaN, third = NaN] = times;
+    expect(first).toBeLessThan(150);
+    expect(second - first).toBeGreaterThan(200);
+    expect(second - first).toBeLessThan(400);
+    expect(third - second).toBeGreaterThan(450);
+  });
+
   test('returns the slot of a holder who died, and ignores his late release', async () => {
     const { limiterOf } = await setup(1, SHORT_GUARD, { leaseMs: 300 });
     const limiter = limiterOf();

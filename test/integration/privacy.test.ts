@@ -225,7 +225,13 @@ describe('the queue', () => {
   /** Works the queue until `done`, and returns everything that was ever seen in it on the way. */
   async function work(done: (runId: number) => Promise<boolean>): Promise<string> {
     const producer = createProducer({ backend, state: world.state });
-    const workers = createWorkers({ ...world.deps(), backend, producer, probe: async () => undefined });
+    const workers = createWorkers({
+      wake: async () => undefined,
+      ...world.deps(),
+      backend,
+      producer,
+      probe: async () => undefined,
+    });
     const seen = new Set<string>();
     const look = async () => {
       for (const line of (await dumpQueue()).split('\n')) seen.add(line);

@@ -153,7 +153,7 @@ export async function describeWorld({ sql, workers }: ChaosWorld): Promise<strin
     ),
     await rows(
       'unfinished or failed batches',
-      sql`SELECT id, run_id, stream, level, state, retires, cardinality(keys) AS keys, error_code FROM slotsync.batches
+      sql`SELECT id, run_id, stream, level, state, operation, cardinality(keys) AS keys, error_code FROM slotsync.batches
         WHERE state NOT IN ('done', 'cancelled') ORDER BY id LIMIT 40`,
     ),
     await rows(

@@ -22,13 +22,14 @@ export interface Running {
 export type Env = Record<string, string | undefined>;
 
 /** Starts `slotsync …args` with these settings and no others. */
-export function start(args: readonly string[], env: Env, cwd = process.cwd()): Running {
+export function start(args: readonly string[], env: Env, cwd = process.cwd(), input?: string): Running {
   if (!existsSync(CLI)) throw new Error('dist/cli.js is not there; run: npm run build');
   const child = spawn(process.execPath, [CLI, ...args], {
     cwd,
     env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
   });
+  child.stdin?.end(input);
   let stdout = '';
   let stderr = '';
   child.stdout?.setEncoding('utf8').on('data', (text: string) => (stdout += text));
@@ -38,6 +39,6 @@ export function start(args: readonly string[], env: Env, cwd = process.cwd()): R
 }
 
 /** Runs `slotsync …args` to its end. */
-export function run(args: readonly string[], env: Env, cwd?: string): Promise<Finished> {
-  return start(args, env, cwd).finished;
+export function run(args: readonly string[], env: Env, cwd?: string, input?: string): Promise<Finished> {
+  return start(args, env, cwd, input).finished;
 }

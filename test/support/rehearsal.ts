@@ -72,8 +72,8 @@ export async function rehearse(
     folder,
     env,
     /** Runs a command in the folder of the configuration. */
-    run: (args: readonly string[], changes: Env = {}): Promise<Finished> =>
-      run(args, { ...env, ...changes }, folder),
+    run: (args: readonly string[], changes: Env = {}, input?: string): Promise<Finished> =>
+      run(args, { ...env, ...changes }, folder, input),
     start: (args: readonly string[], changes: Env = {}) => start(args, { ...env, ...changes }, folder),
     configure: (text: string) => writeFile(path.join(folder, 'sync.config.ts'), text),
     puts: () => sandbox.arrivals().filter(({ method }) => method === 'PUT'),

@@ -18,8 +18,10 @@ import { openState } from '../../src/state/database.js';
 import { failRun, finishPlanning, readRun, startRun, type Run } from '../../src/state/runs.js';
 import type { RecordStatus } from '../../src/state/schema.js';
 import type { SlotsyncConfig } from '../../src/streams/config.js';
+import { NO_RESERVATIONS } from '../../src/streams/reservations.js';
 import type { Stream } from '../../src/streams/streams.js';
 import { applyBatch } from '../../src/sync/apply.js';
+import { createPreflight } from '../../src/sync/preflight.js';
 import { planRun } from '../../src/sync/run.js';
 import { createDatabase, type TestDatabase } from './services.js';
 
@@ -101,6 +103,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     log,
     streams: new Map(configuration.streams.map((stream) => [stream.name, stream])),
     now: () => Date.now() + aheadMs,
+    preflight: createPreflight(destination),
   });
 
   async function apply(batchId: number, signal?: AbortSignal): Promise<{ queue: number[] }> {
@@ -214,6 +217,16 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       return found;
     },
 
+    /** What a reconcile is given here. */
+    reconciling: () => ({
+      mirror,
+      destination,
+      state,
+      log,
+      reservations: configuration.reservations ?? NO_RESERVATIONS,
+      now: () => Date.now() + aheadMs,
+    }),
+
     /** As when the engineer edits the configuration file between two runs. */
     configure(next: SlotsyncConfig): void {
       configuration = checkConfiguration(next);
@@ -265,8 +278,9 @@ async function clear(sql: postgres.Sql): Promise<void> {
   await sql`DROP SCHEMA public CASCADE`;
   await sql`CREATE SCHEMA public`;
   await sql`
-    TRUNCATE slotsync.records, slotsync.batches, slotsync.runs, slotsync.changes, slotsync.reservations,
-      slotsync.cancellations, slotsync.destination RESTART IDENTITY`;
+    TRUNCATE slotsync.records, slotsync.batches, slotsync.runs, slotsync.changes, slotsync.watermarks,
+      slotsync.approvals, slotsync.schedules, slotsync.reservations,
+      slotsync.reservation_events, slotsync.cancellations, slotsync.destination RESTART IDENTITY`;
 }
 
 /** A service whose administrator defined exactly what the streams name. */

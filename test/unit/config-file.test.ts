@@ -4,6 +4,7 @@ import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { checkConfiguration, loadConfiguration } from '../../src/config-file.js';
 import { UsageError } from '../../src/errors.js';
+import type { SlotsyncConfig } from '../../src/streams/config.js';
 import { mapRow } from '../../src/streams/mapping.js';
 import { ROOMS, rooms } from './declare.js';
 
@@ -283,5 +284,50 @@ describe('a configuration of which a part cannot be read', () => {
     });
     expect(faults.length).toBeGreaterThan(0);
     expect(faults.filter((fault) => !fault.startsWith('streams.buildings.'))).toEqual([]);
+  });
+});
+
+describe('reservations', () => {
+  const BOOKINGS = { from: 'campus.bookings', key: 'id', externalId: 'res_{id}', begin: 'b', end: 'e' };
+  const check = (reservations: SlotsyncConfig['reservations']) =>
+    checkConfiguration({ streams: { rooms: ROOMS }, reservations }).reservations;
+  const faultsOf = (reservations: SlotsyncConfig['reservations']) => {
+    try {
+      check(reservations);
+      return [];
+    } catch (error) {
+      return (error as UsageError).faults;
+    }
+  };
+
+  it('are resolved with their defaults', () => {
+    expect(check({ ...BOOKINGS, objects: [{ stream: 'rooms', key: 'room' }] })).toMatchObject({
+      bookings: { source: { table: ['campus', 'bookings'] }, key: ['id'], timezone: 'UTC' },
+      rules: { types: new Set(['room']), status: new Set(['B_COMPLETE', 'C_CONFIRMED']) },
+      window: { pastDays: 7, futureDays: 180 },
+      everyMinutes: 15,
+    });
+    expect(check({})?.bookings).toBeUndefined();
+  });
+
+  it.each([
+    [
+      { ...BOOKINGS, objects: [{ stream: 'romms', key: 'room' }] },
+      "reservations.objects.0.stream: no stream 'romms'; there are: rooms",
+    ],
+    [
+      { ...BOOKINGS, objects: [{ stream: 'rooms', key: ['a', 'b'] }] },
+      'reservations.objects.0.key: name one column for each key column of rooms (room_code)',
+    ],
+    [
+      { ...BOOKINGS, timezone: 'Stockholm' },
+      "reservations.timezone: 'Stockholm' is not a time zone; write one such as 'Europe/Stockholm'",
+    ],
+    [{ ...BOOKINGS, externalId: 'res' }, "reservations.externalId: 'res' names no column"],
+    [{ ...BOOKINGS, from: 'a b' }, "reservations.from: 'a b' is not a table name"],
+    [{ cancelled: 'is_off' }, "reservations.from: is missing: a table or view such as 'campus.bookings'"],
+    [{ ...BOOKINGS, status: ['PLANNED'] as never }, 'reservations.status.0: '],
+  ])('with the fault of %j are told where it is', (reservations, fault) => {
+    expect(faultsOf(reservations)).toContainEqual(expect.stringContaining(fault));
   });
 });

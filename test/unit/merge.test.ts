@@ -45,23 +45,26 @@ async function merge(rows: Lines, marks: Lines): Promise<{ differences: Differen
 }
 
 /** What the state may know of a record, and the mark it is read as. */
-type Mark =
+type Mark = { gone?: boolean } & (
   | { status: 'synced'; hash: string }
-  | { status: 'retired' | 'doubt' }
+  | { status: 'retired' | 'doubt' | 'reserved' }
   | { status: 'dead'; there: boolean; hash: string }
-  | { status: 'failed' | 'deferred' | 'pending'; there: boolean };
+  | { status: 'failed' | 'deferred' | 'pending'; there: boolean }
+);
 
 function markText(mark: Mark): string {
+  const gone = mark.gone ? ':gone' : '';
   switch (mark.status) {
     case 'synced':
-      return mark.hash;
+      return mark.gone ? `synced:a:${mark.hash}:gone` : mark.hash;
     case 'retired':
     case 'doubt':
-      return `${mark.status}:a:`;
+    case 'reserved':
+      return `${mark.status}:a:${gone}`;
     case 'dead':
-      return `dead:${mark.there ? 'a' : 'n'}:${mark.hash}`;
+      return `dead:${mark.there ? 'a' : 'n'}:${mark.hash}${gone}`;
     default:
-      return `${mark.status}:${mark.there ? 'a' : 'n'}:`;
+      return `${mark.status}:${mark.there ? 'a' : 'n'}:${gone}`;
   }
 }
 
@@ -112,7 +115,10 @@ function modelMerge(cases: readonly Case[]): { differences: Difference[]; counts
     const operation = modelOperation(hash, mark);
     if (operation === undefined) continue;
     counts[operation]++;
-    if (operation !== 'unchanged' && operation !== 'dead') {
+    if (mark?.gone && hash !== undefined) differences.push({ operation: 'back', key });
+    if (operation === 'retire' && mark?.status === 'reserved') {
+      differences.push({ operation, key, passed: true });
+    } else if (operation !== 'unchanged' && operation !== 'dead') {
       differences.push({ operation: operation as Difference['operation'], key });
     }
   }
@@ -159,15 +165,18 @@ const anyKey = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 4 }).map((key) => key.replaceAll('\0', '')),
 );
 const anyHash = fc.constantFrom('1', '-1', '9223372036854775807', '-9223372036854775808');
+const gone = fc.boolean();
 const anyMark: fc.Arbitrary<Mark> = fc.oneof(
-  fc.record({ status: fc.constant('synced' as const), hash: anyHash }),
-  fc.record({ status: fc.constantFrom('retired' as const, 'doubt' as const) }),
+  fc.record({ gone, status: fc.constant('synced' as const), hash: anyHash }),
+  fc.record({ gone, status: fc.constantFrom('retired' as const, 'doubt' as const, 'reserved' as const) }),
   fc.record({
+    gone,
     status: fc.constant('dead' as const),
     there: fc.boolean(),
     hash: fc.oneof(anyHash, fc.constant('')),
   }),
   fc.record({
+    gone,
     status: fc.constantFrom('failed' as const, 'deferred' as const, 'pending' as const),
     there: fc.boolean(),
   }),
@@ -239,6 +248,17 @@ describe('merging the mirror with the state', () => {
     const cases = [{ key: 'k', hash, mark }];
     const { differences } = await merge(inBlocks(mirrorLines(cases)), inBlocks(stateLines(cases)));
     expect(differences).toEqual(operation === 'nothing' ? [] : [{ operation, key: 'k' }]);
+  });
+
+  it.each<[string, Mark, Difference['operation'][]]>([
+    ['needs nothing but a new count of days when it is as accepted', { status: 'synced', hash: '1' }, []],
+    ['is updated when it differs', { status: 'synced', hash: '2' }, ['update']],
+    ['is left alone when it was given up and is the same', { status: 'dead', there: true, hash: '1' }, []],
+    ['is tried again when its retirement waited for bookings', { status: 'reserved' }, ['retry']],
+  ])('a row that was gone and is back %s', async (_, mark, operations) => {
+    const cases = [{ key: 'k', hash: '1', mark: { ...mark, gone: true } }];
+    const { differences } = await merge(inBlocks(mirrorLines(cases)), inBlocks(stateLines(cases)));
+    expect(differences.map(({ operation }) => operation)).toEqual(['back', ...operations]);
   });
 
   it('takes the key `\\N` for what it is, not for null', async () => {

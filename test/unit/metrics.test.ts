@@ -15,6 +15,7 @@ const USAGE: QuotaReading = {
 };
 const STATE: StateReading = {
   backlog: [{ lane: 'nightly', jobs: 7, oldestSeconds: 12.5 }],
+  inbox: { changes: 3, oldestSeconds: 4.5 },
   runs: [{ kind: 'nightly', status: 'partial', seconds: 61 }],
   successes: [
     { stream: 'rooms', ageSeconds: 3600 },
@@ -94,11 +95,17 @@ describe('the metrics', () => {
     expect(samples(shown, 'slotsync_quota_rate')).toEqual(['20']);
   });
 
+  it('tell what waits in the inbox', async () => {
+    const shown = await play().text();
+    expect(samples(shown, 'slotsync_inbox_changes')).toEqual(['3']);
+    expect(samples(shown, 'slotsync_inbox_oldest_seconds')).toEqual(['4.5']);
+  });
+
   it('forget a lane or a run that is no longer there', async () => {
     let state = STATE;
     const metrics = play({ state: async () => state });
     await metrics.text();
-    state = { backlog: [], runs: [], successes: [] };
+    state = { backlog: [], inbox: { changes: 0, oldestSeconds: 0 }, runs: [], successes: [] };
     const shown = await metrics.text();
     expect(samples(shown, 'slotsync_queue_jobs')).toEqual(['{lane="incremental"} 0', '{lane="nightly"} 0']);
     expect(samples(shown, 'slotsync_run_duration_seconds')).toEqual([]);

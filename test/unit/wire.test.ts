@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import * as wire from '../../src/destination/wire.js';
+import { RESERVATION_STATUSES } from '../../src/streams/config.js';
 import { createObject } from '../../src/streams/object.js';
 
 const taken = (schema: { safeParse(value: unknown): { success: boolean } }, value: unknown) =>
@@ -197,5 +198,53 @@ describe('a request', () => {
     expect(paths.findCancellations).toBe('/v2/cancellations/find');
     expect(paths.authenticate).toBe('/v1/organizations/org%2F1%20%C3%A5/api-keys/authenticate');
     expect(wire.createPaths('1', '').findObjects).toBe('/objects/find');
+  });
+});
+
+describe('what is said of a booking', () => {
+  it('becomes instants in milliseconds, and both ranks of its status', () => {
+    const found = wire.foundReservation.parse({
+      id: 1,
+      extId: null,
+      begin: 1_796_104_800,
+      end: 1_796_112_000,
+      status: [],
+    });
+    expect(wire.toReservation(found)).toMatchObject({
+      extId: undefined,
+      begin: Date.UTC(2026, 11, 1, 6),
+      end: Date.UTC(2026, 11, 1, 8),
+      status: ['B_COMPLETE', 'C_CONFIRMED'],
+      objects: [],
+    });
+    expect(wire.toReservation({ ...found, status: ['C_PLANNED'] }).status).toEqual([
+      'B_COMPLETE',
+      'C_PLANNED',
+    ]);
+    const cancellation = wire.foundCancellation.parse({
+      ...found,
+      reservationId: 7,
+      cancelled: 1_796_104_800,
+    });
+    expect(wire.toCancellation(cancellation)).toMatchObject({
+      reservationId: 7,
+      cancelledAt: Date.UTC(2026, 11, 1, 6),
+    });
+  });
+
+  it('is refused in milliseconds', () => {
+    expect(
+      wire.foundReservation.safeParse({ id: 1, begin: 1_796_104_800_000, end: 1_796_112_000_000 }).success,
+    ).toBe(false);
+  });
+
+  it("is asked for by the service's numbers alone, or as changed in a period in every status", () => {
+    const first = { page: 1, limit: 10 };
+    expect(wire.findByIds([1, 2], first)).toEqual({ idFormat: 'EXTERNAL', ids: [1, 2], ...first });
+    expect(wire.findModified({ from: 1, to: 2 }, first)).toMatchObject({
+      modified: { startDate: 1, endDate: 2 },
+      reservationStatus: RESERVATION_STATUSES,
+      sort: 'ASCID',
+    });
   });
 });

@@ -17,7 +17,7 @@ local changed = false
 if state and state.server ~= server then state = nil end
 
 if not state and (step == 'take' or step == 'throttled') then
-  state = { epoch = now, server = server, seq = 0, seenAt = now, nextAt = now + rules.bootGuardMs, pausedUntil = 0,
+  state = { epoch = now, server = server, seq = 0, seenAt = now, nextAt = now + rules.bootGuardMs + rules.aheadMs, pausedUntil = 0,
     throttled = 0, reduced = 0, reducedAt = 0, calmSince = now, slots = {}, arrivals = 0, waiters = {} }
   changed = true
 end
@@ -80,7 +80,7 @@ local function enqueue(id, lane)
   end
   table.sort(frees)
   -- From this moment on fewer than the allowed number are not free.
-  local at = math.max(now, state.nextAt, state.pausedUntil, frees[#frees - allowed + 1])
+  local at = math.max(now, state.nextAt - rules.aheadMs, state.pausedUntil, frees[#frees - allowed + 1])
   if not state.waiters[id] then
     state.arrivals = state.arrivals + 1
     state.waiters[id] = { lane = lane, since = state.arrivals }
@@ -98,7 +98,7 @@ if step == 'take' then
   answer = { granted = place == 1 and at - now <= rules.bookAheadMs }
   if answer.granted then
     state.seq = state.seq + 1
-    state.nextAt = at + rules.paceMs
+    state.nextAt = math.max(at, state.nextAt) + rules.paceMs
     state.slots[first] = { freeAt = at + leaseMs + rules.holdMs, seq = state.seq, lane = lane }
     answer.token = string.format('%.0f-%d-%.0f', state.epoch, first, state.seq)
     answer.waitMs = at - now
@@ -120,7 +120,7 @@ elseif step == 'release' and state then
   local slot = state.slots[tonumber(index)]
   if tonumber(epoch) ~= state.epoch then
     -- Sent before the state was lost, judged until now: no slot knows of it, so everyone waits for its second.
-    state.nextAt = math.max(state.nextAt, now + rules.holdMs)
+    state.nextAt = math.max(state.nextAt, now + rules.holdMs + rules.aheadMs)
     changed = true
   elseif slot and slot.seq == tonumber(seq) then
     slot.seq, slot.freeAt = 0, now + rules.holdMs

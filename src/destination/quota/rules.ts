@@ -16,8 +16,13 @@ export interface QuotaRules {
   readonly lanes: readonly string[];
   /** N: slots of the organization, and requests in any second. */
   readonly rate: number;
-  /** Shortest time between two grants. */
+  /** Time between two grants, on the average: no more than N a second in the long run. */
   readonly paceMs: number;
+  /**
+   * How far grants may run ahead of the pace, once: answers that come late, because the network is uneven, would leave
+   * gaps that a strict pace never fills again. The shortest time between two grants is the pace less this.
+   */
+  readonly aheadMs: number;
   /** From the answer until the slot is free again: the second the service counts, and a margin for rounding. */
   readonly holdMs: number;
   /** How far ahead a grant may be booked; whoever would have to wait longer asks again. */
@@ -60,7 +65,8 @@ export function quotaRules(rate: number, changes: Partial<QuotaRules> = {}): Quo
     lanes: LANES,
     rate,
     paceMs: SECOND / rate,
-    holdMs: SECOND + 10,
+    aheadMs: (0.7 * SECOND) / rate,
+    holdMs: SECOND + 5,
     bookAheadMs: 60,
     bootGuardMs: 1.5 * SECOND,
     pollMs: 0.9 * SECOND,

@@ -1,0 +1,110 @@
+// A run that waits for a person, and the person's two answers, as a user gives them: on both queue stores.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { redisUrl } from '../support/services.js';
+
+const stores = [
+  { store: 'PostgreSQL', url: () => undefined, skip: false },
+  { store: 'Redis', url: redisUrl, skip: redisUrl() === undefined },
+];
+
+describe.each(stores)('with queue and quota on $store', ({ url, skip }) => {
+  describe.skipIf(skip)('a run that holds something', () => {
+    let world: Rehearsal;
+    beforeAll(async () => {
+      world = await rehearse({ redisUrl: url() });
+      expect((await world.run(['sync'])).code).toBe(0);
+      await world.sql`DELETE FROM rooms WHERE code IN (SELECT 'R' || i FROM generate_series(40, 51) AS i)`;
+      await world.sql`UPDATE courses SET room = NULL WHERE id BETWEEN 40 AND 51`;
+    });
+    afterAll(() => world.close());
+
+    const inactive = () => world.sandbox.objects().filter(({ active }) => !active).length;
+
+    it('ends with 3 and names the command', async () => {
+      const { code, stdout } = await world.run(['sync']);
+      expect(code).toBe(3);
+      expect(stdout).toMatch(
+        /Held: rooms: 12 of 60 records .* slotsync approve 2 --stream rooms --operation retire/,
+      );
+      expect(inactive()).toBe(0);
+    });
+
+    it('stands in status until somebody decides', async () => {
+      expect((await world.run(['status'])).stdout).toMatch(/Held in run 2: rooms: 12 of 60 records/);
+      const { holds, approvals } = JSON.parse((await world.run(['status', '--json'])).stdout) as Record<
+        string,
+        unknown
+      >;
+      expect(holds).toMatchObject([
+        { runId: 2, stream: 'rooms', operation: 'retire', count: 12, approvable: true },
+      ]);
+      expect(approvals).toEqual([]);
+    });
+
+    it('is named by its number; anything else is one line that says so', async () => {
+      const { code, stderr } = await world.run(['approve', '1']);
+      expect(stderr).toBe('slotsync: run 1 holds nothing; slotsync status shows what waits\n');
+      expect(code).toBe(2);
+    });
+
+    it('can be rejected: nothing is sent, it waits no more, and the next run holds it again', async () => {
+      const { code, stdout } = await world.run(['reject', '2'], { API_KEY: undefined });
+      expect(stdout).toMatch(
+        /Rejected: 12 retirements of rooms, held in run 2\.\nThe next run plans them again.*\nRun 2 succeeded\./,
+      );
+      expect(code).toBe(0);
+      expect((await world.run(['status'])).stdout).not.toContain('Held');
+      expect((await world.run(['sync'])).code).toBe(3);
+      expect(inactive()).toBe(0);
+    });
+
+    it('can be approved for workers, and the approval is seen until it is used', async () => {
+      const { code, stdout } = await world.run(['approve', '3', '--detach']);
+      expect(stdout).toMatch(
+        /Approved: up to 12 retirements of rooms until .* \(held in run 3\)\.\nRun 4 is queued/,
+      );
+      expect(code).toBe(0);
+      expect((await world.run(['status'])).stdout).toContain('Approved: up to 12 retirements of rooms until');
+      expect(inactive()).toBe(0);
+    });
+
+    it('is done by whoever works next, and the approval is used', async () => {
+      // Finishes the run that is queued first.
+      const { code } = await world.run(['sync']);
+      expect(code).toBe(0);
+      expect(inactive()).toBe(12);
+      const { stdout } = await world.run(['status']);
+      expect(stdout).not.toMatch(/Held in|Approved/);
+    });
+
+    it('can be approved and worked in one go', async () => {
+      await world.sql`DELETE FROM rooms WHERE code IN (SELECT 'R' || i FROM generate_series(20, 31) AS i)`;
+      await world.sql`UPDATE courses SET room = NULL WHERE id BETWEEN 20 AND 31`;
+      const held = JSON.parse((await world.run(['sync', '--json'])).stdout) as { run: { id: number } };
+      const approved = await world.run(['approve', String(held.run.id), '--stream', 'rooms', '--json']);
+      expect(JSON.parse(approved.stdout)).toMatchObject({
+        approvals: [{ stream: 'rooms', operation: 'retire', allowed: 12 }],
+        run: { status: 'succeeded', kind: 'nightly', streams: ['rooms'], plan: { rooms: { retire: 12 } } },
+      });
+      expect(approved.code).toBe(0);
+      expect(inactive()).toBe(24);
+      const again = await world.run(['approve', String(held.run.id)]);
+      expect(again.stderr).toMatch(
+        /run \d+ has planned rooms anew since run \d+; slotsync status shows what waits/,
+      );
+      expect(again.code).toBe(2);
+    });
+
+    it('says its own reason where no approval helps', async () => {
+      await world.sql`TRUNCATE rooms`;
+      const held = JSON.parse((await world.run(['sync', 'rooms', '--json'])).stdout) as {
+        run: { id: number };
+      };
+      const { code, stderr } = await world.run(['approve', String(held.run.id)]);
+      expect(stderr).toMatch(/rooms: 36 of 36 records would be retired, but the source is empty/);
+      expect(code).toBe(2);
+      expect(inactive()).toBe(24);
+    });
+  });
+});

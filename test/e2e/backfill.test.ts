@@ -1,0 +1,252 @@
+// The second door as a user opens it: a part of the mirror, stopped and gone on with, beside nights and after them.
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { redisUrl } from '../support/services.js';
+import { until } from '../support/wait.js';
+
+const stores = [
+  { store: 'PostgreSQL', url: () => undefined, skip: false },
+  { store: 'Redis', url: redisUrl, skip: redisUrl() === undefined },
+];
+/** Rooms are polled by their seats: any column that grows will do. */
+const WITH_CURSOR = CONFIGURATION.replace("from: 'rooms',", "from: 'rooms', cursor: 'seats',");
+
+const ids = ({ sandbox }: Rehearsal) =>
+  sandbox
+    .objects()
+    .map(({ extId }) => extId)
+    .toSorted();
+const sent = (world: Rehearsal) => world.puts().reduce((sum, { objects }) => sum + (objects ?? 0), 0);
+
+describe('a backfill of a part', () => {
+  let world: Rehearsal;
+  beforeEach(async () => {
+    world = await rehearse({ rows: 30, sandbox: { rate: 0 } });
+    await world.configure(WITH_CURSOR);
+  });
+  afterEach(() => world.close());
+
+  it('sends the rows between two values of the cursor, the second left out', async () => {
+    const { code, stdout } = await world.run(['backfill', 'rooms', '--from', '5', '--to', '8']);
+    expect(stdout).toContain('Asked for: from 5, before 8.');
+    expect(stdout).toMatch(/Run 1 succeeded/);
+    expect(code).toBe(0);
+    expect(ids(world)).toEqual(['room_R5', 'room_R6', 'room_R7']);
+    const [run] = await world.sql`SELECT kind, lane, range FROM slotsync.runs`;
+    expect(run).toEqual({ kind: 'backfill', lane: 'backfill', range: { from: '5', to: '8' } });
+  });
+
+  it('sends the rows of keys, of a file too, and of a condition', async () => {
+    expect((await world.run(['backfill', 'rooms', '--keys', 'R1, R2'])).code).toBe(0);
+    await writeFile(path.join(world.folder, 'keys.txt'), 'R3\r\nR4\n\nR3\n');
+    expect((await world.run(['backfill', 'rooms', '--keys-file', 'keys.txt'])).code).toBe(0);
+    expect((await world.run(['backfill', 'rooms', '--where', "seats > 29 OR name = 'Sal 9'"])).code).toBe(0);
+    expect(ids(world)).toEqual(['room_R1', 'room_R2', 'room_R3', 'room_R30', 'room_R4', 'room_R9']);
+  });
+
+  it('names keys that nobody knows, ends with 1, and the others go', async () => {
+    const { code, stdout } = await world.run(['backfill', 'rooms', '--keys', 'R1,R2,X1,X2,X3,X4,X5,X6']);
+    expect(stdout).toContain('6 of 8 keys have neither row nor record: X1, X2, X3, X4, X5, …\n');
+    expect(code).toBe(1);
+    expect(ids(world)).toEqual(['room_R1', 'room_R2']);
+    const none = await world.run(['backfill', 'rooms', '--keys', 'X1']);
+    expect(none.stdout).toBe('1 of 1 key has neither row nor record: X1\n');
+    expect(none.code).toBe(1);
+    const json = await world.run(['backfill', 'rooms', '--keys', 'R1,X1', '--json']);
+    expect(JSON.parse(json.stdout)).toMatchObject({ unknownKeys: ['X1'], run: { status: 'succeeded' } });
+  });
+
+  it('retires nothing, and forgets nothing', async () => {
+    await world.run(['sync']);
+    await world.sql`DELETE FROM courses`;
+    await world.sql`DELETE FROM rooms WHERE code = 'R3'`;
+    for (const part of [[], ['--keys', 'R3,R4'], ['--where', 'true'], ['--force'], ['--limit', '5']]) {
+      const { code, stdout } = await world.run(['backfill', 'rooms', ...part]);
+      expect(`${stdout} ${code}`).toMatch(/succeeded .* 0$/s);
+    }
+    expect(world.sandbox.object('room_R3')?.active).toBe(true);
+    expect((await world.run(['sync', 'rooms', '--limit', '5'])).code).toBe(0);
+    expect(world.sandbox.object('room_R3')?.active).toBe(true);
+    expect((await world.run(['sync', 'rooms'])).code).toBe(0);
+    expect(world.sandbox.object('room_R3')?.active).toBe(false);
+  });
+
+  it('fails rows that share an external id only when they lie in its part', async () => {
+    await world.configure(CONFIGURATION.replace('room_{code}', 'room_{seats}'));
+    await world.sql`UPDATE rooms SET seats = 3 WHERE code = 'R4'`;
+    expect((await world.run(['backfill', 'rooms', '--where', 'seats > 20'])).code).toBe(0);
+    const { code, stdout } = await world.run(['backfill', 'rooms', '--where', 'seats < 5']);
+    expect(stdout).toContain("rooms 'R3' (room_3): failed, external id 'room_3' is also that of R4");
+    expect(code).toBe(1);
+    expect(world.sandbox.objects()).toHaveLength(12);
+  });
+
+  it('sends what is unchanged only when it is forced to', async () => {
+    await world.run(['sync']);
+    world.sandbox.clearArrivals();
+    await world.run(['backfill', 'rooms', '--keys', 'R1,R2']);
+    expect(sent(world)).toBe(0);
+    expect((await world.run(['backfill', 'rooms', '--keys', 'R1,R2', '--force'])).code).toBe(0);
+    expect(sent(world)).toBe(2);
+  });
+
+  it('writes no more than its limit; so do sync and plan', async () => {
+    const plan = JSON.parse((await world.run(['plan', '--limit', '25', '--json'])).stdout) as {
+      streams: { requests: number }[];
+    };
+    expect(plan.streams.map(({ requests }) => requests)).toEqual([2, 0]);
+    await world.run(['backfill', '--limit', '25']);
+    expect(sent(world)).toBe(25);
+    await world.run(['sync', '--limit', '10']);
+    expect(sent(world)).toBe(35);
+    await world.run(['backfill']);
+    expect(sent(world)).toBe(60);
+  });
+});
+
+describe('a backfill that cannot be', () => {
+  let world: Rehearsal;
+  beforeAll(async () => {
+    world = await rehearse({ rows: 30, sandbox: { rate: 0 } });
+    await world.configure(WITH_CURSOR);
+  });
+  afterAll(() => world.close());
+
+  it('with nothing to resume says so', async () => {
+    const { code, stdout } = await world.run(['backfill', '--resume']);
+    expect(stdout).toBe('No backfill is unfinished; there is nothing to resume.\n');
+    expect(code).toBe(0);
+  });
+
+  it.each([
+    [['--from', '5'], 'courses has no cursor: name one in streams.courses.cursor, or use --where'],
+    [['--keys', 'R1'], '--keys is about one stream: name it'],
+    [['--where', 'true'], '--where is about one stream: name it'],
+    [['rooms', '--keys', 'R1', '--keys-file', 'x'], 'either --keys or --keys-file, not both'],
+    [['rooms', '--keys', ' , '], '--keys names no key'],
+    [['rooms', '--keys-file', 'nowhere'], '--keys-file nowhere cannot be read (ENOENT)'],
+    [['rooms', '--limit', '0'], '--limit takes a whole number of records'],
+    [['rooms', '--from', 'soon'], '--from, for rooms: invalid input syntax for type integer: "soon"'],
+    [['rooms', '--to', 'later'], '--to, for rooms: invalid input syntax for type integer: "later"'],
+    [['rooms', '--where', 'seat > 1'], '--where, for rooms: column "seat" does not exist'],
+    [['rooms', '--where', 'seats >'], '--where, for rooms: syntax error at or near ")"'],
+    [['rooms', '--where', 'seats'], '--where, for rooms: argument of WHERE must be type boolean'],
+    [['rooms', '--where', ' '], '--where takes a condition'],
+    [
+      ['rooms', '--where', 'true); COMMIT; DROP TABLE rooms; SELECT (1'],
+      '--where, for rooms: cannot insert multiple commands into a prepared statement',
+    ],
+    [['rooms', '--where', 'true) UNION (SELECT 1'], '--where, for rooms: syntax error'],
+    [['rooms', '--resume'], '--resume goes on with what was asked for before'],
+    [['rooms', '--concurrency', '0'], '--concurrency takes a whole number'],
+    [['halls'], "no stream 'halls'"],
+  ])('%j is refused in one line, before a run exists', async (args, message) => {
+    const { code, stderr } = await world.run(['backfill', ...args]);
+    expect(stderr).toContain(`slotsync: ${message}`);
+    expect(
+      stderr
+        .trim()
+        .split('\n')
+        .filter((line) => !line.startsWith('  →')),
+    ).toHaveLength(1);
+    expect(code).toBe(2);
+    expect(await world.sql`SELECT id FROM slotsync.runs`).toEqual([]);
+    expect(await world.sql`SELECT count(*)::int AS count FROM rooms`).toEqual([{ count: 30 }]);
+  });
+
+  it('cannot write by a function in its condition', async () => {
+    await world.sql`CREATE FUNCTION empty_rooms() RETURNS boolean LANGUAGE sql AS 'DELETE FROM rooms; SELECT true'`;
+    const { code, stdout } = await world.run(['backfill', 'rooms', '--where', 'empty_rooms()']);
+    expect(stdout).toContain('cannot execute DELETE in a read-only transaction');
+    expect(code).toBe(2);
+    expect(await world.sql`SELECT count(*)::int AS count FROM rooms`).toEqual([{ count: 30 }]);
+  });
+});
+
+describe.each(stores)('a backfill with the queue on $store', ({ url, skip }) => {
+  describe.skipIf(skip)('and a service that is slow', () => {
+    const rows = 400;
+    let world: Rehearsal;
+    beforeAll(async () => {
+      world = await rehearse({ redisUrl: url(), rows, sandbox: { rate: 20, latencyMs: 100 } });
+    });
+    afterAll(() => world.close());
+
+    const BACKFILL = ['backfill', 'rooms', 'courses', '--concurrency', '4'];
+    const someWritten = (more: number) => {
+      const before = world.puts().length;
+      return until(() => world.puts().length >= before + more, {
+        timeoutMs: 20_000,
+        describe: 'some batches to be written',
+      });
+    };
+
+    it('keeps its position over Ctrl-C and kill -9, and ends with the run it began', async () => {
+      const interrupted = world.start(BACKFILL);
+      await someWritten(3);
+      interrupted.child.kill('SIGINT');
+      const stopped = await interrupted.finished;
+      expect(stopped.stderr).toContain('slotsync backfill --resume goes on from there');
+      expect(stopped.code).toBe(1);
+
+      const killed = world.start(BACKFILL);
+      await someWritten(3);
+      killed.child.kill('SIGKILL');
+      await killed.finished;
+      // The claims of the dead end by themselves after a minute; the test does not wait for that.
+      await world.sql`UPDATE slotsync.records SET claimed_until = now() WHERE claimed_until IS NOT NULL`;
+
+      const { code, stdout } = await world.run(BACKFILL);
+      expect(stdout).toContain('Run 1 is unfinished; going on with it.');
+      expect(stdout).toMatch(/Run 1 succeeded/);
+      expect(code).toBe(0);
+      expect(await world.sql`SELECT id, kind, status FROM slotsync.runs`).toEqual([
+        { id: '1', kind: 'backfill', status: 'succeeded' },
+      ]);
+      expect(world.sandbox.objects()).toHaveLength(2 * rows);
+      // No more than the batches that were in flight at the kill are written twice.
+      expect(sent(world)).toBeLessThanOrEqual(2 * rows + 4 * 20);
+      expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
+    }, 60_000);
+
+    it('finishes another run over its streams first, and then starts its own', async () => {
+      await world.sql`UPDATE rooms SET name = name || ' A'`;
+      await world.run(['sync', 'rooms', '--detach']);
+      const { code, stdout } = await world.run(['backfill', 'rooms', '--keys', 'R1', '--force']);
+      expect(stdout).toContain('Run 2 over the same streams is unfinished; finishing it first.');
+      expect(stdout).toMatch(/Run 3 succeeded/);
+      expect(code).toBe(0);
+      expect(world.sandbox.object('room_R7')?.fields[0]?.values).toEqual(['Sal 7 A']);
+    }, 60_000);
+
+    it('is resumed whatever its part', async () => {
+      await world.run(['backfill', 'rooms', '--keys', 'R1,R2', '--force', '--detach']);
+      const { code, stdout } = await world.run(['backfill', '--resume']);
+      expect(stdout).toContain('Run 4 is unfinished; going on with it.');
+      expect(stdout).toMatch(/Run 4 succeeded/);
+      expect(code).toBe(0);
+      const runs = await world.run(['runs', '--kind', 'backfill', '--json']);
+      expect((JSON.parse(runs.stdout) as { runs: { id: number }[] }).runs.map(({ id }) => id)).toEqual([
+        4, 3, 1,
+      ]);
+    });
+
+    it('is told with its pace where no terminal is', async () => {
+      await world.sql`UPDATE rooms SET name = name || ' B'`;
+      world.sandbox.setFaults({});
+      const slow = world.start(['backfill', 'rooms', '--concurrency', '1'], { API_REQUESTS_PER_SECOND: '2' });
+      await until(
+        () =>
+          /run 5: \d+ of 400, \d+ %, \d+ records a second, \d+ % of the quota, .* left/.test(slow.output()),
+        {
+          timeoutMs: 20_000,
+          describe: () => `a line of progress: ${slow.output()}`,
+        },
+      );
+      slow.child.kill('SIGTERM');
+      await slow.finished;
+    }, 60_000);
+  });
+});

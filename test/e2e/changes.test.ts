@@ -1,0 +1,344 @@
+// The incremental door as an operator has it: a worker runs, something changes in the mirror, and the service has it.
+import { createPostgresBackend, Queue } from 'bullmq';
+import postgres from 'postgres';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { Running } from '../support/program.js';
+import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { createDatabase, redisUrl } from '../support/services.js';
+import { until } from '../support/wait.js';
+
+const stores = [
+  { store: 'PostgreSQL', url: () => undefined, skip: false },
+  { store: 'Redis', url: redisUrl, skip: redisUrl() === undefined },
+];
+
+/** Rooms are polled often, courses have a composite key, and halls are a query. */
+const CONFIGURATION = `
+import { defineConfig } from 'slotsync';
+export default defineConfig({
+  polling: { everySeconds: 1, overlapSeconds: 5, lagSeconds: 0 },
+  streams: {
+    rooms: {
+      from: 'rooms', key: 'code', type: 'room', externalId: 'room_{code}', owns: 'object', retire: 'deactivate',
+      fields: { 'room.name': 'name', 'room.seats': 'seats' },
+    },
+    courses: {
+      from: 'courses', key: ['id', 'room'], type: 'course', externalId: 'course_{id}_{room}', owns: 'object',
+      fields: { 'course.name': 'name' }, references: { 'course.room': { stream: 'rooms', key: 'room' } },
+    },
+    halls: {
+      from: { query: 'SELECT * FROM halls' }, key: 'code', type: 'room', externalId: 'hall_{code}', cursor: 'changed_at',
+      owns: 'object', fields: { 'room.name': 'name' },
+    },
+  },
+});
+`;
+
+interface StatusJson {
+  inbox: {
+    streams: { stream: string; waiting: number; inFlight: number }[];
+    unknown: string[];
+    watermarks: { stream: string; cursor: string }[];
+    queue: { name: string; store: string; prefix?: string; schema?: string };
+  };
+}
+
+describe.each(stores)('with the queue on $store', ({ url, skip }) => {
+  describe.skipIf(skip)('a change', () => {
+    let world: Rehearsal;
+    let worker: Running;
+
+    const name = (code: string) =>
+      world.sandbox.object(code)?.fields.find(({ fieldId }) => fieldId.endsWith('.name'))?.values[0];
+    const becomes = (extId: string, text: string) =>
+      until(() => name(extId) === text, {
+        describe: () => `${extId} to be ${text}, not ${name(extId)}: ${worker.output()}`,
+      });
+    const isQuiet = () =>
+      until(async () => (await world.sql`SELECT FROM slotsync.changes LIMIT 1`).length === 0, {
+        describe: () => `an empty inbox: ${worker.output()}`,
+      });
+    const startWorker = async (...options: string[]): Promise<Running> => {
+      const started = world.start(['worker', '--grace', '2', ...options]);
+      await until(() => started.output().includes('worker started'), {
+        describe: () => `a worker to start: ${started.output()}`,
+      });
+      return started;
+    };
+    const stop = async ({ child, finished }: Running, signal: NodeJS.Signals = 'SIGTERM') => {
+      child.kill(signal);
+      return finished;
+    };
+    const status = async (): Promise<StatusJson['inbox']> =>
+      (JSON.parse((await world.run(['status', '--json'])).stdout) as StatusJson).inbox;
+    const openQueue = async () => {
+      const { queue } = await status();
+      return queue.store === 'redis'
+        ? new Queue(queue.name, { prefix: queue.prefix ?? '', connection: { url: url() ?? '' } })
+        : new Queue(
+            queue.name,
+            { connection: { connectionString: world.url, schema: queue.schema ?? '' } },
+            createPostgresBackend,
+          );
+    };
+
+    beforeAll(async () => {
+      world = await rehearse({ redisUrl: url(), rows: 20, sandbox: { rate: 20, latencyMs: 40 } });
+      await world.configure(CONFIGURATION);
+      await world.sql.unsafe(`
+        CREATE TABLE halls (code text PRIMARY KEY, name text, changed_at timestamptz NOT NULL DEFAULT clock_timestamp());
+        INSERT INTO halls (code, name) VALUES ('A', 'Aula'), ('B', 'Borgen');`);
+      expect(await world.run(['sync'])).toMatchObject({ code: 0 });
+      expect(await world.run(['triggers', 'install', 'rooms', 'courses'])).toMatchObject({ code: 0 });
+      worker = await startWorker();
+    });
+    afterAll(() => world.close());
+    beforeEach(async () => {
+      await isQuiet();
+      world.sandbox.clearArrivals();
+    });
+
+    it('noted by a trigger is at the service, and a deleted row is retired', async () => {
+      await world.sql`UPDATE rooms SET name = 'Sal ett' WHERE code = 'R1'`;
+      await becomes('room_R1', 'Sal ett');
+      await world.sql`DELETE FROM rooms WHERE code = 'R2'`;
+      await until(() => world.sandbox.object('room_R2')?.active === false, { describe: 'R2 to be retired' });
+      await world.sql`INSERT INTO rooms VALUES ('N1', 'Ny', 1)`;
+      await world.sql`INSERT INTO courses VALUES (900, 'Ny kurs', 'N1')`;
+      await becomes('course_900_N1', 'Ny kurs');
+      await isQuiet();
+      expect(world.puts()).toHaveLength(4);
+    });
+
+    it('that is rolled back leaves nothing', async () => {
+      const done = world.sql.begin(async (tx) => {
+        await tx`UPDATE rooms SET name = 'Aldrig'`;
+        throw new Error('rolled back');
+      });
+      await expect(done).rejects.toThrow('rolled back');
+      expect(await world.sql`SELECT FROM slotsync.changes`).toHaveLength(0);
+    });
+
+    it('that is pushed is at the service; unknown keys are told, and the others go on', async () => {
+      await world.sql`ALTER TABLE rooms DISABLE TRIGGER USER`;
+      await world.sql`UPDATE rooms SET name = 'Sal tre' WHERE code = 'R3'`;
+      await world.sql`UPDATE rooms SET name = 'Sal fyra' WHERE code = 'R4'`;
+      await world.sql`ALTER TABLE rooms ENABLE TRIGGER USER`;
+      const pushed = await world.run(['push', 'rooms', 'R3', 'R404']);
+      expect(pushed).toMatchObject({ code: 1 });
+      expect(pushed.stdout).toContain('no row and no record with key R404 in rooms');
+      expect(pushed.stdout).toContain('1 key of rooms in the inbox');
+      await becomes('room_R3', 'Sal tre');
+      const piped = await world.run(['push', 'rooms', '-', '--json'], {}, 'R4\nR405\n\n');
+      expect(JSON.parse(piped.stdout)).toEqual({ stream: 'rooms', pushed: ['R4'], unknown: ['R405'] });
+      await becomes('room_R4', 'Sal fyra');
+
+      const noStream = await world.run(['push', 'romms', 'R3']);
+      expect(noStream).toMatchObject({ code: 2 });
+      expect(noStream.stderr).toContain("no stream 'romms' in the configuration");
+      const noParts = await world.run(['push', 'courses', '7']);
+      expect(noParts).toMatchObject({ code: 2 });
+      expect(noParts.stderr).toContain("A key has 2 parts, joined by |: '<id>|<room>'");
+    });
+
+    it('told by another program’s job is at the service; an unreadable job is kept with its reason', async () => {
+      const queue = await openQueue();
+      try {
+        await world.sql`ALTER TABLE courses DISABLE TRIGGER USER`;
+        await world.sql`UPDATE courses SET name = 'Kurs sju' WHERE id = 7`;
+        await world.sql`UPDATE courses SET name = 'Kurs åtta' WHERE id = 8`;
+        await world.sql`ALTER TABLE courses ENABLE TRIGGER USER`;
+        await queue.add('changed', { stream: 'courses', key: [7, 'R7'] }, { attempts: 5 });
+        await queue.add('changed', { stream: 'courses', keys: ['8|R8'] });
+        await becomes('course_7_R7', 'Kurs sju');
+        await becomes('course_8_R8', 'Kurs åtta');
+
+        const bad = await queue.add('changed', { stream: 'courses', key: '19550505-0123' }, { attempts: 5 });
+        const failed = await until(
+          async () => {
+            const job = await queue.getJob(bad.id ?? '');
+            return job?.failedReason ? job : undefined;
+          },
+          { describe: 'the job to fail' },
+        );
+        expect(failed.failedReason).toBe('key: a key of this stream has 2 parts');
+        expect(JSON.stringify(failed.stacktrace)).not.toContain('19550505');
+        expect(failed.attemptsMade).toBe(1);
+        expect(await queue.getJobCounts('failed', 'completed')).toEqual({ failed: 1, completed: 0 });
+      } finally {
+        await queue.close();
+      }
+    });
+
+    it('found by its stream’s cursor is at the service', async () => {
+      await world.sql`UPDATE halls SET name = 'Stora aulan', changed_at = clock_timestamp() WHERE code = 'A'`;
+      await becomes('hall_A', 'Stora aulan');
+      await isQuiet();
+      const watermark = await until(
+        async () => (await status()).watermarks.find(({ stream }) => stream === 'halls'),
+        { describe: 'the watermark' },
+      );
+      expect(watermark.cursor).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+\+00$/);
+    });
+
+    it('told of in a stream nobody knows stays, and status says so', async () => {
+      await world.sql`INSERT INTO slotsync.changes (stream, local_key) VALUES ('sheds', 'S1')`;
+      const { streams, unknown } = await status();
+      expect(unknown).toEqual(['sheds']);
+      expect(streams).toContainEqual(expect.objectContaining({ stream: 'sheds', waiting: 1, inFlight: 0 }));
+      const { stdout } = await world.run(['status']);
+      expect(stdout).toContain('Inbox: sheds: 1 key waiting, 0 in work, the oldest for');
+      expect(stdout).toContain('the configuration has no such stream: nobody takes them.');
+      await world.sql`DELETE FROM slotsync.changes WHERE stream = 'sheds'`;
+    });
+
+    it('repeated a hundred times gives few writes, and the last value is there', async () => {
+      for (let at = 1; at <= 100; at++)
+        await world.sql`UPDATE rooms SET name = ${`Sal ${at} av 100`} WHERE code = 'R5'`;
+      await becomes('room_R5', 'Sal 100 av 100');
+      await isQuiet();
+      expect(name('room_R5')).toBe('Sal 100 av 100');
+      expect(world.puts().length).toBeLessThan(30);
+    });
+
+    it('of a record that another batch is writing follows at once', async () => {
+      await world.sql`
+        UPDATE slotsync.records SET claimed_by = 'another', claimed_until = now() + interval '1 second'
+        WHERE stream = 'rooms' AND local_key = 'R7'`;
+      await world.sql`UPDATE rooms SET name = 'Sal sju' WHERE code = 'R7'`;
+      await until(() => name('room_R7') === 'Sal sju', {
+        timeoutMs: 4500,
+        describe: () => `R7 to follow: ${worker.output()}`,
+      });
+    });
+
+    it('does not wait behind a night that has every place in work', async () => {
+      expect(await stop(worker)).toMatchObject({ code: 0 });
+      worker = await startWorker('--concurrency', '1');
+      await world.sql`ALTER TABLE courses DISABLE TRIGGER USER`;
+      await world.sql`INSERT INTO courses VALUES (901, 'Nattkurs', 'R1')`;
+      await world.sql`ALTER TABLE courses ENABLE TRIGGER USER`;
+      world.sandbox.failNext({ path: '/v1/objects', fault: 'hang' });
+      await world.run(['sync', '--detach', 'courses']);
+      await until(() => world.puts().length === 1, { describe: 'the night to hang' });
+      await world.sql`UPDATE rooms SET name = 'Sal åtta' WHERE code = 'R8'`;
+      await becomes('room_R8', 'Sal åtta');
+      expect(name('course_901_R1')).toBeUndefined();
+      worker.child.kill('SIGTERM');
+      expect(await stop(worker, 'SIGINT')).toMatchObject({ code: 0 });
+      worker = await startWorker();
+      await becomes('course_901_R1', 'Nattkurs');
+    });
+
+    it('is heard also when the connection that listens was lost', async () => {
+      const listening = () => world.sql<{ pid: number }[]>`
+        SELECT pid FROM pg_stat_activity
+        WHERE application_name = 'slotsync inbox' AND query ILIKE 'listen%' AND datname = current_database()`;
+      const [before] = await until(async () => (await listening()).length > 0 && listening(), {
+        describe: 'a worker to listen',
+      });
+      await world.sql`SELECT pg_terminate_backend(${before?.pid ?? 0})`;
+      await world.sql`UPDATE rooms SET name = 'Sal sex' WHERE code = 'R6'`;
+      await becomes('room_R6', 'Sal sex');
+      await until(async () => (await listening()).some(({ pid }) => pid !== before?.pid), {
+        describe: 'a new connection to listen',
+      });
+    });
+
+    it('committed while no worker ran is there when one does; and one of several may be killed', async () => {
+      expect(await stop(worker)).toMatchObject({ code: 0 });
+      await world.sql`UPDATE rooms SET name = 'Natten ' || code`;
+      const workers = await Promise.all([startWorker(), startWorker(), startWorker()]);
+      const [first, second, third] = workers;
+      worker = second;
+      await becomes('room_R9', 'Natten R9');
+      for (let at = 0; at < 30; at++) {
+        await world.sql`UPDATE rooms SET name = ${`Varv ${at}`} WHERE code = ${`R${10 + (at % 10)}`}`;
+        if (at === 10) first.child.kill('SIGKILL');
+      }
+      await until(
+        () => [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].every((at) => name(`room_R${10 + at}`) === `Varv ${20 + at}`),
+        {
+          timeoutMs: 100_000,
+          describe: () => `the last values: ${third.output()}`,
+        },
+      );
+      await until(async () => (await world.sql`SELECT FROM slotsync.changes LIMIT 1`).length === 0, {
+        timeoutMs: 100_000,
+        describe: () => `an empty inbox: ${third.output()}`,
+      });
+      expect(await stop(second)).toMatchObject({ code: 0 });
+      expect(await stop(third)).toMatchObject({ code: 0 });
+      const [left] = await world.sql`
+        SELECT count(*)::int AS open FROM slotsync.runs WHERE finished_at IS NULL`;
+      expect(left).toEqual({ open: 0 });
+      expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
+    }, 240_000);
+  });
+});
+
+describe('slotsync triggers', () => {
+  let world: Rehearsal;
+  beforeAll(async () => {
+    world = await rehearse({ rows: 3 });
+    await world.configure(CONFIGURATION);
+    await world.sql`CREATE TABLE halls (code text PRIMARY KEY, name text, changed_at timestamptz)`;
+  });
+  afterAll(() => world.close());
+
+  it('installs, shows and removes them for every stream whose source is a table', async () => {
+    const installed = await world.run(['triggers', 'install']);
+    expect(installed).toMatchObject({ code: 0, stderr: '' });
+    expect(installed.stdout).toContain('rooms: triggers installed on rooms');
+    expect(installed.stdout).toContain('halls: its source is a query; triggers need a table');
+    const printed = await world.run(['triggers', 'print', 'courses']);
+    expect(printed.stdout).toMatch(/^BEGIN;\nCREATE OR REPLACE FUNCTION slotsync."slotsync_changes_courses"/);
+    const dba = postgres(world.url, { max: 1, onnotice: () => undefined });
+    await dba.unsafe(printed.stdout);
+    await dba.end();
+    await world.sql`DELETE FROM courses WHERE id = 1`;
+    expect(await world.sql`SELECT stream, local_key FROM slotsync.changes`).toEqual([
+      { stream: 'courses', local_key: '1|R1' },
+    ]);
+    const removed = await world.run(['triggers', 'remove', '--json']);
+    expect(JSON.parse(removed.stdout)).toEqual({ removed: ['courses', 'rooms'] });
+    expect((await world.run(['triggers', 'remove', 'rooms'])).stdout).toBe('rooms: there were none\n');
+  });
+
+  it('says in a line why it cannot', async () => {
+    const query = await world.run(['triggers', 'install', 'halls']);
+    expect(query).toMatchObject({ code: 2 });
+    expect(query.stderr).toContain('halls: its source is a query; triggers need a table');
+    const action = await world.run(['triggers', 'instal']);
+    expect(action).toMatchObject({ code: 2 });
+    expect(action.stderr).toContain("triggers install, remove or print, not 'instal'");
+    const apart = await createDatabase();
+    try {
+      const two = await world.run(['triggers', 'install'], { STATE_DATABASE_URL: apart.url });
+      expect(two).toMatchObject({ code: 2 });
+      expect(two.stderr).toContain('triggers need mirror and state in one database, and these are two');
+    } finally {
+      await apart.drop();
+    }
+  });
+
+  it('names the right that is missing', async () => {
+    await world.sql.unsafe(`
+      CREATE ROLE slotsync_e2e_state LOGIN PASSWORD 'x';
+      GRANT ALL ON SCHEMA slotsync TO slotsync_e2e_state; GRANT ALL ON ALL TABLES IN SCHEMA slotsync TO slotsync_e2e_state;
+      GRANT SELECT ON rooms TO slotsync_e2e_state;`);
+    try {
+      const state = new URL(world.url);
+      state.username = 'slotsync_e2e_state';
+      state.password = 'x';
+      const { code, stderr } = await world.run(['triggers', 'install', 'rooms'], {
+        STATE_DATABASE_URL: state.href,
+      });
+      expect(code).toBe(2);
+      expect(stderr).toContain('rooms: permission denied for table rooms');
+      expect(stderr).toContain('needs the right TRIGGER on the table');
+    } finally {
+      await world.sql.unsafe('DROP OWNED BY slotsync_e2e_state; DROP ROLE slotsync_e2e_state');
+    }
+  });
+});

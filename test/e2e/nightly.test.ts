@@ -1,0 +1,90 @@
+// The first door: workers start the night by themselves.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
+import type { Running } from '../support/program.js';
+import { until } from '../support/wait.js';
+
+const scheduled = (schedule: string) =>
+  CONFIGURATION.replace('  streams: {', `  schedule: ${schedule},\n  streams: {`);
+
+describe('workers with a schedule', () => {
+  let world: Rehearsal;
+  beforeAll(async () => {
+    world = await rehearse({ rows: 20, sandbox: { rate: 0 } });
+    await world.configure(scheduled(`{ nightly: '30 2 * * *', timezone: 'Europe/Stockholm' }`));
+  });
+  afterAll(() => world.close());
+
+  async function withWorkers(count: number, act: (workers: Running[]) => Promise<unknown>): Promise<void> {
+    const workers = Array.from({ length: count }, () => world.start(['worker', '--grace', '1']));
+    try {
+      for (const worker of workers)
+        await until(() => worker.output().includes('worker started'), {
+          timeoutMs: 20_000,
+          describe: () => `a worker to start: ${worker.output()}`,
+        });
+      await act(workers);
+    } finally {
+      for (const { child } of workers) child.kill('SIGTERM');
+      for (const { finished } of workers) expect((await finished).code).toBe(0);
+    }
+  }
+  const runs = async () => [...(await world.sql`SELECT kind, status FROM slotsync.runs ORDER BY id`)];
+
+  it('start no night that was never missed, and tell the next one', async () => {
+    await withWorkers(1, async () => {
+      expect(await runs()).toEqual([]);
+    });
+    expect((await world.run(['status'])).stdout).toMatch(
+      /Next night: \d{4}-\d\d-\d\d 02:30 \(Europe\/Stockholm\), if a worker runs; there was none yet\./,
+    );
+    expect((await world.run(['check'])).stdout).toMatch(
+      /✓ schedule: the next night begins \d{4}-\d\d-\d\d 02:30 \(Europe\/Stockholm\), if a worker runs/,
+    );
+  });
+
+  it('make up for missed nights by one, however many they are', async () => {
+    await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '3 days'`;
+    await withWorkers(3, async () => {
+      await until(async () => (await runs())[0]?.['status'] === 'succeeded', {
+        timeoutMs: 20_000,
+        describe: 'the night to be over',
+      });
+    });
+    expect(await runs()).toEqual([{ kind: 'nightly', status: 'succeeded' }]);
+    expect(world.sandbox.objects()).toHaveLength(40);
+    const status = JSON.parse((await world.run(['status', '--json'])).stdout) as Record<string, unknown>;
+    expect(status['nightly']).toMatchObject({ pattern: '30 2 * * *', lastDue: expect.any(String) });
+  });
+
+  it('pass it over when they are told to, and follow a schedule that is taken away', async () => {
+    await world.configure(
+      scheduled(`{ nightly: '30 2 * * *', timezone: 'Europe/Stockholm', catchUp: false }`),
+    );
+    await world.sql`
+      UPDATE slotsync.schedules SET registered_at = now() - interval '9 days', last_due = now() - interval '9 days'`;
+    await withWorkers(1, async ([worker]) => {
+      expect(worker?.output()).toContain('missed night passed over');
+    });
+    expect(await runs()).toHaveLength(1);
+    await world.configure(CONFIGURATION);
+    await withWorkers(1, async () => undefined);
+    expect(await world.sql`SELECT * FROM slotsync.schedules`).toEqual([]);
+    expect(await world.sql`SELECT * FROM slotsync_queue.scheduler`).toEqual([]);
+    expect((await world.run(['status'])).stdout).not.toContain('Next night');
+  });
+
+  it.each([
+    [`{ nightly: '0 0 31 2 *' }`, "schedule.nightly: '0 0 31 2 *' never comes: no such month has such a day"],
+    [`{ nightly: 'at two' }`, "schedule.nightly: 'at two' is not minute, hour, day, month, weekday"],
+    [
+      `{ nightly: '0 2 * * *', timezone: 'Europe/Stokholm' }`,
+      "schedule.timezone: there is no time zone 'Europe/Stokholm'; did you mean 'Europe/Stockholm'?",
+    ],
+  ])('are not started with %s', async (schedule, fault) => {
+    await world.configure(scheduled(schedule));
+    const { code, stderr } = await world.run(['worker']);
+    expect(stderr).toContain(`  - ${fault}\n`);
+    expect(code).toBe(2);
+  });
+});

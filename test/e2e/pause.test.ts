@@ -1,0 +1,161 @@
+// Runs told to rest, to go on and to end, from another terminal and in the middle of their work.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { redisUrl } from '../support/services.js';
+import { until } from '../support/wait.js';
+
+const stores = [
+  { store: 'PostgreSQL', url: () => undefined, skip: false },
+  { store: 'Redis', url: redisUrl, skip: redisUrl() === undefined },
+];
+const ROWS = 400;
+
+describe.each(stores)('with the queue on $store', ({ url, skip }) => {
+  describe.skipIf(skip)('a run', () => {
+    let world: Rehearsal;
+    beforeAll(async () => {
+      world = await rehearse({ redisUrl: url(), rows: ROWS, sandbox: { rate: 20, latencyMs: 100 } });
+    });
+    afterAll(() => world.close());
+
+    const statuses = async () =>
+      (await world.sql<{ status: string }[]>`SELECT status FROM slotsync.runs ORDER BY id`).map(
+        ({ status }) => status,
+      );
+    /** Nothing is in work any more; nothing has come in since. */
+    const quiet = () =>
+      until(
+        async () => {
+          const [row] = await world.sql`
+            SELECT count(*)::int AS claimed FROM slotsync.records WHERE claimed_by IS NOT NULL`;
+          return row?.['claimed'] === 0;
+        },
+        { describe: 'what is in work to end' },
+      );
+
+    it('paused in the middle sends nothing more, is told as paused, and goes on where it was', async () => {
+      const sync = world.start(['sync', '--concurrency', '4']);
+      await until(() => world.puts().length >= 3, {
+        timeoutMs: 20_000,
+        describe: () => `some batches to be written: ${sync.output()}`,
+      });
+      const pause = await world.run(['pause'], { API_KEY: undefined });
+      expect(pause.stdout).toBe(
+        'Run 1 is paused: what is in work is finished. To go on: slotsync resume 1\n',
+      );
+      expect(pause.code).toBe(0);
+      await quiet();
+      const arrived = world.sandbox.arrivals().length;
+      const written = world.sandbox.objects().length;
+      expect(written).toBeLessThan(2 * ROWS);
+      await until(() => sync.output().includes('paused; to go on: slotsync resume 1'), {
+        describe: 'the sync to say that it stands',
+      });
+
+      // Neither the waiting sync, nor another, nor a backfill sends any of it.
+      for (const command of ['sync', 'backfill']) {
+        const other = await world.run([command, 'rooms']);
+        expect(other.stdout).toBe('Run 1 over these streams is paused. To go on: slotsync resume 1\n');
+        expect(other.code).toBe(0);
+      }
+      expect((await world.run(['pause', '1'])).stdout).toBe('Run 1 is paused already.\n');
+      const status = await world.run(['status']);
+      expect(status.stdout).toMatch(
+        /Under way: run 1 \(nightly, running, paused since .*; to go on: slotsync resume 1\)/,
+      );
+      expect(world.sandbox.arrivals()).toHaveLength(arrived);
+      expect(world.sandbox.objects()).toHaveLength(written);
+
+      const resume = await world.run(['resume', '1']);
+      expect(resume.stdout).toContain('Run 1 goes on');
+      const { code, stdout } = await sync.finished;
+      expect(stdout).toMatch(/Run 1 succeeded/);
+      expect(code).toBe(0);
+      expect(world.sandbox.objects()).toHaveLength(2 * ROWS);
+    }, 90_000);
+
+    it('paused before it is planned is not planned, and cancelled it ends with what was accepted', async () => {
+      await world.sql`UPDATE rooms SET name = 'Ny ' || code`;
+      await world.run(['sync', 'rooms', '--detach']);
+      await world.run(['pause', '2']);
+      world.sandbox.clearArrivals();
+      await world.run(['backfill', 'courses', '--keys', '1']); // works the queue meanwhile
+      expect(await statuses()).toEqual(['succeeded', 'planning', 'succeeded']);
+      expect(world.puts()).toHaveLength(0);
+
+      const sync = world.start(['sync', 'rooms', '--concurrency', '1']);
+      expect((await sync.finished).stdout).toContain('Run 2 over these streams is paused');
+      const other = world.start(['backfill', '--resume']);
+      expect((await other.finished).stdout).toContain('No backfill is unfinished');
+
+      const cancel = await world.run(['cancel', '2'], { API_KEY: undefined });
+      expect(cancel.stdout).toContain(
+        'Run 2 is cancelled: what is in work is finished, and what was accepted stays',
+      );
+      expect(cancel.code).toBe(0);
+      expect((await world.run(['sync', 'rooms'])).code).toBe(0);
+      expect(await statuses()).toEqual(['succeeded', 'cancelled', 'succeeded', 'succeeded']);
+      expect(world.sandbox.object('room_R7')?.fields[0]?.values).toEqual(['Ny R7']);
+    }, 60_000);
+
+    it('cancelled in the middle ends there, and the next one does the rest', async () => {
+      await world.sql`UPDATE rooms SET name = 'Om ' || code`;
+      world.sandbox.clearArrivals();
+      const sync = world.start(['sync', 'rooms', '--concurrency', '2']);
+      await until(() => world.puts().length >= 2, { timeoutMs: 20_000, describe: 'a batch to be written' });
+      const [run] = await world.sql<{ id: string }[]>`SELECT max(id)::text AS id FROM slotsync.runs`;
+      expect((await world.run(['cancel', run?.id ?? ''])).code).toBe(0);
+      const { code, stdout } = await sync.finished;
+      expect(stdout).toContain(`Run ${run?.id} cancelled`);
+      expect(code).toBe(1);
+      expect((await world.run(['sync', 'rooms'])).code).toBe(0);
+      for (const at of [1, ROWS / 2, ROWS])
+        expect(world.sandbox.object(`room_R${at}`)?.fields[0]?.values).toEqual([`Om R${at}`]);
+    }, 60_000);
+  });
+});
+
+describe('pause, resume, cancel and runs', () => {
+  let world: Rehearsal;
+  beforeAll(async () => {
+    world = await rehearse({ rows: 3, sandbox: { rate: 0 } });
+    await world.run(['sync']);
+  });
+  afterAll(() => world.close());
+
+  it.each([
+    [['pause', '7'], 'there is no run 7'],
+    [['resume', 'all'], "a run is a whole number, not 'all'"],
+    [['pause', '1'], 'run 1 has ended (succeeded); nothing was done'],
+    [['resume', '1'], 'run 1 has ended (succeeded); nothing was done'],
+    [['cancel', '1'], 'run 1 has ended (succeeded); nothing was done'],
+    [['runs', '--kind', 'daily'], '--kind takes one of incremental, nightly, backfill'],
+  ])('%j ends with 2 and one line', async (args, message) => {
+    const { code, stderr } = await world.run(args);
+    expect(stderr).toContain(`slotsync: ${message}`);
+    expect(code).toBe(2);
+  });
+
+  it.each([
+    [['pause'], 'No run is under way.\n'],
+    [['resume'], 'No run is paused.\n'],
+  ])('%j with nothing to do says so', async (args, message) => {
+    expect(await world.run(args)).toMatchObject({ code: 0, stdout: message });
+  });
+
+  it('leave incremental runs alone unless they are asked for', async () => {
+    await world.sql`
+      INSERT INTO slotsync.runs (kind, lane, streams, status) VALUES ('incremental', 'incremental', '{rooms}', 'running')`;
+    expect((await world.run(['pause'])).stdout).toBe('No run is under way.\n');
+    const kinds = async (...args: string[]) =>
+      (JSON.parse((await world.run([...args, '--json'])).stdout) as { runs: { kind: string }[] }).runs.map(
+        ({ kind }) => kind,
+      );
+    expect(await kinds('runs')).toEqual(['nightly']);
+    expect(await kinds('status')).toEqual(['nightly']);
+    expect(await kinds('runs', '--all')).toEqual(['incremental', 'nightly']);
+    expect(await kinds('status', '--all')).toEqual(['incremental', 'nightly']);
+    expect(await kinds('runs', '--kind', 'incremental')).toEqual(['incremental']);
+    expect((await world.run(['pause', '2'])).stdout).toContain('Run 2 is paused');
+  });
+});

@@ -1,0 +1,161 @@
+// Reconciling as a user runs it: the commands, their words and exit codes, and a worker that keeps up by itself.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { redisUrl } from '../support/services.js';
+import { until } from '../support/wait.js';
+
+const HOUR = 3600;
+const BOOKINGS = (more = '') =>
+  CONFIGURATION.replace(
+    '  streams: {',
+    `  reservations: {
+      from: 'bookings', key: 'id', externalId: 'res_{id}', begin: 'begins', end: 'ends', timezone: 'Europe/Stockholm',
+      objects: [{ stream: 'rooms', key: 'room' }], ${more}
+    },
+    streams: {`,
+  );
+
+let world: Rehearsal;
+beforeAll(async () => {
+  world = await rehearse({ rows: 5, sandbox: { rate: 0 } });
+  await world.configure(BOOKINGS('everyMinutes: 0.05'));
+  // Naive times: nine in the morning in Stockholm, in a week without a change of clocks.
+  await world.sql.unsafe(`
+    CREATE TABLE bookings (id int PRIMARY KEY, begins timestamp, ends timestamp, room text);
+    INSERT INTO bookings SELECT i, '2026-06-01 09:00'::timestamp + i * interval '1 day',
+      '2026-06-01 10:00'::timestamp + i * interval '1 day', 'R' || i FROM generate_series(1, 5) AS i;`);
+  await world.run(['sync']);
+  for (let id = 1; id <= 5; id++) {
+    const begin = Date.UTC(2026, 5, 1 + id, 7) / 1000;
+    const objects = [{ typeId: 'room', objectId: `room_R${id}` }];
+    world.sandbox.addReservation({ extId: `res_${id}`, begin, end: begin + HOUR, objects });
+  }
+});
+afterAll(() => world.close());
+
+const JUNE = ['--from', '2026-06-01', '--to', '2026-07-01'];
+
+describe('slotsync reconcile', () => {
+  it('says that both sides agree', async () => {
+    const { code, stdout } = await world.run(['reconcile', ...JUNE, '--strict']);
+    expect(stdout).toMatch(/agrees +5 +both sides say the same/);
+    expect(stdout).toMatch(/Run \d+: 2026-06-01 to 2026-07-01 in .*, \d requests; 0 verdicts changed\./);
+    expect(code).toBe(0);
+  });
+
+  it('tells in words what people did there, in the configured zone, and keeps nothing of a dry run', async () => {
+    const [one] = world.sandbox.reservations();
+    if (!one) throw new Error('no reservation');
+    world.sandbox.moveReservation('res_1', { begin: one.begin + HOUR, end: one.end + HOUR });
+    world.sandbox.cancelReservation('res_2');
+    world.sandbox.removeReservation('res_3');
+    await world.sql`UPDATE bookings SET room = 'R1' WHERE id = 4`;
+    world.sandbox.addReservation({ extId: 'by_hand', begin: one.begin, end: one.end });
+    const dry = await world.run(['reconcile', ...JUNE, '--dry-run']);
+    expect(dry.stdout).toContain('Dry run, nothing kept');
+    expect(dry.stdout).toContain('booking 2: cancelled there; here Wed 3 Jun 2026 09:00 to 10:00');
+    const { code, stdout } = await world.run(['reconcile', ...JUNE]);
+    expect(stdout).toContain('booking 1: moved there from Tue 2 Jun 2026 09:00 to Tue 2 Jun 2026 10:00');
+    expect(stdout).toContain('booking 2: cancelled there; here Wed 3 Jun 2026 09:00 to 10:00');
+    expect(stdout).toContain('booking 3: not there; here Thu 4 Jun 2026 09:00 to 10:00');
+    expect(stdout).toContain('booking 4: objects room_R1 → room_R4');
+    expect(stdout).toMatch(
+      /booking #\d+: stands there Tue 2 Jun 2026 09:00 to 10:00 as by_hand, and not here/,
+    );
+    expect(stdout).toContain('5 verdicts changed');
+    expect(code).toBe(0);
+  });
+
+  it('ends with 1 under --strict when something is missing or unknown, and tells programs', async () => {
+    const { code, stdout } = await world.run(['reconcile', ...JUNE, '--strict', '--json']);
+    expect(code).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({
+      dryRun: false,
+      from: '2026-06-01T00:00:00.000Z',
+      verdicts: { agrees: 1, differs: 2, cancelled_there: 1, missing_there: 1, unknown_here: 1 },
+      events: 0,
+      discrepancies: expect.arrayContaining([expect.objectContaining({ key: '1', verdict: 'differs' })]),
+    });
+  });
+
+  it.each([
+    [['--from', '2026-07-01', '--to', '2026-06-01'], '--from is not before --to'],
+    [['--from', '2027-07-01'], 'the window ends before it begins'],
+    [['--from', 'yesterday'], "--from takes a day such as 2026-09-01, or an ISO time, not 'yesterday'"],
+    [['--to', '2026-02-31T25:00'], '--to takes a day'],
+  ])('%j is refused in one line', async (args, message) => {
+    const { code, stderr } = await world.run(['reconcile', ...args]);
+    expect(stderr).toContain(message);
+    expect(code).toBe(2);
+  });
+
+  it('names what the mirror does not have, as check does', async () => {
+    await world.configure(BOOKINGS().replace("begin: 'begins'", "begin: 'begin'"));
+    for (const command of ['reconcile', 'check']) {
+      const { code, stdout, stderr } = await world.run([command]);
+      expect(stdout + stderr).toContain('begin: there is no column begin; did you mean begins?');
+      expect(code).toBe(2);
+    }
+    await world.configure(BOOKINGS('everyMinutes: 0.05'));
+  });
+});
+
+describe('slotsync explain', () => {
+  it('shows both sides of a booking, what was asked, and what became of it', async () => {
+    const { code, stdout } = await world.run(['explain', 'reservations', '1']);
+    expect(code).toBe(0);
+    expect(stdout).toContain('Here: Tue 2 Jun 2026 09:00 to 10:00, as res_1');
+    expect(stdout).toMatch(
+      /There: number \d+, res_1, Tue 2 Jun 2026 10:00 to 11:00, B_COMPLETE, C_CONFIRMED/,
+    );
+    expect(stdout).toContain('reservations by {"extIds":["res_1"]}: 1 result');
+    expect(stdout).toMatch(/agrees → differs, run \d+/);
+    expect(stdout).toContain('Next: a person decides which side is right');
+    const cancelled = await world.run(['explain', 'reservations', 'res_2']);
+    expect(cancelled.stdout).toMatch(/There: cancellation \d+ of reservation \d+ at .*, Wed 3 Jun 2026/);
+  });
+
+  it('shows a record: row, object, state, service, runs, and what happens next', async () => {
+    await world.sql`UPDATE rooms SET name = 'Aula' WHERE code = 'R5'`;
+    const { code, stdout } = await world.run(['explain', 'rooms', 'R5']);
+    expect(code).toBe(0);
+    expect(stdout).toContain('name: "Aula"');
+    expect(stdout).toContain('Object it becomes: room_R5, type room');
+    expect(stdout).toMatch(/Record: synced, as room_R5, accepted .*/);
+    expect(stdout).toContain('room.name: "Sal 5" → "Aula"');
+    expect(stdout).toMatch(/run 1 \(nightly\), batch \d+: done/);
+    expect(stdout).toContain('Next: the next run sends it: slotsync sync rooms');
+    const json = await world.run(['explain', 'courses', '1', '--json']);
+    expect(JSON.parse(json.stdout)).toMatchObject({ key: '1', isAccepted: true, changes: [] });
+  });
+
+  it.each([
+    [['reservations', '4711'], 1, "no booking '4711' is here, there or in the state"],
+    [['rooms', 'R99'], 1, "no row and no record of rooms has the key 'R99'"],
+    [['roms', 'R1'], 2, "no stream 'roms'"],
+  ])('of %j says that there is nothing', async (args, expected, message) => {
+    const { code, stderr } = await world.run(['explain', ...args]);
+    expect(stderr).toContain(message);
+    expect(code).toBe(expected);
+  });
+});
+
+const stores = [
+  { store: 'PostgreSQL', url: () => undefined, skip: false },
+  { store: 'Redis', url: redisUrl, skip: redisUrl() === undefined },
+];
+describe.each(stores)('a worker with queue and quota on $store', ({ url, skip }) => {
+  it.skipIf(skip)('reads by itself what people change there, and stops when told to', async () => {
+    const begin = Math.floor(Date.now() / 1000) + HOUR;
+    const added = world.sandbox.addReservation({ begin, end: begin + HOUR, modified: begin - 2 * HOUR });
+    await world.sql`DELETE FROM slotsync.watermarks`;
+    const worker = world.start(['worker'], { REDIS_URL: url() });
+    await until(
+      async () =>
+        (await world.sql`SELECT FROM slotsync.reservations WHERE key = ${`#${added.id}`}`).length > 0,
+      { describe: () => `the reservation; the worker said: ${worker.output()}`, timeoutMs: 20_000 },
+    );
+    worker.child.kill('SIGTERM');
+    expect((await worker.finished).code).toBe(0);
+  });
+});

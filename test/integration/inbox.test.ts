@@ -1,0 +1,216 @@
+// The inbox's own rules, on a real database: what is taken, what stays, and that nothing is heard too early or not at all.
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { addChanges, readInbox, readTakenKeys, takeChanges } from '../../src/state/changes.js';
+import { cancelRun, failRun, readRun } from '../../src/state/runs.js';
+import type { SlotsyncConfig } from '../../src/streams/config.js';
+import { planRun } from '../../src/sync/run.js';
+import { createDatabase, type TestDatabase } from '../support/services.js';
+import { openWorld, type World } from '../support/world.js';
+
+const CONFIG: SlotsyncConfig = {
+  streams: {
+    rooms: {
+      from: 'rooms',
+      key: 'code',
+      type: 'room',
+      externalId: 'room_{code}',
+      fields: { 'room.name': 'name' },
+      retire: 'deactivate',
+    },
+    courses: {
+      from: 'courses',
+      key: 'code',
+      type: 'course',
+      externalId: 'course_{code}',
+      fields: { 'course.name': 'name' },
+      references: { 'course.room': { stream: 'rooms', key: 'room' } },
+    },
+  },
+};
+
+let database: TestDatabase;
+let world: World;
+beforeAll(async () => {
+  database = await createDatabase();
+});
+afterAll(() => database.drop());
+beforeEach(async () => {
+  world = await openWorld(CONFIG, { database });
+  await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
+  await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
+});
+afterEach(() => world.close());
+
+const add = (...keys: string[]) => addChanges(world.state.db, 'rooms', keys);
+const take = (...streams: string[]) =>
+  takeChanges(world.state.db, streams.length > 0 ? streams : ['rooms', 'courses']);
+async function taken(...streams: string[]): Promise<number> {
+  const answer = await take(...streams);
+  if (typeof answer === 'string') throw new Error(answer);
+  return answer.runId;
+}
+const keysOf = async (runId: number, stream = 'rooms') =>
+  (await readTakenKeys(world.state.db, runId, stream)).toSorted();
+/** A run that was taken, to its end. */
+const work = async (runId: number) => world.finish(runId, (await planRun(world.deps(), runId)).queue);
+
+describe('taking', () => {
+  it('takes each key once, with every row of it, oldest first', async () => {
+    await add('A', 'B');
+    await add('A');
+    const run = await taken();
+    expect(await keysOf(run)).toEqual(['A', 'B']);
+    expect(await readRun(world.state.db, run)).toMatchObject({
+      kind: 'incremental',
+      lane: 'incremental',
+      streams: ['rooms'],
+      status: 'planning',
+    });
+    expect(await take()).toBe('nothing');
+  });
+
+  it('leaves a key that is being looked at until its run has ended, and then hears it once more', async () => {
+    await add('A');
+    const first = await taken();
+    await add('A', 'A', 'B');
+    const second = await taken();
+    expect(await keysOf(second)).toEqual(['B']);
+    expect(await take()).toBe('nothing');
+    await work(first);
+    expect(await keysOf(await taken())).toEqual(['A']);
+  });
+
+  it('does not see a change that is not committed', async () => {
+    await world.sql.begin(async (tx) => {
+      await tx`INSERT INTO slotsync.changes (stream, local_key) VALUES ('rooms', 'A')`;
+      expect(await take()).toBe('nothing');
+    });
+    expect(await keysOf(await taken())).toEqual(['A']);
+  });
+
+  it('leaves streams it does not know, and what is to be tried later', async () => {
+    await addChanges(world.state.db, 'sheds', ['S']);
+    await world.sql`
+      INSERT INTO slotsync.changes (stream, local_key, not_before) VALUES ('rooms', 'A', now() + interval '1 minute')`;
+    expect(await take()).toBe('nothing');
+    expect(await readInbox(world.state.db)).toMatchObject([
+      { stream: 'rooms', waiting: 1, later: 1, inFlight: 0 },
+      { stream: 'sheds', waiting: 1, later: 0, inFlight: 0 },
+    ]);
+    // A fresh change does not wait for the other's time.
+    await add('A');
+    expect(await keysOf(await taken())).toEqual(['A']);
+    expect(await readInbox(world.state.db)).toMatchObject([{ stream: 'rooms', waiting: 0, inFlight: 1 }, {}]);
+  });
+
+  it('is one process’s at a time, and never more than four runs', async () => {
+    await add('A');
+    await world.sql.begin(async (tx) => {
+      await tx`SELECT pg_advisory_xact_lock(hashtextextended('slotsync inbox', 0))`;
+      expect(await take()).toBe('busy');
+    });
+    for (const key of ['A', 'B', 'C', 'D']) {
+      await add(key);
+      await taken();
+    }
+    await add('E', 'F');
+    expect(await take()).toBe('nothing');
+    const [first] = await world.sql<{ id: number }[]>`SELECT min(id)::int AS id FROM slotsync.runs`;
+    await work(first?.id ?? 0);
+    expect(await keysOf(await taken())).toEqual(['E', 'F']);
+  });
+
+  it('takes a thousand keys at most, and a storm of one key as one', async () => {
+    await world.sql`
+      INSERT INTO slotsync.changes (stream, local_key)
+      SELECT 'rooms', 'K' || (i % 1500) FROM generate_series(1, 9000) AS i`;
+    expect(await keysOf(await taken())).toHaveLength(1000);
+    expect(await keysOf(await taken())).toHaveLength(500);
+    expect(await take()).toBe('nothing');
+  });
+});
+
+describe('a run that has ended', () => {
+  it('leaves nothing, and wakes whoever waits for its keys', async () => {
+    await world.sql`INSERT INTO rooms VALUES ('A', 'Aula')`;
+    let heard = 0;
+    const { unlisten } = await world.sql.listen('slotsync_changes', () => void heard++);
+    await add('A', 'never was');
+    const { run } = await work(await taken());
+    expect(run).toMatchObject({ status: 'succeeded', counts: { rooms: { synced: 1 } } });
+    expect(await readInbox(world.state.db)).toEqual([]);
+    await world.sql`SELECT pg_notify('slotsync_changes', 'end')`;
+    expect(heard).toBeGreaterThanOrEqual(2);
+    await unlisten();
+  });
+
+  it('gives back what it could not look at, for later; a cancelled one does not', async () => {
+    await add('A');
+    await failRun(world.state.db, await taken(), { code: 'x', message: 'y' });
+    expect(await readInbox(world.state.db)).toMatchObject([{ waiting: 1, later: 1 }]);
+    await add('A');
+    await cancelRun(world.state.db, await taken());
+    expect(await readInbox(world.state.db)).toEqual([]);
+  });
+
+  it('gives back the keys of batches that were given up', async () => {
+    await world.sql`INSERT INTO rooms VALUES ('A', 'Aula')`;
+    world.sandbox.failNext({ path: '/v1/objects', fault: 'status', times: 9 });
+    await add('A');
+    const { run } = await work(await taken());
+    expect(run.status).toBe('failed');
+    expect(await readInbox(world.state.db)).toMatchObject([{ stream: 'rooms', waiting: 1, later: 1 }]);
+  });
+});
+
+describe('a record that waits for another', () => {
+  const addCourse = () => world.sql`INSERT INTO courses VALUES ('C', 'Kurs', 'A')`;
+  const addRoom = () => world.sql`INSERT INTO rooms VALUES ('A', 'Aula')`;
+
+  it('goes by itself when the other has arrived', async () => {
+    await addCourse();
+    await addChanges(world.state.db, 'courses', ['C']);
+    await work(await taken());
+    expect(await world.statusesOf('courses')).toEqual({ C: 'deferred' });
+    expect(await take()).toBe('nothing');
+    await addRoom();
+    await add('A');
+    await work(await taken());
+    await work(await taken());
+    expect(await world.statusesOf('courses')).toEqual({ C: 'synced' });
+    expect(world.fieldsOf('course_C')).toMatchObject({ 'course.room': 'room_A' });
+    expect(await take()).toBe('nothing');
+  });
+
+  it('goes also when the other arrives while it is being put off', async () => {
+    await addCourse();
+    await addChanges(world.state.db, 'courses', ['C']);
+    const run = await taken();
+    const { queue } = await planRun(world.deps(), run);
+    await addRoom();
+    await add('A');
+    const parent = await taken();
+    // The room's outcome is written and not committed when the course's is.
+    await world.sql`INSERT INTO slotsync.records (stream, local_key, status) VALUES ('rooms', 'A', 'pending')`;
+    await world.sql.begin(async (tx) => {
+      await tx`UPDATE slotsync.records SET external_id = 'room_A' WHERE stream = 'rooms'`;
+      await world.finish(run, queue);
+    });
+    expect(await world.statusesOf('courses')).toEqual({ C: 'deferred' });
+    expect(await readInbox(world.state.db)).toContainEqual(
+      expect.objectContaining({ stream: 'courses', waiting: 1 }),
+    );
+    await work(parent);
+    await work(await taken());
+    expect(await world.statusesOf('courses')).toEqual({ C: 'synced' });
+  });
+
+  it('is looked at by the nightly run, without the inbox', async () => {
+    await addCourse();
+    await world.sync();
+    await addRoom();
+    await world.sync();
+    expect(await world.statusesOf('courses')).toEqual({ C: 'synced' });
+    expect(await readInbox(world.state.db)).toEqual([]);
+  });
+});

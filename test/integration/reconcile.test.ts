@@ -1,0 +1,583 @@
+// What became of the bookings: a real mirror and state, the service played, people meddling at the service.
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import postgres from 'postgres';
+import type { SlotsyncConfig } from '../../src/streams/config.js';
+import { whileReconcilingAlone } from '../../src/state/reconciliations.js';
+import { cancelRun, startRun } from '../../src/state/runs.js';
+import { registerSchedule } from '../../src/state/schedules.js';
+import type { Verdict } from '../../src/state/schema.js';
+import { keepReconciled } from '../../src/sync/keep-reconciled.js';
+import {
+  reconcile,
+  reconcileModified,
+  reconcileNight,
+  type ReconcileDeps,
+  type ReconcileRange,
+} from '../../src/sync/reconcile.js';
+import { createDatabase, type TestDatabase } from '../support/services.js';
+import { until } from '../support/wait.js';
+import { openWorld, type World } from '../support/world.js';
+
+const HOUR = 3600;
+const DAY = 24 * HOUR;
+/** A Friday, 08:00 in UTC. */
+const FRIDAY = Date.UTC(2026, 9, 9, 8) / 1000;
+const WEEK = { from: (FRIDAY - 2 * DAY) * 1000, to: (FRIDAY + 5 * DAY) * 1000 };
+
+const RESERVATIONS: NonNullable<SlotsyncConfig['reservations']> = {
+  from: 'bookings',
+  key: 'id',
+  externalId: 'res_{id}',
+  begin: 'begins',
+  end: 'ends',
+  objects: [{ stream: 'rooms', key: 'room' }],
+  cancelled: 'is_off',
+  fields: { 'res.title': 'title' },
+};
+const configure = (changes: Partial<typeof RESERVATIONS> = {}): SlotsyncConfig => ({
+  streams: {
+    rooms: {
+      from: 'rooms',
+      key: 'code',
+      type: 'room',
+      externalId: 'room_{code}',
+      fields: {},
+      owns: 'object',
+    },
+  },
+  reservations: { ...RESERVATIONS, ...changes },
+  service: { pageSize: 4 },
+});
+
+let database: TestDatabase;
+let world: World;
+beforeAll(async () => {
+  database = await createDatabase();
+});
+afterAll(() => database.drop());
+beforeEach(async () => {
+  world = await openWorld(configure(), { database });
+  await world.sql`CREATE TABLE rooms (code text PRIMARY KEY)`;
+  await world.sql`INSERT INTO rooms VALUES ('A'), ('B')`;
+  await world.sql`
+    CREATE TABLE bookings (id int, begins timestamptz, ends timestamptz, room text, title text, is_off boolean)`;
+  await world.sync();
+});
+afterEach(() => world.close());
+
+/** Books the numbers here, an hour each, one after the other. */
+async function bookHere(...ids: number[]): Promise<void> {
+  for (const id of ids) {
+    await world.sql`
+      INSERT INTO bookings VALUES (${id}, to_timestamp(${beginOf(id)}::float8), to_timestamp(${beginOf(id) + HOUR}::float8),
+        'A', ${`Title ${id}`}, false)`;
+  }
+}
+const beginOf = (id: number) => FRIDAY + id * HOUR;
+
+function bookThere(...ids: number[]): void {
+  for (const id of ids) {
+    world.sandbox.addReservation({
+      extId: `res_${id}`,
+      begin: beginOf(id),
+      end: beginOf(id) + HOUR,
+      objects: [{ typeId: 'room', objectId: 'room_A' }],
+      fields: [{ fieldId: 'res.title', values: [`Title ${id}`] }],
+    });
+  }
+}
+
+/** Reconciles the week. */
+function run(range: ReconcileRange = {}, changes: Partial<ReconcileDeps> = {}) {
+  return reconcile({ ...world.reconciling(), sliceSize: 6, ...changes }, { ...WEEK, named: 100, ...range });
+}
+
+/** `key → verdict` of the state. */
+async function verdicts(): Promise<Record<string, Verdict>> {
+  const rows = await world.sql<
+    { key: string; verdict: Verdict }[]
+  >`SELECT key, verdict FROM slotsync.reservations`;
+  return Object.fromEntries(rows.map(({ key, verdict }) => [key, verdict]));
+}
+const discrepancies = async () =>
+  (await world.sql<{ key: string }[]>`SELECT key FROM slotsync.discrepancies ORDER BY key`).map(
+    ({ key }) => key,
+  );
+/** `key: from → to` of every event so far. */
+async function events(): Promise<string[]> {
+  const rows = await world.sql<{ line: string }[]>`
+    SELECT key || ': ' || coalesce(from_verdict, '–') || ' → ' || coalesce(to_verdict, '–') AS line
+    FROM slotsync.reservation_events ORDER BY id`;
+  return rows.map(({ line }) => line);
+}
+
+describe('a reconcile', () => {
+  it('finds that both sides agree, over several slices and pages, and writes to neither', async () => {
+    const ids = Array.from({ length: 30 }, (_, at) => at);
+    await bookHere(...ids);
+    bookThere(...ids);
+    world.sandbox.clearArrivals();
+    expect(await run()).toMatchObject({
+      verdicts: { agrees: 30 },
+      events: 0,
+      problems: 0,
+      discrepancies: [],
+    });
+    expect(world.writes()).toEqual([]);
+    expect(await world.sql`SELECT kind, status FROM slotsync.runs ORDER BY id DESC LIMIT 1`).toMatchObject([
+      { kind: 'reconcile', status: 'succeeded' },
+    ]);
+  });
+
+  it('gives each booking its verdict, and tells nothing new the second time', async () => {
+    await bookHere(1, 2, 3, 4, 5, 6, 7, 8, 9);
+    bookThere(1, 2, 3, 4, 5, 6, 7, 8, 9, 10);
+    await world.sql`UPDATE bookings SET is_off = true WHERE id IN (5, 6)`;
+    world.sandbox.moveReservation('res_2', { begin: beginOf(2) + HOUR, end: beginOf(2) + 2 * HOUR });
+    world.sandbox.removeReservation('res_3');
+    world.sandbox.cancelReservation('res_4', { extId: 'res_4' });
+    world.sandbox.cancelReservation('res_6', { extId: 'res_6' });
+    world.sandbox.setReservationStatus('res_7', ['C_PLANNED']);
+    await world.sql`UPDATE bookings SET room = 'B' WHERE id = 8`;
+    await world.sql`UPDATE bookings SET title = 'Another' WHERE id = 9`;
+
+    const { discrepancies: told } = await run();
+    const unknown = world.sandbox.reservations().find(({ extId }) => extId === 'res_10')?.id;
+    expect(await verdicts()).toEqual({
+      1: 'agrees',
+      2: 'differs',
+      3: 'missing_there',
+      4: 'cancelled_there',
+      5: 'cancelled_here',
+      6: 'agrees_cancelled',
+      7: 'differs',
+      8: 'differs',
+      9: 'differs',
+      [`#${unknown}`]: 'unknown_here',
+    });
+    expect(
+      Object.fromEntries(told.map(({ key, differs }) => [key, Object.keys(differs ?? {}).toSorted()])),
+    ).toMatchObject({
+      2: ['begin', 'end'],
+      7: ['status'],
+      8: ['objects'],
+      9: ['fields'],
+    });
+    const first = await events();
+    expect(first).toHaveLength(8);
+    expect(await run()).toMatchObject({ events: 0 });
+    expect(await events()).toEqual(first);
+    expect(await discrepancies()).toEqual([`#${unknown}`, '2', '3', '4', '5', '7', '8', '9']);
+  });
+
+  it('follows one booking through everything that happens to it', async () => {
+    await bookHere(1);
+    bookThere(1);
+    await run();
+    world.sandbox.cancelReservation('res_1');
+    await run();
+    world.sandbox.restoreReservation('res_1');
+    await run();
+    await run();
+    world.sandbox.moveReservation('res_1', { begin: beginOf(1) + HOUR, end: beginOf(1) + 2 * HOUR });
+    await run();
+    world.sandbox.moveReservation('res_1', { begin: beginOf(1) + 2 * HOUR, end: beginOf(1) + 3 * HOUR });
+    await run();
+    await world.sql`DELETE FROM bookings`;
+    await run();
+    world.sandbox.cancelReservation('res_1');
+    await run();
+    await run();
+    expect(await events()).toEqual([
+      '1: agrees → cancelled_there',
+      '1: cancelled_there → restored_there',
+      '1: restored_there → differs',
+      '1: differs → differs',
+      '1: differs → unknown_here',
+      '1: unknown_here → –',
+    ]);
+    expect(await verdicts()).toEqual({});
+  });
+
+  it('calls nothing missing that was moved out of the window, and finds what was moved into it', async () => {
+    await bookHere(1, 2);
+    bookThere(1, 2);
+    world.sandbox.moveReservation('res_1', { begin: FRIDAY + 300 * DAY, end: FRIDAY + 300 * DAY + HOUR });
+    await world.sql`UPDATE bookings SET begins = begins + interval '300 days', ends = ends + interval '300 days' WHERE id = 2`;
+    expect(await run()).toMatchObject({ verdicts: { differs: 2 } });
+    expect(await verdicts()).toEqual({ 1: 'differs', 2: 'differs' });
+  });
+
+  it('finds a booking that was moved far and then cancelled', async () => {
+    await bookHere(1, 90);
+    bookThere(1, 90);
+    await run();
+    world.sandbox.moveReservation('res_1', { begin: beginOf(95), end: beginOf(96) });
+    world.sandbox.cancelReservation('res_1');
+    await run();
+    expect(await verdicts()).toEqual({ 1: 'cancelled_there', 90: 'agrees' });
+  });
+
+  it('sees what is cancelled while it reads', async () => {
+    await bookHere(1);
+    bookThere(1);
+    await run();
+    const { destination } = world.reconciling();
+    let asked = 0;
+    const meddling = {
+      ...destination,
+      findReservations: (...args: Parameters<typeof destination.findReservations>) => {
+        if (asked++ === 0) world.sandbox.cancelReservation('res_1');
+        return destination.findReservations(...args);
+      },
+    };
+    await run({}, { destination: meddling });
+    expect(await verdicts()).toEqual({ 1: 'cancelled_there' });
+  });
+
+  it('knows a booking again that comes back here, or under another key', async () => {
+    bookThere(1, 2);
+    await run();
+    await bookHere(1);
+    await run();
+    expect(await verdicts()).toMatchObject({ 1: 'agrees' });
+    expect(Object.keys(await verdicts())).toHaveLength(2);
+    await world.sql`DELETE FROM bookings`;
+    await run();
+    expect(await verdicts()).toMatchObject({ 1: 'unknown_here' });
+    await bookHere(1);
+    expect(await run()).toMatchObject({ verdicts: { agrees: 1, unknown_here: 1 } });
+  });
+
+  it('believes no cancellation of yesterday that is not there any more', async () => {
+    await bookHere(1);
+    bookThere(1, 2);
+    await run();
+    world.sandbox.cancelReservation('res_1');
+    world.sandbox.cancelReservation('res_2');
+    await run();
+    expect(await verdicts()).toEqual({ 1: 'cancelled_there' });
+    world.sandbox.restoreReservation('res_1');
+    world.sandbox.removeReservation('res_1');
+    await bookHere(2);
+    world.sandbox.restoreReservation('res_2');
+    await run();
+    expect(await verdicts()).toEqual({ 1: 'missing_there', 2: 'restored_there' });
+    expect(await world.sql`SELECT * FROM slotsync.cancellations`).toEqual([]);
+  });
+
+  it('does not take a booking for another when its external id changes', async () => {
+    world.configure(configure({ externalId: 'res_{title}', fields: {} }));
+    await bookHere(1);
+    world.sandbox.addReservation({
+      extId: 'res_Title 1',
+      begin: beginOf(1),
+      end: beginOf(2),
+      objects: [{ typeId: 'room', objectId: 'room_A' }],
+    });
+    await run();
+    expect(await verdicts()).toEqual({ 1: 'agrees' });
+    await world.sql`UPDATE bookings SET title = 'Renamed'`;
+    await run();
+    const [there] = world.sandbox.reservations();
+    expect(await verdicts()).toEqual({ 1: 'missing_there', [`#${there?.id}`]: 'unknown_here' });
+    expect(await run()).toMatchObject({ events: 0 });
+  });
+
+  it('reads times without a zone in the configured one, also when clocks are changed', async () => {
+    world.configure(configure({ timezone: 'Europe/Stockholm', from: { query: 'SELECT * FROM naive' } }));
+    await world.sql`
+      CREATE VIEW naive AS SELECT id, begins AT TIME ZONE 'Europe/Stockholm' AS begins,
+        ends AT TIME ZONE 'Europe/Stockholm' AS ends, room, title, is_off FROM bookings`;
+    // On 25 October 2026 at 01:00 in UTC clocks go back from 03:00 to 02:00: two hours last from 01:00 to 02:00.
+    const night = Date.UTC(2026, 9, 24, 23) / 1000;
+    for (const [id, begin] of [
+      [1, night],
+      [2, night + 3 * HOUR],
+      [3, FRIDAY],
+    ] as const) {
+      await world.sql`
+        INSERT INTO bookings VALUES (${id}, to_timestamp(${begin}::float8), to_timestamp(${begin + 2 * HOUR}::float8), 'A', 'T', false)`;
+      const room = [{ typeId: 'room', objectId: 'room_A' }];
+      const title = [{ fieldId: 'res.title', values: ['T'] }];
+      world.sandbox.addReservation({
+        extId: `res_${id}`,
+        begin,
+        end: begin + 2 * HOUR,
+        objects: room,
+        fields: title,
+      });
+    }
+    expect(await run({ to: (night + DAY) * 1000 })).toMatchObject({ verdicts: { agrees: 3 }, problems: 0 });
+  });
+
+  it('keeps what stands there, where no bookings are configured, and calls none of it wrong', async () => {
+    const { streams, service } = configure();
+    world.configure({ streams, ...(service ? { service } : {}) });
+    bookThere(1, 2, 3);
+    expect(await run()).toMatchObject({ verdicts: { not_compared: 3 }, events: 0 });
+    world.sandbox.cancelReservation('res_1');
+    world.sandbox.moveReservation('res_2', { begin: beginOf(50), end: beginOf(51) });
+    expect(await run()).toMatchObject({ verdicts: { not_compared: 2 }, discrepancies: [] });
+    expect(await discrepancies()).toEqual([]);
+    expect(await world.sql`SELECT count(*)::int AS count FROM slotsync.cancellations`).toEqual([
+      { count: 1 },
+    ]);
+  });
+
+  it('leaves no trace of a dry run', async () => {
+    await bookHere(1, 2);
+    bookThere(1);
+    const before = await world.sql`SELECT count(*) FROM slotsync.runs`;
+    expect(await run({ isDryRun: true })).toMatchObject({
+      verdicts: { agrees: 1, missing_there: 1 },
+      events: 1,
+    });
+    expect(await verdicts()).toEqual({});
+    expect(await world.sql`SELECT count(*) FROM slotsync.runs`).toEqual(before);
+  });
+
+  it('tells listeners the key of each change', async () => {
+    const listener = postgres(world.url, { max: 1, onnotice: () => undefined });
+    try {
+      const heard: string[] = [];
+      await listener.listen('slotsync_reservations', (key) => heard.push(key));
+      await bookHere(1, 2);
+      bookThere(1);
+      await run();
+      await until(() => heard.length > 0, { describe: 'a notification' });
+      expect(heard).toEqual(['2']);
+    } finally {
+      await listener.end({ timeout: 1 });
+    }
+  });
+
+  it('runs alone, closes what was interrupted, and ends when it is cancelled', async () => {
+    await world.sql`
+      INSERT INTO slotsync.runs (kind, lane, streams, status) VALUES ('reconcile', 'nightly', '{#reservations}', 'running')`;
+    const held = await whileReconcilingAlone(world.state, () => run().catch((error: unknown) => error));
+    expect(held?.result).toMatchObject({ code: 'reconcile_running', disposition: 'defer' });
+    await run();
+    expect(
+      await world.sql`SELECT status, error_code FROM slotsync.runs WHERE kind = 'reconcile' ORDER BY id`,
+    ).toEqual([
+      { status: 'failed', error_code: 'interrupted' },
+      { status: 'succeeded', error_code: null },
+    ]);
+  });
+});
+
+describe('bad input', () => {
+  it('is a verdict and a word, never a crash', async () => {
+    await bookHere(1, 2, 3, 4, 5, 6);
+    bookThere(1, 2, 3, 4, 5, 6);
+    await world.sql`UPDATE bookings SET ends = begins - interval '1 hour' WHERE id = 1`;
+    await world.sql`UPDATE bookings SET room = 'nowhere' WHERE id = 2`;
+    await world.sql`UPDATE bookings SET begins = NULL WHERE id = 3`;
+    await world.sql`UPDATE bookings SET ends = 'infinity' WHERE id = 4`;
+    await world.sql`UPDATE bookings SET room = NULL WHERE id = 5`;
+    await run();
+    const rows = await world.sql<{ key: string; verdict: string; problem: string | null }[]>`
+      SELECT key, verdict, problem FROM slotsync.reservations ORDER BY key`;
+    expect(rows.map(({ key, verdict, problem }) => [key, verdict, problem])).toEqual([
+      ['1', 'differs', 'ends_before_begin'],
+      ['2', 'differs', 'object_unknown'],
+      ['3', 'differs', 'no_begin_or_end'],
+      ['4', 'differs', 'no_begin_or_end'],
+      ['5', 'differs', null],
+      ['6', 'agrees', null],
+    ]);
+    expect(await run()).toMatchObject({ events: 0, problems: 4 });
+  });
+
+  it('two bookings with one external id are both told', async () => {
+    world.configure(configure({ externalId: 'res_{title}' }));
+    await bookHere(1, 2, 3);
+    await world.sql`UPDATE bookings SET title = 'same' WHERE id IN (1, 2)`;
+    await run();
+    const rows = await world.sql`SELECT key, problem FROM slotsync.reservations ORDER BY key`;
+    expect(rows.map(({ key, problem }) => [key, problem])).toEqual([
+      ['1', 'external_id_shared'],
+      ['2', 'external_id_shared'],
+      ['3', null],
+    ]);
+  });
+
+  it.each([
+    ['repeats', '1', 'key_not_unique'],
+    ['is null', null, 'key_null'],
+  ])('a key that %s ends the run with that reason', async (_name, id, code) => {
+    await bookHere(1);
+    await world.sql`INSERT INTO bookings VALUES (${id}::int, to_timestamp(${FRIDAY}::float8), to_timestamp(${FRIDAY + HOUR}::float8), 'A')`;
+    await expect(run()).rejects.toMatchObject({ code, disposition: 'dead' });
+    expect(await verdicts()).toEqual({});
+  });
+
+  it.each([
+    ['skips what it counts', { results: [], totalPages: 1, totalResults: 7, page: 1, limit: 4 }],
+    ['repeats a page', { results: [], totalPages: 3, totalResults: 9, page: 1, limit: 4 }],
+    [
+      'answers milliseconds',
+      { results: [{ id: 1, begin: FRIDAY * 1e6, end: FRIDAY * 1e6 }], totalPages: 1, totalResults: 1 },
+    ],
+  ])('a service that %s is an error, and nothing is called missing', async (_name, body) => {
+    await bookHere(1, 2);
+    bookThere(1, 2);
+    await run();
+    world.sandbox.failNext({ path: '/reservations/find', fault: 'status', status: 200, body, times: 20 });
+    await expect(run()).rejects.toMatchObject({ code: 'answer_invalid' });
+    world.sandbox.clearFailures();
+    expect(await verdicts()).toEqual({ 1: 'agrees', 2: 'agrees' });
+    expect(await events()).toEqual([]);
+    expect(
+      await world.sql`SELECT status, error_code FROM slotsync.runs ORDER BY id DESC LIMIT 1`,
+    ).toMatchObject([{ status: 'failed', error_code: 'answer_invalid' }]);
+  });
+
+  it('a window in the wrong order is refused', async () => {
+    await expect(run({ from: WEEK.to, to: WEEK.from })).rejects.toMatchObject({ code: 'usage' });
+  });
+
+  it('a column of another kind is named', async () => {
+    world.configure(configure({ begin: 'title' }));
+    await expect(run()).rejects.toMatchObject({
+      code: 'mirror_source',
+      message: 'reservations.begin: column title is text; a timestamp is needed (a query can convert it)',
+    });
+  });
+});
+
+describe('between nights', () => {
+  /** As a worker does it, with time passing between two readings. */
+  const keepUp = () => reconcileModified({ ...world.reconciling(), sliceSize: 6 });
+  const watermark = async () =>
+    Number((await world.sql<{ cursor: string }[]>`SELECT cursor FROM slotsync.watermarks`)[0]?.cursor);
+
+  beforeEach(async () => {
+    // Around now, since that is where the first reading looks.
+    await world.sql`
+      INSERT INTO bookings SELECT i, date_trunc('day', now()) + i * interval '1 hour',
+        date_trunc('day', now()) + (i + 1) * interval '1 hour', 'A', 'T', false FROM generate_series(1, 20) AS i`;
+    const rows = await world.sql<{ id: number; begin: string }[]>`
+      SELECT id, extract(epoch FROM begins)::text AS begin FROM bookings`;
+    for (const { id, begin } of rows) {
+      world.sandbox.addReservation({
+        extId: `res_${id}`,
+        begin: Number(begin),
+        end: Number(begin) + HOUR,
+        objects: [{ typeId: 'room', objectId: 'room_A' }],
+        fields: [{ fieldId: 'res.title', values: ['T'] }],
+        modified: Math.floor(Date.now() / 1000) - DAY,
+      });
+    }
+  });
+
+  it('reads the window once, and from then on what was changed there', async () => {
+    expect(await keepUp()).toMatchObject({ read: 'window', verdicts: { agrees: 20 } });
+    const [one, two] = world.sandbox.reservations();
+    if (!one || !two) throw new Error('no reservations');
+    world.sandbox.moveReservation('res_1', { begin: one.begin + HOUR, end: one.end + HOUR });
+    world.sandbox.cancelReservation('res_2');
+    world.sandbox.addReservation({ extId: 'by_hand', begin: one.begin, end: one.end });
+    world.passDays(1);
+    world.sandbox.clearArrivals();
+    const before = await watermark();
+    const changes = await keepUp();
+    expect(changes).toMatchObject({ read: 'changes', events: 3 });
+    // Five minutes twice, and up to five minutes ago.
+    expect(changes?.from).toBe((before - 300) * 1000);
+    expect(changes?.to).toBeLessThanOrEqual(world.reconciling().now() - 300_000);
+    expect(world.sandbox.arrivals().length).toBeLessThan(12);
+    expect(await verdicts()).toMatchObject({ 1: 'differs', 2: 'cancelled_there', 3: 'agrees' });
+    expect(await events()).toHaveLength(3);
+    world.sandbox.restoreReservation('res_2');
+    await world.sql`UPDATE slotsync.watermarks SET cursor = (cursor::bigint - ${DAY}::int)::text`;
+    world.passDays(1);
+    expect(await keepUp()).toMatchObject({ read: 'changes' });
+    expect(await verdicts()).toMatchObject({ 2: 'restored_there' });
+    expect(await keepUp()).toBeUndefined();
+    const unknown = world.sandbox.reservations().find(({ extId }) => extId === 'by_hand')?.id ?? 0;
+    expect(await verdicts()).toHaveProperty(`#${unknown}`);
+    await world.sql`UPDATE bookings SET id = 21 WHERE id = 20`;
+    world.configure(configure({ externalId: 'by_{title}' }));
+    await world.sql`UPDATE bookings SET title = 'hand' WHERE id = 21`;
+    await world.sql`UPDATE slotsync.watermarks SET cursor = (cursor::bigint - ${3 * DAY}::int)::text`;
+    await keepUp();
+    expect(await verdicts()).not.toHaveProperty(`#${unknown}`);
+  });
+
+  it('leaves no run behind when nothing was changed there', async () => {
+    await keepUp();
+    world.passDays(1);
+    expect(await keepUp()).toMatchObject({ read: 'changes', events: 0 });
+    expect(
+      await world.sql`SELECT count(*)::int AS count FROM slotsync.runs WHERE kind = 'reconcile'`,
+    ).toEqual([{ count: 1 }]);
+  });
+
+  it('moves its watermark over complete readings only, five minutes behind', async () => {
+    await keepUp();
+    const first = await watermark();
+    expect(first).toBeLessThanOrEqual(Date.now() / 1000 - 300);
+    world.passDays(1);
+    world.sandbox.failNext({ path: '/cancellations/find', fault: 'status', status: 400 });
+    await expect(keepUp()).rejects.toMatchObject({ code: 'refused' });
+    expect(await watermark()).toBe(first);
+    await keepUp();
+    expect(await watermark()).toBeGreaterThan(first + DAY - 60);
+  });
+
+  it('falls back to the window, where the service ignores `modified`', async () => {
+    const deaf = await openWorld(configure(), { sandbox: { honoursModified: false } });
+    try {
+      await deaf.sql`CREATE TABLE bookings AS SELECT 1 AS id, now() AS begins, now() + interval '1 hour' AS ends,
+        'A' AS room, '' AS title, false AS is_off WHERE false`;
+      const { begin, end } = world.sandbox.reservations()[0] ?? { begin: 0, end: 0 };
+      deaf.sandbox.addReservation({ begin, end });
+      expect(await reconcileModified(deaf.reconciling())).toMatchObject({ read: 'window' });
+      deaf.passDays(1);
+      expect(await reconcileModified(deaf.reconciling())).toMatchObject({ read: 'window' });
+    } finally {
+      await deaf.close();
+    }
+  });
+
+  it('is done by one of several processes', async () => {
+    const kept = [1, 2, 3].map(() => keepReconciled(world.reconciling(), 15));
+    const runs = () => world.sql`SELECT status FROM slotsync.runs WHERE kind = 'reconcile'`;
+    await until(async () => (await runs()).some(({ status }) => status === 'succeeded'), {
+      describe: 'a reconcile',
+    });
+    await Promise.all(kept.map((one) => one.stop()));
+    expect(await runs()).toEqual([{ status: 'succeeded' }]);
+  });
+});
+
+it('follows each night once, when the run of the night has ended', async () => {
+  const { db } = world.state;
+  const night = () => reconcileNight(world.reconciling());
+  expect(await night()).toBeUndefined(); // no schedule
+  await registerSchedule(db, 'nightly', { pattern: '0 2 * * *', timezone: 'UTC' });
+  expect(await night()).toBeUndefined(); // no night yet
+  await world.sql`UPDATE slotsync.schedules SET last_due = now() - interval '1 hour'`;
+  const { run: ofNight } = await startRun(db, { kind: 'nightly', lane: 'nightly', streams: ['rooms'] });
+  expect(await night()).toBeUndefined(); // it is under way
+  await cancelRun(db, ofNight.id);
+  expect(await night()).toMatchObject({ read: 'window' });
+  expect(await night()).toBeUndefined();
+  await world.sql`UPDATE slotsync.schedules SET last_due = now() WHERE name = 'nightly'`;
+  expect(await night()).toMatchObject({ read: 'window' });
+});
+
+it('keeps keys and titles out of the log', async () => {
+  await bookHere(7);
+  await world.sql`UPDATE bookings SET title = 'Ragnhild Exempelsson'`;
+  await run();
+  await world.sql`INSERT INTO bookings VALUES (19550505, now(), now(), 'A'), (19550505, now(), now(), 'A')`;
+  await expect(run({ from: 0, to: Date.now() + DAY * 1000 })).rejects.toMatchObject({
+    code: 'key_not_unique',
+  });
+  const own = world.lines.filter((line) => line.includes('reconcile'));
+  expect(own.length).toBeGreaterThan(0);
+  expect(world.lines.join('\n')).not.toMatch(/Ragnhild|19550505|res_7/);
+});

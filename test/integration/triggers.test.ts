@@ -1,0 +1,217 @@
+// Triggers live in the organization's own writes: they note every key that a statement touched, and never stand in the way.
+import postgres from 'postgres';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { checkConfiguration } from '../../src/config-file.js';
+import { openTriggers } from '../../src/mirror/triggers.js';
+import { functionName } from '../../src/mirror/triggers-sql.js';
+import type { Stream } from '../../src/streams/streams.js';
+import { createDatabase, type TestDatabase } from '../support/services.js';
+import { until } from '../support/wait.js';
+
+const declare = (from: string | { query: string }, key: string | string[]) => ({
+  from,
+  key,
+  type: 't',
+  externalId: Array.isArray(key) ? key.map((part) => `{${part}}`).join('_') : `{${key}}`,
+  fields: {},
+});
+const LONG = `a${'_very'.repeat(15)}_long_name`;
+
+let database: TestDatabase;
+let sql: postgres.Sql;
+let triggers: ReturnType<typeof openTriggers>;
+const warnings: string[] = [];
+
+beforeAll(async () => {
+  database = await createDatabase();
+});
+afterAll(() => database.drop());
+
+beforeEach(async () => {
+  sql = postgres(database.url, { max: 1, onnotice: ({ message = '' }) => void warnings.push(message) });
+  triggers = openTriggers({ url: database.url, channel: 'slotsync_changes' });
+  warnings.length = 0;
+  await sql.unsafe(`
+    CREATE SCHEMA "Campus";
+    CREATE TABLE "Campus"."rooms.v2" (code text, "Year" int, since timestamptz, name text);
+    CREATE VIEW "Campus".seen AS SELECT * FROM "Campus"."rooms.v2";
+    INSERT INTO "Campus"."rooms.v2" VALUES ('a|b', 1, '2026-01-15 09:00:00.123456+01', 'x'), ('c\\d', 2, 'now', 'x');`);
+});
+afterEach(async () => {
+  for (const name of await triggers.list()) await triggers.remove(name);
+  await triggers.close();
+  await sql.unsafe(`DROP SCHEMA "Campus" CASCADE; TRUNCATE slotsync.changes`);
+  await sql.end();
+});
+
+function stream(from: string | { query: string }, key: string | string[], name = 'rooms'): Stream {
+  const [found] = checkConfiguration({ streams: { [name]: declare(from, key) } }).streams;
+  if (!found) throw new Error('no stream');
+  return found;
+}
+const TABLE = '"Campus"."rooms.v2"';
+const noted = async () =>
+  (await sql<{ key: string }[]>`SELECT local_key AS key FROM slotsync.changes ORDER BY local_key`).map(
+    ({ key }) => key,
+  );
+const clear = () => sql`DELETE FROM slotsync.changes`;
+
+describe('a statement', () => {
+  it('notes each key once, exactly as the mirror reads it, whatever the session prints like', async () => {
+    await triggers.install(stream(TABLE, ['code', 'Year']));
+    await sql.unsafe(`UPDATE ${TABLE} SET name = 'y'`);
+    expect(await noted()).toEqual(['a\\|b|1', 'c\\\\d|2']);
+
+    await triggers.install(stream(TABLE, 'since'));
+    await clear();
+    await sql`SET TimeZone = 'Asia/Tokyo'`;
+    await sql`SET DateStyle = 'SQL, DMY'`;
+    await sql.unsafe(`UPDATE ${TABLE} SET name = 'z' WHERE code = 'a|b'`);
+    expect(await noted()).toEqual(['2026-01-15 08:00:00.123456+00']);
+  });
+
+  it('notes the key before and the key after, of inserts, updates and deletes', async () => {
+    await triggers.install(stream(TABLE, 'code'));
+    await sql.unsafe(`UPDATE ${TABLE} SET code = 'new' WHERE "Year" = 2`);
+    expect(await noted()).toEqual(['c\\d', 'new']);
+    await clear();
+    await sql.unsafe(`INSERT INTO ${TABLE} (code) VALUES ('i'), ('j'), (NULL)`);
+    await sql.unsafe(`DELETE FROM ${TABLE} WHERE code = 'j'`);
+    expect(await noted()).toEqual(['i', 'j', 'j']);
+    await clear();
+    await sql.unsafe(`UPDATE ${TABLE} SET code = 'q' WHERE false`);
+    expect(await noted()).toEqual([]);
+  });
+
+  it('wakes whoever listens once a transaction, and not when it is rolled back', async () => {
+    await triggers.install(stream(TABLE, 'code'));
+    const heard: string[] = [];
+    const listening = postgres(database.url, { max: 1 });
+    try {
+      await listening.listen('slotsync_changes', (payload) => void heard.push(payload));
+      await sql
+        .begin(async (tx) => {
+          await tx.unsafe(`UPDATE ${TABLE} SET name = 'never'`);
+          throw new Error('back');
+        })
+        .catch(() => undefined);
+      await sql.begin(async (tx) => {
+        await tx.unsafe(`UPDATE ${TABLE} SET name = 'once'`);
+        await tx.unsafe(`UPDATE ${TABLE} SET name = 'twice'`);
+      });
+      await sql`SELECT pg_notify('slotsync_changes', 'end')`;
+      await until(() => heard.includes('end'), { describe: 'the end' });
+      expect(heard).toEqual(['', 'end']);
+    } finally {
+      await listening.end();
+    }
+  });
+
+  it('of a role without any right on the state is noted too', async () => {
+    await triggers.install(stream(TABLE, 'code'));
+    await sql`CREATE ROLE slotsync_test_writer`;
+    try {
+      await sql`GRANT USAGE ON SCHEMA "Campus" TO slotsync_test_writer`;
+      await sql.unsafe(`GRANT SELECT, UPDATE ON ${TABLE} TO slotsync_test_writer`);
+      await sql`SET ROLE slotsync_test_writer`;
+      await sql.unsafe(`UPDATE ${TABLE} SET name = 'w' WHERE "Year" = 1`);
+      await expect(sql`SELECT FROM slotsync.changes`).rejects.toThrow('permission denied');
+    } finally {
+      await sql`RESET ROLE`;
+      await sql`DROP OWNED BY slotsync_test_writer`;
+      await sql`DROP ROLE slotsync_test_writer`;
+    }
+    expect(await noted()).toEqual(['a|b']);
+    expect(warnings).toEqual([]);
+  });
+
+  it('is carried out whatever is wrong with the inbox', async () => {
+    await triggers.install(stream(TABLE, 'code'));
+    await sql`ALTER TABLE slotsync.changes RENAME TO changes_away`;
+    try {
+      await sql.unsafe(`UPDATE ${TABLE} SET name = 'kept'`);
+    } finally {
+      await sql`ALTER TABLE slotsync.changes_away RENAME TO changes`;
+    }
+    await sql.unsafe(`ALTER TABLE ${TABLE} RENAME COLUMN code TO codex`);
+    await sql.unsafe(`UPDATE ${TABLE} SET name = name || '!'`);
+    expect(await sql.unsafe(`SELECT DISTINCT name FROM ${TABLE}`)).toEqual([{ name: 'kept!' }]);
+    expect(
+      warnings.filter((text) => text.startsWith('slotsync could not note what changed in')),
+    ).toHaveLength(2);
+  });
+
+  it('does not wait for long when the inbox is locked', async () => {
+    await triggers.install(stream(TABLE, 'code'));
+    const other = postgres(database.url, { max: 1 });
+    try {
+      await other.begin(async (tx) => {
+        await tx`LOCK TABLE slotsync.changes IN ACCESS EXCLUSIVE MODE`;
+        await sql.unsafe(`UPDATE ${TABLE} SET name = 'through'`);
+      });
+    } finally {
+      await other.end();
+    }
+    expect(await sql.unsafe(`SELECT DISTINCT name FROM ${TABLE}`)).toEqual([{ name: 'through' }]);
+    expect(warnings).toContainEqual(expect.stringContaining('(55P03)'));
+  });
+});
+
+describe('installing', () => {
+  const installed = () => sql<{ table: string; trigger: string }[]>`
+    SELECT tgrelid::regclass::text AS table, tgname AS trigger FROM pg_trigger
+    WHERE tgname LIKE 'slotsync%' ORDER BY tgname`;
+
+  it('may be done again, follows the stream to another table, and is undone without a trace', async () => {
+    await triggers.install(stream(TABLE, 'code'));
+    const before = await installed();
+    expect(before).toHaveLength(3);
+    await triggers.install(stream(TABLE, 'code'));
+    expect(await installed()).toEqual(before);
+    await sql.unsafe(`CREATE TABLE "Campus".halls (code text)`);
+    await triggers.install(stream('Campus.halls', 'code'));
+    const after = await installed();
+    expect(after).toHaveLength(3);
+    expect(after.every(({ table }) => table === '"Campus".halls')).toBe(true);
+    await triggers.remove(functionName('rooms'));
+    expect(await installed()).toEqual([]);
+    expect(await triggers.list()).toEqual([]);
+  });
+
+  it('takes several streams on one table, and names of any length', async () => {
+    const long = [stream(TABLE, 'code', `${LONG}1`), stream(TABLE, 'Year', `${LONG}2`)];
+    for (const one of long) await triggers.install(one);
+    expect(await installed()).toHaveLength(6);
+    await sql.unsafe(`UPDATE ${TABLE} SET name = 'y' WHERE "Year" = 1`);
+    expect(await noted()).toEqual(['1', 'a|b']);
+  });
+
+  it('is refused where there is no table', async () => {
+    expect(await triggers.refusal(stream({ query: 'SELECT 1 AS code' }, 'code'))).toContain('is a query');
+    expect(await triggers.refusal(stream('Campus.seen', 'code'))).toContain('Campus.seen is a view');
+    expect(await triggers.refusal(stream('Campus.none', 'code'))).toContain('there is no table Campus.none');
+    expect(await triggers.refusal(stream(TABLE, 'code'))).toBeUndefined();
+  });
+
+  it('does not stand in line for a table that is busy', async () => {
+    const other = postgres(database.url, { max: 1 });
+    try {
+      await other.begin(async (tx) => {
+        await tx.unsafe(`UPDATE ${TABLE} SET name = 'busy'`);
+        await expect(triggers.install(stream(TABLE, 'code'))).rejects.toMatchObject({
+          code: 'triggers_busy',
+        });
+      });
+    } finally {
+      await other.end();
+    }
+    expect(await installed()).toEqual([]);
+  });
+
+  it('is printed as SQL that installs', async () => {
+    const statements = await triggers.print(stream(TABLE, 'code'));
+    await sql.unsafe(`BEGIN; ${statements.join(';\n')}; COMMIT`);
+    await sql.unsafe(`DELETE FROM ${TABLE}`);
+    expect(await noted()).toEqual(['a|b', 'c\\d']);
+  });
+});
