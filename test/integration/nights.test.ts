@@ -27,6 +27,8 @@ const CONFIGURATION = {
 const AT_TWO = { pattern: '0 2 * * *', timezone: 'UTC' };
 const MINUTE = 60_000;
 const DAY = 24 * 60 * MINUTE;
+/** When the schedule was registered: a moment of its own, so that no hour of the real day is another's night. */
+const REGISTERED = new Date('2026-05-01T12:00:00Z');
 
 let database: TestDatabase;
 let world: World;
@@ -39,13 +41,13 @@ beforeEach(async () => {
 afterEach(() => world.close());
 afterAll(() => database.drop());
 
-/** Two in the morning, so many days from now: every moment of the schedule lies behind its registration. */
-function night(days: number): Date {
-  const at = new Date(Date.now() + days * DAY);
-  at.setUTCHours(2, 0, 0, 0);
-  return at;
-}
+/** Two in the morning, so many days after the registration's. */
+const night = (days: number) => new Date(Date.parse('2026-05-01T02:00:00Z') + days * DAY);
 const register = (schedule = AT_TWO) => registerSchedule(world.state.db, 'nightly', schedule);
+async function registerThen(): Promise<void> {
+  await register();
+  await world.sql`UPDATE slotsync.schedules SET registered_at = ${REGISTERED}`;
+}
 const runs = async () => [
   ...(await world.sql`SELECT kind, lane, streams, status FROM slotsync.runs ORDER BY id`),
 ];
@@ -56,8 +58,8 @@ const said = (message: string) =>
 
 describe('a night', () => {
   it('is started once by many who notice it, at the moment and not before', async () => {
-    await register();
-    expect(await startDueNight(world.deps(), new Date(night(2).getTime() - 1 - DAY))).toEqual([]);
+    await registerThen();
+    expect(await startDueNight(world.deps(), new Date(night(1).getTime() - 1))).toEqual([]);
     const started = await Promise.all(Array.from({ length: 8 }, () => startDueNight(world.deps(), night(2))));
     expect(started.flat()).toHaveLength(1);
     expect(await runs()).toEqual([
@@ -68,14 +70,14 @@ describe('a night', () => {
   });
 
   it('makes up for several that were missed by one', async () => {
-    await register();
+    await registerThen();
     expect(await startDueNight(world.deps(), night(9))).toHaveLength(1);
     expect(await startDueNight(world.deps(), night(9))).toEqual([]);
     expect(await runs()).toHaveLength(1);
   });
 
   it('that was missed is passed over when it is told to; one that is due just now is not', async () => {
-    await register();
+    await registerThen();
     await passOverMissedNights(world.deps(), new Date(night(3).getTime() + 30_000));
     expect(await readSchedule(world.state.db, 'nightly')).toMatchObject({ lastDue: night(2) });
     expect(said('missed night passed over')).toHaveLength(1);
@@ -94,7 +96,7 @@ describe('a night', () => {
   });
 
   it('leaves streams to the runs that cover them, and says to which', async () => {
-    await register();
+    await registerThen();
     const { run } = await startRun(world.state.db, {
       kind: 'backfill',
       lane: 'backfill',
