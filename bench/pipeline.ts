@@ -50,8 +50,9 @@ interface Stage {
   owns?: 'object' | 'fields';
 }
 
-/** `npm run bench -- pipeline`; wants the built program. Medians of three, each over new databases. */
-export async function benchPipeline(): Promise<void> {
+/** `npm run bench -- pipeline [objects a request …]`; wants the built program. Medians of three, each over new databases. */
+export async function benchPipeline(args: readonly string[]): Promise<void> {
+  const sizes = SIZES.filter(({ batchSize }) => args.length === 0 || args.includes(String(batchSize)));
   const server = await startEmbeddedPostgres();
   const redis = await startRedisServer();
   const progress = createProgress('pipeline');
@@ -65,7 +66,7 @@ export async function benchPipeline(): Promise<void> {
       ['slotsync, queue on PostgreSQL', (stage) => slotsync(stage, { postgresUrl: stage.url })],
       ['slotsync, queue on Redis', (stage) => slotsync(stage, { redisUrl: redis.url })],
     ];
-    for (const [at, { batchSize, rows }] of SIZES.entries()) {
+    for (const [at, { batchSize, rows }] of sizes.entries()) {
       const rates = new Map<string, number[]>();
       for (let repeat = 0; repeat < REPEATS; repeat++) {
         for (const [name, way] of ways) {
@@ -76,7 +77,7 @@ export async function benchPipeline(): Promise<void> {
           await service.stop();
           rates.set(name, [...(rates.get(name) ?? []), rows / seconds]);
         }
-        progress.update(at * REPEATS + repeat + 1, SIZES.length * REPEATS);
+        progress.update(at * REPEATS + repeat + 1, sizes.length * REPEATS);
       }
       const bareRate = medianOf(rates.get(BARE) ?? []);
       for (const [name, all] of rates) {

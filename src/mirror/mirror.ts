@@ -5,7 +5,7 @@ import { closest } from 'fastest-levenshtein';
 import { messageOf, SlotsyncError } from '../errors.js';
 import type { Row } from '../streams/config.js';
 import type { Source, Stream } from '../streams/streams.js';
-import { templateColumns } from '../streams/external-id.js';
+import { renderExternalId, templateColumns } from '../streams/external-id.js';
 import { decodeColumn, readCopy, unescapeColumn } from '../copy-lines.js';
 import { arrayLiteral } from '../sql-text.js';
 import { createBookingReader } from './bookings.js';
@@ -25,6 +25,9 @@ const SESSION = {
 
 /** One more than this many shared external ids are not a slip but a wrong template. */
 const SHARED_ID_LIMIT = 1000;
+
+/** Types whose values read the same as their text. */
+const READS_AS_ITS_KEY = new Set(['text', 'character varying', 'smallint', 'integer', 'bigint', 'uuid']);
 
 export interface MirrorRow {
   row: Row;
@@ -224,6 +227,17 @@ export function createMirror({ url }: { url: string }) {
           } = row as Record<string, string>;
           return [key ?? '', { row: readArrays(rest, types), hash: hash ?? '' }];
         }),
+      );
+    },
+
+    /** External ids that keys give without their rows, by key; none where the template, or the key's type, wants the row. */
+    async readExternalIdsOfKeys(stream: Stream, keys: readonly string[]): Promise<Map<string, string>> {
+      if (!sourceSql.isExternalIdUniqueByKey(stream)) return new Map();
+      const type = (await typesOf(stream)).get(stream.key[0] ?? '') ?? '';
+      if (!READS_AS_ITS_KEY.has(type)) return new Map();
+      const named = keys.filter((key) => key !== '');
+      return new Map(
+        named.map((key) => [key, renderExternalId(stream.externalId, { [stream.key[0] ?? '']: key })]),
       );
     },
 

@@ -1,6 +1,6 @@
 // A record is claimed before it is looked at and settled with its outcome. A claim that was never settled leaves the
 // record in doubt: the service may hold something else than what was accepted last, so it is sent again.
-import { sql } from 'drizzle-orm';
+import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, queryState, type Queries } from './database.js';
 import { toRow, waitingName, type Outcome } from './outcomes.js';
 import type { RecordStatus } from './schema.js';
@@ -21,18 +21,31 @@ export interface ClaimedRecord {
 /** How long a claim stands unless renewed, in seconds. */
 export const CLAIM_SECONDS = 60;
 
-/** Claims what nobody else is writing; keys that are not in the answer are claimed by another batch. */
+/**
+ * Claims what nobody else is writing; keys that are not in the answer are claimed by another batch. `externalIds`, by
+ * key: those known already, noted with records the service has never accepted.
+ */
 export async function claimRecords(
   db: Queries,
-  claim: { token: string; stream: string; keys: readonly string[]; runId: number },
+  claim: {
+    token: string;
+    stream: string;
+    keys: readonly string[];
+    runId: number;
+    externalIds?: ReadonlyMap<string, string>;
+  },
 ): Promise<Map<string, ClaimedRecord>> {
+  const externalIds = JSON.stringify(Object.fromEntries(claim.externalIds ?? []));
   const rows = await queryState(() =>
     db.execute<Record<string, never>>(sql`
-      INSERT INTO slotsync.records AS r (stream, local_key, status, claimed_by, claimed_until, run_id)
-      SELECT ${claim.stream}, k, 'pending', ${claim.token}, now() + make_interval(secs => ${CLAIM_SECONDS}), ${claim.runId}::bigint
+      INSERT INTO slotsync.records AS r (stream, local_key, external_id, status, claimed_by, claimed_until, run_id)
+      SELECT ${claim.stream}, k, ${externalIds}::jsonb->>k, 'pending', ${claim.token},
+        now() + make_interval(secs => ${CLAIM_SECONDS}), ${claim.runId}::bigint
       FROM jsonb_array_elements_text(${JSON.stringify(claim.keys)}::jsonb) AS k ORDER BY k COLLATE "C"
       ON CONFLICT (stream, local_key) DO UPDATE SET
         in_doubt = r.in_doubt OR r.claimed_by IS NOT NULL,
+        external_id = CASE WHEN r.object_hash IS NULL AND NOT r.in_doubt AND r.claimed_by IS NULL
+          THEN coalesce(excluded.external_id, r.external_id) ELSE r.external_id END,
         claimed_by = excluded.claimed_by, claimed_until = excluded.claimed_until
       WHERE r.claimed_by IS NULL OR r.claimed_until < now()
       RETURNING local_key AS "localKey", status, external_id AS "externalId", destination_id::float8 AS "destinationId",
@@ -42,29 +55,44 @@ export async function claimRecords(
   return new Map((rows as unknown as ClaimedRecord[]).map((row) => [row.localKey, row]));
 }
 
+/** Whose records, and whose claim on them. */
+export interface Claim {
+  token: string;
+  stream: string;
+}
+
 /**
- * Prolongs a claim and notes what is about to be written, so that a write whose worker dies is not forgotten.
- * Returns false when any of it was lost to another batch: then nothing may be sent.
+ * Notes the external ids of claimed records, by key, so that a write whose worker dies is not forgotten and others see
+ * what is being written. Returns false when any of the claim was lost to another batch: then nothing may be sent.
  */
-export async function renewClaim(
+export async function noteExternalIds(
   db: Queries,
-  token: string,
-  stream: string,
-  writes: readonly { localKey: string; externalId: string }[],
+  claim: Claim,
+  externalIds: ReadonlyMap<string, string>,
 ): Promise<boolean> {
-  const keys = writes.map(({ localKey }) => localKey);
-  const externalIds = Object.fromEntries(writes.map(({ localKey, externalId }) => [localKey, externalId]));
-  const [row] = await queryState(() =>
-    db.execute<{ renewed: number }>(sql`
-      WITH renewed AS (
-        UPDATE slotsync.records AS r SET
-          claimed_until = now() + make_interval(secs => ${CLAIM_SECONDS}),
-          external_id = coalesce(r.external_id, ${JSON.stringify(externalIds)}::jsonb->>r.local_key)
-        WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND r.claimed_by = ${token}
-        RETURNING 1)
-      SELECT count(*)::int AS renewed FROM renewed`),
+  const ids = JSON.stringify(Object.fromEntries(externalIds));
+  return updateClaimed(db, claim, [...externalIds.keys()], sql`external_id = ${ids}::jsonb->>r.local_key`);
+}
+
+/** Prolongs a claim. Returns false when any of it was lost to another batch: then nothing may be sent. */
+export async function renewClaim(db: Queries, claim: Claim, keys: readonly string[]): Promise<boolean> {
+  const until = sql`claimed_until = now() + make_interval(secs => ${CLAIM_SECONDS})`;
+  return updateClaimed(db, claim, keys, until);
+}
+
+async function updateClaimed(
+  db: Queries,
+  { token, stream }: Claim,
+  keys: readonly string[],
+  change: SQL,
+): Promise<boolean> {
+  if (keys.length === 0) return true;
+  const updated = await queryState(() =>
+    db.execute(sql`
+      UPDATE slotsync.records AS r SET ${change}
+      WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND r.claimed_by = ${token}`),
   );
-  return row?.renewed === writes.length;
+  return updated.count === keys.length;
 }
 
 /** Gives claims back without an outcome. `inDoubt`: a request was sent and its answer is not known. */

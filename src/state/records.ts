@@ -54,27 +54,30 @@ export async function readExternalIds(
   return (reference) => found.get(waitingName(reference));
 }
 
-/**
- * Which records stand for each of these external ids, as far as the state knows; retired ones do not. `accepted`: only
- * those whose object the service has taken.
- */
-export async function readOwners(
-  db: Queries,
-  externalIds: readonly string[],
-  which: 'accepted' | 'all' = 'accepted',
-): Promise<Map<string, { stream: string; localKey: string }[]>> {
-  const accepted = which === 'accepted' ? sql`AND object_hash IS NOT NULL` : sql``;
+/** A record that stands for an external id. */
+export interface Owner {
+  stream: string;
+  localKey: string;
+  /** The service has taken its object. */
+  isAccepted: boolean;
+  /** A batch is writing it just now, or it is not known whether one has. */
+  isWritten: boolean;
+}
+
+/** Which records stand for each of these external ids, as far as the state knows; retired ones do not. */
+export async function readOwners(db: Queries, externalIds: readonly string[]): Promise<Map<string, Owner[]>> {
   const rows = await queryState(
     () =>
-      db.execute<{ externalId: string; stream: string; localKey: string }>(sql`
-      SELECT r.external_id AS "externalId", r.stream, r.local_key AS "localKey"
+      db.execute<{ externalId: string } & Record<keyof Owner, never>>(sql`
+      SELECT r.external_id AS "externalId", r.stream, r.local_key AS "localKey",
+        r.object_hash IS NOT NULL AS "isAccepted", r.claimed_by IS NOT NULL OR r.in_doubt AS "isWritten"
       FROM unnest(${arrayLiteral([...new Set(externalIds)])}::text[]) AS w(external_id)
       CROSS JOIN LATERAL (
         SELECT * FROM slotsync.records AS r
-        WHERE r.external_id = w.external_id AND r.status <> 'retired' ${accepted}
+        WHERE r.external_id = w.external_id AND r.status <> 'retired'
         OFFSET 0) AS r`), // as above
   );
-  const owners = new Map<string, { stream: string; localKey: string }[]>();
+  const owners = new Map<string, Owner[]>();
   for (const { externalId, ...owner } of rows)
     owners.set(externalId, [...(owners.get(externalId) ?? []), owner]);
   return owners;

@@ -27,6 +27,7 @@ import {
 import type { Stream } from '../streams/streams.js';
 import {
   chooseCandidates,
+  claimLost,
   findHeirs,
   type Candidate,
   type CandidateDeps,
@@ -39,10 +40,23 @@ export interface ApplyDeps extends CandidateDeps {
   destination: Destination;
   log: Logger;
   meter?: Meter;
+  /** Milliseconds since any moment, never going back. */
+  clock?: () => number;
 }
 
-/** A claim is renewed before each write; a write may take this long, in milliseconds. */
-const WRITE_WITHIN = (CLAIM_SECONDS - 10) * 1000;
+const CLAIM_MS = CLAIM_SECONDS * 1000;
+/** A write ends so long before its claim does. */
+const MARGIN_MS = 10_000;
+/** A write may take at least this long: before it, a claim that stands for less is renewed. */
+const WRITE_MS = 40_000;
+
+/** A batch's claim, as apply carries it along. */
+interface Standing {
+  token: string;
+  records: ReadonlyMap<string, ClaimedRecord>;
+  /** By `clock`. */
+  until: number;
+}
 
 /**
  * Applies one batch. Returns the batches its run queues next. Throws SlotsyncError when records remain without an
@@ -65,14 +79,14 @@ export async function applyBatch(
   const outcomes = new Map<string, Outcome>();
   const attempt = { sent: false };
   let failure: unknown;
-  const claimed = await claimRecords(state.db, {
-    token,
-    stream: stream.name,
-    keys: batch.keys,
-    runId: batch.runId,
-  });
+  const { clock = () => performance.now() } = deps;
+  const until = clock() + CLAIM_MS;
+  const { keys, runId } = batch;
+  const externalIds = await deps.mirror.readExternalIdsOfKeys(stream, keys);
+  const claimed = await claimRecords(state.db, { token, stream: stream.name, keys, runId, externalIds });
   try {
-    await settleInto(outcomes, deps, stream, batch, claimed, { token, attempt, signal });
+    const claim = { token, records: claimed, until };
+    await settleInto(outcomes, { ...deps, clock }, stream, batch, claim, { attempt, signal });
   } catch (error) {
     failure = error;
   }
@@ -105,16 +119,16 @@ export async function applyBatch(
 
 async function settleInto(
   outcomes: Map<string, Outcome>,
-  deps: ApplyDeps,
+  deps: ApplyDeps & { clock: () => number },
   stream: Stream,
   batch: Batch,
-  claimed: ReadonlyMap<string, ClaimedRecord>,
-  run: { token: string; attempt: { sent: boolean }; signal: AbortSignal | undefined },
+  claim: Standing,
+  run: { attempt: { sent: boolean }; signal: AbortSignal | undefined },
 ): Promise<void> {
   const context: Context = { lane: batch.lane as Lane, signal: run.signal };
   const settle = (outcome: Outcome) => outcomes.set(outcome.localKey, outcome);
 
-  const open = await chooseCandidates(deps, stream, batch, claimed, settle);
+  const open = await chooseCandidates(deps, stream, batch, claim, settle);
   if (open.length === 0) return;
 
   const merged = await mergeWithThere(deps, stream, batch, open, context, settle);
@@ -123,17 +137,15 @@ async function settleInto(
 
   const results = new Map<string, PutResult>();
   const write = async (objects: readonly DestinationObject[]) => {
-    const open = toWrite.filter(({ object }) => !results.has(object.extId));
-    const renewed = open.map(({ candidate, object }) => ({
-      localKey: candidate.localKey,
-      externalId: object.extId,
-    }));
-    if (!(await renewClaim(deps.state.db, run.token, stream.name, renewed))) {
-      throw new SlotsyncError('claim_lost', 'another batch took these records over', {
-        disposition: 'retry',
-      });
+    if (claim.until - deps.clock() < WRITE_MS + MARGIN_MS) {
+      const open = toWrite.filter(({ object }) => !results.has(object.extId));
+      const keys = open.map(({ candidate }) => candidate.localKey);
+      const until = deps.clock() + CLAIM_MS;
+      const isOurs = await renewClaim(deps.state.db, { token: claim.token, stream: stream.name }, keys);
+      if (!isOurs) throw claimLost();
+      claim.until = until;
     }
-    const within = AbortSignal.timeout(WRITE_WITHIN);
+    const within = AbortSignal.timeout(Math.max(0, Math.floor(claim.until - MARGIN_MS - deps.clock())));
     const signal = run.signal ? AbortSignal.any([run.signal, within]) : within;
     run.attempt.sent = true;
     return deps.destination.putObjects(objects, { ...context, signal });

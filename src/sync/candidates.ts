@@ -1,9 +1,9 @@
 // Which records of a batch go on their way, and which have their outcome before anything is sent: rows that do not map,
 // references that are not there yet, external ids that two rows share, rows that are gone.
-import { messageOf } from '../errors.js';
+import { messageOf, SlotsyncError } from '../errors.js';
 import type { Mirror, MirrorRow } from '../mirror/mirror.js';
 import type { Batch } from '../state/batches.js';
-import type { ClaimedRecord } from '../state/claims.js';
+import { noteExternalIds, type Claim, type ClaimedRecord } from '../state/claims.js';
 import type { State } from '../state/database.js';
 import type { Outcome } from '../state/outcomes.js';
 import { readExternalIds, readOwners } from '../state/records.js';
@@ -33,19 +33,21 @@ export interface Candidate {
 }
 
 const DAY = 24 * 60 * 60 * 1000;
+
 /** The records of a batch that may be sent; the others are settled. Sends nothing. */
 export async function chooseCandidates(
   deps: CandidateDeps,
   stream: Stream,
   batch: Batch,
-  claimed: ReadonlyMap<string, ClaimedRecord>,
+  { token, records }: { token: string; records: ReadonlyMap<string, ClaimedRecord> },
   settle: Settle,
 ): Promise<Candidate[]> {
-  const rows = await deps.mirror.readRows(stream, [...claimed.keys()]);
-  const mapped = mapRows(stream, claimed, rows, settle);
+  const rows = await deps.mirror.readRows(stream, [...records.keys()]);
+  const mapped = mapRows(stream, records, rows, settle);
   const linked = await linkReferences(deps, stream, mapped, settle);
+  await noteNames(deps, { token, stream: stream.name }, linked);
   const own = await refuseSharedIds(deps, stream, linked, settle);
-  const retiring = [...claimed.values()].flatMap((record) =>
+  const retiring = [...records.values()].flatMap((record) =>
     rows.has(record.localKey) ? [] : (retire(stream, batch, record, settle) ?? []),
   );
   const open = batch.isForced ? own : own.filter((candidate) => !isAccepted(candidate, settle));
@@ -116,7 +118,27 @@ async function linkReferences(
   });
 }
 
-/** One external id belongs to one row: where two would share it, neither is sent from here. */
+/** So that the state knows each object by its name before it is sent, whatever happens then. */
+async function noteNames(
+  { state }: CandidateDeps,
+  claim: Claim,
+  candidates: readonly Candidate[],
+): Promise<void> {
+  const unnoted = candidates.filter(({ record, object }) => record.externalId !== object.extId);
+  const externalIds = new Map(unnoted.map(({ localKey, object }) => [localKey, object.extId]));
+  if (!(await noteExternalIds(state.db, claim, externalIds))) throw claimLost();
+}
+
+/** Before anything of it was sent. */
+export function claimLost(): SlotsyncError {
+  return new SlotsyncError('claim_lost', 'another batch took these records over', { disposition: 'retry' });
+}
+
+/**
+ * One external id belongs to one row: where two would share it, neither is sent from here. What another batch is
+ * writing for the first time counts as well. Both have noted their names before they look here: of two that write at
+ * once, one sees the other, or each does.
+ */
 async function refuseSharedIds(
   { state, mirror, streams }: CandidateDeps,
   stream: Stream,
@@ -129,12 +151,15 @@ async function refuseSharedIds(
   );
   const accepted: Candidate[] = [];
   for (const candidate of candidates) {
-    const { localKey, object } = candidate;
+    const { localKey, object, record } = candidate;
+    const isAccepted = record.objectHash !== null;
     const inBatch = candidates
       .filter((other) => other !== candidate && other.object.extId === object.extId)
       .map((other) => ({ stream: stream.name, localKey: other.localKey }));
     const elsewhere = (owners.get(object.extId) ?? []).filter(
-      (owner) => owner.stream !== stream.name || owner.localKey !== localKey,
+      (owner) =>
+        (owner.stream !== stream.name || owner.localKey !== localKey) &&
+        (owner.isAccepted || (owner.isWritten && !isAccepted)),
     );
     const [other] = [...inBatch, ...(await keepLiving(mirror, streams, elsewhere))];
     if (!other) {
@@ -201,7 +226,7 @@ export async function findHeirs(
   const retiring = candidates.filter(({ retires }) => retires);
   if (retiring.length === 0) return new Set();
   const extIds = retiring.map(({ object }) => object.extId);
-  const owners = await readOwners(state.db, extIds, 'all');
+  const owners = await readOwners(state.db, extIds);
   const inherited = new Set<string>();
   for (const { localKey, object } of retiring) {
     const others = (owners.get(object.extId) ?? []).filter(

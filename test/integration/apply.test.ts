@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { SlotsyncError } from '../../src/errors.js';
 import { failBatch, readBatch } from '../../src/state/batches.js';
 import { retryRecords } from '../../src/state/failures.js';
-import { claimRecords, renewClaim } from '../../src/state/claims.js';
+import { claimRecords, noteExternalIds } from '../../src/state/claims.js';
 import type { SlotsyncConfig } from '../../src/streams/config.js';
 import { createObject } from '../../src/streams/object.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
@@ -201,7 +201,7 @@ describe('a record is synced only if the service accepted exactly that object', 
       const claim = { token: 'killed', stream: 'rooms', keys: [code], runId: 1 };
       expect(await claimRecords(world.state.db, claim)).toHaveLength(1);
       const extId = `room_${code}`;
-      await renewClaim(world.state.db, 'killed', 'rooms', [{ localKey: code, externalId: extId }]);
+      await noteExternalIds(world.state.db, claim, new Map([[code, extId]]));
       const object = createObject(extId, 'room', true, [['room.name', [name]]]);
       await world.destination.putObjects([object], { lane: 'nightly' });
     }
@@ -623,6 +623,45 @@ describe('one external id', () => {
     expect(world.sandbox.object('room_A')).toMatchObject({ typeId: 'room' });
   });
 
+  it.each([
+    ['its key', 'room_{code}'],
+    ['another column', 'room_{number}'],
+  ])(
+    'of two streams that create it at the same moment, from %s, is never sent for both',
+    async (_, externalId) => {
+      const world = await open({
+        streams: { rooms: { ...ROOMS, externalId }, halls: { ...ROOMS, externalId } },
+      });
+      await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1')`;
+      const { queue, runId } = await world.plan();
+      expect(queue).toHaveLength(2);
+      world.sandbox.setLatency(100);
+      await Promise.all(queue.map((id) => world.apply(id)));
+      expect(world.writes().length).toBeLessThanOrEqual(1);
+      await world.finish(runId, []);
+      const records = [
+        ...Object.values(await world.recordsOf('rooms')),
+        ...Object.values(await world.recordsOf('halls')),
+      ];
+      const others = records.filter(({ status }) => status !== 'synced');
+      expect(others.length).toBeGreaterThanOrEqual(1);
+      for (const other of others)
+        expect(other).toMatchObject({ status: 'failed', error_code: 'external_id_shared' });
+    },
+  );
+
+  it('that changes before anything was accepted is noted anew', async () => {
+    const world = await open(rooms({ externalId: 'hall_{number}' }));
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1')`;
+    world.sandbox.failNext({ path: '/objects', fault: 'status', status: 503, times: 4 });
+    await world.sync();
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { status: 'failed', external_id: 'hall_1' } });
+    await world.sql`UPDATE slotsync.records SET in_doubt = false`;
+    world.configure(byNumber);
+    await world.sync();
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { status: 'synced', external_id: 'room_1' } });
+  });
+
   it('that changes is a person’s turn; retried, the new object is created and the former left', async () => {
     const world = await open(byNumber);
     await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1')`;
@@ -963,7 +1002,7 @@ describe('two batches with one key', () => {
     expect(await world.recordsOf('rooms')).toMatchObject({ A: { in_doubt: false, claimed_by: null } });
   });
 
-  it('where the claim is lost before the request: nothing is sent', async () => {
+  it('where the claim has stood for long and is lost before the request: nothing is sent', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     const { queue } = await world.plan();
@@ -973,6 +1012,7 @@ describe('two batches with one key', () => {
       describe: 'the reading before the write',
     });
     await world.sql`UPDATE slotsync.records SET claimed_by = 'another'`;
+    world.passDays(1);
     await expect(applying).rejects.toMatchObject({ code: 'claim_lost', disposition: 'retry' });
     expect(world.writes()).toEqual([]);
   });

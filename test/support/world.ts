@@ -103,6 +103,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     log,
     streams: new Map(configuration.streams.map((stream) => [stream.name, stream])),
     now: () => Date.now() + aheadMs,
+    clock: () => performance.now() + aheadMs,
     preflight: createPreflight(destination),
   });
 
