@@ -30,7 +30,7 @@ const BARE = 'bare loop, one after the other';
 const SIZES = [
   { batchSize: 1, rows: 2_000 },
   { batchSize: 10, rows: 10_000 },
-  { batchSize: 100, rows: 40_000 },
+  { batchSize: 100, rows: 200_000 },
 ];
 
 /** Everything is granted at once: what is measured is the rest. */

@@ -142,7 +142,7 @@ export async function settleRecords(
             o.waits_for,
             CASE WHEN o.status = 'deferred' AND o.waits_for IS NOT NULL THEN coalesce(r.waits_since, now()) END,
             CASE WHEN o.accepted THEN 0 ELSE r.attempts + 1 END,
-            CASE WHEN o.accepted THEN false ELSE r.in_doubt OR o.in_doubt END,
+            CASE WHEN o.accepted THEN false ELSE r.in_doubt OR coalesce(o.in_doubt, false) END,
             CASE WHEN o.accepted THEN NULL ELSE r.gone_since END,
             CASE WHEN o.sent THEN now() ELSE r.synced_at END
           FROM jsonb_to_record(${JSON.stringify(byKey)}::jsonb->r.local_key) AS o(status text, accepted boolean, sent boolean,
@@ -188,11 +188,15 @@ async function wakeWaiting(
     .map(({ localKey }) => waitingName({ stream, localKey }));
   if (arrived.length === 0) return;
   await db.execute(sql`
-    UPDATE slotsync.records SET status = 'deferred', waits_since = now(), updated_at = now()
-    WHERE waits_for = ${anyOf(arrived)} AND status = 'dead'`);
-  await db.execute(sql`
+    WITH revived AS (
+      UPDATE slotsync.records SET status = 'deferred', waits_since = now(), updated_at = now()
+      WHERE waits_for = ${anyOf(arrived)} AND status = 'dead'
+      RETURNING stream, local_key)
     INSERT INTO slotsync.changes (stream, local_key)
-    SELECT stream, local_key FROM slotsync.records WHERE waits_for = ${anyOf(arrived)} AND status = 'deferred' AND ${isByDay(runId)}`);
+    SELECT stream, local_key FROM (
+      SELECT stream, local_key FROM slotsync.records WHERE waits_for = ${anyOf(arrived)} AND status = 'deferred'
+      UNION ALL TABLE revived) AS woken
+    WHERE ${isByDay(runId)}`);
 }
 
 /**

@@ -44,55 +44,47 @@ export function waitingName({ stream, localKey }: { stream: string; localKey: st
   return JSON.stringify([stream, localKey]);
 }
 
-/** The columns an outcome sets. */
-export function toRow(outcome: Outcome) {
-  const accepted = outcome.outcome === 'synced' || outcome.outcome === 'unchanged';
-  const message = 'message' in outcome ? storable(outcome.message) : null;
+/** The columns an outcome sets; those it leaves empty are not there. */
+export function toRow(outcome: Outcome): Record<string, unknown> & { local_key: string } {
   const row = {
     local_key: outcome.localKey,
     status: outcome.outcome as RecordStatus,
-    accepted,
-    sent: outcome.outcome === 'synced',
-    external_id: outcome.externalId ?? null,
-    destination_id: null as number | null,
-    source_hash: null as string | null,
-    object_hash: null as string | null,
-    error_code: null as string | null,
-    error_message: null as string | null,
-    waits_for: null as string | null,
-    in_doubt: false,
+    external_id: outcome.externalId,
   };
   switch (outcome.outcome) {
     case 'synced':
     case 'unchanged':
       return {
         ...row,
-        status: (outcome.retired ? 'retired' : 'synced') satisfies RecordStatus as RecordStatus,
-        destination_id: outcome.destinationId ?? null,
+        status: (outcome.retired ? 'retired' : 'synced') satisfies RecordStatus,
+        accepted: true,
+        sent: outcome.outcome === 'synced',
+        destination_id: outcome.destinationId,
         source_hash: outcome.sourceHash,
         object_hash: outcome.objectHash,
       };
     case 'deferred':
-      return {
-        ...row,
-        error_code: outcome.code,
-        error_message: message,
-        waits_for: outcome.waitsFor ? waitingName(outcome.waitsFor) : null,
-      };
+      return { ...row, ...reasonOf(outcome) };
     case 'failed':
-      return { ...row, error_code: outcome.code, error_message: message, in_doubt: outcome.inDoubt ?? false };
+      return { ...row, ...reasonOf(outcome), in_doubt: outcome.inDoubt };
     case 'dead':
-      return {
-        ...row,
-        error_code: outcome.code,
-        error_message: message,
-        source_hash: outcome.sourceHash,
-        waits_for: outcome.waitsFor ? waitingName(outcome.waitsFor) : null,
-      };
+      return { ...row, ...reasonOf(outcome), source_hash: outcome.sourceHash };
     case 'gone':
     case 'left':
       return row;
   }
+}
+
+function reasonOf(outcome: {
+  code: string;
+  message: string;
+  waitsFor?: { stream: string; localKey: string };
+}): Record<string, string | undefined> {
+  return {
+    error_code: outcome.code,
+    error_message: storable(outcome.message),
+    waits_for: outcome.waitsFor && waitingName(outcome.waitsFor),
+  };
 }
 
 /** Messages come from functions and services: kept short, and without what jsonb cannot hold. */

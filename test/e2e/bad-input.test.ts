@@ -131,7 +131,7 @@ describe('the mirror', () => {
     );
     const { code, stdout } = await world.run(['sync', 'rooms']);
     expect(code).toBe(1);
-    expect(stdout).toContain("rooms 'R5': dead, rooms.fields['room.seats']: seats are odd");
+    expect(stdout).toContain("rooms 'R5' (room_R5): dead, rooms.fields['room.seats']: seats are odd");
     expect(world.sandbox.objects()).toHaveLength(9);
     await world.configure(CONFIGURATION);
     await expectRerunCompletes();
