@@ -19,9 +19,12 @@ const SESSION = {
   application_name: 'slotsync mirror',
   default_transaction_read_only: true,
   ...SESSION_FORMATS,
-  // Rows are read by their keys, a hundred at a time: the index is what serves, on any disk of today.
-  random_page_cost: 1.1,
 };
+/**
+ * Rows are read by their keys, a hundred at a time: the index is what serves, on any disk of today. Not where whole
+ * sources are read: there it would rule out sorting in parallel.
+ */
+const BY_KEYS = { random_page_cost: 1.1 };
 
 /** One more than this many shared external ids are not a slip but a wrong template. */
 const SHARED_ID_LIMIT = 1000;
@@ -55,18 +58,18 @@ export type Mirror = ReturnType<typeof createMirror>;
 
 /** Opens the mirror. Nothing connects before the first reading. Errors are SlotsyncError `mirror_…`. */
 export function createMirror({ url }: { url: string }) {
-  const open = (max: number) =>
+  const open = (max: number, settings = {}) =>
     postgres(url, {
       max,
       connect_timeout: 10,
       idle_timeout: 60,
-      connection: SESSION,
+      connection: { ...SESSION, ...settings },
       types: { date: DATES_AS_TEXT, fixedWidth: FIXED_WIDTH },
       // The driver's own reading of arrays takes a null for the text NULL.
       fetch_types: false,
       onnotice: () => undefined,
     });
-  const sql = open(4);
+  const sql = open(4, BY_KEYS);
   const columnTypes = new Map<string, Promise<Map<string, string>>>();
 
   /** Column names of a source to their types as SQL writes them. */

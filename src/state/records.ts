@@ -19,14 +19,18 @@ export async function* readMarks(
 ): AsyncGenerator<string[]> {
   const client = postgres(state.url, { max: 1, connect_timeout: 10, onnotice: () => undefined });
   const among = keys === undefined ? '' : `AND local_key = ANY (${quoteLiteral(arrayLiteral(keys))}::text[])`;
+  // The common case comes first and costs nothing but its hash.
   const statement = `COPY (SELECT local_key, CASE
-      WHEN claimed_by IS NOT NULL OR (in_doubt AND status <> 'dead') THEN 'doubt:a:'
-      WHEN status = 'synced' THEN CASE WHEN gone_since IS NULL THEN '' ELSE 'synced:a:' END || source_hash
-      WHEN status = 'retired' THEN 'retired:a:'
-      WHEN status = 'deferred' AND error_code = ${quoteLiteral(STILL_RESERVED)} THEN 'reserved:a:'
-      WHEN status = 'dead' AND starts_with(error_code, ${quoteLiteral(RETIREMENT_REFUSED)}) THEN 'unretired:a:'
-      ELSE status || CASE WHEN object_hash IS NULL AND NOT in_doubt THEN ':n:' ELSE ':a:' END || coalesce(refused_hash::text, '')
-    END || CASE WHEN gone_since IS NULL THEN '' ELSE ':gone' END FROM slotsync.records WHERE stream = ${quoteLiteral(stream)} ${among} ORDER BY local_key) TO STDOUT`;
+      WHEN status = 'synced' AND claimed_by IS NULL AND NOT in_doubt AND gone_since IS NULL THEN source_hash::text
+      ELSE CASE
+        WHEN claimed_by IS NOT NULL OR (in_doubt AND status <> 'dead') THEN 'doubt:a:'
+        WHEN status = 'synced' THEN 'synced:a:' || source_hash
+        WHEN status = 'retired' THEN 'retired:a:'
+        WHEN status = 'deferred' AND error_code = ${quoteLiteral(STILL_RESERVED)} THEN 'reserved:a:'
+        WHEN status = 'dead' AND starts_with(error_code, ${quoteLiteral(RETIREMENT_REFUSED)}) THEN 'unretired:a:'
+        ELSE status || CASE WHEN object_hash IS NULL AND NOT in_doubt THEN ':n:' ELSE ':a:' END || coalesce(refused_hash::text, '')
+      END || CASE WHEN gone_since IS NULL THEN '' ELSE ':gone' END
+    END FROM slotsync.records WHERE stream = ${quoteLiteral(stream)} ${among} ORDER BY local_key) TO STDOUT`;
   try {
     yield* readCopy(client, statement);
   } catch (error) {

@@ -336,6 +336,16 @@ describe('the source', () => {
     ]);
   });
 
+  it('is planned for as a whole where it is read as a whole, and for its index where rows are asked for by key', async () => {
+    const stream = streamOf({
+      from: { query: "SELECT current_setting('random_page_cost') AS cost" },
+      key: 'cost',
+    });
+    const [[ofTheServer] = []] = await readAll(stream);
+    expect(ofTheServer).toBe('4');
+    expect([...(await mirror.readRows(stream, ['1.1'])).keys()]).toEqual(['1.1']);
+  });
+
   it('that is not there, or lacks a column, is told with the nearest name', async () => {
     await sql`CREATE SCHEMA campus`;
     await sql`CREATE TABLE campus.rooms (room_code text PRIMARY KEY, name text)`;
