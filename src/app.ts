@@ -21,7 +21,7 @@ import { createLogger } from './logger.js';
 import { noMeter } from './metrics/meter.js';
 import { createMetrics } from './metrics/metrics.js';
 import { createReading } from './metrics/reading.js';
-import { createStateReadings } from './metrics/state-readings.js';
+import { createStateReadings } from './state/readings.js';
 import { createMirror, type Mirror } from './mirror/mirror.js';
 import { openTriggers, type Triggers } from './mirror/triggers.js';
 import { openBackend, requireQueueStore, type QueueStore } from './queue/backend.js';

@@ -23,7 +23,7 @@
 // And prom-client's own process_* and nodejs_* under their usual names, so that usual dashboards find them.
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Meter } from './meter.js';
-import type { StateReading } from './state-readings.js';
+import type { StateReading } from '../state/readings.js';
 
 /** What of the quota's usage is shown. */
 export interface QuotaReading {

@@ -3,6 +3,7 @@
 import type { Lane } from '../destination/quota/limiter.js';
 import { codeOf, dispositionOf, fullMessageOf } from '../errors.js';
 import type { Logger } from '../logger.js';
+import { noMeter, type Meter } from '../metrics/meter.js';
 import type { Mirror } from '../mirror/mirror.js';
 import { readOpenApprovals } from '../state/approvals.js';
 import { countRetiringToday, deleteBatches, insertBatches } from '../state/batches.js';
@@ -25,6 +26,7 @@ export interface RunDeps {
   streams: ReadonlyMap<string, Stream>;
   log: Logger;
   preflight: Preflight;
+  meter?: Meter;
   /** Credentials that are refused are waited for, rather than ending the run. */
   patient?: boolean;
 }
@@ -149,7 +151,7 @@ async function planOne(
   await writer.flush();
   // Of a part, only what lies in it is told: the rest is another run's.
   const failing = run.range === null ? shared : met;
-  if (failing.size > 0) await failShared(state, run, stream, failing);
+  if (failing.size > 0) await failShared(deps, run, stream, failing);
   planned.plan[stream.name] = toPlanCounts(counts, writer.counts.retire);
   planned.batches += writer.batches();
   await applyBrakes(deps, run, stream, { counts, writer, planned, byKeys });
@@ -170,7 +172,7 @@ async function partOf({ state }: RunDeps, run: Run, stream: Stream): Promise<Par
 
 /** Two rows of one external id: neither is sent. */
 async function failShared(
-  { db }: State,
+  { state: { db }, meter = noMeter }: RunDeps,
   run: Run,
   stream: Stream,
   shared: ReadonlyMap<string, { externalId: string; message: string }>,
@@ -185,6 +187,7 @@ async function failShared(
   const batch = { runId: run.id, stream: stream.name, level: stream.level, keys: [...shared.keys()] };
   const counts = { ...NO_OUTCOMES, failed: shared.size };
   await insertBatches(db, [{ ...batch, state: 'done', counts, finishedAt: new Date() }]);
+  meter.settled(stream.name, counts);
 }
 
 /** Lets go what is within the limits or approved; the rest stays held, with the reason. */

@@ -585,6 +585,7 @@ describe('one external id', () => {
     await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1'), ('B', 'b', '1'), ('C', 'c', '2')`;
     const { run } = await world.sync();
     expect(run).toMatchObject({ status: 'partial', counts: { rooms: { synced: 1, failed: 2 } } });
+    expect([world.metered('rooms', 'synced'), world.metered('rooms', 'failed')]).toEqual([1, 2]);
     expect(world.sandbox.objects().map(({ extId }) => extId)).toEqual(['room_2']);
     expect(await world.recordsOf('rooms')).toMatchObject({
       A: {

@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors.js';
 import { createHealth } from '../../src/http/health.js';
 import { json, startHttp, type HttpServer, type Routes } from '../../src/http/server.js';
-import { createStateReadings, type StateReadings } from '../../src/metrics/state-readings.js';
+import { createStateReadings, type StateReadings } from '../../src/state/readings.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 
 const log = pino({ level: 'silent' });

@@ -9,6 +9,7 @@ import { createLimiter } from '../../src/destination/quota/limiter.js';
 import { createPostgresStore } from '../../src/destination/quota/postgres-store.js';
 import type { QuotaRules } from '../../src/destination/quota/rules.js';
 import { codeOf, dispositionOf, messageOf } from '../../src/errors.js';
+import { noMeter, type Meter, type Outcomes } from '../../src/metrics/meter.js';
 import { createMirror } from '../../src/mirror/mirror.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
 import { startSandbox } from '../../src/sandbox/sandbox.js';
@@ -96,7 +97,14 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
   const mirror = createMirror({ url: database.url });
   const state = openState({ url: database.url });
 
+  const metered: { stream: string; counts: Outcomes }[] = [];
+  const meter: Meter = {
+    ...noMeter,
+    settled: (stream, counts) => void metered.push({ stream, counts: { ...counts } }),
+  };
+
   const deps = () => ({
+    meter,
     mirror,
     destination,
     state,
@@ -237,6 +245,10 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     passDays(days: number): void {
       aheadMs += days * DAY;
     },
+
+    /** Records of a stream with an outcome, as the metrics count them. */
+    metered: (stream: string, outcome: keyof Outcomes): number =>
+      metered.reduce((sum, one) => sum + (one.stream === stream ? one.counts[outcome] : 0), 0),
 
     /** The stream's records by local key. */
     async recordsOf(stream: string): Promise<Record<string, RecordRow>> {

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { createMetrics, type QuotaReading } from '../../src/metrics/metrics.js';
 import { createReading } from '../../src/metrics/reading.js';
-import type { StateReading } from '../../src/metrics/state-readings.js';
+import type { StateReading } from '../../src/state/readings.js';
 
 const USAGE: QuotaReading = {
   rate: 20,
