@@ -85,12 +85,13 @@ export async function readTakenKeys(db: Queries, runId: number, stream: string):
 }
 
 /**
- * What a run that has ended leaves of the inbox: nothing, or what it could not look at, for later. Call it in the
- * transaction that ends the run; its commit wakes the workers, since keys may have waited for this run.
+ * What a run that has ended leaves of the inbox: nothing, or what it could not look at, for later: half as long again as
+ * it has waited, a minute at least and ten at most. Call it in the transaction that ends the run; its commit wakes the workers, since keys may have waited for this run.
  */
 export async function closeTaken(tx: Queries, runId: number, ended: 'failed' | 'worked'): Promise<void> {
   await tx.execute(sql`
-    UPDATE slotsync.changes AS c SET run_id = NULL, not_before = now() + interval '1 minute'
+    UPDATE slotsync.changes AS c SET run_id = NULL,
+      not_before = now() + least(interval '10 minutes', greatest(interval '1 minute', (now() - c.requested_at) / 2))
     WHERE c.run_id = ${runId}::bigint AND (${ended === 'failed'} OR EXISTS (
       SELECT FROM slotsync.batches AS b
       WHERE b.run_id = ${runId}::bigint AND b.state = 'failed' AND b.stream = c.stream

@@ -153,6 +153,20 @@ describe('a run that has ended', () => {
     expect(await readInbox(world.state.db)).toEqual([]);
   });
 
+  it.each([
+    ['just now', '0 minutes', 60],
+    ['six minutes ago', '6 minutes', 3 * 60],
+    ['a day ago', '1 day', 10 * 60],
+  ])('gives back what was asked for %s for a while that grows with it', async (_, ago, seconds) => {
+    await world.sql`
+      INSERT INTO slotsync.changes (stream, local_key, requested_at) VALUES ('rooms', 'A', now() - ${ago}::text::interval)`;
+    await failRun(world.state.db, await taken(), { code: 'x', message: 'y' });
+    const [row] = await world.sql<{ wait: number }[]>`
+      SELECT extract(epoch FROM not_before - now())::float8 AS wait FROM slotsync.changes`;
+    expect(row?.wait).toBeGreaterThan(seconds - 10);
+    expect(row?.wait).toBeLessThan(seconds + 10);
+  });
+
   it('gives back the keys of batches that were given up', async () => {
     await world.sql`INSERT INTO rooms VALUES ('A', 'Aula')`;
     world.sandbox.failNext({ path: '/v1/objects', fault: 'status', times: 9 });
