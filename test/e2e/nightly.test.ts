@@ -11,7 +11,7 @@ describe('workers with a schedule', () => {
   let world: Rehearsal;
   beforeAll(async () => {
     world = await rehearse({ rows: 20, sandbox: { rate: 0 } });
-    await world.configure(scheduled(`{ nightly: '30 2 * * *', timezone: 'Europe/Stockholm' }`));
+    await world.configure(scheduled(`{ nightly: '30 3 * * *', timezone: 'Europe/Stockholm' }`));
   });
   afterAll(() => world.close());
 
@@ -36,10 +36,10 @@ describe('workers with a schedule', () => {
       expect(await runs()).toEqual([]);
     });
     expect((await world.run(['status'])).stdout).toMatch(
-      /Next night: \d{4}-\d\d-\d\d 02:30 \(Europe\/Stockholm\), if a worker runs; there was none yet\./,
+      /Next night: \d{4}-\d\d-\d\d 03:30 \(Europe\/Stockholm\), if a worker runs; there was none yet\./,
     );
     expect((await world.run(['check'])).stdout).toMatch(
-      /✓ schedule: the next night begins \d{4}-\d\d-\d\d 02:30 \(Europe\/Stockholm\), if a worker runs/,
+      /✓ schedule: the next night begins \d{4}-\d\d-\d\d 03:30 \(Europe\/Stockholm\), if a worker runs/,
     );
   });
 
@@ -54,12 +54,12 @@ describe('workers with a schedule', () => {
     expect(await runs()).toEqual([{ kind: 'nightly', status: 'succeeded' }]);
     expect(world.sandbox.objects()).toHaveLength(40);
     const status = JSON.parse((await world.run(['status', '--json'])).stdout) as Record<string, unknown>;
-    expect(status['nightly']).toMatchObject({ pattern: '30 2 * * *', lastDue: expect.any(String) });
+    expect(status['nightly']).toMatchObject({ pattern: '30 3 * * *', lastDue: expect.any(String) });
   });
 
   it('pass it over when they are told to, and follow a schedule that is taken away', async () => {
     await world.configure(
-      scheduled(`{ nightly: '30 2 * * *', timezone: 'Europe/Stockholm', catchUp: false }`),
+      scheduled(`{ nightly: '30 3 * * *', timezone: 'Europe/Stockholm', catchUp: false }`),
     );
     await world.sql`
       UPDATE slotsync.schedules SET registered_at = now() - interval '9 days', last_due = now() - interval '9 days'`;

@@ -80,7 +80,7 @@ describe('slotsync reconcile', () => {
 
   it.each([
     [['--from', '2026-07-01', '--to', '2026-06-01'], '--from is not before --to'],
-    [['--from', '2027-07-01'], 'the window ends before it begins'],
+    [['--from', '2999-07-01'], 'the window ends before it begins'],
     [['--from', 'yesterday'], "--from takes a day such as 2026-09-01, or an ISO time, not 'yesterday'"],
     [['--to', '2026-02-31T25:00'], '--to takes a day'],
   ])('%j is refused in one line', async (args, message) => {

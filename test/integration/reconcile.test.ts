@@ -449,7 +449,8 @@ describe('bad input', () => {
 
 describe('between nights', () => {
   /** As a worker does it, with time passing between two readings. */
-  const keepUp = () => reconcileModified({ ...world.reconciling(), sliceSize: 6 });
+  const keepUp = (now = world.reconciling().now()) =>
+    reconcileModified({ ...world.reconciling(), now: () => now, sliceSize: 6 });
   const watermark = async () =>
     Number((await world.sql<{ cursor: string }[]>`SELECT cursor FROM slotsync.watermarks`)[0]?.cursor);
 
@@ -493,9 +494,10 @@ describe('between nights', () => {
     world.sandbox.restoreReservation('res_2');
     await world.sql`UPDATE slotsync.watermarks SET cursor = (cursor::bigint - ${DAY}::int)::text`;
     world.passDays(1);
-    expect(await keepUp()).toMatchObject({ read: 'changes' });
+    const now = world.reconciling().now();
+    expect(await keepUp(now)).toMatchObject({ read: 'changes' });
     expect(await verdicts()).toMatchObject({ 2: 'restored_there' });
-    expect(await keepUp()).toBeUndefined();
+    expect(await keepUp(now)).toBeUndefined();
     const unknown = world.sandbox.reservations().find(({ extId }) => extId === 'by_hand')?.id ?? 0;
     expect(await verdicts()).toHaveProperty(`#${unknown}`);
     await world.sql`UPDATE bookings SET id = 21 WHERE id = 20`;
