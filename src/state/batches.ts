@@ -2,8 +2,8 @@
 // at any time without losing a batch.
 import { and, eq, inArray, isNull, sql } from 'drizzle-orm';
 import { queryState, type Queries, type State } from './database.js';
-import { settleRecords } from './claims.js';
-import { countOutcomes, NO_OUTCOMES, type Outcome } from './outcomes.js';
+import { settleRecords, type Settled } from './claims.js';
+import { countOutcomes, NO_OUTCOMES } from './outcomes.js';
 import { advanceRun } from './runs.js';
 import { batches, runs, type BatchState, type BrakedOperation, type OutcomeCounts } from './schema.js';
 
@@ -133,7 +133,7 @@ export async function countRetiringToday(db: Queries, stream: string, exceptRun:
 export async function settleBatch(
   { db }: Pick<State, 'db'>,
   batch: Batch,
-  settled: { token: string; outcomes: readonly Outcome[] },
+  settled: Settled,
 ): Promise<{ queue: number[]; remaining: string[] }> {
   const { finished, remaining } = await queryState(() =>
     db.transaction(async (tx) => {

@@ -2,7 +2,7 @@
 // record in doubt: the service may hold something else than what was accepted last, so it is sent again.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, queryState, type Queries } from './database.js';
-import { toRow, waitingName, type Outcome } from './outcomes.js';
+import { isKept, toRow, waitingName, type Outcome } from './outcomes.js';
 import type { RecordStatus } from './schema.js';
 
 /** What the state knows of a record when a batch claims it. */
@@ -109,21 +109,27 @@ export async function releaseClaim(
   );
 }
 
+/** What became of claimed records. `isReferredTo`: others may wait for them. */
+export interface Settled {
+  token: string;
+  outcomes: readonly Outcome[];
+  isReferredTo: boolean;
+}
+
 /**
  * Writes outcomes and gives the claims back. Records whose claim was lost meanwhile are put in doubt instead,
  * since two batches may have written them: they are sent again.
  */
 export async function settleRecords(
   db: Queries,
-  settled: { token: string; stream: string; runId: number; outcomes: readonly Outcome[] },
+  { token, stream, runId, outcomes, isReferredTo }: Settled & { stream: string; runId: number },
 ): Promise<{ lost: string[] }> {
-  const { token, stream, runId, outcomes } = settled;
   if (outcomes.length === 0) return { lost: [] };
   const keysOf = (wanted: Outcome['outcome']) =>
     outcomes.filter(({ outcome }) => outcome === wanted).map(({ localKey }) => localKey);
   const gone = keysOf('gone');
   const left = keysOf('left');
-  const kept = outcomes.filter(({ outcome }) => outcome !== 'gone' && outcome !== 'left').map(toRow);
+  const kept = outcomes.filter(isKept).map(toRow);
   const keptKeys = kept.map(({ local_key }) => local_key);
   const byKey = Object.fromEntries(kept.map((row) => [row.local_key, row]));
   return queryState(async () => {
@@ -159,7 +165,7 @@ export async function settleRecords(
       await db.execute(sql`
       UPDATE slotsync.records SET claimed_by = NULL, claimed_until = NULL WHERE stream = ${stream} AND claimed_by = ${token}
         AND local_key = ${anyOf(left)}`);
-    await wakeWaiting(db, stream, runId, outcomes);
+    if (isReferredTo) await wakeWaiting(db, stream, runId, outcomes);
     await wakeLate(db, stream, runId, outcomes);
 
     const seen = new Set(written.map(({ localKey }) => localKey));

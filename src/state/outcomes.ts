@@ -44,46 +44,37 @@ export function waitingName({ stream, localKey }: { stream: string; localKey: st
   return JSON.stringify([stream, localKey]);
 }
 
-/** The columns an outcome sets; those it leaves empty are not there. */
-export function toRow(outcome: Outcome): Record<string, unknown> & { local_key: string } {
-  const row = {
-    local_key: outcome.localKey,
-    status: outcome.outcome as RecordStatus,
-    external_id: outcome.externalId,
-  };
-  switch (outcome.outcome) {
-    case 'synced':
-    case 'unchanged':
-      return {
-        ...row,
-        status: (outcome.retired ? 'retired' : 'synced') satisfies RecordStatus,
-        accepted: true,
-        sent: outcome.outcome === 'synced',
-        destination_id: outcome.destinationId,
-        source_hash: outcome.sourceHash,
-        object_hash: outcome.objectHash,
-      };
-    case 'deferred':
-      return { ...row, ...reasonOf(outcome) };
-    case 'failed':
-      return { ...row, ...reasonOf(outcome), in_doubt: outcome.inDoubt };
-    case 'dead':
-      return { ...row, ...reasonOf(outcome), source_hash: outcome.sourceHash };
-    case 'gone':
-    case 'left':
-      return row;
-  }
+/** An outcome that stays in the state with its record. */
+export type KeptOutcome = Exclude<Outcome, { outcome: 'gone' | 'left' }>;
+
+export function isKept(outcome: Outcome): outcome is KeptOutcome {
+  return outcome.outcome !== 'gone' && outcome.outcome !== 'left';
 }
 
-function reasonOf(outcome: {
-  code: string;
-  message: string;
-  waitsFor?: { stream: string; localKey: string };
-}): Record<string, string | undefined> {
+/** The columns an outcome sets; those it leaves empty are not there. */
+export function toRow(outcome: KeptOutcome): Record<string, unknown> & { local_key: string } {
+  const { localKey, externalId } = outcome;
+  if ('objectHash' in outcome) {
+    return {
+      local_key: localKey,
+      external_id: externalId,
+      status: (outcome.retired ? 'retired' : 'synced') satisfies RecordStatus,
+      accepted: true,
+      sent: outcome.outcome === 'synced',
+      destination_id: outcome.destinationId,
+      source_hash: outcome.sourceHash,
+      object_hash: outcome.objectHash,
+    };
+  }
   return {
+    local_key: localKey,
+    external_id: externalId,
+    status: outcome.outcome,
     error_code: outcome.code,
     error_message: storable(outcome.message),
-    waits_for: outcome.waitsFor && waitingName(outcome.waitsFor),
+    waits_for: 'waitsFor' in outcome && outcome.waitsFor ? waitingName(outcome.waitsFor) : undefined,
+    source_hash: 'sourceHash' in outcome ? outcome.sourceHash : undefined,
+    in_doubt: 'inDoubt' in outcome ? outcome.inDoubt : undefined,
   };
 }
 

@@ -90,7 +90,11 @@ export async function applyBatch(
   } catch (error) {
     failure = error;
   }
-  const settled = await settleBatch(state, batch, { token, outcomes: [...outcomes.values()] });
+  const settled = await settleBatch(state, batch, {
+    token,
+    outcomes: [...outcomes.values()],
+    isReferredTo: isReferredTo(deps.streams, stream),
+  });
   const open = new Set(settled.remaining);
   meter.settled(
     stream.name,
@@ -115,6 +119,10 @@ export async function applyBatch(
     disposition: 'retry',
     facts: { objects: settled.remaining.length },
   });
+}
+
+function isReferredTo(streams: ReadonlyMap<string, Stream>, { name }: Stream): boolean {
+  return [...streams.values()].some(({ references }) => references.some(({ stream }) => stream === name));
 }
 
 async function settleInto(

@@ -149,19 +149,24 @@ async function refuseSharedIds(
     state.db,
     candidates.map(({ object }) => object.extId),
   );
+  const inBatch = new Map<string, Candidate[]>();
+  for (const candidate of candidates) {
+    const { extId } = candidate.object;
+    inBatch.set(extId, [...(inBatch.get(extId) ?? []), candidate]);
+  }
   const accepted: Candidate[] = [];
   for (const candidate of candidates) {
     const { localKey, object, record } = candidate;
     const isAccepted = record.objectHash !== null;
-    const inBatch = candidates
-      .filter((other) => other !== candidate && other.object.extId === object.extId)
+    const besides = (inBatch.get(object.extId) ?? [])
+      .filter((other) => other !== candidate)
       .map((other) => ({ stream: stream.name, localKey: other.localKey }));
     const elsewhere = (owners.get(object.extId) ?? []).filter(
       (owner) =>
         (owner.stream !== stream.name || owner.localKey !== localKey) &&
         (owner.isAccepted || (owner.isWritten && !isAccepted)),
     );
-    const [other] = [...inBatch, ...(await keepLiving(mirror, streams, elsewhere))];
+    const [other] = [...besides, ...(await keepLiving(mirror, streams, elsewhere))];
     if (!other) {
       accepted.push(candidate);
       continue;
