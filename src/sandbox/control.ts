@@ -139,7 +139,7 @@ export function createControl(sandbox: SandboxControls, requests: () => number) 
     const action = actions.get(`${request.method} ${route}`);
     if (action === undefined) throw new Refusal(404, `no such control: ${request.method} ${path}`);
     const text = await readBody(request);
-    const body = () => (text === '' ? undefined : parseJson(request, text));
+    const body = () => (text === '' ? undefined : parseJson(text));
     const result = action(body, decodeSegment(name), query);
     return result === undefined ? { status: 204 } : { status: 200, body: result };
   };

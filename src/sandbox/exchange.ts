@@ -4,7 +4,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Arrivals } from './arrivals.js';
 import type { FaultSource } from './faults.js';
-import { answerTo, parseJson, readBody, send } from './http.js';
+import { answerTo, parseJson, readBody, requireJson, send } from './http.js';
 import type { Answer } from './http.js';
 import { countObjects } from './put-objects.js';
 import type { WindowJudge } from './quota.js';
@@ -47,7 +47,8 @@ export function createExchange(deps: {
       ...(typeof lane === 'string' ? { lane } : {}),
     });
     const json = () => {
-      const body = parseJson(request, text);
+      requireJson(request);
+      const body = parseJson(text);
       const objects = method === 'PUT' ? countObjects(body) : undefined;
       if (objects !== undefined) arrival.objects = objects;
       return body;

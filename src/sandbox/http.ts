@@ -22,10 +22,14 @@ export async function readBody(request: IncomingMessage): Promise<string> {
   return Buffer.concat(chunks).toString('utf8');
 }
 
-/** The text as JSON; a 400 when it is none, a 415 when it is not announced as JSON. */
-export function parseJson(request: IncomingMessage, text: string): unknown {
+/** A 415 when the body is not announced as JSON. */
+export function requireJson(request: IncomingMessage): void {
   if (!/^application\/json\b/i.test(request.headers['content-type'] ?? ''))
     throw new Refusal(415, 'content-type application/json expected');
+}
+
+/** The text as JSON; a 400 when it is none. */
+export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

@@ -733,6 +733,16 @@ describe('control interface', () => {
     return { status: answer.status, body: (text === '' ? undefined : JSON.parse(text)) as unknown };
   }
 
+  it('takes JSON as `curl -d` announces it', async () => {
+    const sandbox = await startSandbox();
+    running.push(sandbox);
+    const headers = { 'content-type': 'application/x-www-form-urlencoded' };
+    const body = JSON.stringify({ extId: 'res_1', begin: 1_796_104_800, end: 1_796_112_000, objects: [] });
+    const answer = await fetch(`${sandbox.url}/sandbox/reservations`, { method: 'POST', headers, body });
+    expect(answer.status).toBe(200);
+    expect(sandbox.reservations()).toMatchObject([{ extId: 'res_1', begin: 1_796_104_800 }]);
+  });
+
   it('defines, seeds and tells, without a token and beside the quota', async () => {
     const sandbox = await startSandbox({ rate: 1 });
     running.push(sandbox);
