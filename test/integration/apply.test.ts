@@ -1,34 +1,19 @@
 // From a mirror to accepted objects, with everything that can come between. Each test has a world of its own and looks
 // at it as an operator does: objects at the service, rows of the state, requests that arrived.
 import fc from 'fast-check';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { SlotsyncError } from '../../src/errors.js';
 import { failBatch, readBatch } from '../../src/state/batches.js';
 import { retryRecords } from '../../src/state/failures.js';
 import { claimRecords, noteExternalIds } from '../../src/state/claims.js';
 import type { SlotsyncConfig } from '../../src/streams/config.js';
 import { createObject } from '../../src/streams/object.js';
-import { createDatabase, type TestDatabase } from '../support/services.js';
+import { COURSES, ROOMS as NAMED_ROOMS, type Declaration } from '../support/campus.js';
 import { until } from '../support/wait.js';
-import { openWorld, type World, type WorldOptions } from '../support/world.js';
+import { type World, type WorldOptions } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
 
-type Declaration = SlotsyncConfig['streams'][string];
-
-const ROOMS: Declaration = {
-  from: 'rooms',
-  key: 'code',
-  type: 'room',
-  externalId: 'room_{code}',
-  fields: { 'room.name': 'name', 'room.seats': 'seats' },
-};
-const COURSES: Declaration = {
-  from: 'courses',
-  key: 'code',
-  type: 'course',
-  externalId: 'course_{code}',
-  fields: { 'course.name': 'name' },
-  references: { 'course.room': { stream: 'rooms', key: 'room' } },
-};
+const ROOMS: Declaration = { ...NAMED_ROOMS, fields: { 'room.name': 'name', 'room.seats': 'seats' } };
 
 const rooms = (changes: Partial<Declaration> = {}): SlotsyncConfig => ({
   streams: { rooms: { ...ROOMS, ...changes } },
@@ -38,21 +23,10 @@ const roomsAndCourses = (changes: Partial<Declaration> = {}): SlotsyncConfig => 
   streams: { courses: { ...COURSES, ...changes }, rooms: ROOMS },
 });
 
-let database: TestDatabase;
-beforeAll(async () => {
-  database = await createDatabase();
-});
-afterAll(() => database.drop());
-
-let worlds: World[] = [];
-afterEach(async () => {
-  for (const world of worlds) await world.close();
-  worlds = [];
-});
+const openWorld = keepWorlds();
 
 async function open(config: SlotsyncConfig, options: WorldOptions = {}): Promise<World> {
-  const world = await openWorld(config, { database, ...options });
-  worlds.push(world);
+  const world = await openWorld(config, options);
   await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text, seats integer, number text)`;
   await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
   return world;

@@ -1,6 +1,6 @@
 // Mass changes wait for a person: what is held, what goes on beside it, and what an approval lets go. Looked at as an
 // operator does: objects at the service, rows of the state, requests that arrived.
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { chooseHolds, type HoldOptions } from '../../src/commands/holds.js';
 import { recordApprovals } from '../../src/state/approvals.js';
 import { readHolds, rejectHolds } from '../../src/state/holds.js';
@@ -8,42 +8,22 @@ import { cancelRun, finishPlanning, readRun, startRun, type RunRequest } from '.
 import { previewStream } from '../../src/sync/preview.js';
 import { planRun } from '../../src/sync/run.js';
 import type { SlotsyncConfig } from '../../src/streams/config.js';
-import { createDatabase, type TestDatabase } from '../support/services.js';
-import { openWorld, type SyncResult, type World } from '../support/world.js';
-
-type Declaration = SlotsyncConfig['streams'][string];
+import { ROOMS, type Declaration } from '../support/campus.js';
+import { type SyncResult, type World } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
 
 const rooms = (changes: Partial<Declaration> = {}): SlotsyncConfig => ({
   streams: {
-    rooms: {
-      from: 'rooms',
-      key: 'code',
-      type: 'room',
-      externalId: 'room_{code}',
-      fields: { 'room.name': 'name' },
-      retire: 'deactivate',
-      ...changes,
-    },
+    rooms: { ...ROOMS, retire: 'deactivate', ...changes },
   },
 });
 const FEW = { count: 2, percent: 10 };
 
-let database: TestDatabase;
-beforeAll(async () => {
-  database = await createDatabase();
-});
-afterAll(() => database.drop());
-
-let worlds: World[] = [];
-afterEach(async () => {
-  for (const world of worlds) await world.close();
-  worlds = [];
-});
+const openWorld = keepWorlds();
 
 /** A world in which these rooms are synced. */
 async function open(config: SlotsyncConfig, count: number): Promise<World> {
-  const world = await openWorld(config, { database });
-  worlds.push(world);
+  const world = await openWorld(config);
   await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
   await add(world, ...codes(count));
   await world.sync();

@@ -1,7 +1,7 @@
 // Every failure says what happens next: it is tried again, it waits, or it is a person's turn; and by which command.
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { describeFailure, nextStep, nextStepOfRun } from '../../src/commands/failure-report.js';
 import { printRun } from '../../src/commands/run-report.js';
 import { dispositionOf, type Disposition } from '../../src/errors.js';
@@ -9,8 +9,9 @@ import { failBatch, readBatch } from '../../src/state/batches.js';
 import { listFailures, type Failure } from '../../src/state/failures.js';
 import type { Run } from '../../src/state/runs.js';
 import type { SlotsyncConfig } from '../../src/streams/config.js';
-import { createDatabase, type TestDatabase } from '../support/services.js';
-import { openWorld, type World } from '../support/world.js';
+import { COURSES, ROOMS } from '../support/campus.js';
+import { type World } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
 
 const SRC = fileURLToPath(new URL('../../src/', import.meta.url));
 const sources = (folder: string) =>
@@ -38,43 +39,25 @@ function expectNextStep(text: string, turn: Turn): void {
   expect(COMMANDS).toEqual(expect.arrayContaining(named));
 }
 
-let database: TestDatabase;
-beforeAll(async () => {
-  database = await createDatabase();
-});
-afterAll(() => database.drop());
-
-let worlds: World[] = [];
-afterEach(async () => {
+afterEach(() => {
   vi.restoreAllMocks();
-  for (const world of worlds) await world.close();
-  worlds = [];
 });
+const openWorld = keepWorlds();
 
 const CONFIG = {
   streams: {
     rooms: {
-      from: 'rooms',
-      key: 'code',
-      type: 'room',
+      ...ROOMS,
       externalId: 'room_{number}',
       fields: { 'room.name': (row) => (row.name === 'bad' ? { not: 'sendable' } : row.name) as string },
       retire: 'deactivate',
     },
-    courses: {
-      from: 'courses',
-      key: 'code',
-      type: 'course',
-      externalId: 'course_{code}',
-      fields: { 'course.name': 'name' },
-      references: { 'course.room': { stream: 'rooms', key: 'room' } },
-    },
+    courses: COURSES,
   },
 } satisfies SlotsyncConfig;
 
 async function open(): Promise<World> {
-  const world = await openWorld(CONFIG, { database });
-  worlds.push(world);
+  const world = await openWorld(CONFIG);
   await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text, number text)`;
   await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
   await world.sql`INSERT INTO rooms VALUES ('A', 'a', '1'), ('B', 'b', '2')`;

@@ -4,27 +4,14 @@ import { addChanges, readInbox, readTakenKeys, takeChanges } from '../../src/sta
 import { cancelRun, failRun, readRun } from '../../src/state/runs.js';
 import type { SlotsyncConfig } from '../../src/streams/config.js';
 import { planRun } from '../../src/sync/run.js';
+import { COURSES, ROOMS } from '../support/campus.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { openWorld, type World } from '../support/world.js';
 
 const CONFIG: SlotsyncConfig = {
   streams: {
-    rooms: {
-      from: 'rooms',
-      key: 'code',
-      type: 'room',
-      externalId: 'room_{code}',
-      fields: { 'room.name': 'name' },
-      retire: 'deactivate',
-    },
-    courses: {
-      from: 'courses',
-      key: 'code',
-      type: 'course',
-      externalId: 'course_{code}',
-      fields: { 'course.name': 'name' },
-      references: { 'course.room': { stream: 'rooms', key: 'room' } },
-    },
+    rooms: { ...ROOMS, retire: 'deactivate' },
+    courses: COURSES,
   },
 };
 

@@ -10,17 +10,11 @@ import { createScheduler } from '../../src/queue/scheduler.js';
 import { setPaused, startRun } from '../../src/state/runs.js';
 import { readSchedule, registerSchedule } from '../../src/state/schedules.js';
 import { passOverMissedNights, startDueNight } from '../../src/sync/nights.js';
+import { ROOMS } from '../support/campus.js';
 import { createDatabase, redisUrl, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
 import { openWorld, type World } from '../support/world.js';
 
-const ROOMS = {
-  from: 'rooms',
-  key: 'code',
-  type: 'room',
-  externalId: 'room_{code}',
-  fields: { 'room.name': 'name' },
-};
 const CONFIGURATION = {
   streams: { rooms: ROOMS, halls: { ...ROOMS, from: 'halls', externalId: 'hall_{code}' } },
 };

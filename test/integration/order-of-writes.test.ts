@@ -9,6 +9,7 @@ import { readBatch } from '../../src/state/batches.js';
 import { createObject, hashObject, isSameObject } from '../../src/streams/object.js';
 import { applyBatch, type ApplyDeps } from '../../src/sync/apply.js';
 import { planRun } from '../../src/sync/run.js';
+import { ROOMS } from '../support/campus.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { openWorld, type World } from '../support/world.js';
 
@@ -38,19 +39,7 @@ afterAll(async () => {
 });
 
 function configOf(owns: 'fields' | 'object') {
-  return {
-    streams: {
-      rooms: {
-        from: 'rooms',
-        key: 'code',
-        type: 'room',
-        externalId: 'room_{code}',
-        fields: { 'room.name': 'name' },
-        retire: 'deactivate' as const,
-        owns,
-      },
-    },
-  };
+  return { streams: { rooms: { ...ROOMS, retire: 'deactivate' as const, owns } } };
 }
 
 /** The service as it is understood, with every step of an answer at a moment of the scheduler's. */

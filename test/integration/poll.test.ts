@@ -6,30 +6,14 @@ import { takeChanges } from '../../src/state/changes.js';
 import { listWatermarks } from '../../src/state/watermarks.js';
 import type { SlotsyncConfig } from '../../src/streams/config.js';
 import { planRun } from '../../src/sync/run.js';
+import { COURSES, ROOMS, type Declaration } from '../support/campus.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { openWorld, type World } from '../support/world.js';
 
-type Declaration = SlotsyncConfig['streams'][string];
 const config = (changes: Partial<Declaration> = {}): SlotsyncConfig => ({
   streams: {
-    rooms: {
-      from: 'rooms',
-      key: 'code',
-      type: 'room',
-      externalId: 'room_{code}',
-      fields: { 'room.name': 'name' },
-      cursor: 'changed',
-      ...changes,
-    },
-    courses: {
-      from: 'courses',
-      key: 'code',
-      type: 'course',
-      externalId: 'course_{code}',
-      fields: {},
-      references: { 'course.room': { stream: 'rooms', key: 'room' } },
-      cursor: 'changed',
-    },
+    rooms: { ...ROOMS, cursor: 'changed', ...changes },
+    courses: { ...COURSES, fields: {}, cursor: 'changed' },
   },
 });
 

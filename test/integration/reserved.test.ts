@@ -1,13 +1,12 @@
 // An object that is still booked is not taken away from those who booked it: its retirement waits, by itself, for the
 // end of its bookings.
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { ReservationStatus } from '../../src/sandbox/reservations.js';
 import { previewStream } from '../../src/sync/preview.js';
 import type { SlotsyncConfig } from '../../src/streams/config.js';
-import { createDatabase, type TestDatabase } from '../support/services.js';
-import { openWorld, type World } from '../support/world.js';
-
-type Declaration = SlotsyncConfig['streams'][string];
+import { ROOMS, type Declaration } from '../support/campus.js';
+import { type World } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
 
 const rooms = (
   changes: Partial<Declaration> = {},
@@ -15,15 +14,7 @@ const rooms = (
 ): SlotsyncConfig => ({
   service,
   streams: {
-    rooms: {
-      from: 'rooms',
-      key: 'code',
-      type: 'room',
-      externalId: 'room_{code}',
-      fields: { 'room.name': 'name' },
-      retire: 'deactivate',
-      ...changes,
-    },
+    rooms: { ...ROOMS, retire: 'deactivate', ...changes },
   },
 });
 
@@ -31,22 +22,11 @@ const HOUR = 60 * 60;
 const DAY = 24 * HOUR;
 const now = () => Math.floor(Date.now() / 1000);
 
-let database: TestDatabase;
-beforeAll(async () => {
-  database = await createDatabase();
-});
-afterAll(() => database.drop());
-
-let worlds: World[] = [];
-afterEach(async () => {
-  for (const world of worlds) await world.close();
-  worlds = [];
-});
+const openWorld = keepWorlds();
 
 /** Rooms A to E and as many more as asked for, all of them synced. */
 async function open(config: SlotsyncConfig = rooms(), more = 0): Promise<World> {
-  const world = await openWorld(config, { database });
-  worlds.push(world);
+  const world = await openWorld(config);
   await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
   await world.sql`
     INSERT INTO rooms SELECT c, 'Room ' || c FROM unnest('{A,B,C,D,E}'::text[]) AS c
