@@ -9,7 +9,6 @@ import { createProgress } from '../src/commands/progress.js';
 import { checkConfiguration } from '../src/config-file.js';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
 import { createDestination } from '../src/destination/destination.js';
-import type { Limiter } from '../src/destination/quota/limiter.js';
 import { createMirror } from '../src/mirror/mirror.js';
 import { migrateQueue, openBackend, type QueueStore } from '../src/queue/backend.js';
 import { createProducer } from '../src/queue/producer.js';
@@ -21,7 +20,9 @@ import { findFreePort } from '../test/support/free-port.js';
 import { start } from '../test/support/program.js';
 import { startRedisServer } from '../test/support/redis-server.js';
 import { until } from '../test/support/wait.js';
+import { median } from './judge.js';
 import { describeMachine } from './machine.js';
+import { apiOf, UNLIMITED } from './no-quota.js';
 
 const CONCURRENCY = 12;
 const LATENCY_MS = 2;
@@ -32,14 +33,6 @@ const SIZES = [
   { batchSize: 10, rows: 10_000 },
   { batchSize: 100, rows: 200_000 },
 ];
-
-/** Everything is granted at once: what is measured is the rest. */
-const UNLIMITED: Limiter = {
-  take: async () => ({ usable: () => true, release: async () => undefined }),
-  throttled: async () => undefined,
-  usage: () => Promise.reject(new Error('there is no quota')),
-  close: async () => undefined,
-};
 
 interface Stage {
   /** A database of its own with `rooms` in it. */
@@ -79,9 +72,9 @@ export async function benchPipeline(args: readonly string[]): Promise<void> {
         }
         progress.update(at * REPEATS + repeat + 1, sizes.length * REPEATS);
       }
-      const bareRate = medianOf(rates.get(BARE) ?? []);
+      const bareRate = median(rates.get(BARE) ?? []);
       for (const [name, all] of rates) {
-        const rate = medianOf(all);
+        const rate = median(all);
         lines.push([
           batchSize,
           name,
@@ -266,12 +259,4 @@ async function bare({ url, serviceUrl, batchSize }: Stage, atOnce: number): Prom
   await pool.destroy();
   await sql.end();
   return { seconds };
-}
-
-function apiOf(baseUrl: string) {
-  return { baseUrl, key: 'sandbox-key', organizationId: 'demo', region: 'EU_EES' };
-}
-
-function medianOf(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? NaN;
 }

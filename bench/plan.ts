@@ -8,6 +8,7 @@ import { formatNumber, table } from '../src/commands/print.js';
 import { createProgress } from '../src/commands/progress.js';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
 import { migrate } from '../src/state/migrate.js';
+import { median } from './judge.js';
 import { describeMachine } from './machine.js';
 import { PLAN_WAYS, thingsStream, type PlanOrder, type PlanReport } from './plan-ways.js';
 
@@ -44,13 +45,13 @@ export async function benchPlan([rowsText = '1000000']: readonly string[]): Prom
         reports.push(await measure({ way, url, runs: RUNS }));
         progress.update(at * PLAN_WAYS.length + index + 1, cases.length * PLAN_WAYS.length);
       }
-      const floor = medianOf(reports[0]?.seconds ?? []);
+      const floor = median(reports[0]?.seconds ?? []);
       for (const [index, { seconds, peakBytes }] of reports.entries()) {
         lines.push([
           `${formatNumber(rows)}, ${changed === 0 ? 'none changed' : `${formatNumber(changed)} changed`}`,
           PLAN_WAYS[index] ?? '',
-          ...[medianOf(seconds), Math.min(...seconds), Math.max(...seconds)].map((value) => value.toFixed(2)),
-          (medianOf(seconds) / floor).toFixed(2),
+          ...[median(seconds), Math.min(...seconds), Math.max(...seconds)].map((value) => value.toFixed(2)),
+          (median(seconds) / floor).toFixed(2),
           Math.round(peakBytes / MEGABYTE),
         ]);
       }
@@ -85,8 +86,4 @@ function measure(order: PlanOrder): Promise<PlanReport> {
     child.on('exit', (code) => reject(new Error(`the process that planned ended with ${code}`)));
     child.send(order);
   });
-}
-
-function medianOf(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? NaN;
 }

@@ -4,21 +4,13 @@ import { pino } from 'pino';
 import postgres from 'postgres';
 import { checkConfiguration } from '../src/config-file.js';
 import { createDestination } from '../src/destination/destination.js';
-import type { Limiter } from '../src/destination/quota/limiter.js';
 import { createMirror } from '../src/mirror/mirror.js';
 import { openState } from '../src/state/database.js';
 import { reconcile } from '../src/sync/reconcile.js';
+import { apiOf, UNLIMITED } from './no-quota.js';
 
 const [way = 'slotsync', databaseUrl = '', serviceUrl = '', from = '0', to = '0'] = process.argv.slice(2);
 const window = { from: Number(from) * 1000, to: Number(to) * 1000 };
-
-/** No quota here: what is measured is our own work. */
-const unlimited = {
-  take: async () => ({ usable: () => true, release: async () => undefined }),
-  throttled: async () => undefined,
-  usage: async () => ({ throttled: 0, foreign: 0, allowed: 0 }),
-  close: async () => undefined,
-} as unknown as Limiter;
 
 const configuration = checkConfiguration({
   streams: {
@@ -41,8 +33,12 @@ const configuration = checkConfiguration({
   },
 });
 const log = pino({ level: 'silent' });
-const api = { baseUrl: serviceUrl, key: 'sandbox-key', organizationId: 'demo', region: 'EU_EES' };
-const destination = createDestination({ api, limiter: unlimited, log, ...configuration.service });
+const destination = createDestination({
+  api: apiOf(serviceUrl),
+  limiter: UNLIMITED,
+  log,
+  ...configuration.service,
+});
 const mirror = createMirror({ url: databaseUrl });
 const state = openState({ url: databaseUrl });
 

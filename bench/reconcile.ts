@@ -2,13 +2,13 @@
 // next to reading everything into two maps. Once for the whole and once for a quarter of it: memory should not grow.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { availableParallelism, cpus } from 'node:os';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import postgres from 'postgres';
 import { table } from '../src/commands/print.js';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
 import { migrate } from '../src/state/migrate.js';
+import { describeMachine } from './machine.js';
 
 const RUNS = 3;
 const MEGABYTE = 1024 * 1024;
@@ -30,12 +30,13 @@ export async function benchReconcile([countText = '100000']: readonly string[]):
   const server = await startEmbeddedPostgres();
   try {
     const rows: (string | number)[][] = [];
+    let machine = '';
     for (const count of [Math.floor(Number(countText) / 4), Number(countText)]) {
       // The same density over a shorter window.
       const to = FROM + Math.floor((SECONDS * count) / Number(countText));
       const url = await server.createDatabase(`bench_${count}`);
       await migrate(url);
-      await fill(url, count, to);
+      machine = await fill(url, count, to);
       const service = await startService(count, to);
       try {
         for (const way of ['slotsync', 'maps'])
@@ -44,9 +45,7 @@ export async function benchReconcile([countText = '100000']: readonly string[]):
         service.stop();
       }
     }
-    process.stdout.write(
-      `${cpus()[0]?.model ?? 'unknown'} × ${availableParallelism()}, Node ${process.version}, no quota\n\n`,
-    );
+    process.stdout.write(`${machine}; no quota\n\n`);
     const headings = [
       '',
       'bookings',
@@ -77,7 +76,7 @@ function describe(way: string, count: number, { seconds, cpuSeconds, peak, reque
   ];
 }
 
-async function fill(url: string, count: number, to: number): Promise<void> {
+async function fill(url: string, count: number, to: number): Promise<string> {
   const sql = postgres(url, { max: 1, onnotice: () => undefined });
   const step = (to - FROM) / count;
   await sql.unsafe(`
@@ -88,7 +87,9 @@ async function fill(url: string, count: number, to: number): Promise<void> {
     INSERT INTO slotsync.records (stream, local_key, external_id, object_hash, source_hash, status)
       SELECT 'rooms', i::text, 'room_' || i, 'x', 1, 'synced' FROM generate_series(0, 99) AS i;`);
   await sql`VACUUM ANALYZE`;
+  const machine = await describeMachine({ sql });
   await sql.end({ timeout: 1 });
+  return machine;
 }
 
 async function startService(count: number, to: number): Promise<{ url: string; stop: () => void }> {

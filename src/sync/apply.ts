@@ -14,6 +14,7 @@ import {
   CLAIM_SECONDS,
   releaseClaim,
   renewClaim,
+  type Claim,
   type ClaimedRecord,
 } from '../state/claims.js';
 import { countOutcomes, RETIREMENT_REFUSED, type Outcome } from '../state/outcomes.js';
@@ -50,9 +51,8 @@ const MARGIN_MS = 10_000;
 /** A write may take at least this long: before it, a claim that stands for less is renewed. */
 const WRITE_MS = 40_000;
 
-/** A batch's claim, as apply carries it along. */
-interface Standing {
-  token: string;
+/** A batch's claim while it stands. */
+interface StandingClaim extends Claim {
   records: ReadonlyMap<string, ClaimedRecord>;
   /** By `clock`. */
   until: number;
@@ -85,7 +85,7 @@ export async function applyBatch(
   const externalIds = await deps.mirror.readExternalIdsOfKeys(stream, keys);
   const claimed = await claimRecords(state.db, { token, stream: stream.name, keys, runId, externalIds });
   try {
-    const claim = { token, records: claimed, until };
+    const claim = { token, stream: stream.name, records: claimed, until };
     await settleInto(outcomes, { ...deps, clock }, stream, batch, claim, { attempt, signal });
   } catch (error) {
     failure = error;
@@ -130,7 +130,7 @@ async function settleInto(
   deps: ApplyDeps & { clock: () => number },
   stream: Stream,
   batch: Batch,
-  claim: Standing,
+  claim: StandingClaim,
   run: { attempt: { sent: boolean }; signal: AbortSignal | undefined },
 ): Promise<void> {
   const context: Context = { lane: batch.lane as Lane, signal: run.signal };
@@ -149,8 +149,7 @@ async function settleInto(
       const open = toWrite.filter(({ object }) => !results.has(object.extId));
       const keys = open.map(({ candidate }) => candidate.localKey);
       const until = deps.clock() + CLAIM_MS;
-      const isOurs = await renewClaim(deps.state.db, { token: claim.token, stream: stream.name }, keys);
-      if (!isOurs) throw claimLost();
+      if (!(await renewClaim(deps.state.db, claim, keys))) throw claimLost();
       claim.until = until;
     }
     const within = AbortSignal.timeout(Math.max(0, Math.floor(claim.until - MARGIN_MS - deps.clock())));

@@ -39,13 +39,14 @@ export async function chooseCandidates(
   deps: CandidateDeps,
   stream: Stream,
   batch: Batch,
-  { token, records }: { token: string; records: ReadonlyMap<string, ClaimedRecord> },
+  claim: Claim & { records: ReadonlyMap<string, ClaimedRecord> },
   settle: Settle,
 ): Promise<Candidate[]> {
+  const { records } = claim;
   const rows = await deps.mirror.readRows(stream, [...records.keys()]);
   const mapped = mapRows(stream, records, rows, settle);
   const linked = await linkReferences(deps, stream, mapped, settle);
-  await noteNames(deps, { token, stream: stream.name }, linked);
+  await noteNewIds(deps, claim, linked);
   const own = await refuseSharedIds(deps, stream, linked, settle);
   const retiring = [...records.values()].flatMap((record) =>
     rows.has(record.localKey) ? [] : (retire(stream, batch, record, settle) ?? []),
@@ -118,8 +119,8 @@ async function linkReferences(
   });
 }
 
-/** So that the state knows each object by its name before it is sent, whatever happens then. */
-async function noteNames(
+/** So that the state knows each object by its external id before it is sent, whatever happens then. */
+async function noteNewIds(
   { state }: CandidateDeps,
   claim: Claim,
   candidates: readonly Candidate[],
@@ -136,7 +137,7 @@ export function claimLost(): SlotsyncError {
 
 /**
  * One external id belongs to one row: where two would share it, neither is sent from here. What another batch is
- * writing for the first time counts as well. Both have noted their names before they look here: of two that write at
+ * writing for the first time counts as well. Both have noted their ids before they look here: of two that write at
  * once, one sees the other, or each does.
  */
 async function refuseSharedIds(

@@ -7,11 +7,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config-file.js';
 import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
 import { openState, type State } from '../../src/state/database.js';
-import type { SlotsyncConfig } from '../../src/streams/config.js';
 import type { Stream } from '../../src/streams/streams.js';
 import type { Difference } from '../../src/sync/merge.js';
 import { planStream } from '../../src/sync/plan.js';
 import { decodeColumn, unescapeColumn } from '../../src/copy-lines.js';
+import type { Declaration } from '../support/campus.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 
 let database: TestDatabase;
@@ -31,8 +31,6 @@ afterAll(async () => {
   await sql.end();
   await database.drop();
 });
-
-type Declaration = SlotsyncConfig['streams'][string];
 
 /** A stream of its own name, so that nothing is remembered from another test. */
 function streamOf(declaration: Partial<Declaration> & Pick<Declaration, 'from' | 'key'>): Stream {

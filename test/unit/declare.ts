@@ -1,9 +1,9 @@
 // Streams for tests, declared as a configuration file declares them.
 import { checkConfiguration } from '../../src/config-file.js';
-import type { SlotsyncConfig } from '../../src/streams/config.js';
 import type { Stream } from '../../src/streams/streams.js';
+import type { Declaration } from '../support/campus.js';
 
-export type Declaration = SlotsyncConfig['streams'][string];
+export type { Declaration };
 
 export const ROOMS: Declaration = {
   from: 'campus.rooms',
