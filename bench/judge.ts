@@ -1,6 +1,6 @@
 // What a service would have said about the requests of one run, judged afterwards from the moments they arrived.
 // Pure: times are milliseconds.
-import { createWindow, type WindowKind } from '../src/sandbox/quota.js';
+import { createWindow, type WindowKind } from '../src/sandbox/quota-window.js';
 
 export const RATE = 20;
 const SECOND = 1000;

@@ -4,8 +4,8 @@
 import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import postgres from 'postgres';
-import { formatNumber, table } from '../src/commands/print.js';
-import { createProgress } from '../src/commands/progress.js';
+import { formatNumber, table } from '../src/report/format.js';
+import { createProgress } from '../src/report/progress.js';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
 import { migrate } from '../src/state/migrate.js';
 import { median } from './judge.js';

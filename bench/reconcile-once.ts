@@ -6,7 +6,7 @@ import { checkConfiguration } from '../src/config-file.js';
 import { createDestination } from '../src/destination/destination.js';
 import { createMirror } from '../src/mirror/mirror.js';
 import { openState } from '../src/state/database.js';
-import { reconcile } from '../src/sync/reconcile.js';
+import { reconcile } from '../src/sync/reconcile/reconcile.js';
 import { apiOf, UNLIMITED } from './no-quota.js';
 
 const [way = 'slotsync', databaseUrl = '', serviceUrl = '', from = '0', to = '0'] = process.argv.slice(2);
@@ -70,7 +70,7 @@ async function ours(): Promise<Record<string, number>> {
 /** Both sides whole in memory, compared by begin, end and room, and every verdict written, a thousand at a time. */
 async function twoMaps(): Promise<Record<string, number>> {
   const period = { from: Number(from), to: Number(to) };
-  const context = { lane: 'nightly' } as const;
+  const context = { lane: 'sync' } as const;
   const found = await destination.findReservations({ window: period }, context);
   await destination.findCancellations({ window: period }, context);
   const there = new Map('results' in found ? found.results.map((one) => [one.extId ?? '', one]) : []);

@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import postgres from 'postgres';
-import { table } from '../src/commands/print.js';
+import { table } from '../src/report/format.js';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
 import { migrate } from '../src/state/migrate.js';
 import { describeMachine } from './machine.js';

@@ -6,7 +6,7 @@ import path from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import postgres from 'postgres';
-import { table } from '../src/commands/print.js';
+import { table } from '../src/report/format.js';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
 import { mostInAnySecond } from '../src/sandbox/arrivals.js';
 import { startSandbox, type Sandbox } from '../src/sandbox/sandbox.js';

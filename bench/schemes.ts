@@ -8,7 +8,7 @@ import { RateLimiterQueue, RateLimiterRedis } from 'rate-limiter-flexible';
 import { createLimiter, type SlotStore } from '../src/destination/quota/limiter.js';
 import { createPostgresStore } from '../src/destination/quota/postgres-store.js';
 import { createRedisStore } from '../src/destination/quota/redis-store.js';
-import type { QuotaRules } from '../src/destination/quota/rules.js';
+import type { QuotaRules } from '../src/destination/quota/quota-rules.js';
 import { RATE } from './judge.js';
 import type { Urgency } from './judged-server.js';
 

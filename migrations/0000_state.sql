@@ -96,7 +96,7 @@ CREATE TABLE "slotsync"."runs" (
 	"requested_at" timestamp with time zone DEFAULT now() NOT NULL,
 	"started_at" timestamp with time zone,
 	"finished_at" timestamp with time zone,
-	CONSTRAINT "runs_kind" CHECK (kind IN ('incremental', 'nightly', 'backfill', 'reconcile', 'verify')),
+	CONSTRAINT "runs_kind" CHECK (kind IN ('incremental', 'sync', 'backfill', 'reconcile', 'verify')),
 	CONSTRAINT "runs_status" CHECK (status IN ('planning', 'running', 'held', 'succeeded', 'partial', 'failed', 'cancelled'))
 );
 --> statement-breakpoint

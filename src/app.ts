@@ -16,28 +16,28 @@ import { createPostgresStore } from './destination/quota/postgres-store.js';
 import { createRedisStore } from './destination/quota/redis-store.js';
 import { UsageError } from './errors.js';
 import { createHealth } from './http/health.js';
-import { startHttp } from './http/server.js';
+import { startHttp } from './http/http-server.js';
 import { createLogger } from './logger.js';
-import { noMeter } from './metrics/meter.js';
-import { createMetrics } from './metrics/metrics.js';
-import { createReading } from './metrics/reading.js';
-import { createStateReadings } from './state/readings.js';
+import { noMeter } from './meter.js';
+import { createMetrics } from './http/metrics.js';
+import { createReading } from './http/cached-reading.js';
+import { createStateReadings } from './state/metrics-readings.js';
 import { createMirror, type Mirror } from './mirror/mirror.js';
-import { openTriggers, type Triggers } from './mirror/triggers.js';
-import { openBackend, requireQueueStore, type QueueStore } from './queue/backend.js';
-import { createInbox, type Inbox } from './queue/inbox.js';
+import { openTriggers, type Triggers } from './mirror/install-triggers.js';
+import { openBackend, requireQueueStore, type QueueStore } from './queue/bullmq.js';
+import { createInbox, type Inbox } from './queue/inbox-worker.js';
 import { createProducer, type Producer } from './queue/producer.js';
-import { createScheduler } from './queue/scheduler.js';
+import { createScheduler } from './queue/nightly-scheduler.js';
 import { createWorkers, type Workers } from './queue/workers.js';
 import { loadSettings, type ApiSettings, type Need } from './settings.js';
-import { bindDestination, confirmDestination } from './state/binding.js';
-import { CHANGES_CHANNEL } from './state/changes.js';
+import { bindDestination, confirmDestination } from './state/destination-binding.js';
+import { CHANGES_CHANNEL } from './state/inbox/changes.js';
 import { openState, type State } from './state/database.js';
 import { requireMigrated } from './state/migrate.js';
-import { NO_RESERVATIONS } from './streams/reservations.js';
-import type { Stream } from './streams/streams.js';
-import { keepReconciled } from './sync/keep-reconciled.js';
-import type { ReconcileDeps } from './sync/reconcile.js';
+import { NO_RESERVATIONS } from './streams/bookings.js';
+import type { Stream } from './streams/stream.js';
+import { reconcilePeriodically } from './sync/reconcile/reconcile-periodically.js';
+import type { ReconcileDeps } from './sync/reconcile/reconcile.js';
 
 export interface AppOptions {
   needs: readonly Need[];
@@ -208,7 +208,7 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
     async keepReconciled(): Promise<{ stop(): Promise<void> } | undefined> {
       if ((await configuration()).reservations === undefined) return undefined;
       const deps = await reconciling();
-      return keepReconciled(deps, deps.reservations.everyMinutes);
+      return reconcilePeriodically(deps, deps.reservations.everyMinutes);
     },
 
     async producer(): Promise<Producer> {
@@ -216,7 +216,7 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
     },
 
     /** Workers over every stream of the configuration; the caller starts and stops them. */
-    async workers(options: { concurrency?: number; patient?: boolean } = {}): Promise<Workers> {
+    async workers(options: { concurrency?: number; waitForCredentials?: boolean } = {}): Promise<Workers> {
       const { backend, producer } = await queue();
       const { wake } = await scheduler();
       const [opened, source, service] = [await state(), await mirror(), await destination()];

@@ -13,7 +13,7 @@ import { addFailures } from './commands/failures.js';
 import { addMigrate } from './commands/migrate.js';
 import { addPause } from './commands/pause.js';
 import { addPlan } from './commands/plan.js';
-import { describeError, printJson } from './commands/print.js';
+import { describeError, printJson } from './report/format.js';
 import { addReconcile } from './commands/reconcile.js';
 import { addPush } from './commands/push.js';
 import { addReject } from './commands/reject.js';

@@ -7,18 +7,23 @@ import { closest, distance } from 'fastest-levenshtein';
 import { createJiti } from 'jiti';
 import type { z } from 'zod';
 import { messageOf, UsageError } from './errors.js';
-import { findScheduleFaults, type Schedule } from './schedule.js';
-import { configSchema, streamSchema, type ParsedConfig, type StreamDeclaration } from './streams/config.js';
-import { describeFault, type Fault } from './streams/faults.js';
-import { resolveReservations, type Reservations } from './streams/reservations.js';
-import { resolveStreams, type Stream } from './streams/streams.js';
+import { findScheduleFaults, type Schedule } from './cron-schedule.js';
+import {
+  configSchema,
+  streamSchema,
+  type ParsedConfig,
+  type StreamDeclaration,
+} from './streams/config-schema.js';
+import { describeFault, type Fault } from './streams/config-faults.js';
+import { resolveReservations, type ReservationConfig } from './streams/bookings.js';
+import { resolveStreams, type Stream } from './streams/stream.js';
 
 const NAMES = ['sync.config.ts', 'sync.config.js', 'sync.config.mjs', 'sync.config.json'];
 
 export interface Configuration extends Omit<ParsedConfig, 'streams' | 'reservations'> {
   /** Parents first. */
   streams: readonly Stream[];
-  reservations: Reservations | undefined;
+  reservations: ReservationConfig | undefined;
 }
 
 /** Loads `file`, or the first `sync.config.*` of the folder. Throws UsageError with every fault. */

@@ -21,7 +21,7 @@ export class SlotsyncError extends Error {
    * What another system said, in its own words. They may name a person: shown to whoever ran the command, and kept in
    * the state, but in no message, log line or job. Not enumerable, so that no serializer takes them along.
    */
-  declare readonly words: string | undefined;
+  declare readonly detail: string | undefined;
 
   constructor(
     code: string,
@@ -30,7 +30,7 @@ export class SlotsyncError extends Error {
       disposition: Disposition;
       remedy?: string | undefined;
       facts?: ErrorFacts;
-      words?: string | undefined;
+      detail?: string | undefined;
       cause?: unknown;
     },
   ) {
@@ -39,7 +39,7 @@ export class SlotsyncError extends Error {
     this.disposition = options.disposition;
     this.remedy = options.remedy;
     this.facts = options.facts ?? {};
-    Object.defineProperty(this, 'words', { value: options.words, enumerable: false });
+    Object.defineProperty(this, 'words', { value: options.detail, enumerable: false });
   }
 }
 
@@ -63,8 +63,8 @@ export function messageOf(error: unknown): string {
 }
 
 /** The message with the other system's own words: for the state and for whoever ran the command, not for logs. */
-export function fullMessageOf(error: unknown): string {
-  const words = error instanceof SlotsyncError ? error.words : undefined;
+export function messageWithDetail(error: unknown): string {
+  const words = error instanceof SlotsyncError ? error.detail : undefined;
   return words === undefined || words === '' ? messageOf(error) : `${messageOf(error)}: ${words}`;
 }
 

@@ -1,12 +1,12 @@
 import type { Command } from 'commander';
 import { selectStreams, type App } from '../app.js';
 import { UsageError } from '../errors.js';
-import { recordApprovals } from '../state/approvals.js';
-import type { RunHold } from '../state/holds.js';
-import { startRun, type Run } from '../state/runs.js';
+import { recordApprovals } from '../state/runs/approvals.js';
+import type { RunHold } from '../state/runs/holds.js';
+import { startRun, type Run } from '../state/runs/runs.js';
 import { common, withApp, type CommonOptions } from './command.js';
 import { chooseHolds, describeApproval, type HoldOptions } from './holds.js';
-import { printLine } from './print.js';
+import { printLine } from '../report/format.js';
 import { queueRun, readConcurrency, requireSources, workRun } from './work-run.js';
 
 interface ApproveOptions extends CommonOptions, HoldOptions {
@@ -51,8 +51,8 @@ async function approve(app: App, runText: string, options: ApproveOptions): Prom
   if (!options.json) for (const approval of approvals) printLine(describeApproval(approval));
   const names = streams.map(({ name }) => name);
   const request = { ...againOf(run), streams: names };
-  const told = { approvals };
-  if (options.detach) return queueRun(app, request, { json: options.json, told });
+  const extraJson = { approvals };
+  if (options.detach) return queueRun(app, request, { json: options.json, extraJson });
   return workRun(app, {
     begin: async () => {
       const { run: begun, started } = await startRun(state.db, request);
@@ -60,8 +60,8 @@ async function approve(app: App, runText: string, options: ApproveOptions): Prom
     },
     concurrency: readConcurrency(options.concurrency),
     json: options.json,
-    goesOn: 'slotsync sync',
-    told,
+    resumeCommand: 'slotsync sync',
+    extraJson,
   });
 }
 
@@ -72,6 +72,6 @@ function requireApprovable({ stream, reason, approvable }: RunHold): void {
 
 /** The run that does what another held: the same again. Single keys do not tell how many there are in all. */
 function againOf({ kind, lane, range }: Run) {
-  if (kind === 'incremental') return { kind: 'nightly', lane: 'nightly' } as const;
+  if (kind === 'incremental') return { kind: 'sync', lane: 'sync' } as const;
   return { kind, lane, range: range ?? undefined };
 }

@@ -2,12 +2,12 @@ import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { selectStreams, type App } from '../app.js';
 import { codeOf, UsageError } from '../errors.js';
-import { listUnfinishedRuns, startRun } from '../state/runs.js';
+import { listUnfinishedRuns, startRun } from '../state/runs/runs.js';
 import type { RunRange } from '../state/schema.js';
-import type { Stream } from '../streams/streams.js';
-import { findUnknownKeys } from '../sync/unknown-keys.js';
+import type { Stream } from '../streams/stream.js';
+import { findUnknownKeys } from '../sync/plan/unknown-keys.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
-import { formatNumber, plural, printJson, printLine } from './print.js';
+import { formatNumber, plural, printJson, printLine } from '../report/format.js';
 import { isRunOf, queueRun, readConcurrency, readLimit, requireSources, workRun } from './work-run.js';
 
 interface BackfillOptions extends CommonOptions {
@@ -64,9 +64,9 @@ async function backfill(app: App, names: readonly string[], options: BackfillOpt
   await requireSources(app, streams);
   await requireConditions(app, streams, range);
   const unknown = await tellUnknownKeys(app, streams, range, options);
-  const told = range.keys ? { unknownKeys: unknown } : {};
+  const extraJson = range.keys ? { unknownKeys: unknown } : {};
   if (range.keys?.length === unknown.length) {
-    if (options.json) printJson({ ...told, run: null });
+    if (options.json) printJson({ ...extraJson, run: null });
     return EXIT.failed;
   }
 
@@ -77,7 +77,7 @@ async function backfill(app: App, names: readonly string[], options: BackfillOpt
     range: Object.keys(range).length === 0 ? undefined : range,
   } as const;
   const code = options.detach
-    ? await queueRun(app, request, { json: options.json, told })
+    ? await queueRun(app, request, { json: options.json, extraJson })
     : await workRun(app, {
         begin: async () => {
           const { run, started } = await startRun(db, request);
@@ -85,8 +85,8 @@ async function backfill(app: App, names: readonly string[], options: BackfillOpt
         },
         concurrency,
         json: options.json,
-        goesOn: 'slotsync backfill --resume',
-        told,
+        resumeCommand: 'slotsync backfill --resume',
+        extraJson,
       });
   return code === EXIT.done && unknown.length > 0 ? EXIT.failed : code;
 }
@@ -111,7 +111,7 @@ async function resume(app: App, names: readonly string[], options: BackfillOptio
     begin: async () => ({ run, started: false, isOurs: true }),
     concurrency,
     json: options.json,
-    goesOn: 'slotsync backfill --resume',
+    resumeCommand: 'slotsync backfill --resume',
   });
 }
 

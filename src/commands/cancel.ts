@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
-import { cancelRun } from '../state/runs.js';
+import { cancelRun } from '../state/runs/runs.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
-import { printJson, printLine } from './print.js';
+import { printJson, printLine } from '../report/format.js';
 import { requireUnfinished } from './runs.js';
 
 export function addCancel(program: Command): void {

@@ -2,14 +2,14 @@ import type { Command } from 'commander';
 import pLimit from 'p-limit';
 import type { App } from '../app.js';
 import { scheduleOf } from '../config-file.js';
-import { codeOf, fullMessageOf, SlotsyncError, UsageError } from '../errors.js';
-import { nextDue } from '../schedule.js';
+import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../errors.js';
+import { nextDue } from '../cron-schedule.js';
 import type { Mirror } from '../mirror/mirror.js';
-import type { Reservations } from '../streams/reservations.js';
-import { probeAssumptions } from '../sync/assumptions.js';
-import { describeUnknown, findUnknownNames } from '../sync/preflight.js';
+import type { ReservationConfig } from '../streams/bookings.js';
+import { probeAssumptions } from '../sync/probe-assumptions.js';
+import { describeUnknown, findUnknownNames } from '../sync/plan/preflight.js';
 import { common, EXIT, exitCodeOfFailure, withApp, type CommonOptions } from './command.js';
-import { formatInZone, printJson, printLine } from './print.js';
+import { formatInZone, printJson, printLine } from '../report/format.js';
 
 interface Finding {
   what: string;
@@ -123,7 +123,7 @@ async function check(app: App, options: CommonOptions): Promise<number> {
     : EXIT.failed;
 }
 
-async function checkBookings(mirror: Mirror, { bookings }: Reservations): Promise<Finding[]> {
+async function checkBookings(mirror: Mirror, { bookings }: ReservationConfig): Promise<Finding[]> {
   const what = 'source of reservations';
   if (!bookings)
     return [{ what, result: 'note', text: 'none: reservations there are kept, and compared with nothing' }];
@@ -146,7 +146,7 @@ async function finding(
     return true;
   } catch (error) {
     const texts =
-      error instanceof UsageError && error.faults.length > 0 ? error.faults : [fullMessageOf(error)];
+      error instanceof UsageError && error.faults.length > 0 ? error.faults : [messageWithDetail(error)];
     const remedy =
       error instanceof SlotsyncError && error.remedy !== undefined ? { remedy: error.remedy } : {};
     add(...texts.map((text) => ({ what, result: 'fault', text, code: codeOf(error), ...remedy }) as const));

@@ -11,7 +11,7 @@ import { changeUniversity, loadUniversity, type LoadedUniversity } from '../demo
 import { DIFFERING_BOOKINGS, generateReservations } from '../demo/university-rows.js';
 import { startSandbox, type Sandbox } from '../sandbox/sandbox.js';
 import { EXIT, wholeNumber } from './command.js';
-import { printJson, printLine, table } from './print.js';
+import { printJson, printLine, table } from '../report/format.js';
 
 export function addDemo(program: Command): void {
   program

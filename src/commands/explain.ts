@@ -2,17 +2,17 @@ import type { Command } from 'commander';
 import { selectStreams, type App } from '../app.js';
 import { SlotsyncError } from '../errors.js';
 import type { Verdict } from '../state/schema.js';
-import { NO_RESERVATIONS } from '../streams/reservations.js';
+import { NO_RESERVATIONS } from '../streams/bookings.js';
 import {
   explainBooking,
   explainRecord,
   type BookingExplained,
   type RecordExplained,
 } from '../sync/explain.js';
-import { describeBooking, describePeriod, VERDICT_WORDS } from './booking-report.js';
+import { describeBooking, describePeriod, VERDICT_WORDS } from '../report/booking-report.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
-import { nextStep } from './failure-report.js';
-import { formatTime, plural, printJson, printLine } from './print.js';
+import { nextStep } from '../report/failure-report.js';
+import { formatTime, plural, printJson, printLine } from '../report/format.js';
 
 /** What bookings are called where a stream is named, unless a stream is called so. */
 const BOOKINGS = 'reservations';

@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
 import { UsageError } from '../errors.js';
-import { countUnsettled, listFailures } from '../state/failures.js';
+import { countUnsettled, listFailures } from '../state/records/failures.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
-import { describeFailure, nextStep } from './failure-report.js';
-import { plural, printJson, printLine } from './print.js';
+import { describeFailure, nextStep } from '../report/failure-report.js';
+import { plural, printJson, printLine } from '../report/format.js';
 
 export function addFailures(program: Command): void {
   common(program.command('failures'))

@@ -1,11 +1,11 @@
 // What a person may decide about, as `approve` and `reject` name it and `status` shows it.
 import { UsageError } from '../errors.js';
-import type { Approval } from '../state/approvals.js';
+import type { Approval } from '../state/runs/approvals.js';
 import type { State } from '../state/database.js';
-import { readHolds, type RunHold } from '../state/holds.js';
-import { readRun, type Run } from '../state/runs.js';
-import { BRAKED_OPERATIONS } from '../state/schema.js';
-import { formatNumber, formatTime, plural } from './print.js';
+import { readHolds, type RunHold } from '../state/runs/holds.js';
+import { readRun, type Run } from '../state/runs/runs.js';
+import { LIMITED_OPERATIONS } from '../state/schema.js';
+import { formatNumber, formatTime, plural } from '../report/format.js';
 import { wholeNumberOf } from './runs.js';
 
 export interface HoldOptions {
@@ -20,8 +20,8 @@ export async function chooseHolds(
   { stream, operation }: HoldOptions,
 ): Promise<{ run: Run; holds: RunHold[] }> {
   const runId = wholeNumberOf(runText, 'a run');
-  if (operation !== undefined && !BRAKED_OPERATIONS.some((known) => known === operation)) {
-    throw new UsageError(`--operation takes ${BRAKED_OPERATIONS.join(', ')}, not '${operation}'`);
+  if (operation !== undefined && !LIMITED_OPERATIONS.some((known) => known === operation)) {
+    throw new UsageError(`--operation takes ${LIMITED_OPERATIONS.join(', ')}, not '${operation}'`);
   }
   const run = await readRun(state.db, runId);
   if (!run) throw new UsageError(`there is no run ${runId}; slotsync status shows what waits`);

@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
-import { migrateQueue } from '../queue/backend.js';
+import { migrateQueue } from '../queue/bullmq.js';
 import { migrate } from '../state/migrate.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
-import { plural, printJson, printLine } from './print.js';
+import { plural, printJson, printLine } from '../report/format.js';
 
 export function addMigrate(program: Command): void {
   common(program.command('migrate'))

@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
 import { UsageError } from '../errors.js';
-import { setPaused } from '../state/runs.js';
+import { setPaused } from '../state/runs/runs.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
-import { printJson, printLine } from './print.js';
+import { printJson, printLine } from '../report/format.js';
 import { requireUnfinished } from './runs.js';
 
 export function addPause(program: Command): void {

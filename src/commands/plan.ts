@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
 import { selectStreams, type App } from '../app.js';
-import { previewStream, secondsAtQuota, type Preview, type Sample } from '../sync/preview.js';
+import { previewStream, secondsAtQuota, type Preview, type Sample } from '../sync/plan/preview.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
-import { formatDuration, plural, printJson, printLine, table } from './print.js';
+import { formatDuration, plural, printJson, printLine, table } from '../report/format.js';
 import { readLimit, requireSources } from './work-run.js';
 
 /** Taken for the service's latency where it could not be measured. */

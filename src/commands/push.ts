@@ -2,12 +2,12 @@ import { createInterface } from 'node:readline';
 import type { Command } from 'commander';
 import { selectStreams, type App } from '../app.js';
 import { UsageError } from '../errors.js';
-import { addChanges } from '../state/changes.js';
-import { findUnknownKeys } from '../sync/unknown-keys.js';
+import { addChanges } from '../state/inbox/changes.js';
+import { findUnknownKeys } from '../sync/plan/unknown-keys.js';
 import { splitKey } from '../streams/local-key.js';
-import type { Stream } from '../streams/streams.js';
+import type { Stream } from '../streams/stream.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
-import { plural, printJson, printLine } from './print.js';
+import { plural, printJson, printLine } from '../report/format.js';
 
 /** Keys looked up and written in one statement. */
 const AT_ONCE = 1000;

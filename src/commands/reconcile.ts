@@ -1,12 +1,12 @@
 import type { Command } from 'commander';
 import type { App } from '../app.js';
 import { UsageError } from '../errors.js';
-import { reconcile, type ReconcileResult } from '../sync/reconcile.js';
+import { reconcile, type ReconcileResult } from '../sync/reconcile/reconcile.js';
 import type { Verdict } from '../state/schema.js';
-import { describeBooking, VERDICT_WORDS } from './booking-report.js';
+import { describeBooking, VERDICT_WORDS } from '../report/booking-report.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
-import { formatDuration, plural, printJson, printLine, table } from './print.js';
-import { createProgress } from './progress.js';
+import { formatDuration, plural, printJson, printLine, table } from '../report/format.js';
+import { createProgress } from '../report/progress.js';
 
 interface ReconcileOptions extends CommonOptions {
   from?: string;

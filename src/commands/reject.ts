@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
-import { readRun } from '../state/runs.js';
-import { rejectHolds } from '../state/holds.js';
+import { readRun } from '../state/runs/runs.js';
+import { rejectHolds } from '../state/runs/holds.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
 import { chooseHolds, describeHeld, type HoldOptions } from './holds.js';
-import { printJson, printLine } from './print.js';
-import { runToJson } from './run-report.js';
+import { printJson, printLine } from '../report/format.js';
+import { runToJson } from '../report/run-report.js';
 
 export function addReject(program: Command): void {
   common(program.command('reject'))

@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
 import { UsageError } from '../errors.js';
-import { retryRecords } from '../state/failures.js';
+import { retryRecords } from '../state/records/failures.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
-import { plural, printJson, printLine } from './print.js';
+import { plural, printJson, printLine } from '../report/format.js';
 
 export function addRetry(program: Command): void {
   common(program.command('retry'))

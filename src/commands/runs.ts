@@ -1,11 +1,11 @@
 import type { Command } from 'commander';
 import { UsageError } from '../errors.js';
 import type { Queries } from '../state/database.js';
-import { LISTED_KINDS, listRuns, readRun, type Run } from '../state/runs.js';
+import { LISTED_KINDS, listRuns, readRun, type Run } from '../state/runs/runs.js';
 import { RUN_KINDS, type RunKind } from '../state/schema.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
-import { formatDuration, formatTime, printJson, printLine, table } from './print.js';
-import { printRun, runToJson } from './run-report.js';
+import { formatDuration, formatTime, printJson, printLine, table } from '../report/format.js';
+import { printRun, runToJson } from '../report/run-report.js';
 
 interface RunsOptions extends CommonOptions {
   limit: string;

@@ -5,7 +5,7 @@ import { loadSettings } from '../settings.js';
 import { startSandbox, type SandboxOptions } from '../sandbox/sandbox.js';
 import type { SandboxSchema } from '../sandbox/schema.js';
 import { EXIT, wholeNumber } from './command.js';
-import { printJson, printLine } from './print.js';
+import { printJson, printLine } from '../report/format.js';
 
 interface Options {
   json?: boolean;

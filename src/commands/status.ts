@@ -2,20 +2,20 @@ import type { Command } from 'commander';
 import type { App } from '../app.js';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
 import { codeOf } from '../errors.js';
-import { listOpenApprovals } from '../state/approvals.js';
-import { addressOf } from '../queue/backend.js';
+import { listOpenApprovals } from '../state/runs/approvals.js';
+import { addressOf } from '../queue/bullmq.js';
 import { CHANGES } from '../queue/jobs.js';
-import { readBinding } from '../state/binding.js';
-import { readInbox, type InboxOfStream } from '../state/changes.js';
-import { countRecords, countUnsettled } from '../state/failures.js';
-import { nextDue } from '../schedule.js';
-import { readHolds } from '../state/holds.js';
-import { LISTED_KINDS, listRuns, listUnfinishedRuns, readProgress, type Run } from '../state/runs.js';
-import { readSchedule, type RegisteredSchedule } from '../state/schedules.js';
+import { readBinding } from '../state/destination-binding.js';
+import { readInbox, type InboxOfStream } from '../state/inbox/changes.js';
+import { countRecords, countUnsettled } from '../state/records/failures.js';
+import { nextDue } from '../cron-schedule.js';
+import { readHolds } from '../state/runs/holds.js';
+import { LISTED_KINDS, listRuns, listUnfinishedRuns, readProgress, type Run } from '../state/runs/runs.js';
+import { readSchedule, type RegisteredSchedule } from '../state/runs/occurrences.js';
 import { RUN_KINDS, type RunKind } from '../state/schema.js';
-import { NIGHTLY } from '../sync/nights.js';
-import { RESERVATIONS } from '../state/reconciliations.js';
-import { listWatermarks, type Watermark } from '../state/watermarks.js';
+import { NIGHTLY } from '../sync/start-nightly.js';
+import { RESERVATIONS } from '../state/runs/reconcile-runs.js';
+import { listWatermarks, type Watermark } from '../state/inbox/poll-watermarks.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
 import { describeApproval, describeHolds } from './holds.js';
 import {
@@ -27,9 +27,9 @@ import {
   printJson,
   printLine,
   table,
-} from './print.js';
+} from '../report/format.js';
 import { runsTable } from './runs.js';
-import { runToJson } from './run-report.js';
+import { runToJson } from '../report/run-report.js';
 
 const STATUSES = ['synced', 'retired', 'deferred', 'failed', 'dead', 'pending'] as const;
 
@@ -178,13 +178,13 @@ async function readQuota(
 function describeQuota(quota: QuotaUsage | { unknown: string }): string {
   if ('unknown' in quota)
     return `Quota: its store does not answer (${quota.unknown}); nothing is sent meanwhile.`;
-  const { allowed, rate, held, cooling, free, granted, throttled, waiting, foreign } = quota;
+  const { allowed, rate, held, cooling, free, granted, throttled, waiting, usedByOthers } = quota;
   const lanes = Object.entries(waiting).filter(([, count]) => count > 0);
   const line =
     lanes.length === 0
       ? 'nobody waits'
       : lanes.map(([lane, count]) => `${count} waiting in ${lane}`).join(', ');
-  const others = foreign > 0 ? `; others seem to use ${foreign} of ${rate} requests a second` : '';
+  const others = usedByOthers > 0 ? `; others seem to use ${usedByOthers} of ${rate} requests a second` : '';
   return [
     `Quota: ${allowed} of ${rate} requests a second; ${held} on the wire, ${cooling} in the second after, ${free} free; ${line}.`,
     `  ${formatNumber(granted)} granted, ${formatNumber(throttled)} refused by the service (429)${others}.`,

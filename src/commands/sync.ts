@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { selectStreams, type App } from '../app.js';
-import { startRun } from '../state/runs.js';
+import { startRun } from '../state/runs/runs.js';
 import { common, withApp, type CommonOptions } from './command.js';
 import { queueRun, readConcurrency, readLimit, requireSources, workRun } from './work-run.js';
 
@@ -32,8 +32,8 @@ async function sync(app: App, names: readonly string[], options: SyncOptions): P
   await requireSources(app, streams);
   const range = limit === undefined ? undefined : { limit };
   const request = {
-    kind: 'nightly',
-    lane: 'nightly',
+    kind: 'sync',
+    lane: 'sync',
     streams: streams.map(({ name }) => name),
     range,
   } as const;
@@ -47,6 +47,6 @@ async function sync(app: App, names: readonly string[], options: SyncOptions): P
     },
     concurrency,
     json: options.json,
-    goesOn: 'slotsync sync',
+    resumeCommand: 'slotsync sync',
   });
 }

@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
 import { selectStreams, type App } from '../app.js';
 import { UsageError } from '../errors.js';
-import { FUNCTION_PREFIX, functionName } from '../mirror/triggers-sql.js';
-import type { Stream } from '../streams/streams.js';
+import { FUNCTION_PREFIX, functionName } from '../mirror/trigger-sql.js';
+import type { Stream } from '../streams/stream.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
-import { printJson, printLine } from './print.js';
+import { printJson, printLine } from '../report/format.js';
 
 const ACTIONS = ['install', 'remove', 'print'] as const;
 

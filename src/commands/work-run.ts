@@ -4,11 +4,11 @@ import { isDeepStrictEqual } from 'node:util';
 import type { App } from '../app.js';
 import type { Limiter } from '../destination/quota/limiter.js';
 import { UsageError } from '../errors.js';
-import { startRun, type Run, type RunRequest } from '../state/runs.js';
-import type { Stream } from '../streams/streams.js';
+import { startRun, type Run, type RunRequest } from '../state/runs/runs.js';
+import type { Stream } from '../streams/stream.js';
 import { EXIT } from './command.js';
-import { printJson, printLine } from './print.js';
-import { exitCodeOfRun, printRun, runToJson, waitForRun } from './run-report.js';
+import { printJson, printLine } from '../report/format.js';
+import { exitCodeOfRun, printRun, runToJson, waitForRun } from '../report/run-report.js';
 import { listenForSignals } from './signals.js';
 
 /** A run to wait for. `isOurs`: the command is done when it has ended; otherwise it only stands in the way. */
@@ -23,17 +23,20 @@ export interface Work {
   concurrency: number;
   json?: boolean | undefined;
   /** The command that goes on after an interruption. */
-  goesOn: string;
+  resumeCommand: string;
   /** What the JSON document holds beside the run. */
-  told?: object;
+  extraJson?: object;
 }
 
 /** Works the queue until the run that `begin` starts or finds has ended. Returns the exit code. */
-export async function workRun(app: App, { begin, concurrency, json, goesOn, told }: Work): Promise<number> {
+export async function workRun(
+  app: App,
+  { begin, concurrency, json, resumeCommand, extraJson }: Work,
+): Promise<number> {
   const state = await app.state();
   const producer = await app.producer();
   const workers = await app.workers({ concurrency });
-  const readUse = createUseMeter(await app.limiter());
+  const readUse = createQuotaUseReader(await app.limiter());
   const stop = listenForSignals(workers);
   try {
     await workers.start();
@@ -42,7 +45,7 @@ export async function workRun(app: App, { begin, concurrency, json, goesOn, told
       const begun = await begin();
       ({ run, isOurs } = begun);
       if (run.pausedAt) {
-        if (json) printJson({ ...told, run: runToJson(run), started: false });
+        if (json) printJson({ ...extraJson, run: runToJson(run), started: false });
         else printLine(`Run ${run.id} over these streams is paused. To go on: slotsync resume ${run.id}`);
         return EXIT.done;
       }
@@ -51,10 +54,10 @@ export async function workRun(app: App, { begin, concurrency, json, goesOn, told
       run = await waitForRun(state, run.id, stop.requested, readUse);
     }
     if (!run?.finishedAt) {
-      process.stderr.write(`Stopped. What was accepted is recorded; ${goesOn} goes on from there.\n`);
+      process.stderr.write(`Stopped. What was accepted is recorded; ${resumeCommand} goes on from there.\n`);
       return EXIT.failed;
     }
-    if (json) printJson({ ...told, run: runToJson(run) });
+    if (json) printJson({ ...extraJson, run: runToJson(run) });
     else await printRun(state, run);
     return exitCodeOfRun(run);
   } finally {
@@ -67,13 +70,13 @@ export async function workRun(app: App, { begin, concurrency, json, goesOn, told
 export async function queueRun(
   app: App,
   request: RunRequest,
-  { json, told }: Pick<Work, 'json' | 'told'>,
+  { json, extraJson }: Pick<Work, 'json' | 'extraJson'>,
 ): Promise<number> {
   const state = await app.state();
   const producer = await app.producer();
   const { run, started } = await startRun(state.db, request);
   await producer.enqueueRun(run.id, run.lane);
-  if (json) printJson({ ...told, run: runToJson(run), started });
+  if (json) printJson({ ...extraJson, run: runToJson(run), started });
   else if (started) printLine(`Run ${run.id} is queued. Watch it with: slotsync status`);
   else printLine(`Run ${run.id} over the same streams is not finished yet; nothing was queued.`);
   return EXIT.done;
@@ -98,7 +101,7 @@ function describeFound({ run, isOurs }: Begun): string {
 const USE_EVERY_MS = 1000;
 
 /** Tells the share of the quota that was used lately, by everybody. */
-function createUseMeter(limiter: Limiter): () => Promise<number | undefined> {
+function createQuotaUseReader(limiter: Limiter): () => Promise<number | undefined> {
   let before: { at: number; granted: number } | undefined;
   let use: number | undefined;
   return async () => {

@@ -32,7 +32,7 @@ export function addWorker(program: Command): void {
         async (app) => {
           const concurrency = readConcurrency(options.concurrency);
           const graceMs = readGrace(options.grace) * 1000;
-          const workers = await app.workers({ concurrency, patient: true });
+          const workers = await app.workers({ concurrency, waitForCredentials: true });
           const inbox = await app.inbox();
           const both = {
             stop: async () => void (await Promise.all([inbox.stop(graceMs), workers.stop(graceMs)])),

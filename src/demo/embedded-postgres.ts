@@ -11,7 +11,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import postgres from 'postgres';
 import { messageOf, SlotsyncError } from '../errors.js';
 import type { Logger } from '../logger.js';
-import { copyPostgresPackage, findPostgresPackage, type Owner } from './postgres-binaries.js';
+import { copyPostgresPackage, findPostgresPackage, type FileOwner } from './postgres-binaries.js';
 import { startWatchdog } from './watchdog.js';
 
 export interface EmbeddedPostgresOptions {
@@ -31,7 +31,7 @@ interface Place {
   data: string;
   logFile: string;
   /** Whom the programs run as; undefined: as we do. */
-  owner: Owner | undefined;
+  owner: FileOwner | undefined;
 }
 
 interface Program {
@@ -118,7 +118,7 @@ async function makePlace(): Promise<Place> {
   return { folder, data: join(folder, 'data'), logFile: join(folder, 'server.log'), owner };
 }
 
-async function findNobody(): Promise<Owner> {
+async function findNobody(): Promise<FileOwner> {
   const passwd = await readFile('/etc/passwd', 'utf8').catch(() => '');
   const line = passwd.split('\n').find((candidate) => candidate.startsWith('nobody:'));
   const [, , uid = '65534', gid = '65534'] = line?.split(':') ?? [];

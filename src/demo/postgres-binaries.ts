@@ -8,7 +8,7 @@ import { dirname, join, relative, resolve } from 'node:path';
 import { z } from 'zod';
 import { codeOf, UsageError } from '../errors.js';
 
-export interface Owner {
+export interface FileOwner {
   uid: number;
   gid: number;
 }
@@ -35,7 +35,7 @@ export function findPostgresPackage(): string {
 export async function copyPostgresPackage(
   packageDirectory: string,
   folder: string,
-  owner: Owner | undefined,
+  owner: FileOwner | undefined,
 ): Promise<void> {
   await copyFolder(join(packageDirectory, 'native'), join(folder, 'native'), owner);
 
@@ -47,7 +47,7 @@ export async function copyPostgresPackage(
   }
 }
 
-async function copyFolder(from: string, to: string, owner: Owner | undefined): Promise<void> {
+async function copyFolder(from: string, to: string, owner: FileOwner | undefined): Promise<void> {
   await mkdir(to, { mode: 0o700 });
   if (owner) await lchown(to, owner.uid, owner.gid);
   const entries = await readdir(from, { withFileTypes: true });
@@ -66,7 +66,7 @@ async function copyFolder(from: string, to: string, owner: Owner | undefined): P
  * A hard link where that will do, which for 60 MB in 1000 files can save most of a second. What npm unpacked under
  * a strict umask its owner alone can read; that is copied and given away.
  */
-async function placeFile(source: string, target: string, owner: Owner | undefined): Promise<void> {
+async function placeFile(source: string, target: string, owner: FileOwner | undefined): Promise<void> {
   if (!owner || (await stat(source)).mode & constants.S_IROTH) {
     try {
       return await link(source, target);

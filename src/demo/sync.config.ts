@@ -1,7 +1,7 @@
 // What an integration engineer at the sample university would write into sync.config.ts, and the types and fields
 // its scheduling office has defined at the service.
 import type { SandboxSchema } from '../sandbox/schema.js';
-import type { SlotsyncConfig } from '../streams/config.js';
+import type { SlotsyncConfig } from '../streams/config-schema.js';
 
 export const universityConfig: SlotsyncConfig = {
   streams: {

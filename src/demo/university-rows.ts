@@ -1,6 +1,6 @@
 // A university made from a seed: the same seed gives the same rows. Most are good; the few in BAD_ROWS each show one thing
 // that goes wrong with real data.
-import type { ReservationInput } from '../sandbox/reservations.js';
+import type { ReservationInput } from '../sandbox/reservation-store.js';
 import { createRandom } from '../sandbox/random.js';
 import * as words from './words.js';
 

@@ -4,9 +4,9 @@
 import { Pool, type Dispatcher } from 'undici';
 import { codeOf, messageOf, SlotsyncError } from '../errors.js';
 import type { Logger } from '../logger.js';
-import { noMeter, type Meter } from '../metrics/meter.js';
+import { noMeter, type Meter } from '../meter.js';
 import type { ApiSettings } from '../settings.js';
-import { createTokenSource } from './token.js';
+import { createTokenSource } from './access-token.js';
 import type { Lane, Limiter } from './quota/limiter.js';
 import { authenticateAnswer, createPaths, readFailure } from './wire.js';
 
@@ -119,8 +119,8 @@ export function createClient({
         return { status: response.statusCode, body: withoutSecrets(body, headers) };
       const retryAfterMs = readRetryAfter(response.headers['retry-after']);
       await limiter.throttled(retryAfterMs);
-      const { throttled, foreign, allowed } = await limiter.usage();
-      const counts = { throttles: throttles + 1, throttled, allowed, usedByOthers: foreign };
+      const { throttled, usedByOthers, allowed } = await limiter.usage();
+      const counts = { throttles: throttles + 1, throttled, allowed, usedByOthers: usedByOthers };
       log.warn({ path: call.path, retryAfterMs, ...counts }, 'throttled: others use part of the quota');
       if (throttles + 1 >= MOST_THROTTLES) {
         throw new SlotsyncError('throttled', `the service answered 429 ${throttles + 1} times running`, {
@@ -182,7 +182,7 @@ function expectJson(answer: Answer, method: string, path: string): unknown {
       throw invalidAnswer(method, path, 'its body is not JSON', error);
     }
   }
-  const words = readFailure(answer.body);
+  const detail = readFailure(answer.body);
   const message = `${method} ${path} answered ${status}`;
   if (authenticating && (status === 401 || status === 403 || status === 404)) {
     throw new SlotsyncError('unauthorized', `the service did not accept the key (${status})`, {
@@ -190,7 +190,7 @@ function expectJson(answer: Answer, method: string, path: string): unknown {
       remedy:
         'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL: all four belong to one environment.',
       facts,
-      words,
+      detail,
     });
   }
   if (status === 401 || status === 403) {
@@ -198,21 +198,21 @@ function expectJson(answer: Answer, method: string, path: string): unknown {
       disposition: 'dead',
       remedy: 'The key is valid but not permitted this, or was withdrawn: check its rights at the service.',
       facts,
-      words,
+      detail,
     });
   }
   if (status >= 500 || status === 408 || status === 425) {
-    throw new SlotsyncError('service_failed', message, { disposition: 'retry', facts, words });
+    throw new SlotsyncError('service_failed', message, { disposition: 'retry', facts, detail });
   }
   if (status >= 300 && status < 400) {
     throw new SlotsyncError('redirected', message, {
       disposition: 'dead',
       remedy: 'Set API_BASE_URL to the address the service really answers at.',
       facts,
-      words,
+      detail,
     });
   }
-  throw new SlotsyncError('refused', message, { disposition: 'dead', facts, words });
+  throw new SlotsyncError('refused', message, { disposition: 'dead', facts, detail });
 }
 
 /** The answer is not what the wire module says. What was sent may have been done. */

@@ -1,8 +1,8 @@
 // The scheduling service as verbs: what the use cases ask of it, in our own types.
 import type { z } from 'zod';
-import type { DestinationObject } from '../streams/object.js';
+import type { DestinationObject } from '../streams/destination-object.js';
 import { createClient, invalidAnswer, type ClientOptions, type Context } from './client.js';
-import { readPages } from './pages.js';
+import { readPages } from './paging.js';
 import * as wire from './wire.js';
 
 export type { CancellationThere, Period, ReservationThere } from './wire.js';
@@ -20,7 +20,7 @@ export interface ObjectThere extends DestinationObject {
   id: number;
 }
 
-export interface Booking {
+export interface UpcomingReservation {
   /** External id, or id. */
   name: string;
   /** Unix seconds. */
@@ -36,7 +36,7 @@ export interface Definition {
 const FAR_AHEAD = 10 * 365 * 24 * 60 * 60;
 
 /** Which bookings: in a period, changed in one, or named. Of the first two at most `most`. */
-export type BookingSelection =
+export type ReservationSelection =
   | { window: wire.Period; most?: number }
   | { modified: wire.Period; most?: number }
   | { extIds: readonly string[] }
@@ -87,7 +87,7 @@ export function createDestination(options: DestinationOptions) {
     path: string,
     schema: T,
     convert: (found: z.output<T>) => B,
-    selection: BookingSelection,
+    selection: ReservationSelection,
     context: Context,
   ): Promise<Found<B>> {
     const read = (request: (page: wire.Page) => unknown, most?: number) =>
@@ -162,11 +162,11 @@ export function createDestination(options: DestinationOptions) {
       extIds: readonly string[],
       now: number,
       context: Context,
-    ): Promise<Map<string, Booking[]>> {
+    ): Promise<Map<string, UpcomingReservation[]>> {
       const wanted = new Set(extIds);
       const window = { from: now, to: now + FAR_AHEAD };
       const request = (page: wire.Page) => wire.findBookings(typeId, extIds, window, page);
-      const bookings = new Map<string, Booking[]>();
+      const bookings = new Map<string, UpcomingReservation[]>();
       const found = await findAll(paths.findReservations, wire.foundBooking, request, context);
       for (const { id, extId, begin, end, objects } of found.toSorted((a, b) => a.begin - b.begin)) {
         if (end <= now) continue;
@@ -206,13 +206,13 @@ export function createDestination(options: DestinationOptions) {
 
     /** Reservations that a find selects. */
     findReservations: (
-      selection: BookingSelection,
+      selection: ReservationSelection,
       context: Context,
     ): Promise<Found<wire.ReservationThere>> =>
       findBookings(paths.findReservations, wire.foundReservation, wire.toReservation, selection, context),
     /** Cancellations that a find selects. */
     findCancellations: (
-      selection: BookingSelection,
+      selection: ReservationSelection,
       context: Context,
     ): Promise<Found<wire.CancellationThere>> =>
       findBookings(paths.findCancellations, wire.foundCancellation, wire.toCancellation, selection, context),

@@ -2,8 +2,8 @@
 // else. What is not published is named an assumption; docs/api-contract.md lists each with the way it is
 // switched and checked. Answers may hold more than is named; what is named must be there.
 import { z } from 'zod';
-import { RESERVATION_STATUSES } from '../streams/config.js';
-import { createObject, type DestinationObject } from '../streams/object.js';
+import { RESERVATION_STATUSES } from '../streams/config-schema.js';
+import { createObject, type DestinationObject } from '../streams/destination-object.js';
 
 /** The version in front of the authentication path is the service's own; that of the others is configurable. */
 export function createPaths(organizationId: string, prefix: string) {

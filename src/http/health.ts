@@ -1,7 +1,7 @@
 // Two questions an orchestrator asks. Alive: is there any use in going on, or should the process be started again?
 // A database that is away does not change that. Ready: can it work just now?
 import { codeOf } from '../errors.js';
-import { json, type Answer } from './server.js';
+import { json, type HttpAnswer } from './http-server.js';
 
 export interface HealthDeps {
   /** What the process is doing. */
@@ -13,13 +13,13 @@ export interface HealthDeps {
 export function createHealth({ phase, checks }: HealthDeps) {
   return {
     /** 200 while the process works. That it answers at all says that its event loop turns. */
-    alive(): Answer {
+    alive(): HttpAnswer {
       const now = phase();
       return json(now === 'ended' ? 503 : 200, { alive: now !== 'ended', phase: now });
     },
 
     /** 200 when it can work; else 503, and which part is not ready by the code of its failure. */
-    async ready(): Promise<Answer> {
+    async ready(): Promise<HttpAnswer> {
       const notReady: Record<string, string> = {};
       const now = phase();
       if (now !== 'running') notReady['worker'] = now;

@@ -3,17 +3,17 @@
 import postgres from 'postgres';
 import { closest } from 'fastest-levenshtein';
 import { messageOf, SlotsyncError } from '../errors.js';
-import type { Row } from '../streams/config.js';
-import type { Source, Stream } from '../streams/streams.js';
+import type { Row } from '../streams/config-schema.js';
+import type { Source, Stream } from '../streams/stream.js';
 import { renderExternalId, templateColumns } from '../streams/external-id.js';
-import { decodeColumn, readCopy, unescapeColumn } from '../copy-lines.js';
+import { decodeColumn, readCopy, unescapeColumn } from '../postgres-copy.js';
 import { arrayLiteral } from '../sql-text.js';
-import { createBookingReader } from './bookings.js';
-import { asMirrorError, isDataFault, isSourceFault, read } from './errors.js';
-import { readPlace, SESSION_FORMATS, type Place } from './session.js';
+import { createBookingReader } from './read-bookings.js';
+import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
+import { readDatabaseIdentity, SESSION_FORMATS, type DatabaseIdentity } from './session-formats.js';
 import * as sourceSql from './source-sql.js';
 import type { CursorRange, Selection } from './source-sql.js';
-import { DATES_AS_TEXT, FIXED_WIDTH, keyColumns, readArrays } from './values.js';
+import { DATES_AS_TEXT, FIXED_WIDTH, keyColumns, readArrays } from './column-values.js';
 
 const SESSION = {
   application_name: 'slotsync mirror',
@@ -109,8 +109,8 @@ export function createMirror({ url }: { url: string }) {
     },
 
     /** Which database this is, to be compared with another connection's. */
-    async place(): Promise<Place> {
-      return read(() => readPlace(sql));
+    async place(): Promise<DatabaseIdentity> {
+      return read(() => readDatabaseIdentity(sql));
     },
 
     /** What is wrong with a stream's source, in words; empty when every column it names is there. */

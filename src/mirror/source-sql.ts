@@ -1,7 +1,7 @@
 // The SQL that reads a stream's source. Identifiers are quoted; nothing else of the configuration but a
 // `{ query }` source becomes SQL text.
 import { quoteLiteral } from '../sql-text.js';
-import type { Source, Stream } from '../streams/streams.js';
+import type { Source, Stream } from '../streams/stream.js';
 
 /** Alias of the source in every statement; its text form is the whole row. */
 export const ROW = 'slotsync_row';

@@ -4,11 +4,11 @@ import { DelayedError, UnrecoverableError, type Job } from 'bullmq';
 import { z } from 'zod';
 import { codeOf } from '../errors.js';
 import type { Logger } from '../logger.js';
-import { addChanges } from '../state/changes.js';
+import { addChanges } from '../state/inbox/changes.js';
 import type { State } from '../state/database.js';
 import { joinKey, splitKey } from '../streams/local-key.js';
-import type { Stream } from '../streams/streams.js';
-import type { AnyWorker, Backend } from './backend.js';
+import type { Stream } from '../streams/stream.js';
+import type { AnyWorker, Backend } from './bullmq.js';
 import { CHANGES } from './jobs.js';
 
 const SECOND = 1000;

@@ -1,8 +1,8 @@
 // Puts rows into the queue. The row comes first and is the truth; a job that is lost is queued again from it.
-import { listQueuedBatches } from '../state/batches.js';
+import { listQueuedBatches } from '../state/runs/batches.js';
 import type { State } from '../state/database.js';
-import { advanceRun, listUnfinishedRuns } from '../state/runs.js';
-import type { AnyQueue, Backend } from './backend.js';
+import { advanceRun, listUnfinishedRuns } from '../state/runs/runs.js';
+import type { AnyQueue, Backend } from './bullmq.js';
 import {
   BATCHES,
   batchJobId,

@@ -3,16 +3,16 @@
 import { once, setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayedError, type Job } from 'bullmq';
-import { codeOf, dispositionOf, fullMessageOf } from '../errors.js';
+import { codeOf, dispositionOf, messageWithDetail } from '../errors.js';
 import type { Logger } from '../logger.js';
-import { failBatch, readBatch, type Batch } from '../state/batches.js';
-import { NO_OUTCOMES } from '../state/outcomes.js';
-import { failRun, readRun } from '../state/runs.js';
-import { applyBatch, type ApplyDeps } from '../sync/apply.js';
-import { createPreflight } from '../sync/preflight.js';
-import { planRun } from '../sync/run.js';
-import type { AnyWorker, Backend } from './backend.js';
-import { createBreaker } from './breaker.js';
+import { failBatch, readBatch, type Batch } from '../state/runs/batches.js';
+import { NO_OUTCOMES } from '../state/records/outcomes.js';
+import { failRun, readRun } from '../state/runs/runs.js';
+import { applyBatch, type ApplyDeps } from '../sync/apply/apply-batch.js';
+import { createPreflight } from '../sync/plan/preflight.js';
+import { planRun } from '../sync/plan/plan-run.js';
+import type { AnyWorker, Backend } from './bullmq.js';
+import { createBreaker } from './circuit-breaker.js';
 import {
   ATTEMPTS,
   BATCHES,
@@ -39,7 +39,7 @@ export interface WorkersOptions extends ApplyDeps {
    * Nobody is waiting: credentials that are refused while a run is planned are waited for too. Otherwise they end the
    * run, which tells whoever started it.
    */
-  patient?: boolean;
+  waitForCredentials?: boolean;
 }
 
 export type Workers = ReturnType<typeof createWorkers>;
@@ -116,7 +116,10 @@ export function createWorkers(options: WorkersOptions) {
   async function giveUp(batch: Batch, error: unknown, child: Logger): Promise<void> {
     // What remains of the batch may be less than it was when the job started.
     const rest = (await readBatch(state.db, batch.id)) ?? batch;
-    const { queue } = await failBatch(state, rest, { code: codeOf(error), message: fullMessageOf(error) });
+    const { queue } = await failBatch(state, rest, {
+      code: codeOf(error),
+      message: messageWithDetail(error),
+    });
     options.meter?.settled(batch.stream, { ...NO_OUTCOMES, failed: rest.keys.length });
     child.error({ code: codeOf(error), records: rest.keys.length }, 'batch given up until the next run');
     await producer.enqueueBatches(queue, batch.lane);
@@ -129,10 +132,10 @@ export function createWorkers(options: WorkersOptions) {
     try {
       const { queue } = await planRun({ ...options, preflight, log: child }, runId, interrupting.signal);
       const run = await readRun(state.db, runId);
-      await producer.enqueueBatches(queue, run?.lane ?? 'nightly');
+      await producer.enqueueBatches(queue, run?.lane ?? 'sync');
     } catch (error) {
       await act(error, job, token, child, () =>
-        failRun(state.db, runId, { code: codeOf(error), message: fullMessageOf(error) }),
+        failRun(state.db, runId, { code: codeOf(error), message: messageWithDetail(error) }),
       );
     }
   }

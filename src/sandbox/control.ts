@@ -29,10 +29,10 @@ import type { IncomingMessage } from 'node:http';
 import { z } from 'zod';
 import type { SandboxControls } from './handle.js';
 import { decodeSegment, parseJson, readBody } from './http.js';
-import type { Answer } from './http.js';
+import type { SandboxAnswer } from './http.js';
 import { parseBody } from './paging.js';
 import { Refusal } from './refusal.js';
-import { RESERVATION_STATUSES } from './reservations.js';
+import { RESERVATION_STATUSES } from './reservation-store.js';
 import { schemaDefinition } from './schema.js';
 
 const chance = z.number().min(0).max(1).optional();
@@ -132,7 +132,7 @@ export function createControl(sandbox: SandboxControls, requests: () => number) 
     ['DELETE reservations/*', (_body, name) => sandbox.removeReservation(key(name))],
   ]);
 
-  return async (request: IncomingMessage, path: string, query: URLSearchParams): Promise<Answer> => {
+  return async (request: IncomingMessage, path: string, query: URLSearchParams): Promise<SandboxAnswer> => {
     refuseStrangers(request.socket.remoteAddress);
     const [, , noun = '', name = '', verb] = path.split('/');
     const route = [noun, ...(name === '' ? [] : ['*']), ...(verb === undefined ? [] : [verb])].join('/');

@@ -5,9 +5,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Arrivals } from './arrivals.js';
 import type { FaultSource } from './faults.js';
 import { answerTo, parseJson, readBody, requireJson, send } from './http.js';
-import type { Answer } from './http.js';
+import type { SandboxAnswer } from './http.js';
 import { countObjects } from './put-objects.js';
-import type { WindowJudge } from './quota.js';
+import type { WindowJudge } from './quota-window.js';
 import type { ServiceRequest } from './router.js';
 
 /** What can be changed while the sandbox runs. */
@@ -23,7 +23,7 @@ export function createExchange(deps: {
   conditions: Conditions;
   arrivals: Arrivals;
   faults: FaultSource;
-  route: (request: ServiceRequest) => Answer;
+  route: (request: ServiceRequest) => SandboxAnswer;
   random: () => number;
   signal: AbortSignal;
 }) {
@@ -53,7 +53,7 @@ export function createExchange(deps: {
       if (objects !== undefined) arrival.objects = objects;
       return body;
     };
-    const process = (): Answer => {
+    const process = (): SandboxAnswer => {
       try {
         return route({ method, path, headers: request.headers, json });
       } catch (error) {
@@ -77,12 +77,12 @@ export function createExchange(deps: {
   };
 }
 
-function answerFor(fault: string | undefined, process: () => Answer): Answer {
+function answerFor(fault: string | undefined, process: () => SandboxAnswer): SandboxAnswer {
   const isProcessed = fault === undefined || fault === 'loseAnswer' || fault === 'brokenJson';
   return isProcessed ? process() : { status: 500 };
 }
 
-function overQuota(waitMs: number, retryAfter: boolean): Answer {
+function overQuota(waitMs: number, retryAfter: boolean): SandboxAnswer {
   return {
     status: 429,
     body: { status: 429, message: 'the organization is over its quota' },

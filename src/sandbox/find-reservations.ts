@@ -1,16 +1,16 @@
 // Finding bookings, with the traps the service is known for: hidden statuses, lists that widen instead of narrow.
 import { z } from 'zod';
-import type { Objects } from './objects.js';
+import type { Objects } from './object-store.js';
 import { find, paged, parseBody, period, reference, select } from './paging.js';
 import type { IdFormat } from './paging.js';
 import { Refusal } from './refusal.js';
-import { RESERVATION_STATUSES } from './reservations.js';
+import { RESERVATION_STATUSES } from './reservation-store.js';
 import type {
   ReservationStatus,
-  Reservations,
+  ReservationStore,
   SandboxCancellation,
   SandboxReservation,
-} from './reservations.js';
+} from './reservation-store.js';
 import type { Schema } from './schema.js';
 
 const reservationFind = find.extend({
@@ -24,7 +24,7 @@ type Request = z.infer<typeof reservationFind>;
 
 /** The two finds over bookings; they differ in the store and in two fields of the answer. */
 export function createFindReservations(
-  deps: { schema: Schema; objects: Objects; reservations: Reservations },
+  deps: { schema: Schema; objects: Objects; reservations: ReservationStore },
   { honoursModified }: { honoursModified: boolean },
 ) {
   const { schema, objects, reservations } = deps;

@@ -2,16 +2,16 @@
 // interface offers the same over HTTP.
 import type { Arrival } from './arrivals.js';
 import type { FailRule, Faults } from './faults.js';
-import type { SandboxObject, SandboxObjectInput } from './objects.js';
+import type { SandboxObject, SandboxObjectInput } from './object-store.js';
 import type { ObjectRefusal } from './put-objects.js';
-import type { WindowKind } from './quota.js';
+import type { WindowKind } from './quota-window.js';
 import type {
   ReservationInput,
   ReservationKey,
   ReservationStatus,
   SandboxCancellation,
   SandboxReservation,
-} from './reservations.js';
+} from './reservation-store.js';
 import type { SandboxSchema } from './schema.js';
 
 export interface SandboxOptions {

@@ -2,7 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Refusal } from './refusal.js';
 
-export interface Answer {
+export interface SandboxAnswer {
   status: number;
   body?: unknown;
   headers?: Record<string, string> | undefined;
@@ -47,7 +47,11 @@ export function decodeSegment(segment: string): string {
 }
 
 /** Sends the answer; `broken` stops in the middle of the document, but ends the message properly. */
-export function send(response: ServerResponse, answer: Answer, options: { broken?: boolean } = {}): void {
+export function send(
+  response: ServerResponse,
+  answer: SandboxAnswer,
+  options: { broken?: boolean } = {},
+): void {
   const text = answer.body === undefined ? '' : JSON.stringify(answer.body);
   const sent = options.broken === true ? text.slice(0, Math.max(1, Math.floor(text.length / 2))) : text;
   response.writeHead(answer.status, {
@@ -59,7 +63,7 @@ export function send(response: ServerResponse, answer: Answer, options: { broken
 }
 
 /** A refusal as the answer it becomes; anything else thrown is a defect of the sandbox and becomes a 500. */
-export function answerTo(error: unknown): Answer {
+export function answerTo(error: unknown): SandboxAnswer {
   if (error instanceof Refusal)
     return {
       status: error.status,

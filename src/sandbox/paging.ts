@@ -9,11 +9,11 @@ const DEFAULT_LIMIT = 100;
 const seconds = z.int().min(0).max(LAST_SECOND, 'Unix seconds expected, this looks like milliseconds');
 
 export const period = z.strictObject({ startDate: seconds, endDate: seconds });
-export type Period = z.infer<typeof period>;
+export type SandboxPeriod = z.infer<typeof period>;
 
 /** A reference: the external id with `idFormat` EXTERNAL, the integer id with INTERNAL. */
 export const reference = z.union([z.string().min(1), z.int()]);
-export type Reference = z.infer<typeof reference>;
+export type ObjectReference = z.infer<typeof reference>;
 
 export const idFormat = z.enum(['INTERNAL', 'EXTERNAL']);
 export type IdFormat = z.infer<typeof idFormat>;

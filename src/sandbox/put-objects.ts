@@ -1,7 +1,7 @@
 // The bulk write: what the service takes, what it refuses item by item, and what makes it refuse the whole call.
 // All of it is assumed, nothing is published; which refusals are whole-call ones can be switched.
 import { z } from 'zod';
-import type { Objects, SandboxObjectInput } from './objects.js';
+import type { Objects, SandboxObjectInput } from './object-store.js';
 import { idFormat, parseBody, reference } from './paging.js';
 import type { IdFormat } from './paging.js';
 import { Refusal } from './refusal.js';

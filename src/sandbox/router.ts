@@ -1,7 +1,7 @@
 // The service's own endpoints: which paths there are, who may call them, and what answers. No socket, no clock.
 import type { IncomingHttpHeaders } from 'node:http';
 import { decodeSegment } from './http.js';
-import type { Answer } from './http.js';
+import type { SandboxAnswer } from './http.js';
 import { Refusal } from './refusal.js';
 import type { Tokens } from './tokens.js';
 
@@ -21,7 +21,7 @@ export interface Access {
 }
 
 /** An endpoint's work: the parsed body in, the answer out; refusals are thrown. */
-export type Endpoint = (body: unknown) => Answer;
+export type Endpoint = (body: unknown) => SandboxAnswer;
 
 const AUTHENTICATE = /^\/v1\/organizations\/([^/]+)\/api-keys\/authenticate$/;
 
@@ -32,7 +32,7 @@ export function createRouter(
 ) {
   const { tokens, endpoints } = deps;
 
-  return (request: ServiceRequest): Answer => {
+  return (request: ServiceRequest): SandboxAnswer => {
     const organization = AUTHENTICATE.exec(request.path)?.[1];
     if (organization !== undefined) {
       if (request.method !== 'POST') throw methodNotAllowed(['POST']);

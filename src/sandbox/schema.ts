@@ -2,7 +2,7 @@
 // Ids survive a new definition of the same external id, as they do when an administrator edits one.
 import { z } from 'zod';
 import { find, paged, parseBody, select } from './paging.js';
-import type { IdFormat, Reference } from './paging.js';
+import type { IdFormat, ObjectReference } from './paging.js';
 import { Refusal } from './refusal.js';
 
 export const schemaDefinition = z.strictObject({
@@ -61,8 +61,8 @@ export function createSchema() {
         );
       }
     },
-    type: (given: Reference, format: IdFormat) => types.resolve(given, format, 'typeId'),
-    field: (given: Reference, format: IdFormat) => fields.resolve(given, format, 'fieldId'),
+    type: (given: ObjectReference, format: IdFormat) => types.resolve(given, format, 'typeId'),
+    field: (given: ObjectReference, format: IdFormat) => fields.resolve(given, format, 'fieldId'),
     fieldByExtId: fields.byExtId,
     /** The id as an answer shows it; 0 for what is no longer defined. */
     shownType: (extId: string, format: IdFormat) => types.shown(extId, format),
@@ -98,7 +98,7 @@ function createIds<T extends { id: number; extId: string }>(first: number) {
     shown: (extId: string, format: IdFormat): string | number =>
       format === 'EXTERNAL' ? extId : (current.get(extId)?.id ?? 0),
     /** What a reference names, undefined if nothing; a 400 when it is not of the kind `idFormat` announced. */
-    resolve(reference: Reference, format: IdFormat, place: string): T | undefined {
+    resolve(reference: ObjectReference, format: IdFormat, place: string): T | undefined {
       if (format === 'EXTERNAL' && typeof reference === 'string') return current.get(reference);
       if (format === 'INTERNAL' && typeof reference === 'number') return byId.get(reference);
       const expected = format === 'EXTERNAL' ? 'a string' : 'an integer';

@@ -26,7 +26,7 @@ const big = (name: string) => bigint(name, { mode: 'number' });
 /** 64 bits of hash: never a number in JavaScript. */
 const hash = (name: string) => bigint(name, { mode: 'bigint' });
 
-export const RUN_KINDS = ['incremental', 'nightly', 'backfill', 'reconcile', 'verify'] as const;
+export const RUN_KINDS = ['incremental', 'sync', 'backfill', 'reconcile', 'verify'] as const;
 export type RunKind = (typeof RUN_KINDS)[number];
 export const RUN_STATUSES = [
   'planning',
@@ -44,8 +44,8 @@ export const RECORD_STATUSES = ['pending', 'synced', 'retired', 'deferred', 'fai
 export type RecordStatus = (typeof RECORD_STATUSES)[number];
 
 /** What a limit is set for; each may be held on its own. */
-export const BRAKED_OPERATIONS = ['create', 'update', 'retire'] as const;
-export type BrakedOperation = (typeof BRAKED_OPERATIONS)[number];
+export const LIMITED_OPERATIONS = ['create', 'update', 'retire'] as const;
+export type LimitedOperation = (typeof LIMITED_OPERATIONS)[number];
 
 /** What a reading says of one booking; sync/compare.ts gives it. */
 export const VERDICTS = [
@@ -104,7 +104,7 @@ export interface Hold {
   /** False: no approval lets it go; the reason says what does. */
   approvable: boolean;
 }
-export type Holds = Record<string, Partial<Record<BrakedOperation, Hold>>>;
+export type Holds = Record<string, Partial<Record<LimitedOperation, Hold>>>;
 
 /** What became of records. */
 export interface OutcomeCounts {
@@ -158,7 +158,7 @@ export const batches = slotsync.table(
     /** Batches of a level are queued when those of all lower levels are finished. */
     level: smallint('level').notNull(),
     /** Null: whatever the rows ask for. `retire`: the rows were gone when the run was planned. */
-    operation: text('operation').$type<BrakedOperation>(),
+    operation: text('operation').$type<LimitedOperation>(),
     keys: text('keys').array().notNull(),
     state: text('state').$type<BatchState>().notNull(),
     counts: jsonb('counts').$type<OutcomeCounts>(),
@@ -169,7 +169,7 @@ export const batches = slotsync.table(
   },
   (table) => [
     check('batches_state', oneOf('state', BATCH_STATES)),
-    check('batches_operation', oneOf('operation', BRAKED_OPERATIONS)),
+    check('batches_operation', oneOf('operation', LIMITED_OPERATIONS)),
     index('batches_run').on(table.runId, table.state, table.level),
   ],
 );
@@ -263,13 +263,13 @@ export const approvals = slotsync.table(
     runId: big('run_id').notNull(),
     usedBy: big('used_by'),
     stream: text('stream').notNull(),
-    operation: text('operation').$type<BrakedOperation>().notNull(),
+    operation: text('operation').$type<LimitedOperation>().notNull(),
     allowed: integer('allowed').notNull(),
     approvedAt: moment('approved_at').notNull().defaultNow(),
     expiresAt: moment('expires_at').notNull(),
   },
   (table) => [
-    check('approvals_operation', oneOf('operation', BRAKED_OPERATIONS)),
+    check('approvals_operation', oneOf('operation', LIMITED_OPERATIONS)),
     index('approvals_open')
       .on(table.stream, table.operation)
       .where(sql`used_by IS NULL`),

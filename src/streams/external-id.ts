@@ -1,7 +1,7 @@
 // External ids are made from a template of literals and columns. A template, not a function, so that
 // the mirror can look for two rows that would give one id before anything is sent.
-import type { Row } from './config.js';
-import { toValues } from './values.js';
+import type { Row } from './config-schema.js';
+import { toValues } from './field-values.js';
 
 export type TemplatePart = { literal: string } | { column: string };
 export type ExternalIdTemplate = readonly TemplatePart[];

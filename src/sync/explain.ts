@@ -1,7 +1,7 @@
 // Everything about one record, or one booking, side by side: what stands here, what stands there, what is known and
 // what was asked. Reads on all sides and writes nothing.
 import type {
-  BookingSelection,
+  ReservationSelection,
   CancellationThere,
   Destination,
   ObjectThere,
@@ -16,21 +16,26 @@ import {
   readRecord,
   type RecordBatch,
   type RecordRow,
-} from '../state/record-history.js';
-import { readExternalIds } from '../state/records.js';
-import { readBooking, readBookingEvents, type BookingEvent, type BookingRow } from '../state/reservations.js';
-import type { Row } from '../streams/config.js';
-import { mapRow, toObject } from '../streams/mapping.js';
+} from '../state/records/record-history.js';
+import { readExternalIds } from '../state/records/records.js';
+import {
+  readBooking,
+  readBookingEvents,
+  type ReservationEvent,
+  type ReservationRow,
+} from '../state/bookings/reservations.js';
+import type { Row } from '../streams/config-schema.js';
+import { mapRow, toObject } from '../streams/map-row.js';
 import {
   diffObjects,
   hashObject,
   mergeObject,
   type DestinationObject,
   type FieldChange,
-} from '../streams/object.js';
-import type { Booking, Reservations } from '../streams/reservations.js';
-import type { Stream } from '../streams/streams.js';
-import { resultsOf } from './judge.js';
+} from '../streams/destination-object.js';
+import type { Booking, ReservationConfig } from '../streams/bookings.js';
+import type { Stream } from '../streams/stream.js';
+import { resultsOf } from './reconcile/match-bookings.js';
 
 export interface ExplainDeps {
   mirror: Mirror;
@@ -113,9 +118,9 @@ export interface BookingExplained {
   here: Booking | undefined;
   reservations: ReservationThere[];
   cancellations: CancellationThere[];
-  known: BookingRow | undefined;
+  known: ReservationRow | undefined;
   /** Latest first. */
-  events: BookingEvent[];
+  events: ReservationEvent[];
   /** What was asked of the service, and how much it answered. */
   requests: { asked: string; results: number }[];
 }
@@ -123,7 +128,7 @@ export interface BookingExplained {
 /** Explains one booking, named by its key, its external id, or the service's number. */
 export async function explainBooking(
   { mirror, destination, state }: ExplainDeps,
-  { bookings }: Reservations,
+  { bookings }: ReservationConfig,
   name: string,
 ): Promise<BookingExplained> {
   const known = await readBooking(state.db, name);
@@ -135,8 +140,8 @@ export async function explainBooking(
   const requests: BookingExplained['requests'] = [];
   const ask = async <B extends { id: number }>(
     find: 'reservations' | 'cancellations',
-    by: (selection: BookingSelection) => Promise<B[]>,
-    selections: readonly BookingSelection[],
+    by: (selection: ReservationSelection) => Promise<B[]>,
+    selections: readonly ReservationSelection[],
   ): Promise<B[]> => {
     const found = new Map<number, B>();
     for (const selection of selections) {
@@ -146,15 +151,15 @@ export async function explainBooking(
     }
     return [...found.values()];
   };
-  const byName: BookingSelection[] = extId === undefined ? [] : [{ extIds: [extId] }];
-  const byNumber: BookingSelection[] = id === undefined ? [] : [{ ids: [id] }];
+  const byName: ReservationSelection[] = extId === undefined ? [] : [{ extIds: [extId] }];
+  const byNumber: ReservationSelection[] = id === undefined ? [] : [{ ids: [id] }];
   const reservations = await ask(
     'reservations',
     async (selection) => resultsOf(await destination.findReservations(selection, CONTEXT)),
     [...byName, ...byNumber],
   );
   const when = here?.begin ?? (known?.beginThere ? Date.parse(known.beginThere) : undefined);
-  const around: BookingSelection[] =
+  const around: ReservationSelection[] =
     when === undefined || reservations.length > 0
       ? []
       : [{ window: { from: Math.floor(when / 1000), to: Math.floor(when / 1000) + 1 } }];

@@ -85,7 +85,7 @@ describe.each(stores)('with queue and quota on $store', ({ url, skip }) => {
       const approved = await world.run(['approve', String(held.run.id), '--stream', 'rooms', '--json']);
       expect(JSON.parse(approved.stdout)).toMatchObject({
         approvals: [{ stream: 'rooms', operation: 'retire', allowed: 12 }],
-        run: { status: 'succeeded', kind: 'nightly', streams: ['rooms'], plan: { rooms: { retire: 12 } } },
+        run: { status: 'succeeded', kind: 'sync', streams: ['rooms'], plan: { rooms: { retire: 12 } } },
       });
       expect(approved.code).toBe(0);
       expect(inactive()).toBe(24);

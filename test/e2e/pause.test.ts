@@ -151,10 +151,10 @@ describe('pause, resume, cancel and runs', () => {
       (JSON.parse((await world.run([...args, '--json'])).stdout) as { runs: { kind: string }[] }).runs.map(
         ({ kind }) => kind,
       );
-    expect(await kinds('runs')).toEqual(['nightly']);
-    expect(await kinds('status')).toEqual(['nightly']);
-    expect(await kinds('runs', '--all')).toEqual(['incremental', 'nightly']);
-    expect(await kinds('status', '--all')).toEqual(['incremental', 'nightly']);
+    expect(await kinds('runs')).toEqual(['sync']);
+    expect(await kinds('status')).toEqual(['sync']);
+    expect(await kinds('runs', '--all')).toEqual(['incremental', 'sync']);
+    expect(await kinds('status', '--all')).toEqual(['incremental', 'sync']);
     expect(await kinds('runs', '--kind', 'incremental')).toEqual(['incremental']);
     expect((await world.run(['pause', '2'])).stdout).toContain('Run 2 is paused');
   });

@@ -3,11 +3,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { SlotsyncError } from '../../src/errors.js';
-import { failBatch, readBatch } from '../../src/state/batches.js';
-import { retryRecords } from '../../src/state/failures.js';
-import { claimRecords, noteExternalIds } from '../../src/state/claims.js';
-import type { SlotsyncConfig } from '../../src/streams/config.js';
-import { createObject } from '../../src/streams/object.js';
+import { failBatch, readBatch } from '../../src/state/runs/batches.js';
+import { retryRecords } from '../../src/state/records/failures.js';
+import { claimRecords, noteExternalIds } from '../../src/state/records/claims.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { createObject } from '../../src/streams/destination-object.js';
 import { COURSES, ROOMS as NAMED_ROOMS, type Declaration } from '../support/campus.js';
 import { until } from '../support/wait.js';
 import { type World, type WorldOptions } from '../support/world.js';
@@ -177,7 +177,7 @@ describe('a record is synced only if the service accepted exactly that object', 
       const extId = `room_${code}`;
       await noteExternalIds(world.state.db, claim, new Map([[code, extId]]));
       const object = createObject(extId, 'room', true, [['room.name', [name]]]);
-      await world.destination.putObjects([object], { lane: 'nightly' });
+      await world.destination.putObjects([object], { lane: 'sync' });
     }
     const expireClaims = (world: World) =>
       world.sql`UPDATE slotsync.records SET claimed_until = now() - interval '1 second'`;

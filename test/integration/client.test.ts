@@ -10,13 +10,13 @@ import type { Lane, Limiter, QuotaUsage } from '../../src/destination/quota/limi
 import { SlotsyncError } from '../../src/errors.js';
 import { startSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.js';
 import type { ApiSettings } from '../../src/settings.js';
-import { createObject } from '../../src/streams/object.js';
+import { createObject } from '../../src/streams/destination-object.js';
 import { findFreePort } from '../support/free-port.js';
 import { openWorld, type World } from '../support/world.js';
 
 const KEY = 'key-5f0c1e77';
 const SCHEMA = { types: [{ extId: 'room' }], fields: [{ extId: 'room.name' }] };
-const NIGHTLY = { lane: 'nightly' } as const;
+const NIGHTLY = { lane: 'sync' } as const;
 const CONFIG = {
   streams: {
     rooms: {
@@ -44,7 +44,7 @@ async function startService(options: SandboxOptions = {}): Promise<Sandbox> {
   return sandbox;
 }
 
-const NO_LANES = { incremental: 0, nightly: 0, backfill: 0, verify: 0 };
+const NO_LANES = { incremental: 0, sync: 0, backfill: 0, verify: 0 };
 const UNUSED: QuotaUsage = {
   rate: 20,
   allowed: 20,
@@ -56,7 +56,7 @@ const UNUSED: QuotaUsage = {
   pausedMs: 0,
   granted: 0,
   throttled: 0,
-  foreign: 0,
+  usedByOthers: 0,
 };
 
 /** What the client asked of the limiter: the quota itself is not the matter here, but every request must ask. */
@@ -70,7 +70,7 @@ function countingLimiter() {
       return { usable: () => true, release: async () => void asked.held-- };
     },
     throttled: async (retryAfterMs) => void asked.throttled.push(retryAfterMs),
-    usage: async () => ({ ...UNUSED, throttled: asked.throttled.length, allowed: 19, foreign: 1 }),
+    usage: async () => ({ ...UNUSED, throttled: asked.throttled.length, allowed: 19, usedByOthers: 1 }),
   };
   return { asked, limiter: limiter as Limiter };
 }
@@ -158,7 +158,7 @@ describe('the token', () => {
     const { destination } = connect(sandbox.url);
     const error = await failureOf(put(destination, 'a'));
     expect(error).toMatchObject({ code: 'unauthorized', disposition: 'dead', facts: { status } });
-    expect(error.words).toBe('not for you');
+    expect(error.detail).toBe('not for you');
     expect(error.remedy).toMatch(/rights/);
     expect(authentications(sandbox)).toBe(2);
     expect(count(sandbox, '/objects')).toBe(2);
@@ -298,7 +298,7 @@ describe('an answer', () => {
     sandbox.failNext({ path: '/objects', fault: 'status', status, body, headers });
     const error = await failureOf(put(destination, 'a'));
     expect(error).toMatchObject({ code, disposition, facts: { method: 'PUT', path: '/v1/objects', status } });
-    expect(error.words).toBe('because');
+    expect(error.detail).toBe('because');
     expect(error.message).not.toContain('because');
     expect(sandbox.arrivals().filter(({ path }) => path === '/elsewhere')).toEqual([]);
     expect(count(sandbox, '/objects')).toBe(1);

@@ -4,8 +4,8 @@ import postgres from 'postgres';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors.js';
 import { createHealth } from '../../src/http/health.js';
-import { json, startHttp, type HttpServer, type Routes } from '../../src/http/server.js';
-import { createStateReadings, type StateReadings } from '../../src/state/readings.js';
+import { json, startHttp, type HttpServer, type Routes } from '../../src/http/http-server.js';
+import { createStateReadings, type StateReadings } from '../../src/state/metrics-readings.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 
 const log = pino({ level: 'silent' });
@@ -115,10 +115,10 @@ describe('what is read from the state', () => {
     plan?: object;
     holds?: object;
   }): Promise<number> {
-    const { kind = 'nightly', streams, status, ago, took = null, counts = {}, plan = {}, holds = {} } = run;
+    const { kind = 'sync', streams, status, ago, took = null, counts = {}, plan = {}, holds = {} } = run;
     const [row] = await sql<{ id: number }[]>`
       INSERT INTO slotsync.runs (kind, lane, streams, status, plan, counts, holds, requested_at, finished_at)
-      VALUES (${kind}, 'nightly', ${streams}, ${status}, ${sql.json(plan as never)}, ${sql.json(counts as never)},
+      VALUES (${kind}, 'sync', ${streams}, ${status}, ${sql.json(plan as never)}, ${sql.json(counts as never)},
         ${sql.json(holds as never)}, now() - make_interval(secs => ${ago}), now() - make_interval(secs => ${ago}) + make_interval(secs => ${took}))
       RETURNING id::int`;
     return row?.id ?? 0;
@@ -152,7 +152,7 @@ describe('what is read from the state', () => {
       SELECT ${running}, 'courses', 0, ARRAY['1'], state, now() - interval '80 s'
       FROM unnest(ARRAY['queued', 'queued', 'planned', 'done', 'held']) AS state`;
     const { backlog } = await readings.read([]);
-    expect(backlog).toEqual([{ lane: 'nightly', jobs: 3, oldestSeconds: expect.closeTo(80, -1) }]);
+    expect(backlog).toEqual([{ lane: 'sync', jobs: 3, oldestSeconds: expect.closeTo(80, -1) }]);
     await sql`DELETE FROM slotsync.runs`;
   });
 
@@ -162,8 +162,8 @@ describe('what is read from the state', () => {
     await addRun({ streams: ['rooms'], status: 'failed', ago: 300, took: 1 });
     const { runs } = await readings.read([]);
     expect(runs).toEqual([
-      { kind: 'nightly', status: 'failed', seconds: 1 },
-      { kind: 'nightly', status: 'succeeded', seconds: 9 },
+      { kind: 'sync', status: 'failed', seconds: 1 },
+      { kind: 'sync', status: 'succeeded', seconds: 9 },
     ]);
     await sql`DELETE FROM slotsync.runs`;
   });

@@ -1,9 +1,9 @@
 // The inbox's own rules, on a real database: what is taken, what stays, and that nothing is heard too early or not at all.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { addChanges, readInbox, readTakenKeys, takeChanges } from '../../src/state/changes.js';
-import { cancelRun, failRun, readRun } from '../../src/state/runs.js';
-import type { SlotsyncConfig } from '../../src/streams/config.js';
-import { planRun } from '../../src/sync/run.js';
+import { addChanges, readInbox, readTakenKeys, takeChanges } from '../../src/state/inbox/changes.js';
+import { cancelRun, failRun, readRun } from '../../src/state/runs/runs.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { planRun } from '../../src/sync/plan/plan-run.js';
 import { COURSES, ROOMS } from '../support/campus.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { openWorld, type World } from '../support/world.js';

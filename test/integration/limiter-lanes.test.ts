@@ -14,7 +14,7 @@ import {
 } from '../../src/destination/quota/limiter.js';
 import { createPostgresStore } from '../../src/destination/quota/postgres-store.js';
 import { createRedisStore } from '../../src/destination/quota/redis-store.js';
-import type { QuotaRules } from '../../src/destination/quota/rules.js';
+import type { QuotaRules } from '../../src/destination/quota/quota-rules.js';
 import { createDatabase, redisUrl, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
 
@@ -77,8 +77,8 @@ describe.each([
     const opened = open(key, rate, { ...OPEN, ...changes });
     return {
       opened,
-      register: (id: string, lane: Lane) => shut.take({ id, lane, again: false }, LEASE_MS),
-      take: (id: string, lane: Lane) => opened.take({ id, lane, again: false }, LEASE_MS),
+      register: (id: string, lane: Lane) => shut.take({ id, lane, moreWaiting: false }, LEASE_MS),
+      take: (id: string, lane: Lane) => opened.take({ id, lane, moreWaiting: false }, LEASE_MS),
     };
   }
 
@@ -87,11 +87,11 @@ describe.each([
     const waiters: [string, Lane][] = [
       ['b1', 'backfill'],
       ['v1', 'verify'],
-      ['n1', 'nightly'],
+      ['n1', 'sync'],
       ['i1', 'incremental'],
       ['i2', 'incremental'],
       ['i3', 'incremental'],
-      ['n2', 'nightly'],
+      ['n2', 'sync'],
       ['b2', 'backfill'],
     ];
     for (const waiter of waiters) expect((await register(...waiter)).granted).toBe(false);
@@ -144,16 +144,16 @@ describe.each([
 
   test('forget who has not asked for long', async () => {
     const { register, take, opened } = await openStage(20, { pollMs: 1_000, lateMs: 50, forgetMs: 100 });
-    await register('dead', 'nightly');
-    expect((await opened.usage()).waiting.nightly).toBe(1);
-    await until(async () => (await opened.usage()).waiting.nightly === 0, { describe: 'him to be late' });
+    await register('dead', 'sync');
+    expect((await opened.usage()).waiting.sync).toBe(1);
+    await until(async () => (await opened.usage()).waiting.sync === 0, { describe: 'him to be late' });
     const late = performance.now();
     await until(() => performance.now() - late > 100, { describe: 'him to be forgotten' });
     await register('b1', 'backfill');
-    await register('n2', 'nightly');
-    await register('dead', 'nightly');
-    expect((await take('dead', 'nightly')).granted).toBe(false);
-    expect((await take('n2', 'nightly')).granted).toBe(true);
+    await register('n2', 'sync');
+    await register('dead', 'sync');
+    expect((await take('dead', 'sync')).granted).toBe(false);
+    expect((await take('n2', 'sync')).granted).toBe(true);
   });
 
   test('do not hold a slot for one who will ask too late for it', async () => {
@@ -168,9 +168,9 @@ describe.each([
   test('let a live waiter of a worse lane go as soon as the better ones have withdrawn', async () => {
     const { register, take, opened } = await openStage(20);
     await register('i1', 'incremental');
-    await register('n1', 'nightly');
+    await register('n1', 'sync');
     await register('v1', 'verify');
-    expect((await opened.usage()).waiting).toEqual({ incremental: 1, nightly: 1, backfill: 0, verify: 1 });
+    expect((await opened.usage()).waiting).toEqual({ incremental: 1, sync: 1, backfill: 0, verify: 1 });
     expect((await take('v1', 'verify')).granted).toBe(false);
     await opened.withdraw('i1');
     await opened.withdraw('n1');
@@ -179,7 +179,7 @@ describe.each([
     expect(await opened.usage()).toMatchObject({
       granted: 1,
       foreign: 0,
-      waiting: { incremental: 0, nightly: 0, backfill: 0, verify: 0 },
+      waiting: { incremental: 0, sync: 0, backfill: 0, verify: 0 },
     });
   });
 
@@ -267,7 +267,7 @@ describe.each([
     };
     const dying = async () => {
       while (performance.now() < end) {
-        const taken = await store.take({ id: randomUUID(), lane: 'incremental', again: true }, 2_000);
+        const taken = await store.take({ id: randomUUID(), lane: 'incremental', moreWaiting: true }, 2_000);
         if (taken.granted) await store.release(taken.token);
         await pause(150);
       }

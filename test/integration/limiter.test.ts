@@ -12,7 +12,7 @@ import {
 } from '../../src/destination/quota/limiter.js';
 import { createPostgresStore } from '../../src/destination/quota/postgres-store.js';
 import { createRedisStore } from '../../src/destination/quota/redis-store.js';
-import { quotaRules, type QuotaRules } from '../../src/destination/quota/rules.js';
+import { quotaRules, type QuotaRules } from '../../src/destination/quota/quota-rules.js';
 import { isRedisInstalled, startRedisServer } from '../support/redis-server.js';
 import { createDatabase, redisUrl, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
@@ -110,7 +110,7 @@ describe.each([
   test('waits before the first grant when it knows nothing', async () => {
     const { limiterOf } = await setup(20, {});
     const began = performance.now();
-    await Promise.all([limiterOf().take('nightly'), limiterOf().take('verify')]);
+    await Promise.all([limiterOf().take('sync'), limiterOf().take('verify')]);
     expect(performance.now() - began).toBeGreaterThanOrEqual(quotaRules(20).bootGuardMs - 5);
   });
 
@@ -119,7 +119,7 @@ describe.each([
     const [one, two] = [limiterOf(), limiterOf()];
     const times = await Promise.all(
       Array.from({ length: 16 }, async (_, i) => {
-        await (i % 2 ? one : two).take('nightly');
+        await (i % 2 ? one : two).take('sync');
         return performance.now();
       }),
     );
@@ -131,12 +131,12 @@ describe.each([
   test('runs ahead of its pace once, by no more than it may', async () => {
     const { limiterOf } = await setup(20, { ...SHORT_GUARD, paceMs: 500, aheadMs: 250 });
     const limiter = limiterOf();
-    await limiter.take('nightly');
+    await limiter.take('sync');
     await pause(800); // nobody asks for longer than the pace
     const began = performance.now();
     const times: number[] = [];
     for (let at = 0; at < 3; at++) {
-      await limiter.take('nightly');
+      await limiter.take('sync');
       times.push(performance.now() - began);
     }
     const [first = NaN, second = NaN, third = NaN] = times;
@@ -150,11 +150,11 @@ describe.each([
     const { limiterOf } = await setup(1, SHORT_GUARD, { leaseMs: 300 });
     const limiter = limiterOf();
     const began = performance.now();
-    const lost = await limiter.take('nightly');
+    const lost = await limiter.take('sync');
     const slot = await limiter.take('backfill');
     expect(performance.now() - began).toBeGreaterThanOrEqual(300 + 1_000);
     await lost.release();
-    expect(await limiter.usage()).toMatchObject({ held: 1, cooling: 0, lanes: { nightly: 0, backfill: 1 } });
+    expect(await limiter.usage()).toMatchObject({ held: 1, cooling: 0, lanes: { sync: 0, backfill: 1 } });
     await slot.release();
     expect(await limiter.usage()).toMatchObject({ held: 0, cooling: 1, free: 0, lanes: { backfill: 0 } });
   });
@@ -162,18 +162,13 @@ describe.each([
   test('is shared by clients of one key and by nobody else', async () => {
     const { key, limiterOf } = await setup(4, { ...SHORT_GUARD, paceMs: 5 });
     const [here, there, elsewhere] = [limiterOf(), limiterOf(key, await connect()), limiterOf(randomUUID())];
-    await Promise.all([
-      here.take('nightly'),
-      here.take('nightly'),
-      there.take('verify'),
-      there.take('verify'),
-    ]);
-    await expect(here.take('nightly', AbortSignal.timeout(300))).rejects.toThrow();
+    await Promise.all([here.take('sync'), here.take('sync'), there.take('verify'), there.take('verify')]);
+    await expect(here.take('sync', AbortSignal.timeout(300))).rejects.toThrow();
     await expect(there.take('incremental', AbortSignal.timeout(300))).rejects.toThrow();
     await until(async () => (await here.usage()).waiting.incremental === 0, { describe: 'the withdrawal' });
     expect(await here.usage()).toEqual(await there.usage());
-    expect(await here.usage()).toMatchObject({ rate: 4, held: 4, free: 0, lanes: { nightly: 2, verify: 2 } });
-    await elsewhere.take('nightly');
+    expect(await here.usage()).toMatchObject({ rate: 4, held: 4, free: 0, lanes: { sync: 2, verify: 2 } });
+    await elsewhere.take('sync');
     expect(await elsewhere.usage()).toMatchObject({ held: 1, free: 3 });
   });
 
@@ -181,11 +176,11 @@ describe.each([
     const times = { pauseDefaultMs: 300, pauseExtraMs: 50, reduceEveryMs: 600, recoverEveryMs: 700 };
     const { key, limiterOf } = await setup(3, { ...SHORT_GUARD, ...times });
     const [one, two] = [limiterOf(), limiterOf(key, await connect())];
-    await one.take('nightly');
+    await one.take('sync');
     const began = performance.now();
     await Promise.all([one.throttled(), two.throttled()]);
     expect(await two.usage()).toMatchObject({ allowed: 2, throttled: 2 });
-    await two.take('nightly');
+    await two.take('sync');
     expect(performance.now() - began).toBeGreaterThanOrEqual(350 - 5);
     expect(await one.usage()).toMatchObject({ allowed: 2, held: 2, free: 0 });
 
@@ -203,7 +198,7 @@ describe.each([
     const times = { pauseExtraMs: 50, reduceEveryMs: 20_000, recoverEveryMs: 60_000 };
     const { key, limiterOf } = await setup(20, { ...SHORT_GUARD, ...times });
     const [one, two] = [limiterOf(), limiterOf(key, await connect())];
-    await one.take('nightly');
+    await one.take('sync');
     const retryAfters = Array.from({ length: 40 }, (_, i) => (i === 11 ? 20_000 : 100 * (i % 5)));
     await Promise.all(retryAfters.map((ms, i) => (i % 2 ? one : two).throttled(ms)));
     const usage = await one.usage();
@@ -217,18 +212,18 @@ describe.each([
     const limiter = limiterOf();
     for (let i = 0; i < 4; i++) await limiter.throttled();
     expect(await limiter.usage()).toMatchObject({ allowed: 1, throttled: 4 });
-    await limiter.take('nightly');
+    await limiter.take('sync');
   });
 
   test('makes everyone wait for an answer to what was sent before it forgot', async () => {
     const { key, client, limiterOf } = await setup(5);
     const limiter = limiterOf();
-    const before = await limiter.take('nightly');
+    const before = await limiter.take('sync');
     await client.forget(key);
-    await limiter.take('nightly');
+    await limiter.take('sync');
     const answered = performance.now();
     await before.release();
-    await limiter.take('nightly');
+    await limiter.take('sync');
     expect(performance.now() - answered).toBeGreaterThanOrEqual(1_000);
   });
 
@@ -236,9 +231,9 @@ describe.each([
     const { key, client, limiterOf } = await setup(1, SHORT_GUARD, { leaseMs: 200 });
     const limiter = limiterOf();
     const began = performance.now();
-    await limiter.take('nightly');
+    await limiter.take('sync');
     await client.turnBack(key, 3_600_000);
-    await limiter.take('nightly');
+    await limiter.take('sync');
     expect(performance.now() - began).toBeGreaterThanOrEqual(200 + 1_000);
   });
 });
@@ -249,7 +244,7 @@ describe.skipIf(!(await isRedisInstalled()))('a Redis that comes back with an ol
     const redis = new Redis(first.url, { retryStrategy: () => 50 });
     redis.on('error', () => {});
     const limiter = createLimiter({ store: createRedisStore({ redis, key: 'copy', rate: 20 }) });
-    await limiter.take('nightly');
+    await limiter.take('sync');
     const copy = await redis.dumpBuffer('slotsync:quota:copy');
     await first.kill();
     const second = await startRedisServer({ port: first.port });
@@ -257,7 +252,7 @@ describe.skipIf(!(await isRedisInstalled()))('a Redis that comes back with an ol
       await until(() => redis.ping(), { describe: 'the connection' });
       await redis.restore('slotsync:quota:copy', 0, copy);
       const began = performance.now();
-      await limiter.take('nightly');
+      await limiter.take('sync');
       expect(performance.now() - began).toBeGreaterThanOrEqual(quotaRules(20).bootGuardMs - 5);
     } finally {
       await limiter.close();

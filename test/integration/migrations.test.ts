@@ -2,7 +2,7 @@
 import postgres from 'postgres';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors.js';
-import { bindDestination, confirmDestination, readBinding } from '../../src/state/binding.js';
+import { bindDestination, confirmDestination, readBinding } from '../../src/state/destination-binding.js';
 import { openState, type State } from '../../src/state/database.js';
 import { migrate, requireMigrated } from '../../src/state/migrate.js';
 import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/services.js';

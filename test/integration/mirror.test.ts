@@ -7,10 +7,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config-file.js';
 import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
 import { openState, type State } from '../../src/state/database.js';
-import type { Stream } from '../../src/streams/streams.js';
-import type { Difference } from '../../src/sync/merge.js';
-import { planStream } from '../../src/sync/plan.js';
-import { decodeColumn, unescapeColumn } from '../../src/copy-lines.js';
+import type { Stream } from '../../src/streams/stream.js';
+import type { PlanEntry } from '../../src/sync/plan/merge-readings.js';
+import { planStream } from '../../src/sync/plan/plan-stream.js';
+import { decodeColumn, unescapeColumn } from '../../src/postgres-copy.js';
 import type { Declaration } from '../support/campus.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 
@@ -54,8 +54,8 @@ async function readAll(stream: Stream): Promise<[key: string, hash: string][]> {
   return read;
 }
 
-async function planAll(stream: Stream): Promise<Difference[]> {
-  const differences: Difference[] = [];
+async function planAll(stream: Stream): Promise<PlanEntry[]> {
+  const differences: PlanEntry[] = [];
   for await (const difference of planStream({ mirror, state }, stream)) differences.push(difference);
   return differences;
 }

@@ -5,17 +5,17 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Destination, ObjectThere, PutResult } from '../../src/destination/destination.js';
 import { dispositionOf, SlotsyncError } from '../../src/errors.js';
-import { readBatch } from '../../src/state/batches.js';
-import { createObject, hashObject, isSameObject } from '../../src/streams/object.js';
-import { applyBatch, type ApplyDeps } from '../../src/sync/apply.js';
-import { planRun } from '../../src/sync/run.js';
+import { readBatch } from '../../src/state/runs/batches.js';
+import { createObject, hashObject, isSameObject } from '../../src/streams/destination-object.js';
+import { applyBatch, type ApplyDeps } from '../../src/sync/apply/apply-batch.js';
+import { planRun } from '../../src/sync/plan/plan-run.js';
 import { ROOMS } from '../support/campus.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { openWorld, type World } from '../support/world.js';
 
 const KEYS = ['A', 'B', 'C', 'D'];
 /** And `Z`, which no batch names and nothing changes: an empty source would retire nothing. */
-const LANES = ['incremental', 'nightly', 'backfill'] as const;
+const LANES = ['incremental', 'sync', 'backfill'] as const;
 
 interface Schedule {
   owns: 'fields' | 'object';
@@ -154,7 +154,7 @@ async function findLies({ objects }: Model): Promise<string[]> {
 async function syncOnce(deps: ApplyDeps): Promise<void> {
   await world.sql`UPDATE slotsync.runs SET finished_at = now(), status = 'cancelled' WHERE finished_at IS NULL`;
   const [run] = await world.sql<{ id: number }[]>`
-    INSERT INTO slotsync.runs (kind, lane, streams, status) VALUES ('nightly', 'nightly', '{rooms}', 'planning')
+    INSERT INTO slotsync.runs (kind, lane, streams, status) VALUES ('sync', 'sync', '{rooms}', 'planning')
     RETURNING id::int`;
   const preflight = { requireKnownNames: async () => undefined };
   const { queue } = await planRun({ ...deps, preflight }, run?.id ?? 0);

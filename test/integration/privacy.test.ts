@@ -3,11 +3,11 @@
 // service said may stand in a record's message, in the organization's own database, and nowhere else.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { SlotsyncError } from '../../src/errors.js';
-import { migrateQueue, openBackend, type Backend } from '../../src/queue/backend.js';
+import { migrateQueue, openBackend, type Backend } from '../../src/queue/bullmq.js';
 import { createProducer } from '../../src/queue/producer.js';
 import { createWorkers } from '../../src/queue/workers.js';
-import { startRun, readRun } from '../../src/state/runs.js';
-import type { SlotsyncConfig } from '../../src/streams/config.js';
+import { startRun, readRun } from '../../src/state/runs/runs.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
 import { openWorld, type World } from '../support/world.js';
@@ -238,8 +238,8 @@ describe('the queue', () => {
     };
     try {
       const { run } = await startRun(world.state.db, {
-        kind: 'nightly',
-        lane: 'nightly',
+        kind: 'sync',
+        lane: 'sync',
         streams: ['staff'],
       });
       await producer.enqueueRun(run.id, run.lane);

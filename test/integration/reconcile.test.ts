@@ -1,19 +1,19 @@
 // What became of the bookings: a real mirror and state, the service played, people meddling at the service.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import postgres from 'postgres';
-import type { SlotsyncConfig } from '../../src/streams/config.js';
-import { whileReconcilingAlone } from '../../src/state/reconciliations.js';
-import { cancelRun, startRun } from '../../src/state/runs.js';
-import { registerSchedule } from '../../src/state/schedules.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { whileReconcilingAlone } from '../../src/state/runs/reconcile-runs.js';
+import { cancelRun, startRun } from '../../src/state/runs/runs.js';
+import { registerSchedule } from '../../src/state/runs/occurrences.js';
 import type { Verdict } from '../../src/state/schema.js';
-import { keepReconciled } from '../../src/sync/keep-reconciled.js';
+import { reconcilePeriodically } from '../../src/sync/reconcile/reconcile-periodically.js';
 import {
   reconcile,
   reconcileModified,
-  reconcileNight,
+  reconcileNightly,
   type ReconcileDeps,
   type ReconcileRange,
-} from '../../src/sync/reconcile.js';
+} from '../../src/sync/reconcile/reconcile.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
 import { openWorld, type World } from '../support/world.js';
@@ -354,7 +354,7 @@ describe('a reconcile', () => {
 
   it('runs alone, closes what was interrupted, and ends when it is cancelled', async () => {
     await world.sql`
-      INSERT INTO slotsync.runs (kind, lane, streams, status) VALUES ('reconcile', 'nightly', '{#reservations}', 'running')`;
+      INSERT INTO slotsync.runs (kind, lane, streams, status) VALUES ('reconcile', 'sync', '{#reservations}', 'running')`;
     const held = await whileReconcilingAlone(world.state, () => run().catch((error: unknown) => error));
     expect(held?.result).toMatchObject({ code: 'reconcile_running', disposition: 'defer' });
     await run();
@@ -545,7 +545,7 @@ describe('between nights', () => {
   });
 
   it('is done by one of several processes', async () => {
-    const kept = [1, 2, 3].map(() => keepReconciled(world.reconciling(), 15));
+    const kept = [1, 2, 3].map(() => reconcilePeriodically(world.reconciling(), 15));
     const runs = () => world.sql`SELECT status FROM slotsync.runs WHERE kind = 'reconcile'`;
     await until(async () => (await runs()).some(({ status }) => status === 'succeeded'), {
       describe: 'a reconcile',
@@ -557,12 +557,12 @@ describe('between nights', () => {
 
 it('follows each night once, when the run of the night has ended', async () => {
   const { db } = world.state;
-  const night = () => reconcileNight(world.reconciling());
+  const night = () => reconcileNightly(world.reconciling());
   expect(await night()).toBeUndefined(); // no schedule
   await registerSchedule(db, 'nightly', { pattern: '0 2 * * *', timezone: 'UTC' });
   expect(await night()).toBeUndefined(); // no night yet
   await world.sql`UPDATE slotsync.schedules SET last_due = now() - interval '1 hour'`;
-  const { run: ofNight } = await startRun(db, { kind: 'nightly', lane: 'nightly', streams: ['rooms'] });
+  const { run: ofNight } = await startRun(db, { kind: 'sync', lane: 'sync', streams: ['rooms'] });
   expect(await night()).toBeUndefined(); // it is under way
   await cancelRun(db, ofNight.id);
   expect(await night()).toMatchObject({ read: 'window' });

@@ -2,9 +2,9 @@
 import postgres from 'postgres';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config-file.js';
-import { openTriggers } from '../../src/mirror/triggers.js';
-import { functionName } from '../../src/mirror/triggers-sql.js';
-import type { Stream } from '../../src/streams/streams.js';
+import { openTriggers } from '../../src/mirror/install-triggers.js';
+import { functionName } from '../../src/mirror/trigger-sql.js';
+import type { Stream } from '../../src/streams/stream.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
 

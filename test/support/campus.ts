@@ -1,5 +1,5 @@
 // Streams as most tests have them: rooms, and courses that take place in one.
-import type { SlotsyncConfig } from '../../src/streams/config.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 
 export type Declaration = SlotsyncConfig['streams'][string];
 

@@ -1,7 +1,7 @@
 // A mirror that does not keep still, and what the service must hold of it in the end.
 import type postgres from 'postgres';
 import { createRandom } from '../../src/sandbox/random.js';
-import type { SandboxObject } from '../../src/sandbox/objects.js';
+import type { SandboxObject } from '../../src/sandbox/object-store.js';
 import { messageOf } from '../../src/errors.js';
 
 export const CONFIGURATION = `

@@ -5,7 +5,7 @@ import postgres from 'postgres';
 import type { TestProject } from 'vitest/node';
 import { startEmbeddedPostgres } from '../../src/demo/embedded-postgres.js';
 import { messageOf } from '../../src/errors.js';
-import { migrateQueue } from '../../src/queue/backend.js';
+import { migrateQueue } from '../../src/queue/bullmq.js';
 import { migrate } from '../../src/state/migrate.js';
 import { isDockerThere } from './docker.js';
 import { isRedisInstalled, startRedisServer } from './redis-server.js';

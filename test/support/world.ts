@@ -7,23 +7,23 @@ import { checkConfiguration } from '../../src/config-file.js';
 import { createDestination } from '../../src/destination/destination.js';
 import { createLimiter } from '../../src/destination/quota/limiter.js';
 import { createPostgresStore } from '../../src/destination/quota/postgres-store.js';
-import type { QuotaRules } from '../../src/destination/quota/rules.js';
+import type { QuotaRules } from '../../src/destination/quota/quota-rules.js';
 import { codeOf, dispositionOf, messageOf } from '../../src/errors.js';
-import { noMeter, type Meter, type Outcomes } from '../../src/metrics/meter.js';
+import { noMeter, type Meter, type Outcomes } from '../../src/meter.js';
 import { createMirror } from '../../src/mirror/mirror.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
 import { startSandbox } from '../../src/sandbox/sandbox.js';
 import type { SandboxSchema } from '../../src/sandbox/schema.js';
-import { failBatch, insertBatches, readBatch } from '../../src/state/batches.js';
+import { failBatch, insertBatches, readBatch } from '../../src/state/runs/batches.js';
 import { openState } from '../../src/state/database.js';
-import { failRun, finishPlanning, readRun, startRun, type Run } from '../../src/state/runs.js';
+import { failRun, finishPlanning, readRun, startRun, type Run } from '../../src/state/runs/runs.js';
 import type { RecordStatus } from '../../src/state/schema.js';
-import type { SlotsyncConfig } from '../../src/streams/config.js';
-import { NO_RESERVATIONS } from '../../src/streams/reservations.js';
-import type { Stream } from '../../src/streams/streams.js';
-import { applyBatch } from '../../src/sync/apply.js';
-import { createPreflight } from '../../src/sync/preflight.js';
-import { planRun } from '../../src/sync/run.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { NO_RESERVATIONS } from '../../src/streams/bookings.js';
+import type { Stream } from '../../src/streams/stream.js';
+import { applyBatch } from '../../src/sync/apply/apply-batch.js';
+import { createPreflight } from '../../src/sync/plan/preflight.js';
+import { planRun } from '../../src/sync/plan/plan-run.js';
 import { createDatabase, type TestDatabase } from './services.js';
 
 /** A row of `slotsync.records`, as psql shows it. */
@@ -175,7 +175,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     names.length > 0 ? names : configuration.streams.map(({ name }) => name);
 
   async function start(names: readonly string[]): Promise<number> {
-    const request = { kind: 'nightly', lane: 'nightly', streams: namesOf(names) } as const;
+    const request = { kind: 'sync', lane: 'sync', streams: namesOf(names) } as const;
     const { run, started } = await startRun(state.db, request);
     if (!started) throw new Error(`run ${run.id} over the same streams is not finished`);
     return run.id;

@@ -1,6 +1,6 @@
 // Worlds of a test file, over one database, each closed after its test.
 import { afterAll, afterEach, beforeAll } from 'vitest';
-import type { SlotsyncConfig } from '../../src/streams/config.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { createDatabase, type TestDatabase } from './services.js';
 import { openWorld, type World, type WorldOptions } from './world.js';
 

@@ -4,8 +4,8 @@ import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { checkConfiguration, loadConfiguration } from '../../src/config-file.js';
 import { UsageError } from '../../src/errors.js';
-import type { SlotsyncConfig } from '../../src/streams/config.js';
-import { mapRow } from '../../src/streams/mapping.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { mapRow } from '../../src/streams/map-row.js';
 import { ROOMS, rooms } from './declare.js';
 
 function asUsageError(error: unknown): UsageError {

@@ -1,6 +1,6 @@
 // Streams for tests, declared as a configuration file declares them.
 import { checkConfiguration } from '../../src/config-file.js';
-import type { Stream } from '../../src/streams/streams.js';
+import type { Stream } from '../../src/streams/stream.js';
 import type { Declaration } from '../support/campus.js';
 
 export type { Declaration };

@@ -8,12 +8,12 @@ import {
   type Lane,
   type LimiterOptions,
   type SlotStore,
-  type Taken,
+  type SlotAnswer,
 } from '../../src/destination/quota/limiter.js';
 import { until } from '../support/wait.js';
 
 /** Answers each take as `answer` says; grants at once by default. */
-function playStore(answer: (call: number) => Taken | Promise<Taken> = (call) => granted(call)) {
+function playStore(answer: (call: number) => SlotAnswer | Promise<SlotAnswer> = (call) => granted(call)) {
   const takes: { lane: Lane; leaseMs: number }[] = [];
   const withdrawn: string[] = [];
   const released: string[] = [];
@@ -28,8 +28,8 @@ function playStore(answer: (call: number) => Taken | Promise<Taken> = (call) => 
   return { store, takes, withdrawn, released, throttled };
 }
 
-const granted = (call: number, waitMs = 0): Taken => ({ granted: true, token: `token-${call}`, waitMs });
-const refused = (askMs: number): Taken => ({ granted: false, askMs });
+const granted = (call: number, waitMs = 0): SlotAnswer => ({ granted: true, token: `token-${call}`, waitMs });
+const refused = (askMs: number): SlotAnswer => ({ granted: false, askMs });
 const never = () => new Promise<never>(() => {});
 
 const limiters: ReturnType<typeof createLimiter>[] = [];
@@ -79,14 +79,14 @@ describe('the local line', () => {
   it('resolves when the booked time has come', async () => {
     const { store } = playStore((call) => granted(call, 50));
     const began = performance.now();
-    await limiterOf({ store }).take('nightly');
+    await limiterOf({ store }).take('sync');
     expect(performance.now() - began).toBeGreaterThanOrEqual(49);
   });
 
   it('asks again when the store said', async () => {
     const { store, takes } = playStore((call) => (call === 1 ? refused(40) : granted(call)));
     const began = performance.now();
-    await limiterOf({ store }).take('nightly');
+    await limiterOf({ store }).take('sync');
     expect(performance.now() - began).toBeGreaterThanOrEqual(39);
     expect(takes).toHaveLength(2);
   });
@@ -97,23 +97,23 @@ describe('an abandoned wait', () => {
     const { store, takes } = playStore(() => refused(10));
     const limiter = limiterOf({ store });
     const reason = new Error('run cancelled');
-    await expect(limiter.take('nightly', AbortSignal.abort(reason))).rejects.toBe(reason);
+    await expect(limiter.take('sync', AbortSignal.abort(reason))).rejects.toBe(reason);
     expect(takes).toHaveLength(0);
     const leave = new AbortController();
-    const take = limiter.take('nightly', leave.signal);
+    const take = limiter.take('sync', leave.signal);
     leave.abort(reason);
     await expect(take).rejects.toBe(reason);
   });
 
   it('leaves a grant that is on its way to the next in line', async () => {
-    let answer: (taken: Taken) => void = () => {};
+    let answer: (taken: SlotAnswer) => void = () => {};
     const { store, takes, released } = playStore((call) =>
       call === 1 ? new Promise((resolve) => (answer = resolve)) : never(),
     );
     const limiter = limiterOf({ store });
     const leave = new AbortController();
-    const first = limiter.take('nightly', leave.signal);
-    const second = limiter.take('nightly');
+    const first = limiter.take('sync', leave.signal);
+    const second = limiter.take('sync');
     await until(() => takes.length === 1, { describe: 'the head to ask' });
     leave.abort();
     await expect(first).rejects.toThrow();
@@ -123,10 +123,10 @@ describe('an abandoned wait', () => {
   });
 
   it('releases a grant that finds nobody', async () => {
-    let answer: (taken: Taken) => void = () => {};
+    let answer: (taken: SlotAnswer) => void = () => {};
     const { store, takes, released } = playStore(() => new Promise((resolve) => (answer = resolve)));
     const leave = new AbortController();
-    const take = limiterOf({ store }).take('nightly', leave.signal);
+    const take = limiterOf({ store }).take('sync', leave.signal);
     await until(() => takes.length === 1, { describe: 'the head to ask' });
     leave.abort();
     await expect(take).rejects.toThrow();
@@ -137,7 +137,7 @@ describe('an abandoned wait', () => {
   it('releases a slot booked ahead', async () => {
     const { store, released } = playStore((call) => granted(call, 5_000));
     const leave = new AbortController();
-    const take = limiterOf({ store }).take('nightly', leave.signal);
+    const take = limiterOf({ store }).take('sync', leave.signal);
     setTimeout(() => leave.abort(), 20);
     await expect(take).rejects.toThrow();
     expect(released).toEqual(['token-1']);
@@ -190,7 +190,7 @@ describe('the registration of a line', () => {
     const { store, takes, withdrawn } = playStore(() => refused(60_000));
     const limiter = limiterOf({ store });
     const leaving = [new AbortController(), new AbortController()] as const;
-    const waiting = leaving.map((leave) => limiter.take('nightly', leave.signal).catch(() => undefined));
+    const waiting = leaving.map((leave) => limiter.take('sync', leave.signal).catch(() => undefined));
     await until(() => takes.length === 1, { describe: 'the head to ask' });
     leaving[0].abort();
     await waiting[0];
@@ -200,10 +200,10 @@ describe('the registration of a line', () => {
   });
 
   it('is withdrawn when the last one left while the store was being asked', async () => {
-    let answer: (taken: Taken) => void = () => {};
+    let answer: (taken: SlotAnswer) => void = () => {};
     const { store, takes, withdrawn } = playStore(() => new Promise((resolve) => (answer = resolve)));
     const leave = new AbortController();
-    const take = limiterOf({ store }).take('nightly', leave.signal);
+    const take = limiterOf({ store }).take('sync', leave.signal);
     await until(() => takes.length === 1, { describe: 'the head to ask' });
     leave.abort();
     await expect(take).rejects.toThrow();
@@ -214,7 +214,7 @@ describe('the registration of a line', () => {
   it('is withdrawn on closing, and by its own name in each lane', async () => {
     const { store, takes, withdrawn } = playStore(() => refused(60_000));
     const limiter = limiterOf({ store });
-    const waiting = [limiter.take('nightly'), limiter.take('verify')];
+    const waiting = [limiter.take('sync'), limiter.take('verify')];
     await until(() => takes.length === 2, { describe: 'both heads to ask' });
     await Promise.all([limiter.close(), Promise.allSettled(waiting)]);
     expect(new Set(withdrawn).size).toBe(2);
@@ -226,25 +226,28 @@ describe('the registration of a line', () => {
     const limiter = limiterOf({
       store: {
         ...store,
-        take: async ({ again }) => ({ ...granted(asked.push(again)), ...(again && { askMs: 60_000 }) }),
+        take: async ({ moreWaiting }) => ({
+          ...granted(asked.push(moreWaiting)),
+          ...(moreWaiting && { askMs: 60_000 }),
+        }),
       },
     });
     const leave = new AbortController();
-    const served = [limiter.take('nightly'), limiter.take('nightly')];
-    const waiting = limiter.take('nightly', leave.signal);
+    const served = [limiter.take('sync'), limiter.take('sync')];
+    const waiting = limiter.take('sync', leave.signal);
     await Promise.all(served);
     expect(asked).toEqual([false, true]);
     leave.abort();
     await expect(waiting).rejects.toThrow();
     await until(() => withdrawn.length === 1, { describe: 'the withdrawal' });
-    await limiter.take('nightly');
+    await limiter.take('sync');
     expect(asked).toEqual([false, true, false]);
   });
 
   it('ends with a grant, of which the store knows', async () => {
     const { store, withdrawn } = playStore((call) => (call === 1 ? refused(1) : granted(call)));
     const limiter = limiterOf({ store });
-    await limiter.take('nightly');
+    await limiter.take('sync');
     await limiter.close();
     expect(withdrawn).toEqual([]);
   });
@@ -253,18 +256,18 @@ describe('the registration of a line', () => {
     const { store, takes } = playStore((call) => (call === 1 ? refused(60_000) : granted(call)));
     const limiter = limiterOf({ store });
     const leave = new AbortController();
-    const first = limiter.take('nightly', leave.signal);
+    const first = limiter.take('sync', leave.signal);
     await until(() => takes.length === 1, { describe: 'the head to ask' });
     leave.abort();
     await expect(first).rejects.toThrow();
-    await limiter.take('nightly');
+    await limiter.take('sync');
   });
 });
 
 describe('a slot', () => {
   it('is released once, however often that is asked', async () => {
     const { store, released } = playStore();
-    const slot = await limiterOf({ store }).take('nightly');
+    const slot = await limiterOf({ store }).take('sync');
     await Promise.all([slot.release(), slot.release()]);
     await slot.release();
     expect(released).toEqual(['token-1']);
@@ -278,7 +281,7 @@ describe('a slot', () => {
       release: (token) =>
         failures++ < 1 ? Promise.reject(new Error('connection lost')) : store.release(token),
     };
-    const slot = await limiterOf({ store: failing }).take('nightly');
+    const slot = await limiterOf({ store: failing }).take('sync');
     await slot.release();
     expect(released).toEqual(['token-1']);
   });
@@ -286,7 +289,7 @@ describe('a slot', () => {
   it('is usable until the lease would no longer cover the request', async () => {
     let time = 1_000;
     const { store } = playStore((call) => granted(call, 20));
-    const slot = await limiterOf({ store, now: () => time }).take('nightly');
+    const slot = await limiterOf({ store, now: () => time }).take('sync');
     expect(slot.usable()).toBe(true);
     time += 20 + 900;
     expect(slot.usable()).toBe(true);
@@ -300,7 +303,7 @@ describe('a slot', () => {
       if (call === 1) time += 2_000;
       return granted(call);
     });
-    const slot = await limiterOf({ store, now: () => time }).take('nightly');
+    const slot = await limiterOf({ store, now: () => time }).take('sync');
     expect(slot.usable()).toBe(true);
     expect(released).toEqual(['token-1']);
   });
@@ -314,8 +317,8 @@ describe('a store that cannot be reached', () => {
     const limiter = limiterOf({ store, giveUpMs: 150 });
     const began = performance.now();
     const waiting = await Promise.allSettled([
-      limiter.take('nightly'),
-      limiter.take('nightly'),
+      limiter.take('sync'),
+      limiter.take('sync'),
       limiter.take('verify'),
     ]);
     expect(performance.now() - began).toBeGreaterThan(149);
@@ -330,23 +333,23 @@ describe('a store that cannot be reached', () => {
 
   it('is asked again until it answers', async () => {
     const { store } = playStore((call) => (call < 3 ? away() : granted(call)));
-    await expect(limiterOf({ store }).take('nightly')).resolves.toBeDefined();
+    await expect(limiterOf({ store }).take('sync')).resolves.toBeDefined();
   });
 
   it('does not hold back an abort', async () => {
     const { store } = playStore(away);
-    await expect(limiterOf({ store }).take('nightly', AbortSignal.timeout(30))).rejects.toMatchObject({
+    await expect(limiterOf({ store }).take('sync', AbortSignal.timeout(30))).rejects.toMatchObject({
       name: 'TimeoutError',
     });
   });
 
   it('that is silent counts as away, and what it grants later is released', async () => {
-    let answer: (taken: Taken) => void = () => {};
+    let answer: (taken: SlotAnswer) => void = () => {};
     const { store, released } = playStore((call) =>
       call === 1 ? new Promise((resolve) => (answer = resolve)) : never(),
     );
     const limiter = limiterOf({ store, storeTimeoutMs: 30, giveUpMs: 60 });
-    await expect(limiter.take('nightly')).rejects.toMatchObject({ code: 'quota_unavailable' });
+    await expect(limiter.take('sync')).rejects.toMatchObject({ code: 'quota_unavailable' });
     answer(granted(1));
     await until(() => released.length === 1, { describe: 'the release' });
   });
@@ -371,13 +374,13 @@ it('refuses those waiting when closed, and ends when releases have been told', a
   const { store, released } = playStore((call) => (call === 1 ? granted(call) : refused(10_000)));
   const slow: SlotStore = { ...store, release: (token) => pause(30).then(() => store.release(token)) };
   const limiter = limiterOf({ store: slow });
-  const slot = await limiter.take('nightly');
-  const waiting = limiter.take('nightly');
+  const slot = await limiter.take('sync');
+  const waiting = limiter.take('sync');
   void slot.release();
   await Promise.all([
     expect(waiting).rejects.toMatchObject({ code: 'limiter_closed', disposition: 'retry' }),
     limiter.close(),
   ]);
   expect(released).toEqual(['token-1']);
-  await expect(limiter.take('nightly')).rejects.toMatchObject({ code: 'limiter_closed' });
+  await expect(limiter.take('sync')).rejects.toMatchObject({ code: 'limiter_closed' });
 });

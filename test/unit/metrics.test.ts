@@ -1,8 +1,8 @@
 // What a scrape shows, and that asking often or at a bad moment costs nothing.
 import { describe, expect, it } from 'vitest';
-import { createMetrics, type QuotaReading } from '../../src/metrics/metrics.js';
-import { createReading } from '../../src/metrics/reading.js';
-import type { StateReading } from '../../src/state/readings.js';
+import { createMetrics, type QuotaReading } from '../../src/http/metrics.js';
+import { createReading } from '../../src/http/cached-reading.js';
+import type { StateReading } from '../../src/state/metrics-readings.js';
 
 const USAGE: QuotaReading = {
   rate: 20,
@@ -10,13 +10,13 @@ const USAGE: QuotaReading = {
   held: 3,
   cooling: 5,
   free: 10,
-  lanes: { incremental: 1, nightly: 2 },
+  lanes: { incremental: 1, sync: 2 },
   pausedMs: 1500,
 };
 const STATE: StateReading = {
-  backlog: [{ lane: 'nightly', jobs: 7, oldestSeconds: 12.5 }],
+  backlog: [{ lane: 'sync', jobs: 7, oldestSeconds: 12.5 }],
   inbox: { changes: 3, oldestSeconds: 4.5 },
-  runs: [{ kind: 'nightly', status: 'partial', seconds: 61 }],
+  runs: [{ kind: 'sync', status: 'partial', seconds: 61 }],
   successes: [
     { stream: 'rooms', ageSeconds: 3600 },
     { stream: 'courses', ageSeconds: null },
@@ -25,7 +25,7 @@ const STATE: StateReading = {
 
 function play(changes: { quota?: () => Promise<QuotaReading>; state?: () => Promise<StateReading> } = {}) {
   return createMetrics({
-    lanes: ['incremental', 'nightly'],
+    lanes: ['incremental', 'sync'],
     quota: async () => USAGE,
     state: async () => STATE,
     ...changes,
@@ -47,7 +47,7 @@ describe('the metrics', () => {
     meter.requested('objects', 200, 0.3);
     meter.requested('objects', 429, 0.1);
     meter.requested('findObjects', 'interrupted', 4);
-    meter.waited('nightly', 0.7);
+    meter.waited('sync', 0.7);
     meter.settled('rooms', { synced: 19, unchanged: 0, deferred: 0, failed: 0, dead: 1 });
     const shown = await text();
     expect(samples(shown, 'slotsync_requests_total')).toEqual([
@@ -56,7 +56,7 @@ describe('the metrics', () => {
       '{endpoint="findObjects",status="interrupted"} 1',
     ]);
     expect(samples(shown, 'slotsync_request_seconds_count')).toEqual(['{endpoint="objects"} 3']);
-    expect(samples(shown, 'slotsync_quota_wait_seconds_bucket')).toContain('{le="1",lane="nightly"} 1');
+    expect(samples(shown, 'slotsync_quota_wait_seconds_bucket')).toContain('{le="1",lane="sync"} 1');
     expect(samples(shown, 'slotsync_records_total')).toEqual([
       '{stream="rooms",outcome="synced"} 19',
       '{stream="rooms",outcome="dead"} 1',
@@ -70,12 +70,12 @@ describe('the metrics', () => {
       '{state="cooling"} 5',
       '{state="free"} 10',
     ]);
-    expect(samples(shown, 'slotsync_quota_held')).toEqual(['{lane="incremental"} 1', '{lane="nightly"} 2']);
+    expect(samples(shown, 'slotsync_quota_held')).toEqual(['{lane="incremental"} 1', '{lane="sync"} 2']);
     expect(samples(shown, 'slotsync_quota_allowed')).toEqual(['18']);
     expect(samples(shown, 'slotsync_quota_paused_seconds')).toEqual(['1.5']);
-    expect(samples(shown, 'slotsync_queue_jobs')).toEqual(['{lane="incremental"} 0', '{lane="nightly"} 7']);
-    expect(samples(shown, 'slotsync_queue_oldest_seconds')).toContain('{lane="nightly"} 12.5');
-    expect(samples(shown, 'slotsync_run_duration_seconds')).toEqual(['{kind="nightly",status="partial"} 61']);
+    expect(samples(shown, 'slotsync_queue_jobs')).toEqual(['{lane="incremental"} 0', '{lane="sync"} 7']);
+    expect(samples(shown, 'slotsync_queue_oldest_seconds')).toContain('{lane="sync"} 12.5');
+    expect(samples(shown, 'slotsync_run_duration_seconds')).toEqual(['{kind="sync",status="partial"} 61']);
     expect(samples(shown, 'slotsync_last_success_seconds')).toEqual([
       '{stream="rooms"} 3600',
       '{stream="courses"} +Inf',
@@ -107,7 +107,7 @@ describe('the metrics', () => {
     await metrics.text();
     state = { backlog: [], inbox: { changes: 0, oldestSeconds: 0 }, runs: [], successes: [] };
     const shown = await metrics.text();
-    expect(samples(shown, 'slotsync_queue_jobs')).toEqual(['{lane="incremental"} 0', '{lane="nightly"} 0']);
+    expect(samples(shown, 'slotsync_queue_jobs')).toEqual(['{lane="incremental"} 0', '{lane="sync"} 0']);
     expect(samples(shown, 'slotsync_run_duration_seconds')).toEqual([]);
   });
 });

@@ -1,6 +1,6 @@
 // How fast a run is, and how long it will take, as far as that is known.
 import { describe, expect, it } from 'vitest';
-import { createPace, describePace } from '../../src/commands/progress.js';
+import { createPace, describePace } from '../../src/report/progress.js';
 
 describe('the pace', () => {
   it('is that of the last quarter of a minute', () => {

@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { createFaults } from '../../src/sandbox/faults.js';
 import { mostInAnySecond } from '../../src/sandbox/arrivals.js';
-import { createWindow } from '../../src/sandbox/quota.js';
-import type { WindowKind } from '../../src/sandbox/quota.js';
+import { createWindow } from '../../src/sandbox/quota-window.js';
+import type { WindowKind } from '../../src/sandbox/quota-window.js';
 import { createRandom } from '../../src/sandbox/random.js';
 
 const rates = fc.integer({ min: 1, max: 30 });

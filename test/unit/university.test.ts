@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { checkConfiguration } from '../../src/config-file.js';
 import { universityConfig, universitySchema } from '../../src/demo/sync.config.js';
 import { BAD_ROWS, generateReservations, generateUniversity } from '../../src/demo/university-rows.js';
-import { mapRow } from '../../src/streams/mapping.js';
+import { mapRow } from '../../src/streams/map-row.js';
 
 const NOW = new Date('2025-11-20T12:00:00Z');
 const university = generateUniversity({ seed: 1, now: NOW });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import * as wire from '../../src/destination/wire.js';
-import { RESERVATION_STATUSES } from '../../src/streams/config.js';
-import { createObject } from '../../src/streams/object.js';
+import { RESERVATION_STATUSES } from '../../src/streams/config-schema.js';
+import { createObject } from '../../src/streams/destination-object.js';
 
 const taken = (schema: { safeParse(value: unknown): { success: boolean } }, value: unknown) =>
   schema.safeParse(value).success;

@@ -21,8 +21,8 @@
 import { randomUUID } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createLine, quotaUnavailable } from './line.js';
-import { DEFAULT_LEASE_MS, LANES, SEND_WITHIN_MS, type Lane } from './rules.js';
+import { createWaitQueue, quotaUnavailable } from './wait-queue.js';
+import { DEFAULT_LEASE_MS, LANES, SEND_WITHIN_MS, type Lane } from './quota-rules.js';
 
 export { LANES, type Lane };
 
@@ -56,7 +56,7 @@ export interface QuotaUsage {
    * that the service refused while fewer than N of our requests were in its window, so this is what we have
    * given up for others until now: it rises by one with each reduction, and falls as N recovers.
    */
-  foreign: number;
+  usedByOthers: number;
 }
 
 /** Who asks for a slot: the line of one lane in one process. */
@@ -64,17 +64,17 @@ export interface Waiter {
   id: string;
   lane: Lane;
   /** After a grant he waits for another one. */
-  again: boolean;
+  moreWaiting: boolean;
 }
 
 /** Granted: to be sent in `waitMs`. Whoever waits on is registered as one who asks (again) in `askMs`. */
-export type Taken =
+export type SlotAnswer =
   | { granted: true; token: string; waitMs: number; askMs?: number | undefined }
   | { granted: false; askMs: number };
 
 /** Where the slots live. Each call is one atomic step on the store's clock. */
 export interface SlotStore {
-  take(waiter: Waiter, leaseMs: number): Promise<Taken>;
+  take(waiter: Waiter, leaseMs: number): Promise<SlotAnswer>;
   /** The waiter no longer waits. */
   withdraw(waiterId: string): Promise<void>;
   release(token: string): Promise<void>;
@@ -131,8 +131,8 @@ export function createLimiter({
 
   function lineOf(lane: Lane) {
     const id = randomUUID();
-    return createLine<Booking>({
-      ask: (again) => ask({ id, lane, again }),
+    return createWaitQueue<Booking>({
+      ask: (moreWaiting) => ask({ id, lane, moreWaiting }),
       withdraw: () => within(store.withdraw(id), storeTimeoutMs),
       giveBack: (booking) => void booking.slot.release(),
       giveUpMs,

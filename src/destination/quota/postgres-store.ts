@@ -1,9 +1,9 @@
 // The slots in PostgreSQL, for installations without Redis: one row per limiter, functions of schema slotsync.
 // The same algorithm as in Redis; what it must hold is written in limiter.ts.
 import type { Sql } from 'postgres';
-import { parseTaken, parseUsage } from './answers.js';
+import { parseTaken, parseUsage } from './store-answers.js';
 import type { SlotStore } from './limiter.js';
-import { quotaRules, type QuotaRules } from './rules.js';
+import { quotaRules, type QuotaRules } from './quota-rules.js';
 
 export interface PostgresStoreOptions {
   sql: Sql;
@@ -22,10 +22,10 @@ export function createPostgresStore({ sql, key, rate, rules: changes }: Postgres
   const rulesJson = () => sql`${rules}::text::jsonb`;
 
   return {
-    async take({ id, lane, again }, leaseMs) {
+    async take({ id, lane, moreWaiting }, leaseMs) {
       const [row] = await sql`
         SELECT slotsync.take_slot(${key}::text, ${id}::text, ${lane}::text, ${leaseMs}::double precision,
-          ${again}::boolean, ${rulesJson()})::text AS answer`;
+          ${moreWaiting}::boolean, ${rulesJson()})::text AS answer`;
       return parseTaken(row?.['answer']);
     },
     async withdraw(waiterId) {

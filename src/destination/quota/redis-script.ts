@@ -93,7 +93,7 @@ local function enqueue(id, lane)
 end
 
 if step == 'take' then
-  local id, lane, leaseMs, again = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6] == 'true'
+  local id, lane, leaseMs, moreWaiting = ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6] == 'true'
   local first, at, place = enqueue(id, lane)
   answer = { granted = place == 1 and at - now <= rules.bookAheadMs }
   if answer.granted then
@@ -103,7 +103,7 @@ if step == 'take' then
     answer.token = string.format('%.0f-%d-%.0f', state.epoch, first, state.seq)
     answer.waitMs = at - now
     state.waiters[id] = nil
-    if again then enqueue(id, lane) end
+    if moreWaiting then enqueue(id, lane) end
   end
   if state.waiters[id] then answer.askMs = state.waiters[id].asksAt - now end
   for other, waiter in pairs(state.waiters) do

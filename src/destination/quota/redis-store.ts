@@ -2,10 +2,10 @@
 // The same algorithm as in PostgreSQL; what it must hold is written in limiter.ts.
 import { createHash } from 'node:crypto';
 import type { Cluster, Redis } from 'ioredis';
-import { parseTaken, parseUsage } from './answers.js';
+import { parseTaken, parseUsage } from './store-answers.js';
 import type { SlotStore } from './limiter.js';
 import { SCRIPT } from './redis-script.js';
-import { quotaRules, type QuotaRules } from './rules.js';
+import { quotaRules, type QuotaRules } from './quota-rules.js';
 
 const SCRIPT_SHA = createHash('sha1').update(SCRIPT).digest('hex');
 
@@ -33,8 +33,8 @@ export function createRedisStore({ redis, key, rate, rules: changes }: RedisStor
   }
 
   return {
-    take: async ({ id, lane, again }, leaseMs) =>
-      parseTaken(await run('take', id, lane, leaseMs, String(again))),
+    take: async ({ id, lane, moreWaiting }, leaseMs) =>
+      parseTaken(await run('take', id, lane, leaseMs, String(moreWaiting))),
     withdraw: async (waiterId) => void (await run('withdraw', waiterId)),
     release: async (token) => void (await run('release', token)),
     throttled: async (retryAfterMs) => void (await run('throttled', retryAfterMs ?? '')),

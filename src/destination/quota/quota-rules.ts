@@ -1,0 +1,85 @@
+// The figures of the quota, once. Both stores receive them as one JSON argument, so that no number stands
+// a second time in SQL or Lua and tests can shorten the waiting.
+import { UsageError } from '../../errors.js';
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const DAY = 24 * 60 * MINUTE;
+
+/** Best first. */
+export const LANES = ['incremental', 'sync', 'backfill', 'verify'] as const;
+export type Lane = (typeof LANES)[number];
+
+/** All times in milliseconds. */
+export interface QuotaRules {
+  /** Best first: who waits in one is served before those in the next ones. */
+  readonly lanes: readonly string[];
+  /** N: slots of the organization, and requests in any second. */
+  readonly rate: number;
+  /** Time between two grants, on the average: no more than N a second in the long run. */
+  readonly paceMs: number;
+  /**
+   * How far grants may run ahead of the pace, once: answers that come late, because the network is uneven, would leave
+   * gaps that a strict pace never fills again. The shortest time between two grants is the pace less this.
+   */
+  readonly aheadMs: number;
+  /** From the answer until the slot is free again: the second the service counts, and a margin for rounding. */
+  readonly holdMs: number;
+  /** How far ahead a grant may be booked; whoever would have to wait longer asks again. */
+  readonly bookAheadMs: number;
+  /** Before the first grant when the store knows nothing: what was sent before the loss must have passed. */
+  readonly bootGuardMs: number;
+  /** Longest time until a waiter asks again. Below `holdMs`, so that no release is noticed late. */
+  readonly pollMs: number;
+  /** Shortest time until one who could have been granted a slot, but let others go first, asks again. */
+  readonly yieldMs: number;
+  /** How late a waiter may ask before nobody waits for him any more, and before he loses his place too. */
+  readonly lateMs: number;
+  readonly forgetMs: number;
+  /** Each such grant goes to whoever has waited longest, whatever the lane, so that none starves. */
+  readonly anyLaneEvery: number;
+  /** After a 429: added to Retry-After, and taken for it when it is absent. */
+  readonly pauseExtraMs: number;
+  readonly pauseDefaultMs: number;
+  /** Longest pause a Retry-After can cause; afterwards the service is asked again. */
+  readonly pauseMaxMs: number;
+  /** N - 1 at most once in this time, N + 1 for each such time without a 429. */
+  readonly reduceEveryMs: number;
+  readonly recoverEveryMs: number;
+  /** How long Redis keeps the state of an idle limiter: losing it costs a boot guard. */
+  readonly keepMs: number;
+}
+
+/** How long after its grant a request may still be sent; the lease has a second for it. */
+export const SEND_WITHIN_MS = 900;
+
+/** Request timeout of 30 s and the second in which the request must have been sent. */
+export const DEFAULT_LEASE_MS = 30 * SECOND + SECOND;
+
+/** The rules for `rate` requests a second. Throws UsageError unless rate is a whole number from 1 on. */
+export function quotaRules(rate: number, changes: Partial<QuotaRules> = {}): QuotaRules {
+  if (!Number.isSafeInteger(rate) || rate < 1) {
+    throw new UsageError(`the quota must be a whole number of requests per second, at least 1, not ${rate}`);
+  }
+  return {
+    lanes: LANES,
+    rate,
+    paceMs: SECOND / rate,
+    aheadMs: (0.7 * SECOND) / rate,
+    holdMs: SECOND + 5,
+    bookAheadMs: 60,
+    bootGuardMs: 1.5 * SECOND,
+    pollMs: 0.9 * SECOND,
+    yieldMs: 25,
+    lateMs: 100,
+    forgetMs: 1.8 * SECOND,
+    anyLaneEvery: 15,
+    pauseExtraMs: 100,
+    pauseDefaultMs: SECOND,
+    pauseMaxMs: 10 * MINUTE,
+    reduceEveryMs: 1.2 * SECOND,
+    recoverEveryMs: 10 * SECOND,
+    keepMs: 7 * DAY,
+    ...changes,
+  };
+}

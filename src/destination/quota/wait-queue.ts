@@ -1,0 +1,131 @@
+// The local line of one lane in one process: first come, first served. Only its head asks the store, so that
+// a hundred waiting jobs do not. A grant goes to whoever is first when it arrives; who has left the line
+// cannot take one with him.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { messageOf, SlotsyncError } from '../../errors.js';
+
+const BACKOFF_FIRST_MS = 50;
+const BACKOFF_MAX_MS = 1000;
+
+interface Waiter<Grant> {
+  readonly since: number;
+  granted(grant: Grant): void;
+  refused(reason: unknown): void;
+}
+
+export interface WaitQueueOptions<Grant> {
+  /** Asks the store once; `again` when more than one waits. With `askMs`: the store expects the next question then. */
+  ask(again: boolean): Promise<{ grant?: Grant; askMs?: number | undefined }>;
+  /** Tells the store that nobody waits here any more. */
+  withdraw(): Promise<void>;
+  /** Returns a grant that found nobody waiting. */
+  giveBack(grant: Grant): void;
+  giveUpMs: number;
+  now(): number;
+  closing: AbortSignal;
+}
+
+export function createWaitQueue<Grant>({
+  ask,
+  withdraw,
+  giveBack,
+  giveUpMs,
+  now,
+  closing,
+}: WaitQueueOptions<Grant>) {
+  const waiters = new Set<Waiter<Grant>>();
+  let serving: Promise<void> | undefined;
+  let nap = new AbortController();
+
+  async function serve(): Promise<void> {
+    let failingSince: number | undefined;
+    let backoffMs = BACKOFF_FIRST_MS;
+    let registered = false;
+    while (waiters.size > 0) {
+      const asked = now();
+      try {
+        const answer = await ask(waiters.size > 1);
+        failingSince = undefined;
+        backoffMs = BACKOFF_FIRST_MS;
+        registered = answer.askMs !== undefined;
+        if (answer.grant !== undefined) handOver(answer.grant);
+        if (answer.askMs !== undefined) await pause(answer.askMs);
+      } catch (cause) {
+        failingSince ??= asked;
+        refuseThoseWaitingSince(now() - giveUpMs, failingSince, cause);
+        await pause(backoffMs * (0.5 + Math.random() / 2));
+        backoffMs = Math.min(2 * backoffMs, BACKOFF_MAX_MS);
+      }
+      if (registered && waiters.size === 0) {
+        await withdraw().catch(() => undefined); // not told: the store soon sees that nobody asks
+        registered = false;
+      }
+    }
+    serving = undefined; // before anyone can join again
+  }
+
+  function handOver(grant: Grant): void {
+    const [first] = waiters;
+    if (first) first.granted(grant);
+    else giveBack(grant);
+  }
+
+  function refuseThoseWaitingSince(latest: number, failingSince: number, cause: unknown): void {
+    for (const waiter of waiters) {
+      if (Math.max(waiter.since, failingSince) <= latest) waiter.refused(quotaUnavailable(cause));
+    }
+  }
+
+  /** Ends early when the last waiter leaves. */
+  function pause(ms: number): Promise<void> {
+    if (waiters.size === 0) return Promise.resolve();
+    nap = new AbortController();
+    return sleep(ms, undefined, { signal: nap.signal }).catch(() => undefined);
+  }
+
+  closing.addEventListener('abort', () => {
+    for (const waiter of waiters) waiter.refused(limiterClosed());
+  });
+
+  return {
+    /** Resolves with the next grant that is this caller's; rejects with the signal's reason when it aborts. */
+    join(signal?: AbortSignal): Promise<Grant> {
+      return new Promise<Grant>((resolve, reject) => {
+        if (signal?.aborted) return reject(signal.reason);
+        if (closing.aborted) return reject(limiterClosed());
+        const leave = () => {
+          waiters.delete(waiter);
+          if (waiters.size === 0) nap.abort();
+          signal?.removeEventListener('abort', onAbort);
+        };
+        const waiter: Waiter<Grant> = {
+          since: now(),
+          granted: (grant) => (leave(), resolve(grant)),
+          refused: (reason) => (leave(), reject(reason)),
+        };
+        const onAbort = () => waiter.refused(signal?.reason);
+        signal?.addEventListener('abort', onAbort);
+        waiters.add(waiter);
+        serving ??= serve();
+      });
+    },
+    /** Ends when nothing is being asked any more. */
+    async ended(): Promise<void> {
+      await serving;
+    },
+  };
+}
+
+/** The error for whatever could not be asked of the store. */
+export function quotaUnavailable(cause: unknown): SlotsyncError {
+  return new SlotsyncError('quota_unavailable', `the quota's store cannot be reached: ${messageOf(cause)}`, {
+    disposition: 'retry',
+    remedy:
+      'Nothing is sent without the quota. Check that Redis or PostgreSQL answers at the configured address.',
+    cause,
+  });
+}
+
+function limiterClosed(): SlotsyncError {
+  return new SlotsyncError('limiter_closed', 'the process is shutting down', { disposition: 'retry' });
+}

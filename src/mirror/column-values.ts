@@ -1,0 +1,60 @@
+// How values of the mirror arrive. The driver's own reading would shift days, lose microseconds, keep the spaces of
+// char(n), and take a null inside an array for the text NULL.
+import { parse as parseArray } from 'postgres-array';
+import type { Row } from '../streams/config-schema.js';
+import { arrayLiteral } from '../sql-text.js';
+import { splitKey } from '../streams/local-key.js';
+
+/** Dates and times stay PostgreSQL's own ISO text: a JavaScript Date would shift days and lose microseconds. */
+export const DATES_AS_TEXT = {
+  to: 1184,
+  from: [1082, 1083, 1114, 1184, 1266],
+  serialize: (value: unknown) => value as string,
+  parse: (text: string) => text,
+};
+
+/** char(n) without the spaces it is filled up with, as the local key has it. */
+export const FIXED_WIDTH = {
+  to: 1042,
+  from: [1042],
+  serialize: (value: unknown) => value as string,
+  parse: (text: string) => text.replace(/ +$/, ''),
+};
+
+/** Array columns arrive as PostgreSQL writes them; nulls inside stay null. */
+export function readArrays(row: Row, types: ReadonlyMap<string, string>): Row {
+  const arrays = Object.entries(row).flatMap(([name, value]): [string, unknown][] => {
+    const type = types.get(name) ?? '';
+    return typeof value === 'string' && type.endsWith('[]')
+      ? [[name, parseArray(value, elementReader(type))]]
+      : [];
+  });
+  return arrays.length === 0 ? row : { ...row, ...Object.fromEntries(arrays) };
+}
+
+/** As the driver reads a single value of the type. */
+function elementReader(type: string): (text: string) => unknown {
+  switch (type.slice(0, -2)) {
+    case 'smallint':
+    case 'integer':
+    case 'real':
+    case 'double precision':
+      return Number;
+    case 'boolean':
+      return (text) => text === 't';
+    case 'json':
+    case 'jsonb':
+      return (text) => JSON.parse(text) as unknown;
+    case 'character':
+    case 'bpchar':
+      return FIXED_WIDTH.parse;
+    default:
+      return (text) => text;
+  }
+}
+
+/** The parts of keys, column by column, each as PostgreSQL writes an array. */
+export function keyColumns({ key }: { key: readonly string[] }, keys: readonly string[]): string[] {
+  const split = keys.flatMap((text) => splitKey(text, key.length) ?? []);
+  return key.map((_, at) => arrayLiteral(split.filter((_part, index) => index % key.length === at)));
+}

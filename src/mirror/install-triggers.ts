@@ -1,0 +1,116 @@
+// The one place that writes where the mirror is: triggers on its tables, when a person asks for them by name. A
+// connection of its own, that of the state, which may write; the mirror's own sessions stay read-only.
+import postgres from 'postgres';
+import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors.js';
+import type { Stream } from '../streams/stream.js';
+import { readDatabaseIdentity, type DatabaseIdentity } from './session-formats.js';
+import { functionName, FUNCTION_PREFIX, installTriggers, removeTriggers, tableName } from './trigger-sql.js';
+
+/** A lock on a table stops its writers while it is waited for: not for longer than this. */
+const LOCK_TIMEOUT = '3s';
+
+const KINDS: Record<string, string> = {
+  v: 'a view',
+  m: 'a materialized view',
+  f: 'a foreign table',
+};
+
+export type Triggers = ReturnType<typeof openTriggers>;
+
+/** Opens the connection. Errors are SlotsyncError `triggers_…` or UsageError. */
+export function openTriggers({ url, channel }: { url: string; channel: string }) {
+  const sql = postgres(url, {
+    max: 1,
+    connect_timeout: 10,
+    onnotice: () => undefined,
+    connection: { application_name: 'slotsync triggers' },
+  });
+
+  /** Each stream's in one transaction, so that a table that is busy does not undo the others. */
+  async function run(statements: readonly string[]): Promise<void> {
+    await sql.begin(async (tx) => {
+      await tx.unsafe(`SET LOCAL lock_timeout = '${LOCK_TIMEOUT}'`);
+      for (const statement of statements) await tx.unsafe(statement);
+    });
+  }
+
+  return {
+    /** Which database this is, to be compared with the mirror's. */
+    async place(): Promise<DatabaseIdentity> {
+      return readDatabaseIdentity(sql);
+    },
+
+    /** Why a stream's source can have no triggers; undefined when it can. */
+    async refusal({ name, source }: Stream): Promise<string | undefined> {
+      if ('query' in source) return `${name}: its source is a query; triggers need a table`;
+      const table = tableName({ source });
+      const [row] = await sql<{ kind: string }[]>`
+        SELECT relkind AS kind FROM pg_class WHERE oid = to_regclass(${table})`;
+      if (!row) return `${name}: there is no table ${source.table.join('.')} that this role can see`;
+      const kind = KINDS[row.kind];
+      return kind === undefined
+        ? undefined
+        : `${name}: ${source.table.join('.')} is ${kind}; triggers need a table`;
+    },
+
+    /** What `install` would run. */
+    async print(stream: Stream): Promise<string[]> {
+      const [row] = await sql<{ role: string }[]>`SELECT current_user AS role`;
+      return installTriggers(stream, channel, row?.role ?? 'CURRENT_USER');
+    },
+
+    /** Installs a stream's triggers, or brings them up to date. Those on a table it had before are removed. */
+    async install(stream: Stream): Promise<void> {
+      const name = functionName(stream.name);
+      const former = await sql`
+        SELECT FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid JOIN pg_namespace AS n ON n.oid = p.pronamespace
+        WHERE n.nspname = 'slotsync' AND p.proname = ${name}
+          AND t.tgrelid IS DISTINCT FROM to_regclass(${tableName(stream)}) LIMIT 1`;
+      // With the function go its triggers, also from a table this role does not own.
+      const drops = former.length > 0 ? [removeTriggers(name)] : [];
+      await run([...drops, ...(await this.print(stream))]).catch((error: unknown) => {
+        throw asTriggersError(error, stream);
+      });
+    },
+
+    /** Names of the functions that are installed, of streams that are not configured any more too. */
+    async list(): Promise<string[]> {
+      const rows = await sql<{ name: string }[]>`
+        SELECT p.proname AS name FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+        WHERE n.nspname = 'slotsync' AND starts_with(p.proname, ${FUNCTION_PREFIX}) ORDER BY p.proname`;
+      return rows.map(({ name }) => name);
+    },
+
+    /** Removes an installed function with its triggers, on whatever table they are. */
+    async remove(name: string): Promise<void> {
+      await run([removeTriggers(name)]).catch((error: unknown) => {
+        throw asTriggersError(error, { name });
+      });
+    },
+
+    close: () => sql.end({ timeout: 1 }),
+  };
+}
+
+function asTriggersError(error: unknown, { name }: Pick<Stream, 'name'>): unknown {
+  const code = codeOf(error);
+  if (code === '55P03') {
+    return new SlotsyncError('triggers_busy', `${name}: its table is being written to all the time`, {
+      disposition: 'retry',
+      remedy: `Nothing was changed for ${name}; the same command again, when it is quieter.`,
+      cause: error,
+    });
+  }
+  if (code === '42501') {
+    return new UsageError(`${name}: ${messageOf(error)}`, {
+      remedy:
+        'The role of STATE_DATABASE_URL needs the right TRIGGER on the table; or let its owner run what slotsync triggers print shows.',
+      cause: error,
+    });
+  }
+  if (!/^[0-9A-Z]{5}$/.test(code)) return error;
+  return new SlotsyncError('triggers_failed', `${name}: ${messageOf(error)}`, {
+    disposition: 'dead',
+    cause: error,
+  });
+}

@@ -1,0 +1,28 @@
+// What every session at the mirror has in common, and which database a session is in.
+import type postgres from 'postgres';
+
+/**
+ * How values print as text: row hashes and local keys are made of that text, so every session, and every function that
+ * makes keys, has the same.
+ */
+export const SESSION_FORMATS = {
+  TimeZone: 'UTC',
+  DateStyle: 'ISO, YMD',
+  IntervalStyle: 'iso_8601',
+  extra_float_digits: 1,
+  bytea_output: 'hex',
+} as const;
+
+/** Two connections are to one database when this is equal. */
+export interface DatabaseIdentity {
+  database: string;
+  startedAt: string;
+  port: string;
+}
+
+export async function readDatabaseIdentity(sql: postgres.Sql): Promise<DatabaseIdentity> {
+  const [row] = await sql<DatabaseIdentity[]>`
+    SELECT current_database() AS database, extract(epoch FROM pg_postmaster_start_time())::text AS "startedAt",
+      current_setting('port') AS port`;
+  return row ?? { database: '', startedAt: '', port: '' };
+}

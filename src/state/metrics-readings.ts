@@ -1,0 +1,100 @@
+// What the state knows and no process counts by itself: the backlog, the latest runs, the age of the last success.
+// Asked over connections of its own and with an end in time, so that a scrape neither waits behind the work nor
+// holds it up.
+import postgres from 'postgres';
+
+export interface LaneBacklog {
+  lane: string;
+  /** Runs to be planned, and batches in the queue or in work. */
+  jobs: number;
+  /** Since the oldest of them was asked for or planned. */
+  oldestSeconds: number;
+}
+
+export interface LatestRun {
+  kind: string;
+  status: string;
+  /** From its request to its end. */
+  seconds: number;
+}
+
+export interface StateReading {
+  backlog: LaneBacklog[];
+  /** Changes that no run has taken, and since when the oldest of them waits. */
+  inbox: { changes: number; oldestSeconds: number };
+  /** The latest finished run of each kind and status. */
+  runs: LatestRun[];
+  /** Per stream, how long ago a run that covered it succeeded; null: none of those looked at. */
+  successes: { stream: string; ageSeconds: number | null }[];
+}
+
+export type StateReadings = ReturnType<typeof createStateReadings>;
+
+/** Runs looked back over: a week of one each minute. */
+const RUNS_LOOKED_AT = 10_000;
+
+/** Opens the readings. Nothing connects before the first of them. */
+export function createStateReadings({ url, timeoutMs }: { url: string; timeoutMs: number }) {
+  // One for a scrape and one for a ping, which must not wait for it.
+  const sql = postgres(url, {
+    max: 2,
+    connect_timeout: Math.ceil(timeoutMs / 1000),
+    idle_timeout: 60,
+    onnotice: () => undefined,
+    connection: { application_name: 'slotsync metrics' },
+  });
+
+  return {
+    /** Resolves when the database answers. */
+    async ping(): Promise<void> {
+      await sql`SELECT 1`;
+    },
+
+    /** Everything in one snapshot; `streams` are those whose last success is asked for. */
+    async read(streams: readonly string[]): Promise<StateReading> {
+      return sql.begin('read only', async (tx) => {
+        await tx.unsafe(`SET LOCAL statement_timeout = ${timeoutMs}`);
+        const backlog = await tx<LaneBacklog[]>`
+          SELECT lane, count(*)::int AS jobs,
+            greatest(0, extract(epoch FROM now() - min(since)))::float8 AS "oldestSeconds"
+          FROM (
+            SELECT lane, requested_at AS since FROM slotsync.runs
+            WHERE finished_at IS NULL AND status = 'planning'
+            UNION ALL
+            SELECT r.lane, b.created_at FROM slotsync.runs AS r JOIN slotsync.batches AS b ON b.run_id = r.id
+            WHERE r.finished_at IS NULL AND b.state = 'queued'
+          ) AS jobs
+          GROUP BY lane`;
+        const [inbox] = await tx<StateReading['inbox'][]>`
+          SELECT count(*)::int AS changes,
+            coalesce(greatest(0, extract(epoch FROM now() - min(requested_at))), 0)::float8 AS "oldestSeconds"
+          FROM slotsync.changes WHERE run_id IS NULL`;
+        const runs = await tx<LatestRun[]>`
+          SELECT DISTINCT ON (kind, status) kind, status,
+            greatest(0, extract(epoch FROM finished_at - requested_at))::float8 AS seconds
+          FROM slotsync.runs
+          WHERE finished_at IS NOT NULL AND id > (SELECT max(id) FROM slotsync.runs) - ${RUNS_LOOKED_AT}::bigint
+          ORDER BY kind, status, id DESC`;
+        // One stream's dead record does not make the others' success undone.
+        const successes = await tx<StateReading['successes']>`
+          SELECT stream, (
+            SELECT greatest(0, extract(epoch FROM now() - finished_at))::float8 FROM slotsync.runs
+            WHERE id > (SELECT max(id) FROM slotsync.runs) - ${RUNS_LOOKED_AT}::bigint
+              AND finished_at IS NOT NULL AND stream = ANY(streams) AND kind IN ('incremental', 'sync', 'backfill')
+              AND (status = 'succeeded' OR status IN ('partial', 'held') AND plan ? stream AND NOT holds ? stream
+                AND coalesce((counts->stream->>'failed')::int, 0) + coalesce((counts->stream->>'dead')::int, 0) = 0)
+            ORDER BY id DESC LIMIT 1
+          ) AS "ageSeconds"
+          FROM jsonb_array_elements_text(${JSON.stringify(streams)}::text::jsonb) AS named(stream)`;
+        return {
+          backlog: [...backlog],
+          inbox: inbox ?? { changes: 0, oldestSeconds: 0 },
+          runs: [...runs],
+          successes: [...successes],
+        };
+      });
+    },
+
+    close: () => sql.end({ timeout: 1 }),
+  };
+}

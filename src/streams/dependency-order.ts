@@ -1,0 +1,31 @@
+// Parents before children: streams are levelled by their references, so that a record's
+// references have been sent by the time it is its turn.
+import type { Fault } from './config-faults.js';
+
+/** Level of each stream: 0 refers to nothing, n refers to something of level n-1. Cycles are faults, by name. */
+export function levelStreams(
+  references: ReadonlyMap<string, readonly string[]>,
+  faults: Fault[],
+): Map<string, number> {
+  const levels = new Map<string, number>();
+
+  function levelOf(stream: string, path: readonly string[]): number {
+    const known = levels.get(stream);
+    if (known !== undefined) return known;
+    const start = path.indexOf(stream);
+    if (start >= 0) {
+      const cycle = [...path.slice(start), stream];
+      const message = `the streams refer to each other in a circle: ${cycle.join(' → ')}; leave one of these references out`;
+      if (!faults.some((fault) => fault.message === message))
+        faults.push({ path: `streams.${stream}.references`, message });
+      return 0;
+    }
+    const parents = (references.get(stream) ?? []).filter((parent) => references.has(parent));
+    const level = Math.max(-1, ...parents.map((parent) => levelOf(parent, [...path, stream]))) + 1;
+    levels.set(stream, level);
+    return level;
+  }
+
+  for (const stream of references.keys()) levelOf(stream, []);
+  return levels;
+}

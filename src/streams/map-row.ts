@@ -1,0 +1,98 @@
+// From a row to an object. Pure: references are named here and resolved by whoever knows the state.
+import type { Row } from './config-schema.js';
+import { messageOf } from '../errors.js';
+import { renderExternalId } from './external-id.js';
+import { joinKey } from './local-key.js';
+import { createObject, type DestinationObject } from './destination-object.js';
+import type { Stream } from './stream.js';
+import { toValues } from './field-values.js';
+
+export interface NeededReference {
+  fieldId: string;
+  stream: string;
+  localKey: string;
+}
+
+export interface MappedRow {
+  extId: string;
+  values: ReadonlyMap<string, readonly string[]>;
+  references: readonly NeededReference[];
+}
+
+/** The row cannot become an object. The message names the place in the configuration. */
+export class MappingError extends Error {
+  override readonly name = 'MappingError';
+}
+
+/** Maps one row; throws MappingError with the place and the reason. */
+export function mapRow(stream: Stream, row: Row): MappedRow {
+  const guarded = guardColumns(row);
+  const extId = place(`${stream.name}.externalId`, () => renderExternalId(stream.externalId, guarded));
+  const values = new Map<string, readonly string[]>();
+  for (const [fieldId, from] of stream.fields) {
+    const path = `${stream.name}.fields['${fieldId}']`;
+    values.set(
+      fieldId,
+      place(path, () => toValues(typeof from === 'function' ? from(guarded) : guarded[from])),
+    );
+  }
+  const references = stream.references.flatMap(({ fieldId, stream: parent, key }) =>
+    place(`${stream.name}.references['${fieldId}']`, () => referencedKeys(guarded, key)).map((localKey) => ({
+      fieldId,
+      stream: parent,
+      localKey,
+    })),
+  );
+  return { extId, values, references };
+}
+
+/** The whole object, once every reference is an external id. */
+export function toObject(
+  stream: Stream,
+  mapped: MappedRow,
+  externalIdOf: (reference: NeededReference) => string | undefined,
+): { object: DestinationObject } | { missing: NeededReference } {
+  const values = new Map(mapped.values);
+  for (const reference of mapped.references) {
+    const extId = externalIdOf(reference);
+    if (extId === undefined) return { missing: reference };
+    values.set(reference.fieldId, [...(values.get(reference.fieldId) ?? []), extId]);
+  }
+  return { object: createObject(mapped.extId, stream.type, true, values) };
+}
+
+/** No key when a column is null; several when a single column holds a list. */
+export function referencedKeys(row: Row, key: readonly string[]): string[] {
+  const parts = key.map((column) => toValues(row[column]));
+  const [only] = parts;
+  if (parts.length === 1 && only) return only;
+  if (parts.some((values) => values.length === 0)) return [];
+  return [
+    joinKey(
+      parts.map(([value, more]) => {
+        if (value === undefined || more !== undefined)
+          throw new Error('a part of a composite key holds several values');
+        return value;
+      }),
+    ),
+  ];
+}
+
+/** A misspelt column would silently empty a field; here it fails the record instead. */
+export function guardColumns(row: Row): Row {
+  return new Proxy(row, {
+    get(target, column, receiver) {
+      if (typeof column === 'string' && column !== 'toJSON' && !(column in target))
+        throw new Error(`there is no column ${column}`);
+      return Reflect.get(target, column, receiver) as unknown;
+    },
+  });
+}
+
+function place<T>(path: string, run: () => T): T {
+  try {
+    return run();
+  } catch (error) {
+    throw new MappingError(`${path}: ${messageOf(error)}`, { cause: error });
+  }
+}

@@ -1,0 +1,39 @@
+// One PUT for many objects, such that one the service refuses never spoils the others. Where it refuses a
+// whole call, the call is halved until the culprit stands alone: 2·k·log2(n) requests for k culprits of n.
+import { messageWithDetail, SlotsyncError } from '../../errors.js';
+import type { PutResult } from '../../destination/destination.js';
+import type { DestinationObject } from '../../streams/destination-object.js';
+
+/** A whole call refused for what it holds, rather than for who asks or when. */
+const REFUSALS = new Set([400, 404, 409, 413, 422]);
+
+/**
+ * Puts all objects; `results` is filled as answers arrive, so that what is known survives an error.
+ * Throws what `put` throws, unless it is a refusal.
+ */
+export async function putHalving<T extends DestinationObject>(
+  put: (objects: readonly T[]) => Promise<Map<string, PutResult>>,
+  objects: readonly T[],
+  results: Map<string, PutResult>,
+): Promise<void> {
+  try {
+    for (const [extId, result] of await put(objects)) results.set(extId, result);
+  } catch (error) {
+    const status = refusalStatus(error);
+    if (status === undefined) throw error;
+    const [only] = objects;
+    if (objects.length === 1 && only) {
+      results.set(only.extId, { accepted: false, status, message: messageWithDetail(error) });
+      return;
+    }
+    const middle = Math.ceil(objects.length / 2);
+    await putHalving(put, objects.slice(0, middle), results);
+    await putHalving(put, objects.slice(middle), results);
+  }
+}
+
+function refusalStatus(error: unknown): number | undefined {
+  if (!(error instanceof SlotsyncError) || error.code !== 'refused') return undefined;
+  const { status } = error.facts;
+  return typeof status === 'number' && REFUSALS.has(status) ? status : undefined;
+}

@@ -1,0 +1,117 @@
+// A stream looked at by its cursor: rows that are at or behind the watermark, compared with what was accepted; those
+// that differ go into the inbox. The watermark moves only over what is settled, so whatever became of the inbox, the next
+// look finds what is not there yet.
+import type { CursorRow, Mirror } from '../../mirror/mirror.js';
+import { addChanges } from '../../state/inbox/changes.js';
+import type { State } from '../../state/database.js';
+import {
+  countWaiting,
+  moveWatermark,
+  readPolledRecords,
+  withPoll,
+  type CursorPosition,
+  type PolledRecord,
+} from '../../state/inbox/poll-watermarks.js';
+import type { ParsedConfig } from '../../streams/config-schema.js';
+import type { Stream } from '../../streams/stream.js';
+
+export interface PollDeps {
+  mirror: Mirror;
+  state: State;
+  polling: Pick<ParsedConfig['polling'], 'overlapSeconds' | 'lagSeconds'>;
+  /** Milliseconds that only grow. */
+  now?: () => number;
+}
+
+/** What a poll came to. */
+export interface Polled {
+  /** Rows read, and keys put into the inbox. */
+  rows: number;
+  put: number;
+  /** It stopped before the end: there is enough in the inbox for now. */
+  more: boolean;
+}
+
+/** Keys of a stream that polling lets wait in the inbox. */
+const KEYS_AT_ONCE = 10_000;
+
+export type Poll = ReturnType<typeof createPoll>;
+
+/** The poll of one stream; what it keeps between two looks is lost without harm. */
+export function createPoll(
+  { mirror, state, polling, now = () => performance.now() }: PollDeps,
+  stream: Stream,
+) {
+  // A cursor that is no time cannot be looked back on by time: its watermark moves to where a look has come only when
+  // the overlap has passed since.
+  let reached: { place: CursorPosition; at: number } | undefined;
+
+  /** Undefined: another process is at it, or the stream was never synced. Throws what the readings throw. */
+  return async function poll(signal?: AbortSignal): Promise<Polled | undefined> {
+    return withPoll(state, stream.name, async (tx, watermark) => {
+      const polled: Polled = { rows: 0, put: 0, more: false };
+      const budget = KEYS_AT_ONCE - (await countWaiting(tx, stream.name));
+      const range = { watermark, ...polling };
+      let settledTo: CursorPosition | undefined;
+      let isSettled = true;
+      for await (const rows of mirror.readByCursor(stream, range)) {
+        signal?.throwIfAborted();
+        const keys = rows.map(({ key }) => key);
+        const standings = await readPolledRecords(tx, stream.name, keys);
+        const putting = new Set<string>();
+        for (const { key, hash, cursor, isAhead } of rows) {
+          const standing = standings.get(key);
+          const verdict = classifyPolled(hash, standing);
+          if (verdict === 'open') isSettled = false;
+          if (isSettled && isAhead) settledTo = { cursor, localKey: key };
+          if (verdict !== 'settled' && !standing?.isWaiting) putting.add(key);
+        }
+        const room = Math.max(0, budget - polled.put);
+        polled.rows += rows.length;
+        polled.put += await addChanges(tx, stream.name, [...putting].slice(0, room));
+        if (putting.size > room) {
+          polled.more = true;
+          break;
+        }
+      }
+      const place = settledTo && (await passOverlap(settledTo));
+      if (place) await moveWatermark(tx, stream.name, place);
+      return polled;
+    });
+  };
+
+  /** Where the watermark may move to, now that everything up to `settledTo` is settled. */
+  async function passOverlap(settledTo: CursorPosition): Promise<CursorPosition | undefined> {
+    if (await mirror.isTimeCursor(stream)) return settledTo;
+    const due = reached && now() - reached.at >= polling.overlapSeconds * 1000 ? reached.place : undefined;
+    if (!reached || due) reached = { place: settledTo, at: now() };
+    return due;
+  }
+}
+
+/**
+ * `settled`: nothing to do. `again`: it is looked at again, and does not keep the watermark, because it may never be
+ * settled: what it waits for, or shares its id with, is another row. `open`: it is to be done.
+ */
+export function classifyPolled(
+  hash: CursorRow['hash'],
+  standing: PolledRecord | undefined,
+): 'settled' | 'again' | 'open' {
+  if (!standing?.status) return standing?.isHeld ? 'settled' : 'open';
+  const { status, sourceHash, refusedHash, errorCode, isOpen, isHeld } = standing;
+  if (isHeld) return 'settled';
+  if (isOpen) return 'open';
+  switch (status) {
+    case 'synced':
+      return hash === sourceHash ? 'settled' : 'open';
+    case 'dead':
+      return hash === refusedHash ? 'settled' : 'open';
+    case 'deferred':
+      return 'again';
+    case 'failed':
+      return errorCode === 'external_id_shared' ? 'again' : 'open';
+    case 'pending':
+    case 'retired': // and back
+      return 'open';
+  }
+}

@@ -1,0 +1,92 @@
+// Before a run's first write: does the service know every type and field the configuration names? A wrong
+// name would be refused once for every record; here it is refused once.
+import { closest } from 'fastest-levenshtein';
+import type { Destination } from '../../destination/destination.js';
+import type { Context } from '../../destination/client.js';
+import { SlotsyncError } from '../../errors.js';
+import type { Stream } from '../../streams/stream.js';
+
+export interface UnknownName {
+  what: 'type' | 'field';
+  name: string;
+  /** Streams that name it. */
+  streams: string[];
+  suggestion: string | undefined;
+}
+
+/** Types and fields the service does not know, with the nearest it does. Two requests when all are known. */
+export async function findUnknownNames(
+  destination: Destination,
+  streams: readonly Stream[],
+  context: Context,
+): Promise<UnknownName[]> {
+  const types = namesBy(streams, ({ type }) => [type]);
+  const fields = namesBy(streams, ({ owned }) => [...owned]);
+  return [
+    ...(await findUnknown('type', types, destination.findTypes, context)),
+    ...(await findUnknown('field', fields, destination.findFields, context)),
+  ];
+}
+
+export type Preflight = ReturnType<typeof createPreflight>;
+
+/** Remembers for which declarations the service was asked. */
+export function createPreflight(destination: Destination, now: () => number = () => performance.now()) {
+  const known = new Map<bigint, number>();
+  return {
+    /**
+     * Throws SlotsyncError `configuration` that names every unknown type and field. What was known `knownForMs` ago
+     * is not asked for again.
+     */
+    async requireKnownNames(streams: readonly Stream[], context: Context, knownForMs = 0): Promise<void> {
+      const asked = streams.filter(
+        ({ fingerprint }) => knownForMs === 0 || now() - (known.get(fingerprint) ?? -Infinity) > knownForMs,
+      );
+      if (asked.length === 0) return;
+      const unknown = await findUnknownNames(destination, asked, context);
+      if (unknown.length > 0) {
+        throw new SlotsyncError('configuration', unknown.map(describeUnknown).join('; '), {
+          disposition: 'dead',
+          remedy:
+            'Correct the names in the configuration, or create them at the service; nothing was written.',
+        });
+      }
+      for (const { fingerprint } of asked) known.set(fingerprint, now());
+    },
+  };
+}
+
+export function describeUnknown({ what, name, streams, suggestion }: UnknownName): string {
+  const near = suggestion === undefined ? '' : `; did you mean '${suggestion}'?`;
+  return `the service knows no ${what} '${name}' (streams.${streams.join(', streams.')})${near}`;
+}
+
+async function findUnknown(
+  what: 'type' | 'field',
+  names: Map<string, string[]>,
+  find: Destination['findTypes'],
+  context: Context,
+): Promise<UnknownName[]> {
+  if (names.size === 0) return [];
+  const known = new Set((await find([...names.keys()], context)).map(({ extId }) => extId));
+  const unknown = [...names].filter(([name]) => !known.has(name));
+  if (unknown.length === 0) return [];
+  const all = (await find('all', context)).map(({ extId }) => extId);
+  return unknown.map(([name, streams]) => ({
+    what,
+    name,
+    streams,
+    suggestion: all.length === 0 ? undefined : closest(name, all),
+  }));
+}
+
+function namesBy(
+  streams: readonly Stream[],
+  namesOf: (stream: Stream) => readonly string[],
+): Map<string, string[]> {
+  const names = new Map<string, string[]>();
+  for (const stream of streams) {
+    for (const name of namesOf(stream)) names.set(name, [...(names.get(name) ?? []), stream.name]);
+  }
+  return names;
+}

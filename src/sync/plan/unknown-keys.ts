@@ -1,0 +1,20 @@
+// Keys a person has typed: one that neither the mirror nor the state knows is a slip of the pen, and is told.
+import { decodeColumn, unescapeColumn } from '../../postgres-copy.js';
+import { readRecordKeys } from '../../state/records/records.js';
+import type { Stream } from '../../streams/stream.js';
+import type { PlanDeps } from './plan-stream.js';
+
+/** Those of the keys that have neither row nor record. */
+export async function findUnknownKeys(
+  { mirror, state }: PlanDeps,
+  stream: Stream,
+  keys: readonly string[],
+): Promise<string[]> {
+  const known = await readRecordKeys(state.db, stream.name, keys);
+  const rest = keys.filter((key) => !known.has(key));
+  if (rest.length === 0) return [];
+  for await (const lines of mirror.readHashes(stream, { keys: rest })) {
+    for (const line of lines) known.add(decodeColumn(unescapeColumn(line.split('\t', 1)[0] ?? '')));
+  }
+  return rest.filter((key) => !known.has(key));
+}

@@ -1,0 +1,118 @@
+// The verdict on one booking, from both sides of it. Pure and total: whatever stands here and there, it is exactly one
+// of the table in docs/reconcile.md, or none, when it stands nowhere. Absence is established before, by asking for the
+// booking itself; here it is a fact.
+import type { ReservationThere } from '../../destination/destination.js';
+import type { Differences, Verdict } from '../../state/schema.js';
+import type { FieldValues } from '../../streams/destination-object.js';
+import type { CompareRules } from '../../streams/bookings.js';
+
+/** A booking here. Times in milliseconds since 1970. */
+export interface BookingHere {
+  begin: number | undefined;
+  end: number | undefined;
+  isCancelled: boolean;
+  /** External ids. */
+  objects: readonly string[];
+  /** Objects, in words, that have no external id there: such a booking can't agree. */
+  unknownObjects: readonly string[];
+  fields: readonly FieldValues[];
+}
+
+export type BookingThere = { is: 'standing'; reservation: ReservationThere } | { is: 'cancelled' | 'absent' };
+
+export interface Sides {
+  /** Undefined: there is no such booking. `unasked`: no bookings are configured here. */
+  here: BookingHere | 'unasked' | undefined;
+  there: BookingThere;
+  /** The verdict of the reading before. */
+  before: Verdict | undefined;
+  /** A cancellation of it was known, and is not there any more. */
+  isCancellationGone: boolean;
+}
+
+export interface BookingVerdict {
+  verdict: Verdict;
+  /** For `differs`, what. */
+  differs: Differences | undefined;
+}
+
+/** The one verdict; undefined when there is nothing left to say anything about. */
+export function compareBooking(
+  { here, there, before, isCancellationGone }: Sides,
+  rules: CompareRules,
+): BookingVerdict | undefined {
+  if (here === 'unasked') return there.is === 'standing' ? only('not_compared') : undefined;
+  if (here === undefined) return there.is === 'standing' ? only('unknown_here') : undefined;
+  switch (there.is) {
+    case 'absent':
+      return only(here.isCancelled ? 'agrees_cancelled' : 'missing_there');
+    case 'cancelled':
+      return only(here.isCancelled ? 'agrees_cancelled' : 'cancelled_there');
+    case 'standing': {
+      if (here.isCancelled) return only('cancelled_here');
+      const differs = findDifferences(here, there.reservation, rules);
+      if (differs) return { verdict: 'differs', differs };
+      // It stays so until something else becomes of it: a second reading of unchanged sides has no news.
+      const isRestored = isCancellationGone || before === 'cancelled_there' || before === 'restored_there';
+      return only(isRestored ? 'restored_there' : 'agrees');
+    }
+  }
+}
+
+/** Verdicts that leave nothing to be done. */
+export function agrees(verdict: Verdict): boolean {
+  return ['agrees', 'agrees_cancelled', 'restored_there', 'not_compared'].includes(verdict);
+}
+
+const only = (verdict: Verdict): BookingVerdict => ({ verdict, differs: undefined });
+
+/** What the two say differently; undefined when nothing. */
+export function findDifferences(
+  here: BookingHere,
+  there: ReservationThere,
+  rules: CompareRules,
+): Differences | undefined {
+  const differs: Differences = {};
+  if (here.begin !== there.begin) differs.begin = { here: toText(here.begin), there: toText(there.begin) };
+  if (here.end !== there.end) differs.end = { here: toText(here.end), there: toText(there.end) };
+
+  const objectsHere = toSet(here.objects);
+  const objectsThere = comparedObjects(there, rules);
+  if (here.unknownObjects.length > 0 || !areEqual(objectsHere, objectsThere))
+    differs.objects = { here: [...objectsHere, ...here.unknownObjects], there: objectsThere };
+
+  const fieldsHere = comparedFields(here.fields, rules);
+  const fieldsThere = comparedFields(there.fields, rules);
+  const unequal = rules.fields.filter(
+    (field) => !areEqual(fieldsHere[field] ?? [], fieldsThere[field] ?? []),
+  );
+  if (unequal.length > 0)
+    differs.fields = { here: pick(fieldsHere, unequal), there: pick(fieldsThere, unequal) };
+
+  if (!there.status.every((status) => rules.status.has(status)))
+    differs.status = { here: toSet([...rules.status]), there: toSet(there.status) };
+  return Object.keys(differs).length === 0 ? undefined : differs;
+}
+
+/** The objects of a reservation that the bookings speak for, by external id. */
+export function comparedObjects({ objects }: ReservationThere, { types }: CompareRules): string[] {
+  return toSet(objects.filter(({ typeId }) => types.has(typeId)).map(({ objectId }) => objectId));
+}
+
+function comparedFields(fields: readonly FieldValues[], rules: CompareRules): Record<string, string[]> {
+  const compared = new Set(rules.fields);
+  return Object.fromEntries(
+    fields
+      .filter(({ fieldId }) => compared.has(fieldId))
+      .map(({ fieldId, values }) => [fieldId, [...values]]),
+  );
+}
+
+function pick(fields: Record<string, string[]>, names: readonly string[]): Record<string, string[]> {
+  return Object.fromEntries(names.map((name) => [name, fields[name] ?? []]));
+}
+
+const toText = (time: number | undefined) => (time === undefined ? null : new Date(time).toISOString());
+const toSet = (values: readonly string[]) => [...new Set(values)].toSorted();
+const areEqual = (a: readonly string[], b: readonly string[]) =>
+  a.length === b.length && a.every((value, at) => value === b[at]);

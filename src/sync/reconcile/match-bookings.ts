@@ -1,0 +1,306 @@
+// Some bookings and some reservations, brought together, judged, and written down in one transaction. What is missing
+// from either side is asked for by name first: absence in a reading that was cut by time proves nothing.
+import type { Mirror } from '../../mirror/mirror.js';
+import type {
+  CancellationThere,
+  Destination,
+  Found,
+  ReservationThere,
+} from '../../destination/destination.js';
+import type { Lane } from '../../destination/quota/limiter.js';
+import {
+  forgetCancellations,
+  readCancellations,
+  writeCancellations,
+  type KnownCancellation,
+} from '../../state/bookings/cancellations.js';
+import { queryState, type Queries } from '../../state/database.js';
+import { readExternalIds } from '../../state/records/records.js';
+import {
+  forgetBookings,
+  readKnownBookings,
+  writeBookings,
+  type MatchedBooking,
+  type KnownBooking,
+} from '../../state/bookings/reservations.js';
+import type { Booking, ReservationConfig } from '../../streams/bookings.js';
+import { compareBooking, type BookingHere, type BookingThere } from './compare-booking.js';
+
+export interface MatchDeps {
+  mirror: Mirror;
+  destination: Destination;
+  db: Queries;
+  reservations: ReservationConfig;
+  runId: number;
+  lane: Lane;
+  /** Keys of bookings that share their external id. */
+  shared: ReadonlySet<string>;
+}
+
+export interface Case {
+  here: readonly Booking[];
+  there: readonly ReservationThere[];
+  /** Keys that were known; those that are found on neither side are forgotten. */
+  known?: readonly string[];
+  /** Reads cancellations that may have come since the run has read them. */
+  lookAgain?: () => Promise<readonly CancellationThere[]>;
+}
+
+/** Judges a case and writes the verdicts. Throws what the three sides throw; nothing is written then. */
+export async function matchBookings(deps: MatchDeps, given: Case, signal?: AbortSignal): Promise<void> {
+  const { db, runId } = deps;
+  const pairs = await pair(deps, given, signal);
+  const { cancelled, gone, seen } = await findCancellations(deps, given, pairs, signal);
+  const toHere = await hereOf(deps, pairs.bookings.values());
+
+  const takenBack = new Set(gone.flatMap(({ reservationId }) => reservationId ?? []));
+  const judged: MatchedBooking[] = [];
+  const superseded = new Set<string>();
+  const add = (key: string, booking: Booking | undefined, there: ReservationThere | undefined) => {
+    const known = pairs.known.get(key);
+    const destinationId = there?.id ?? known?.destinationId ?? undefined;
+    const here = booking && toHere(booking);
+    const standing: BookingThere = there
+      ? { is: 'standing', reservation: there }
+      : { is: isCancelled(cancelled, booking, destinationId) ? 'cancelled' : 'absent' };
+    const isCancellationGone = there !== undefined && takenBack.has(there.id);
+    const judgement = compareBooking(
+      {
+        here: deps.reservations.bookings ? here : 'unasked',
+        there: standing,
+        before: known?.verdict,
+        isCancellationGone,
+      },
+      deps.reservations.rules,
+    );
+    if (!judgement) return;
+    judged.push({
+      ...judgement,
+      key,
+      externalId: booking?.externalId ?? there?.extId ?? known?.externalId ?? undefined,
+      destinationId,
+      problem: booking && problemOf(deps, booking, here),
+      beginHere: booking?.begin,
+      endHere: booking?.end,
+      beginThere: there?.begin,
+      endThere: there?.end,
+      here: here && {
+        objects: [...here.objects, ...here.unknownObjects],
+        fields: here.fields,
+        isCancelled: here.isCancelled,
+      },
+      there: there && { objects: there.objects, fields: there.fields, status: there.status },
+    });
+  };
+
+  for (const booking of pairs.bookings.values()) {
+    const there = booking.externalId === undefined ? undefined : pairs.byExtId.get(booking.externalId);
+    add(booking.key, booking, there);
+    // Known only there so far, or under a key that is gone: from here on it has this key.
+    if (there)
+      for (const key of pairs.namesOf(there.id)) if (isOnlyThere(pairs.known.get(key))) superseded.add(key);
+  }
+  for (const [key, there] of pairs.onlyThere) add(key, undefined, there);
+
+  const kept = new Set(judged.map(({ key }) => key));
+  const forgotten = [...new Set([...superseded, ...(given.known ?? [])])].filter((key) => !kept.has(key));
+  await queryState(() =>
+    db.transaction(async (tx) => {
+      await writeCancellations(tx, runId, seen);
+      await forgetCancellations(
+        tx,
+        gone.map(({ id }) => id),
+      );
+      await forgetBookings(tx, runId, forgotten);
+      await writeBookings(tx, runId, judged);
+    }),
+  );
+}
+
+interface Pairs {
+  /** By key. */
+  bookings: ReadonlyMap<string, Booking>;
+  byExtId: ReadonlyMap<string, ReservationThere>;
+  /** Reservations without a booking, by the key they are kept under. */
+  onlyThere: ReadonlyMap<string, ReservationThere>;
+  /** By key. */
+  known: ReadonlyMap<string, KnownBooking>;
+  /** Keys a reservation is known under, by the service's id. */
+  namesOf: (id: number) => readonly string[];
+}
+
+/** Asks each side for what the other has, and the state for what was known. */
+async function pair(deps: MatchDeps, given: Case, signal: AbortSignal | undefined): Promise<Pairs> {
+  const { mirror, destination, db, lane } = deps;
+  const source = deps.reservations.bookings;
+  const bookings = new Map(given.here.map((booking) => [booking.key, booking]));
+  const met = new Map<number, ReservationThere>(given.there.map((there) => [there.id, there]));
+
+  const extIdsHere = () => new Set([...bookings.values()].flatMap(({ externalId }) => externalId ?? []));
+  const matched = extIdsHere();
+  const strays = given.there.flatMap(({ extId }) =>
+    extId === undefined || matched.has(extId) ? [] : [extId],
+  );
+  // A booking of another slice is judged there as well, and to the same verdict.
+  if (source)
+    for (const booking of await mirror.bookings.readByExternalIds(source, strays))
+      bookings.set(booking.key, booking);
+
+  const standing = new Set([...met.values()].flatMap(({ extId }) => extId ?? []));
+  const unmet = [...extIdsHere()].filter((extId) => !standing.has(extId));
+  for (const there of resultsOf(await destination.findReservations({ extIds: unmet }, { lane, signal })))
+    met.set(there.id, there);
+
+  const rows = await readKnownBookings(db, {
+    keys: [...new Set([...bookings.keys(), ...(given.known ?? [])])],
+    destinationIds: [...met.keys()],
+  });
+  const known = new Map(rows.map((row) => [row.key, row]));
+  const names = new Map<number, string[]>();
+  for (const { key, destinationId } of rows)
+    if (destinationId !== null) names.set(destinationId, [...(names.get(destinationId) ?? []), key]);
+  const namesOf = (id: number) => names.get(id) ?? [];
+
+  const taken = extIdsHere();
+  const alone = [...met.values()].filter(({ extId }) => extId === undefined || !taken.has(extId));
+  const onlyThere = await nameThem(deps, alone, namesOf);
+  const byExtId = new Map(
+    [...met.values()].flatMap((there) => (there.extId === undefined ? [] : [[there.extId, there]])),
+  );
+  return { bookings, byExtId, onlyThere, known, namesOf };
+}
+
+/** A reservation without a booking keeps the key of the booking it had, while no other booking has that key. */
+async function nameThem(
+  { mirror, reservations: { bookings } }: MatchDeps,
+  alone: readonly ReservationThere[],
+  namesOf: (id: number) => readonly string[],
+): Promise<Map<string, ReservationThere>> {
+  const former = alone.flatMap(({ id }) => namesOf(id).filter((key) => key !== nameOf(id)));
+  const inUse = new Set(
+    bookings ? (await mirror.bookings.readByKeys(bookings, former)).map(({ key }) => key) : [],
+  );
+  return new Map(
+    alone.map((there) => [namesOf(there.id).find((key) => !inUse.has(key)) ?? nameOf(there.id), there]),
+  );
+}
+
+/** The key of what is known only there. */
+const nameOf = (id: number) => `#${id}`;
+
+const isOnlyThere = (known: KnownBooking | undefined) =>
+  known?.verdict === 'unknown_here' || known?.verdict === 'not_compared';
+
+interface Cancellations {
+  cancelled: { reservations: ReadonlySet<number>; extIds: ReadonlySet<string> };
+  /** Known, and not there any more. */
+  gone: readonly KnownCancellation[];
+  /** Found just now, to be written down. */
+  seen: readonly CancellationThere[];
+}
+
+/** Which of the bookings that do not stand there were cancelled, and which cancellations were taken back. */
+async function findCancellations(
+  { destination, db, lane, runId }: MatchDeps,
+  given: Case,
+  { bookings, byExtId, onlyThere, known }: Pairs,
+  signal: AbortSignal | undefined,
+): Promise<Cancellations> {
+  const absent = [...bookings.values()].filter(
+    ({ externalId }) => externalId === undefined || !byExtId.has(externalId),
+  );
+  const extIds = [...new Set(absent.flatMap(({ externalId }) => externalId ?? []))];
+  const seen = new Map<number, CancellationThere>();
+  const see = (found: readonly CancellationThere[]) => {
+    for (const one of found) seen.set(one.id, one);
+  };
+  see(resultsOf(await destination.findCancellations({ extIds }, { lane, signal })));
+
+  const standingIds = [...byExtId.values(), ...onlyThere.values()].map(({ id }) => id);
+  const absentIds = [...absent.map(({ key }) => key), ...(given.known ?? [])].flatMap(
+    (key) => known.get(key)?.destinationId ?? [],
+  );
+  const rows = await readCancellations(db, { reservationIds: [...standingIds, ...absentIds], extIds });
+  // What this run has seen is there; what an earlier one has seen is asked for.
+  const doubtful = rows.filter(({ id, runId: seenBy }) => seenBy !== runId && !seen.has(id));
+  const ids = doubtful.map(({ id }) => id);
+  const found = resultsOf(await destination.findCancellations({ ids }, { lane, signal }));
+  const confirmed = new Set(found.map(({ id }) => id));
+  see(found);
+  const gone = doubtful.filter(({ id }) => !confirmed.has(id));
+  const goneIds = new Set(gone.map(({ id }) => id));
+  const valid = rows.filter(({ id }) => !goneIds.has(id));
+
+  const cancelled = {
+    reservations: new Set([
+      ...valid.flatMap(({ reservationId }) => reservationId ?? []),
+      ...[...seen.values()].flatMap(({ reservationId }) => reservationId ?? []),
+    ]),
+    extIds: new Set([
+      ...valid.flatMap(({ externalId }) => externalId ?? []),
+      ...[...seen.values()].flatMap(({ extId }) => extId ?? []),
+    ]),
+  };
+  const vanished = absent.some((booking) => {
+    const id = known.get(booking.key)?.destinationId ?? undefined;
+    return id !== undefined && !isCancelled(cancelled, booking, id);
+  });
+  if (vanished && given.lookAgain) {
+    // It stood there before: cancelled, perhaps, after this run has read the cancellations.
+    const again = await given.lookAgain();
+    see(again);
+    for (const { reservationId } of again)
+      if (reservationId !== undefined) cancelled.reservations.add(reservationId);
+  }
+  return { cancelled, gone, seen: [...seen.values()] };
+}
+
+function isCancelled(
+  { reservations, extIds }: Cancellations['cancelled'],
+  booking: Booking | undefined,
+  destinationId: number | undefined,
+): boolean {
+  const extId = booking?.externalId;
+  return (
+    (destinationId !== undefined && reservations.has(destinationId)) ||
+    (extId !== undefined && extIds.has(extId))
+  );
+}
+
+/** Bookings as they are compared: the keys of what they book become external ids. */
+async function hereOf(
+  { db }: MatchDeps,
+  bookings: Iterable<Booking>,
+): Promise<(booking: Booking) => BookingHere> {
+  const wanted = new Map(
+    [...bookings].flatMap(({ references }) =>
+      references.map((one) => [`${one.stream} ${one.localKey}`, one]),
+    ),
+  );
+  const externalIdOf = await readExternalIds(db, [...wanted.values()]);
+  return ({ begin, end, isCancelled: cancelledHere, references, fields }) => ({
+    begin,
+    end,
+    isCancelled: cancelledHere,
+    objects: references.flatMap((one) => externalIdOf(one) ?? []),
+    unknownObjects: references
+      .filter((one) => externalIdOf(one) === undefined)
+      .map(({ stream, localKey }) => `${stream} '${localKey}'`),
+    fields,
+  });
+}
+
+function problemOf(
+  { shared }: MatchDeps,
+  booking: Booking,
+  here: BookingHere | undefined,
+): string | undefined {
+  if (booking.problem !== undefined) return booking.problem;
+  if (shared.has(booking.key)) return 'external_id_shared';
+  return here && here.unknownObjects.length > 0 ? 'object_unknown' : undefined;
+}
+
+/** What was asked for by name, or without a limit, is never too much. */
+export function resultsOf<B>(found: Found<B>): B[] {
+  return 'results' in found ? found.results : [];
+}

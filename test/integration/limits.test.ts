@@ -1,0 +1,532 @@
+// Mass changes wait for a person: what is held, what goes on beside it, and what an approval lets go. Looked at as an
+// operator does: objects at the service, rows of the state, requests that arrived.
+import { describe, expect, it } from 'vitest';
+import { chooseHolds, type HoldOptions } from '../../src/commands/holds.js';
+import { recordApprovals } from '../../src/state/runs/approvals.js';
+import { readHolds, rejectHolds } from '../../src/state/runs/holds.js';
+import { cancelRun, finishPlanning, readRun, startRun, type RunRequest } from '../../src/state/runs/runs.js';
+import { previewStream } from '../../src/sync/plan/preview.js';
+import { planRun } from '../../src/sync/plan/plan-run.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { ROOMS, type Declaration } from '../support/campus.js';
+import { type SyncResult, type World } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
+
+const rooms = (changes: Partial<Declaration> = {}): SlotsyncConfig => ({
+  streams: {
+    rooms: { ...ROOMS, retire: 'deactivate', ...changes },
+  },
+});
+const FEW = { count: 2, percent: 10 };
+
+const openWorld = keepWorlds();
+
+/** A world in which these rooms are synced. */
+async function open(config: SlotsyncConfig, count: number): Promise<World> {
+  const world = await openWorld(config);
+  await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
+  await add(world, ...codes(count));
+  await world.sync();
+  world.sandbox.clearArrivals();
+  return world;
+}
+
+const codes = (count: number, from = 0) =>
+  Array.from({ length: count }, (_, at) => `r${String(from + at).padStart(3, '0')}`);
+const add = (world: World, ...added: string[]) =>
+  world.sql`INSERT INTO rooms SELECT c, 'Room ' || c FROM unnest(${added}::text[]) AS c`;
+const remove = (world: World, ...removed: string[]) =>
+  world.sql`DELETE FROM rooms WHERE code = ANY (${removed})`;
+const rename = (world: World, ...renamed: string[]) =>
+  world.sql`UPDATE rooms SET name = name || '!' WHERE code = ANY (${renamed})`;
+const nameThere = (world: World, code: string) => world.fieldsOf(`room_${code}`)?.['room.name'];
+const inactive = (world: World) =>
+  world.sandbox.objects().flatMap(({ extId, active }) => (active ? [] : [extId.slice('room_'.length)]));
+
+const approve = (world: World, runId: number, operation: 'create' | 'update' | 'retire', allowed: number) =>
+  recordApprovals(world.state.db, [{ runId, stream: 'rooms', operation, allowed }], 24);
+const approvalsOf = ({ sql }: World) =>
+  sql`SELECT operation, allowed, used_by::int AS used_by, expires_at > now() AS open FROM slotsync.approvals ORDER BY id`;
+
+/** One run as requested, from its start to its end. */
+async function runOf(world: World, request: Partial<RunRequest>): Promise<SyncResult> {
+  const { run } = await startRun(world.state.db, {
+    kind: 'sync',
+    lane: 'sync',
+    streams: ['rooms'],
+    ...request,
+  });
+  const { queue } = await planRun(world.deps(), run.id);
+  return world.finish(run.id, queue);
+}
+
+/** A run that has taken these keys from the inbox, not planned yet. */
+async function take(world: World, ...keys: string[]): Promise<number> {
+  const [row] = await world.sql<{ id: number }[]>`
+    INSERT INTO slotsync.runs (kind, lane, streams, status) VALUES ('incremental', 'incremental', '{rooms}', 'planning')
+    RETURNING id::int`;
+  const id = row?.id ?? 0;
+  await world.sql`
+    INSERT INTO slotsync.changes (stream, local_key, run_id) SELECT 'rooms', k, ${id} FROM unnest(${keys}::text[]) AS k`;
+  return id;
+}
+async function work(world: World, id: number): Promise<SyncResult> {
+  const { queue } = await planRun(world.deps(), id);
+  return world.finish(id, queue);
+}
+
+describe('beyond its limit', () => {
+  it('an update is held while creates and retirements go on, and nothing of it is written', async () => {
+    const world = await open(rooms({ limits: { update: FEW } }), 20);
+    await rename(world, 'r000', 'r001', 'r002');
+    await add(world, 'new');
+    await remove(world, 'r019');
+    const { run } = await world.sync();
+    expect(run).toMatchObject({
+      status: 'held',
+      holds: { rooms: { update: { count: 3, approvable: true } } },
+      plan: { rooms: { create: 1, update: 3, retire: 1 } },
+      counts: { rooms: { synced: 2 } },
+    });
+    expect(run.holds['rooms']?.update?.reason).toContain(
+      'slotsync approve 2 --stream rooms --operation update',
+    );
+    expect(nameThere(world, 'r000')).toBe('Room r000');
+    expect(nameThere(world, 'new')).toBe('Room new');
+    expect(inactive(world)).toEqual(['r019']);
+    expect(world.writes().map(({ objects }) => objects)).toEqual([1, 1]);
+  });
+
+  it('a create is held while updates go on; the first filling was not', async () => {
+    const world = await open(rooms({ limits: { create: FEW } }), 20);
+    await add(world, ...codes(3, 100));
+    await rename(world, 'r000', 'r001', 'r002');
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'held', holds: { rooms: { create: { count: 3 } } } });
+    expect(world.sandbox.objects()).toHaveLength(20);
+    expect(nameThere(world, 'r000')).toBe('Room r000!');
+    expect(await world.recordsOf('rooms')).not.toHaveProperty('r100');
+  });
+
+  it('each operation waits for its own word', async () => {
+    const world = await open(rooms({ limits: { create: FEW, update: FEW, retire: FEW } }), 20);
+    await add(world, ...codes(3, 100));
+    await rename(world, 'r000', 'r001', 'r002');
+    await remove(world, 'r010', 'r011', 'r012');
+    const { run } = await world.sync();
+    expect(Object.keys(run.holds['rooms'] ?? {}).toSorted()).toEqual(['create', 'retire', 'update']);
+    expect(world.writes()).toEqual([]);
+    await approve(world, run.id, 'create', 3);
+    const { run: next } = await world.sync();
+    expect(Object.keys(next.holds['rooms'] ?? {}).toSorted()).toEqual(['retire', 'update']);
+    expect(nameThere(world, 'r100')).toBe('Room r100');
+    expect(nameThere(world, 'r000')).toBe('Room r000');
+    expect(inactive(world)).toEqual([]);
+  });
+
+  it('is seen by a preview, which takes approvals into account', async () => {
+    const world = await open(rooms({ limits: { update: FEW } }), 20);
+    await rename(world, 'r000', 'r001', 'r002');
+    const preview = () => previewStream(world.deps(), world.stream('rooms'));
+    expect((await preview()).holds).toMatchObject({ update: { count: 3 } });
+    await approve(world, 1, 'update', 3);
+    expect((await preview()).holds).toEqual({});
+  });
+
+  it('records that are tried again are not held: they were let through', async () => {
+    const world = await open(rooms({ limits: { update: FEW } }), 20);
+    await rename(world, 'r000', 'r001');
+    await world.sql`UPDATE slotsync.records SET status = 'failed' WHERE local_key IN ('r002', 'r003')`;
+    const { run } = await world.sync();
+    expect(run.status).toBe('succeeded');
+    expect(nameThere(world, 'r000')).toBe('Room r000!');
+  });
+});
+
+describe('an approval', () => {
+  const limited = rooms({ limits: { retire: FEW } });
+
+  async function held(gone = 3): Promise<World> {
+    const world = await open(limited, 20);
+    await remove(world, ...codes(gone));
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ id: 2, status: 'held', holds: { rooms: { retire: { count: gone } } } });
+    expect(inactive(world)).toEqual([]);
+    return world;
+  }
+
+  it('lets the number it names go, once', async () => {
+    const world = await held();
+    await approve(world, 2, 'retire', 3);
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'succeeded', holds: {} });
+    expect(inactive(world)).toEqual(codes(3));
+    expect(await approvalsOf(world)).toMatchObject([{ allowed: 3, used_by: 3 }]);
+
+    await remove(world, ...codes(3, 3));
+    expect((await world.sync()).run.status).toBe('held');
+    expect(inactive(world)).toEqual(codes(3));
+  });
+
+  it('is counted again: more than it names are held, and say so', async () => {
+    const world = await held();
+    await approve(world, 2, 'retire', 3);
+    await remove(world, 'r003');
+    const { run } = await world.sync();
+    expect(run.holds['rooms']?.retire).toMatchObject({
+      count: 4,
+      reason: expect.stringContaining(
+        ', and the approval allows 3; if it is meant: slotsync approve 3 --stream rooms --operation retire',
+      ),
+    });
+    expect(inactive(world)).toEqual([]);
+    expect(await approvalsOf(world)).toMatchObject([{ used_by: null, open: true }]);
+    // Fewer again: the word still holds.
+    await add(world, 'r003');
+    expect((await world.sync()).run.status).toBe('succeeded');
+    expect(inactive(world)).toEqual(codes(3));
+  });
+
+  it('is not used by a plan that needs none', async () => {
+    const world = await held();
+    await approve(world, 2, 'retire', 3);
+    await add(world, 'r000');
+    expect((await world.sync()).run.status).toBe('succeeded');
+    expect(inactive(world)).toEqual(['r001', 'r002']);
+    expect(await approvalsOf(world)).toMatchObject([{ used_by: null, open: true }]);
+  });
+
+  it('lapses', async () => {
+    const world = await held();
+    await approve(world, 2, 'retire', 3);
+    await world.sql`UPDATE slotsync.approvals SET expires_at = now() - interval '1 second'`;
+    expect((await world.sync()).run.status).toBe('held');
+    expect(inactive(world)).toEqual([]);
+  });
+
+  it('takes the place of an older one, for good', async () => {
+    const world = await held();
+    await approve(world, 2, 'retire', 10);
+    await approve(world, 2, 'retire', 3);
+    expect((await world.sync()).run.status).toBe('succeeded');
+    expect(await approvalsOf(world)).toMatchObject([
+      { allowed: 10, used_by: null, open: false },
+      { allowed: 3, used_by: 3 },
+    ]);
+    await remove(world, ...codes(5, 3));
+    expect((await world.sync()).run.status).toBe('held');
+  });
+
+  it('that is withdrawn while the run is planned lets nothing go', async () => {
+    const world = await held();
+    const [approval] = await approve(world, 2, 'retire', 3);
+    const { db } = world.state;
+    const { run } = await startRun(db, { kind: 'sync', lane: 'sync', streams: ['rooms'] });
+    // The plan is made; before it is written down, somebody thinks better of it.
+    await rejectHolds(db, 2, [{ stream: 'rooms', operation: 'retire' }]);
+    const planned = { plan: {}, holds: {}, approvals: [approval?.id ?? 0] };
+    await expect(finishPlanning(db, run.id, planned)).rejects.toMatchObject({
+      code: 'approval_withdrawn',
+      disposition: 'retry',
+    });
+    expect((await work(world, run.id)).run.status).toBe('held');
+    expect(inactive(world)).toEqual([]);
+  });
+
+  it('of a part of a stream goes with a run over the same part', async () => {
+    const world = await open(rooms({ limits: { update: FEW } }), 20);
+    await rename(world, ...codes(6));
+    const range = { where: `code < 'r004'` };
+    const { run } = await runOf(world, { kind: 'backfill', lane: 'backfill', range });
+    expect(run.holds).toMatchObject({ rooms: { update: { count: 4 } } });
+    await approve(world, run.id, 'update', 4);
+    expect((await runOf(world, { kind: 'backfill', lane: 'backfill', range })).run.status).toBe('succeeded');
+    expect(codes(6).map((code) => nameThere(world, code)?.endsWith('!'))).toEqual([
+      true,
+      true,
+      true,
+      true,
+      false,
+      false,
+    ]);
+    expect(await readHolds(world.state.db)).toEqual([]);
+  });
+});
+
+describe('a hold', () => {
+  const limited = rooms({ limits: { retire: FEW, update: FEW } });
+
+  it('stands until a later run has planned the whole stream anew', async () => {
+    const world = await open(limited, 20);
+    await remove(world, ...codes(3));
+    await world.sync();
+    const standing = async () => (await readHolds(world.state.db)).map(({ runId }) => runId);
+    expect(await standing()).toEqual([2]);
+    // Neither single keys nor a part say anything of the whole.
+    await work(world, await take(world, 'r010'));
+    await runOf(world, { kind: 'backfill', lane: 'backfill', range: { from: 'r010' } });
+    expect(await standing()).toEqual([2]);
+    await world.sync();
+    expect(await standing()).toEqual([5]);
+    expect(await readHolds(world.state.db, 2)).toMatchObject([{ runId: 2, plannedAnewBy: 5 }]);
+    await add(world, 'new');
+    const { runId } = await world.plan();
+    expect(await standing()).toEqual([runId]);
+    await cancelRun(world.state.db, runId);
+    expect(await standing()).toEqual([5]);
+    await add(world, ...codes(3));
+    await world.sync();
+    expect(await standing()).toEqual([]);
+  });
+
+  it('that is rejected is gone, its batches are cancelled, and the run has succeeded', async () => {
+    const world = await open(limited, 20);
+    await remove(world, ...codes(3));
+    await rename(world, ...codes(3, 10));
+    const { run } = await world.sync();
+    await approve(world, run.id, 'retire', 3);
+    await rejectHolds(world.state.db, run.id, [{ stream: 'rooms', operation: 'retire' }]);
+    expect(await readRun(world.state.db, run.id)).toMatchObject({
+      status: 'held',
+      holds: { rooms: { update: { count: 3 } } },
+    });
+    expect(await approvalsOf(world)).toMatchObject([{ used_by: null, open: false }]);
+    await rejectHolds(world.state.db, run.id, [{ stream: 'rooms', operation: 'update' }]);
+    expect(await readRun(world.state.db, run.id)).toMatchObject({ status: 'succeeded', holds: {} });
+    expect(await world.sql`SELECT DISTINCT state FROM slotsync.batches WHERE run_id = ${run.id}`).toEqual([
+      { state: 'cancelled' },
+    ]);
+    expect(await readHolds(world.state.db)).toEqual([]);
+    // The mirror says the same, so the next plan holds it again.
+    expect((await world.sync()).run.status).toBe('held');
+    expect(inactive(world)).toEqual([]);
+  });
+
+  it('that is rejected while its run is under way lets the run end as if it had not been', async () => {
+    const world = await open(limited, 20);
+    await remove(world, ...codes(3));
+    await add(world, 'new');
+    const { runId, queue } = await world.plan();
+    await rejectHolds(world.state.db, runId, [{ stream: 'rooms', operation: 'retire' }]);
+    const { run } = await world.finish(runId, queue);
+    expect(run).toMatchObject({ status: 'succeeded', holds: {} });
+    expect(nameThere(world, 'new')).toBe('Room new');
+  });
+
+  it('beside failures leaves the run as it is when it is rejected', async () => {
+    const world = await open(limited, 20);
+    await remove(world, ...codes(3));
+    await add(world, 'new');
+    world.sandbox.refuseObject('room_new', { status: 400, message: 'no' });
+    const { run } = await world.sync();
+    expect(run.status).toBe('partial');
+    await rejectHolds(world.state.db, run.id, [{ stream: 'rooms', operation: 'retire' }]);
+    expect(await readRun(world.state.db, run.id)).toMatchObject({ status: 'partial', holds: {} });
+  });
+});
+
+describe('what a person names', () => {
+  it('is there, or they are told in one line what is', async () => {
+    const world = await open(rooms({ limits: { retire: FEW } }), 20);
+    await remove(world, ...codes(3));
+    await world.sync();
+    const wrong: [run: string, options: HoldOptions, message: string][] = [
+      ['1', {}, 'run 1 holds nothing; slotsync status shows what waits'],
+      ['99', {}, 'there is no run 99; slotsync status shows what waits'],
+      ['two', {}, "a run is a whole number, not 'two'"],
+      ['2', { stream: 'courses' }, 'run 2 does not hold courses; it holds: retire of rooms'],
+      ['2', { operation: 'update' }, 'run 2 does not hold update; it holds: retire of rooms'],
+      ['2', { operation: 'delete' }, "--operation takes create, update, retire, not 'delete'"],
+    ];
+    for (const [run, options, message] of wrong) {
+      await expect(chooseHolds(world.state, run, options)).rejects.toMatchObject({ code: 'usage', message });
+    }
+    expect((await chooseHolds(world.state, '2', { stream: 'rooms' })).holds).toHaveLength(1);
+    await world.sync();
+    const message = 'run 3 has planned rooms anew since run 2; slotsync status shows what waits';
+    await expect(chooseHolds(world.state, '2', {})).rejects.toMatchObject({ code: 'usage', message });
+  });
+});
+
+describe('nothing is retired', () => {
+  it('on a reading that fails', async () => {
+    const world = await open(rooms(), 20);
+    await remove(world, 'r000');
+    await world.sql`ALTER TABLE rooms RENAME TO source`;
+    await world.sql`
+      CREATE VIEW rooms AS SELECT code, CASE WHEN code > 'r010' THEN (1 / (length(code) - 4))::text ELSE name END AS name
+      FROM source`;
+    const { run } = await world.sync();
+    expect(run.status).toBe('failed');
+    expect(world.writes()).toEqual([]);
+    await world.sql`DROP VIEW rooms`;
+    await world.sql`ALTER TABLE source RENAME TO rooms`;
+    await world.sync();
+    expect(inactive(world)).toEqual(['r000']);
+  });
+
+  it('on a reading that shows half way that it cannot be trusted', async () => {
+    const generous = { limits: { retire: { count: 1000 } } };
+    const world = await open(rooms(generous), 300);
+    // So many that the first of their batches are written before the last row is read.
+    world.configure(rooms({ ...generous, batchSize: 1 }));
+    await remove(world, ...codes(250));
+    await world.sql`ALTER TABLE rooms DROP CONSTRAINT rooms_pkey`;
+    await add(world, 'r299');
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'failed', errorCode: 'key_not_unique' });
+    expect(inactive(world)).toEqual([]);
+    expect(await world.sql`SELECT 1 FROM slotsync.batches WHERE operation = 'retire'`).toEqual([]);
+  });
+
+  it('from an empty source, by single changes as little as by a whole plan', async () => {
+    const world = await open(rooms(), 2);
+    await world.sql`TRUNCATE rooms`;
+    expect((await world.sync()).run.holds).toMatchObject({ rooms: { retire: { approvable: false } } });
+    const { run } = await work(world, await take(world, 'r000'));
+    expect(run).toMatchObject({
+      status: 'held',
+      holds: { rooms: { retire: { count: 1, approvable: false } } },
+    });
+    await approve(world, 2, 'retire', 2);
+    expect((await world.sync()).run.status).toBe('held');
+    expect(inactive(world)).toEqual([]);
+  });
+});
+
+describe('single changes', () => {
+  const limited = rooms({ limits: { retire: FEW } });
+
+  it('retire, in drops, no more than a day’s limit', async () => {
+    const world = await open(limited, 20);
+    for (const code of codes(2)) {
+      await remove(world, code);
+      expect((await work(world, await take(world, code))).run.status).toBe('succeeded');
+    }
+    await remove(world, 'r002');
+    const { run } = await work(world, await take(world, 'r002'));
+    expect(run).toMatchObject({
+      status: 'held',
+      holds: { rooms: { retire: { count: 1, approvable: true } } },
+    });
+    expect(run.holds['rooms']?.retire?.reason).toContain('after 2 within a day');
+    expect(inactive(world)).toEqual(codes(2));
+    // The day after.
+    await world.sql`UPDATE slotsync.batches SET created_at = created_at - interval '1 day'`;
+    expect((await work(world, await take(world, 'r002'))).run.status).toBe('succeeded');
+    expect(inactive(world)).toEqual(codes(3));
+  });
+
+  it('planned side by side see each other', async () => {
+    const world = await open(limited, 20);
+    await remove(world, ...codes(4));
+    const runs = [await take(world, 'r000', 'r001'), await take(world, 'r002', 'r003')];
+    const queues = await Promise.all(runs.map((id) => planRun(world.deps(), id)));
+    for (const [at, { queue }] of queues.entries()) await world.finish(runs[at] ?? 0, queue);
+    expect(inactive(world).length).toBeLessThanOrEqual(2);
+    expect((await readHolds(world.state.db)).length).toBeGreaterThan(0);
+  });
+
+  it('are not weighed with what a person approved, and do not use up an approval', async () => {
+    const world = await open(limited, 20);
+    await remove(world, ...codes(5));
+    const { run } = await world.sync();
+    await approve(world, run.id, 'retire', 5);
+    const dropped = await work(world, await take(world, ...codes(3)));
+    expect(dropped.run.status).toBe('held');
+    expect(await approvalsOf(world)).toMatchObject([{ used_by: null, open: true }]);
+    expect((await world.sync()).run.status).toBe('succeeded');
+    expect(inactive(world)).toEqual(codes(5));
+    await remove(world, 'r005');
+    expect((await work(world, await take(world, 'r005'))).run.status).toBe('succeeded');
+  });
+});
+
+describe('with days of grace', () => {
+  const patient = rooms({ graceDays: 3 });
+  const passDays = ({ sql }: World, days: number) =>
+    sql`UPDATE slotsync.records SET gone_since = gone_since - make_interval(days => ${days}) WHERE gone_since IS NOT NULL`;
+  const goneSince = async ({ sql }: World, code: string) => {
+    const [row] = await sql<{ gone_since: Date | null }[]>`
+      SELECT gone_since FROM slotsync.records WHERE local_key = ${code}`;
+    return row?.gone_since ?? null;
+  };
+
+  it('a row that is gone is retired only after them', async () => {
+    const world = await open(patient, 20);
+    await remove(world, 'r000');
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'succeeded', plan: { rooms: { retire: 0 } } });
+    const first = await goneSince(world, 'r000');
+    expect(first).not.toBeNull();
+    await world.sync();
+    expect(await goneSince(world, 'r000')).toEqual(first);
+    await passDays(world, 2);
+    await world.sync();
+    expect(inactive(world)).toEqual([]);
+    expect((await previewStream(world.deps(), world.stream('rooms'))).counts.retire).toBe(0);
+    await passDays(world, 1);
+    expect((await previewStream(world.deps(), world.stream('rooms'))).counts.retire).toBe(1);
+    expect((await world.sync()).run.plan).toMatchObject({ rooms: { retire: 1 } });
+    expect(inactive(world)).toEqual(['r000']);
+  });
+
+  it('a row that comes back meanwhile is not sent, and its days begin anew when it goes again', async () => {
+    const world = await open(rooms({ graceDays: 3, limits: { update: { count: 0, percent: 0 } } }), 20);
+    await remove(world, 'r000');
+    await world.sync();
+    await passDays(world, 2);
+    await add(world, 'r000');
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'succeeded', plan: { rooms: { update: 0, unchanged: 20 } } });
+    expect(world.sandbox.arrivals()).toEqual([]);
+    expect(await goneSince(world, 'r000')).toBeNull();
+    await remove(world, 'r000');
+    await world.sync();
+    await passDays(world, 2);
+    await world.sync();
+    expect(inactive(world)).toEqual([]);
+  });
+
+  it('a row that comes back otherwise is updated', async () => {
+    const world = await open(patient, 20);
+    await remove(world, 'r000');
+    await world.sync();
+    await world.sql`INSERT INTO rooms VALUES ('r000', 'Aula')`;
+    await world.sync();
+    expect(nameThere(world, 'r000')).toBe('Aula');
+    expect(await goneSince(world, 'r000')).toBeNull();
+  });
+
+  it('a record that was given up is not sent again for its row’s coming back', async () => {
+    const world = await open(patient, 20);
+    await rename(world, 'r000');
+    world.sandbox.refuseObject('room_r000', { status: 400, message: 'no' });
+    await world.sync();
+    await remove(world, 'r000');
+    await world.sync();
+    expect(await goneSince(world, 'r000')).not.toBeNull();
+    await world.sql`INSERT INTO rooms VALUES ('r000', 'Room r000!')`;
+    world.sandbox.clearArrivals();
+    await world.sync();
+    expect(world.writes()).toEqual([]);
+    expect(await goneSince(world, 'r000')).toBeNull();
+  });
+
+  it('many that are gone are held once their time has come, not before', async () => {
+    const world = await open(rooms({ graceDays: 3, limits: { retire: FEW } }), 20);
+    await remove(world, ...codes(5));
+    expect((await world.sync()).run.status).toBe('succeeded');
+    await passDays(world, 3);
+    expect((await world.sync()).run.holds).toMatchObject({ rooms: { retire: { count: 5 } } });
+    expect(inactive(world)).toEqual([]);
+  });
+
+  it('a single change begins to count them, too', async () => {
+    const world = await open(patient, 20);
+    await remove(world, 'r000');
+    const { run } = await work(world, await take(world, 'r000'));
+    expect(run).toMatchObject({ status: 'succeeded', plan: { rooms: { retire: 0 } } });
+    expect(await goneSince(world, 'r000')).not.toBeNull();
+  });
+});

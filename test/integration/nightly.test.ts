@@ -1,0 +1,236 @@
+// The clock's door: a moment is started once however often it is noticed, and the alarm follows the configuration.
+import { randomUUID } from 'node:crypto';
+import { Queue } from 'bullmq';
+import { Redis } from 'ioredis';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { openBackend, type Backend } from '../../src/queue/bullmq.js';
+import { BATCHES, RUNS } from '../../src/queue/jobs.js';
+import { createProducer } from '../../src/queue/producer.js';
+import { createScheduler } from '../../src/queue/nightly-scheduler.js';
+import { setPaused, startRun } from '../../src/state/runs/runs.js';
+import { readSchedule, registerSchedule } from '../../src/state/runs/occurrences.js';
+import { skipMissedOccurrences, startDueNightly } from '../../src/sync/start-nightly.js';
+import { ROOMS } from '../support/campus.js';
+import { createDatabase, redisUrl, type TestDatabase } from '../support/services.js';
+import { until } from '../support/wait.js';
+import { openWorld, type World } from '../support/world.js';
+
+const CONFIGURATION = {
+  streams: { rooms: ROOMS, halls: { ...ROOMS, from: 'halls', externalId: 'hall_{code}' } },
+};
+const AT_TWO = { pattern: '0 2 * * *', timezone: 'UTC' };
+const MINUTE = 60_000;
+const DAY = 24 * 60 * MINUTE;
+/** When the schedule was registered: a moment of its own, so that no hour of the real day is another's night. */
+const REGISTERED = new Date('2026-05-01T12:00:00Z');
+
+let database: TestDatabase;
+let world: World;
+beforeAll(async () => {
+  database = await createDatabase();
+});
+beforeEach(async () => {
+  world = await openWorld(CONFIGURATION, { database });
+});
+afterEach(() => world.close());
+afterAll(() => database.drop());
+
+/** Two in the morning, so many days after the registration's. */
+const night = (days: number) => new Date(Date.parse('2026-05-01T02:00:00Z') + days * DAY);
+const register = (schedule = AT_TWO) => registerSchedule(world.state.db, 'nightly', schedule);
+async function registerThen(): Promise<void> {
+  await register();
+  await world.sql`UPDATE slotsync.schedules SET registered_at = ${REGISTERED}`;
+}
+const runs = async () => [
+  ...(await world.sql`SELECT kind, lane, streams, status FROM slotsync.runs ORDER BY id`),
+];
+const said = (message: string) =>
+  world.lines
+    .map((line) => JSON.parse(line) as Record<string, unknown>)
+    .filter(({ msg }) => String(msg).startsWith(message));
+
+describe('a night', () => {
+  it('is started once by many who notice it, at the moment and not before', async () => {
+    await registerThen();
+    expect(await startDueNightly(world.deps(), new Date(night(1).getTime() - 1))).toEqual([]);
+    const started = await Promise.all(
+      Array.from({ length: 8 }, () => startDueNightly(world.deps(), night(2))),
+    );
+    expect(started.flat()).toHaveLength(1);
+    expect(await runs()).toEqual([
+      { kind: 'sync', lane: 'sync', streams: ['rooms', 'halls'], status: 'planning' },
+    ]);
+    expect(await startDueNightly(world.deps(), new Date(night(3).getTime() - 1))).toEqual([]);
+    expect(await readSchedule(world.state.db, 'nightly')).toMatchObject({ lastDue: night(2) });
+  });
+
+  it('makes up for several that were missed by one', async () => {
+    await registerThen();
+    expect(await startDueNightly(world.deps(), night(9))).toHaveLength(1);
+    expect(await startDueNightly(world.deps(), night(9))).toEqual([]);
+    expect(await runs()).toHaveLength(1);
+  });
+
+  it('that was missed is passed over when it is told to; one that is due just now is not', async () => {
+    await registerThen();
+    await skipMissedOccurrences(world.deps(), new Date(night(3).getTime() + 30_000));
+    expect(await readSchedule(world.state.db, 'nightly')).toMatchObject({ lastDue: night(2) });
+    expect(said('missed night passed over')).toHaveLength(1);
+    expect(await startDueNightly(world.deps(), new Date(night(3).getTime() + 30_000))).toHaveLength(1);
+  });
+
+  it('is not missed by a schedule that was registered, or replaced, just now', async () => {
+    await register();
+    expect(await startDueNightly(world.deps())).toEqual([]);
+    await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '5 days'`;
+    await register({ ...AT_TWO, pattern: '5 2 * * *' });
+    expect(await startDueNightly(world.deps())).toEqual([]);
+    await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '5 days'`;
+    await register({ ...AT_TWO, pattern: '5 2 * * *' });
+    expect(await startDueNightly(world.deps())).toHaveLength(1);
+  });
+
+  it('leaves streams to the runs that cover them, and says to which', async () => {
+    await registerThen();
+    const { run } = await startRun(world.state.db, {
+      kind: 'backfill',
+      lane: 'backfill',
+      streams: ['rooms'],
+    });
+    await setPaused(world.state.db, true, run.id);
+    await startRun(world.state.db, { kind: 'incremental', lane: 'incremental', streams: ['halls'] });
+    expect(await startDueNightly(world.deps(), night(2))).toMatchObject([{ streams: ['halls'] }]);
+    expect(said('streams left out')).toMatchObject([
+      { level: 30, streams: ['rooms'], coveredBy: run.id, isPaused: true },
+    ]);
+
+    expect(await startDueNightly(world.deps(), night(3))).toEqual([]);
+    expect(said('night not started')).toMatchObject([{ level: 30 }]);
+    expect(await runs()).toHaveLength(3);
+  });
+});
+
+const stores = [
+  { store: 'PostgreSQL', url: () => undefined, skip: false },
+  { store: 'Redis', url: redisUrl, skip: redisUrl() === undefined },
+];
+
+describe.each(stores)('with the queue on $store', ({ url, skip }) => {
+  describe.skipIf(skip)('the alarm', () => {
+    const stateId = randomUUID();
+    let backend: Backend;
+    let scheduler: ReturnType<typeof createScheduler>;
+    let producer: ReturnType<typeof createProducer>;
+    const alarm = async () => {
+      const queue = backend.queue(RUNS);
+      const found = await queue.getJobScheduler('nightly');
+      await queue.close();
+      return found && { pattern: found.pattern, tz: found.tz, next: new Date(found.next ?? 0) };
+    };
+
+    beforeEach(() => {
+      const redis = url();
+      const store = redis === undefined ? { postgresUrl: database.url } : { redisUrl: redis };
+      backend = openBackend(store, stateId, world.log);
+      producer = createProducer({ backend, state: world.state });
+      scheduler = createScheduler({ ...world.deps(), backend, producer });
+    });
+    afterEach(async () => {
+      await scheduler.close();
+      await producer.close();
+    });
+
+    it('is set once by several workers, replaced, set again when it is lost, and removed', async () => {
+      const other = createScheduler({ ...world.deps(), backend, producer });
+      await Promise.all([scheduler, other].map((each) => each.start({ ...AT_TWO, catchUp: true })));
+      const first = await alarm();
+      expect(first).toMatchObject({ pattern: '0 2 * * *', tz: 'UTC' });
+      expect(first?.next.getUTCHours()).toBe(2);
+      expect(await runs()).toEqual([]);
+      await other.close();
+
+      const queue = backend.queue(RUNS);
+      const counts = await queue.getJobCounts('delayed');
+      expect(counts).toEqual({ delayed: 1 });
+      await queue.removeJobScheduler('nightly');
+      await queue.close();
+      await scheduler.setAlarm();
+      expect(await alarm()).toEqual(first);
+
+      await scheduler.start({ pattern: '30 3 * * *', timezone: 'Europe/Stockholm', catchUp: true });
+      expect(await alarm()).toMatchObject({ pattern: '30 3 * * *', tz: 'Europe/Stockholm' });
+      await scheduler.start(undefined);
+      expect(await alarm()).toBeUndefined();
+      expect(await readSchedule(world.state.db, 'nightly')).toBeUndefined();
+    });
+
+    it('wakes a worker, which starts what is due', async () => {
+      await scheduler.start({ pattern: '* * * * *', timezone: 'UTC', catchUp: true });
+      await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '2 minutes'`;
+      let woken = 0;
+      const worker = backend.worker(
+        RUNS,
+        async ({ name }) => {
+          if (name !== 'tick') return;
+          woken++;
+          await scheduler.wake();
+        },
+        { concurrency: 1 },
+      );
+      await worker.waitUntilReady();
+      await ringNow(url(), stateId);
+      void worker.run();
+      try {
+        await until(() => woken > 0, { describe: 'the alarm to ring' });
+        await until(async () => (await runs()).length === 1, { describe: 'the night to start' });
+        expect(await alarm()).toMatchObject({ pattern: '* * * * *' });
+      } finally {
+        await worker.close();
+        await scheduler.start(undefined);
+      }
+    });
+
+    it('does not end a reconcile, and takes the step that a dead process left undone', async () => {
+      const { db } = world.state;
+      await world.sql`
+        INSERT INTO slotsync.runs (kind, lane, streams, status) VALUES ('reconcile', 'sync', '{}', 'running')`;
+      const { run } = await startRun(db, { kind: 'backfill', lane: 'backfill', streams: ['rooms'] });
+      await world.sql`UPDATE slotsync.runs SET status = 'running' WHERE id = ${run.id}`;
+      await world.sql`
+        INSERT INTO slotsync.batches (run_id, stream, level, keys, state) VALUES (${run.id}, 'rooms', 0, '{A}', 'done')`;
+      await producer.requeue();
+      const statuses = await world.sql`SELECT status FROM slotsync.runs ORDER BY id`;
+      expect(statuses.map(({ status }) => status as string)).toEqual(['running', 'succeeded']);
+    });
+
+    it('does not change that a better lane is taken first, whoever came first', async () => {
+      // Incremental batches have a queue, and places in work, of their own.
+      await producer.enqueueBatches([6], 'verify');
+      await producer.enqueueBatches([1, 2, 3], 'backfill');
+      await producer.enqueueBatches([4, 5], 'sync');
+      const taken: unknown[] = [];
+      const worker = backend.worker(BATCHES, async ({ data }) => void taken.push(data.batchId), {
+        concurrency: 1,
+      });
+      await worker.waitUntilReady();
+      void worker.run();
+      await until(() => taken.length === 6, { describe: 'every batch to be taken' });
+      await worker.close();
+      expect(taken).toEqual([4, 5, 1, 2, 3, 6]);
+    });
+  });
+});
+
+/** The moment the alarm waits for has come. */
+async function ringNow(redis: string | undefined, stateId: string): Promise<void> {
+  if (redis === undefined) {
+    await world.sql`UPDATE slotsync_queue.job SET process_at_ms = 0 WHERE name = 'tick'`;
+    return;
+  }
+  const connection = new Redis(redis, { maxRetriesPerRequest: null });
+  const queue = new Queue(RUNS, { connection, prefix: `{slotsync:${stateId}}` });
+  for (const job of await queue.getDelayed()) await job.promote();
+  await queue.close();
+  connection.disconnect();
+}

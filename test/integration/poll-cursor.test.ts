@@ -1,0 +1,279 @@
+// Polling by cursor: nothing that changed is missed, whatever the cursors' values and the order of commits; what is as
+// accepted costs nothing; and nothing stands in the way for ever.
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { createPoll, classifyPolled, type Poll } from '../../src/sync/detect/poll-cursor.js';
+import { takeChanges } from '../../src/state/inbox/changes.js';
+import { listWatermarks } from '../../src/state/inbox/poll-watermarks.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { planRun } from '../../src/sync/plan/plan-run.js';
+import { COURSES, ROOMS, type Declaration } from '../support/campus.js';
+import { createDatabase, type TestDatabase } from '../support/services.js';
+import { openWorld, type World } from '../support/world.js';
+
+const config = (changes: Partial<Declaration> = {}): SlotsyncConfig => ({
+  streams: {
+    rooms: { ...ROOMS, cursor: 'changed', ...changes },
+    courses: { ...COURSES, fields: {}, cursor: 'changed' },
+  },
+});
+
+let database: TestDatabase;
+let world: World;
+let clock = 0;
+beforeAll(async () => {
+  database = await createDatabase();
+});
+afterAll(() => database.drop());
+beforeEach(async () => {
+  clock = 0;
+  world = await openWorld(config(), { database });
+  await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text, changed timestamptz, number int)`;
+  await world.sql`CREATE TABLE courses (code text PRIMARY KEY, room text, changed timestamptz)`;
+});
+afterEach(() => world.close());
+
+/** As a worker that was just started polls. */
+const poller = (stream = 'rooms', overlapSeconds = 60): Poll =>
+  createPoll(
+    {
+      mirror: world.mirror,
+      state: world.state,
+      polling: { overlapSeconds, lagSeconds: 1 },
+      now: () => clock,
+    },
+    world.stream(stream),
+  );
+const poll = (stream = 'rooms', overlapSeconds = 60) => poller(stream, overlapSeconds)();
+const waiting = async () =>
+  (
+    await world.sql<{ key: string }[]>`
+      SELECT local_key AS key FROM slotsync.changes WHERE run_id IS NULL ORDER BY id`
+  ).map(({ key }) => key);
+const mark = async (stream = 'rooms') =>
+  (await listWatermarks(world.state.db)).find((one) => one.stream === stream);
+/** Whatever is in the inbox, to its end. */
+async function work(): Promise<void> {
+  for (;;) {
+    const taken = await takeChanges(world.state.db, ['rooms', 'courses']);
+    if (typeof taken === 'string') return;
+    await world.finish(taken.runId, (await planRun(world.deps(), taken.runId)).queue);
+  }
+}
+/** Rooms of these codes whose cursor is so many microseconds after a fixed moment, long ago. */
+const rooms = (codes: string[], microseconds: number, name = 'x') => world.sql`
+  INSERT INTO rooms (code, name, changed)
+  SELECT c, ${name}, timestamptz '2026-01-15 08:00:00+00' + ${microseconds}::int * interval '1 microsecond'
+  FROM unnest(${codes}::text[]) AS c
+  ON CONFLICT (code) DO UPDATE SET name = excluded.name, changed = excluded.changed`;
+const SECOND = 1_000_000;
+
+describe('polling', () => {
+  it('leaves a stream that was never synced to its first sync', async () => {
+    await rooms(['A'], 0);
+    expect(await poll()).toBeUndefined();
+    expect(await waiting()).toEqual([]);
+  });
+
+  it('leaves a sync that is under way to itself, the first time', async () => {
+    await rooms(['A'], 0);
+    await world.sync();
+    await rooms(['B'], SECOND);
+    const { runId, queue } = await world.plan();
+    expect(await poll()).toBeUndefined();
+    await world.finish(runId, queue);
+    expect(await poll()).toEqual({ rows: 2, put: 0, more: false });
+  });
+
+  it('begins at the beginning, puts in only what differs, and moves over what is accepted', async () => {
+    await rooms(['A', 'B', 'C'], 123_456);
+    await world.sync();
+    await rooms(['B'], SECOND, 'y');
+    expect(await poll()).toEqual({ rows: 3, put: 1, more: false });
+    expect(await waiting()).toEqual(['B']);
+    expect(await mark()).toMatchObject({ cursor: '2026-01-15 08:00:00.123456+00', localKey: 'C' });
+    // It waits there already, and it is not accepted yet.
+    expect(await poll()).toMatchObject({ put: 0 });
+    expect(await mark()).toMatchObject({ localKey: 'C' });
+    await work();
+    expect(world.fieldsOf('room_B')).toEqual({ 'room.name': 'y' });
+    expect(await poll()).toMatchObject({ put: 0 });
+    expect(await mark()).toMatchObject({ cursor: '2026-01-15 08:00:01+00', localKey: 'B' });
+  });
+
+  it('misses none of many rows with one cursor, to the microsecond, also those that come later', async () => {
+    await rooms(['S'], 0);
+    await world.sync();
+    const codes = Array.from({ length: 3000 }, (_, at) => `k${at}`);
+    await rooms(codes, 1);
+    expect(await poll('rooms', 0)).toMatchObject({ put: 3000 });
+    await work();
+    await poll('rooms', 0);
+    expect(await mark()).toMatchObject({ cursor: '2026-01-15 08:00:00.000001+00' });
+    await rooms(['a-late-tie', 'k7'], 1, 'y');
+    await rooms(['next'], 2);
+    expect(await poll('rooms', 0)).toMatchObject({ put: 3 });
+    expect(await waiting()).toEqual(['a-late-tie', 'k7', 'next']);
+  });
+
+  it('finds a row that was committed after later ones, within the overlap', async () => {
+    await rooms(['A'], 0);
+    await world.sync();
+    await world.sql.begin(async (tx) => {
+      await tx`INSERT INTO rooms VALUES ('late', 'x', '2026-01-15 08:00:10+00')`;
+      await tx`UPDATE rooms SET name = 'y', changed = '2026-01-15 08:00:20+00' WHERE code = 'A'`;
+      await rooms(['B'], 30 * SECOND);
+      expect(await poll()).toMatchObject({ put: 1 });
+      await work();
+      await poll();
+      expect(await mark()).toMatchObject({ localKey: 'B' });
+    });
+    expect(await poll()).toMatchObject({ put: 2 });
+    // The watermark never goes back.
+    expect(await mark()).toMatchObject({ localKey: 'B' });
+    await work();
+    expect(world.fieldsOf('room_late')).toEqual({ 'room.name': 'x' });
+    expect(world.fieldsOf('room_A')).toEqual({ 'room.name': 'y' });
+  });
+
+  it('reads up to a little ago by the mirror’s clock, and leaves rows without a cursor', async () => {
+    await rooms(['A'], 0);
+    await world.sync();
+    await world.sql`INSERT INTO rooms VALUES ('future', 'x', now() + interval '1 hour'), ('null', 'x', NULL)`;
+    expect(await poll()).toEqual({ rows: 1, put: 0, more: false });
+    expect(await mark()).toMatchObject({ localKey: 'A' });
+  });
+
+  it('does not stand still at what may never be settled, and looks at it again', async () => {
+    await rooms(['A'], 0);
+    await world.sync();
+    world.sandbox.refuseObject('room_dead', { status: 400, message: 'no' });
+    await world.sql`INSERT INTO courses VALUES ('waits', 'nowhere', '2026-01-15 08:00:00+00')`;
+    await rooms(['dead'], SECOND);
+    await rooms(['later'], 2 * SECOND);
+    await world.sync();
+    expect(await poll()).toMatchObject({ put: 0 });
+    expect(await mark()).toMatchObject({ localKey: 'later' });
+    expect(await poll('courses')).toMatchObject({ put: 1 });
+    expect(await mark('courses')).toMatchObject({ localKey: 'waits' });
+    await work();
+    // Out of the overlap it costs nothing any more.
+    await world.sql`UPDATE courses SET changed = changed - interval '1 hour'`;
+    expect(await poll('courses')).toMatchObject({ put: 0 });
+    // Another value of a refused row is looked at.
+    await rooms(['dead'], 3 * SECOND, 'better');
+    expect(await poll()).toMatchObject({ put: 1 });
+  });
+
+  it('leaves what is held to the person, until it was let go', async () => {
+    world.configure(config({ limits: { update: { count: 1, percent: 0 } } }));
+    await rooms(['A', 'B', 'C'], 0);
+    await world.sync();
+    await rooms(['A', 'B', 'C'], SECOND, 'y');
+    expect(await poll()).toMatchObject({ put: 3 });
+    await work();
+    expect(await world.sql`SELECT status FROM slotsync.runs ORDER BY id DESC LIMIT 1`).toEqual([
+      { status: 'held' },
+    ]);
+    expect(await poll()).toMatchObject({ put: 0 });
+    world.configure(config());
+    await world.sync();
+    await rooms(['A'], 2 * SECOND, 'z');
+    expect(await poll()).toMatchObject({ put: 1 });
+  });
+
+  it('is one process’s at a time', async () => {
+    await rooms(['A'], 0);
+    await world.sync();
+    await world.sql.begin(async (tx) => {
+      await tx`SELECT pg_advisory_xact_lock(hashtextextended('slotsync poll rooms', 0))`;
+      expect(await poll()).toBeUndefined();
+    });
+    expect(await poll()).toBeDefined();
+  });
+
+  it('lets no more than ten thousand keys wait, and goes on where it stopped', async () => {
+    await rooms(['A'], 0);
+    await world.sync();
+    await world.sql`
+      INSERT INTO rooms (code, name, changed)
+      SELECT 'm' || i, 'x', timestamptz '2026-01-15 09:00:00+00' FROM generate_series(1, 12000) AS i`;
+    expect(await poll()).toMatchObject({ put: 10_000, more: true });
+    expect(await poll()).toMatchObject({ put: 0, more: true });
+    await world.sql`DELETE FROM slotsync.changes WHERE local_key < 'm5'`;
+    const more = await poll();
+    expect(more?.put).toBeGreaterThan(1000);
+    expect((await waiting()).length).toBe(10_000);
+  });
+});
+
+describe('a cursor that is no time', () => {
+  beforeEach(() => world.configure(config({ cursor: 'number' })));
+  const put = (code: string, number: number) =>
+    world.sql`INSERT INTO rooms (code, name, number) VALUES (${code}, 'x', ${number})`;
+
+  it('is looked back on by when it was read: what is committed late is found', async () => {
+    await put('A', 10);
+    await put('B', 9_007_199);
+    await world.sync();
+    const look = poller();
+    await look();
+    expect(await mark()).toBeUndefined();
+    clock = 61_000;
+    await put('late', 5);
+    expect(await look()).toMatchObject({ rows: 3, put: 1 });
+    await work();
+    clock = 200_000;
+    await look();
+    expect(await mark()).toMatchObject({ cursor: '9007199', localKey: 'B' });
+    expect(await look()).toMatchObject({ rows: 1, put: 0 });
+  });
+});
+
+describe('a timestamp without a zone', () => {
+  it('is read whatever zone it is meant in', async () => {
+    await world.sql`ALTER TABLE rooms ALTER COLUMN changed TYPE timestamp`;
+    await rooms(['A'], 0);
+    await world.sync();
+    await world.sql`INSERT INTO rooms VALUES ('east', 'x', (now() AT TIME ZONE 'Asia/Tokyo'))`;
+    expect(await poll()).toMatchObject({ put: 1 });
+    await work();
+    await poll();
+    expect(await mark()).toMatchObject({ localKey: 'east' });
+    await world.sql`INSERT INTO rooms VALUES ('never', 'x', now() + interval '2 days')`;
+    expect(await poll()).toMatchObject({ put: 0 });
+  });
+});
+
+describe('what is said of a polled key', () => {
+  const standing = {
+    localKey: 'A',
+    status: 'synced' as const,
+    sourceHash: '1',
+    refusedHash: null,
+    errorCode: null,
+    isOpen: false,
+    isWaiting: false,
+    isHeld: false,
+  };
+  it.each([
+    ['nothing', '1', undefined, 'open'],
+    ['no record', '1', { ...standing, status: null }, 'open'],
+    ['no record, held', '1', { ...standing, status: null, isHeld: true }, 'settled'],
+    ['as accepted', '1', standing, 'settled'],
+    ['another row', '2', standing, 'open'],
+    ['in doubt', '1', { ...standing, isOpen: true }, 'open'],
+    ['given up with this row', '1', { ...standing, status: 'dead' as const, refusedHash: '1' }, 'settled'],
+    ['given up with another', '2', { ...standing, status: 'dead' as const, refusedHash: '1' }, 'open'],
+    ['waiting for another', '2', { ...standing, status: 'deferred' as const }, 'again'],
+    ['failed', '1', { ...standing, status: 'failed' as const, errorCode: 'answer_lost' }, 'open'],
+    [
+      'of a shared id',
+      '1',
+      { ...standing, status: 'failed' as const, errorCode: 'external_id_shared' },
+      'again',
+    ],
+    ['retired', '1', { ...standing, status: 'retired' as const }, 'open'],
+  ])('%s', (_, hash, known, verdict) => {
+    expect(classifyPolled(hash, known)).toBe(verdict);
+  });
+});

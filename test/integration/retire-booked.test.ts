@@ -1,0 +1,219 @@
+// An object that is still booked is not taken away from those who booked it: its retirement waits, by itself, for the
+// end of its bookings.
+import { describe, expect, it } from 'vitest';
+import type { ReservationStatus } from '../../src/sandbox/reservation-store.js';
+import { previewStream } from '../../src/sync/plan/preview.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { ROOMS, type Declaration } from '../support/campus.js';
+import { type World } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
+
+const rooms = (
+  changes: Partial<Declaration> = {},
+  service: SlotsyncConfig['service'] = {},
+): SlotsyncConfig => ({
+  service,
+  streams: {
+    rooms: { ...ROOMS, retire: 'deactivate', ...changes },
+  },
+});
+
+const HOUR = 60 * 60;
+const DAY = 24 * HOUR;
+const now = () => Math.floor(Date.now() / 1000);
+
+const openWorld = keepWorlds();
+
+/** Rooms A to E and as many more as asked for, all of them synced. */
+async function open(config: SlotsyncConfig = rooms(), more = 0): Promise<World> {
+  const world = await openWorld(config);
+  await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
+  await world.sql`
+    INSERT INTO rooms SELECT c, 'Room ' || c FROM unnest('{A,B,C,D,E}'::text[]) AS c
+    UNION ALL SELECT 'm' || i, 'Room' FROM generate_series(1, ${more}) AS i`;
+  await world.sync();
+  world.sandbox.clearArrivals();
+  return world;
+}
+
+/** Books rooms, from so many seconds from now on, for an hour. */
+const book = (
+  world: World,
+  extId: string,
+  codes: string[],
+  inSeconds = DAY,
+  status: ReservationStatus[] = [],
+) =>
+  world.sandbox.addReservation({
+    extId,
+    begin: now() + inSeconds,
+    end: now() + inSeconds + HOUR,
+    status,
+    objects: codes.map((code) => ({ typeId: 'room', objectId: `room_${code}` })),
+  });
+const remove = (world: World, ...codes: string[]) => world.sql`DELETE FROM rooms WHERE code = ANY (${codes})`;
+const isActive = (world: World, code: string) => world.sandbox.object(`room_${code}`)?.active;
+const bookingFinds = (world: World) =>
+  world.sandbox.arrivals().filter(({ path }) => path.endsWith('/reservations/find'));
+
+describe('an object with bookings yet to come', () => {
+  it('is not retired, and says which they are; the others of its request are', async () => {
+    const world = await open();
+    for (const at of [4, 2, 1, 3, 5]) book(world, `res_${at}`, ['A'], at * DAY);
+    book(world, 'res_6', ['A', 'B'], 6 * DAY);
+    await remove(world, 'A', 'B', 'C');
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'succeeded', counts: { rooms: { deferred: 2, synced: 1 } } });
+    expect(['A', 'B', 'C'].map((code) => isActive(world, code))).toEqual([true, true, false]);
+    const { A, B } = await world.recordsOf('rooms');
+    expect(A).toMatchObject({ status: 'deferred', error_code: 'still_reserved', waits_for: null });
+    expect(A?.error_message).toMatch(
+      /^its row is gone, but it is booked: res_1 at \d{4}-\d\d-\d\d \d\d:\d\d UTC, res_2 at .*, res_3 at [^,]* and 3 more$/,
+    );
+    expect(B?.error_message).toMatch(/booked: res_6 at [^,]* UTC$/);
+    expect(bookingFinds(world)).toHaveLength(1);
+  });
+
+  it('is retired by the run after they are over', async () => {
+    const world = await open();
+    book(world, 'res_1', ['A']);
+    await remove(world, 'A');
+    await world.sync();
+    await world.sync();
+    expect(isActive(world, 'A')).toBe(true);
+    world.passDays(2);
+    await world.sync();
+    expect(isActive(world, 'A')).toBe(false);
+    expect(await world.statusesOf('rooms')).toMatchObject({ A: 'retired' });
+    world.sandbox.clearArrivals();
+    await world.sync();
+    expect(world.sandbox.arrivals()).toEqual([]);
+  });
+
+  it('is retired when they are cancelled', async () => {
+    const world = await open();
+    book(world, 'res_1', ['A']);
+    await remove(world, 'A');
+    await world.sync();
+    world.sandbox.cancelReservation('res_1');
+    await world.sync();
+    expect(isActive(world, 'A')).toBe(false);
+  });
+
+  it('is synced again, without a request, when its row comes back', async () => {
+    const world = await open();
+    book(world, 'res_1', ['A']);
+    await remove(world, 'A');
+    await world.sync();
+    await world.sql`INSERT INTO rooms VALUES ('A', 'Room A')`;
+    world.sandbox.clearArrivals();
+    await world.sync();
+    expect(world.writes()).toEqual([]);
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { status: 'synced', error_code: null, error_message: null },
+    });
+  });
+
+  it('is retired all the same where the stream says so', async () => {
+    const world = await open(rooms({ unlessReserved: false }));
+    book(world, 'res_1', ['A']);
+    await remove(world, 'A');
+    await world.sync();
+    expect(isActive(world, 'A')).toBe(false);
+    expect(bookingFinds(world)).toEqual([]);
+  });
+
+  it.each<[string, number, ReservationStatus[], boolean]>([
+    ['that has begun', -HOUR / 2, [], true],
+    ['that is over', -2 * HOUR, [], false],
+    ['that is incomplete and preliminary', DAY, ['B_INCOMPLETE', 'C_PRELIMINARY'], true],
+    ['that is planned', DAY, ['B_COMPLETE', 'C_PLANNED'], true],
+    ['that is requested', DAY, ['B_COMPLETE', 'C_REQUESTED'], true],
+    ['that is rejected', DAY, ['B_COMPLETE', 'C_REJECTED'], false],
+    ['years ahead', 3 * 365 * DAY, [], true],
+  ])('a booking %s', async (_, inSeconds, status, keeps) => {
+    const world = await open();
+    book(world, 'res_1', ['A'], inSeconds, status);
+    await remove(world, 'A');
+    await world.sync();
+    expect(isActive(world, 'A')).toBe(keeps);
+  });
+});
+
+describe('its bookings', () => {
+  it('are read to the last page', async () => {
+    const world = await open(rooms({}, { pageSize: 2 }));
+    for (const at of [1, 2, 3, 4]) book(world, `res_${at}`, ['A'], at * DAY);
+    book(world, 'res_5', ['B'], 5 * DAY);
+    await remove(world, 'A', 'B', 'C');
+    await world.sync();
+    expect(await world.statusesOf('rooms')).toMatchObject({ A: 'deferred', B: 'deferred', C: 'retired' });
+    expect(bookingFinds(world)).toHaveLength(3);
+  });
+
+  it('are not asked for when nothing is retired, nor for what is inactive already', async () => {
+    const world = await open();
+    await world.sql`UPDATE rooms SET name = 'x'`;
+    await world.sync();
+    const object = world.sandbox.object('room_A');
+    if (!object) throw new Error('no object');
+    world.sandbox.putObject({ ...object, active: false });
+    await remove(world, 'A');
+    await world.sync();
+    expect(bookingFinds(world)).toEqual([]);
+  });
+
+  it('that cannot be read retire nothing', async () => {
+    const world = await open();
+    await remove(world, 'A', 'B');
+    world.sandbox.failNext({ path: '/reservations/find', fault: 'status', status: 500, times: 4 });
+    const { run } = await world.sync();
+    expect(run.status).toBe('failed');
+    expect([isActive(world, 'A'), isActive(world, 'B')]).toEqual([true, true]);
+    await world.sync();
+    expect([isActive(world, 'A'), isActive(world, 'B')]).toEqual([false, false]);
+  });
+
+  it('that do not say which objects they are for retire nothing', async () => {
+    const world = await open();
+    await remove(world, 'A');
+    const booking = { id: 1, extId: 'res_1', begin: now() + DAY, end: now() + 2 * DAY };
+    const body = { results: [booking], page: 1, totalPages: 1, totalResults: 1 };
+    world.sandbox.failNext({ path: '/reservations/find', fault: 'status', status: 200, body, times: 4 });
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'failed', errorCode: 'answer_invalid' });
+    expect(isActive(world, 'A')).toBe(true);
+  });
+
+  it('count in a preview', async () => {
+    const world = await open();
+    await remove(world, 'A');
+    expect(await previewStream(world.deps(), world.stream('rooms'))).toMatchObject({ requests: 3 });
+    world.configure(rooms({ unlessReserved: false }));
+    expect(await previewStream(world.deps(), world.stream('rooms'))).toMatchObject({ requests: 2 });
+  });
+});
+
+describe('retirements that wait for the end of bookings', () => {
+  it('are not held again night after night once they were let through', async () => {
+    const world = await open(rooms({ limits: { retire: { count: 2, percent: 10 } } }), 5);
+    book(world, 'res_1', ['A', 'B']);
+    await remove(world, 'A', 'B');
+    await world.sync();
+    await remove(world, 'C');
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'succeeded', plan: { rooms: { retire: 3 } } });
+    expect(['A', 'B', 'C'].map((code) => isActive(world, code))).toEqual([true, true, false]);
+  });
+
+  it('are held with all others when the source is empty', async () => {
+    const world = await open();
+    book(world, 'res_1', ['A']);
+    await remove(world, 'A');
+    await world.sync();
+    world.sandbox.cancelReservation('res_1');
+    await world.sql`TRUNCATE rooms`;
+    expect((await world.sync()).run.status).toBe('held');
+    expect(isActive(world, 'A')).toBe(true);
+  });
+});

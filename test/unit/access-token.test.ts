@@ -1,0 +1,147 @@
+import { describe, expect, it } from 'vitest';
+import { readRetryAfter } from '../../src/destination/client.js';
+import { createTokenSource, readExpiry } from '../../src/destination/access-token.js';
+
+const encode = (part: unknown) => Buffer.from(JSON.stringify(part)).toString('base64url');
+const jwt = (payload: unknown, mark = '') => `${encode({ alg: 'none' })}.${encode(payload)}.${mark}`;
+
+const SECOND = 1000;
+
+/** A source whose clock stands still unless moved, and whose service issues tokens of `life` seconds. */
+function playTokens(life: number | undefined, defaultSeconds = 300) {
+  const clock = { now: 1_700_000_000 * SECOND };
+  const asked: string[] = [];
+  const source = createTokenSource({
+    defaultSeconds,
+    now: () => clock.now,
+    authenticate: async () => {
+      const exp = life === undefined ? {} : { exp: clock.now / SECOND + life };
+      const token = jwt(exp, String(asked.length));
+      asked.push(token);
+      return token;
+    },
+  });
+  return { source, clock, asked };
+}
+
+describe('a token', () => {
+  it('is fetched once for all who wait, and kept', async () => {
+    const { source, asked } = playTokens(600);
+    const tokens = await Promise.all([source.get(), source.get(), source.get()]);
+    expect(new Set(tokens)).toEqual(new Set(asked));
+    expect(await source.get()).toBe(asked[0]);
+    expect(asked).toHaveLength(1);
+  });
+
+  it.each([
+    { life: 600, usedFor: 540 },
+    { life: 20, usedFor: 18 },
+    { life: 86_400, usedFor: 86_340 },
+  ])('of $life s is renewed after $usedFor s: ahead of its end', async ({ life, usedFor }) => {
+    const { source, clock, asked } = playTokens(life);
+    await source.get();
+    clock.now += usedFor * SECOND - 1;
+    expect(await source.get()).toBe(asked[0]);
+    clock.now += 1;
+    expect(await source.get()).toBe(asked[1]);
+  });
+
+  it('that does not say when it ends lives as long as configured', async () => {
+    const { source, clock, asked } = playTokens(undefined, 100);
+    await source.get();
+    clock.now += 89 * SECOND;
+    await source.get();
+    expect(asked).toHaveLength(1);
+    clock.now += 2 * SECOND;
+    await source.get();
+    expect(asked).toHaveLength(2);
+  });
+
+  it('that is over when it arrives, because the clocks differ, is not fetched again for every request', async () => {
+    const { source, clock, asked } = playTokens(-3600, 100);
+    await source.get();
+    await source.get();
+    expect(asked).toHaveLength(1);
+    clock.now += 91 * SECOND;
+    await source.get();
+    expect(asked).toHaveLength(2);
+  });
+
+  it('the service refused is not used again', async () => {
+    const { source, asked } = playTokens(600);
+    source.refuse(await source.get());
+    expect(await source.get()).toBe(asked[1]);
+  });
+
+  it('that was replaced already can be refused without effect', async () => {
+    const { source, asked } = playTokens(600);
+    const old = await source.get();
+    source.refuse(old);
+    const current = await source.get();
+    source.refuse(old);
+    expect(await source.get()).toBe(current);
+    expect(asked).toHaveLength(2);
+  });
+
+  it('refused by many at once is renewed once', async () => {
+    const { source, asked } = playTokens(600);
+    const old = await source.get();
+    const renew = async () => {
+      source.refuse(old);
+      return source.get();
+    };
+    const renewed = await Promise.all([renew(), renew(), renew()]);
+    expect(new Set(renewed)).toEqual(new Set([asked[1]]));
+    expect(asked).toHaveLength(2);
+  });
+
+  it('that could not be fetched is an error for all who wait, and is tried again by the next', async () => {
+    let calls = 0;
+    const source = createTokenSource({
+      defaultSeconds: 300,
+      authenticate: async () => {
+        if (++calls === 1) throw new Error('service down');
+        return 'opaque';
+      },
+    });
+    const waiting = await Promise.allSettled([source.get(), source.get()]);
+    expect(waiting.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+    expect(await source.get()).toBe('opaque');
+    expect(calls).toBe(2);
+  });
+});
+
+describe('the end of a token', () => {
+  it('is its `exp`, in milliseconds', () => {
+    expect(readExpiry(jwt({ exp: 1_700_000_000 }))).toBe(1_700_000_000_000);
+  });
+
+  it.each([
+    ['no exp', jwt({ sub: 'x' })],
+    ['an exp that is no number', jwt({ exp: 'soon' })],
+    ['a payload that is no object', jwt(null)],
+    ['a payload that is not JSON', 'a.b.c'],
+    ['one part', 'opaque'],
+    ['nothing', ''],
+  ])('is unknown with %s', (_, token) => {
+    expect(readExpiry(token)).toBeUndefined();
+  });
+});
+
+describe('Retry-After', () => {
+  const now = Date.parse('2025-11-20T12:00:00Z');
+
+  it.each<[string, string | string[] | undefined, number | undefined]>([
+    ['seconds', '2', 2000],
+    ['parts of a second', ' 0.5 ', 500],
+    ['none to wait', '0', 0],
+    ['a date', 'Thu, 20 Nov 2025 12:00:30 GMT', 30_000],
+    ['a date that is past', 'Thu, 20 Nov 2025 11:00:00 GMT', 0],
+    ['the first of several', ['3', '9'], 3000],
+    ['absence', undefined, undefined],
+    ['nothing', ' ', undefined],
+    ['garbage', 'a little while', undefined],
+  ])('as %s', (_, header, wanted) => {
+    expect(readRetryAfter(header, now)).toBe(wanted);
+  });
+});

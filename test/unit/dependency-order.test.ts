@@ -1,0 +1,102 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { Fault } from '../../src/streams/config-faults.js';
+import { levelStreams } from '../../src/streams/dependency-order.js';
+
+function level(references: Record<string, readonly string[]>) {
+  const faults: Fault[] = [];
+  const levels = levelStreams(new Map(Object.entries(references)), faults);
+  return { levels: Object.fromEntries(levels), messages: faults.map(({ message }) => message), faults };
+}
+
+/** References only to streams of a lower number, declared in any order. */
+const anyOrder = fc.integer({ min: 1, max: 10 }).chain((count) => {
+  const references = fc.tuple(
+    ...Array.from({ length: count }, (_, at) =>
+      at === 0 ? fc.constant<number[]>([]) : fc.array(fc.nat(at - 1), { maxLength: 4 }),
+    ),
+  );
+  return references.chain((parents) => {
+    const entries = parents.map((of, at) => [`s${at}`, of.map((parent) => `s${parent}`)] as const);
+    return fc.shuffledSubarray(entries, { minLength: count });
+  });
+});
+const anyReferences = fc.dictionary(
+  fc.constantFrom('a', 'b', 'c', 'd', 'e'),
+  fc.array(fc.constantFrom('a', 'b', 'c', 'd', 'e'), { maxLength: 3 }),
+);
+
+/** Whether the streams could be sent one after the other, taken away where nothing is left to wait for. */
+function hasCircle(references: Record<string, readonly string[]>): boolean {
+  const left = new Set(Object.keys(references));
+  while (left.size > 0) {
+    const free = [...left].find((stream) => !references[stream]?.some((parent) => left.has(parent)));
+    if (free === undefined) return true;
+    left.delete(free);
+  }
+  return false;
+}
+
+describe('the levels of streams', () => {
+  it('put parents before children, no level higher than needed', () => {
+    fc.assert(
+      fc.property(anyOrder, (entries) => {
+        const references = Object.fromEntries(entries);
+        const { levels, messages } = level(references);
+        expect(messages).toEqual([]);
+        for (const [stream, parents] of entries) {
+          const highest = Math.max(-1, ...parents.map((parent) => levels[parent] ?? Number.NaN));
+          expect(levels[stream]).toBe(highest + 1);
+        }
+      }),
+    );
+  });
+
+  it('are 0, 1 and 2 for a chain, however it is declared', () => {
+    const levels = { buildings: 0, rooms: 1, courses: 2 };
+    expect(level({ courses: ['rooms', 'buildings'], rooms: ['buildings'], buildings: [] }).levels).toEqual(
+      levels,
+    );
+    expect(level({ buildings: [], rooms: ['buildings'], courses: ['rooms'] }).levels).toEqual(levels);
+  });
+
+  it('ignore a reference to a stream that is not there: that is another fault', () => {
+    expect(level({ rooms: ['nowhere'] })).toMatchObject({ levels: { rooms: 0 }, messages: [] });
+  });
+});
+
+describe('streams that refer to each other in a circle', () => {
+  it('are refused with the circle by name, and what to do', () => {
+    const { faults } = level({
+      buildings: [],
+      rooms: ['courses', 'buildings'],
+      courses: ['staff'],
+      staff: ['rooms'],
+    });
+    expect(faults).toEqual([
+      {
+        path: 'streams.rooms.references',
+        message:
+          'the streams refer to each other in a circle: rooms → courses → staff → rooms; leave one of these references out',
+      },
+    ]);
+  });
+
+  it('may be one stream that refers to itself', () => {
+    expect(level({ rooms: ['rooms'] }).messages).toEqual([expect.stringContaining('rooms → rooms')]);
+  });
+
+  it('are named once each, also when there are several circles', () => {
+    const { messages } = level({ a: ['b', 'b'], b: ['a'], c: ['c', 'c'], d: ['a', 'c'] });
+    expect(messages).toEqual([expect.stringContaining('a → b → a'), expect.stringContaining('c → c')]);
+  });
+
+  it('are found whenever there are any, and only then', () => {
+    fc.assert(
+      fc.property(anyReferences, (references) => {
+        expect(level(references).messages.length > 0).toBe(hasCircle(references));
+      }),
+      { numRuns: 500 },
+    );
+  });
+});

@@ -1,0 +1,151 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  createObject,
+  diffObjects,
+  hashObject,
+  isSameObject,
+  mergeObject,
+} from '../../src/streams/destination-object.js';
+
+type Fields = Record<string, readonly string[]>;
+
+const room = (fields: Fields, active = true) =>
+  createObject('room_1', 'room', active, Object.entries(fields));
+const fieldsOf = ({ fields }: { fields: readonly { fieldId: string; values: readonly string[] }[] }) =>
+  Object.fromEntries(fields.map(({ fieldId, values }) => [fieldId, values]));
+
+const anyFields = fc.uniqueArray(
+  fc.tuple(fc.constantFrom('a', 'b', 'c', 'd', 'room.name'), fc.array(fc.string(), { maxLength: 3 })),
+  { selector: ([fieldId]) => fieldId },
+);
+
+describe('an object', () => {
+  it('has its fields in one order, and none without a value', () => {
+    const { fields } = room({ b: ['2'], c: [], a: ['1', '0'] });
+    expect(fields).toEqual([
+      { fieldId: 'a', values: ['1', '0'] },
+      { fieldId: 'b', values: ['2'] },
+    ]);
+  });
+
+  it('keeps empty text, which is a value', () => {
+    expect(fieldsOf(room({ a: [''] }))).toEqual({ a: [''] });
+  });
+});
+
+describe('the hash of an object', () => {
+  it('does not depend on the order in which its fields were named', () => {
+    const shuffled = anyFields.chain((fields) =>
+      fc.tuple(fc.constant(fields), fc.shuffledSubarray(fields, { minLength: fields.length })),
+    );
+    fc.assert(
+      fc.property(shuffled, ([fields, others]) => {
+        const hash = hashObject(createObject('x', 'room', true, fields));
+        expect(hashObject(createObject('x', 'room', true, others))).toBe(hash);
+      }),
+    );
+  });
+
+  it.each([
+    ['its external id', createObject('room_2', 'room', true, [['a', ['1']]])],
+    ['its type', createObject('room_1', 'hall', true, [['a', ['1']]])],
+    ['whether it is active', createObject('room_1', 'room', false, [['a', ['1']]])],
+    ['a value', room({ a: ['2'] })],
+    ['the order of values', room({ a: ['1', ''] })],
+    ['a field', room({ b: ['1'] })],
+    ['another field', room({ a: ['1'], b: ['1'] })],
+    ['no field', room({})],
+  ])('differs with %s', (_, other) => {
+    expect(hashObject(other)).not.toBe(hashObject(room({ a: ['1'] })));
+    expect(isSameObject(other, room({ a: ['1'] }))).toBe(false);
+  });
+
+  it('is 22 characters that fit any column, URL and log line', () => {
+    expect(hashObject(room({ a: ['Å'] }))).toMatch(/^[\w-]{22}$/);
+  });
+});
+
+describe('merging what the mapping says over what stands there', () => {
+  it('keeps what the mapping does not own', () => {
+    const merged = mergeObject(
+      room({ name: ['new'] }),
+      room({ name: ['old'], note: ['by hand'] }),
+      new Set(['name']),
+    );
+    expect(fieldsOf(merged)).toEqual({ name: ['new'], note: ['by hand'] });
+  });
+
+  it('empties a field the mapping owns when its column is null', () => {
+    const merged = mergeObject(room({}), room({ name: ['old'], note: ['by hand'] }), new Set(['name']));
+    expect(fieldsOf(merged)).toEqual({ note: ['by hand'] });
+  });
+
+  it('is the mapped object when there is none there yet', () => {
+    const mapped = room({ name: ['new'] });
+    expect(mergeObject(mapped, undefined, new Set(['name']))).toEqual(mapped);
+  });
+
+  it('takes type and activity from the mapping: what was deactivated comes back', () => {
+    expect(mergeObject(room({}), room({}, false), new Set()).active).toBe(true);
+  });
+
+  it('gives every field to exactly one side, and changes nothing a second time', () => {
+    fc.assert(
+      fc.property(
+        anyFields,
+        anyFields,
+        fc.subarray(['a', 'b', 'c', 'd', 'room.name']),
+        (mine, theirs, owned) => {
+          const owns = new Set(owned);
+          const mapped = room(Object.fromEntries(mine.filter(([fieldId]) => owns.has(fieldId))));
+          const there = room(Object.fromEntries(theirs));
+          const merged = mergeObject(mapped, there, owns);
+          const expected = {
+            ...fieldsOf(there),
+            ...Object.fromEntries(owned.map((id) => [id, fieldsOf(mapped)[id]])),
+          };
+          expect(fieldsOf(merged)).toEqual(
+            Object.fromEntries(Object.entries(expected).filter(([, values]) => values !== undefined)),
+          );
+          expect(isSameObject(mergeObject(mapped, merged, owns), merged)).toBe(true);
+        },
+      ),
+    );
+  });
+});
+
+describe('the difference of two objects', () => {
+  it('names each field that a write would change, with both values', () => {
+    const from = room({ name: ['old'], seats: ['48'], gone: ['x'] });
+    const to = room({ name: ['new'], seats: ['48'], more: ['1', '2'] });
+    expect(diffObjects(from, to)).toEqual([
+      { field: 'gone', old: ['x'], new: [] },
+      { field: 'name', old: ['old'], new: ['new'] },
+      { field: 'more', old: [], new: ['1', '2'] },
+    ]);
+  });
+
+  it('shows activity among the fields', () => {
+    expect(diffObjects(room({}), room({}, false))).toEqual([
+      { field: 'active', old: ['true'], new: ['false'] },
+    ]);
+  });
+
+  it('with nothing there is the whole object', () => {
+    expect(diffObjects(undefined, room({ name: ['new'] }))).toEqual([
+      { field: 'active', old: [], new: ['true'] },
+      { field: 'name', old: [], new: ['new'] },
+    ]);
+  });
+
+  it('is empty exactly for two objects that are the same', () => {
+    fc.assert(
+      fc.property(anyFields, anyFields, (a, b) => {
+        const [from, to] = [room(Object.fromEntries(a)), room(Object.fromEntries(b))];
+        expect(diffObjects(from, to).length === 0).toBe(isSameObject(from, to));
+        expect(diffObjects(from, from)).toEqual([]);
+      }),
+    );
+  });
+});

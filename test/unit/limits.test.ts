@@ -1,0 +1,101 @@
+// What is let go and what waits for a person, as a table of figures.
+import { describe, expect, it } from 'vitest';
+import { explainHold, hasLimit, type LimitFacts } from '../../src/sync/plan/limits.js';
+import { resolve, rooms, type Declaration } from './declare.js';
+
+const stream = (limits: Declaration['limits'] = {}) => resolve({ rooms: rooms({ limits }) });
+const facts = (changes: Partial<LimitFacts>): LimitFacts => ({
+  operation: 'retire',
+  count: 11,
+  accepted: 100,
+  isEmpty: false,
+  ...changes,
+});
+
+describe('a limit', () => {
+  it('stands for retirements always, for creates and updates where it is named', () => {
+    expect(hasLimit(stream(), 'retire')).toBe(true);
+    expect(hasLimit(stream(), 'update')).toBe(false);
+    expect(hasLimit(stream(), 'create')).toBe(false);
+    expect(hasLimit(stream({ update: {} }), 'update')).toBe(true);
+    expect(explainHold(stream(), facts({ operation: 'update', count: 100 }))).toBeUndefined();
+    expect(explainHold(stream(), facts({ operation: 'create', count: 100 }))).toBeUndefined();
+  });
+
+  it.each(['create', 'update', 'retire'] as const)('of %s holds beyond both its figures', (operation) => {
+    const limited = stream({ [operation]: { count: 5, percent: 20 } });
+    const holds = (count: number, accepted: number) =>
+      explainHold(limited, facts({ operation, count, accepted })) !== undefined;
+    expect(holds(0, 10)).toBe(false);
+    expect(holds(5, 10)).toBe(false); // 50 %, but only five
+    expect(holds(6, 30)).toBe(false); // 20 % and no more
+    expect(holds(6, 29)).toBe(true);
+    expect(holds(29, 29)).toBe(true);
+  });
+
+  it('of 0 and 0 holds the first', () => {
+    const limited = stream({ retire: { count: 0, percent: 0 } });
+    expect(explainHold(limited, facts({ count: 1 }))).toMatchObject({ count: 1, approvable: true });
+  });
+
+  it('says how many, of how many, beyond what, and the command', () => {
+    expect(explainHold(stream(), facts({ runId: 7 }))).toEqual({
+      count: 11,
+      approvable: true,
+      reason:
+        '11 of 100 records would be retired, more than 10 and more than 10 %; ' +
+        'if it is meant: slotsync approve 7 --stream rooms --operation retire',
+    });
+    expect(explainHold(stream(), facts({}))?.reason).toMatch(/a run would hold them for: slotsync approve$/);
+  });
+});
+
+describe('the first filling of a stream', () => {
+  const limited = stream({ create: { count: 1, percent: 0 } });
+  it('is no mass change; the second is', () => {
+    expect(explainHold(limited, facts({ operation: 'create', accepted: 0 }))).toBeUndefined();
+    expect(explainHold(limited, facts({ operation: 'create', accepted: 1 }))).toBeDefined();
+  });
+});
+
+describe('an empty source', () => {
+  it('retires nothing, however few, however large the limits, and whatever was approved', () => {
+    const limited = stream({ retire: { count: 1000, percent: 100 } });
+    const hold = explainHold(limited, facts({ count: 1, isEmpty: true, allowed: 1, passed: 1 }));
+    expect(hold).toMatchObject({ count: 1, approvable: false });
+    expect(hold?.reason).toContain('the source is empty');
+  });
+});
+
+describe('an approval', () => {
+  it('lets go as many as it allows, and fewer', () => {
+    expect(explainHold(stream(), facts({ count: 12, allowed: 12 }))).toBeUndefined();
+    expect(explainHold(stream(), facts({ count: 11, allowed: 12 }))).toBeUndefined();
+  });
+
+  it('does not let go more: they are held again, with what it allows', () => {
+    const hold = explainHold(stream(), facts({ count: 13, allowed: 12, runId: 8 }));
+    expect(hold).toMatchObject({ count: 13, approvable: true });
+    expect(hold?.reason).toContain(', and the approval allows 12; if it is meant: slotsync approve 8 ');
+  });
+});
+
+describe('retirements of single changes', () => {
+  it('count those of the last day: a flood that comes in drops is one all the same', () => {
+    const drop = (earlier: number) => explainHold(stream(), facts({ count: 1, accepted: 40, earlier }));
+    expect(drop(9)).toBeUndefined();
+    expect(drop(10)).toMatchObject({ count: 1, approvable: true });
+    expect(drop(10)?.reason).toContain('1 of 40 records would be retired after 10 within a day');
+  });
+});
+
+describe('retirements that wait for the end of their bookings', () => {
+  it('were let through once, and are not weighed again', () => {
+    expect(explainHold(stream(), facts({ count: 50, passed: 50 }))).toBeUndefined();
+    expect(explainHold(stream(), facts({ count: 60, passed: 50 }))).toBeUndefined();
+    expect(explainHold(stream(), facts({ count: 61, passed: 50 }))).toMatchObject({ count: 61 });
+    expect(
+      explainHold(stream({ retire: { count: 0, percent: 0 } }), facts({ count: 5, passed: 5, earlier: 3 })),
+    ).toBeUndefined();
+  });
+});

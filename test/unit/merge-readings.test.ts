@@ -1,0 +1,377 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { SlotsyncError } from '../../src/errors.js';
+import {
+  mergeReadings,
+  type PlanEntry,
+  type Lines,
+  type MergeCounts,
+} from '../../src/sync/plan/merge-readings.js';
+
+const COPY_ESCAPES: Record<string, string> = {
+  '\b': String.raw`\b`,
+  '\f': String.raw`\f`,
+  '\n': String.raw`\n`,
+  '\r': String.raw`\r`,
+  '\t': String.raw`\t`,
+  '\v': String.raw`\v`,
+  '\\': String.raw`\\`,
+};
+
+/** A column as COPY … TO STDOUT writes it, its bytes read as latin1. */
+function copyColumn(text: string | null): string {
+  if (text === null) return String.raw`\N`;
+  const escaped = text.replace(/[\b\f\n\r\t\v\\]/g, (char) => COPY_ESCAPES[char] ?? char);
+  return Buffer.from(escaped, 'utf8').toString('latin1');
+}
+
+const copyLine = (key: string | null, rest: string) => `${copyColumn(key)}\t${copyColumn(rest)}`;
+
+/** COLLATE "C" of a database in UTF-8. */
+const byBytes = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b));
+
+/** The lines in blocks of these sizes, in turn; an empty block is one PostgreSQL may well send. */
+async function* inBlocks(lines: readonly string[], sizes: readonly number[] = [2]): AsyncGenerator<string[]> {
+  for (let at = 0, turn = 0; at < lines.length; turn++) {
+    const size = turn < 1000 ? (sizes[turn % sizes.length] ?? 1) : lines.length;
+    yield lines.slice(at, at + size);
+    at += size;
+  }
+}
+
+async function merge(rows: Lines, marks: Lines): Promise<{ differences: PlanEntry[]; counts: MergeCounts }> {
+  const merging = mergeReadings(rows, marks);
+  const differences: PlanEntry[] = [];
+  while (true) {
+    const next = await merging.next();
+    if (next.done) return { differences, counts: next.value };
+    differences.push(next.value);
+  }
+}
+
+/** What the state may know of a record, and the mark it is read as. */
+type Mark = { gone?: boolean } & (
+  | { status: 'synced'; hash: string }
+  | { status: 'retired' | 'doubt' | 'reserved' }
+  | { status: 'dead'; there: boolean; hash: string }
+  | { status: 'failed' | 'deferred' | 'pending'; there: boolean }
+);
+
+function markText(mark: Mark): string {
+  const gone = mark.gone ? ':gone' : '';
+  switch (mark.status) {
+    case 'synced':
+      return mark.gone ? `synced:a:${mark.hash}:gone` : mark.hash;
+    case 'retired':
+    case 'doubt':
+    case 'reserved':
+      return `${mark.status}:a:${gone}`;
+    case 'dead':
+      return `dead:${mark.there ? 'a' : 'n'}:${mark.hash}${gone}`;
+    default:
+      return `${mark.status}:${mark.there ? 'a' : 'n'}:${gone}`;
+  }
+}
+
+const isThere = (mark: Mark) => ('there' in mark ? mark.there : true);
+
+/** The whole comparison, written down as plainly as it can be. */
+function modelOperation(hash: string | undefined, mark: Mark | undefined): keyof MergeCounts | undefined {
+  if (mark === undefined) return hash === undefined ? undefined : 'create';
+  if (hash === undefined) {
+    if (mark.status === 'retired') return undefined;
+    return isThere(mark) ? 'retire' : 'forget';
+  }
+  switch (mark.status) {
+    case 'synced':
+      return mark.hash === hash ? 'unchanged' : 'update';
+    case 'retired':
+      return 'update';
+    case 'dead':
+      if (mark.hash === hash) return 'dead';
+      return mark.there ? 'update' : 'create';
+    default:
+      return 'retry';
+  }
+}
+
+interface Case {
+  key: string;
+  hash: string | undefined;
+  mark: Mark | undefined;
+}
+
+function modelMerge(cases: readonly Case[]): { differences: PlanEntry[]; counts: MergeCounts } {
+  const counts: MergeCounts = {
+    create: 0,
+    update: 0,
+    retry: 0,
+    retire: 0,
+    forget: 0,
+    unchanged: 0,
+    dead: 0,
+    rows: 0,
+    accepted: 0,
+  };
+  const differences: PlanEntry[] = [];
+  for (const { key, hash, mark } of cases) {
+    if (hash !== undefined) counts.rows++;
+    if (mark !== undefined && mark.status !== 'retired' && isThere(mark)) counts.accepted++;
+    const operation = modelOperation(hash, mark);
+    if (operation === undefined) continue;
+    counts[operation]++;
+    if (mark?.gone && hash !== undefined) differences.push({ operation: 'back', key });
+    if (operation === 'retire' && mark?.status === 'reserved') {
+      differences.push({ operation, key, passed: true });
+    } else if (operation !== 'unchanged' && operation !== 'dead') {
+      differences.push({ operation: operation as PlanEntry['operation'], key });
+    }
+  }
+  return { differences, counts };
+}
+
+const mirrorLines = (cases: readonly Case[]) =>
+  cases.flatMap(({ key, hash }) => (hash === undefined ? [] : [copyLine(key, hash)]));
+const stateLines = (cases: readonly Case[]) =>
+  cases.flatMap(({ key, mark }) => (mark === undefined ? [] : [copyLine(key, markText(mark))]));
+
+const AWKWARD = [
+  '',
+  ' ',
+  'a',
+  'A',
+  'a ',
+  'ab',
+  'a|b',
+  'a\tb',
+  'a\nb',
+  '\t',
+  '\n',
+  '\r\n',
+  '\b\f\v',
+  '\u007f',
+  '\u0080',
+  '\\',
+  '\\\\',
+  String.raw`\N`,
+  String.raw`\.`,
+  String.raw`\t`,
+  'å',
+  'ä',
+  'Ж',
+  'ж',
+  '日本',
+  'ﷺ',
+  '\uffff',
+  '😀',
+];
+const anyKey = fc.oneof(
+  fc.constantFrom(...AWKWARD),
+  fc.string({ unit: 'binary', maxLength: 4 }).map((key) => key.replaceAll('\0', '')),
+);
+const anyHash = fc.constantFrom('1', '-1', '9223372036854775807', '-9223372036854775808');
+const gone = fc.boolean();
+const anyMark: fc.Arbitrary<Mark> = fc.oneof(
+  fc.record({ gone, status: fc.constant('synced' as const), hash: anyHash }),
+  fc.record({ gone, status: fc.constantFrom('retired' as const, 'doubt' as const, 'reserved' as const) }),
+  fc.record({
+    gone,
+    status: fc.constant('dead' as const),
+    there: fc.boolean(),
+    hash: fc.oneof(anyHash, fc.constant('')),
+  }),
+  fc.record({
+    gone,
+    status: fc.constantFrom('failed' as const, 'deferred' as const, 'pending' as const),
+    there: fc.boolean(),
+  }),
+);
+const anyCases = fc
+  .uniqueArray(
+    fc.record({
+      key: anyKey,
+      hash: fc.option(anyHash, { nil: undefined }),
+      mark: fc.option(anyMark, { nil: undefined }),
+    }),
+    { selector: ({ key }) => key, maxLength: 25 },
+  )
+  .map((cases) => cases.toSorted((a, b) => byBytes(a.key, b.key)));
+const anySizes = fc.array(fc.integer({ min: 0, max: 4 }), { minLength: 1, maxLength: 5 });
+
+describe('merging the mirror with the state', () => {
+  it('finds and counts what a comparison of two maps finds, in key order', async () => {
+    await fc.assert(
+      fc.asyncProperty(anyCases, anySizes, anySizes, async (cases, mirrorSizes, stateSizes) => {
+        const merged = merge(
+          inBlocks(mirrorLines(cases), mirrorSizes),
+          inBlocks(stateLines(cases), stateSizes),
+        );
+        expect(await merged).toEqual(modelMerge(cases));
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it.each<[string, string | undefined, Mark | undefined, PlanEntry['operation'] | 'nothing']>([
+    ['a row that no record knows is created', '1', undefined, 'create'],
+    ['a row as accepted is left alone', '1', { status: 'synced', hash: '1' }, 'nothing'],
+    ['a row that differs from what was accepted is updated', '2', { status: 'synced', hash: '1' }, 'update'],
+    ['an accepted record without a row is retired', undefined, { status: 'synced', hash: '1' }, 'retire'],
+    ['a retired record without a row stays retired', undefined, { status: 'retired' }, 'nothing'],
+    ['a retired record whose row is back is updated', '1', { status: 'retired' }, 'update'],
+    ['a record in doubt is tried again, whatever its row', '1', { status: 'doubt' }, 'retry'],
+    [
+      'a record in doubt without a row may be there, and is retired',
+      undefined,
+      { status: 'doubt' },
+      'retire',
+    ],
+    [
+      'a dead record is left alone while its row is the same',
+      '1',
+      { status: 'dead', there: true, hash: '1' },
+      'nothing',
+    ],
+    ['a dead record whose row changed is updated', '2', { status: 'dead', there: true, hash: '1' }, 'update'],
+    [
+      'a dead record that never arrived is created when it changed',
+      '2',
+      { status: 'dead', there: false, hash: '1' },
+      'create',
+    ],
+    ['a failed record is tried again', '1', { status: 'failed', there: true }, 'retry'],
+    ['a deferred record is tried again', '1', { status: 'deferred', there: false }, 'retry'],
+    ['a record nobody got to is tried again', '1', { status: 'pending', there: false }, 'retry'],
+    [
+      'a record that never arrived and has no row is forgotten',
+      undefined,
+      { status: 'failed', there: false },
+      'forget',
+    ],
+    ['a failed update without a row is retired', undefined, { status: 'failed', there: true }, 'retire'],
+  ])('%s', async (_, hash, mark, operation) => {
+    const cases = [{ key: 'k', hash, mark }];
+    const { differences } = await merge(inBlocks(mirrorLines(cases)), inBlocks(stateLines(cases)));
+    expect(differences).toEqual(operation === 'nothing' ? [] : [{ operation, key: 'k' }]);
+  });
+
+  it.each<[string, Mark, PlanEntry['operation'][]]>([
+    ['needs nothing but a new count of days when it is as accepted', { status: 'synced', hash: '1' }, []],
+    ['is updated when it differs', { status: 'synced', hash: '2' }, ['update']],
+    ['is left alone when it was given up and is the same', { status: 'dead', there: true, hash: '1' }, []],
+    ['is tried again when its retirement waited for bookings', { status: 'reserved' }, ['retry']],
+  ])('a row that was gone and is back %s', async (_, mark, operations) => {
+    const cases = [{ key: 'k', hash: '1', mark: { ...mark, gone: true } }];
+    const { differences } = await merge(inBlocks(mirrorLines(cases)), inBlocks(stateLines(cases)));
+    expect(differences.map(({ operation }) => operation)).toEqual(['back', ...operations]);
+  });
+
+  it('takes the key `\\N` for what it is, not for null', async () => {
+    const rows = inBlocks([copyLine(String.raw`\N`, '1')]);
+    const { differences } = await merge(rows, inBlocks([]));
+    expect(differences).toEqual([{ operation: 'create', key: String.raw`\N` }]);
+  });
+});
+
+describe('a mirror whose reading cannot be trusted', () => {
+  const refusal = async (rows: readonly string[], marks: readonly string[] = []) => {
+    const error: unknown = await merge(inBlocks(rows), inBlocks(marks)).catch((reason: unknown) => reason);
+    if (!(error instanceof SlotsyncError)) throw new Error(`not refused: ${JSON.stringify(error)}`);
+    return error;
+  };
+
+  it('is refused when a key repeats, with the key as people write it', async () => {
+    const rows = ['a', 'a', 'b', 'Ω\tæ', 'Ω\tæ', 'Ω\tæ'].map((key, at) => copyLine(key, String(at)));
+    const error = await refusal(rows, [copyLine('a', '0'), copyLine('b', '2')]);
+    expect(error).toMatchObject({ code: 'key_not_unique', disposition: 'dead' });
+    expect(error.message).toContain("3 rows repeat a key, such as 'a', 'Ω\tæ'");
+    expect(error.remedy).toContain('`key`');
+  });
+
+  it('names five of many repeated keys', async () => {
+    const keys = ['a', 'b', 'c', 'd', 'e', 'f', 'g'];
+    const { message } = await refusal(keys.flatMap((key) => [copyLine(key, '1'), copyLine(key, '2')]));
+    expect(message).toContain(`7 rows repeat a key, such as 'a', 'b', 'c', 'd', 'e'`);
+    expect(message).not.toContain("'f'");
+  });
+
+  it('is refused whichever rows repeat, and whatever the state knows', async () => {
+    const repeated = anyCases
+      .filter((cases) => cases.some(({ hash }) => hash !== undefined))
+      .chain((cases) => {
+        const rows = cases.filter(({ hash }) => hash !== undefined);
+        return fc.tuple(fc.constant(cases), fc.subarray(rows, { minLength: 1 }), fc.boolean());
+      });
+    await fc.assert(
+      fc.asyncProperty(repeated, async ([cases, twice, same]) => {
+        const rows = cases.flatMap((one) => {
+          const lines = mirrorLines([one]);
+          return twice.includes(one)
+            ? [...lines, ...(same ? lines : mirrorLines([{ ...one, hash: '5' }]))]
+            : lines;
+        });
+        expect(await refusal(rows, stateLines(cases))).toMatchObject({ code: 'key_not_unique' });
+      }),
+    );
+  });
+
+  it('is refused when a key is null, with the number of such rows', async () => {
+    const rows = [copyLine('a', '1'), copyLine(null, '2'), copyLine(null, '3')];
+    const error = await refusal(rows, [copyLine('a', '1'), copyLine('b', '1')]);
+    expect(error).toMatchObject({ code: 'key_null', disposition: 'dead' });
+    expect(error.message).toContain('null in 2 rows');
+  });
+
+  it('is refused exactly when its keys are not in the order of their bytes', async () => {
+    const shuffled = anyCases.chain((cases) =>
+      fc.tuple(fc.constant(cases), fc.shuffledSubarray(cases, { minLength: cases.length })),
+    );
+    await fc.assert(
+      fc.asyncProperty(shuffled, async ([cases, disordered]) => {
+        const rows = mirrorLines(disordered);
+        const marks = stateLines(cases);
+        const isOrdered = rows.join('\n') === mirrorLines(cases).join('\n');
+        if (isOrdered) await merge(inBlocks(rows), inBlocks(marks));
+        else expect(await refusal(rows, marks)).toMatchObject({ code: 'key_order', disposition: 'dead' });
+      }),
+    );
+  });
+
+  it('is read to its end before it is refused, so that the number is the whole number', async () => {
+    const { message } = await refusal(['b', 'a', 'c', 'c'].map((key) => copyLine(key, '1')));
+    expect(message).toContain("1 rows repeat a key, such as 'c'");
+  });
+});
+
+describe('a merge that ends early', () => {
+  /** A reading that says whether it was closed. */
+  function reading(lines: readonly string[], failure?: Error) {
+    const seen = { closed: false };
+    async function* read(): AsyncGenerator<string[]> {
+      try {
+        yield* inBlocks(lines, [1]);
+        if (failure) throw failure;
+      } finally {
+        seen.closed = true;
+      }
+    }
+    return { lines: read(), seen };
+  }
+
+  it('closes both readings when one of them fails, and passes the failure on', async () => {
+    const mirror = reading([copyLine('a', '1')], new Error('the mirror went away'));
+    const state = reading(['a', 'b', 'c'].map((key) => copyLine(key, '1')));
+    await expect(merge(mirror.lines, state.lines)).rejects.toThrow('the mirror went away');
+    expect([mirror.seen.closed, state.seen.closed]).toEqual([true, true]);
+  });
+
+  it('closes both readings when nobody wants to know more', async () => {
+    const mirror = reading(['a', 'b', 'c'].map((key) => copyLine(key, '1')));
+    const state = reading(['a', 'b', 'c'].map((key) => copyLine(key, '2')));
+    for await (const difference of mergeReadings(mirror.lines, state.lines)) {
+      expect(difference).toEqual({ operation: 'update', key: 'a' });
+      break;
+    }
+    expect([mirror.seen.closed, state.seen.closed]).toEqual([true, true]);
+  });
+});

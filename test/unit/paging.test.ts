@@ -1,0 +1,68 @@
+// A find is read whole or it is an error: pages that shift, repeat or skip are read again.
+import { describe, expect, it } from 'vitest';
+import { readPages } from '../../src/destination/paging.js';
+import type { SlotsyncError } from '../../src/errors.js';
+
+const READING = { path: '/v1/reservations/find', pageSize: 2, atOnce: 4 };
+const rows = (...ids: number[]) => ids.map((id) => ({ id }));
+
+/** A service over these ids; `meddle` may change them before each page. */
+function serve(ids: number[], meddle: (page: number, reading: number) => void = () => undefined) {
+  let reading = 0;
+  return async ({ page, limit }: { page: number; limit: number }) => {
+    if (page === 1) reading++;
+    meddle(page, reading);
+    const from = (page - 1) * limit;
+    return {
+      results: rows(...ids.slice(from, from + limit)),
+      totalPages: Math.ceil(ids.length / limit),
+      totalResults: ids.length,
+    };
+  };
+}
+
+describe('a find', () => {
+  it('is read to its last page, each result once', async () => {
+    expect(await readPages(serve([1, 2, 3, 4, 5]), READING)).toEqual({ results: rows(1, 2, 3, 4, 5) });
+    expect(await readPages(serve([]), READING)).toEqual({ results: [] });
+  });
+
+  it('says how much there is instead, when that is more than wanted, after one page', async () => {
+    let pages = 0;
+    const send = serve([1, 2, 3, 4, 5], () => pages++);
+    expect(await readPages(send, { ...READING, most: 4 })).toEqual({ tooMany: 5 });
+    expect(pages).toBe(1);
+  });
+
+  it('is read again when the total moved under the reading, though as many were seen', async () => {
+    const ids = [1, 2, 3, 4, 5];
+    // The first goes when the second page is asked for: 3 slips onto a page that was read already.
+    const send = serve(ids, (page, reading) => {
+      if (page === 2 && reading === 1) ids.shift();
+    });
+    expect(await readPages(send, { ...READING, atOnce: 1 })).toEqual({ results: rows(2, 3, 4, 5) });
+  });
+
+  it.each([
+    ['skips', { results: rows(1, 2), totalPages: 1, totalResults: 3 }, 'only 2 were in its pages'],
+    ['repeats', { results: rows(1, 1), totalPages: 1, totalResults: 2 }, 'only 1 were in its pages'],
+    [
+      'has no end',
+      { results: rows(1, 2), totalPages: 10_000_000, totalResults: 9 },
+      'there are 10000000 pages',
+    ],
+    ['does not say how many pages there are', { results: rows(1, 2) }, 'does not say how many pages'],
+  ])('whose answer %s is an error, never a part', async (_name, answer, message) => {
+    const error = await readPages(async () => answer, READING).catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ code: 'answer_invalid', disposition: 'retry' });
+    expect((error as SlotsyncError).message).toContain(message);
+  });
+
+  it('whose total moves in every reading is an error', async () => {
+    const ids = [1, 2, 3];
+    const send = serve(ids, (page) => {
+      if (page === 2) ids.push(ids.length + 1);
+    });
+    await expect(readPages(send, READING)).rejects.toMatchObject({ code: 'answer_invalid' });
+  });
+});

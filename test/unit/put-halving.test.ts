@@ -1,0 +1,154 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { PutResult } from '../../src/destination/destination.js';
+import { SlotsyncError } from '../../src/errors.js';
+import { createObject, type DestinationObject } from '../../src/streams/destination-object.js';
+import { putHalving } from '../../src/sync/apply/put-halving.js';
+
+const objectsOf = (count: number) =>
+  Array.from({ length: count }, (_, at) => createObject(`room_${at}`, 'room', true, []));
+
+const accepted: PutResult = { accepted: true, id: 1 };
+const acceptAll = (objects: readonly DestinationObject[]) =>
+  new Map(objects.map(({ extId }) => [extId, accepted] as const));
+
+const refused = (status: number, message = `PUT /v1/objects answered ${status}`) =>
+  new SlotsyncError('refused', message, { disposition: 'dead', facts: { status } });
+
+/** A service that judges whole calls; notes what it was sent. */
+function playService(judge: (objects: readonly DestinationObject[]) => Map<string, PutResult>) {
+  const calls: string[][] = [];
+  const put = async (objects: readonly DestinationObject[]) => {
+    calls.push(objects.map(({ extId }) => extId));
+    return judge(objects);
+  };
+  return { calls, put };
+}
+
+describe('a call the service refuses as a whole', () => {
+  const anyBatch = fc
+    .integer({ min: 1, max: 130 })
+    .chain((count) =>
+      fc.tuple(
+        fc.constant(objectsOf(count)),
+        fc.subarray(objectsOf(count), { maxLength: Math.min(12, count) }),
+      ),
+    );
+
+  it('is halved until exactly the culprits stand alone, and all others are accepted', async () => {
+    await fc.assert(
+      fc.asyncProperty(anyBatch, fc.constantFrom(400, 404, 409, 422), async ([objects, bad], status) => {
+        const culprits = new Set(bad.map(({ extId }) => extId));
+        const { calls, put } = playService((sent) => {
+          if (sent.some(({ extId }) => culprits.has(extId))) throw refused(status, 'unknown reference');
+          return acceptAll(sent);
+        });
+        const results = new Map<string, PutResult>();
+        await putHalving(put, objects, results);
+
+        expect([...results.keys()].toSorted()).toEqual(objects.map(({ extId }) => extId).toSorted());
+        for (const [extId, result] of results) {
+          expect(result).toEqual(
+            culprits.has(extId) ? { accepted: false, status, message: 'unknown reference' } : accepted,
+          );
+        }
+        const acceptedCalls = calls.filter((call) => !call.some((extId) => culprits.has(extId)));
+        expect(acceptedCalls.flat().toSorted()).toEqual(
+          [...results.keys()].filter((id) => !culprits.has(id)).toSorted(),
+        );
+        const mostCalls = 2 * culprits.size * (Math.ceil(Math.log2(objects.length)) + 1) + 1;
+        expect(calls.length).toBeLessThanOrEqual(mostCalls);
+      }),
+    );
+  });
+
+  it('finds one culprit of a hundred in about fifteen requests', async () => {
+    const { calls, put } = playService((sent) => {
+      if (sent.some(({ extId }) => extId === 'room_61')) throw refused(400);
+      return acceptAll(sent);
+    });
+    await putHalving(put, objectsOf(100), new Map());
+    expect(calls.length).toBeLessThanOrEqual(15);
+  });
+
+  it('is halved until it fits when it was too large', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.integer({ min: 1, max: 200 }),
+        fc.integer({ min: 1, max: 60 }),
+        async (count, most) => {
+          const { calls, put } = playService((sent) => {
+            if (sent.length > most) throw refused(413);
+            return acceptAll(sent);
+          });
+          const results = new Map<string, PutResult>();
+          await putHalving(put, objectsOf(count), results);
+          expect(results).toEqual(acceptAll(objectsOf(count)));
+          const fitting = calls.filter((call) => call.length <= most);
+          expect(fitting.flat()).toEqual(objectsOf(count).map(({ extId }) => extId));
+        },
+      ),
+    );
+  });
+});
+
+describe('a call whose objects are judged one by one', () => {
+  it('takes one request, whatever is refused', async () => {
+    const { calls, put } = playService(
+      (sent) =>
+        new Map(
+          sent.map(({ extId }, at) => [
+            extId,
+            at % 2 ? accepted : { accepted: false, status: 400, message: 'mandatory field missing' },
+          ]),
+        ),
+    );
+    const results = new Map<string, PutResult>();
+    await putHalving(put, objectsOf(4), results);
+    expect(calls).toHaveLength(1);
+    expect([...results.values()].map((result) => result.accepted)).toEqual([false, true, false, true]);
+  });
+
+  it('says nothing of an object the service said nothing of', async () => {
+    const { put } = playService((sent) => acceptAll(sent.slice(1)));
+    const results = new Map<string, PutResult>();
+    await putHalving(put, objectsOf(3), results);
+    expect([...results.keys()]).toEqual(['room_1', 'room_2']);
+  });
+});
+
+describe('a failure that is no verdict on the objects', () => {
+  it.each([
+    new SlotsyncError('service_failed', 'answered 503', { disposition: 'retry', facts: { status: 503 } }),
+    new SlotsyncError('unauthorized', 'answered 403', { disposition: 'dead', facts: { status: 403 } }),
+    new SlotsyncError('answer_lost', 'no answer', { disposition: 'retry' }),
+    refused(405),
+    new Error('a defect'),
+  ])('$message is passed on at once', async (failure) => {
+    const { calls, put } = playService(() => {
+      throw failure;
+    });
+    const results = new Map<string, PutResult>();
+    await expect(putHalving(put, objectsOf(8), results)).rejects.toBe(failure);
+    expect(calls).toHaveLength(1);
+    expect(results.size).toBe(0);
+  });
+
+  it('keeps what is known of the others, and sends nothing more', async () => {
+    const failure = new SlotsyncError('service_failed', 'answered 503', { disposition: 'retry' });
+    const { calls, put } = playService((sent) => {
+      if (sent.length === 8 || sent.some(({ extId }) => extId === 'room_1')) throw refused(400);
+      if (sent.some(({ extId }) => extId === 'room_4')) throw failure;
+      return acceptAll(sent);
+    });
+    const results = new Map<string, PutResult>();
+    await expect(putHalving(put, objectsOf(8), results)).rejects.toBe(failure);
+    expect([...results].map(([extId, result]) => [extId, result.accepted])).toEqual([
+      ['room_0', true],
+      ['room_1', false],
+      ['room_2', true],
+      ['room_3', true],
+    ]);
+    expect(calls.at(-1)).toEqual(['room_4', 'room_5', 'room_6', 'room_7']);
+  });
+});
