@@ -78,8 +78,7 @@ async function main(argv: readonly string[]): Promise<void> {
     process.exitCode = exitCodeOf(error);
     if (argv.includes('--json')) {
       const faults = error instanceof UsageError ? { faults: error.faults } : {};
-      const remedy =
-        error instanceof SlotsyncError && error.remedy !== undefined ? { remedy: error.remedy } : {};
+      const remedy = error instanceof SlotsyncError && error.remedy !== '' ? { remedy: error.remedy } : {};
       printJson({ error: { code: codeOf(error), message: messageOf(error), ...faults, ...remedy } });
     }
     process.stderr.write(`${describeError(error)}\n`);

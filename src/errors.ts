@@ -1,8 +1,6 @@
-// Every failure says what happens next. The disposition is decided where the error is understood;
-// queue/workers.ts alone turns it into an action.
-
-/** What should happen next: send again, wait without costing an attempt, or give up until a person acts. */
-export type Disposition = 'retry' | 'defer' | 'dead';
+// Every failure says what happens next. What its code means stands in error-catalogue.ts; queue/workers.ts alone
+// turns a disposition into an action.
+import { ERRORS, type Disposition, type ErrorCode } from './error-catalogue.js';
 
 export interface ErrorFacts {
   [fact: string]: string | number | boolean | undefined;
@@ -11,10 +9,10 @@ export interface ErrorFacts {
 export class SlotsyncError extends Error {
   override readonly name = 'SlotsyncError';
   /** Stable, snake_case: what logs, tables and tests match on. Messages may change, codes do not. */
-  readonly code: string;
+  readonly code: ErrorCode;
   readonly disposition: Disposition;
-  /** What the reader can do now, as a sentence or a command. */
-  readonly remedy: string | undefined;
+  /** What the reader can do now, as a sentence or a command. Empty when the message says it. */
+  readonly remedy: string;
   /** Figures for the log line. Never tokens, keys or bodies. */
   readonly facts: ErrorFacts;
   /**
@@ -24,22 +22,22 @@ export class SlotsyncError extends Error {
   declare readonly detail: string | undefined;
 
   constructor(
-    code: string,
+    code: ErrorCode,
     message: string,
     options: {
-      disposition: Disposition;
+      /** Instead of the catalogue's, where this place knows better. */
       remedy?: string | undefined;
       facts?: ErrorFacts;
       detail?: string | undefined;
       cause?: unknown;
-    },
+    } = {},
   ) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
-    this.disposition = options.disposition;
-    this.remedy = options.remedy;
+    this.disposition = ERRORS[code].disposition;
+    this.remedy = options.remedy ?? ERRORS[code].remedy;
     this.facts = options.facts ?? {};
-    Object.defineProperty(this, 'words', { value: options.detail, enumerable: false });
+    Object.defineProperty(this, 'detail', { value: options.detail, enumerable: false });
   }
 }
 
@@ -52,7 +50,7 @@ export class UsageError extends SlotsyncError {
     message: string,
     options: { faults?: readonly string[]; remedy?: string; cause?: unknown } = {},
   ) {
-    super('usage', message, { ...options, disposition: 'dead' });
+    super('usage', message, options);
     this.faults = options.faults ?? [];
   }
 }

@@ -147,8 +147,7 @@ async function finding(
   } catch (error) {
     const texts =
       error instanceof UsageError && error.faults.length > 0 ? error.faults : [messageWithDetail(error)];
-    const remedy =
-      error instanceof SlotsyncError && error.remedy !== undefined ? { remedy: error.remedy } : {};
+    const remedy = error instanceof SlotsyncError && error.remedy !== '' ? { remedy: error.remedy } : {};
     add(...texts.map((text) => ({ what, result: 'fault', text, code: codeOf(error), ...remedy }) as const));
     return false;
   }

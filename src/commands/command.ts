@@ -1,7 +1,8 @@
 // What every command shares: its options, its assembly, its exit code.
 import { InvalidArgumentError, type Command } from 'commander';
 import { createApp, type App, type AppOptions } from '../app.js';
-import { codeOf, UsageError } from '../errors.js';
+import { errorEntry } from '../error-catalogue.js';
+import { codeOf } from '../errors.js';
 
 /** Done; something failed; wrong use or configuration; held for approval. */
 export const EXIT = { done: 0, failed: 1, usage: 2, held: 3 } as const;
@@ -11,23 +12,12 @@ export interface CommonOptions {
   config?: string;
 }
 
-/** Failures that only another setting or configuration can mend. */
-const CONFIGURATION_CODES = new Set([
-  'configuration',
-  'unauthorized',
-  'redirected',
-  'mirror_source',
-  'mirror_refused',
-  'state_refused',
-  'mirror_read_only',
-]);
-
 export function exitCodeOf(error: unknown): number {
-  return error instanceof UsageError ? EXIT.usage : exitCodeOfFailure(codeOf(error));
+  return exitCodeOfFailure(codeOf(error));
 }
 
 export function exitCodeOfFailure(code: string | null): number {
-  return code !== null && CONFIGURATION_CODES.has(code) ? EXIT.usage : EXIT.failed;
+  return errorEntry(code).exitCode ?? EXIT.failed;
 }
 
 /** Adds the options every command has. */

@@ -59,10 +59,7 @@ async function explain(app: App, name: string, key: string, options: CommonOptio
 
 function requireFound(found: unknown, message: string): void {
   if (found !== undefined) return;
-  throw new SlotsyncError('not_found', message, {
-    disposition: 'dead',
-    remedy: 'Keys are as `slotsync failures` and the tables in schema slotsync have them.',
-  });
+  throw new SlotsyncError('not_found', message, {});
 }
 
 function printRecord(explained: RecordExplained): void {

@@ -236,7 +236,6 @@ async function failure(
   const log = await readFile(place.logFile, 'utf8').catch(() => '');
   const lastLines = log.trimEnd().split('\n').slice(-5).join('\n');
   return new SlotsyncError('embedded_postgres_failed', lastLines ? `${message}:\n${lastLines}` : message, {
-    disposition: 'dead',
     remedy:
       'Programs must be allowed to run from the temporary folder (TMPDIR chooses another one). ' +
       'Or set MIRROR_DATABASE_URL and STATE_DATABASE_URL to a PostgreSQL of your own.',

@@ -124,9 +124,6 @@ export function createClient({
       log.warn({ path: call.path, retryAfterMs, ...counts }, 'throttled: others use part of the quota');
       if (throttles + 1 >= MOST_THROTTLES) {
         throw new SlotsyncError('throttled', `the service answered 429 ${throttles + 1} times running`, {
-          disposition: 'retry',
-          remedy:
-            'Another integration seems to use the whole quota; lower API_REQUESTS_PER_SECOND or talk to its owner.',
           facts: { path: call.path },
         });
       }
@@ -186,7 +183,6 @@ function expectJson(answer: Answer, method: string, path: string): unknown {
   const message = `${method} ${path} answered ${status}`;
   if (authenticating && (status === 401 || status === 403 || status === 404)) {
     throw new SlotsyncError('unauthorized', `the service did not accept the key (${status})`, {
-      disposition: 'dead',
       remedy:
         'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL: all four belong to one environment.',
       facts,
@@ -195,31 +191,26 @@ function expectJson(answer: Answer, method: string, path: string): unknown {
   }
   if (status === 401 || status === 403) {
     throw new SlotsyncError('unauthorized', message, {
-      disposition: 'dead',
       remedy: 'The key is valid but not permitted this, or was withdrawn: check its rights at the service.',
       facts,
       detail,
     });
   }
   if (status >= 500 || status === 408 || status === 425) {
-    throw new SlotsyncError('service_failed', message, { disposition: 'retry', facts, detail });
+    throw new SlotsyncError('service_failed', message, { facts, detail });
   }
   if (status >= 300 && status < 400) {
     throw new SlotsyncError('redirected', message, {
-      disposition: 'dead',
-      remedy: 'Set API_BASE_URL to the address the service really answers at.',
       facts,
       detail,
     });
   }
-  throw new SlotsyncError('refused', message, { disposition: 'dead', facts, detail });
+  throw new SlotsyncError('refused', message, { facts, detail });
 }
 
 /** The answer is not what the wire module says. What was sent may have been done. */
 export function invalidAnswer(method: string, path: string, what: string, cause?: unknown): SlotsyncError {
   return new SlotsyncError('answer_invalid', `${method} ${path}: the answer cannot be understood: ${what}`, {
-    disposition: 'retry',
-    remedy: 'If it stays so, the service differs from docs/api-contract.md: run `slotsync check`.',
     facts: { method, path },
     cause,
   });
@@ -252,8 +243,6 @@ function asTransportError(error: unknown, { method, path }: Call): SlotsyncError
   const facts = { method, path, reason: code };
   if (NEVER_SENT.has(code) || (error instanceof Error && /certificate|self.signed/i.test(messageOf(error)))) {
     return new SlotsyncError('service_unreachable', `the service cannot be reached (${code})`, {
-      disposition: 'retry',
-      remedy: 'Check API_BASE_URL and the way out to it (proxy, firewall, DNS).',
       facts,
       cause: error,
     });
@@ -262,7 +251,6 @@ function asTransportError(error: unknown, { method, path }: Call): SlotsyncError
     'answer_lost',
     `${method} ${path}: no answer arrived (${code}); it may have been done`,
     {
-      disposition: 'retry',
       facts,
       cause: error,
     },

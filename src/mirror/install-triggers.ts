@@ -96,7 +96,6 @@ function asTriggersError(error: unknown, { name }: Pick<Stream, 'name'>): unknow
   const code = codeOf(error);
   if (code === '55P03') {
     return new SlotsyncError('triggers_busy', `${name}: its table is being written to all the time`, {
-      disposition: 'retry',
       remedy: `Nothing was changed for ${name}; the same command again, when it is quieter.`,
       cause: error,
     });
@@ -110,7 +109,6 @@ function asTriggersError(error: unknown, { name }: Pick<Stream, 'name'>): unknow
   }
   if (!/^[0-9A-Z]{5}$/.test(code)) return error;
   return new SlotsyncError('triggers_failed', `${name}: ${messageOf(error)}`, {
-    disposition: 'dead',
     cause: error,
   });
 }

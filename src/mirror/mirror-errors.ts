@@ -27,24 +27,18 @@ export function asMirrorError(error: unknown): unknown {
   const facts = { sqlstate: code };
   if (/^(42|3F|0A)/.test(code)) {
     return new SlotsyncError('mirror_source', messageOf(error), {
-      disposition: 'dead',
-      remedy: 'Correct the configuration, or grant the missing right; `slotsync check` reads every source.',
       facts,
       cause: error,
     });
   }
   if (code === '25006') {
     return new SlotsyncError('mirror_read_only', `the source tries to write: ${messageOf(error)}`, {
-      disposition: 'dead',
-      remedy: 'The mirror is only ever read; take the writing function out of the query.',
       facts,
       cause: error,
     });
   }
   if (/^(28|3D)/.test(code)) {
     return new SlotsyncError('mirror_refused', `the mirror refused the connection: ${messageOf(error)}`, {
-      disposition: 'dead',
-      remedy: 'Check MIRROR_DATABASE_URL.',
       facts,
       cause: error,
     });
@@ -53,7 +47,6 @@ export function asMirrorError(error: unknown): unknown {
     // What follows the colon is the value itself, which may be anybody's.
     const kind = messageOf(error).replace(/: .*$/s, '');
     return new SlotsyncError('mirror_source', `the source holds a value that cannot be converted: ${kind}`, {
-      disposition: 'dead',
       remedy: 'Correct the value or the conversion in the source; the log of the mirror’s server names it.',
       facts,
       cause: error,
@@ -64,10 +57,6 @@ export function asMirrorError(error: unknown): unknown {
     unreachable ? 'mirror_unreachable' : 'mirror_failed',
     unreachable ? `the mirror cannot be reached (${code})` : `the mirror could not answer (${code})`,
     {
-      disposition: 'retry',
-      remedy: unreachable
-        ? 'Check MIRROR_DATABASE_URL and that the server is up.'
-        : 'The log of the mirror’s server says more.',
       // A function of the mirror may raise whatever it likes, names included.
       detail: unreachable ? undefined : messageOf(error),
       facts,

@@ -256,7 +256,6 @@ export function createMirror({ url }: { url: string }) {
         'external_ids_not_unique',
         `${stream.name}: more than ${SHARED_ID_LIMIT} external ids stand for several rows each, such as '${first?.externalId}'`,
         {
-          disposition: 'dead',
           remedy: `Name the columns that identify a row in streams.${stream.name}.externalId.`,
         },
       );

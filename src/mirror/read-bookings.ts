@@ -169,7 +169,6 @@ export function createBookingReader(
           ? 'reservations: the key is null in some bookings'
           : 'reservations: the key is not unique; some bookings share theirs',
         {
-          disposition: 'dead',
           remedy: 'Name the columns that identify a booking in reservations.key.',
           detail: rows.flatMap(({ key }) => key ?? []).join(', '),
         },
@@ -187,7 +186,6 @@ export function createBookingReader(
         'external_ids_not_unique',
         `reservations: more than ${MOST_SHARED} external ids stand for several bookings each`,
         {
-          disposition: 'dead',
           remedy: 'Name the columns that identify a booking in reservations.externalId.',
         },
       );
@@ -285,7 +283,6 @@ function fromRow(bookings: BookingSource, columns: Row, types: ReadonlyMap<strin
   } = columns as Record<string, unknown>;
   if (typeof key !== 'string') {
     throw new SlotsyncError('key_null', 'reservations: the key is null in some bookings', {
-      disposition: 'dead',
       remedy: 'Name the columns that identify a booking in reservations.key.',
     });
   }
@@ -301,7 +298,6 @@ function fromRow(bookings: BookingSource, columns: Row, types: ReadonlyMap<strin
 
 function sourceFault(message: string): SlotsyncError {
   return new SlotsyncError('mirror_source', message, {
-    disposition: 'dead',
     remedy: 'Correct the configuration; `slotsync check` reads every source.',
   });
 }

@@ -84,8 +84,6 @@ async function requireRedis(url: string): Promise<void> {
     await redis.ping();
   } catch (error) {
     throw new SlotsyncError('queue_unreachable', `Redis cannot be reached (${codeOf(error)})`, {
-      disposition: 'retry',
-      remedy: 'Check REDIS_URL and that the server is up.',
       cause: error,
     });
   } finally {

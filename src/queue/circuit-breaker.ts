@@ -2,24 +2,12 @@
 // this process. Wrong credentials at two in the morning cost a dozen requests, not one for every batch. It says so
 // once, looks at widening gaps whether things are well again, and then goes on by itself.
 import { setTimeout as sleep } from 'node:timers/promises';
+import { errorEntry } from '../error-catalogue.js';
 import { codeOf } from '../errors.js';
 import type { Logger } from '../logger.js';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
-
-/** Failures that are nobody's record's fault, and whether waiting for their end costs a batch an attempt. */
-const SYSTEMIC: Readonly<Record<string, { costsAttempt: boolean }>> = {
-  unauthorized: { costsAttempt: false },
-  service_unreachable: { costsAttempt: false },
-  mirror_unreachable: { costsAttempt: false },
-  mirror_refused: { costsAttempt: false },
-  state_unreachable: { costsAttempt: false },
-  quota_unavailable: { costsAttempt: false },
-  // These may also be one batch's own: it must not be tried for ever.
-  service_failed: { costsAttempt: true },
-  answer_lost: { costsAttempt: true },
-};
 
 export interface BreakerOptions {
   log: Logger;
@@ -78,7 +66,7 @@ export function createBreaker(options: BreakerOptions) {
     /** Tells of a failure. Returns whether the batch should wait without losing an attempt. */
     failed(error: unknown): boolean {
       const code = codeOf(error);
-      const systemic = SYSTEMIC[code];
+      const { systemic } = errorEntry(code);
       if (!systemic || stopped.signal.aborted) return false;
       running++;
       if (!open && running >= threshold) {
@@ -94,7 +82,7 @@ export function createBreaker(options: BreakerOptions) {
         onOpen();
         void waitUntilWell();
       }
-      return !systemic.costsAttempt;
+      return systemic === 'wait';
     },
 
     /** Probes no more. */

@@ -80,6 +80,6 @@ export function printJson(value: unknown): void {
 /** The error as a person reads it: what, where, and what to do. */
 export function describeError(error: unknown): string {
   const faults = error instanceof UsageError ? error.faults.map((fault) => `  - ${fault}`) : [];
-  const remedy = error instanceof SlotsyncError && error.remedy !== undefined ? [`  → ${error.remedy}`] : [];
+  const remedy = error instanceof SlotsyncError && error.remedy !== '' ? [`  → ${error.remedy}`] : [];
   return [`slotsync: ${messageWithDetail(error)}`, ...faults, ...remedy].join('\n');
 }

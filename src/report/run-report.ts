@@ -28,8 +28,7 @@ export async function waitForRun(
   try {
     while (true) {
       const run = await readRun(state.db, id);
-      if (!run)
-        throw new SlotsyncError('run_lost', `run ${id} is gone from the state`, { disposition: 'dead' });
+      if (!run) throw new SlotsyncError('run_lost', `run ${id} is gone from the state`);
       const { done, total } = await readProgress(state.db, id);
       const stands = run.pausedAt ? `paused; to go on: slotsync resume ${id}` : undefined;
       progress.update(done, total, { quotaUse: await readUse(), stands });

@@ -54,8 +54,6 @@ export function asStateError(thrown: unknown): unknown {
       ? `the state database cannot be reached (${code})`
       : `the state database ${refused ? 'refused the connection' : 'could not answer'}: ${messageOf(error)}`,
     {
-      disposition: refused ? 'dead' : 'retry',
-      remedy: 'Check STATE_DATABASE_URL (default: MIRROR_DATABASE_URL) and that the server is up.',
       facts: { sqlstate: code },
       cause: error,
     },

@@ -75,7 +75,7 @@ function createModel(turn: (what: string) => Promise<unknown>, lost: readonly bo
       }
       await turn('put is answered');
       for (const { extId } of sent) inFlight.delete(extId);
-      if (isLost) throw new SlotsyncError('answer_lost', 'no answer', { disposition: 'retry' });
+      if (isLost) throw new SlotsyncError('answer_lost', 'no answer');
       return results;
     },
   };

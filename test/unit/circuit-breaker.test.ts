@@ -1,9 +1,10 @@
 import { describe, expect, it, vi } from 'vitest';
 import { pino } from 'pino';
+import type { ErrorCode } from '../../src/error-catalogue.js';
 import { SlotsyncError } from '../../src/errors.js';
 import { createBreaker } from '../../src/queue/circuit-breaker.js';
 
-const failure = (code: string) => new SlotsyncError(code, code, { disposition: 'retry' });
+const failure = (code: ErrorCode) => new SlotsyncError(code, code);
 
 function setUp({ well = () => true }: { well?: () => boolean } = {}) {
   const lines: { level: number; msg: string }[] = [];

@@ -13,7 +13,7 @@ const acceptAll = (objects: readonly DestinationObject[]) =>
   new Map(objects.map(({ extId }) => [extId, accepted] as const));
 
 const refused = (status: number, message = `PUT /v1/objects answered ${status}`) =>
-  new SlotsyncError('refused', message, { disposition: 'dead', facts: { status } });
+  new SlotsyncError('refused', message, { facts: { status } });
 
 /** A service that judges whole calls; notes what it was sent. */
 function playService(judge: (objects: readonly DestinationObject[]) => Map<string, PutResult>) {
@@ -119,9 +119,9 @@ describe('a call whose objects are judged one by one', () => {
 
 describe('a failure that is no verdict on the objects', () => {
   it.each([
-    new SlotsyncError('service_failed', 'answered 503', { disposition: 'retry', facts: { status: 503 } }),
-    new SlotsyncError('unauthorized', 'answered 403', { disposition: 'dead', facts: { status: 403 } }),
-    new SlotsyncError('answer_lost', 'no answer', { disposition: 'retry' }),
+    new SlotsyncError('service_failed', 'answered 503', { facts: { status: 503 } }),
+    new SlotsyncError('unauthorized', 'answered 403', { facts: { status: 403 } }),
+    new SlotsyncError('answer_lost', 'no answer'),
     refused(405),
     new Error('a defect'),
   ])('$message is passed on at once', async (failure) => {
@@ -135,7 +135,7 @@ describe('a failure that is no verdict on the objects', () => {
   });
 
   it('keeps what is known of the others, and sends nothing more', async () => {
-    const failure = new SlotsyncError('service_failed', 'answered 503', { disposition: 'retry' });
+    const failure = new SlotsyncError('service_failed', 'answered 503');
     const { calls, put } = playService((sent) => {
       if (sent.length === 8 || sent.some(({ extId }) => extId === 'room_1')) throw refused(400);
       if (sent.some(({ extId }) => extId === 'room_4')) throw failure;

@@ -119,13 +119,10 @@ export function createWaitQueue<Grant>({
 /** The error for whatever could not be asked of the store. */
 export function quotaUnavailable(cause: unknown): SlotsyncError {
   return new SlotsyncError('quota_unavailable', `the quota's store cannot be reached: ${messageOf(cause)}`, {
-    disposition: 'retry',
-    remedy:
-      'Nothing is sent without the quota. Check that Redis or PostgreSQL answers at the configured address.',
     cause,
   });
 }
 
 function limiterClosed(): SlotsyncError {
-  return new SlotsyncError('limiter_closed', 'the process is shutting down', { disposition: 'retry' });
+  return new SlotsyncError('limiter_closed', 'the process is shutting down');
 }

@@ -75,7 +75,5 @@ export async function useApprovals(tx: Queries, ids: readonly number[], runId: n
     .where(and(isOpen, inArray(approvals.id, [...ids])))
     .returning({ id: approvals.id });
   if (used.length === ids.length) return;
-  throw new SlotsyncError('approval_withdrawn', 'an approval was withdrawn while the run was planned', {
-    disposition: 'retry',
-  });
+  throw new SlotsyncError('approval_withdrawn', 'an approval was withdrawn while the run was planned', {});
 }

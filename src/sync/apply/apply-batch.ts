@@ -71,7 +71,6 @@ export async function applyBatch(
   const stream = deps.streams.get(batch.stream);
   if (!stream) {
     throw new SlotsyncError('configuration', `the configuration has no stream '${batch.stream}' any more`, {
-      disposition: 'dead',
       remedy: 'Put it back, or let the run end and start another.',
     });
   }
@@ -111,12 +110,9 @@ export async function applyBatch(
   }
   if (failure !== undefined) throw failure;
   if (claimed.size < batch.keys.length) {
-    throw new SlotsyncError('claimed', 'another batch is writing some of these records', {
-      disposition: 'defer',
-    });
+    throw new SlotsyncError('claimed', 'another batch is writing some of these records', {});
   }
   throw new SlotsyncError('answer_incomplete', 'the service said nothing final of some objects', {
-    disposition: 'retry',
     facts: { objects: settled.remaining.length },
   });
 }

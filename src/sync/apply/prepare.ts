@@ -132,7 +132,7 @@ async function noteNewIds(
 
 /** Before anything of it was sent. */
 export function claimLost(): SlotsyncError {
-  return new SlotsyncError('claim_lost', 'another batch took these records over', { disposition: 'retry' });
+  return new SlotsyncError('claim_lost', 'another batch took these records over');
 }
 
 /**

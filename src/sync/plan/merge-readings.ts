@@ -240,7 +240,6 @@ function refuseFaults(faults: {
       'key_not_unique',
       `the key is not unique: ${faults.repetitions} rows repeat a key, such as ${named}`,
       {
-        disposition: 'dead',
         remedy,
       },
     );
@@ -250,7 +249,6 @@ function refuseFaults(faults: {
       'key_null',
       `the key is null in ${faults.nulls} ${faults.nulls === 1 ? 'row' : 'rows'}`,
       {
-        disposition: 'dead',
         remedy,
       },
     );
@@ -260,7 +258,6 @@ function refuseFaults(faults: {
       'key_order',
       'the mirror does not return its keys in the order of their UTF-8 bytes',
       {
-        disposition: 'dead',
         remedy: 'The mirror’s database must be encoded in UTF-8.',
       },
     );

@@ -46,7 +46,6 @@ export function createPreflight(destination: Destination, now: () => number = ()
       const unknown = await findUnknownNames(destination, asked, context);
       if (unknown.length > 0) {
         throw new SlotsyncError('configuration', unknown.map(describeUnknown).join('; '), {
-          disposition: 'dead',
           remedy:
             'Correct the names in the configuration, or create them at the service; nothing was written.',
         });

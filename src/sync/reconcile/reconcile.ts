@@ -96,10 +96,7 @@ export async function reconcile(
 ): Promise<ReconcileResult> {
   const alone = await whileReconcilingAlone(deps.state, () => reconcileWindow(deps, range, signal));
   if (alone) return alone.result;
-  throw new SlotsyncError('reconcile_running', 'another reconcile is under way', {
-    disposition: 'defer',
-    remedy: 'Wait until it has ended; slotsync status shows it.',
-  });
+  throw new SlotsyncError('reconcile_running', 'another reconcile is under way', {});
 }
 
 /**
@@ -403,6 +400,5 @@ async function readChanges(
 /** A run that somebody has cancelled goes no further. */
 async function requireUnended({ db, runId }: MatchDeps): Promise<void> {
   const run = await readRun(db, runId);
-  if (run?.finishedAt)
-    throw new SlotsyncError('run_cancelled', 'the run was cancelled', { disposition: 'dead' });
+  if (run?.finishedAt) throw new SlotsyncError('run_cancelled', 'the run was cancelled');
 }
