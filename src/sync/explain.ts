@@ -9,21 +9,21 @@ import type {
 } from '../destination/destination.js';
 import { messageOf } from '../errors.js';
 import type { Mirror } from '../mirror/mirror.js';
+import {
+  readBooking,
+  readBookingEvents,
+  type ReservationEvent,
+  type ReservationRow,
+} from '../state/bookings/read-reservations.js';
 import type { State } from '../state/database.js';
+import { readExternalIds } from '../state/records/external-ids.js';
 import {
   countChangesOf,
   listBatchesOf,
   readRecord,
   type RecordBatch,
   type RecordRow,
-} from '../state/records/record-history.js';
-import { readExternalIds } from '../state/records/records.js';
-import {
-  readBooking,
-  readBookingEvents,
-  type ReservationEvent,
-  type ReservationRow,
-} from '../state/bookings/reservations.js';
+} from '../state/records/read-records.js';
 import type { Row } from '../streams/config-schema.js';
 import { mapRow, toObject } from '../streams/map-row.js';
 import {

@@ -2,11 +2,11 @@
 // references that are not there yet, external ids that two rows share, rows that are gone.
 import { messageOf, SlotsyncError } from '../../errors.js';
 import type { Mirror, MirrorRow } from '../../mirror/mirror.js';
-import type { Batch } from '../../state/runs/batches.js';
-import { noteExternalIds, type Claim, type ClaimedRecord } from '../../state/records/claims.js';
 import type { State } from '../../state/database.js';
+import { noteExternalIds, type Claim, type ClaimedRecord } from '../../state/records/claims.js';
+import { readExternalIds, readOwners } from '../../state/records/external-ids.js';
 import type { Outcome } from '../../state/records/outcomes.js';
-import { readExternalIds, readOwners } from '../../state/records/records.js';
+import type { Batch } from '../../state/runs/batches.js';
 import { mapRow, toObject, type MappedRow } from '../../streams/map-row.js';
 import { createObject, hashObject, type DestinationObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
@@ -200,7 +200,7 @@ function retire(stream: Stream, batch: Batch, record: ClaimedRecord, settle: Set
   const { localKey, externalId, sourceHash, objectHash } = record;
   const mayBeThere = objectHash !== null || record.inDoubt;
   if (!mayBeThere || externalId === null) {
-    settle({ localKey, outcome: 'gone' });
+    settle({ localKey, outcome: 'forgotten' });
     return undefined;
   }
   // Only what a plan has put up for retirement is retired: a table may be empty because it is being reloaded.
@@ -208,7 +208,7 @@ function retire(stream: Stream, batch: Batch, record: ClaimedRecord, settle: Set
     const object = createObject(externalId, stream.type, false, []);
     return { localKey, record, object, sourceHash: sourceHash ?? '0', objectHash: '', retires: true };
   }
-  settle({ localKey, outcome: 'left' });
+  settle({ localKey, outcome: 'skipped' });
   return undefined;
 }
 

@@ -5,13 +5,17 @@ import { codeOf, dispositionOf, messageWithDetail } from '../../errors.js';
 import type { Logger } from '../../logger.js';
 import { noMeter, type Meter } from '../../meter.js';
 import type { Mirror } from '../../mirror/mirror.js';
+import type { State } from '../../state/database.js';
+import { readTakenKeys } from '../../state/inbox/take-changes.js';
+import { countAccepted } from '../../state/records/count-records.js';
+import { failRecords } from '../../state/records/fail-records.js';
+import { NO_OUTCOMES } from '../../state/records/outcomes.js';
+import { pruneRuns } from '../../state/retention.js';
+import { finishPlanning } from '../../state/runs/advance-run.js';
 import { readOpenApprovals } from '../../state/runs/approvals.js';
 import { countRetiringToday, deleteBatches, insertBatches } from '../../state/runs/batches.js';
-import { readTakenKeys } from '../../state/inbox/changes.js';
-import type { State } from '../../state/database.js';
-import { NO_OUTCOMES } from '../../state/records/outcomes.js';
-import { countAccepted, failRecords } from '../../state/records/records.js';
-import { failRun, finishPlanning, pruneRuns, readRun, type Run } from '../../state/runs/runs.js';
+import { failRun } from '../../state/runs/end-run.js';
+import { readRun, type Run } from '../../state/runs/read-runs.js';
 import { LIMITED_OPERATIONS, type Holds, type PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { createBatchWriter, type BatchWriter } from './write-batches.js';
@@ -37,17 +41,13 @@ const NAMES_KNOWN_FOR = 60 * 60 * 1000;
 const PRUNE_EVERY = 500;
 
 /**
- * Plans a run: its batches become rows, and those that may go first are returned to be queued. A fault that only a
- * person can mend ends the run with that reason; one that may pass is thrown, to be tried again.
+ * Plans a run: its batches become rows, and the run is ready to be advanced. A permanent error ends the run with that
+ * reason; one that may pass is thrown, to be tried again.
  */
-export async function planRun(
-  deps: RunDeps,
-  runId: number,
-  signal?: AbortSignal,
-): Promise<{ queue: number[] }> {
+export async function planRun(deps: RunDeps, runId: number, signal?: AbortSignal): Promise<void> {
   const { state, log } = deps;
   const run = await readRun(state.db, runId);
-  if (run?.status !== 'planning' || run.pausedAt) return { queue: [] };
+  if (run?.status !== 'planning' || run.pausedAt) return;
   try {
     await deleteBatches(state.db, runId);
     const planned = await planStreams(deps, run, signal);
@@ -56,16 +56,14 @@ export async function planRun(
       const knownForMs = run.kind === 'incremental' ? NAMES_KNOWN_FOR : 0;
       await deps.preflight.requireKnownNames(streams, { lane: run.lane as Lane, signal }, knownForMs);
     }
-    const queue = await finishPlanning(state.db, runId, planned);
+    await finishPlanning(state.db, runId, planned);
     log.info({ batches: planned.batches }, 'run planned');
     if (run.kind !== 'incremental' || run.id % PRUNE_EVERY === 0) await pruneRuns(state.db);
-    return { queue };
   } catch (error) {
     if (dispositionOf(error) !== 'dead' || (deps.waitForCredentials && codeOf(error) === 'unauthorized'))
       throw error;
     await failRun(state.db, runId, { code: codeOf(error), message: messageWithDetail(error) });
     log.error({ code: codeOf(error) }, 'run failed while planning');
-    return { queue: [] };
   }
 }
 

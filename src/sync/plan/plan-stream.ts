@@ -1,7 +1,7 @@
 // What one stream needs: the mirror's reading merged with the state's.
 import type { Mirror, Selection, SharedExternalId } from '../../mirror/mirror.js';
-import { readPlanMarks } from '../../state/records/records.js';
 import type { State } from '../../state/database.js';
+import { readPlanMarks } from '../../state/records/plan-marks.js';
 import type { PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { mergeReadings, type PlanEntry, type MergeCounts } from './merge-readings.js';

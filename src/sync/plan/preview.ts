@@ -2,9 +2,10 @@
 // the state and, for what stands there now, the service. Writes nothing anywhere.
 import type { Destination, ObjectThere } from '../../destination/destination.js';
 import { codeOf, messageOf, SlotsyncError } from '../../errors.js';
+import { readExternalIds, readRecordIds } from '../../state/records/external-ids.js';
+import { readLongGone } from '../../state/records/gone-rows.js';
 import { readOpenApprovals } from '../../state/runs/approvals.js';
-import { readExternalIds, readLongGone, readRecordIds } from '../../state/records/records.js';
-import { LIMITED_OPERATIONS, type LimitedOperation, type Hold, type PlanCounts } from '../../state/schema.js';
+import { LIMITED_OPERATIONS, type Hold, type LimitedOperation, type PlanCounts } from '../../state/schema.js';
 import { mapRow, toObject } from '../../streams/map-row.js';
 import {
   createObject,

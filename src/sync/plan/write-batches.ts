@@ -1,8 +1,8 @@
 // Collects the keys of a plan into batches of the stream's size, and batches into statements. What a limit is set for
 // goes into batches of its own, which start out held: only once the whole stream was read is it known how many there are.
-import { insertBatches, setBatchStates, type NewBatch } from '../../state/runs/batches.js';
 import type { State } from '../../state/database.js';
-import { forgetRecords, noteBack, noteGone, readLongGone } from '../../state/records/records.js';
+import { forgetRecords, noteBack, noteGone, readLongGone } from '../../state/records/gone-rows.js';
+import { insertBatches, releaseHeldBatches, type NewBatch } from '../../state/runs/batches.js';
 import { LIMITED_OPERATIONS, type LimitedOperation } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { hasLimit } from './limits.js';
@@ -124,7 +124,7 @@ export function createBatchWriter({ db }: State, stream: Stream, options: BatchW
 
     /** No hold: its batches may go when it is their turn. */
     async letGo(operation: LimitedOperation): Promise<void> {
-      await setBatchStates(db, { runId, stream: stream.name, operation, from: 'held', to: 'planned' });
+      await releaseHeldBatches(db, { runId, stream: stream.name, operation }, 'planned');
     },
   };
 }

@@ -14,15 +14,14 @@ import {
   writeCancellations,
   type KnownCancellation,
 } from '../../state/bookings/cancellations.js';
-import { queryState, type Queries } from '../../state/database.js';
-import { readExternalIds } from '../../state/records/records.js';
+import { readKnownBookings, type KnownBooking } from '../../state/bookings/read-reservations.js';
 import {
   forgetBookings,
-  readKnownBookings,
   writeBookings,
   type MatchedBooking,
-  type KnownBooking,
-} from '../../state/bookings/reservations.js';
+} from '../../state/bookings/write-reservations.js';
+import type { Queries } from '../../state/database.js';
+import { readExternalIds } from '../../state/records/external-ids.js';
 import type { Booking, ReservationConfig } from '../../streams/bookings.js';
 import { compareBooking, type BookingHere, type BookingThere } from './compare-booking.js';
 
@@ -104,17 +103,15 @@ export async function matchBookings(deps: MatchDeps, given: Case, signal?: Abort
 
   const kept = new Set(judged.map(({ key }) => key));
   const forgotten = [...new Set([...superseded, ...(given.known ?? [])])].filter((key) => !kept.has(key));
-  await queryState(() =>
-    db.transaction(async (tx) => {
-      await writeCancellations(tx, runId, seen);
-      await forgetCancellations(
-        tx,
-        gone.map(({ id }) => id),
-      );
-      await forgetBookings(tx, runId, forgotten);
-      await writeBookings(tx, runId, judged);
-    }),
-  );
+  await db.transaction(async (tx) => {
+    await writeCancellations(tx, runId, seen);
+    await forgetCancellations(
+      tx,
+      gone.map(({ id }) => id),
+    );
+    await forgetBookings(tx, runId, forgotten);
+    await writeBookings(tx, runId, judged);
+  });
 }
 
 interface Pairs {

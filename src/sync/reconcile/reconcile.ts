@@ -10,26 +10,31 @@ import {
   readUnmetCancellations,
   writeCancellations,
 } from '../../state/bookings/cancellations.js';
-import type { Queries, State } from '../../state/database.js';
-import {
-  dropReconciliation,
-  endReconciliation,
-  moveReservationsWatermark,
-  readReservationsWatermark,
-  startReconciliation,
-  whileReconcilingAlone,
-} from '../../state/runs/reconcile-runs.js';
 import {
   countVerdicts,
   listDiscrepancies,
-  pruneBookings,
   readKnownBookings,
   readUnmetBookings,
   type ReservationRow,
-} from '../../state/bookings/reservations.js';
-import { readRun } from '../../state/runs/runs.js';
-import { noteReconciledOccurrence, readUnreconciledOccurrence } from '../../state/runs/occurrences.js';
-import type { Verdict } from '../../state/schema.js';
+} from '../../state/bookings/read-reservations.js';
+import {
+  moveReservationsWatermark,
+  readReservationsWatermark,
+} from '../../state/bookings/reservations-watermark.js';
+import type { Queries, State } from '../../state/database.js';
+import { pruneBookings } from '../../state/retention.js';
+import {
+  noteReconciledOccurrence,
+  readUnreconciledOccurrence,
+} from '../../state/runs/nightly-occurrences.js';
+import { readRun } from '../../state/runs/read-runs.js';
+import {
+  dropReconciliation,
+  endReconciliation,
+  startReconciliation,
+  whileReconcilingAlone,
+} from '../../state/runs/reconcile-runs.js';
+import type { StartedBy, Verdict } from '../../state/schema.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
 import { matchBookings, resultsOf, type MatchDeps } from './match-bookings.js';
 import { NIGHTLY } from '../start-nightly.js';
@@ -40,6 +45,8 @@ export interface ReconcileDeps {
   destination: Destination;
   state: State;
   reservations: ReservationConfig;
+  /** Who asks for it. */
+  startedBy: StartedBy;
   log: Logger;
   /** Milliseconds since 1970. */
   now?: () => number;
@@ -202,7 +209,10 @@ async function inRun(
   const requestsBefore = destination.requests();
   const inDatabase = async (db: Queries): Promise<ReconcileResult> => {
     const text = (seconds: number) => new Date(seconds * 1000).toISOString();
-    const runId = await startReconciliation(db, { from: text(period.from), to: text(period.to) });
+    const runId = await startReconciliation(db, deps.startedBy, {
+      from: text(period.from),
+      to: text(period.to),
+    });
     const log = deps.log.child({ runId });
     try {
       const { bookings } = reservations;
