@@ -33,13 +33,13 @@ const failures: [name: string, run: (db: Queries) => PromiseLike<unknown>][] = [
     (db) =>
       db
         .select()
-        .from(runs)
-        .where(sql`${SECRET}::text = 'x' AND 1 / 0 = 1`),
+        .from(watermarks)
+        .where(sql`${SECRET}::text = (1 / 0)::text`),
   ],
   ['an insert', (db) => db.insert(runs).values(badRow)],
   ['an update', (db) => db.update(watermarks).set({ cursor: sql`${SECRET}::text || (1 / 0)::text` })],
-  ['a delete', (db) => db.delete(runs).where(sql`${SECRET}::text = (1 / 0)::text`)],
-  ['a count', (db) => db.$count(runs, sql`${SECRET}::text = (1 / 0)::text`)],
+  ['a delete', (db) => db.delete(watermarks).where(sql`${SECRET}::text = (1 / 0)::text`)],
+  ['a count', (db) => db.$count(watermarks, sql`${SECRET}::text = (1 / 0)::text`)],
 ];
 
 async function errorOf(work: () => PromiseLike<unknown>): Promise<unknown> {
@@ -92,14 +92,16 @@ describe('a transaction', () => {
     expect(await state.db.$count(watermarks, eq(watermarks.stream, 'halls'))).toBe(0);
   });
 
-  it('that loses its connection is named', async () => {
-    const error = await errorOf(() =>
-      state.db.transaction(async (tx) => {
-        const [own] = await query<{ pid: number }>(tx)`SELECT pg_backend_pid() AS pid`;
-        await query(state.db)`SELECT pg_terminate_backend(${own?.pid ?? 0}::int)`;
-        await query(tx)`SELECT 1`;
-      }),
-    );
-    expect(error).toMatchObject({ code: 'state_unreachable', disposition: 'retry' });
+  it.each([
+    ['a query', (db: Queries) => query(db)`SELECT 1`],
+    ['a transaction', (db: Queries) => db.transaction(async () => undefined)],
+  ])('%s without a database is named', async (_, work) => {
+    const nowhere = openState({ url: 'postgres://nobody:wrong@127.0.0.1:1/none' });
+    try {
+      const error = await errorOf(() => work(nowhere.db));
+      expect(error).toMatchObject({ code: 'state_unreachable', disposition: 'retry' });
+    } finally {
+      await nowhere.close();
+    }
   });
 });

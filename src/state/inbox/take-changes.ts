@@ -1,4 +1,5 @@
 // An incremental run takes keys from the inbox; their rows are deleted when it has ended.
+import { arrayLiteral } from '../../sql-text.js';
 import { anyOf, query, tryLock, type Queries } from '../database.js';
 import { insertRun } from '../runs/start-run.js';
 import { CHANGES_CHANNEL } from './add-changes.js';
@@ -52,7 +53,7 @@ export async function takeChanges(db: Queries, streams: readonly string[]): Prom
       streams: chosen.streams,
     });
     await query(tx)`
-      UPDATE slotsync.changes SET run_id = ${id}::bigint WHERE id = ${anyOf(chosen.ids)}::bigint[]`;
+      UPDATE slotsync.changes SET run_id = ${id}::bigint WHERE id = ANY (${arrayLiteral(chosen.ids)}::bigint[])`;
     return { runId: id };
   });
 }
