@@ -1,3 +1,4 @@
+// Guarantees 6, 11
 // Mass changes wait for a person: what is held, what goes on beside it, and what an approval lets go. Looked at as an
 // operator does: objects at the service, rows of the state, requests that arrived.
 import { describe, expect, it } from 'vitest';

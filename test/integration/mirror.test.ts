@@ -1,3 +1,4 @@
+// Guarantee 8
 // Reading the mirror: keys of every kind in the order of their bytes, values as the mapping gets them, and never
 // a write.
 import { randomUUID } from 'node:crypto';

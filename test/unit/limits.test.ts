@@ -1,3 +1,4 @@
+// Guarantee 6
 // What is let go and what waits for a person, as a table of figures.
 import { describe, expect, it } from 'vitest';
 import { explainHold, hasLimit, type LimitFacts } from '../../src/sync/plan/limits.js';
