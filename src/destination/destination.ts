@@ -255,3 +255,8 @@ export function createDestination(options: DestinationOptions) {
     close: client.close,
   };
 }
+
+/** What was asked for by name, or without a limit, is never too much. */
+export function resultsOf<B>(found: Found<B>): B[] {
+  return 'results' in found ? found.results : [];
+}

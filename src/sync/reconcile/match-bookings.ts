@@ -1,11 +1,11 @@
 // Some bookings and some reservations, brought together, judged, and written down in one transaction. What is missing
 // from either side is asked for by name first: absence in a reading that was cut by time proves nothing.
 import type { Mirror } from '../../mirror/mirror.js';
-import type {
-  CancellationThere,
-  Destination,
-  Found,
-  ReservationThere,
+import {
+  resultsOf,
+  type CancellationThere,
+  type Destination,
+  type ReservationThere,
 } from '../../destination/destination.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import {
@@ -298,9 +298,4 @@ function problemOf(
   if (booking.problem !== undefined) return booking.problem;
   if (shared.has(booking.key)) return 'external_id_shared';
   return here && here.unknownObjects.length > 0 ? 'object_unknown' : undefined;
-}
-
-/** What was asked for by name, or without a limit, is never too much. */
-export function resultsOf<B>(found: Found<B>): B[] {
-  return 'results' in found ? found.results : [];
 }

@@ -1,7 +1,13 @@
 // What became of the bookings: reservations and cancellations there, compared with the bookings here, slice by slice.
 // It reads at both sides and writes verdicts; an interrupted run is simply run again, so its slices are no batches and
 // need no queue.
-import type { Destination, Found, Period, ReservationThere } from '../../destination/destination.js';
+import {
+  resultsOf,
+  type Destination,
+  type Found,
+  type Period,
+  type ReservationThere,
+} from '../../destination/destination.js';
 import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../../errors.js';
 import type { Logger } from '../../logger.js';
 import type { Mirror } from '../../mirror/mirror.js';
@@ -31,7 +37,7 @@ import { readRun } from '../../state/runs/runs.js';
 import { noteReconciledOccurrence, readUnreconciledOccurrence } from '../../state/runs/occurrences.js';
 import type { Verdict } from '../../state/schema.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
-import { matchBookings, resultsOf, type MatchDeps } from './match-bookings.js';
+import { matchBookings, type MatchDeps } from './match-bookings.js';
 import { NIGHTLY } from '../start-nightly.js';
 import { readSlices } from './time-slices.js';
 
