@@ -2,10 +2,10 @@
 // what was asked. Reads on all sides and writes nothing.
 import type {
   ReservationSelection,
-  CancellationThere,
+  Cancellation,
   Destination,
-  ObjectThere,
-  ReservationThere,
+  ServiceObject,
+  Reservation,
 } from '../destination/destination.js';
 import { messageOf } from '../errors.js';
 import type { Mirror } from '../mirror/mirror.js';
@@ -52,7 +52,7 @@ export interface RecordExplained {
   /** Why the row does not become an object now. */
   problem: string | undefined;
   record: RecordRow | undefined;
-  there: ObjectThere | undefined;
+  there: ServiceObject | undefined;
   /** What a write would change there, field by field. */
   changes: FieldChange[];
   /** Whether the object is the one that was accepted last. */
@@ -116,8 +116,8 @@ export interface BookingExplained {
   key: string;
   /** Undefined: no booking with this key is here. */
   here: Booking | undefined;
-  reservations: ReservationThere[];
-  cancellations: CancellationThere[];
+  reservations: Reservation[];
+  cancellations: Cancellation[];
   known: ReservationRow | undefined;
   /** Latest first. */
   events: ReservationEvent[];

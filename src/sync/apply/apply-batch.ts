@@ -2,7 +2,7 @@
 // service already holds, read what the mapping does not own whole, write once, and settle every record with
 // its outcome in one transaction. Nothing is recorded as accepted that the service did not accept.
 import { randomUUID } from 'node:crypto';
-import type { Destination, ObjectThere, PutResult } from '../../destination/destination.js';
+import type { Destination, ServiceObject, PutResult } from '../../destination/destination.js';
 import type { Context } from '../../destination/client.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import { SlotsyncError } from '../../errors.js';
@@ -179,7 +179,7 @@ async function mergeWithThere(
 ): Promise<{ candidate: Candidate; object: DestinationObject }[]> {
   const toRead = candidates.filter(({ retires }) => retires || stream.owns === 'fields');
   const extIds = toRead.map(({ object }) => object.extId);
-  const there: Map<string, ObjectThere> =
+  const there: Map<string, ServiceObject> =
     extIds.length === 0 ? new Map() : await deps.destination.findObjects(extIds, stream.type, context);
   const heirs = await findNewOwners(deps, stream, candidates);
 

@@ -27,7 +27,7 @@ export async function deferReserved(
   if (!stream.unlessReserved || retiring.length === 0) return writes;
   const extIds = retiring.map(({ object }) => object.extId);
   const seconds = Math.floor(now() / 1000);
-  const bookings = await destination.findBookings(stream.type, extIds, seconds, context);
+  const bookings = await destination.findUpcomingReservations(stream.type, extIds, seconds, context);
   return writes.filter(({ candidate, object }) => {
     const booked = candidate.retires ? bookings.get(object.extId) : undefined;
     if (!booked) return true;

@@ -1,6 +1,6 @@
 // A plan that is only looked at: counts, requests, time, and a few records field by field. Reads the mirror,
 // the state and, for what stands there now, the service. Writes nothing anywhere.
-import type { Destination, ObjectThere } from '../../destination/destination.js';
+import type { Destination, ServiceObject } from '../../destination/destination.js';
 import { codeOf, messageOf, SlotsyncError } from '../../errors.js';
 import { readOpenApprovals } from '../../state/runs/approvals.js';
 import { readExternalIds, readLongGone, readRecordIds } from '../../state/records/records.js';
@@ -186,7 +186,7 @@ async function takeSamples(
     const result = mapped.get(key);
     return result && 'value' in result ? [result.value.extId] : (known.get(key) ?? []);
   });
-  let there = new Map<string, ObjectThere>();
+  let there = new Map<string, ServiceObject>();
   try {
     there = await deps.destination.findObjects(externalIds, stream.type, { lane: 'incremental', signal });
   } catch (error) {

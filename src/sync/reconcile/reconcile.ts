@@ -1,7 +1,7 @@
 // What became of the bookings: reservations and cancellations there, compared with the bookings here, slice by slice.
 // It reads at both sides and writes verdicts; an interrupted run is simply run again, so its slices are no batches and
 // need no queue.
-import type { Destination, Found, Period, ReservationThere } from '../../destination/destination.js';
+import type { Destination, Found, Period, Reservation } from '../../destination/destination.js';
 import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../../errors.js';
 import type { Logger } from '../../logger.js';
 import type { Mirror } from '../../mirror/mirror.js';
@@ -274,7 +274,7 @@ async function readWindow(
   const sliceOf = (slice: Period) => ({ ...slice, isFirst: slice.from === window.from });
 
   /** Both sides have to fit; ours is asked first, since that costs no request. */
-  const read = async (slice: Period, most: number | undefined): Promise<Found<ReservationThere>> => {
+  const read = async (slice: Period, most: number | undefined): Promise<Found<Reservation>> => {
     const here = bookings && most ? await mirror.bookings.count(bookings, sliceOf(slice)) : 0;
     if (most !== undefined && here > most) return { tooMany: here };
     return destination.findReservations(most === undefined ? { window: slice } : { window: slice, most }, {
