@@ -2,9 +2,9 @@
 // verdict and what was asked. Reads on all sides and writes nothing.
 import {
   resultsOf,
-  type CancellationThere,
+  type Cancellation,
   type ReservationSelection,
-  type ReservationThere,
+  type Reservation,
 } from '../destination/destination.js';
 import {
   readBooking,
@@ -22,8 +22,8 @@ export interface BookingExplained {
   key: string;
   /** Undefined: no booking with this key is here. */
   here: Booking | undefined;
-  reservations: ReservationThere[];
-  cancellations: CancellationThere[];
+  reservations: Reservation[];
+  cancellations: Cancellation[];
   known: ReservationRow | undefined;
   /** Latest first. */
   events: ReservationEvent[];

@@ -1,6 +1,6 @@
 // Everything about one record side by side: its row, the object the row becomes, what the state knows and what stands at
 // the service. Reads on all sides and writes nothing.
-import type { Destination, ObjectThere } from '../destination/destination.js';
+import type { Destination, ServiceObject } from '../destination/destination.js';
 import type { Mirror } from '../mirror/mirror.js';
 import type { State } from '../state/database.js';
 import { readPlanMarks } from '../state/records/plan-marks.js';
@@ -37,7 +37,7 @@ export interface RecordExplained {
   /** Why the row does not become an object now. */
   problem: string | undefined;
   record: RecordRow | undefined;
-  there: ObjectThere | undefined;
+  there: ServiceObject | undefined;
   /** What a write would change there, field by field. */
   changes: FieldChange[];
   /** Whether the object is the one that was accepted last. */

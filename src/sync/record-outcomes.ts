@@ -1,6 +1,6 @@
 // What becomes of one record, and why: every outcome a batch gives is made here, with the code and the message that
 // the state keeps. Here a record becomes dead, deferred, failed or synced.
-import type { UpcomingReservation, ObjectThere, PutResult } from '../destination/destination.js';
+import type { UpcomingReservation, ServiceObject, PutResult } from '../destination/destination.js';
 import type { ClaimedRecord } from '../state/records/claims.js';
 import { RETIREMENT_REFUSED, STILL_RESERVED, type Outcome } from '../state/records/outcomes.js';
 import type { DestinationObject } from '../streams/destination-object.js';
@@ -60,7 +60,7 @@ export function externalIdChanged(
   return { localKey, outcome: 'dead', code: 'external_id_changed', message, sourceHash };
 }
 
-export function externalIdTaken(write: Write, { extId, typeId }: ObjectThere, type: string): Outcome {
+export function externalIdTaken(write: Write, { extId, typeId }: ServiceObject, type: string): Outcome {
   const message = `'${extId}' exists at the service as a ${typeId}, not a ${type}`;
   const { record, sourceHash } = write;
   return { localKey: record.localKey, outcome: 'dead', code: 'external_id_taken', message, sourceHash };

@@ -1,6 +1,6 @@
 // What should stand at the service for a row: the row is mapped, its references are linked, and the result is merged
 // with what stands there. Applying, previewing and explaining all render here.
-import type { ObjectThere } from '../destination/destination.js';
+import type { ServiceObject } from '../destination/destination.js';
 import { messageOf } from '../errors.js';
 import type { State } from '../state/database.js';
 import { readExternalIds } from '../state/records/records.js';
@@ -53,7 +53,7 @@ function mapOrExplain(stream: Stream, row: Row): MappedRow | { problem: string }
 export function mergeWithService(
   stream: Stream,
   object: DestinationObject,
-  found: ObjectThere | undefined,
+  found: ServiceObject | undefined,
 ): DestinationObject {
   return stream.owns === 'object' ? object : mergeObject(object, found, stream.owned);
 }

@@ -1,7 +1,7 @@
 // Everything between a row that is gone and the PUT that makes its object inactive, in order. Retirement is the one
 // operation that takes something away from people, so every step may stop it and only the last one writes.
 import type { Context } from '../destination/client.js';
-import type { Destination, ObjectThere } from '../destination/destination.js';
+import type { Destination, ServiceObject } from '../destination/destination.js';
 import type { State } from '../state/database.js';
 import type { ClaimedRecord } from '../state/records/claims.js';
 import { readLongGone } from '../state/records/records.js';
@@ -89,7 +89,7 @@ export async function chooseRetirements(
   deps: RetireDeps,
   stream: Stream,
   retirements: readonly Write[],
-  found: ReadonlyMap<string, ObjectThere>,
+  found: ReadonlyMap<string, ServiceObject>,
   context: Context,
   settle: Settle,
 ): Promise<Write[]> {
@@ -138,7 +138,7 @@ async function deferReserved(
   if (!unlessReserved || retirements.length === 0) return retirements;
   const extIds = retirements.map(({ object }) => object.extId);
   const seconds = Math.floor(now() / 1000);
-  const reservations = await destination.findBookings(type, extIds, seconds, context);
+  const reservations = await destination.findUpcomingReservations(type, extIds, seconds, context);
   return retirements.filter((retirement) => {
     const upcoming = reservations.get(retirement.object.extId);
     if (upcoming) settle(outcome.stillReserved(retirement, upcoming));

@@ -352,7 +352,7 @@ describe('the source', () => {
       mirror.checkStream(streamOf({ from: 'campus.rooms', key: 'room_code', ...declaration }));
     expect(await check({})).toEqual([]);
     expect(await check({ from: 'campus.room' })).toEqual([
-      expect.stringContaining('did you mean campus.rooms?'),
+      expect.stringMatching(/^from: .*did you mean campus\.rooms\?$/),
     ]);
     expect(
       await check({ key: 'roomcode', fields: { f: 'nam', g: (row) => row.x }, cursor: 'updated' }),
@@ -363,6 +363,31 @@ describe('the source', () => {
       expect.stringMatching(/^cursor: /),
     ]);
     expect(await check({ from: { query: 'SELECT FROM WHERE' } })).toHaveLength(1);
+
+    const times = {
+      begin: 'nme',
+      end: 'name',
+      cancelled: 'name',
+      objects: [{ stream: 'rooms', key: 'rom' }],
+    };
+    const checkBookings = (from: string, changes = {}) => {
+      const reservations = { from, key: 'room_code', externalId: 'res_{room_code}', ...times, ...changes };
+      const rooms = { from, key: 'room_code', type: 'room', externalId: 'r_{room_code}', fields: {} };
+      const { bookings } = checkConfiguration({ streams: { rooms }, reservations }).reservations ?? {};
+      return bookings && mirror.bookings.check(bookings);
+    };
+    expect(await checkBookings('campus.room')).toEqual([
+      expect.stringMatching(/^from: .*did you mean campus\.rooms\?$/),
+    ]);
+    expect(await checkBookings('campus.rooms')).toEqual([
+      expect.stringMatching(/^begin: .*nme; did you mean name\?/),
+      expect.stringMatching(/^objects\.0\.key: .*rom; /),
+    ]);
+    expect(await checkBookings('campus.rooms', { begin: 'name', objects: [] })).toEqual([
+      expect.stringMatching(/^begin: column name is text; a timestamp is needed/),
+      expect.stringMatching(/^end: column name is text; a timestamp is needed/),
+      expect.stringMatching(/^cancelled: column name is text; a boolean, an integer or a time is needed/),
+    ]);
   });
 
   it('that fails in its middle fails as a whole', async () => {
@@ -486,6 +511,7 @@ describe('shared external ids', () => {
     const stream = streamOf({ from: { query }, key: 'id', externalId: 'p_{number}' });
     await expect(mirror.findSharedExternalIds(stream)).rejects.toMatchObject({
       code: 'external_ids_not_unique',
+      message: expect.stringMatching(/^streams\.\w+: more than 1000 .* such as 'p_1'$/),
     });
   });
 });

@@ -2,7 +2,7 @@
 // service already holds, read what the mapping does not own whole, write once, and settle every record with
 // its outcome in one transaction. Nothing is recorded as accepted that the service did not accept.
 import { randomUUID } from 'node:crypto';
-import type { Destination, ObjectThere, PutResult } from '../../destination/destination.js';
+import type { Destination, ServiceObject, PutResult } from '../../destination/destination.js';
 import type { Context } from '../../destination/client.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import { SlotsyncError } from '../../errors.js';
@@ -126,7 +126,7 @@ async function settleInto(
   const toRead = prepared.filter(({ retires }) => retires || stream.owns === 'fields');
   const found =
     toRead.length === 0
-      ? new Map<string, ObjectThere>()
+      ? new Map<string, ServiceObject>()
       : await deps.destination.findObjects(
           toRead.map(({ object }) => object.extId),
           stream.type,
@@ -180,7 +180,7 @@ function chooseWrites(
   stream: Stream,
   { isForced }: Batch,
   prepared: readonly Write[],
-  found: ReadonlyMap<string, ObjectThere>,
+  found: ReadonlyMap<string, ServiceObject>,
   settle: Settle,
 ): Write[] {
   return prepared.flatMap((write) => {

@@ -1,6 +1,6 @@
 // The sink of `plan`: counts, requests, time, and a few records field by field. Reads the mirror, the state and, for what
 // stands at the service now, the service. Writes nothing anywhere.
-import type { Destination, ObjectThere } from '../../destination/destination.js';
+import type { Destination, ServiceObject } from '../../destination/destination.js';
 import { codeOf, messageOf, SlotsyncError } from '../../errors.js';
 import { readRecordIds } from '../../state/records/records.js';
 import type { Hold, LimitedOperation, PlanCounts } from '../../state/schema.js';
@@ -119,7 +119,7 @@ async function takeSamples(
     const result = rendered.get(key);
     return result && 'extId' in result ? result.extId : known.get(key);
   };
-  let found = new Map<string, ObjectThere>();
+  let found = new Map<string, ServiceObject>();
   try {
     const extIds = keys.flatMap((key) => externalIdOf(key) ?? []);
     found = await destination.findObjects(extIds, stream.type, { lane: 'incremental', signal });

@@ -1,13 +1,13 @@
 // The verdict on one booking, from both sides of it. Pure and total: whatever stands here and there, it is exactly one
 // of the table in docs/reconcile.md, or none, when it stands nowhere. Absence is established before, by asking for the
 // booking itself; here it is a fact.
-import type { ReservationThere } from '../../destination/destination.js';
+import type { Reservation } from '../../destination/destination.js';
 import type { Differences, Verdict } from '../../state/schema.js';
 import type { FieldValues } from '../../streams/destination-object.js';
 import type { CompareRules } from '../../streams/bookings.js';
 
 /** A booking here. Times in milliseconds since 1970. */
-export interface BookingHere {
+export interface ResolvedBooking {
   begin: number | undefined;
   end: number | undefined;
   isCancelled: boolean;
@@ -18,12 +18,12 @@ export interface BookingHere {
   fields: readonly FieldValues[];
 }
 
-export type BookingThere = { is: 'standing'; reservation: ReservationThere } | { is: 'cancelled' | 'absent' };
+export type ReservationState = { is: 'standing'; reservation: Reservation } | { is: 'cancelled' | 'absent' };
 
 export interface Sides {
   /** Undefined: there is no such booking. `unasked`: no bookings are configured here. */
-  here: BookingHere | 'unasked' | undefined;
-  there: BookingThere;
+  here: ResolvedBooking | 'unasked' | undefined;
+  there: ReservationState;
   /** The verdict of the reading before. */
   before: Verdict | undefined;
   /** A cancellation of it was known, and is not there any more. */
@@ -68,8 +68,8 @@ const only = (verdict: Verdict): BookingVerdict => ({ verdict, differs: undefine
 
 /** What the two say differently; undefined when nothing. */
 export function findDifferences(
-  here: BookingHere,
-  there: ReservationThere,
+  here: ResolvedBooking,
+  there: Reservation,
   rules: CompareRules,
 ): Differences | undefined {
   const differs: Differences = {};
@@ -95,7 +95,7 @@ export function findDifferences(
 }
 
 /** The objects of a reservation that the bookings speak for, by external id. */
-export function comparedObjects({ objects }: ReservationThere, { types }: CompareRules): string[] {
+export function comparedObjects({ objects }: Reservation, { types }: CompareRules): string[] {
   return toSet(objects.filter(({ typeId }) => types.has(typeId)).map(({ objectId }) => objectId));
 }
 

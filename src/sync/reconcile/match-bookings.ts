@@ -3,9 +3,9 @@
 import type { Mirror } from '../../mirror/mirror.js';
 import {
   resultsOf,
-  type CancellationThere,
+  type Cancellation,
   type Destination,
-  type ReservationThere,
+  type Reservation,
 } from '../../destination/destination.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import {
@@ -24,7 +24,7 @@ import {
   type KnownBooking,
 } from '../../state/bookings/reservations.js';
 import type { Booking, ReservationConfig } from '../../streams/bookings.js';
-import { compareBooking, type BookingHere, type BookingThere } from './compare-booking.js';
+import { compareBooking, type ResolvedBooking, type ReservationState } from './compare-booking.js';
 
 export interface MatchDeps {
   mirror: Mirror;
@@ -39,11 +39,11 @@ export interface MatchDeps {
 
 export interface Case {
   here: readonly Booking[];
-  there: readonly ReservationThere[];
+  there: readonly Reservation[];
   /** Keys that were known; those that are found on neither side are forgotten. */
   known?: readonly string[];
   /** Reads cancellations that may have come since the run has read them. */
-  lookAgain?: () => Promise<readonly CancellationThere[]>;
+  lookAgain?: () => Promise<readonly Cancellation[]>;
 }
 
 /** Judges a case and writes the verdicts. Throws what the three sides throw; nothing is written then. */
@@ -56,11 +56,11 @@ export async function matchBookings(deps: MatchDeps, given: Case, signal?: Abort
   const takenBack = new Set(gone.flatMap(({ reservationId }) => reservationId ?? []));
   const judged: MatchedBooking[] = [];
   const superseded = new Set<string>();
-  const add = (key: string, booking: Booking | undefined, there: ReservationThere | undefined) => {
+  const add = (key: string, booking: Booking | undefined, there: Reservation | undefined) => {
     const known = pairs.known.get(key);
     const destinationId = there?.id ?? known?.destinationId ?? undefined;
     const here = booking && toHere(booking);
-    const standing: BookingThere = there
+    const standing: ReservationState = there
       ? { is: 'standing', reservation: there }
       : { is: isCancelled(cancelled, booking, destinationId) ? 'cancelled' : 'absent' };
     const isCancellationGone = there !== undefined && takenBack.has(there.id);
@@ -120,9 +120,9 @@ export async function matchBookings(deps: MatchDeps, given: Case, signal?: Abort
 interface Pairs {
   /** By key. */
   bookings: ReadonlyMap<string, Booking>;
-  byExtId: ReadonlyMap<string, ReservationThere>;
+  byExtId: ReadonlyMap<string, Reservation>;
   /** Reservations without a booking, by the key they are kept under. */
-  onlyThere: ReadonlyMap<string, ReservationThere>;
+  onlyThere: ReadonlyMap<string, Reservation>;
   /** By key. */
   known: ReadonlyMap<string, KnownBooking>;
   /** Keys a reservation is known under, by the service's id. */
@@ -134,7 +134,7 @@ async function pair(deps: MatchDeps, given: Case, signal: AbortSignal | undefine
   const { mirror, destination, db, lane } = deps;
   const source = deps.reservations.bookings;
   const bookings = new Map(given.here.map((booking) => [booking.key, booking]));
-  const met = new Map<number, ReservationThere>(given.there.map((there) => [there.id, there]));
+  const met = new Map<number, Reservation>(given.there.map((there) => [there.id, there]));
 
   const extIdsHere = () => new Set([...bookings.values()].flatMap(({ externalId }) => externalId ?? []));
   const matched = extIdsHere();
@@ -173,9 +173,9 @@ async function pair(deps: MatchDeps, given: Case, signal: AbortSignal | undefine
 /** A reservation without a booking keeps the key of the booking it had, while no other booking has that key. */
 async function nameThem(
   { mirror, reservations: { bookings } }: MatchDeps,
-  alone: readonly ReservationThere[],
+  alone: readonly Reservation[],
   namesOf: (id: number) => readonly string[],
-): Promise<Map<string, ReservationThere>> {
+): Promise<Map<string, Reservation>> {
   const former = alone.flatMap(({ id }) => namesOf(id).filter((key) => key !== nameOf(id)));
   const inUse = new Set(
     bookings ? (await mirror.bookings.readByKeys(bookings, former)).map(({ key }) => key) : [],
@@ -196,7 +196,7 @@ interface Cancellations {
   /** Known, and not there any more. */
   gone: readonly KnownCancellation[];
   /** Found just now, to be written down. */
-  seen: readonly CancellationThere[];
+  seen: readonly Cancellation[];
 }
 
 /** Which of the bookings that do not stand there were cancelled, and which cancellations were taken back. */
@@ -210,8 +210,8 @@ async function findCancellations(
     ({ externalId }) => externalId === undefined || !byExtId.has(externalId),
   );
   const extIds = [...new Set(absent.flatMap(({ externalId }) => externalId ?? []))];
-  const seen = new Map<number, CancellationThere>();
-  const see = (found: readonly CancellationThere[]) => {
+  const seen = new Map<number, Cancellation>();
+  const see = (found: readonly Cancellation[]) => {
     for (const one of found) seen.set(one.id, one);
   };
   see(resultsOf(await destination.findCancellations({ extIds }, { lane, signal })));
@@ -271,7 +271,7 @@ function isCancelled(
 async function hereOf(
   { db }: MatchDeps,
   bookings: Iterable<Booking>,
-): Promise<(booking: Booking) => BookingHere> {
+): Promise<(booking: Booking) => ResolvedBooking> {
   const wanted = new Map(
     [...bookings].flatMap(({ references }) =>
       references.map((one) => [`${one.stream} ${one.localKey}`, one]),
@@ -293,7 +293,7 @@ async function hereOf(
 function problemOf(
   { shared }: MatchDeps,
   booking: Booking,
-  here: BookingHere | undefined,
+  here: ResolvedBooking | undefined,
 ): string | undefined {
   if (booking.problem !== undefined) return booking.problem;
   if (shared.has(booking.key)) return 'external_id_shared';

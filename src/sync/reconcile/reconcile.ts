@@ -6,7 +6,7 @@ import {
   type Destination,
   type Found,
   type Period,
-  type ReservationThere,
+  type Reservation,
 } from '../../destination/destination.js';
 import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../../errors.js';
 import type { Logger } from '../../logger.js';
@@ -280,7 +280,7 @@ async function readWindow(
   const sliceOf = (slice: Period) => ({ ...slice, isFirst: slice.from === window.from });
 
   /** Both sides have to fit; ours is asked first, since that costs no request. */
-  const read = async (slice: Period, most: number | undefined): Promise<Found<ReservationThere>> => {
+  const read = async (slice: Period, most: number | undefined): Promise<Found<Reservation>> => {
     const here = bookings && most ? await mirror.bookings.count(bookings, sliceOf(slice)) : 0;
     if (most !== undefined && here > most) return { tooMany: here };
     return destination.findReservations(most === undefined ? { window: slice } : { window: slice, most }, {
