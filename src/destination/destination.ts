@@ -37,8 +37,8 @@ const FAR_AHEAD = 10 * 365 * 24 * 60 * 60;
 
 /** Which bookings: in a period, changed in one, or named. Of the first two at most `most`. */
 export type ReservationSelection =
-  | { window: wire.Period; most?: number }
-  | { modified: wire.Period; most?: number }
+  | { window: wire.Period; most?: number | undefined }
+  | { modified: wire.Period; most?: number | undefined }
   | { extIds: readonly string[] }
   | { ids: readonly number[] };
 

@@ -1,5 +1,5 @@
-// A run from its request to its batches. Planning writes nothing but batches, and only once every stream was
-// read to its end do the first of them go out; an interrupted planning starts again from nothing.
+// Plans a run: from its request to its batches. Planning writes nothing but batches, and none is sent before every
+// stream was read to its end; an interrupted planning starts again from nothing.
 import type { Lane } from '../../destination/quota/limiter.js';
 import { codeOf, dispositionOf, messageWithDetail } from '../../errors.js';
 import type { Logger } from '../../logger.js';
@@ -23,18 +23,18 @@ export interface RunDeps {
   log: Logger;
   preflight: Preflight;
   meter?: Meter;
-  /** Credentials that are refused are waited for, rather than ending the run. */
+  /** Refused credentials are waited for, instead of ending the run. */
   waitForCredentials?: boolean;
 }
 
-/** An incremental run takes the service's word for its types and fields for this long. Milliseconds. */
+/** For how long an incremental run does not ask again which types and fields the service knows. Milliseconds. */
 const NAMES_KNOWN_FOR = 60 * 60 * 1000;
-/** There may be many incremental runs, and each prunes nothing much. */
+/** There may be many incremental runs: only every so many of them prunes. */
 const PRUNE_EVERY = 500;
 
 /**
- * Plans a run: its batches become rows, and those that may go first are returned to be queued. A fault that only a
- * person can mend ends the run with that reason; one that may pass is thrown, to be tried again.
+ * Plans a run: its batches become rows, and those that may go first are returned to be queued. A permanent
+ * error ends the run with its reason; one that may pass is thrown, to be tried again.
  */
 export async function planRun(
   deps: RunDeps,
@@ -91,7 +91,7 @@ async function planStreams(deps: RunDeps, run: Run, signal: AbortSignal | undefi
       log.info({ ...planned.plan[stream.name] }, 'stream planned');
     } catch (error) {
       if (dispositionOf(error) !== 'dead') throw error;
-      // One unreadable source does not keep the others from going: it fails alone, with nothing of it sent.
+      // One unreadable source does not stop the others: it fails alone, and nothing of it is sent.
       await deps.state.db.transaction(async (tx) => {
         await deleteBatches(tx, run.id, stream.name);
         const failed = { runId: run.id, stream: stream.name, level: stream.level, state: 'failed' } as const;
