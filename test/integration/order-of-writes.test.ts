@@ -4,7 +4,7 @@
 import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Destination, ObjectThere, PutResult } from '../../src/destination/destination.js';
+import type { Destination, ServiceObject, PutResult } from '../../src/destination/destination.js';
 import { dispositionOf, SlotsyncError } from '../../src/errors.js';
 import { readBatch } from '../../src/state/runs/batches.js';
 import { createObject, hashObject, isSameObject } from '../../src/streams/destination-object.js';
@@ -45,7 +45,7 @@ function configOf(owns: 'fields' | 'object') {
 
 /** The service as it is understood, with every step of an answer at a moment of the scheduler's. */
 function createModel(turn: (what: string) => Promise<unknown>, lost: readonly boolean[]) {
-  const objects = new Map<string, ObjectThere>();
+  const objects = new Map<string, ServiceObject>();
   const inFlight = new Set<string>();
   const faults: string[] = [];
   let writes = 0;
