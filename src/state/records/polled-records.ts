@@ -1,17 +1,13 @@
 // What a poll must know of the keys it reads: their records, and what already waits for them.
+import { sql } from 'drizzle-orm';
 import { query, type Queries } from '../database.js';
-import type { RecordStatus } from '../schema.js';
+import { MARK } from './plan-marks.js';
 
 /** What the state knows of a key that was polled. */
 export interface PolledRecord {
   localKey: string;
   /** Null: there is no record. */
-  status: RecordStatus | null;
-  sourceHash: string | null;
-  refusedHash: string | null;
-  errorCode: string | null;
-  /** A batch is writing it, or it must be looked at again whatever its hashes say. */
-  isOpen: boolean;
+  mark: string | null;
   /** It waits in the inbox. */
   isWaiting: boolean;
   /** A later run than any that has settled it holds it for an operator. */
@@ -33,9 +29,7 @@ export async function readPolledRecords(
       WHERE b.stream = ${stream} AND b.state = 'held' AND h.key IN (SELECT key FROM wanted)
       GROUP BY h.key
     )
-    SELECT w.key AS "localKey", r.status, r.source_hash::text AS "sourceHash", r.refused_hash::text AS "refusedHash",
-      r.error_code AS "errorCode",
-      coalesce(r.claimed_by IS NOT NULL OR (r.in_doubt AND r.status <> 'dead') OR r.gone_since IS NOT NULL, false) AS "isOpen",
+    SELECT w.key AS "localKey", CASE WHEN r.local_key IS NOT NULL THEN ${sql.raw(MARK)} END AS mark,
       EXISTS (SELECT FROM slotsync.changes AS c
         WHERE c.stream = ${stream} AND c.local_key = w.key AND c.run_id IS NULL) AS "isWaiting",
       coalesce(held.run_id > coalesce(r.run_id, 0), false) AS "isHeld"
