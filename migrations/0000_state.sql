@@ -152,7 +152,8 @@ CREATE TABLE "slotsync"."schedules" (
 	"pattern" text NOT NULL,
 	"timezone" text NOT NULL,
 	"registered_at" timestamp with time zone DEFAULT now() NOT NULL,
-	"last_due" timestamp with time zone
+	"last_due" timestamp with time zone,
+	"last_reconciled" timestamp with time zone
 );
 --> statement-breakpoint
 CREATE TABLE "slotsync"."watermarks" (

@@ -1,5 +1,5 @@
-// The tables of the state, in the organization's own database: schema `slotsync`. They are documented and part of the
-// interface: other programs may read them. Two are not here: `quota_limiters`, written by SQL functions alone, and
+// The tables of the state, in the organization's own database: schema `slotsync`. docs/state-tables.md says what every
+// column means; other programs may read them. Two are not here: `quota_limiters`, written by SQL functions alone, and
 // `migrations`, which drizzle keeps.
 import { sql } from 'drizzle-orm';
 import {
@@ -119,13 +119,11 @@ export interface OutcomeCounts {
   dead: number;
 }
 
-/** One execution: what was asked for, what the plan found, what became of it. */
 export const runs = slotsync.table(
   'runs',
   {
     id: big('id').primaryKey().generatedAlwaysAsIdentity(),
     kind: text('kind').$type<RunKind>().notNull(),
-    /** Its priority at the queue and at the quota. */
     lane: text('lane').notNull(),
     startedBy: text('started_by').$type<StartedBy>().notNull(),
     /** The streams it covers; none for a reconcile, which covers bookings. */
@@ -157,7 +155,6 @@ export const runs = slotsync.table(
   ],
 );
 
-/** The keys of one request. */
 export const batches = slotsync.table(
   'batches',
   {
@@ -173,7 +170,6 @@ export const batches = slotsync.table(
     /** While it is under way, those without an outcome: keys that are settled earlier get a finished batch of their own. */
     keys: text('keys').array().notNull(),
     state: text('state').$type<BatchState>().notNull(),
-    /** Its keys by outcome; null until it has ended. */
     counts: jsonb('counts').$type<OutcomeCounts>(),
     errorCode: text('error_code'),
     errorMessage: text('error_message'),
@@ -193,9 +189,7 @@ export const records = slotsync.table(
   {
     stream: text('stream').notNull(),
     localKey: keyText('local_key').notNull(),
-    /** The identifier the service knows the object by. */
     externalId: text('external_id'),
-    /** The service's own number of the object. */
     destinationId: big('destination_id'),
     /** Hash of the row whose object was accepted last. */
     sourceHash: hash('source_hash'),
@@ -217,13 +211,9 @@ export const records = slotsync.table(
     goneSince: time('gone_since'),
     /** The batch that may write it now; null: none. */
     claimedBy: text('claimed_by'),
-    /** Another batch may take the claim over after this. */
     claimedUntil: time('claimed_until'),
-    /** The run of the latest outcome. */
     runId: big('run_id'),
-    /** The last accepted write. */
     syncedAt: time('synced_at'),
-    /** The last outcome. */
     updatedAt: time('updated_at').notNull().defaultNow(),
   },
   (table) => [
@@ -269,9 +259,8 @@ export const changes = slotsync.table(
 /** How far each stream was polled by its cursor: every row up to this position is settled. */
 export const watermarks = slotsync.table('watermarks', {
   stream: text('stream').primaryKey(),
-  /** The cursor's value, as text at full precision. */
+  /** As text, at full precision. */
   cursor: text('cursor').notNull(),
-  /** Among rows with the same value: the key. */
   localKey: keyText('local_key').notNull(),
   movedAt: time('moved_at').notNull().defaultNow(),
 });
@@ -281,13 +270,11 @@ export const approvals = slotsync.table(
   'approvals',
   {
     id: big('id').primaryKey().generatedAlwaysAsIdentity(),
-    /** The run whose hold was approved. */
     runId: big('run_id').notNull(),
     /** The run that used it; null: none yet. */
     usedBy: big('used_by'),
     stream: text('stream').notNull(),
     operation: text('operation').$type<LimitedOperation>().notNull(),
-    /** Most records that may be sent. */
     allowed: integer('allowed').notNull(),
     approvedAt: time('approved_at').notNull().defaultNow(),
     /** Not valid after this; an approval that is revoked or replaced expires at once. */
@@ -301,7 +288,7 @@ export const approvals = slotsync.table(
   ],
 );
 
-/** Cron schedules: `nightly`, and `reconcile` for the reconcile after each nightly run. */
+/** Cron schedules, by name: `nightly`. */
 export const schedules = slotsync.table('schedules', {
   name: text('name').primaryKey(),
   pattern: text('pattern').notNull(),
@@ -310,6 +297,8 @@ export const schedules = slotsync.table('schedules', {
   registeredAt: time('registered_at').notNull().defaultNow(),
   /** The latest occurrence that was started or skipped. */
   lastDue: time('last_due'),
+  /** The latest occurrence after whose run the bookings were reconciled. */
+  lastReconciled: time('last_reconciled'),
 });
 
 /** One booking as both sides were read last: `here` in the mirror, `there` at the service. */
@@ -376,7 +365,6 @@ export const reservationsWatermark = slotsync.table(
   () => [check('reservations_watermark_one_row', sql`single_row`)],
 );
 
-/** One cancellation that the service was seen to hold. */
 export const cancellations = slotsync.table(
   'cancellations',
   {

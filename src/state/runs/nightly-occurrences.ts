@@ -1,7 +1,6 @@
 // Which occurrences of a schedule were started. The timer may fire in many processes, more than once or not at all: an
 // occurrence belongs to the process that moves `last_due` past it.
-import { and, eq, isNull, lt, notExists, or, sql } from 'drizzle-orm';
-import { alias } from 'drizzle-orm/pg-core';
+import { and, eq, isNotNull, isNull, lt, or, sql } from 'drizzle-orm';
 import type { Schedule } from '../../cron-schedule.js';
 import type { Queries } from '../database.js';
 import { runs, schedules } from '../schema.js';
@@ -55,38 +54,24 @@ export async function claimOccurrence(
   return claimed.length > 0;
 }
 
-/** The reconcile after each nightly run has a row of its own, beside the nightly schedule's. */
-const RECONCILE = 'reconcile';
-const reconciled = alias(schedules, 'reconciled');
-
 /**
- * The latest nightly occurrence, as text at full precision, whose bookings were not reconciled yet; undefined while its
+ * The latest occurrence, as text at full precision, after which the bookings were not reconciled yet; undefined while its
  * run is under way, or when there is none. A paused run is not waited for.
  */
-export async function readUnreconciledOccurrence(db: Queries, nightly: string): Promise<string | undefined> {
+export async function readUnreconciledOccurrence(db: Queries, name: string): Promise<string | undefined> {
   const isUnderWay = and(eq(runs.kind, 'sync'), isNull(runs.finishedAt), isNull(runs.pausedAt));
+  if ((await db.$count(runs, isUnderWay)) > 0) return undefined;
+  const { lastDue, lastReconciled } = schedules;
+  const isNotReconciled = or(isNull(lastReconciled), lt(lastReconciled, lastDue));
   const [row] = await db
-    .select({ due: sql<string>`${schedules.lastDue}::text` })
+    .select({ due: sql<string>`${lastDue}::text` })
     .from(schedules)
-    .leftJoin(reconciled, eq(reconciled.name, RECONCILE))
-    .where(
-      and(
-        eq(schedules.name, nightly),
-        sql`coalesce(${reconciled.lastDue}, '-infinity') < ${schedules.lastDue}`,
-        notExists(db.select({ id: runs.id }).from(runs).where(isUnderWay)),
-      ),
-    );
+    .where(and(eq(schedules.name, name), isNotNull(lastDue), isNotReconciled));
   return row?.due;
 }
 
-/** Notes that the bookings were reconciled for this nightly occurrence. */
-export async function noteReconciledOccurrence(db: Queries, nightly: string, due: string): Promise<void> {
-  const schedule = await readSchedule(db, nightly);
-  if (!schedule) return;
-  const { pattern, timezone } = schedule;
-  const row = { pattern, timezone, lastDue: sql`${due}::text::timestamptz` };
-  await db
-    .insert(schedules)
-    .values({ name: RECONCILE, ...row })
-    .onConflictDoUpdate({ target: schedules.name, set: row });
+/** Notes that the bookings were reconciled after this occurrence. */
+export async function noteReconciledOccurrence(db: Queries, name: string, due: string): Promise<void> {
+  const lastReconciled = sql`${due}::text::timestamptz`;
+  await db.update(schedules).set({ lastReconciled }).where(eq(schedules.name, name));
 }

@@ -17,25 +17,15 @@ export async function rejectHolds(
   await db.transaction(async (tx) => {
     const [run] = await tx.select().from(runs).where(eq(runs.id, runId)).for('update');
     if (!run) return;
+    const holds = structuredClone(run.holds);
     for (const { stream, operation } of rejected) {
       await releaseHeldBatches(tx, { runId, stream, operation }, 'cancelled');
       await revokeApprovals(tx, stream, operation);
+      delete holds[stream]?.[operation];
+      if (Object.keys(holds[stream] ?? {}).length === 0) delete holds[stream];
     }
-    const isRejected = (stream: string, operation: string) =>
-      rejected.some((hold) => hold.stream === stream && hold.operation === operation);
-    const left = Object.entries(run.holds)
-      .map(
-        ([stream, holds]) =>
-          [
-            stream,
-            Object.fromEntries(Object.entries(holds).filter(([operation]) => !isRejected(stream, operation))),
-          ] as const,
-      )
-      .filter(([, holds]) => Object.keys(holds).length > 0);
-    const status = run.status === 'held' && left.length === 0 ? 'succeeded' : run.status;
-    await tx
-      .update(runs)
-      .set({ holds: Object.fromEntries(left), status })
-      .where(eq(runs.id, runId));
+    const isOver = run.status === 'held' && Object.keys(holds).length === 0;
+    const status = isOver ? 'succeeded' : run.status;
+    await tx.update(runs).set({ holds, status }).where(eq(runs.id, runId));
   });
 }
