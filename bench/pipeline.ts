@@ -15,7 +15,8 @@ import { createProducer } from '../src/queue/producer.js';
 import { createWorkers } from '../src/queue/workers.js';
 import { openState } from '../src/state/database.js';
 import { migrate } from '../src/state/migrate.js';
-import { readRun, startRun } from '../src/state/runs/runs.js';
+import { readRun } from '../src/state/runs/read-runs.js';
+import { startRun } from '../src/state/runs/start-run.js';
 import { findFreePort } from '../test/support/free-port.js';
 import { start } from '../test/support/program.js';
 import { startRedisServer } from '../test/support/redis-server.js';
@@ -191,7 +192,12 @@ async function slotsync(
   });
   await workers.start();
   const startedAt = performance.now();
-  const { run } = await startRun(state.db, { kind: 'backfill', lane: 'backfill', streams: ['rooms'] });
+  const { run } = await startRun(state.db, {
+    kind: 'backfill',
+    lane: 'backfill',
+    startedBy: 'command',
+    streams: ['rooms'],
+  });
   await producer.enqueueRun(run.id, run.lane);
   await until(async () => (await readRun(state.db, run.id))?.finishedAt, {
     describe: 'the run to end',

@@ -9,7 +9,8 @@ import { checkConfiguration } from '../src/config-file.js';
 import { createMirror } from '../src/mirror/mirror.js';
 import { copyHashes } from '../src/mirror/source-sql.js';
 import { openState } from '../src/state/database.js';
-import { failRun, startRun } from '../src/state/runs/runs.js';
+import { failRun } from '../src/state/runs/end-run.js';
+import { startRun } from '../src/state/runs/start-run.js';
 import { records } from '../src/state/schema.js';
 import type { Stream } from '../src/streams/stream.js';
 import { planRun } from '../src/sync/plan/plan-run.js';
@@ -61,7 +62,12 @@ async function plan(url: string): Promise<void> {
     log: pino({ level: 'silent' }),
     preflight: { requireKnownNames: async () => undefined }, // the service is not part of it
   };
-  const { run } = await startRun(state.db, { kind: 'sync', lane: 'sync', streams: [stream.name] });
+  const { run } = await startRun(state.db, {
+    kind: 'sync',
+    lane: 'sync',
+    startedBy: 'command',
+    streams: [stream.name],
+  });
   await planRun(deps, run.id);
   await failRun(state.db, run.id, { code: 'measured', message: '' });
   await mirror.close();

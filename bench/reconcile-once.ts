@@ -64,7 +64,8 @@ process.stdout.write(`${JSON.stringify(figures)}\n`);
 async function ours(): Promise<Record<string, number>> {
   const { reservations } = configuration;
   if (!reservations) throw new Error('no reservations');
-  return (await reconcile({ mirror, destination, state, reservations, log }, window)).verdicts;
+  return (await reconcile({ mirror, destination, state, reservations, startedBy: 'command', log }, window))
+    .verdicts;
 }
 
 /** Both sides whole in memory, compared by begin, end and room, and every verdict written, a thousand at a time. */

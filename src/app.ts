@@ -21,7 +21,11 @@ import { createLogger } from './logger.js';
 import { noMeter } from './meter.js';
 import { createMetrics } from './http/metrics.js';
 import { createReading } from './http/cached-reading.js';
+import { openState, type State } from './state/database.js';
+import { bindDestination, confirmDestination } from './state/destination-binding.js';
+import { CHANGES_CHANNEL } from './state/inbox/add-changes.js';
 import { createStateReadings } from './state/metrics-readings.js';
+import { requireMigrated } from './state/migrate.js';
 import { createMirror, type Mirror } from './mirror/mirror.js';
 import { openTriggers, type Triggers } from './mirror/install-triggers.js';
 import { openBackend, requireQueueStore, type QueueStore } from './queue/bullmq.js';
@@ -30,10 +34,6 @@ import { createProducer, type Producer } from './queue/producer.js';
 import { createScheduler } from './queue/nightly-scheduler.js';
 import { createWorkers, type Workers } from './queue/workers.js';
 import { loadSettings, type ApiSettings, type Need } from './settings.js';
-import { bindDestination, confirmDestination } from './state/destination-binding.js';
-import { CHANGES_CHANNEL } from './state/inbox/changes.js';
-import { openState, type State } from './state/database.js';
-import { requireMigrated } from './state/migrate.js';
 import { NO_RESERVATIONS } from './streams/bookings.js';
 import type { Stream } from './streams/stream.js';
 import { reconcilePeriodically } from './sync/reconcile/reconcile-periodically.js';
@@ -172,7 +172,8 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
   async function reconciling(): Promise<ReconcileDeps> {
     const { reservations = NO_RESERVATIONS } = await configuration();
     const { state: opened } = await bound();
-    return { mirror: await mirror(), destination: await destination(), state: opened, reservations, log };
+    const sides = { mirror: await mirror(), destination: await destination(), state: opened };
+    return { ...sides, reservations, startedBy: 'command', log };
   }
 
   return {
@@ -208,7 +209,7 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
     async keepReconciled(): Promise<{ stop(): Promise<void> } | undefined> {
       if ((await configuration()).reservations === undefined) return undefined;
       const deps = await reconciling();
-      return reconcilePeriodically(deps, deps.reservations.everyMinutes);
+      return reconcilePeriodically({ ...deps, startedBy: 'schedule' }, deps.reservations.everyMinutes);
     },
 
     async producer(): Promise<Producer> {

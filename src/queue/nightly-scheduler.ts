@@ -3,7 +3,7 @@
 // loses no night.
 import { codeOf } from '../errors.js';
 import type { Schedule } from '../cron-schedule.js';
-import { readSchedule, registerSchedule, removeSchedule } from '../state/runs/occurrences.js';
+import { readSchedule, registerSchedule, removeSchedule } from '../state/runs/nightly-occurrences.js';
 import { NIGHTLY, skipMissedOccurrences, startDueNightly, type NightlyDeps } from '../sync/start-nightly.js';
 import type { Backend } from './bullmq.js';
 import { JOB_OPTIONS, RUNS, TICK } from './jobs.js';

@@ -1,7 +1,8 @@
 // Puts rows into the queue. The row comes first and is the truth; a job that is lost is queued again from it.
-import { listQueuedBatches } from '../state/runs/batches.js';
 import type { State } from '../state/database.js';
-import { advanceRun, listUnfinishedRuns } from '../state/runs/runs.js';
+import { advanceRun } from '../state/runs/advance-run.js';
+import { listQueuedBatches } from '../state/runs/batches.js';
+import { listUnfinishedRuns } from '../state/runs/read-runs.js';
 import type { AnyQueue, Backend } from './bullmq.js';
 import {
   BATCHES,
@@ -38,15 +39,19 @@ export function createProducer({ backend, state }: { backend: Backend; state: St
     await runs.add('plan', data, { ...JOB_OPTIONS, jobId: runJobId(runId), priority: priorityOf(lane) });
   }
 
-  async function enqueueBatches(ids: readonly number[], lane: string): Promise<void> {
-    for (let at = 0; at < ids.length; at += AT_ONCE) {
-      await queueOf(lane).addBulk(
-        ids.slice(at, at + AT_ONCE).map((batchId) => ({
-          name: 'apply',
-          data: { batchId } satisfies BatchJob,
-          opts: { ...JOB_OPTIONS, jobId: batchJobId(batchId), priority: priorityOf(lane) },
-        })),
-      );
+  /** Adding what is in the queue already changes nothing. */
+  async function enqueueBatches(queued: readonly { id: number; lane: string }[]): Promise<void> {
+    for (const queue of [batches, urgent]) {
+      const own = queued.filter(({ lane }) => queueOf(lane) === queue);
+      for (let at = 0; at < own.length; at += AT_ONCE) {
+        await queue.addBulk(
+          own.slice(at, at + AT_ONCE).map(({ id, lane }) => ({
+            name: 'apply',
+            data: { batchId: id } satisfies BatchJob,
+            opts: { ...JOB_OPTIONS, jobId: batchJobId(id), priority: priorityOf(lane) },
+          })),
+        );
+      }
     }
   }
 
@@ -54,21 +59,21 @@ export function createProducer({ backend, state }: { backend: Backend; state: St
     enqueueRun,
     enqueueBatches,
 
-    /** Queues again whatever the state says should be queued and is not. Adding what is there changes nothing. */
+    /** Lets a run take its next step, if it is time, and queues the batches it may send then. */
+    async advance(runId: number): Promise<void> {
+      if (await advanceRun(state.db, runId)) await enqueueBatches(await listQueuedBatches(state.db, runId));
+    },
+
+    /** The same for every unfinished run: what a process that ended has left out. */
     async requeue(): Promise<void> {
       for (const run of await listUnfinishedRuns(state.db)) {
         if (run.status === 'planning' && run.pausedAt === null) await enqueueRun(run.id, run.lane);
-        // Whoever finished its last batch may have died before saying so.
         if (run.status === 'running') await advanceRun(state.db, run.id);
       }
-      const open = await listQueuedBatches(state.db);
+      const queued = await listQueuedBatches(state.db);
       for (const queue of [batches, urgent]) {
-        const missing = open.filter(({ lane }) => queueOf(lane) === queue);
-        if ((await countJobs(queue)) >= missing.length) continue;
-        for (const lane of new Set(missing.map((batch) => batch.lane))) {
-          const ids = missing.filter((batch) => batch.lane === lane).map(({ id }) => id);
-          await enqueueBatches(ids, lane);
-        }
+        const own = queued.filter(({ lane }) => queueOf(lane) === queue);
+        if ((await countJobs(queue)) < own.length) await enqueueBatches(own);
       }
     },
 

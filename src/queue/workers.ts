@@ -5,9 +5,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DelayedError, type Job } from 'bullmq';
 import { codeOf, dispositionOf, messageWithDetail } from '../errors.js';
 import type { Logger } from '../logger.js';
-import { failBatch, readBatch, type Batch } from '../state/runs/batches.js';
 import { NO_OUTCOMES } from '../state/records/outcomes.js';
-import { failRun, readRun } from '../state/runs/runs.js';
+import { readBatch, type Batch } from '../state/runs/batches.js';
+import { failRun } from '../state/runs/end-run.js';
+import { failBatch } from '../state/runs/finish-batch.js';
 import { applyBatch, type ApplyDeps } from '../sync/apply/apply-batch.js';
 import { createPreflight } from '../sync/plan/preflight.js';
 import { planRun } from '../sync/plan/plan-run.js';
@@ -102,9 +103,9 @@ export function createWorkers(options: WorkersOptions) {
       if (batch?.state !== 'queued' || batch.isPaused) return; // its row brings it back when it is resumed
       child = log.child({ runId: batch.runId, stream: batch.stream, batch: batch.id });
       interrupting.signal.throwIfAborted();
-      const { queue } = await applyBatch({ ...options, log: child }, batch, interrupting.signal);
+      await applyBatch({ ...options, log: child }, batch, interrupting.signal);
       breaker.succeeded();
-      await producer.enqueueBatches(queue, batch.lane);
+      await producer.advance(batch.runId);
     } catch (error) {
       // A batch that could not even be read stays queued as a row, and comes back from there.
       const giveUpNow = async () => (batch ? giveUp(batch, error, child) : undefined);
@@ -116,13 +117,13 @@ export function createWorkers(options: WorkersOptions) {
   async function giveUp(batch: Batch, error: unknown, child: Logger): Promise<void> {
     // What remains of the batch may be less than it was when the job started.
     const rest = (await readBatch(state.db, batch.id)) ?? batch;
-    const { queue } = await failBatch(state, rest, {
+    await failBatch(state, rest, {
       code: codeOf(error),
       message: messageWithDetail(error),
     });
     options.meter?.settled(batch.stream, { ...NO_OUTCOMES, failed: rest.keys.length });
     child.error({ code: codeOf(error), records: rest.keys.length }, 'batch given up until the next run');
-    await producer.enqueueBatches(queue, batch.lane);
+    await producer.advance(batch.runId);
   }
 
   async function processRun(job: Job, token: string | undefined): Promise<void> {
@@ -130,9 +131,8 @@ export function createWorkers(options: WorkersOptions) {
     const { runId } = job.data as RunJob;
     const child = log.child({ runId });
     try {
-      const { queue } = await planRun({ ...options, preflight, log: child }, runId, interrupting.signal);
-      const run = await readRun(state.db, runId);
-      await producer.enqueueBatches(queue, run?.lane ?? 'sync');
+      await planRun({ ...options, preflight, log: child }, runId, interrupting.signal);
+      await producer.advance(runId);
     } catch (error) {
       await act(error, job, token, child, () =>
         failRun(state.db, runId, { code: codeOf(error), message: messageWithDetail(error) }),

@@ -117,8 +117,8 @@ describe('what is read from the state', () => {
   }): Promise<number> {
     const { kind = 'sync', streams, status, ago, took = null, counts = {}, plan = {}, holds = {} } = run;
     const [row] = await sql<{ id: number }[]>`
-      INSERT INTO slotsync.runs (kind, lane, streams, status, plan, counts, holds, requested_at, finished_at)
-      VALUES (${kind}, 'sync', ${streams}, ${status}, ${sql.json(plan as never)}, ${sql.json(counts as never)},
+      INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, plan, counts, holds, requested_at, finished_at)
+      VALUES (${kind}, 'sync', 'command', ${streams}, ${status}, ${sql.json(plan as never)}, ${sql.json(counts as never)},
         ${sql.json(holds as never)}, now() - make_interval(secs => ${ago}), now() - make_interval(secs => ${ago}) + make_interval(secs => ${took}))
       RETURNING id::int`;
     return row?.id ?? 0;

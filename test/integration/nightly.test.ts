@@ -7,8 +7,9 @@ import { openBackend, type Backend } from '../../src/queue/bullmq.js';
 import { BATCHES, RUNS } from '../../src/queue/jobs.js';
 import { createProducer } from '../../src/queue/producer.js';
 import { createScheduler } from '../../src/queue/nightly-scheduler.js';
-import { setPaused, startRun } from '../../src/state/runs/runs.js';
-import { readSchedule, registerSchedule } from '../../src/state/runs/occurrences.js';
+import { readSchedule, registerSchedule } from '../../src/state/runs/nightly-occurrences.js';
+import { setPaused } from '../../src/state/runs/pause-runs.js';
+import { startRun } from '../../src/state/runs/start-run.js';
 import { skipMissedOccurrences, startDueNightly } from '../../src/sync/start-nightly.js';
 import { ROOMS } from '../support/campus.js';
 import { createDatabase, redisUrl, type TestDatabase } from '../support/services.js';
@@ -43,7 +44,7 @@ async function registerThen(): Promise<void> {
   await world.sql`UPDATE slotsync.schedules SET registered_at = ${REGISTERED}`;
 }
 const runs = async () => [
-  ...(await world.sql`SELECT kind, lane, streams, status FROM slotsync.runs ORDER BY id`),
+  ...(await world.sql`SELECT kind, lane, started_by, streams, status FROM slotsync.runs ORDER BY id`),
 ];
 const said = (message: string) =>
   world.lines
@@ -59,7 +60,7 @@ describe('a night', () => {
     );
     expect(started.flat()).toHaveLength(1);
     expect(await runs()).toEqual([
-      { kind: 'sync', lane: 'sync', streams: ['rooms', 'halls'], status: 'planning' },
+      { kind: 'sync', lane: 'sync', started_by: 'schedule', streams: ['rooms', 'halls'], status: 'planning' },
     ]);
     expect(await startDueNightly(world.deps(), new Date(night(3).getTime() - 1))).toEqual([]);
     expect(await readSchedule(world.state.db, 'nightly')).toMatchObject({ lastDue: night(2) });
@@ -96,10 +97,16 @@ describe('a night', () => {
     const { run } = await startRun(world.state.db, {
       kind: 'backfill',
       lane: 'backfill',
+      startedBy: 'command',
       streams: ['rooms'],
     });
     await setPaused(world.state.db, true, run.id);
-    await startRun(world.state.db, { kind: 'incremental', lane: 'incremental', streams: ['halls'] });
+    await startRun(world.state.db, {
+      kind: 'incremental',
+      lane: 'incremental',
+      startedBy: 'change',
+      streams: ['halls'],
+    });
     expect(await startDueNightly(world.deps(), night(2))).toMatchObject([{ streams: ['halls'] }]);
     expect(said('streams left out')).toMatchObject([
       { level: 30, streams: ['rooms'], coveredBy: run.id, isPaused: true },
@@ -194,8 +201,14 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
     it('does not end a reconcile, and takes the step that a dead process left undone', async () => {
       const { db } = world.state;
       await world.sql`
-        INSERT INTO slotsync.runs (kind, lane, streams, status) VALUES ('reconcile', 'sync', '{}', 'running')`;
-      const { run } = await startRun(db, { kind: 'backfill', lane: 'backfill', streams: ['rooms'] });
+        INSERT INTO slotsync.runs (kind, lane, started_by, streams, status)
+        VALUES ('reconcile', 'sync', 'schedule', '{}', 'running')`;
+      const { run } = await startRun(db, {
+        kind: 'backfill',
+        lane: 'backfill',
+        startedBy: 'command',
+        streams: ['rooms'],
+      });
       await world.sql`UPDATE slotsync.runs SET status = 'running' WHERE id = ${run.id}`;
       await world.sql`
         INSERT INTO slotsync.batches (run_id, stream, level, keys, state) VALUES (${run.id}, 'rooms', 0, '{A}', 'done')`;
@@ -206,9 +219,9 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
 
     it('does not change that a better lane is taken first, whoever came first', async () => {
       // Incremental batches have a queue, and places in work, of their own.
-      await producer.enqueueBatches([6], 'verify');
-      await producer.enqueueBatches([1, 2, 3], 'backfill');
-      await producer.enqueueBatches([4, 5], 'sync');
+      await producer.enqueueBatches([{ id: 6, lane: 'verify' }]);
+      await producer.enqueueBatches([1, 2, 3].map((id) => ({ id, lane: 'backfill' })));
+      await producer.enqueueBatches([4, 5].map((id) => ({ id, lane: 'sync' })));
       const taken: unknown[] = [];
       const worker = backend.worker(BATCHES, async ({ data }) => void taken.push(data.batchId), {
         concurrency: 1,

@@ -7,7 +7,8 @@ import { SlotsyncError } from '../../src/errors.js';
 import { migrateQueue, openBackend, type Backend } from '../../src/queue/bullmq.js';
 import { createProducer } from '../../src/queue/producer.js';
 import { createWorkers } from '../../src/queue/workers.js';
-import { startRun, readRun } from '../../src/state/runs/runs.js';
+import { readRun } from '../../src/state/runs/read-runs.js';
+import { startRun } from '../../src/state/runs/start-run.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
@@ -241,6 +242,7 @@ describe('the queue', () => {
       const { run } = await startRun(world.state.db, {
         kind: 'sync',
         lane: 'sync',
+        startedBy: 'command',
         streams: ['staff'],
       });
       await producer.enqueueRun(run.id, run.lane);
