@@ -3,8 +3,8 @@ import type { App } from '../app.js';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
 import { codeOf } from '../errors.js';
 import { listOpenApprovals } from '../state/runs/approvals.js';
-import { addressOf } from '../queue/bullmq.js';
-import { CHANGES } from '../queue/jobs.js';
+import { queueAddress } from '../queue/bullmq.js';
+import { QUEUES } from '../queue/jobs.js';
 import { readBinding } from '../state/destination-binding.js';
 import { readInbox, type InboxOfStream } from '../state/inbox/changes.js';
 import { countRecords, countUnsettled } from '../state/records/failures.js';
@@ -71,7 +71,7 @@ export function addStatus(program: Command): void {
             inbox: {
               ...inbox,
               // Where other programs put their jobs.
-              queue: binding ? addressOf(app.queueStore(), CHANGES, binding.stateId) : null,
+              queue: binding ? queueAddress(app.queueStore(), QUEUES.changes, binding.stateId) : null,
             },
           });
           return EXIT.done;

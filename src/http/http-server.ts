@@ -1,12 +1,12 @@
-// Health and metrics for whoever looks after the process: an orchestrator, a monitoring system. Plain node:http;
-// three paths do not need a framework. Nothing here can be changed, and nothing secret is told.
+// The HTTP server of health and metrics, for an orchestrator and a monitoring system. Plain node:http: three paths do not
+// need a framework. It is read-only and shows no secrets.
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { codeOf, UsageError } from '../errors.js';
 import type { Logger } from '../logger.js';
 
-/** All addresses: inside a container, the loopback one cannot be reached from outside. */
+/** All addresses: in a container, the loopback address cannot be reached from outside. */
 const HOST = '0.0.0.0';
 const SECOND = 1000;
 
@@ -16,13 +16,13 @@ export interface HttpAnswer {
   body: string;
 }
 
-/** What is answered at each path, with GET. */
+/** The answer to GET at each path. */
 export type Routes = Readonly<Record<string, () => HttpAnswer | Promise<HttpAnswer>>>;
 
-export type HttpServer = Awaited<ReturnType<typeof startHttp>>;
+export type HttpServer = Awaited<ReturnType<typeof startHttpServer>>;
 
-/** Listens. Throws UsageError when the port cannot be had. Port 0 takes a free one. */
-export async function startHttp({ port, routes, log }: { port: number; routes: Routes; log: Logger }) {
+/** Listens; port 0 takes a free one. Throws UsageError when it cannot listen at the port. */
+export async function startHttpServer({ port, routes, log }: { port: number; routes: Routes; log: Logger }) {
   const server = createServer(
     { requestTimeout: 10 * SECOND, keepAliveTimeout: 5 * SECOND },
     (request, response) => {

@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { pino } from 'pino';
 import type { ErrorCode } from '../../src/error-catalogue.js';
 import { SlotsyncError } from '../../src/errors.js';
-import { createBreaker } from '../../src/queue/circuit-breaker.js';
+import { createCircuitBreaker } from '../../src/queue/circuit-breaker.js';
 
 const failure = (code: ErrorCode) => new SlotsyncError(code, code);
 
@@ -16,27 +16,30 @@ function setUp({ well = () => true }: { well?: () => boolean } = {}) {
   const probed = vi.fn(async () => {
     if (!well()) throw failure('service_unreachable');
   });
-  const breaker = createBreaker({
+  const stopping = new AbortController();
+  const breaker = createCircuitBreaker({
     log,
+    signal: stopping.signal,
     probe: probed,
-    onOpen: () => events.push('open'),
-    onClose: () => events.push('close'),
+    pauseSending: () => events.push('open'),
+    resumeSending: () => events.push('close'),
     firstGapMs: 5,
     longestGapMs: 20,
   });
-  return { breaker, events, probed, errors: () => lines.filter(({ level }) => level === 50) };
+  const stop = () => stopping.abort();
+  return { breaker, stop, events, probed, errors: () => lines.filter(({ level }) => level === 50) };
 }
 
 describe('the circuit breaker', () => {
   it('opens at the fifth systemic failure running, and not when something succeeds between', () => {
-    const { breaker } = setUp();
+    const { breaker, stop } = setUp();
     for (let at = 0; at < 4; at++) breaker.failed(failure('service_failed'));
     breaker.succeeded();
     for (let at = 0; at < 4; at++) breaker.failed(failure('service_failed'));
     expect(breaker.isOpen()).toBe(false);
     breaker.failed(failure('unauthorized'));
     expect(breaker.isOpen()).toBe(true);
-    breaker.stop();
+    stop();
   });
 
   it('does not count what is a record’s own fault', () => {
@@ -55,7 +58,7 @@ describe('the circuit breaker', () => {
 
   it('probes until things are well, says so once, and closes', async () => {
     let well = false;
-    const { breaker, events, probed, errors } = setUp({ well: () => well });
+    const { breaker, stop, events, probed, errors } = setUp({ well: () => well });
     for (let at = 0; at < 12; at++) breaker.failed(failure('unauthorized'));
     await vi.waitUntil(() => probed.mock.calls.length >= 3);
     expect(events).toEqual(['open']);
@@ -68,14 +71,14 @@ describe('the circuit breaker', () => {
     breaker.succeeded();
     for (let at = 0; at < 5; at++) breaker.failed(failure('unauthorized'));
     expect(errors()).toHaveLength(2);
-    breaker.stop();
+    stop();
   });
 
   it('probes no more once it is stopped', async () => {
-    const { breaker, probed } = setUp({ well: () => false });
+    const { breaker, stop, probed } = setUp({ well: () => false });
     for (let at = 0; at < 5; at++) breaker.failed(failure('service_unreachable'));
     await vi.waitUntil(() => probed.mock.calls.length >= 1);
-    breaker.stop();
+    stop();
     const calls = probed.mock.calls.length;
     await new Promise((resolve) => setTimeout(resolve, 60));
     expect(probed.mock.calls.length).toBeLessThanOrEqual(calls + 1);
