@@ -14,6 +14,14 @@ export interface Stoppable {
   abort(): void;
 }
 
+/** A part's own view of its stop. */
+export interface TwoStepStop extends Stoppable {
+  /** Aborted by the first step: start nothing more. */
+  readonly stopping: AbortSignal;
+  /** Aborted by the second step: interrupt the work in flight. */
+  readonly aborting: AbortSignal;
+}
+
 const SECOND = 1000;
 /** Time to finish the work in flight, unless given. */
 const GRACE_MS = 30 * SECOND;
@@ -24,7 +32,7 @@ const INTERRUPT_WITHIN_MS = 5 * SECOND;
  * The two-step stop of one part of the program. `finish` is called once, when it stops, and resolves when no work is in
  * flight; what has not ended shortly after the interruption is left to the end of the process.
  */
-export function createStoppable(part: string, log: Logger, finish: () => Promise<unknown>) {
+export function createStoppable(part: string, log: Logger, finish: () => Promise<unknown>): TwoStepStop {
   const stopping = new AbortController();
   const aborting = new AbortController();
   setMaxListeners(0, stopping.signal, aborting.signal); // every request in flight listens
@@ -41,11 +49,9 @@ export function createStoppable(part: string, log: Logger, finish: () => Promise
   }
 
   return {
-    /** Aborted by the first step: start nothing more. */
     stopping: stopping.signal,
-    /** Aborted by the second step: interrupt the work in flight. */
     aborting: aborting.signal,
-    stop: (graceMs = GRACE_MS): Promise<void> => (stopped ??= finishOrInterrupt(graceMs)),
+    stop: (graceMs = GRACE_MS) => (stopped ??= finishOrInterrupt(graceMs)),
     abort(): void {
       stopped ??= finishOrInterrupt(GRACE_MS);
       aborting.abort(reason);
