@@ -22,16 +22,6 @@ export type QueueStore = { redisUrl: string } | { postgresUrl: string };
 /** The schema of BullMQ's own tables. */
 const SCHEMA = 'slotsync_queue';
 
-export type JobQueue = Pick<
-  Queue,
-  | 'add'
-  | 'addBulk'
-  | 'getJobCounts'
-  | 'upsertJobScheduler'
-  | 'getJobScheduler'
-  | 'removeJobScheduler'
-  | 'close'
->;
 export type JobWorker = ReturnType<Bullmq['worker']>;
 export type Processor = (job: Job, token: string | undefined) => Promise<void>;
 
@@ -114,7 +104,7 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
   const backend = ('redisUrl' in store ? undefined : createPostgresBackend) as never;
 
   return {
-    queue(name: QueueName): JobQueue {
+    queue(name: QueueName): Queue {
       // A producer that cannot reach Redis fails; the batch's row brings the job back later.
       const queue = new Queue(name, connect(2, 3), backend) as unknown as Queue;
       queue.on('error', onError);

@@ -7,6 +7,10 @@ import type { Logger } from '../logger.js';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
+/** Systemic failures in a row that open it. */
+const THRESHOLD = 5;
+const FIRST_GAP_MS = 5 * SECOND;
+const LONGEST_GAP_MS = 5 * MINUTE;
 
 export interface CircuitBreakerOptions {
   log: Logger;
@@ -16,18 +20,13 @@ export interface CircuitBreakerOptions {
   probe: (signal: AbortSignal) => Promise<unknown>;
   pauseSending: () => void;
   resumeSending: () => void;
-  /** Failures in a row that open it. */
-  threshold?: number;
-  firstGapMs?: number;
-  longestGapMs?: number;
 }
 
 export function createCircuitBreaker(options: CircuitBreakerOptions) {
   const { log, signal, probe, pauseSending, resumeSending } = options;
-  const { threshold = 5, firstGapMs = 5 * SECOND, longestGapMs = 5 * MINUTE } = options;
   let failures = 0;
   let isOpen = false;
-  let gapMs = firstGapMs;
+  let gapMs = FIRST_GAP_MS;
   /** Since the last success. */
   let isReported = false;
 
@@ -39,11 +38,11 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
     );
     isReported = true;
     pauseSending();
-    repeat(probeOnce, { everyMs: longestGapMs, firstAfterMs: gapMs, signal, onError: () => undefined });
+    repeat(probeOnce, { everyMs: LONGEST_GAP_MS, firstAfterMs: gapMs, signal, onError: () => undefined });
   }
 
   async function probeOnce(): Promise<number | 'done'> {
-    gapMs = Math.min(gapMs * 2, longestGapMs);
+    gapMs = Math.min(gapMs * 2, LONGEST_GAP_MS);
     try {
       await probe(signal);
     } catch (error) {
@@ -64,7 +63,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
     /** A batch was applied. */
     succeeded(): void {
       failures = 0;
-      gapMs = firstGapMs;
+      gapMs = FIRST_GAP_MS;
       isReported = false;
     },
 
@@ -74,7 +73,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
       const { systemic } = errorEntry(code);
       if (!systemic || signal.aborted) return false;
       failures++;
-      if (!isOpen && failures >= threshold) open(code);
+      if (!isOpen && failures >= THRESHOLD) open(code);
       return systemic === 'wait';
     },
   };

@@ -1,8 +1,9 @@
 // Queues the rows of runs and batches. The row is written first and is authoritative: a lost job is queued again from it.
+import type { Queue } from 'bullmq';
 import { listQueuedBatches } from '../state/runs/batches.js';
 import type { State } from '../state/database.js';
 import { advanceRun, listUnfinishedRuns } from '../state/runs/runs.js';
-import type { Bullmq, JobQueue } from './bullmq.js';
+import type { Bullmq } from './bullmq.js';
 import { batchJobId, JOB_OPTIONS, priorityOf, QUEUES, runJobId, type BatchJob, type RunJob } from './jobs.js';
 
 export type Producer = ReturnType<typeof createProducer>;
@@ -12,7 +13,7 @@ const AT_ONCE = 500;
 
 const UNFINISHED = ['waiting', 'prioritized', 'active', 'delayed'] as const;
 
-async function countJobs(queue: JobQueue): Promise<number> {
+async function countJobs(queue: Queue): Promise<number> {
   const counts = await queue.getJobCounts(...UNFINISHED);
   return Object.values(counts).reduce((sum, count) => sum + count, 0);
 }
