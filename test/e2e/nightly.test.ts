@@ -54,7 +54,7 @@ describe('workers with a schedule', () => {
     expect(await runs()).toEqual([{ kind: 'sync', status: 'succeeded' }]);
     expect(world.sandbox.objects()).toHaveLength(40);
     const status = JSON.parse((await world.run(['status', '--json'])).stdout) as Record<string, unknown>;
-    expect(status['sync']).toMatchObject({ pattern: '30 3 * * *', lastDue: expect.any(String) });
+    expect(status['nightly']).toMatchObject({ pattern: '30 3 * * *', lastDue: expect.any(String) });
   });
 
   it('pass it over when they are told to, and follow a schedule that is taken away', async () => {
@@ -64,7 +64,7 @@ describe('workers with a schedule', () => {
     await world.sql`
       UPDATE slotsync.schedules SET registered_at = now() - interval '9 days', last_due = now() - interval '9 days'`;
     await withWorkers(1, async ([worker]) => {
-      expect(worker?.output()).toContain('missed night passed over');
+      expect(worker?.output()).toContain('missed nightly sync skipped');
     });
     expect(await runs()).toHaveLength(1);
     await world.configure(CONFIGURATION);
