@@ -106,7 +106,7 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
   return {
     queue(name: QueueName): Queue {
       // A producer that cannot reach Redis fails; the batch's row brings the job back later.
-      const queue = new Queue(name, connect(2, 3), backend) as unknown as Queue;
+      const queue = new Queue(name, connect(2, 3), backend);
       queue.on('error', onError);
       return queue;
     },

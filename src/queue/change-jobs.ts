@@ -40,21 +40,17 @@ export function readChangeJob(
   const job = jobSchema.safeParse(data);
   if (!job.success) return JOB;
   const { stream } = job.data;
-  const given: (readonly [place: string, key: unknown])[] =
-    'keys' in job.data
-      ? job.data.keys.map((key, at) => [`keys[${at}]`, key] as const)
-      : [['key', job.data.key]];
+  const isList = 'keys' in job.data;
+  const given = 'keys' in job.data ? job.data.keys : [job.data.key];
   // A stream that is not in this configuration may be in the next one: its rows wait, and `status` shows them.
   const columns = streams.get(stream)?.key.length;
   const keys = new Set<string>();
-  for (const [place, one] of given) {
-    const read = keySchema.safeParse(one);
-    if (!read.success) return `${place}: ${KEY}`;
-    const isList = Array.isArray(read.data);
-    const local = Array.isArray(read.data) ? joinKey(read.data.map(String)) : String(read.data);
-    const fits = isList
-      ? (read.data as unknown[]).length === columns
-      : splitKey(local, columns ?? 1) !== undefined;
+  for (const [at, one] of given.entries()) {
+    const place = isList ? `keys[${at}]` : 'key';
+    const { data: key } = keySchema.safeParse(one);
+    if (key === undefined) return `${place}: ${KEY}`;
+    const local = Array.isArray(key) ? joinKey(key.map(String)) : String(key);
+    const fits = Array.isArray(key) ? key.length === columns : splitKey(local, columns ?? 1) !== undefined;
     if (columns !== undefined && !fits)
       return `${place}: a key of this stream has ${columns} ${columns === 1 ? 'part' : 'parts'}`;
     keys.add(local);

@@ -61,14 +61,11 @@ export function createWorkers(options: WorkersOptions) {
     signal: stopping,
     probe: options.probe,
     pauseSending: () => {
-      for (const worker of all) {
-        worker
-          .pause()
-          .catch((error: unknown) => log.warn({ code: codeOf(error) }, 'pausing a worker failed'));
-      }
+      const onError = (error: unknown) => log.warn({ code: codeOf(error) }, 'pausing a worker failed');
+      for (const worker of all) void worker.pause().catch(onError);
     },
     resumeSending: () => {
-      if (phase === 'running') for (const worker of all) worker.resume();
+      if (phase === 'running') for (const worker of all) void worker.resume();
     },
   });
 
@@ -107,10 +104,7 @@ export function createWorkers(options: WorkersOptions) {
   async function giveUpBatch(batch: Batch, error: unknown, child: Logger): Promise<void> {
     // What remains of the batch may be less than it was when the job started.
     const rest = (await readBatch(state.db, batch.id)) ?? batch;
-    const { queue } = await failBatch(state, rest, {
-      code: codeOf(error),
-      message: messageWithDetail(error),
-    });
+    const { queue } = await failBatch(state, rest, reasonOf(error));
     options.meter?.settled(batch.stream, { ...NO_OUTCOMES, failed: rest.keys.length });
     child.error({ code: codeOf(error), records: rest.keys.length }, 'batch given up until the next run');
     await producer.enqueueBatches(queue, batch.lane);
@@ -131,7 +125,7 @@ export function createWorkers(options: WorkersOptions) {
     } catch (error) {
       await handleFailure(error, job, token, {
         log: child,
-        giveUp: () => failRun(state.db, runId, { code: codeOf(error), message: messageWithDetail(error) }),
+        giveUp: () => failRun(state.db, runId, reasonOf(error)),
       });
     }
   }
@@ -189,6 +183,8 @@ export function createWorkers(options: WorkersOptions) {
     },
   };
 }
+
+const reasonOf = (error: unknown) => ({ code: codeOf(error), message: messageWithDetail(error) });
 
 /** The queue keeps the message and the stack of what a job threw: it gets the code and nothing else. */
 class RetryError extends Error {

@@ -127,7 +127,7 @@ describe('repeat', () => {
   it('takes the time to the next round from the round, and ends with `done`', async () => {
     const results = [0, 250, 'done' as const];
     const round = vi.fn(async () => results.shift());
-    const { ended } = start(round as () => Promise<number | 'done'>);
+    const { ended } = start(round);
     await pass(1);
     expect(round).toHaveBeenCalledTimes(2);
     await pass(250);
