@@ -101,7 +101,7 @@ describe('a night', () => {
     await setPaused(world.state.db, true, run.id);
     await startRun(world.state.db, { kind: 'incremental', lane: 'incremental', streams: ['halls'] });
     expect(await startDueNightly(world.deps(), night(2))).toMatchObject([{ streams: ['halls'] }]);
-    expect(said('streams left out')).toMatchObject([
+    expect(said('nightly sync leaves out streams')).toMatchObject([
       { level: 30, streams: ['rooms'], coveredBy: run.id, isPaused: true },
     ]);
 
