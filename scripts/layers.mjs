@@ -10,6 +10,7 @@ const LEAVES = [
   'error-catalogue.ts',
   'logger.ts',
   'lifecycle.ts',
+  'once.ts',
   'meter.ts',
   'sql-text.ts',
   'postgres-copy.ts',
@@ -17,36 +18,50 @@ const LEAVES = [
 ];
 const DECLARATIONS = ['streams', ...LEAVES];
 const SYSTEMS = ['mirror', 'destination', 'state', ...DECLARATIONS];
-const SHARED = ['sync/*', ...SYSTEMS];
-const USE_CASES = ['sync/plan', 'sync/apply', 'sync/detect', 'sync/reconcile', 'sync/verify', ...SHARED];
-const PROGRAM = ['app.ts', 'config-file.ts', 'report', 'queue', 'sync/explain.ts', ...USE_CASES];
+/** What several use cases need. */
+const SHARED = [
+  'sync/decide.ts',
+  'sync/external-id-owners.ts',
+  'sync/limits.ts',
+  'sync/record-outcomes.ts',
+  'sync/render.ts',
+  'sync/retire.ts',
+  'sync/start-nightly.ts',
+];
+const BELOW_A_USE_CASE = [...SHARED, ...SYSTEMS];
+const FOLDERS = ['sync/plan', 'sync/apply', 'sync/detect', 'sync/reconcile', 'sync/verify'];
+const USE_CASES = ['sync/*', ...FOLDERS, ...BELOW_A_USE_CASE];
+const COMMANDS = ['commands', 'commands/demo.ts', 'commands/sandbox.ts'];
+const PROGRAM = [...COMMANDS, 'app.ts', 'app-queue.ts', 'config-file.ts', 'report', 'queue', ...USE_CASES];
 
 export const MAY_IMPORT = {
-  'cli.ts': ['commands', 'commands/demo.ts', 'commands/sandbox.ts', 'report', ...LEAVES],
+  'cli.ts': [...COMMANDS, 'report', ...LEAVES],
   commands: PROGRAM,
-  'commands/demo.ts': ['commands', 'demo', 'sandbox', ...PROGRAM],
-  'commands/sandbox.ts': ['commands', 'sandbox', ...PROGRAM],
-  'app.ts': ['config-file.ts', 'http', 'queue', ...USE_CASES],
-  'config-file.ts': DECLARATIONS,
-  'index.ts': DECLARATIONS,
-  report: ['sync/explain.ts', ...USE_CASES],
+  'commands/demo.ts': ['demo', 'sandbox', ...PROGRAM],
+  'commands/sandbox.ts': ['sandbox', ...PROGRAM],
+  demo: ['sandbox', 'report', ...DECLARATIONS],
+  sandbox: LEAVES,
+  'app.ts': ['app-queue.ts', 'config-file.ts', 'http', 'queue', ...USE_CASES],
+  'app-queue.ts': ['app.ts', 'config-file.ts', 'http', 'queue', ...USE_CASES],
+  report: USE_CASES,
   http: ['queue', ...USE_CASES],
   queue: USE_CASES,
-  'sync/explain.ts': USE_CASES,
-  'sync/plan': SHARED,
-  'sync/apply': SHARED,
-  'sync/detect': SHARED,
-  'sync/reconcile': SHARED,
-  'sync/verify': SHARED,
-  'sync/*': SYSTEMS,
+  'sync/*': ['config-file.ts', ...FOLDERS, ...BELOW_A_USE_CASE],
+  ...each(FOLDERS, BELOW_A_USE_CASE),
+  ...each(SHARED, BELOW_A_USE_CASE),
   mirror: DECLARATIONS,
   destination: DECLARATIONS,
   state: DECLARATIONS,
+  'config-file.ts': DECLARATIONS,
+  'index.ts': DECLARATIONS,
   streams: LEAVES,
-  sandbox: LEAVES,
-  demo: ['sandbox', ...DECLARATIONS],
-  ...Object.fromEntries(LEAVES.map((leaf) => [leaf, LEAVES])),
+  ...each(LEAVES, LEAVES),
 };
+
+/** The same permission for each place. */
+function each(places, allowed) {
+  return Object.fromEntries(places.map((place) => [place, allowed]));
+}
 
 const ANYWHERE = ['.'];
 /** The places that may use a package, or a part of a place. A package that is not listed is reported. */
@@ -66,7 +81,7 @@ export const MAY_USE = {
   'postgres-array': ['mirror'],
   'drizzle-orm': ['state'],
   undici: ['destination/client.ts'],
-  'p-limit': ['destination', 'commands/check.ts'],
+  'p-limit': ['commands', 'sync', 'destination'],
   commander: ['cli.ts', 'commands'],
   'cli-progress': ['report/progress.ts'],
   'cli-table3': ['report/format.ts'],
