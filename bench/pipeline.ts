@@ -96,7 +96,7 @@ function openProgram({ databaseUrl, serviceUrl, batchSize }: Place, owns: string
   });
 }
 
-/** Seconds of a run over everything, as the run records them; the program's start is not part of it. */
+/** Seconds from the end of planning to the end of the run, as the run records them. */
 async function backfill(place: Place, redisUrl?: string): Promise<number> {
   const slotsync = await openProgram(place, 'object', redisUrl);
   const sql = postgres(place.databaseUrl, { max: 1, onnotice: () => undefined });
@@ -104,7 +104,7 @@ async function backfill(place: Place, redisUrl?: string): Promise<number> {
     await slotsync.command('migrate');
     await slotsync.command('backfill', 'rooms', '--concurrency', String(AT_ONCE));
     const [run] = await sql`
-      SELECT extract(epoch FROM finished_at - requested_at)::float8 AS seconds FROM slotsync.runs`;
+      SELECT extract(epoch FROM finished_at - started_at)::float8 AS seconds FROM slotsync.runs`;
     return Number(run?.['seconds']);
   } finally {
     await sql.end({ timeout: 1 });
