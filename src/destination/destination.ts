@@ -38,8 +38,8 @@ const FAR_AHEAD = 10 * 365 * 24 * 60 * 60;
 
 /** Reservations or cancellations in a period, changed in one, or named. Of the first two at most `most`. */
 export type ReservationSelection =
-  | { window: wire.Period; most?: number }
-  | { modified: wire.Period; most?: number }
+  | { window: wire.Period; most?: number | undefined }
+  | { modified: wire.Period; most?: number | undefined }
   | { extIds: readonly string[] }
   | { ids: readonly number[] };
 
@@ -223,6 +223,11 @@ export function createDestination(options: DestinationOptions) {
 
     close: client.close,
   };
+}
+
+/** What was asked for by name, or without a limit, is never too much. */
+export function resultsOf<B>(found: Found<B>): B[] {
+  return 'results' in found ? found.results : [];
 }
 
 interface Find<T> {

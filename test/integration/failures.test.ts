@@ -1,3 +1,4 @@
+// Guarantees 10, 11
 // Every failure says what happens next: it is tried again, it waits, or it is a person's turn; and by which command.
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

@@ -1,3 +1,4 @@
+// Guarantee 8
 // Reading the mirror: keys of every kind in the order of their bytes, values as the mapping gets them, and never
 // a write.
 import { randomUUID } from 'node:crypto';
@@ -6,10 +7,10 @@ import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config-file.js';
 import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
+import { readPlanMarks } from '../../src/state/records/plan-marks.js';
 import { openState, type State } from '../../src/state/database.js';
 import type { Stream } from '../../src/streams/stream.js';
-import type { PlanEntry } from '../../src/sync/plan/merge-readings.js';
-import { planStream } from '../../src/sync/plan/plan-stream.js';
+import { mergeReadings, type PlanEntry } from '../../src/sync/plan/merge-readings.js';
 import { decodeColumn, unescapeColumn } from '../../src/postgres-copy.js';
 import type { Declaration } from '../support/campus.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
@@ -56,7 +57,8 @@ async function readAll(stream: Stream): Promise<[key: string, hash: string][]> {
 
 async function planAll(stream: Stream): Promise<PlanEntry[]> {
   const differences: PlanEntry[] = [];
-  for await (const difference of planStream({ mirror, state }, stream)) differences.push(difference);
+  const entries = mergeReadings(mirror.readHashes(stream), readPlanMarks(state, stream.name));
+  for await (const difference of entries) differences.push(difference);
   return differences;
 }
 

@@ -1,3 +1,4 @@
+// Guarantees 2, 4
 // Guarantee 4, in any order of events: batches of several runs and lanes with keys in common, while rows change. The state
 // is real; the service is a model whose every step waits for its turn, so that random interleavings can be repeated.
 import { setImmediate } from 'node:timers/promises';
