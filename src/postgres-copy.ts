@@ -2,6 +2,7 @@
 // bytes, which is PostgreSQL's COLLATE "C". Only keys that are used are decoded as UTF-8.
 import type { Readable } from 'node:stream';
 import type postgres from 'postgres';
+import { codeOf } from './errors.js';
 
 /**
  * Runs `COPY … TO STDOUT` and yields the lines in blocks. Ends the client, which serves this reading only, whether the
@@ -42,37 +43,18 @@ function handOver(query: Pick<postgres.PendingQuery<postgres.Row[]>, 'readable'>
 
 /** Yields the lines of a COPY in blocks, constant in memory. */
 export async function* readLines(readable: Readable): AsyncGenerator<string[]> {
-  let ended = false;
-  readable.once('end', () => (ended = true));
-  readable.on('error', () => undefined); // `errored` holds it, from the moment the stream is destroyed
   let rest = '';
-  while (true) {
-    const chunk = readable.read() as Buffer | null;
-    if (readable.errored) throw readable.errored;
-    if (chunk !== null) {
+  try {
+    for await (const chunk of readable.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
       const lines = (rest + chunk.toString('latin1')).split('\n');
       rest = lines.pop() ?? '';
       if (lines.length > 0) yield lines;
-    } else if (ended || readable.destroyed) {
-      break;
-    } else {
-      await nextEvent(readable);
     }
+  } catch (error) {
+    if (codeOf(error) !== 'ERR_STREAM_PREMATURE_CLOSE') throw error;
+    const message = 'the connection was closed while reading';
+    throw Object.assign(new Error(message, { cause: error }), { code: 'CONNECTION_CLOSED' });
   }
-  if (!ended) {
-    throw Object.assign(new Error('the connection was closed while reading'), { code: 'CONNECTION_CLOSED' });
-  }
-}
-
-function nextEvent(readable: Readable): Promise<void> {
-  const events = ['readable', 'end', 'error', 'close'];
-  return new Promise((resolve) => {
-    const done = () => {
-      for (const event of events) readable.off(event, done);
-      resolve();
-    };
-    for (const event of events) readable.on(event, done);
-  });
 }
 
 const ESCAPES: Record<string, string> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t', v: '\v' };

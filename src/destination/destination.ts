@@ -89,7 +89,7 @@ export function createDestination(options: DestinationOptions) {
   ): Promise<z.output<T>[]> {
     const { pageSize } = options;
     const send = (page: wire.Page) => findPage(find, request(page), context);
-    return (await readPages(send, { path: find.path, pageSize })).results;
+    return resultsOf(await readPages(send, { path: find.path, pageSize }));
   }
 
   /** What does not fit into `most` is not read: the answer says how much there is. */
@@ -225,8 +225,8 @@ export function createDestination(options: DestinationOptions) {
   };
 }
 
-/** What was asked for by name, or without a limit, is never too much. */
-export function resultsOf<B>(found: Found<B>): B[] {
+/** The results of a find without `most`. */
+export function resultsOf<T>(found: Found<T>): T[] {
   return 'results' in found ? found.results : [];
 }
 

@@ -17,24 +17,16 @@ interface PageAnswer<R> {
 interface Reading {
   path: string;
   pageSize: number;
+  /** More results than this are not read. */
+  most?: number | undefined;
   /** Pages asked for at once, after the first. */
   atOnce?: number | undefined;
 }
 
-type SendPage<R> = (page: Page) => Promise<PageAnswer<R>>;
-
-export function readPages<R extends { id: number }>(
-  send: SendPage<R>,
-  reading: Reading & { most: number | undefined },
-): Promise<{ results: R[] } | { tooMany: number }>;
-export function readPages<R extends { id: number }>(
-  send: SendPage<R>,
-  reading: Reading,
-): Promise<{ results: R[] }>;
 /** All results, each once by its id; or how many there are, when they are more than `most`. Throws `answer_invalid`. */
 export async function readPages<R extends { id: number }>(
-  send: SendPage<R>,
-  { path, pageSize, most = Infinity, atOnce = 1 }: Reading & { most?: number | undefined },
+  send: (page: Page) => Promise<PageAnswer<R>>,
+  { path, pageSize, most = Infinity, atOnce = 1 }: Reading,
 ): Promise<{ results: R[] } | { tooMany: number }> {
   const call = { method: 'POST', path } as const;
   const limit = pLimit(atOnce);

@@ -27,10 +27,13 @@ export function openTriggers({ url, channel }: { url: string; channel: string })
   });
 
   /** One transaction for each stream, so that a busy table does not undo the others. */
-  async function run(statements: readonly string[]): Promise<void> {
-    await sql.begin(async (tx) => {
+  async function run(name: string, statements: readonly string[]): Promise<void> {
+    const transaction = sql.begin(async (tx) => {
       await tx.unsafe(`SET LOCAL lock_timeout = '${LOCK_TIMEOUT}'`);
       for (const statement of statements) await tx.unsafe(statement);
+    });
+    await transaction.catch((error: unknown) => {
+      throw asTriggersError(error, name);
     });
   }
 
@@ -68,9 +71,7 @@ export function openTriggers({ url, channel }: { url: string; channel: string })
           AND t.tgrelid IS DISTINCT FROM to_regclass(${tableName(stream)}) LIMIT 1`;
       // Dropping the function drops its triggers, even on a table this role does not own.
       const drops = former.length > 0 ? [removeTriggers(name)] : [];
-      await run([...drops, ...(await this.print(stream))]).catch((error: unknown) => {
-        throw asTriggersError(error, stream);
-      });
+      await run(stream.name, [...drops, ...(await this.print(stream))]);
     },
 
     /** Names of the installed functions, those of streams that are no longer configured included. */
@@ -82,17 +83,13 @@ export function openTriggers({ url, channel }: { url: string; channel: string })
     },
 
     /** Removes an installed function with its triggers, on any table. */
-    async remove(name: string): Promise<void> {
-      await run([removeTriggers(name)]).catch((error: unknown) => {
-        throw asTriggersError(error, { name });
-      });
-    },
+    remove: (name: string): Promise<void> => run(name, [removeTriggers(name)]),
 
     close: () => sql.end({ timeout: 1 }),
   };
 }
 
-function asTriggersError(error: unknown, { name }: Pick<Stream, 'name'>): unknown {
+function asTriggersError(error: unknown, name: string): unknown {
   const code = codeOf(error);
   if (code === '55P03') {
     return new SlotsyncError('triggers_busy', `${name}: its table is locked by other writers`, {

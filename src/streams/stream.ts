@@ -16,28 +16,22 @@ export interface Reference {
   key: readonly string[];
 }
 
+/** What a stream has as it is declared. */
+type Declared = Omit<StreamDeclaration, 'from' | 'key' | 'externalId' | 'fields' | 'references'>;
+
 /** One kind of record we sync. */
-export interface Stream {
+export interface Stream extends Declared {
   name: string;
   source: Source;
   key: readonly string[];
-  type: string;
   externalId: ExternalIdTemplate;
   fields: ReadonlyMap<string, string | FieldFunction>;
   references: readonly Reference[];
-  /** Field ids the mapping speaks for, references included. */
+  /** Field ids that the mapping fills, references included. */
   owned: ReadonlySet<string>;
-  cursor: string | undefined;
-  retire: 'keep' | 'deactivate';
-  owns: 'fields' | 'object';
-  batchSize: number;
-  graceDays: number;
-  unlessReserved: boolean;
-  limits: StreamDeclaration['limits'];
-  waitDays: number;
   /** 0 refers to nothing; a stream is sent after all of lower level. */
   level: number;
-  /** Changes when the declaration does, so that a new mapping looks at every row again. Seeds the row hash. */
+  /** Changes when the declaration does, so that a new mapping is applied to every row. Seeds the row hash. */
   fingerprint: bigint;
 }
 
@@ -79,30 +73,21 @@ function resolveStream(
   faults: Fault[],
 ): Omit<Stream, 'level'> {
   const at = `streams.${name}`;
-  const references = Object.entries(declaration.references).map(([fieldId, reference]) => {
-    const path = `${at}.references.${fieldId}`;
-    if (Object.hasOwn(declaration.fields, fieldId))
-      faults.push({ path, message: `'${fieldId}' is also among the fields; keep one of the two` });
-    return { fieldId, ...resolveReference(reference, path, streams, faults) };
-  });
-
+  const { from, key, externalId, fields, references, ...declared } = declaration;
   return {
+    ...declared,
     name,
-    source: resolveSource(declaration.from, `${at}.from`, faults),
-    key: toList(declaration.key),
-    type: declaration.type,
-    externalId: resolveTemplate(declaration.externalId, `${at}.externalId`, faults),
-    fields: new Map(Object.entries(declaration.fields)),
-    references,
-    owned: new Set([...Object.keys(declaration.fields), ...Object.keys(declaration.references)]),
-    cursor: declaration.cursor,
-    retire: declaration.retire,
-    owns: declaration.owns,
-    batchSize: declaration.batchSize,
-    graceDays: declaration.graceDays,
-    unlessReserved: declaration.unlessReserved,
-    limits: declaration.limits,
-    waitDays: declaration.waitDays,
+    source: resolveSource(from, `${at}.from`, faults),
+    key: toList(key),
+    externalId: resolveTemplate(externalId, `${at}.externalId`, faults),
+    fields: new Map(Object.entries(fields)),
+    references: Object.entries(references).map(([fieldId, reference]) => {
+      const path = `${at}.references.${fieldId}`;
+      if (Object.hasOwn(fields, fieldId))
+        faults.push({ path, message: `'${fieldId}' is also among the fields; keep one of the two` });
+      return { fieldId, ...resolveReference(reference, path, streams, faults) };
+    }),
+    owned: new Set([...Object.keys(fields), ...Object.keys(references)]),
     fingerprint: fingerprint(declaration),
   };
 }
