@@ -21,8 +21,8 @@ import {
   type Run,
 } from '../state/runs/read-runs.js';
 import { RUN_KINDS, type RunKind } from '../state/schema.js';
-import { addressOf } from '../queue/bullmq.js';
-import { CHANGES } from '../queue/jobs.js';
+import { queueAddress } from '../queue/bullmq.js';
+import { QUEUES } from '../queue/jobs.js';
 import { nextDue } from '../cron-schedule.js';
 import { NIGHTLY } from '../sync/start-nightly.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
@@ -80,7 +80,7 @@ export function addStatus(program: Command): void {
             inbox: {
               ...inbox,
               // Where other programs put their jobs.
-              queue: binding ? addressOf(app.queueStore(), CHANGES, binding.stateId) : null,
+              queue: binding ? queueAddress(app.queueStore(), QUEUES.changes, binding.stateId) : null,
             },
           });
           return EXIT.done;

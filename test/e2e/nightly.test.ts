@@ -54,7 +54,7 @@ describe('workers with a schedule', () => {
     expect(await runs()).toEqual([{ kind: 'sync', status: 'succeeded' }]);
     expect(world.sandbox.objects()).toHaveLength(40);
     const status = JSON.parse((await world.run(['status', '--json'])).stdout) as Record<string, unknown>;
-    expect(status['sync']).toMatchObject({ pattern: '30 3 * * *', lastDue: expect.any(String) });
+    expect(status['nightly']).toMatchObject({ pattern: '30 3 * * *', lastDue: expect.any(String) });
   });
 
   it('pass it over when they are told to, and follow a schedule that is taken away', async () => {

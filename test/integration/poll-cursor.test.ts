@@ -2,10 +2,10 @@
 // accepted costs nothing; and nothing stands in the way for ever.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createPoll, classifyPolled, type Poll } from '../../src/sync/detect/poll-cursor.js';
-import { listWatermarks } from '../../src/state/inbox/poll-watermarks.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
-import { readPlanMarks } from '../../src/state/records/plan-marks.js';
+import { listWatermarks } from '../../src/state/inbox/poll-watermarks.js';
 import { readPolledRecords } from '../../src/state/records/polled-records.js';
+import { readPlanMarks } from '../../src/state/records/plan-marks.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { COURSES, ROOMS, type Declaration } from '../support/campus.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';

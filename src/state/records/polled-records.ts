@@ -6,7 +6,7 @@ import { MARK } from './plan-marks.js';
 /** What the state knows of a key that was polled. */
 export interface PolledRecord {
   localKey: string;
-  /** Null: there is no record. */
+  /** See plan-marks.ts. Null: there is no record. */
   mark: string | null;
   /** It waits in the inbox. */
   isWaiting: boolean;

@@ -8,17 +8,17 @@ import type { Lane } from '../../destination/quota/limiter.js';
 import { SlotsyncError } from '../../errors.js';
 import type { Logger } from '../../logger.js';
 import { noMeter, type Meter } from '../../meter.js';
+import { settleBatch } from '../../state/runs/finish-batch.js';
+import type { Batch } from '../../state/runs/batches.js';
 import {
-  CLAIM_SECONDS,
   claimRecords,
+  CLAIM_SECONDS,
   releaseClaim,
   renewClaim,
   type Claim,
   type ClaimedRecord,
 } from '../../state/records/claims.js';
 import { countOutcomes, type Outcome } from '../../state/records/outcomes.js';
-import type { Batch } from '../../state/runs/batches.js';
-import { settleBatch } from '../../state/runs/finish-batch.js';
 import { isSameObject, type DestinationObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { externalIdTaken, ofPut, unchanged, type Settle, type Write } from '../record-outcomes.js';
@@ -49,8 +49,8 @@ interface StandingClaim extends Claim {
 }
 
 /**
- * Applies one batch; its run may then be advanced. Throws SlotsyncError when records remain without an outcome;
- * those that have one are settled all the same. Try again with the same batch.
+ * Applies one batch; its run may then be advanced. Throws SlotsyncError when records remain without an outcome; those
+ * that have one are settled all the same. Try again with the same batch.
  */
 export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSignal): Promise<void> {
   const { state, log, meter = noMeter } = deps;
@@ -96,7 +96,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   }
   if (failure !== undefined) throw failure;
   if (claimed.size < batch.keys.length) {
-    throw new SlotsyncError('claimed', 'another batch is writing some of these records', {});
+    throw new SlotsyncError('claimed', 'another batch is writing some of these records');
   }
   throw new SlotsyncError('answer_incomplete', 'the service said nothing final of some objects', {
     facts: { objects: remaining.length },

@@ -8,10 +8,10 @@ import type { Mirror } from '../../mirror/mirror.js';
 import type { State } from '../../state/database.js';
 import { readTakenKeys } from '../../state/inbox/take-changes.js';
 import { NO_OUTCOMES } from '../../state/records/outcomes.js';
-import { pruneRuns } from '../../state/retention.js';
-import { finishPlanning } from '../../state/runs/advance-run.js';
 import { deleteBatches, insertBatches } from '../../state/runs/batches.js';
 import { failRun } from '../../state/runs/end-run.js';
+import { finishPlanning } from '../../state/runs/advance-run.js';
+import { pruneRuns } from '../../state/retention.js';
 import { readRun, type Run } from '../../state/runs/read-runs.js';
 import type { Holds, PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
@@ -36,8 +36,8 @@ const NAMES_KNOWN_FOR = 60 * 60 * 1000;
 const PRUNE_EVERY = 500;
 
 /**
- * Plans a run: its batches become rows, and the run is ready to be advanced. A permanent error ends the run with
- * its reason; one that may pass is thrown, to be tried again.
+ * Plans a run: its batches become rows, and the run may then be advanced. A permanent error ends the run with its
+ * reason; one that may pass is thrown, to be tried again.
  */
 export async function planRun(deps: RunDeps, runId: number, signal?: AbortSignal): Promise<void> {
   const { state, log } = deps;

@@ -2,8 +2,8 @@
 // and a preview plan through this one function, so that they cannot disagree; a sink says what becomes of the batches.
 import type { Mirror } from '../../mirror/mirror.js';
 import type { State } from '../../state/database.js';
-import { countAccepted } from '../../state/records/count-records.js';
 import { readPlanMarks } from '../../state/records/plan-marks.js';
+import { countAccepted } from '../../state/records/count-records.js';
 import { readOpenApprovals } from '../../state/runs/approvals.js';
 import { countRetiringToday } from '../../state/runs/batches.js';
 import {

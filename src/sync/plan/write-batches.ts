@@ -1,11 +1,11 @@
 // The sink of a run: batches become rows, several in one statement. What falls under a limit starts out held: only once
 // the whole stream was read is it known how many there are.
+import { NO_OUTCOMES } from '../../state/records/outcomes.js';
 import type { State } from '../../state/database.js';
+import type { Meter } from '../../meter.js';
 import { failRecords } from '../../state/records/fail-records.js';
 import { forgetRecords, noteBack, noteGone } from '../../state/records/gone-rows.js';
-import { NO_OUTCOMES } from '../../state/records/outcomes.js';
 import { insertBatches, releaseHeldBatches, type NewBatch } from '../../state/runs/batches.js';
-import type { Meter } from '../../meter.js';
 import type { Stream } from '../../streams/stream.js';
 import type { PlanSink } from './plan-stream.js';
 

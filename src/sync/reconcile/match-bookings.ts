@@ -15,15 +15,15 @@ import {
   writeCancellations,
   type KnownCancellation,
 } from '../../state/bookings/cancellations.js';
-import { readKnownBookings, type KnownBooking } from '../../state/bookings/read-reservations.js';
+import type { Queries } from '../../state/database.js';
+import { readExternalIds } from '../../state/records/external-ids.js';
+import { readRun } from '../../state/runs/read-runs.js';
 import {
   forgetBookings,
   writeBookings,
   type MatchedBooking,
 } from '../../state/bookings/write-reservations.js';
-import type { Queries } from '../../state/database.js';
-import { readExternalIds } from '../../state/records/external-ids.js';
-import { readRun } from '../../state/runs/read-runs.js';
+import { readKnownBookings, type KnownBooking } from '../../state/bookings/read-reservations.js';
 import type { Booking, ReservationConfig } from '../../streams/bookings.js';
 import { compareBooking, type ResolvedBooking, type ReservationState } from './compare-booking.js';
 

@@ -10,22 +10,22 @@ import {
   listDiscrepancies,
   type ReservationRow,
 } from '../../state/bookings/read-reservations.js';
-import {
-  moveReservationsWatermark,
-  readReservationsWatermark,
-} from '../../state/bookings/reservations-watermark.js';
-import type { Queries, State } from '../../state/database.js';
 import { pruneBookings } from '../../state/retention.js';
-import {
-  noteReconciledOccurrence,
-  readUnreconciledOccurrence,
-} from '../../state/runs/nightly-occurrences.js';
+import type { Queries, State } from '../../state/database.js';
 import {
   dropReconciliation,
   endReconciliation,
   startReconciliation,
   whileReconcilingAlone,
 } from '../../state/runs/reconcile-runs.js';
+import {
+  moveReservationsWatermark,
+  readReservationsWatermark,
+} from '../../state/bookings/reservations-watermark.js';
+import {
+  noteReconciledOccurrence,
+  readUnreconciledOccurrence,
+} from '../../state/runs/nightly-occurrences.js';
 import type { StartedBy, Verdict } from '../../state/schema.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
 import { NIGHTLY } from '../start-nightly.js';
@@ -38,7 +38,6 @@ export interface ReconcileDeps {
   destination: Destination;
   state: State;
   reservations: ReservationConfig;
-  /** Who asks for it. */
   startedBy: StartedBy;
   log: Logger;
   /** Milliseconds since 1970. */
