@@ -28,10 +28,10 @@ export async function prepareBatch(
   const rows = await deps.mirror.readRows(stream, [...records.keys()]);
   const rendered = await renderRows(deps.state, stream, rows);
   const now = deps.now?.() ?? Date.now();
-  const writes = [...rows].flatMap(([key, { hash: sourceHash }]): Write[] => {
-    const record = records.get(key);
+  const writes = [...records].flatMap(([key, record]): Write[] => {
+    const sourceHash = rows.get(key)?.hash;
     const result = rendered.get(key);
-    if (!record || !result) return [];
+    if (sourceHash === undefined || !result) return [];
     if ('problem' in result) {
       settle(outcome.mappingFailed(record, sourceHash, result.problem));
       return [];

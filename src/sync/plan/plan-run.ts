@@ -117,7 +117,6 @@ async function planOne(
   const keys = kind === 'incremental' ? { keys: await readTakenKeys(state.db, runId, stream.name) } : {};
   const request = { kind, range, runId, room, ...keys };
   const { counts, holds, approvals } = await planStream({ mirror, state }, stream, request, writer.sink);
-  await writer.flush();
   planned.plan[stream.name] = counts;
   planned.batches += writer.batches();
   planned.approvals.push(...approvals);

@@ -44,6 +44,8 @@ export interface PlannedBatch {
 
 export interface PlanSink {
   addBatch(batch: PlannedBatch): Promise<void>;
+  /** The last batch was added. They are stored before limits are applied: runs planned side by side see each other. */
+  flush(): Promise<void>;
   /** No hold: the batches under this limit may be sent. */
   release(limit: LimitedOperation): Promise<void>;
   /** Rows of records at the service were found to be gone, or to be in the mirror again. */
@@ -129,7 +131,7 @@ export async function planStream(
       }
     }
   }
-  for (const collected of [gone, unsent, batches]) await collected.flush();
+  for (const collected of [gone, unsent, batches, sink]) await collected.flush();
   // Of a part, only what lies in it is reported: the rest is another run's.
   const refused = range === null ? shared : met;
   if (refused.size > 0) await sink.refuse(refused);

@@ -76,6 +76,7 @@ export async function previewStream(
     async refuse(shared) {
       preview.shared = [...shared].map(([key, { message }]) => ({ key, message }));
     },
+    flush: ignore,
     release: ignore,
     noteRowsGone: ignore,
     noteRowsBack: ignore,

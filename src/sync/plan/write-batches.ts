@@ -19,7 +19,7 @@ export interface WriteOptions {
 /** Batch rows written in one statement. */
 const ROWS_AT_ONCE = 200;
 
-/** Writes a stream's batches. Call `flush` at the end. */
+/** Writes a stream's batches. */
 export function createBatchWriter({ db }: State, stream: Stream, options: WriteOptions) {
   const { runId, retireLevel, meter } = options;
   const { name, level } = stream;
@@ -44,10 +44,8 @@ export function createBatchWriter({ db }: State, stream: Stream, options: WriteO
       });
       if (rows.length >= ROWS_AT_ONCE) await flush();
     },
-    async release(operation) {
-      await flush();
-      await releaseHeldBatches(db, { runId, stream: name, operation }, 'planned');
-    },
+    flush,
+    release: (operation) => releaseHeldBatches(db, { runId, stream: name, operation }, 'planned'),
     noteRowsGone: (keys) => noteGone(db, name, keys),
     noteRowsBack: (keys) => noteBack(db, name, keys),
     forget: (keys) => forgetRecords(db, name, keys),
@@ -67,7 +65,6 @@ export function createBatchWriter({ db }: State, stream: Stream, options: WriteO
   };
   return {
     sink,
-    flush,
     /** Batches that send something, held ones included. */
     batches: () => batches,
   };
