@@ -49,7 +49,11 @@ export async function probeAssumptions(
   ];
 }
 
-async function attempt(name: string, probe: () => Promise<Assumption | Assumption[]>): Promise<Assumption[]> {
+async function attempt(
+  name: string,
+  probe: () => Promise<Assumption | Assumption[]>,
+  failed: Partial<Assumption> = {},
+): Promise<Assumption[]> {
   try {
     return [await probe()].flat();
   } catch (error) {
