@@ -16,11 +16,7 @@ import pg from 'pg';
 import { codeOf, SlotsyncError, UsageError } from '../errors.js';
 import type { Logger } from '../logger.js';
 import type { QueueName } from './jobs.js';
-
-export type QueueStore = { redisUrl: string } | { postgresUrl: string };
-
-/** The schema BullMQ keeps its tables in, beside ours. */
-const SCHEMA = 'slotsync_queue';
+import { QUEUE_SCHEMA, queuePrefix, type QueueStore } from './queue-address.js';
 
 export type AnyQueue = Pick<
   Queue,
@@ -43,7 +39,7 @@ export async function migrateQueue(store: QueueStore): Promise<void> {
   const client = new pg.Client({ connectionString: store.postgresUrl });
   await client.connect();
   try {
-    await runMigrations(client, SCHEMA);
+    await runMigrations(client, QUEUE_SCHEMA);
   } finally {
     await client.end();
   }
@@ -58,7 +54,7 @@ export async function requireQueueStore(store: QueueStore): Promise<void> {
   const client = new pg.Client({ connectionString: store.postgresUrl });
   await client.connect();
   try {
-    await assertSchemaCompatibility(client, SCHEMA);
+    await assertSchemaCompatibility(client, QUEUE_SCHEMA);
   } catch (error) {
     if (error instanceof SchemaMigrationRequiredError) {
       throw new UsageError('the state database has no queue tables yet', {
@@ -91,20 +87,10 @@ async function requireRedis(url: string): Promise<void> {
   }
 }
 
-/** Two states on one Redis never mix, and a Redis Cluster keeps a queue's keys together. */
-const prefixOf = (stateId: string) => `{slotsync:${stateId}}`;
-
-/** What another program needs to know to add jobs: BullMQ's prefix on Redis, or the schema of its tables. */
-export function addressOf(store: QueueStore, name: QueueName, stateId: string) {
-  return 'redisUrl' in store
-    ? { name, store: 'redis', prefix: prefixOf(stateId) }
-    : { name, store: 'postgresql', schema: SCHEMA };
-}
-
 export function openBackend(store: QueueStore, stateId: string, log: Logger) {
-  const prefix = prefixOf(stateId);
+  const prefix = queuePrefix(stateId);
   const postgres = (max: number) =>
-    'postgresUrl' in store ? { connectionString: store.postgresUrl, schema: SCHEMA, max } : undefined;
+    'postgresUrl' in store ? { connectionString: store.postgresUrl, schema: QUEUE_SCHEMA, max } : undefined;
   const onError = (error: Error) => log.warn({ reason: error.message }, 'queue connection failed');
 
   return {

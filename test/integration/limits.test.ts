@@ -1,7 +1,7 @@
 // Mass changes wait for a person: what is held, what goes on beside it, and what an approval lets go. Looked at as an
 // operator does: objects at the service, rows of the state, requests that arrived.
 import { describe, expect, it } from 'vitest';
-import { chooseHolds, type HoldOptions } from '../../src/commands/holds.js';
+import { chooseHolds, type HoldOptions } from '../../src/commands/choose-holds.js';
 import { recordApprovals } from '../../src/state/runs/approvals.js';
 import { readHolds, rejectHolds } from '../../src/state/runs/holds.js';
 import { cancelRun, finishPlanning, readRun, startRun, type RunRequest } from '../../src/state/runs/runs.js';
@@ -333,7 +333,7 @@ describe('what a person names', () => {
     const wrong: [run: string, options: HoldOptions, message: string][] = [
       ['1', {}, 'run 1 holds nothing; slotsync status shows what waits'],
       ['99', {}, 'there is no run 99; slotsync status shows what waits'],
-      ['two', {}, "a run is a whole number, not 'two'"],
+      ['two', {}, "a run is a whole number from 1 on, not 'two'"],
       ['2', { stream: 'courses' }, 'run 2 does not hold courses; it holds: retire of rooms'],
       ['2', { operation: 'update' }, 'run 2 does not hold update; it holds: retire of rooms'],
       ['2', { operation: 'delete' }, "--operation takes create, update, retire, not 'delete'"],

@@ -8,7 +8,7 @@ const read = (file: string) => readFileSync(root + file, 'utf8');
 const readme = read('README.md');
 
 const commands = readdirSync(`${root}src/commands`).flatMap((file) =>
-  [...read(`src/commands/${file}`).matchAll(/\.command\('([\w-]+)'\)/g)].map(([, name = '']) => name),
+  [...read(`src/commands/${file}`).matchAll(/(?:\.command|\badd)\('([\w-]+)'\)/g)].map(([, name = '']) => name),
 );
 const settings = [...read('src/settings.ts').matchAll(/^ {2}([A-Z][A-Z_]+):/gm)].map(([, name = '']) => name);
 

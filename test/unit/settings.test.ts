@@ -125,7 +125,7 @@ describe('the address of the service', () => {
     'http://10.0.0.1',
   ])('%s would show the key to everyone on the way', (url) => {
     expect(refusal({ ...ENV, API_BASE_URL: url }).faults).toEqual([
-      'API_BASE_URL: must be https: the key would travel in the clear',
+      'API_BASE_URL: must be https: the key would be sent unencrypted',
     ]);
   });
 
