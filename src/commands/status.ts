@@ -1,5 +1,4 @@
 import type { App } from '../app.js';
-import { nextDue } from '../cron-schedule.js';
 import { codeOf } from '../errors.js';
 import { CHANGES } from '../queue/jobs.js';
 import { queueAddress } from '../queue/queue-address.js';
@@ -11,10 +10,10 @@ import { listWatermarks } from '../state/inbox/poll-watermarks.js';
 import { countRecords, countUnsettled } from '../state/records/failures.js';
 import { listOpenApprovals } from '../state/runs/approvals.js';
 import { readHolds } from '../state/runs/holds.js';
-import { readSchedule } from '../state/runs/occurrences.js';
+import { readSchedule, type RegisteredSchedule } from '../state/runs/occurrences.js';
 import { LISTED_KINDS, listRuns, listUnfinishedRuns, readProgress } from '../state/runs/runs.js';
 import { RUN_KINDS, type RunKind } from '../state/schema.js';
-import { NIGHTLY } from '../sync/start-nightly.js';
+import { NIGHTLY } from '../state/runs/schedule-names.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 
@@ -27,7 +26,7 @@ export async function status(app: App, options: CommonOptions & { all?: boolean 
   const unfinished = (await listUnfinishedRuns(db)).filter(({ kind }) => kinds.includes(kind));
   const reading = {
     binding,
-    nightly: schedule && { ...schedule, nextDue: nextDue(schedule, new Date()) },
+    nightly: schedule && { ...schedule, nextDue: await readNextDue(schedule) },
     records: await countRecords(db),
     unfinished: await Promise.all(
       unfinished.map(async (run) => ({ run, progress: await readProgress(db, run.id) })),
@@ -69,4 +68,9 @@ async function readQuota(app: App, owner: Parameters<App['quotaUsage']>[0]): Pro
   } catch (error) {
     return { unknown: codeOf(error) };
   }
+}
+
+async function readNextDue(schedule: RegisteredSchedule): Promise<Date> {
+  const { nextDue } = await import('../cron-schedule.js');
+  return nextDue(schedule, new Date());
 }

@@ -4,7 +4,8 @@
 import { codeOf } from '../errors.js';
 import type { Schedule } from '../cron-schedule.js';
 import { readSchedule, registerSchedule, removeSchedule } from '../state/runs/occurrences.js';
-import { NIGHTLY, skipMissedOccurrences, startDueNightly, type NightlyDeps } from '../sync/start-nightly.js';
+import { NIGHTLY } from '../state/runs/schedule-names.js';
+import { skipMissedOccurrences, startDueNightly, type NightlyDeps } from '../sync/start-nightly.js';
 import type { Backend } from './bullmq.js';
 import { JOB_OPTIONS, RUNS, TICK } from './jobs.js';
 import type { Producer } from './producer.js';

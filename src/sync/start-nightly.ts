@@ -5,6 +5,7 @@ import { latestDue } from '../cron-schedule.js';
 import { queryState, type State } from '../state/database.js';
 import { startFreeRun, type Run } from '../state/runs/runs.js';
 import { claimOccurrence, readSchedule, type RegisteredSchedule } from '../state/runs/occurrences.js';
+import { NIGHTLY } from '../state/runs/schedule-names.js';
 import type { Stream } from '../streams/stream.js';
 
 export interface NightlyDeps {
@@ -12,9 +13,6 @@ export interface NightlyDeps {
   streams: ReadonlyMap<string, Stream>;
   log: Logger;
 }
-
-/** The schedule's name in the state, and in the queue. */
-export const NIGHTLY = 'nightly';
 
 const MINUTE = 60 * 1000;
 /** Until then a moment is not missed: the alarm may be ringing in another process. */

@@ -32,7 +32,7 @@ import { noteReconciledOccurrence, readUnreconciledOccurrence } from '../../stat
 import type { Verdict } from '../../state/schema.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
 import { matchBookings, resultsOf, type MatchDeps } from './match-bookings.js';
-import { NIGHTLY } from '../start-nightly.js';
+import { NIGHTLY } from '../../state/runs/schedule-names.js';
 import { readSlices } from './time-slices.js';
 
 export interface ReconcileDeps {
