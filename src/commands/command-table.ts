@@ -1,15 +1,13 @@
 // Every command: its arguments, options and help. The module that carries it out is loaded when it is run.
 import { InvalidArgumentError, Option, type Command } from 'commander';
 import type { Need } from '../settings.js';
-import { addCommonOptions, withApp, withoutApp } from './command.js';
+import { common, withApp, withoutApp } from './command.js';
 
 const STATE: readonly Need[] = ['state'];
 const EVERYTHING: readonly Need[] = ['mirror', 'state', 'api'];
 
 /** Adds the commands, in the order `--help` shows them. */
 export function addCommands(program: Command): void {
-  const add = (name: string) => addCommonOptions(program.command(name));
-
   program
     .command('demo')
     .description(
@@ -20,29 +18,29 @@ export function addCommands(program: Command): void {
     .option('--json', 'print one JSON document instead of text')
     .action(withoutApp(async () => (await import('./demo.js')).demo));
 
-  add('migrate')
+  common(program.command('migrate'))
     .description('create or update the state tables (schema slotsync); safe to run at any time')
     .action(withApp({ needs: STATE }, async () => (await import('./migrate.js')).migrateState));
 
-  add('check')
+  common(program.command('check'))
     .description(
       'check settings, mirror, every source, credentials, types, fields and what is assumed of the service; writes nothing at the service',
     )
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./check.js')).check));
 
-  add('plan')
+  common(program.command('plan'))
     .argument('[streams...]', 'streams to plan (default: all)')
     .option('--limit <records>', 'as if at most this many records were written, and none retired')
     .description('show what sync would do, with samples field by field; writes nothing')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./plan.js')).plan));
 
-  runOptions(add('sync'))
+  runOptions(common(program.command('sync')))
     .argument('[streams...]', 'streams to sync (default: all)')
     .description('bring the service up to date with the mirror, once')
     .option('--limit <records>', 'write at most this many records, and retire none')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./sync.js')).sync));
 
-  runOptions(add('backfill'))
+  runOptions(common(program.command('backfill')))
     .argument('[streams...]', 'streams to compare (default: all)')
     .description('compare a chosen part of the mirror, or all of it, outside the schedule, at lower priority')
     .option('--from <value>', 'rows whose cursor is this value or later')
@@ -62,7 +60,7 @@ export function addCommands(program: Command): void {
     )
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./backfill.js')).backfill));
 
-  add('worker')
+  common(program.command('worker'))
     .description(
       'work the queue and the inbox of changes, and start the nightly syncs, until stopped; several may run',
     )
@@ -79,7 +77,7 @@ export function addCommands(program: Command): void {
       ),
     );
 
-  add('push')
+  common(program.command('push'))
     .argument('<stream>', 'the stream of the keys')
     .argument(
       '<keys...>',
@@ -88,7 +86,7 @@ export function addCommands(program: Command): void {
     .description('put keys into the inbox; a worker processes them at once')
     .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./push.js')).push));
 
-  add('triggers')
+  common(program.command('triggers'))
     .argument('<action>', 'install, remove or print')
     .argument('[streams...]', 'streams (default: all whose source is a table)')
     .description(
@@ -96,12 +94,12 @@ export function addCommands(program: Command): void {
     )
     .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./triggers.js')).triggers));
 
-  add('status')
+  common(program.command('status'))
     .description('what is synced, running, held or waiting, and why; reads the state only')
     .option('--all', 'include incremental runs')
     .action(withApp({ needs: STATE }, async () => (await import('./status.js')).status));
 
-  add('runs')
+  common(program.command('runs'))
     .argument('[run]', 'number of one run, to show its details')
     .description('the latest runs and their results')
     .option('--limit <runs>', 'maximum number of runs to show', '20')
@@ -109,45 +107,45 @@ export function addCommands(program: Command): void {
     .option('--all', 'include incremental runs')
     .action(withApp({ needs: STATE }, async () => (await import('./runs.js')).runs));
 
-  add('failures')
+  common(program.command('failures'))
     .argument('[stream]', 'only of this stream')
     .description('the records that are not in sync, why, and what happens next')
     .option('--limit <records>', 'maximum number of records to show', '50')
     .action(withApp({ needs: STATE }, async () => (await import('./failures.js')).failures));
 
-  add('retry')
+  common(program.command('retry'))
     .argument('[stream]', 'the stream of the records')
     .argument('[keys...]', 'local keys (default: every dead or failed record of the stream)')
     .description('send dead or failed records again with the next run, although their rows did not change')
     .option('--all', 'of every stream')
     .action(withApp({ needs: STATE }, async () => (await import('./retry.js')).retry));
 
-  holdOptions(runOptions(add('approve')))
+  holdOptions(runOptions(common(program.command('approve'))))
     .argument('<run>', 'number of the run that holds something')
     .description('approve what a run holds, up to the number it names, and sync its streams')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./approve.js')).approve));
 
-  holdOptions(add('reject'))
+  holdOptions(common(program.command('reject')))
     .argument('<run>', 'number of the run that holds something')
     .description('discard what a run holds for approval; nothing of it is sent')
     .action(withApp({ needs: STATE }, async () => (await import('./reject.js')).reject));
 
-  add('pause')
+  common(program.command('pause'))
     .argument('[run]', 'number of the run (default: every unfinished run that is not incremental)')
     .description('pause a run: batches in progress are finished, the rest is sent after resume')
     .action(withApp({ needs: STATE }, async () => (await import('./pause.js')).pause));
 
-  add('resume')
+  common(program.command('resume'))
     .argument('[run]', 'number of the run (default: every paused run that is not incremental)')
     .description('resume a paused run')
     .action(withApp({ needs: ['state', 'api'] }, async () => (await import('./resume.js')).resume));
 
-  add('cancel')
+  common(program.command('cancel'))
     .argument('<run>', 'number of the run')
     .description('cancel an unfinished run; what was accepted stays at the service')
     .action(withApp({ needs: STATE }, async () => (await import('./cancel.js')).cancel));
 
-  add('reconcile')
+  common(program.command('reconcile'))
     .description(
       'compare the bookings in the mirror with reservations and cancellations at the service; changes neither',
     )
@@ -160,7 +158,7 @@ export function addCommands(program: Command): void {
     .option('--strict', 'exit with 1 if a booking is missing at the service or unknown in the mirror')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./reconcile.js')).reconcileBookings));
 
-  add('explain')
+  common(program.command('explain'))
     .argument('<stream>', "a stream, or 'reservations'")
     .argument('<key>', 'local key; of a booking also its external id, or # and its number at the service')
     .description(
@@ -197,7 +195,7 @@ What people do at the service is done below /sandbox/, from this machine, withou
 function addSandbox(program: Command): void {
   const choice = (flags: string, description: string, values: string[]) =>
     new Option(flags, description).choices(values);
-  addCommonOptions(program.command('sandbox'))
+  common(program.command('sandbox'))
     .description('simulate the scheduling service on this machine; its data is lost when it ends')
     .option('--port <port>', 'port to listen on; 0: a free one', wholeNumber, 8377)
     .option('--host <host>', 'address to listen on', '127.0.0.1')

@@ -10,7 +10,7 @@ export interface CommonOptions {
   envFile?: string;
 }
 
-export function addCommonOptions(command: Command): Command {
+export function common(command: Command): Command {
   return command
     .option('--json', 'print one JSON document instead of text')
     .option('-c, --config <file>', 'configuration file (default: sync.config.ts, or SLOTSYNC_CONFIG)')

@@ -4,7 +4,8 @@ import { SlotsyncError } from '../errors.js';
 import { describeBookingExplained, describeRecordExplained, nextOfRecord } from '../report/explain.js';
 import { print } from '../report/print.js';
 import { NO_RESERVATIONS } from '../streams/bookings.js';
-import { explainBooking, explainRecord } from '../sync/explain.js';
+import { explainBooking } from '../sync/explain-booking.js';
+import { explainRecord } from '../sync/explain-record.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 

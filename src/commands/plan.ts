@@ -18,7 +18,7 @@ export async function plan(
   names: string[],
   options: CommonOptions & { limit?: string },
 ): Promise<number> {
-  const room = { keys: readLimit(options.limit) ?? Infinity };
+  const room = { records: readLimit(options.limit) ?? Infinity };
   const streams = selectStreams(await app.configuration(), names);
   const state = await app.confirmedState();
   const mirror = await app.mirror();

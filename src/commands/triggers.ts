@@ -9,7 +9,7 @@ import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 
 const OTHER_WAYS =
-  'Give the streams a `cursor`, or report changes by slotsync push or the queue: docs/changes.md.';
+  'Give the streams a `cursor`, or report changes by slotsync push or the queue: docs/incremental-sync.md.';
 
 export async function triggers(
   app: App,

@@ -5,7 +5,7 @@ import { createClient, invalidAnswer, type ClientOptions, type Context } from '.
 import { readPages } from './paging.js';
 import * as wire from './wire.js';
 
-export type { CancellationThere, Period, ReservationThere } from './wire.js';
+export type { Cancellation, Period, Reservation } from './wire.js';
 
 export interface DestinationOptions extends ClientOptions {
   /** Most results asked for in one page. */
@@ -16,7 +16,7 @@ export interface DestinationOptions extends ClientOptions {
 export type PutResult =
   { accepted: true; id: number | undefined } | { accepted: false; status: number; message: string };
 
-export interface ObjectThere extends DestinationObject {
+export interface ServiceObject extends DestinationObject {
   id: number;
 }
 
@@ -37,8 +37,8 @@ const FAR_AHEAD = 10 * 365 * 24 * 60 * 60;
 
 /** Which bookings: in a period, changed in one, or named. Of the first two at most `most`. */
 export type ReservationSelection =
-  | { window: wire.Period; most?: number }
-  | { modified: wire.Period; most?: number }
+  | { window: wire.Period; most?: number | undefined }
+  | { modified: wire.Period; most?: number | undefined }
   | { extIds: readonly string[] }
   | { ids: readonly number[] };
 
@@ -83,7 +83,7 @@ export function createDestination(options: DestinationOptions) {
   }
 
   /** What does not fit into `most` is not read: the answer says how much there is. */
-  async function findBookings<T extends z.ZodType<{ id: number }>, B>(
+  async function findSelected<T extends z.ZodType<{ id: number }>, B>(
     path: string,
     schema: T,
     convert: (found: z.output<T>) => B,
@@ -141,9 +141,9 @@ export function createDestination(options: DestinationOptions) {
       extIds: readonly string[],
       typeId: string,
       context: Context,
-    ): Promise<Map<string, ObjectThere>> {
+    ): Promise<Map<string, ServiceObject>> {
       const wanted = new Set(extIds);
-      const there = new Map<string, ObjectThere>();
+      const there = new Map<string, ServiceObject>();
       const request = (page: wire.Page) => wire.findByExternalIds(extIds, page);
       for (const found of await findAll(paths.findObjects, wire.foundObject, request, context)) {
         if (found.extId === null || found.extId === undefined || !wanted.has(found.extId)) continue;
@@ -157,7 +157,7 @@ export function createDestination(options: DestinationOptions) {
      * Bookings of these objects of one type that have not ended at `now` (Unix seconds) and are to take place, the
      * next one first. An object without any is not in the answer.
      */
-    async findBookings(
+    async findUpcomingReservations(
       typeId: string,
       extIds: readonly string[],
       now: number,
@@ -165,9 +165,9 @@ export function createDestination(options: DestinationOptions) {
     ): Promise<Map<string, UpcomingReservation[]>> {
       const wanted = new Set(extIds);
       const window = { from: now, to: now + FAR_AHEAD };
-      const request = (page: wire.Page) => wire.findBookings(typeId, extIds, window, page);
+      const request = (page: wire.Page) => wire.findUpcoming(typeId, extIds, window, page);
       const bookings = new Map<string, UpcomingReservation[]>();
-      const found = await findAll(paths.findReservations, wire.foundBooking, request, context);
+      const found = await findAll(paths.findReservations, wire.foundUpcoming, request, context);
       for (const { id, extId, begin, end, objects } of found.toSorted((a, b) => a.begin - b.begin)) {
         if (end <= now) continue;
         for (const { objectId } of objects) {
@@ -205,17 +205,14 @@ export function createDestination(options: DestinationOptions) {
       findDefinitions(paths.findFields, extIds, context),
 
     /** Reservations that a find selects. */
-    findReservations: (
-      selection: ReservationSelection,
-      context: Context,
-    ): Promise<Found<wire.ReservationThere>> =>
-      findBookings(paths.findReservations, wire.foundReservation, wire.toReservation, selection, context),
+    findReservations: (selection: ReservationSelection, context: Context): Promise<Found<wire.Reservation>> =>
+      findSelected(paths.findReservations, wire.foundReservation, wire.toReservation, selection, context),
     /** Cancellations that a find selects. */
     findCancellations: (
       selection: ReservationSelection,
       context: Context,
-    ): Promise<Found<wire.CancellationThere>> =>
-      findBookings(paths.findCancellations, wire.foundCancellation, wire.toCancellation, selection, context),
+    ): Promise<Found<wire.Cancellation>> =>
+      findSelected(paths.findCancellations, wire.foundCancellation, wire.toCancellation, selection, context),
 
     /**
      * Whether finds of bookings look at `modified`: asked for what was changed the day after tomorrow, a service that
@@ -254,4 +251,9 @@ export function createDestination(options: DestinationOptions) {
 
     close: client.close,
   };
+}
+
+/** What was asked for by name, or without a limit, is never too much. */
+export function resultsOf<B>(found: Found<B>): B[] {
+  return 'results' in found ? found.results : [];
 }

@@ -57,7 +57,7 @@ export const foundReservation = z.looseObject({
 });
 
 /** A reservation that keeps objects. Without `objects` there is no telling which: such an answer is refused. */
-export const foundBooking = foundReservation.extend({
+export const foundUpcoming = foundReservation.extend({
   objects: z.array(z.looseObject({ typeId: z.string(), objectId: z.string() })),
 });
 
@@ -135,7 +135,7 @@ export function findModified(period: Period, page: Page) {
  * Assumed: of `searchObjects` of one type any is enough; a cancelled booking is not among the reservations, and a
  * rejected one only when its status is named.
  */
-export function findBookings(
+export function findUpcoming(
   typeId: string,
   extIds: readonly string[],
   window: { from: number; to: number },
@@ -181,7 +181,7 @@ export function toDestinationObject(
 }
 
 /** A reservation as we compare it. Times in milliseconds since 1970. */
-export interface ReservationThere {
+export interface Reservation {
   id: number;
   extId: string | undefined;
   begin: number;
@@ -193,13 +193,13 @@ export interface ReservationThere {
 }
 
 /** `id` and `extId` are the cancellation's own; the reservation's id is `reservationId`. */
-export interface CancellationThere extends ReservationThere {
+export interface Cancellation extends Reservation {
   reservationId: number | undefined;
   cancelledAt: number | undefined;
 }
 
 /** The border where seconds become milliseconds, and a status that is not said becomes the usual one. */
-export function toReservation(found: FoundReservation): ReservationThere {
+export function toReservation(found: FoundReservation): Reservation {
   const said = found.status ?? [];
   const usual = (['B_COMPLETE', 'C_CONFIRMED'] as const).filter(
     (status) => !said.some((other) => other.startsWith(status.slice(0, 2))),
@@ -215,7 +215,7 @@ export function toReservation(found: FoundReservation): ReservationThere {
   };
 }
 
-export function toCancellation(found: FoundCancellation): CancellationThere {
+export function toCancellation(found: FoundCancellation): Cancellation {
   const { reservationId, cancelled } = found;
   return {
     ...toReservation(found),

@@ -28,7 +28,7 @@ export function keyExpression({ key }: Pick<Stream, 'key'>): string {
 }
 
 /** 64 bits over the whole row as text, seeded with the declaration. */
-function hashExpression({ fingerprint }: Pick<Stream, 'fingerprint'>): string {
+export function hashExpression({ fingerprint }: Pick<Stream, 'fingerprint'>): string {
   return `hashtextextended(${ROW}::text, (${fingerprint})::bigint)`;
 }
 
@@ -56,10 +56,10 @@ export interface CursorRange {
   lagSeconds: number;
 }
 
-const TIMES = ['timestamp with time zone', 'timestamp without time zone', 'date'];
+export const TIME_WITH_ZONE = 'timestamp with time zone';
 
 export function isTimeType(type: string): boolean {
-  return TIMES.includes(type);
+  return [TIME_WITH_ZONE, 'timestamp without time zone', 'date'].includes(type);
 }
 
 /**
@@ -74,8 +74,7 @@ export function copyByCursor(stream: Stream, cursor: string, type: string, range
   const conditions = [`${value} IS NOT NULL`];
   if (mark !== undefined)
     conditions.push(`${value} >= ${mark}${isTime ? ` - make_interval(secs => ${overlapSeconds})` : ''}`);
-  if (type === 'timestamp with time zone')
-    conditions.push(`${value} <= now() - make_interval(secs => ${lagSeconds})`);
+  if (type === TIME_WITH_ZONE) conditions.push(`${value} <= now() - make_interval(secs => ${lagSeconds})`);
   // A time of day without its zone may be that of any: up to fourteen hours ahead of this session's.
   else if (isTime) conditions.push(`${value} <= now()::timestamp + interval '14 hours'`);
   const isAhead =
@@ -132,31 +131,30 @@ export function matchKeysByText(stream: Pick<Stream, 'key'>, keys: string): stri
   return `${keyExpression(stream)} = ANY (${quoteLiteral(keys)}::text[])`;
 }
 
-/** Columns that carry key and hash beside the row's own. */
-export const KEY_COLUMN = 'slotsync_key';
-export const HASH_COLUMN = 'slotsync_hash';
+/** The column that carries the key beside the row's own. */
+export const KEY_COLUMN = aliasOf('key');
 
-/** Rows by the parts of their keys: one text[] parameter per key column, cast to the column's type so that its index serves. */
-export function selectRows(stream: Stream, types: ReadonlyMap<string, string>): string {
-  const wanted = stream.key.map((name, at) => `$${at + 1}::text[]::${types.get(name) ?? 'text'}[]`);
-  const names = stream.key.map((_, at) => `k${at}`);
-  const matches = stream.key.map((name, at) => `${column(name)} = wanted.k${at}`);
-  return `SELECT ${ROW}.*, ${keyExpression(stream)} AS ${KEY_COLUMN}, ${hashExpression(stream)}::text AS ${HASH_COLUMN}
-    FROM unnest(${wanted.join(', ')}) AS wanted(${names.join(', ')}) JOIN ${relation(stream.source)} ON ${matches.join(' AND ')}`;
+export function aliasOf(name: string): string {
+  return `slotsync_${name}`;
 }
 
-/** The same by the joined key, without an index: for keys that do not read as the column's type. */
-export function selectRowsByText(stream: Stream): string {
-  return `SELECT ${ROW}.*, ${keyExpression(stream)} AS ${KEY_COLUMN}, ${hashExpression(stream)}::text AS ${HASH_COLUMN}
-    FROM ${relation(stream.source)} WHERE ${keyExpression(stream)} = ANY ($1::text[])`;
+/** Rows with their keys, and with what is computed of each beside its own columns. */
+export function selectRows(
+  declared: Pick<Stream, 'source' | 'key'>,
+  computed: Readonly<Record<string, string>>,
+  condition: string,
+): string {
+  const extra = Object.entries(computed).map(
+    ([name, expression]) => `, ${expression} AS ${quoteIdentifier(aliasOf(name))}`,
+  );
+  return `SELECT ${ROW}.*, ${keyExpression(declared)} AS ${KEY_COLUMN}${extra.join('')}
+    FROM ${relation(declared.source)} WHERE ${condition}`;
 }
 
 /** The external id of a row, as streams/external-id.ts renders it. Null when a column is. */
 export function externalIdExpression({ externalId }: Pick<Stream, 'externalId'>): string {
   return externalId
-    .map((part) =>
-      'literal' in part ? `'${part.literal.replaceAll("'", "''")}'` : `${column(part.column)}::text`,
-    )
+    .map((part) => ('literal' in part ? quoteLiteral(part.literal) : `${column(part.column)}::text`))
     .join(' || ');
 }
 

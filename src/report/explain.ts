@@ -1,6 +1,7 @@
 // What `explain` prints: one record, or one booking, in the mirror, at the service and in the state, and what happens
 // next.
-import type { BookingExplained, RecordExplained } from '../sync/explain.js';
+import type { BookingExplained } from '../sync/explain-booking.js';
+import type { RecordExplained } from '../sync/explain-record.js';
 import { describeBooking, describePeriod, nextOfVerdict, VERDICT_MEANINGS } from './bookings.js';
 import { nextStep } from './failures.js';
 import { formatTime, plural } from './format.js';

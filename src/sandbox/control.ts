@@ -32,7 +32,7 @@ import { decodeSegment, parseJson, readBody } from './http.js';
 import type { SandboxAnswer } from './http.js';
 import { parseBody } from './paging.js';
 import { Refusal } from './refusal.js';
-import { RESERVATION_STATUSES } from './reservation-store.js';
+import { SANDBOX_STATUSES } from './reservation-store.js';
 import { schemaDefinition } from './schema.js';
 
 const chance = z.number().min(0).max(1).optional();
@@ -69,7 +69,7 @@ const object = z.strictObject({
   active: z.boolean().optional(),
   fields,
 });
-const status = z.array(z.enum(RESERVATION_STATUSES));
+const status = z.array(z.enum(SANDBOX_STATUSES));
 const times = z.strictObject({ begin: z.int(), end: z.int() });
 const reservation = times.extend({
   extId: z.string().min(1).optional(),

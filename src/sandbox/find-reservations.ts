@@ -4,9 +4,9 @@ import type { Objects } from './object-store.js';
 import { find, paged, parseBody, period, reference, select } from './paging.js';
 import type { IdFormat } from './paging.js';
 import { Refusal } from './refusal.js';
-import { RESERVATION_STATUSES } from './reservation-store.js';
+import { SANDBOX_STATUSES } from './reservation-store.js';
 import type {
-  ReservationStatus,
+  SandboxStatus,
   ReservationStore,
   SandboxCancellation,
   SandboxReservation,
@@ -16,7 +16,7 @@ import type { Schema } from './schema.js';
 const reservationFind = find.extend({
   date: period.optional(),
   searchObjects: z.array(z.strictObject({ typeId: reference, objectId: reference })).optional(),
-  reservationStatus: z.array(z.enum(RESERVATION_STATUSES)).optional(),
+  reservationStatus: z.array(z.enum(SANDBOX_STATUSES)).optional(),
   modified: period.optional(),
 });
 
@@ -99,7 +99,7 @@ export function createFindReservations(
 }
 
 /** In each of the two ranks the status has to be one that was asked for; in a rank nobody asked about, the first. */
-function isAskedFor(status: readonly ReservationStatus[], asked: readonly ReservationStatus[] = []): boolean {
+function isAskedFor(status: readonly SandboxStatus[], asked: readonly SandboxStatus[] = []): boolean {
   return (['B_COMPLETE', 'C_CONFIRMED'] as const).every((normal) => {
     const rank = normal.slice(0, 2);
     const actual = status.find((one) => one.startsWith(rank)) ?? normal;

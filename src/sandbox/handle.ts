@@ -8,7 +8,7 @@ import type { WindowKind } from './quota-window.js';
 import type {
   ReservationInput,
   ReservationKey,
-  ReservationStatus,
+  SandboxStatus,
   SandboxCancellation,
   SandboxReservation,
 } from './reservation-store.js';
@@ -63,7 +63,7 @@ export interface SandboxControls {
   cancellations(): SandboxCancellation[];
   addReservation(reservation: ReservationInput): SandboxReservation;
   moveReservation(key: ReservationKey, to: { begin: number; end: number }): SandboxReservation;
-  setReservationStatus(key: ReservationKey, status: readonly ReservationStatus[]): SandboxReservation;
+  setReservationStatus(key: ReservationKey, status: readonly SandboxStatus[]): SandboxReservation;
   /** The booking leaves the reservations and is found among the cancellations. */
   cancelReservation(key: ReservationKey, options?: { extId?: string | undefined }): SandboxCancellation;
   /** Takes a cancellation back; `key` is the reservation's. */

@@ -3,7 +3,7 @@
 import { Refusal } from './refusal.js';
 
 /** How complete (`B_`) and how certain (`C_`) a booking is: one of each, the first of each unless stated. */
-export const RESERVATION_STATUSES = [
+export const SANDBOX_STATUSES = [
   'B_COMPLETE',
   'B_INCOMPLETE',
   'C_CONFIRMED',
@@ -12,7 +12,7 @@ export const RESERVATION_STATUSES = [
   'C_REQUESTED',
   'C_REJECTED',
 ] as const;
-export type ReservationStatus = (typeof RESERVATION_STATUSES)[number];
+export type SandboxStatus = (typeof SANDBOX_STATUSES)[number];
 
 export interface SandboxReservation {
   id: number;
@@ -21,7 +21,7 @@ export interface SandboxReservation {
   begin: number;
   end: number;
   /** Empty: complete and confirmed. */
-  status: ReservationStatus[];
+  status: SandboxStatus[];
   /** External ids. */
   objects: { typeId: string; objectId: string }[];
   fields: { fieldId: string; values: string[] }[];
@@ -41,7 +41,7 @@ export interface ReservationInput {
   extId?: string | undefined;
   begin: number;
   end: number;
-  status?: ReservationStatus[] | undefined;
+  status?: SandboxStatus[] | undefined;
   objects?: { typeId: string; objectId: string }[] | undefined;
   fields?: { fieldId: string; values: string[] }[] | undefined;
   /** Unix seconds; now, when absent. */
@@ -98,7 +98,7 @@ export function createReservations(now: () => number = () => Math.floor(Date.now
     move(key: ReservationKey, to: { begin: number; end: number }): SandboxReservation {
       return keep({ ...existing(key), begin: to.begin, end: to.end, modified: now() });
     },
-    setStatus(key: ReservationKey, status: readonly ReservationStatus[]): SandboxReservation {
+    setStatus(key: ReservationKey, status: readonly SandboxStatus[]): SandboxReservation {
       return keep({ ...existing(key), status: [...status], modified: now() });
     },
     /** Takes it out of the reservations; the cancellation has an id and an external id of its own. */

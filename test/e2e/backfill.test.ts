@@ -1,3 +1,4 @@
+// Guarantee 8
 // The second door as a user opens it: a part of the mirror, stopped and gone on with, beside nights and after them.
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';

@@ -1,3 +1,4 @@
+// Guarantee 3
 // Nothing is lost by a kill at any point, or by the queue losing everything: the rows are the truth.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Redis } from 'ioredis';

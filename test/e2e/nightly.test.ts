@@ -64,7 +64,7 @@ describe('workers with a schedule', () => {
     await world.sql`
       UPDATE slotsync.schedules SET registered_at = now() - interval '9 days', last_due = now() - interval '9 days'`;
     await withWorkers(1, async ([worker]) => {
-      expect(worker?.output()).toContain('missed night passed over');
+      expect(worker?.output()).toContain('missed nightly sync skipped');
     });
     expect(await runs()).toHaveLength(1);
     await world.configure(CONFIGURATION);

@@ -57,6 +57,7 @@ async function expectQuiet(world: World): Promise<void> {
   expect(run.finishedAt).not.toBeNull();
 }
 
+// Guarantee 2
 describe('a record is synced only if the service accepted exactly that object', () => {
   it('and the others of its request are not spoiled by one that is refused', async () => {
     const world = await open(rooms());
@@ -235,6 +236,7 @@ describe('a record is synced only if the service accepted exactly that object', 
   });
 });
 
+// Guarantee 5
 describe('a second run', () => {
   it('over an unchanged mirror sends no write, whatever became of the records', async () => {
     const world = await open(roomsAndCourses());
@@ -282,6 +284,7 @@ describe('a second run', () => {
   });
 });
 
+// Guarantee 7
 describe('parents before children', () => {
   it('are sent first in a run of both, whatever the order of the configuration', async () => {
     const world = await open(roomsAndCourses({ batchSize: 10 }), {
@@ -886,6 +889,7 @@ describe('a row that is gone', () => {
     expect(world.sandbox.objects().filter(({ active }) => !active)).toEqual([]);
   });
 
+  // Guarantee 6
   describe('and stands under another key with the same external id', () => {
     const byNumber = rooms({ externalId: 'room_{number}', retire: 'deactivate' });
 

@@ -1,3 +1,4 @@
+// Guarantees 10, 11
 // Every failure says what happens next: it is tried again, it waits, or it is a person's turn; and by which command.
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -22,7 +23,7 @@ const sources = (folder: string) =>
 
 /** The commands there are. */
 const COMMANDS = sources('commands/').flatMap((text) =>
-  [...text.matchAll(/(?:program\.command|add)\('(\w+)'\)/g)].map(([, name = '']) => name),
+  [...text.matchAll(/program\.command\('(\w+)'\)/g)].map(([, name = '']) => name),
 );
 
 type Turn = 'retry' | 'wait' | 'person';

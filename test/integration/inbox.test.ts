@@ -1,3 +1,4 @@
+// Guarantee 7
 // The inbox's own rules, on a real database: what is taken, what stays, and that nothing is heard too early or not at all.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { addChanges, readInbox, readTakenKeys, takeChanges } from '../../src/state/inbox/changes.js';

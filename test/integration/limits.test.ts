@@ -1,3 +1,4 @@
+// Guarantees 6, 11
 // Mass changes wait for a person: what is held, what goes on beside it, and what an approval lets go. Looked at as an
 // operator does: objects at the service, rows of the state, requests that arrived.
 import { describe, expect, it } from 'vitest';
@@ -176,7 +177,7 @@ describe('an approval', () => {
     expect(run.holds['rooms']?.retire).toMatchObject({
       count: 4,
       reason: expect.stringContaining(
-        ', and the approval allows 3; if it is meant: slotsync approve 3 --stream rooms --operation retire',
+        ', and the approval allows 3; if this is intended: slotsync approve 3 --stream rooms --operation retire',
       ),
     });
     expect(inactive(world)).toEqual([]);
@@ -409,7 +410,7 @@ describe('single changes', () => {
       status: 'held',
       holds: { rooms: { retire: { count: 1, approvable: true } } },
     });
-    expect(run.holds['rooms']?.retire?.reason).toContain('after 2 within a day');
+    expect(run.holds['rooms']?.retire?.reason).toContain('after 2 within 24 hours');
     expect(inactive(world)).toEqual(codes(2));
     // The day after.
     await world.sql`UPDATE slotsync.batches SET created_at = created_at - interval '1 day'`;

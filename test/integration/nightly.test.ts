@@ -76,7 +76,7 @@ describe('a night', () => {
     await registerThen();
     await skipMissedOccurrences(world.deps(), new Date(night(3).getTime() + 30_000));
     expect(await readSchedule(world.state.db, 'nightly')).toMatchObject({ lastDue: night(2) });
-    expect(said('missed night passed over')).toHaveLength(1);
+    expect(said('missed nightly sync skipped')).toHaveLength(1);
     expect(await startDueNightly(world.deps(), new Date(night(3).getTime() + 30_000))).toHaveLength(1);
   });
 
@@ -106,7 +106,7 @@ describe('a night', () => {
     ]);
 
     expect(await startDueNightly(world.deps(), night(3))).toEqual([]);
-    expect(said('night not started')).toMatchObject([{ level: 30 }]);
+    expect(said('nightly sync not started')).toMatchObject([{ level: 30 }]);
     expect(await runs()).toHaveLength(3);
   });
 });

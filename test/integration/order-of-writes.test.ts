@@ -1,9 +1,10 @@
+// Guarantees 2, 4
 // Guarantee 4, in any order of events: batches of several runs and lanes with keys in common, while rows change. The state
 // is real; the service is a model whose every step waits for its turn, so that random interleavings can be repeated.
 import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Destination, ObjectThere, PutResult } from '../../src/destination/destination.js';
+import type { Destination, ServiceObject, PutResult } from '../../src/destination/destination.js';
 import { dispositionOf, SlotsyncError } from '../../src/errors.js';
 import { readBatch } from '../../src/state/runs/batches.js';
 import { createObject, hashObject, isSameObject } from '../../src/streams/destination-object.js';
@@ -44,7 +45,7 @@ function configOf(owns: 'fields' | 'object') {
 
 /** The service as it is understood, with every step of an answer at a moment of the scheduler's. */
 function createModel(turn: (what: string) => Promise<unknown>, lost: readonly boolean[]) {
-  const objects = new Map<string, ObjectThere>();
+  const objects = new Map<string, ServiceObject>();
   const inFlight = new Set<string>();
   const faults: string[] = [];
   let writes = 0;

@@ -1,3 +1,4 @@
+// Guarantee 9
 // Keys, tokens and personal data are in no log line, no job and no error. Recognisable ones are sent through every
 // kind of failure, at the most talkative level and without the logger's own redaction. What a mapping function or the
 // service said may stand in a record's message, in the organization's own database, and nowhere else.

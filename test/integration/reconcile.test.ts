@@ -1,3 +1,4 @@
+// Guarantee 11
 // What became of the bookings: a real mirror and state, the service played, people meddling at the service.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import postgres from 'postgres';

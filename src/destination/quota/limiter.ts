@@ -106,7 +106,7 @@ export interface LimiterOptions {
   now?: () => number;
 }
 
-interface Booking {
+interface Grant {
   slot: Slot;
   waitMs: number;
 }
@@ -131,10 +131,10 @@ export function createLimiter({
 
   function lineOf(lane: Lane) {
     const id = randomUUID();
-    return createWaitQueue<Booking>({
+    return createWaitQueue<Grant>({
       ask: (moreWaiting) => ask({ id, lane, moreWaiting }),
       withdraw: () => within(store.withdraw(id), storeTimeoutMs),
-      giveBack: (booking) => void booking.slot.release(),
+      giveBack: (grant) => void grant.slot.release(),
       giveUpMs,
       now,
       closing: closing.signal,

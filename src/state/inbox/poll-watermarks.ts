@@ -1,7 +1,8 @@
 // How far each stream was polled by its cursor, and what polling must know of the records it meets.
 import { sql } from 'drizzle-orm';
 import { queryState, type Queries, type State } from '../database.js';
-import { watermarks, type RecordStatus } from '../schema.js';
+import { MARK } from '../records/plan-marks.js';
+import { watermarks } from '../schema.js';
 
 export type Watermark = typeof watermarks.$inferSelect;
 
@@ -11,16 +12,11 @@ export type CursorPosition = Pick<Watermark, 'cursor' | 'localKey'>;
 /** What the state knows of a key that was polled. */
 export interface PolledRecord {
   localKey: string;
-  /** Null: there is no record. */
-  status: RecordStatus | null;
-  sourceHash: string | null;
-  refusedHash: string | null;
-  errorCode: string | null;
-  /** Somebody is writing it, or must look at it again whatever its hashes say. */
-  isOpen: boolean;
+  /** See records/plan-marks.ts. Null: there is no record. */
+  mark: string | null;
   /** It waits in the inbox. */
   isWaiting: boolean;
-  /** A later run than any that has settled it holds it until a person acts. */
+  /** A later run than any that has settled it holds it until an operator acts. */
   isHeld: boolean;
 }
 
@@ -91,9 +87,7 @@ export async function readPolledRecords(
       WHERE b.stream = ${stream} AND b.state = 'held' AND h.key IN (SELECT key FROM wanted)
       GROUP BY h.key
     )
-    SELECT w.key AS "localKey", r.status, r.source_hash::text AS "sourceHash", r.refused_hash::text AS "refusedHash",
-      r.error_code AS "errorCode",
-      coalesce(r.claimed_by IS NOT NULL OR (r.in_doubt AND r.status <> 'dead') OR r.gone_since IS NOT NULL, false) AS "isOpen",
+    SELECT w.key AS "localKey", CASE WHEN r.local_key IS NOT NULL THEN ${sql.raw(MARK)} END AS mark,
       EXISTS (SELECT FROM slotsync.changes AS c
         WHERE c.stream = ${stream} AND c.local_key = w.key AND c.run_id IS NULL) AS "isWaiting",
       coalesce(held.run_id > coalesce(r.run_id, 0), false) AS "isHeld"

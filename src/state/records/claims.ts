@@ -127,8 +127,8 @@ export async function settleRecords(
   if (outcomes.length === 0) return { lost: [] };
   const keysOf = (wanted: Outcome['outcome']) =>
     outcomes.filter(({ outcome }) => outcome === wanted).map(({ localKey }) => localKey);
-  const gone = keysOf('gone');
-  const left = keysOf('left');
+  const forgotten = keysOf('forgotten');
+  const skipped = keysOf('skipped');
   const kept = outcomes.filter(isKept).map(toRow);
   const keptKeys = kept.map(({ local_key }) => local_key);
   const byKey = Object.fromEntries(kept.map((row) => [row.local_key, row]));
@@ -157,14 +157,14 @@ export async function settleRecords(
         claimed_by = NULL, claimed_until = NULL, run_id = ${runId}::bigint, updated_at = now()
       WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keptKeys)} AND r.claimed_by = ${token}
       RETURNING r.local_key AS "localKey"`);
-    if (gone.length > 0)
+    if (forgotten.length > 0)
       await db.execute(sql`
       DELETE FROM slotsync.records WHERE stream = ${stream} AND claimed_by = ${token}
-        AND local_key = ${anyOf(gone)}`);
-    if (left.length > 0)
+        AND local_key = ${anyOf(forgotten)}`);
+    if (skipped.length > 0)
       await db.execute(sql`
       UPDATE slotsync.records SET claimed_by = NULL, claimed_until = NULL WHERE stream = ${stream} AND claimed_by = ${token}
-        AND local_key = ${anyOf(left)}`);
+        AND local_key = ${anyOf(skipped)}`);
     if (isReferredTo) await wakeWaiting(db, stream, runId, outcomes);
     await wakeLate(db, stream, runId, outcomes);
 

@@ -20,9 +20,9 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
       waitsFor?: { stream: string; localKey: string };
     }
   /** Its row is gone and the service never had it. */
-  | { outcome: 'gone' }
+  | { outcome: 'forgotten' }
   /** Its row is gone; the next plan decides. */
-  | { outcome: 'left' }
+  | { outcome: 'skipped' }
 );
 
 /** Code of a deferred retirement: its object has bookings yet to come. */
@@ -35,7 +35,7 @@ export const NO_OUTCOMES: OutcomeCounts = { synced: 0, unchanged: 0, deferred: 0
 export function countOutcomes(outcomes: Iterable<Outcome>): OutcomeCounts {
   const counts = { ...NO_OUTCOMES };
   for (const { outcome } of outcomes)
-    counts[outcome === 'gone' || outcome === 'left' ? 'unchanged' : outcome]++;
+    counts[outcome === 'forgotten' || outcome === 'skipped' ? 'unchanged' : outcome]++;
   return counts;
 }
 
@@ -45,10 +45,10 @@ export function waitingName({ stream, localKey }: { stream: string; localKey: st
 }
 
 /** An outcome that stays in the state with its record. */
-export type KeptOutcome = Exclude<Outcome, { outcome: 'gone' | 'left' }>;
+export type KeptOutcome = Exclude<Outcome, { outcome: 'forgotten' | 'skipped' }>;
 
 export function isKept(outcome: Outcome): outcome is KeptOutcome {
-  return outcome.outcome !== 'gone' && outcome.outcome !== 'left';
+  return outcome.outcome !== 'forgotten' && outcome.outcome !== 'skipped';
 }
 
 /** The columns an outcome sets; those it leaves empty are not there. */
