@@ -58,17 +58,16 @@ export async function sandbox(options: SandboxCommandOptions): Promise<number> {
 }
 
 function toSandboxOptions(options: SandboxCommandOptions): SandboxOptions {
-  const { port, host, apiKey, region, rate, window, retryAfter, tokenSeconds, tokenExp, maxObjects, seed } =
-    options;
+  const { organization, modified, latency, jitter, expiredStatus, putStatus, ...sameName } = options;
   const { status500, reset, loseAnswer, brokenJson, hang } = options;
   return {
-    ...{ port, host, apiKey, region, rate, window, retryAfter, tokenSeconds, tokenExp, maxObjects, seed },
-    organizationId: options.organization,
-    honoursModified: options.modified,
-    latencyMs: options.latency,
-    jitterMs: options.jitter,
-    expiredStatus: options.expiredStatus === '403' ? 403 : 401,
-    ...(options.putStatus === undefined ? {} : { putStatus: options.putStatus === '200' ? 200 : 207 }),
+    ...sameName,
+    organizationId: organization,
+    honoursModified: modified,
+    latencyMs: latency,
+    jitterMs: jitter,
+    expiredStatus: expiredStatus === '403' ? 403 : 401,
+    ...(putStatus === undefined ? {} : { putStatus: putStatus === '200' ? 200 : 207 }),
     faults: { status500, reset, loseAnswer, brokenJson, hang },
   };
 }

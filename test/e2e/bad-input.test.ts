@@ -101,13 +101,13 @@ describe('the mirror', () => {
     );
     const { code, stderr } = await world.run(['sync']);
     expect(code).toBe(2);
-    expect(stderr).toContain('streams.rooms: relation "room" does not exist; did you mean public.rooms?');
+    expect(stderr).toContain('streams.rooms: from: relation "room" does not exist; did you mean public.rooms?');
     expect(stderr).toContain(
       "streams.courses: fields['course.name']: there is no column nam; did you mean name?",
     );
     const check = await world.run(['check']);
     expect(check.code).toBe(2);
-    expect(check.stdout).toContain('✗ source of rooms: relation "room" does not exist');
+    expect(check.stdout).toContain('✗ source of rooms: from: relation "room" does not exist');
     await world.configure(CONFIGURATION);
     await expectRerunCompletes();
   });
