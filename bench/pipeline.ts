@@ -10,7 +10,7 @@ import { checkConfiguration } from '../src/config-file.js';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
 import { createDestination } from '../src/destination/destination.js';
 import { createMirror } from '../src/mirror/mirror.js';
-import { migrateQueue, openBackend } from '../src/queue/bullmq.js';
+import { migrateQueue, openBullmq } from '../src/queue/bullmq.js';
 import type { QueueStore } from '../src/queue/queue-address.js';
 import { createProducer } from '../src/queue/producer.js';
 import { createWorkers } from '../src/queue/workers.js';
@@ -176,10 +176,10 @@ async function slotsync(
   const state = openState({ url });
   const mirror = createMirror({ url });
   const destination = createDestination({ api: apiOf(serviceUrl), limiter: UNLIMITED, log, ...service });
-  const backend = openBackend(store, crypto.randomUUID(), log);
-  const producer = createProducer({ backend, state });
+  const bullmq = openBullmq(store, crypto.randomUUID(), log);
+  const producer = createProducer({ bullmq, state });
   const workers = createWorkers({
-    backend,
+    bullmq,
     producer,
     log,
     state,
@@ -188,7 +188,7 @@ async function slotsync(
     streams: new Map(streams.map((stream) => [stream.name, stream])),
     concurrency: CONCURRENCY,
     probe: async () => undefined,
-    wake: async () => undefined,
+    startDueRuns: async () => undefined,
   });
   await workers.start();
   const startedAt = performance.now();

@@ -2,31 +2,35 @@
 // commands that queue or work something.
 import type { AppBase } from './app.js';
 import { streamsByName } from './config-file.js';
-import { serveWorker } from './http/serve-worker.js';
+import type { Stoppable } from './lifecycle.js';
 import { once } from './once.js';
-import { openBackend, requireQueueStore } from './queue/bullmq.js';
-import { createInbox, type Inbox } from './queue/inbox-worker.js';
-import { createScheduler } from './queue/nightly-scheduler.js';
+import { openBullmq, requireQueueStore } from './queue/bullmq.js';
+import { createInboxWorker } from './queue/inbox-worker.js';
+import { createNightlyScheduler } from './queue/nightly-scheduler.js';
 import { createProducer } from './queue/producer.js';
 import { createWorkers, type Workers } from './queue/workers.js';
 import { requireMigrated } from './state/migrate.js';
 import { reconcilePeriodically } from './sync/reconcile/reconcile-periodically.js';
-
-export type AppQueue = Awaited<ReturnType<typeof openQueue>>;
 
 /** Throws SlotsyncError when the queue's store cannot be reached. */
 export async function openQueue(app: AppBase) {
   const { log, own } = app;
   const { state, stateId } = await app.bound();
   await requireQueueStore(app.queueStore());
-  const backend = openBackend(app.queueStore(), stateId, log);
-  const producer = createProducer({ backend, state });
+  const bullmq = openBullmq(app.queueStore(), stateId, log);
+  const producer = createProducer({ bullmq, state });
   own(producer, producer.close);
   const streams = async () => streamsByName(await app.configuration());
   const scheduler = once(async () => {
-    const opened = createScheduler({ backend, producer, log, state, streams: await streams() });
+    const opened = createNightlyScheduler({ bullmq, producer, log, state, streams: await streams() });
     return own(opened, opened.close);
   });
+  /** Also after a failed start: a command that got further has stopped it already. */
+  const ownStoppable = <T extends Stoppable>(part: T): T =>
+    own(part, () => {
+      part.abort();
+      return part.stop();
+    });
 
   return {
     producer,
@@ -34,15 +38,15 @@ export async function openQueue(app: AppBase) {
 
     /** Workers over every stream of the configuration; the caller starts and stops them. */
     async workers(options: { concurrency?: number; waitForCredentials?: boolean } = {}): Promise<Workers> {
-      const { wake } = await scheduler();
-      const [mirror, destination] = [await app.mirror(), await app.destination()];
-      return createWorkers({
+      const { startDueRuns } = await scheduler();
+      const [mirror, destination, meter] = [await app.mirror(), await app.destination(), await app.meter()];
+      const workers = createWorkers({
         ...options,
-        backend,
+        bullmq,
         producer,
         log,
-        meter: await app.meter(),
-        wake,
+        meter,
+        startDueRuns,
         state,
         mirror,
         destination,
@@ -53,30 +57,28 @@ export async function openQueue(app: AppBase) {
         },
         streams: await streams(),
       });
+      return ownStoppable(workers);
     },
 
     /** Incremental sync of every stream of the configuration; the caller starts and stops it. */
-    async inbox(): Promise<Inbox> {
+    async inboxWorker() {
       const { polling } = await app.configuration();
       const mirror = await app.mirror();
-      return createInbox({ backend, producer, log, state, mirror, streams: await streams(), polling });
+      const deps = { bullmq, producer, log, state, mirror, streams: await streams(), polling };
+      return ownStoppable(createInboxWorker(deps));
     },
 
-    /** Reconciles every few minutes, where reservations are configured; the caller stops it. */
-    async reconcilePeriodically(): Promise<{ stop(): Promise<void> } | undefined> {
+    /** Reconciles from time to time until the caller stops it; undefined if no reservations are configured. */
+    async reconcilePeriodically(): Promise<Stoppable | undefined> {
       if ((await app.configuration()).reservations === undefined) return undefined;
       const deps = await app.reconciling();
-      return reconcilePeriodically(deps, deps.reservations.everyMinutes);
+      return ownStoppable(reconcilePeriodically(deps, deps.reservations.everyMinutes));
     },
 
     /** Health of these workers and metrics of this process over HTTP, when HTTP_PORT asks for them. */
     async serveHttp({ phase }: Workers): Promise<void> {
-      const metrics = await app.metrics();
-      if (!metrics) return;
-      const readings = await app.stateReadings();
-      const port = app.settings.httpPort;
-      const server = await serveWorker({ port, log, metrics, phase, readings, queueDepth: producer.depth });
-      own(server, server.close);
+      const server = await (await app.http())?.serve(phase, producer.depth);
+      if (server) own(server, server.close);
     },
   };
 }

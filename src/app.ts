@@ -1,14 +1,14 @@
 // Assembly: what a command needs is opened when it first asks for it, and closed in the opposite order, also when the
 // command fails. Modules are loaded at the same moment, so that a command pays only for what it uses.
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Configuration } from './config-file.js';
 import type { QuotaUsage } from './destination/quota/limiter.js';
 import { UsageError } from './errors.js';
-import { createLogger } from './logger.js';
+import { createReleasers } from './lifecycle.js';
+import { createLogger, type Logger } from './logger.js';
 import { noMeter } from './meter.js';
 import { once } from './once.js';
 import type { QueueStore } from './queue/queue-address.js';
-import { loadSettings, readEnvironment, type ApiSettings, type Need } from './settings.js';
+import { loadSettings, readEnvironment, type ApiSettings, type Need, type Settings } from './settings.js';
 import { openState, type State } from './state/database.js';
 import { bindDestination, confirmDestination } from './state/destination-binding.js';
 import { requireMigrated } from './state/migrate.js';
@@ -20,39 +20,30 @@ export interface AppOptions {
   envFile?: string | undefined;
   /** When LOG_LEVEL is not set. */
   logLevel?: string;
-  /** Collects metrics when HTTP_PORT is set. */
+  /** Counts for /metrics when HTTP_PORT is set. */
   isObserved?: boolean;
 }
-
-/** The quota is one organization's at one service. */
-type QuotaOwner = Pick<ApiSettings, 'baseUrl' | 'organizationId'>;
 
 export type AppBase = ReturnType<typeof createBase>;
 export type App = Awaited<ReturnType<typeof createApp>>;
 
 /** How long one thing may take to close. */
-const CLOSE_WITHIN_MS = 3000;
+const RELEASE_WITHIN_MS = 3000;
 
 /** Throws UsageError when a needed setting is missing; nothing is opened yet. */
 export async function createApp({ needs, envFile, logLevel = 'warn', ...options }: AppOptions) {
   const settings = loadSettings(needs, readEnvironment(envFile));
   const log = await createLogger(settings.logLevel ?? logLevel, process.stderr.isTTY);
   const base = createBase(settings, log, options);
-  const queue = once(async () => (await import('./app-queue.js')).openQueue(base));
-  return { ...base, queue };
+  return { ...base, queue: once(async () => (await import('./app-queue.js')).openQueue(base)) };
 }
 
 function createBase(
-  settings: ReturnType<typeof loadSettings>,
-  log: Awaited<ReturnType<typeof createLogger>>,
+  settings: Settings,
+  log: Logger,
   { configPath = settings.configPath, isObserved = false }: Pick<AppOptions, 'configPath' | 'isObserved'>,
 ) {
-  const closers: (() => Promise<unknown>)[] = [];
-
-  const own = <T>(thing: T, close: () => Promise<unknown>): T => {
-    closers.push(close);
-    return thing;
-  };
+  const { add: own, releaseAll } = createReleasers({ log, withinMs: RELEASE_WITHIN_MS });
   /** Opens once, and closes with the app. */
   const owned = <T extends { close(): Promise<unknown> }>(open: () => Promise<T>): (() => Promise<T>) =>
     once(async () => {
@@ -74,6 +65,12 @@ function createBase(
     return opened;
   });
 
+  /** The state bound to the destination of the settings. */
+  const bound = once(async (): Promise<{ state: State; stateId: string }> => {
+    const opened = await state();
+    return { state: opened, stateId: await bindDestination(opened, api()) };
+  });
+
   const mirror = owned(async () => {
     const { createMirror } = await import('./mirror/mirror.js');
     return createMirror({ url: required(settings.mirrorUrl, 'MIRROR_DATABASE_URL') });
@@ -85,47 +82,37 @@ function createBase(
     return openTriggers({ url: stateUrl(), channel: CHANGES_CHANNEL });
   });
 
-  async function openLimiter({ baseUrl, organizationId }: QuotaOwner, leaseMs?: number) {
-    const { createLimiter } = await import('./destination/quota/limiter.js');
-    const { openSlotStore } = await import('./destination/quota/open-slot-store.js');
-    if (settings.redisUrl === undefined) await state(); // the store's functions are there only after a migration
+  /** The quota is one organization's at one service. */
+  async function openQuota(owner: Pick<ApiSettings, 'baseUrl' | 'organizationId'>, leaseMs?: number) {
+    const { openLimiter } = await import('./destination/quota/open-limiter.js');
     const { redisUrl, requestsPerSecond: rate } = settings;
-    const key = `${baseUrl} ${organizationId}`;
-    const slots = await openSlotStore({ redisUrl, stateUrl: stateUrl(), key, rate, log });
-    own(slots, slots.close);
-    const limiter = createLimiter({ store: slots.store, ...(leaseMs === undefined ? {} : { leaseMs }) });
-    return own(limiter, limiter.close);
+    if (redisUrl === undefined) await state(); // its migrations create the store
+    const key = `${owner.baseUrl} ${owner.organizationId}`;
+    const opened = await openLimiter({ redisUrl, stateUrl: stateUrl(), key, rate, leaseMs, log });
+    own(opened, opened.disconnect);
+    return own(opened.limiter, opened.limiter.close);
   }
 
   const limiter = once(async () => {
     const { service } = await configuration();
-    return openLimiter(api(), service.requestTimeoutMs + 1000);
+    return openQuota(api(), service.requestTimeoutMs + 1000);
   });
 
-  const stateReadings = owned(async () => {
-    const { createStateReadings } = await import('./state/metrics-readings.js');
-    const { READING } = await import('./http/serve-worker.js');
-    return createStateReadings({ url: stateUrl(), timeoutMs: READING.withinMs });
-  });
-
-  const metrics = once(async () => {
+  /** Undefined when no HTTP is asked for. */
+  const http = once(async () => {
     if (!isObserved || settings.httpPort === 0) return undefined;
-    const { createWorkerMetrics } = await import('./http/serve-worker.js');
+    const { createWorkerHttp } = await import('./http/worker-http.js');
     const streams = async () => (await configuration()).streams.map(({ name }) => name);
-    return createWorkerMetrics({ limiter, readings: stateReadings, streams });
+    const port = settings.httpPort;
+    const opened = createWorkerHttp({ port, stateUrl: stateUrl(), log, limiter, streams });
+    return own(opened, opened.close);
   });
-  const meter = async () => (await metrics())?.meter ?? noMeter;
+  const meter = async () => (await http())?.meter ?? noMeter;
 
   const destination = owned(async () => {
     const { createDestination } = await import('./destination/destination.js');
     const { service } = await configuration();
     return createDestination({ api: api(), limiter: await limiter(), log, meter: await meter(), ...service });
-  });
-
-  /** The state bound to the destination of the settings. */
-  const bound = once(async (): Promise<{ state: State; stateId: string }> => {
-    const opened = await state();
-    return { state: opened, stateId: await bindDestination(opened, api()) };
   });
 
   return {
@@ -139,10 +126,10 @@ function createBase(
     mirror,
     triggers,
     limiter,
-    destination,
-    stateReadings,
-    metrics,
+    http,
     meter,
+    destination,
+    close: releaseAll,
 
     queueStore: (): QueueStore =>
       settings.redisUrl === undefined ? { postgresUrl: stateUrl() } : { redisUrl: settings.redisUrl },
@@ -155,8 +142,8 @@ function createBase(
     },
 
     /** How the quota of the state's destination is used now. Throws what the store throws. */
-    async quotaUsage(owner: QuotaOwner): Promise<QuotaUsage> {
-      return (await openLimiter(owner)).usage();
+    async quotaUsage(owner: Pick<ApiSettings, 'baseUrl' | 'organizationId'>): Promise<QuotaUsage> {
+      return (await openQuota(owner)).usage();
     },
 
     /** What a reconcile needs; a state that is new is bound to the destination. */
@@ -165,19 +152,6 @@ function createBase(
       const { reservations = NO_RESERVATIONS } = await configuration();
       const { state: opened } = await bound();
       return { mirror: await mirror(), destination: await destination(), state: opened, reservations, log };
-    },
-
-    /** Closes what was opened, last in, first out; one that fails or hangs does not keep the others open. */
-    async close(): Promise<void> {
-      for (let close = closers.pop(); close; close = closers.pop()) {
-        const closing = close().catch((error: unknown) =>
-          log.debug({ reason: String(error) }, 'closing failed'),
-        );
-        const closed = new AbortController();
-        const tooLate = sleep(CLOSE_WITHIN_MS, undefined, { signal: closed.signal }).catch(() => undefined);
-        await Promise.race([closing, tooLate]);
-        closed.abort();
-      }
     },
   };
 }

@@ -1,5 +1,5 @@
-// Every failure says what happens next. error-catalogue.ts says what its code means; only queue/workers.ts turns a
-// disposition into an action.
+// Every failure says what happens next. error-catalogue.ts says what its code means; only queue/retry-policy.ts
+// turns a disposition into an action.
 import { ERRORS, remedyFor, type Disposition, type ErrorCode } from './error-catalogue.js';
 
 export interface ErrorFacts {

@@ -64,8 +64,8 @@ export function addCommands(program: Command): void {
     .description(
       'work the queue and the inbox of changes, and start the nightly syncs, until stopped; several may run',
     )
-    .option('--concurrency <batches>', 'batches in progress at once', '12')
-    .option('--grace <seconds>', 'time to finish batches in progress when stopped', '30')
+    .option('--concurrency <batches>', 'batches in flight at once', '12')
+    .option('--grace <seconds>', 'time to finish the work in flight when stopped', '30')
     .addHelpText(
       'after',
       '\nWith HTTP_PORT set: /healthz, /readyz and /metrics on that port, on every network address.',
@@ -172,7 +172,7 @@ export function addCommands(program: Command): void {
 function runOptions(command: Command): Command {
   return command
     .option('--detach', 'only queue the run; workers process it')
-    .option('--concurrency <batches>', 'batches in progress at once', '12');
+    .option('--concurrency <batches>', 'batches in flight at once', '12');
 }
 
 function holdOptions(command: Command): Command {

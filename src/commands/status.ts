@@ -1,6 +1,6 @@
 import type { App } from '../app.js';
 import { codeOf } from '../errors.js';
-import { CHANGES } from '../queue/jobs.js';
+import { QUEUES } from '../queue/jobs.js';
 import { queueAddress } from '../queue/queue-address.js';
 import { printJson } from '../report/print.js';
 import { printStatus, statusToJson, type InboxReading, type QuotaStatus } from '../report/status.js';
@@ -40,7 +40,7 @@ export async function status(app: App, options: CommonOptions & { all?: boolean 
   };
   if (options.json)
     printJson(
-      statusToJson(reading, binding ? queueAddress(app.queueStore(), CHANGES, binding.stateId) : null),
+      statusToJson(reading, binding ? queueAddress(app.queueStore(), QUEUES.changes, binding.stateId) : null),
     );
   else printStatus(reading);
   return EXIT.done;

@@ -1,6 +1,7 @@
 import type { App } from '../app.js';
 import { scheduleOf } from '../config-file.js';
 import { UsageError } from '../errors.js';
+import { stopTogether, type Stoppable } from '../lifecycle.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 import { listenForSignals } from './signals.js';
@@ -16,26 +17,21 @@ export async function worker(app: App, options: WorkerOptions): Promise<number> 
   const graceMs = readGrace(options.grace) * 1000;
   const queue = await app.queue();
   const workers = await queue.workers({ concurrency, waitForCredentials: true });
-  const inbox = await queue.inbox();
-  const both = {
-    stop: async () => void (await Promise.all([inbox.stop(graceMs), workers.stop(graceMs)])),
-    abort: () => {
-      inbox.abort();
-      workers.abort();
-    },
-  };
-  const signals = listenForSignals(both, graceMs);
-  let reconciling: { stop(): Promise<void> } | undefined;
+  const inbox = await queue.inboxWorker();
+  const parts: Stoppable[] = [inbox, workers];
+  const work = stopTogether(parts);
+  const signals = listenForSignals(work, graceMs);
   try {
     await queue.serveHttp(workers);
     await (await queue.scheduler()).start(scheduleOf(await app.configuration()));
     await workers.start();
     await inbox.start();
-    if (!signals.requested()) reconciling = await queue.reconcilePeriodically();
+    const reconcile = signals.requested() ? undefined : await queue.reconcilePeriodically();
+    if (reconcile) parts.push(reconcile);
     if (!signals.requested()) app.log.info({ concurrency }, 'worker started');
-    await signals.asked();
+    await signals.firstSignal();
   } finally {
-    await Promise.all([both.stop(), reconciling?.stop()]);
+    await work.stop(graceMs);
     signals.ended();
   }
   app.log.info('worker stopped');

@@ -1,19 +1,10 @@
-// Puts rows into the queue. The row comes first and is the truth; a job that is lost is queued again from it.
+// Queues the rows of runs and batches. The row is written first and is authoritative: a lost job is queued again from it.
+import type { Queue } from 'bullmq';
 import { listQueuedBatches } from '../state/runs/batches.js';
 import type { State } from '../state/database.js';
 import { advanceRun, listUnfinishedRuns } from '../state/runs/runs.js';
-import type { AnyQueue, Backend } from './bullmq.js';
-import {
-  BATCHES,
-  batchJobId,
-  JOB_OPTIONS,
-  priorityOf,
-  RUNS,
-  runJobId,
-  URGENT_BATCHES,
-  type BatchJob,
-  type RunJob,
-} from './jobs.js';
+import type { Bullmq } from './bullmq.js';
+import { batchJobId, JOB_OPTIONS, priorityOf, QUEUES, runJobId, type BatchJob, type RunJob } from './jobs.js';
 
 export type Producer = ReturnType<typeof createProducer>;
 
@@ -22,16 +13,16 @@ const AT_ONCE = 500;
 
 const UNFINISHED = ['waiting', 'prioritized', 'active', 'delayed'] as const;
 
-async function countJobs(queue: AnyQueue): Promise<number> {
+async function countJobs(queue: Queue): Promise<number> {
   const counts = await queue.getJobCounts(...UNFINISHED);
   return Object.values(counts).reduce((sum, count) => sum + count, 0);
 }
 
-export function createProducer({ backend, state }: { backend: Backend; state: State }) {
-  const runs = backend.queue(RUNS);
-  const batches = backend.queue(BATCHES);
-  const urgent = backend.queue(URGENT_BATCHES);
-  const queueOf = (lane: string) => (lane === 'incremental' ? urgent : batches);
+export function createProducer({ bullmq, state }: { bullmq: Bullmq; state: State }) {
+  const runs = bullmq.queue(QUEUES.runs);
+  const batches = bullmq.queue(QUEUES.batches);
+  const incremental = bullmq.queue(QUEUES.incrementalBatches);
+  const queueOf = (lane: string) => (lane === 'incremental' ? incremental : batches);
 
   async function enqueueRun(runId: number, lane: string): Promise<void> {
     const data: RunJob = { runId };
@@ -62,7 +53,7 @@ export function createProducer({ backend, state }: { backend: Backend; state: St
         if (run.status === 'running') await advanceRun(state.db, run.id);
       }
       const open = await listQueuedBatches(state.db);
-      for (const queue of [batches, urgent]) {
+      for (const queue of [batches, incremental]) {
         const missing = open.filter(({ lane }) => queueOf(lane) === queue);
         if ((await countJobs(queue)) >= missing.length) continue;
         for (const lane of new Set(missing.map((batch) => batch.lane))) {
@@ -72,16 +63,16 @@ export function createProducer({ backend, state }: { backend: Backend; state: St
       }
     },
 
-    /** Jobs waiting and in work, for `status`. */
+    /** Batch jobs by state, for `status`. */
     async depth(): Promise<Record<string, number>> {
-      const [usual = {}, quick = {}] = await Promise.all(
-        [batches, urgent].map((queue) => queue.getJobCounts(...UNFINISHED)),
+      const [first = {}, second = {}] = await Promise.all(
+        [batches, incremental].map((queue) => queue.getJobCounts(...UNFINISHED)),
       );
-      return Object.fromEntries(UNFINISHED.map((kind) => [kind, (usual[kind] ?? 0) + (quick[kind] ?? 0)]));
+      return Object.fromEntries(UNFINISHED.map((kind) => [kind, (first[kind] ?? 0) + (second[kind] ?? 0)]));
     },
 
     async close(): Promise<void> {
-      await Promise.all([runs.close(), batches.close(), urgent.close()]);
+      await Promise.all([runs, batches, incremental].map((queue) => queue.close()));
     },
   };
 }

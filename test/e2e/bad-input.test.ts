@@ -101,7 +101,9 @@ describe('the mirror', () => {
     );
     const { code, stderr } = await world.run(['sync']);
     expect(code).toBe(2);
-    expect(stderr).toContain('streams.rooms: from: relation "room" does not exist; did you mean public.rooms?');
+    expect(stderr).toContain(
+      'streams.rooms: from: relation "room" does not exist; did you mean public.rooms?',
+    );
     expect(stderr).toContain(
       "streams.courses: fields['course.name']: there is no column nam; did you mean name?",
     );

@@ -110,7 +110,7 @@ describe.each(stores)('a worker told to stop, with the queue on $store', ({ url,
       const worker = world.start(['worker', '--concurrency', '4']);
       await hang(world);
       worker.child.kill('SIGTERM');
-      await until(() => worker.output().includes('Finishing what is in work'), {
+      await until(() => worker.output().includes('finishing the work in flight'), {
         describe: 'the first step',
       });
       const at = performance.now();
@@ -118,7 +118,7 @@ describe.each(stores)('a worker told to stop, with the queue on $store', ({ url,
       const { code } = await worker.finished;
       expect(performance.now() - at).toBeLessThan(4000);
       expect(code).toBe(0);
-      expect(worker.output()).not.toContain('to be tried again');
+      expect(worker.output()).not.toContain('it is retried');
       expect(await claims(world)).toMatchObject({ claimed: 0 });
     });
 

@@ -8,9 +8,10 @@ import { createDestination } from '../../src/destination/destination.js';
 import { createLimiter } from '../../src/destination/quota/limiter.js';
 import { createPostgresStore } from '../../src/destination/quota/postgres-store.js';
 import type { QuotaRules } from '../../src/destination/quota/quota-rules.js';
-import { codeOf, dispositionOf, messageOf } from '../../src/errors.js';
+import { codeOf, messageOf } from '../../src/errors.js';
 import { noMeter, type Meter, type Outcomes } from '../../src/meter.js';
 import { createMirror } from '../../src/mirror/mirror.js';
+import { decideRetry } from '../../src/queue/retry-policy.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
 import { startSandbox } from '../../src/sandbox/sandbox.js';
 import type { SandboxSchema } from '../../src/sandbox/schema.js';
@@ -121,20 +122,22 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     return applyBatch(deps(), batch, signal);
   }
 
-  /** Tries as the queue would, only without its patience. */
+  /** Tries as the workers would, but without waiting. */
   async function attempt(
     run: () => Promise<{ queue: number[] }>,
     giveUp: (reason: { code: string; message: string }) => Promise<{ queue: number[] }>,
     errors: unknown[],
   ): Promise<number[]> {
-    for (let attempted = 1; ; attempted++) {
+    for (let attemptsMade = 0; ;) {
       try {
         return (await run()).queue;
       } catch (error) {
         errors.push(error);
-        if (dispositionOf(error) === 'dead' || attempted >= attempts) {
+        const { action } = decideRetry({ error, attemptsMade, attempts });
+        if (action === 'give_up') {
           return (await giveUp({ code: codeOf(error), message: messageOf(error) })).queue;
         }
+        if (action === 'retry') attemptsMade++;
         await pause(5);
       }
     }
