@@ -2,7 +2,7 @@
 // Mass changes wait for a person: what is held, what goes on beside it, and what an approval lets go. Looked at as an
 // operator does: objects at the service, rows of the state, requests that arrived.
 import { describe, expect, it } from 'vitest';
-import { chooseHolds, type HoldOptions } from '../../src/commands/holds.js';
+import { chooseHolds, type HoldOptions } from '../../src/commands/choose-holds.js';
 import { finishPlanning } from '../../src/state/runs/advance-run.js';
 import { recordApprovals } from '../../src/state/runs/approvals.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
@@ -342,9 +342,9 @@ describe('what a person names', () => {
     await remove(world, ...codes(3));
     await world.sync();
     const wrong: [run: string, options: HoldOptions, message: string][] = [
-      ['1', {}, 'run 1 holds nothing; slotsync status shows what waits'],
-      ['99', {}, 'there is no run 99; slotsync status shows what waits'],
-      ['two', {}, "a run is a whole number, not 'two'"],
+      ['1', {}, 'run 1 holds nothing; slotsync status shows what is held'],
+      ['99', {}, 'there is no run 99; slotsync status shows what is held'],
+      ['two', {}, "a run is a whole number from 1 on, not 'two'"],
       ['2', { stream: 'courses' }, 'run 2 does not hold courses; it holds: retire of rooms'],
       ['2', { operation: 'update' }, 'run 2 does not hold update; it holds: retire of rooms'],
       ['2', { operation: 'delete' }, "--operation takes create, update, retire, not 'delete'"],
@@ -354,7 +354,7 @@ describe('what a person names', () => {
     }
     expect((await chooseHolds(world.state, '2', { stream: 'rooms' })).holds).toHaveLength(1);
     await world.sync();
-    const message = 'run 3 has planned rooms anew since run 2; slotsync status shows what waits';
+    const message = 'run 3 has planned rooms again since run 2; slotsync status shows what is held';
     await expect(chooseHolds(world.state, '2', {})).rejects.toMatchObject({ code: 'usage', message });
   });
 });
