@@ -66,7 +66,10 @@ async function sort(
 
 /** A trigger writes into the inbox in the transaction of the change: both must be in one database. */
 async function requireSameDatabase(app: App): Promise<void> {
-  const [here, there] = [await (await app.triggers()).place(), await (await app.mirror()).place()];
+  const [here, there] = [
+    await (await app.triggers()).databaseIdentity(),
+    await (await app.mirror()).databaseIdentity(),
+  ];
   if (JSON.stringify(here) === JSON.stringify(there)) return;
   throw new UsageError('triggers need mirror and state in one database, and these are two', {
     remedy: 'Give the streams a `cursor`, or tell of changes by slotsync push or the queue: docs/changes.md.',
