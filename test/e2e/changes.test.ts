@@ -129,7 +129,7 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
       expect(pushed.stdout).toContain('no row and no record with key R404 in rooms');
       expect(pushed.stdout).toContain('1 key of rooms in the inbox');
       await becomes('room_R3', 'Sal tre');
-      const piped = await world.run(['push', 'rooms', '-', '--json'], {}, 'R4\nR405\n\n');
+      const piped = await world.start(['push', 'rooms', '-', '--json'], {}, 'R4\nR405\n\n').finished;
       expect(JSON.parse(piped.stdout)).toEqual({ stream: 'rooms', pushed: ['R4'], unknown: ['R405'] });
       await becomes('room_R4', 'Sal fyra');
 
