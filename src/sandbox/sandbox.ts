@@ -1,6 +1,7 @@
 // The scheduling service, played over HTTP: what an organization rehearses on before it lets the worker near the
 // real one. It knows nothing of the client's code, so that a misreading there cannot be shared and hidden here.
 // Beside the service's endpoints it has control ones below /sandbox/, see control.ts.
+import { setMaxListeners } from 'node:events';
 import { createServer } from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createArrivals } from './arrivals.js';
@@ -89,6 +90,7 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   );
 
   const closing = new AbortController();
+  setMaxListeners(0, closing.signal); // one for each request under way
   const exchange = createExchange({
     conditions,
     arrivals,
