@@ -4,6 +4,13 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 type Falsy = false | 0 | '' | null | undefined;
 
+/** A promise that is resolved from outside. */
+export function createDeferred() {
+  let resolve = () => {};
+  const promise = new Promise<void>((settle) => (resolve = settle));
+  return { promise, resolve: () => resolve() };
+}
+
 /**
  * Asks again until the answer is truthy, and returns it. An error thrown by the condition counts as "not yet"; the
  * last one is the cause when time runs out.
