@@ -2,7 +2,7 @@ import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 
 // Limits are for what hangs, not for what is slow: the suite is green beside four busy loops.
-const limits = { testTimeout: 120_000, hookTimeout: 120_000 };
+const limits = { testTimeout: 300_000, hookTimeout: 300_000 };
 const globalSetup = ['test/support/global-setup.ts'];
 
 export default defineConfig({

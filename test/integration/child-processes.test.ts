@@ -1,6 +1,7 @@
 // What tests start ends with them, however the test run ends.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { until } from '../support/wait.js';
@@ -38,10 +39,11 @@ test.each(['SIGKILL', 'SIGTERM'] as const)(
   },
 );
 
+/** A process that has ended and whose end nobody has asked for (a zombie) is not alive. */
 function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
-    return true;
+    return !existsSync('/proc') || !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
   } catch {
     return false;
   }

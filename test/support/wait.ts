@@ -19,7 +19,7 @@ export async function until<Answer>(
   condition: () => Answer | Promise<Answer>,
   options: { describe: string | (() => string); timeoutMs?: number; intervalMs?: number },
 ): Promise<Exclude<Answer, Falsy>> {
-  const { timeoutMs = 60_000, intervalMs = 20 } = options;
+  const { timeoutMs = 120_000, intervalMs = 20 } = options;
   const deadline = performance.now() + timeoutMs;
   let cause: unknown;
   do {
