@@ -1,6 +1,5 @@
 // Assembly: what a command needs is opened when it first asks for it, and closed in the opposite order, also
 // when it fails halfway.
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import postgres from 'postgres';
 import { loadConfiguration, type Configuration } from './config-file.js';
@@ -16,24 +15,25 @@ import { createPostgresStore } from './destination/quota/postgres-store.js';
 import { createRedisStore } from './destination/quota/redis-store.js';
 import { UsageError } from './errors.js';
 import { createHealth } from './http/health.js';
-import { startHttp } from './http/http-server.js';
+import { startHttpServer } from './http/http-server.js';
+import { createReleasers, type Stoppable } from './lifecycle.js';
 import { createLogger } from './logger.js';
 import { noMeter } from './meter.js';
 import { createMetrics } from './http/metrics.js';
-import { createReading } from './http/cached-reading.js';
+import { cacheReading } from './http/cached-reading.js';
+import { openState, type State } from './state/database.js';
+import { bindDestination, confirmDestination } from './state/destination-binding.js';
+import { CHANGES_CHANNEL } from './state/inbox/add-changes.js';
 import { createStateReadings } from './state/metrics-readings.js';
+import { requireMigrated } from './state/migrate.js';
 import { createMirror, type Mirror } from './mirror/mirror.js';
 import { openTriggers, type Triggers } from './mirror/install-triggers.js';
-import { openBackend, requireQueueStore, type QueueStore } from './queue/bullmq.js';
-import { createInbox, type Inbox } from './queue/inbox-worker.js';
+import { openBullmq, requireQueueStore, type QueueStore } from './queue/bullmq.js';
+import { createInboxWorker } from './queue/inbox-worker.js';
 import { createProducer, type Producer } from './queue/producer.js';
-import { createScheduler } from './queue/nightly-scheduler.js';
+import { createNightlyScheduler } from './queue/nightly-scheduler.js';
 import { createWorkers, type Workers } from './queue/workers.js';
 import { loadSettings, type ApiSettings, type Need } from './settings.js';
-import { bindDestination, confirmDestination } from './state/destination-binding.js';
-import { CHANGES_CHANNEL } from './state/inbox/changes.js';
-import { openState, type State } from './state/database.js';
-import { requireMigrated } from './state/migrate.js';
 import { NO_RESERVATIONS } from './streams/bookings.js';
 import type { Stream } from './streams/stream.js';
 import { reconcilePeriodically } from './sync/reconcile/reconcile-periodically.js';
@@ -57,18 +57,20 @@ export type App = ReturnType<typeof createApp>;
 /** What health and metrics read: at most once in a second, and for no longer than this. */
 const READING = { keepMs: 1000, withinMs: 1500 };
 /** How long one thing may take to close. */
-const CLOSE_WITHIN_MS = 3000;
+const RELEASE_WITHIN_MS = 3000;
 
 /** Throws UsageError when a needed setting is missing; nothing is opened yet. */
 export function createApp({ needs, configPath, logLevel = 'warn', isObserved = false, env }: AppOptions) {
   const settings = loadSettings(needs, env);
   const log = createLogger(settings.logLevel ?? logLevel, process.stderr.isTTY);
-  const closers: (() => Promise<unknown>)[] = [];
-
-  const own = <T>(thing: T, close: () => Promise<unknown>): T => {
-    closers.push(close);
-    return thing;
-  };
+  const releasers = createReleasers({ log, withinMs: RELEASE_WITHIN_MS });
+  const own = releasers.add;
+  /** Also after a failed start: a command that got further has stopped it already. */
+  const ownStoppable = <T extends Stoppable>(part: T): T =>
+    own(part, () => {
+      part.abort();
+      return part.stop();
+    });
 
   const stateUrl = () => required(settings.stateUrl, 'STATE_DATABASE_URL');
   const api = (): ApiSettings => required(settings.api, 'API_BASE_URL');
@@ -137,16 +139,16 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
   const queue = once(async () => {
     const { state: boundState, stateId } = await bound();
     await requireQueueStore(queueStore());
-    const backend = openBackend(queueStore(), stateId, log);
-    const producer: Producer = createProducer({ backend, state: boundState });
+    const bullmq = openBullmq(queueStore(), stateId, log);
+    const producer: Producer = createProducer({ bullmq, state: boundState });
     own(producer, producer.close);
-    return { backend, producer };
+    return { bullmq, producer };
   });
 
   const scheduler = once(async () => {
-    const { backend, producer } = await queue();
+    const { bullmq, producer } = await queue();
     const streams = streamsByName(await configuration());
-    const opened = createScheduler({ backend, producer, log, state: await state(), streams });
+    const opened = createNightlyScheduler({ bullmq, producer, log, state: await state(), streams });
     return own(opened, opened.close);
   });
 
@@ -159,8 +161,8 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
     isObserved && settings.httpPort > 0
       ? createMetrics({
           lanes: LANES,
-          quota: createReading(async () => (await limiter()).usage(), READING),
-          state: createReading(async () => {
+          quota: cacheReading(async () => (await limiter()).usage(), READING),
+          state: cacheReading(async () => {
             const { streams } = await configuration();
             return (await stateReadings()).read(streams.map(({ name }) => name));
           }, READING),
@@ -172,7 +174,8 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
   async function reconciling(): Promise<ReconcileDeps> {
     const { reservations = NO_RESERVATIONS } = await configuration();
     const { state: opened } = await bound();
-    return { mirror: await mirror(), destination: await destination(), state: opened, reservations, log };
+    const sides = { mirror: await mirror(), destination: await destination(), state: opened };
+    return { ...sides, reservations, startedBy: 'command', log };
   }
 
   return {
@@ -204,11 +207,13 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
 
     reconciling,
 
-    /** Reads what is changed at the service every few minutes, where reservations are configured; the caller stops it. */
-    async keepReconciled(): Promise<{ stop(): Promise<void> } | undefined> {
+    /** Reconciles from time to time until the caller stops it; undefined if no reservations are configured. */
+    async reconcilePeriodically(): Promise<Stoppable | undefined> {
       if ((await configuration()).reservations === undefined) return undefined;
       const deps = await reconciling();
-      return reconcilePeriodically(deps, deps.reservations.everyMinutes);
+      return ownStoppable(
+        reconcilePeriodically({ ...deps, startedBy: 'schedule' }, deps.reservations.everyMinutes),
+      );
     },
 
     async producer(): Promise<Producer> {
@@ -217,16 +222,16 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
 
     /** Workers over every stream of the configuration; the caller starts and stops them. */
     async workers(options: { concurrency?: number; waitForCredentials?: boolean } = {}): Promise<Workers> {
-      const { backend, producer } = await queue();
-      const { wake } = await scheduler();
+      const { bullmq, producer } = await queue();
+      const { startDueRuns } = await scheduler();
       const [opened, source, service] = [await state(), await mirror(), await destination()];
-      return createWorkers({
+      const workers = createWorkers({
         ...options,
-        backend,
+        bullmq,
         producer,
         log,
         meter,
-        wake,
+        startDueRuns,
         state: opened,
         mirror: source,
         destination: service,
@@ -237,14 +242,15 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
         },
         streams: streamsByName(await configuration()),
       });
+      return ownStoppable(workers);
     },
 
-    /** The incremental door over every stream of the configuration; the caller starts and stops it. */
-    async inbox(): Promise<Inbox> {
-      const { backend, producer } = await queue();
+    /** Incremental sync of every stream of the configuration; the caller starts and stops it. */
+    async inboxWorker() {
+      const { bullmq, producer } = await queue();
       const opened = await configuration();
-      return createInbox({
-        backend,
+      const inbox = createInboxWorker({
+        bullmq,
         producer,
         log,
         state: await state(),
@@ -252,6 +258,7 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
         streams: streamsByName(opened),
         polling: opened.polling,
       });
+      return ownStoppable(inbox);
     },
 
     /**
@@ -265,16 +272,16 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
       const health = createHealth({
         phase: workers.phase,
         checks: {
-          state: createReading(readings.ping, READING),
-          queue: createReading(producer.depth, READING),
+          state: cacheReading(readings.ping, READING),
+          queue: cacheReading(producer.depth, READING),
         },
       });
-      const server = await startHttp({
+      const server = await startHttpServer({
         port: settings.httpPort,
         log,
         routes: {
-          '/healthz': health.alive,
-          '/readyz': health.ready,
+          '/healthz': health.liveness,
+          '/readyz': health.readiness,
           '/metrics': async () => ({
             status: 200,
             contentType: metrics.contentType,
@@ -286,18 +293,7 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
       log.info({ port: server.port }, 'http started');
     },
 
-    /** Closes what was opened, last in, first out; one that fails or hangs does not keep the others open. */
-    async close(): Promise<void> {
-      for (let close = closers.pop(); close; close = closers.pop()) {
-        const closing = close().catch((error: unknown) =>
-          log.debug({ reason: String(error) }, 'closing failed'),
-        );
-        const closed = new AbortController();
-        const tooLate = sleep(CLOSE_WITHIN_MS, undefined, { signal: closed.signal }).catch(() => undefined);
-        await Promise.race([closing, tooLate]);
-        closed.abort();
-      }
-    },
+    close: releasers.releaseAll,
   };
 }
 

@@ -7,8 +7,9 @@ import { closest, distance } from 'fastest-levenshtein';
 import { createJiti } from 'jiti';
 import type { z } from 'zod';
 import { messageOf, UsageError } from './errors.js';
-import { findScheduleFaults, type Schedule } from './cron-schedule.js';
+import { findPatternFault, type Schedule } from './cron-schedule.js';
 import {
+  configKeys,
   configSchema,
   streamSchema,
   type ParsedConfig,
@@ -94,11 +95,9 @@ export function scheduleOf({
 }
 
 function checkSchedule(exported: unknown): Fault[] {
-  const parsed = configSchema.shape.schedule.safeParse((exported as { schedule?: unknown }).schedule);
-  const schedule = parsed.success ? scheduleOf({ schedule: parsed.data }) : undefined;
-  if (!schedule) return [];
-  const places = { pattern: 'schedule.nightly', timezone: 'schedule.timezone' } as const;
-  return findScheduleFaults(schedule).map(({ part, message }) => ({ path: places[part], message }));
+  const nightly = (exported as { schedule?: { nightly?: unknown } | null }).schedule?.nightly;
+  const fault = typeof nightly === 'string' && nightly !== '' ? findPatternFault(nightly) : undefined;
+  return fault === undefined ? [] : [{ path: 'schedule.nightly', message: fault }];
 }
 
 /** The streams that can be read although the configuration as a whole cannot, so that their faults are told as well. */
@@ -134,56 +133,8 @@ function toFaults(issue: z.core.$ZodIssue): Fault[] {
   return [{ path: at, message: issue.message }];
 }
 
-const WORDS = [
-  'schedule',
-  'streams',
-  'reservations',
-  'service',
-  'polling',
-  'everySeconds',
-  'overlapSeconds',
-  'lagSeconds',
-  'nightly',
-  'timezone',
-  'catchUp',
-  'from',
-  'key',
-  'type',
-  'externalId',
-  'fields',
-  'references',
-  'cursor',
-  'retire',
-  'owns',
-  'batchSize',
-  'limits',
-  'update',
-  'create',
-  'graceDays',
-  'unlessReserved',
-  'approvalHours',
-  'waitDays',
-  'stream',
-  'query',
-  'prefix',
-  'requestTimeoutMs',
-  'tokenSeconds',
-  'pageSize',
-  'begin',
-  'end',
-  'objects',
-  'cancelled',
-  'window',
-  'pastDays',
-  'futureDays',
-  'everyMinutes',
-  'status',
-  'count',
-  'percent',
-];
-
 function suggest(key: string): string {
-  const near = closest(key, WORDS);
+  const near = closest(key, configKeys());
   const apart = distance(key, near);
   return apart > 0 && apart <= Math.min(3, key.length / 2)
     ? `; did you mean '${near}'?`

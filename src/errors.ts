@@ -1,5 +1,5 @@
-// Every failure says what happens next. What its code means stands in error-catalogue.ts; queue/workers.ts alone
-// turns a disposition into an action.
+// Every failure says what happens next. What its code means stands in error-catalogue.ts;
+// queue/retry-policy.ts alone turns a disposition into an action.
 import { ERRORS, type Disposition, type ErrorCode } from './error-catalogue.js';
 
 export interface ErrorFacts {

@@ -3,7 +3,8 @@ import { selectStreams, type App } from '../app.js';
 import { UsageError } from '../errors.js';
 import { recordApprovals } from '../state/runs/approvals.js';
 import type { RunHold } from '../state/runs/holds.js';
-import { startRun, type Run } from '../state/runs/runs.js';
+import type { Run } from '../state/runs/read-runs.js';
+import { startRun } from '../state/runs/start-run.js';
 import { common, withApp, type CommonOptions } from './command.js';
 import { chooseHolds, describeApproval, type HoldOptions } from './holds.js';
 import { printLine } from '../report/format.js';
@@ -50,7 +51,7 @@ async function approve(app: App, runText: string, options: ApproveOptions): Prom
   const approvals = await recordApprovals(state.db, words, configuration.approvalHours);
   if (!options.json) for (const approval of approvals) printLine(describeApproval(approval));
   const names = streams.map(({ name }) => name);
-  const request = { ...againOf(run), streams: names };
+  const request = { ...againOf(run), startedBy: 'command', streams: names } as const;
   const extraJson = { approvals };
   if (options.detach) return queueRun(app, request, { json: options.json, extraJson });
   return workRun(app, {

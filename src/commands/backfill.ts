@@ -2,7 +2,8 @@ import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { selectStreams, type App } from '../app.js';
 import { codeOf, UsageError } from '../errors.js';
-import { listUnfinishedRuns, startRun } from '../state/runs/runs.js';
+import { listUnfinishedRuns } from '../state/runs/read-runs.js';
+import { startRun } from '../state/runs/start-run.js';
 import type { RunRange } from '../state/schema.js';
 import type { Stream } from '../streams/stream.js';
 import { findUnknownKeys } from '../sync/plan/unknown-keys.js';
@@ -72,6 +73,7 @@ async function backfill(app: App, names: readonly string[], options: BackfillOpt
 
   const request = {
     kind: 'backfill',
+    startedBy: 'command',
     lane: 'backfill',
     streams: streams.map(({ name }) => name),
     range: Object.keys(range).length === 0 ? undefined : range,

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { cancelRun } from '../state/runs/runs.js';
+import { cancelRun } from '../state/runs/end-run.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
 import { printJson, printLine } from '../report/format.js';
 import { requireUnfinished } from './runs.js';

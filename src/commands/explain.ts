@@ -3,12 +3,8 @@ import { selectStreams, type App } from '../app.js';
 import { SlotsyncError } from '../errors.js';
 import type { Verdict } from '../state/schema.js';
 import { NO_RESERVATIONS } from '../streams/bookings.js';
-import {
-  explainBooking,
-  explainRecord,
-  type BookingExplained,
-  type RecordExplained,
-} from '../sync/explain.js';
+import { explainBooking, type BookingExplained } from '../sync/explain-booking.js';
+import { explainRecord, type RecordExplained } from '../sync/explain-record.js';
 import { describeBooking, describePeriod, VERDICT_WORDS } from '../report/booking-report.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
 import { nextStep } from '../report/failure-report.js';

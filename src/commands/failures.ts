@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { UsageError } from '../errors.js';
-import { countUnsettled, listFailures } from '../state/records/failures.js';
+import { countUnsettled } from '../state/records/count-records.js';
+import { listFailures } from '../state/records/failures.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
 import { describeFailure, nextStep } from '../report/failure-report.js';
 import { plural, printJson, printLine } from '../report/format.js';

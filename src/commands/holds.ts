@@ -1,9 +1,9 @@
 // What a person may decide about, as `approve` and `reject` name it and `status` shows it.
 import { UsageError } from '../errors.js';
-import type { Approval } from '../state/runs/approvals.js';
 import type { State } from '../state/database.js';
+import type { Approval } from '../state/runs/approvals.js';
 import { readHolds, type RunHold } from '../state/runs/holds.js';
-import { readRun, type Run } from '../state/runs/runs.js';
+import { readRun, type Run } from '../state/runs/read-runs.js';
 import { LIMITED_OPERATIONS } from '../state/schema.js';
 import { formatNumber, formatTime, plural } from '../report/format.js';
 import { wholeNumberOf } from './runs.js';

@@ -27,7 +27,7 @@ async function plan(
   names: readonly string[],
   options: CommonOptions & { limit?: string },
 ): Promise<number> {
-  const room = { keys: readLimit(options.limit) ?? Infinity };
+  const room = { records: readLimit(options.limit) ?? Infinity };
   const streams = selectStreams(await app.configuration(), names);
   const state = await app.confirmedState();
   await requireSources(app, streams);

@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline';
 import type { Command } from 'commander';
 import { selectStreams, type App } from '../app.js';
 import { UsageError } from '../errors.js';
-import { addChanges } from '../state/inbox/changes.js';
+import { addChanges } from '../state/inbox/add-changes.js';
 import { findUnknownKeys } from '../sync/plan/unknown-keys.js';
 import { splitKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';

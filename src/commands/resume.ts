@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { setPaused } from '../state/runs/runs.js';
+import { setPaused } from '../state/runs/pause-runs.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
 import { printJson, printLine } from '../report/format.js';
 import { requireUnfinished } from './runs.js';

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { UsageError } from '../errors.js';
-import { retryRecords } from '../state/records/failures.js';
+import { retryRecords } from '../state/records/retry-records.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
 import { plural, printJson, printLine } from '../report/format.js';
 

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { UsageError } from '../errors.js';
 import type { Queries } from '../state/database.js';
-import { LISTED_KINDS, listRuns, readRun, type Run } from '../state/runs/runs.js';
+import { LISTED_KINDS, listRuns, readRun, type Run } from '../state/runs/read-runs.js';
 import { RUN_KINDS, type RunKind } from '../state/schema.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
 import { formatDuration, formatTime, printJson, printLine, table } from '../report/format.js';

@@ -2,20 +2,29 @@ import type { Command } from 'commander';
 import type { App } from '../app.js';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
 import { codeOf } from '../errors.js';
-import { listOpenApprovals } from '../state/runs/approvals.js';
-import { addressOf } from '../queue/bullmq.js';
-import { CHANGES } from '../queue/jobs.js';
+import {
+  readReservationsWatermark,
+  type ReservationsWatermark,
+} from '../state/bookings/reservations-watermark.js';
 import { readBinding } from '../state/destination-binding.js';
-import { readInbox, type InboxOfStream } from '../state/inbox/changes.js';
-import { countRecords, countUnsettled } from '../state/records/failures.js';
-import { nextDue } from '../cron-schedule.js';
-import { readHolds } from '../state/runs/holds.js';
-import { LISTED_KINDS, listRuns, listUnfinishedRuns, readProgress, type Run } from '../state/runs/runs.js';
-import { readSchedule, type RegisteredSchedule } from '../state/runs/occurrences.js';
-import { RUN_KINDS, type RunKind } from '../state/schema.js';
-import { NIGHTLY } from '../sync/start-nightly.js';
-import { RESERVATIONS } from '../state/runs/reconcile-runs.js';
 import { listWatermarks, type Watermark } from '../state/inbox/poll-watermarks.js';
+import { readInbox, type InboxOfStream } from '../state/inbox/read-inbox.js';
+import { countRecords, countUnsettled } from '../state/records/count-records.js';
+import { listOpenApprovals } from '../state/runs/approvals.js';
+import { readHolds } from '../state/runs/holds.js';
+import { readSchedule, type RegisteredSchedule } from '../state/runs/nightly-occurrences.js';
+import {
+  LISTED_KINDS,
+  listRuns,
+  listUnfinishedRuns,
+  readProgress,
+  type Run,
+} from '../state/runs/read-runs.js';
+import { RUN_KINDS, type RunKind } from '../state/schema.js';
+import { queueAddress } from '../queue/bullmq.js';
+import { QUEUES } from '../queue/jobs.js';
+import { nextDue } from '../cron-schedule.js';
+import { NIGHTLY } from '../sync/start-nightly.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
 import { describeApproval, describeHolds } from './holds.js';
 import {
@@ -71,7 +80,7 @@ export function addStatus(program: Command): void {
             inbox: {
               ...inbox,
               // Where other programs put their jobs.
-              queue: binding ? addressOf(app.queueStore(), CHANGES, binding.stateId) : null,
+              queue: binding ? queueAddress(app.queueStore(), QUEUES.changes, binding.stateId) : null,
             },
           });
           return EXIT.done;
@@ -130,6 +139,8 @@ interface InboxReading {
   /** Streams in the inbox that the configuration does not have; null: it cannot be read here. */
   unknown: string[] | null;
   watermarks: Watermark[];
+  /** How far changes of reservations at the service were read, if ever. */
+  reservations: ReservationsWatermark | undefined;
 }
 
 async function readInboxOf(app: App): Promise<InboxReading> {
@@ -143,10 +154,11 @@ async function readInboxOf(app: App): Promise<InboxReading> {
     streams,
     unknown: known ? streams.flatMap(({ stream }) => (known.has(stream) ? [] : [stream])) : null,
     watermarks: await listWatermarks(db),
+    reservations: await readReservationsWatermark(db),
   };
 }
 
-function describeInbox({ streams, unknown, watermarks }: InboxReading): string[] {
+function describeInbox({ streams, unknown, watermarks, reservations }: InboxReading): string[] {
   const lines = streams.map(({ stream, waiting, later, inFlight, oldestSeconds }) => {
     const keys = `${stream}: ${plural(waiting, 'key')} waiting, ${formatNumber(inFlight)} in work`;
     const tried = later > 0 ? `; ${formatNumber(later)} of them failed, and wait for their next turn` : '';
@@ -155,11 +167,14 @@ function describeInbox({ streams, unknown, watermarks }: InboxReading): string[]
       : '';
     return `Inbox: ${keys}, the oldest for ${formatDuration(oldestSeconds)}${tried}${whose}.`;
   });
-  const polled = watermarks.map(({ stream, cursor, movedAt }) =>
-    stream === RESERVATIONS
-      ? `Bookings: what was changed there is read up to ${formatTime(new Date(Number(cursor) * 1000))}.`
-      : `Polled: ${stream} up to ${cursor}; the watermark moved last at ${formatTime(movedAt)}.`,
+  const polled = watermarks.map(
+    ({ stream, cursor, movedAt }) =>
+      `Polled: ${stream} up to ${cursor}; the watermark moved last at ${formatTime(movedAt)}.`,
   );
+  if (reservations)
+    polled.push(
+      `Bookings: what was changed there is read up to ${formatTime(new Date(reservations.readUpTo * 1000))}.`,
+    );
   return [...lines, ...polled, ...(lines.length + polled.length > 0 ? [''] : [])];
 }
 

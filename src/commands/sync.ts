@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { selectStreams, type App } from '../app.js';
-import { startRun } from '../state/runs/runs.js';
+import { startRun } from '../state/runs/start-run.js';
 import { common, withApp, type CommonOptions } from './command.js';
 import { queueRun, readConcurrency, readLimit, requireSources, workRun } from './work-run.js';
 
@@ -33,6 +33,7 @@ async function sync(app: App, names: readonly string[], options: SyncOptions): P
   const range = limit === undefined ? undefined : { limit };
   const request = {
     kind: 'sync',
+    startedBy: 'command',
     lane: 'sync',
     streams: streams.map(({ name }) => name),
     range,

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { UsageError } from '../errors.js';
 import { scheduleOf } from '../config-file.js';
+import { stopTogether, type Stoppable } from '../lifecycle.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
 import { listenForSignals } from './signals.js';
 import { readConcurrency } from './work-run.js';
@@ -13,10 +14,10 @@ interface WorkerOptions extends CommonOptions {
 export function addWorker(program: Command): void {
   common(program.command('worker'))
     .description(
-      'work the queue and the inbox of changes, and start the nights, until told to stop; any number may run',
+      'work the queue and the inbox of changes, and start the nightly sync, until stopped; any number may run',
     )
-    .option('--concurrency <batches>', 'batches in work at once', '12')
-    .option('--grace <seconds>', 'time to finish what is in work when told to stop', '30')
+    .option('--concurrency <batches>', 'batches in flight at once', '12')
+    .option('--grace <seconds>', 'time to finish the work in flight when stopped', '30')
     .addHelpText(
       'after',
       '\nWith HTTP_PORT set: /healthz, /readyz and /metrics at that port of every address.',
@@ -33,26 +34,21 @@ export function addWorker(program: Command): void {
           const concurrency = readConcurrency(options.concurrency);
           const graceMs = readGrace(options.grace) * 1000;
           const workers = await app.workers({ concurrency, waitForCredentials: true });
-          const inbox = await app.inbox();
-          const both = {
-            stop: async () => void (await Promise.all([inbox.stop(graceMs), workers.stop(graceMs)])),
-            abort: () => {
-              inbox.abort();
-              workers.abort();
-            },
-          };
-          const signals = listenForSignals(both, graceMs);
-          let reconciling: Awaited<ReturnType<typeof app.keepReconciled>> | undefined;
+          const inbox = await app.inboxWorker();
+          const parts: Stoppable[] = [inbox, workers];
+          const work = stopTogether(parts);
+          const signals = listenForSignals(work, graceMs);
           try {
             await app.serveHttp(workers);
             await (await app.scheduler()).start(scheduleOf(await app.configuration()));
             await workers.start();
             await inbox.start();
-            if (!signals.requested()) reconciling = await app.keepReconciled();
+            const reconcile = signals.requested() ? undefined : await app.reconcilePeriodically();
+            if (reconcile) parts.push(reconcile);
             if (!signals.requested()) app.log.info({ concurrency }, 'worker started');
-            await signals.asked();
+            await signals.firstSignal();
           } finally {
-            await Promise.all([both.stop(), reconciling?.stop()]);
+            await work.stop(graceMs);
             signals.ended();
           }
           app.log.info('worker stopped');

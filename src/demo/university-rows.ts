@@ -1,5 +1,5 @@
-// A university made from a seed: the same seed gives the same rows. Most are good; the few in BAD_ROWS each show one thing
-// that goes wrong with real data.
+// Generates the rows of a university: the same seed gives the same rows. Most are good; each of those in BAD_ROWS shows one
+// error of real data.
 import type { ReservationInput } from '../sandbox/reservation-store.js';
 import { createRandom } from '../sandbox/random.js';
 import * as words from './words.js';
@@ -9,21 +9,26 @@ export type University = ReturnType<typeof generateUniversity>;
 export interface BadRow {
   stream: string;
   localKey: string;
-  /** `deferred`: waits for another record. `failed`: tried again by every run. `dead`: waits for a person, or for the row to change. */
+  /** `deferred`: waits for another record. `failed`: retried by every run. `dead`: waits for an operator, or until the row changes. */
   outcome: 'deferred' | 'failed' | 'dead';
   why: string;
 }
 
-/** Rows that do not become objects, and what is to be said about each. */
+/** Rows that do not become objects, and why. */
 export const BAD_ROWS: readonly BadRow[] = [
   { stream: 'courses', localKey: 'GEO404', outcome: 'deferred', why: 'its home room Ö404 does not exist' },
   {
     stream: 'courses',
     localKey: 'MAT888',
     outcome: 'dead',
-    why: 'its credits are no number, so the mapping fails',
+    why: 'its credits are not a number, so the mapping fails',
   },
-  { stream: 'staff', localKey: '9001', outcome: 'dead', why: 'it has no name, which the service demands' },
+  {
+    stream: 'staff',
+    localKey: '9001',
+    outcome: 'dead',
+    why: 'it has no name, which is mandatory at the service',
+  },
   { stream: 'staff', localKey: '9002', outcome: 'dead', why: 'its name is longer than the service allows' },
   { stream: 'staff', localKey: '9003', outcome: 'failed', why: 'it shares its staff number with 9004' },
   { stream: 'staff', localKey: '9004', outcome: 'failed', why: 'it shares its staff number with 9003' },
@@ -200,7 +205,7 @@ function generateGroup(
   };
 }
 
-/** From five days ago to ten weeks ahead, from 8 to 18; two in one room at one time are not avoided. */
+/** From five days ago to ten weeks ahead, from 8 to 18. Rooms may be booked twice at a time. */
 function generateBooking(
   dice: Dice,
   id: number,
@@ -252,7 +257,7 @@ function generateBadCourses(dice: Dice, [like]: readonly ReturnType<typeof gener
   ];
 }
 
-/** Bookings, by id, that the two sides see differently. */
+/** Bookings, by id, that differ from the service's reservations. */
 export const DIFFERING_BOOKINGS = {
   movedThere: [5, 6, 7],
   otherRoomThere: [8],
@@ -262,8 +267,8 @@ export const DIFFERING_BOOKINGS = {
 } as const;
 
 /**
- * The bookings as the scheduling service holds them, where people have moved and cancelled some and added one. What
- * stands in `cancel` is to be added there first and then cancelled.
+ * The reservations of the scheduling service: schedulers have moved and cancelled some of the bookings and added one.
+ * Those in `cancel` are to be added first and then cancelled.
  */
 export function generateReservations({ bookings, rooms }: Pick<University, 'bookings' | 'rooms'>): {
   add: ReservationInput[];

@@ -1,4 +1,4 @@
-// The sample university as a mirror: tables as an organization would have them, rows good and bad, and a day's changes.
+// The sample university as a mirror: tables as an organization has them, good and bad rows, and the changes of a day.
 import type postgres from 'postgres';
 import { generateUniversity, MISSING_ROOM, type University } from './university-rows.js';
 
@@ -7,7 +7,7 @@ export interface LoadedUniversity {
   university: University;
 }
 
-/** One thing that changed in the mirror, and what it makes the plan propose. */
+/** A change of the mirror, and the operation that the plan proposes for it. */
 export interface MirrorChange {
   stream: string;
   operation: 'create' | 'update' | 'retire';
@@ -15,7 +15,7 @@ export interface MirrorChange {
   what: string;
 }
 
-// No foreign keys: a mirror takes what the systems before it deliver.
+// No foreign keys: a mirror stores what its source systems deliver.
 const SCHEMA = `
 CREATE SCHEMA campus;
 
@@ -103,8 +103,8 @@ CREATE INDEX ON campus.bookings (starts_at);
 `;
 
 /**
- * Creates the schema `campus` and fills it, in one transaction. Fails when there is one already: what stands there
- * may be somebody's. Returns the rows, and how many of each.
+ * Creates the schema `campus` and fills it, in one transaction. Fails when the schema exists: its data may be needed.
+ * Returns the rows, and how many of each.
  */
 export async function loadUniversity(
   sql: postgres.Sql,
@@ -124,19 +124,11 @@ export async function loadUniversity(
     'ANALYZE campus.buildings, campus.rooms, campus.staff, campus.courses, campus.student_groups',
   );
 
-  const { buildings, rooms, staff, courses, student_groups, bookings } = university;
-  const counts = {
-    buildings: buildings.length,
-    rooms: rooms.length,
-    staff: staff.length,
-    courses: courses.length,
-    student_groups: student_groups.length,
-    bookings: bookings.length,
-  };
-  return { counts, university };
+  const counts = Object.fromEntries(Object.entries(university).map(([table, rows]) => [table, rows.length]));
+  return { counts: counts as LoadedUniversity['counts'], university };
 }
 
-/** An ordinary day: some rows change, some come, one goes, and two that were bad are set right. Once per load. */
+/** The changes of an ordinary day: updates, new rows, one row less, and two bad rows corrected. Once for each load. */
 export async function changeUniversity(sql: postgres.Sql): Promise<MirrorChange[]> {
   return sql.begin(async (transaction) => {
     const changes: MirrorChange[] = [];
@@ -164,7 +156,7 @@ export async function changeUniversity(sql: postgres.Sql): Promise<MirrorChange[
       INSERT INTO campus.rooms (room_code, building_code, name, floor, seats, equipment, "wheelchairAccess", updated_at)
       VALUES (${MISSING_ROOM}, 'Ö', 'Vindsateljén', 4, 24, '{whiteboard}', false, now())`;
     record('rooms', 'create', built.count, `room ${MISSING_ROOM} was built`);
-    record('courses', 'create', 1, `course GEO404 has waited for room ${MISSING_ROOM} and goes now`);
+    record('courses', 'create', 1, `course GEO404 waited for room ${MISSING_ROOM} and is sent now`);
 
     const named = await transaction`
       UPDATE campus.staff SET given_name = 'Åke', family_name = 'Namn', updated_at = now()
@@ -176,7 +168,7 @@ export async function changeUniversity(sql: postgres.Sql): Promise<MirrorChange[
       VALUES ('AST900', 'Norrsken – en introduktion', 'Northern Lights', '7.5', 'G1', 'sv', ${MISSING_ROOM}, true, now())`;
     record('courses', 'create', opened.count, 'course was opened, in the new room');
 
-    // Nobody a course names as responsible: that would be another change.
+    // A person whom no course names as responsible: that would be another change.
     const left = await transaction`
       UPDATE campus.staff SET left_on = current_date, updated_at = now()
       WHERE id = (

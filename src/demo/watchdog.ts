@@ -1,6 +1,6 @@
-// A server started for a demo or a test must not outlive the process that wanted it, also when that process is
-// killed and cannot clean up. A shell holds the reading end of a pipe. When the pipe ends, for whatever reason,
-// it ends the server whose number stands in the pid file, and removes the folder.
+// Ends a server that was started for a demo or a test when the process that started it is gone, even if it was killed. A
+// shell holds the reading end of a pipe. When the pipe ends, it ends the server whose process number is in the pid file,
+// and removes the folder.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
@@ -15,8 +15,8 @@ while [ -e "$2" ] && [ "$tries" -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); d
 `;
 
 /**
- * Watches over the server that writes its process number to `pidFile` and removes that file when it ends. `release`
- * is for when the server is gone. On Windows, where no shell can be counted on, nothing watches.
+ * Watches the server that writes its process number to `pidFile` and removes that file when it ends. Call `release` when
+ * the server has ended. On Windows, where there may be no shell, nothing watches.
  */
 export function startWatchdog(watched: { folder: string; pidFile: string; keepFolder?: boolean }) {
   if (process.platform === 'win32') return { release: async () => {} };
@@ -29,7 +29,7 @@ export function startWatchdog(watched: { folder: string; pidFile: string; keepFo
     watched.pidFile,
     watched.keepFolder ? 'keep' : 'remove',
   ];
-  // A group of its own: Ctrl-C in a terminal reaches the whole group of the program it is meant for.
+  // A group of its own: Ctrl-C in a terminal reaches the whole group.
   const shell = spawn('/bin/sh', args, { cwd: '/', detached: true, stdio: ['pipe', 'ignore', 'ignore'] });
   const exit = once(shell, 'exit').catch(() => undefined);
   const pipe = shell.stdin as Socket;

@@ -1,19 +1,24 @@
-// The organization's mirror, only ever read: every session is read-only at the server, every reading is
-// one transaction, and how values print as text is fixed, since the row hash is made of that text.
+// The organization's mirror, only ever read: every session is read-only at the server, and every reading is one
+// transaction. How values print as text is fixed, because the row hash is made of that text.
 import postgres from 'postgres';
-import { closest } from 'fastest-levenshtein';
-import { messageOf, SlotsyncError } from '../errors.js';
+import { messageOf } from '../errors.js';
 import type { Row } from '../streams/config-schema.js';
-import type { Source, Stream } from '../streams/stream.js';
-import { renderExternalId, templateColumns } from '../streams/external-id.js';
+import type { Stream } from '../streams/stream.js';
+import { renderExternalId } from '../streams/external-id.js';
 import { decodeColumn, readCopy, unescapeColumn } from '../postgres-copy.js';
-import { arrayLiteral } from '../sql-text.js';
 import { createBookingReader } from './read-bookings.js';
+import { DATES_AS_TEXT, FIXED_WIDTH } from './column-values.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
 import { readDatabaseIdentity, SESSION_FORMATS, type DatabaseIdentity } from './session-formats.js';
+import {
+  createSourceReader,
+  findMissingColumns,
+  withFallback,
+  type NamedColumn,
+  type SharedExternalId,
+} from './source-reader.js';
 import * as sourceSql from './source-sql.js';
 import type { CursorRange, Selection } from './source-sql.js';
-import { DATES_AS_TEXT, FIXED_WIDTH, keyColumns, readArrays } from './column-values.js';
 
 const SESSION = {
   application_name: 'slotsync mirror',
@@ -21,13 +26,10 @@ const SESSION = {
   ...SESSION_FORMATS,
 };
 /**
- * Rows are read by their keys, a hundred at a time: the index is what serves, on any disk of today. Not where whole
- * sources are read: there it would rule out sorting in parallel.
+ * Rows are read by their keys, a hundred at a time, which the index serves best on any disk of today. Not for whole
+ * sources, where this setting would rule out sorting in parallel.
  */
 const BY_KEYS = { random_page_cost: 1.1 };
-
-/** One more than this many shared external ids are not a slip but a wrong template. */
-const SHARED_ID_LIMIT = 1000;
 
 /** Types whose values read the same as their text. */
 const READS_AS_ITS_KEY = new Set(['text', 'character varying', 'smallint', 'integer', 'bigint', 'uuid']);
@@ -44,16 +46,11 @@ export interface CursorRow {
   cursor: string;
   key: string;
   hash: string;
-  /** Beyond the watermark, not at or before it. */
+  /** Beyond the watermark, neither at nor before it. */
   isAhead: boolean;
 }
 
-export interface SharedExternalId {
-  externalId: string;
-  keys: string[];
-}
-
-export type { Selection };
+export type { Selection, SharedExternalId };
 export type Mirror = ReturnType<typeof createMirror>;
 
 /** Opens the mirror. Nothing connects before the first reading. Errors are SlotsyncError `mirror_…`. */
@@ -70,36 +67,15 @@ export function createMirror({ url }: { url: string }) {
       onnotice: () => undefined,
     });
   const sql = open(4, BY_KEYS);
-  const columnTypes = new Map<string, Promise<Map<string, string>>>();
-
-  /** Column names of a source to their types as SQL writes them. */
-  async function describeSource(source: Source): Promise<Map<string, string>> {
-    const statement = `SELECT * FROM ${sourceSql.relation(source)}`;
-    const { columns } = await read(() => sql.unsafe(statement).describe());
-    const types = await read(
-      () =>
-        sql<{ oid: number; type: string }[]>`
-          SELECT oid::int8::int AS oid, format_type(oid, -1) AS type FROM pg_type
-          WHERE oid = ANY (${arrayLiteral(columns.map(({ type }) => String(type)))}::oid[])`,
-    );
-    const names = new Map(types.map(({ oid, type }) => [oid, type]));
-    return new Map(columns.map(({ name, type }) => [name, names.get(type) ?? 'text']));
-  }
-
-  function typesOf(stream: Stream): Promise<Map<string, string>> {
-    const known = columnTypes.get(stream.name);
-    if (known) return known;
-    const described = describeSource(stream.source);
-    columnTypes.set(stream.name, described);
-    described.catch(() => columnTypes.delete(stream.name));
-    return described;
-  }
+  const reader = createSourceReader(sql);
+  const cursorType = async (stream: Stream): Promise<string | undefined> =>
+    stream.cursor === undefined ? undefined : (await reader.typesOf(stream)).get(stream.cursor);
 
   return {
     /** Readings of bookings, for reconciling. */
-    bookings: createBookingReader(sql, describeSource),
+    bookings: createBookingReader(sql, reader),
 
-    /** Answers when the mirror can be read. */
+    /** Version and database, when the mirror can be read. */
     async ping(): Promise<{ version: string; database: string }> {
       const [row] = await read(
         () => sql<{ version: string; database: string }[]>`
@@ -113,32 +89,15 @@ export function createMirror({ url }: { url: string }) {
       return read(() => readDatabaseIdentity(sql));
     },
 
-    /** What is wrong with a stream's source, in words; empty when every column it names is there. */
-    async checkStream(stream: Stream): Promise<string[]> {
-      let columns: Map<string, string>;
-      try {
-        columns = await describeSource(stream.source);
-      } catch (error) {
-        if (!isSourceFault(error)) throw error;
-        return [`${messageOf(error)}${await suggestTable(stream.source)}`];
-      }
-      const named: (readonly [place: string, column: string])[] = [
-        ...stream.key.map((column) => ['key', column] as const),
-        ...templateColumns(stream.externalId).map((column) => ['externalId', column] as const),
-        ...[...stream.fields].flatMap(([fieldId, from]) =>
-          typeof from === 'string' ? [[`fields['${fieldId}']`, from] as const] : [],
-        ),
+    /** Faults of a stream's source; empty when every column that the stream names is in it. */
+    checkStream(stream: Stream): Promise<string[]> {
+      const others: readonly NamedColumn[] = [
         ...stream.references.flatMap(({ fieldId, key }) =>
           key.map((column) => [`references['${fieldId}']`, column] as const),
         ),
         ...(stream.cursor === undefined ? [] : [['cursor', stream.cursor] as const]),
       ];
-      return named
-        .filter(([, column]) => !columns.has(column))
-        .map(
-          ([place, column]) =>
-            `${place}: there is no column ${column}; did you mean ${closest(column, [...columns.keys()])}?`,
-        );
+      return reader.check(stream, (types) => findMissingColumns(stream, others, types));
     },
 
     /**
@@ -146,56 +105,40 @@ export function createMirror({ url }: { url: string }) {
      * bytes: blocks of COPY lines, latin1. On its own connection, which ends with the reading, complete or not.
      */
     async *readHashes(stream: Stream, selection: Selection = {}): AsyncGenerator<string[]> {
-      const matches = selection.keys && (await matchesOf(stream, selection.keys));
-      let begun = false;
-      for (const match of matches ?? [undefined]) {
-        try {
-          const condition = sourceSql.selectCondition(stream, selection, match);
-          for await (const lines of readCopy(open(1), sourceSql.copyHashes(stream, condition))) {
-            begun = true;
-            yield lines;
-          }
-          return;
-        } catch (error) {
-          if (begun || match === undefined || match === matches?.at(-1) || !isDataFault(error))
-            throw asMirrorError(error);
-        }
-      }
+      const keys = selection.keys ? await reader.keyConditions(stream, selection.keys) : [undefined];
+      const conditions = keys.map((condition) => sourceSql.selectCondition(stream, selection, condition));
+      yield* withFallback(conditions, (condition) =>
+        readCopy(open(1), sourceSql.copyHashes(stream, condition)),
+      );
     },
 
     /**
      * Rows in the order of the stream's cursor, in one snapshot: from the watermark on, and what the overlap adds before
-     * it. Given up in the middle, the reading ends there. On its own connection.
+     * it. The reading ends when its consumer stops. On its own connection.
      */
     async *readByCursor(stream: Stream, range: CursorRange): AsyncGenerator<CursorRow[]> {
       const { cursor } = stream;
       if (cursor === undefined) return;
-      const type = (await typesOf(stream)).get(cursor) ?? 'text';
-      try {
-        for await (const lines of readCopy(open(1), sourceSql.copyByCursor(stream, cursor, type, range))) {
-          yield lines.map(toCursorRow);
-        }
-      } catch (error) {
-        throw asMirrorError(error);
-      }
+      const statement = sourceSql.copyByCursor(stream, cursor, (await cursorType(stream)) ?? 'text', range);
+      for await (const lines of withFallback([statement], (copy) => readCopy(open(1), copy)))
+        yield lines.map(toCursorRow);
     },
 
     /** Whether the stream's cursor is a time: then looking back by seconds has a meaning. */
     async isTimeCursor(stream: Stream): Promise<boolean> {
-      const type = stream.cursor === undefined ? undefined : (await typesOf(stream)).get(stream.cursor);
-      return type !== undefined && sourceSql.isTimeType(type);
+      return sourceSql.isTimeType((await cursorType(stream)) ?? '');
     },
 
-    /** Whether the source has a row at all. */
+    /** Whether the source has no row. */
     async isEmpty(stream: Stream): Promise<boolean> {
       const rows = await read(() => sql.unsafe(`SELECT 1 FROM ${sourceSql.relation(stream.source)} LIMIT 1`));
       return rows.length === 0;
     },
 
     /**
-     * What is wrong with a selection of a stream's rows, in PostgreSQL's words; undefined when nothing is. The server
-     * parses it as one prepared statement and executes nothing of it: a condition with a second statement behind it
-     * could end the transaction, and with it what keeps the session read-only.
+     * Why rows cannot be selected so, in PostgreSQL's words; undefined when they can. The server parses one prepared
+     * statement and executes nothing: a condition with a second statement behind it could end the transaction, and with
+     * it what keeps the session read-only.
      */
     async checkCondition(stream: Stream, selection: Selection): Promise<string | undefined> {
       try {
@@ -211,80 +154,32 @@ export function createMirror({ url }: { url: string }) {
 
     /** The rows of these keys as they are now; a key whose row is gone is not in the answer. */
     async readRows(stream: Stream, keys: readonly string[]): Promise<Map<string, MirrorRow>> {
-      const types = await typesOf(stream);
-      const columns = keyColumns(stream, keys);
-      const rows = await read(async () => {
-        try {
-          return await sql.unsafe<Row[]>(sourceSql.selectRows(stream, types), columns);
-        } catch (error) {
-          if (!isDataFault(error)) throw error;
-          return await sql.unsafe<Row[]>(sourceSql.selectRowsByText(stream), [arrayLiteral(keys)]);
-        }
-      });
-      return new Map(
-        rows.map((row) => {
-          const {
-            [sourceSql.KEY_COLUMN]: key,
-            [sourceSql.HASH_COLUMN]: hash,
-            ...rest
-          } = row as Record<string, string>;
-          return [key ?? '', { row: readArrays(rest, types), hash: hash ?? '' }];
-        }),
-      );
+      const conditions = await reader.keyConditions(stream, keys);
+      const hash = `${sourceSql.hashExpression(stream)}::text`;
+      const found = new Map<string, MirrorRow>();
+      for await (const rows of reader.readRows(stream, { hash }, conditions))
+        for (const { key, row, computed } of rows)
+          found.set(key ?? '', { row, hash: String(computed['hash']) });
+      return found;
     },
 
-    /** External ids that keys give without their rows, by key; none where the template, or the key's type, wants the row. */
+    /** External ids by key, where template and key give them without the row; otherwise none. */
     async readExternalIdsOfKeys(stream: Stream, keys: readonly string[]): Promise<Map<string, string>> {
       if (!sourceSql.isExternalIdUniqueByKey(stream)) return new Map();
-      const type = (await typesOf(stream)).get(stream.key[0] ?? '') ?? '';
-      if (!READS_AS_ITS_KEY.has(type)) return new Map();
+      const [column = ''] = stream.key;
+      if (!READS_AS_ITS_KEY.has((await reader.typesOf(stream)).get(column) ?? '')) return new Map();
       const named = keys.filter((key) => key !== '');
-      return new Map(
-        named.map((key) => [key, renderExternalId(stream.externalId, { [stream.key[0] ?? '']: key })]),
-      );
+      return new Map(named.map((key) => [key, renderExternalId(stream.externalId, { [column]: key })]));
     },
 
     /** External ids that several rows would give. Reads the whole source, unless the template rules it out. */
-    async findSharedExternalIds(stream: Stream): Promise<SharedExternalId[]> {
-      if (sourceSql.isExternalIdUniqueByKey(stream)) return [];
-      const shared = await read(() =>
-        sql.unsafe<SharedExternalId[]>(sourceSql.selectSharedExternalIds(stream, SHARED_ID_LIMIT + 1)),
-      );
-      if (shared.length <= SHARED_ID_LIMIT) return [...shared];
-      const [first] = shared;
-      throw new SlotsyncError(
-        'external_ids_not_unique',
-        `${stream.name}: more than ${SHARED_ID_LIMIT} external ids stand for several rows each, such as '${first?.externalId}'`,
-        {
-          remedy: `Name the columns that identify a row in streams.${stream.name}.externalId.`,
-        },
-      );
-    },
+    findSharedExternalIds: (stream: Stream): Promise<SharedExternalId[]> =>
+      reader.findSharedExternalIds(`streams.${stream.name}`, stream),
 
     async close(): Promise<void> {
       await sql.end({ timeout: 2 });
     },
   };
-
-  /** Ways to match keys, the fastest first; the second serves where a key does not read as its column's type. */
-  async function matchesOf(stream: Stream, keys: readonly string[]): Promise<string[]> {
-    const types = await typesOf(stream);
-    return [
-      sourceSql.matchKeys(stream, types, keyColumns(stream, keys)),
-      sourceSql.matchKeysByText(stream, arrayLiteral(keys)),
-    ];
-  }
-
-  async function suggestTable(source: Source): Promise<string> {
-    if (!('table' in source)) return '';
-    const tables = await read(
-      () => sql<{ name: string }[]>`
-        SELECT n.nspname || '.' || c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-        WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')`,
-    );
-    const names = tables.map(({ name }) => name);
-    return names.length === 0 ? '' : `; did you mean ${closest(source.table.join('.'), names)}?`;
-  }
 }
 
 function toCursorRow(line: string): CursorRow {

@@ -1,14 +1,10 @@
-// The SQL that reads a stream's source. Identifiers are quoted; nothing else of the configuration but a
-// `{ query }` source becomes SQL text.
-import { quoteLiteral } from '../sql-text.js';
+// The SQL that reads a source. Identifiers are quoted; of the configuration only the query of a source becomes SQL as it
+// is.
+import { quoteIdentifier, quoteLiteral } from '../sql-text.js';
 import type { Source, Stream } from '../streams/stream.js';
 
 /** Alias of the source in every statement; its text form is the whole row. */
 export const ROW = 'slotsync_row';
-
-export function quoteIdentifier(name: string): string {
-  return `"${name.replaceAll('"', '""')}"`;
-}
 
 export function relation(source: Source): string {
   return 'table' in source
@@ -28,11 +24,11 @@ export function keyExpression({ key }: Pick<Stream, 'key'>): string {
 }
 
 /** 64 bits over the whole row as text, seeded with the declaration. */
-function hashExpression({ fingerprint }: Pick<Stream, 'fingerprint'>): string {
+export function hashExpression({ fingerprint }: Pick<Stream, 'fingerprint'>): string {
   return `hashtextextended(${ROW}::text, (${fingerprint})::bigint)`;
 }
 
-/** Which rows of a source are read; all of them where nothing is said. */
+/** Which rows of a source are read; all of them when it is empty. */
 export interface Selection {
   keys?: readonly string[] | undefined;
   /** From this value of the cursor on, and before that one. As text, at full precision. */
@@ -48,7 +44,7 @@ export function copyHashes(stream: Stream, condition = ''): string {
     FROM ${relation(stream.source)} ${condition}) AS hashed ORDER BY k COLLATE "C") TO STDOUT`;
 }
 
-/** What a poll reads of a source: from its watermark on, and some time before it where the cursor is a time. */
+/** What a poll reads: from its watermark on, and some time before it where the cursor is a time. */
 export interface CursorRange {
   /** A cursor's value as text, at full precision, and the key it was read with. Without one: from the beginning. */
   watermark: { cursor: string; localKey: string } | undefined;
@@ -56,10 +52,10 @@ export interface CursorRange {
   lagSeconds: number;
 }
 
-const TIMES = ['timestamp with time zone', 'timestamp without time zone', 'date'];
+export const TIME_WITH_ZONE = 'timestamp with time zone';
 
 export function isTimeType(type: string): boolean {
-  return TIMES.includes(type);
+  return [TIME_WITH_ZONE, 'timestamp without time zone', 'date'].includes(type);
 }
 
 /**
@@ -74,9 +70,8 @@ export function copyByCursor(stream: Stream, cursor: string, type: string, range
   const conditions = [`${value} IS NOT NULL`];
   if (mark !== undefined)
     conditions.push(`${value} >= ${mark}${isTime ? ` - make_interval(secs => ${overlapSeconds})` : ''}`);
-  if (type === 'timestamp with time zone')
-    conditions.push(`${value} <= now() - make_interval(secs => ${lagSeconds})`);
-  // A time of day without its zone may be that of any: up to fourteen hours ahead of this session's.
+  if (type === TIME_WITH_ZONE) conditions.push(`${value} <= now() - make_interval(secs => ${lagSeconds})`);
+  // A time without a zone may be one of any zone: up to fourteen hours ahead of this session's.
   else if (isTime) conditions.push(`${value} <= now()::timestamp + interval '14 hours'`);
   const isAhead =
     watermark && mark !== undefined
@@ -88,7 +83,7 @@ export function copyByCursor(stream: Stream, cursor: string, type: string, range
     WHERE k IS NOT NULL ORDER BY c, k COLLATE "C") TO STDOUT`;
 }
 
-/** The WHERE of a selection, empty when all rows are meant. Keys are matched by `keyCondition`. */
+/** The WHERE of a selection, empty when it selects all rows. Keys are matched by `keyCondition`. */
 export function selectCondition(
   { cursor }: Pick<Stream, 'cursor'>,
   { from, to, where }: Selection,
@@ -104,8 +99,8 @@ export function selectCondition(
 }
 
 /**
- * Statements that parse only when a selection is what it should be. The second refuses conditions that close the
- * parenthesis they stand in, and say something of their own behind it.
+ * Statements that parse only when a selection is a condition. The second refuses a condition that closes its parenthesis
+ * and continues with SQL of its own.
  */
 export function tryConditions(stream: Stream, selection: Selection): string[] {
   const { where } = selection;
@@ -114,7 +109,7 @@ export function tryConditions(stream: Stream, selection: Selection): string[] {
   return where === undefined ? [plain] : [plain, `SELECT CASE WHEN (${where}\n) THEN 1 END ${from}`];
 }
 
-/** Rows of these keys: one array of texts for each key column, cast to the column's type so that its index serves. */
+/** A condition for these keys: one array for each key column, cast to the column's type so that an index serves. */
 export function matchKeys(
   stream: Pick<Stream, 'key'>,
   types: ReadonlyMap<string, string>,
@@ -132,35 +127,34 @@ export function matchKeysByText(stream: Pick<Stream, 'key'>, keys: string): stri
   return `${keyExpression(stream)} = ANY (${quoteLiteral(keys)}::text[])`;
 }
 
-/** Columns that carry key and hash beside the row's own. */
-export const KEY_COLUMN = 'slotsync_key';
-export const HASH_COLUMN = 'slotsync_hash';
+/** The column that carries the key beside the row's own. */
+export const KEY_COLUMN = aliasOf('key');
 
-/** Rows by the parts of their keys: one text[] parameter per key column, cast to the column's type so that its index serves. */
-export function selectRows(stream: Stream, types: ReadonlyMap<string, string>): string {
-  const wanted = stream.key.map((name, at) => `$${at + 1}::text[]::${types.get(name) ?? 'text'}[]`);
-  const names = stream.key.map((_, at) => `k${at}`);
-  const matches = stream.key.map((name, at) => `${column(name)} = wanted.k${at}`);
-  return `SELECT ${ROW}.*, ${keyExpression(stream)} AS ${KEY_COLUMN}, ${hashExpression(stream)}::text AS ${HASH_COLUMN}
-    FROM unnest(${wanted.join(', ')}) AS wanted(${names.join(', ')}) JOIN ${relation(stream.source)} ON ${matches.join(' AND ')}`;
+export function aliasOf(name: string): string {
+  return `slotsync_${name}`;
 }
 
-/** The same by the joined key, without an index: for keys that do not read as the column's type. */
-export function selectRowsByText(stream: Stream): string {
-  return `SELECT ${ROW}.*, ${keyExpression(stream)} AS ${KEY_COLUMN}, ${hashExpression(stream)}::text AS ${HASH_COLUMN}
-    FROM ${relation(stream.source)} WHERE ${keyExpression(stream)} = ANY ($1::text[])`;
+/** Rows with their keys, and with what is computed of each beside its own columns. */
+export function selectRows(
+  declared: Pick<Stream, 'source' | 'key'>,
+  computed: Readonly<Record<string, string>>,
+  condition: string,
+): string {
+  const extra = Object.entries(computed).map(
+    ([name, expression]) => `, ${expression} AS ${quoteIdentifier(aliasOf(name))}`,
+  );
+  return `SELECT ${ROW}.*, ${keyExpression(declared)} AS ${KEY_COLUMN}${extra.join('')}
+    FROM ${relation(declared.source)} WHERE ${condition}`;
 }
 
 /** The external id of a row, as streams/external-id.ts renders it. Null when a column is. */
 export function externalIdExpression({ externalId }: Pick<Stream, 'externalId'>): string {
   return externalId
-    .map((part) =>
-      'literal' in part ? `'${part.literal.replaceAll("'", "''")}'` : `${column(part.column)}::text`,
-    )
+    .map((part) => ('literal' in part ? quoteLiteral(part.literal) : `${column(part.column)}::text`))
     .join(' || ');
 }
 
-/** External ids that more than one row would give, with the keys of those rows. */
+/** External ids that more than one row has, with the keys of those rows. */
 export function selectSharedExternalIds(
   stream: Pick<Stream, 'key' | 'externalId' | 'source'>,
   limit: number,
@@ -170,7 +164,7 @@ export function selectSharedExternalIds(
     WHERE ext IS NOT NULL GROUP BY ext HAVING count(*) > 1 ORDER BY ext COLLATE "C" LIMIT ${limit}`;
 }
 
-/** Whether the template alone makes two ids differ when the keys do. */
+/** Whether different keys always give different external ids. */
 export function isExternalIdUniqueByKey({ key, externalId }: Pick<Stream, 'key' | 'externalId'>): boolean {
   const columns = externalId.flatMap((part) => ('column' in part ? [part.column] : []));
   return key.length === 1 && columns.length === 1 && columns[0] === key[0];

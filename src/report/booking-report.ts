@@ -1,5 +1,5 @@
 // Bookings in words: what each side says, what became of them, and what that asks of whom.
-import type { ReservationRow } from '../state/bookings/reservations.js';
+import type { ReservationRow } from '../state/bookings/read-reservations.js';
 import type { Verdict } from '../state/schema.js';
 import { describeProblem } from '../streams/bookings.js';
 

@@ -1,11 +1,12 @@
 // How a run is watched and told: progress while it goes, then what happened and what to do about it.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { SlotsyncError } from '../errors.js';
+import { countVerdicts } from '../state/bookings/read-reservations.js';
 import type { State } from '../state/database.js';
-import { countUnsettled, listFailures } from '../state/records/failures.js';
-import { countVerdicts } from '../state/bookings/reservations.js';
+import { countUnsettled } from '../state/records/count-records.js';
+import { listFailures } from '../state/records/failures.js';
+import { listRuns, readProgress, readRun, sumOutcomes, type Run } from '../state/runs/read-runs.js';
 import type { RunRange } from '../state/schema.js';
-import { listRuns, readProgress, readRun, sumOutcomes, type Run } from '../state/runs/runs.js';
 import { EXIT, exitCodeOfFailure } from '../commands/command.js';
 import { describeFailure, nextStepOfRun } from './failure-report.js';
 import { formatDuration, plural, printLine, table } from './format.js';

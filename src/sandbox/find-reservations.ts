@@ -1,12 +1,13 @@
-// Finding bookings, with the traps the service is known for: hidden statuses, lists that widen instead of narrow.
+// Finds of reservations and cancellations, with the known traps of the service: statuses that are hidden unless they are
+// named, and lists of ids that widen a find instead of narrowing it.
 import { z } from 'zod';
 import type { Objects } from './object-store.js';
 import { find, paged, parseBody, period, reference, select } from './paging.js';
 import type { IdFormat } from './paging.js';
 import { Refusal } from './refusal.js';
-import { RESERVATION_STATUSES } from './reservation-store.js';
+import { SANDBOX_STATUSES } from './reservation-store.js';
 import type {
-  ReservationStatus,
+  SandboxStatus,
   ReservationStore,
   SandboxCancellation,
   SandboxReservation,
@@ -16,13 +17,13 @@ import type { Schema } from './schema.js';
 const reservationFind = find.extend({
   date: period.optional(),
   searchObjects: z.array(z.strictObject({ typeId: reference, objectId: reference })).optional(),
-  reservationStatus: z.array(z.enum(RESERVATION_STATUSES)).optional(),
+  reservationStatus: z.array(z.enum(SANDBOX_STATUSES)).optional(),
   modified: period.optional(),
 });
 
 type Request = z.infer<typeof reservationFind>;
 
-/** The two finds over bookings; they differ in the store and in two fields of the answer. */
+/** The two finds; they differ in the store and in two fields of the answer. */
 export function createFindReservations(
   deps: { schema: Schema; objects: Objects; reservations: ReservationStore },
   { honoursModified }: { honoursModified: boolean },
@@ -50,7 +51,7 @@ export function createFindReservations(
     cancelled: one.cancelled,
   });
 
-  /** Objects to look for, by type: any of them within a type, all of the types. */
+  /** The objects asked for, by type: a find needs any of each type. */
   const wantedByType = (request: Request): Map<string, Set<string>> => {
     const wanted = new Map<string, Set<string>>();
     for (const { typeId, objectId } of request.searchObjects ?? []) {
@@ -98,8 +99,8 @@ export function createFindReservations(
   };
 }
 
-/** In each of the two ranks the status has to be one that was asked for; in a rank nobody asked about, the first. */
-function isAskedFor(status: readonly ReservationStatus[], asked: readonly ReservationStatus[] = []): boolean {
+/** In each of the two ranks the status has to be one that was asked for; in a rank without one, the usual status. */
+function isAskedFor(status: readonly SandboxStatus[], asked: readonly SandboxStatus[] = []): boolean {
   return (['B_COMPLETE', 'C_CONFIRMED'] as const).every((normal) => {
     const rank = normal.slice(0, 2);
     const actual = status.find((one) => one.startsWith(rank)) ?? normal;
@@ -108,7 +109,7 @@ function isAskedFor(status: readonly ReservationStatus[], asked: readonly Reserv
   });
 }
 
-/** Look-ups over a list, made when first needed: most finds name nothing. */
+/** Look-ups over a list, built when first needed: most finds list no ids. */
 function indexed<T extends { id: number; extId: string }>(all: readonly T[]) {
   let byId: Map<number, T> | undefined;
   let byExtId: Map<string, T> | undefined;

@@ -1,18 +1,20 @@
 // Holds requests at the service until they are let go. A rehearsal stops the service at a known place with it, does
 // something else (cancels the run, kills the worker, changes a row) and lets the service go on: no race with a clock.
+import { z } from 'zod';
 
-export interface GateRule {
+export const gateRuleSchema = z.strictObject({
   /** The end of the path it holds; any path, when absent. */
-  path?: string | undefined;
-  method?: string | undefined;
+  path: z.string().optional(),
+  method: z.string().toUpperCase().optional(),
   /**
    * `request`, the default: held on arrival, counted by the quota, not carried out. `answer`: carried out, and the
    * answer is held.
    */
-  hold?: 'request' | 'answer' | undefined;
+  hold: z.enum(['request', 'answer']).optional(),
   /** So many matching requests pass first; 0 unless given. */
-  after?: number | undefined;
-}
+  after: z.int().min(0).optional(),
+});
+export type GateRule = z.infer<typeof gateRuleSchema>;
 
 export interface GateStatus {
   closed: boolean;

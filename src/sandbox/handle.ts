@@ -1,5 +1,5 @@
-// What a rehearsal gives the sandbox and gets from it. Apart from sandbox.ts, which assembles it, because the control
-// interface offers the same over HTTP.
+// The options of the sandbox, and what a rehearsal can see and do with it. Apart from sandbox.ts, which assembles it,
+// because the control interface offers the same over HTTP.
 import type { Arrival } from './arrivals.js';
 import type { FailRule, Faults } from './faults.js';
 import type { GateRule, GateStatus } from './gate.js';
@@ -9,7 +9,7 @@ import type { WindowKind } from './quota-window.js';
 import type {
   ReservationInput,
   ReservationKey,
-  ReservationStatus,
+  SandboxStatus,
   SandboxCancellation,
   SandboxReservation,
 } from './reservation-store.js';
@@ -37,13 +37,13 @@ export interface SandboxOptions {
   maxObjects?: number | undefined;
   /** Most results on one page; a greater limit is lowered to it. */
   maxPage?: number | undefined;
-  /** Whether finds of bookings look at `modified`. */
+  /** Whether finds of reservations honour `modified`. */
   honoursModified?: boolean | undefined;
-  /** Half of it passes before the quota is judged, half after. */
+  /** Half of it passes before the quota is checked, half after. */
   latencyMs?: number | undefined;
   /** Up to this much is added to the latency, by seeded chance. */
   jitterMs?: number | undefined;
-  /** What a reference to an unknown object refuses: the whole call or the object. */
+  /** What a reference to an unknown object makes the service refuse: the whole call or the object. */
   references?: 'call' | 'item' | undefined;
   /** Without one every type is unknown. */
   schema?: SandboxSchema | undefined;
@@ -60,20 +60,20 @@ export interface SandboxControls {
   defineSchema(schema: SandboxSchema): void;
   objects(): SandboxObject[];
   object(extId: string): SandboxObject | undefined;
-  /** Creates or replaces an object as if a person had done it there: nothing is checked. */
+  /** Creates or replaces an object as a scheduler does at the service: nothing is checked. */
   putObject(object: SandboxObjectInput): SandboxObject;
   reservations(): SandboxReservation[];
   cancellations(): SandboxCancellation[];
   addReservation(reservation: ReservationInput): SandboxReservation;
   moveReservation(key: ReservationKey, to: { begin: number; end: number }): SandboxReservation;
-  setReservationStatus(key: ReservationKey, status: readonly ReservationStatus[]): SandboxReservation;
-  /** The booking leaves the reservations and is found among the cancellations. */
+  setReservationStatus(key: ReservationKey, status: readonly SandboxStatus[]): SandboxReservation;
+  /** The reservation is found among the cancellations from now on. */
   cancelReservation(key: ReservationKey, options?: { extId?: string | undefined }): SandboxCancellation;
   /** Takes a cancellation back; `key` is the reservation's. */
   restoreReservation(key: ReservationKey): SandboxReservation;
   /** Removes it without a trace. */
   removeReservation(key: ReservationKey): void;
-  /** Every request that reached the service, in order of judgement; the last 100 000. */
+  /** Every request that reached the service, in order; the last 100 000. */
   arrivals(): Arrival[];
   /** Forgets the arrivals and what was counted of them. */
   clearArrivals(): void;
@@ -83,7 +83,7 @@ export interface SandboxControls {
   refused(): number;
   setFaults(faults: Faults): void;
   setLatency(latencyMs: number, jitterMs?: number): void;
-  /** Starts an empty window; what is not given stays. */
+  /** Starts an empty window; what is not given stays as it is. */
   setQuota(quota: {
     rate?: number | undefined;
     window?: WindowKind | undefined;
@@ -91,7 +91,7 @@ export interface SandboxControls {
   }): void;
   /** Orders a fault for the next request the quota lets through whose path ends so. */
   failNext(rule: FailRule): void;
-  /** Forgets what `failNext` has ordered and not yet done. */
+  /** Forgets what `failNext` ordered and has not happened yet. */
   clearFailures(): void;
   /**
    * Holds the requests that match and that the quota lets through, from now on. They are answered when the gate opens,

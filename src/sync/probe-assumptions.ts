@@ -1,5 +1,5 @@
-// What is assumed of the service and can be looked at without writing. Each probe says in words whether the
-// assumption held; docs/api-contract.md has the same list with the settings that change it.
+// What is assumed of the service and can be checked without writing. Each probe says in words whether the assumption
+// holds; docs/api-contract.md has the same list with the settings that change it.
 import type { Destination } from '../destination/destination.js';
 import { readExpiry } from '../destination/access-token.js';
 import { messageWithDetail } from '../errors.js';
@@ -111,7 +111,7 @@ async function probeModified(destination: Destination, now: number): Promise<Ass
       held: isHonoured ? 'yes' : 'no',
       found: isHonoured
         ? 'asked for bookings changed in the future, the service answers none'
-        : 'the service ignores it: between nights the whole window is read instead',
+        : 'the service ignores it: between nightly syncs the whole window is read instead',
     };
   } catch (error) {
     return { name, held: 'no', found: messageWithDetail(error) };

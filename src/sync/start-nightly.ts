@@ -1,10 +1,11 @@
-// The nightly door: a moment of the schedule becomes a run, once, whoever noticed that it is due. The moment is claimed
-// in the transaction that starts the run, so a crash between loses neither.
+// The nightly sync: an occurrence of the schedule becomes a run, once, whichever process notices that it is due. The
+// occurrence is claimed in the transaction that starts the run, so a crash in between loses neither.
 import type { Logger } from '../logger.js';
 import { latestDue } from '../cron-schedule.js';
-import { queryState, type State } from '../state/database.js';
-import { startFreeRun, type Run } from '../state/runs/runs.js';
-import { claimOccurrence, readSchedule, type RegisteredSchedule } from '../state/runs/occurrences.js';
+import type { State } from '../state/database.js';
+import { claimOccurrence, readSchedule, type RegisteredSchedule } from '../state/runs/nightly-occurrences.js';
+import type { Run } from '../state/runs/read-runs.js';
+import { startFreeRun } from '../state/runs/start-run.js';
 import type { Stream } from '../streams/stream.js';
 
 export interface NightlyDeps {
@@ -17,12 +18,12 @@ export interface NightlyDeps {
 export const NIGHTLY = 'nightly';
 
 const MINUTE = 60 * 1000;
-/** Until then a moment is not missed: the alarm may be ringing in another process. */
+/** An occurrence is missed after this time; until then another process may be starting it. */
 const MISSED_AFTER_MS = MINUTE;
 
 /**
- * Starts what is due and was not started yet, and returns it to be queued. Several missed nights are made up for by
- * one. Streams that an unfinished run covers are left to that run.
+ * Starts the occurrence that is due and was not started yet, and returns its run to be queued. Several missed
+ * occurrences start one run. Streams that an unfinished run covers are left to that run.
  */
 export async function startDueNightly(
   { state, streams, log }: NightlyDeps,
@@ -31,26 +32,29 @@ export async function startDueNightly(
   const schedule = await readSchedule(state.db, NIGHTLY);
   const due = schedule && latestDue(schedule, sinceOf(schedule), now);
   if (!due) return [];
-  const started = await queryState(() =>
-    state.db.transaction(async (tx) => {
-      if (!(await claimOccurrence(tx, schedule, due))) return undefined;
-      return startFreeRun(tx, { kind: 'sync', lane: 'sync', streams: [...streams.keys()] });
-    }),
-  );
+  const started = await state.db.transaction(async (tx) => {
+    if (!(await claimOccurrence(tx, schedule, due))) return undefined;
+    return startFreeRun(tx, {
+      kind: 'sync',
+      lane: 'sync',
+      startedBy: 'schedule',
+      streams: [...streams.keys()],
+    });
+  });
   if (!started) return [];
   for (const { run, streams: covered } of started.busy) {
     const facts = { due, streams: covered, coveredBy: run.id, isPaused: run.pausedAt !== null };
-    log.info(facts, 'streams left out of the night: an unfinished run covers them');
+    log.info(facts, 'nightly sync leaves out streams that an unfinished run covers');
   }
   if (!started.run) {
-    log.info({ due }, 'night not started: unfinished runs cover every stream');
+    log.info({ due }, 'nightly sync not started: unfinished runs cover every stream');
     return [];
   }
-  log.info({ due, runId: started.run.id, streams: started.run.streams }, 'night started');
+  log.info({ due, runId: started.run.id, streams: started.run.streams }, 'nightly sync started');
   return [started.run];
 }
 
-/** Takes the moments that were missed as passed, without starting anything. */
+/** Claims the occurrences that were missed, without starting anything. */
 export async function skipMissedOccurrences(
   { state, log }: Pick<NightlyDeps, 'state' | 'log'>,
   now = new Date(),
@@ -58,7 +62,8 @@ export async function skipMissedOccurrences(
   const schedule = await readSchedule(state.db, NIGHTLY);
   const before = new Date(now.getTime() - MISSED_AFTER_MS);
   const due = schedule && latestDue(schedule, sinceOf(schedule), before);
-  if (due && (await claimOccurrence(state.db, schedule, due))) log.info({ due }, 'missed night passed over');
+  if (due && (await claimOccurrence(state.db, schedule, due)))
+    log.info({ due }, 'missed nightly sync skipped');
 }
 
 /** A schedule that was registered just now has missed nothing. */

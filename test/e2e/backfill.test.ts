@@ -1,3 +1,4 @@
+// Guarantee 8
 // Backfill as an operator runs it: a part of the mirror, interrupted and continued, beside other runs and after them.
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -177,9 +178,7 @@ describe.each(STORES)('backfill: with the queue on $store', ({ url, skip }) => {
       const interrupted = world.start(BACKFILL);
       await world.untilHeld();
       interrupted.child.kill('SIGINT');
-      await until(() => interrupted.output().includes('Finishing what is in work'), {
-        describe: 'the signal to be heard',
-      });
+      await world.untilStopping(interrupted);
       world.sandbox.openGate();
       const stopped = await interrupted.finished;
       expect(stopped.stderr).toContain('slotsync backfill --resume goes on from there');

@@ -1,3 +1,4 @@
+// Guarantee 10
 // Whatever is wrong: one clear message, the right exit code, nothing lost, and a rerun completes.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';

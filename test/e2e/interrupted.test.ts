@@ -1,9 +1,9 @@
+// Guarantee 3
 // Nothing is lost when a sync is killed or interrupted, or when the queue loses everything: the database decides.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Redis } from 'ioredis';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { STORES } from '../support/services.js';
-import { until } from '../support/wait.js';
 
 const ROWS = 200;
 
@@ -46,9 +46,7 @@ describe('sync: interrupted by Ctrl-C', () => {
       const sync = world.start(['sync', '--concurrency', '4']);
       await world.untilHeld();
       sync.child.kill('SIGINT');
-      await until(() => sync.output().includes('Finishing what is in work'), {
-        describe: 'the signal to be heard',
-      });
+      await world.untilStopping(sync);
       world.sandbox.openGate();
       const { code, stderr } = await sync.finished;
       expect(code).toBe(1);

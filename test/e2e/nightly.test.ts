@@ -56,8 +56,8 @@ describe('workers with a schedule', () => {
     await world.sql`
       UPDATE slotsync.schedules SET registered_at = now() - interval '9 days', last_due = now() - interval '9 days'`;
     await withWorkers(1, async ([worker]) => {
-      await until(() => worker?.output().includes('missed night passed over'), {
-        describe: () => `the missed occurrence to be passed over: ${worker?.output()}`,
+      await until(() => worker?.output().includes('missed nightly sync skipped'), {
+        describe: () => `the missed occurrence to be skipped: ${worker?.output()}`,
       });
     });
     expect(await runs()).toHaveLength(1);

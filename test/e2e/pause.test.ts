@@ -136,7 +136,8 @@ describe('pause, resume, cancel and runs', () => {
 
   it('leave incremental runs alone unless they are asked for', async () => {
     await world.sql`
-      INSERT INTO slotsync.runs (kind, lane, streams, status) VALUES ('incremental', 'incremental', '{rooms}', 'running')`;
+      INSERT INTO slotsync.runs (kind, lane, started_by, streams, status)
+      VALUES ('incremental', 'incremental', 'change', '{rooms}', 'running')`;
     expect((await world.run(['pause'])).stdout).toBe('No run is under way.\n');
     const kinds = async (...args: string[]) =>
       (JSON.parse((await world.run([...args, '--json'])).stdout) as { runs: { kind: string }[] }).runs.map(

@@ -144,7 +144,7 @@ describe.each(STORES)('a worker with queue and quota on $store', ({ url, skip })
   it.skipIf(skip)('reads by itself what people change there, and stops when told to', async () => {
     const begin = Math.floor(Date.now() / 1000) + HOUR;
     const added = world.sandbox.addReservation({ begin, end: begin + HOUR, modified: begin - 2 * HOUR });
-    await world.sql`DELETE FROM slotsync.watermarks`;
+    await world.sql`DELETE FROM slotsync.reservations_watermark`;
     const worker = world.start(['worker'], { REDIS_URL: url });
     await until(
       async () =>

@@ -1,3 +1,4 @@
+// Guarantee 5
 // The main job as a user runs it, on both queue stores.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createRequire } from 'node:module';

@@ -87,15 +87,12 @@ describe.each(STORES)('worker: stopped, with the queue on $store', ({ url, skip 
     });
     afterAll(() => world.close());
 
-    const isFinishing = (worker: Running) =>
-      until(() => worker.output().includes('Finishing what is in work'), { describe: 'the first step' });
-
     it('first finishes what is in work, and leaves nothing claimed', async () => {
       world.holdWrites(3);
       const worker = world.start(['worker', '--concurrency', '4']);
       await world.untilHeld();
       worker.child.kill('SIGTERM');
-      await isFinishing(worker);
+      await world.untilStopping(worker);
       world.sandbox.openGate();
       const { code } = await worker.finished;
       expect(code).toBe(0);
@@ -111,12 +108,12 @@ describe.each(STORES)('worker: stopped, with the queue on $store', ({ url, skip 
       const worker = world.start(['worker', '--concurrency', '4']);
       await world.untilHeld(2);
       worker.child.kill('SIGTERM');
-      await isFinishing(worker);
+      await world.untilStopping(worker);
       worker.child.kill('SIGINT');
       // It waits for no answer: there is none while the gate is closed.
       const { code } = await worker.finished;
       expect(code).toBe(0);
-      expect(worker.output()).not.toContain('to be tried again');
+      expect(worker.output()).not.toContain('it is retried');
       expect((await world.claims()).claimed).toBe(0);
     });
 

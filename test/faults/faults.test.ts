@@ -1,3 +1,4 @@
+// Guarantees 3, 4
 // Processes and servers that are lost, one at a time and all at once: whatever goes away and comes back, every object ends
 // up as its row maps, nothing is recorded that was not accepted, the quota holds, and no operator has to act.
 // SLOTSYNC_SEED repeats one schedule of faults; `npm run soak` plays one after another.

@@ -1,3 +1,4 @@
+// Guarantee 2
 // Synced means accepted: what the state says of a record after every kind of answer, and after none.
 import { describe, expect, it } from 'vitest';
 import { claimRecords, noteExternalIds } from '../../src/state/records/claims.js';

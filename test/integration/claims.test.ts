@@ -1,3 +1,4 @@
+// Guarantee 4
 // Claims: at most one write to an object is under way, and an older version never stays over a newer one.
 import { describe, expect, it } from 'vitest';
 import { readBatch } from '../../src/state/runs/batches.js';

@@ -1,6 +1,6 @@
 // Dead records: why a record is not sent, and what makes it go again.
 import { describe, expect, it } from 'vitest';
-import { retryRecords } from '../../src/state/records/failures.js';
+import { retryRecords } from '../../src/state/records/retry-records.js';
 import {
   addRooms,
   expectInSync,

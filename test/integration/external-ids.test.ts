@@ -1,6 +1,6 @@
 // External ids that two records share, that change, or that another record owns.
 import { describe, expect, it } from 'vitest';
-import { retryRecords } from '../../src/state/records/failures.js';
+import { retryRecords } from '../../src/state/records/retry-records.js';
 import { COURSES } from '../support/campus.js';
 import {
   ROOMS,

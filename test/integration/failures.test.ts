@@ -1,3 +1,4 @@
+// Guarantees 10, 11
 // Every failure says what happens next: it is tried again, it waits, or it is a person's turn; and by which command.
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -6,9 +7,10 @@ import { describeFailure, nextStep, nextStepOfRun } from '../../src/report/failu
 import { printRun } from '../../src/report/run-report.js';
 import type { Disposition } from '../../src/error-catalogue.js';
 import { dispositionOf } from '../../src/errors.js';
-import { failBatch, readBatch } from '../../src/state/runs/batches.js';
 import { listFailures, type Failure } from '../../src/state/records/failures.js';
-import type { Run } from '../../src/state/runs/runs.js';
+import { readBatch } from '../../src/state/runs/batches.js';
+import { failBatch } from '../../src/state/runs/finish-batch.js';
+import type { Run } from '../../src/state/runs/read-runs.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { COURSES, ROOMS } from '../support/campus.js';
 import { type World } from '../support/world.js';
@@ -284,6 +286,17 @@ describe('what was given up', () => {
       },
       { localKey: 'B', status: 'failed', errorCode: 'service_failed' },
     ]);
+  });
+
+  it('leaves the records of a batch that has ended meanwhile as they are', async () => {
+    const world = await open();
+    const { queue } = await world.plan();
+    const batch = await readBatch(world.state.db, queue[0] ?? 0);
+    if (!batch) throw new Error('no batch');
+    await world.apply(batch.id);
+    await failBatch(world.state, batch, { code: 'service_failed', message: 'PUT /v1/objects answered 503' });
+    expect(await listFailures(world.state.db, { limit: 10 })).toEqual([]);
+    expect(await readBatch(world.state.db, batch.id)).toMatchObject({ state: 'done' });
   });
 });
 

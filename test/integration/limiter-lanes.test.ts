@@ -1,3 +1,4 @@
+// Guarantee 1
 // Who is next for a slot: lanes, places in line, and those who no longer wait. Both stores must hold the same.
 import { randomUUID } from 'node:crypto';
 import { setMaxListeners } from 'node:events';

@@ -1,3 +1,4 @@
+// Guarantee 1
 // The quota on its real stores. Both must hold the same: what is asserted is what a service would count.
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';

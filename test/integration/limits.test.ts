@@ -1,13 +1,18 @@
+// Guarantees 6, 11
 // Mass changes wait for a person: what is held, what goes on beside it, and what an approval lets go. Looked at as an
 // operator does: objects at the service, rows of the state, requests that arrived.
 import { describe, expect, it } from 'vitest';
 import { chooseHolds, type HoldOptions } from '../../src/commands/holds.js';
+import { finishPlanning } from '../../src/state/runs/advance-run.js';
 import { recordApprovals } from '../../src/state/runs/approvals.js';
-import { readHolds, rejectHolds } from '../../src/state/runs/holds.js';
-import { cancelRun, finishPlanning, readRun, startRun, type RunRequest } from '../../src/state/runs/runs.js';
+import { cancelRun } from '../../src/state/runs/end-run.js';
+import { readHolds } from '../../src/state/runs/holds.js';
+import { readRun } from '../../src/state/runs/read-runs.js';
+import { rejectHolds } from '../../src/state/runs/reject-holds.js';
+import { startRun, type RunRequest } from '../../src/state/runs/start-run.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
-import { planRun } from '../../src/sync/plan/plan-run.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { planRun } from '../../src/sync/plan/plan-run.js';
 import { ROOMS, type Declaration } from '../support/campus.js';
 import { type SyncResult, type World } from '../support/world.js';
 import { createDeferred } from '../support/wait.js';
@@ -54,17 +59,19 @@ async function runOf(world: World, request: Partial<RunRequest>): Promise<SyncRe
   const { run } = await startRun(world.state.db, {
     kind: 'sync',
     lane: 'sync',
+    startedBy: 'command',
     streams: ['rooms'],
     ...request,
   });
-  const { queue } = await planRun(world.deps(), run.id);
+  const { queue } = await world.planRun(run.id);
   return world.finish(run.id, queue);
 }
 
 /** A run that has taken these keys from the inbox, not planned yet. */
 async function take(world: World, ...keys: string[]): Promise<number> {
   const [row] = await world.sql<{ id: number }[]>`
-    INSERT INTO slotsync.runs (kind, lane, streams, status) VALUES ('incremental', 'incremental', '{rooms}', 'planning')
+    INSERT INTO slotsync.runs (kind, lane, started_by, streams, status)
+    VALUES ('incremental', 'incremental', 'change', '{rooms}', 'planning')
     RETURNING id::int`;
   const id = row?.id ?? 0;
   await world.sql`
@@ -72,7 +79,7 @@ async function take(world: World, ...keys: string[]): Promise<number> {
   return id;
 }
 async function work(world: World, id: number): Promise<SyncResult> {
-  const { queue } = await planRun(world.deps(), id);
+  const { queue } = await world.planRun(id);
   return world.finish(id, queue);
 }
 
@@ -177,7 +184,7 @@ describe('an approval', () => {
     expect(run.holds['rooms']?.retire).toMatchObject({
       count: 4,
       reason: expect.stringContaining(
-        ', and the approval allows 3; if it is meant: slotsync approve 3 --stream rooms --operation retire',
+        ', and the approval allows 3; if this is intended: slotsync approve 3 --stream rooms --operation retire',
       ),
     });
     expect(inactive(world)).toEqual([]);
@@ -222,7 +229,12 @@ describe('an approval', () => {
     const world = await held();
     const [approval] = await approve(world, 2, 'retire', 3);
     const { db } = world.state;
-    const { run } = await startRun(db, { kind: 'sync', lane: 'sync', streams: ['rooms'] });
+    const { run } = await startRun(db, {
+      kind: 'sync',
+      lane: 'sync',
+      startedBy: 'command',
+      streams: ['rooms'],
+    });
     // The plan is made; before it is written down, somebody thinks better of it.
     await rejectHolds(db, 2, [{ stream: 'rooms', operation: 'retire' }]);
     const planned = { plan: {}, holds: {}, approvals: [approval?.id ?? 0] };
@@ -410,7 +422,7 @@ describe('single changes', () => {
       status: 'held',
       holds: { rooms: { retire: { count: 1, approvable: true } } },
     });
-    expect(run.holds['rooms']?.retire?.reason).toContain('after 2 within a day');
+    expect(run.holds['rooms']?.retire?.reason).toContain('after 2 within 24 hours');
     expect(inactive(world)).toEqual(codes(2));
     // The day after.
     await world.sql`UPDATE slotsync.batches SET created_at = created_at - interval '1 day'`;
@@ -430,9 +442,10 @@ describe('single changes', () => {
     };
     const first = planRun({ ...world.deps(), preflight: { requireKnownNames } }, one);
     await decided.promise;
-    const second = await planRun(world.deps(), two);
+    const second = await world.planRun(two);
     goOn.resolve();
-    await world.finish(one, (await first).queue);
+    await first;
+    await world.finish(one, (await world.advance(one)).queue);
     await world.finish(two, second.queue);
     expect(inactive(world)).toEqual(codes(2));
     expect(await readHolds(world.state.db)).toMatchObject([{ runId: two, count: 2 }]);

@@ -2,10 +2,11 @@
 // accepted costs nothing; and nothing stands in the way for ever.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createPoll, classifyPolled, type Poll } from '../../src/sync/detect/poll-cursor.js';
-import { takeChanges } from '../../src/state/inbox/changes.js';
+import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import { listWatermarks } from '../../src/state/inbox/poll-watermarks.js';
+import { readPolledRecords } from '../../src/state/records/polled-records.js';
+import { readPlanMarks } from '../../src/state/records/plan-marks.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
-import { planRun } from '../../src/sync/plan/plan-run.js';
 import { COURSES, ROOMS, type Declaration } from '../support/campus.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { openWorld, type World } from '../support/world.js';
@@ -56,7 +57,7 @@ async function work(): Promise<void> {
   for (;;) {
     const taken = await takeChanges(world.state.db, ['rooms', 'courses']);
     if (typeof taken === 'string') return;
-    await world.finish(taken.runId, (await planRun(world.deps(), taken.runId)).queue);
+    await world.finish(taken.runId, (await world.planRun(taken.runId)).queue);
   }
 }
 /** Rooms of these codes whose cursor is so many microseconds after a fixed moment, long ago. */
@@ -244,36 +245,55 @@ describe('a timestamp without a zone', () => {
   });
 });
 
-describe('what is said of a polled key', () => {
-  const standing = {
+describe('a polled key', () => {
+  const recordOf = (mark: string | null, isHeld = false) => ({
     localKey: 'A',
-    status: 'synced' as const,
-    sourceHash: '1',
-    refusedHash: null,
-    errorCode: null,
-    isOpen: false,
+    mark,
     isWaiting: false,
-    isHeld: false,
-  };
+    isHeld,
+  });
   it.each([
     ['nothing', '1', undefined, 'open'],
-    ['no record', '1', { ...standing, status: null }, 'open'],
-    ['no record, held', '1', { ...standing, status: null, isHeld: true }, 'settled'],
-    ['as accepted', '1', standing, 'settled'],
-    ['another row', '2', standing, 'open'],
-    ['in doubt', '1', { ...standing, isOpen: true }, 'open'],
-    ['given up with this row', '1', { ...standing, status: 'dead' as const, refusedHash: '1' }, 'settled'],
-    ['given up with another', '2', { ...standing, status: 'dead' as const, refusedHash: '1' }, 'open'],
-    ['waiting for another', '2', { ...standing, status: 'deferred' as const }, 'again'],
-    ['failed', '1', { ...standing, status: 'failed' as const, errorCode: 'answer_lost' }, 'open'],
-    [
-      'of a shared id',
-      '1',
-      { ...standing, status: 'failed' as const, errorCode: 'external_id_shared' },
-      'again',
-    ],
-    ['retired', '1', { ...standing, status: 'retired' as const }, 'open'],
+    ['no record', '1', recordOf(null), 'open'],
+    ['no record, held', '1', recordOf(null, true), 'settled'],
+    ['as accepted', '1', recordOf('1'), 'settled'],
+    ['another row', '2', recordOf('1'), 'open'],
+    ['another row, held', '2', recordOf('1', true), 'settled'],
+    ['in doubt', '1', recordOf('doubt:a:'), 'open'],
+    ['as accepted, its row seen to be gone', '1', recordOf('synced:a:1:gone'), 'open'],
+    ['dead with this row', '1', recordOf('dead:n:1'), 'settled'],
+    ['dead with another row', '2', recordOf('dead:n:1'), 'open'],
+    ['whose retirement was refused', '1', recordOf('unretired:a:'), 'open'],
+    ['waiting for another', '2', recordOf('deferred:n:'), 'again'],
+    ['waiting for the end of its reservations', '2', recordOf('reserved:a:'), 'again'],
+    ['failed', '1', recordOf('failed:n:'), 'open'],
+    ['of a shared id', '1', recordOf('shared:n:'), 'again'],
+    ['retired', '1', recordOf('retired:a:'), 'open'],
   ])('%s', (_, hash, known, verdict) => {
     expect(classifyPolled(hash, known)).toBe(verdict);
+  });
+});
+
+describe('the mark of a record', () => {
+  it.each([
+    ['as accepted', `source_hash = 7`, '7'],
+    ['claimed', `source_hash = 7, claimed_by = 'x'`, 'doubt:a:'],
+    ['in doubt', `source_hash = 7, in_doubt = true`, 'doubt:a:'],
+    ['dead and in doubt', `status = 'dead', in_doubt = true, refused_hash = 3`, 'dead:a:3'],
+    ['accepted, its row seen to be gone', `source_hash = 7, gone_since = now()`, 'synced:a:7:gone'],
+    ['retired', `status = 'retired'`, 'retired:a:'],
+    ['waiting for reservations', `status = 'deferred', error_code = 'still_reserved'`, 'reserved:a:'],
+    ['refused its retirement', `status = 'dead', error_code = 'retirement_refused_409'`, 'unretired:a:'],
+    ['sharing an id', `status = 'failed', error_code = 'external_id_shared'`, 'shared:n:'],
+    ['failed after it was accepted', `status = 'failed', object_hash = 'o'`, 'failed:a:'],
+    ['never sent', `status = 'pending'`, 'pending:n:'],
+  ])('%s', async (_, columns, expected) => {
+    await world.sql`INSERT INTO slotsync.records (stream, local_key, status) VALUES ('rooms', 'm', 'synced')`;
+    await world.sql.unsafe(`UPDATE slotsync.records SET ${columns} WHERE local_key = 'm'`);
+    const lines: string[] = [];
+    for await (const block of readPlanMarks(world.state, 'rooms')) lines.push(...block);
+    const polled = await readPolledRecords(world.state.db, 'rooms', ['m', 'none']);
+    expect(lines).toEqual([`m\t${expected}`]);
+    expect([polled.get('m')?.mark, polled.get('none')?.mark]).toEqual([expected, null]);
   });
 });

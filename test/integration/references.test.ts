@@ -1,7 +1,8 @@
+// Guarantee 7
 // Parents before children: a record whose reference is not at the service waits, and is sent when it has arrived.
 import { describe, expect, it } from 'vitest';
 import { readBatch } from '../../src/state/runs/batches.js';
-import { retryRecords } from '../../src/state/records/failures.js';
+import { retryRecords } from '../../src/state/records/retry-records.js';
 import {
   addRooms,
   codes,

@@ -1,7 +1,7 @@
 // An object that is still booked is not taken away from those who booked it: its retirement waits, by itself, for the
 // end of its bookings.
 import { describe, expect, it } from 'vitest';
-import type { ReservationStatus } from '../../src/sandbox/reservation-store.js';
+import type { SandboxStatus } from '../../src/sandbox/reservation-store.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { ROOMS, type Declaration } from '../support/campus.js';
@@ -37,13 +37,7 @@ async function open(config: SlotsyncConfig = rooms(), more = 0): Promise<World> 
 }
 
 /** Books rooms, from so many seconds from now on, for an hour. */
-const book = (
-  world: World,
-  extId: string,
-  codes: string[],
-  inSeconds = DAY,
-  status: ReservationStatus[] = [],
-) =>
+const book = (world: World, extId: string, codes: string[], inSeconds = DAY, status: SandboxStatus[] = []) =>
   world.sandbox.addReservation({
     extId,
     begin: now() + inSeconds,
@@ -123,7 +117,7 @@ describe('an object with bookings yet to come', () => {
     expect(bookingFinds(world)).toEqual([]);
   });
 
-  it.each<[string, number, ReservationStatus[], boolean]>([
+  it.each<[string, number, SandboxStatus[], boolean]>([
     ['that has begun', -HOUR / 2, [], true],
     ['that is over', -2 * HOUR, [], false],
     ['that is incomplete and preliminary', DAY, ['B_INCOMPLETE', 'C_PRELIMINARY'], true],

@@ -1,6 +1,7 @@
+// Guarantee 6
 // Retirement: what becomes of the object of a row that is gone, and what stops it.
 import { describe, expect, it } from 'vitest';
-import { retryRecords } from '../../src/state/records/failures.js';
+import { retryRecords } from '../../src/state/records/retry-records.js';
 import { type Declaration } from '../support/campus.js';
 import {
   addRooms,

@@ -1,7 +1,8 @@
 // What a run reports when something in it fails, and what it completes all the same.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { failBatch, readBatch } from '../../src/state/runs/batches.js';
+import { readBatch } from '../../src/state/runs/batches.js';
+import { failBatch } from '../../src/state/runs/finish-batch.js';
 import {
   addRooms,
   codes,

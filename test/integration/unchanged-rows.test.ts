@@ -1,3 +1,4 @@
+// Guarantee 5
 // Nothing twice: what a run over unchanged rows sends.
 import { describe, expect, it } from 'vitest';
 import {

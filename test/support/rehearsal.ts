@@ -91,6 +91,11 @@ export async function rehearse(
       });
       return worker;
     },
+    /** Resolves when the process has heard the signal that stops it. */
+    untilStopping: (running: Running) =>
+      until(() => running.output().includes('finishing the work in flight'), {
+        describe: () => `the signal to be heard: ${running.output()}`,
+      }),
     configure: (text: string) => writeFile(path.join(folder, 'sync.config.ts'), text),
     puts: () => sandbox.arrivals().filter(({ method }) => method === 'PUT'),
     /** Holds the service's writes, after so many, until `sandbox.openGate()`. */

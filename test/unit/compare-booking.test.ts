@@ -2,15 +2,15 @@
 import fc from 'fast-check';
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import type { ReservationThere } from '../../src/destination/destination.js';
+import type { Reservation } from '../../src/destination/destination.js';
 import { VERDICTS, type Verdict } from '../../src/state/schema.js';
 import type { CompareRules } from '../../src/streams/bookings.js';
 import {
   agrees,
   compareBooking,
   findDifferences,
-  type BookingHere,
-  type BookingThere,
+  type ResolvedBooking,
+  type ReservationState,
   type Sides,
 } from '../../src/sync/reconcile/compare-booking.js';
 
@@ -22,7 +22,7 @@ const RULES: CompareRules = {
 const USUAL = ['B_COMPLETE', 'C_CONFIRMED'];
 const HOUR = 3_600_000;
 
-const here = (changes: Partial<BookingHere> = {}): BookingHere => ({
+const here = (changes: Partial<ResolvedBooking> = {}): ResolvedBooking => ({
   begin: 9 * HOUR,
   end: 10 * HOUR,
   isCancelled: false,
@@ -31,7 +31,7 @@ const here = (changes: Partial<BookingHere> = {}): BookingHere => ({
   fields: [{ fieldId: 'res.title', values: ['Algebra'] }],
   ...changes,
 });
-const there = (changes: Partial<ReservationThere> = {}): ReservationThere => ({
+const there = (changes: Partial<Reservation> = {}): Reservation => ({
   id: 1,
   extId: 'res_1',
   begin: 9 * HOUR,
@@ -44,7 +44,7 @@ const there = (changes: Partial<ReservationThere> = {}): ReservationThere => ({
   fields: [{ fieldId: 'res.title', values: ['Algebra'] }],
   ...changes,
 });
-const standing = (changes: Partial<ReservationThere> = {}): BookingThere => ({
+const standing = (changes: Partial<Reservation> = {}): ReservationState => ({
   is: 'standing',
   reservation: there(changes),
 });
@@ -89,7 +89,7 @@ describe('the table of verdicts', () => {
 });
 
 describe('what differs', () => {
-  const differs = (h: Partial<BookingHere>, t: Partial<ReservationThere> = {}) =>
+  const differs = (h: Partial<ResolvedBooking>, t: Partial<Reservation> = {}) =>
     findDifferences(here(h), there(t), RULES);
 
   it('is told by name, with both sides', () => {
@@ -127,7 +127,7 @@ const time = fc.option(
 );
 const name = fc.constantFrom('room_1', 'room_2', 'course_1');
 const values = fc.array(fc.constantFrom('a', 'b'), { maxLength: 2 });
-const anyHere: fc.Arbitrary<BookingHere> = fc.record({
+const anyHere: fc.Arbitrary<ResolvedBooking> = fc.record({
   begin: time,
   end: time,
   isCancelled: fc.boolean(),
@@ -135,7 +135,7 @@ const anyHere: fc.Arbitrary<BookingHere> = fc.record({
   unknownObjects: fc.array(fc.constant("rooms 'x'"), { maxLength: 1 }),
   fields: values.map((list) => [{ fieldId: 'res.title', values: list }]),
 });
-const anyThere: fc.Arbitrary<ReservationThere> = fc.record({
+const anyThere: fc.Arbitrary<Reservation> = fc.record({
   id: fc.nat(),
   extId: fc.option(fc.string(), { nil: undefined }),
   begin: fc.integer({ min: 0, max: 3 }).map((hours) => hours * HOUR),
@@ -202,7 +202,7 @@ describe('for every booking', () => {
     const mirrored = fc.tuple(anyHere, anyThere).filter(([h]) => h.unknownObjects.length === 0);
     fc.assert(
       fc.property(mirrored, ([h, t]) => {
-        const asThere: ReservationThere = {
+        const asThere: Reservation = {
           ...t,
           begin: h.begin ?? -1,
           end: h.end ?? -1,
@@ -210,7 +210,7 @@ describe('for every booking', () => {
           objects: h.objects.map((objectId) => ({ typeId: 'room', objectId })),
           fields: h.fields,
         };
-        const asHere: BookingHere = {
+        const asHere: ResolvedBooking = {
           ...h,
           begin: t.begin,
           end: t.end,

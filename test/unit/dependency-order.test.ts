@@ -1,3 +1,4 @@
+// Guarantee 7
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Fault } from '../../src/streams/config-faults.js';

@@ -1,6 +1,8 @@
+// Guarantee 6
 // What is let go and what waits for a person, as a table of figures.
 import { describe, expect, it } from 'vitest';
-import { explainHold, hasLimit, type LimitFacts } from '../../src/sync/plan/limits.js';
+import { explainHold, hasLimit, type LimitFacts } from '../../src/sync/limits.js';
+import { explainRetirementHold } from '../../src/sync/retire.js';
 import { resolve, rooms, type Declaration } from './declare.js';
 
 const stream = (limits: Declaration['limits'] = {}) => resolve({ rooms: rooms({ limits }) });
@@ -8,7 +10,6 @@ const facts = (changes: Partial<LimitFacts>): LimitFacts => ({
   operation: 'retire',
   count: 11,
   accepted: 100,
-  isEmpty: false,
   ...changes,
 });
 
@@ -44,7 +45,7 @@ describe('a limit', () => {
       approvable: true,
       reason:
         '11 of 100 records would be retired, more than 10 and more than 10 %; ' +
-        'if it is meant: slotsync approve 7 --stream rooms --operation retire',
+        'if this is intended: slotsync approve 7 --stream rooms --operation retire',
     });
     expect(explainHold(stream(), facts({}))?.reason).toMatch(/a run would hold them for: slotsync approve$/);
   });
@@ -61,7 +62,10 @@ describe('the first filling of a stream', () => {
 describe('an empty source', () => {
   it('retires nothing, however few, however large the limits, and whatever was approved', () => {
     const limited = stream({ retire: { count: 1000, percent: 100 } });
-    const hold = explainHold(limited, facts({ count: 1, isEmpty: true, allowed: 1, passed: 1 }));
+    const hold = explainRetirementHold(limited, {
+      ...facts({ count: 1, allowed: 1, released: 1 }),
+      isSourceEmpty: true,
+    });
     expect(hold).toMatchObject({ count: 1, approvable: false });
     expect(hold?.reason).toContain('the source is empty');
   });
@@ -76,7 +80,7 @@ describe('an approval', () => {
   it('does not let go more: they are held again, with what it allows', () => {
     const hold = explainHold(stream(), facts({ count: 13, allowed: 12, runId: 8 }));
     expect(hold).toMatchObject({ count: 13, approvable: true });
-    expect(hold?.reason).toContain(', and the approval allows 12; if it is meant: slotsync approve 8 ');
+    expect(hold?.reason).toContain(', and the approval allows 12; if this is intended: slotsync approve 8 ');
   });
 });
 
@@ -85,17 +89,17 @@ describe('retirements of single changes', () => {
     const drop = (earlier: number) => explainHold(stream(), facts({ count: 1, accepted: 40, earlier }));
     expect(drop(9)).toBeUndefined();
     expect(drop(10)).toMatchObject({ count: 1, approvable: true });
-    expect(drop(10)?.reason).toContain('1 of 40 records would be retired after 10 within a day');
+    expect(drop(10)?.reason).toContain('1 of 40 records would be retired after 10 within 24 hours');
   });
 });
 
 describe('retirements that wait for the end of their bookings', () => {
   it('were let through once, and are not weighed again', () => {
-    expect(explainHold(stream(), facts({ count: 50, passed: 50 }))).toBeUndefined();
-    expect(explainHold(stream(), facts({ count: 60, passed: 50 }))).toBeUndefined();
-    expect(explainHold(stream(), facts({ count: 61, passed: 50 }))).toMatchObject({ count: 61 });
+    expect(explainHold(stream(), facts({ count: 50, released: 50 }))).toBeUndefined();
+    expect(explainHold(stream(), facts({ count: 60, released: 50 }))).toBeUndefined();
+    expect(explainHold(stream(), facts({ count: 61, released: 50 }))).toMatchObject({ count: 61 });
     expect(
-      explainHold(stream({ retire: { count: 0, percent: 0 } }), facts({ count: 5, passed: 5, earlier: 3 })),
+      explainHold(stream({ retire: { count: 0, percent: 0 } }), facts({ count: 5, released: 5, earlier: 3 })),
     ).toBeUndefined();
   });
 });

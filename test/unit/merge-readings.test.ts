@@ -122,7 +122,7 @@ function modelMerge(cases: readonly Case[]): { differences: PlanEntry[]; counts:
     counts[operation]++;
     if (mark?.gone && hash !== undefined) differences.push({ operation: 'back', key });
     if (operation === 'retire' && mark?.status === 'reserved') {
-      differences.push({ operation, key, passed: true });
+      differences.push({ operation, key, wasReleased: true });
     } else if (operation !== 'unchanged' && operation !== 'dead') {
       differences.push({ operation: operation as PlanEntry['operation'], key });
     }

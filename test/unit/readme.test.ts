@@ -1,22 +1,44 @@
-// The README and .env.example name what there is: every command and setting, and no other.
-import { readdirSync, readFileSync } from 'node:fs';
+// README, docs and .env.example name what exists: every command, setting and configuration key, and no other.
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { configSchema } from '../../src/streams/config-schema.js';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
-const read = (file: string) => readFileSync(root + file, 'utf8');
+const read = (file: string) => readFileSync(path.join(root, file), 'utf8');
 const readme = read('README.md');
+const pages = ['README.md', ...readdirSync(`${root}docs`).map((file) => `docs/${file}`)];
 
-const commands = readdirSync(`${root}src/commands`).flatMap((file) =>
-  [...read(`src/commands/${file}`).matchAll(/\.command\('([\w-]+)'\)/g)].map(([, name = '']) => name),
+const commandFiles = readdirSync(`${root}src/commands`).map((file) => read(`src/commands/${file}`));
+const commands = commandFiles.flatMap((source) =>
+  [...source.matchAll(/\.command\('([\w-]+)'\)/g)].map(([, name = '']) => name),
+);
+const options = new Set(
+  commandFiles.flatMap((source) =>
+    [...source.matchAll(/'(?:-\w, )?(--[\w-]+)[ ']/g)].map(([, name]) => name),
+  ),
 );
 const settings = [...read('src/settings.ts').matchAll(/^ {2}([A-Z][A-Z_]+):/gm)].map(([, name = '']) => name);
 
-/** First cells of the table below a heading. */
-function cells(heading: string): string[] {
+/** The rows of the first table below a heading of the README, as cells. */
+function rows(heading: string): string[][] {
   const section = readme.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
-  return [...section.matchAll(/^\| (`[^|]+`[^|]*?) +\|/gm)].map(([, cell = '']) => cell);
+  return [...section.matchAll(/^\|(.+)\|$/gm)]
+    .map(([, row = '']) => row.split('|').map((cell) => cell.trim()))
+    .slice(2);
 }
+
+/** The anchor GitHub gives a heading. */
+const anchorOf = (heading: string) =>
+  heading
+    .toLowerCase()
+    .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
+    .replaceAll(' ', '-');
+
+const anchorsOf = (page: string) =>
+  [...read(page).matchAll(/^#+ (.+)$/gm)].map(([, text = '']) => anchorOf(text));
 
 describe('the README', () => {
   it('begins with the two commands that do all the set-up', () => {
@@ -24,20 +46,82 @@ describe('the README', () => {
   });
 
   it('has a row for every command, and no other', () => {
-    const named = cells('Commands').map((cell) => /`([\w-]+)/.exec(cell)?.[1] ?? '');
+    const named = rows('Commands').map(([, command = '']) => /`([\w-]+)/.exec(command)?.[1] ?? '');
     expect(named.toSorted()).toEqual(commands.toSorted());
   });
 
   it('has a row for every setting, and no other', () => {
-    const named = cells('Settings').flatMap((cell) =>
-      [...cell.matchAll(/`([A-Z_]+)`/g)].map(([, name = '']) => name),
+    const named = rows('Settings').flatMap(([setting = '']) =>
+      [...setting.matchAll(/`([A-Z_]+)`/g)].map(([, name = '']) => name),
     );
     expect(named.toSorted()).toEqual(settings.toSorted());
   });
 
-  it('leads only to files that are there', () => {
-    const links = [...readme.matchAll(/\]\(([\w./-]+)/g)].map(([, link = '']) => link);
-    for (const link of links) expect(() => read(link), link).not.toThrow();
+  it('leads to every page of docs', () => {
+    for (const page of pages.slice(1)) expect(readme, page).toContain(`](${page})`);
+  });
+});
+
+describe.each(pages)('%s', (page) => {
+  const text = read(page);
+
+  it('names only commands that exist', () => {
+    const named = [
+      ...text.matchAll(
+        /(?:^|`|npx |: |\| )(?:slotsync|node dist\/cli\.js|docker compose run --rm -T worker) ([a-z][\w-]*)/gm,
+      ),
+    ]
+      // Prose names the program too: only code counts.
+      .filter(({ 0: match, index }) => isCode(text, index + match.length))
+      .map(([, name = '']) => name);
+    expect(named.filter((name) => !commands.includes(name))).toEqual([]);
+  });
+
+  it('names only options that exist', () => {
+    const named = [...text.matchAll(/(?:^|[\s`(])(--[a-z][\w-]+)/gm)]
+      .filter(({ index }) => isCode(text, index + 1))
+      .filter(({ index }) => !/(?:npm|docker|redis-server|git) .*$/.test(lineUpTo(text, index)))
+      .map(([, name = '']) => name);
+    expect(named.filter((name) => !options.has(name) && name !== '--help')).toEqual([]);
+  });
+
+  it('leads only to files and headings that exist', () => {
+    for (const [, link = '', anchor] of text.matchAll(/\]\((?!https?:)([\w./-]*)(?:#([^)]+))?\)/g)) {
+      const target = link === '' ? page : path.join(path.dirname(page), link);
+      expect(existsSync(path.join(root, target)), `${link} of ${page}`).toBe(true);
+      if (anchor !== undefined) expect(anchorsOf(target), `#${anchor} of ${page}`).toContain(anchor);
+    }
+  });
+});
+
+describe('docs/configuration.md', () => {
+  const configuration = read('docs/configuration.md');
+
+  it('has a row with an example for every key', () => {
+    const schema = z.toJSONSchema(configSchema, { io: 'input', unrepresentable: 'any' });
+    const keys = keysOf(schema);
+    expect(keys.size).toBeGreaterThan(40);
+    const inTables = [...configuration.matchAll(/^\| `(\w+)` +\|[^|]*\| +`/gm)].map(([, key]) => key);
+    // These are shown with the key they belong to.
+    const inExamples = [
+      'query',
+      'stream',
+      'count',
+      'percent',
+      'retire',
+      'update',
+      'create',
+      'pastDays',
+      'futureDays',
+    ];
+    for (const key of keys) {
+      if (inExamples.includes(key)) expect(configuration).toMatch(new RegExp(`\\b${key}: `));
+      else expect(inTables).toContain(key);
+    }
+  });
+
+  it('has a row for every setting', () => {
+    for (const setting of settings) expect(configuration).toContain(`| \`${setting}\` `);
   });
 });
 
@@ -48,3 +132,26 @@ describe('.env.example', () => {
     expect([...new Set(named)].toSorted()).toEqual([...settings, 'STATE_DATABASE_PASSWORD'].toSorted());
   });
 });
+
+/** Whether a place in a page is inside a code block or between backticks. */
+function isCode(text: string, index: number): boolean {
+  const before = text.slice(0, index);
+  const fences = before.match(/^ *```/gm)?.length ?? 0;
+  if (fences % 2 === 1) return true;
+  const paragraph = before.split(/\n\n|```\w*\n/).at(-1) ?? '';
+  return (paragraph.match(/`/g)?.length ?? 0) % 2 === 1;
+}
+
+function lineUpTo(text: string, index: number): string {
+  return text.slice(text.lastIndexOf('\n', index - 1) + 1, index);
+}
+
+/** Names of all properties of a JSON schema, at any depth. */
+function keysOf(schema: unknown, keys = new Set<string>()): Set<string> {
+  if (typeof schema !== 'object' || schema === null) return keys;
+  for (const [name, value] of Object.entries(schema)) {
+    if (name === 'properties') for (const key of Object.keys(value as object)) keys.add(key);
+    keysOf(value, keys);
+  }
+  return keys;
+}

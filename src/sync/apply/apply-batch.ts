@@ -2,13 +2,14 @@
 // service already holds, read what the mapping does not own whole, write once, and settle every record with
 // its outcome in one transaction. Nothing is recorded as accepted that the service did not accept.
 import { randomUUID } from 'node:crypto';
-import type { Destination, ObjectThere, PutResult } from '../../destination/destination.js';
+import type { Destination, ServiceObject, PutResult } from '../../destination/destination.js';
 import type { Context } from '../../destination/client.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import { SlotsyncError } from '../../errors.js';
 import type { Logger } from '../../logger.js';
 import { noMeter, type Meter } from '../../meter.js';
-import { settleBatch, type Batch } from '../../state/runs/batches.js';
+import { settleBatch } from '../../state/runs/finish-batch.js';
+import type { Batch } from '../../state/runs/batches.js';
 import {
   claimRecords,
   CLAIM_SECONDS,
@@ -17,27 +18,16 @@ import {
   type Claim,
   type ClaimedRecord,
 } from '../../state/records/claims.js';
-import { countOutcomes, RETIREMENT_REFUSED, type Outcome } from '../../state/records/outcomes.js';
-import {
-  createObject,
-  hashObject,
-  isSameObject,
-  mergeObject,
-  type DestinationObject,
-} from '../../streams/destination-object.js';
+import { countOutcomes, type Outcome } from '../../state/records/outcomes.js';
+import { isSameObject, type DestinationObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
-import {
-  chooseCandidates,
-  claimLost,
-  findNewOwners,
-  type Candidate,
-  type CandidateDeps,
-  type Settle,
-} from './prepare.js';
+import { externalIdTaken, ofPut, unchanged, type Settle, type Write } from '../record-outcomes.js';
+import { mergeWithService } from '../render.js';
+import { chooseRetirements } from '../retire.js';
+import { claimLost, prepareBatch, type PrepareDeps } from './prepare.js';
 import { putHalving } from './put-halving.js';
-import { deferReserved } from './reserved.js';
 
-export interface ApplyDeps extends CandidateDeps {
+export interface ApplyDeps extends PrepareDeps {
   destination: Destination;
   log: Logger;
   meter?: Meter;
@@ -59,14 +49,10 @@ interface StandingClaim extends Claim {
 }
 
 /**
- * Applies one batch. Returns the batches its run queues next. Throws SlotsyncError when records remain without an
- * outcome; those that have one are settled all the same. Try again with the same batch.
+ * Applies one batch; its run may then be advanced. Throws SlotsyncError when records remain without an outcome; those
+ * that have one are settled all the same. Try again with the same batch.
  */
-export async function applyBatch(
-  deps: ApplyDeps,
-  batch: Batch,
-  signal?: AbortSignal,
-): Promise<{ queue: number[] }> {
+export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSignal): Promise<void> {
   const { state, log, meter = noMeter } = deps;
   const stream = deps.streams.get(batch.stream);
   if (!stream) {
@@ -89,31 +75,31 @@ export async function applyBatch(
   } catch (error) {
     failure = error;
   }
-  const settled = await settleBatch(state, batch, {
+  const remaining = await settleBatch(state, batch, {
     token,
     outcomes: [...outcomes.values()],
     isReferredTo: isReferredTo(deps.streams, stream),
   });
-  const open = new Set(settled.remaining);
+  const open = new Set(remaining);
   meter.settled(
     stream.name,
     countOutcomes([...outcomes.values()].filter(({ localKey }) => !open.has(localKey))),
   );
   if (open.size > 0) {
     const keys = [...claimed.keys()].filter((key) => open.has(key));
-    await releaseClaim(state.db, token, { stream: stream.name, keys }, attempt.sent);
+    await releaseClaim(state.db, { token, stream: stream.name }, keys, attempt.sent);
   }
 
-  if (settled.remaining.length === 0) {
+  if (remaining.length === 0) {
     log.info({ ...countOutcomes(outcomes.values()) }, 'batch applied');
-    return { queue: settled.queue };
+    return;
   }
   if (failure !== undefined) throw failure;
   if (claimed.size < batch.keys.length) {
-    throw new SlotsyncError('claimed', 'another batch is writing some of these records', {});
+    throw new SlotsyncError('claimed', 'another batch is writing some of these records');
   }
   throw new SlotsyncError('answer_incomplete', 'the service said nothing final of some objects', {
-    facts: { objects: settled.remaining.length },
+    facts: { objects: remaining.length },
   });
 }
 
@@ -121,6 +107,7 @@ function isReferredTo(streams: ReadonlyMap<string, Stream>, { name }: Stream): b
   return [...streams.values()].some(({ references }) => references.some(({ stream }) => stream === name));
 }
 
+/** Gives the records of a claimed batch their outcomes. What is settled stays settled when it throws. */
 async function settleInto(
   outcomes: Map<string, Outcome>,
   deps: ApplyDeps & { clock: () => number },
@@ -132,22 +119,26 @@ async function settleInto(
   const context: Context = { lane: batch.lane as Lane, signal: run.signal };
   const settle = (outcome: Outcome) => outcomes.set(outcome.localKey, outcome);
 
-  const open = await chooseCandidates(deps, stream, batch, claim, settle);
-  if (open.length === 0) return;
-
-  const merged = await mergeWithThere(deps, stream, batch, open, context, settle);
-  const toWrite = await deferReserved(deps, stream, merged, context, settle);
+  const prepared = await prepareBatch(deps, stream, batch, claim, settle);
+  const toRead = prepared.filter(({ retires }) => retires || stream.owns === 'fields');
+  const found =
+    toRead.length === 0
+      ? new Map<string, ServiceObject>()
+      : await deps.destination.findObjects(
+          toRead.map(({ object }) => object.extId),
+          stream.type,
+          context,
+        );
+  const retirements = prepared.filter(({ retires }) => retires);
+  const toWrite = [
+    ...chooseWrites(stream, batch, prepared, found, settle),
+    ...(await chooseRetirements(deps, stream, retirements, found, context, settle)),
+  ];
   if (toWrite.length === 0) return;
 
   const results = new Map<string, PutResult>();
-  const write = async (objects: readonly DestinationObject[]) => {
-    if (claim.until - deps.clock() < WRITE_MS + MARGIN_MS) {
-      const open = toWrite.filter(({ object }) => !results.has(object.extId));
-      const keys = open.map(({ candidate }) => candidate.localKey);
-      const until = deps.clock() + CLAIM_MS;
-      if (!(await renewClaim(deps.state.db, claim, keys))) throw claimLost();
-      claim.until = until;
-    }
+  const put = async (objects: readonly DestinationObject[]) => {
+    await renewWhenOld(deps, claim, () => toWrite.filter(({ object }) => !results.has(object.extId)));
     const within = AbortSignal.timeout(Math.max(0, Math.floor(claim.until - MARGIN_MS - deps.clock())));
     const signal = run.signal ? AbortSignal.any([run.signal, within]) : within;
     run.attempt.sent = true;
@@ -155,90 +146,52 @@ async function settleInto(
   };
   try {
     await putHalving(
-      write,
+      put,
       toWrite.map(({ object }) => object),
       results,
     );
   } finally {
-    for (const { candidate } of toWrite) {
-      const result = results.get(candidate.object.extId);
-      const outcome = result && toOutcome(candidate, result);
-      if (outcome) settle(outcome);
+    for (const write of toWrite) {
+      const result = results.get(write.object.extId);
+      const final = result && ofPut(write, result);
+      if (final) settle(final);
     }
   }
 }
 
-/** What is really written: the mapped object over what stands there, where the mapping does not own it whole. */
-async function mergeWithThere(
-  deps: ApplyDeps,
+/** Renews a claim that might end before a write does. Throws `claim_lost` when another batch has taken it over. */
+async function renewWhenOld(
+  { state, clock }: Pick<ApplyDeps, 'state'> & { clock: () => number },
+  claim: StandingClaim,
+  openWrites: () => readonly Write[],
+): Promise<void> {
+  if (claim.until - clock() >= WRITE_MS + MARGIN_MS) return;
+  const keys = openWrites().map(({ record }) => record.localKey);
+  const until = clock() + CLAIM_MS;
+  if (!(await renewClaim(state.db, claim, keys))) throw claimLost();
+  claim.until = until;
+}
+
+/** The writes of rows, merged with what stands at the service; what would change nothing is settled. */
+function chooseWrites(
   stream: Stream,
-  batch: Batch,
-  candidates: readonly Candidate[],
-  context: Context,
+  { isForced }: Batch,
+  prepared: readonly Write[],
+  found: ReadonlyMap<string, ServiceObject>,
   settle: Settle,
-): Promise<{ candidate: Candidate; object: DestinationObject }[]> {
-  const toRead = candidates.filter(({ retires }) => retires || stream.owns === 'fields');
-  const extIds = toRead.map(({ object }) => object.extId);
-  const there: Map<string, ObjectThere> =
-    extIds.length === 0 ? new Map() : await deps.destination.findObjects(extIds, stream.type, context);
-  const heirs = await findNewOwners(deps, stream, candidates);
-
-  return candidates.flatMap((candidate) => {
-    const { localKey, object, record } = candidate;
-    const found = there.get(object.extId);
-    if (found && found.typeId !== stream.type) {
-      const message = `'${object.extId}' exists at the service as a ${found.typeId}, not a ${stream.type}`;
-      settle({
-        localKey,
-        outcome: 'dead',
-        code: 'external_id_taken',
-        message,
-        sourceHash: candidate.sourceHash,
-      });
+): Write[] {
+  return prepared.flatMap((write) => {
+    if (write.retires) return [];
+    const standing = found.get(write.object.extId);
+    if (standing && standing.typeId !== stream.type) {
+      settle(externalIdTaken(write, standing, stream.type));
       return [];
     }
-    if (!candidate.retires) {
-      const merged = stream.owns === 'object' ? object : mergeObject(object, found, stream.owned);
-      if (found && !record.inDoubt && !batch.isForced && isSameObject(merged, found)) {
-        settle({ ...accepted(candidate, found.id), outcome: 'unchanged' });
-        return [];
-      }
-      return [{ candidate, object: merged }];
-    }
-    if (!found || heirs.has(localKey)) {
-      settle({ localKey, outcome: 'gone' });
+    const merged = mergeWithService(stream, write.object, standing);
+    if (standing && !write.record.inDoubt && !isForced && isSameObject(merged, standing)) {
+      settle(unchanged(write, standing.id));
       return [];
     }
-    const kept = found.fields.map(({ fieldId, values }) => [fieldId, values] as const);
-    const inactive = createObject(found.extId, found.typeId, false, kept);
-    const retired = { ...candidate, objectHash: hashObject(inactive) };
-    if (!found.active) {
-      settle({ ...accepted(retired, found.id), outcome: 'unchanged' });
-      return [];
-    }
-    return [{ candidate: retired, object: inactive }];
+    return [{ ...write, object: merged }];
   });
-}
-
-function accepted(
-  { localKey, object, sourceHash, objectHash, retires }: Candidate,
-  destinationId: number | undefined,
-) {
-  return { localKey, externalId: object.extId, destinationId, sourceHash, objectHash, retired: retires };
-}
-
-/** An item the service would take later (408, 425, 429, 5xx) has no outcome yet: the batch is tried again. */
-function toOutcome(candidate: Candidate, result: PutResult): Outcome | undefined {
-  if (result.accepted) return { ...accepted(candidate, result.id), outcome: 'synced' };
-  const { status, message } = result;
-  if (status >= 500 || status === 408 || status === 425 || status === 429) return undefined;
-  const { localKey, object, sourceHash, retires } = candidate;
-  return {
-    localKey,
-    externalId: object.extId,
-    outcome: 'dead',
-    code: `${retires ? RETIREMENT_REFUSED : 'refused'}_${status}`,
-    message,
-    sourceHash,
-  };
 }

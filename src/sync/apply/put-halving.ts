@@ -1,5 +1,5 @@
-// One PUT for many objects, such that one the service refuses never spoils the others. Where it refuses a
-// whole call, the call is halved until the culprit stands alone: 2·k·log2(n) requests for k culprits of n.
+// One PUT for many objects, in which one that the service refuses does not spoil the others. Where it refuses a whole
+// request, the request is halved until the refused object stands alone: 2·k·log2(n) requests for k such objects of n.
 import { messageWithDetail, SlotsyncError } from '../../errors.js';
 import type { PutResult } from '../../destination/destination.js';
 import type { DestinationObject } from '../../streams/destination-object.js';

@@ -1,19 +1,15 @@
-// A stream looked at by its cursor: rows that are at or behind the watermark, compared with what was accepted; those
-// that differ go into the inbox. The watermark moves only over what is settled, so whatever became of the inbox, the next
-// look finds what is not there yet.
+// Polling: rows at or beyond a stream's watermark are compared with what was accepted, and those that differ go into the
+// inbox. The watermark moves only over what is settled, so the next poll finds what is not done yet, whatever became of
+// the inbox.
 import type { CursorRow, Mirror } from '../../mirror/mirror.js';
-import { addChanges } from '../../state/inbox/changes.js';
 import type { State } from '../../state/database.js';
-import {
-  countWaiting,
-  moveWatermark,
-  readPolledRecords,
-  withPoll,
-  type CursorPosition,
-  type PolledRecord,
-} from '../../state/inbox/poll-watermarks.js';
+import { addChanges } from '../../state/inbox/add-changes.js';
+import { moveWatermark, withPoll, type CursorPosition } from '../../state/inbox/poll-watermarks.js';
+import { countWaiting } from '../../state/inbox/read-inbox.js';
+import { readPolledRecords, type PolledRecord } from '../../state/records/polled-records.js';
 import type { ParsedConfig } from '../../streams/config-schema.js';
 import type { Stream } from '../../streams/stream.js';
+import { decide, parseMark } from '../decide.js';
 
 export interface PollDeps {
   mirror: Mirror;
@@ -89,29 +85,26 @@ export function createPoll(
   }
 }
 
+/** A row that is looked at again without keeping the watermark: what it waits for, or shares its id with, is another row. */
+const WAITS_FOR_OTHERS = new Set(['deferred', 'reserved', 'shared']);
+
 /**
- * `settled`: nothing to do. `again`: it is looked at again, and does not keep the watermark, because it may never be
- * settled: what it waits for, or shares its id with, is another row. `open`: it is to be done.
+ * `settled`: nothing to do. `again`: it is put into the inbox, and the watermark may pass it. `open`: it is put into the
+ * inbox, and the watermark waits.
  */
 export function classifyPolled(
   hash: CursorRow['hash'],
-  standing: PolledRecord | undefined,
+  record: PolledRecord | undefined,
 ): 'settled' | 'again' | 'open' {
-  if (!standing?.status) return standing?.isHeld ? 'settled' : 'open';
-  const { status, sourceHash, refusedHash, errorCode, isOpen, isHeld } = standing;
-  if (isHeld) return 'settled';
-  if (isOpen) return 'open';
-  switch (status) {
-    case 'synced':
-      return hash === sourceHash ? 'settled' : 'open';
+  if (record?.isHeld) return 'settled';
+  if (!record || record.mark === null) return 'open';
+  const mark = parseMark(record.mark);
+  if (mark.rowWasGone) return 'open';
+  switch (decide(hash, mark)) {
+    case 'unchanged':
     case 'dead':
-      return hash === refusedHash ? 'settled' : 'open';
-    case 'deferred':
-      return 'again';
-    case 'failed':
-      return errorCode === 'external_id_shared' ? 'again' : 'open';
-    case 'pending':
-    case 'retired': // and back
-      return 'open';
+      return 'settled';
+    default:
+      return WAITS_FOR_OTHERS.has(mark.status) ? 'again' : 'open';
   }
 }

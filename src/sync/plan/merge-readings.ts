@@ -3,17 +3,18 @@
 // and never taken apart.
 import { decodeColumn, unescapeColumn } from '../../postgres-copy.js';
 import { SlotsyncError } from '../../errors.js';
+import { decide, parseMark } from '../decide.js';
 
-/**
- * What has to be done about one key. `forget`: it never reached the service and its row is gone. `back`: its row was
- * seen to be gone and is there again; what else there is to do about it follows.
- */
-export interface PlanEntry {
-  operation: 'create' | 'update' | 'retry' | 'retire' | 'forget' | 'back';
+/** What has to be done about one key, by a write. */
+export interface WriteEntry {
+  operation: 'create' | 'update' | 'retry' | 'retire';
   key: string;
-  /** Of a retirement: an earlier plan has let it through, and it waits for the end of its bookings. */
-  passed?: true;
+  /** Of a retirement: an earlier plan has released it, and it waits for the end of its reservations. */
+  wasReleased?: true;
 }
+
+/** `back`: the row was seen to be gone and is in the mirror again; what else there is to do about it follows. */
+export type PlanEntry = WriteEntry | { operation: 'forget' | 'back'; key: string };
 
 export interface MergeCounts {
   create: number;
@@ -22,7 +23,7 @@ export interface MergeCounts {
   retire: number;
   forget: number;
   unchanged: number;
-  /** Given up earlier, and not changed since. */
+  /** Dead already, and not changed since. */
   dead: number;
   /** Rows in the mirror. */
   rows: number;
@@ -30,7 +31,7 @@ export interface MergeCounts {
   accepted: number;
 }
 
-/** Blocks of COPY lines: `key TAB hash` of the mirror, `key TAB mark` of the state (state/records.ts). */
+/** Blocks of COPY lines: `key TAB hash` of the mirror, `key TAB mark` of the state (state/records/plan-marks.ts). */
 export type Lines = AsyncIterable<readonly string[]>;
 
 const NAMED_KEYS = 5;
@@ -38,12 +39,12 @@ const NAMED_KEYS = 5;
 /**
  * Yields what differs, in key order, and returns the counts. Throws SlotsyncError `key_not_unique`, `key_null`
  * or `key_order` after the last line, when the mirror's reading cannot be trusted: use nothing of what was
- * yielded then. `every`: yields rows that are as accepted too, as updates, and those that were given up.
+ * yielded then. `isForced`: yields what is unchanged or dead too.
  */
 export async function* mergeReadings(
   mirror: Lines,
   marks: Lines,
-  every = false,
+  isForced = false,
 ): AsyncGenerator<PlanEntry, MergeCounts> {
   const counts: MergeCounts = {
     create: 0,
@@ -75,7 +76,7 @@ export async function* mergeReadings(
         counts.accepted++;
         lastKey = row;
         first = false;
-        if (every) {
+        if (isForced) {
           counts.update++;
           yield { operation: 'update', key: decodeColumn(unescapeColumn(splitLine(row)[0])) };
         } else {
@@ -111,34 +112,20 @@ export async function* mergeReadings(
         first = false;
       }
 
-      if (recordOrder === undefined || (rowOrder !== undefined && rowOrder < recordOrder)) {
-        counts.create++;
-        yield { operation: 'create', key: decodeColumn(rowOrder ?? '') };
-        if (!rows.step()) await rows.fill();
-      } else if (rowOrder === undefined || rowOrder > recordOrder) {
-        const known = parseMark(mark ?? '');
-        if (known.there && known.status !== 'retired') counts.accepted++;
-        if (known.status === 'unretired') {
-          counts.dead++;
-        } else if (known.status !== 'retired') {
-          const operation = known.there ? 'retire' : 'forget';
-          counts[operation]++;
-          const passed = known.status === 'reserved' ? { passed: true as const } : {};
-          yield { operation, key: decodeColumn(recordOrder), ...passed };
-        }
-        if (!records.step()) await records.fill();
-      } else {
-        const known = parseMark(mark ?? '');
-        if (known.there && known.status !== 'retired') counts.accepted++;
-        const key = decodeColumn(rowOrder);
-        if (known.wasGone) yield { operation: 'back', key };
-        const compared = compare(hash ?? '', known);
-        const operation = every ? ALL_THE_SAME[compared] : compared;
-        counts[operation]++;
-        if (operation !== 'dead' && operation !== 'unchanged') yield { operation, key };
-        if (!rows.step()) await rows.fill();
-        if (!records.step()) await records.fill();
-      }
+      const isRowOnly = recordOrder === undefined || (rowOrder !== undefined && rowOrder < recordOrder);
+      const isRecordOnly = rowOrder === undefined || (recordOrder !== undefined && rowOrder > recordOrder);
+      const known = isRowOnly ? undefined : parseMark(mark ?? '');
+      const decision = decide(isRecordOnly ? undefined : (hash ?? ''), known, isForced);
+      const key = decodeColumn((isRecordOnly ? recordOrder : rowOrder) ?? '');
+      if (decision !== 'ended') counts[decision]++;
+      if (known?.isAtService && known.status !== 'retired') counts.accepted++;
+      if (known?.rowWasGone && !isRecordOnly) yield { operation: 'back', key };
+      if (decision === 'retire' && known?.status === 'reserved')
+        yield { operation: decision, key, wasReleased: true };
+      else if (decision !== 'dead' && decision !== 'unchanged' && decision !== 'ended')
+        yield { operation: decision, key };
+      if (!isRecordOnly && !rows.step()) await rows.fill();
+      if (!isRowOnly && !records.step()) await records.fill();
     }
   } finally {
     // Each reading holds a connection, and its neighbour may have failed or the plan been given up.
@@ -149,47 +136,6 @@ export async function* mergeReadings(
 }
 
 const NULL_KEY = String.raw`\N`;
-
-interface Mark {
-  status: string;
-  /** The service may hold the object. */
-  there: boolean;
-  hash: string;
-  /** Its row was seen to be gone. */
-  wasGone: boolean;
-}
-
-function parseMark(mark: string): Mark {
-  const [status = '', there, hash, gone] = mark.split(':');
-  if (hash === undefined) return { status: 'synced', there: true, hash: status, wasGone: false };
-  return { status, there: there === 'a', hash, wasGone: gone !== undefined };
-}
-
-type Compared = 'create' | 'update' | 'retry' | 'dead' | 'unchanged';
-
-/** What is done where what is unchanged and what was given up is sent too. */
-const ALL_THE_SAME = {
-  create: 'create',
-  update: 'update',
-  unchanged: 'update',
-  retry: 'retry',
-  dead: 'retry',
-} as const;
-
-/** A row whose line did not equal its record's. */
-function compare(hash: string, { status, there, hash: known }: Mark): Compared {
-  switch (status) {
-    case 'synced':
-      return hash === known ? 'unchanged' : 'update';
-    case 'retired':
-      return 'update';
-    case 'dead':
-      if (hash === known) return 'dead';
-      return there ? 'update' : 'create';
-    default:
-      return 'retry';
-  }
-}
 
 function splitLine(line: string): [key: string, rest: string] {
   const tab = line.indexOf('\t');
@@ -233,33 +179,16 @@ function refuseFaults(faults: {
   nulls: number;
   disorder: number;
 }): void {
-  const remedy = 'Correct `key` in the configuration, or the source; nothing of this stream was sent.';
-  if (faults.repetitions > 0) {
-    const named = [...faults.repeated].map((key) => `'${key}'`).join(', ');
-    throw new SlotsyncError(
-      'key_not_unique',
-      `the key is not unique: ${faults.repetitions} rows repeat a key, such as ${named}`,
-      {
-        remedy,
-      },
-    );
+  const { repeated, repetitions, nulls, disorder } = faults;
+  if (repetitions > 0) {
+    const named = [...repeated].map((key) => `'${key}'`).join(', ');
+    const message = `the key is not unique: ${repetitions} rows repeat a key, such as ${named}`;
+    throw new SlotsyncError('key_not_unique', message);
   }
-  if (faults.nulls > 0) {
-    throw new SlotsyncError(
-      'key_null',
-      `the key is null in ${faults.nulls} ${faults.nulls === 1 ? 'row' : 'rows'}`,
-      {
-        remedy,
-      },
-    );
-  }
-  if (faults.disorder > 0) {
-    throw new SlotsyncError(
-      'key_order',
-      'the mirror does not return its keys in the order of their UTF-8 bytes',
-      {
-        remedy: 'The mirror’s database must be encoded in UTF-8.',
-      },
-    );
+  if (nulls > 0)
+    throw new SlotsyncError('key_null', `the key is null in ${nulls} ${nulls === 1 ? 'row' : 'rows'}`);
+  if (disorder > 0) {
+    const message = 'the mirror does not return its keys in the order of their UTF-8 bytes';
+    throw new SlotsyncError('key_order', message);
   }
 }

@@ -1,65 +1,214 @@
-// What one stream needs: the mirror's reading merged with the state's.
-import type { Mirror, Selection, SharedExternalId } from '../../mirror/mirror.js';
-import { readPlanMarks } from '../../state/records/records.js';
+// The plan of one stream: what differs between mirror and state, in batches, weighed against the stream's limits. A run
+// and a preview plan through this one function, so that they cannot disagree; a sink says what becomes of the batches.
+import type { Mirror } from '../../mirror/mirror.js';
 import type { State } from '../../state/database.js';
-import type { PlanCounts } from '../../state/schema.js';
+import { readPlanMarks } from '../../state/records/plan-marks.js';
+import { countAccepted } from '../../state/records/count-records.js';
+import { readOpenApprovals } from '../../state/runs/approvals.js';
+import { countRetiringToday } from '../../state/runs/batches.js';
+import {
+  LIMITED_OPERATIONS,
+  type Hold,
+  type LimitedOperation,
+  type PlanCounts,
+  type RunKind,
+  type RunRange,
+} from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
-import { mergeReadings, type PlanEntry, type MergeCounts } from './merge-readings.js';
+import { explainHold, hasLimit } from '../limits.js';
+import { chooseDue, explainRetirementHold, mayPlanRetirements } from '../retire.js';
+import { mergeReadings, type MergeCounts, type WriteEntry } from './merge-readings.js';
+import { explainSharedIds, type SharedId } from './shared-external-ids.js';
 
 export interface PlanDeps {
   mirror: Mirror;
   state: State;
 }
 
-/** What of a stream is planned. */
-export interface Part {
-  /** Rows that are read; all of them when it selects nothing. */
-  selection: Selection;
-  /** What is unchanged is sent too. */
-  isForced: boolean;
+export interface PlanRequest {
+  kind: RunKind;
+  range: RunRange | null;
+  /** Keys taken from the inbox; undefined: what the range selects. */
+  keys?: readonly string[];
+  /** Undefined for a preview. */
+  runId?: number;
+  /** Records that may still be written, over all streams of the run; used up here. */
+  room: { records: number };
 }
 
-const WHOLE: Part = { selection: {}, isForced: false };
+/** The keys of one request. `limit`: the operation whose limit it falls under; such a batch starts out held. */
+export interface PlannedBatch {
+  limit: LimitedOperation | undefined;
+  entries: readonly WriteEntry[];
+}
 
-/**
- * Yields what differs, in key order, and returns the counts. Reads only. Throws what the readings throw. Of a part
- * that is not chosen by keys, `retire` and `forget` say nothing: the row may be outside.
- */
-export async function* planStream(
+export interface PlanSink {
+  addBatch(batch: PlannedBatch): Promise<void>;
+  /** No hold: the batches under this limit may be sent. */
+  release(limit: LimitedOperation): Promise<void>;
+  /** Rows of records at the service were found to be gone, or to be in the mirror again. */
+  noteRowsGone(keys: readonly string[]): Promise<void>;
+  noteRowsBack(keys: readonly string[]): Promise<void>;
+  /** Records the service never had, whose rows are gone. */
+  forget(keys: readonly string[]): Promise<void>;
+  /** Rows that share an external id, by key: none of them is sent. */
+  refuse(shared: ReadonlyMap<string, SharedId>): Promise<void>;
+}
+
+export interface StreamPlan {
+  counts: PlanCounts;
+  holds: Partial<Record<LimitedOperation, Hold>>;
+  /** Ids of approvals that lift what would be held otherwise. */
+  approvals: number[];
+}
+
+/** Keys handed to the sink at once. */
+const KEYS_AT_ONCE = 1000;
+
+/** Plans one stream into the sink. Throws what the readings and the sink throw; then the sink holds only a part. */
+export async function planStream(
+  deps: PlanDeps,
+  stream: Stream,
+  request: PlanRequest,
+  sink: PlanSink,
+): Promise<StreamPlan> {
+  const { mirror, state } = deps;
+  const { range, room } = request;
+  const { from, to, where, force = false } = range ?? {};
+  const keys = request.keys ?? range?.keys;
+  // A few keys are not worth reading the whole source; what they share with others is found before they are sent.
+  const shared =
+    keys === undefined
+      ? explainSharedIds(await mirror.findSharedExternalIds(stream))
+      : new Map<string, SharedId>();
+  const met = new Map<string, SharedId>();
+  const planned = { create: 0, update: 0, retire: 0, released: 0 };
+
+  const batches = collect<LimitedOperation | undefined, WriteEntry>(stream.batchSize, (limit, entries) =>
+    sink.addBatch({ limit, entries }),
+  );
+  const gone = collect<'gone', WriteEntry>(KEYS_AT_ONCE, async (_, entries) => {
+    if (stream.graceDays > 0) await sink.noteRowsGone(entries.map(({ key }) => key));
+    for (const entry of await chooseDue(state, stream, entries)) {
+      planned.retire++;
+      if (entry.wasReleased) planned.released++;
+      await batches.add('retire', entry);
+    }
+  });
+  const unsent = collect<'back' | 'forget', string>(KEYS_AT_ONCE, (operation, found) =>
+    operation === 'back' ? sink.noteRowsBack(found) : sink.forget(found),
+  );
+
+  const entries = mergeReadings(
+    mirror.readHashes(stream, { keys, from, to, where }),
+    readPlanMarks(state, stream.name, keys),
+    force,
+  );
+  let step = await entries.next();
+  for (; !step.done; step = await entries.next()) {
+    const entry = step.value;
+    const { operation, key } = entry;
+    switch (operation) {
+      case 'retire':
+        if (mayPlanRetirements(stream, request)) await gone.add('gone', entry);
+        break;
+      case 'back':
+      case 'forget':
+        // Of a part of a stream, a row that is gone may only be outside.
+        if (operation === 'back' || range === null) await unsent.add(operation, key);
+        break;
+      default: {
+        const sharedId = shared.get(key);
+        if (sharedId) met.set(key, sharedId);
+        else if (room.records > 0) {
+          room.records--;
+          if (operation !== 'retry') planned[operation]++;
+          const isLimited = operation !== 'retry' && hasLimit(stream, operation);
+          await batches.add(isLimited ? operation : undefined, entry);
+        }
+      }
+    }
+  }
+  for (const collected of [gone, unsent, batches]) await collected.flush();
+  // Of a part, only what lies in it is reported: the rest is another run's.
+  const refused = range === null ? shared : met;
+  if (refused.size > 0) await sink.refuse(refused);
+
+  const { create, update, unchanged, retry, dead } = step.value;
+  const counts = { create, update, retire: planned.retire, unchanged, retry, dead };
+  return {
+    counts,
+    ...(await weighLimits(deps, stream, request, { merged: step.value, planned, keys }, sink)),
+  };
+}
+
+/** Releases what is within the limits or approved; the rest stays held, with the reason. */
+async function weighLimits(
   { mirror, state }: PlanDeps,
   stream: Stream,
-  { selection, isForced }: Part = WHOLE,
-): AsyncGenerator<PlanEntry, MergeCounts> {
-  const rows = mirror.readHashes(stream, selection);
-  return yield* mergeReadings(rows, readPlanMarks(state, stream.name, selection.keys), isForced);
-}
-
-/** Keys whose rows would share an external id, with the reason. Neither of them is sent. */
-export function explainSharedIds(
-  shared: readonly SharedExternalId[],
-): Map<string, { externalId: string; message: string }> {
-  return new Map(
-    shared.flatMap(({ externalId, keys }) =>
-      keys.map((key) => {
-        const others = keys.filter((other) => other !== key).slice(0, 5);
-        return [
-          key,
-          { externalId, message: `external id '${externalId}' is also that of ${others.join(', ')}` },
-        ];
-      }),
-    ),
+  { kind, runId }: PlanRequest,
+  read: {
+    merged: MergeCounts;
+    planned: Record<LimitedOperation | 'released', number>;
+    keys: readonly string[] | undefined;
+  },
+  sink: PlanSink,
+): Promise<Pick<StreamPlan, 'holds' | 'approvals'>> {
+  const { merged, planned, keys } = read;
+  const weighed: Pick<StreamPlan, 'holds' | 'approvals'> = { holds: {}, approvals: [] };
+  const operations = LIMITED_OPERATIONS.filter(
+    (operation) => hasLimit(stream, operation) && planned[operation] > 0,
   );
+  if (operations.length === 0) return weighed;
+  const isIncremental = kind === 'incremental';
+  // An approval is given for what a whole reading found: single changes must not use it up.
+  const approvals = isIncremental ? new Map<never, never>() : await readOpenApprovals(state.db, stream.name);
+  const accepted = keys === undefined ? merged.accepted : await countAccepted(state.db, stream.name);
+  for (const operation of operations) {
+    const approval = approvals.get(operation);
+    const facts = { operation, count: planned[operation], accepted, runId };
+    const ofRetirement = operation === 'retire' && {
+      released: planned.released,
+      earlier: isIncremental ? await countRetiringToday(state.db, stream.name, runId ?? 0) : 0,
+      isSourceEmpty: keys === undefined ? merged.rows === 0 : await mirror.isEmpty(stream),
+    };
+    const explain = (allowed?: number) =>
+      ofRetirement
+        ? explainRetirementHold(stream, { ...facts, ...ofRetirement, allowed })
+        : explainHold(stream, { ...facts, allowed });
+    const unapproved = explain();
+    const hold = unapproved && explain(approval?.allowed);
+    if (hold) {
+      weighed.holds[operation] = hold;
+      continue;
+    }
+    await sink.release(operation);
+    if (unapproved && approval) weighed.approvals.push(approval.id);
+  }
+  return weighed;
 }
 
-/** The plan's counts as a run keeps them; `retire`: those that would be. */
-export function toPlanCounts(counts: MergeCounts, retire: number): PlanCounts {
-  const { create, update, unchanged, retry, dead } = counts;
-  return { create, update, retire, unchanged, retry, dead };
+/** Collects values into lists of a size, by name; each full list, and at the end each rest, is handed over. */
+function collect<Name, T>(size: number, handOver: (name: Name, values: T[]) => Promise<void>) {
+  const open = new Map<Name, T[]>();
+  return {
+    async add(name: Name, value: T): Promise<void> {
+      const values = open.get(name) ?? [];
+      open.set(name, values);
+      if (values.push(value) < size) return;
+      open.delete(name);
+      await handOver(name, values);
+    },
+    async flush(): Promise<void> {
+      for (const [name, values] of open) await handOver(name, values);
+      open.clear();
+    },
+  };
 }
 
 /**
- * Requests that writing takes when every record of the batch must be sent: a read, unless the mapping owns the object;
- * for a retirement a look at its bookings; and a write.
+ * Requests that a batch takes when every record of it must be sent: a read, unless the mapping owns the object; for a
+ * retirement a look at its reservations; and a write.
  */
 export function requestsPerBatch({ owns, unlessReserved }: Stream, retires: boolean): number {
   if (retires) return unlessReserved ? 3 : 2;

@@ -1,5 +1,5 @@
-// Before a run's first write: does the service know every type and field the configuration names? A wrong
-// name would be refused once for every record; here it is refused once.
+// Before a run's first write: does the service know every type and field that the configuration names? A wrong name
+// would be refused for every record; here it is refused once.
 import { closest } from 'fastest-levenshtein';
 import type { Destination } from '../../destination/destination.js';
 import type { Context } from '../../destination/client.js';

@@ -1,32 +1,33 @@
-// The verdict on one booking, from both sides of it. Pure and total: whatever stands here and there, it is exactly one
-// of the table in docs/reconcile.md, or none, when it stands nowhere. Absence is established before, by asking for the
-// booking itself; here it is a fact.
-import type { ReservationThere } from '../../destination/destination.js';
+// The verdict on one booking, from both sides of it: here (the mirror) and there (the service), as the verdicts and the
+// columns of the state are named. Pure and total: every combination gives exactly one verdict of the table in
+// docs/reconcile.md, or none when the booking is on neither side. Absence has been confirmed before, by asking for the
+// booking itself.
+import type { Reservation } from '../../destination/destination.js';
 import type { Differences, Verdict } from '../../state/schema.js';
 import type { FieldValues } from '../../streams/destination-object.js';
 import type { CompareRules } from '../../streams/bookings.js';
 
-/** A booking here. Times in milliseconds since 1970. */
-export interface BookingHere {
+/** A booking of the mirror with its objects looked up. Times in milliseconds since 1970. */
+export interface ResolvedBooking {
   begin: number | undefined;
   end: number | undefined;
   isCancelled: boolean;
   /** External ids. */
   objects: readonly string[];
-  /** Objects, in words, that have no external id there: such a booking can't agree. */
+  /** Objects, in words, that the service has not accepted: such a booking cannot agree. */
   unknownObjects: readonly string[];
   fields: readonly FieldValues[];
 }
 
-export type BookingThere = { is: 'standing'; reservation: ReservationThere } | { is: 'cancelled' | 'absent' };
+export type ReservationState = { is: 'standing'; reservation: Reservation } | { is: 'cancelled' | 'absent' };
 
 export interface Sides {
-  /** Undefined: there is no such booking. `unasked`: no bookings are configured here. */
-  here: BookingHere | 'unasked' | undefined;
-  there: BookingThere;
+  /** Undefined: there is no such booking. `unasked`: no bookings are configured. */
+  here: ResolvedBooking | 'unasked' | undefined;
+  there: ReservationState;
   /** The verdict of the reading before. */
   before: Verdict | undefined;
-  /** A cancellation of it was known, and is not there any more. */
+  /** A cancellation of it was known, and is gone at the service. */
   isCancellationGone: boolean;
 }
 
@@ -36,7 +37,7 @@ export interface BookingVerdict {
   differs: Differences | undefined;
 }
 
-/** The one verdict; undefined when there is nothing left to say anything about. */
+/** The verdict; undefined when the booking is on neither side. */
 export function compareBooking(
   { here, there, before, isCancellationGone }: Sides,
   rules: CompareRules,
@@ -52,7 +53,7 @@ export function compareBooking(
       if (here.isCancelled) return only('cancelled_here');
       const differs = findDifferences(here, there.reservation, rules);
       if (differs) return { verdict: 'differs', differs };
-      // It stays so until something else becomes of it: a second reading of unchanged sides has no news.
+      // It stays `restored_there` until one side changes: a second reading of unchanged sides emits no event.
       const isRestored = isCancellationGone || before === 'cancelled_there' || before === 'restored_there';
       return only(isRestored ? 'restored_there' : 'agrees');
     }
@@ -68,8 +69,8 @@ const only = (verdict: Verdict): BookingVerdict => ({ verdict, differs: undefine
 
 /** What the two say differently; undefined when nothing. */
 export function findDifferences(
-  here: BookingHere,
-  there: ReservationThere,
+  here: ResolvedBooking,
+  there: Reservation,
   rules: CompareRules,
 ): Differences | undefined {
   const differs: Differences = {};
@@ -95,7 +96,7 @@ export function findDifferences(
 }
 
 /** The objects of a reservation that the bookings speak for, by external id. */
-export function comparedObjects({ objects }: ReservationThere, { types }: CompareRules): string[] {
+export function comparedObjects({ objects }: Reservation, { types }: CompareRules): string[] {
   return toSet(objects.filter(({ typeId }) => types.has(typeId)).map(({ objectId }) => objectId));
 }
 

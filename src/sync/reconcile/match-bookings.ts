@@ -1,30 +1,31 @@
-// Some bookings and some reservations, brought together, judged, and written down in one transaction. What is missing
-// from either side is asked for by name first: absence in a reading that was cut by time proves nothing.
+// Matches bookings of the mirror with reservations at the service, and writes the verdicts in one transaction. What is
+// missing on either side is asked for by name first: absence in a reading that was cut by time proves nothing.
 import type { Mirror } from '../../mirror/mirror.js';
-import type {
-  CancellationThere,
-  Destination,
-  Found,
-  ReservationThere,
+import {
+  resultsOf,
+  type Cancellation,
+  type Destination,
+  type Reservation,
 } from '../../destination/destination.js';
 import type { Lane } from '../../destination/quota/limiter.js';
+import { SlotsyncError } from '../../errors.js';
 import {
   forgetCancellations,
   readCancellations,
   writeCancellations,
   type KnownCancellation,
 } from '../../state/bookings/cancellations.js';
-import { queryState, type Queries } from '../../state/database.js';
-import { readExternalIds } from '../../state/records/records.js';
+import type { Queries } from '../../state/database.js';
+import { readExternalIds } from '../../state/records/external-ids.js';
+import { readRun } from '../../state/runs/read-runs.js';
 import {
   forgetBookings,
-  readKnownBookings,
   writeBookings,
   type MatchedBooking,
-  type KnownBooking,
-} from '../../state/bookings/reservations.js';
+} from '../../state/bookings/write-reservations.js';
+import { readKnownBookings, type KnownBooking } from '../../state/bookings/read-reservations.js';
 import type { Booking, ReservationConfig } from '../../streams/bookings.js';
-import { compareBooking, type BookingHere, type BookingThere } from './compare-booking.js';
+import { compareBooking, type ResolvedBooking, type ReservationState } from './compare-booking.js';
 
 export interface MatchDeps {
   mirror: Mirror;
@@ -37,92 +38,95 @@ export interface MatchDeps {
   shared: ReadonlySet<string>;
 }
 
-export interface Case {
-  here: readonly Booking[];
-  there: readonly ReservationThere[];
+/** What is to be matched. */
+export interface Matching {
+  bookings: readonly Booking[];
+  reservations: readonly Reservation[];
   /** Keys that were known; those that are found on neither side are forgotten. */
   known?: readonly string[];
   /** Reads cancellations that may have come since the run has read them. */
-  lookAgain?: () => Promise<readonly CancellationThere[]>;
+  readNewCancellations?: () => Promise<readonly Cancellation[]>;
 }
 
-/** Judges a case and writes the verdicts. Throws what the three sides throw; nothing is written then. */
-export async function matchBookings(deps: MatchDeps, given: Case, signal?: AbortSignal): Promise<void> {
+/** Matches and writes the verdicts. Throws what mirror, service and state throw; nothing is written then. */
+export async function matchBookings(deps: MatchDeps, given: Matching, signal?: AbortSignal): Promise<void> {
   const { db, runId } = deps;
   const pairs = await pair(deps, given, signal);
   const { cancelled, gone, seen } = await findCancellations(deps, given, pairs, signal);
-  const toHere = await hereOf(deps, pairs.bookings.values());
+  const resolve = await createResolver(deps, pairs.bookings.values());
 
-  const takenBack = new Set(gone.flatMap(({ reservationId }) => reservationId ?? []));
-  const judged: MatchedBooking[] = [];
+  const restored = new Set(gone.flatMap(({ reservationId }) => reservationId ?? []));
+  const matched: MatchedBooking[] = [];
   const superseded = new Set<string>();
-  const add = (key: string, booking: Booking | undefined, there: ReservationThere | undefined) => {
+  const add = (key: string, booking: Booking | undefined, reservation: Reservation | undefined) => {
     const known = pairs.known.get(key);
-    const destinationId = there?.id ?? known?.destinationId ?? undefined;
-    const here = booking && toHere(booking);
-    const standing: BookingThere = there
-      ? { is: 'standing', reservation: there }
+    const destinationId = reservation?.id ?? known?.destinationId ?? undefined;
+    const here = booking && resolve(booking);
+    const there: ReservationState = reservation
+      ? { is: 'standing', reservation }
       : { is: isCancelled(cancelled, booking, destinationId) ? 'cancelled' : 'absent' };
-    const isCancellationGone = there !== undefined && takenBack.has(there.id);
-    const judgement = compareBooking(
+    const verdict = compareBooking(
       {
         here: deps.reservations.bookings ? here : 'unasked',
-        there: standing,
+        there,
         before: known?.verdict,
-        isCancellationGone,
+        isCancellationGone: reservation !== undefined && restored.has(reservation.id),
       },
       deps.reservations.rules,
     );
-    if (!judgement) return;
-    judged.push({
-      ...judgement,
+    if (!verdict) return;
+    matched.push({
+      ...verdict,
       key,
-      externalId: booking?.externalId ?? there?.extId ?? known?.externalId ?? undefined,
+      externalId: booking?.externalId ?? reservation?.extId ?? known?.externalId ?? undefined,
       destinationId,
       problem: booking && problemOf(deps, booking, here),
       beginHere: booking?.begin,
       endHere: booking?.end,
-      beginThere: there?.begin,
-      endThere: there?.end,
+      beginThere: reservation?.begin,
+      endThere: reservation?.end,
       here: here && {
         objects: [...here.objects, ...here.unknownObjects],
         fields: here.fields,
         isCancelled: here.isCancelled,
       },
-      there: there && { objects: there.objects, fields: there.fields, status: there.status },
+      there: reservation && {
+        objects: reservation.objects,
+        fields: reservation.fields,
+        status: reservation.status,
+      },
     });
   };
 
   for (const booking of pairs.bookings.values()) {
-    const there = booking.externalId === undefined ? undefined : pairs.byExtId.get(booking.externalId);
-    add(booking.key, booking, there);
-    // Known only there so far, or under a key that is gone: from here on it has this key.
-    if (there)
-      for (const key of pairs.namesOf(there.id)) if (isOnlyThere(pairs.known.get(key))) superseded.add(key);
+    const reservation = booking.externalId === undefined ? undefined : pairs.byExtId.get(booking.externalId);
+    add(booking.key, booking, reservation);
+    // So far known only at the service, or under a key that is gone: from now on it has this key.
+    if (reservation)
+      for (const key of pairs.namesOf(reservation.id))
+        if (isOnlyAtService(pairs.known.get(key))) superseded.add(key);
   }
-  for (const [key, there] of pairs.onlyThere) add(key, undefined, there);
+  for (const [key, reservation] of pairs.withoutBooking) add(key, undefined, reservation);
 
-  const kept = new Set(judged.map(({ key }) => key));
+  const kept = new Set(matched.map(({ key }) => key));
   const forgotten = [...new Set([...superseded, ...(given.known ?? [])])].filter((key) => !kept.has(key));
-  await queryState(() =>
-    db.transaction(async (tx) => {
-      await writeCancellations(tx, runId, seen);
-      await forgetCancellations(
-        tx,
-        gone.map(({ id }) => id),
-      );
-      await forgetBookings(tx, runId, forgotten);
-      await writeBookings(tx, runId, judged);
-    }),
-  );
+  await db.transaction(async (tx) => {
+    await writeCancellations(tx, runId, seen);
+    await forgetCancellations(
+      tx,
+      gone.map(({ id }) => id),
+    );
+    await forgetBookings(tx, runId, forgotten);
+    await writeBookings(tx, runId, matched);
+  });
 }
 
 interface Pairs {
   /** By key. */
   bookings: ReadonlyMap<string, Booking>;
-  byExtId: ReadonlyMap<string, ReservationThere>;
+  byExtId: ReadonlyMap<string, Reservation>;
   /** Reservations without a booking, by the key they are kept under. */
-  onlyThere: ReadonlyMap<string, ReservationThere>;
+  withoutBooking: ReadonlyMap<string, Reservation>;
   /** By key. */
   known: ReadonlyMap<string, KnownBooking>;
   /** Keys a reservation is known under, by the service's id. */
@@ -130,24 +134,25 @@ interface Pairs {
 }
 
 /** Asks each side for what the other has, and the state for what was known. */
-async function pair(deps: MatchDeps, given: Case, signal: AbortSignal | undefined): Promise<Pairs> {
+async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | undefined): Promise<Pairs> {
   const { mirror, destination, db, lane } = deps;
   const source = deps.reservations.bookings;
-  const bookings = new Map(given.here.map((booking) => [booking.key, booking]));
-  const met = new Map<number, ReservationThere>(given.there.map((there) => [there.id, there]));
+  const bookings = new Map(given.bookings.map((booking) => [booking.key, booking]));
+  const met = new Map<number, Reservation>(given.reservations.map((there) => [there.id, there]));
 
-  const extIdsHere = () => new Set([...bookings.values()].flatMap(({ externalId }) => externalId ?? []));
-  const matched = extIdsHere();
-  const strays = given.there.flatMap(({ extId }) =>
+  const extIdsOfBookings = () =>
+    new Set([...bookings.values()].flatMap(({ externalId }) => externalId ?? []));
+  const matched = extIdsOfBookings();
+  const strays = given.reservations.flatMap(({ extId }) =>
     extId === undefined || matched.has(extId) ? [] : [extId],
   );
-  // A booking of another slice is judged there as well, and to the same verdict.
+  // A booking of another slice is matched in that slice as well, with the same verdict.
   if (source)
     for (const booking of await mirror.bookings.readByExternalIds(source, strays))
       bookings.set(booking.key, booking);
 
   const standing = new Set([...met.values()].flatMap(({ extId }) => extId ?? []));
-  const unmet = [...extIdsHere()].filter((extId) => !standing.has(extId));
+  const unmet = [...extIdsOfBookings()].filter((extId) => !standing.has(extId));
   for (const there of resultsOf(await destination.findReservations({ extIds: unmet }, { lane, signal })))
     met.set(there.id, there);
 
@@ -161,21 +166,21 @@ async function pair(deps: MatchDeps, given: Case, signal: AbortSignal | undefine
     if (destinationId !== null) names.set(destinationId, [...(names.get(destinationId) ?? []), key]);
   const namesOf = (id: number) => names.get(id) ?? [];
 
-  const taken = extIdsHere();
+  const taken = extIdsOfBookings();
   const alone = [...met.values()].filter(({ extId }) => extId === undefined || !taken.has(extId));
-  const onlyThere = await nameThem(deps, alone, namesOf);
+  const withoutBooking = await nameWithoutBooking(deps, alone, namesOf);
   const byExtId = new Map(
     [...met.values()].flatMap((there) => (there.extId === undefined ? [] : [[there.extId, there]])),
   );
-  return { bookings, byExtId, onlyThere, known, namesOf };
+  return { bookings, byExtId, withoutBooking, known, namesOf };
 }
 
 /** A reservation without a booking keeps the key of the booking it had, while no other booking has that key. */
-async function nameThem(
+async function nameWithoutBooking(
   { mirror, reservations: { bookings } }: MatchDeps,
-  alone: readonly ReservationThere[],
+  alone: readonly Reservation[],
   namesOf: (id: number) => readonly string[],
-): Promise<Map<string, ReservationThere>> {
+): Promise<Map<string, Reservation>> {
   const former = alone.flatMap(({ id }) => namesOf(id).filter((key) => key !== nameOf(id)));
   const inUse = new Set(
     bookings ? (await mirror.bookings.readByKeys(bookings, former)).map(({ key }) => key) : [],
@@ -185,43 +190,43 @@ async function nameThem(
   );
 }
 
-/** The key of what is known only there. */
+/** The key of a reservation without a booking. */
 const nameOf = (id: number) => `#${id}`;
 
-const isOnlyThere = (known: KnownBooking | undefined) =>
+const isOnlyAtService = (known: KnownBooking | undefined) =>
   known?.verdict === 'unknown_here' || known?.verdict === 'not_compared';
 
 interface Cancellations {
   cancelled: { reservations: ReadonlySet<number>; extIds: ReadonlySet<string> };
-  /** Known, and not there any more. */
+  /** Known, and gone at the service: the reservation was restored. */
   gone: readonly KnownCancellation[];
   /** Found just now, to be written down. */
-  seen: readonly CancellationThere[];
+  seen: readonly Cancellation[];
 }
 
-/** Which of the bookings that do not stand there were cancelled, and which cancellations were taken back. */
+/** Which of the bookings without a reservation were cancelled, and which cancellations were undone. */
 async function findCancellations(
   { destination, db, lane, runId }: MatchDeps,
-  given: Case,
-  { bookings, byExtId, onlyThere, known }: Pairs,
+  given: Matching,
+  { bookings, byExtId, withoutBooking, known }: Pairs,
   signal: AbortSignal | undefined,
 ): Promise<Cancellations> {
   const absent = [...bookings.values()].filter(
     ({ externalId }) => externalId === undefined || !byExtId.has(externalId),
   );
   const extIds = [...new Set(absent.flatMap(({ externalId }) => externalId ?? []))];
-  const seen = new Map<number, CancellationThere>();
-  const see = (found: readonly CancellationThere[]) => {
+  const seen = new Map<number, Cancellation>();
+  const see = (found: readonly Cancellation[]) => {
     for (const one of found) seen.set(one.id, one);
   };
   see(resultsOf(await destination.findCancellations({ extIds }, { lane, signal })));
 
-  const standingIds = [...byExtId.values(), ...onlyThere.values()].map(({ id }) => id);
+  const standingIds = [...byExtId.values(), ...withoutBooking.values()].map(({ id }) => id);
   const absentIds = [...absent.map(({ key }) => key), ...(given.known ?? [])].flatMap(
     (key) => known.get(key)?.destinationId ?? [],
   );
   const rows = await readCancellations(db, { reservationIds: [...standingIds, ...absentIds], extIds });
-  // What this run has seen is there; what an earlier one has seen is asked for.
+  // What this run has seen exists; what an earlier run has seen is asked for.
   const doubtful = rows.filter(({ id, runId: seenBy }) => seenBy !== runId && !seen.has(id));
   const ids = doubtful.map(({ id }) => id);
   const found = resultsOf(await destination.findCancellations({ ids }, { lane, signal }));
@@ -245,9 +250,9 @@ async function findCancellations(
     const id = known.get(booking.key)?.destinationId ?? undefined;
     return id !== undefined && !isCancelled(cancelled, booking, id);
   });
-  if (vanished && given.lookAgain) {
-    // It stood there before: cancelled, perhaps, after this run has read the cancellations.
-    const again = await given.lookAgain();
+  if (vanished && given.readNewCancellations) {
+    // It had a reservation before: perhaps it was cancelled after this run has read the cancellations.
+    const again = await given.readNewCancellations();
     see(again);
     for (const { reservationId } of again)
       if (reservationId !== undefined) cancelled.reservations.add(reservationId);
@@ -267,11 +272,11 @@ function isCancelled(
   );
 }
 
-/** Bookings as they are compared: the keys of what they book become external ids. */
-async function hereOf(
+/** Makes bookings comparable: the keys of what they book become external ids. */
+async function createResolver(
   { db }: MatchDeps,
   bookings: Iterable<Booking>,
-): Promise<(booking: Booking) => BookingHere> {
+): Promise<(booking: Booking) => ResolvedBooking> {
   const wanted = new Map(
     [...bookings].flatMap(({ references }) =>
       references.map((one) => [`${one.stream} ${one.localKey}`, one]),
@@ -293,14 +298,15 @@ async function hereOf(
 function problemOf(
   { shared }: MatchDeps,
   booking: Booking,
-  here: BookingHere | undefined,
+  here: ResolvedBooking | undefined,
 ): string | undefined {
   if (booking.problem !== undefined) return booking.problem;
   if (shared.has(booking.key)) return 'external_id_shared';
   return here && here.unknownObjects.length > 0 ? 'object_unknown' : undefined;
 }
 
-/** What was asked for by name, or without a limit, is never too much. */
-export function resultsOf<B>(found: Found<B>): B[] {
-  return 'results' in found ? found.results : [];
+/** Throws `run_cancelled` when an operator has cancelled the run. */
+export async function requireUnended({ db, runId }: MatchDeps): Promise<void> {
+  const run = await readRun(db, runId);
+  if (run?.finishedAt) throw new SlotsyncError('run_cancelled', 'the run was cancelled');
 }

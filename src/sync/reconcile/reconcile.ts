@@ -1,49 +1,48 @@
-// What became of the bookings: reservations and cancellations there, compared with the bookings here, slice by slice.
-// It reads at both sides and writes verdicts; an interrupted run is simply run again, so its slices are no batches and
-// need no queue.
-import type { Destination, Found, Period, ReservationThere } from '../../destination/destination.js';
+// What became of the bookings: the service's reservations and cancellations compared with the bookings of the mirror.
+// A reconcile reads at both sides and writes verdicts. An interrupted one is started again from the beginning, so it has
+// no batches and needs no queue. One at a time, worked by the process that started it.
+import type { Destination, Period } from '../../destination/destination.js';
 import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../../errors.js';
 import type { Logger } from '../../logger.js';
 import type { Mirror } from '../../mirror/mirror.js';
 import {
-  forgetCancellations,
-  readUnmetCancellations,
-  writeCancellations,
-} from '../../state/bookings/cancellations.js';
+  countVerdicts,
+  listDiscrepancies,
+  type ReservationRow,
+} from '../../state/bookings/read-reservations.js';
+import { pruneBookings } from '../../state/retention.js';
 import type { Queries, State } from '../../state/database.js';
 import {
   dropReconciliation,
   endReconciliation,
-  moveReservationsWatermark,
-  readReservationsWatermark,
   startReconciliation,
   whileReconcilingAlone,
 } from '../../state/runs/reconcile-runs.js';
 import {
-  countVerdicts,
-  listDiscrepancies,
-  pruneBookings,
-  readKnownBookings,
-  readUnmetBookings,
-  type ReservationRow,
-} from '../../state/bookings/reservations.js';
-import { readRun } from '../../state/runs/runs.js';
-import { noteReconciledOccurrence, readUnreconciledOccurrence } from '../../state/runs/occurrences.js';
-import type { Verdict } from '../../state/schema.js';
+  moveReservationsWatermark,
+  readReservationsWatermark,
+} from '../../state/bookings/reservations-watermark.js';
+import {
+  noteReconciledOccurrence,
+  readUnreconciledOccurrence,
+} from '../../state/runs/nightly-occurrences.js';
+import type { StartedBy, Verdict } from '../../state/schema.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
-import { matchBookings, resultsOf, type MatchDeps } from './match-bookings.js';
 import { NIGHTLY } from '../start-nightly.js';
-import { readSlices } from './time-slices.js';
+import type { MatchDeps } from './match-bookings.js';
+import { readChanges } from './read-changes.js';
+import { readWindow } from './read-window.js';
 
 export interface ReconcileDeps {
   mirror: Mirror;
   destination: Destination;
   state: State;
   reservations: ReservationConfig;
+  startedBy: StartedBy;
   log: Logger;
   /** Milliseconds since 1970. */
   now?: () => number;
-  /** Told how much of the window is done, in seconds of it. */
+  /** How much of the window is done, in seconds of it. */
   onProgress?: (done: number, total: number) => void;
   /** Bookings of a slice at most; memory goes with it. */
   sliceSize?: number;
@@ -53,7 +52,7 @@ export interface ReconcileRange {
   /** Milliseconds since 1970; by default the configured window around now. */
   from?: number | undefined;
   to?: number | undefined;
-  /** Judges everything and leaves no trace of it. */
+  /** Compares everything and keeps nothing of it. */
   isDryRun?: boolean | undefined;
   /** Discrepancies named in the result. */
   named?: number | undefined;
@@ -61,13 +60,13 @@ export interface ReconcileRange {
 
 export interface ReconcileResult {
   runId: number;
-  /** `changes`: only what was changed there since the last reading. */
+  /** `changes`: only what was changed at the service since the last reading. */
   read: 'window' | 'changes';
   /** Milliseconds since 1970. */
   from: number;
   to: number;
   verdicts: Partial<Record<Verdict, number>>;
-  /** Bookings with something wrong here. */
+  /** Bookings of the mirror that cannot agree with anything, such as one without a begin. */
   problems: number;
   /** Verdicts that changed. */
   events: number;
@@ -79,15 +78,13 @@ const LANE = 'sync';
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** Bookings of a slice: five full pages. */
 const SLICE_SIZE = 5000;
-const SHORTEST_SLICE = 60 * 60;
-const UNMET_AT_ONCE = 1000;
-/** What is made and removed within five minutes leaves no trace there: it is read later, and twice. Seconds. */
+/** What is created and removed within five minutes leaves no trace at the service: it is read later, and twice. Seconds. */
 const LAG = 5 * 60;
 const OVERLAP = 5 * 60;
 
 /**
  * Reconciles a window. One at a time: throws SlotsyncError `reconcile_running` when another is under way, else what
- * the sides throw; what was judged until then stays written. UsageError: the window ends before it begins.
+ * the sides throw; verdicts written until then stay. UsageError: the window ends before it begins.
  */
 export async function reconcile(
   deps: ReconcileDeps,
@@ -118,10 +115,10 @@ export async function reconcileModified(
       return reconcileWindow(deps, {}, signal);
     const period = { from: mark.readUpTo - OVERLAP, to: Math.floor(now / 1000) - LAG };
     if (period.to <= mark.readUpTo) return undefined;
-    return inRun(deps, period, { read: 'changes', signal }, async (judging) => {
-      const found = await readChanges(deps, judging, period, signal);
-      await moveReservationsWatermark(judging.db, period.to);
-      return found > 0;
+    return inRun(deps, period, { read: 'changes', signal }, async (matching) => {
+      const changes = await readChanges(matching, period, readOptionsOf(deps, signal));
+      await moveReservationsWatermark(matching.db, period.to);
+      return changes > 0;
     });
   });
   return alone?.result;
@@ -169,16 +166,20 @@ async function reconcileWindow(
     });
   }
   const startedAt = Math.floor((deps.now?.() ?? Date.now()) / 1000);
-  return inRun(deps, window, { ...range, read: 'window', signal }, async (judging) => {
-    await readCancellationsThere(deps, judging, window, signal);
-    await readWindow(deps, judging, window, signal);
-    await readUndated(deps, judging, signal);
-    await readUnmet(deps, judging, window, signal);
-    await pruneBookings(judging.db);
+  return inRun(deps, window, { ...range, read: 'window', signal }, async (matching) => {
+    await readWindow(matching, window, readOptionsOf(deps, signal));
+    await pruneBookings(matching.db);
     const isWhole = range.from === undefined && range.to === undefined;
-    if (isWhole) await moveReservationsWatermark(judging.db, startedAt - LAG);
+    if (isWhole) await moveReservationsWatermark(matching.db, startedAt - LAG);
     return true;
   });
+}
+
+function readOptionsOf(
+  { sliceSize = SLICE_SIZE, onProgress }: ReconcileDeps,
+  signal: AbortSignal | undefined,
+) {
+  return { sliceSize, onProgress, signal };
 }
 
 /** What is written in a dry run goes with its transaction. */
@@ -186,7 +187,7 @@ class DryRunEnd extends Error {
   override readonly name = 'DryRunEnd';
 }
 
-/** Does the work as a run with a row, and tells what came of it. Work that says false leaves no row. */
+/** Does the work as a run with a row, and returns its result. Work that returns false leaves no row. */
 async function inRun(
   deps: ReconcileDeps,
   period: Period,
@@ -196,13 +197,16 @@ async function inRun(
     isDryRun = false,
     named = 0,
   }: ReconcileRange & Pick<ReconcileResult, 'read'> & { signal: AbortSignal | undefined },
-  work: (judging: MatchDeps) => Promise<boolean>,
+  work: (matching: MatchDeps) => Promise<boolean>,
 ): Promise<ReconcileResult> {
   const { state, destination, mirror, reservations } = deps;
   const requestsBefore = destination.requests();
   const inDatabase = async (db: Queries): Promise<ReconcileResult> => {
     const text = (seconds: number) => new Date(seconds * 1000).toISOString();
-    const runId = await startReconciliation(db, { from: text(period.from), to: text(period.to) });
+    const runId = await startReconciliation(db, deps.startedBy, {
+      from: text(period.from),
+      to: text(period.to),
+    });
     const log = deps.log.child({ runId });
     try {
       const { bookings } = reservations;
@@ -214,7 +218,7 @@ async function inRun(
       else await dropReconciliation(db, runId);
     } catch (error) {
       const reason = signal?.aborted
-        ? { code: 'interrupted', message: 'it was told to stop' }
+        ? { code: 'interrupted', message: 'the process was stopped' }
         : { code: codeOf(error), message: messageWithDetail(error) };
       if (!isDryRun) await endReconciliation(db, runId, reason);
       throw error;
@@ -245,160 +249,4 @@ async function inRun(
     });
   if (!result) throw new Error('the dry run has no result');
   return result;
-}
-
-/** First of all: a booking that was moved and then cancelled lies in another slice than ours. */
-async function readCancellationsThere(
-  { destination, sliceSize = SLICE_SIZE }: ReconcileDeps,
-  { db, runId }: MatchDeps,
-  window: Period,
-  signal: AbortSignal | undefined,
-): Promise<void> {
-  const slices = readSlices(window, { most: sliceSize, least: SHORTEST_SLICE }, (slice, most) =>
-    destination.findCancellations(most === undefined ? { window: slice } : { window: slice, most }, {
-      lane: LANE,
-      signal,
-    }),
-  );
-  for await (const { results } of slices) await writeCancellations(db, runId, results);
-}
-
-async function readWindow(
-  deps: ReconcileDeps,
-  judging: MatchDeps,
-  window: Period,
-  signal: AbortSignal | undefined,
-): Promise<void> {
-  const { mirror, destination, sliceSize = SLICE_SIZE } = deps;
-  const { bookings } = judging.reservations;
-  const sliceOf = (slice: Period) => ({ ...slice, isFirst: slice.from === window.from });
-
-  /** Both sides have to fit; ours is asked first, since that costs no request. */
-  const read = async (slice: Period, most: number | undefined): Promise<Found<ReservationThere>> => {
-    const here = bookings && most ? await mirror.bookings.count(bookings, sliceOf(slice)) : 0;
-    if (most !== undefined && here > most) return { tooMany: here };
-    return destination.findReservations(most === undefined ? { window: slice } : { window: slice, most }, {
-      lane: LANE,
-      signal,
-    });
-  };
-
-  for await (const { slice, results } of readSlices(
-    window,
-    { most: sliceSize, least: SHORTEST_SLICE },
-    read,
-  )) {
-    signal?.throwIfAborted();
-    await requireUnended(judging);
-    const here = bookings ? await mirror.bookings.readSlice(bookings, sliceOf(slice)) : [];
-    // What lasts into a slice has been met in the one before.
-    const there = results.filter(({ begin }) => slice.from === window.from || begin >= slice.from * 1000);
-    const lookAgain = async () =>
-      resultsOf(await destination.findCancellations({ window: slice }, { lane: LANE, signal }));
-    await matchBookings(judging, { here, there, lookAgain }, signal);
-    deps.onProgress?.(slice.to - window.from, window.to - window.from);
-  }
-}
-
-/** Bookings here that belong to no time. */
-async function readUndated(
-  { mirror }: ReconcileDeps,
-  judging: MatchDeps,
-  signal: AbortSignal | undefined,
-): Promise<void> {
-  const { bookings } = judging.reservations;
-  if (!bookings) return;
-  for await (const here of mirror.bookings.readUndated(bookings))
-    await matchBookings(judging, { here, there: [] }, signal);
-}
-
-/** What was known in the window and met by no slice: moved out of it, or gone, on either side. */
-async function readUnmet(
-  { mirror, destination }: ReconcileDeps,
-  judging: MatchDeps,
-  window: Period,
-  signal: AbortSignal | undefined,
-): Promise<void> {
-  const { db, runId } = judging;
-  for (let after = ''; ;) {
-    const known = await readUnmetBookings(db, runId, window, { after, limit: UNMET_AT_ONCE });
-    const last = known.at(-1);
-    if (!last) break;
-    after = last.key;
-    const { bookings } = judging.reservations;
-    const keys = known.map(({ key }) => key);
-    const ids = known.flatMap(({ destinationId }) => destinationId ?? []);
-    const here = bookings ? await mirror.bookings.readByKeys(bookings, keys) : [];
-    const there = resultsOf(await destination.findReservations({ ids }, { lane: LANE, signal }));
-    await matchBookings(judging, { here, there, known: keys }, signal);
-  }
-  for (let after = 0; ;) {
-    const ids = await readUnmetCancellations(db, runId, window, { after, limit: UNMET_AT_ONCE });
-    const last = ids.at(-1);
-    if (last === undefined) break;
-    after = last;
-    const found = resultsOf(await destination.findCancellations({ ids }, { lane: LANE, signal }));
-    await writeCancellations(db, runId, found);
-    const there = new Set(found.map(({ id }) => id));
-    await forgetCancellations(
-      db,
-      ids.filter((id) => !there.has(id)),
-    );
-  }
-}
-
-/** What was changed there in a period, whenever it takes place. Returns how much it was. */
-async function readChanges(
-  deps: ReconcileDeps,
-  judging: MatchDeps,
-  period: Period,
-  signal: AbortSignal | undefined,
-): Promise<number> {
-  let changes = 0;
-  const { mirror, destination, sliceSize = SLICE_SIZE } = deps;
-  const { db, runId } = judging;
-  const { bookings } = judging.reservations;
-  const context = { lane: LANE, signal } as const;
-  const size = { most: sliceSize, least: 1 };
-  // The end of `modified` counts as in it: with slices that follow each other a second is read twice, and none missed.
-  const cancellations = readSlices(period, size, (slice, most) =>
-    destination.findCancellations(
-      most === undefined ? { modified: slice } : { modified: slice, most },
-      context,
-    ),
-  );
-  for await (const { results } of cancellations) {
-    changes += results.length;
-    await writeCancellations(db, runId, results);
-    const destinationIds = results.flatMap(({ reservationId }) => reservationId ?? []);
-    const known = await readKnownBookings(db, { keys: [], destinationIds });
-    const keys = known.map(({ key }) => key);
-    const extIds = results.flatMap(({ extId }) => extId ?? []);
-    const here = bookings
-      ? [
-          ...(await mirror.bookings.readByKeys(bookings, keys)),
-          ...(await mirror.bookings.readByExternalIds(bookings, extIds)),
-        ]
-      : [];
-    const there = resultsOf(await destination.findReservations({ ids: destinationIds }, context));
-    await matchBookings(judging, { here, there, known: keys }, signal);
-  }
-  const reservations = readSlices(period, size, (slice, most) =>
-    destination.findReservations(
-      most === undefined ? { modified: slice } : { modified: slice, most },
-      context,
-    ),
-  );
-  for await (const { results } of reservations) {
-    changes += results.length;
-    await requireUnended(judging);
-    await matchBookings(judging, { here: [], there: results }, signal);
-  }
-  return changes;
-}
-
-/** A run that somebody has cancelled goes no further. */
-async function requireUnended({ db, runId }: MatchDeps): Promise<void> {
-  const run = await readRun(db, runId);
-  if (run?.finishedAt) throw new SlotsyncError('run_cancelled', 'the run was cancelled');
 }

@@ -1,0 +1,195 @@
+// Reads one source of the mirror, that of a stream or that of the bookings: its columns and their types, its rows by
+// their keys, and the external ids that several of its rows share.
+import { closest } from 'fastest-levenshtein';
+import type postgres from 'postgres';
+import { messageOf, SlotsyncError } from '../errors.js';
+import { arrayLiteral } from '../sql-text.js';
+import type { Row } from '../streams/config-schema.js';
+import { templateColumns } from '../streams/external-id.js';
+import type { Source, Stream } from '../streams/stream.js';
+import { keyColumns, readArrays } from './column-values.js';
+import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
+import * as sourceSql from './source-sql.js';
+
+/** What a stream and the bookings declare alike. */
+export type DeclaredSource = Pick<Stream, 'source' | 'key' | 'externalId' | 'fields'>;
+
+/** A column, and the place in the declaration that names it. */
+export type NamedColumn = readonly [place: string, column: string];
+
+/** Column name to type, as SQL writes it. */
+export type ColumnTypes = ReadonlyMap<string, string>;
+
+/** SQL expressions by name: what is read of a row beside its own columns. */
+export type Computed = Readonly<Record<string, string>>;
+
+export interface SourceRow {
+  /** Null when a part of the key is. */
+  key: string | null;
+  row: Row;
+  computed: Record<string, unknown>;
+}
+
+export interface SharedExternalId {
+  externalId: string;
+  keys: string[];
+}
+
+/** More shared external ids than this mean a wrong template, not a few wrong rows. */
+const MOST_SHARED = 1000;
+
+export type SourceReader = ReturnType<typeof createSourceReader>;
+
+/** Readings over the given connections. Errors are SlotsyncError `mirror_…`. */
+export function createSourceReader(sql: postgres.Sql) {
+  const described = new WeakMap<Source, Promise<ColumnTypes>>();
+
+  function describe(source: Source): Promise<ColumnTypes> {
+    const types = readColumnTypes(source);
+    described.set(source, types);
+    types.catch(() => described.delete(source));
+    return types;
+  }
+
+  async function readColumnTypes(source: Source): Promise<ColumnTypes> {
+    const statement = `SELECT * FROM ${sourceSql.relation(source)}`;
+    const { columns } = await read(() => sql.unsafe(statement).describe());
+    const types = await read(
+      () =>
+        sql<{ oid: number; type: string }[]>`
+          SELECT oid::int8::int AS oid, format_type(oid, -1) AS type FROM pg_type
+          WHERE oid = ANY (${arrayLiteral(columns.map(({ type }) => String(type)))}::oid[])`,
+    );
+    const names = new Map(types.map(({ oid, type }) => [oid, type]));
+    return new Map(columns.map(({ name, type }) => [name, names.get(type) ?? 'text']));
+  }
+
+  const typesOf = ({ source }: Pick<DeclaredSource, 'source'>): Promise<ColumnTypes> =>
+    described.get(source) ?? describe(source);
+
+  async function suggestTable(source: Source): Promise<string> {
+    if (!('table' in source)) return '';
+    const tables = await read(
+      () => sql<{ name: string }[]>`
+        SELECT n.nspname || '.' || c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')`,
+    );
+    const names = tables.map(({ name }) => name);
+    return names.length === 0 ? '' : `; did you mean ${closest(source.table.join('.'), names)}?`;
+  }
+
+  return {
+    /** Types of the columns, read once for each source. */
+    typesOf,
+
+    /** Faults of the source: that it cannot be read, or those that `faultsOf` finds in its columns as they are now. */
+    async check({ source }: DeclaredSource, faultsOf: (types: ColumnTypes) => string[]): Promise<string[]> {
+      try {
+        return faultsOf(await describe(source));
+      } catch (error) {
+        if (!isSourceFault(error)) throw error;
+        return [`from: ${messageOf(error)}${await suggestTable(source)}`];
+      }
+    },
+
+    /** Conditions that select these keys, the fastest first. */
+    async keyConditions(declared: DeclaredSource, keys: readonly string[]): Promise<string[]> {
+      return [
+        sourceSql.matchKeys(declared, await typesOf(declared), keyColumns(declared, keys)),
+        sourceSql.matchKeysByText(declared, arrayLiteral(keys)),
+      ];
+    },
+
+    /** Rows that a condition selects (see `withFallback`), in blocks of the given size; without one, in one block. */
+    async *readRows(
+      declared: DeclaredSource,
+      computed: Computed,
+      conditions: readonly string[],
+      blockSize?: number,
+    ): AsyncGenerator<SourceRow[]> {
+      const types = await typesOf(declared);
+      const names = Object.keys(computed);
+      yield* withFallback(conditions, async function* (condition) {
+        const query = sql.unsafe<Row[]>(sourceSql.selectRows(declared, computed, condition));
+        const blocks = blockSize === undefined ? [await query] : query.cursor(blockSize);
+        for await (const rows of blocks) yield rows.map((row) => toSourceRow(row, names, types));
+      });
+    },
+
+    /** External ids that several rows have. Reads the whole source, unless the template rules it out. */
+    async findSharedExternalIds(place: string, declared: DeclaredSource): Promise<SharedExternalId[]> {
+      if (sourceSql.isExternalIdUniqueByKey(declared)) return [];
+      const shared = await read(() =>
+        sql.unsafe<SharedExternalId[]>(sourceSql.selectSharedExternalIds(declared, MOST_SHARED + 1)),
+      );
+      if (shared.length <= MOST_SHARED) return [...shared];
+      throw new SlotsyncError(
+        'external_ids_not_unique',
+        `${place}: more than ${MOST_SHARED} external ids belong to several rows each, such as '${shared[0]?.externalId}'`,
+        { remedy: `Name the columns that identify a row in ${place}.externalId.` },
+      );
+    },
+  };
+}
+
+/**
+ * Reads with the first condition; with the next one where a text does not read as its column's type, which no index
+ * needs. Blocks that were handed over are not read a second time: after them every error is final.
+ */
+export async function* withFallback<T>(
+  conditions: readonly string[],
+  readWhere: (condition: string) => AsyncIterable<T>,
+): AsyncGenerator<T> {
+  for (const [at, condition] of conditions.entries()) {
+    let isBegun = false;
+    try {
+      for await (const block of readWhere(condition)) {
+        isBegun = true;
+        yield block;
+      }
+      return;
+    } catch (error) {
+      if (isBegun || at === conditions.length - 1 || !isDataFault(error)) throw asMirrorError(error);
+    }
+  }
+}
+
+/** All blocks of a reading as one list. */
+export async function collect<T>(blocks: AsyncIterable<readonly T[]>): Promise<T[]> {
+  const all: (readonly T[])[] = [];
+  for await (const block of blocks) all.push(block);
+  return all.flat();
+}
+
+/** A fault for each column that the source does not have. */
+export function findMissingColumns(
+  { key, externalId, fields }: DeclaredSource,
+  others: readonly NamedColumn[],
+  types: ColumnTypes,
+): string[] {
+  const named: readonly NamedColumn[] = [
+    ...key.map((column) => ['key', column] as const),
+    ...templateColumns(externalId).map((column) => ['externalId', column] as const),
+    ...[...fields].flatMap(([fieldId, from]) =>
+      typeof from === 'string' ? [[`fields['${fieldId}']`, from] as const] : [],
+    ),
+    ...others,
+  ];
+  return named
+    .filter(([, column]) => !types.has(column))
+    .map(
+      ([place, column]) =>
+        `${place}: there is no column ${column}; did you mean ${closest(column, [...types.keys()])}?`,
+    );
+}
+
+function toSourceRow(columns: Row, names: readonly string[], types: ColumnTypes): SourceRow {
+  const { [sourceSql.KEY_COLUMN]: key, ...row } = columns as Record<string, unknown>;
+  const computed: Record<string, unknown> = {};
+  for (const name of names) {
+    const alias = sourceSql.aliasOf(name);
+    computed[name] = row[alias];
+    delete row[alias];
+  }
+  return { key: typeof key === 'string' ? key : null, row: readArrays(row, types), computed };
+}

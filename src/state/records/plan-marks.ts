@@ -1,0 +1,40 @@
+// Marks: what a plan or a poll has to know of a record, as one short text. sync/decide.ts reads them.
+import { readCopy } from '../../postgres-copy.js';
+import { arrayLiteral, quoteLiteral } from '../../sql-text.js';
+import { asStateError, connect, type State } from '../database.js';
+import { RETIREMENT_REFUSED, STILL_RESERVED } from './outcomes.js';
+
+/**
+ * The mark of a row of `records` (named r), in SQL: of a record that is exactly as accepted its source hash alone;
+ * otherwise `status:a|n:hash`, where `a` says that the service may hold the object, with `:gone` behind it when its row
+ * was seen to be gone. The common case comes first and costs nothing but its hash.
+ */
+export const MARK = `CASE
+    WHEN r.status = 'synced' AND r.claimed_by IS NULL AND NOT r.in_doubt AND r.gone_since IS NULL THEN r.source_hash::text
+    ELSE CASE
+      WHEN r.claimed_by IS NOT NULL OR (r.in_doubt AND r.status <> 'dead') THEN 'doubt:a:'
+      WHEN r.status = 'synced' THEN 'synced:a:' || r.source_hash
+      WHEN r.status = 'retired' THEN 'retired:a:'
+      WHEN r.status = 'deferred' AND r.error_code = ${quoteLiteral(STILL_RESERVED)} THEN 'reserved:a:'
+      WHEN r.status = 'dead' AND starts_with(r.error_code, ${quoteLiteral(RETIREMENT_REFUSED)}) THEN 'unretired:a:'
+      ELSE CASE WHEN r.status = 'failed' AND r.error_code = 'external_id_shared' THEN 'shared' ELSE r.status END
+        || CASE WHEN r.object_hash IS NULL AND NOT r.in_doubt THEN ':n:' ELSE ':a:' END || coalesce(r.refused_hash::text, '')
+    END || CASE WHEN r.gone_since IS NULL THEN '' ELSE ':gone' END
+  END`;
+
+/** `(key, mark)` of a stream, or of these keys of it, in the byte order of the key: blocks of COPY lines, latin1. */
+export async function* readPlanMarks(
+  state: State,
+  stream: string,
+  keys?: readonly string[],
+): AsyncGenerator<string[]> {
+  const among =
+    keys === undefined ? '' : `AND r.local_key = ANY (${quoteLiteral(arrayLiteral(keys))}::text[])`;
+  const statement = `COPY (SELECT r.local_key, ${MARK}
+    FROM slotsync.records AS r WHERE r.stream = ${quoteLiteral(stream)} ${among} ORDER BY r.local_key) TO STDOUT`;
+  try {
+    yield* readCopy(connect(state.url, 'plan'), statement);
+  } catch (error) {
+    throw asStateError(error);
+  }
+}

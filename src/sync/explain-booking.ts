@@ -1,0 +1,88 @@
+// Everything about one booking side by side: the mirror's booking, the service's reservations and cancellations, the last
+// verdict and what was asked. Reads on all sides and writes nothing.
+import {
+  resultsOf,
+  type Cancellation,
+  type ReservationSelection,
+  type Reservation,
+} from '../destination/destination.js';
+import {
+  readBooking,
+  readBookingEvents,
+  type ReservationEvent,
+  type ReservationRow,
+} from '../state/bookings/read-reservations.js';
+import type { Booking, ReservationConfig } from '../streams/bookings.js';
+import type { ExplainDeps } from './explain-record.js';
+
+const CONTEXT = { lane: 'incremental' } as const;
+const MOST_EVENTS = 20;
+
+export interface BookingExplained {
+  key: string;
+  /** Undefined: no booking with this key is here. */
+  here: Booking | undefined;
+  reservations: Reservation[];
+  cancellations: Cancellation[];
+  known: ReservationRow | undefined;
+  /** Latest first. */
+  events: ReservationEvent[];
+  /** What was asked of the service, and how much it answered. */
+  requests: { asked: string; results: number }[];
+}
+
+/** Explains one booking, named by its key, its external id, or the service's number. */
+export async function explainBooking(
+  { mirror, destination, state }: ExplainDeps,
+  { bookings }: ReservationConfig,
+  name: string,
+): Promise<BookingExplained> {
+  const known = await readBooking(state.db, name);
+  const key = known?.key ?? name;
+  const [here] = bookings ? await mirror.bookings.readByKeys(bookings, [key]) : [];
+  const extId = here?.externalId ?? known?.externalId ?? undefined;
+  const id = known?.destinationId ?? undefined;
+
+  const requests: BookingExplained['requests'] = [];
+  const ask = async <B extends { id: number }>(
+    find: 'reservations' | 'cancellations',
+    by: (selection: ReservationSelection) => Promise<B[]>,
+    selections: readonly ReservationSelection[],
+  ): Promise<B[]> => {
+    const found = new Map<number, B>();
+    for (const selection of selections) {
+      const results = await by(selection);
+      requests.push({ asked: `${find} by ${JSON.stringify(selection)}`, results: results.length });
+      for (const one of results) found.set(one.id, one);
+    }
+    return [...found.values()];
+  };
+  const byName: ReservationSelection[] = extId === undefined ? [] : [{ extIds: [extId] }];
+  const byNumber: ReservationSelection[] = id === undefined ? [] : [{ ids: [id] }];
+  const reservations = await ask(
+    'reservations',
+    async (selection) => resultsOf(await destination.findReservations(selection, CONTEXT)),
+    [...byName, ...byNumber],
+  );
+  const when = here?.begin ?? (known?.beginThere ? Date.parse(known.beginThere) : undefined);
+  const around: ReservationSelection[] =
+    when === undefined || reservations.length > 0
+      ? []
+      : [{ window: { from: Math.floor(when / 1000), to: Math.floor(when / 1000) + 1 } }];
+  const cancellations = await ask(
+    'cancellations',
+    async (selection) => resultsOf(await destination.findCancellations(selection, CONTEXT)),
+    [...byName, ...around],
+  );
+  return {
+    key,
+    here,
+    reservations,
+    cancellations: cancellations.filter(
+      (one) => (extId !== undefined && one.extId === extId) || (id !== undefined && one.reservationId === id),
+    ),
+    known,
+    events: await readBookingEvents(state.db, key, MOST_EVENTS),
+    requests,
+  };
+}

@@ -1,0 +1,53 @@
+// Limits: how much a run may change unasked. What exceeds a limit is held until an operator approves it. Weighed over
+// a stream's whole plan, before the first of its writes. Pure. What else stops a retirement stands in retire.ts.
+import type { Hold, LimitedOperation } from '../state/schema.js';
+import type { Stream } from '../streams/stream.js';
+
+export interface LimitFacts {
+  operation: LimitedOperation;
+  /** Records the plan would create, update or retire. */
+  count: number;
+  /** Of them, those that an earlier plan has released and that wait for the end of their reservations since. */
+  released?: number;
+  /** Incremental retirements within 24 hours count too. */
+  earlier?: number;
+  /** Records the service is believed to hold. */
+  accepted: number;
+  /** What a valid approval allows. */
+  allowed?: number | undefined;
+  /** The run that would hold it; undefined for a preview. */
+  runId?: number | undefined;
+}
+
+const DONE = { create: 'created', update: 'updated', retire: 'retired' } as const;
+
+/** Whether a stream has a limit for the operation; without one it is never held. */
+export function hasLimit({ limits }: Stream, operation: LimitedOperation): boolean {
+  return limits[operation] !== undefined;
+}
+
+/** Why the operation must wait for an operator, if it must, and the command that approves it. */
+export function explainHold(stream: Stream, facts: LimitFacts): Hold | undefined {
+  const { operation, count, released = 0, earlier = 0, accepted, allowed, runId } = facts;
+  const limit = stream.limits[operation];
+  if (limit === undefined || count === released) return undefined;
+  // The first filling of a stream is no mass change.
+  if (operation === 'create' && accepted === 0) return undefined;
+  const weighed = count - released + earlier;
+  if (weighed <= limit.count || weighed <= ((accepted + earlier) * limit.percent) / 100) return undefined;
+  if (allowed !== undefined && count <= allowed) return undefined;
+
+  const before = earlier === 0 ? '' : ` after ${earlier} within 24 hours`;
+  const outgrown = allowed === undefined ? '' : `, and the approval allows ${allowed}`;
+  const command =
+    runId === undefined
+      ? 'a run would hold them for: slotsync approve'
+      : `if this is intended: slotsync approve ${runId} --stream ${stream.name} --operation ${operation}`;
+  const reason = `${describeCount(facts)}${before}, more than ${limit.count} and more than ${limit.percent} %${outgrown}; ${command}`;
+  return { count, reason, approvable: true };
+}
+
+/** `12 of 100 records would be retired` */
+export function describeCount({ operation, count, accepted }: LimitFacts): string {
+  return `${count} of ${accepted} records would be ${DONE[operation]}`;
+}

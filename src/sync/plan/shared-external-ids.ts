@@ -1,0 +1,24 @@
+// Rows of one stream that give one external id: neither is sent, and each says which others there are.
+import type { SharedExternalId } from '../../mirror/mirror.js';
+
+export interface SharedId {
+  externalId: string;
+  message: string;
+}
+
+const NAMED = 5;
+
+/** The keys of such rows, each with its reason. */
+export function explainSharedIds(shared: readonly SharedExternalId[]): Map<string, SharedId> {
+  return new Map(
+    shared.flatMap(({ externalId, keys }) =>
+      keys.map((key) => {
+        const others = keys.filter((other) => other !== key).slice(0, NAMED);
+        return [
+          key,
+          { externalId, message: `external id '${externalId}' is also that of ${others.join(', ')}` },
+        ];
+      }),
+    ),
+  );
+}

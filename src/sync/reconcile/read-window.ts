@@ -1,0 +1,108 @@
+// Reads a window at both sides, slice by slice, and matches what it finds. A booking that was moved and then cancelled
+// lies in another slice at the service than in the mirror, so cancellations are read first, for the whole window; and
+// what was known in the window and met by no slice is asked for by name at the end.
+import { resultsOf, type Found, type Period, type Reservation } from '../../destination/destination.js';
+import {
+  forgetCancellations,
+  readUnmetCancellations,
+  writeCancellations,
+} from '../../state/bookings/cancellations.js';
+import { readUnmetBookings } from '../../state/bookings/read-reservations.js';
+import { matchBookings, requireUnended, type MatchDeps } from './match-bookings.js';
+import { readSlices } from './time-slices.js';
+
+export interface ReadOptions {
+  /** Bookings of a slice at most; memory goes with it. */
+  sliceSize: number;
+  /** How much of the window is done, in seconds of it. */
+  onProgress?: ((done: number, total: number) => void) | undefined;
+  signal: AbortSignal | undefined;
+}
+
+/** Seconds. */
+const SHORTEST_SLICE = 60 * 60;
+const UNMET_AT_ONCE = 1000;
+
+/** Matches everything that belongs to the window (Unix seconds), and the bookings that belong to no time. */
+export async function readWindow(deps: MatchDeps, window: Period, options: ReadOptions): Promise<void> {
+  await readCancellations(deps, window, options);
+  await readSlicesOfBookings(deps, window, options);
+  const { mirror, reservations } = deps;
+  if (reservations.bookings)
+    for await (const bookings of mirror.bookings.readUndated(reservations.bookings))
+      await matchBookings(deps, { bookings, reservations: [] }, options.signal);
+  await readUnmet(deps, window, options.signal);
+}
+
+async function readCancellations(
+  { destination, db, runId, lane }: MatchDeps,
+  window: Period,
+  { sliceSize, signal }: ReadOptions,
+): Promise<void> {
+  const slices = readSlices(window, { most: sliceSize, least: SHORTEST_SLICE }, (slice, most) =>
+    destination.findCancellations({ window: slice, most }, { lane, signal }),
+  );
+  for await (const { results } of slices) await writeCancellations(db, runId, results);
+}
+
+async function readSlicesOfBookings(
+  deps: MatchDeps,
+  window: Period,
+  { sliceSize, onProgress, signal }: ReadOptions,
+): Promise<void> {
+  const { mirror, destination, lane } = deps;
+  const source = deps.reservations.bookings;
+  const sliceOf = (slice: Period) => ({ ...slice, isFirst: slice.from === window.from });
+
+  /** Both sides have to fit; the mirror is asked first, since that costs no request. */
+  const read = async (slice: Period, most: number | undefined): Promise<Found<Reservation>> => {
+    const inMirror = source && most ? await mirror.bookings.count(source, sliceOf(slice)) : 0;
+    if (most !== undefined && inMirror > most) return { tooMany: inMirror };
+    return destination.findReservations({ window: slice, most }, { lane, signal });
+  };
+
+  const slices = readSlices(window, { most: sliceSize, least: SHORTEST_SLICE }, read);
+  for await (const { slice, results } of slices) {
+    signal?.throwIfAborted();
+    await requireUnended(deps);
+    const bookings = source ? await mirror.bookings.readSlice(source, sliceOf(slice)) : [];
+    // What lasts into a slice was matched in the one before.
+    const reservations = results.filter(
+      ({ begin }) => slice.from === window.from || begin >= slice.from * 1000,
+    );
+    const readNewCancellations = async () =>
+      resultsOf(await destination.findCancellations({ window: slice }, { lane, signal }));
+    await matchBookings(deps, { bookings, reservations, readNewCancellations }, signal);
+    onProgress?.(slice.to - window.from, window.to - window.from);
+  }
+}
+
+/** What was known in the window and met by no slice: moved out of it, or gone, on either side. */
+async function readUnmet(deps: MatchDeps, window: Period, signal: AbortSignal | undefined): Promise<void> {
+  const { mirror, destination, db, runId, lane } = deps;
+  const source = deps.reservations.bookings;
+  for (let after = ''; ;) {
+    const known = await readUnmetBookings(db, runId, window, { after, limit: UNMET_AT_ONCE });
+    const last = known.at(-1);
+    if (!last) break;
+    after = last.key;
+    const keys = known.map(({ key }) => key);
+    const ids = known.flatMap(({ destinationId }) => destinationId ?? []);
+    const bookings = source ? await mirror.bookings.readByKeys(source, keys) : [];
+    const reservations = resultsOf(await destination.findReservations({ ids }, { lane, signal }));
+    await matchBookings(deps, { bookings, reservations, known: keys }, signal);
+  }
+  for (let after = 0; ;) {
+    const ids = await readUnmetCancellations(db, runId, window, { after, limit: UNMET_AT_ONCE });
+    const last = ids.at(-1);
+    if (last === undefined) break;
+    after = last;
+    const found = resultsOf(await destination.findCancellations({ ids }, { lane, signal }));
+    await writeCancellations(db, runId, found);
+    const standing = new Set(found.map(({ id }) => id));
+    await forgetCancellations(
+      db,
+      ids.filter((id) => !standing.has(id)),
+    );
+  }
+}

@@ -1,0 +1,116 @@
+// What becomes of one record, and why: every outcome a batch gives is made here, with the code and the message that
+// the state keeps. Here a record becomes dead, deferred, failed or synced.
+import type { UpcomingReservation, ServiceObject, PutResult } from '../destination/destination.js';
+import type { ClaimedRecord } from '../state/records/claims.js';
+import { RETIREMENT_REFUSED, STILL_RESERVED, type Outcome } from '../state/records/outcomes.js';
+import type { DestinationObject } from '../streams/destination-object.js';
+import type { NeededReference } from '../streams/map-row.js';
+import type { Stream } from '../streams/stream.js';
+import { describeMissing } from './render.js';
+
+/** Gives a record its outcome. */
+export type Settle = (outcome: Outcome) => void;
+
+/** One object to be written, and what its acceptance means for the record. */
+export interface Write {
+  record: ClaimedRecord;
+  object: DestinationObject;
+  sourceHash: string;
+  /** Of the object as the mapping gives it; of a retirement, as it is written. */
+  objectHash: string;
+  retires: boolean;
+}
+
+const DAY = 24 * 60 * 60 * 1000;
+/** Reservations named in a message. */
+const NAMED = 3;
+
+/** The service holds the object already: nothing is sent. */
+export function unchanged(write: Write, destinationId?: number): Outcome {
+  return { ...acceptance(write, destinationId), outcome: 'unchanged' };
+}
+
+/** What the service said of one object of a PUT. Undefined: nothing final (408, 425, 429, 5xx), so it is sent again. */
+export function ofPut(write: Write, result: PutResult): Outcome | undefined {
+  if (result.accepted) return { ...acceptance(write, result.id), outcome: 'synced' };
+  const { status, message } = result;
+  if (status >= 500 || status === 408 || status === 425 || status === 429) return undefined;
+  const { record, object, sourceHash, retires } = write;
+  const code = `${retires ? RETIREMENT_REFUSED : 'refused'}_${status}`;
+  return { localKey: record.localKey, externalId: object.extId, outcome: 'dead', code, message, sourceHash };
+}
+
+function acceptance({ record, object, sourceHash, objectHash, retires }: Write, destinationId?: number) {
+  const { localKey } = record;
+  return { localKey, externalId: object.extId, destinationId, sourceHash, objectHash, retired: retires };
+}
+
+export function mappingFailed({ localKey }: ClaimedRecord, sourceHash: string, message: string): Outcome {
+  return { localKey, outcome: 'dead', code: 'mapping_failed', message, sourceHash };
+}
+
+export function externalIdChanged(
+  { localKey }: ClaimedRecord,
+  sourceHash: string,
+  { former, now }: { former: string; now: string },
+): Outcome {
+  const message =
+    `the service knows this record as '${former}', but its row now gives '${now}'; ` +
+    'retry lets go of the former and creates the latter';
+  return { localKey, outcome: 'dead', code: 'external_id_changed', message, sourceHash };
+}
+
+export function externalIdTaken(write: Write, { extId, typeId }: ServiceObject, type: string): Outcome {
+  const message = `'${extId}' exists at the service as a ${typeId}, not a ${type}`;
+  const { record, sourceHash } = write;
+  return { localKey: record.localKey, outcome: 'dead', code: 'external_id_taken', message, sourceHash };
+}
+
+export function externalIdShared(
+  { record, object }: Write,
+  other: { stream: string; localKey: string },
+): Outcome {
+  const message = `external id '${object.extId}' is also that of ${other.stream} '${other.localKey}'`;
+  const { localKey } = record;
+  return { localKey, externalId: object.extId, outcome: 'failed', code: 'external_id_shared', message };
+}
+
+/** A record whose reference is not at the service waits for it; after `waitDays` it is dead. `now`: milliseconds. */
+export function referenceMissing(
+  { localKey, waitsSince }: ClaimedRecord,
+  sourceHash: string,
+  { extId, missing }: { extId: string; missing: NeededReference },
+  { waitDays }: Stream,
+  now: number,
+): Outcome {
+  const waitsFor = { stream: missing.stream, localKey: missing.localKey };
+  const shared = { localKey, externalId: extId, message: describeMissing(missing), waitsFor };
+  const waited = waitsSince ? now - new Date(waitsSince).getTime() : 0;
+  return waited > waitDays * DAY
+    ? { ...shared, outcome: 'dead', code: 'reference_never_came', sourceHash }
+    : { ...shared, outcome: 'deferred', code: 'reference_missing' };
+}
+
+export function stillReserved(
+  { record, object }: Write,
+  reservations: readonly UpcomingReservation[],
+): Outcome {
+  const named = reservations.slice(0, NAMED).map(({ name, begin }) => {
+    const at = new Date(begin * 1000).toISOString().slice(0, 16).replace('T', ' ');
+    return `${name} at ${at} UTC`;
+  });
+  const more = reservations.length - named.length;
+  const message = `its row is gone, but it is booked: ${named.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+  const { localKey } = record;
+  return { localKey, externalId: object.extId, outcome: 'deferred', code: STILL_RESERVED, message };
+}
+
+/** Its row is gone and its object need not be looked after: the record goes. */
+export function forgotten({ localKey }: ClaimedRecord): Outcome {
+  return { localKey, outcome: 'forgotten' };
+}
+
+/** Its row is gone and no plan has put it up for retirement: left as it is, for the next plan. */
+export function skipped({ localKey }: ClaimedRecord): Outcome {
+  return { localKey, outcome: 'skipped' };
+}

@@ -1,0 +1,63 @@
+// What should stand at the service for a row: the row is mapped, its references are linked, and the result is merged
+// with what stands there. Applying, previewing and explaining all render here.
+import type { ServiceObject } from '../destination/destination.js';
+import { messageOf } from '../errors.js';
+import type { State } from '../state/database.js';
+import { readExternalIds } from '../state/records/external-ids.js';
+import { mergeObject, type DestinationObject } from '../streams/destination-object.js';
+import type { Row } from '../streams/config-schema.js';
+import { mapRow, toObject, type MappedRow, type NeededReference } from '../streams/map-row.js';
+import type { Stream } from '../streams/stream.js';
+
+/** A row as an object; or the reference that is not at the service yet; or why the row cannot be mapped. */
+export type Rendered =
+  | { extId: string; object: DestinationObject }
+  | { extId: string; missing: NeededReference }
+  | { problem: string };
+
+/**
+ * Renders rows, by key. One query for all their references. `placeholder` gives a text for a reference that is not at
+ * the service yet; without it, that reference is the result.
+ */
+export async function renderRows(
+  { db }: Pick<State, 'db'>,
+  stream: Stream,
+  rows: ReadonlyMap<string, { row: Row }>,
+  placeholder: (reference: NeededReference) => string | undefined = () => undefined,
+): Promise<Map<string, Rendered>> {
+  const mapped = new Map([...rows].map(([key, { row }]) => [key, mapOrExplain(stream, row)]));
+  const references = [...mapped.values()].flatMap((result) => ('problem' in result ? [] : result.references));
+  const externalIdOf = await readExternalIds(db, references);
+  return new Map(
+    [...mapped].map(([key, result]) => [
+      key,
+      'problem' in result
+        ? result
+        : {
+            extId: result.extId,
+            ...toObject(stream, result, (reference) => externalIdOf(reference) ?? placeholder(reference)),
+          },
+    ]),
+  );
+}
+
+function mapOrExplain(stream: Stream, row: Row): MappedRow | { problem: string } {
+  try {
+    return mapRow(stream, row);
+  } catch (error) {
+    return { problem: messageOf(error) };
+  }
+}
+
+/** What is written: the rendered object, with what stands at the service kept where the mapping does not own it. */
+export function mergeWithService(
+  stream: Stream,
+  object: DestinationObject,
+  found: ServiceObject | undefined,
+): DestinationObject {
+  return stream.owns === 'object' ? object : mergeObject(object, found, stream.owned);
+}
+
+export function describeMissing({ fieldId, stream, localKey }: NeededReference): string {
+  return `${fieldId} refers to ${stream} '${localKey}', which is not at the service yet`;
+}

@@ -1,0 +1,147 @@
+// Everything between a row that is gone and the PUT that makes its object inactive, in order. Retirement is the one
+// operation that takes something away from people, so every step may stop it and only the last one writes.
+import type { Context } from '../destination/client.js';
+import type { Destination, ServiceObject } from '../destination/destination.js';
+import type { State } from '../state/database.js';
+import type { ClaimedRecord } from '../state/records/claims.js';
+import { readLongGone } from '../state/records/gone-rows.js';
+import type { Batch } from '../state/runs/batches.js';
+import type { Hold, RunKind, RunRange } from '../state/schema.js';
+import { createObject, hashObject } from '../streams/destination-object.js';
+import type { Stream } from '../streams/stream.js';
+import { findOtherOwners, type OwnerDeps } from './external-id-owners.js';
+import { describeCount, explainHold, type LimitFacts } from './limits.js';
+import * as outcome from './record-outcomes.js';
+import type { Settle, Write } from './record-outcomes.js';
+
+// While planning.
+
+/**
+ * 1. Only a stream that says so retires, and only a run that can tell that a row is gone for good: one that reads the
+ * whole stream, or asks for single keys one by one. Of a part of a stream the row may be outside; a backfill adds.
+ */
+export function mayPlanRetirements(
+  { retire }: Stream,
+  { kind, range }: { kind: RunKind; range: RunRange | null },
+): boolean {
+  return retire === 'deactivate' && range === null && kind !== 'backfill';
+}
+
+/** 2. A row must have been gone for the stream's `graceDays`. Returns those of the entries that are due. */
+export async function chooseDue<T extends { key: string }>(
+  { db }: State,
+  { name, graceDays }: Stream,
+  entries: readonly T[],
+): Promise<readonly T[]> {
+  if (graceDays === 0 || entries.length === 0) return entries;
+  const keys = entries.map(({ key }) => key);
+  const due = await readLongGone(db, name, keys, graceDays);
+  return entries.filter(({ key }) => due.has(key));
+}
+
+/** 3. An empty source retires nothing, whatever the limits and approvals say. 4. A mass retirement is held. */
+export function explainRetirementHold(
+  stream: Stream,
+  { isSourceEmpty, ...facts }: LimitFacts & { isSourceEmpty: boolean },
+): Hold | undefined {
+  const { count } = facts;
+  if (count === 0) return undefined;
+  if (!isSourceEmpty) return explainHold(stream, facts);
+  const reason = `${describeCount(facts)}, but the source is empty, and an empty source retires nothing: check the mirror, then: slotsync sync`;
+  return { count, reason, approvable: false };
+}
+
+// While a batch is applied, under its claim. A record whose row is in the mirror again never comes here.
+
+/** Returns the retirement of a record whose row is gone; or settles the record, when nothing is to be retired. */
+export function startRetirement(
+  stream: Stream,
+  { operation }: Batch,
+  record: ClaimedRecord,
+  settle: Settle,
+): Write | undefined {
+  const { externalId, sourceHash, objectHash, inDoubt } = record;
+  // 5. Nothing to retire: the service never had the object.
+  if ((objectHash === null && !inDoubt) || externalId === null) {
+    settle(outcome.forgotten(record));
+    return undefined;
+  }
+  // 6. Only what a plan has put up for retirement: a table may be empty because it is being reloaded.
+  if (stream.retire !== 'deactivate' || operation !== 'retire') {
+    settle(outcome.skipped(record));
+    return undefined;
+  }
+  const object = createObject(externalId, stream.type, false, []);
+  return { record, object, sourceHash: sourceHash ?? '0', objectHash: '', retires: true };
+}
+
+export interface RetireDeps extends OwnerDeps {
+  destination: Destination;
+  /** Milliseconds since 1970. */
+  now?: (() => number) | undefined;
+}
+
+/**
+ * Returns the retirements that are to be written; the others are settled. `found`: the objects as they stand at the
+ * service, by external id. Sends at least one request when any is left by then, unless the stream says otherwise.
+ */
+export async function chooseRetirements(
+  deps: RetireDeps,
+  stream: Stream,
+  retirements: readonly Write[],
+  found: ReadonlyMap<string, ServiceObject>,
+  context: Context,
+  settle: Settle,
+): Promise<Write[]> {
+  const claimants = retirements.map(({ record, object }) => ({
+    localKey: record.localKey,
+    extId: object.extId,
+  }));
+  const newOwners = await findOtherOwners(deps, stream, claimants);
+  const open = retirements.flatMap((retirement) => {
+    const { record, object } = retirement;
+    const standing = found.get(object.extId);
+    // 7. The object is of another type: it is not this record's.
+    if (standing && standing.typeId !== stream.type) {
+      settle(outcome.externalIdTaken(retirement, standing, stream.type));
+      return [];
+    }
+    // 8. The object is gone, or 9. another row stands for it now, whether or not that row was accepted yet.
+    if (!standing || newOwners.has(record.localKey)) {
+      settle(outcome.forgotten(record));
+      return [];
+    }
+    const kept = standing.fields.map(({ fieldId, values }) => [fieldId, values] as const);
+    const inactive = createObject(standing.extId, standing.typeId, false, kept);
+    const write = { ...retirement, object: inactive, objectHash: hashObject(inactive) };
+    // 10. It is inactive already.
+    if (!standing.active) {
+      settle(outcome.unchanged(write, standing.id));
+      return [];
+    }
+    return [write];
+  });
+  return deferReserved(deps, stream, open, context, settle);
+}
+
+/**
+ * 11. An object with reservations yet to come is not retired before they are over: people have booked it. The service
+ * is asked right before the write, once for all retirements of a batch.
+ */
+async function deferReserved(
+  { destination, now = Date.now }: RetireDeps,
+  { type, unlessReserved }: Stream,
+  retirements: Write[],
+  context: Context,
+  settle: Settle,
+): Promise<Write[]> {
+  if (!unlessReserved || retirements.length === 0) return retirements;
+  const extIds = retirements.map(({ object }) => object.extId);
+  const seconds = Math.floor(now() / 1000);
+  const reservations = await destination.findUpcomingReservations(type, extIds, seconds, context);
+  return retirements.filter((retirement) => {
+    const upcoming = reservations.get(retirement.object.extId);
+    if (upcoming) settle(outcome.stillReserved(retirement, upcoming));
+    return !upcoming;
+  });
+}

@@ -1,0 +1,61 @@
+// docs/guarantees.md and the tests name each other: every guarantee has tests, and every test that names one is listed.
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+const read = (file: string) => readFileSync(path.join(root, file), 'utf8');
+
+const guarantees = [
+  ...read('docs/guarantees.md').matchAll(/^## (\d+)\. (.+)\n([\s\S]*?)(?=^## |$(?![\s\S]))/gm),
+].map(([, number = '', title = '', text = '']) => ({
+  number: Number(number),
+  title,
+  sentence: text.split('\n- ')[0]?.trim() ?? '',
+  tests: [...(/^- Tests: (.+(?:\n {2}.+)*)/m.exec(text)?.[1]?.matchAll(/`([^`]+)`/g) ?? [])].map(
+    ([, file = '']) => file,
+  ),
+}));
+
+/** The guarantees a test file names in comments such as `// Guarantees 2, 4`. */
+function markedIn(file: string): Set<number> {
+  const markers = read(file).matchAll(/^ *\/\/ Guarantees? (\d+(?:, \d+)*)/gm);
+  return new Set([...markers].flatMap(([, numbers = '']) => numbers.split(', ').map(Number)));
+}
+
+const testFiles = readdirSync(`${root}test`, { recursive: true, encoding: 'utf8' })
+  .filter((file) => file.endsWith('.test.ts'))
+  .map((file) => `test/${file.replaceAll(path.sep, '/')}`)
+  .filter((file) => file !== 'test/unit/guarantees.test.ts');
+
+describe('the guarantees', () => {
+  it('are numbered 1 to 11, each once, in order', () => {
+    expect(guarantees.map(({ number }) => number)).toEqual(Array.from({ length: 11 }, (_, at) => at + 1));
+  });
+
+  it('stand in the README with the same numbers and names', () => {
+    const section = read('README.md').split('\n## What it guarantees\n')[1]?.split('\n## ')[0] ?? '';
+    const listed = [...section.matchAll(/^(\d+)\. \*\*([^*]+)\*\*/gm)].map(
+      ([, number, title]) => `${number} ${title}`,
+    );
+    expect(listed).toEqual(guarantees.map(({ number, title }) => `${number} ${title}`));
+  });
+
+  it.each(guarantees)(
+    '$number, $title: has a sentence, and tests that exist and name it',
+    ({ number, sentence, tests }) => {
+      expect(sentence).toMatch(/\.$/);
+      expect(tests.length).toBeGreaterThan(0);
+      for (const file of tests) {
+        expect(existsSync(path.join(root, file)), file).toBe(true);
+        expect([...markedIn(file)], file).toContain(number);
+      }
+    },
+  );
+
+  it.each(testFiles)('%s is listed with every guarantee it names', (file) => {
+    for (const number of markedIn(file))
+      expect(guarantees.find((one) => one.number === number)?.tests, `guarantee ${number}`).toContain(file);
+  });
+});
