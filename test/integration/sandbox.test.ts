@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { startSandbox } from '../../src/sandbox/sandbox.js';
 import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.js';
+import { countProcessorTime } from '../support/wait.js';
 
 const SCHEMA = {
   types: [{ extId: 'room', name: 'Room' }, { extId: 'course' }],
@@ -349,9 +350,9 @@ describe('PUT /objects', () => {
     const { put } = await connect(sandbox);
     const objects = Array.from({ length: 100 }, (_, i) => room(`n${i}`));
     await put(objects);
-    const began = performance.now();
+    const spentMs = countProcessorTime();
     for (let i = 0; i < 50; i += 1) await (await put(objects)).arrayBuffer();
-    expect((performance.now() - began) / 50).toBeLessThan(50);
+    expect(spentMs() / 50).toBeLessThan(50);
   });
 });
 

@@ -84,7 +84,7 @@ async function runAlone(args: readonly string[], env: Env, cwd: string): Promise
   try {
     process.chdir(cwd);
     await importAnew(CLI);
-    return { code: Number(process.exitCode ?? 0), ...printed };
+    return { code: readExitCode(), ...printed };
   } finally {
     process.argv = before.argv;
     process.env = before.env;
@@ -95,6 +95,11 @@ async function runAlone(args: readonly string[], env: Env, cwd: string): Promise
     }
     process.chdir(before.cwd);
   }
+}
+
+/** What the process would end with now. */
+function readExitCode(): number {
+  return Number(process.exitCode ?? 0);
 }
 
 function requireBuild(): void {
