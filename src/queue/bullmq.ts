@@ -16,18 +16,14 @@ import pg from 'pg';
 import { codeOf, SlotsyncError, UsageError } from '../errors.js';
 import type { Logger } from '../logger.js';
 import type { QueueName } from './jobs.js';
-
-export type QueueStore = { redisUrl: string } | { postgresUrl: string };
-
-/** The schema of BullMQ's own tables. */
-const SCHEMA = 'slotsync_queue';
+import { QUEUE_SCHEMA, queuePrefix, type QueueStore } from './queue-address.js';
 
 export type JobWorker = ReturnType<Bullmq['worker']>;
 export type Processor = (job: Job, token: string | undefined) => Promise<void>;
 
 /** Brings the queue's own tables up to date, where it has any. */
 export async function migrateQueue(store: QueueStore): Promise<void> {
-  if ('postgresUrl' in store) await withClient(store, (client) => runMigrations(client, SCHEMA));
+  if ('postgresUrl' in store) await withClient(store, (client) => runMigrations(client, QUEUE_SCHEMA));
 }
 
 /**
@@ -37,7 +33,7 @@ export async function migrateQueue(store: QueueStore): Promise<void> {
 export async function requireQueueStore(store: QueueStore): Promise<void> {
   if ('redisUrl' in store) return requireRedis(store.redisUrl);
   try {
-    await withClient(store, (client) => assertSchemaCompatibility(client, SCHEMA));
+    await withClient(store, (client) => assertSchemaCompatibility(client, QUEUE_SCHEMA));
   } catch (error) {
     if (error instanceof SchemaMigrationRequiredError) {
       throw new UsageError('the state database has no queue tables yet', {
@@ -81,16 +77,6 @@ async function requireRedis(url: string): Promise<void> {
   }
 }
 
-/** Two states on one Redis never mix, and a Redis Cluster keeps a queue's keys together. */
-const prefixOf = (stateId: string) => `{slotsync:${stateId}}`;
-
-/** What another program needs to know to add jobs: BullMQ's prefix on Redis, or the schema of its tables. */
-export function queueAddress(store: QueueStore, name: QueueName, stateId: string) {
-  return 'redisUrl' in store
-    ? { name, store: 'redis', prefix: prefixOf(stateId) }
-    : { name, store: 'postgresql', schema: SCHEMA };
-}
-
 export type Bullmq = ReturnType<typeof openBullmq>;
 
 /** Opens queues and workers of one state; each is closed by whoever opened it. */
@@ -98,8 +84,8 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
   const onError = (error: Error) => log.warn({ reason: error.message }, 'queue connection failed');
   const connect = (maxConnections: number, maxRetriesPerRequest: number | null) =>
     'redisUrl' in store
-      ? { prefix: prefixOf(stateId), connection: { url: store.redisUrl, maxRetriesPerRequest } }
-      : { connection: { connectionString: store.postgresUrl, schema: SCHEMA, max: maxConnections } };
+      ? { prefix: queuePrefix(stateId), connection: { url: store.redisUrl, maxRetriesPerRequest } }
+      : { connection: { connectionString: store.postgresUrl, schema: QUEUE_SCHEMA, max: maxConnections } };
   // BullMQ's types know one kind of connection for each backend; undefined is Redis.
   const backend = ('redisUrl' in store ? undefined : createPostgresBackend) as never;
 

@@ -5,6 +5,7 @@ import { latestDue } from '../cron-schedule.js';
 import type { State } from '../state/database.js';
 import { claimOccurrence, readSchedule, type RegisteredSchedule } from '../state/runs/nightly-occurrences.js';
 import type { Run } from '../state/runs/read-runs.js';
+import { NIGHTLY } from '../state/runs/schedule-names.js';
 import { startFreeRun } from '../state/runs/start-run.js';
 import type { Stream } from '../streams/stream.js';
 
@@ -13,9 +14,6 @@ export interface NightlyDeps {
   streams: ReadonlyMap<string, Stream>;
   log: Logger;
 }
-
-/** The schedule's name in the state, and in the queue. */
-export const NIGHTLY = 'nightly';
 
 const MINUTE = 60 * 1000;
 /** An occurrence is missed after this time; until then another process may be starting it. */

@@ -2,7 +2,7 @@
 // Mass changes wait for a person: what is held, what goes on beside it, and what an approval lets go. Looked at as an
 // operator does: objects at the service, rows of the state, requests that arrived.
 import { describe, expect, it } from 'vitest';
-import { chooseHolds, type HoldOptions } from '../../src/commands/holds.js';
+import { chooseHolds, type HoldOptions } from '../../src/commands/choose-holds.js';
 import { finishPlanning } from '../../src/state/runs/advance-run.js';
 import { recordApprovals } from '../../src/state/runs/approvals.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
@@ -12,8 +12,10 @@ import { rejectHolds } from '../../src/state/runs/reject-holds.js';
 import { startRun, type RunRequest } from '../../src/state/runs/start-run.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { planRun } from '../../src/sync/plan/plan-run.js';
 import { ROOMS, type Declaration } from '../support/campus.js';
 import { type SyncResult, type World } from '../support/world.js';
+import { createDeferred } from '../support/wait.js';
 import { keepWorlds } from '../support/worlds.js';
 
 const rooms = (changes: Partial<Declaration> = {}): SlotsyncConfig => ({
@@ -342,9 +344,9 @@ describe('what a person names', () => {
     await remove(world, ...codes(3));
     await world.sync();
     const wrong: [run: string, options: HoldOptions, message: string][] = [
-      ['1', {}, 'run 1 holds nothing; slotsync status shows what waits'],
-      ['99', {}, 'there is no run 99; slotsync status shows what waits'],
-      ['two', {}, "a run is a whole number, not 'two'"],
+      ['1', {}, 'run 1 holds nothing; slotsync status shows what is held'],
+      ['99', {}, 'there is no run 99; slotsync status shows what is held'],
+      ['two', {}, "a run is a whole number from 1 on, not 'two'"],
       ['2', { stream: 'courses' }, 'run 2 does not hold courses; it holds: retire of rooms'],
       ['2', { operation: 'update' }, 'run 2 does not hold update; it holds: retire of rooms'],
       ['2', { operation: 'delete' }, "--operation takes create, update, retire, not 'delete'"],
@@ -354,7 +356,7 @@ describe('what a person names', () => {
     }
     expect((await chooseHolds(world.state, '2', { stream: 'rooms' })).holds).toHaveLength(1);
     await world.sync();
-    const message = 'run 3 has planned rooms anew since run 2; slotsync status shows what waits';
+    const message = 'run 3 has planned rooms again since run 2; slotsync status shows what is held';
     await expect(chooseHolds(world.state, '2', {})).rejects.toMatchObject({ code: 'usage', message });
   });
 });
@@ -431,11 +433,22 @@ describe('single changes', () => {
   it('planned side by side see each other', async () => {
     const world = await open(limited, 20);
     await remove(world, ...codes(4));
-    const runs = [await take(world, 'r000', 'r001'), await take(world, 'r002', 'r003')];
-    const queues = await Promise.all(runs.map((id) => world.planRun(id)));
-    for (const [at, { queue }] of queues.entries()) await world.finish(runs[at] ?? 0, queue);
-    expect(inactive(world).length).toBeLessThanOrEqual(2);
-    expect((await readHolds(world.state.db)).length).toBeGreaterThan(0);
+    const [one, two] = [await take(world, 'r000', 'r001'), await take(world, 'r002', 'r003')];
+    // The first has decided what may go, and not yet let it go, while the second is planned from beginning to end.
+    const [decided, goOn] = [createDeferred(), createDeferred()];
+    const requireKnownNames = () => {
+      decided.resolve();
+      return goOn.promise;
+    };
+    const first = planRun({ ...world.deps(), preflight: { requireKnownNames } }, one);
+    await decided.promise;
+    const second = await world.planRun(two);
+    goOn.resolve();
+    await first;
+    await world.finish(one, (await world.advance(one)).queue);
+    await world.finish(two, second.queue);
+    expect(inactive(world)).toEqual(codes(2));
+    expect(await readHolds(world.state.db)).toMatchObject([{ runId: two, count: 2 }]);
   });
 
   it('are not weighed with what a person approved, and do not use up an approval', async () => {

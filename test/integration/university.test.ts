@@ -5,6 +5,7 @@ import { universityConfig } from '../../src/demo/sync.config.js';
 import { changeUniversity, loadUniversity } from '../../src/demo/university.js';
 import { createMirror } from '../../src/mirror/mirror.js';
 import { createEmptyDatabase, type TestDatabase } from '../support/services.js';
+import { countProcessorTime } from '../support/wait.js';
 
 let database: TestDatabase;
 let sql: postgres.Sql;
@@ -20,9 +21,9 @@ afterAll(async () => {
 });
 
 test('loads a university that the demo configuration can read, and changes it', async () => {
-  const started = performance.now();
+  const spentMs = countProcessorTime();
   const { counts } = await loadUniversity(sql, { seed: 7 });
-  expect(performance.now() - started).toBeLessThan(2000);
+  expect(spentMs()).toBeLessThan(2000);
   expect(counts).toEqual({
     buildings: 12,
     rooms: 400,

@@ -28,7 +28,7 @@ import {
 } from '../../state/runs/nightly-occurrences.js';
 import type { StartedBy, Verdict } from '../../state/schema.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
-import { NIGHTLY } from '../start-nightly.js';
+import { NIGHTLY } from '../../state/runs/schedule-names.js';
 import type { MatchDeps } from './match-bookings.js';
 import { readChanges } from './read-changes.js';
 import { readWindow } from './read-window.js';
