@@ -11,6 +11,9 @@
 //   PUT    /sandbox/faults                       { status500?, reset?, loseAnswer?, brokenJson?, hang? }: 0 to 1
 //   POST   /sandbox/fail-next                    { fault, path?, status?, body?, headers?, times? }
 //   DELETE /sandbox/fail-next                    forgets what was ordered and not yet done
+//   POST   /sandbox/gate                         { path?, method?, hold?, after? }: holds requests, see gate.ts
+//   GET    /sandbox/gate                         { closed, held }: how many are held
+//   DELETE /sandbox/gate                         lets them go
 //   PUT    /sandbox/latency                      { latencyMs, jitterMs? }
 //   PUT    /sandbox/quota                        { rate?, window?, retryAfter? }
 //   PUT    /sandbox/refusals/{extId}             { status, message, wholeCall? }: an object the service will not take
@@ -50,6 +53,12 @@ const failRule = z.strictObject({
   body: z.unknown().optional(),
   headers: z.record(z.string(), z.string()).optional(),
   times: z.int().min(1).optional(),
+});
+const gateRule = z.strictObject({
+  path: z.string().optional(),
+  method: z.string().toUpperCase().optional(),
+  hold: z.enum(['request', 'answer']).optional(),
+  after: z.int().min(0).optional(),
 });
 const latency = z.strictObject({ latencyMs: z.number().min(0), jitterMs: z.number().min(0).optional() });
 const quota = z.strictObject({
@@ -95,6 +104,9 @@ export function createControl(sandbox: SandboxControls, requests: () => number) 
     ['PUT faults', (body) => sandbox.setFaults(parseBody(faults, body()))],
     ['POST fail-next', (body) => sandbox.failNext(parseBody(failRule, body()))],
     ['DELETE fail-next', () => sandbox.clearFailures()],
+    ['POST gate', (body) => sandbox.closeGate(parseBody(gateRule, body() ?? {}))],
+    ['GET gate', () => sandbox.gate()],
+    ['DELETE gate', () => sandbox.openGate()],
     [
       'PUT latency',
       (body) => {

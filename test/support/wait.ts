@@ -1,7 +1,15 @@
-// Tests wait for what they are about, never for an amount of time.
+// Tests wait for what they are about, never for an amount of time. The limit is for what hangs, not for what is slow:
+// the machine may be busy with other things.
 import { setTimeout as pause } from 'node:timers/promises';
 
 type Falsy = false | 0 | '' | null | undefined;
+
+/** A promise that is resolved from outside. */
+export function createDeferred() {
+  let resolve = () => {};
+  const promise = new Promise<void>((settle) => (resolve = settle));
+  return { promise, resolve: () => resolve() };
+}
 
 /**
  * Asks again until the answer is truthy, and returns it. An error thrown by the condition counts as "not yet"; the
@@ -11,7 +19,7 @@ export async function until<Answer>(
   condition: () => Answer | Promise<Answer>,
   options: { describe: string | (() => string); timeoutMs?: number; intervalMs?: number },
 ): Promise<Exclude<Answer, Falsy>> {
-  const { timeoutMs = 10_000, intervalMs = 20 } = options;
+  const { timeoutMs = 60_000, intervalMs = 20 } = options;
   const deadline = performance.now() + timeoutMs;
   let cause: unknown;
   do {
