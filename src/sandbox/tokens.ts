@@ -1,50 +1,61 @@
-// Short-lived JWTs, made and judged here. They are signed in earnest, so that a client that sends a stale, foreign
-// or mangled one is found out; when a token ends is decided by this memory, with or without `exp` in it.
-import { createHmac, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto';
+// The API key and the short-lived tokens that it is exchanged for. Tokens are shaped as JWTs. One is valid when it was
+// issued here and has not expired; the memory decides that, with or without `exp` in the token.
+import { randomBytes } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+import { Refusal } from './http.js';
 
-export type TokenVerdict = 'valid' | 'expired' | 'invalid';
+export interface AccessOptions {
+  organizationId?: string | undefined;
+  apiKey?: string | undefined;
+  region?: string | undefined;
+  tokenSeconds?: number | undefined;
+  /** False: the JWT does not say when it expires. It expires all the same. */
+  tokenExp?: boolean | undefined;
+  expiredStatus?: 401 | 403 | undefined;
+}
 
-const HEADER = encode({ alg: 'HS256', typ: 'JWT' });
-const REMEMBERED = 10_000;
-
-/** Issues tokens that live `tokenSeconds`; without `tokenExp` the token does not say until when. */
-export function createTokens(options: { organizationId: string; tokenSeconds: number; tokenExp: boolean }) {
-  const secret = randomBytes(32);
+export function createTokens(options: AccessOptions) {
+  const { organizationId = 'demo', apiKey = 'sandbox-key', region = 'EU_EES' } = options;
+  const { tokenSeconds = 300, tokenExp = true, expiredStatus = 401 } = options;
   const endsAtMs = new Map<string, number>();
 
-  const sign = (content: string): Buffer => createHmac('sha256', secret).update(content).digest();
+  function issue(): string {
+    const now = Date.now();
+    const ends = now + tokenSeconds * 1000;
+    const exp = tokenExp ? { exp: Math.floor(ends / 1000) } : {};
+    const claims = { sub: organizationId, iat: Math.floor(now / 1000), ...exp };
+    const signature = randomBytes(32).toString('base64url');
+    const token = `${encode({ alg: 'HS256', typ: 'JWT' })}.${encode(claims)}.${signature}`;
+    endsAtMs.set(token, ends);
+    return token;
+  }
 
   return {
-    issue(): string {
-      const now = Date.now();
-      const ends = now + options.tokenSeconds * 1000;
-      const id = randomUUID();
-      endsAtMs.set(id, ends);
-      const [oldest] = endsAtMs.keys();
-      if (endsAtMs.size > REMEMBERED && oldest !== undefined) endsAtMs.delete(oldest);
-      const claims = { sub: options.organizationId, jti: id, iat: Math.floor(now / 1000) };
-      const exp = options.tokenExp ? { exp: Math.floor(ends / 1000) } : {};
-      const content = `${HEADER}.${encode({ ...claims, ...exp })}`;
-      return `${content}.${sign(content).toString('base64url')}`;
+    /** A token for the right key, organization and region; throws a 401 otherwise. */
+    authenticate(organization: string, headers: IncomingHttpHeaders): { token: string } {
+      if (headers.authorization !== `Api-Key ${apiKey}`) throw new Refusal(401, 'API key not accepted');
+      if (organization !== organizationId)
+        throw new Refusal(401, 'API key does not belong to this organization');
+      if (headers['x-region'] !== region)
+        throw new Refusal(401, `X-Region ${region} expected for this organization`);
+      return { token: issue() };
     },
-    judge(token: string): TokenVerdict {
-      const end = token.lastIndexOf('.');
-      const signature = Buffer.from(token.slice(end + 1), 'base64url');
-      const expected = sign(token.slice(0, Math.max(0, end)));
-      if (signature.length !== expected.length || !timingSafeEqual(signature, expected)) return 'invalid';
-      const claims = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as {
-        jti: string;
-      };
-      const ends = endsAtMs.get(claims.jti);
-      return ends !== undefined && Date.now() < ends ? 'valid' : 'expired';
+    /** Throws a `Refusal` unless the request has a valid token. */
+    requireToken({ authorization = '' }: IncomingHttpHeaders): void {
+      const token = /^Bearer (.+)$/.exec(authorization)?.[1];
+      if (token === undefined) throw new Refusal(401, 'Authorization: Bearer <token> expected');
+      const ends = endsAtMs.get(token);
+      if (ends === undefined) throw new Refusal(401, 'token not accepted');
+      if (Date.now() >= ends) throw new Refusal(expiredStatus, 'token expired or revoked');
     },
-    revoke(): void {
-      endsAtMs.clear();
+    controls: {
+      /** Every token issued so far is refused from now on. */
+      revokeTokens(): void {
+        for (const token of endsAtMs.keys()) endsAtMs.set(token, 0);
+      },
     },
   };
 }
-
-export type Tokens = ReturnType<typeof createTokens>;
 
 function encode(value: unknown): string {
   return Buffer.from(JSON.stringify(value)).toString('base64url');
