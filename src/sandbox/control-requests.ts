@@ -8,10 +8,8 @@ import { objectInput } from './object-store.js';
 import { refusalSchema } from './put-objects.js';
 import { quotaSchema } from './quota-window.js';
 import { latencySchema } from './request-steps.js';
-import { periodSchema, reservationInput, statusSchema } from './reservation-store.js';
-import type { ReservationKey } from './reservation-store.js';
-import { endpoint } from './router.js';
-import type { Endpoint } from './router.js';
+import { periodSchema, reservationInput, statusSchema, type ReservationKey } from './reservation-store.js';
+import { endpoint, type Endpoint } from './router.js';
 import { schemaDefinition } from './schema.js';
 import type { SandboxControls } from './service.js';
 

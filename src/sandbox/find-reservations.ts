@@ -1,29 +1,25 @@
 // Finds of reservations and cancellations, with the known traps of the service: statuses that are hidden unless they are
 // named, and lists of ids that widen a find instead of narrowing it.
 import { z } from 'zod';
-import { reference } from './id-store.js';
-import type { IdFormat, IdStore } from './id-store.js';
+import { reference, type IdFormat } from './id-store.js';
 import type { Objects } from './object-store.js';
-import { find, findPage, modifiedWithin, period } from './paging.js';
-import { SANDBOX_STATUSES } from './reservation-store.js';
-import type { ReservationStore, SandboxReservation, SandboxStatus } from './reservation-store.js';
+import { find, modifiedWithin, period, type Selection } from './paging.js';
+import { statusSchema, type SandboxReservation, type SandboxStatus } from './reservation-store.js';
 import type { Schema } from './schema.js';
 
 export const reservationFind = find.extend({
   date: period.optional(),
   searchObjects: z.array(z.strictObject({ typeId: reference, objectId: reference })).optional(),
-  reservationStatus: z.array(z.enum(SANDBOX_STATUSES)).optional(),
+  reservationStatus: statusSchema.optional(),
   modified: period.optional(),
 });
 type ReservationFind = z.infer<typeof reservationFind>;
 
-/** The two finds; they differ in the store, and a cancellation shows more. */
-export function createFindReservations(
-  deps: { schema: Schema; objects: Objects; reservations: ReservationStore },
+/** What a find of reservations selects, and a find of cancellations: these show what they have in addition, too. */
+export function createSelectReservations(
+  { schema, objects }: { schema: Schema; objects: Objects },
   honoursModified: boolean,
 ) {
-  const { schema, objects, reservations } = deps;
-
   const show = ({ modified: _hidden, ...shown }: SandboxReservation, format: IdFormat) => ({
     ...shown,
     objects: shown.objects.map(({ typeId, objectId }) => ({
@@ -37,11 +33,11 @@ export function createFindReservations(
   });
 
   /** The filter for a reservation that has, of each type asked for, any of the objects asked for. */
-  const hasObjects = ({ searchObjects, idFormat }: ReservationFind) => {
+  const hasObjects = (searchObjects: NonNullable<ReservationFind['searchObjects']>, idFormat: IdFormat) => {
     const wanted = new Map<string, Set<string>>();
-    for (const { typeId, objectId } of searchObjects ?? []) {
-      const type = schema.type(typeId, idFormat).extId;
-      const known = objects.store.resolve(objectId, idFormat, 'objectId');
+    for (const { typeId, objectId } of searchObjects) {
+      const type = schema.types.require(typeId, idFormat).extId;
+      const known = objects.store.resolve(objectId, idFormat);
       const extId = typeof objectId === 'string' ? objectId : (known?.extId ?? '');
       wanted.set(type, (wanted.get(type) ?? new Set()).add(extId));
     }
@@ -51,24 +47,19 @@ export function createFindReservations(
       );
   };
 
-  const findIn = <T extends SandboxReservation>(store: IdStore<T>, request: ReservationFind) => {
+  return (request: ReservationFind): Selection<SandboxReservation> => {
     const { date, modified, reservationStatus, searchObjects } = request;
-    const isVisible = (one: T) => isAskedFor(one.status, reservationStatus);
-    return findPage(store, request, {
+    const isVisible = (one: SandboxReservation) => isAskedFor(one.status, reservationStatus);
+    return {
       isVisible,
       filters: [
         date && ((one) => one.begin < date.endDate && one.end > date.startDate),
         honoursModified ? modifiedWithin(modified) : undefined,
         reservationStatus && isVisible,
-        searchObjects && hasObjects(request),
+        searchObjects && hasObjects(searchObjects, request.idFormat),
       ],
       show: (one) => show(one, request.idFormat),
-    });
-  };
-
-  return {
-    findReservations: (request: ReservationFind) => findIn(reservations.stores.reservations, request),
-    findCancellations: (request: ReservationFind) => findIn(reservations.stores.cancellations, request),
+    };
   };
 }
 

@@ -14,20 +14,18 @@ export interface SandboxAnswer {
 export class Refusal extends Error {
   override readonly name = 'Refusal';
   readonly status: number;
-  readonly headers: Record<string, string>;
 
-  constructor(status: number, message: string, headers: Record<string, string> = {}) {
+  constructor(status: number, message: string) {
     super(message);
     this.status = status;
-    this.headers = headers;
   }
 }
 
 /** The answer for what was thrown: anything but a `Refusal` is a defect of the sandbox. */
 export function errorAnswer(error: unknown): SandboxAnswer {
-  const { status, headers, message } =
+  const { status, message } =
     error instanceof Refusal ? error : new Refusal(500, `sandbox defect: ${String(error)}`);
-  return { status, headers, body: { status, message } };
+  return { status, body: { status, message } };
 }
 
 /** The text as JSON, undefined when it is empty; a 400 when it is no JSON. */

@@ -15,18 +15,34 @@ export interface Identified {
   extId: string;
 }
 
-/** A store that is empty at first. Ids ascend from `first` in the order of creation. */
-export function createIdStore<T extends Identified>(first: number) {
+/** A store of what `noun` names, empty at first. Ids ascend from `first` in the order of creation. */
+export function createIdStore<T extends Identified>(noun: string, first: number) {
   let byId = new Map<number, T>();
   const byExtId = new Map<string, T>();
+  const givenIds = new Map<string, number>();
   let nextId = first;
 
   const get = (key: ObjectReference): T | undefined =>
     typeof key === 'number' ? byId.get(key) : byExtId.get(key);
+  /** What a reference names, if anything; a 400 when it is not of the kind that `idFormat` announced. */
+  const resolve = (given: ObjectReference, format: IdFormat): T | undefined => {
+    const [kind, expected] = format === 'EXTERNAL' ? ['string', 'a string'] : ['number', 'an integer'];
+    if (typeof given === kind) return get(given);
+    throw new Refusal(400, `${noun}Id: ${expected} expected with idFormat ${format}`);
+  };
 
   return {
     nextId: () => nextId,
+    /** The id that this external id has or had; the next one when it is new. */
+    idFor: (extId: string): number => givenIds.get(extId) ?? nextId,
     get,
+    resolve,
+    /** What a reference names; a 400 when there is nothing. */
+    require(given: ObjectReference, format: IdFormat): T {
+      const found = resolve(given, format);
+      if (found === undefined) throw new Refusal(400, `unknown ${noun} ${given}`);
+      return found;
+    },
     /** In ascending id order. */
     all: (): T[] => [...byId.values()],
     /** Adds it, or replaces the one that has its id. */
@@ -34,6 +50,7 @@ export function createIdStore<T extends Identified>(first: number) {
       const isOutOfOrder = one.id < nextId && !byId.has(one.id);
       byId.set(one.id, one);
       byExtId.set(one.extId, one);
+      givenIds.set(one.extId, one.id);
       nextId = Math.max(nextId, one.id + 1);
       if (isOutOfOrder) byId = new Map([...byId].sort(([a], [b]) => a - b));
       return one;
@@ -41,12 +58,6 @@ export function createIdStore<T extends Identified>(first: number) {
     remove(one: T): void {
       byId.delete(one.id);
       if (byExtId.get(one.extId) === one) byExtId.delete(one.extId);
-    },
-    /** What a reference names, if anything; a 400 when it is not of the kind that `idFormat` announced. */
-    resolve(reference: ObjectReference, format: IdFormat, place: string): T | undefined {
-      const [kind, expected] = format === 'EXTERNAL' ? ['string', 'a string'] : ['number', 'an integer'];
-      if (typeof reference === kind) return get(reference);
-      throw new Refusal(400, `${place}: ${expected} expected with idFormat ${format}`);
     },
     /** The reference by which an answer shows it; 0 for what is not stored. */
     shown: (extId: string, format: IdFormat): ObjectReference =>

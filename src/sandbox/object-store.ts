@@ -1,10 +1,8 @@
 // The objects of the organization, as the service stores them: found by external id, replaced whole.
 import { z } from 'zod';
-import { createIdStore, reference } from './id-store.js';
-import type { IdFormat } from './id-store.js';
-import { find, findPage, modifiedWithin, nowSeconds, period } from './paging.js';
-import { fieldsSchema } from './schema.js';
-import type { SandboxFields, Schema } from './schema.js';
+import { createIdStore, reference, type IdFormat } from './id-store.js';
+import { find, modifiedWithin, nowSeconds, period } from './paging.js';
+import { fieldsSchema, type SandboxFields, type Schema } from './schema.js';
 
 /** An object as a scheduler enters it at the service, which gives it an id. */
 export const objectInput = z.strictObject({
@@ -37,10 +35,8 @@ export const objectFind = find.extend({
   modified: period.optional(),
 });
 
-const FIRST_OBJECT = 1001;
-
 export function createObjects(schema: Schema) {
-  const store = createIdStore<StoredObject>(FIRST_OBJECT);
+  const store = createIdStore<StoredObject>('object', 1001);
 
   const show = (stored: StoredObject, format: IdFormat) => ({
     ...withoutModified(stored),
@@ -56,19 +52,21 @@ export function createObjects(schema: Schema) {
   return {
     store,
 
-    findObjects(request: z.infer<typeof objectFind>) {
+    /** What a find of objects selects. */
+    selectObjects(request: z.infer<typeof objectFind>) {
       const { typeId, modified, idFormat: format } = request;
-      const type = typeId === undefined ? undefined : schema.type(typeId, format).extId;
+      const type = typeId === undefined ? undefined : schema.types.require(typeId, format).extId;
       const byFields = (request.fields?.exactSearchFields ?? []).map(({ fieldId, values }) => {
-        const { extId } = schema.field(fieldId, format);
+        const { extId } = schema.fields.require(fieldId, format);
+        const wanted = new Set(values);
         return ({ fields }: StoredObject) =>
-          fields.some((field) => field.fieldId === extId && field.values.some((one) => values.includes(one)));
+          fields.some((field) => field.fieldId === extId && field.values.some((one) => wanted.has(one)));
       });
       const byType = ({ typeId }: StoredObject) => typeId === type;
-      return findPage(store, request, {
+      return {
         filters: [type === undefined ? undefined : byType, modifiedWithin(modified), ...byFields],
-        show: (object) => show(object, format),
-      });
+        show: (object: StoredObject) => show(object, format),
+      };
     },
 
     controls: {
@@ -87,10 +85,15 @@ export function createObjects(schema: Schema) {
           .filter(({ values }) => values.length > 0)
           .map(({ fieldId, values }) => ({ fieldId, values: [...values] }))
           .sort((a, b) => place(a) - place(b));
-        const id = store.get(extId)?.id ?? store.nextId();
-        return withoutModified(
-          store.put({ id, extId, typeId, active, fields: filled, modified: nowSeconds() }),
-        );
+        const stored = {
+          id: store.idFor(extId),
+          extId,
+          typeId,
+          active,
+          fields: filled,
+          modified: nowSeconds(),
+        };
+        return withoutModified(store.put(stored));
       },
     },
   };

@@ -1,7 +1,6 @@
 // The envelope of every find, and the filters that all finds have in common.
 import { z } from 'zod';
-import { idFormat } from './id-store.js';
-import type { Identified, IdStore } from './id-store.js';
+import { idFormat, type Identified, type IdStore } from './id-store.js';
 
 // A greater number of seconds is after the year 9999: these are milliseconds.
 const LAST_SECOND = 253_402_300_799;
@@ -24,8 +23,8 @@ export type FindRequest = z.infer<typeof find>;
 type Filter<T> = (one: T) => boolean;
 
 /** What a find takes from a store, page by page. */
-export interface Selection<T, R> {
-  show: (one: T) => R;
+export interface Selection<T> {
+  show: (one: T) => unknown;
   /** The filters that were given; undefined for one that was not. */
   filters?: readonly (Filter<T> | undefined)[];
   /** False for what is found only if it is listed. */
@@ -36,10 +35,11 @@ export interface Selection<T, R> {
  * One page of what a find selects, in ascending id order. `ids` and `extIds` are a union with the other filters: what
  * they list is found although it does not match the rest. Without other filters only what they list is found.
  */
-export function findPage<T extends Identified, R>(
+export function findPage<T extends Identified>(
   store: IdStore<T>,
   request: FindRequest,
-  { show, filters = [], isVisible = () => true }: Selection<T, R>,
+  { show, filters = [], isVisible = () => true }: Selection<T>,
+  maxPage: number,
 ) {
   // An empty list is no filter: alone it selects everything, as if it had been left out.
   const keys = [...(request.ids ?? []), ...(request.extIds ?? [])];
@@ -50,7 +50,8 @@ export function findPage<T extends Identified, R>(
     keys.length > 0 && given.length === 0
       ? [...listed].sort((a, b) => a.id - b.id)
       : store.all().filter((one) => listed.has(one) || matches(one));
-  const { page, limit } = request;
+  const { page } = request;
+  const limit = Math.min(request.limit, maxPage);
   return {
     results: selected.slice((page - 1) * limit, page * limit).map(show),
     limit,

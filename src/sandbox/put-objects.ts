@@ -2,9 +2,8 @@
 // it is assumed, nothing is published; some refusals can be switched from one kind to the other.
 import { z } from 'zod';
 import { Refusal } from './http.js';
-import { idFormat, reference } from './id-store.js';
-import type { IdFormat } from './id-store.js';
-import type { Objects } from './object-store.js';
+import { idFormat, reference, type IdFormat } from './id-store.js';
+import type { Objects, SandboxObjectInput } from './object-store.js';
 import type { SandboxFields, Schema } from './schema.js';
 
 export const refusalSchema = z.strictObject({
@@ -36,13 +35,8 @@ export interface PutOptions {
   references?: 'call' | 'item' | undefined;
 }
 
-/** An object of a call with its references resolved; `typeId` is empty when the type is unknown. */
-interface SentObject {
-  extId: string;
-  typeId: string;
-  active?: boolean | undefined;
-  fields: SandboxFields;
-}
+/** An object of a call, with its references as external ids; `typeId` is empty when the type is unknown. */
+type SentObject = SandboxObjectInput & { fields: SandboxFields };
 
 export function createPutObjects(
   { schema, objects }: { schema: Schema; objects: Objects },
@@ -116,13 +110,13 @@ export function createPutObjects(
         if (sent.has(extId)) throw new Refusal(400, `object ${extId} stands twice in the call`);
         const refusal = ordered.get(extId);
         if (refusal?.wholeCall) throw new Refusal(refusal.status, refusal.message);
-        const type = schema.types.resolve(typeId, call.idFormat, 'typeId');
+        const type = schema.types.resolve(typeId, call.idFormat);
         const object = {
           extId,
           typeId: type?.extId ?? '',
           active,
           fields: fields.map(({ fieldId, values }) => {
-            const field = schema.field(fieldId, call.idFormat);
+            const field = schema.fields.require(fieldId, call.idFormat);
             return {
               fieldId: field.extId,
               values: field.reference === undefined ? values : toExtIds(values, call.idFormat),

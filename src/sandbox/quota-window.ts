@@ -1,7 +1,7 @@
 // The three ways in which a service may count requests a second. Which one the real service uses is not published, so a
 // client has to stay within the quota under each of them. The windows are pure: time is an argument, in milliseconds.
 import { z } from 'zod';
-import type { SandboxAnswer } from './http.js';
+import { errorAnswer, Refusal, type SandboxAnswer } from './http.js';
 
 const windowKind = z.enum(['sliding', 'fixed', 'bucket']);
 export type WindowKind = z.infer<typeof windowKind>;
@@ -33,11 +33,9 @@ export function createQuota(options: QuotaOptions) {
     refuse(atMs: number): SandboxAnswer | undefined {
       const waitMs = window.take(atMs);
       if (waitMs === 0) return undefined;
-      return {
-        status: 429,
-        body: { status: 429, message: 'the organization is over its quota' },
-        headers: retryAfter ? { 'retry-after': String(Math.ceil(waitMs / SECOND)) } : undefined,
-      };
+      const headers = { 'retry-after': String(Math.ceil(waitMs / SECOND)) };
+      const answer = errorAnswer(new Refusal(429, 'the organization is over its quota'));
+      return retryAfter ? { ...answer, headers } : answer;
     },
     controls: {
       /** Starts an empty window; what is not given stays as it is. */

@@ -3,13 +3,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { createArrivals } from './arrivals.js';
-import { createFaults } from './faults.js';
-import type { Faults } from './faults.js';
-import { createGate } from './gate.js';
-import type { GateRule } from './gate.js';
+import { createFaults, type Faults } from './faults.js';
+import { createGate, type GateRule } from './gate.js';
 import type { SandboxAnswer } from './http.js';
-import { createQuota } from './quota-window.js';
-import type { QuotaOptions } from './quota-window.js';
+import { createQuota, type QuotaOptions } from './quota-window.js';
 import { createRandom } from './random.js';
 import type { ReceivedRequest } from './router.js';
 

@@ -51,13 +51,10 @@ export interface SandboxCancellation extends SandboxReservation {
 /** A reservation's id or external id. */
 export type ReservationKey = number | string;
 
-const FIRST_RESERVATION = 500_001;
-const FIRST_CANCELLATION = 900_001;
-
 /** A reservation is either among the reservations or among the cancellations. */
 export function createReservations() {
-  const reservations = createIdStore<SandboxReservation>(FIRST_RESERVATION);
-  const cancellations = createIdStore<SandboxCancellation>(FIRST_CANCELLATION);
+  const reservations = createIdStore<SandboxReservation>('reservation', 500_001);
+  const cancellations = createIdStore<SandboxCancellation>('cancellation', 900_001);
   /** The reservations that were cancelled, as they were. */
   const cancelled = new Map<SandboxCancellation, SandboxReservation>();
 

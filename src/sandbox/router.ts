@@ -2,8 +2,7 @@
 // the control requests are tables of this form.
 import type { IncomingHttpHeaders } from 'node:http';
 import type { z } from 'zod';
-import { errorAnswer, Refusal } from './http.js';
-import type { SandboxAnswer } from './http.js';
+import { errorAnswer, Refusal, type SandboxAnswer } from './http.js';
 
 export interface ReceivedRequest {
   method: string;
@@ -55,10 +54,9 @@ export function createRouter(endpoints: readonly Endpoint[]) {
       const matching = routes.filter(({ pattern }) => pattern.test(request.path));
       if (matching.length === 0) throw new Refusal(404, `no such path: ${request.path}`);
       const route = matching.find(({ endpoint }) => endpoint.method === request.method);
-      if (route === undefined) {
-        const allow = matching.map(({ endpoint }) => endpoint.method).join(', ');
-        throw new Refusal(405, `allowed methods: ${allow}`, { allow });
-      }
+      const allow = matching.map(({ endpoint }) => endpoint.method).join(', ');
+      if (!route)
+        return { ...errorAnswer(new Refusal(405, `allowed methods: ${allow}`)), headers: { allow } };
       const [, name = ''] = route.pattern.exec(request.path) ?? [];
       return route.endpoint.answer(request, decodeSegment(name));
     } catch (error) {

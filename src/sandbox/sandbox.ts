@@ -1,15 +1,14 @@
 // A stand-in for the scheduling service, over HTTP, on which an organization rehearses before it uses the real one. It
 // shares no code with the client, so that a mistake of the client cannot be repeated and hidden in it. Beside the
 // service's endpoints (service.ts) it has control requests below /sandbox/ (control-requests.ts).
-import { setMaxListeners } from 'node:events';
-import { createServer } from 'node:http';
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { once, setMaxListeners } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { text as readText } from 'node:stream/consumers';
 import { controlRequests } from './control-requests.js';
 import { errorAnswer, parseJson, Refusal, send } from './http.js';
 import { createRouter } from './router.js';
-import { createService } from './service.js';
-import type { SandboxControls, ServiceOptions } from './service.js';
+import { createService, type SandboxControls, type ServiceOptions } from './service.js';
 
 export interface SandboxOptions extends ServiceOptions {
   /** 0, the default: a free one. */
@@ -51,15 +50,9 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   const server = createServer({ keepAliveTimeout: 60_000, noDelay: true }, (request, response) => {
     void handleRequest(request, response);
   });
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(port, host, () => {
-      server.off('error', reject);
-      resolve();
-    });
-  });
-  const address = server.address();
-  const listeningAt = typeof address === 'object' && address !== null ? address.port : 0;
+  server.listen(port, host);
+  await once(server, 'listening');
+  const { port: listeningAt } = server.address() as AddressInfo;
 
   return {
     ...service.controls,

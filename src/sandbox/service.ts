@@ -1,22 +1,16 @@
 // The service without its sockets: what it stores, the table of its endpoints, and what a rehearsal controls in it.
 import type { z } from 'zod';
-import { createFindReservations, reservationFind } from './find-reservations.js';
+import { createSelectReservations, reservationFind } from './find-reservations.js';
 import { Refusal } from './http.js';
-import type { Identified } from './id-store.js';
+import type { Identified, IdStore } from './id-store.js';
 import { createObjects, objectFind } from './object-store.js';
-import { find, findPage } from './paging.js';
-import type { FindRequest } from './paging.js';
-import { createPutObjects, putBody } from './put-objects.js';
-import type { PutOptions } from './put-objects.js';
-import { createRequestSteps } from './request-steps.js';
-import type { StepOptions } from './request-steps.js';
+import { find, findPage, type FindRequest, type Selection } from './paging.js';
+import { createPutObjects, putBody, type PutOptions } from './put-objects.js';
+import { createRequestSteps, type StepOptions } from './request-steps.js';
 import { createReservations } from './reservation-store.js';
-import { createRouter, endpoint } from './router.js';
-import type { Endpoint } from './router.js';
-import { createSchema } from './schema.js';
-import type { SandboxSchema } from './schema.js';
-import { createTokens } from './tokens.js';
-import type { AccessOptions } from './tokens.js';
+import { createRouter, endpoint, type Endpoint } from './router.js';
+import { createSchema, type SandboxSchema } from './schema.js';
+import { createTokens, type AccessOptions } from './tokens.js';
 
 export interface ServiceOptions extends AccessOptions, PutOptions, StepOptions {
   /** Without one every type is unknown. */
@@ -35,14 +29,16 @@ export function createService(options: ServiceOptions, signal: AbortSignal) {
   const reservations = createReservations();
   const tokens = createTokens(options);
   const put = createPutObjects({ schema, objects }, options);
-  const finds = createFindReservations({ schema, objects, reservations }, honoursModified);
+  const selectReservations = createSelectReservations({ schema, objects }, honoursModified);
 
-  const names = {
-    show: ({ id, extId, name = extId }: Identified & { name?: string | undefined }) => ({ id, extId, name }),
-  };
-  const finding = <T extends FindRequest>(noun: string, body: z.ZodType<T>, work: (request: T) => unknown) =>
+  const finding = <T extends Identified, F extends FindRequest>(
+    noun: string,
+    body: z.ZodType<F>,
+    store: IdStore<T>,
+    select: (request: F) => Selection<T>,
+  ) =>
     endpoint('POST', `/v1/${noun}/find`, body, (request) =>
-      work({ ...request, limit: Math.min(request.limit, maxPage) }),
+      findPage(store, request, select(request), maxPage),
     );
   const withToken = (row: Endpoint): Endpoint => ({
     ...row,
@@ -60,11 +56,11 @@ export function createService(options: ServiceOptions, signal: AbortSignal) {
     ),
     ...[
       endpoint('PUT', '/v1/objects', putBody, put.putObjects, put.statusOf),
-      finding('objects', objectFind, objects.findObjects),
-      finding('types', find, (request) => findPage(schema.types, request, names)),
-      finding('fields', find, (request) => findPage(schema.fields, request, names)),
-      finding('reservations', reservationFind, finds.findReservations),
-      finding('cancellations', reservationFind, finds.findCancellations),
+      finding('objects', objectFind, objects.store, objects.selectObjects),
+      finding('types', find, schema.types, selectNames),
+      finding('fields', find, schema.fields, selectNames),
+      finding('reservations', reservationFind, reservations.stores.reservations, selectReservations),
+      finding('cancellations', reservationFind, reservations.stores.cancellations, selectReservations),
     ].map(withToken),
   ]);
   const steps = createRequestSteps(options, answer, signal);
@@ -84,3 +80,8 @@ export function createService(options: ServiceOptions, signal: AbortSignal) {
 }
 
 export type SandboxControls = ReturnType<typeof createService>['controls'];
+
+/** Types and fields are shown by name. */
+function selectNames(): Selection<Identified & { name?: string | undefined }> {
+  return { show: ({ id, extId, name = extId }) => ({ id, extId, name }) };
+}
