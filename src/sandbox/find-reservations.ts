@@ -3,7 +3,7 @@
 import { z } from 'zod';
 import { reference, type IdFormat } from './id-store.js';
 import type { Objects } from './object-store.js';
-import { find, modifiedWithin, period, type Selection } from './paging.js';
+import { find, modifiedWithin, period, type FindSelection } from './paging.js';
 import { statusSchema, type SandboxReservation, type SandboxStatus } from './reservation-store.js';
 import type { Schema } from './schema.js';
 
@@ -47,7 +47,7 @@ export function createSelectReservations(
       );
   };
 
-  return (request: ReservationFind): Selection<SandboxReservation> => {
+  return (request: ReservationFind): FindSelection<SandboxReservation> => {
     const { date, modified, reservationStatus, searchObjects } = request;
     const isVisible = (one: SandboxReservation) => isAskedFor(one.status, reservationStatus);
     return {

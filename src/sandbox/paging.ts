@@ -23,7 +23,7 @@ export type FindRequest = z.infer<typeof find>;
 type Filter<T> = (one: T) => boolean;
 
 /** What a find takes from a store, page by page. */
-export interface Selection<T> {
+export interface FindSelection<T> {
   show: (one: T) => unknown;
   /** The filters that were given; undefined for one that was not. */
   filters?: readonly (Filter<T> | undefined)[];
@@ -38,7 +38,7 @@ export interface Selection<T> {
 export function findPage<T extends Identified>(
   store: IdStore<T>,
   request: FindRequest,
-  { show, filters = [], isVisible = () => true }: Selection<T>,
+  { show, filters = [], isVisible = () => true }: FindSelection<T>,
   maxPage: number,
 ) {
   // An empty list is no filter: alone it selects everything, as if it had been left out.

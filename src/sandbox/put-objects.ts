@@ -61,7 +61,7 @@ export function createPutObjects(
     const filled = new Set<string>();
     for (const { fieldId, values } of fields) {
       const { type = typeId, maxLength = Infinity } = schema.fields.get(fieldId) ?? {};
-      if (filled.has(fieldId)) return `field ${fieldId} stands twice`;
+      if (filled.has(fieldId)) return `field ${fieldId} is named twice`;
       if (values.length > 0) filled.add(fieldId);
       if (type !== typeId) return `field ${fieldId} does not belong to type ${typeId}`;
       if (values.some((value) => value.length > maxLength))
@@ -107,7 +107,7 @@ export function createPutObjects(
       // Why an object alone is refused; objects that are not in the map are accepted.
       const refused = new Map<string, ObjectRefusal>();
       for (const { extId, typeId, active, fields } of call.objects) {
-        if (sent.has(extId)) throw new Refusal(400, `object ${extId} stands twice in the call`);
+        if (sent.has(extId)) throw new Refusal(400, `object ${extId} is named twice in the call`);
         const refusal = ordered.get(extId);
         if (refusal?.wholeCall) throw new Refusal(refusal.status, refusal.message);
         const type = schema.types.resolve(typeId, call.idFormat);

@@ -4,7 +4,7 @@ import { createSelectReservations, reservationFind } from './find-reservations.j
 import { Refusal } from './http.js';
 import type { Identified, IdStore } from './id-store.js';
 import { createObjects, objectFind } from './object-store.js';
-import { find, findPage, type FindRequest, type Selection } from './paging.js';
+import { find, findPage, type FindRequest, type FindSelection } from './paging.js';
 import { createPutObjects, putBody, type PutOptions } from './put-objects.js';
 import { createRequestSteps, type StepOptions } from './request-steps.js';
 import { createReservations } from './reservation-store.js';
@@ -35,7 +35,7 @@ export function createService(options: ServiceOptions, signal: AbortSignal) {
     noun: string,
     body: z.ZodType<F>,
     store: IdStore<T>,
-    select: (request: F) => Selection<T>,
+    select: (request: F) => FindSelection<T>,
   ) =>
     endpoint('POST', `/v1/${noun}/find`, body, (request) =>
       findPage(store, request, select(request), maxPage),
@@ -82,6 +82,6 @@ export function createService(options: ServiceOptions, signal: AbortSignal) {
 export type SandboxControls = ReturnType<typeof createService>['controls'];
 
 /** Types and fields are shown by name. */
-function selectNames(): Selection<Identified & { name?: string | undefined }> {
+function selectNames(): FindSelection<Identified & { name?: string | undefined }> {
   return { show: ({ id, extId, name = extId }) => ({ id, extId, name }) };
 }

@@ -535,6 +535,20 @@ describe('reservations and cancellations', () => {
     expect((await connection.find('cancellations')).totalResults).toBe(0);
   });
 
+  it('lists in ascending id order, also what was restored; an external id used again gets a new id', async () => {
+    const sandbox = await start();
+    const [first] = [sandbox.addReservation(booking('res_1')), sandbox.addReservation(booking('res_2'))];
+    const connection = await connect(sandbox);
+    sandbox.cancelReservation('res_1');
+    sandbox.restoreReservation('res_1');
+    expect(await bookings(connection)).toEqual(['res_1', 'res_2']);
+    expect(sandbox.reservations().map(({ extId }) => extId)).toEqual(['res_1', 'res_2']);
+
+    sandbox.removeReservation('res_1');
+    expect(sandbox.addReservation(booking('res_1')).id).toBeGreaterThan(first.id + 1);
+    expect(await bookings(connection)).toEqual(['res_2', 'res_1']);
+  });
+
   it('notes when a booking last changed', async () => {
     const sandbox = await start();
     sandbox.addReservation({ ...booking('res_1'), modified: 1000 });
@@ -898,6 +912,7 @@ describe('control interface', () => {
     expect((await control(sandbox, 'POST', 'reservations', { begin: 2, end: 2 })).status).toBe(400);
     expect((await control(sandbox, 'PUT', 'schema', { types: 1 })).status).toBe(400);
     expect((await control(sandbox, 'GET', 'secrets')).status).toBe(404);
+    expect((await control(sandbox, 'PUT', 'summary')).status).toBe(405);
     expect((await control(sandbox, 'PUT', 'refusals/%E0%A4%A', { status: 400, message: '' })).status).toBe(
       400,
     );
