@@ -1,5 +1,6 @@
 // What reached the sandbox, and when: the evidence for every guarantee about the quota. The time is that at which the quota
 // was checked, not that at which the client sent.
+import type { ReceivedRequest } from './router.js';
 
 export interface Arrival {
   /** Milliseconds on a monotonic clock, with fractions. */
@@ -23,8 +24,11 @@ export function createArrivals(most = 100_000) {
   let refused = 0;
 
   return {
-    note(arrival: Arrival): Arrival {
-      log.push(arrival);
+    /** Notes a request that has arrived now. */
+    note({ method, path, headers }: ReceivedRequest): Arrival {
+      const lane = headers['x-slotsync-lane'];
+      const arrival = { at: performance.now(), method, path, status: 0 };
+      log.push(typeof lane === 'string' ? Object.assign(arrival, { lane }) : arrival);
       total += 1;
       if (log.length > most * 1.1) log = log.slice(-most);
       return arrival;
@@ -33,19 +37,24 @@ export function createArrivals(most = 100_000) {
       arrival.status = status;
       if (status === 429) refused += 1;
     },
-    list: (): Arrival[] => log.slice(-most).map((arrival) => ({ ...arrival })),
-    clear(): void {
-      log = [];
-      total = 0;
-      refused = 0;
+    controls: {
+      /** Every request that reached the service, in order; the last 100 000. */
+      arrivals: (): Arrival[] => log.slice(-most).map((arrival) => ({ ...arrival })),
+      /** Forgets the arrivals and what was counted of them. */
+      clearArrivals(): void {
+        log = [];
+        total = 0;
+        refused = 0;
+      },
+      /** How many requests reached the service. */
+      requests: () => total,
+      /** How many of them were answered 429. */
+      refused: () => refused,
+      /** The most arrivals, accepted and refused, in one half-open second, wherever it begins. */
+      mostInAnySecond: () => mostInAnySecond(log.map(({ at }) => at)),
     },
-    total: () => total,
-    refused: () => refused,
-    mostInAnySecond: (): number => mostInAnySecond(log.map((arrival) => arrival.at)),
   };
 }
-
-export type Arrivals = ReturnType<typeof createArrivals>;
 
 /** The most of the given times (milliseconds) in one half-open second, wherever it begins. */
 export function mostInAnySecond(times: readonly number[]): number {

@@ -1,5 +1,7 @@
 // What goes wrong on the way to a real service and back: ordered for certain requests, or by seeded chance.
+import { once } from 'node:events';
 import { z } from 'zod';
+import type { SandboxAnswer } from './http.js';
 
 const chance = z.number().min(0).max(1).optional();
 
@@ -18,10 +20,12 @@ export const faultsSchema = z.strictObject({
 });
 export type Faults = z.infer<typeof faultsSchema>;
 
+const FAULTS = ['status', 'reset', 'loseAnswer', 'brokenJson', 'hang'] as const;
+
 export const failRuleSchema = z.strictObject({
   /** The end of the path it is for; any request, when absent. */
   path: z.string().optional(),
-  fault: z.enum(['status', 'reset', 'loseAnswer', 'brokenJson', 'hang']),
+  fault: z.enum(FAULTS),
   /** For `status`: 500 unless given. */
   status: z.int().min(200).max(599).optional(),
   body: z.unknown().optional(),
@@ -31,36 +35,65 @@ export const failRuleSchema = z.strictObject({
 });
 export type FailRule = z.infer<typeof failRuleSchema>;
 
-/** Decides which fault a request meets, if any: ordered ones first, in their order, then by chance. */
 export function createFaults(random: () => number, initial: Faults = {}) {
-  let faults = initial;
+  let chances = initial;
   let rules: (FailRule & { left: number })[] = [];
 
+  /** The fault that a request meets, if any: ordered ones first, in their order, then by chance. */
+  function draw(path: string): FailRule | undefined {
+    const rule = rules.find((one) => path.endsWith(one.path ?? ''));
+    if (rule !== undefined) {
+      rule.left -= 1;
+      if (rule.left <= 0) rules = rules.filter((one) => one !== rule);
+      return rule;
+    }
+    let left = random();
+    for (const fault of FAULTS) {
+      left -= chances[fault === 'status' ? 'status500' : fault] ?? 0;
+      if (left < 0) return { fault };
+    }
+    return undefined;
+  }
+
   return {
-    set(next: Faults): void {
-      faults = next;
-    },
-    failNext(rule: FailRule): void {
-      rules.push({ ...rule, left: rule.times ?? 1 });
-    },
-    clearFailures(): void {
-      rules = [];
-    },
-    draw(path: string): FailRule | undefined {
-      const rule = rules.find((one) => one.path === undefined || path.endsWith(one.path));
-      if (rule !== undefined) {
-        rule.left -= 1;
-        if (rule.left <= 0) rules = rules.filter((one) => one !== rule);
-        return rule;
+    draw,
+    /** Processes a request with the fault that it meets; without an answer the connection is to be reset. */
+    async process(
+      path: string,
+      processed: () => SandboxAnswer,
+      signal: AbortSignal,
+    ): Promise<SandboxAnswer | undefined> {
+      const rule = draw(path);
+      const status = rule?.status ?? 500;
+      switch (rule?.fault) {
+        case undefined:
+          return processed();
+        case 'status':
+          return { status, headers: rule.headers, body: rule.body ?? { status, message: 'requested fault' } };
+        case 'reset':
+          return undefined;
+        case 'loseAnswer':
+          processed();
+          return undefined;
+        case 'brokenJson':
+          return { ...processed(), isBroken: true };
+        case 'hang':
+          await once(signal, 'abort');
+          return undefined;
       }
-      let left = random();
-      for (const name of ['status500', 'reset', 'loseAnswer', 'brokenJson', 'hang'] as const) {
-        left -= faults[name] ?? 0;
-        if (left < 0) return { fault: name === 'status500' ? 'status' : name };
-      }
-      return undefined;
+    },
+    controls: {
+      setFaults(next: Faults): void {
+        chances = next;
+      },
+      /** Orders a fault for the next request that the quota lets through and whose path ends so. */
+      failNext(rule: FailRule): void {
+        rules.push({ ...rule, left: rule.times ?? 1 });
+      },
+      /** Forgets what `failNext` ordered and has not happened yet. */
+      clearFailures(): void {
+        rules = [];
+      },
     },
   };
 }
-
-export type FaultSource = ReturnType<typeof createFaults>;

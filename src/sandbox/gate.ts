@@ -1,5 +1,6 @@
-// Holds requests at the service until they are let go. A rehearsal stops the service at a known place with it, does
-// something else (cancels the run, kills the worker, changes a row) and lets the service go on: no race with a clock.
+// Holds requests at the service until they are let go. A rehearsal stops the service at a known place with it, acts
+// (cancels the run, kills the worker, changes a row) and lets the service continue, so that nothing depends on a clock.
+import { EventEmitter, once } from 'node:events';
 import { z } from 'zod';
 
 export const gateRuleSchema = z.strictObject({
@@ -7,8 +8,8 @@ export const gateRuleSchema = z.strictObject({
   path: z.string().optional(),
   method: z.string().toUpperCase().optional(),
   /**
-   * `request`, the default: held on arrival, counted by the quota, not carried out. `answer`: carried out, and the
-   * answer is held.
+   * `request`, the default: held on arrival, counted by the quota, not processed. `answer`: processed, and the answer is
+   * held.
    */
   hold: z.enum(['request', 'answer']).optional(),
   /** So many matching requests pass first; 0 unless given. */
@@ -16,52 +17,49 @@ export const gateRuleSchema = z.strictObject({
 });
 export type GateRule = z.infer<typeof gateRuleSchema>;
 
-export interface GateStatus {
-  closed: boolean;
-  /** Requests that wait at the gate now, also those whose client has gone. */
-  held: number;
-}
-
-/** A gate for the requests that the quota let through; closed from the start when a rule is given. */
+/** Closed from the start when a rule is given. */
 export function createGate(initial?: GateRule) {
-  let rule: GateRule | undefined;
+  let rule = initial;
   let passed = 0;
-  const held = new Set<() => void>();
+  const opening = new EventEmitter().setMaxListeners(0);
 
-  /** The requests held by an earlier rule stay held until the gate opens. */
-  function close(next: GateRule): void {
-    rule = next;
-    passed = 0;
+  /** Where the rule holds this request, if anywhere. */
+  function placeFor(method: string, path: string): 'request' | 'answer' | undefined {
+    if (rule === undefined || method !== (rule.method ?? method) || !path.endsWith(rule.path ?? ''))
+      return undefined;
+    passed += 1;
+    return passed > (rule.after ?? 0) ? (rule.hold ?? 'request') : undefined;
   }
-  if (initial) close(initial);
 
   return {
-    close,
-    open(): void {
-      rule = undefined;
-      for (const letGo of held) letGo();
-      held.clear();
+    /** Processes a request, and holds it or its answer if the rule says so; throws when `signal` aborts meanwhile. */
+    async process<T>(
+      { method, path }: { method: string; path: string },
+      processed: () => Promise<T>,
+      signal: AbortSignal,
+    ): Promise<T> {
+      const place = placeFor(method, path);
+      if (place === 'request') await once(opening, 'open', { signal });
+      const answer = await processed();
+      if (place === 'answer') await once(opening, 'open', { signal });
+      return answer;
     },
-    status: (): GateStatus => ({ closed: rule !== undefined, held: held.size }),
-    /** Where a request that arrives now is held; undefined when it passes. To be asked once for each request. */
-    placeFor(method: string, path: string): 'request' | 'answer' | undefined {
-      if (!rule) return undefined;
-      const { path: end = '', method: only = method, hold = 'request', after = 0 } = rule;
-      if (method !== only || !path.endsWith(end)) return undefined;
-      passed += 1;
-      return passed > after ? hold : undefined;
+    controls: {
+      /**
+       * Holds the requests that match and that the quota lets through, from now on. They are answered when the gate opens,
+       * and processed then if they were not yet, also when their client has gone. What an earlier rule holds stays held.
+       */
+      closeGate(next: GateRule = {}): void {
+        rule = next;
+        passed = 0;
+      },
+      /** Lets go all that is held. */
+      openGate(): void {
+        rule = undefined;
+        opening.emit('open');
+      },
+      /** Whether the gate is closed, and how many requests it holds, also those whose client has gone. */
+      gate: () => ({ closed: rule !== undefined, held: opening.listenerCount('open') }),
     },
-    /** Resolves when the gate opens; rejects when `signal` aborts. */
-    wait: (signal: AbortSignal): Promise<void> =>
-      new Promise((resolve, reject) => {
-        const drop = () => reject(signal.reason as Error);
-        signal.addEventListener('abort', drop, { once: true });
-        held.add(() => {
-          signal.removeEventListener('abort', drop);
-          resolve();
-        });
-      }),
   };
 }
-
-export type Gate = ReturnType<typeof createGate>;

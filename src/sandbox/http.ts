@@ -1,61 +1,49 @@
-// JSON in and out of a plain node:http exchange.
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import { Refusal } from './refusal.js';
+// JSON in and out of a plain node:http exchange. A request is refused by throwing a `Refusal` where the reason is known; it
+// becomes an answer in one place.
+import type { ServerResponse } from 'node:http';
 
 export interface SandboxAnswer {
   status: number;
   body?: unknown;
   headers?: Record<string, string> | undefined;
+  /** Sends half of the document, as if it were whole. */
+  isBroken?: boolean;
 }
 
-/** A 415 when the body is not announced as JSON. */
-export function requireJson(request: IncomingMessage): void {
-  if (!/^application\/json\b/i.test(request.headers['content-type'] ?? ''))
-    throw new Refusal(415, 'content-type application/json expected');
+/** A request that is refused as a whole. */
+export class Refusal extends Error {
+  override readonly name = 'Refusal';
+  readonly status: number;
+
+  constructor(status: number, message: string) {
+    super(message);
+    this.status = status;
+  }
 }
 
-/** The text as JSON; a 400 when it is none. */
+/** The answer for what was thrown: anything but a `Refusal` is a defect of the sandbox. */
+export function errorAnswer(error: unknown): SandboxAnswer {
+  const { status, message } =
+    error instanceof Refusal ? error : new Refusal(500, `sandbox defect: ${String(error)}`);
+  return { status, body: { status, message } };
+}
+
+/** The text as JSON, undefined when it is empty; a 400 when it is no JSON. */
 export function parseJson(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return text === '' ? undefined : JSON.parse(text);
   } catch {
     throw new Refusal(400, 'the body is not JSON');
   }
 }
 
-/** One part of a path, percent-decoded. */
-export function decodeSegment(segment: string): string {
-  try {
-    return decodeURIComponent(segment);
-  } catch {
-    throw new Refusal(400, 'the path is not well formed');
-  }
-}
-
-/** Sends the answer; `broken` stops in the middle of the document, but ends the message properly. */
-export function send(
-  response: ServerResponse,
-  answer: SandboxAnswer,
-  options: { broken?: boolean } = {},
-): void {
-  const text = answer.body === undefined ? '' : JSON.stringify(answer.body);
-  const sent = options.broken === true ? text.slice(0, Math.max(1, Math.floor(text.length / 2))) : text;
-  response.writeHead(answer.status, {
+export function send(response: ServerResponse, { status, body, headers, isBroken }: SandboxAnswer): void {
+  const whole = body === undefined ? '' : JSON.stringify(body);
+  const text = isBroken ? whole.slice(0, Math.max(1, Math.floor(whole.length / 2))) : whole;
+  response.writeHead(status, {
     ...(text === '' ? {} : { 'content-type': 'application/json' }),
-    'content-length': Buffer.byteLength(sent),
-    ...answer.headers,
+    'content-length': Buffer.byteLength(text),
+    ...headers,
   });
-  response.end(sent);
-}
-
-/** A refusal as the answer it becomes; anything else thrown is a defect of the sandbox and becomes a 500. */
-export function answerTo(error: unknown): SandboxAnswer {
-  if (error instanceof Refusal)
-    return {
-      status: error.status,
-      headers: error.headers,
-      body: { status: error.status, message: error.message },
-    };
-  const message = error instanceof Error ? error.message : String(error);
-  return { status: 500, body: { status: 500, message: `sandbox defect: ${message}` } };
+  response.end(text);
 }

@@ -1,9 +1,8 @@
 // The objects of the organization, as the service stores them: found by external id, replaced whole.
 import { z } from 'zod';
-import { fieldsSchema, find, paged, parseBody, period, reference, select } from './paging.js';
-import type { IdFormat, SandboxFields } from './paging.js';
-import type { Schema } from './schema.js';
-import { Refusal } from './refusal.js';
+import { createIdStore, reference, type IdFormat } from './id-store.js';
+import { find, modifiedWithin, nowSeconds, period } from './paging.js';
+import { fieldsSchema, type SandboxFields, type Schema } from './schema.js';
 
 /** An object as a scheduler enters it at the service, which gives it an id. */
 export const objectInput = z.strictObject({
@@ -24,13 +23,9 @@ export interface SandboxObject {
   fields: SandboxFields;
 }
 
-interface Stored extends SandboxObject {
-  modified: number;
-}
+type StoredObject = SandboxObject & { modified: number };
 
-const FIRST_OBJECT = 1001;
-
-const objectFind = find.extend({
+export const objectFind = find.extend({
   typeId: reference.optional(),
   fields: z
     .strictObject({
@@ -40,89 +35,72 @@ const objectFind = find.extend({
   modified: period.optional(),
 });
 
-/** The store of objects; ids ascend in the order of creation. */
 export function createObjects(schema: Schema) {
-  const byExtId = new Map<string, Stored>();
-  const byId = new Map<number, Stored>();
+  const store = createIdStore<StoredObject>('object', 1001);
 
-  const show = (object: Stored, format: IdFormat) => ({
-    id: object.id,
-    extId: object.extId,
-    typeId: schema.shownType(object.typeId, format),
-    active: object.active,
-    fields: object.fields.map(({ fieldId, values }) => ({
-      fieldId: schema.shownField(fieldId, format),
-      values: isReference(fieldId) ? values.map((value) => shownValue(value, format)) : values,
+  const show = (stored: StoredObject, format: IdFormat) => ({
+    ...withoutModified(stored),
+    typeId: schema.types.shown(stored.typeId, format),
+    fields: stored.fields.map(({ fieldId, values }) => ({
+      fieldId: schema.fields.shown(fieldId, format),
+      values: schema.fields.get(fieldId)?.reference
+        ? values.map((value) => String(store.shown(value, format)))
+        : values,
     })),
   });
-  const isReference = (fieldId: string) => schema.fieldByExtId(fieldId)?.reference !== undefined;
-  const shownValue = (extId: string, format: IdFormat) =>
-    format === 'EXTERNAL' ? extId : String(byExtId.get(extId)?.id ?? 0);
 
   return {
-    get(extId: string): SandboxObject | undefined {
-      const object = byExtId.get(extId);
-      return object && copy(object);
-    },
-    typeOf: (extId: string): string | undefined => byExtId.get(extId)?.typeId,
-    extIdOf: (id: number): string | undefined => byId.get(id)?.extId,
-    idOf: (extId: string): number | undefined => byExtId.get(extId)?.id,
-    list: (): SandboxObject[] => [...byExtId.values()].map((object) => copy(object)),
+    store,
 
-    /** Creates the object or replaces it whole: a field that is not given is emptied. */
-    put(input: SandboxObjectInput): SandboxObject {
-      const place = (fieldId: string) => schema.fieldByExtId(fieldId)?.id ?? Infinity;
-      const fields = (input.fields ?? [])
-        .filter((field) => field.values.length > 0)
-        .map(({ fieldId, values }) => ({ fieldId, values: [...values] }))
-        .sort((a, b) => place(a.fieldId) - place(b.fieldId));
-      const stored: Stored = {
-        id: byExtId.get(input.extId)?.id ?? FIRST_OBJECT + byExtId.size,
-        extId: input.extId,
-        typeId: input.typeId,
-        active: input.active ?? true,
-        fields,
-        modified: Math.floor(Date.now() / 1000),
-      };
-      byExtId.set(stored.extId, stored);
-      byId.set(stored.id, stored);
-      return copy(stored);
-    },
-
-    find(body: unknown, maxPage: number) {
-      const request = parseBody(objectFind, body);
-      const { typeId, modified, fields, idFormat: format } = request;
-      const type = typeId === undefined ? undefined : schema.type(typeId, format);
-      if (typeId !== undefined && type === undefined) throw new Refusal(400, `unknown type ${typeId}`);
-      const wanted = (fields?.exactSearchFields ?? []).map(({ fieldId, values }) => {
-        const field = schema.field(fieldId, format);
-        if (field === undefined) throw new Refusal(400, `unknown field ${fieldId}`);
-        return { fieldId: field.extId, values: new Set(values) };
+    /** What a find of objects selects. */
+    selectObjects(request: z.infer<typeof objectFind>) {
+      const { typeId, modified, idFormat: format } = request;
+      const type = typeId === undefined ? undefined : schema.types.require(typeId, format).extId;
+      const byFields = (request.fields?.exactSearchFields ?? []).map(({ fieldId, values }) => {
+        const { extId } = schema.fields.require(fieldId, format);
+        const wanted = new Set(values);
+        return ({ fields }: StoredObject) =>
+          fields.some((field) => field.fieldId === extId && field.values.some((one) => wanted.has(one)));
       });
-      const matches = (object: Stored) =>
-        (type === undefined || object.typeId === type.extId) &&
-        (modified === undefined ||
-          (object.modified >= modified.startDate && object.modified <= modified.endDate)) &&
-        wanted.every(({ fieldId, values }) =>
-          object.fields.some(
-            (field) => field.fieldId === fieldId && field.values.some((value) => values.has(value)),
-          ),
-        );
-      const isFiltered = type !== undefined || modified !== undefined || wanted.length > 0;
-      const store = {
-        all: byExtId.values(),
-        byId: (id: number) => byId.get(id),
-        byExtId: (extId: string) => byExtId.get(extId),
+      const byType = ({ typeId }: StoredObject) => typeId === type;
+      return {
+        filters: [type === undefined ? undefined : byType, modifiedWithin(modified), ...byFields],
+        show: (object: StoredObject) => show(object, format),
       };
-      const found = select(store, request, isFiltered ? matches : undefined);
-      return paged(found, request, maxPage, (object) => show(object, format));
+    },
+
+    controls: {
+      objects: (): SandboxObject[] => store.all().map(withoutModified),
+      object(extId: string): SandboxObject | undefined {
+        const stored = store.get(extId);
+        return stored && withoutModified(stored);
+      },
+      /**
+       * Creates or replaces an object as a scheduler does at the service: nothing is checked. A field that is not given is
+       * emptied.
+       */
+      putObject({ extId, typeId, active = true, fields = [] }: SandboxObjectInput): SandboxObject {
+        const place = ({ fieldId }: { fieldId: string }) => schema.fields.get(fieldId)?.id ?? Infinity;
+        const filled = fields
+          .filter(({ values }) => values.length > 0)
+          .map(({ fieldId, values }) => ({ fieldId, values: [...values] }))
+          .sort((a, b) => place(a) - place(b));
+        const stored = {
+          id: store.idFor(extId),
+          extId,
+          typeId,
+          active,
+          fields: filled,
+          modified: nowSeconds(),
+        };
+        return withoutModified(store.put(stored));
+      },
     },
   };
 }
 
 export type Objects = ReturnType<typeof createObjects>;
 
-function copy({ id, extId, typeId, active, fields }: Stored): SandboxObject {
-  const copied = fields.map(({ fieldId, values }) => ({ fieldId, values: [...values] }));
-  return { id, extId, typeId, active, fields: copied };
+function withoutModified({ id, extId, typeId, active, fields }: StoredObject): SandboxObject {
+  return { id, extId, typeId, active, fields };
 }

@@ -1,11 +1,10 @@
 // The bulk write: which objects the service accepts, which it refuses alone, and what makes it refuse the whole call. All of
 // it is assumed, nothing is published; some refusals can be switched from one kind to the other.
 import { z } from 'zod';
+import { Refusal } from './http.js';
+import { idFormat, reference, type IdFormat } from './id-store.js';
 import type { Objects, SandboxObjectInput } from './object-store.js';
-import { idFormat, parseBody, reference } from './paging.js';
-import type { IdFormat, SandboxFields } from './paging.js';
-import { Refusal } from './refusal.js';
-import type { Schema } from './schema.js';
+import type { SandboxFields, Schema } from './schema.js';
 
 export const refusalSchema = z.strictObject({
   status: z.int().min(400).max(599),
@@ -15,19 +14,8 @@ export const refusalSchema = z.strictObject({
 });
 export type ObjectRefusal = z.infer<typeof refusalSchema>;
 
-export interface PutRules {
-  putStatus: 200 | 207 | undefined;
-  maxObjects: number;
-  references: 'call' | 'item';
-}
-
-type ObjectFields = SandboxObjectInput & { fields: SandboxFields };
-
-type ItemResult =
-  { extId: string; id: number; status: number } | { extId: string; status: number; message: string };
-
-const putBody = z.strictObject({
-  idFormat: idFormat.default('INTERNAL'),
+export const putBody = z.strictObject({
+  idFormat,
   objects: z.array(
     z.strictObject({
       extId: z.string().min(1),
@@ -38,124 +26,125 @@ const putBody = z.strictObject({
   ),
 });
 
-/** Checks and applies one `PUT /objects`; refusals of the whole call are thrown and change nothing. */
+export interface PutOptions {
+  /** Fixed when given; else 207 when an object was refused and 200 when none was. */
+  putStatus?: 200 | 207 | undefined;
+  /** Most objects in one PUT; beyond it 413. */
+  maxObjects?: number | undefined;
+  /** What a reference to an unknown object makes the service refuse: the whole call or the object. */
+  references?: 'call' | 'item' | undefined;
+}
+
+/** An object of a call, with its references as external ids; `typeId` is empty when the type is unknown. */
+type SentObject = SandboxObjectInput & { fields: SandboxFields };
+
 export function createPutObjects(
-  deps: { schema: Schema; objects: Objects; refusals: ReadonlyMap<string, ObjectRefusal> },
-  rules: PutRules,
+  { schema, objects }: { schema: Schema; objects: Objects },
+  { putStatus, maxObjects = 1000, references = 'call' }: PutOptions,
 ) {
-  const { schema, objects, refusals } = deps;
+  const ordered = new Map<string, ObjectRefusal>();
 
-  return (body: unknown): { status: number; body: { results: ItemResult[] } } => {
-    const sent = countObjects(body);
-    if (sent !== undefined && sent > rules.maxObjects)
-      throw new Refusal(413, `${sent} objects, at most ${rules.maxObjects} in one call`);
-    const call = parseBody(putBody, body);
-    refuseDuplicates(call.objects);
-
-    // Why an object alone is refused; objects that are not in the map are accepted.
-    const faults = new Map<string, { status: number; message: string }>();
-    const inCall = new Map<string, ObjectFields>();
-    for (const object of call.objects) {
-      const refusal = refusals.get(object.extId);
-      if (refusal?.wholeCall === true) throw new Refusal(refusal.status, refusal.message);
-      const type = schema.type(object.typeId, call.idFormat);
-      const fields = object.fields.map(({ fieldId, values }) => {
-        const field = schema.field(fieldId, call.idFormat);
-        if (field === undefined) throw new Refusal(400, `unknown field ${fieldId}`);
-        return {
-          fieldId: field.extId,
-          values: field.reference ? values.map(toExtId(call.idFormat)) : values,
-        };
-      });
-      inCall.set(object.extId, { ...object, typeId: type?.extId ?? '', fields });
-      const message =
-        type === undefined ? `unknown type ${object.typeId}` : faultOf(type.extId, object.extId, fields);
-      if (refusal !== undefined) faults.set(object.extId, refusal);
-      else if (message !== undefined) faults.set(object.extId, { status: 400, message });
-    }
-    checkReferences(inCall, faults);
-
-    const results = [...inCall.values()].map((object): ItemResult => {
-      const fault = faults.get(object.extId);
-      if (fault !== undefined) return { extId: object.extId, status: fault.status, message: fault.message };
-      return { extId: object.extId, id: objects.put(object).id, status: 200 };
+  /** The values of a field. References are stored by external id; with INTERNAL they arrive as integers in strings. */
+  const toExtIds = (values: readonly string[], format: IdFormat) =>
+    values.map((value) => {
+      if (format === 'EXTERNAL') return value;
+      if (!/^\d+$/.test(value))
+        throw new Refusal(400, `reference ${value}: an integer expected with idFormat INTERNAL`);
+      return objects.store.get(Number(value))?.extId ?? value;
     });
-    return { status: rules.putStatus ?? (faults.size > 0 ? 207 : 200), body: { results } };
-  };
 
-  /** Why the service would refuse this object alone. */
-  function faultOf(type: string, extId: string, fields: SandboxFields): string | undefined {
-    const stored = objects.typeOf(extId);
-    if (stored !== undefined && stored !== type)
+  /** Why the service would refuse this object alone, whatever else is in the call. */
+  function faultOf({ extId, typeId, fields }: SentObject): string | undefined {
+    const stored = objects.store.get(extId)?.typeId;
+    if (stored !== undefined && stored !== typeId)
       return `object is of type ${stored}, its type cannot be changed`;
     const filled = new Set<string>();
     for (const { fieldId, values } of fields) {
-      const field = schema.fieldByExtId(fieldId);
+      const { type = typeId, maxLength = Infinity } = schema.fields.get(fieldId) ?? {};
       if (filled.has(fieldId)) return `field ${fieldId} is named twice`;
       if (values.length > 0) filled.add(fieldId);
-      if (field?.type !== undefined && field.type !== type)
-        return `field ${fieldId} does not belong to type ${type}`;
-      const most = field?.maxLength ?? Infinity;
-      if (values.some((value) => value.length > most))
-        return `field ${fieldId}: longer than ${most} characters`;
+      if (type !== typeId) return `field ${fieldId} does not belong to type ${typeId}`;
+      if (values.some((value) => value.length > maxLength))
+        return `field ${fieldId}: longer than ${maxLength} characters`;
     }
-    const missing = schema.mandatoryFields(type).find((field) => !filled.has(field.extId));
+    const missing = schema.fields
+      .all()
+      .find(({ extId, mandatory, type = typeId }) => mandatory && type === typeId && !filled.has(extId));
     return missing && `mandatory field ${missing.extId} is missing`;
   }
 
   /** A reference must name an object that is stored or accepted in this call, so one refusal can cause others. */
-  function checkReferences(
-    inCall: ReadonlyMap<string, ObjectFields>,
-    faults: Map<string, { status: number; message: string }>,
-  ): void {
-    const referring = [...inCall.values()].flatMap((object) =>
-      object.fields.flatMap(({ fieldId, values }) => {
-        const type = schema.fieldByExtId(fieldId)?.reference;
-        return type === undefined
-          ? []
-          : values.map((value) => ({ extId: object.extId, fieldId, value, type }));
+  function checkReferences(sent: ReadonlyMap<string, SentObject>, refused: Map<string, ObjectRefusal>): void {
+    const unstored = [...sent.values()].flatMap(({ extId, fields }) =>
+      fields.flatMap(({ fieldId, values }) => {
+        const type = schema.fields.get(fieldId)?.reference;
+        return values
+          .filter((value) => type !== undefined && objects.store.get(value)?.typeId !== type)
+          .map((value) => ({
+            extId,
+            value,
+            isSent: sent.get(value)?.typeId === type,
+            message: `field ${fieldId}: object ${value} of type ${type} does not exist`,
+          }));
       }),
     );
-    if (rules.references === 'call') {
-      for (const { fieldId, value, type } of referring)
-        if (objects.typeOf(value) !== type && inCall.get(value)?.typeId !== type)
-          throw new Refusal(400, unknownObject(fieldId, value, type));
+    const unknown = unstored.find(({ isSent }) => !isSent);
+    if (references === 'call' && unknown) throw new Refusal(400, unknown.message);
+    for (let refusedBefore = -1; refusedBefore !== refused.size;) {
+      refusedBefore = refused.size;
+      for (const { extId, value, isSent, message } of unstored)
+        if (!refused.has(extId) && !(isSent && !refused.has(value)))
+          refused.set(extId, { status: 400, message });
     }
-    for (let refusedBefore = -1; refusedBefore !== faults.size;) {
-      refusedBefore = faults.size;
-      for (const { extId, fieldId, value, type } of referring) {
-        const isAccepted = inCall.get(value)?.typeId === type && !faults.has(value);
-        if (objects.typeOf(value) === type || isAccepted || faults.has(extId)) continue;
-        faults.set(extId, { status: 400, message: unknownObject(fieldId, value, type) });
+  }
+
+  return {
+    /** Checks and applies one `PUT /objects`; refusals of the whole call are thrown and change nothing. */
+    putObjects(call: z.infer<typeof putBody>) {
+      if (call.objects.length > maxObjects)
+        throw new Refusal(413, `${call.objects.length} objects, at most ${maxObjects} in one call`);
+      const sent = new Map<string, SentObject>();
+      // Why an object alone is refused; objects that are not in the map are accepted.
+      const refused = new Map<string, ObjectRefusal>();
+      for (const { extId, typeId, active, fields } of call.objects) {
+        if (sent.has(extId)) throw new Refusal(400, `object ${extId} is named twice in the call`);
+        const refusal = ordered.get(extId);
+        if (refusal?.wholeCall) throw new Refusal(refusal.status, refusal.message);
+        const type = schema.types.resolve(typeId, call.idFormat);
+        const object = {
+          extId,
+          typeId: type?.extId ?? '',
+          active,
+          fields: fields.map(({ fieldId, values }) => {
+            const field = schema.fields.require(fieldId, call.idFormat);
+            return {
+              fieldId: field.extId,
+              values: field.reference === undefined ? values : toExtIds(values, call.idFormat),
+            };
+          }),
+        };
+        sent.set(extId, object);
+        const message = type === undefined ? `unknown type ${typeId}` : faultOf(object);
+        if (refusal !== undefined) refused.set(extId, refusal);
+        else if (message !== undefined) refused.set(extId, { status: 400, message });
       }
-    }
-  }
+      checkReferences(sent, refused);
 
-  /** References between objects are stored by external id; with INTERNAL they arrive as integers in strings. */
-  function toExtId(format: IdFormat): (value: string) => string {
-    return (value) => {
-      if (format === 'EXTERNAL') return value;
-      if (!/^\d+$/.test(value))
-        throw new Refusal(400, `reference ${value}: an integer expected with idFormat INTERNAL`);
-      return objects.extIdOf(Number(value)) ?? value;
-    };
-  }
-}
+      const results = [...sent.values()].map((object) => {
+        const { extId } = object;
+        const refusal = refused.get(extId);
+        if (refusal) return { extId, status: refusal.status, message: refusal.message };
+        return { extId, id: objects.controls.putObject(object).id, status: 200 };
+      });
+      return { results };
+    },
+    statusOf: ({ results }: { results: readonly { status: number }[] }) =>
+      putStatus ?? (results.some(({ status }) => status !== 200) ? 207 : 200),
 
-/** The objects in a body, valid or not; undefined when it has none. */
-export function countObjects(body: unknown): number | undefined {
-  if (typeof body !== 'object' || body === null || !('objects' in body)) return undefined;
-  return Array.isArray(body.objects) ? body.objects.length : undefined;
-}
-
-function unknownObject(fieldId: string, extId: string, type: string): string {
-  return `field ${fieldId}: object ${extId} of type ${type} does not exist`;
-}
-
-function refuseDuplicates(sent: readonly { extId: string }[]): void {
-  const seen = new Set<string>();
-  for (const { extId } of sent) {
-    if (seen.has(extId)) throw new Refusal(400, `object ${extId} is named twice in the call`);
-    seen.add(extId);
-  }
+    controls: {
+      /** Refuses this object from now on. */
+      refuseObject: (extId: string, refusal: ObjectRefusal): void => void ordered.set(extId, refusal),
+      allowObject: (extId: string): void => void ordered.delete(extId),
+    },
+  };
 }

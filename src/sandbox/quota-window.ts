@@ -1,7 +1,19 @@
 // The three ways in which a service may count requests a second. Which one the real service uses is not published, so a
-// client has to stay within the quota under each of them. Pure: time is an argument, in milliseconds.
+// client has to stay within the quota under each of them. The windows are pure: time is an argument, in milliseconds.
+import { z } from 'zod';
+import { errorAnswer, Refusal, type SandboxAnswer } from './http.js';
 
-export type WindowKind = 'sliding' | 'fixed' | 'bucket';
+const windowKind = z.enum(['sliding', 'fixed', 'bucket']);
+export type WindowKind = z.infer<typeof windowKind>;
+
+export const quotaSchema = z.strictObject({
+  /** Requests a second for the organization; 0: no quota. */
+  rate: z.number().min(0).optional(),
+  window: windowKind.optional(),
+  /** Whether a 429 carries Retry-After. */
+  retryAfter: z.boolean().optional(),
+});
+export type QuotaOptions = z.infer<typeof quotaSchema>;
 
 /** How long to wait, in milliseconds, before a request would be accepted; 0 means this one was. */
 export interface QuotaWindow {
@@ -9,6 +21,31 @@ export interface QuotaWindow {
 }
 
 const SECOND = 1000;
+
+/** The organization's quota, which can be changed while the sandbox runs. */
+export function createQuota(options: QuotaOptions) {
+  let { rate = 20, window: kind = 'sliding', retryAfter = true } = options;
+  const open = () => createWindow(kind, rate, performance.timeOrigin);
+  let window = open();
+
+  return {
+    /** Counts a request that has arrived at `atMs`; the answer when it is over the quota. */
+    refuse(atMs: number): SandboxAnswer | undefined {
+      const waitMs = window.take(atMs);
+      if (waitMs === 0) return undefined;
+      const headers = { 'retry-after': String(Math.ceil(waitMs / SECOND)) };
+      const answer = errorAnswer(new Refusal(429, 'the organization is over its quota'));
+      return retryAfter ? { ...answer, headers } : answer;
+    },
+    controls: {
+      /** Starts an empty window; what is not given stays as it is. */
+      setQuota(next: QuotaOptions): void {
+        ({ rate = rate, window: kind = kind, retryAfter = retryAfter } = next);
+        window = open();
+      },
+    },
+  };
+}
 
 /**
  * Accepts `rate` requests a second; a rate of 0 accepts everything. What is refused does not count. `wallOffsetMs` is

@@ -1,76 +1,82 @@
-// The service's own endpoints: which paths there are, who may call them, and what answers. No socket, no clock.
+// Requests by table: an endpoint is a method, a path, the shape of its body and its work. The endpoints of the service and
+// the control requests are tables of this form.
 import type { IncomingHttpHeaders } from 'node:http';
-import { decodeSegment } from './http.js';
-import type { SandboxAnswer } from './http.js';
-import { Refusal } from './refusal.js';
-import type { Tokens } from './tokens.js';
+import type { z } from 'zod';
+import { errorAnswer, Refusal, type SandboxAnswer } from './http.js';
 
-export interface ServiceRequest {
+export interface ReceivedRequest {
   method: string;
   path: string;
+  query: URLSearchParams;
   headers: IncomingHttpHeaders;
-  /** Parsed on demand, because authenticating has no body. */
-  json: () => unknown;
+  /** The body, undefined when it is empty; throws a `Refusal` when it is no JSON. */
+  json(): unknown;
 }
 
-export interface Access {
-  organizationId: string;
-  apiKey: string;
-  region: string;
-  expiredStatus: 401 | 403;
+export interface Endpoint {
+  method: string;
+  /** `{}` stands for one segment, which `answer` gets decoded as `name`. */
+  path: string;
+  answer(request: ReceivedRequest, name: string): SandboxAnswer;
 }
 
-/** An endpoint's work: the parsed body in, the answer out; refusals are thrown. */
-export type Endpoint = (body: unknown) => SandboxAnswer;
-
-const AUTHENTICATE = /^\/v1\/organizations\/([^/]+)\/api-keys\/authenticate$/;
-
-/** Answers one request of the service. `endpoints` are keyed `METHOD /path`. Throws a `Refusal` for the rest. */
-export function createRouter(
-  deps: { tokens: Tokens; endpoints: ReadonlyMap<string, Endpoint> },
-  access: Access,
-) {
-  const { tokens, endpoints } = deps;
-
-  return (request: ServiceRequest): SandboxAnswer => {
-    const organization = AUTHENTICATE.exec(request.path)?.[1];
-    if (organization !== undefined) {
-      if (request.method !== 'POST') throw methodNotAllowed(['POST']);
-      authenticate(request.headers, decodeSegment(organization));
-      return { status: 200, body: { token: tokens.issue() } };
-    }
-    const endpoint = endpoints.get(`${request.method} ${request.path}`);
-    if (endpoint === undefined) {
-      const allowed = [...endpoints.keys()].filter((key) => key.endsWith(` ${request.path}`));
-      if (allowed.length === 0) throw new Refusal(404, `no such path: ${request.path}`);
-      throw methodNotAllowed(allowed.map((key) => key.split(' ')[0] ?? ''));
-    }
-    admit(request.headers.authorization);
-    return endpoint(request.json());
+/**
+ * One row of a table. Without a `body` the request's body is not read. The result is answered with 200, or with 204 when
+ * there is none, unless `statusOf` gives another status.
+ */
+export function endpoint<T, R>(
+  method: string,
+  path: string,
+  body: z.ZodType<T> | undefined,
+  work: (body: T, name: string, request: ReceivedRequest) => R,
+  statusOf: (result: R) => number = (result) => (result === undefined ? 204 : 200),
+): Endpoint {
+  return {
+    method,
+    path,
+    answer(request, name) {
+      const given = body === undefined ? (undefined as T) : parseBody(body, request.json());
+      const result = work(given, name, request);
+      return { status: statusOf(result), body: result };
+    },
   };
-
-  function authenticate(headers: IncomingHttpHeaders, organization: string): void {
-    if (headers.authorization !== `Api-Key ${access.apiKey}`) throw new Refusal(401, 'API key not accepted');
-    if (organization !== access.organizationId)
-      throw new Refusal(401, 'API key does not belong to this organization');
-    if (headers['x-region'] !== access.region)
-      throw new Refusal(401, `X-Region ${access.region} expected for this organization`);
-  }
-
-  function admit(authorization: string | undefined): void {
-    const token = /^Bearer (.+)$/.exec(authorization ?? '')?.[1];
-    if (token === undefined) throw new Refusal(401, 'Authorization: Bearer <token> expected');
-    switch (tokens.verify(token)) {
-      case 'valid':
-        return;
-      case 'expired':
-        throw new Refusal(access.expiredStatus, 'token expired or revoked');
-      case 'invalid':
-        throw new Refusal(401, 'token not accepted');
-    }
-  }
 }
 
-function methodNotAllowed(allowed: readonly string[]): Refusal {
-  return new Refusal(405, `allowed here: ${allowed.join(', ')}`, { allow: allowed.join(', ') });
+/** Answers a request by the endpoint that is for it; refusals become answers too. */
+export function createRouter(endpoints: readonly Endpoint[]) {
+  const routes = endpoints.map((endpoint) => ({
+    endpoint,
+    pattern: new RegExp(`^${endpoint.path.replace('{}', '([^/]+)')}$`),
+  }));
+
+  return (request: ReceivedRequest): SandboxAnswer => {
+    try {
+      const matching = routes.filter(({ pattern }) => pattern.test(request.path));
+      if (matching.length === 0) throw new Refusal(404, `no such path: ${request.path}`);
+      const route = matching.find(({ endpoint }) => endpoint.method === request.method);
+      const allow = matching.map(({ endpoint }) => endpoint.method).join(', ');
+      if (!route)
+        return { ...errorAnswer(new Refusal(405, `allowed methods: ${allow}`)), headers: { allow } };
+      const [, name = ''] = route.pattern.exec(request.path) ?? [];
+      return route.endpoint.answer(request, decodeSegment(name));
+    } catch (error) {
+      return errorAnswer(error);
+    }
+  };
+}
+
+/** The body in the shape of `schema`; a 400 that names the place when it has another. */
+function parseBody<T>(schema: z.ZodType<T>, body: unknown): T {
+  const parsed = schema.safeParse(body);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  throw new Refusal(400, `${issue?.path.join('.') || 'body'}: ${issue?.message ?? 'invalid'}`);
+}
+
+function decodeSegment(segment: string): string {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    throw new Refusal(400, 'the path is not well formed');
+  }
 }

@@ -1,9 +1,8 @@
 // The organization's own types and fields. Their names differ between organizations, so a rehearsal defines its own. An
 // external id that is defined again keeps its id, as when an administrator edits it.
 import { z } from 'zod';
-import { find, paged, parseBody, select } from './paging.js';
-import type { IdFormat, ObjectReference } from './paging.js';
-import { Refusal } from './refusal.js';
+import { Refusal } from './http.js';
+import { createIdStore, type Identified } from './id-store.js';
 
 export const schemaDefinition = z.strictObject({
   types: z.array(z.strictObject({ extId: z.string().min(1), name: z.string().optional() })),
@@ -20,89 +19,33 @@ export const schemaDefinition = z.strictObject({
     }),
   ),
 });
-
 export type SandboxSchema = z.input<typeof schemaDefinition>;
-export type SandboxField = SandboxSchema['fields'][number] & { id: number };
-export type SandboxType = SandboxSchema['types'][number] & { id: number };
 
-const FIRST_TYPE = 1;
-const FIRST_FIELD = 101;
+/** Fields with their values, by external id. */
+export const fieldsSchema = z
+  .array(z.strictObject({ fieldId: z.string(), values: z.array(z.string()).readonly() }))
+  .readonly();
+export type SandboxFields = z.infer<typeof fieldsSchema>;
 
-/** Types and fields, found by id and by external id. Empty at first: then every type is unknown. */
-export function createSchema() {
-  const types = createIds<SandboxType>(FIRST_TYPE);
-  const fields = createIds<SandboxField>(FIRST_FIELD);
-  const mandatory = new Map<string, SandboxField[]>();
+/** Types and fields; without a definition every type is unknown. */
+export function createSchema(initial: SandboxSchema = { types: [], fields: [] }) {
+  const types = createIdStore<SandboxSchema['types'][number] & Identified>('type', 1);
+  const fields = createIdStore<SandboxSchema['fields'][number] & Identified>('field', 101);
 
-  const findIn = (store: typeof types | typeof fields, body: unknown, maxPage: number) => {
-    const request = parseBody(find, body);
-    const all: readonly (SandboxType | SandboxField)[] = store.list();
-    const found = select({ all, byId: store.byId, byExtId: store.byExtId }, request, undefined);
-    return paged(found, request, maxPage, ({ id, extId, name }) => ({ id, extId, name: name ?? extId }));
-  };
+  /** Replaces all types and fields; known external ids keep their ids. */
+  function defineSchema(schema: SandboxSchema): void {
+    const known = new Set(schema.types.map(({ extId }) => extId));
+    for (const field of schema.fields)
+      for (const type of [field.type, field.reference])
+        if (type !== undefined && !known.has(type))
+          throw new Refusal(400, `field ${field.extId}: type ${type} is not defined`);
+    for (const store of [types, fields]) for (const one of store.all()) store.remove(one);
+    for (const type of schema.types) types.put({ ...type, id: types.idFor(type.extId) });
+    for (const field of schema.fields) fields.put({ ...field, id: fields.idFor(field.extId) });
+  }
+  defineSchema(initial);
 
-  return {
-    define(schema: SandboxSchema): void {
-      const known = new Set(schema.types.map((type) => type.extId));
-      for (const field of schema.fields) {
-        for (const type of [field.type, field.reference]) {
-          if (type !== undefined && !known.has(type))
-            throw new Refusal(400, `field ${field.extId}: type ${type} is not defined`);
-        }
-      }
-      types.replace(schema.types);
-      fields.replace(schema.fields);
-      mandatory.clear();
-      for (const type of types.list()) {
-        const belongs = (field: SandboxField) => field.type === undefined || field.type === type.extId;
-        mandatory.set(
-          type.extId,
-          fields.list().filter((field) => field.mandatory === true && belongs(field)),
-        );
-      }
-    },
-    type: (given: ObjectReference, format: IdFormat) => types.resolve(given, format, 'typeId'),
-    field: (given: ObjectReference, format: IdFormat) => fields.resolve(given, format, 'fieldId'),
-    fieldByExtId: fields.byExtId,
-    /** The id as an answer shows it; 0 for what is no longer defined. */
-    shownType: (extId: string, format: IdFormat) => types.shown(extId, format),
-    shownField: (extId: string, format: IdFormat) => fields.shown(extId, format),
-    mandatoryFields: (type: string): readonly SandboxField[] => mandatory.get(type) ?? [],
-    findTypes: (body: unknown, maxPage: number) => findIn(types, body, maxPage),
-    findFields: (body: unknown, maxPage: number) => findIn(fields, body, maxPage),
-  };
+  return { types, fields, controls: { defineSchema } };
 }
 
 export type Schema = ReturnType<typeof createSchema>;
-
-/** External ids of one kind, with the integer ids the service gives them. */
-function createIds<T extends { id: number; extId: string }>(first: number) {
-  const given = new Map<string, number>();
-  let current = new Map<string, T>();
-  let byId = new Map<number, T>();
-
-  return {
-    replace(definitions: readonly Omit<T, 'id'>[]): void {
-      current = new Map();
-      for (const definition of definitions) {
-        const extId = (definition as { extId: string }).extId;
-        const id = given.get(extId) ?? first + given.size;
-        given.set(extId, id);
-        current.set(extId, { ...definition, id } as T);
-      }
-      byId = new Map([...current.values()].sort((a, b) => a.id - b.id).map((one) => [one.id, one]));
-    },
-    list: (): T[] => [...byId.values()],
-    byId: (id: number): T | undefined => byId.get(id),
-    byExtId: (extId: string): T | undefined => current.get(extId),
-    shown: (extId: string, format: IdFormat): string | number =>
-      format === 'EXTERNAL' ? extId : (current.get(extId)?.id ?? 0),
-    /** What a reference names, undefined if nothing; a 400 when it is not of the kind `idFormat` announced. */
-    resolve(reference: ObjectReference, format: IdFormat, place: string): T | undefined {
-      if (format === 'EXTERNAL' && typeof reference === 'string') return current.get(reference);
-      if (format === 'INTERNAL' && typeof reference === 'number') return byId.get(reference);
-      const expected = format === 'EXTERNAL' ? 'a string' : 'an integer';
-      throw new Refusal(400, `${place}: ${expected} expected with idFormat ${format}`);
-    },
-  };
-}

@@ -18,6 +18,7 @@ import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
 
+// Guarantee 2
 describe('accepted object: a record is synced only if the service accepted exactly that object', () => {
   it('and the others of its request are not spoiled by one that is refused', async () => {
     const world = await open(rooms());

@@ -13,6 +13,7 @@ import {
 
 const open = keepRoomWorlds();
 
+// Guarantee 7
 describe('reference: parents before children', () => {
   it('are sent first in a run of both, whatever the order of the configuration', async () => {
     const world = await open(roomsAndCourses({ batchSize: 10 }), {

@@ -172,6 +172,7 @@ describe('retirement: a row that is gone', () => {
     expect(world.sandbox.objects().filter(({ active }) => !active)).toEqual([]);
   });
 
+  // Guarantee 6
   describe('and stands under another key with the same external id', () => {
     const byNumber = rooms({ externalId: 'room_{number}', retire: 'deactivate' });
 

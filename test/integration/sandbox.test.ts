@@ -1,7 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { startSandbox } from '../../src/sandbox/sandbox.js';
 import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.js';
-import { countProcessorTime } from '../support/wait.js';
 
 const SCHEMA = {
   types: [{ extId: 'room', name: 'Room' }, { extId: 'course' }],
@@ -350,9 +349,9 @@ describe('PUT /objects', () => {
     const { put } = await connect(sandbox);
     const objects = Array.from({ length: 100 }, (_, i) => room(`n${i}`));
     await put(objects);
-    const spentMs = countProcessorTime();
+    const began = performance.now();
     for (let i = 0; i < 50; i += 1) await (await put(objects)).arrayBuffer();
-    expect(spentMs() / 50).toBeLessThan(50);
+    expect((performance.now() - began) / 50).toBeLessThan(50);
   });
 });
 
@@ -534,6 +533,20 @@ describe('reservations and cancellations', () => {
     expect(sandbox.restoreReservation('res_1')).toMatchObject({ id: added.id, extId: 'res_1' });
     expect(await bookings(connection, { ids: [added.id] })).toEqual(['res_1']);
     expect((await connection.find('cancellations')).totalResults).toBe(0);
+  });
+
+  it('lists in ascending id order, also what was restored; an external id used again gets a new id', async () => {
+    const sandbox = await start();
+    const [first] = [sandbox.addReservation(booking('res_1')), sandbox.addReservation(booking('res_2'))];
+    const connection = await connect(sandbox);
+    sandbox.cancelReservation('res_1');
+    sandbox.restoreReservation('res_1');
+    expect(await bookings(connection)).toEqual(['res_1', 'res_2']);
+    expect(sandbox.reservations().map(({ extId }) => extId)).toEqual(['res_1', 'res_2']);
+
+    sandbox.removeReservation('res_1');
+    expect(sandbox.addReservation(booking('res_1')).id).toBeGreaterThan(first.id + 1);
+    expect(await bookings(connection)).toEqual(['res_2', 'res_1']);
   });
 
   it('notes when a booking last changed', async () => {
@@ -899,6 +912,7 @@ describe('control interface', () => {
     expect((await control(sandbox, 'POST', 'reservations', { begin: 2, end: 2 })).status).toBe(400);
     expect((await control(sandbox, 'PUT', 'schema', { types: 1 })).status).toBe(400);
     expect((await control(sandbox, 'GET', 'secrets')).status).toBe(404);
+    expect((await control(sandbox, 'PUT', 'summary')).status).toBe(405);
     expect((await control(sandbox, 'PUT', 'refusals/%E0%A4%A', { status: 400, message: '' })).status).toBe(
       400,
     );

@@ -14,6 +14,7 @@ import {
 
 const open = keepRoomWorlds();
 
+// Guarantee 5
 describe('unchanged row: a second run', () => {
   it('over an unchanged mirror sends no write, whatever became of the records', async () => {
     const world = await open(roomsAndCourses());

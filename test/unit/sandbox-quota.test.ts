@@ -157,8 +157,8 @@ describe('chance', () => {
 
   it('gives ordered faults precedence, each as often as ordered, to the path they are for', () => {
     const faults = createFaults(createRandom(1));
-    faults.failNext({ path: '/objects', fault: 'reset', times: 2 });
-    faults.failNext({ fault: 'hang' });
+    faults.controls.failNext({ path: '/objects', fault: 'reset', times: 2 });
+    faults.controls.failNext({ fault: 'hang' });
     const draws = ['/v1/objects/find', '/v1/objects', '/v1/objects', '/v1/objects'];
     expect(draws.map((path) => faults.draw(path)?.fault)).toEqual(['hang', 'reset', 'reset', undefined]);
   });

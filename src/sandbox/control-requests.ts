@@ -1,0 +1,87 @@
+// The control requests of a rehearsal, below /sandbox/. They are *not part of the service*, and no client code may use them.
+// They need no authentication, are not counted by the quota, and have no latency and no faults. In a path, {} is an
+// external id; for reservations also the integer id. Times are Unix seconds.
+import { z } from 'zod';
+import { failRuleSchema, faultsSchema } from './faults.js';
+import { gateRuleSchema } from './gate.js';
+import { objectInput } from './object-store.js';
+import { refusalSchema } from './put-objects.js';
+import { quotaSchema } from './quota-window.js';
+import { latencySchema } from './request-steps.js';
+import { periodSchema, reservationInput, statusSchema, type ReservationKey } from './reservation-store.js';
+import { endpoint, type Endpoint } from './router.js';
+import { schemaDefinition } from './schema.js';
+import type { SandboxControls } from './service.js';
+
+const none = undefined;
+const cancelBody = z.strictObject({ extId: z.string().optional() }).default({});
+const statusBody = z.strictObject({ status: statusSchema });
+
+/** The table of control requests: each is one of the sandbox's controls over HTTP. */
+export function controlRequests(sandbox: SandboxControls): Endpoint[] {
+  return [
+    endpoint('GET', '/sandbox/summary', none, () => summaryOf(sandbox)),
+    endpoint('GET', '/sandbox/arrivals', none, sandbox.arrivals),
+    endpoint('DELETE', '/sandbox/arrivals', none, sandbox.clearArrivals),
+    endpoint('GET', '/sandbox/objects', none, (_, _name, { query }) =>
+      sandbox.objects().filter(({ typeId }) => typeId === (query.get('typeId') ?? typeId)),
+    ),
+    endpoint('PUT', '/sandbox/objects', objectInput, sandbox.putObject),
+    endpoint('PUT', '/sandbox/schema', schemaDefinition, sandbox.defineSchema),
+    endpoint('PUT', '/sandbox/faults', faultsSchema, sandbox.setFaults),
+    endpoint('POST', '/sandbox/fail-next', failRuleSchema, sandbox.failNext),
+    endpoint('DELETE', '/sandbox/fail-next', none, sandbox.clearFailures),
+    endpoint('POST', '/sandbox/gate', gateRuleSchema.default({}), sandbox.closeGate),
+    endpoint('GET', '/sandbox/gate', none, sandbox.gate),
+    endpoint('DELETE', '/sandbox/gate', none, sandbox.openGate),
+    endpoint('PUT', '/sandbox/latency', latencySchema, (body) =>
+      sandbox.setLatency(body.latencyMs, body.jitterMs),
+    ),
+    endpoint('PUT', '/sandbox/quota', quotaSchema, sandbox.setQuota),
+    endpoint('PUT', '/sandbox/refusals/{}', refusalSchema, (body, extId) =>
+      sandbox.refuseObject(extId, body),
+    ),
+    endpoint('DELETE', '/sandbox/refusals/{}', none, (_, extId) => sandbox.allowObject(extId)),
+    endpoint('DELETE', '/sandbox/tokens', none, sandbox.revokeTokens),
+    endpoint('GET', '/sandbox/reservations', none, () => ({
+      reservations: sandbox.reservations(),
+      cancellations: sandbox.cancellations(),
+    })),
+    endpoint('POST', '/sandbox/reservations', reservationInput, sandbox.addReservation),
+    reservation('POST', '/move', periodSchema, sandbox.moveReservation),
+    reservation('POST', '/cancel', cancelBody, sandbox.cancelReservation),
+    reservation('POST', '/restore', none, sandbox.restoreReservation),
+    reservation('POST', '/status', statusBody, (key, { status }) =>
+      sandbox.setReservationStatus(key, status),
+    ),
+    reservation('DELETE', '', none, sandbox.removeReservation),
+  ];
+}
+
+/** A row about one reservation, named by its integer id or its external id. */
+function reservation<T>(
+  method: string,
+  verb: string,
+  body: z.ZodType<T> | undefined,
+  work: (key: ReservationKey, body: T) => unknown,
+): Endpoint {
+  return endpoint(method, `/sandbox/reservations/{}${verb}`, body, (given, name) =>
+    work(/^\d+$/.test(name) ? Number(name) : name, given),
+  );
+}
+
+function summaryOf(sandbox: SandboxControls) {
+  const objects: Record<string, { active: number; inactive: number }> = {};
+  for (const { typeId, active } of sandbox.objects()) {
+    const counts = (objects[typeId] ??= { active: 0, inactive: 0 });
+    counts[active ? 'active' : 'inactive'] += 1;
+  }
+  return {
+    objects,
+    reservations: sandbox.reservations().length,
+    cancellations: sandbox.cancellations().length,
+    requests: sandbox.requests(),
+    refused: sandbox.refused(),
+    mostInAnySecond: sandbox.mostInAnySecond(),
+  };
+}

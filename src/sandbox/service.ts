@@ -1,0 +1,87 @@
+// The service without its sockets: what it stores, the table of its endpoints, and what a rehearsal controls in it.
+import type { z } from 'zod';
+import { createSelectReservations, reservationFind } from './find-reservations.js';
+import { Refusal } from './http.js';
+import type { Identified, IdStore } from './id-store.js';
+import { createObjects, objectFind } from './object-store.js';
+import { find, findPage, type FindRequest, type FindSelection } from './paging.js';
+import { createPutObjects, putBody, type PutOptions } from './put-objects.js';
+import { createRequestSteps, type StepOptions } from './request-steps.js';
+import { createReservations } from './reservation-store.js';
+import { createRouter, endpoint, type Endpoint } from './router.js';
+import { createSchema, type SandboxSchema } from './schema.js';
+import { createTokens, type AccessOptions } from './tokens.js';
+
+export interface ServiceOptions extends AccessOptions, PutOptions, StepOptions {
+  /** Without one every type is unknown. */
+  schema?: SandboxSchema | undefined;
+  /** Most results on one page; a greater limit is lowered to it. */
+  maxPage?: number | undefined;
+  /** Whether finds of reservations honour `modified`. */
+  honoursModified?: boolean | undefined;
+}
+
+/** The service until `signal` aborts; then the requests on their way are dropped. */
+export function createService(options: ServiceOptions, signal: AbortSignal) {
+  const { maxPage = 1000, honoursModified = true } = options;
+  const schema = createSchema(options.schema);
+  const objects = createObjects(schema);
+  const reservations = createReservations();
+  const tokens = createTokens(options);
+  const put = createPutObjects({ schema, objects }, options);
+  const selectReservations = createSelectReservations({ schema, objects }, honoursModified);
+
+  const finding = <T extends Identified, F extends FindRequest>(
+    noun: string,
+    body: z.ZodType<F>,
+    store: IdStore<T>,
+    select: (request: F) => FindSelection<T>,
+  ) =>
+    endpoint('POST', `/v1/${noun}/find`, body, (request) =>
+      findPage(store, request, select(request), maxPage),
+    );
+  const withToken = (row: Endpoint): Endpoint => ({
+    ...row,
+    answer(request, name) {
+      tokens.requireToken(request.headers);
+      if (!/^application\/json\b/i.test(request.headers['content-type'] ?? ''))
+        throw new Refusal(415, 'content-type application/json expected');
+      return row.answer(request, name);
+    },
+  });
+  const authenticate = '/v1/organizations/{}/api-keys/authenticate';
+  const answer = createRouter([
+    endpoint('POST', authenticate, undefined, (_body, organization, { headers }) =>
+      tokens.authenticate(organization, headers),
+    ),
+    ...[
+      endpoint('PUT', '/v1/objects', putBody, put.putObjects, put.statusOf),
+      finding('objects', objectFind, objects.store, objects.selectObjects),
+      finding('types', find, schema.types, selectNames),
+      finding('fields', find, schema.fields, selectNames),
+      finding('reservations', reservationFind, reservations.stores.reservations, selectReservations),
+      finding('cancellations', reservationFind, reservations.stores.cancellations, selectReservations),
+    ].map(withToken),
+  ]);
+  const steps = createRequestSteps(options, answer, signal);
+
+  return {
+    process: steps.process,
+    /** Everything that a rehearsal can see and do and that the service itself does not offer. */
+    controls: {
+      ...schema.controls,
+      ...objects.controls,
+      ...put.controls,
+      ...reservations.controls,
+      ...tokens.controls,
+      ...steps.controls,
+    },
+  };
+}
+
+export type SandboxControls = ReturnType<typeof createService>['controls'];
+
+/** Types and fields are shown by name. */
+function selectNames(): FindSelection<Identified & { name?: string | undefined }> {
+  return { show: ({ id, extId, name = extId }) => ({ id, extId, name }) };
+}
