@@ -7,8 +7,12 @@ import type { Command } from 'commander';
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../demo/embedded-postgres.js';
 import { universitySchema } from '../demo/sync.config.js';
-import { changeUniversity, loadUniversity, type LoadedUniversity } from '../demo/university.js';
-import { DIFFERING_BOOKINGS, generateReservations } from '../demo/university-rows.js';
+import {
+  changeUniversity,
+  DIFFERING_BOOKINGS,
+  generateReservations,
+  loadUniversity,
+} from '../demo/university.js';
 import { startSandbox, type Sandbox } from '../sandbox/sandbox.js';
 import { EXIT, wholeNumber } from './command.js';
 import { printJson, printLine, table } from '../report/format.js';
@@ -63,7 +67,7 @@ async function runDemo(cli: string, { keep, json, seed }: DemoOptions): Promise<
     const url = await server.createDatabase('university');
     const sql = postgres(url, { max: 1, onnotice: () => undefined });
     closers.push(() => sql.end({ timeout: 1 }));
-    const { counts, university } = await loadUniversity(sql, { seed });
+    const counts = await loadUniversity(sql, { seed });
     say(
       `  ${Object.entries(counts)
         .map(([table, rows]) => `${rows} ${table.replace('_', ' ')}`)
@@ -131,7 +135,7 @@ async function runDemo(cli: string, { keep, json, seed }: DemoOptions): Promise<
     codes.push(await run('status'));
 
     say('\nNow the bookings. At the service people have moved, cancelled and made some:');
-    const restored = bookThere(sandbox, university);
+    const restored = await bookThere(sandbox, sql);
     codes.push(await run('reconcile'));
     say(`\nOne of the cancelled is restored there, and nothing else happens:`);
     sandbox.restoreReservation(`res_${restored}`);
@@ -185,8 +189,8 @@ async function runDemo(cli: string, { keep, json, seed }: DemoOptions): Promise<
 }
 
 /** Puts the bookings at the service, with what people have done to them there. Returns the one to be restored. */
-function bookThere(sandbox: Sandbox, university: LoadedUniversity['university']): number {
-  const { add, cancel } = generateReservations(university);
+async function bookThere(sandbox: Sandbox, sql: postgres.Sql): Promise<number> {
+  const { add, cancel } = await generateReservations(sql);
   for (const reservation of add) sandbox.addReservation(reservation);
   for (const extId of cancel) sandbox.cancelReservation(extId, { extId });
   return DIFFERING_BOOKINGS.cancelledThere[0];

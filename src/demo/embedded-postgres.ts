@@ -1,13 +1,11 @@
 // A real PostgreSQL for the demo and the tests, on machines that have none. PostgreSQL refuses to run as root, so
 // root runs it as `nobody`, an account that every system has.
-import { execFile, spawn } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { constants } from 'node:fs';
-import { lchown, mkdtemp, open, readFile, rm, stat } from 'node:fs/promises';
+import { lchown, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
-import { setTimeout as pause } from 'node:timers/promises';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
 import { messageOf, SlotsyncError } from '../errors.js';
@@ -23,28 +21,12 @@ export interface EmbeddedPostgresOptions {
 
 export type EmbeddedPostgres = Awaited<ReturnType<typeof startEmbeddedPostgres>>;
 
-interface Installation {
-  folder: string;
-  dataDirectory: string;
-  logFile: string;
-  /** Whom the programs run as; undefined: as this process does. */
-  owner: FileOwner | undefined;
-}
-
-const START_TIMEOUT_MS = 30_000;
-const STOP_TIMEOUT_MS = 10_000;
 /** Between choosing a free port and listening on it, another process can take it. */
 const START_ATTEMPTS = 3;
 const INITDB_FLAGS = ['--no-sync', '--auth=trust', '--encoding=UTF8', '--locale=C', '--username=postgres'];
-const SETTINGS = [
-  'listen_addresses=127.0.0.1',
-  'unix_socket_directories=',
-  'max_connections=300',
-  'timezone=UTC',
-  'fsync=off',
-  'synchronous_commit=off',
-  'full_page_writes=off',
-];
+const SERVER_FLAGS =
+  '-c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=300 -c timezone=UTC ' +
+  '-c fsync=off -c synchronous_commit=off -c full_page_writes=off';
 
 /**
  * Starts a PostgreSQL on a free port of 127.0.0.1, in a fresh temporary folder, with the superuser `postgres`
@@ -56,9 +38,27 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
   const owner = process.getuid?.() === 0 ? await findNobody() : undefined;
   const folder = await mkdtemp(join(await temporaryFolder(owner), 'slotsync-postgres-'));
   if (owner) await lchown(folder, owner.uid, owner.gid);
-  const [dataDirectory, logFile] = [join(folder, 'data'), join(folder, 'server.log')];
-  const installation: Installation = { folder, dataDirectory, logFile, owner };
+  const dataDirectory = join(folder, 'data');
+  const logFile = join(folder, 'server.log');
   const watchdog = startWatchdog({ folder, pidFile: join(dataDirectory, 'postmaster.pid') });
+  const run = (program: string, ...args: string[]) =>
+    promisify(execFile)(join(folder, 'native', 'bin', program), ['-D', dataDirectory, ...args], {
+      cwd: folder,
+      windowsHide: true,
+      ...owner,
+    });
+  const launch = (command: 'start' | 'restart', port: number) =>
+    run('pg_ctl', command, '-m', 'fast', '-l', logFile, '-o', `-p ${port} ${SERVER_FLAGS}`);
+  const launchOnFreePort = async (attempt = 1): Promise<number> => {
+    const port = await (options.findPort ?? findFreePort)();
+    try {
+      await launch('start', port);
+      return port;
+    } catch (error) {
+      if (attempt === START_ATTEMPTS) throw error;
+      return launchOnFreePort(attempt + 1);
+    }
+  };
   const leave = async () => {
     await rm(folder, { recursive: true, force: true });
     await watchdog.release();
@@ -66,11 +66,8 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
 
   try {
     await copyPostgresPackage(packageDirectory, folder, owner);
-    const initdb = join(folder, 'native', 'bin', 'initdb');
-    await promisify(execFile)(initdb, [...INITDB_FLAGS, '-D', dataDirectory], { cwd: folder, ...owner });
-    const started = await startOnFreePort(installation, options.findPort ?? findFreePort);
-    let { server } = started;
-    const { port } = started;
+    await run('initdb', ...INITDB_FLAGS);
+    const port = await launchOnFreePort();
 
     const urlOf = (database: string) => `postgres://postgres@127.0.0.1:${port}/${database}`;
     let stopped: Promise<void> | undefined;
@@ -90,12 +87,15 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
       },
       /** Closes all connections and starts the server again, with the same data on the same port. */
       async restart(): Promise<void> {
-        await server.end();
-        server = await startServer(installation, port);
+        await launch('restart', port);
       },
       /** Closes all connections, ends the server and removes its folder. */
       stop(): Promise<void> {
-        stopped ??= server.end().then(leave);
+        // Fast shutdown closes connections rather than waiting for them. After a crash there is nothing to stop.
+        stopped ??= run('pg_ctl', 'stop', '-m', 'fast', '-t', '10')
+          .catch(() => run('pg_ctl', 'stop', '-m', 'immediate'))
+          .catch(() => undefined)
+          .then(leave);
         return stopped;
       },
     };
@@ -112,59 +112,6 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
   }
 }
 
-async function startOnFreePort(installation: Installation, findPort: () => Promise<number>, attempt = 1) {
-  const port = await findPort();
-  try {
-    return { port, server: await startServer(installation, port) };
-  } catch (error) {
-    if (attempt === START_ATTEMPTS) throw error;
-    return startOnFreePort(installation, findPort, attempt + 1);
-  }
-}
-
-/** Starts a server that does not keep this process alive. Fails when it does not get ready. */
-async function startServer({ folder, dataDirectory, logFile, owner }: Installation, port: number) {
-  const flags = [`port=${port}`, ...SETTINGS].flatMap((setting) => ['-c', setting]);
-  const log = await open(logFile, 'a');
-  const child = spawn(join(folder, 'native', 'bin', 'postgres'), ['-D', dataDirectory, ...flags], {
-    cwd: folder,
-    // Ctrl-C in a terminal signals the whole process group; this process may need the server for longer.
-    detached: true,
-    stdio: ['ignore', log.fd, log.fd],
-    windowsHide: true,
-    ...owner,
-  });
-  let hasEnded = false;
-  const exit = once(child, 'exit')
-    .catch(() => undefined)
-    .then(() => (hasEnded = true));
-  await log.close();
-
-  /** Fast shutdown, which closes connections rather than waiting for them; immediate when that takes too long. */
-  const end = async () => {
-    child.ref();
-    child.kill('SIGINT');
-    const timer = setTimeout(() => child.kill('SIGQUIT'), STOP_TIMEOUT_MS);
-    await exit;
-    clearTimeout(timer);
-  };
-  // The server writes its state into the pid file. An answer from the port could come from another server.
-  const isReady = async () => {
-    const lines = (await readFile(join(dataDirectory, 'postmaster.pid'), 'utf8').catch(() => '')).split('\n');
-    return lines[0] === String(child.pid) && lines[7]?.trim() === 'ready';
-  };
-  const deadline = Date.now() + START_TIMEOUT_MS;
-  while (!(await isReady())) {
-    if (hasEnded || Date.now() > deadline) {
-      await end();
-      throw new Error('The server did not get ready.');
-    }
-    await pause(10);
-  }
-  child.unref();
-  return { end };
-}
-
 async function findNobody(): Promise<FileOwner> {
   const passwd = await readFile('/etc/passwd', 'utf8').catch(() => '');
   const [, uid = '65534', gid = '65534'] = /^nobody:[^:]*:(-?\d+):(-?\d+):/m.exec(passwd) ?? [];
@@ -172,13 +119,10 @@ async function findNobody(): Promise<FileOwner> {
   return { uid: Number(uid) >>> 0, gid: Number(gid) >>> 0 };
 }
 
-/** The system's, unless it is a private one of ours and the server runs as `owner`. */
+/** The system's temporary folder; `/tmp` when `owner` may not enter that one. */
 async function temporaryFolder(owner: FileOwner | undefined): Promise<string> {
-  const folder = tmpdir();
-  for (let path = folder; owner && path !== dirname(path); path = dirname(path)) {
-    if (((await stat(path)).mode & constants.S_IXOTH) === 0) return '/tmp';
-  }
-  return folder;
+  if (!owner) return tmpdir();
+  return promisify(execFile)('test', ['-x', tmpdir()], owner).then(tmpdir, () => '/tmp');
 }
 
 async function findFreePort(): Promise<number> {
