@@ -107,7 +107,7 @@ describe('sample university: rows', () => {
     expect(rows['student_groups']?.some(({ course_codes: codes }) => (codes as string[]).length > 1)).toBe(
       true,
     );
-    expect(rows['rooms']?.some(({ updated_at: at }) => /\.\d{5,6}[+]/.test(String(at)))).toBe(true);
+    expect(rows['rooms']?.some(({ updated_at: at }) => /\.\d{5,6}[+-]/.test(String(at)))).toBe(true);
   });
 
   test('are bad where one of the six errors was put, and nowhere else', () => {
