@@ -12,7 +12,7 @@ FROM node:22-slim
 ENV NODE_ENV=production
 WORKDIR /app
 COPY package.json package-lock.json ./
-# The optional packages are the demo's PostgreSQL, larger than all the others together.
+# The optional packages are the demo's PostgreSQL, larger than all other packages together.
 RUN npm ci --omit=dev --omit=optional --no-audit --no-fund && npm cache clean --force
 COPY --from=build /app/dist ./dist
 COPY migrations ./migrations

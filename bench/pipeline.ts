@@ -1,225 +1,150 @@
-// How much of the machine the corridor itself takes, the quota left out: from rows to recorded state, beside a bare
-// loop over the same libraries that reads rows, puts them and notes it, and knows nothing of claims, queues or crashes.
+// How many objects the program moves from rows to recorded state when the quota does not limit it, beside a bare loop
+// over the same libraries that reads rows, sends them and notes them in a table, without claims, queue or recovery.
 import pLimit from 'p-limit';
-import { pino } from 'pino';
 import postgres from 'postgres';
 import { Pool } from 'undici';
-import { table } from '../src/report/format.js';
-import { createProgress } from '../src/report/progress.js';
-import { checkConfiguration } from '../src/config-file.js';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { createDestination } from '../src/destination/destination.js';
-import { createMirror } from '../src/mirror/mirror.js';
-import { migrateQueue, openBackend, type QueueStore } from '../src/queue/bullmq.js';
-import { createProducer } from '../src/queue/producer.js';
-import { createWorkers } from '../src/queue/workers.js';
-import { openState } from '../src/state/database.js';
-import { migrate } from '../src/state/migrate.js';
-import { readRun, startRun } from '../src/state/runs/runs.js';
-import { findFreePort } from '../test/support/free-port.js';
-import { start } from '../test/support/program.js';
+import { table, type Cell } from '../src/report/format.js';
 import { startRedisServer } from '../test/support/redis-server.js';
-import { until } from '../test/support/wait.js';
-import { median } from './judge.js';
+import { median, showProgress } from './figures.js';
+import { install, withCleanup } from './installation.js';
 import { describeMachine } from './machine.js';
-import { apiOf, UNLIMITED } from './no-quota.js';
+import { startService } from './service.js';
 
-const CONCURRENCY = 12;
-const LATENCY_MS = 2;
+const AT_ONCE = 12;
 const REPEATS = 3;
-const BARE = 'bare loop, one after the other';
 const SIZES = [
   { batchSize: 1, rows: 2_000 },
   { batchSize: 10, rows: 10_000 },
   { batchSize: 100, rows: 200_000 },
 ];
+const CHANGES = { batchSize: 100, rows: 100_000, part: 100 };
+const SERVICE = {
+  rate: 0,
+  latencyMs: 2,
+  schema: { types: [{ extId: 'room' }], fields: [{ extId: 'room.name' }, { extId: 'room.seats' }] },
+};
 
-interface Stage {
-  /** A database of its own with `rooms` in it. */
-  url: string;
-  serviceUrl: string;
-  batchSize: number;
-  /** By default one request a batch, as the bare loop. */
-  owns?: 'object' | 'fields';
-}
-
-/** `npm run bench -- pipeline [objects a request …]`; wants the built program. Medians of three, each over new databases. */
+/** `npm run bench -- pipeline [objects a request …]`. Medians of three, each over a new database. */
 export async function benchPipeline(args: readonly string[]): Promise<void> {
   const sizes = SIZES.filter(({ batchSize }) => args.length === 0 || args.includes(String(batchSize)));
-  const server = await startEmbeddedPostgres();
-  const redis = await startRedisServer();
-  const progress = createProgress('pipeline');
-  const lines: (string | number)[][] = [];
-  let machine = '';
-  let database = 0;
-  try {
-    const ways: [string, (stage: Stage) => Promise<{ seconds: number }>][] = [
-      [BARE, (stage) => bare(stage, 1)],
-      ['bare loop, twelve at a time', (stage) => bare(stage, CONCURRENCY)],
-      ['slotsync, queue on PostgreSQL', (stage) => slotsync(stage, { postgresUrl: stage.url })],
-      ['slotsync, queue on Redis', (stage) => slotsync(stage, { redisUrl: redis.url })],
+  await withCleanup(async (onEnd) => {
+    const [server, redis] = [await startEmbeddedPostgres(), await startRedisServer()];
+    onEnd(() => Promise.all([server.stop(), redis.stop()]));
+    const names = ['bare loop, one after the other', 'bare loop, twelve at a time'];
+    const ways: [string, (place: Place) => Promise<number>][] = [
+      [names[0] ?? '', (place) => runBareLoop(place, 1)],
+      [names[1] ?? '', (place) => runBareLoop(place, AT_ONCE)],
+      ['slotsync, queue in PostgreSQL', (place) => backfill(place)],
+      ['slotsync, queue on Redis', (place) => backfill(place, redis.url)],
     ];
+    const lines: Cell[][] = [];
     for (const [at, { batchSize, rows }] of sizes.entries()) {
-      const rates = new Map<string, number[]>();
+      const rates = ways.map((): number[] => []);
       for (let repeat = 0; repeat < REPEATS; repeat++) {
-        for (const [name, way] of ways) {
-          const url = await server.createDatabase(`bench_${database++}`);
-          machine = await fill(url, rows);
-          const service = await startService();
-          const { seconds } = await way({ url, serviceUrl: service.url, batchSize });
+        for (const [index, [, way]] of ways.entries()) {
+          const databaseUrl = await server.createDatabase(`bench_${batchSize}_${repeat}_${index}`);
+          const service = await startService(SERVICE);
+          await fill(databaseUrl, rows);
+          const seconds = await way({ databaseUrl, serviceUrl: service.url, batchSize });
           await service.stop();
-          rates.set(name, [...(rates.get(name) ?? []), rows / seconds]);
+          rates[index]?.push(rows / seconds);
         }
-        progress.update(at * REPEATS + repeat + 1, sizes.length * REPEATS);
+        showProgress(at * REPEATS + repeat + 1, sizes.length * REPEATS);
       }
-      const bareRate = median(rates.get(BARE) ?? []);
-      for (const [name, all] of rates) {
-        const rate = median(all);
-        lines.push([
-          batchSize,
-          name,
-          ...[rate, Math.min(...all), Math.max(...all)].map(Math.round),
-          (rate / bareRate).toFixed(2),
-        ]);
+      const bareRate = median(rates[0] ?? []);
+      for (const [index, all] of rates.entries()) {
+        const figures = [median(all), Math.min(...all), Math.max(...all)].map(Math.round);
+        lines.push([batchSize, ways[index]?.[0] ?? '', ...figures, (median(all) / bareRate).toFixed(2)]);
       }
     }
-    progress.stop();
+    const databaseUrl = await server.createDatabase('bench_changes');
+    const sql = postgres(databaseUrl, { max: 1, onnotice: () => undefined });
+    onEnd(() => sql.end({ timeout: 1 }));
     const headings = ['objects a request', '', 'objects/s (median)', 'min', 'max', 'to the bare loop'];
-    process.stdout.write(`${machine}\n\n${table(headings, lines)}\n\n`);
-    await measureRequests(await server.createDatabase('bench_changes'));
+    process.stdout.write(`${await describeMachine({ sql })}\n\n${table(headings, lines)}\n\n`);
+    await fill(databaseUrl, CHANGES.rows);
+    await countRequests(databaseUrl, sql);
+  });
+}
+
+interface Place {
+  databaseUrl: string;
+  serviceUrl: string;
+  batchSize: number;
+}
+
+async function fill(databaseUrl: string, rows: number): Promise<void> {
+  const sql = postgres(databaseUrl, { max: 1, onnotice: () => undefined });
+  await sql.unsafe(`
+    CREATE TABLE rooms (code text PRIMARY KEY, name text, seats int);
+    INSERT INTO rooms SELECT 'R' || i, 'Room ' || i, i % 300 FROM generate_series(1, ${rows}) AS i;
+    CREATE TABLE noted (code text PRIMARY KEY, object text, at timestamptz);
+    ANALYZE`);
+  await sql.end({ timeout: 1 });
+}
+
+function openProgram({ databaseUrl, serviceUrl, batchSize }: Place, owns: string, redisUrl?: string) {
+  const fields = { 'room.name': 'name', 'room.seats': 'seats' };
+  const rooms = { from: 'rooms', key: 'code', type: 'room', externalId: 'room_{code}', fields };
+  return install({
+    databaseUrl,
+    serviceUrl,
+    configuration: { streams: { rooms: { ...rooms, owns, batchSize } } },
+    // More than is ever sent: 1 000 is the most that the setting takes.
+    env: { REDIS_URL: redisUrl, API_REQUESTS_PER_SECOND: '1000' },
+  });
+}
+
+/** Seconds from the end of planning to the end of the run, as the run records them. */
+async function backfill(place: Place, redisUrl?: string): Promise<number> {
+  const slotsync = await openProgram(place, 'object', redisUrl);
+  const sql = postgres(place.databaseUrl, { max: 1, onnotice: () => undefined });
+  try {
+    await slotsync.command('migrate');
+    await slotsync.command('backfill', 'rooms', '--concurrency', String(AT_ONCE));
+    const [run] = await sql`
+      SELECT extract(epoch FROM finished_at - started_at)::float8 AS seconds FROM slotsync.runs`;
+    return Number(run?.['seconds']);
   } finally {
-    await redis.stop();
-    await server.stop();
+    await sql.end({ timeout: 1 });
+    await slotsync.close();
   }
 }
 
-const CHANGES = { rows: 100_000, batchSize: 100, part: 100 };
-
 /** Requests that a change of one row in a hundred takes, everything counted. */
-async function measureRequests(url: string): Promise<void> {
+async function countRequests(databaseUrl: string, sql: postgres.Sql): Promise<void> {
   const { rows, batchSize, part } = CHANGES;
-  await fill(url, rows);
-  const service = await startService();
-  const sql = postgres(url, { max: 1, onnotice: () => undefined });
-  const lines: (string | number)[][] = [];
-  const stage = { url, serviceUrl: service.url, batchSize };
-  await slotsync(stage, { postgresUrl: url });
-  for (const owns of ['object', 'fields'] as const) {
+  const service = await startService(SERVICE);
+  const lines: Cell[][] = [];
+  for (const [owns, name] of [
+    ['object', 'the whole object'],
+    ['fields', 'its fields: read, merge, write'],
+  ] as const) {
+    const slotsync = await openProgram({ databaseUrl, serviceUrl: service.url, batchSize }, owns);
+    await slotsync.command('migrate');
+    await slotsync.command('sync', 'rooms');
     await sql`UPDATE rooms SET seats = seats + 1 WHERE right(code, 2) = '07'`;
-    const { requests } = await slotsync({ ...stage, owns }, { postgresUrl: url });
+    const before = await service.requests();
+    await slotsync.command('sync', 'rooms');
     const least = (rows / part / batchSize) * (owns === 'object' ? 1 : 2);
-    lines.push([owns === 'object' ? 'the whole object' : 'its fields: read, merge, write', requests, least]);
+    lines.push([name, (await service.requests()) - before, least]);
+    await slotsync.close();
   }
-  await sql.end();
   await service.stop();
   process.stdout.write(`1 % of ${rows} objects changed, ${batchSize} objects a request\n\n`);
   process.stdout.write(`${table(['the mapping owns', 'requests', 'least possible'], lines)}\n`);
 }
 
-async function fill(url: string, rows: number): Promise<string> {
-  await migrate(url);
-  await migrateQueue({ postgresUrl: url });
-  const sql = postgres(url, { max: 1, onnotice: () => undefined });
-  await sql`CREATE TABLE rooms (code text PRIMARY KEY, name text, seats int)`;
-  await sql`INSERT INTO rooms SELECT 'R' || i, 'Room ' || i, i % 300 FROM generate_series(1, ${rows}) AS i`;
-  await sql`CREATE TABLE noted (code text PRIMARY KEY, object text, at timestamptz)`;
-  await sql`ANALYZE`;
-  const machine = await describeMachine({ sql });
-  await sql.end();
-  return machine;
-}
-
-/** The sandbox in a process of its own, as the service is. */
-async function startService() {
-  const port = await findFreePort();
-  const args = ['sandbox', '--port', String(port), '--rate', '0', '--latency', String(LATENCY_MS)];
-  const { child, finished, output } = start(args, {}, '/');
-  const url = `http://127.0.0.1:${port}`;
-  await until(() => output().includes(url), { describe: () => `the sandbox to start: ${output()}` });
-  await fetch(`${url}/sandbox/schema`, {
-    method: 'PUT',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({
-      types: [{ extId: 'room' }],
-      fields: [{ extId: 'room.name' }, { extId: 'room.seats' }],
-    }),
-  });
-  return {
-    url,
-    async stop(): Promise<void> {
-      child.kill('SIGTERM');
-      await finished;
-    },
-  };
-}
-
-/** One run over everything. */
-async function slotsync(
-  { url, serviceUrl, batchSize, owns = 'object' }: Stage,
-  store: QueueStore,
-): Promise<{ seconds: number; requests: number }> {
-  const { streams, service } = checkConfiguration({
-    streams: {
-      rooms: {
-        from: 'rooms',
-        key: 'code',
-        type: 'room',
-        externalId: 'room_{code}',
-        fields: { 'room.name': 'name', 'room.seats': 'seats' },
-        owns,
-        batchSize,
-      },
-    },
-  });
-  const log = pino({ level: 'silent' });
-  const state = openState({ url });
-  const mirror = createMirror({ url });
-  const destination = createDestination({ api: apiOf(serviceUrl), limiter: UNLIMITED, log, ...service });
-  const backend = openBackend(store, crypto.randomUUID(), log);
-  const producer = createProducer({ backend, state });
-  const workers = createWorkers({
-    backend,
-    producer,
-    log,
-    state,
-    mirror,
-    destination,
-    streams: new Map(streams.map((stream) => [stream.name, stream])),
-    concurrency: CONCURRENCY,
-    probe: async () => undefined,
-    wake: async () => undefined,
-  });
-  await workers.start();
-  const startedAt = performance.now();
-  const { run } = await startRun(state.db, { kind: 'backfill', lane: 'backfill', streams: ['rooms'] });
-  await producer.enqueueRun(run.id, run.lane);
-  await until(async () => (await readRun(state.db, run.id))?.finishedAt, {
-    describe: 'the run to end',
-    timeoutMs: 300_000,
-    intervalMs: 10,
-  });
-  const seconds = (performance.now() - startedAt) / 1000;
-  const finished = await readRun(state.db, run.id);
-  if (finished?.status !== 'succeeded') throw new Error(`the run is ${finished?.status}`);
-  const requests = destination.requests();
-  await workers.stop();
-  await producer.close();
-  await destination.close();
-  await mirror.close();
-  await state.close();
-  return { seconds, requests };
-}
-
-/** What one would write: pages of rows by key, one PUT a page, one statement that notes it. */
-async function bare({ url, serviceUrl, batchSize }: Stage, atOnce: number): Promise<{ seconds: number }> {
-  const sql = postgres(url, { max: CONCURRENCY, onnotice: () => undefined });
-  const pool = new Pool(serviceUrl, { connections: CONCURRENCY });
-  const { key, organizationId, region } = apiOf(serviceUrl);
+/** What one would write: pages of rows by key, one PUT a batch, one statement that notes it. Returns seconds. */
+async function runBareLoop({ databaseUrl, serviceUrl, batchSize }: Place, atOnce: number): Promise<number> {
+  const sql = postgres(databaseUrl, { max: AT_ONCE, onnotice: () => undefined });
+  const pool = new Pool(serviceUrl, { connections: AT_ONCE });
   const startedAt = performance.now();
   const authenticated = await pool.request({
     method: 'POST',
-    path: `/v1/organizations/${organizationId}/api-keys/authenticate`,
-    headers: { authorization: `Api-Key ${key}`, 'x-region': region },
+    path: '/v1/organizations/demo/api-keys/authenticate',
+    headers: { authorization: 'Api-Key sandbox-key', 'x-region': 'EU_EES' },
   });
   const { token } = (await authenticated.body.json()) as { token: string };
   const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
@@ -258,5 +183,5 @@ async function bare({ url, serviceUrl, batchSize }: Stage, atOnce: number): Prom
   const seconds = (performance.now() - startedAt) / 1000;
   await pool.destroy();
   await sql.end();
-  return { seconds };
+  return seconds;
 }

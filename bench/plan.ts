@@ -1,72 +1,80 @@
-// What a plan costs, beside the floor (PostgreSQL producing both readings, thrown away) and beside what one would write
-// first: read everything with an ORM, hash in JavaScript, look each up. Each is measured in a process of its own, so
-// that nobody's memory is counted for another.
-import { fork } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
+// What it takes to know what differs: `slotsync plan` as it is run, beside the floor: PostgreSQL producing both
+// readings, which are thrown away.
 import postgres from 'postgres';
-import { formatNumber, table } from '../src/report/format.js';
-import { createProgress } from '../src/report/progress.js';
+import { checkConfiguration } from '../src/config-file.js';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { migrate } from '../src/state/migrate.js';
-import { median } from './judge.js';
+import { formatNumber, table, type Cell } from '../src/report/format.js';
+import { startSandbox } from '../src/sandbox/sandbox.js';
+import { median, megabytes, showProgress } from './figures.js';
+import { install, withCleanup } from './installation.js';
 import { describeMachine } from './machine.js';
-import { PLAN_WAYS, thingsStream, type PlanOrder, type PlanReport } from './plan-ways.js';
 
 const RUNS = 5;
 const FEW = 10_000;
-const MEGABYTE = 1024 * 1024;
-const WAYS = fileURLToPath(new URL('./plan-ways.ts', import.meta.url));
+const CONFIGURATION = {
+  streams: {
+    things: {
+      from: 'public.things',
+      key: 'id',
+      type: 'thing',
+      externalId: 'thing_{id}',
+      fields: { 'thing.name': 'name', 'thing.size': 'size' },
+    },
+  },
+};
+const SCHEMA = { types: [{ extId: 'thing' }], fields: [{ extId: 'thing.name' }, { extId: 'thing.size' }] };
 
-/** `npm run bench -- plan [rows]`; default 1 000 000. Prints medians of five runs, after one that is not counted. */
+interface Figures {
+  seconds: number;
+  peakBytes?: number | undefined;
+}
+
+/** `npm run bench -- plan [rows]`; default 1 000 000. Medians of five runs, after one that is not counted. */
 export async function benchPlan([rowsText = '1000000']: readonly string[]): Promise<void> {
   const many = Number(rowsText);
-  const server = await startEmbeddedPostgres();
-  const progress = createProgress('plan');
-  try {
-    const cases = [
-      { rows: FEW, changed: 0 },
-      { rows: many, changed: 0 },
-      { rows: many, changed: many / 100 },
-    ];
-    const lines: (string | number)[][] = [];
+  const cases = [
+    { rows: FEW, changed: 0 },
+    { rows: many, changed: 0 },
+    { rows: many, changed: many / 100 },
+  ];
+  await withCleanup(async (onEnd) => {
+    const server = await startEmbeddedPostgres();
+    onEnd(server.stop);
+    const sandbox = await startSandbox({ schema: SCHEMA });
+    onEnd(sandbox.close);
+    const lines: Cell[][] = [];
     let machine = '';
     for (const [at, { rows, changed }] of cases.entries()) {
       const url = await server.createDatabase(`bench_${at}`);
-      await migrate(url);
       const sql = postgres(url, { max: 1, onnotice: () => undefined });
-      await fill(sql, rows);
-      if (changed > 0) await sql`UPDATE things SET name = name || '!' WHERE id % 100 = 0`;
-      await sql`VACUUM ANALYZE`;
+      onEnd(() => sql.end({ timeout: 1 }));
+      const slotsync = await install({
+        databaseUrl: url,
+        serviceUrl: sandbox.url,
+        configuration: CONFIGURATION,
+      });
+      onEnd(slotsync.close);
+      await slotsync.command('migrate');
+      await fill(sql, rows, changed);
       machine = await describeMachine({ sql });
-      await sql.end({ timeout: 1 });
 
-      const reports: PlanReport[] = [];
-      for (const [index, way] of PLAN_WAYS.entries()) {
-        reports.push(await measure({ way, url, runs: RUNS }));
-        progress.update(at * PLAN_WAYS.length + index + 1, cases.length * PLAN_WAYS.length);
-      }
-      const floor = median(reports[0]?.seconds ?? []);
-      for (const [index, { seconds, peakBytes }] of reports.entries()) {
-        lines.push([
-          `${formatNumber(rows)}, ${changed === 0 ? 'none changed' : `${formatNumber(changed)} changed`}`,
-          PLAN_WAYS[index] ?? '',
-          ...[median(seconds), Math.min(...seconds), Math.max(...seconds)].map((value) => value.toFixed(2)),
-          (median(seconds) / floor).toFixed(2),
-          Math.round(peakBytes / MEGABYTE),
-        ]);
-      }
+      const floor = await repeat(() => readBoth(sql));
+      const plan = await repeat(() => slotsync.command('plan'));
+      const name = `${formatNumber(rows)}, ${changed === 0 ? 'none' : formatNumber(changed)} changed`;
+      lines.push(
+        [name, 'floor', ...describe(floor, floor)],
+        [name, 'slotsync plan', ...describe(plan, floor)],
+      );
+      showProgress(at + 1, cases.length);
     }
-    progress.stop();
-    process.stdout.write(`${machine}\n\n`);
     const headings = ['rows', '', 'seconds (median)', 'min', 'max', 'to the floor', 'peak memory, MB'];
-    process.stdout.write(`${table(headings, lines)}\n`);
-  } finally {
-    await server.stop();
-  }
+    process.stdout.write(`${machine}\n\n${table(headings, lines)}\n`);
+  });
 }
 
-async function fill(sql: postgres.Sql, rows: number): Promise<void> {
-  const { fingerprint } = thingsStream();
+async function fill(sql: postgres.Sql, rows: number, changed: number): Promise<void> {
+  const { fingerprint } = checkConfiguration(CONFIGURATION).streams[0] ?? {};
+  if (fingerprint === undefined) throw new Error('the configuration has a stream');
   await sql`CREATE TABLE things (id bigint PRIMARY KEY, name text, size int, note text, updated_at timestamptz)`;
   await sql`
     INSERT INTO things
@@ -77,13 +85,35 @@ async function fill(sql: postgres.Sql, rows: number): Promise<void> {
     INSERT INTO slotsync.records (stream, local_key, external_id, source_hash, object_hash, status)
     SELECT 'things', id::text, 'thing_' || id, hashtextextended(t::text, (${fingerprint})::bigint), 'x', 'synced'
     FROM things AS t`);
+  if (changed > 0) await sql`UPDATE things SET name = name || '!' WHERE id % 100 = 0`;
+  await sql`VACUUM ANALYZE`;
 }
 
-function measure(order: PlanOrder): Promise<PlanReport> {
-  return new Promise((resolve, reject) => {
-    const child = fork(WAYS, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
-    child.on('message', (report: PlanReport) => resolve(report));
-    child.on('exit', (code) => reject(new Error(`the process that planned ended with ${code}`)));
-    child.send(order);
-  });
+/** The readings of a plan, one after the other. */
+async function readBoth(sql: postgres.Sql): Promise<Figures> {
+  const startedAt = performance.now();
+  await sql.unsafe(`
+    COPY (SELECT id::text, hashtextextended(t::text, 0) FROM things AS t ORDER BY id::text COLLATE "C") TO '/dev/null'`);
+  await sql.unsafe(`
+    COPY (SELECT local_key, source_hash FROM slotsync.records WHERE stream = 'things' ORDER BY local_key) TO '/dev/null'`);
+  return { seconds: (performance.now() - startedAt) / 1000 };
+}
+
+async function repeat(run: () => Promise<Figures>): Promise<Figures[]> {
+  await run();
+  const figures: Figures[] = [];
+  for (let at = 0; at < RUNS; at++) figures.push(await run());
+  return figures;
+}
+
+function describe(figures: readonly Figures[], floor: readonly Figures[]): Cell[] {
+  const seconds = figures.map((each) => each.seconds);
+  const toFloor = median(seconds) / median(floor.map((each) => each.seconds));
+  const peaks = figures.flatMap(({ peakBytes }) => peakBytes ?? []);
+  return [
+    ...[median(seconds), Math.min(...seconds), Math.max(...seconds), toFloor].map((value) =>
+      value.toFixed(2),
+    ),
+    megabytes(peaks.length === 0 ? undefined : Math.max(...peaks)),
+  ];
 }

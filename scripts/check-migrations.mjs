@@ -1,11 +1,12 @@
-// Fails when the schema and its migrations disagree, or when a migration that was published has changed.
-// `--write` records the migrations there are as published.
+// Fails when the schema and its migrations disagree, when a migration that was published has changed, or when a file of
+// migrations/repeatable could not be applied twice. `--write` records the migrations there are as published.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 
 const FOLDER = 'migrations';
+const REPEATABLE = path.join(FOLDER, 'repeatable');
 const CHECKSUMS = path.join(FOLDER, 'checksums.json');
 const sqlFiles = (folder) =>
   readdirSync(folder)
@@ -35,6 +36,12 @@ for (const [name, checksum] of Object.entries(published)) {
 for (const name of Object.keys(current)) {
   if (published[name] === undefined)
     faults.push(`${name} is not in ${CHECKSUMS}; run: npm run migrations:publish`);
+}
+
+for (const name of readdirSync(REPEATABLE)) {
+  const text = readFileSync(path.join(REPEATABLE, name), 'utf8');
+  if (/^\s*CREATE (?!OR REPLACE )/im.test(text))
+    faults.push(`repeatable/${name} is applied again and again; write CREATE OR REPLACE`);
 }
 
 const scratch = mkdtempSync('.migrations-');

@@ -1,128 +1,69 @@
-// Assembly: what a command needs is opened when it first asks for it, and closed in the opposite order, also
-// when it fails halfway.
-import { setTimeout as sleep } from 'node:timers/promises';
-import { Redis } from 'ioredis';
-import postgres from 'postgres';
-import { loadConfiguration, type Configuration } from './config-file.js';
-import { createDestination, type Destination } from './destination/destination.js';
-import {
-  createLimiter,
-  LANES,
-  type Limiter,
-  type QuotaUsage,
-  type SlotStore,
-} from './destination/quota/limiter.js';
-import { createPostgresStore } from './destination/quota/postgres-store.js';
-import { createRedisStore } from './destination/quota/redis-store.js';
+// Assembly: what a command needs is opened when it first asks for it, and closed in the opposite order, also when the
+// command fails. Modules are loaded at the same moment, so that a command pays only for what it uses.
+import type { Configuration } from './config-file.js';
+import type { QuotaUsage } from './destination/quota/limiter.js';
 import { UsageError } from './errors.js';
-import { createHealth } from './http/health.js';
-import { startHttp } from './http/http-server.js';
-import { createLogger } from './logger.js';
+import { createReleasers } from './lifecycle.js';
+import { createLogger, type Logger } from './logger.js';
 import { noMeter } from './meter.js';
-import { createMetrics } from './http/metrics.js';
-import { createReading } from './http/cached-reading.js';
-import { createStateReadings } from './state/metrics-readings.js';
-import { createMirror, type Mirror } from './mirror/mirror.js';
-import { openTriggers, type Triggers } from './mirror/install-triggers.js';
-import { openBackend, requireQueueStore, type QueueStore } from './queue/bullmq.js';
-import { createInbox, type Inbox } from './queue/inbox-worker.js';
-import { createProducer, type Producer } from './queue/producer.js';
-import { createScheduler } from './queue/nightly-scheduler.js';
-import { createWorkers, type Workers } from './queue/workers.js';
-import { loadSettings, type ApiSettings, type Need } from './settings.js';
-import { bindDestination, confirmDestination } from './state/destination-binding.js';
-import { CHANGES_CHANNEL } from './state/inbox/changes.js';
+import { once } from './once.js';
+import type { QueueStore } from './queue/queue-address.js';
+import { loadSettings, readEnvironment, type ApiSettings, type Need, type Settings } from './settings.js';
 import { openState, type State } from './state/database.js';
+import { bindDestination, confirmDestination } from './state/destination-binding.js';
 import { requireMigrated } from './state/migrate.js';
-import { NO_RESERVATIONS } from './streams/bookings.js';
-import type { Stream } from './streams/stream.js';
-import { reconcilePeriodically } from './sync/reconcile/reconcile-periodically.js';
+import type { StartedBy } from './state/schema.js';
 import type { ReconcileDeps } from './sync/reconcile/reconcile.js';
 
 export interface AppOptions {
   needs: readonly Need[];
   configPath?: string | undefined;
+  envFile?: string | undefined;
   /** When LOG_LEVEL is not set. */
   logLevel?: string;
-  /** Counts what `serveHttp` shows, when HTTP_PORT asks for it. */
+  /** Counts for /metrics when HTTP_PORT is set. */
   isObserved?: boolean;
-  env?: NodeJS.ProcessEnv;
 }
 
-/** The quota is one organization's at one service. */
-type QuotaOwner = Pick<ApiSettings, 'baseUrl' | 'organizationId'>;
+export type AppBase = ReturnType<typeof createBase>;
+export type App = Awaited<ReturnType<typeof createApp>>;
 
-export type App = ReturnType<typeof createApp>;
-
-/** What health and metrics read: at most once in a second, and for no longer than this. */
-const READING = { keepMs: 1000, withinMs: 1500 };
 /** How long one thing may take to close. */
-const CLOSE_WITHIN_MS = 3000;
+const RELEASE_WITHIN_MS = 3000;
 
 /** Throws UsageError when a needed setting is missing; nothing is opened yet. */
-export function createApp({ needs, configPath, logLevel = 'warn', isObserved = false, env }: AppOptions) {
-  const settings = loadSettings(needs, env);
-  const log = createLogger(settings.logLevel ?? logLevel, process.stderr.isTTY);
-  const closers: (() => Promise<unknown>)[] = [];
+export async function createApp({ needs, envFile, logLevel = 'warn', ...options }: AppOptions) {
+  const settings = loadSettings(needs, readEnvironment(envFile));
+  const log = await createLogger(settings.logLevel ?? logLevel, process.stderr.isTTY);
+  const base = createBase(settings, log, options);
+  return { ...base, queue: once(async () => (await import('./app-queue.js')).openQueue(base)) };
+}
 
-  const own = <T>(thing: T, close: () => Promise<unknown>): T => {
-    closers.push(close);
-    return thing;
-  };
+function createBase(
+  settings: Settings,
+  log: Logger,
+  { configPath = settings.configPath, isObserved = false }: Pick<AppOptions, 'configPath' | 'isObserved'>,
+) {
+  const { add: own, releaseAll } = createReleasers({ log, withinMs: RELEASE_WITHIN_MS });
+  /** Opens once, and closes with the app. */
+  const owned = <T extends { close(): Promise<unknown> }>(open: () => Promise<T>): (() => Promise<T>) =>
+    once(async () => {
+      const opened = await open();
+      return own(opened, () => opened.close());
+    });
 
   const stateUrl = () => required(settings.stateUrl, 'STATE_DATABASE_URL');
-  const api = (): ApiSettings => required(settings.api, 'API_BASE_URL');
+  const api = () => required(settings.api, 'API_BASE_URL');
 
-  const configuration = once(() => loadConfiguration(configPath ?? settings.configPath));
+  const configuration = once(async (): Promise<Configuration> =>
+    (await import('./config-file.js')).loadConfiguration(configPath),
+  );
 
+  const connection = owned(async () => openState({ url: stateUrl() }));
   const state = once(async (): Promise<State> => {
-    const opened = openState({ url: stateUrl() });
-    own(opened, opened.close);
+    const opened = await connection();
     await requireMigrated(opened);
     return opened;
-  });
-
-  const mirror = once(async (): Promise<Mirror> => {
-    const opened = createMirror({ url: required(settings.mirrorUrl, 'MIRROR_DATABASE_URL') });
-    return own(opened, opened.close);
-  });
-
-  const triggers = once(async (): Promise<Triggers> => {
-    const opened = openTriggers({ url: stateUrl(), channel: CHANGES_CHANNEL });
-    return own(opened, opened.close);
-  });
-
-  /** Where the slots of a destination's quota are kept: on Redis when there is one, else in the state database. */
-  async function slotStore({ baseUrl, organizationId }: QuotaOwner): Promise<SlotStore> {
-    const shared = { key: `${baseUrl} ${organizationId}`, rate: settings.requestsPerSecond };
-    if (settings.redisUrl !== undefined) {
-      const redis = new Redis(settings.redisUrl, { maxRetriesPerRequest: 1, enableReadyCheck: true });
-      redis.on('error', (error: Error) => log.warn({ reason: error.message }, 'quota store failed'));
-      own(redis, async () => redis.disconnect());
-      return createRedisStore({ redis, ...shared });
-    }
-    await state();
-    const sql = postgres(stateUrl(), {
-      max: 2,
-      connect_timeout: 5,
-      onnotice: () => undefined,
-      connection: { application_name: 'slotsync quota' },
-    });
-    own(sql, () => sql.end({ timeout: 1 }));
-    return createPostgresStore({ sql, ...shared });
-  }
-
-  const limiter = once(async (): Promise<Limiter> => {
-    const { service } = await configuration();
-    const leaseMs = service.requestTimeoutMs + 1000;
-    const opened = createLimiter({ store: await slotStore(api()), leaseMs });
-    return own(opened, opened.close);
-  });
-
-  const destination = once(async (): Promise<Destination> => {
-    const { service } = await configuration();
-    const opened = createDestination({ api: api(), limiter: await limiter(), log, meter, ...service });
-    return own(opened, opened.close);
   });
 
   /** The state bound to the destination of the settings. */
@@ -131,62 +72,68 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
     return { state: opened, stateId: await bindDestination(opened, api()) };
   });
 
-  const queueStore = (): QueueStore =>
-    settings.redisUrl === undefined ? { postgresUrl: stateUrl() } : { redisUrl: settings.redisUrl };
-
-  const queue = once(async () => {
-    const { state: boundState, stateId } = await bound();
-    await requireQueueStore(queueStore());
-    const backend = openBackend(queueStore(), stateId, log);
-    const producer: Producer = createProducer({ backend, state: boundState });
-    own(producer, producer.close);
-    return { backend, producer };
+  const mirror = owned(async () => {
+    const { createMirror } = await import('./mirror/mirror.js');
+    return createMirror({ url: required(settings.mirrorUrl, 'MIRROR_DATABASE_URL') });
   });
 
-  const scheduler = once(async () => {
-    const { backend, producer } = await queue();
-    const streams = streamsByName(await configuration());
-    const opened = createScheduler({ backend, producer, log, state: await state(), streams });
-    return own(opened, opened.close);
+  const triggers = owned(async () => {
+    const { openTriggers } = await import('./mirror/install-triggers.js');
+    const { CHANGES_CHANNEL } = await import('./state/inbox/add-changes.js');
+    return openTriggers({ url: stateUrl(), channel: CHANGES_CHANNEL });
   });
 
-  const stateReadings = once(async () => {
-    const opened = createStateReadings({ url: stateUrl(), timeoutMs: READING.withinMs });
-    return own(opened, opened.close);
-  });
-
-  const metrics =
-    isObserved && settings.httpPort > 0
-      ? createMetrics({
-          lanes: LANES,
-          quota: createReading(async () => (await limiter()).usage(), READING),
-          state: createReading(async () => {
-            const { streams } = await configuration();
-            return (await stateReadings()).read(streams.map(({ name }) => name));
-          }, READING),
-        })
-      : undefined;
-  const meter = metrics?.meter ?? noMeter;
-
-  /** What a reconcile needs; a state that is new is bound to the destination. */
-  async function reconciling(): Promise<ReconcileDeps> {
-    const { reservations = NO_RESERVATIONS } = await configuration();
-    const { state: opened } = await bound();
-    return { mirror: await mirror(), destination: await destination(), state: opened, reservations, log };
+  /** The quota is one organization's at one service. */
+  async function openQuota(owner: Pick<ApiSettings, 'baseUrl' | 'organizationId'>, leaseMs?: number) {
+    const { openLimiter } = await import('./destination/quota/open-limiter.js');
+    const { redisUrl, requestsPerSecond: rate } = settings;
+    if (redisUrl === undefined) await state(); // its migrations create the store
+    const key = `${owner.baseUrl} ${owner.organizationId}`;
+    const opened = await openLimiter({ redisUrl, stateUrl: stateUrl(), key, rate, leaseMs, log });
+    own(opened, opened.disconnect);
+    return own(opened.limiter, opened.limiter.close);
   }
+
+  const limiter = once(async () => {
+    const { service } = await configuration();
+    return openQuota(api(), service.requestTimeoutMs + 1000);
+  });
+
+  /** Undefined when no HTTP is asked for. */
+  const http = once(async () => {
+    if (!isObserved || settings.httpPort === 0) return undefined;
+    const { createWorkerHttp } = await import('./http/worker-http.js');
+    const streams = async () => (await configuration()).streams.map(({ name }) => name);
+    const port = settings.httpPort;
+    const opened = createWorkerHttp({ port, stateUrl: stateUrl(), log, limiter, streams });
+    return own(opened, opened.close);
+  });
+  const meter = async () => (await http())?.meter ?? noMeter;
+
+  const destination = owned(async () => {
+    const { createDestination } = await import('./destination/destination.js');
+    const { service } = await configuration();
+    return createDestination({ api: api(), limiter: await limiter(), log, meter: await meter(), ...service });
+  });
 
   return {
     settings,
     log,
+    own,
     stateUrl,
     configuration,
     state,
+    bound,
     mirror,
     triggers,
     limiter,
+    http,
+    meter,
     destination,
-    queueStore,
-    scheduler,
+    close: releaseAll,
+
+    queueStore: (): QueueStore =>
+      settings.redisUrl === undefined ? { postgresUrl: stateUrl() } : { redisUrl: settings.redisUrl },
 
     /** Refuses a state that belongs to another destination, without binding a new one. */
     async confirmedState(): Promise<State> {
@@ -196,133 +143,22 @@ export function createApp({ needs, configPath, logLevel = 'warn', isObserved = f
     },
 
     /** How the quota of the state's destination is used now. Throws what the store throws. */
-    async quotaUsage(owner: QuotaOwner): Promise<QuotaUsage> {
-      const opened = createLimiter({ store: await slotStore(owner) });
-      own(opened, opened.close);
-      return opened.usage();
+    async quotaUsage(owner: Pick<ApiSettings, 'baseUrl' | 'organizationId'>): Promise<QuotaUsage> {
+      return (await openQuota(owner)).usage();
     },
 
-    reconciling,
-
-    /** Reads what is changed at the service every few minutes, where reservations are configured; the caller stops it. */
-    async keepReconciled(): Promise<{ stop(): Promise<void> } | undefined> {
-      if ((await configuration()).reservations === undefined) return undefined;
-      const deps = await reconciling();
-      return reconcilePeriodically(deps, deps.reservations.everyMinutes);
-    },
-
-    async producer(): Promise<Producer> {
-      return (await queue()).producer;
-    },
-
-    /** Workers over every stream of the configuration; the caller starts and stops them. */
-    async workers(options: { concurrency?: number; waitForCredentials?: boolean } = {}): Promise<Workers> {
-      const { backend, producer } = await queue();
-      const { wake } = await scheduler();
-      const [opened, source, service] = [await state(), await mirror(), await destination()];
-      return createWorkers({
-        ...options,
-        backend,
-        producer,
-        log,
-        meter,
-        wake,
-        state: opened,
-        mirror: source,
-        destination: service,
-        probe: async (signal) => {
-          await requireMigrated(opened);
-          await source.ping();
-          await service.probe('objects', { from: 0, to: 0 }, { lane: 'verify', signal });
-        },
-        streams: streamsByName(await configuration()),
-      });
-    },
-
-    /** The incremental door over every stream of the configuration; the caller starts and stops it. */
-    async inbox(): Promise<Inbox> {
-      const { backend, producer } = await queue();
-      const opened = await configuration();
-      return createInbox({
-        backend,
-        producer,
-        log,
-        state: await state(),
-        mirror: await mirror(),
-        streams: streamsByName(opened),
-        polling: opened.polling,
-      });
-    },
-
-    /**
-     * Health of these workers and metrics of this process over HTTP, when HTTP_PORT asks for them. Throws UsageError
-     * when the port cannot be had.
-     */
-    async serveHttp(workers: Workers): Promise<void> {
-      if (!metrics) return;
-      const readings = await stateReadings();
-      const { producer } = await queue();
-      const health = createHealth({
-        phase: workers.phase,
-        checks: {
-          state: createReading(readings.ping, READING),
-          queue: createReading(producer.depth, READING),
-        },
-      });
-      const server = await startHttp({
-        port: settings.httpPort,
-        log,
-        routes: {
-          '/healthz': health.alive,
-          '/readyz': health.ready,
-          '/metrics': async () => ({
-            status: 200,
-            contentType: metrics.contentType,
-            body: await metrics.text(),
-          }),
-        },
-      });
-      own(server, server.close);
-      log.info({ port: server.port }, 'http started');
-    },
-
-    /** Closes what was opened, last in, first out; one that fails or hangs does not keep the others open. */
-    async close(): Promise<void> {
-      for (let close = closers.pop(); close; close = closers.pop()) {
-        const closing = close().catch((error: unknown) =>
-          log.debug({ reason: String(error) }, 'closing failed'),
-        );
-        const closed = new AbortController();
-        const tooLate = sleep(CLOSE_WITHIN_MS, undefined, { signal: closed.signal }).catch(() => undefined);
-        await Promise.race([closing, tooLate]);
-        closed.abort();
-      }
+    /** What a reconcile needs; a state that is new is bound to the destination. */
+    async reconciling(startedBy: StartedBy): Promise<ReconcileDeps> {
+      const { NO_RESERVATIONS } = await import('./streams/bookings.js');
+      const { reservations = NO_RESERVATIONS } = await configuration();
+      const { state: opened } = await bound();
+      const sides = { mirror: await mirror(), destination: await destination(), state: opened };
+      return { ...sides, reservations, startedBy, log };
     },
   };
-}
-
-export function streamsByName({ streams }: Configuration): ReadonlyMap<string, Stream> {
-  return new Map(streams.map((stream) => [stream.name, stream]));
-}
-
-/** The streams named on the command line, or all. Throws UsageError for one that is not there. */
-export function selectStreams({ streams }: Configuration, names: readonly string[]): readonly Stream[] {
-  const known = new Set(streams.map(({ name }) => name));
-  const unknown = names.filter((name) => !known.has(name));
-  if (unknown.length > 0) {
-    throw new UsageError(`no stream ${unknown.map((name) => `'${name}'`).join(', ')} in the configuration`, {
-      remedy: `There are: ${[...known].join(', ')}.`,
-    });
-  }
-  return names.length === 0 ? streams : streams.filter(({ name }) => names.includes(name));
 }
 
 function required<T>(value: T | undefined, setting: string): T {
   if (value === undefined) throw new UsageError(`${setting} is not set`);
   return value;
-}
-
-function once<T>(open: () => Promise<T>): () => Promise<T> {
-  let opened: Promise<T> | undefined;
-  return () => (opened ??= open());
 }

@@ -1,14 +1,14 @@
-// Finds, loads and checks the configuration file. A TypeScript file is loaded as it is; `slotsync`
-// inside it means this very program, wherever the file lies.
-import { existsSync } from 'node:fs';
+// Finds, loads and checks the configuration file. TypeScript is loaded without a build step; an import of `slotsync`
+// in the file is this program, wherever the file is.
+import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { closest, distance } from 'fastest-levenshtein';
-import { createJiti } from 'jiti';
 import type { z } from 'zod';
 import { messageOf, UsageError } from './errors.js';
-import { findScheduleFaults, type Schedule } from './cron-schedule.js';
+import { findPatternFault, type Schedule } from './cron-schedule.js';
 import {
+  configKeys,
   configSchema,
   streamSchema,
   type ParsedConfig,
@@ -26,15 +26,17 @@ export interface Configuration extends Omit<ParsedConfig, 'streams' | 'reservati
   reservations: ReservationConfig | undefined;
 }
 
+/** The first `sync.config.*` of the folder, if there is one. */
+export function findConfiguration(folder = process.cwd()): string | undefined {
+  return NAMES.map((name) => path.join(folder, name)).find(existsSync);
+}
+
 /** Loads `file`, or the first `sync.config.*` of the folder. Throws UsageError with every fault. */
 export async function loadConfiguration(
   file: string | undefined,
   folder = process.cwd(),
 ): Promise<Configuration> {
-  const found =
-    file === undefined
-      ? NAMES.map((name) => path.join(folder, name)).find(existsSync)
-      : path.resolve(folder, file);
+  const found = file === undefined ? findConfiguration(folder) : path.resolve(folder, file);
   if (found === undefined || !existsSync(found)) {
     throw new UsageError(
       found === undefined
@@ -45,18 +47,21 @@ export async function loadConfiguration(
   }
   let exported: unknown;
   try {
-    const self = fileURLToPath(
-      new URL(import.meta.url.endsWith('.ts') ? './index.ts' : './index.js', import.meta.url),
-    );
-    const alias = { slotsync: self };
-    const jiti = createJiti(import.meta.url, { alias, moduleCache: false, interopDefault: false });
-    const loaded: unknown = await jiti.import(found);
-    exported = found.endsWith('.json') ? loaded : (loaded as { default?: unknown }).default;
+    exported = await readExported(found);
   } catch (error) {
     const reason = messageOf(error).replace(/\s+/g, ' ').trim();
     throw new UsageError(`${path.basename(found)} cannot be loaded: ${reason}`, { cause: error });
   }
   return checkConfiguration(exported, path.basename(found));
+}
+
+async function readExported(file: string): Promise<unknown> {
+  if (file.endsWith('.json')) return JSON.parse(readFileSync(file, 'utf8'));
+  const { createJiti } = await import('jiti');
+  const self = import.meta.url.endsWith('.ts') ? './index.ts' : './index.js';
+  const alias = { slotsync: fileURLToPath(new URL(self, import.meta.url)) };
+  const jiti = createJiti(import.meta.url, { alias, moduleCache: false, interopDefault: false });
+  return (await jiti.import<{ default?: unknown }>(file)).default;
 }
 
 /** Checks what a configuration file exported; `name` stands in the message. Throws UsageError with every fault. */
@@ -66,7 +71,7 @@ export function checkConfiguration(exported: unknown, name = 'the configuration'
       remedy: 'It needs `export default defineConfig({ … })`.',
     });
   }
-  // The input tells what is missing from what is wrong.
+  // The input distinguishes what is missing from what is wrong.
   const parsed = configSchema.safeParse(exported, { reportInput: true });
   const faults: Fault[] = parsed.success ? [] : parsed.error.issues.flatMap(toFaults);
   const { readable, unreadable } = parsed.success
@@ -84,7 +89,7 @@ export function checkConfiguration(exported: unknown, name = 'the configuration'
   return { ...parsed.data, streams, reservations };
 }
 
-/** The schedule as the clock takes it; undefined without one. */
+/** The schedule as cron-schedule.ts takes it; undefined without one. */
 export function scheduleOf({
   schedule,
 }: Pick<ParsedConfig, 'schedule'>): (Schedule & { catchUp: boolean }) | undefined {
@@ -94,14 +99,12 @@ export function scheduleOf({
 }
 
 function checkSchedule(exported: unknown): Fault[] {
-  const parsed = configSchema.shape.schedule.safeParse((exported as { schedule?: unknown }).schedule);
-  const schedule = parsed.success ? scheduleOf({ schedule: parsed.data }) : undefined;
-  if (!schedule) return [];
-  const places = { pattern: 'schedule.nightly', timezone: 'schedule.timezone' } as const;
-  return findScheduleFaults(schedule).map(({ part, message }) => ({ path: places[part], message }));
+  const nightly = (exported as { schedule?: { nightly?: unknown } | null }).schedule?.nightly;
+  const fault = typeof nightly === 'string' && nightly !== '' ? findPatternFault(nightly) : undefined;
+  return fault === undefined ? [] : [{ path: 'schedule.nightly', message: fault }];
 }
 
-/** The streams that can be read although the configuration as a whole cannot, so that their faults are told as well. */
+/** The streams that can be read although the configuration as a whole cannot, so that their faults are reported too. */
 function parseStreams(exported: unknown): {
   readable: Record<string, StreamDeclaration>;
   unreadable: Set<string>;
@@ -134,58 +137,33 @@ function toFaults(issue: z.core.$ZodIssue): Fault[] {
   return [{ path: at, message: issue.message }];
 }
 
-const WORDS = [
-  'schedule',
-  'streams',
-  'reservations',
-  'service',
-  'polling',
-  'everySeconds',
-  'overlapSeconds',
-  'lagSeconds',
-  'nightly',
-  'timezone',
-  'catchUp',
-  'from',
-  'key',
-  'type',
-  'externalId',
-  'fields',
-  'references',
-  'cursor',
-  'retire',
-  'owns',
-  'batchSize',
-  'limits',
-  'update',
-  'create',
-  'graceDays',
-  'unlessReserved',
-  'approvalHours',
-  'waitDays',
-  'stream',
-  'query',
-  'prefix',
-  'requestTimeoutMs',
-  'tokenSeconds',
-  'pageSize',
-  'begin',
-  'end',
-  'objects',
-  'cancelled',
-  'window',
-  'pastDays',
-  'futureDays',
-  'everyMinutes',
-  'status',
-  'count',
-  'percent',
-];
-
 function suggest(key: string): string {
-  const near = closest(key, WORDS);
+  const near = closest(key, configKeys());
   const apart = distance(key, near);
   return apart > 0 && apart <= Math.min(3, key.length / 2)
     ? `; did you mean '${near}'?`
     : '; remove it, or check the spelling';
+}
+
+export function streamsByName({ streams }: Configuration): ReadonlyMap<string, Stream> {
+  return new Map(streams.map((stream) => [stream.name, stream]));
+}
+
+/** The streams named on the command line, or all. Throws UsageError for a name that is not configured. */
+export function selectStreams({ streams }: Configuration, names: readonly string[]): readonly Stream[] {
+  const known = new Set(streams.map(({ name }) => name));
+  const unknown = names.filter((name) => !known.has(name));
+  if (unknown.length > 0) {
+    throw new UsageError(`no stream ${unknown.map((name) => `'${name}'`).join(', ')} in the configuration`, {
+      remedy: `There are: ${[...known].join(', ')}.`,
+    });
+  }
+  return names.length === 0 ? streams : streams.filter(({ name }) => names.includes(name));
+}
+
+/** The one stream of this name. Throws UsageError when it is not configured. */
+export function selectStream(configuration: Configuration, name: string): Stream {
+  const [stream] = selectStreams(configuration, [name]);
+  if (stream === undefined) throw new UsageError(`no stream '${name}' in the configuration`);
+  return stream;
 }

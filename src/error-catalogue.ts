@@ -1,4 +1,4 @@
-// Every error code, once: what it means, what happens next, and what the reader can do. An error, a failed run and
+// Every error code, once: what it means, what happens next, and what to do. An error, a failed run and
 // a record's error_code all use these codes; docs/operations.md is held to this list by a test.
 
 /** What happens next: try again, wait without using up an attempt, or stop until an operator or a change acts. */
@@ -12,21 +12,20 @@ export interface ErrorEntry {
   exitCode?: 2;
   /**
    * The cause lies outside any record, so it counts towards the circuit breaker. `wait`: waiting for its end uses up
-   * no attempt. `retry`: it may also be the fault of one batch, which must not be tried for ever.
+   * no attempt. `retry`: one batch may also cause it, and must not be tried for ever.
    */
   systemic?: 'wait' | 'retry';
-  /** What to do about a command or run that ended with it. */
+  /** What to do about a command or run that ended with it, and about a record unless `recordRemedy` says otherwise. */
   remedy: string;
-  /** What to do about a record, where that differs. `{retry}` stands for the retry command of that record. */
+  /** `{retry}` stands for the command that sends this record again. */
   recordRemedy?: string;
 }
 
-const CORRECT_CONFIGURATION =
-  'Correct the settings, the configuration or the source, then: slotsync check, slotsync sync';
-const WHEN_BACK = 'Nothing is lost; once it answers again: slotsync sync';
 const NEXT_RUN = 'The next run tries again: slotsync sync';
-const NEXT_RUN_RECORD = 'the next run tries again: slotsync sync';
-const CORRECT_ROW = 'correct the row, and the next run sends it; to send it again unchanged: {retry}';
+const WHEN_BACK = 'Nothing is lost. Once it answers again: slotsync sync';
+const CORRECT_KEY =
+  'Correct `key` in the configuration, or the source, then: slotsync check. Nothing of this stream was sent.';
+const CORRECT_ROW = 'Correct the row, and the next run sends it. To send it again unchanged: {retry}';
 
 export const ERRORS = {
   usage: {
@@ -36,10 +35,11 @@ export const ERRORS = {
     remedy: '',
   },
   configuration: {
-    meaning: 'the service knows no such type or field, or a stream is gone from the configuration',
+    meaning: 'the service does not know a type or field, or a stream is no longer in the configuration',
     disposition: 'dead',
     exitCode: 2,
-    remedy: CORRECT_CONFIGURATION,
+    remedy:
+      'Correct the configuration, or create the names at the service, then: slotsync check, slotsync sync',
   },
   unauthorized: {
     meaning: 'the service did not accept the key, or does not permit the request',
@@ -49,22 +49,22 @@ export const ERRORS = {
     remedy: 'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL, then: slotsync check',
   },
   redirected: {
-    meaning: 'the service answers at another address',
+    meaning: 'the service has another address',
     disposition: 'dead',
     exitCode: 2,
-    remedy: 'Set API_BASE_URL to the address the service answers at, then: slotsync check',
+    remedy: 'Set API_BASE_URL to the address the service redirects to, then: slotsync check',
   },
   refused: {
     meaning: 'the service refused the request or the object',
     disposition: 'dead',
-    remedy: 'Compare what the service says with docs/api-contract.md, and run: slotsync check',
+    remedy: 'Compare the reason the service gives with docs/api-contract.md, then: slotsync check',
     recordRemedy: CORRECT_ROW,
   },
   service_unreachable: {
     meaning: 'the service does not answer',
     disposition: 'retry',
     systemic: 'wait',
-    remedy: `${WHEN_BACK}. Check API_BASE_URL and the network path to it (proxy, firewall, DNS).`,
+    remedy: `${WHEN_BACK}. Check API_BASE_URL and the network path (proxy, firewall, DNS).`,
   },
   service_failed: {
     meaning: 'the service answered 5xx, 408 or 425',
@@ -79,9 +79,9 @@ export const ERRORS = {
     remedy: WHEN_BACK,
   },
   answer_invalid: {
-    meaning: 'the answer of the service cannot be understood',
+    meaning: 'the answer of the service does not match docs/api-contract.md',
     disposition: 'retry',
-    remedy: 'If it stays so, the service differs from docs/api-contract.md: run slotsync check',
+    remedy: `${NEXT_RUN}. If it happens again: slotsync check`,
   },
   answer_incomplete: {
     meaning: 'the service gave no final answer for some objects',
@@ -91,14 +91,13 @@ export const ERRORS = {
   throttled: {
     meaning: 'the service answered 429 thirty times in a row',
     disposition: 'retry',
-    remedy:
-      'Another integration seems to use the whole quota; lower API_REQUESTS_PER_SECOND or talk to its owner.',
+    remedy: `${NEXT_RUN}. Other clients seem to use the quota: lower API_REQUESTS_PER_SECOND, or ask their owners.`,
   },
   quota_unavailable: {
     meaning: 'the store of the quota (Redis or the state database) does not answer',
     disposition: 'retry',
     systemic: 'wait',
-    remedy: 'Nothing is sent without the quota. Check that Redis or PostgreSQL answers.',
+    remedy: `Nothing is sent without the quota: check Redis or PostgreSQL. ${NEXT_RUN}`,
   },
   limiter_closed: {
     meaning: 'the process is shutting down',
@@ -108,10 +107,10 @@ export const ERRORS = {
   queue_unreachable: {
     meaning: 'Redis does not answer',
     disposition: 'retry',
-    remedy: 'Check REDIS_URL and that the server is up.',
+    remedy: 'Check REDIS_URL and that Redis is running.',
   },
   mirror_source: {
-    meaning: 'a table, column, right or value of the mirror is not as the configuration needs it',
+    meaning: 'a table, column, right or value of the mirror is not what the configuration needs',
     disposition: 'dead',
     exitCode: 2,
     remedy: 'Correct the configuration or the source, or grant the missing right, then: slotsync check',
@@ -120,7 +119,8 @@ export const ERRORS = {
     meaning: 'a source tries to write; the mirror is only read',
     disposition: 'dead',
     exitCode: 2,
-    remedy: 'Take the writing function out of the query or view, then: slotsync check',
+    remedy:
+      'Correct the source: remove the function that writes from the query or view, then: slotsync check',
   },
   mirror_refused: {
     meaning: 'the mirror refused the connection',
@@ -133,12 +133,12 @@ export const ERRORS = {
     meaning: 'the mirror does not answer',
     disposition: 'retry',
     systemic: 'wait',
-    remedy: `${WHEN_BACK}. Check MIRROR_DATABASE_URL and that the server is up.`,
+    remedy: `Check MIRROR_DATABASE_URL and that the server is running. ${WHEN_BACK}`,
   },
   mirror_failed: {
     meaning: 'a statement failed at the mirror',
     disposition: 'retry',
-    remedy: 'The log of the mirror’s server says more. The next run tries again: slotsync sync',
+    remedy: `${NEXT_RUN}. If it happens again, read the log of the mirror’s server.`,
   },
   state_refused: {
     meaning: 'the state database refused the connection',
@@ -150,32 +150,32 @@ export const ERRORS = {
     meaning: 'the state database does not answer',
     disposition: 'retry',
     systemic: 'wait',
-    remedy: `${WHEN_BACK}. Check STATE_DATABASE_URL (default: MIRROR_DATABASE_URL).`,
+    remedy: `Check STATE_DATABASE_URL (default: MIRROR_DATABASE_URL). ${WHEN_BACK}`,
   },
   state_failed: {
     meaning: 'a statement failed at the state database',
     disposition: 'retry',
-    remedy: 'Check STATE_DATABASE_URL (default: MIRROR_DATABASE_URL) and the log of its server.',
+    remedy: `${NEXT_RUN}. If it happens again, read the log of the state database’s server.`,
   },
   key_not_unique: {
-    meaning: 'several rows have one key',
+    meaning: 'several rows have the same key',
     disposition: 'dead',
-    remedy: 'Correct `key` in the configuration, or the source; nothing of this stream was sent.',
+    remedy: CORRECT_KEY,
   },
   key_null: {
     meaning: 'the key is null in some rows',
     disposition: 'dead',
-    remedy: 'Correct `key` in the configuration, or the source; nothing of this stream was sent.',
+    remedy: CORRECT_KEY,
   },
   key_order: {
     meaning: 'the mirror does not return its keys in the order of their UTF-8 bytes',
     disposition: 'dead',
-    remedy: 'The mirror’s database must be encoded in UTF-8.',
+    remedy: 'The mirror’s database must be encoded in UTF-8. Then: slotsync check',
   },
   external_ids_not_unique: {
     meaning: 'more than 1000 external ids are shared by several rows',
     disposition: 'dead',
-    remedy: 'Name the columns that identify a row in `externalId`, then: slotsync check',
+    remedy: 'Correct `externalId`: name the columns that identify a row, then: slotsync check',
   },
   claimed: {
     meaning: 'another batch is writing some of these records',
@@ -193,89 +193,87 @@ export const ERRORS = {
     remedy: NEXT_RUN,
   },
   reconcile_running: {
-    meaning: 'another process reconciles',
+    meaning: 'another process is reconciling',
     disposition: 'defer',
-    remedy: 'Wait until it has ended; slotsync status shows it.',
+    remedy: 'Wait until it has ended: slotsync status',
   },
   interrupted: {
-    meaning: 'a reconcile run whose process was stopped',
+    meaning: 'the process of a reconcile run ended before the run did',
     disposition: 'retry',
-    remedy: 'The next one reads everything again: slotsync reconcile',
+    remedy: 'The next reconcile run reads everything again: slotsync reconcile',
   },
   run_cancelled: {
     meaning: 'the run was cancelled',
     disposition: 'dead',
-    remedy: 'None; to start another: slotsync sync, or slotsync reconcile',
+    remedy: 'Action: none. To start another: slotsync sync, slotsync reconcile',
   },
   run_lost: {
-    meaning: 'the run is gone from the state',
+    meaning: 'the run is no longer in the state',
     disposition: 'dead',
-    remedy: 'Somebody deleted its row; start another: slotsync sync',
+    remedy: 'Its row was deleted. Start another: slotsync sync',
   },
   not_found: {
     meaning: 'no row, record or booking has this key',
     disposition: 'dead',
-    remedy: 'Keys are as `slotsync failures` and the tables in schema slotsync show them.',
+    remedy: 'Write the key as `slotsync failures` and the tables in schema slotsync show it.',
   },
   triggers_busy: {
     meaning: 'a table is written to all the time, so its trigger could not be changed',
     disposition: 'retry',
-    remedy: 'Nothing was changed for this table; run the same command again at a quieter time.',
+    remedy: 'Nothing was changed for this table. Run the same command again when fewer writes arrive.',
   },
   triggers_failed: {
     meaning: 'a trigger could not be created or removed',
     disposition: 'dead',
-    remedy: 'Let the owner of the table run what slotsync triggers print shows.',
+    remedy: 'Let the owner of the table run the output of: slotsync triggers print',
   },
   embedded_postgres_failed: {
-    meaning: 'the embedded PostgreSQL could not be started',
+    meaning: 'the embedded PostgreSQL of the demo could not be started',
     disposition: 'dead',
     remedy: 'Read the lines of PostgreSQL above.',
   },
   reference_missing: {
     meaning: 'the record refers to a record that is not at the service yet',
     disposition: 'defer',
-    remedy: 'Action: none. It is sent once the other record is at the service.',
+    remedy: 'Action: none. It is sent automatically by the run after that record is accepted: slotsync sync',
   },
   still_reserved: {
-    meaning: 'the row is gone, and the object has bookings yet to come',
+    meaning: 'the row was deleted, and the object has future bookings',
     disposition: 'defer',
-    remedy: 'Action: none. It is retired by the first run after its bookings are over or cancelled.',
+    remedy:
+      'Action: none. It is retired automatically by the first run after its bookings are over or cancelled: slotsync sync',
   },
   external_id_shared: {
-    meaning: 'several rows give one external id; none of them is sent',
+    meaning: 'several rows have the same external id; none of them is sent',
     disposition: 'retry',
     remedy: 'Correct one of the rows, or the template of the external id, then: slotsync sync',
   },
   mapping_failed: {
     meaning: 'a mapping function threw, or a value cannot be sent',
     disposition: 'dead',
-    remedy: 'Correct the row or the mapping; the next run sends it.',
-    recordRemedy: CORRECT_ROW,
+    remedy: CORRECT_ROW,
   },
   retirement_refused: {
-    meaning: 'the row is gone, and the service refused to make the object inactive',
+    meaning: 'the row was deleted, and the service refused to make the object inactive',
     disposition: 'dead',
-    remedy: 'Remove at the service what keeps the object, then: slotsync retry',
-    recordRemedy: 'remove at the service what keeps the object, or restore the row, then: {retry}',
+    remedy:
+      'Correct it at the service: remove what uses the object, then: {retry}. If the row is restored, it is sent automatically.',
   },
   external_id_changed: {
-    meaning: 'the row now gives another external id than the one the service accepted',
+    meaning: 'the row now has another external id than the one the service accepted',
     disposition: 'dead',
-    remedy: 'Deactivate the former object at the service if it is not wanted, then: slotsync retry',
-    recordRemedy: 'deactivate the former object at the service if it is not wanted, then: {retry}',
+    remedy: 'Deactivate the former object at the service if it is not needed, then: {retry}',
   },
   external_id_taken: {
     meaning: 'an object of another type has this external id',
     disposition: 'dead',
-    remedy: 'Correct the template, or the object at the service, then: slotsync retry',
-    recordRemedy: 'correct the template, or the object at the service, then: {retry}',
+    remedy: 'Correct the template, or the object at the service, then: {retry}',
   },
   reference_never_came: {
-    meaning: 'the record it refers to did not arrive within `waitDays`',
+    meaning: 'the record it refers to was not accepted within `waitDays`',
     disposition: 'dead',
-    remedy: 'Bring the other row; the record is sent when it arrives.',
-    recordRemedy: 'bring the other row, and this one is sent when it arrives; to try now: {retry}',
+    remedy:
+      'Correct the other row or add it, and this record is sent automatically once it is accepted. To try now: {retry}',
   },
   unexpected: {
     meaning: 'an error without a code of its own',
@@ -292,9 +290,13 @@ export function errorEntry(code: string | null): ErrorEntry {
   return Object.hasOwn(ERRORS, base) ? ERRORS[base as ErrorCode] : ERRORS.unexpected;
 }
 
-/** What to do about a record with this code, as the end of a sentence. `retryCommand` is that record's. */
+/** What to do about a command or run that ended with this code. */
+export function remedyFor(code: string | null): string {
+  return errorEntry(code).remedy.replace('{retry}', 'slotsync retry');
+}
+
+/** What to do about a record with this code. `retryCommand` is that record's. */
 export function recordRemedy(code: string | null, retryCommand: string): string {
-  const { disposition, recordRemedy: remedy } = errorEntry(code);
-  if (remedy !== undefined) return remedy.replace('{retry}', retryCommand);
-  return disposition === 'dead' ? CORRECT_ROW.replace('{retry}', retryCommand) : NEXT_RUN_RECORD;
+  const { remedy, recordRemedy: ofRecord = remedy } = errorEntry(code);
+  return ofRecord.replace('{retry}', retryCommand);
 }

@@ -1,6 +1,6 @@
-// Every failure says what happens next. What its code means stands in error-catalogue.ts; queue/workers.ts alone
+// Every failure says what happens next. error-catalogue.ts says what its code means; only queue/retry-policy.ts
 // turns a disposition into an action.
-import { ERRORS, type Disposition, type ErrorCode } from './error-catalogue.js';
+import { ERRORS, remedyFor, type Disposition, type ErrorCode } from './error-catalogue.js';
 
 export interface ErrorFacts {
   [fact: string]: string | number | boolean | undefined;
@@ -11,13 +11,13 @@ export class SlotsyncError extends Error {
   /** Stable, snake_case: what logs, tables and tests match on. Messages may change, codes do not. */
   readonly code: ErrorCode;
   readonly disposition: Disposition;
-  /** What the reader can do now, as a sentence or a command. Empty when the message says it. */
+  /** What to do now, as a sentence or a command. Empty when the message says it. */
   readonly remedy: string;
   /** Figures for the log line. Never tokens, keys or bodies. */
   readonly facts: ErrorFacts;
   /**
-   * What another system said, in its own words. They may name a person: shown to whoever ran the command, and kept in
-   * the state, but in no message, log line or job. Not enumerable, so that no serializer takes them along.
+   * The message of another system. It may contain personal data: printed by the command and stored in the state, but in
+   * no message, log line or job. Not enumerable, so that no serializer includes it.
    */
   declare readonly detail: string | undefined;
 
@@ -25,7 +25,7 @@ export class SlotsyncError extends Error {
     code: ErrorCode,
     message: string,
     options: {
-      /** Instead of the catalogue's, where this place knows better. */
+      /** Replaces the catalogue's remedy by a more specific one. */
       remedy?: string | undefined;
       facts?: ErrorFacts;
       detail?: string | undefined;
@@ -35,7 +35,7 @@ export class SlotsyncError extends Error {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.disposition = ERRORS[code].disposition;
-    this.remedy = options.remedy ?? ERRORS[code].remedy;
+    this.remedy = options.remedy ?? remedyFor(code);
     this.facts = options.facts ?? {};
     Object.defineProperty(this, 'detail', { value: options.detail, enumerable: false });
   }
@@ -60,13 +60,13 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message || error.name : String(error);
 }
 
-/** The message with the other system's own words: for the state and for whoever ran the command, not for logs. */
+/** The message with the other system's: for the state and for the command's output, not for logs. */
 export function messageWithDetail(error: unknown): string {
-  const words = error instanceof SlotsyncError ? error.detail : undefined;
-  return words === undefined || words === '' ? messageOf(error) : `${messageOf(error)}: ${words}`;
+  const detail = error instanceof SlotsyncError ? error.detail : undefined;
+  return detail ? `${messageOf(error)}: ${detail}` : messageOf(error);
 }
 
-/** The disposition of anything thrown; what nobody classified is sent again. */
+/** The disposition of anything thrown; an error without a code is tried again. */
 export function dispositionOf(error: unknown): Disposition {
   return error instanceof SlotsyncError ? error.disposition : 'retry';
 }

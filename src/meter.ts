@@ -1,9 +1,9 @@
-// What the work tells of itself, as it happens. The layers that work know these three verbs and not who listens.
+// What the lower layers report as it happens, for the metrics. They know these three verbs and not who counts.
 
-/** Why a request has no status: it was interrupted by us, never reached the service, or its answer was lost. */
+/** Why a request has no status: we interrupted it, it never reached the service, or its answer was lost. */
 export type Unanswered = 'interrupted' | 'unreachable' | 'lost';
 
-/** Records by what became of them. */
+/** Records by outcome. */
 export interface Outcomes {
   synced: number;
   unchanged: number;
@@ -13,15 +13,15 @@ export interface Outcomes {
 }
 
 export interface Meter {
-  /** A request was given its slot of the quota. */
+  /** A request got its slot of the quota. */
   waited(lane: string, seconds: number): void;
-  /** A request ended. `endpoint` is one of a fixed few, never a path with an id in it. */
+  /** A request ended. `endpoint` is one of a fixed few, never a path that contains an id. */
   requested(endpoint: string, status: number | Unanswered, seconds: number): void;
-  /** So many records of a stream have these outcomes. */
+  /** Records of a stream got these outcomes. */
   settled(stream: string, counts: Readonly<Outcomes>): void;
 }
 
-/** Nobody listens. */
+/** Counts nothing. */
 export const noMeter: Meter = {
   waited: () => undefined,
   requested: () => undefined,

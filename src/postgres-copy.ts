@@ -1,11 +1,12 @@
-// COPY output as lines. Decoded as latin1, so that the order of the texts is the order of their bytes,
-// which is PostgreSQL's COLLATE "C". Only keys that are used are decoded for good.
+// Reads the output of COPY as lines. They are decoded as latin1, so that the order of the texts is the order of their
+// bytes, which is PostgreSQL's COLLATE "C". Only keys that are used are decoded as UTF-8.
 import type { Readable } from 'node:stream';
 import type postgres from 'postgres';
+import { codeOf } from './errors.js';
 
 /**
- * Runs `COPY … TO STDOUT` on a client of its own, which ends with the reading, complete or not, and yields the
- * lines in blocks. Throws what PostgreSQL or the connection says.
+ * Runs `COPY … TO STDOUT` and yields the lines in blocks. Ends the client, which serves this reading only, whether the
+ * reading is complete or not. Throws the error of PostgreSQL or of the connection.
  */
 export async function* readCopy(client: postgres.Sql, statement: string): AsyncGenerator<string[]> {
   const query = client.unsafe(statement);
@@ -15,7 +16,7 @@ export async function* readCopy(client: postgres.Sql, statement: string): AsyncG
     yield* readLines(readable);
   } finally {
     if (readable && !readable.readableEnded && !readable.destroyed) {
-      // Given up in the middle: the server is told, and must be read on to hear it.
+      // The consumer stopped in the middle: cancel the query, and read on until the server has ended it.
       query.cancel();
       readable.resume();
     }
@@ -26,8 +27,8 @@ export async function* readCopy(client: postgres.Sql, statement: string): AsyncG
 }
 
 /**
- * The driver destroys the stream in the same turn it hands it over, when the first row already fails: whoever listens
- * only once the promise has resolved is too late, and the process ends with an uncaught error.
+ * When the first row already fails, the driver destroys the stream in the same turn in which it hands it over. A listener
+ * added after the promise has resolved is too late, and the process ends with an uncaught error.
  */
 function handOver(query: Pick<postgres.PendingQuery<postgres.Row[]>, 'readable'>): Promise<Readable> {
   const handed = query as unknown as { resolve: (stream: Readable) => void };
@@ -42,37 +43,18 @@ function handOver(query: Pick<postgres.PendingQuery<postgres.Row[]>, 'readable'>
 
 /** Yields the lines of a COPY in blocks, constant in memory. */
 export async function* readLines(readable: Readable): AsyncGenerator<string[]> {
-  let ended = false;
-  readable.once('end', () => (ended = true));
-  readable.on('error', () => undefined); // `errored` holds it, from the moment the stream is destroyed
   let rest = '';
-  while (true) {
-    const chunk = readable.read() as Buffer | null;
-    if (readable.errored) throw readable.errored;
-    if (chunk !== null) {
+  try {
+    for await (const chunk of readable.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
       const lines = (rest + chunk.toString('latin1')).split('\n');
       rest = lines.pop() ?? '';
       if (lines.length > 0) yield lines;
-    } else if (ended || readable.destroyed) {
-      break;
-    } else {
-      await nextEvent(readable);
     }
+  } catch (error) {
+    if (codeOf(error) !== 'ERR_STREAM_PREMATURE_CLOSE') throw error;
+    const message = 'the connection was closed while reading';
+    throw Object.assign(new Error(message, { cause: error }), { code: 'CONNECTION_CLOSED' });
   }
-  if (!ended) {
-    throw Object.assign(new Error('the connection was closed while reading'), { code: 'CONNECTION_CLOSED' });
-  }
-}
-
-function nextEvent(readable: Readable): Promise<void> {
-  const events = ['readable', 'end', 'error', 'close'];
-  return new Promise((resolve) => {
-    const done = () => {
-      for (const event of events) readable.off(event, done);
-      resolve();
-    };
-    for (const event of events) readable.on(event, done);
-  });
 }
 
 const ESCAPES: Record<string, string> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t', v: '\v' };
@@ -82,7 +64,7 @@ export function unescapeColumn(text: string): string {
   return text.includes('\\') ? text.replace(/\\(.)/gs, (_, char: string) => ESCAPES[char] ?? char) : text;
 }
 
-/** The real text of a column that was decoded as latin1. */
+/** The UTF-8 text of a column that was decoded as latin1. */
 export function decodeColumn(latin1: string): string {
   return Buffer.from(latin1, 'latin1').toString('utf8');
 }

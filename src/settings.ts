@@ -1,66 +1,63 @@
 // Everything the environment decides, read in one place and checked at once.
 import { readFileSync } from 'node:fs';
-import { z } from 'zod';
 import { codeOf, UsageError } from './errors.js';
 
+/** What is wrong with a setting's text; undefined when nothing is. */
+type Check = (text: string) => string | undefined;
+
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
+const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'];
 
-const text = z
-  .string()
-  .trim()
-  .transform((value) => (value === '' ? undefined : value))
-  .optional();
+const anyText: Check = () => undefined;
 
-const postgresUrl = text.refine(
-  (url) => url === undefined || hasProtocol(url, ['postgres:', 'postgresql:']),
-  {
-    error: 'not a PostgreSQL address; write postgres://user:password@host:5432/database',
-  },
+const address =
+  (protocols: readonly string[], fault: string): Check =>
+  (text) =>
+    URL.canParse(text) && protocols.includes(new URL(text).protocol) ? undefined : fault;
+
+const postgresAddress = address(
+  ['postgres:', 'postgresql:'],
+  'not a PostgreSQL address; write postgres://user:password@host:5432/database',
 );
 
-const whole = (fallback: number, min: number, max: number) =>
-  z
-    .string()
-    .optional()
-    .transform((value) => (value === undefined || value.trim() === '' ? fallback : Number(value)))
-    .refine((value) => Number.isInteger(value) && value >= min && value <= max, {
-      error: `a whole number from ${min} to ${max}`,
-    });
+const webAddress: Check = (text) => {
+  const fault = address(['http:', 'https:'], 'not a web address; write https://host')(text);
+  if (fault !== undefined || new URL(text).protocol === 'https:') return fault;
+  return LOOPBACK.test(new URL(text).hostname)
+    ? undefined
+    : 'must be https: the key would be sent unencrypted';
+};
 
-const schema = z.object({
-  MIRROR_DATABASE_URL: postgresUrl,
-  STATE_DATABASE_URL: postgresUrl,
-  REDIS_URL: text.refine((url) => url === undefined || hasProtocol(url, ['redis:', 'rediss:']), {
-    error: 'not a Redis address; write redis://host:6379, or leave it unset to run on PostgreSQL alone',
-  }),
-  API_BASE_URL: text.superRefine((url, context) => {
-    if (url === undefined) return;
-    if (!hasProtocol(url, ['http:', 'https:'])) {
-      context.addIssue({ code: 'custom', message: 'not a web address; write https://host' });
-    } else if (new URL(url).protocol === 'http:' && !LOOPBACK.test(new URL(url).hostname)) {
-      context.addIssue({ code: 'custom', message: 'must be https: the key would travel in the clear' });
-    }
-  }),
-  API_KEY: text,
-  API_KEY_FILE: text,
-  API_ORGANIZATION_ID: text,
-  API_REGION: text,
-  API_REQUESTS_PER_SECOND: whole(20, 1, 1000),
-  SLOTSYNC_CONFIG: text,
-  HTTP_PORT: whole(0, 0, 65_535),
-  LOG_LEVEL: z
-    .string()
-    .optional()
-    .transform((level) => level?.trim() || undefined)
-    .pipe(
-      z
-        .enum(
-          ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'],
-          'fatal, error, warn, info, debug, trace or silent',
-        )
-        .optional(),
-    ),
-});
+const wholeFrom =
+  (min: number, max: number): Check =>
+  (text) => {
+    const value = Number(text);
+    return Number.isInteger(value) && value >= min && value <= max
+      ? undefined
+      : `a whole number from ${min} to ${max}`;
+  };
+
+/** Every setting and its check. One that is empty or blank counts as not set. */
+const CHECKS = {
+  MIRROR_DATABASE_URL: postgresAddress,
+  STATE_DATABASE_URL: postgresAddress,
+  REDIS_URL: address(
+    ['redis:', 'rediss:'],
+    'not a Redis address; write redis://host:6379, or leave it unset to run on PostgreSQL alone',
+  ),
+  API_BASE_URL: webAddress,
+  API_KEY: anyText,
+  API_KEY_FILE: anyText,
+  API_ORGANIZATION_ID: anyText,
+  API_REGION: anyText,
+  API_REQUESTS_PER_SECOND: wholeFrom(1, 1000),
+  SLOTSYNC_CONFIG: anyText,
+  HTTP_PORT: wholeFrom(0, 65_535),
+  LOG_LEVEL: (text) =>
+    LOG_LEVELS.includes(text) ? undefined : `${LOG_LEVELS.slice(0, -1).join(', ')} or ${LOG_LEVELS.at(-1)}`,
+} satisfies Record<string, Check>;
+
+type Setting = keyof typeof CHECKS;
 
 export interface ApiSettings {
   /** Without a trailing slash. */
@@ -88,71 +85,71 @@ export interface Settings {
 /** What a command cannot do without. */
 export type Need = 'mirror' | 'state' | 'api';
 
-/**
- * Reads the settings. `env` wins over `.env` in the working directory.
- * Throws UsageError that lists every fault and every missing setting at once.
- */
+/** Reads the settings. Throws UsageError that lists every fault and every missing setting at once. */
 export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = readEnvironment()): Settings {
+  const get = (name: Setting) => env[name]?.trim() || undefined;
   const faults: string[] = [];
-  const parsed = schema.safeParse(env);
-  if (!parsed.success) {
-    faults.push(...parsed.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`));
+  for (const [name, check] of Object.entries(CHECKS)) {
+    const text = get(name as Setting);
+    const fault = text === undefined ? undefined : check(text);
+    if (fault !== undefined) faults.push(`${name}: ${fault}`);
   }
-  const key = readKey(env, faults);
-  const isSet = (name: string) => env[name] !== undefined && env[name].trim() !== '';
-  if (needs.includes('mirror') && !isSet('MIRROR_DATABASE_URL')) {
-    faults.push(
+  const key = readKey(get('API_KEY'), get('API_KEY_FILE'), faults);
+  const hasKey = (get('API_KEY') ?? get('API_KEY_FILE')) !== undefined;
+  const [mirrorUrl, baseUrl] = [get('MIRROR_DATABASE_URL'), get('API_BASE_URL')];
+  const stateUrl = get('STATE_DATABASE_URL') ?? mirrorUrl;
+  const organizationId = get('API_ORGANIZATION_ID');
+  const needed: [Need, isSet: boolean, fault: string][] = [
+    [
+      'mirror',
+      mirrorUrl !== undefined,
       'MIRROR_DATABASE_URL is not set: the database to read from, postgres://user:password@host:5432/database',
-    );
-  }
-  if (needs.includes('state') && !isSet('STATE_DATABASE_URL') && !isSet('MIRROR_DATABASE_URL')) {
-    faults.push(
+    ],
+    [
+      'state',
+      stateUrl !== undefined,
       'STATE_DATABASE_URL is not set (nor MIRROR_DATABASE_URL, its default): the database slotsync keeps its state in',
-    );
-  }
-  if (needs.includes('api')) {
-    if (!isSet('API_BASE_URL')) faults.push("API_BASE_URL is not set: the service's address, https://…");
-    if (!isSet('API_KEY') && !isSet('API_KEY_FILE')) {
-      faults.push('API_KEY is not set (nor API_KEY_FILE): the organization’s key at the service');
-    }
-    if (!isSet('API_ORGANIZATION_ID')) {
-      faults.push('API_ORGANIZATION_ID is not set: the organization’s id at the service');
-    }
-  }
-  if (!parsed.success || faults.length > 0) {
+    ],
+    ['api', baseUrl !== undefined, "API_BASE_URL is not set: the service's address, https://…"],
+    ['api', hasKey, 'API_KEY is not set (nor API_KEY_FILE): the organization’s key at the service'],
+    [
+      'api',
+      organizationId !== undefined,
+      'API_ORGANIZATION_ID is not set: the organization’s id at the service',
+    ],
+  ];
+  for (const [need, isSet, fault] of needed) if (needs.includes(need) && !isSet) faults.push(fault);
+  if (faults.length > 0) {
     throw new UsageError('the settings cannot be used', {
       faults,
       remedy: 'Set them in the environment or in .env; .env.example explains each.',
     });
   }
 
-  const values = parsed.data;
-  const { API_BASE_URL: baseUrl, API_ORGANIZATION_ID: organizationId } = values;
   return {
-    mirrorUrl: values.MIRROR_DATABASE_URL,
-    stateUrl: values.STATE_DATABASE_URL ?? values.MIRROR_DATABASE_URL,
-    redisUrl: values.REDIS_URL,
+    mirrorUrl,
+    stateUrl,
+    redisUrl: get('REDIS_URL'),
     api:
       baseUrl !== undefined && key !== undefined && organizationId !== undefined
         ? {
             baseUrl: baseUrl.replace(/\/+$/, ''),
             key,
             organizationId,
-            region: values.API_REGION ?? 'EU_EES',
+            region: get('API_REGION') ?? 'EU_EES',
           }
         : undefined,
-    requestsPerSecond: values.API_REQUESTS_PER_SECOND,
-    configPath: values.SLOTSYNC_CONFIG,
-    httpPort: values.HTTP_PORT,
-    logLevel: values.LOG_LEVEL,
+    requestsPerSecond: Number(get('API_REQUESTS_PER_SECOND') ?? 20),
+    configPath: get('SLOTSYNC_CONFIG'),
+    httpPort: Number(get('HTTP_PORT') ?? 0),
+    logLevel: get('LOG_LEVEL'),
   };
 }
 
 /** The organization's key, without its prefix, from API_KEY or the file that API_KEY_FILE names. */
-function readKey(env: NodeJS.ProcessEnv, faults: string[]): string | undefined {
-  const file = env['API_KEY_FILE']?.trim();
-  let key = env['API_KEY']?.trim();
-  if (!key && file) {
+function readKey(text: string | undefined, file: string | undefined, faults: string[]): string | undefined {
+  let key = text;
+  if (key === undefined && file !== undefined) {
     try {
       key = readFileSync(file, 'utf8').trim();
       if (key === '') faults.push(`API_KEY_FILE: ${file} is empty`);
@@ -163,19 +160,16 @@ function readKey(env: NodeJS.ProcessEnv, faults: string[]): string | undefined {
   return key?.replace(/^Api-Key\s+/i, '') || undefined;
 }
 
-function readEnvironment(): NodeJS.ProcessEnv {
+/**
+ * The environment, with what the file adds to it: variables that are set already win. Without a name, `.env` of the
+ * working directory is read if there is one. Throws UsageError when the file cannot be read.
+ */
+export function readEnvironment(file?: string): NodeJS.ProcessEnv {
   try {
-    process.loadEnvFile('.env');
+    process.loadEnvFile(file ?? '.env');
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') {
-      throw new UsageError(`.env cannot be read (${(error as NodeJS.ErrnoException).code ?? 'error'})`, {
-        cause: error,
-      });
-    }
+    if (file === undefined && codeOf(error) === 'ENOENT') return process.env;
+    throw new UsageError(`${file ?? '.env'} cannot be read (${codeOf(error)})`, { cause: error });
   }
   return process.env;
-}
-
-function hasProtocol(url: string, protocols: readonly string[]): boolean {
-  return URL.canParse(url) && protocols.includes(new URL(url).protocol);
 }

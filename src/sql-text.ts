@@ -1,12 +1,17 @@
-// Texts as PostgreSQL reads them, where a statement cannot have parameters or a driver would have to ask for types.
+// Values and names as SQL text, where a statement takes no parameters or the driver would have to ask for types.
 
-/** A text as SQL writes it, whatever it holds: COPY takes no parameters. */
+/** Any name as an SQL identifier. */
+export function quoteIdentifier(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`;
+}
+
+/** Any text as an SQL literal. */
 export function quoteLiteral(text: string): string {
   const quoted = `'${text.replaceAll("'", "''").replaceAll('\\', '\\\\')}'`;
   return text.includes('\\') ? ` E${quoted}` : quoted;
 }
 
-/** A list of texts as PostgreSQL writes an array. */
+/** A list of texts as an array literal of PostgreSQL. */
 export function arrayLiteral(texts: readonly string[]): string {
   return `{${texts.map((text) => `"${text.replace(/["\\]/g, '\\$&')}"`).join(',')}}`;
 }

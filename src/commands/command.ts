@@ -1,45 +1,45 @@
-// What every command shares: its options, its assembly, its exit code.
-import { InvalidArgumentError, type Command } from 'commander';
-import { createApp, type App, type AppOptions } from '../app.js';
-import { errorEntry } from '../error-catalogue.js';
-import { codeOf } from '../errors.js';
+// How every command is run: its module is loaded, what it needs is opened, and everything is closed again. A module is
+// loaded only by the command that needs it, so that `--help` and `status` start fast.
+import type { Command } from 'commander';
+import type { App, AppOptions } from '../app.js';
 
-/** Done; something failed; wrong use or configuration; held for approval. */
-export const EXIT = { done: 0, failed: 1, usage: 2, held: 3 } as const;
-
+/** Options of every command that uses the settings. */
 export interface CommonOptions {
   json?: boolean;
   config?: string;
+  envFile?: string;
 }
 
-export function exitCodeOf(error: unknown): number {
-  return exitCodeOfFailure(codeOf(error));
-}
-
-export function exitCodeOfFailure(code: string | null): number {
-  return errorEntry(code).exitCode ?? EXIT.failed;
-}
-
-/** Adds the options every command has. */
 export function common(command: Command): Command {
   return command
     .option('--json', 'print one JSON document instead of text')
-    .option('-c, --config <file>', 'configuration file (default: sync.config.ts, or SLOTSYNC_CONFIG)');
+    .option('-c, --config <file>', 'configuration file (default: sync.config.ts, or SLOTSYNC_CONFIG)')
+    .option('--env-file <file>', 'file with settings (default: .env, if there is one)');
 }
 
-/** Opens what the command needs, runs it, closes everything. The result is the process's exit code. */
-export async function withApp(options: AppOptions, run: (app: App) => Promise<number>): Promise<void> {
-  const app = createApp(options);
-  try {
-    process.exitCode = await run(app);
-  } finally {
-    await app.close();
-  }
+/** An action for commander: runs what `load` returns with an app. Its result is the process's exit code. */
+export function withApp<A extends unknown[]>(
+  opens: Pick<AppOptions, 'needs' | 'logLevel' | 'isObserved'>,
+  load: () => Promise<(app: App, ...args: A) => Promise<number>>,
+): (...args: A) => Promise<void> {
+  return async (...args) => {
+    const [{ createApp }, run] = await Promise.all([import('../app.js'), load()]);
+    const { config: configPath, envFile } = args.at(-2) as CommonOptions; // commander adds the command itself
+    const app = await createApp({ ...opens, configPath, envFile });
+    try {
+      process.exitCode = await run(app, ...args);
+    } finally {
+      await app.close();
+    }
+  };
 }
 
-/** Parses an option's value; commander names the option in its message. */
-export function wholeNumber(text: string): number {
-  const value = Number(text);
-  if (!Number.isSafeInteger(value) || value < 0) throw new InvalidArgumentError('a whole number is needed.');
-  return value;
+/** The same for a command that needs no app. */
+export function withoutApp<A extends unknown[]>(
+  load: () => Promise<(...args: A) => Promise<number>>,
+): (...args: A) => Promise<void> {
+  return async (...args) => {
+    const run = await load();
+    process.exitCode = await run(...args);
+  };
 }

@@ -1,21 +1,17 @@
-import type { Command } from 'commander';
+import type { App } from '../app.js';
 import { migrateQueue } from '../queue/bullmq.js';
+import { plural } from '../report/format.js';
+import { print } from '../report/print.js';
 import { migrate } from '../state/migrate.js';
-import { common, EXIT, withApp, type CommonOptions } from './command.js';
-import { plural, printJson, printLine } from '../report/format.js';
+import type { CommonOptions } from './command.js';
+import { EXIT } from './exit-code.js';
 
-export function addMigrate(program: Command): void {
-  common(program.command('migrate'))
-    .description('create or update the state tables (schema slotsync); safe to run at any time')
-    .action((options: CommonOptions) =>
-      withApp({ needs: ['state'] }, async (app) => {
-        const { applied } = await migrate(app.stateUrl());
-        await app.state(); // refuses a schema that is newer than this program
-        await migrateQueue(app.queueStore());
-        if (options.json) printJson({ applied });
-        else
-          printLine(applied === 0 ? 'The state is up to date.' : `Applied ${plural(applied, 'migration')}.`);
-        return EXIT.done;
-      }),
-    );
+export async function migrateState(app: App, options: CommonOptions): Promise<number> {
+  const { applied } = await migrate(app.stateUrl());
+  await app.state(); // refuses a schema that is newer than this program
+  await migrateQueue(app.queueStore());
+  print(options, { applied }, [
+    applied === 0 ? 'The state is up to date.' : `Applied ${plural(applied, 'migration')}.`,
+  ]);
+  return EXIT.done;
 }

@@ -1,30 +1,24 @@
-import type { Command } from 'commander';
+import type { App } from '../app.js';
 import { UsageError } from '../errors.js';
-import { setPaused } from '../state/runs/runs.js';
-import { common, EXIT, withApp, type CommonOptions } from './command.js';
-import { printJson, printLine } from '../report/format.js';
-import { requireUnfinished } from './runs.js';
+import { print } from '../report/print.js';
+import { setPaused } from '../state/runs/pause-runs.js';
+import type { CommonOptions } from './command.js';
+import { EXIT } from './exit-code.js';
+import { findUnfinishedRun } from './find-run.js';
 
-export function addPause(program: Command): void {
-  common(program.command('pause'))
-    .argument('[run]', 'number of the run (default: every unfinished one, changes between runs excepted)')
-    .description('let a run rest: what is in work is finished, and nothing more of it is sent until resume')
-    .action((id: string | undefined, options: CommonOptions) =>
-      withApp({ needs: ['state'] }, async (app) => {
-        const { db } = await app.state();
-        const run = id === undefined ? undefined : await requireUnfinished(db, id);
-        if (run?.kind === 'reconcile') {
-          throw new UsageError(`run ${run.id} is a reconcile, which only reads and does not rest`, {
-            remedy: `To end it: slotsync cancel ${run.id}`,
-          });
-        }
-        const paused = await setPaused(db, true, run?.id);
-        if (options.json) printJson({ paused });
-        else if (paused.length === 0)
-          printLine(run ? `Run ${run.id} is paused already.` : 'No run is under way.');
-        for (const each of options.json ? [] : paused)
-          printLine(`Run ${each} is paused: what is in work is finished. To go on: slotsync resume ${each}`);
-        return EXIT.done;
-      }),
-    );
+export async function pause(app: App, id: string | undefined, options: CommonOptions): Promise<number> {
+  const { db } = await app.state();
+  const run = id === undefined ? undefined : await findUnfinishedRun(db, id);
+  if (run?.kind === 'reconcile') {
+    throw new UsageError(`run ${run.id} is a reconcile run, which only reads and cannot be paused`, {
+      remedy: `To end it: slotsync cancel ${run.id}`,
+    });
+  }
+  const paused = await setPaused(db, true, run?.id);
+  const lines = paused.map(
+    (each) => `Run ${each} is paused: batches in progress are finished. To go on: slotsync resume ${each}`,
+  );
+  const none = run ? `Run ${run.id} is paused already.` : 'No run is under way.';
+  print(options, { paused }, lines.length > 0 ? lines : [none]);
+  return EXIT.done;
 }

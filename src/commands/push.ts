@@ -1,74 +1,30 @@
 import { createInterface } from 'node:readline';
-import type { Command } from 'commander';
-import { selectStreams, type App } from '../app.js';
+import type { App } from '../app.js';
+import { selectStream } from '../config-file.js';
 import { UsageError } from '../errors.js';
-import { addChanges } from '../state/inbox/changes.js';
-import { findUnknownKeys } from '../sync/plan/unknown-keys.js';
+import { plural } from '../report/format.js';
+import { print } from '../report/print.js';
 import { splitKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
-import { common, EXIT, withApp, type CommonOptions } from './command.js';
-import { plural, printJson, printLine } from '../report/format.js';
+import { pushKeys } from '../sync/push-keys.js';
+import type { CommonOptions } from './command.js';
+import { EXIT } from './exit-code.js';
 
-/** Keys looked up and written in one statement. */
-const AT_ONCE = 1000;
-
-export function addPush(program: Command): void {
-  common(program.command('push'))
-    .argument('<stream>', 'the stream of the keys')
-    .argument(
-      '<keys...>',
-      'local keys whose rows changed or are gone; - reads them from standard input, one a line',
-    )
-    .description('put keys into the inbox: a worker looks at them at once')
-    .action((name: string, keys: string[], options: CommonOptions) =>
-      withApp({ needs: ['mirror', 'state'], configPath: options.config }, (app) =>
-        push(app, name, keys, options),
-      ),
-    );
-}
-
-async function push(
-  app: App,
-  name: string,
-  given: readonly string[],
-  options: CommonOptions,
-): Promise<number> {
-  const [stream] = selectStreams(await app.configuration(), [name]);
-  if (!stream) throw new UsageError(`no stream '${name}' in the configuration`);
+export async function push(app: App, name: string, given: string[], options: CommonOptions): Promise<number> {
+  const stream = selectStream(await app.configuration(), name);
   const keys = given.includes('-') ? [...given.filter((key) => key !== '-'), ...(await readLines())] : given;
-  requireParts(stream, keys);
-  const { pushed, unknown } = await pushKeys(app, stream, [...new Set(keys)]);
-  if (options.json) printJson({ stream: stream.name, pushed, unknown });
-  else {
-    for (const key of unknown) printLine(`no row and no record with key ${key} in ${stream.name}`);
-    printLine(
-      `${plural(pushed.length, 'key')} of ${stream.name} in the inbox; slotsync worker looks at them.`,
-    );
-  }
+  requireKeys(stream, keys);
+  const deps = { mirror: await app.mirror(), state: await app.state() };
+  const { pushed, unknown } = await pushKeys(deps, stream, [...new Set(keys)]);
+  print(options, { stream: name, pushed, unknown }, [
+    ...unknown.map((key) => `no row and no record with key ${key} in ${name}`),
+    `${plural(pushed.length, 'key')} of ${name} in the inbox; slotsync worker processes them.`,
+  ]);
   return unknown.length > 0 ? EXIT.failed : EXIT.done;
 }
 
-async function pushKeys(
-  app: App,
-  stream: Stream,
-  keys: readonly string[],
-): Promise<{ pushed: string[]; unknown: string[] }> {
-  const [mirror, state] = [await app.mirror(), await app.state()];
-  const pushed: string[] = [];
-  const unknown: string[] = [];
-  for (let at = 0; at < keys.length; at += AT_ONCE) {
-    const block = keys.slice(at, at + AT_ONCE);
-    const strange = new Set(await findUnknownKeys({ mirror, state }, stream, block));
-    const known = block.filter((key) => !strange.has(key));
-    await addChanges(state.db, stream.name, known);
-    pushed.push(...known);
-    unknown.push(...strange);
-  }
-  return { pushed, unknown };
-}
-
 /** Throws UsageError for keys that cannot be of the stream. */
-function requireParts({ name, key }: Stream, keys: readonly string[]): void {
+function requireKeys({ name, key }: Stream, keys: readonly string[]): void {
   const wrong = keys.filter((text) => text === '' || splitKey(text, key.length) === undefined);
   if (wrong.length === 0) return;
   const faults = wrong.slice(0, 5).map((text) => `'${text}'`);

@@ -1,34 +1,27 @@
-import type { Command } from 'commander';
-import { readRun } from '../state/runs/runs.js';
-import { rejectHolds } from '../state/runs/holds.js';
-import { common, EXIT, withApp, type CommonOptions } from './command.js';
-import { chooseHolds, describeHeld, type HoldOptions } from './holds.js';
-import { printJson, printLine } from '../report/format.js';
-import { runToJson } from '../report/run-report.js';
+import type { App } from '../app.js';
+import { describeHeld } from '../report/holds.js';
+import { print } from '../report/print.js';
+import { runToJson } from '../report/run.js';
+import { rejectHolds } from '../state/runs/reject-holds.js';
+import { readRun } from '../state/runs/read-runs.js';
+import { chooseHolds, type HoldOptions } from './choose-holds.js';
+import type { CommonOptions } from './command.js';
+import { EXIT } from './exit-code.js';
 
-export function addReject(program: Command): void {
-  common(program.command('reject'))
-    .argument('<run>', 'number of the run that holds something')
-    .description('give up what a run holds for approval; nothing of it is sent')
-    .option('--stream <name>', 'only of this stream')
-    .option('--operation <operation>', 'only create, update or retire')
-    .action((runText: string, options: CommonOptions & HoldOptions) =>
-      withApp({ needs: ['state'] }, async (app) => {
-        const state = await app.state();
-        const { run, holds } = await chooseHolds(state, runText, options);
-        await rejectHolds(state.db, run.id, holds);
-        const after = (await readRun(state.db, run.id)) ?? run;
-        if (options.json) {
-          const rejected = holds.map(({ stream, operation, count }) => ({ stream, operation, count }));
-          printJson({ run: runToJson(after), rejected });
-          return EXIT.done;
-        }
-        for (const hold of holds) printLine(`Rejected: ${describeHeld(hold)}, held in run ${run.id}.`);
-        printLine(
-          'The next run plans them again, and holds them again while the mirror says the same: correct it there.',
-        );
-        printLine(`Run ${run.id} ${after.status}.`);
-        return EXIT.done;
-      }),
-    );
+export async function reject(
+  app: App,
+  runText: string,
+  options: CommonOptions & HoldOptions,
+): Promise<number> {
+  const state = await app.state();
+  const { run, holds } = await chooseHolds(state, runText, options);
+  await rejectHolds(state.db, run.id, holds);
+  const after = (await readRun(state.db, run.id)) ?? run;
+  const rejected = holds.map(({ stream, operation, count }) => ({ stream, operation, count }));
+  print(options, { run: runToJson(after), rejected }, [
+    ...holds.map((hold) => `Rejected: ${describeHeld(hold)}, held in run ${run.id}.`),
+    'The next run plans them again, and holds them again unless the mirror has changed.',
+    `Run ${run.id} ${after.status}.`,
+  ]);
+  return EXIT.done;
 }

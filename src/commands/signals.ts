@@ -1,52 +1,40 @@
-// How a person or a service manager ends a command that works the queue, in two steps: finish, then interrupt.
+// How an operator or an init system ends a command that works the queue. First SIGINT or SIGTERM: finish the work in
+// flight within the grace. Second: interrupt it. A third ends the process at once, as the system does by default.
+import { once } from 'node:events';
+import type { Stoppable } from '../lifecycle.js';
 
-/** How long a process that was told to end may still close what it has open. Milliseconds. */
-const LINGER_MS = 6000;
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+/** How long a process that is stopping may take to close its connections. */
+const CLOSE_WITHIN_MS = 6000;
 
-export interface Stoppable {
-  /** Takes no more, and resolves when what is in work is finished or its grace has ended. */
-  stop(graceMs?: number): Promise<void>;
-  abort(): void;
-}
-
-/**
- * First SIGINT or SIGTERM: finish what is in work within the grace. Second: interrupt it. A third ends the process as
- * the system does.
- */
-export function listenForSignals(workers: Stoppable, graceMs?: number) {
-  let signals = 0;
+export function listenForSignals(work: Stoppable, graceMs?: number) {
   const first = new AbortController();
-  const onSignal = () => {
-    signals++;
-    if (signals === 1) {
-      process.stderr.write('\nFinishing what is in work; once more to interrupt it.\n');
-      void workers.stop(graceMs);
-      first.abort();
-    } else {
-      workers.abort();
+  const unlisten = () => SIGNALS.forEach((name) => process.off(name, onSignal));
+  function onSignal(): void {
+    if (first.signal.aborted) {
       unlisten();
+      return work.abort();
     }
-  };
-  const unlisten = () => {
-    process.off('SIGINT', onSignal);
-    process.off('SIGTERM', onSignal);
-  };
-  process.on('SIGINT', onSignal);
-  process.on('SIGTERM', onSignal);
+    process.stderr.write('\nStopping: finishing the work in flight; a second signal interrupts it.\n');
+    void work.stop(graceMs);
+    first.abort();
+  }
+  SIGNALS.forEach((name) => process.on(name, onSignal));
+
   return {
-    requested: () => signals > 0,
+    requested: () => first.signal.aborted,
+
     /** Resolves at the first signal. */
-    asked: () =>
-      new Promise<void>((resolve) => {
-        if (first.signal.aborted) resolve();
-        else first.signal.addEventListener('abort', () => resolve());
-      }),
-    /** The work is over; what is open is being closed. */
-    ended() {
-      if (signals === 0) return unlisten();
-      // It goes on listening: a second signal must not break the closing off. And a connection that cannot be closed
-      // must not keep a process that was told to end.
-      setTimeout(() => process.exit(), LINGER_MS).unref();
+    async firstSignal(): Promise<void> {
+      if (!first.signal.aborted) await once(first.signal, 'abort');
+    },
+
+    /** To be called when the work is over and closing begins. */
+    ended(): void {
+      if (!first.signal.aborted) return unlisten();
+      // Signals are still caught, so that a second one does not break the closing off. But a connection that cannot be
+      // closed must not keep a process alive that was asked to stop.
+      setTimeout(() => process.exit(), CLOSE_WITHIN_MS).unref();
     },
   };
 }

@@ -1,173 +1,70 @@
-import type { Command } from 'commander';
 import type { App } from '../app.js';
-import type { QuotaUsage } from '../destination/quota/limiter.js';
 import { codeOf } from '../errors.js';
-import { listOpenApprovals } from '../state/runs/approvals.js';
-import { addressOf } from '../queue/bullmq.js';
-import { CHANGES } from '../queue/jobs.js';
+import { QUEUES } from '../queue/jobs.js';
+import { queueAddress } from '../queue/queue-address.js';
+import { printJson } from '../report/print.js';
+import { printStatus, statusToJson, type InboxReading, type QuotaStatus } from '../report/status.js';
+import { readReservationsWatermark } from '../state/bookings/reservations-watermark.js';
 import { readBinding } from '../state/destination-binding.js';
-import { readInbox, type InboxOfStream } from '../state/inbox/changes.js';
-import { countRecords, countUnsettled } from '../state/records/failures.js';
-import { nextDue } from '../cron-schedule.js';
+import { readInbox } from '../state/inbox/read-inbox.js';
+import { listWatermarks } from '../state/inbox/poll-watermarks.js';
+import { countRecords, countUnsettled } from '../state/records/count-records.js';
+import { listOpenApprovals } from '../state/runs/approvals.js';
 import { readHolds } from '../state/runs/holds.js';
-import { LISTED_KINDS, listRuns, listUnfinishedRuns, readProgress, type Run } from '../state/runs/runs.js';
-import { readSchedule, type RegisteredSchedule } from '../state/runs/occurrences.js';
+import { readSchedule, type RegisteredSchedule } from '../state/runs/nightly-occurrences.js';
+import { LISTED_KINDS, listRuns, listUnfinishedRuns, readProgress } from '../state/runs/read-runs.js';
 import { RUN_KINDS, type RunKind } from '../state/schema.js';
-import { NIGHTLY } from '../sync/start-nightly.js';
-import { RESERVATIONS } from '../state/runs/reconcile-runs.js';
-import { listWatermarks, type Watermark } from '../state/inbox/poll-watermarks.js';
-import { common, EXIT, withApp, type CommonOptions } from './command.js';
-import { describeApproval, describeHolds } from './holds.js';
-import {
-  formatDuration,
-  formatInZone,
-  formatNumber,
-  formatTime,
-  plural,
-  printJson,
-  printLine,
-  table,
-} from '../report/format.js';
-import { runsTable } from './runs.js';
-import { runToJson } from '../report/run-report.js';
+import { NIGHTLY } from '../state/runs/schedule-names.js';
+import type { CommonOptions } from './command.js';
+import { EXIT } from './exit-code.js';
 
-const STATUSES = ['synced', 'retired', 'deferred', 'failed', 'dead', 'pending'] as const;
-
-export function addStatus(program: Command): void {
-  common(program.command('status'))
-    .description('what is synced, what is under way, what waits and why; from the state alone')
-    .option('--all', 'incremental runs too')
-    .action((options: CommonOptions & { all?: boolean }) =>
-      withApp({ needs: ['state'], configPath: options.config }, async (app) => {
-        const state = await app.state();
-        const binding = await readBinding(state);
-        const kinds: readonly RunKind[] = options.all ? RUN_KINDS : LISTED_KINDS;
-        const isShown = ({ kind }: Run) => kinds.includes(kind);
-        const schedule = await readSchedule(state.db, NIGHTLY);
-        const counts = await countRecords(state.db);
-        const unfinished = await Promise.all(
-          (await listUnfinishedRuns(state.db)).filter(isShown).map(async (run) => ({
-            run,
-            progress: await readProgress(state.db, run.id),
-          })),
-        );
-        const latest = await listRuns(state.db, 5, kinds);
-        const unsettled = await countUnsettled(state.db);
-        const holds = await readHolds(state.db);
-        const approvals = await listOpenApprovals(state.db);
-        const inbox = await readInboxOf(app);
-        const quota = binding ? await readQuota(app, binding) : undefined;
-        if (options.json) {
-          printJson({
-            destination: binding ?? null,
-            records: counts,
-            unfinished,
-            runs: latest.map(runToJson),
-            nightly: schedule ? { ...schedule, nextDue: nextDue(schedule, new Date()) } : null,
-            unsettled,
-            holds,
-            approvals,
-            quota,
-            inbox: {
-              ...inbox,
-              // Where other programs put their jobs.
-              queue: binding ? addressOf(app.queueStore(), CHANGES, binding.stateId) : null,
-            },
-          });
-          return EXIT.done;
-        }
-        if (!binding) printLine('Not bound to a service yet: the first sync does that.');
-        else
-          printLine(
-            `Organization ${binding.organizationId} at ${binding.baseUrl}, since ${formatTime(binding.boundAt)}.`,
-          );
-        printLine();
-        const streams = [...new Set(counts.map(({ stream }) => stream))];
-        if (streams.length > 0) {
-          const rows = streams.map((stream) => [
-            stream,
-            ...STATUSES.map(
-              (status) => counts.find((row) => row.stream === stream && row.status === status)?.count ?? 0,
-            ),
-          ]);
-          printLine(table(['records', ...STATUSES], rows));
-          printLine();
-        }
-        for (const { run, progress } of unfinished) {
-          printLine(
-            `Under way: run ${run.id} (${run.kind}, ${run.status}${describePause(run)}): ${formatNumber(progress.done)} of ${plural(progress.total, 'record')}.`,
-          );
-        }
-        if (schedule) printLine(`${describeSchedule(schedule)}\n`);
-        for (const line of describeHolds(holds)) printLine(`${line}\n`);
-        for (const approval of approvals) printLine(`${describeApproval(approval)}\n`);
-        for (const line of describeInbox(inbox)) printLine(line);
-        if (quota) printLine(`${describeQuota(quota)}\n`);
-        if (latest.length > 0) printLine(`${runsTable(latest)}\n`);
-        printLine(
-          unsettled === 0
-            ? 'Every record is at the service as it was last read.'
-            : `${plural(unsettled, 'record')} not at the service as the mirror has them: slotsync failures`,
-        );
-        return EXIT.done;
-      }),
+export async function status(app: App, options: CommonOptions & { all?: boolean }): Promise<number> {
+  const state = await app.state();
+  const { db } = state;
+  const kinds: readonly RunKind[] = options.all ? RUN_KINDS : LISTED_KINDS;
+  const binding = await readBinding(state);
+  const schedule = await readSchedule(db, NIGHTLY);
+  const unfinished = (await listUnfinishedRuns(db)).filter(({ kind }) => kinds.includes(kind));
+  const reading = {
+    binding,
+    nightly: schedule && { ...schedule, nextDue: await readNextDue(schedule) },
+    records: await countRecords(db),
+    unfinished: await Promise.all(
+      unfinished.map(async (run) => ({ run, progress: await readProgress(db, run.id) })),
+    ),
+    runs: await listRuns(db, 5, kinds),
+    unsettled: await countUnsettled(db),
+    holds: await readHolds(db),
+    approvals: await listOpenApprovals(db),
+    inbox: await readInboxReading(app),
+    quota: binding && (await readQuota(app, binding)),
+  };
+  if (options.json)
+    printJson(
+      statusToJson(reading, binding ? queueAddress(app.queueStore(), QUEUES.changes, binding.stateId) : null),
     );
+  else printStatus(reading);
+  return EXIT.done;
 }
 
-function describePause({ id, pausedAt }: Run): string {
-  return pausedAt ? `, paused since ${formatTime(pausedAt)}; to go on: slotsync resume ${id}` : '';
-}
-
-function describeSchedule(schedule: RegisteredSchedule): string {
-  const { lastDue, timezone } = schedule;
-  const next = formatInZone(nextDue(schedule, new Date()), timezone);
-  const last = lastDue ? `the last was ${formatInZone(lastDue, timezone)}` : 'there was none yet';
-  return `Next night: ${next} (${timezone}), if a worker runs; ${last}.`;
-}
-
-interface InboxReading {
-  streams: InboxOfStream[];
-  /** Streams in the inbox that the configuration does not have; null: it cannot be read here. */
-  unknown: string[] | null;
-  watermarks: Watermark[];
-}
-
-async function readInboxOf(app: App): Promise<InboxReading> {
+/** The configuration is loaded only to compare it with streams that are in the inbox. */
+async function readInboxReading(app: App): Promise<InboxReading> {
   const { db } = await app.state();
   const streams = await readInbox(db);
-  const known = await app.configuration().then(
-    (configuration) => new Set(configuration.streams.map(({ name }) => name)),
-    () => undefined,
-  );
-  return {
-    streams,
-    unknown: known ? streams.flatMap(({ stream }) => (known.has(stream) ? [] : [stream])) : null,
-    watermarks: await listWatermarks(db),
-  };
+  const watermarks = await listWatermarks(db);
+  const reservations = await readReservationsWatermark(db);
+  if (streams.length === 0) return { streams, unknown: [], watermarks, reservations };
+  const configured = await app.configuration().catch(() => undefined);
+  const unknown = configured
+    ? streams
+        .map(({ stream }) => stream)
+        .filter((name) => !configured.streams.some((one) => one.name === name))
+    : null;
+  return { streams, unknown, watermarks, reservations };
 }
 
-function describeInbox({ streams, unknown, watermarks }: InboxReading): string[] {
-  const lines = streams.map(({ stream, waiting, later, inFlight, oldestSeconds }) => {
-    const keys = `${stream}: ${plural(waiting, 'key')} waiting, ${formatNumber(inFlight)} in work`;
-    const tried = later > 0 ? `; ${formatNumber(later)} of them failed, and wait for their next turn` : '';
-    const whose = unknown?.includes(stream)
-      ? '; the configuration has no such stream: nobody takes them'
-      : '';
-    return `Inbox: ${keys}, the oldest for ${formatDuration(oldestSeconds)}${tried}${whose}.`;
-  });
-  const polled = watermarks.map(({ stream, cursor, movedAt }) =>
-    stream === RESERVATIONS
-      ? `Bookings: what was changed there is read up to ${formatTime(new Date(Number(cursor) * 1000))}.`
-      : `Polled: ${stream} up to ${cursor}; the watermark moved last at ${formatTime(movedAt)}.`,
-  );
-  return [...lines, ...polled, ...(lines.length + polled.length > 0 ? [''] : [])];
-}
-
-/** The quota's use now, or why it cannot be told. */
-async function readQuota(
-  app: App,
-  owner: Parameters<App['quotaUsage']>[0],
-): Promise<QuotaUsage | { unknown: string }> {
+/** The quota's use now, or why it is not known. */
+async function readQuota(app: App, owner: Parameters<App['quotaUsage']>[0]): Promise<QuotaStatus> {
   try {
     return await app.quotaUsage(owner);
   } catch (error) {
@@ -175,18 +72,7 @@ async function readQuota(
   }
 }
 
-function describeQuota(quota: QuotaUsage | { unknown: string }): string {
-  if ('unknown' in quota)
-    return `Quota: its store does not answer (${quota.unknown}); nothing is sent meanwhile.`;
-  const { allowed, rate, held, cooling, free, granted, throttled, waiting, usedByOthers } = quota;
-  const lanes = Object.entries(waiting).filter(([, count]) => count > 0);
-  const line =
-    lanes.length === 0
-      ? 'nobody waits'
-      : lanes.map(([lane, count]) => `${count} waiting in ${lane}`).join(', ');
-  const others = usedByOthers > 0 ? `; others seem to use ${usedByOthers} of ${rate} requests a second` : '';
-  return [
-    `Quota: ${allowed} of ${rate} requests a second; ${held} on the wire, ${cooling} in the second after, ${free} free; ${line}.`,
-    `  ${formatNumber(granted)} granted, ${formatNumber(throttled)} refused by the service (429)${others}.`,
-  ].join('\n');
+async function readNextDue(schedule: RegisteredSchedule): Promise<Date> {
+  const { nextDue } = await import('../cron-schedule.js');
+  return nextDue(schedule, new Date());
 }

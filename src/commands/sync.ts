@@ -1,52 +1,25 @@
-import type { Command } from 'commander';
-import { selectStreams, type App } from '../app.js';
-import { startRun } from '../state/runs/runs.js';
-import { common, withApp, type CommonOptions } from './command.js';
-import { queueRun, readConcurrency, readLimit, requireSources, workRun } from './work-run.js';
+import type { App } from '../app.js';
+import { selectStreams } from '../config-file.js';
+import { requireSources } from '../mirror/require-sources.js';
+import { readLimit, readRunOptions, startAndWork, type RunOptions } from './work-run.js';
 
-interface SyncOptions extends CommonOptions {
-  limit?: string;
-  detach?: boolean;
-  concurrency?: string;
-}
-
-export function addSync(program: Command): void {
-  common(program.command('sync'))
-    .argument('[streams...]', 'streams to sync (default: all)')
-    .description('bring the service up to date with the mirror, once')
-    .option('--limit <records>', 'write at most so many records, and retire none')
-    .option('--detach', 'only queue the run; workers do it')
-    .option('--concurrency <batches>', 'batches in work at once', '12')
-    .action((names: string[], options: SyncOptions) =>
-      withApp({ needs: ['mirror', 'state', 'api'], configPath: options.config }, (app) =>
-        sync(app, names, options),
-      ),
-    );
-}
-
-async function sync(app: App, names: readonly string[], options: SyncOptions): Promise<number> {
-  const concurrency = readConcurrency(options.concurrency);
+/** An earlier unfinished run is finished first: it was planned from an older reading of the mirror. */
+export async function sync(
+  app: App,
+  names: string[],
+  options: RunOptions & { limit?: string },
+): Promise<number> {
+  const runOptions = readRunOptions(options);
   const limit = readLimit(options.limit);
   const streams = selectStreams(await app.configuration(), names);
-  const { db } = await app.state();
-  await requireSources(app, streams);
-  const range = limit === undefined ? undefined : { limit };
+  await app.state();
+  await requireSources(await app.mirror(), { streams });
   const request = {
     kind: 'sync',
     lane: 'sync',
+    startedBy: 'command',
     streams: streams.map(({ name }) => name),
-    range,
+    range: limit === undefined ? undefined : { limit },
   } as const;
-
-  if (options.detach) return queueRun(app, request, options);
-  return workRun(app, {
-    // What an earlier run has planned is not what the mirror holds now: it is finished, and ours comes after it.
-    begin: async () => {
-      const { run, started } = await startRun(db, request);
-      return { run, started, isOurs: started };
-    },
-    concurrency,
-    json: options.json,
-    resumeCommand: 'slotsync sync',
-  });
+  return startAndWork(app, request, runOptions, { resumeCommand: 'slotsync sync' });
 }

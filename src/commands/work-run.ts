@@ -1,17 +1,32 @@
-// What `sync` and `backfill` share: start a run or go on with one, work the queue until it has ended, and tell what
-// became of it.
+// What sync, backfill and approve share: start a run or continue one, work the queue until it has ended, and report.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { App } from '../app.js';
-import type { Limiter } from '../destination/quota/limiter.js';
-import { UsageError } from '../errors.js';
-import { startRun, type Run, type RunRequest } from '../state/runs/runs.js';
-import type { Stream } from '../streams/stream.js';
-import { EXIT } from './command.js';
-import { printJson, printLine } from '../report/format.js';
-import { exitCodeOfRun, printRun, runToJson, waitForRun } from '../report/run-report.js';
+import { createQuotaUseReader } from '../destination/quota/quota-use.js';
+import { SlotsyncError, UsageError } from '../errors.js';
+import { printJson, printLine } from '../report/print.js';
+import { createProgress } from '../report/progress.js';
+import { printRun, runToJson } from '../report/run.js';
+import type { State } from '../state/database.js';
+import { readProgress, readRun, type Run } from '../state/runs/read-runs.js';
+import { startRun, type RunRequest } from '../state/runs/start-run.js';
+import { EXIT, exitCodeOfRun } from './exit-code.js';
 import { listenForSignals } from './signals.js';
 
-/** A run to wait for. `isOurs`: the command is done when it has ended; otherwise it only stands in the way. */
+/** Options of every command that works a run, as they are typed. */
+export interface RunOptions {
+  json?: boolean;
+  detach?: boolean;
+  concurrency?: string;
+}
+
+export type ParsedRunOptions = ReturnType<typeof readRunOptions>;
+
+export function readRunOptions({ json = false, detach = false, concurrency }: RunOptions) {
+  return { json, detach, concurrency: readConcurrency(concurrency) };
+}
+
+/** A run to wait for. `isOurs`: the command is done when it has ended; otherwise it must end before ours can start. */
 export interface Begun {
   run: Run;
   started: boolean;
@@ -20,23 +35,48 @@ export interface Begun {
 
 export interface Work {
   begin: () => Promise<Begun>;
-  concurrency: number;
-  json?: boolean | undefined;
-  /** The command that goes on after an interruption. */
+  /** The command that continues after an interruption. */
   resumeCommand: string;
   /** What the JSON document holds beside the run. */
   extraJson?: object;
 }
 
+const LOOK_EVERY_MS = 200;
+
+/** Starts the run and works it, or only queues it with `--detach`. Returns the exit code. */
+export async function startAndWork(
+  app: App,
+  request: RunRequest,
+  options: ParsedRunOptions,
+  { canContinue = false, ...work }: Omit<Work, 'begin'> & { canContinue?: boolean },
+): Promise<number> {
+  const { db } = await app.state();
+  if (options.detach) {
+    const { producer } = await app.queue();
+    const { run, started } = await startRun(db, request);
+    await producer.enqueueRun(run.id, run.lane);
+    if (options.json) printJson({ ...work.extraJson, run: runToJson(run), started });
+    else if (started) printLine(`Run ${run.id} is queued. Watch it with: slotsync status`);
+    else printLine(`Run ${run.id} over the same streams is not finished yet; nothing was queued.`);
+    return EXIT.done;
+  }
+  const begin = async () => {
+    const { run, started } = await startRun(db, request);
+    return { run, started, isOurs: started || (canContinue && isRunOf(run, request)) };
+  };
+  return workRun(app, { ...work, begin }, options);
+}
+
 /** Works the queue until the run that `begin` starts or finds has ended. Returns the exit code. */
 export async function workRun(
   app: App,
-  { begin, concurrency, json, resumeCommand, extraJson }: Work,
+  { begin, resumeCommand, extraJson }: Work,
+  { json, concurrency }: ParsedRunOptions,
 ): Promise<number> {
   const state = await app.state();
-  const producer = await app.producer();
-  const workers = await app.workers({ concurrency });
-  const readUse = createQuotaUseReader(await app.limiter());
+  const queue = await app.queue();
+  const workers = await queue.workers({ concurrency });
+  const readQuotaUse = createQuotaUseReader(await app.limiter());
   const stop = listenForSignals(workers);
   try {
     await workers.start();
@@ -49,9 +89,9 @@ export async function workRun(
         else printLine(`Run ${run.id} over these streams is paused. To go on: slotsync resume ${run.id}`);
         return EXIT.done;
       }
-      if (begun.started) await producer.enqueueRun(run.id, run.lane);
+      if (begun.started) await queue.producer.enqueueRun(run.id, run.lane);
       else if (!json) printLine(describeFound(begun));
-      run = await waitForRun(state, run.id, stop.requested, readUse);
+      run = await waitForRun(state, run.id, stop.requested, readQuotaUse);
     }
     if (!run?.finishedAt) {
       process.stderr.write(`Stopped. What was accepted is recorded; ${resumeCommand} goes on from there.\n`);
@@ -66,29 +106,36 @@ export async function workRun(
   }
 }
 
-/** Only queues the run; workers do it. Returns the exit code. */
-export async function queueRun(
-  app: App,
-  request: RunRequest,
-  { json, extraJson }: Pick<Work, 'json' | 'extraJson'>,
-): Promise<number> {
-  const state = await app.state();
-  const producer = await app.producer();
-  const { run, started } = await startRun(state.db, request);
-  await producer.enqueueRun(run.id, run.lane);
-  if (json) printJson({ ...extraJson, run: runToJson(run), started });
-  else if (started) printLine(`Run ${run.id} is queued. Watch it with: slotsync status`);
-  else printLine(`Run ${run.id} over the same streams is not finished yet; nothing was queued.`);
-  return EXIT.done;
+/** Waits until the run has ended, or `isStopped` says so. Shows progress on standard error. */
+async function waitForRun(
+  state: State,
+  id: number,
+  isStopped: () => boolean,
+  readQuotaUse: () => Promise<number | undefined>,
+): Promise<Run> {
+  const progress = createProgress(`run ${id}`);
+  try {
+    while (true) {
+      const run = await readRun(state.db, id);
+      if (!run) throw new SlotsyncError('run_lost', `run ${id} is not in the state any more`);
+      const { done, total } = await readProgress(state.db, id);
+      const blocked = run.pausedAt ? `paused; to go on: slotsync resume ${id}` : undefined;
+      progress.update(done, total, { quotaUse: await readQuotaUse(), blocked });
+      if (run.finishedAt || isStopped()) return run;
+      await sleep(LOOK_EVERY_MS);
+    }
+  } finally {
+    progress.stop();
+  }
 }
 
-/** Whether a run does what is asked for. */
-export function isRunOf(run: Run, { kind, streams, range }: RunRequest): boolean {
-  const asked: unknown = JSON.parse(JSON.stringify(range ?? null));
+/** Whether a run does what is requested. */
+function isRunOf(run: Run, { kind, streams, range }: RunRequest): boolean {
+  const requested: unknown = JSON.parse(JSON.stringify(range ?? null));
   return (
     run.kind === kind &&
     isDeepStrictEqual(run.streams.toSorted(), streams.toSorted()) &&
-    isDeepStrictEqual(run.range, asked)
+    isDeepStrictEqual(run.range, requested)
   );
 }
 
@@ -98,49 +145,20 @@ function describeFound({ run, isOurs }: Begun): string {
     : `Run ${run.id} over the same streams is unfinished; finishing it first.`;
 }
 
-const USE_EVERY_MS = 1000;
-
-/** Tells the share of the quota that was used lately, by everybody. */
-function createQuotaUseReader(limiter: Limiter): () => Promise<number | undefined> {
-  let before: { at: number; granted: number } | undefined;
-  let use: number | undefined;
-  return async () => {
-    const at = performance.now();
-    if (before && at - before.at < USE_EVERY_MS) return use;
-    const usage = await limiter.usage().catch(() => undefined); // not known; what sends will say why
-    const spent = before && usage ? usage.granted - before.granted : undefined;
-    use =
-      before && usage && spent !== undefined ? ((spent / (at - before.at)) * 1000) / usage.rate : undefined;
-    before = usage && { at, granted: usage.granted };
-    return use;
-  };
-}
-
 export function readConcurrency(text: string | undefined): number {
   const value = Number(text ?? 12);
   if (Number.isInteger(value) && value >= 1 && value <= 200) return value;
   throw new UsageError(`--concurrency takes a whole number from 1 to 200, not '${text}'`);
 }
 
-/** The most records to write; undefined: all. */
+/** The maximum number of records to write; undefined: all. */
 export function readLimit(text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const value = Number(text);
-  if (Number.isSafeInteger(value) && value >= 1) return value;
-  throw new UsageError(`--limit takes a whole number of records from 1 on, not '${text}'`);
+  return text === undefined ? undefined : readWholeNumber(text, '--limit takes');
 }
 
-/** Every fault of every source at once, before a run exists. */
-export async function requireSources(app: App, streams: readonly Stream[]): Promise<void> {
-  const mirror = await app.mirror();
-  const faults: string[] = [];
-  for (const stream of streams) {
-    faults.push(...(await mirror.checkStream(stream)).map((fault) => `streams.${stream.name}: ${fault}`));
-  }
-  if (faults.length > 0) {
-    throw new UsageError('the mirror does not have what the configuration names', {
-      faults,
-      remedy: 'Correct the configuration; `slotsync check` shows everything at once.',
-    });
-  }
+/** Throws UsageError for anything but a whole number from 1 on. */
+export function readWholeNumber(text: string, what: string): number {
+  const value = Number(text);
+  if (Number.isSafeInteger(value) && value > 0) return value;
+  throw new UsageError(`${what} a whole number from 1 on, not '${text}'`);
 }

@@ -1,7 +1,9 @@
-import type { Command } from 'commander';
-import { UsageError } from '../errors.js';
+import type { App } from '../app.js';
 import { scheduleOf } from '../config-file.js';
-import { common, EXIT, withApp, type CommonOptions } from './command.js';
+import { UsageError } from '../errors.js';
+import { stopTogether, type Stoppable } from '../lifecycle.js';
+import type { CommonOptions } from './command.js';
+import { EXIT } from './exit-code.js';
 import { listenForSignals } from './signals.js';
 import { readConcurrency } from './work-run.js';
 
@@ -10,56 +12,30 @@ interface WorkerOptions extends CommonOptions {
   grace: string;
 }
 
-export function addWorker(program: Command): void {
-  common(program.command('worker'))
-    .description(
-      'work the queue and the inbox of changes, and start the nights, until told to stop; any number may run',
-    )
-    .option('--concurrency <batches>', 'batches in work at once', '12')
-    .option('--grace <seconds>', 'time to finish what is in work when told to stop', '30')
-    .addHelpText(
-      'after',
-      '\nWith HTTP_PORT set: /healthz, /readyz and /metrics at that port of every address.',
-    )
-    .action((options: WorkerOptions) =>
-      withApp(
-        {
-          needs: ['mirror', 'state', 'api'],
-          configPath: options.config,
-          logLevel: 'info',
-          isObserved: true,
-        },
-        async (app) => {
-          const concurrency = readConcurrency(options.concurrency);
-          const graceMs = readGrace(options.grace) * 1000;
-          const workers = await app.workers({ concurrency, waitForCredentials: true });
-          const inbox = await app.inbox();
-          const both = {
-            stop: async () => void (await Promise.all([inbox.stop(graceMs), workers.stop(graceMs)])),
-            abort: () => {
-              inbox.abort();
-              workers.abort();
-            },
-          };
-          const signals = listenForSignals(both, graceMs);
-          let reconciling: Awaited<ReturnType<typeof app.keepReconciled>> | undefined;
-          try {
-            await app.serveHttp(workers);
-            await (await app.scheduler()).start(scheduleOf(await app.configuration()));
-            await workers.start();
-            await inbox.start();
-            if (!signals.requested()) reconciling = await app.keepReconciled();
-            if (!signals.requested()) app.log.info({ concurrency }, 'worker started');
-            await signals.asked();
-          } finally {
-            await Promise.all([both.stop(), reconciling?.stop()]);
-            signals.ended();
-          }
-          app.log.info('worker stopped');
-          return EXIT.done;
-        },
-      ),
-    );
+export async function worker(app: App, options: WorkerOptions): Promise<number> {
+  const concurrency = readConcurrency(options.concurrency);
+  const graceMs = readGrace(options.grace) * 1000;
+  const queue = await app.queue();
+  const workers = await queue.workers({ concurrency, waitForCredentials: true });
+  const inbox = await queue.inboxWorker();
+  const parts: Stoppable[] = [inbox, workers];
+  const work = stopTogether(parts);
+  const signals = listenForSignals(work, graceMs);
+  try {
+    await queue.serveHttp(workers);
+    await (await queue.scheduler()).start(scheduleOf(await app.configuration()));
+    await workers.start();
+    await inbox.start();
+    const reconcile = signals.requested() ? undefined : await queue.reconcilePeriodically();
+    if (reconcile) parts.push(reconcile);
+    if (!signals.requested()) app.log.info({ concurrency }, 'worker started');
+    await signals.firstSignal();
+  } finally {
+    await work.stop(graceMs);
+    signals.ended();
+  }
+  app.log.info('worker stopped');
+  return EXIT.done;
 }
 
 function readGrace(text: string): number {

@@ -1,5 +1,5 @@
-// A real PostgreSQL for the demo and the tests, on machines that have none. PostgreSQL refuses to run as root, so
-// root runs it as `nobody`, an account that every system has.
+// A real PostgreSQL for the demo and for tests, where none is set up. PostgreSQL refuses to run as root, so root runs
+// it as the account `nobody`, which every system has.
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { lchown, mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -15,12 +15,13 @@ import { startWatchdog } from './watchdog.js';
 export interface EmbeddedPostgresOptions {
   /** The unpacked npm package with the programs; default: the one installed for this platform. */
   packageDirectory?: string;
-  /** Where to listen, called again when the port turns out to be taken; default: any free port. */
+  /** The port to listen at; called again when the port is taken. Default: any free port. */
   findPort?: () => Promise<number>;
 }
 
 export type EmbeddedPostgres = Awaited<ReturnType<typeof startEmbeddedPostgres>>;
 
+const execute = promisify(execFile);
 /** Between choosing a free port and listening on it, another process can take it. */
 const START_ATTEMPTS = 3;
 const INITDB_FLAGS = ['--no-sync', '--auth=trust', '--encoding=UTF8', '--locale=C', '--username=postgres'];
@@ -30,8 +31,8 @@ const SERVER_FLAGS =
 
 /**
  * Starts a PostgreSQL on a free port of 127.0.0.1, in a fresh temporary folder, with the superuser `postgres`
- * and no password. It takes about a second. The server does not keep this process alive, and ends with it however
- * that ends. Data is not safe there (`fsync=off`). Throws UsageError when no PostgreSQL comes with the installation.
+ * and no password. It takes about a second. The server does not keep this process alive, and ends with it, even when
+ * it is killed. Data is not durable (`fsync=off`). Throws UsageError when no PostgreSQL comes with the installation.
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {}) {
   const packageDirectory = options.packageDirectory ?? findPostgresPackage();
@@ -42,24 +43,25 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
   const logFile = join(folder, 'server.log');
   const watchdog = startWatchdog({ folder, pidFile: join(dataDirectory, 'postmaster.pid') });
   const run = (program: string, ...args: string[]) =>
-    promisify(execFile)(join(folder, 'native', 'bin', program), ['-D', dataDirectory, ...args], {
-      cwd: folder,
-      windowsHide: true,
-      ...owner,
-    });
-  const launch = (command: 'start' | 'restart', port: number) =>
-    run('pg_ctl', command, '-m', 'fast', '-l', logFile, '-o', `-p ${port} ${SERVER_FLAGS}`);
-  const launchOnFreePort = async (attempt = 1): Promise<number> => {
+    execute(join(folder, 'native/bin', program), ['-D', dataDirectory, ...args], { cwd: folder, ...owner });
+  const start = (port: number) => run('pg_ctl', 'start', '-l', logFile, '-o', `-p ${port} ${SERVER_FLAGS}`);
+  // Fast shutdown closes connections rather than waiting for them. A server that has crashed cannot be stopped.
+  const stopServer = () =>
+    run('pg_ctl', 'stop', '-m', 'fast', '-t', '10')
+      .catch(() => run('pg_ctl', 'stop', '-m', 'immediate'))
+      .catch(() => undefined);
+  const startOnFreePort = async (attempt = 1): Promise<number> => {
     const port = await (options.findPort ?? findFreePort)();
     try {
-      await launch('start', port);
+      await start(port);
       return port;
     } catch (error) {
+      await stopServer();
       if (attempt === START_ATTEMPTS) throw error;
-      return launchOnFreePort(attempt + 1);
+      return startOnFreePort(attempt + 1);
     }
   };
-  const leave = async () => {
+  const cleanUp = async () => {
     await rm(folder, { recursive: true, force: true });
     await watchdog.release();
   };
@@ -67,7 +69,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
   try {
     await copyPostgresPackage(packageDirectory, folder, owner);
     await run('initdb', ...INITDB_FLAGS);
-    const port = await launchOnFreePort();
+    const port = await startOnFreePort();
 
     const urlOf = (database: string) => `postgres://postgres@127.0.0.1:${port}/${database}`;
     let stopped: Promise<void> | undefined;
@@ -87,21 +89,18 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
       },
       /** Closes all connections and starts the server again, with the same data on the same port. */
       async restart(): Promise<void> {
-        await launch('restart', port);
+        await stopServer();
+        await start(port);
       },
       /** Closes all connections, ends the server and removes its folder. */
       stop(): Promise<void> {
-        // Fast shutdown closes connections rather than waiting for them. After a crash there is nothing to stop.
-        stopped ??= run('pg_ctl', 'stop', '-m', 'fast', '-t', '10')
-          .catch(() => run('pg_ctl', 'stop', '-m', 'immediate'))
-          .catch(() => undefined)
-          .then(leave);
+        stopped ??= stopServer().then(cleanUp);
         return stopped;
       },
     };
   } catch (cause) {
     const log = await readFile(logFile, 'utf8').catch(() => '');
-    await leave();
+    await cleanUp();
     const lastLines = `${messageOf(cause)}\n${log}`.trimEnd().split('\n').slice(-5).join('\n');
     throw new SlotsyncError('embedded_postgres_failed', `PostgreSQL did not start:\n${lastLines}`, {
       remedy:
@@ -122,7 +121,7 @@ async function findNobody(): Promise<FileOwner> {
 /** The system's temporary folder; `/tmp` when `owner` may not enter that one. */
 async function temporaryFolder(owner: FileOwner | undefined): Promise<string> {
   if (!owner) return tmpdir();
-  return promisify(execFile)('test', ['-x', tmpdir()], owner).then(tmpdir, () => '/tmp');
+  return execute('test', ['-x', tmpdir()], owner).then(tmpdir, () => '/tmp');
 }
 
 async function findFreePort(): Promise<number> {

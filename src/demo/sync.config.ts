@@ -1,5 +1,5 @@
-// What an integration engineer at the sample university would write into sync.config.ts, and the types and fields
-// its scheduling office has defined at the service.
+// The sync.config.ts of the sample university, and the types and fields that its scheduling office has defined at the
+// service.
 import type { SandboxSchema } from '../sandbox/schema.js';
 import type { SlotsyncConfig } from '../streams/config-schema.js';
 
@@ -99,7 +99,7 @@ export const universityConfig: SlotsyncConfig = {
   },
 };
 
-/** `room.note` is kept at the service by hand: no mapping names it, and no write may empty it. */
+/** `room.note` is filled at the service by hand: no mapping names it, and no write may empty it. */
 export const universitySchema: SandboxSchema = {
   types: [
     { extId: 'building', name: 'Building' },

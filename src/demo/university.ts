@@ -1,9 +1,8 @@
-// The sample university in a mirror, what changes in it on an ordinary day, and its bookings as the service has them.
-import { readFile } from 'node:fs/promises';
+// The sample university as a mirror, the changes of a day, and the service's reservations for its bookings.
 import type postgres from 'postgres';
 import type { ReservationInput } from '../sandbox/reservation-store.js';
 
-/** One thing that changed in the mirror, and what it makes the plan propose. */
+/** A change of the mirror, and the operation that the plan proposes for it. */
 export interface MirrorChange {
   stream: string;
   operation: 'create' | 'update' | 'retire';
@@ -13,17 +12,16 @@ export interface MirrorChange {
 
 /**
  * Creates the schema `campus` and fills it, in one transaction. The same seed gives the same rows on the same day.
- * Fails when the schema exists: its tables may be somebody's. Returns how many rows each table has.
+ * Fails when the schema exists: its data may be needed. Returns how many rows each table has.
  */
 export async function loadUniversity(
   sql: postgres.Sql,
   { seed, now = new Date() }: { seed: number; now?: Date },
 ): Promise<Record<string, number>> {
-  const script = await readFile(new URL('./university.sql', import.meta.url), 'utf8');
   const today = now.toISOString().slice(0, 10);
   return sql.begin(async (transaction) => {
     await transaction`SELECT setseed(${1 / (seed + 1)}), set_config('campus.today', ${today}, true)`;
-    await transaction.unsafe(script);
+    await transaction.file(new URL('./university.sql', import.meta.url));
     const counts: Record<string, number> = {};
     for (const table of ['buildings', 'rooms', 'staff', 'courses', 'student_groups', 'bookings']) {
       const rows = await transaction`SELECT count(*)::int AS count FROM campus.${transaction(table)}`;
@@ -33,7 +31,7 @@ export async function loadUniversity(
   });
 }
 
-/** An ordinary day: some rows change, some come, one goes, and two that were bad are corrected. Once per load. */
+/** The changes of an ordinary day: updates, new rows, one row less, and two bad rows corrected. Once for each load. */
 export async function changeUniversity(sql: postgres.Sql): Promise<MirrorChange[]> {
   return sql<MirrorChange[]>`
     WITH larger AS (
@@ -68,14 +66,14 @@ export async function changeUniversity(sql: postgres.Sql): Promise<MirrorChange[
       ('staff', 'update', (SELECT count(*) FROM promoted), 'people got a new title'),
       ('courses', 'update', (SELECT count(*) FROM moved), 'courses moved to room A101'),
       ('rooms', 'create', (SELECT count(*) FROM built), 'room Ö404 was built'),
-      ('courses', 'create', 1, 'course GEO404 waits for room Ö404 and can be sent now'),
+      ('courses', 'create', 1, 'course GEO404 waited for room Ö404 and is sent now'),
       ('staff', 'create', (SELECT count(*) FROM named), 'the person without a name got one'),
       ('courses', 'create', (SELECT count(*) FROM opened), 'course was opened, in the new room'),
       ('staff', 'retire', (SELECT count(*) FROM gone), 'person left')
     ) AS changes (stream, operation, count, what)`;
 }
 
-/** Bookings, by id, that differ between mirror and service. */
+/** Bookings, by id, that differ from the service's reservations. */
 export const DIFFERING_BOOKINGS = {
   movedThere: [5, 6, 7],
   otherRoomThere: [8],
@@ -88,14 +86,11 @@ export const DIFFERING_BOOKINGS = {
  * The loaded bookings as the service holds them: some were moved, cancelled or left out, and one was added. Those in
  * `cancel` are added first and then cancelled.
  */
-export async function generateReservations(
-  sql: postgres.Sql,
-): Promise<{ add: ReservationInput[]; cancel: string[] }> {
+export async function generateReservations(sql: postgres.Sql) {
   const { movedThere, otherRoomThere, missingThere, cancelledThere } = DIFFERING_BOOKINGS;
   const add = await sql<ReservationInput[]>`
     SELECT 'res_' || id AS "extId",
-      extract(epoch FROM starts_at + delay)::float AS begin,
-      extract(epoch FROM ends_at + delay)::float AS end,
+      extract(epoch FROM starts_at + delay)::float AS begin, extract(epoch FROM ends_at + delay)::float AS end,
       jsonb_build_array(
         jsonb_build_object('typeId', 'room', 'objectId', 'room_' || room),
         jsonb_build_object('typeId', 'course', 'objectId', 'course_' || course_code)) AS objects

@@ -1,19 +1,19 @@
-// The short-lived token that every call but one carries: fetched once for all who wait, kept until shortly
-// before it ends, renewed when the service stops taking it.
+// The short-lived token of every request but the one that obtains it: fetched once for all callers that wait, used until
+// shortly before it expires, renewed when the service refuses it.
 
 export interface TokenSource {
   /** The current token, or the one being fetched. Throws what `authenticate` throws. */
   get(): Promise<string>;
-  /** The service refused this token; the next `get` fetches another, unless someone already did. */
+  /** The service refused this token: the next `get` fetches another, unless that was done already. */
   refuse(token: string): void;
 }
 
-/** How long before its end a token is no longer used: a tenth of its life, at most a minute. */
-const longestMarginMs = 60_000;
+/** A token is not used in the last tenth of its life, at most this long. */
+const LONGEST_MARGIN_MS = 60_000;
 
 export function createTokenSource(options: {
   authenticate: () => Promise<string>;
-  /** Life of a token that does not say when it ends, in seconds. */
+  /** Life of a token without `exp`, in seconds. */
   defaultSeconds: number;
   now?: () => number;
 }): TokenSource {
@@ -24,10 +24,11 @@ export function createTokenSource(options: {
   async function fetch(): Promise<string> {
     const token = await options.authenticate();
     const fetchedAt = now();
-    const said = readExpiry(token);
-    // A new token that is over already means that the clocks differ; the service will say when it is over.
-    const end = said !== undefined && said > fetchedAt ? said : fetchedAt + options.defaultSeconds * 1000;
-    current = { token, until: end - Math.min((end - fetchedAt) / 10, longestMarginMs) };
+    const expiry = readExpiry(token);
+    // A new token that has expired means that the clocks differ: the service will refuse it when it expires.
+    const end =
+      expiry !== undefined && expiry > fetchedAt ? expiry : fetchedAt + options.defaultSeconds * 1000;
+    current = { token, until: end - Math.min((end - fetchedAt) / 10, LONGEST_MARGIN_MS) };
     return token;
   }
 
@@ -43,7 +44,7 @@ export function createTokenSource(options: {
   };
 }
 
-/** `exp` of a JWT in milliseconds, unverified: it only decides when to ask for a new one. */
+/** `exp` of a JWT in milliseconds, unverified: it only decides when the token is renewed. */
 export function readExpiry(token: string): number | undefined {
   try {
     const payload: unknown = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString('utf8'));

@@ -1,7 +1,8 @@
-// The scheduling service as verbs: what the use cases ask of it, in our own types.
+// The scheduling service, as the use cases call it: one function for each request, in our own types.
 import type { z } from 'zod';
 import type { DestinationObject } from '../streams/destination-object.js';
-import { createClient, invalidAnswer, type ClientOptions, type Context } from './client.js';
+import { createClient, type ClientOptions, type Context } from './client.js';
+import { invalidAnswer, type Call } from './http-errors.js';
 import { readPages } from './paging.js';
 import * as wire from './wire.js';
 
@@ -12,7 +13,7 @@ export interface DestinationOptions extends ClientOptions {
   pageSize: number;
 }
 
-/** What the service said about one object of a PUT. */
+/** What the service answered about one object of a PUT. */
 export type PutResult =
   { accepted: true; id: number | undefined } | { accepted: false; status: number; message: string };
 
@@ -32,18 +33,18 @@ export interface Definition {
   name: string | undefined;
 }
 
-/** How far ahead bookings are looked for: no timetable reaches further. Seconds. */
+/** How far ahead reservations are looked for, in seconds: no timetable reaches further. */
 const FAR_AHEAD = 10 * 365 * 24 * 60 * 60;
 
-/** Which bookings: in a period, changed in one, or named. Of the first two at most `most`. */
+/** Reservations or cancellations in a period, changed in one, or named. Of the first two at most `most`. */
 export type ReservationSelection =
   | { window: wire.Period; most?: number | undefined }
   | { modified: wire.Period; most?: number | undefined }
   | { extIds: readonly string[] }
   | { ids: readonly number[] };
 
-/** Everything that was asked for, or how much it is, when it is more than was wanted. */
-export type Found<B> = { results: B[] } | { tooMany: number };
+/** Everything that was asked for, or how much it is, when it is more than `most`. */
+export type Found<T> = { results: T[] } | { tooMany: number };
 
 /** Pages of one find that are read at once. */
 const PAGES_AT_ONCE = 4;
@@ -52,67 +53,59 @@ const NAMED_AT_ONCE = 1000;
 
 export type Destination = ReturnType<typeof createDestination>;
 
-/** Opens the service. Every verb throws SlotsyncError, or the signal's reason. */
+/** Opens the service. Every function throws SlotsyncError, or the signal's reason. */
 export function createDestination(options: DestinationOptions) {
   const client = createClient(options);
   const { paths } = client;
+  const finds = {
+    objects: { path: paths.findObjects, schema: wire.foundObject },
+    reservations: { path: paths.findReservations, schema: wire.foundReservation },
+    cancellations: { path: paths.findCancellations, schema: wire.foundCancellation },
+  } as const;
 
   async function sendAndParse<T extends z.ZodType>(
     schema: T,
-    call: { method: 'POST' | 'PUT'; path: string; body: unknown },
+    call: Call,
     context: Context,
   ): Promise<z.output<T>> {
     const parsed = schema.safeParse(await client.send(call, context));
     if (parsed.success) return parsed.data;
     const [issue] = parsed.error.issues;
-    throw invalidAnswer(call.method, call.path, `${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`);
+    throw invalidAnswer(call, `${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`);
   }
+
+  /** Reads one page of a find. */
+  const findPage = <T extends z.ZodType<{ id: number }>>(
+    { path, schema }: Find<T>,
+    body: unknown,
+    context: Context,
+  ) => sendAndParse(wire.findAnswer(schema), { method: 'POST', path, body }, context);
 
   /** Reads a find to its last page, each result once. */
   async function findAll<T extends z.ZodType<{ id: number }>>(
-    path: string,
-    schema: T,
+    find: Find<T>,
     request: (page: wire.Page) => unknown,
     context: Context,
   ): Promise<z.output<T>[]> {
-    const found = await readPages(
-      (page) => sendAndParse(wire.findAnswer(schema), { method: 'POST', path, body: request(page) }, context),
-      { path, pageSize: options.pageSize },
-    );
-    return found.results;
+    const { pageSize } = options;
+    const send = (page: wire.Page) => findPage(find, request(page), context);
+    return resultsOf(await readPages(send, { path: find.path, pageSize }));
   }
 
   /** What does not fit into `most` is not read: the answer says how much there is. */
-  async function findSelected<T extends z.ZodType<{ id: number }>, B>(
-    path: string,
-    schema: T,
-    convert: (found: z.output<T>) => B,
+  async function findSelected<T extends z.ZodType<{ id: number }>, R>(
+    find: Find<T>,
+    convert: (found: z.output<T>) => R,
     selection: ReservationSelection,
     context: Context,
-  ): Promise<Found<B>> {
-    const read = (request: (page: wire.Page) => unknown, most?: number) =>
-      readPages(
-        (page) =>
-          sendAndParse(wire.findAnswer(schema), { method: 'POST', path, body: request(page) }, context),
-        { path, pageSize: options.pageSize, most, atOnce: PAGES_AT_ONCE },
-      );
-    if ('window' in selection || 'modified' in selection) {
-      const request = (page: wire.Page) =>
-        'window' in selection
-          ? wire.findInWindow(selection.window, page)
-          : wire.findModified(selection.modified, page);
-      const found = await read(request, selection.most);
-      return 'tooMany' in found ? found : { results: found.results.map(convert) };
-    }
-    const results: B[] = [];
-    const listed = 'ids' in selection ? selection.ids : selection.extIds;
-    for (let at = 0; at < listed.length; at += NAMED_AT_ONCE) {
-      const request = (page: wire.Page) =>
-        'ids' in selection
-          ? wire.findByIds(selection.ids.slice(at, at + NAMED_AT_ONCE), page)
-          : wire.findByExternalIds(selection.extIds.slice(at, at + NAMED_AT_ONCE), page);
-      const found = await read(request);
-      if ('results' in found) results.push(...found.results.map(convert));
+  ): Promise<Found<R>> {
+    const most = 'most' in selection ? selection.most : undefined;
+    const reading = { path: find.path, pageSize: options.pageSize, most, atOnce: PAGES_AT_ONCE };
+    const results: R[] = [];
+    for (const request of requestsOf(selection)) {
+      const found = await readPages((page) => findPage(find, request(page), context), reading);
+      if ('tooMany' in found) return found;
+      for (const result of found.results) results.push(convert(result));
     }
     return { results };
   }
@@ -124,7 +117,7 @@ export function createDestination(options: DestinationOptions) {
   ): Promise<Definition[]> {
     const request = (page: wire.Page) =>
       extIds === 'all' ? wire.findEverything(page) : wire.findByExternalIds(extIds, page);
-    const found = await findAll(path, wire.foundDefinition, request, context);
+    const found = await findAll({ path, schema: wire.foundDefinition }, request, context);
     return found.flatMap(({ extId, name }) =>
       extId === null || extId === undefined ? [] : [{ extId, name: name ?? undefined }],
     );
@@ -136,25 +129,25 @@ export function createDestination(options: DestinationOptions) {
     meanLatencyMs: client.meanLatencyMs,
     requests: client.requests,
 
-    /** The objects with these external ids; what is not there is not in the answer. */
+    /** The objects with these external ids; one the service does not have is not in the answer. */
     async findObjects(
       extIds: readonly string[],
       typeId: string,
       context: Context,
     ): Promise<Map<string, ServiceObject>> {
       const wanted = new Set(extIds);
-      const there = new Map<string, ServiceObject>();
+      const objects = new Map<string, ServiceObject>();
       const request = (page: wire.Page) => wire.findByExternalIds(extIds, page);
-      for (const found of await findAll(paths.findObjects, wire.foundObject, request, context)) {
+      for (const found of await findAll(finds.objects, request, context)) {
         if (found.extId === null || found.extId === undefined || !wanted.has(found.extId)) continue;
         const object = wire.toDestinationObject(found, { extId: found.extId, typeId });
-        there.set(found.extId, { ...object, id: found.id });
+        objects.set(found.extId, { ...object, id: found.id });
       }
-      return there;
+      return objects;
     },
 
     /**
-     * Bookings of these objects of one type that have not ended at `now` (Unix seconds) and are to take place, the
+     * Reservations of these objects of one type that have not ended at `now` (Unix seconds) and are to take place, the
      * next one first. An object without any is not in the answer.
      */
     async findUpcomingReservations(
@@ -166,21 +159,21 @@ export function createDestination(options: DestinationOptions) {
       const wanted = new Set(extIds);
       const window = { from: now, to: now + FAR_AHEAD };
       const request = (page: wire.Page) => wire.findUpcoming(typeId, extIds, window, page);
-      const bookings = new Map<string, UpcomingReservation[]>();
-      const found = await findAll(paths.findReservations, wire.foundUpcoming, request, context);
+      const find = { path: paths.findReservations, schema: wire.foundUpcoming };
+      const upcoming = new Map<string, UpcomingReservation[]>();
+      const found = await findAll(find, request, context);
       for (const { id, extId, begin, end, objects } of found.toSorted((a, b) => a.begin - b.begin)) {
         if (end <= now) continue;
-        for (const { objectId } of objects) {
-          if (!wanted.has(objectId)) continue;
-          const booked = bookings.get(objectId) ?? [];
-          booked.push({ name: extId ?? String(id), begin });
-          bookings.set(objectId, booked);
+        for (const { objectId } of objects.filter((object) => wanted.has(object.objectId))) {
+          const reservations = upcoming.get(objectId) ?? [];
+          reservations.push({ name: extId ?? String(id), begin });
+          upcoming.set(objectId, reservations);
         }
       }
-      return bookings;
+      return upcoming;
     },
 
-    /** Writes objects whole. Returns what was said of each; an object nothing was said of is not in the answer. */
+    /** Writes objects whole. An object of which the service answered nothing is not in the answer. */
     async putObjects(
       objects: readonly DestinationObject[],
       context: Context,
@@ -197,63 +190,61 @@ export function createDestination(options: DestinationOptions) {
       );
     },
 
-    /** Which of these types are known there, or all of them. */
+    /** Which of these types the service knows, or all of them. */
     findTypes: (extIds: readonly string[] | 'all', context: Context) =>
       findDefinitions(paths.findTypes, extIds, context),
-    /** Which of these fields are known there, or all of them. */
+    /** Which of these fields the service knows, or all of them. */
     findFields: (extIds: readonly string[] | 'all', context: Context) =>
       findDefinitions(paths.findFields, extIds, context),
 
-    /** Reservations that a find selects. */
-    findReservations: (selection: ReservationSelection, context: Context): Promise<Found<wire.Reservation>> =>
-      findSelected(paths.findReservations, wire.foundReservation, wire.toReservation, selection, context),
-    /** Cancellations that a find selects. */
-    findCancellations: (
-      selection: ReservationSelection,
-      context: Context,
-    ): Promise<Found<wire.Cancellation>> =>
-      findSelected(paths.findCancellations, wire.foundCancellation, wire.toCancellation, selection, context),
+    /** The reservations that are selected. */
+    findReservations: (selection: ReservationSelection, context: Context) =>
+      findSelected(finds.reservations, wire.toReservation, selection, context),
+    /** The cancellations that are selected. */
+    findCancellations: (selection: ReservationSelection, context: Context) =>
+      findSelected(finds.cancellations, wire.toCancellation, selection, context),
 
     /**
-     * Whether finds of bookings look at `modified`: asked for what was changed the day after tomorrow, a service that
-     * does has nothing to answer. `now` in milliseconds.
+     * Whether finds of reservations honour `modified`: asked for what was changed the day after tomorrow, a service that
+     * does finds nothing. `now` in milliseconds.
      */
     async honoursModified(now: number, context: Context): Promise<boolean> {
       const from = Math.floor(now / 1000) + 24 * 60 * 60;
       const body = wire.findModified({ from, to: from + 24 * 60 * 60 }, { page: 1, limit: 1 });
-      const call = { method: 'POST', path: paths.findReservations, body } as const;
-      return (await sendAndParse(wire.findAnswer(wire.foundReservation), call, context)).results.length === 0;
+      return (await findPage(finds.reservations, body, context)).results.length === 0;
     },
 
     /** Reads one page of a find, to see whether its answer is understood. Times in Unix seconds. */
-    async probe(
-      find: 'objects' | 'reservations' | 'cancellations',
-      window: { from: number; to: number },
-      context: Context,
-    ) {
+    probe(find: keyof typeof finds, window: wire.Period, context: Context) {
       const page = { page: 1, limit: 1 };
-      const probes = {
-        objects: { path: paths.findObjects, schema: wire.foundObject, body: wire.findEverything(page) },
-        reservations: {
-          path: paths.findReservations,
-          schema: wire.foundReservation,
-          body: wire.findInWindow(window, page),
-        },
-        cancellations: {
-          path: paths.findCancellations,
-          schema: wire.foundCancellation,
-          body: wire.findInWindow(window, page),
-        },
-      } as const;
-      const { path, schema, body } = probes[find];
-      return sendAndParse(wire.findAnswer(schema), { method: 'POST', path, body }, context);
+      const body = find === 'objects' ? wire.findEverything(page) : wire.findInWindow(window, page);
+      return findPage<z.ZodType<{ id: number }>>(finds[find], body, context);
     },
 
     close: client.close,
   };
 }
 
-/** What was asked for by name, or without a limit, is never too much. */
-export function resultsOf<B>(found: Found<B>): B[] {
+/** The results of a find without `most`. */
+export function resultsOf<T>(found: Found<T>): T[] {
   return 'results' in found ? found.results : [];
+}
+
+interface Find<T> {
+  path: string;
+  schema: T;
+}
+
+/** One request, or several where more ids are named than one takes. */
+function requestsOf(selection: ReservationSelection): ((page: wire.Page) => unknown)[] {
+  if ('window' in selection) return [(page) => wire.findInWindow(selection.window, page)];
+  if ('modified' in selection) return [(page) => wire.findModified(selection.modified, page)];
+  const { length } = 'ids' in selection ? selection.ids : selection.extIds;
+  return Array.from({ length: Math.ceil(length / NAMED_AT_ONCE) }, (_, at) => {
+    const [from, to] = [at * NAMED_AT_ONCE, (at + 1) * NAMED_AT_ONCE];
+    return (page) =>
+      'ids' in selection
+        ? wire.findByIds(selection.ids.slice(from, to), page)
+        : wire.findByExternalIds(selection.extIds.slice(from, to), page);
+  });
 }

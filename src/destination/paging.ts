@@ -1,10 +1,10 @@
-// A find read to its last page. Pages are counted by offset, so they shift when something comes or goes meanwhile:
-// whenever the total moved under the reading, everything is read again, and a reading is whole or it is an error.
+// A find is read to its last page. Pages are counted by offset, so they shift when a result is added or removed
+// meanwhile: when the total changed during the reading, everything is read again. A reading is complete or an error.
 import pLimit from 'p-limit';
-import { invalidAnswer } from './client.js';
+import { invalidAnswer } from './http-errors.js';
 import type { Page } from './wire.js';
 
-/** Readings of one find before its answers are called contradictory. */
+/** Readings of one find before its answers count as contradictory. */
 const MOST_READINGS = 3;
 const MOST_PAGES = 100_000;
 
@@ -23,34 +23,27 @@ interface Reading {
   atOnce?: number | undefined;
 }
 
-export function readPages<R extends { id: number }>(
-  send: (page: Page) => Promise<PageAnswer<R>>,
-  reading: Omit<Reading, 'most'>,
-): Promise<{ results: R[] }>;
-export function readPages<R extends { id: number }>(
-  send: (page: Page) => Promise<PageAnswer<R>>,
-  reading: Reading,
-): Promise<{ results: R[] } | { tooMany: number }>;
 /** All results, each once by its id; or how many there are, when they are more than `most`. Throws `answer_invalid`. */
 export async function readPages<R extends { id: number }>(
   send: (page: Page) => Promise<PageAnswer<R>>,
   { path, pageSize, most = Infinity, atOnce = 1 }: Reading,
 ): Promise<{ results: R[] } | { tooMany: number }> {
+  const call = { method: 'POST', path } as const;
   const limit = pLimit(atOnce);
   const ask = async (page: number) => {
     const answer = await send({ page, limit: pageSize });
     if (typeof answer.totalPages !== 'number' && answer.results.length >= pageSize) {
-      throw invalidAnswer('POST', path, 'a full page does not say how many pages there are');
+      throw invalidAnswer(call, 'a full page does not say how many pages there are');
     }
     return answer;
   };
-  let told = '';
+  let contradiction = '';
   for (let reading = 1; reading <= MOST_READINGS; reading++) {
     const first = await ask(1);
     const total = first.totalResults ?? undefined;
     if (total !== undefined && total > most) return { tooMany: total };
     const pages = first.results.length === 0 ? 1 : (first.totalPages ?? 1);
-    if (pages > MOST_PAGES) throw invalidAnswer('POST', path, `it says there are ${pages} pages`);
+    if (pages > MOST_PAGES) throw invalidAnswer(call, `it says there are ${pages} pages`);
     const others = await Promise.all(
       Array.from({ length: Math.max(0, pages - 1) }, (_, at) => limit(() => ask(at + 2))),
     );
@@ -58,9 +51,9 @@ export async function readPages<R extends { id: number }>(
     for (const { results } of [first, ...others]) for (const result of results) seen.set(result.id, result);
     const moved = others.find(({ totalResults }) => (totalResults ?? undefined) !== total);
     if (!moved && (total === undefined || seen.size >= total)) return { results: [...seen.values()] };
-    told = moved
-      ? `its total moves from page to page (${total ?? 'none'}, then ${moved.totalResults ?? 'none'})`
+    contradiction = moved
+      ? `its total differs from page to page (${total ?? 'none'}, then ${moved.totalResults ?? 'none'})`
       : `it says there are ${total} results, but only ${seen.size} were in its pages`;
   }
-  throw invalidAnswer('POST', path, told);
+  throw invalidAnswer(call, contradiction);
 }

@@ -1,11 +1,11 @@
-// Everything this program believes about the service's paths, requests and answers stands here, and nowhere
-// else. What is not published is named an assumption; docs/api-contract.md lists each with the way it is
-// switched and checked. Answers may hold more than is named; what is named must be there.
+// The service's paths, requests and answers: everything that is known or assumed of them, and nowhere else. What is not
+// published is marked "Assumed"; docs/api-contract.md lists each assumption with its switch and its check. Answers may
+// hold more than is named here; what is named must be in them.
 import { z } from 'zod';
 import { RESERVATION_STATUSES } from '../streams/config-schema.js';
 import { createObject, type DestinationObject } from '../streams/destination-object.js';
 
-/** The version in front of the authentication path is the service's own; that of the others is configurable. */
+/** The prefix of the authentication path is fixed by the service; that of the others is configurable. */
 export function createPaths(organizationId: string, prefix: string) {
   return {
     authenticate: `/v1/organizations/${encodeURIComponent(organizationId)}/api-keys/authenticate`,
@@ -26,8 +26,8 @@ const externalId = z.string().nullish();
 const field = z.looseObject({ fieldId: z.string(), values: z.array(z.string()).nullish() });
 
 /**
- * Assumed: `typeId` and `active` stand on an object that is read; absent, they are taken as ours and true. Without
- * `fields` there is no telling what a whole replacement would empty: such an answer is refused.
+ * Assumed: `typeId` and `active` are on an object that is read; where they are absent, our type and true are taken.
+ * Without `fields` a whole replacement could empty fields unseen: such an answer is refused.
  */
 export const foundObject = z.looseObject({
   id,
@@ -56,7 +56,7 @@ export const foundReservation = z.looseObject({
   fields: z.array(field).nullish(),
 });
 
-/** A reservation that keeps objects. Without `objects` there is no telling which: such an answer is refused. */
+/** A reservation that must name its objects: an answer without them is refused. */
 export const foundUpcoming = foundReservation.extend({
   objects: z.array(z.looseObject({ typeId: z.string(), objectId: z.string() })),
 });
@@ -81,7 +81,7 @@ export function findAnswer<T extends z.ZodType>(result: T) {
 /** Ids and references as external ids, in request and answer. */
 const EXTERNAL = { idFormat: 'EXTERNAL' } as const;
 
-/** Those of a booking that is to take place. */
+/** Statuses of a reservation that is to take place. */
 export const STANDING_STATUSES = RESERVATION_STATUSES.filter((status) => status !== 'C_REJECTED');
 
 export interface Page {
@@ -109,53 +109,40 @@ export interface Period {
   to: number;
 }
 
-/** What overlaps the period. Assumed: ascending ids can be asked for, as with objects. */
+const dates = ({ from, to }: Period) => ({ startDate: from, endDate: to });
+const everyStatus = { reservationStatus: RESERVATION_STATUSES, sort: 'ASCID' } as const;
+
+/** Reservations that overlap the period. Assumed: ascending ids can be asked for, as with objects. */
 export function findInWindow(window: Period, page: Page) {
-  return {
-    ...EXTERNAL,
-    date: { startDate: window.from, endDate: window.to },
-    reservationStatus: RESERVATION_STATUSES,
-    sort: 'ASCID',
-    ...page,
-  };
+  return { ...EXTERNAL, date: dates(window), ...everyStatus, ...page };
 }
 
-/** What was changed within the period, whenever it takes place. Assumed: the shape of `modified` is that of `date`. */
+/** Reservations changed within the period, whenever they are. Assumed: `modified` has the shape of `date`. */
 export function findModified(period: Period, page: Page) {
-  return {
-    ...EXTERNAL,
-    modified: { startDate: period.from, endDate: period.to },
-    reservationStatus: RESERVATION_STATUSES,
-    sort: 'ASCID',
-    ...page,
-  };
+  return { ...EXTERNAL, modified: dates(period), ...everyStatus, ...page };
 }
 
 /**
- * Assumed: of `searchObjects` of one type any is enough; a cancelled booking is not among the reservations, and a
- * rejected one only when its status is named.
+ * Assumed: a reservation of any of the `searchObjects` of one type is found; a cancelled one is not among the
+ * reservations, and a rejected one only when its status is named.
  */
-export function findUpcoming(
-  typeId: string,
-  extIds: readonly string[],
-  window: { from: number; to: number },
-  page: Page,
-) {
+export function findUpcoming(typeId: string, extIds: readonly string[], window: Period, page: Page) {
+  const searchObjects = extIds.map((objectId) => ({ typeId, objectId }));
   return {
     ...EXTERNAL,
-    date: { startDate: window.from, endDate: window.to },
-    searchObjects: extIds.map((objectId) => ({ typeId, objectId })),
+    date: dates(window),
+    searchObjects,
     reservationStatus: STANDING_STATUSES,
     ...page,
   };
 }
 
-/** Assumed: the request's shape; a match by `extId`; what is there is replaced whole. */
+/** Assumed: the request's shape; a match by `extId`; an object that exists is replaced whole. */
 export function putRequest(objects: readonly DestinationObject[]) {
   return { ...EXTERNAL, objects };
 }
 
-/** Assumed: one result an object, in any order, named by `extId`; `status` as HTTP's. */
+/** Assumed: one result for each object, in any order, named by `extId`; `status` as in HTTP. */
 export const putAnswer = z.looseObject({
   results: z.array(
     z.looseObject({
@@ -167,7 +154,7 @@ export const putAnswer = z.looseObject({
   ),
 });
 
-/** What an object that was read holds, as we compare and write it. */
+/** An object that was read, as we compare and write it. */
 export function toDestinationObject(
   found: FoundObject,
   fallback: { extId: string; typeId: string },
@@ -198,18 +185,18 @@ export interface Cancellation extends Reservation {
   cancelledAt: number | undefined;
 }
 
-/** The border where seconds become milliseconds, and a status that is not said becomes the usual one. */
+/** Seconds become milliseconds, and a rank without a status gets the usual one. */
 export function toReservation(found: FoundReservation): Reservation {
-  const said = found.status ?? [];
+  const given = found.status ?? [];
   const usual = (['B_COMPLETE', 'C_CONFIRMED'] as const).filter(
-    (status) => !said.some((other) => other.startsWith(status.slice(0, 2))),
+    (status) => !given.some((other) => other.startsWith(status.slice(0, 2))),
   );
   return {
     id: found.id,
     extId: found.extId ?? undefined,
     begin: found.begin * 1000,
     end: found.end * 1000,
-    status: [...said, ...usual].toSorted(),
+    status: [...given, ...usual].toSorted(),
     objects: (found.objects ?? []).map(({ typeId, objectId }) => ({ typeId, objectId })),
     fields: (found.fields ?? []).map(({ fieldId, values }) => ({ fieldId, values: values ?? [] })),
   };
@@ -224,7 +211,7 @@ export function toCancellation(found: FoundCancellation): Cancellation {
   };
 }
 
-/** The service's own words about a failure: a JSON body's message, or the beginning of its text. */
+/** What the service says of a failure: the message of a JSON body, or the beginning of its text. */
 export function readFailure(body: string): string {
   try {
     const parsed = z

@@ -1,38 +1,34 @@
-// A value from a database or the queue, asked for by anyone at any rate: answered from memory for a while, within
-// a time, and never asked twice at once. A monitoring system that asks too often must not become a load.
-import { setTimeout as sleep } from 'node:timers/promises';
+// Caches what health and metrics read from a database or the queue: one reading at a time, repeated for a while, with a
+// time limit. A monitoring system that asks too often must not become a load.
+import { endsWithin } from '../lifecycle.js';
 
-export interface ReadingOptions {
-  /** How long an answer, or a failure, is repeated without asking again. */
+export interface CachedReadingOptions {
+  /** How long an answer, or a failure, is repeated without reading again. */
   keepMs: number;
-  /** How long a caller waits. The question stays open, and its answer is taken by whoever asks then. */
+  /** How long a caller waits. The reading continues, and a later caller gets its answer. */
   withinMs: number;
   /** A monotonic clock in milliseconds. */
   now?: () => number;
 }
 
-/** Returns a function that reads. It throws what `read` throws, or an error `ETIMEDOUT`. */
-export function createReading<T>(
+/** Returns a cached `read`. It throws what `read` throws, or an error `ETIMEDOUT`. */
+export function cacheReading<T>(
   read: () => Promise<T>,
-  { keepMs, withinMs, now = () => performance.now() }: ReadingOptions,
+  { keepMs, withinMs, now = () => performance.now() }: CachedReadingOptions,
 ): () => Promise<T> {
-  let asking: Promise<T> | undefined;
+  let reading: Promise<T> | undefined;
   let kept: { answer: Promise<T>; until: number } | undefined;
 
   async function ask(): Promise<T> {
-    asking ??= read().finally(() => (asking = undefined));
-    const waiting = new AbortController();
-    const signal = waiting.signal;
-    const timeout = sleep(withinMs, undefined, { signal, ref: false }).then(() => {
-      throw Object.assign(new Error(`no answer within ${withinMs} ms`), { code: 'ETIMEDOUT' });
-    });
-    return Promise.race([asking, timeout]).finally(() => waiting.abort());
+    const answer = (reading ??= read().finally(() => (reading = undefined)));
+    if (await endsWithin(answer, withinMs)) return answer;
+    throw Object.assign(new Error(`no answer within ${withinMs} ms`), { code: 'ETIMEDOUT' });
   }
 
   return () => {
     if (kept && now() < kept.until) return kept.answer;
     const answer = ask();
-    answer.catch(() => undefined); // also when nobody asks again
+    answer.catch(() => undefined); // also if no one reads again
     kept = { answer, until: now() + keepMs };
     return answer;
   };

@@ -1,12 +1,12 @@
-// Health and metrics for whoever looks after the process: an orchestrator, a monitoring system. Plain node:http;
-// three paths do not need a framework. Nothing here can be changed, and nothing secret is told.
+// The HTTP server of health and metrics, for an orchestrator and a monitoring system. Plain node:http: three paths do not
+// need a framework. It is read-only and shows no secrets.
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { codeOf, UsageError } from '../errors.js';
 import type { Logger } from '../logger.js';
 
-/** All addresses: inside a container, the loopback one cannot be reached from outside. */
+/** All addresses: in a container, the loopback address cannot be reached from outside. */
 const HOST = '0.0.0.0';
 const SECOND = 1000;
 
@@ -16,54 +16,52 @@ export interface HttpAnswer {
   body: string;
 }
 
-/** What is answered at each path, with GET. */
+/** The answer to GET at each path. */
 export type Routes = Readonly<Record<string, () => HttpAnswer | Promise<HttpAnswer>>>;
 
-export type HttpServer = Awaited<ReturnType<typeof startHttp>>;
+export type HttpServer = Awaited<ReturnType<typeof startHttpServer>>;
 
-/** Listens. Throws UsageError when the port cannot be had. Port 0 takes a free one. */
-export async function startHttp({ port, routes, log }: { port: number; routes: Routes; log: Logger }) {
-  const server = createServer(
-    { requestTimeout: 10 * SECOND, keepAliveTimeout: 5 * SECOND },
-    (request, response) => {
-      void respond(request, response);
-    },
-  );
+/** Listens; port 0 takes a free one. Throws UsageError when it cannot listen at the port. */
+export async function startHttpServer({ port, routes, log }: { port: number; routes: Routes; log: Logger }) {
+  const timeouts = { requestTimeout: 10 * SECOND, keepAliveTimeout: 5 * SECOND };
+  const server = createServer(timeouts, (request, response) => void respond(request, response));
 
   async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const [path = '/'] = (request.url ?? '/').split('?', 1);
-    const route = Object.hasOwn(routes, path) ? routes[path] : undefined;
-    let answer: HttpAnswer;
-    if (!route) answer = json(404, { error: 'not found', paths: Object.keys(routes) });
-    else if (request.method !== 'GET') answer = json(405, { error: 'GET only' });
-    else {
-      try {
-        answer = await route();
-      } catch (error) {
-        log.error({ path, code: codeOf(error) }, 'http answer failed');
-        answer = json(500, { error: codeOf(error) });
-      }
-    }
+    const { status, contentType, body } = await answer(request);
     request.resume();
-    response.writeHead(answer.status, {
-      'content-type': answer.contentType,
+    response.writeHead(status, {
+      'content-type': contentType,
       'cache-control': 'no-store',
-      ...(answer.status === 405 ? { allow: 'GET' } : {}),
+      ...(status === 405 ? { allow: 'GET' } : {}),
     });
-    response.end(answer.body);
+    response.end(body);
+  }
+
+  async function answer({ url = '/', method }: IncomingMessage): Promise<HttpAnswer> {
+    const [path = '/'] = url.split('?', 1);
+    const route = Object.hasOwn(routes, path) ? routes[path] : undefined;
+    if (!route) return json(404, { error: 'not found', paths: Object.keys(routes) });
+    if (method !== 'GET') return json(405, { error: 'GET only' });
+    try {
+      return await route();
+    } catch (error) {
+      log.error({ path, code: codeOf(error) }, 'http answer failed');
+      return json(500, { error: codeOf(error) });
+    }
   }
 
   server.listen(port, HOST);
   try {
     await once(server, 'listening');
   } catch (error) {
-    const taken = codeOf(error) === 'EADDRINUSE';
-    throw new UsageError(
-      taken
-        ? `HTTP_PORT: port ${port} is taken`
-        : `HTTP_PORT: cannot listen at port ${port} (${codeOf(error)})`,
-      { remedy: 'Each worker on a host needs a port of its own; 0 is none.', cause: error },
-    );
+    const reason =
+      codeOf(error) === 'EADDRINUSE'
+        ? `port ${port} is taken`
+        : `cannot listen at port ${port} (${codeOf(error)})`;
+    throw new UsageError(`HTTP_PORT: ${reason}`, {
+      remedy: 'Each worker on a host needs a port of its own; 0 is none.',
+      cause: error,
+    });
   }
   server.on('error', (error) => log.warn({ code: codeOf(error) }, 'http server failed'));
 

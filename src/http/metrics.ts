@@ -1,31 +1,14 @@
-// What a monitoring system can ask a worker, in Prometheus's terms. The one place that knows prom-client.
+// The metrics of a worker for Prometheus. The one place that knows prom-client.
 //
-// Counted by this process; sum over the workers:
-//   slotsync_requests_total{endpoint,status}       requests to the service; status is the answer's, or `interrupted`,
-//                                                  `unreachable`, `lost`
-//   slotsync_request_seconds{endpoint}             histogram: from sending to the answer's headers
-//   slotsync_quota_wait_seconds{lane}              histogram: how long a request waited for its slot
-//   slotsync_records_total{stream,outcome}         records that got an outcome: synced, unchanged, deferred, failed, dead
-// The same at every worker, read from the quota's store; take the maximum:
-//   slotsync_quota_slots{state}                    held (on the wire), cooling (in the second after), free
-//   slotsync_quota_held{lane}                      held, by lane
-//   slotsync_quota_rate, slotsync_quota_allowed    the quota, and what of it is allowed at present (less after a 429)
-//   slotsync_quota_paused_seconds                  until a pause after a 429 ends; 0: none
-// The same at every worker, read from the state; take the maximum:
-//   slotsync_queue_jobs{lane}                      runs to be planned, and batches in the queue or in work
-//   slotsync_queue_oldest_seconds{lane}            since the oldest of them was asked for or planned; 0: none
-//   slotsync_inbox_changes                         changes that no run has taken
-//   slotsync_inbox_oldest_seconds                  since the oldest of them was noted; 0: none
-//   slotsync_run_duration_seconds{kind,status}     how long the latest finished run of this kind and status took
-//   slotsync_last_success_seconds{stream}          since a run that covered the stream ended well for it; +Inf: never
-// Of the reading itself:
-//   slotsync_source_up{source}                     1 when `quota` or `state` answered; at 0 its values above are left out
-// And prom-client's own process_* and nodejs_* under their usual names, so that usual dashboards find them.
+// - Counters and histograms are of this process: sum over the workers.
+// - Gauges of the quota's store and of the state are the same at every worker: take the maximum. While `quota` or `state`
+//   does not answer, `slotsync_source_up` is 0 and its gauges are left out.
+// - prom-client's own process_* and nodejs_* keep their usual names, so that usual dashboards find them.
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Meter } from '../meter.js';
 import type { StateReading } from '../state/metrics-readings.js';
 
-/** What of the quota's usage is shown. */
+/** What is shown of the quota's usage. */
 export interface QuotaReading {
   rate: number;
   allowed: number;
@@ -37,14 +20,12 @@ export interface QuotaReading {
 }
 
 export interface MetricsSources {
-  /** Lanes that are shown also while nothing is in them. */
+  /** Lanes that are shown also while they are empty. */
   lanes: readonly string[];
-  /** Both asked at each scrape: they keep their answers and their time themselves. */
+  /** Both are read at each scrape: they cache and limit the time themselves. */
   quota: () => Promise<QuotaReading>;
   state: () => Promise<StateReading>;
 }
-
-export type Metrics = ReturnType<typeof createMetrics>;
 
 const WAIT_BUCKETS = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];
 const REQUEST_BUCKETS = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
@@ -56,22 +37,18 @@ export function createMetrics({ lanes, quota, state }: MetricsSources) {
   const ofState = new Registry();
   collectDefaultMetrics({ register: own });
 
-  const counter = <L extends string>(name: string, help: string, labelNames: readonly L[]) =>
+  const counter = (name: string, help: string, labelNames: string[]) =>
     new Counter({ name, help, labelNames, registers: [own] });
-  const histogram = <L extends string>(
-    name: string,
-    help: string,
-    labelNames: readonly L[],
-    buckets: number[],
-  ) => new Histogram({ name, help, labelNames, buckets, registers: [own] });
-  const gaugeIn =
-    (registry: Registry) =>
-    <L extends string>(name: string, help: string, labelNames: readonly L[] = []) =>
-      new Gauge({ name, help, labelNames, registers: [registry] });
-  const quotaGauge = gaugeIn(ofQuota);
-  const stateGauge = gaugeIn(ofState);
+  const histogram = (name: string, help: string, labelNames: string[], buckets: number[]) =>
+    new Histogram({ name, help, labelNames, buckets, registers: [own] });
+  const gauge = (registry: Registry, name: string, help: string, labelNames: string[] = []) =>
+    new Gauge({ name, help, labelNames, registers: [registry] });
 
-  const requests = counter('slotsync_requests_total', 'Requests to the service', ['endpoint', 'status']);
+  const requests = counter(
+    'slotsync_requests_total',
+    'Requests to the service; without an answer, status is interrupted, unreachable or lost',
+    ['endpoint', 'status'],
+  );
   const requestSeconds = histogram(
     'slotsync_request_seconds',
     'From sending to the headers of the answer',
@@ -80,35 +57,44 @@ export function createMetrics({ lanes, quota, state }: MetricsSources) {
   );
   const waits = histogram(
     'slotsync_quota_wait_seconds',
-    'Wait for a slot of the quota',
+    'How long a request waited for its slot',
     ['lane'],
     WAIT_BUCKETS,
   );
-  const records = counter('slotsync_records_total', 'Records that got an outcome', ['stream', 'outcome']);
+  const records = counter(
+    'slotsync_records_total',
+    'Records by outcome: synced, unchanged, deferred, failed, dead',
+    ['stream', 'outcome'],
+  );
+  const up = gauge(own, 'slotsync_source_up', 'Whether quota or state answered', ['source']);
 
-  const quotaGauges = {
-    slots: quotaGauge('slotsync_quota_slots', 'Slots of the quota', ['state']),
-    held: quotaGauge('slotsync_quota_held', 'Slots with a request on the wire', ['lane']),
-    rate: quotaGauge('slotsync_quota_rate', 'Requests a second of the organization'),
-    allowed: quotaGauge('slotsync_quota_allowed', 'What of the rate is allowed at present'),
-    paused: quotaGauge('slotsync_quota_paused_seconds', 'Until the pause after a 429 ends'),
-  };
-  const stateGauges = {
-    jobs: stateGauge('slotsync_queue_jobs', 'Runs to be planned, and batches in the queue or in work', [
-      'lane',
-    ]),
-    oldest: stateGauge('slotsync_queue_oldest_seconds', 'Since the oldest job was asked for or planned', [
-      'lane',
-    ]),
-    inbox: stateGauge('slotsync_inbox_changes', 'Changes that no run has taken'),
-    inboxOldest: stateGauge('slotsync_inbox_oldest_seconds', 'Since the oldest of them was noted'),
-    duration: stateGauge('slotsync_run_duration_seconds', 'Duration of the latest finished run', [
-      'kind',
-      'status',
-    ]),
-    success: stateGauge('slotsync_last_success_seconds', 'Since a run ended well for the stream', ['stream']),
-  };
-  const up = gaugeIn(own)('slotsync_source_up', 'Whether the source of values answered', ['source']);
+  const slots = gauge(
+    ofQuota,
+    'slotsync_quota_slots',
+    'Slots: held by a request, cooling for a second after it, free',
+    ['state'],
+  );
+  const held = gauge(ofQuota, 'slotsync_quota_held', 'Slots held by a request', ['lane']);
+  const rate = gauge(ofQuota, 'slotsync_quota_rate', 'Requests a second of the organization');
+  const allowed = gauge(ofQuota, 'slotsync_quota_allowed', 'Of the rate allowed now; less after a 429');
+  const paused = gauge(ofQuota, 'slotsync_quota_paused_seconds', 'Until the pause after a 429 ends');
+
+  const jobs = gauge(ofState, 'slotsync_queue_jobs', 'Runs to be planned, and batches queued or in flight', [
+    'lane',
+  ]);
+  const oldest = gauge(ofState, 'slotsync_queue_oldest_seconds', 'Age of the oldest of these jobs', ['lane']);
+  const inboxChanges = gauge(ofState, 'slotsync_inbox_changes', 'Changes that no run has taken');
+  const inboxOldest = gauge(ofState, 'slotsync_inbox_oldest_seconds', 'Age of the oldest of these changes');
+  const duration = gauge(ofState, 'slotsync_run_duration_seconds', 'Duration of the latest finished run', [
+    'kind',
+    'status',
+  ]);
+  const success = gauge(
+    ofState,
+    'slotsync_last_success_seconds',
+    'Since a run ended well for the stream; +Inf: never',
+    ['stream'],
+  );
 
   const meter: Meter = {
     waited: (lane, seconds) => waits.observe({ lane }, seconds),
@@ -124,34 +110,26 @@ export function createMetrics({ lanes, quota, state }: MetricsSources) {
   };
 
   function showQuota(usage: QuotaReading): void {
-    const { held, cooling, free } = usage;
-    for (const [name, slots] of Object.entries({ held, cooling, free })) {
-      quotaGauges.slots.set({ state: name }, slots);
-    }
-    for (const [lane, slots] of Object.entries(usage.lanes)) quotaGauges.held.set({ lane }, slots);
-    quotaGauges.rate.set(usage.rate);
-    quotaGauges.allowed.set(usage.allowed);
-    quotaGauges.paused.set(usage.pausedMs / 1000);
+    for (const name of ['held', 'cooling', 'free'] as const) slots.set({ state: name }, usage[name]);
+    for (const [lane, count] of Object.entries(usage.lanes)) held.set({ lane }, count);
+    rate.set(usage.rate);
+    allowed.set(usage.allowed);
+    paused.set(usage.pausedMs / 1000);
   }
 
   function showState({ backlog, inbox, runs, successes }: StateReading): void {
-    stateGauges.inbox.set(inbox.changes);
-    stateGauges.inboxOldest.set(inbox.oldestSeconds);
-    for (const lane of lanes) {
-      stateGauges.jobs.set({ lane }, 0);
-      stateGauges.oldest.set({ lane }, 0);
+    inboxChanges.set(inbox.changes);
+    inboxOldest.set(inbox.oldestSeconds);
+    for (const lane of lanes) for (const empty of [jobs, oldest]) empty.set({ lane }, 0);
+    for (const { lane, ...of } of backlog) {
+      jobs.set({ lane }, of.jobs);
+      oldest.set({ lane }, of.oldestSeconds);
     }
-    for (const { lane, jobs, oldestSeconds } of backlog) {
-      stateGauges.jobs.set({ lane }, jobs);
-      stateGauges.oldest.set({ lane }, oldestSeconds);
-    }
-    for (const { kind, status, seconds } of runs) stateGauges.duration.set({ kind, status }, seconds);
-    for (const { stream, ageSeconds } of successes) {
-      stateGauges.success.set({ stream }, ageSeconds ?? Number.POSITIVE_INFINITY);
-    }
+    for (const { kind, status, seconds } of runs) duration.set({ kind, status }, seconds);
+    for (const { stream, ageSeconds } of successes) success.set({ stream }, ageSeconds ?? Infinity);
   }
 
-  /** The source's values as text. Yesterday's must not pass for today's: what could not be read is left out. */
+  /** The gauges of a source as text; empty when it does not answer, so that old values do not pass for current ones. */
   async function textOf<T>(
     source: string,
     registry: Registry,
@@ -173,7 +151,7 @@ export function createMetrics({ lanes, quota, state }: MetricsSources) {
     meter,
     contentType: own.contentType,
 
-    /** Everything as Prometheus text. A source that does not answer is left out, and the rest is there. */
+    /** Everything as Prometheus text. */
     async text(): Promise<string> {
       const read = await Promise.all([
         textOf('quota', ofQuota, quota, showQuota),

@@ -1,5 +1,5 @@
-// How values of the mirror arrive. The driver's own reading would shift days, lose microseconds, keep the spaces of
-// char(n), and take a null inside an array for the text NULL.
+// How values of the mirror are read. The driver's own conversion would shift days, lose microseconds, keep the spaces of
+// char(n), and read a null inside an array as the text NULL.
 import { parse as parseArray } from 'postgres-array';
 import type { Row } from '../streams/config-schema.js';
 import { arrayLiteral } from '../sql-text.js';
@@ -13,7 +13,7 @@ export const DATES_AS_TEXT = {
   parse: (text: string) => text,
 };
 
-/** char(n) without the spaces it is filled up with, as the local key has it. */
+/** char(n) without its padding, as the local key has it. */
 export const FIXED_WIDTH = {
   to: 1042,
   from: [1042],
@@ -21,7 +21,7 @@ export const FIXED_WIDTH = {
   parse: (text: string) => text.replace(/ +$/, ''),
 };
 
-/** Array columns arrive as PostgreSQL writes them; nulls inside stay null. */
+/** Arrays from the text that PostgreSQL writes; nulls inside stay null. */
 export function readArrays(row: Row, types: ReadonlyMap<string, string>): Row {
   const arrays = Object.entries(row).flatMap(([name, value]): [string, unknown][] => {
     const type = types.get(name) ?? '';

@@ -1,12 +1,12 @@
-// The one place that writes where the mirror is: triggers on its tables, when a person asks for them by name. A
-// connection of its own, that of the state, which may write; the mirror's own sessions stay read-only.
+// Installs triggers on the tables of the mirror, when an operator asks for them. Nothing else writes to the mirror's
+// database. The connection is that of the state, which may write; the mirror's own sessions stay read-only.
 import postgres from 'postgres';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors.js';
 import type { Stream } from '../streams/stream.js';
 import { readDatabaseIdentity, type DatabaseIdentity } from './session-formats.js';
 import { functionName, FUNCTION_PREFIX, installTriggers, removeTriggers, tableName } from './trigger-sql.js';
 
-/** A lock on a table stops its writers while it is waited for: not for longer than this. */
+/** Writers of a table wait while a lock on it is requested: not for longer than this. */
 const LOCK_TIMEOUT = '3s';
 
 const KINDS: Record<string, string> = {
@@ -26,11 +26,14 @@ export function openTriggers({ url, channel }: { url: string; channel: string })
     connection: { application_name: 'slotsync triggers' },
   });
 
-  /** Each stream's in one transaction, so that a table that is busy does not undo the others. */
-  async function run(statements: readonly string[]): Promise<void> {
-    await sql.begin(async (tx) => {
+  /** One transaction for each stream, so that a busy table does not undo the others. */
+  async function run(name: string, statements: readonly string[]): Promise<void> {
+    const transaction = sql.begin(async (tx) => {
       await tx.unsafe(`SET LOCAL lock_timeout = '${LOCK_TIMEOUT}'`);
       for (const statement of statements) await tx.unsafe(statement);
+    });
+    await transaction.catch((error: unknown) => {
+      throw asTriggersError(error, name);
     });
   }
 
@@ -53,27 +56,25 @@ export function openTriggers({ url, channel }: { url: string; channel: string })
         : `${name}: ${source.table.join('.')} is ${kind}; triggers need a table`;
     },
 
-    /** What `install` would run. */
+    /** The statements that `install` would run. */
     async print(stream: Stream): Promise<string[]> {
       const [row] = await sql<{ role: string }[]>`SELECT current_user AS role`;
       return installTriggers(stream, channel, row?.role ?? 'CURRENT_USER');
     },
 
-    /** Installs a stream's triggers, or brings them up to date. Those on a table it had before are removed. */
+    /** Installs or updates a stream's triggers. Those on a table it had before are removed. */
     async install(stream: Stream): Promise<void> {
       const name = functionName(stream.name);
       const former = await sql`
         SELECT FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid JOIN pg_namespace AS n ON n.oid = p.pronamespace
         WHERE n.nspname = 'slotsync' AND p.proname = ${name}
           AND t.tgrelid IS DISTINCT FROM to_regclass(${tableName(stream)}) LIMIT 1`;
-      // With the function go its triggers, also from a table this role does not own.
+      // Dropping the function drops its triggers, even on a table this role does not own.
       const drops = former.length > 0 ? [removeTriggers(name)] : [];
-      await run([...drops, ...(await this.print(stream))]).catch((error: unknown) => {
-        throw asTriggersError(error, stream);
-      });
+      await run(stream.name, [...drops, ...(await this.print(stream))]);
     },
 
-    /** Names of the functions that are installed, of streams that are not configured any more too. */
+    /** Names of the installed functions, those of streams that are no longer configured included. */
     async list(): Promise<string[]> {
       const rows = await sql<{ name: string }[]>`
         SELECT p.proname AS name FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
@@ -81,29 +82,25 @@ export function openTriggers({ url, channel }: { url: string; channel: string })
       return rows.map(({ name }) => name);
     },
 
-    /** Removes an installed function with its triggers, on whatever table they are. */
-    async remove(name: string): Promise<void> {
-      await run([removeTriggers(name)]).catch((error: unknown) => {
-        throw asTriggersError(error, { name });
-      });
-    },
+    /** Removes an installed function with its triggers, on any table. */
+    remove: (name: string): Promise<void> => run(name, [removeTriggers(name)]),
 
     close: () => sql.end({ timeout: 1 }),
   };
 }
 
-function asTriggersError(error: unknown, { name }: Pick<Stream, 'name'>): unknown {
+function asTriggersError(error: unknown, name: string): unknown {
   const code = codeOf(error);
   if (code === '55P03') {
-    return new SlotsyncError('triggers_busy', `${name}: its table is being written to all the time`, {
-      remedy: `Nothing was changed for ${name}; the same command again, when it is quieter.`,
+    return new SlotsyncError('triggers_busy', `${name}: its table is locked by other writers`, {
+      remedy: `Nothing was changed for ${name}. Run the same command again when the table is less busy.`,
       cause: error,
     });
   }
   if (code === '42501') {
     return new UsageError(`${name}: ${messageOf(error)}`, {
       remedy:
-        'The role of STATE_DATABASE_URL needs the right TRIGGER on the table; or let its owner run what slotsync triggers print shows.',
+        'The role of STATE_DATABASE_URL needs the right TRIGGER on the table: grant it, or let the owner of the table run what `slotsync triggers print` shows.',
       cause: error,
     });
   }

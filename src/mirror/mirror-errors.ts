@@ -1,5 +1,6 @@
-// What the mirror's failures mean, and whose turn it is. Its own words stay out of messages: a function or a value of
-// the mirror may name a person.
+// From a failure of the mirror to the error that says what happens next. PostgreSQL's own text stays out of messages where
+// a function or a value of the mirror may have put a person's name into it.
+import type { ErrorCode } from '../error-catalogue.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors.js';
 
 /** Runs a reading; a failure becomes a SlotsyncError `mirror_…`. */
@@ -23,44 +24,23 @@ export function isDataFault(error: unknown): boolean {
 
 export function asMirrorError(error: unknown): unknown {
   if (error instanceof SlotsyncError) return error;
-  const code = codeOf(error);
-  const facts = { sqlstate: code };
-  if (/^(42|3F|0A)/.test(code)) {
-    return new SlotsyncError('mirror_source', messageOf(error), {
-      facts,
-      cause: error,
-    });
-  }
-  if (code === '25006') {
-    return new SlotsyncError('mirror_read_only', `the source tries to write: ${messageOf(error)}`, {
-      facts,
-      cause: error,
-    });
-  }
-  if (/^(28|3D)/.test(code)) {
-    return new SlotsyncError('mirror_refused', `the mirror refused the connection: ${messageOf(error)}`, {
-      facts,
-      cause: error,
-    });
-  }
-  if (code.startsWith('22')) {
-    // What follows the colon is the value itself, which may be anybody's.
-    const kind = messageOf(error).replace(/: .*$/s, '');
-    return new SlotsyncError('mirror_source', `the source holds a value that cannot be converted: ${kind}`, {
+  const sqlstate = codeOf(error);
+  const text = messageOf(error);
+  const fault = (code: ErrorCode, message: string, more: { remedy?: string; detail?: string } = {}) =>
+    new SlotsyncError(code, message, { facts: { sqlstate }, cause: error, ...more });
+
+  if (/^(42|3F|0A)/.test(sqlstate)) return fault('mirror_source', text);
+  if (sqlstate === '25006') return fault('mirror_read_only', `the source tries to write: ${text}`);
+  if (/^(28|3D)/.test(sqlstate)) return fault('mirror_refused', `the mirror refused the connection: ${text}`);
+  if (sqlstate.startsWith('22')) {
+    // The value itself follows the colon; it may be personal data.
+    const kind = text.replace(/: .*$/s, '');
+    return fault('mirror_source', `the source holds a value that cannot be converted: ${kind}`, {
       remedy: 'Correct the value or the conversion in the source; the log of the mirror’s server names it.',
-      facts,
-      cause: error,
     });
   }
-  const unreachable = /^(E[A-Z]+|CONNECT|CONNECTION_|08|57P)/.test(code);
-  return new SlotsyncError(
-    unreachable ? 'mirror_unreachable' : 'mirror_failed',
-    unreachable ? `the mirror cannot be reached (${code})` : `the mirror could not answer (${code})`,
-    {
-      // A function of the mirror may raise whatever it likes, names included.
-      detail: unreachable ? undefined : messageOf(error),
-      facts,
-      cause: error,
-    },
-  );
+  if (/^(E[A-Z]+|CONNECT|CONNECTION_|08|57P)/.test(sqlstate))
+    return fault('mirror_unreachable', `the mirror cannot be reached (${sqlstate})`);
+  // A function of the mirror may raise any text, with names in it.
+  return fault('mirror_failed', `the mirror could not answer (${sqlstate})`, { detail: text });
 }

@@ -1,5 +1,5 @@
-// The organization's mirror, only ever read: every session is read-only at the server, every reading is
-// one transaction, and how values print as text is fixed, since the row hash is made of that text.
+// The organization's mirror, only ever read: every session is read-only at the server, and every reading is one
+// transaction. How values print as text is fixed, because the row hash is made of that text.
 import postgres from 'postgres';
 import { messageOf } from '../errors.js';
 import type { Row } from '../streams/config-schema.js';
@@ -26,8 +26,8 @@ const SESSION = {
   ...SESSION_FORMATS,
 };
 /**
- * Rows are read by their keys, a hundred at a time: the index is what serves, on any disk of today. Not where whole
- * sources are read: there it would rule out sorting in parallel.
+ * Rows are read by their keys, a hundred at a time, which the index serves best on any disk of today. Not for whole
+ * sources, where this setting would rule out sorting in parallel.
  */
 const BY_KEYS = { random_page_cost: 1.1 };
 
@@ -46,7 +46,7 @@ export interface CursorRow {
   cursor: string;
   key: string;
   hash: string;
-  /** Beyond the watermark, not at or before it. */
+  /** Beyond the watermark, neither at nor before it. */
   isAhead: boolean;
 }
 
@@ -75,7 +75,7 @@ export function createMirror({ url }: { url: string }) {
     /** Readings of bookings, for reconciling. */
     bookings: createBookingReader(sql, reader),
 
-    /** Answers when the mirror can be read. */
+    /** Version and database, when the mirror can be read. */
     async ping(): Promise<{ version: string; database: string }> {
       const [row] = await read(
         () => sql<{ version: string; database: string }[]>`
@@ -114,7 +114,7 @@ export function createMirror({ url }: { url: string }) {
 
     /**
      * Rows in the order of the stream's cursor, in one snapshot: from the watermark on, and what the overlap adds before
-     * it. Given up in the middle, the reading ends there. On its own connection.
+     * it. The reading ends when its consumer stops. On its own connection.
      */
     async *readByCursor(stream: Stream, range: CursorRange): AsyncGenerator<CursorRow[]> {
       const { cursor } = stream;
@@ -129,16 +129,16 @@ export function createMirror({ url }: { url: string }) {
       return sourceSql.isTimeType((await cursorType(stream)) ?? '');
     },
 
-    /** Whether the source has a row at all. */
+    /** Whether the source has no row. */
     async isEmpty(stream: Stream): Promise<boolean> {
       const rows = await read(() => sql.unsafe(`SELECT 1 FROM ${sourceSql.relation(stream.source)} LIMIT 1`));
       return rows.length === 0;
     },
 
     /**
-     * What is wrong with a selection of a stream's rows, in PostgreSQL's words; undefined when nothing is. The server
-     * parses it as one prepared statement and executes nothing of it: a condition with a second statement behind it
-     * could end the transaction, and with it what keeps the session read-only.
+     * Why rows cannot be selected so, in PostgreSQL's words; undefined when they can. The server parses one prepared
+     * statement and executes nothing: a condition with a second statement behind it could end the transaction, and with
+     * it what keeps the session read-only.
      */
     async checkCondition(stream: Stream, selection: Selection): Promise<string | undefined> {
       try {
@@ -163,7 +163,7 @@ export function createMirror({ url }: { url: string }) {
       return found;
     },
 
-    /** External ids that keys give without their rows, by key; none where the template, or the key's type, wants the row. */
+    /** External ids by key, where template and key give them without the row; otherwise none. */
     async readExternalIdsOfKeys(stream: Stream, keys: readonly string[]): Promise<Map<string, string>> {
       if (!sourceSql.isExternalIdUniqueByKey(stream)) return new Map();
       const [column = ''] = stream.key;

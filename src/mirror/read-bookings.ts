@@ -1,5 +1,5 @@
-// The bookings of the mirror, a stretch of time at a time. Times without a zone become instants here, by PostgreSQL,
-// which knows when a zone's clocks are changed; from here on a time is a number of milliseconds.
+// Reads the bookings of the mirror, by time, by key or by external id. PostgreSQL, which knows when the clocks of a zone
+// change, converts times without a zone; what is read has times in milliseconds.
 import type postgres from 'postgres';
 import { arrayLiteral, quoteLiteral } from '../sql-text.js';
 import { SlotsyncError } from '../errors.js';
@@ -16,15 +16,15 @@ import {
 } from './source-reader.js';
 import * as sourceSql from './source-sql.js';
 
-/** A stretch of time, in Unix seconds. A booking belongs to the one it begins in. */
+/** A period, in Unix seconds. A booking belongs to the one in which it begins. */
 export interface Slice {
   from: number;
   to: number;
-  /** What began before and lasts into it belongs to it as well. */
+  /** A booking that began before and lasts into it belongs to it as well. */
   isFirst: boolean;
 }
 
-/** Rows handed over at once where nothing else bounds them. */
+/** Rows in one block where nothing else bounds them. */
 const ROWS_AT_ONCE = 1000;
 
 /** Readings of bookings over the mirror's connections. Errors are SlotsyncError `mirror_…`. */
@@ -80,7 +80,7 @@ export function createBookingReader(sql: postgres.Sql, reader: SourceReader) {
     readSlice: async (bookings: BookingSource, slice: Slice): Promise<Booking[]> =>
       readAll(bookings, await within(bookings, slice)),
 
-    /** Bookings without a begin or an end, which belong to no time, some at once. */
+    /** Bookings without a begin or an end, which belong to no period, in blocks. */
     async *readUndated(bookings: BookingSource): AsyncGenerator<Booking[]> {
       const { begin, end } = await timesOf(bookings);
       const dated = [begin, end].map((time) => `coalesce(isfinite(${time}), false)`).join(' AND ');
@@ -101,7 +101,7 @@ export function createBookingReader(sql: postgres.Sql, reader: SourceReader) {
       return keys.length === 0 ? [] : readAll(bookings, ...(await reader.keyConditions(bookings, keys)));
     },
 
-    /** Throws `key_not_unique` or `key_null` when bookings of the window cannot be told apart. */
+    /** Throws `key_not_unique` or `key_null` when the key does not identify the bookings of the window. */
     async requireKeys(bookings: BookingSource, window: Slice): Promise<void> {
       const condition = await within(bookings, window);
       const rows = await read(() =>

@@ -1,9 +1,9 @@
-// What every session at the mirror has in common, and which database a session is in.
+// The settings of every session at the mirror, and which database a session is in.
 import type postgres from 'postgres';
 
 /**
- * How values print as text: row hashes and local keys are made of that text, so every session, and every function that
- * makes keys, has the same.
+ * How values print as text. Row hashes and local keys are made of that text, so every session, and every function that
+ * makes keys, has the same settings.
  */
 export const SESSION_FORMATS = {
   TimeZone: 'UTC',
@@ -13,7 +13,7 @@ export const SESSION_FORMATS = {
   bytea_output: 'hex',
 } as const;
 
-/** Two connections are to one database when this is equal. */
+/** Two connections belong to the same database when these are equal. */
 export interface DatabaseIdentity {
   database: string;
   startedAt: string;

@@ -1,14 +1,10 @@
-// The SQL that reads a stream's source. Identifiers are quoted; nothing else of the configuration but a
-// `{ query }` source becomes SQL text.
-import { quoteLiteral } from '../sql-text.js';
+// The SQL that reads a source. Identifiers are quoted; of the configuration only the query of a source becomes SQL as it
+// is.
+import { quoteIdentifier, quoteLiteral } from '../sql-text.js';
 import type { Source, Stream } from '../streams/stream.js';
 
 /** Alias of the source in every statement; its text form is the whole row. */
 export const ROW = 'slotsync_row';
-
-export function quoteIdentifier(name: string): string {
-  return `"${name.replaceAll('"', '""')}"`;
-}
 
 export function relation(source: Source): string {
   return 'table' in source
@@ -32,7 +28,7 @@ export function hashExpression({ fingerprint }: Pick<Stream, 'fingerprint'>): st
   return `hashtextextended(${ROW}::text, (${fingerprint})::bigint)`;
 }
 
-/** Which rows of a source are read; all of them where nothing is said. */
+/** Which rows of a source are read; all of them when it is empty. */
 export interface Selection {
   keys?: readonly string[] | undefined;
   /** From this value of the cursor on, and before that one. As text, at full precision. */
@@ -48,7 +44,7 @@ export function copyHashes(stream: Stream, condition = ''): string {
     FROM ${relation(stream.source)} ${condition}) AS hashed ORDER BY k COLLATE "C") TO STDOUT`;
 }
 
-/** What a poll reads of a source: from its watermark on, and some time before it where the cursor is a time. */
+/** What a poll reads: from its watermark on, and some time before it where the cursor is a time. */
 export interface CursorRange {
   /** A cursor's value as text, at full precision, and the key it was read with. Without one: from the beginning. */
   watermark: { cursor: string; localKey: string } | undefined;
@@ -75,7 +71,7 @@ export function copyByCursor(stream: Stream, cursor: string, type: string, range
   if (mark !== undefined)
     conditions.push(`${value} >= ${mark}${isTime ? ` - make_interval(secs => ${overlapSeconds})` : ''}`);
   if (type === TIME_WITH_ZONE) conditions.push(`${value} <= now() - make_interval(secs => ${lagSeconds})`);
-  // A time of day without its zone may be that of any: up to fourteen hours ahead of this session's.
+  // A time without a zone may be one of any zone: up to fourteen hours ahead of this session's.
   else if (isTime) conditions.push(`${value} <= now()::timestamp + interval '14 hours'`);
   const isAhead =
     watermark && mark !== undefined
@@ -87,7 +83,7 @@ export function copyByCursor(stream: Stream, cursor: string, type: string, range
     WHERE k IS NOT NULL ORDER BY c, k COLLATE "C") TO STDOUT`;
 }
 
-/** The WHERE of a selection, empty when all rows are meant. Keys are matched by `keyCondition`. */
+/** The WHERE of a selection, empty when it selects all rows. Keys are matched by `keyCondition`. */
 export function selectCondition(
   { cursor }: Pick<Stream, 'cursor'>,
   { from, to, where }: Selection,
@@ -103,8 +99,8 @@ export function selectCondition(
 }
 
 /**
- * Statements that parse only when a selection is what it should be. The second refuses conditions that close the
- * parenthesis they stand in, and say something of their own behind it.
+ * Statements that parse only when a selection is a condition. The second refuses a condition that closes its parenthesis
+ * and continues with SQL of its own.
  */
 export function tryConditions(stream: Stream, selection: Selection): string[] {
   const { where } = selection;
@@ -113,7 +109,7 @@ export function tryConditions(stream: Stream, selection: Selection): string[] {
   return where === undefined ? [plain] : [plain, `SELECT CASE WHEN (${where}\n) THEN 1 END ${from}`];
 }
 
-/** Rows of these keys: one array of texts for each key column, cast to the column's type so that its index serves. */
+/** A condition for these keys: one array for each key column, cast to the column's type so that an index serves. */
 export function matchKeys(
   stream: Pick<Stream, 'key'>,
   types: ReadonlyMap<string, string>,
@@ -158,7 +154,7 @@ export function externalIdExpression({ externalId }: Pick<Stream, 'externalId'>)
     .join(' || ');
 }
 
-/** External ids that more than one row would give, with the keys of those rows. */
+/** External ids that more than one row has, with the keys of those rows. */
 export function selectSharedExternalIds(
   stream: Pick<Stream, 'key' | 'externalId' | 'source'>,
   limit: number,
@@ -168,7 +164,7 @@ export function selectSharedExternalIds(
     WHERE ext IS NOT NULL GROUP BY ext HAVING count(*) > 1 ORDER BY ext COLLATE "C" LIMIT ${limit}`;
 }
 
-/** Whether the template alone makes two ids differ when the keys do. */
+/** Whether different keys always give different external ids. */
 export function isExternalIdUniqueByKey({ key, externalId }: Pick<Stream, 'key' | 'externalId'>): boolean {
   const columns = externalId.flatMap((part) => ('column' in part ? [part.column] : []));
   return key.length === 1 && columns.length === 1 && columns[0] === key[0];

@@ -1,15 +1,15 @@
-// Triggers that note in the inbox which rows a statement of the mirror has touched: once a statement, in its
-// transaction. They run in the organization's own writes, so whatever goes wrong in them becomes a warning.
+// Triggers that write to the inbox which rows a statement changed: once for each statement, in its transaction. They run
+// in the organization's own writes, so every failure in them becomes a warning.
 import { createHash } from 'node:crypto';
-import { quoteLiteral } from '../sql-text.js';
+import { quoteIdentifier, quoteLiteral } from '../sql-text.js';
 import type { Stream } from '../streams/stream.js';
 import { SESSION_FORMATS } from './session-formats.js';
-import { keyExpression, quoteIdentifier } from './source-sql.js';
+import { keyExpression } from './source-sql.js';
 
-/** Longest name PostgreSQL keeps whole, in bytes. */
+/** PostgreSQL cuts names that are longer, in bytes. */
 const NAME_BYTES = 63;
 
-/** The events, and the rows of each that are looked at. */
+/** The events, and the rows of each whose keys are written. */
 const EVENTS = {
   INSERT: { transition: 'NEW TABLE AS slotsync_new', rows: ['slotsync_new'] },
   UPDATE: {
@@ -24,14 +24,14 @@ export const FUNCTION_PREFIX = 'slotsync_changes_';
 /** Name of a stream's function in schema `slotsync`; its triggers begin with it too. */
 export function functionName(stream: string): string {
   const name = FUNCTION_PREFIX + stream;
-  // Room for `_insert`, and for two long names that begin alike.
+  // Leaves room for `_insert`; two long names that begin alike stay different.
   if (name.length <= NAME_BYTES - 7) return name;
   return `${name.slice(0, NAME_BYTES - 16)}_${createHash('sha256').update(stream).digest('hex').slice(0, 8)}`;
 }
 
 /**
- * The statements that install a stream's triggers on its table; each may be run again. `owner`: a role that may add to
- * the inbox, in whose name the function does; whoever writes the table needs no right on the state.
+ * The statements that install a stream's triggers on its table; each may be run again. The function runs as `owner`, a
+ * role that may write to the inbox, so writers of the table need no right on the state.
  */
 export function installTriggers(stream: Stream, channel: string, owner: string): string[] {
   const name = quoteIdentifier(functionName(stream.name));
@@ -48,7 +48,7 @@ export function installTriggers(stream: Stream, channel: string, owner: string):
   ];
 }
 
-/** The statement that removes a function, and with it its triggers, on whatever table they are. */
+/** The statement that removes a function with its triggers, on any table. */
 export function removeTriggers(name: string): string {
   return `DROP FUNCTION IF EXISTS slotsync.${quoteIdentifier(name)}() CASCADE`;
 }
@@ -61,7 +61,7 @@ function triggerName(stream: Stream, event: string): string {
   return quoteIdentifier(`${functionName(stream.name)}_${event.toLowerCase()}`);
 }
 
-/** How keys print as text is fixed here as in the mirror's sessions; and no write waits long for a lock on the inbox. */
+/** Keys print as text as in the mirror's sessions, and no write waits long for a lock on the inbox. */
 function createFunction(stream: Stream, channel: string, name: string): string {
   const settings = { search_path: 'pg_catalog, pg_temp', lock_timeout: '1s', ...SESSION_FORMATS };
   const set = Object.entries(settings).map(([setting, value]) =>
@@ -83,14 +83,14 @@ BEGIN
   CASE TG_OP
 ${cases.join('\n')}
   END CASE;
-  -- A transaction that was notified from cannot be prepared for two-phase commit; there, workers look every second.
+  -- A transaction with a NOTIFY cannot be prepared for two-phase commit; without it workers poll every second.
   IF FOUND AND current_setting('max_prepared_transactions') = '0' THEN
     PERFORM pg_notify('${channel}', '');
   END IF;
   RETURN NULL;
 EXCEPTION WHEN OTHERS THEN
-  -- Never at the cost of the write: the next nightly run finds what was missed.
-  RAISE WARNING 'slotsync could not note what changed in % (%)', TG_RELID::regclass, SQLSTATE;
+  -- The write must not fail: the next nightly sync finds what was missed.
+  RAISE WARNING 'slotsync could not record what changed in % (%)', TG_RELID::regclass, SQLSTATE;
   RETURN NULL;
 END
 $slotsync$`;

@@ -1,5 +1,5 @@
-// Where the queues are kept: on Redis when there is one, else in the state database. Nothing outside this
-// folder knows which.
+// Where the queues are kept: on Redis if it is configured, else in the state database. Nothing outside this folder
+// knows which.
 import {
   assertSchemaCompatibility,
   createPostgresBackend,
@@ -16,49 +16,24 @@ import pg from 'pg';
 import { codeOf, SlotsyncError, UsageError } from '../errors.js';
 import type { Logger } from '../logger.js';
 import type { QueueName } from './jobs.js';
+import { QUEUE_SCHEMA, queuePrefix, type QueueStore } from './queue-address.js';
 
-export type QueueStore = { redisUrl: string } | { postgresUrl: string };
-
-/** The schema BullMQ keeps its tables in, beside ours. */
-const SCHEMA = 'slotsync_queue';
-
-export type AnyQueue = Pick<
-  Queue,
-  | 'add'
-  | 'addBulk'
-  | 'getJobCounts'
-  | 'upsertJobScheduler'
-  | 'getJobScheduler'
-  | 'removeJobScheduler'
-  | 'on'
-  | 'close'
-  | 'waitUntilReady'
->;
-export type AnyWorker = Pick<Worker, 'on' | 'close' | 'run' | 'waitUntilReady' | 'pause' | 'resume'>;
-export type Process = (job: Job, token: string | undefined) => Promise<void>;
+export type JobWorker = ReturnType<Bullmq['worker']>;
+export type Processor = (job: Job, token: string | undefined) => Promise<void>;
 
 /** Brings the queue's own tables up to date, where it has any. */
 export async function migrateQueue(store: QueueStore): Promise<void> {
-  if ('redisUrl' in store) return;
-  const client = new pg.Client({ connectionString: store.postgresUrl });
-  await client.connect();
-  try {
-    await runMigrations(client, SCHEMA);
-  } finally {
-    await client.end();
-  }
+  if ('postgresUrl' in store) await withClient(store, (client) => runMigrations(client, QUEUE_SCHEMA));
 }
 
 /**
- * Throws SlotsyncError when Redis cannot be reached, and UsageError unless the queue's own tables, where it has any, are
- * there and not newer than this program. BullMQ itself would wait for either without end.
+ * Throws SlotsyncError when Redis cannot be reached, and UsageError unless the queue's own tables, where it has any,
+ * exist and are not newer than this program. BullMQ itself would wait without limit in both cases.
  */
 export async function requireQueueStore(store: QueueStore): Promise<void> {
   if ('redisUrl' in store) return requireRedis(store.redisUrl);
-  const client = new pg.Client({ connectionString: store.postgresUrl });
-  await client.connect();
   try {
-    await assertSchemaCompatibility(client, SCHEMA);
+    await withClient(store, (client) => assertSchemaCompatibility(client, QUEUE_SCHEMA));
   } catch (error) {
     if (error instanceof SchemaMigrationRequiredError) {
       throw new UsageError('the state database has no queue tables yet', {
@@ -71,6 +46,17 @@ export async function requireQueueStore(store: QueueStore): Promise<void> {
       });
     }
     throw error;
+  }
+}
+
+async function withClient(
+  { postgresUrl }: { postgresUrl: string },
+  work: (client: pg.Client) => Promise<unknown>,
+): Promise<void> {
+  const client = new pg.Client({ connectionString: postgresUrl });
+  await client.connect();
+  try {
+    await work(client);
   } finally {
     await client.end();
   }
@@ -91,64 +77,59 @@ async function requireRedis(url: string): Promise<void> {
   }
 }
 
-/** Two states on one Redis never mix, and a Redis Cluster keeps a queue's keys together. */
-const prefixOf = (stateId: string) => `{slotsync:${stateId}}`;
+export type Bullmq = ReturnType<typeof openBullmq>;
 
-/** What another program needs to know to add jobs: BullMQ's prefix on Redis, or the schema of its tables. */
-export function addressOf(store: QueueStore, name: QueueName, stateId: string) {
-  return 'redisUrl' in store
-    ? { name, store: 'redis', prefix: prefixOf(stateId) }
-    : { name, store: 'postgresql', schema: SCHEMA };
-}
-
-export function openBackend(store: QueueStore, stateId: string, log: Logger) {
-  const prefix = prefixOf(stateId);
-  const postgres = (max: number) =>
-    'postgresUrl' in store ? { connectionString: store.postgresUrl, schema: SCHEMA, max } : undefined;
+/** Opens queues and workers of one state; each is closed by whoever opened it. */
+export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
   const onError = (error: Error) => log.warn({ reason: error.message }, 'queue connection failed');
+  const connect = (maxConnections: number, maxRetriesPerRequest: number | null) =>
+    'redisUrl' in store
+      ? { prefix: queuePrefix(stateId), connection: { url: store.redisUrl, maxRetriesPerRequest } }
+      : { connection: { connectionString: store.postgresUrl, schema: QUEUE_SCHEMA, max: maxConnections } };
+  // BullMQ's types know one kind of connection for each backend; undefined is Redis.
+  const backend = ('redisUrl' in store ? undefined : createPostgresBackend) as never;
 
   return {
-    queue(name: QueueName): AnyQueue {
-      const config = postgres(2);
-      const queue = (config
-        ? new Queue(name, { connection: config }, createPostgresBackend)
-        : new Queue(name, {
-            prefix,
-            // A producer that cannot reach Redis says so; the batch's row brings the job back later.
-            connection: { url: (store as { redisUrl: string }).redisUrl, maxRetriesPerRequest: 3 },
-          })) as unknown as AnyQueue;
+    queue(name: QueueName): Queue {
+      // A producer that cannot reach Redis fails; the batch's row brings the job back later.
+      const queue = new Queue(name, connect(2, 3), backend);
       queue.on('error', onError);
       return queue;
     },
 
     worker(
       name: QueueName,
-      process: Process,
+      process: Processor,
       options: Pick<WorkerOptions, 'concurrency' | 'settings' | 'removeOnFail'>,
-    ): AnyWorker {
-      const config = postgres(4);
-      const common = {
+    ) {
+      const config = {
         autorun: false,
         // A worker may die any number of times with the same job; the batch's row ends it, not the queue.
         maxStalledCount: 1000,
-        // How soon others notice: the lock is renewed twice in its time.
+        // Other workers notice a dead one after this time; a live one renews its lock twice within it.
         lockDuration: 20_000,
         stalledInterval: 10_000,
         removeOnComplete: { count: 0 },
         removeOnFail: { count: 0 },
         ...options,
+        ...connect(4, null),
       };
-      const worker = (config
-        ? new Worker(name, process, { ...common, connection: config }, createPostgresBackend)
-        : new Worker(name, process, {
-            ...common,
-            prefix,
-            connection: { url: (store as { redisUrl: string }).redisUrl, maxRetriesPerRequest: null },
-          })) as unknown as AnyWorker;
+      const worker = new Worker(name, process, config, backend) as unknown as Worker;
       worker.on('error', onError);
-      return worker;
+      const ready = worker.waitUntilReady();
+      ready.catch(() => undefined); // whoever waits for it gets the error
+      return {
+        waitUntilReady: () => ready,
+        run: () => worker.run(),
+        pause: () => worker.pause(true),
+        resume: () => worker.resume(),
+        /** Resolves when the jobs in flight have ended. */
+        async close(): Promise<void> {
+          // A connection that is being made when BullMQ closes stays open.
+          await Promise.allSettled([ready]);
+          await worker.close();
+        },
+      };
     },
   };
 }
-
-export type Backend = ReturnType<typeof openBackend>;

@@ -1,20 +1,20 @@
-// Jobs of other programs: "these keys may differ now". They become rows of the inbox and are done. A job that cannot be
-// read fails for good and is kept, with a reason that quotes nothing of it: it may name a person.
+// Jobs of other programs: "these keys may differ now". Their keys become rows of the inbox. A job that is not valid fails
+// and is kept, with a reason that quotes nothing of it, because it may hold personal data.
 import { DelayedError, UnrecoverableError, type Job } from 'bullmq';
 import { z } from 'zod';
 import { codeOf } from '../errors.js';
 import type { Logger } from '../logger.js';
-import { addChanges } from '../state/inbox/changes.js';
 import type { State } from '../state/database.js';
+import { addChanges } from '../state/inbox/add-changes.js';
 import { joinKey, splitKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
-import type { AnyWorker, Backend } from './bullmq.js';
-import { CHANGES } from './jobs.js';
+import type { Bullmq, JobWorker } from './bullmq.js';
+import { QUEUES } from './jobs.js';
 
 const SECOND = 1000;
-/** How long a job waits that could not be written down. */
-const AGAIN_MS = 5 * SECOND;
-/** Unreadable jobs that are kept, and for how long in seconds. */
+/** How long a job waits whose keys could not be stored. */
+const DEFER_MS = 5 * SECOND;
+/** Invalid jobs that are kept, and for how long in seconds. */
 const KEEP_FAILED = { count: 1000, age: 30 * 24 * 60 * 60 };
 
 const text = z
@@ -32,7 +32,7 @@ const JOB = 'the job is { stream, key } or { stream, keys: [...] } with 1 to 100
 const KEY =
   'a key is text of at most 2000 bytes, a whole number, or a list of these, one for each column of a composite key';
 
-/** The stream and local keys of a job's data, or what is wrong with it: a text that quotes nothing of it. */
+/** The stream and local keys of a job, or what is wrong with it: a text that quotes nothing of the job. */
 export function readChangeJob(
   data: unknown,
   streams: ReadonlyMap<string, Pick<Stream, 'key'>>,
@@ -40,21 +40,17 @@ export function readChangeJob(
   const job = jobSchema.safeParse(data);
   if (!job.success) return JOB;
   const { stream } = job.data;
-  const given: (readonly [place: string, key: unknown])[] =
-    'keys' in job.data
-      ? job.data.keys.map((key, at) => [`keys[${at}]`, key] as const)
-      : [['key', job.data.key]];
-  // A stream that is not in this configuration may be in the next one: its rows wait, and status tells of them.
+  const isList = 'keys' in job.data;
+  const given = 'keys' in job.data ? job.data.keys : [job.data.key];
+  // A stream that is not in this configuration may be in the next one: its rows wait, and `status` shows them.
   const columns = streams.get(stream)?.key.length;
   const keys = new Set<string>();
-  for (const [place, one] of given) {
-    const read = keySchema.safeParse(one);
-    if (!read.success) return `${place}: ${KEY}`;
-    const isList = Array.isArray(read.data);
-    const local = Array.isArray(read.data) ? joinKey(read.data.map(String)) : String(read.data);
-    const fits = isList
-      ? (read.data as unknown[]).length === columns
-      : splitKey(local, columns ?? 1) !== undefined;
+  for (const [at, one] of given.entries()) {
+    const place = isList ? `keys[${at}]` : 'key';
+    const { data: key } = keySchema.safeParse(one);
+    if (key === undefined) return `${place}: ${KEY}`;
+    const local = Array.isArray(key) ? joinKey(key.map(String)) : String(key);
+    const fits = Array.isArray(key) ? key.length === columns : splitKey(local, columns ?? 1) !== undefined;
     if (columns !== undefined && !fits)
       return `${place}: a key of this stream has ${columns} ${columns === 1 ? 'part' : 'parts'}`;
     keys.add(local);
@@ -62,22 +58,19 @@ export function readChangeJob(
   return { stream, keys: [...keys] };
 }
 
-/** Reads the queue of changes; the caller runs and closes it. */
+/** Works the queue of changes; the caller runs and closes it. */
 export function createChangeWorker(options: {
-  backend: Backend;
+  bullmq: Bullmq;
   state: State;
   streams: ReadonlyMap<string, Stream>;
   log: Logger;
-}): AnyWorker {
-  const { backend, state, streams, log } = options;
+}): JobWorker {
+  const { bullmq, state, streams, log } = options;
 
-  async function processChange(taken: Job, token: string | undefined): Promise<void> {
-    const read = readChangeJob(taken.data, streams);
+  async function processChange(job: Job, token: string | undefined): Promise<void> {
+    const read = readChangeJob(job.data, streams);
     if (typeof read === 'string') {
-      log.error(
-        { reason: read },
-        'a job of another program cannot be read; it is kept among the failed ones',
-      );
+      log.error({ reason: read }, 'change job is invalid; it is kept among the failed jobs');
       const error = new UnrecoverableError(read);
       error.stack = error.message;
       throw error;
@@ -85,11 +78,11 @@ export function createChangeWorker(options: {
     try {
       await addChanges(state.db, read.stream, read.keys);
     } catch (error) {
-      log.warn({ code: codeOf(error) }, 'changes could not be written down; they are tried again');
-      await taken.moveToDelayed(Date.now() + AGAIN_MS, token);
+      log.warn({ code: codeOf(error) }, 'storing the keys of a change job failed; it is retried');
+      await job.moveToDelayed(Date.now() + DEFER_MS, token);
       throw new DelayedError();
     }
   }
 
-  return backend.worker(CHANGES, processChange, { concurrency: 4, removeOnFail: KEEP_FAILED });
+  return bullmq.worker(QUEUES.changes, processChange, { concurrency: 4, removeOnFail: KEEP_FAILED });
 }

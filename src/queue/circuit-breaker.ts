@@ -1,93 +1,80 @@
-// When nothing can succeed, nothing is tried: the same kind of failure several times running stops the sending of
-// this process. Wrong credentials at two in the morning cost a dozen requests, not one for every batch. It says so
-// once, looks at widening gaps whether things are well again, and then goes on by itself.
-import { setTimeout as sleep } from 'node:timers/promises';
+// Circuit breaker: after several systemic failures in a row this process stops sending, probes at widening gaps, and
+// resumes after a successful probe. Wrong credentials cost a dozen requests, not one for every batch.
 import { errorEntry } from '../error-catalogue.js';
 import { codeOf } from '../errors.js';
+import { repeat } from '../lifecycle.js';
 import type { Logger } from '../logger.js';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
+/** Systemic failures in a row that open it. */
+const THRESHOLD = 5;
+const FIRST_GAP_MS = 5 * SECOND;
+const LONGEST_GAP_MS = 5 * MINUTE;
 
-export interface BreakerOptions {
+export interface CircuitBreakerOptions {
   log: Logger;
-  /** Resolves when sending makes sense again. */
+  /** Ends the probing. */
+  signal: AbortSignal;
+  /** Resolves when sending can succeed again. */
   probe: (signal: AbortSignal) => Promise<unknown>;
-  /** Called when sending stops, and when it may go on. */
-  onOpen: () => void;
-  onClose: () => void;
-  /** Failures running that open it. */
-  threshold?: number;
-  firstGapMs?: number;
-  longestGapMs?: number;
+  pauseSending: () => void;
+  resumeSending: () => void;
 }
 
-export type Breaker = ReturnType<typeof createBreaker>;
+export function createCircuitBreaker(options: CircuitBreakerOptions) {
+  const { log, signal, probe, pauseSending, resumeSending } = options;
+  let failures = 0;
+  let isOpen = false;
+  let gapMs = FIRST_GAP_MS;
+  /** Since the last success. */
+  let isReported = false;
 
-export function createBreaker(options: BreakerOptions) {
-  const { log, probe, onOpen, onClose } = options;
-  const { threshold = 5, firstGapMs = 5 * SECOND, longestGapMs = 5 * MINUTE } = options;
-  const stopped = new AbortController();
-  let running = 0;
-  let open = false;
-  let gapMs = firstGapMs;
-  /** Said since something last succeeded. */
-  let said = false;
+  function open(code: string): void {
+    isOpen = true;
+    log[isReported ? 'debug' : 'error'](
+      { code, firstProbeSeconds: gapMs / SECOND },
+      'circuit breaker open: sending stopped; it resumes after a successful probe',
+    );
+    isReported = true;
+    pauseSending();
+    repeat(probeOnce, { everyMs: LONGEST_GAP_MS, firstAfterMs: gapMs, signal, onError: () => undefined });
+  }
 
-  async function waitUntilWell(): Promise<void> {
-    while (!stopped.signal.aborted) {
-      await sleep(gapMs, undefined, { signal: stopped.signal }).catch(() => undefined); // stop() ends it
-      if (stopped.signal.aborted) return;
-      gapMs = Math.min(gapMs * 2, longestGapMs);
-      try {
-        await probe(stopped.signal);
-        break;
-      } catch (error) {
-        log.debug({ code: codeOf(error), nextProbeSeconds: gapMs / SECOND }, 'still not well');
-      }
+  async function probeOnce(): Promise<number | 'done'> {
+    gapMs = Math.min(gapMs * 2, LONGEST_GAP_MS);
+    try {
+      await probe(signal);
+    } catch (error) {
+      log.debug({ code: codeOf(error), nextProbeSeconds: gapMs / SECOND }, 'probe failed');
+      return gapMs;
     }
-    if (stopped.signal.aborted) return;
-    open = false;
-    running = 0;
-    log.info('sending goes on');
-    onClose();
+    if (signal.aborted) return 'done';
+    isOpen = false;
+    failures = 0;
+    log.info('circuit breaker closed: sending resumed');
+    resumeSending();
+    return 'done';
   }
 
   return {
-    isOpen: () => open,
+    isOpen: () => isOpen,
 
-    /** A batch was applied: everything is well. */
+    /** A batch was applied. */
     succeeded(): void {
-      running = 0;
-      gapMs = firstGapMs;
-      said = false;
+      failures = 0;
+      gapMs = FIRST_GAP_MS;
+      isReported = false;
     },
 
-    /** Tells of a failure. Returns whether the batch should wait without losing an attempt. */
+    /** Counts a failure. Returns whether the batch should wait without using up an attempt. */
     failed(error: unknown): boolean {
       const code = codeOf(error);
       const { systemic } = errorEntry(code);
-      if (!systemic || stopped.signal.aborted) return false;
-      running++;
-      if (!open && running >= threshold) {
-        open = true;
-        const facts = { code, firstProbeSeconds: gapMs / SECOND };
-        if (said) log.debug(facts, 'sending stopped again');
-        else
-          log.error(
-            facts,
-            'sending stopped: it failed several times running; it goes on by itself when things are well',
-          );
-        said = true;
-        onOpen();
-        void waitUntilWell();
-      }
+      if (!systemic || signal.aborted) return false;
+      failures++;
+      if (!isOpen && failures >= THRESHOLD) open(code);
       return systemic === 'wait';
-    },
-
-    /** Probes no more. */
-    stop(): void {
-      stopped.abort();
     },
   };
 }

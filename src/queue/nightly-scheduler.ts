@@ -1,83 +1,75 @@
-// The alarm clock. BullMQ rings at the schedule's moments, in one of the processes that drain the queue; what a ring
-// means is decided by the schedule's row, which is also looked at now and then, so that an alarm that is lost or late
-// loses no night.
-import { codeOf } from '../errors.js';
+// Starts the nightly sync when it is due. BullMQ triggers, in one of the processes that work the queue; the row of the
+// schedule decides which occurrence is due. The row is polled too, so a trigger that is lost or late loses no sync.
 import type { Schedule } from '../cron-schedule.js';
-import { readSchedule, registerSchedule, removeSchedule } from '../state/runs/occurrences.js';
-import { NIGHTLY, skipMissedOccurrences, startDueNightly, type NightlyDeps } from '../sync/start-nightly.js';
-import type { Backend } from './bullmq.js';
-import { JOB_OPTIONS, RUNS, TICK } from './jobs.js';
+import { codeOf } from '../errors.js';
+import { repeat } from '../lifecycle.js';
+import { readSchedule, registerSchedule, removeSchedule } from '../state/runs/nightly-occurrences.js';
+import { NIGHTLY } from '../state/runs/schedule-names.js';
+import { skipMissedOccurrences, startDueNightly, type NightlyDeps } from '../sync/start-nightly.js';
+import type { Bullmq } from './bullmq.js';
+import { JOB_OPTIONS, QUEUES, SCHEDULE_DUE } from './jobs.js';
 import type { Producer } from './producer.js';
 
-export interface SchedulerOptions extends NightlyDeps {
-  backend: Backend;
+export interface NightlySchedulerOptions extends NightlyDeps {
+  bullmq: Bullmq;
   producer: Producer;
 }
 
-export type Scheduler = ReturnType<typeof createScheduler>;
+const POLL_EVERY_MS = 15_000;
 
-const LOOK_EVERY_MS = 15_000;
-
-export function createScheduler({ backend, producer, ...deps }: SchedulerOptions) {
+export function createNightlyScheduler({ bullmq, producer, ...deps }: NightlySchedulerOptions) {
   const { state, log } = deps;
-  const queue = backend.queue(RUNS);
-  let look: NodeJS.Timeout | undefined;
+  const queue = bullmq.queue(QUEUES.runs);
+  const closing = new AbortController();
+  let polling: ReturnType<typeof repeat> | undefined;
 
   /** Starts and queues what is due. */
-  async function wake(): Promise<void> {
+  async function startDueRuns(): Promise<void> {
     for (const run of await startDueNightly(deps)) await producer.enqueueRun(run.id, run.lane);
   }
 
-  /** Sets BullMQ's alarm as the row says. */
-  async function setAlarm(): Promise<void> {
+  /** Makes BullMQ's job scheduler follow the schedule's row. */
+  async function registerJobScheduler(): Promise<void> {
     const schedule = await readSchedule(state.db, NIGHTLY);
-    const alarm = await queue.getJobScheduler(NIGHTLY);
-    const isSet = (as: typeof alarm) => as?.pattern === schedule?.pattern && as?.tz === schedule?.timezone;
+    const registered = await queue.getJobScheduler(NIGHTLY);
     if (!schedule) {
-      if (alarm) await queue.removeJobScheduler(NIGHTLY);
+      if (registered) await queue.removeJobScheduler(NIGHTLY);
       return;
     }
     const { pattern, timezone } = schedule;
-    if (isSet(alarm)) return;
+    const isCurrent = (it: typeof registered) => it?.pattern === pattern && it.tz === timezone;
+    if (isCurrent(registered)) return;
+    const job = { name: SCHEDULE_DUE, data: {}, opts: JOB_OPTIONS };
     try {
-      await queue.upsertJobScheduler(
-        NIGHTLY,
-        { pattern, tz: timezone },
-        { name: TICK, data: {}, opts: JOB_OPTIONS },
-      );
+      await queue.upsertJobScheduler(NIGHTLY, { pattern, tz: timezone }, job);
     } catch (error) {
-      // Workers that start together set it together, and the queue refuses all but one.
-      if (!isSet(await queue.getJobScheduler(NIGHTLY))) throw error;
+      // Workers that start at the same time all register it, and the queue refuses all but one.
+      if (!isCurrent(await queue.getJobScheduler(NIGHTLY))) throw error;
     }
   }
 
   return {
-    wake,
-    setAlarm,
+    startDueRuns,
+    registerJobScheduler,
 
-    /**
-     * Makes the state and the alarm follow the configuration, and makes up for a night that was missed, or passes it
-     * over. From then on looks after both until closed.
-     */
+    /** Registers the configured schedule, starts or skips what was missed, and polls the schedule until closed. */
     async start(configured: (Schedule & { catchUp: boolean }) | undefined): Promise<void> {
       if (configured) await registerSchedule(state.db, NIGHTLY, configured);
       else await removeSchedule(state.db, NIGHTLY);
-      await setAlarm();
+      await registerJobScheduler();
       if (configured && !configured.catchUp) await skipMissedOccurrences(deps);
-      await wake();
-      look = setInterval(() => {
-        wake()
-          .then(setAlarm)
-          .catch((error: unknown) =>
-            log.warn({ code: codeOf(error) }, 'the schedule could not be looked at'),
-          );
-      }, LOOK_EVERY_MS);
-      look.unref();
+      await startDueRuns();
+      polling ??= repeat(() => startDueRuns().then(registerJobScheduler), {
+        everyMs: POLL_EVERY_MS,
+        firstAfterMs: POLL_EVERY_MS,
+        signal: closing.signal,
+        onError: (error) => log.warn({ code: codeOf(error) }, 'polling the schedule failed; it is retried'),
+      });
     },
 
     async close(): Promise<void> {
-      clearInterval(look);
-      await queue.close();
+      closing.abort();
+      await Promise.all([queue.close(), polling?.ended]);
     },
   };
 }

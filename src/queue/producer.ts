@@ -1,19 +1,11 @@
-// Puts rows into the queue. The row comes first and is the truth; a job that is lost is queued again from it.
-import { listQueuedBatches } from '../state/runs/batches.js';
+// Queues the rows of runs and batches. The row is written first and is authoritative: a lost job is queued again from it.
+import type { Queue } from 'bullmq';
 import type { State } from '../state/database.js';
-import { advanceRun, listUnfinishedRuns } from '../state/runs/runs.js';
-import type { AnyQueue, Backend } from './bullmq.js';
-import {
-  BATCHES,
-  batchJobId,
-  JOB_OPTIONS,
-  priorityOf,
-  RUNS,
-  runJobId,
-  URGENT_BATCHES,
-  type BatchJob,
-  type RunJob,
-} from './jobs.js';
+import { advanceRun } from '../state/runs/advance-run.js';
+import { listQueuedBatches } from '../state/runs/batches.js';
+import { listUnfinishedRuns } from '../state/runs/read-runs.js';
+import type { Bullmq } from './bullmq.js';
+import { batchJobId, JOB_OPTIONS, priorityOf, QUEUES, runJobId, type BatchJob, type RunJob } from './jobs.js';
 
 export type Producer = ReturnType<typeof createProducer>;
 
@@ -22,31 +14,35 @@ const AT_ONCE = 500;
 
 const UNFINISHED = ['waiting', 'prioritized', 'active', 'delayed'] as const;
 
-async function countJobs(queue: AnyQueue): Promise<number> {
+async function countJobs(queue: Queue): Promise<number> {
   const counts = await queue.getJobCounts(...UNFINISHED);
   return Object.values(counts).reduce((sum, count) => sum + count, 0);
 }
 
-export function createProducer({ backend, state }: { backend: Backend; state: State }) {
-  const runs = backend.queue(RUNS);
-  const batches = backend.queue(BATCHES);
-  const urgent = backend.queue(URGENT_BATCHES);
-  const queueOf = (lane: string) => (lane === 'incremental' ? urgent : batches);
+export function createProducer({ bullmq, state }: { bullmq: Bullmq; state: State }) {
+  const runs = bullmq.queue(QUEUES.runs);
+  const batches = bullmq.queue(QUEUES.batches);
+  const incremental = bullmq.queue(QUEUES.incrementalBatches);
+  const queueOf = (lane: string) => (lane === 'incremental' ? incremental : batches);
 
   async function enqueueRun(runId: number, lane: string): Promise<void> {
     const data: RunJob = { runId };
     await runs.add('plan', data, { ...JOB_OPTIONS, jobId: runJobId(runId), priority: priorityOf(lane) });
   }
 
-  async function enqueueBatches(ids: readonly number[], lane: string): Promise<void> {
-    for (let at = 0; at < ids.length; at += AT_ONCE) {
-      await queueOf(lane).addBulk(
-        ids.slice(at, at + AT_ONCE).map((batchId) => ({
-          name: 'apply',
-          data: { batchId } satisfies BatchJob,
-          opts: { ...JOB_OPTIONS, jobId: batchJobId(batchId), priority: priorityOf(lane) },
-        })),
-      );
+  /** Adding what is in the queue already changes nothing. */
+  async function enqueueBatches(queued: readonly { id: number; lane: string }[]): Promise<void> {
+    for (const queue of [batches, incremental]) {
+      const own = queued.filter(({ lane }) => queueOf(lane) === queue);
+      for (let at = 0; at < own.length; at += AT_ONCE) {
+        await queue.addBulk(
+          own.slice(at, at + AT_ONCE).map(({ id, lane }) => ({
+            name: 'apply',
+            data: { batchId: id } satisfies BatchJob,
+            opts: { ...JOB_OPTIONS, jobId: batchJobId(id), priority: priorityOf(lane) },
+          })),
+        );
+      }
     }
   }
 
@@ -54,34 +50,34 @@ export function createProducer({ backend, state }: { backend: Backend; state: St
     enqueueRun,
     enqueueBatches,
 
-    /** Queues again whatever the state says should be queued and is not. Adding what is there changes nothing. */
+    /** Lets a run take its next step, if it is time, and queues the batches it may send then. */
+    async advance(runId: number): Promise<void> {
+      if (await advanceRun(state.db, runId)) await enqueueBatches(await listQueuedBatches(state.db, runId));
+    },
+
+    /** The same for every unfinished run: what a process that ended has left out. */
     async requeue(): Promise<void> {
       for (const run of await listUnfinishedRuns(state.db)) {
         if (run.status === 'planning' && run.pausedAt === null) await enqueueRun(run.id, run.lane);
-        // Whoever finished its last batch may have died before saying so.
         if (run.status === 'running') await advanceRun(state.db, run.id);
       }
-      const open = await listQueuedBatches(state.db);
-      for (const queue of [batches, urgent]) {
-        const missing = open.filter(({ lane }) => queueOf(lane) === queue);
-        if ((await countJobs(queue)) >= missing.length) continue;
-        for (const lane of new Set(missing.map((batch) => batch.lane))) {
-          const ids = missing.filter((batch) => batch.lane === lane).map(({ id }) => id);
-          await enqueueBatches(ids, lane);
-        }
+      const queued = await listQueuedBatches(state.db);
+      for (const queue of [batches, incremental]) {
+        const own = queued.filter(({ lane }) => queueOf(lane) === queue);
+        if ((await countJobs(queue)) < own.length) await enqueueBatches(own);
       }
     },
 
-    /** Jobs waiting and in work, for `status`. */
+    /** Batch jobs by state, for `status`. */
     async depth(): Promise<Record<string, number>> {
-      const [usual = {}, quick = {}] = await Promise.all(
-        [batches, urgent].map((queue) => queue.getJobCounts(...UNFINISHED)),
+      const [first = {}, second = {}] = await Promise.all(
+        [batches, incremental].map((queue) => queue.getJobCounts(...UNFINISHED)),
       );
-      return Object.fromEntries(UNFINISHED.map((kind) => [kind, (usual[kind] ?? 0) + (quick[kind] ?? 0)]));
+      return Object.fromEntries(UNFINISHED.map((kind) => [kind, (first[kind] ?? 0) + (second[kind] ?? 0)]));
     },
 
     async close(): Promise<void> {
-      await Promise.all([runs.close(), batches.close(), urgent.close()]);
+      await Promise.all([runs, batches, incremental].map((queue) => queue.close()));
     },
   };
 }

@@ -1,6 +1,5 @@
-// What commands print: tables and lines for people, one JSON document for programs.
+// Tables, numbers, durations and times as people read them.
 import Table from 'cli-table3';
-import { messageWithDetail, SlotsyncError, UsageError } from '../errors.js';
 
 export type Cell = string | number;
 
@@ -62,24 +61,7 @@ export function formatTime(at: Date | null): string {
   return at ? at.toISOString().replace('T', ' ').slice(0, 19) : '–';
 }
 
-/** A moment as the clocks of a time zone show it, to the minute. */
+/** The local time in a time zone, to the minute. */
 export function formatInZone(at: Date, timeZone: string): string {
   return at.toLocaleString('sv-SE', { timeZone, dateStyle: 'short', timeStyle: 'short' });
-}
-
-export function printLine(text = ''): void {
-  process.stdout.write(`${text}\n`);
-}
-
-export function printJson(value: unknown): void {
-  printLine(
-    JSON.stringify(value, (_, field: unknown) => (typeof field === 'bigint' ? String(field) : field), 2),
-  );
-}
-
-/** The error as a person reads it: what, where, and what to do. */
-export function describeError(error: unknown): string {
-  const faults = error instanceof UsageError ? error.faults.map((fault) => `  - ${fault}`) : [];
-  const remedy = error instanceof SlotsyncError && error.remedy !== '' ? [`  → ${error.remedy}`] : [];
-  return [`slotsync: ${messageWithDetail(error)}`, ...faults, ...remedy].join('\n');
 }

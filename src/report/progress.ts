@@ -1,12 +1,12 @@
-// How far a run is, for whoever waits: a bar on a terminal, a line now and then elsewhere. Both on standard error.
+// Progress on standard error: a bar on a terminal, a line every few seconds elsewhere.
 import { SingleBar } from 'cli-progress';
 import { formatDuration, formatNumber } from './format.js';
 
 export interface ProgressFacts {
   /** Share of the quota in use, 0 to 1; undefined when it is not known. */
   quotaUse?: number | undefined;
-  /** Why nothing moves. */
-  stands?: string | undefined;
+  /** Why nothing is sent. */
+  blocked?: string | undefined;
 }
 
 export interface Progress {
@@ -15,7 +15,7 @@ export interface Progress {
 }
 
 const PLAIN_EVERY_MS = 5000;
-/** The pace is that of the last so many milliseconds. */
+/** The pace is measured over this time. */
 const PACE_OVER_MS = 15_000;
 
 export function createProgress(what: string): Progress {
@@ -33,12 +33,12 @@ function createBar(what: string): Progress {
   let started = false;
   return {
     update(done, total, facts = {}) {
-      const said = { pace: describePace(pace(done, performance.now()), total - done, facts) };
-      if (!started && total === 0 && facts.stands === undefined) return;
-      if (!started) bar.start(total, done, said);
+      const payload = { pace: describePace(pace(done, performance.now()), total - done, facts) };
+      if (!started && total === 0 && facts.blocked === undefined) return;
+      if (!started) bar.start(total, done, payload);
       else bar.setTotal(total);
       started = true;
-      bar.update(done, said);
+      bar.update(done, payload);
     },
     stop() {
       if (started) bar.stop();
@@ -49,30 +49,30 @@ function createBar(what: string): Progress {
 function createLines(what: string): Progress {
   const pace = createPace();
   let printedAt = performance.now();
-  let stood: string | undefined;
+  let blockedBefore: string | undefined;
   return {
     update(done, total, facts = {}) {
       const now = performance.now();
       const perSecond = pace(done, now);
-      const { stands } = facts;
-      const isNews = stands !== stood;
-      const isDue = stands === undefined && total > 0 && now - printedAt >= PLAIN_EVERY_MS;
-      stood = stands;
-      if (!isNews && !isDue) return;
+      const { blocked } = facts;
+      const hasChanged = blocked !== blockedBefore;
+      const isDue = blocked === undefined && total > 0 && now - printedAt >= PLAIN_EVERY_MS;
+      blockedBefore = blocked;
+      if (!hasChanged && !isDue) return;
       printedAt = now;
       const percent = total === 0 ? '' : `, ${Math.floor((done / total) * 100)} %`;
-      const told = describePace(perSecond, total - done, facts);
+      const speed = describePace(perSecond, total - done, facts);
       process.stderr.write(
-        `${what}: ${formatNumber(done)} of ${formatNumber(total)}${percent}, ${told || 'goes on'}\n`,
+        `${what}: ${formatNumber(done)} of ${formatNumber(total)}${percent}, ${speed || 'resumed'}\n`,
       );
     },
     stop: () => undefined,
   };
 }
 
-/** `190 records a second, 95 % of the quota, 36 s left`, as far as it is known. */
-export function describePace(perSecond: number, left: number, { quotaUse, stands }: ProgressFacts): string {
-  if (stands !== undefined) return stands;
+/** `190 records a second, 95 % of the quota, 36 s left`, as far as known. */
+export function describePace(perSecond: number, left: number, { quotaUse, blocked }: ProgressFacts): string {
+  if (blocked !== undefined) return blocked;
   return [
     ...(perSecond > 0 ? [`${formatNumber(Math.ceil(perSecond))} records a second`] : []),
     ...(quotaUse === undefined ? [] : [`${Math.round(Math.min(1, quotaUse) * 100)} % of the quota`]),
@@ -80,7 +80,7 @@ export function describePace(perSecond: number, left: number, { quotaUse, stands
   ].join(', ');
 }
 
-/** Takes how many are done, and when; answers how many a second that is lately. */
+/** A function of the number done and the time; it returns the number per second over the last quarter of a minute. */
 export function createPace(): (done: number, nowMs: number) => number {
   const seen: { done: number; at: number }[] = [];
   return (done, at) => {

@@ -1,12 +1,12 @@
-// What reached the sandbox, and when: the evidence for every promise about the quota. The moment noted is the one
-// at which the quota was judged, not the one at which the client thinks it sent.
+// What reached the sandbox, and when: the evidence for every guarantee about the quota. The time is that at which the quota
+// was checked, not that at which the client sent.
 
 export interface Arrival {
   /** Milliseconds on a monotonic clock, with fractions. */
   at: number;
   method: string;
   path: string;
-  /** The status given; 0 as long as none was, and for ever when the answer was withheld. */
+  /** The status of the answer; 0 without one. */
   status: number;
   /** Objects in the body of a PUT. */
   objects?: number;
@@ -16,7 +16,7 @@ export interface Arrival {
 
 const SECOND = 1000;
 
-/** A bounded log of arrivals; beyond `most` the oldest are forgotten. */
+/** A log of at most `most` arrivals: the oldest are forgotten. */
 export function createArrivals(most = 100_000) {
   let log: Arrival[] = [];
   let total = 0;
@@ -47,13 +47,13 @@ export function createArrivals(most = 100_000) {
 
 export type Arrivals = ReturnType<typeof createArrivals>;
 
-/** The most of the given moments (milliseconds) that lie in one half-open second, wherever it begins. */
-export function mostInAnySecond(moments: readonly number[]): number {
-  const sorted = [...moments].sort((a, b) => a - b);
+/** The most of the given times (milliseconds) in one half-open second, wherever it begins. */
+export function mostInAnySecond(times: readonly number[]): number {
+  const sorted = [...times].sort((a, b) => a - b);
   let most = 0;
   let first = 0;
-  sorted.forEach((moment, last) => {
-    while (moment - (sorted[first] ?? moment) >= SECOND) first += 1;
+  sorted.forEach((time, last) => {
+    while (time - (sorted[first] ?? time) >= SECOND) first += 1;
     most = Math.max(most, last - first + 1);
   });
   return most;

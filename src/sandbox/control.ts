@@ -1,19 +1,19 @@
-// The rehearsal's controls, below /sandbox/. They are *not part of the service*: the real one has nothing like them,
-// and no client code may use them. No authentication, not counted by the quota, no latency and no faults; answered
-// to callers on the same host only.
+// The rehearsal's controls, below /sandbox/. They are *not part of the service*, and no client code may use them. They need
+// no authentication, are not counted by the quota, have no latency and no faults, and answer callers on the same host
+// only.
 //
 //   GET    /sandbox/summary                      objects by type, requests, refused, most in any second
 //   GET    /sandbox/arrivals                     every request that reached the service
 //   DELETE /sandbox/arrivals
 //   GET    /sandbox/objects[?typeId=…]           what is stored
-//   PUT    /sandbox/objects                      { extId, typeId, active?, fields? }: as a person makes one there
+//   PUT    /sandbox/objects                      { extId, typeId, active?, fields? }: as a scheduler enters one
 //   PUT    /sandbox/schema                       { types, fields }
 //   PUT    /sandbox/faults                       { status500?, reset?, loseAnswer?, brokenJson?, hang? }: 0 to 1
 //   POST   /sandbox/fail-next                    { fault, path?, status?, body?, headers?, times? }
-//   DELETE /sandbox/fail-next                    forgets what was ordered and not yet done
+//   DELETE /sandbox/fail-next                    forgets what was ordered and has not happened yet
 //   PUT    /sandbox/latency                      { latencyMs, jitterMs? }
 //   PUT    /sandbox/quota                        { rate?, window?, retryAfter? }
-//   PUT    /sandbox/refusals/{extId}             { status, message, wholeCall? }: an object the service will not take
+//   PUT    /sandbox/refusals/{extId}             { status, message, wholeCall? }: the service refuses this object
 //   DELETE /sandbox/refusals/{extId}
 //   DELETE /sandbox/tokens                       revokes all
 //   GET    /sandbox/reservations                 { reservations, cancellations }
@@ -26,62 +26,29 @@
 //
 // {id} is the integer id or the external one.
 import type { IncomingMessage } from 'node:http';
+import { text as readText } from 'node:stream/consumers';
 import { z } from 'zod';
+import { failRuleSchema, faultsSchema } from './faults.js';
 import type { SandboxControls } from './handle.js';
-import { decodeSegment, parseJson, readBody } from './http.js';
+import { decodeSegment, parseJson } from './http.js';
 import type { SandboxAnswer } from './http.js';
+import { objectInput } from './object-store.js';
 import { parseBody } from './paging.js';
+import { refusalSchema } from './put-objects.js';
 import { Refusal } from './refusal.js';
-import { SANDBOX_STATUSES } from './reservation-store.js';
+import { periodSchema, reservationInput, statusSchema } from './reservation-store.js';
 import { schemaDefinition } from './schema.js';
 
-const chance = z.number().min(0).max(1).optional();
-const faults = z.strictObject({
-  status500: chance,
-  reset: chance,
-  loseAnswer: chance,
-  brokenJson: chance,
-  hang: chance,
-});
-const failRule = z.strictObject({
-  path: z.string().optional(),
-  fault: z.enum(['status', 'reset', 'loseAnswer', 'brokenJson', 'hang']),
-  status: z.int().min(200).max(599).optional(),
-  body: z.unknown().optional(),
-  headers: z.record(z.string(), z.string()).optional(),
-  times: z.int().min(1).optional(),
-});
 const latency = z.strictObject({ latencyMs: z.number().min(0), jitterMs: z.number().min(0).optional() });
 const quota = z.strictObject({
   rate: z.number().min(0).optional(),
   window: z.enum(['sliding', 'fixed', 'bucket']).optional(),
   retryAfter: z.boolean().optional(),
 });
-const refusal = z.strictObject({
-  status: z.int().min(400).max(599),
-  message: z.string(),
-  wholeCall: z.boolean().optional(),
-});
-const fields = z.array(z.strictObject({ fieldId: z.string(), values: z.array(z.string()) })).optional();
-const object = z.strictObject({
-  extId: z.string().min(1),
-  typeId: z.string().min(1),
-  active: z.boolean().optional(),
-  fields,
-});
-const status = z.array(z.enum(SANDBOX_STATUSES));
-const times = z.strictObject({ begin: z.int(), end: z.int() });
-const reservation = times.extend({
-  extId: z.string().min(1).optional(),
-  status: status.optional(),
-  objects: z.array(z.strictObject({ typeId: z.string(), objectId: z.string() })).optional(),
-  fields,
-  modified: z.int().optional(),
-});
 
 type Action = (body: () => unknown, name: string, query: URLSearchParams) => unknown;
 
-/** Answers control requests by way of the handle. Throws a `Refusal` for what it does not know. */
+/** Answers control requests through the handle. Throws a `Refusal` for unknown ones. */
 export function createControl(sandbox: SandboxControls, requests: () => number) {
   const key = (name: string) => (/^\d+$/.test(name) ? Number(name) : name);
 
@@ -90,10 +57,10 @@ export function createControl(sandbox: SandboxControls, requests: () => number) 
     ['GET arrivals', () => sandbox.arrivals()],
     ['DELETE arrivals', () => sandbox.clearArrivals()],
     ['GET objects', (_body, _name, query) => objectsOf(sandbox, query.get('typeId'))],
-    ['PUT objects', (body) => sandbox.putObject(parseBody(object, body()))],
+    ['PUT objects', (body) => sandbox.putObject(parseBody(objectInput, body()))],
     ['PUT schema', (body) => sandbox.defineSchema(parseBody(schemaDefinition, body()))],
-    ['PUT faults', (body) => sandbox.setFaults(parseBody(faults, body()))],
-    ['POST fail-next', (body) => sandbox.failNext(parseBody(failRule, body()))],
+    ['PUT faults', (body) => sandbox.setFaults(parseBody(faultsSchema, body()))],
+    ['POST fail-next', (body) => sandbox.failNext(parseBody(failRuleSchema, body()))],
     ['DELETE fail-next', () => sandbox.clearFailures()],
     [
       'PUT latency',
@@ -103,17 +70,17 @@ export function createControl(sandbox: SandboxControls, requests: () => number) 
       },
     ],
     ['PUT quota', (body) => sandbox.setQuota(parseBody(quota, body()))],
-    ['PUT refusals/*', (body, name) => sandbox.refuseObject(name, parseBody(refusal, body()))],
+    ['PUT refusals/*', (body, name) => sandbox.refuseObject(name, parseBody(refusalSchema, body()))],
     ['DELETE refusals/*', (_body, name) => sandbox.allowObject(name)],
     ['DELETE tokens', () => sandbox.revokeTokens()],
     [
       'GET reservations',
       () => ({ reservations: sandbox.reservations(), cancellations: sandbox.cancellations() }),
     ],
-    ['POST reservations', (body) => sandbox.addReservation(parseBody(reservation, body()))],
+    ['POST reservations', (body) => sandbox.addReservation(parseBody(reservationInput, body()))],
     [
       'POST reservations/*/move',
-      (body, name) => sandbox.moveReservation(key(name), parseBody(times, body())),
+      (body, name) => sandbox.moveReservation(key(name), parseBody(periodSchema, body())),
     ],
     [
       'POST reservations/*/cancel',
@@ -127,18 +94,21 @@ export function createControl(sandbox: SandboxControls, requests: () => number) 
     [
       'POST reservations/*/status',
       (body, name) =>
-        sandbox.setReservationStatus(key(name), parseBody(z.strictObject({ status }), body()).status),
+        sandbox.setReservationStatus(
+          key(name),
+          parseBody(z.strictObject({ status: statusSchema }), body()).status,
+        ),
     ],
     ['DELETE reservations/*', (_body, name) => sandbox.removeReservation(key(name))],
   ]);
 
   return async (request: IncomingMessage, path: string, query: URLSearchParams): Promise<SandboxAnswer> => {
-    refuseStrangers(request.socket.remoteAddress);
+    requireSameHost(request.socket.remoteAddress);
     const [, , noun = '', name = '', verb] = path.split('/');
     const route = [noun, ...(name === '' ? [] : ['*']), ...(verb === undefined ? [] : [verb])].join('/');
     const action = actions.get(`${request.method} ${route}`);
     if (action === undefined) throw new Refusal(404, `no such control: ${request.method} ${path}`);
-    const text = await readBody(request);
+    const text = await readText(request);
     const body = () => (text === '' ? undefined : parseJson(text));
     const result = action(body, decodeSegment(name), query);
     return result === undefined ? { status: 204 } : { status: 200, body: result };
@@ -165,7 +135,7 @@ function objectsOf(sandbox: SandboxControls, typeId: string | null) {
   return sandbox.objects().filter((one) => typeId === null || one.typeId === typeId);
 }
 
-function refuseStrangers(address: string | undefined): void {
+function requireSameHost(address: string | undefined): void {
   if (address === '::1' || address?.replace('::ffff:', '').startsWith('127.') === true) return;
   throw new Refusal(403, 'controls answer on the same host only');
 }

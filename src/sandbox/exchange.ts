@@ -1,18 +1,19 @@
 // The life of one request to the service: half the latency, the quota, the faults, the answer, the other half.
-// The order matters: a client's requests spread out on the way, and the service counts when they arrive.
+// The order matters: requests spread out on the way, and the service counts when they arrive.
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { text as readText } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Arrivals } from './arrivals.js';
 import type { FaultSource } from './faults.js';
-import { answerTo, parseJson, readBody, requireJson, send } from './http.js';
+import { answerTo, parseJson, requireJson, send } from './http.js';
 import type { SandboxAnswer } from './http.js';
 import { countObjects } from './put-objects.js';
-import type { WindowJudge } from './quota-window.js';
+import type { QuotaWindow } from './quota-window.js';
 import type { ServiceRequest } from './router.js';
 
 /** What can be changed while the sandbox runs. */
 export interface Conditions {
-  window: WindowJudge;
+  window: QuotaWindow;
   retryAfter: boolean;
   latencyMs: number;
   jitterMs: number;
@@ -30,11 +31,11 @@ export function createExchange(deps: {
   const { conditions, arrivals, faults, route, random, signal } = deps;
 
   return async (request: IncomingMessage, response: ServerResponse, path: string): Promise<void> => {
-    const text = await readBody(request);
+    const text = await readText(request);
     const halfMs = (conditions.latencyMs + random() * conditions.jitterMs) / 2;
     if (halfMs > 0) await sleep(halfMs, undefined, { signal });
 
-    // Judged and processed without a pause in between: nothing else happens at this moment.
+    // Checked and processed without a pause in between, so nothing else happens in between.
     const at = performance.now();
     const waitMs = conditions.window.take(at);
     const method = request.method ?? 'GET';

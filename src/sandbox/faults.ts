@@ -1,40 +1,37 @@
-// What goes wrong on the way to a real service and back, on order or by seeded chance.
+// What goes wrong on the way to a real service and back: ordered for certain requests, or by seeded chance.
+import { z } from 'zod';
 
-/** Probabilities from 0 to 1, judged for each request that the quota let through. */
-export interface Faults {
+const chance = z.number().min(0).max(1).optional();
+
+/** Probabilities from 0 to 1, for each request that the quota lets through. */
+export const faultsSchema = z.strictObject({
   /** Answered with 500, not processed. */
-  status500?: number | undefined;
+  status500: chance,
   /** Connection reset before processing. */
-  reset?: number | undefined;
+  reset: chance,
   /** Processed, then the connection is reset instead of an answer. */
-  loseAnswer?: number | undefined;
+  loseAnswer: chance,
   /** Processed, and answered with half a JSON document. */
-  brokenJson?: number | undefined;
+  brokenJson: chance,
   /** Not processed and never answered. */
-  hang?: number | undefined;
-}
+  hang: chance,
+});
+export type Faults = z.infer<typeof faultsSchema>;
 
-export interface FailRule {
+export const failRuleSchema = z.strictObject({
   /** The end of the path it is for; any request, when absent. */
-  path?: string | undefined;
-  fault: 'status' | 'reset' | 'loseAnswer' | 'brokenJson' | 'hang';
+  path: z.string().optional(),
+  fault: z.enum(['status', 'reset', 'loseAnswer', 'brokenJson', 'hang']),
   /** For `status`: 500 unless given. */
-  status?: number | undefined;
-  body?: unknown;
-  headers?: Record<string, string> | undefined;
+  status: z.int().min(200).max(599).optional(),
+  body: z.unknown().optional(),
+  headers: z.record(z.string(), z.string()).optional(),
   /** How many requests it hits; 1 unless given. */
-  times?: number | undefined;
-}
+  times: z.int().min(1).optional(),
+});
+export type FailRule = z.infer<typeof failRuleSchema>;
 
-const CHANCES = [
-  ['status500', 'status'],
-  ['reset', 'reset'],
-  ['loseAnswer', 'loseAnswer'],
-  ['brokenJson', 'brokenJson'],
-  ['hang', 'hang'],
-] as const;
-
-/** Decides which fault, if any, a request meets: ordered ones first, in their order, then chance. */
+/** Decides which fault a request meets, if any: ordered ones first, in their order, then by chance. */
 export function createFaults(random: () => number, initial: Faults = {}) {
   let faults = initial;
   let rules: (FailRule & { left: number })[] = [];
@@ -56,10 +53,10 @@ export function createFaults(random: () => number, initial: Faults = {}) {
         if (rule.left <= 0) rules = rules.filter((one) => one !== rule);
         return rule;
       }
-      let chance = random();
-      for (const [name, fault] of CHANCES) {
-        chance -= faults[name] ?? 0;
-        if (chance < 0) return { fault };
+      let left = random();
+      for (const name of ['status500', 'reset', 'loseAnswer', 'brokenJson', 'hang'] as const) {
+        left -= faults[name] ?? 0;
+        if (left < 0) return { fault: name === 'status500' ? 'status' : name };
       }
       return undefined;
     },

@@ -1,4 +1,5 @@
-// Finding bookings, with the traps the service is known for: hidden statuses, lists that widen instead of narrow.
+// Finds of reservations and cancellations, with the known traps of the service: statuses that are hidden unless they are
+// named, and lists of ids that widen a find instead of narrowing it.
 import { z } from 'zod';
 import type { Objects } from './object-store.js';
 import { find, paged, parseBody, period, reference, select } from './paging.js';
@@ -22,7 +23,7 @@ const reservationFind = find.extend({
 
 type Request = z.infer<typeof reservationFind>;
 
-/** The two finds over bookings; they differ in the store and in two fields of the answer. */
+/** The two finds; they differ in the store and in two fields of the answer. */
 export function createFindReservations(
   deps: { schema: Schema; objects: Objects; reservations: ReservationStore },
   { honoursModified }: { honoursModified: boolean },
@@ -50,7 +51,7 @@ export function createFindReservations(
     cancelled: one.cancelled,
   });
 
-  /** Objects to look for, by type: any of them within a type, all of the types. */
+  /** The objects asked for, by type: a find needs any of each type. */
   const wantedByType = (request: Request): Map<string, Set<string>> => {
     const wanted = new Map<string, Set<string>>();
     for (const { typeId, objectId } of request.searchObjects ?? []) {
@@ -98,7 +99,7 @@ export function createFindReservations(
   };
 }
 
-/** In each of the two ranks the status has to be one that was asked for; in a rank nobody asked about, the first. */
+/** In each of the two ranks the status has to be one that was asked for; in a rank without one, the usual status. */
 function isAskedFor(status: readonly SandboxStatus[], asked: readonly SandboxStatus[] = []): boolean {
   return (['B_COMPLETE', 'C_CONFIRMED'] as const).every((normal) => {
     const rank = normal.slice(0, 2);
@@ -108,7 +109,7 @@ function isAskedFor(status: readonly SandboxStatus[], asked: readonly SandboxSta
   });
 }
 
-/** Look-ups over a list, made when first needed: most finds name nothing. */
+/** Look-ups over a list, built when first needed: most finds list no ids. */
 function indexed<T extends { id: number; extId: string }>(all: readonly T[]) {
   let byId: Map<number, T> | undefined;
   let byExtId: Map<string, T> | undefined;

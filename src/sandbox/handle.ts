@@ -1,5 +1,5 @@
-// What a rehearsal gives the sandbox and gets from it. Apart from sandbox.ts, which assembles it, because the control
-// interface offers the same over HTTP.
+// The options of the sandbox, and what a rehearsal can see and do with it. Apart from sandbox.ts, which assembles it,
+// because the control interface offers the same over HTTP.
 import type { Arrival } from './arrivals.js';
 import type { FailRule, Faults } from './faults.js';
 import type { SandboxObject, SandboxObjectInput } from './object-store.js';
@@ -36,13 +36,13 @@ export interface SandboxOptions {
   maxObjects?: number | undefined;
   /** Most results on one page; a greater limit is lowered to it. */
   maxPage?: number | undefined;
-  /** Whether finds of bookings look at `modified`. */
+  /** Whether finds of reservations honour `modified`. */
   honoursModified?: boolean | undefined;
-  /** Half of it passes before the quota is judged, half after. */
+  /** Half of it passes before the quota is checked, half after. */
   latencyMs?: number | undefined;
   /** Up to this much is added to the latency, by seeded chance. */
   jitterMs?: number | undefined;
-  /** What a reference to an unknown object refuses: the whole call or the object. */
+  /** What a reference to an unknown object makes the service refuse: the whole call or the object. */
   references?: 'call' | 'item' | undefined;
   /** Without one every type is unknown. */
   schema?: SandboxSchema | undefined;
@@ -57,20 +57,20 @@ export interface SandboxControls {
   defineSchema(schema: SandboxSchema): void;
   objects(): SandboxObject[];
   object(extId: string): SandboxObject | undefined;
-  /** Creates or replaces an object as if a person had done it there: nothing is checked. */
+  /** Creates or replaces an object as a scheduler does at the service: nothing is checked. */
   putObject(object: SandboxObjectInput): SandboxObject;
   reservations(): SandboxReservation[];
   cancellations(): SandboxCancellation[];
   addReservation(reservation: ReservationInput): SandboxReservation;
   moveReservation(key: ReservationKey, to: { begin: number; end: number }): SandboxReservation;
   setReservationStatus(key: ReservationKey, status: readonly SandboxStatus[]): SandboxReservation;
-  /** The booking leaves the reservations and is found among the cancellations. */
+  /** The reservation is found among the cancellations from now on. */
   cancelReservation(key: ReservationKey, options?: { extId?: string | undefined }): SandboxCancellation;
   /** Takes a cancellation back; `key` is the reservation's. */
   restoreReservation(key: ReservationKey): SandboxReservation;
   /** Removes it without a trace. */
   removeReservation(key: ReservationKey): void;
-  /** Every request that reached the service, in order of judgement; the last 100 000. */
+  /** Every request that reached the service, in order; the last 100 000. */
   arrivals(): Arrival[];
   /** Forgets the arrivals and what was counted of them. */
   clearArrivals(): void;
@@ -80,7 +80,7 @@ export interface SandboxControls {
   refused(): number;
   setFaults(faults: Faults): void;
   setLatency(latencyMs: number, jitterMs?: number): void;
-  /** Starts an empty window; what is not given stays. */
+  /** Starts an empty window; what is not given stays as it is. */
   setQuota(quota: {
     rate?: number | undefined;
     window?: WindowKind | undefined;
@@ -88,7 +88,7 @@ export interface SandboxControls {
   }): void;
   /** Orders a fault for the next request the quota lets through whose path ends so. */
   failNext(rule: FailRule): void;
-  /** Forgets what `failNext` has ordered and not yet done. */
+  /** Forgets what `failNext` ordered and has not happened yet. */
   clearFailures(): void;
   refuseObject(extId: string, refusal: ObjectRefusal): void;
   allowObject(extId: string): void;

@@ -1,4 +1,4 @@
-// Reading and answering JSON on a bare node:http exchange.
+// JSON in and out of a plain node:http exchange.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Refusal } from './refusal.js';
 
@@ -6,20 +6,6 @@ export interface SandboxAnswer {
   status: number;
   body?: unknown;
   headers?: Record<string, string> | undefined;
-}
-
-const MOST_BYTES = 64 * 1024 * 1024;
-
-/** The whole body as text; throws when the client goes away in the middle. */
-export async function readBody(request: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes <= MOST_BYTES) chunks.push(chunk);
-  }
-  if (bytes > MOST_BYTES) throw new Refusal(413, `body larger than ${MOST_BYTES} bytes`);
-  return Buffer.concat(chunks).toString('utf8');
 }
 
 /** A 415 when the body is not announced as JSON. */

@@ -1,26 +1,27 @@
-// The objects of the organization, as the service keeps them: found by external id, replaced whole.
-import { find, paged, parseBody, period, reference, select } from './paging.js';
-import type { IdFormat } from './paging.js';
+// The objects of the organization, as the service stores them: found by external id, replaced whole.
 import { z } from 'zod';
+import { fieldsSchema, find, paged, parseBody, period, reference, select } from './paging.js';
+import type { IdFormat, SandboxFields } from './paging.js';
 import type { Schema } from './schema.js';
 import { Refusal } from './refusal.js';
+
+/** An object as a scheduler enters it at the service, which gives it an id. */
+export const objectInput = z.strictObject({
+  extId: z.string().min(1),
+  /** External id of the type. */
+  typeId: z.string().min(1),
+  active: z.boolean().optional(),
+  fields: fieldsSchema.optional(),
+});
+export type SandboxObjectInput = z.infer<typeof objectInput>;
 
 export interface SandboxObject {
   id: number;
   extId: string;
-  /** External id of the type. */
   typeId: string;
   active: boolean;
-  /** In the order of the field definitions, whatever order they were sent in; without empty ones. */
-  fields: { fieldId: string; values: string[] }[];
-}
-
-/** An object as a person makes it at the service: the service gives the id. */
-export interface SandboxObjectInput {
-  extId: string;
-  typeId: string;
-  active?: boolean | undefined;
-  fields?: { fieldId: string; values: string[] }[] | undefined;
+  /** In the order of the field definitions, without empty ones. */
+  fields: SandboxFields;
 }
 
 interface Stored extends SandboxObject {
@@ -59,12 +60,13 @@ export function createObjects(schema: Schema) {
     format === 'EXTERNAL' ? extId : String(byExtId.get(extId)?.id ?? 0);
 
   return {
-    get: (extId: string): SandboxObject | undefined => copy(byExtId.get(extId)),
-    getById: (id: number): SandboxObject | undefined => copy(byId.get(id)),
+    get(extId: string): SandboxObject | undefined {
+      const object = byExtId.get(extId);
+      return object && copy(object);
+    },
     typeOf: (extId: string): string | undefined => byExtId.get(extId)?.typeId,
     extIdOf: (id: number): string | undefined => byId.get(id)?.extId,
     idOf: (extId: string): number | undefined => byExtId.get(extId)?.id,
-    size: () => byExtId.size,
     list: (): SandboxObject[] => [...byExtId.values()].map((object) => copy(object)),
 
     /** Creates the object or replaces it whole: a field that is not given is emptied. */
@@ -120,16 +122,7 @@ export function createObjects(schema: Schema) {
 
 export type Objects = ReturnType<typeof createObjects>;
 
-function copy(object: Stored): SandboxObject;
-function copy(object: Stored | undefined): SandboxObject | undefined;
-function copy(object: Stored | undefined): SandboxObject | undefined {
-  if (object === undefined) return undefined;
-  const { id, extId, typeId, active, fields } = object;
-  return {
-    id,
-    extId,
-    typeId,
-    active,
-    fields: fields.map((field) => ({ ...field, values: [...field.values] })),
-  };
+function copy({ id, extId, typeId, active, fields }: Stored): SandboxObject {
+  const copied = fields.map(({ fieldId, values }) => ({ fieldId, values: [...values] }));
+  return { id, extId, typeId, active, fields: copied };
 }

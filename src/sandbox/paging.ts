@@ -2,14 +2,17 @@
 import { z } from 'zod';
 import { Refusal } from './refusal.js';
 
-// Beyond this a number of seconds lies past the year 9999: somebody sent milliseconds.
+// A greater number of seconds is after the year 9999: these are milliseconds.
 const LAST_SECOND = 253_402_300_799;
 const DEFAULT_LIMIT = 100;
 
 const seconds = z.int().min(0).max(LAST_SECOND, 'Unix seconds expected, this looks like milliseconds');
 
 export const period = z.strictObject({ startDate: seconds, endDate: seconds });
-export type SandboxPeriod = z.infer<typeof period>;
+
+/** Fields with their values, by external id. */
+export const fieldsSchema = z.array(z.strictObject({ fieldId: z.string(), values: z.array(z.string()) }));
+export type SandboxFields = z.infer<typeof fieldsSchema>;
 
 /** A reference: the external id with `idFormat` EXTERNAL, the integer id with INTERNAL. */
 export const reference = z.union([z.string().min(1), z.int()]);
@@ -33,8 +36,8 @@ interface Identified {
 }
 
 /**
- * What a find selects, in ascending id order. `ids` and `extIds` are a union with the other filters, not a narrowing:
- * what they list comes back although it does not match the rest. `matches` undefined: no other filter was given.
+ * What a find selects, in ascending id order. `ids` and `extIds` are a union with the other filters: what they list is
+ * found although it does not match the rest. `matches` undefined: no other filter was given.
  */
 export function select<T extends Identified>(
   store: { all: Iterable<T>; byId(id: number): T | undefined; byExtId(extId: string): T | undefined },
@@ -44,7 +47,7 @@ export function select<T extends Identified>(
   const named = new Set<T>();
   for (const id of listed.ids ?? []) addKnown(named, store.byId(id));
   for (const extId of listed.extIds ?? []) addKnown(named, store.byExtId(extId));
-  // An empty list names nothing and is no filter: alone it selects everything, as if it had been left out.
+  // An empty list is no filter: alone it selects everything, as if it had been left out.
   const hasList = (listed.ids?.length ?? 0) + (listed.extIds?.length ?? 0) > 0;
   if (hasList && matches === undefined) return [...named].sort((a, b) => a.id - b.id);
   const selected: T[] = [];

@@ -1,24 +1,27 @@
-// The bulk write: what the service takes, what it refuses item by item, and what makes it refuse the whole call.
-// All of it is assumed, nothing is published; which refusals are whole-call ones can be switched.
+// The bulk write: which objects the service accepts, which it refuses alone, and what makes it refuse the whole call. All of
+// it is assumed, nothing is published; some refusals can be switched from one kind to the other.
 import { z } from 'zod';
 import type { Objects, SandboxObjectInput } from './object-store.js';
 import { idFormat, parseBody, reference } from './paging.js';
-import type { IdFormat } from './paging.js';
+import type { IdFormat, SandboxFields } from './paging.js';
 import { Refusal } from './refusal.js';
 import type { Schema } from './schema.js';
 
-export interface ObjectRefusal {
-  status: number;
-  message: string;
-  /** Refuse the whole call the object stands in, not the object alone. */
-  wholeCall?: boolean | undefined;
-}
+export const refusalSchema = z.strictObject({
+  status: z.int().min(400).max(599),
+  message: z.string(),
+  /** Refuse the whole call that contains the object, not the object alone. */
+  wholeCall: z.boolean().optional(),
+});
+export type ObjectRefusal = z.infer<typeof refusalSchema>;
 
 export interface PutRules {
   putStatus: 200 | 207 | undefined;
   maxObjects: number;
   references: 'call' | 'item';
 }
+
+type ObjectFields = SandboxObjectInput & { fields: SandboxFields };
 
 type ItemResult =
   { extId: string; id: number; status: number } | { extId: string; status: number; message: string };
@@ -35,7 +38,7 @@ const putBody = z.strictObject({
   ),
 });
 
-/** Judges and applies one `PUT /objects`; whole-call refusals are thrown and leave nothing behind. */
+/** Checks and applies one `PUT /objects`; refusals of the whole call are thrown and change nothing. */
 export function createPutObjects(
   deps: { schema: Schema; objects: Objects; refusals: ReadonlyMap<string, ObjectRefusal> },
   rules: PutRules,
@@ -49,12 +52,9 @@ export function createPutObjects(
     const call = parseBody(putBody, body);
     refuseDuplicates(call.objects);
 
-    // A map from the object to why it alone is refused; objects that are not in it are accepted.
+    // Why an object alone is refused; objects that are not in the map are accepted.
     const faults = new Map<string, { status: number; message: string }>();
-    const inCall = new Map<
-      string,
-      SandboxObjectInput & { fields: { fieldId: string; values: string[] }[] }
-    >();
+    const inCall = new Map<string, ObjectFields>();
     for (const object of call.objects) {
       const refusal = refusals.get(object.extId);
       if (refusal?.wholeCall === true) throw new Refusal(refusal.status, refusal.message);
@@ -73,7 +73,7 @@ export function createPutObjects(
       if (refusal !== undefined) faults.set(object.extId, refusal);
       else if (message !== undefined) faults.set(object.extId, { status: 400, message });
     }
-    judgeReferences(inCall, faults);
+    checkReferences(inCall, faults);
 
     const results = [...inCall.values()].map((object): ItemResult => {
       const fault = faults.get(object.extId);
@@ -83,12 +83,8 @@ export function createPutObjects(
     return { status: rules.putStatus ?? (faults.size > 0 ? 207 : 200), body: { results } };
   };
 
-  /** Why the service would refuse this object for itself alone. */
-  function faultOf(
-    type: string,
-    extId: string,
-    fields: readonly { fieldId: string; values: readonly string[] }[],
-  ): string | undefined {
+  /** Why the service would refuse this object alone. */
+  function faultOf(type: string, extId: string, fields: SandboxFields): string | undefined {
     const stored = objects.typeOf(extId);
     if (stored !== undefined && stored !== type)
       return `object is of type ${stored}, its type cannot be changed`;
@@ -107,13 +103,13 @@ export function createPutObjects(
     return missing && `mandatory field ${missing.extId} is missing`;
   }
 
-  /** A reference must name an object that is stored or is accepted in this call, so a refusal can draw others after it. */
-  function judgeReferences(
-    inCall: ReadonlyMap<string, SandboxObjectInput>,
+  /** A reference must name an object that is stored or accepted in this call, so one refusal can cause others. */
+  function checkReferences(
+    inCall: ReadonlyMap<string, ObjectFields>,
     faults: Map<string, { status: number; message: string }>,
   ): void {
     const referring = [...inCall.values()].flatMap((object) =>
-      (object.fields ?? []).flatMap(({ fieldId, values }) => {
+      object.fields.flatMap(({ fieldId, values }) => {
         const type = schema.fieldByExtId(fieldId)?.reference;
         return type === undefined
           ? []
@@ -123,17 +119,14 @@ export function createPutObjects(
     if (rules.references === 'call') {
       for (const { fieldId, value, type } of referring)
         if (objects.typeOf(value) !== type && inCall.get(value)?.typeId !== type)
-          throw new Refusal(400, `field ${fieldId}: object ${value} of type ${type} does not exist`);
+          throw new Refusal(400, unknownObject(fieldId, value, type));
     }
     for (let refusedBefore = -1; refusedBefore !== faults.size;) {
       refusedBefore = faults.size;
       for (const { extId, fieldId, value, type } of referring) {
         const isAccepted = inCall.get(value)?.typeId === type && !faults.has(value);
         if (objects.typeOf(value) === type || isAccepted || faults.has(extId)) continue;
-        faults.set(extId, {
-          status: 400,
-          message: `field ${fieldId}: object ${value} of type ${type} does not exist`,
-        });
+        faults.set(extId, { status: 400, message: unknownObject(fieldId, value, type) });
       }
     }
   }
@@ -153,6 +146,10 @@ export function createPutObjects(
 export function countObjects(body: unknown): number | undefined {
   if (typeof body !== 'object' || body === null || !('objects' in body)) return undefined;
   return Array.isArray(body.objects) ? body.objects.length : undefined;
+}
+
+function unknownObject(fieldId: string, extId: string, type: string): string {
+  return `field ${fieldId}: object ${extId} of type ${type} does not exist`;
 }
 
 function refuseDuplicates(sent: readonly { extId: string }[]): void {

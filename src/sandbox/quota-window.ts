@@ -1,20 +1,20 @@
-// The three ways a service may count "requests a second". Which one the live service uses is not published,
-// so a client has to hold its promise under each of them. Pure: time is an argument, in milliseconds.
+// The three ways in which a service may count requests a second. Which one the real service uses is not published, so a
+// client has to stay within the quota under each of them. Pure: time is an argument, in milliseconds.
 
 export type WindowKind = 'sliding' | 'fixed' | 'bucket';
 
 /** How long to wait, in milliseconds, before a request would be accepted; 0 means this one was. */
-export interface WindowJudge {
+export interface QuotaWindow {
   take(nowMs: number): number;
 }
 
 const SECOND = 1000;
 
 /**
- * A judge of `rate` requests a second; a rate of 0 accepts everything. What it refuses does not count.
- * `wallOffsetMs` is added to the given time where wall seconds matter (`fixed`).
+ * Accepts `rate` requests a second; a rate of 0 accepts everything. What is refused does not count. `wallOffsetMs` is
+ * added to the given time where wall seconds matter (`fixed`).
  */
-export function createWindow(kind: WindowKind, rate: number, wallOffsetMs = 0): WindowJudge {
+export function createWindow(kind: WindowKind, rate: number, wallOffsetMs = 0): QuotaWindow {
   if (rate <= 0) return { take: () => 0 };
   const capacity = Math.max(1, Math.floor(rate));
   switch (kind) {
@@ -28,8 +28,8 @@ export function createWindow(kind: WindowKind, rate: number, wallOffsetMs = 0): 
 }
 
 /** At most `capacity` accepted in any half-open second, wherever it begins. */
-function slidingWindow(capacity: number): WindowJudge {
-  const accepted: number[] = []; // a ring: `next` is the place of the oldest once it is full
+function slidingWindow(capacity: number): QuotaWindow {
+  const accepted: number[] = []; // a ring: `next` is the index of the oldest when it is full
   let next = 0;
   return {
     take(nowMs) {
@@ -43,7 +43,7 @@ function slidingWindow(capacity: number): WindowJudge {
 }
 
 /** At most `capacity` accepted between two ticks of the wall clock's seconds. */
-function fixedWindow(capacity: number, wallOffsetMs: number): WindowJudge {
+function fixedWindow(capacity: number, wallOffsetMs: number): QuotaWindow {
   let second = -Infinity;
   let taken = 0;
   return {
@@ -61,8 +61,8 @@ function fixedWindow(capacity: number, wallOffsetMs: number): WindowJudge {
   };
 }
 
-/** Holds `capacity` tokens, refilled evenly; full at the start, so a rested client may send two seconds' worth in one. */
-function bucket(capacity: number, ratePerSecond: number): WindowJudge {
+/** Holds `capacity` tokens, refilled evenly; full at the start, so after a pause a client may send twice the rate in one second. */
+function bucket(capacity: number, ratePerSecond: number): QuotaWindow {
   let tokens = capacity;
   let filledAtMs: number | undefined;
   return {

@@ -1,4 +1,4 @@
-// Faults have to be repeatable, so chance comes from a seed.
+// Faults have to be repeatable, so random numbers come from a seed.
 
 /** A generator of numbers in [0, 1) (mulberry32): the same seed gives the same numbers. */
 export function createRandom(seed: number): () => number {

@@ -1,4 +1,4 @@
-// A request the sandbox turns down as a whole: thrown where the reason is known, answered in one place.
+// A request that the sandbox refuses as a whole: thrown where the reason is known, answered in one place.
 
 export class Refusal extends Error {
   override readonly name = 'Refusal';

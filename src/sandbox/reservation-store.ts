@@ -1,8 +1,10 @@
-// Bookings at the service. People make, move and cancel them there, so rehearsals do it through the handle or the
-// control interface; the service's six endpoints only find them.
+// The service's reservations and cancellations. Schedulers make, move and cancel them at the service; rehearsals do it
+// through the handle or the control interface. The service's endpoints only find them.
+import { z } from 'zod';
+import { fieldsSchema } from './paging.js';
 import { Refusal } from './refusal.js';
 
-/** How complete (`B_`) and how certain (`C_`) a booking is: one of each, the first of each unless stated. */
+/** How complete (`B_`) and how certain (`C_`) a reservation is: one of each, the first of each unless stated. */
 export const SANDBOX_STATUSES = [
   'B_COMPLETE',
   'B_INCOMPLETE',
@@ -14,20 +16,25 @@ export const SANDBOX_STATUSES = [
 ] as const;
 export type SandboxStatus = (typeof SANDBOX_STATUSES)[number];
 
-export interface SandboxReservation {
-  id: number;
-  extId: string;
-  /** Unix seconds. */
-  begin: number;
-  end: number;
+export const periodSchema = z.strictObject({ begin: z.int(), end: z.int() });
+export const statusSchema = z.array(z.enum(SANDBOX_STATUSES));
+
+/** A reservation as a scheduler enters it. Times in Unix seconds. */
+export const reservationInput = periodSchema.extend({
+  /** The service makes one up when absent. */
+  extId: z.string().min(1).optional(),
   /** Empty: complete and confirmed. */
-  status: SandboxStatus[];
+  status: statusSchema.optional(),
   /** External ids. */
-  objects: { typeId: string; objectId: string }[];
-  fields: { fieldId: string; values: string[] }[];
-  /** Unix seconds of the last change. */
-  modified: number;
-}
+  objects: z.array(z.strictObject({ typeId: z.string(), objectId: z.string() })).optional(),
+  fields: fieldsSchema.optional(),
+  /** When it was changed last; now, when absent. */
+  modified: z.int().optional(),
+});
+export type ReservationInput = z.infer<typeof reservationInput>;
+
+type Complete<T> = { [Key in keyof T]-?: Exclude<T[Key], undefined> };
+export type SandboxReservation = { id: number } & Complete<ReservationInput>;
 
 export interface SandboxCancellation extends SandboxReservation {
   /** The id the reservation had, and has again if it is restored. */
@@ -36,25 +43,13 @@ export interface SandboxCancellation extends SandboxReservation {
   cancelled: number;
 }
 
-export interface ReservationInput {
-  /** The service makes one up when absent. */
-  extId?: string | undefined;
-  begin: number;
-  end: number;
-  status?: SandboxStatus[] | undefined;
-  objects?: { typeId: string; objectId: string }[] | undefined;
-  fields?: { fieldId: string; values: string[] }[] | undefined;
-  /** Unix seconds; now, when absent. */
-  modified?: number | undefined;
-}
-
 /** A reservation's id or external id. */
 export type ReservationKey = number | string;
 
 const FIRST_RESERVATION = 500_001;
 const FIRST_CANCELLATION = 900_001;
 
-/** Reservations and cancellations: a booking is in exactly one of the two. Changes return a copy of what is now held. */
+/** A reservation is either among the reservations or among the cancellations. Changes return a copy. */
 export function createReservations(now: () => number = () => Math.floor(Date.now() / 1000)) {
   const reservations = new Map<number, SandboxReservation>();
   const idByExtId = new Map<string, number>();
@@ -101,7 +96,7 @@ export function createReservations(now: () => number = () => Math.floor(Date.now
     setStatus(key: ReservationKey, status: readonly SandboxStatus[]): SandboxReservation {
       return keep({ ...existing(key), status: [...status], modified: now() });
     },
-    /** Takes it out of the reservations; the cancellation has an id and an external id of its own. */
+    /** Moves it to the cancellations, with an id and an external id of its own. */
     cancel(key: ReservationKey, options: { extId?: string | undefined } = {}): SandboxCancellation {
       const was = existing(key);
       const id = nextCancellation;
@@ -113,7 +108,7 @@ export function createReservations(now: () => number = () => Math.floor(Date.now
       drop(was);
       return structuredClone(shown);
     },
-    /** Takes back a cancellation, named by the reservation it was: the same reservation is there again. */
+    /** Takes back the cancellation of this reservation. */
     restore(key: ReservationKey): SandboxReservation {
       for (const [id, { was }] of cancellations) {
         if (was.id !== key && was.extId !== key) continue;
@@ -123,7 +118,7 @@ export function createReservations(now: () => number = () => Math.floor(Date.now
       }
       throw new Refusal(404, `no cancelled reservation ${key}`);
     },
-    /** Takes it out without a trace, as the service does with one that lived less than five minutes. */
+    /** Removes it without a trace, as the service does with one that existed less than five minutes. */
     remove(key: ReservationKey): void {
       drop(existing(key));
     },

@@ -60,7 +60,7 @@ export function createRouter(
   function admit(authorization: string | undefined): void {
     const token = /^Bearer (.+)$/.exec(authorization ?? '')?.[1];
     if (token === undefined) throw new Refusal(401, 'Authorization: Bearer <token> expected');
-    switch (tokens.judge(token)) {
+    switch (tokens.verify(token)) {
       case 'valid':
         return;
       case 'expired':

@@ -1,6 +1,6 @@
-// The scheduling service, played over HTTP: what an organization rehearses on before it lets the worker near the
-// real one. It knows nothing of the client's code, so that a misreading there cannot be shared and hidden here.
-// Beside the service's endpoints it has control ones below /sandbox/, see control.ts.
+// A stand-in for the scheduling service, over HTTP, on which an organization rehearses before it uses the real one. It
+// shares no code with the client, so that a mistake of the client cannot be repeated and hidden in it. Beside the
+// service's endpoints it has control endpoints below /sandbox/, see control.ts.
 import { createServer } from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createArrivals } from './arrivals.js';
@@ -131,7 +131,7 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
       if (!path.startsWith('/sandbox/')) await exchange(request, response, path);
       else send(response, await control(request, path, new URLSearchParams(query)));
     } catch (error) {
-      // A client that is gone, or a sandbox that is closing, leaves nobody to answer.
+      // No answer is possible to a client that is gone, or when the sandbox is closing.
       if (!response.destroyed) send(response, answerTo(error));
     }
   };

@@ -1,5 +1,5 @@
-// The organization's own types and fields. Nothing about their names is portable, so a rehearsal brings its own.
-// Ids survive a new definition of the same external id, as they do when an administrator edits one.
+// The organization's own types and fields. Their names differ between organizations, so a rehearsal defines its own. An
+// external id that is defined again keeps its id, as when an administrator edits it.
 import { z } from 'zod';
 import { find, paged, parseBody, select } from './paging.js';
 import type { IdFormat, ObjectReference } from './paging.js';
@@ -28,7 +28,7 @@ export type SandboxType = SandboxSchema['types'][number] & { id: number };
 const FIRST_TYPE = 1;
 const FIRST_FIELD = 101;
 
-/** Types and fields, found by id and by external id. Starts empty: then every type is unknown. */
+/** Types and fields, found by id and by external id. Empty at first: then every type is unknown. */
 export function createSchema() {
   const types = createIds<SandboxType>(FIRST_TYPE);
   const fields = createIds<SandboxField>(FIRST_FIELD);

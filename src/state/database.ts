@@ -1,46 +1,80 @@
-// The state database: one client, one set of typed tables, one way its failures are named.
+// The state database: one client, typed tables, and one place where its failures are named.
 import { fileURLToPath } from 'node:url';
 import { sql, type SQL } from 'drizzle-orm';
 import { drizzle, type PostgresJsDatabase } from 'drizzle-orm/postgres-js';
 import postgres from 'postgres';
 import { arrayLiteral } from '../sql-text.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors.js';
-import * as schema from './schema.js';
 
-export type Database = PostgresJsDatabase<typeof schema>;
-/** A database or an open transaction in it. */
-export type Queries = Pick<Database, 'select' | 'insert' | 'update' | 'delete' | 'execute' | 'transaction'>;
+type Database = PostgresJsDatabase;
+/** A database or an open transaction in it. Whatever fails throws a SlotsyncError `state_…`. */
+export type Queries = Omit<Database, '$client'>;
 
 export type State = ReturnType<typeof openState>;
 
 export const MIGRATIONS_FOLDER = fileURLToPath(new URL('../../migrations', import.meta.url));
-export const MIGRATIONS_TABLE = { migrationsSchema: 'slotsync', migrationsTable: 'migrations' };
 
 /** Opens the state. Nothing connects before the first query. */
 export function openState({ url, connections = 10 }: { url: string; connections?: number }) {
-  const client = postgres(url, {
-    max: connections,
-    connect_timeout: 10,
-    onnotice: () => undefined,
-    connection: { application_name: 'slotsync state' },
-  });
-  const db = drizzle(client, { schema });
+  const client = connect(url, 'state', { max: connections });
   return {
-    db,
+    db: nameFailures(drizzle(client)),
     url,
     close: () => client.end({ timeout: 2 }),
   };
 }
 
-/** Runs queries; a failure becomes a SlotsyncError `state_…`, without the statement and its values. */
-export async function queryState<T>(run: () => Promise<T>): Promise<T> {
-  try {
-    return await run();
-  } catch (error) {
-    throw asStateError(error);
-  }
+/** A client of its own, one connection unless `options` say otherwise; `duty` is what the server lists it by. */
+export function connect(url: string, duty: string, options: postgres.Options<never> = {}): postgres.Sql {
+  return postgres(url, {
+    max: 1,
+    connect_timeout: 10,
+    onnotice: () => undefined,
+    connection: { application_name: `slotsync ${duty}` },
+    ...options,
+  });
 }
 
+/**
+ * Makes every failure of a query, and of a transaction itself, a SlotsyncError: drizzle's errors hold the statement and
+ * its values. What the callback of a transaction throws passes unchanged.
+ */
+function nameFailures<T extends Pick<Database, '_' | 'transaction'>>(db: T): T {
+  const { session } = db._;
+  const prepareQuery = session.prepareQuery.bind(session);
+  session.prepareQuery = (...query) => {
+    const prepared = prepareQuery(...query);
+    const execute = prepared.execute.bind(prepared);
+    prepared.execute = async (values) => {
+      try {
+        return await execute(values);
+      } catch (error) {
+        throw asStateError(error);
+      }
+    };
+    return prepared;
+  };
+
+  const transaction = db.transaction.bind(db);
+  db.transaction = async (work, config) => {
+    let thrownByWork: unknown;
+    try {
+      return await transaction(async (tx) => {
+        try {
+          return await work(nameFailures(tx));
+        } catch (error) {
+          thrownByWork = error;
+          throw error;
+        }
+      }, config);
+    } catch (error) {
+      throw error === thrownByWork ? error : asStateError(error);
+    }
+  };
+  return db;
+}
+
+/** For clients that are not the state's own: the failure as a SlotsyncError `state_…`. */
 export function asStateError(thrown: unknown): unknown {
   if (thrown instanceof SlotsyncError) return thrown;
   // drizzle wraps the driver's error in one whose message holds the parameters.
@@ -53,11 +87,26 @@ export function asStateError(thrown: unknown): unknown {
     unreachable
       ? `the state database cannot be reached (${code})`
       : `the state database ${refused ? 'refused the connection' : 'could not answer'}: ${messageOf(error)}`,
-    {
-      facts: { sqlstate: code },
-      cause: error,
-    },
+    { facts: { sqlstate: code }, cause: error },
   );
+}
+
+/** Runs a statement: `query<Row>(db)\`SELECT …\``. The rows are as it names its columns. */
+export function query<T>(db: Pick<Queries, 'execute'>) {
+  return async (strings: TemplateStringsArray, ...values: unknown[]) =>
+    (await db.execute(sql(strings, ...values))) as unknown as T[] & { count: number };
+}
+
+/** Waits for the lock of this name, which ends with the transaction. */
+export async function takeLock(tx: Queries, name: string): Promise<void> {
+  await query(tx)`SELECT pg_advisory_xact_lock(hashtextextended(${name}, 0))`;
+}
+
+/** Takes the lock of this name until the transaction ends; false: another process has it. */
+export async function tryLock(tx: Queries, name: string): Promise<boolean> {
+  const [row] = await query<{ taken: boolean }>(tx)`
+    SELECT pg_try_advisory_xact_lock(hashtextextended(${name}, 0)) AS taken`;
+  return row?.taken ?? false;
 }
 
 /**

@@ -1,18 +1,16 @@
-// Which service and organization this state belongs to. A production key must never meet the state of a
-// test environment: what is "already there" would be wrong for every record.
+// Which service and organization this state belongs to. A production key must never meet the state of a test environment:
+// what was accepted would be wrong for every record.
 import { UsageError } from '../errors.js';
-import { queryState, type State } from './database.js';
+import type { State } from './database.js';
 import { destination } from './schema.js';
 
-export interface Binding {
-  baseUrl: string;
-  organizationId: string;
-  region: string;
-}
+type BoundDestination = typeof destination.$inferSelect;
+export type Binding = Pick<BoundDestination, 'baseUrl' | 'organizationId' | 'region'>;
 
 /** Binds a new state to this destination, or confirms it. Returns the state's id. Throws UsageError for another one. */
 export async function bindDestination(state: State, wanted: Binding): Promise<string> {
-  await queryState(() => state.db.insert(destination).values(wanted).onConflictDoNothing());
+  const { baseUrl, organizationId, region } = wanted;
+  await state.db.insert(destination).values({ baseUrl, organizationId, region }).onConflictDoNothing();
   const bound = await confirmDestination(state, wanted);
   if (!bound) throw new UsageError('the state database lost its destination row');
   return bound.stateId;
@@ -22,7 +20,7 @@ export async function bindDestination(state: State, wanted: Binding): Promise<st
 export async function confirmDestination(
   state: State,
   wanted: Binding,
-): Promise<typeof destination.$inferSelect | undefined> {
+): Promise<BoundDestination | undefined> {
   const bound = await readBinding(state);
   if (!bound || (bound.baseUrl === wanted.baseUrl && bound.organizationId === wanted.organizationId))
     return bound;
@@ -37,7 +35,7 @@ export async function confirmDestination(
 }
 
 /** The bound destination, if any command has bound one. */
-export async function readBinding({ db }: State): Promise<typeof destination.$inferSelect | undefined> {
-  const [bound] = await queryState(() => db.select().from(destination));
+export async function readBinding({ db }: State): Promise<BoundDestination | undefined> {
+  const [bound] = await db.select().from(destination);
   return bound;
 }

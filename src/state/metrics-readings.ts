@@ -1,13 +1,12 @@
-// What the state knows and no process counts by itself: the backlog, the latest runs, the age of the last success.
-// Asked over connections of its own and with an end in time, so that a scrape neither waits behind the work nor
-// holds it up.
-import postgres from 'postgres';
+// What metrics read from the state: the backlog, the latest runs, the age of the last success. Over connections of its own
+// and with a time limit, so that a scrape neither waits for the work nor delays it.
+import { connect } from './database.js';
 
 export interface LaneBacklog {
   lane: string;
   /** Runs to be planned, and batches in the queue or in work. */
   jobs: number;
-  /** Since the oldest of them was asked for or planned. */
+  /** Since the oldest of them was requested or planned. */
   oldestSeconds: number;
 }
 
@@ -20,7 +19,7 @@ export interface LatestRun {
 
 export interface StateReading {
   backlog: LaneBacklog[];
-  /** Changes that no run has taken, and since when the oldest of them waits. */
+  /** Changes that no run has taken, and how long the oldest of them has waited. */
   inbox: { changes: number; oldestSeconds: number };
   /** The latest finished run of each kind and status. */
   runs: LatestRun[];
@@ -35,13 +34,11 @@ const RUNS_LOOKED_AT = 10_000;
 
 /** Opens the readings. Nothing connects before the first of them. */
 export function createStateReadings({ url, timeoutMs }: { url: string; timeoutMs: number }) {
-  // One for a scrape and one for a ping, which must not wait for it.
-  const sql = postgres(url, {
+  // One for a scrape and one for a ping, which must not wait for the scrape.
+  const sql = connect(url, 'metrics', {
     max: 2,
     connect_timeout: Math.ceil(timeoutMs / 1000),
     idle_timeout: 60,
-    onnotice: () => undefined,
-    connection: { application_name: 'slotsync metrics' },
   });
 
   return {
@@ -50,7 +47,7 @@ export function createStateReadings({ url, timeoutMs }: { url: string; timeoutMs
       await sql`SELECT 1`;
     },
 
-    /** Everything in one snapshot; `streams` are those whose last success is asked for. */
+    /** Everything in one snapshot; `streams`: those whose last success is wanted. */
     async read(streams: readonly string[]): Promise<StateReading> {
       return sql.begin('read only', async (tx) => {
         await tx.unsafe(`SET LOCAL statement_timeout = ${timeoutMs}`);
@@ -75,7 +72,7 @@ export function createStateReadings({ url, timeoutMs }: { url: string; timeoutMs
           FROM slotsync.runs
           WHERE finished_at IS NOT NULL AND id > (SELECT max(id) FROM slotsync.runs) - ${RUNS_LOOKED_AT}::bigint
           ORDER BY kind, status, id DESC`;
-        // One stream's dead record does not make the others' success undone.
+        // A dead record of one stream does not cancel the success of the others.
         const successes = await tx<StateReading['successes']>`
           SELECT stream, (
             SELECT greatest(0, extract(epoch FROM now() - finished_at))::float8 FROM slotsync.runs

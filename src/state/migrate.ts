@@ -1,67 +1,112 @@
-// Brings the schema up to date, and says what is missing when it is not.
+// Brings the schema up to date, and says what is missing when it is not. Numbered migrations are applied once, in order;
+// the files of migrations/repeatable hold functions, and are applied again whenever they have changed.
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import { drizzle } from 'drizzle-orm/postgres-js';
 import { migrate as runMigrations } from 'drizzle-orm/postgres-js/migrator';
 import { sql } from 'drizzle-orm';
-import postgres from 'postgres';
 import { UsageError } from '../errors.js';
-import { MIGRATIONS_FOLDER, MIGRATIONS_TABLE, queryState, type State } from './database.js';
+import { asStateError, connect, MIGRATIONS_FOLDER, query, type Queries, type State } from './database.js';
+import { repeatableMigrations } from './schema.js';
 
-/** Any fixed number: whoever migrates holds this advisory lock. */
+const NUMBERED = {
+  migrationsFolder: MIGRATIONS_FOLDER,
+  migrationsSchema: 'slotsync',
+  migrationsTable: 'migrations',
+};
+const REPEATABLE_FOLDER = path.join(MIGRATIONS_FOLDER, 'repeatable');
+
+/** Any fixed number: the process that migrates holds this advisory lock. */
 const MIGRATION_LOCK = 7_215_604_113;
 
-/** Applies what is missing. Two at once wait for each other. Returns how many migrations were applied. */
+/**
+ * Applies what is missing. Two at once wait for each other. Returns how many migrations were applied. Throws UsageError
+ * when the schema is newer than this program.
+ */
 export async function migrate(databaseUrl: string): Promise<{ applied: number }> {
-  const client = postgres(databaseUrl, { max: 1, connect_timeout: 10, onnotice: () => undefined });
+  const client = connect(databaseUrl, 'migrate');
   try {
-    return await queryState(async () => {
-      await client`SELECT pg_advisory_lock(${String(MIGRATION_LOCK)}::bigint)`;
-      const db = drizzle(client);
-      const before = await countApplied(db);
-      await runMigrations(db, { migrationsFolder: MIGRATIONS_FOLDER, ...MIGRATIONS_TABLE });
-      return { applied: (await countApplied(db)) - before };
-    });
+    const db = drizzle(client);
+    await query(db)`SELECT pg_advisory_lock(${MIGRATION_LOCK}::bigint)`;
+    const before = await readApplied(db);
+    refuseNewer(before);
+    await runMigrations(db, NUMBERED);
+    const { count, checksums } = await readApplied(db);
+    const changed = readRepeatables().filter(({ name, checksum }) => checksums[name] !== checksum);
+    for (const { name, checksum, text } of changed) {
+      await db.transaction(async (tx) => {
+        await tx.execute(sql.raw(text));
+        await tx
+          .insert(repeatableMigrations)
+          .values({ name, checksum })
+          .onConflictDoUpdate({
+            target: repeatableMigrations.name,
+            set: { checksum, appliedAt: sql`now()` },
+          });
+      });
+    }
+    return { applied: count - before.count + changed.length };
+  } catch (error) {
+    throw asStateError(error);
   } finally {
     await client.end({ timeout: 2 });
   }
 }
 
 /** Throws UsageError unless the schema is exactly the one this program knows. */
-export async function requireMigrated(state: State): Promise<void> {
-  const known = readMigrationFiles({ migrationsFolder: MIGRATIONS_FOLDER, ...MIGRATIONS_TABLE });
-  const latest = known.at(-1)?.folderMillis ?? 0;
-  const applied = await queryState(async () => {
-    const [table] = await state.db.execute<{ present: boolean }>(
-      sql`SELECT to_regclass('slotsync.migrations') IS NOT NULL AS present`,
-    );
-    if (!table?.present) return 0;
-    const [row] = await state.db.execute<{ latest: string | null }>(
-      sql`SELECT max(created_at)::text AS latest FROM slotsync.migrations`,
-    );
-    return Number(row?.latest ?? 0);
-  });
-  if (applied < latest) {
-    throw new UsageError(
-      applied === 0
-        ? 'the state database has no slotsync schema yet'
-        : 'the state database has an older slotsync schema than this program',
-      { remedy: 'Run `slotsync migrate`.' },
-    );
-  }
-  if (applied > latest) {
-    throw new UsageError('the state database has a newer slotsync schema than this program', {
-      remedy: 'Update slotsync on this machine to the version that migrated it.',
-    });
-  }
+export async function requireMigrated({ db }: State): Promise<void> {
+  const applied = await readApplied(db);
+  const remedy = 'Run `slotsync migrate`.';
+  if (applied.count === 0) throw new UsageError('the state database has no slotsync schema yet', { remedy });
+  if (applied.latest < latestKnown())
+    throw new UsageError('the state database has an older slotsync schema than this program', { remedy });
+  refuseNewer(applied);
+  const others = readRepeatables().filter(({ name, checksum }) => applied.checksums[name] !== checksum);
+  if (others.length === 0) return;
+  throw new UsageError(
+    `the state database has other functions than this program: ${others.map(({ name }) => name).join(', ')}`,
+    { remedy: 'Run `slotsync migrate`, with the newest slotsync that uses this database.' },
+  );
 }
 
-async function countApplied(db: Pick<State['db'], 'execute'>): Promise<number> {
-  const [table] = await db.execute<{ present: boolean }>(
-    sql`SELECT to_regclass('slotsync.migrations') IS NOT NULL AS present`,
-  );
-  if (!table?.present) return 0;
-  const [row] = await db.execute<{ count: number }>(
-    sql`SELECT count(*)::int AS count FROM slotsync.migrations`,
-  );
-  return row?.count ?? 0;
+interface Applied {
+  /** Numbered migrations, and the time of the latest. */
+  count: number;
+  latest: number;
+  /** Of the repeatable ones, by name. */
+  checksums: Record<string, string>;
+}
+
+async function readApplied(db: Pick<Queries, 'execute'>): Promise<Applied> {
+  const [schema] = await query<{ present: boolean }>(
+    db,
+  )`SELECT to_regclass('slotsync.repeatable_migrations') IS NOT NULL AS present`;
+  if (!schema?.present) return { count: 0, latest: 0, checksums: {} };
+  const [row] = await query<{ count: number; latest: string; checksums: Applied['checksums'] }>(db)`
+    SELECT count(*)::int AS count, coalesce(max(created_at), 0)::text AS latest,
+      (SELECT coalesce(jsonb_object_agg(name, checksum), '{}') FROM slotsync.repeatable_migrations) AS checksums
+    FROM slotsync.migrations`;
+  return { count: 0, checksums: {}, ...row, latest: Number(row?.latest ?? 0) };
+}
+
+function refuseNewer({ latest }: Applied): void {
+  if (latest <= latestKnown()) return;
+  throw new UsageError('the state database has a newer slotsync schema than this program', {
+    remedy: 'Update slotsync on this machine to the version that migrated it.',
+  });
+}
+
+function latestKnown(): number {
+  return readMigrationFiles(NUMBERED).at(-1)?.folderMillis ?? 0;
+}
+
+function readRepeatables(): { name: string; checksum: string; text: string }[] {
+  return readdirSync(REPEATABLE_FOLDER)
+    .toSorted()
+    .map((name) => {
+      const text = readFileSync(path.join(REPEATABLE_FOLDER, name), 'utf8');
+      return { name, checksum: createHash('sha256').update(text).digest('hex'), text };
+    });
 }

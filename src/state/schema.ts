@@ -1,5 +1,6 @@
-// The state, in the organization's own database: schema `slotsync`. Documented in
-// docs/architecture.md and part of the interface; other programs may read it.
+// The tables of the state, in the organization's own database: schema `slotsync`. They are documented and part of the
+// interface: other programs may read them. Two are not here: `quota_limiters`, written by SQL functions alone, and
+// `migrations`, which drizzle keeps.
 import { sql } from 'drizzle-orm';
 import {
   bigint,
@@ -19,15 +20,18 @@ import {
 
 export const slotsync = pgSchema('slotsync');
 
-/** Keys sort by their bytes, as the mirror's reading does: the merge of a plan depends on it. */
+/** Keys sort by their bytes, as the mirror's reading does: the merge in a plan depends on it. */
 const keyText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
-const moment = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' });
+const time = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' });
 const big = (name: string) => bigint(name, { mode: 'number' });
 /** 64 bits of hash: never a number in JavaScript. */
 const hash = (name: string) => bigint(name, { mode: 'bigint' });
 
 export const RUN_KINDS = ['incremental', 'sync', 'backfill', 'reconcile', 'verify'] as const;
 export type RunKind = (typeof RUN_KINDS)[number];
+/** Who asked for a run: the nightly schedule or a period, a command, or changes in the inbox. */
+export const STARTED_BY = ['schedule', 'command', 'change'] as const;
+export type StartedBy = (typeof STARTED_BY)[number];
 export const RUN_STATUSES = [
   'planning',
   'running',
@@ -47,7 +51,7 @@ export type RecordStatus = (typeof RECORD_STATUSES)[number];
 export const LIMITED_OPERATIONS = ['create', 'update', 'retire'] as const;
 export type LimitedOperation = (typeof LIMITED_OPERATIONS)[number];
 
-/** What a reading says of one booking; sync/compare.ts gives it. */
+/** What a reconcile says of one booking. */
 export const VERDICTS = [
   'agrees',
   'differs',
@@ -61,7 +65,7 @@ export const VERDICTS = [
 ] as const;
 export type Verdict = (typeof VERDICTS)[number];
 
-/** What two sides of a booking say differently. */
+/** Where the two sides of a booking differ: `here` in the mirror, `there` at the service. */
 export type Differences = Partial<
   Record<'begin' | 'end' | 'objects' | 'fields' | 'status', { here: unknown; there: unknown }>
 >;
@@ -75,9 +79,9 @@ export interface PlanCounts {
   update: number;
   retire: number;
   unchanged: number;
-  /** Records that were deferred, failed or left in doubt, and are looked at again. */
+  /** Records that were deferred, failed or in doubt, and are tried again. */
   retry: number;
-  /** Given up earlier, and not changed since: not sent. */
+  /** Dead, and their rows have not changed since: not sent. */
   dead: number;
 }
 
@@ -85,7 +89,7 @@ export interface PlanCounts {
 export interface RunRange {
   /** Keys of the run's one stream. */
   keys?: string[];
-  /** On the cursor, as text: from this value on, and before that one. */
+  /** Values of the cursor, as text: from this one on, and before that one. */
   from?: string;
   to?: string;
   /** A condition in SQL over the source's columns. */
@@ -96,17 +100,17 @@ export interface RunRange {
   force?: boolean;
 }
 
-/** Why an operation waits for a person. */
+/** Why an operation waits for an operator. */
 export interface Hold {
-  /** Records it is about. */
+  /** Records held. */
   count: number;
   reason: string;
-  /** False: no approval lets it go; the reason says what does. */
+  /** False: no approval releases it; the reason says what does. */
   approvable: boolean;
 }
 export type Holds = Record<string, Partial<Record<LimitedOperation, Hold>>>;
 
-/** What became of records. */
+/** Records by outcome. */
 export interface OutcomeCounts {
   synced: number;
   unchanged: number;
@@ -115,31 +119,37 @@ export interface OutcomeCounts {
   dead: number;
 }
 
+/** One execution: what was asked for, what the plan found, what became of it. */
 export const runs = slotsync.table(
   'runs',
   {
     id: big('id').primaryKey().generatedAlwaysAsIdentity(),
     kind: text('kind').$type<RunKind>().notNull(),
+    /** Its priority at the queue and at the quota. */
     lane: text('lane').notNull(),
+    startedBy: text('started_by').$type<StartedBy>().notNull(),
+    /** The streams it covers; none for a reconcile, which covers bookings. */
     streams: text('streams').array().notNull(),
     status: text('status').$type<RunStatus>().notNull(),
     /** Per stream, what the plan found. */
     plan: jsonb('plan').$type<Record<string, PlanCounts>>().notNull().default({}),
-    /** Per stream, what became of its records. */
+    /** Per stream, records by outcome; written when the run ends. */
     counts: jsonb('counts').$type<Record<string, OutcomeCounts>>().notNull().default({}),
-    /** Per stream and operation, why it waits for a person. */
+    /** Per stream and operation, why it waits for an operator. */
     holds: jsonb('holds').$type<Holds>().notNull().default({}),
+    /** Null: its streams as a whole. */
     range: jsonb('range').$type<RunRange>(),
-    /** Nothing of it is sent until it is resumed. */
-    pausedAt: moment('paused_at'),
+    /** Paused since; nothing of it is sent until it is resumed. */
+    pausedAt: time('paused_at'),
     errorCode: text('error_code'),
     errorMessage: text('error_message'),
-    requestedAt: moment('requested_at').notNull().defaultNow(),
-    startedAt: moment('started_at'),
-    finishedAt: moment('finished_at'),
+    requestedAt: time('requested_at').notNull().defaultNow(),
+    startedAt: time('started_at'),
+    finishedAt: time('finished_at'),
   },
   (table) => [
     check('runs_kind', oneOf('kind', RUN_KINDS)),
+    check('runs_started_by', oneOf('started_by', STARTED_BY)),
     check('runs_status', oneOf('status', RUN_STATUSES)),
     index('runs_unfinished')
       .on(table.id)
@@ -147,6 +157,7 @@ export const runs = slotsync.table(
   ],
 );
 
+/** The keys of one request. */
 export const batches = slotsync.table(
   'batches',
   {
@@ -155,17 +166,19 @@ export const batches = slotsync.table(
       .notNull()
       .references(() => runs.id, { onDelete: 'cascade' }),
     stream: text('stream').notNull(),
-    /** Batches of a level are queued when those of all lower levels are finished. */
+    /** The batches of a level are queued when those of all lower levels are finished. */
     level: smallint('level').notNull(),
-    /** Null: whatever the rows ask for. `retire`: the rows were gone when the run was planned. */
+    /** Set for operations with a limit, which have batches of their own. Null: whatever the rows ask for. */
     operation: text('operation').$type<LimitedOperation>(),
+    /** While it is under way, those without an outcome: keys that are settled earlier get a finished batch of their own. */
     keys: text('keys').array().notNull(),
     state: text('state').$type<BatchState>().notNull(),
+    /** Its keys by outcome; null until it has ended. */
     counts: jsonb('counts').$type<OutcomeCounts>(),
     errorCode: text('error_code'),
     errorMessage: text('error_message'),
-    createdAt: moment('created_at').notNull().defaultNow(),
-    finishedAt: moment('finished_at'),
+    createdAt: time('created_at').notNull().defaultNow(),
+    finishedAt: time('finished_at'),
   },
   (table) => [
     check('batches_state', oneOf('state', BATCH_STATES)),
@@ -174,37 +187,44 @@ export const batches = slotsync.table(
   ],
 );
 
+/** One object: what the service accepted last, and what became of the latest attempt. */
 export const records = slotsync.table(
   'records',
   {
     stream: text('stream').notNull(),
     localKey: keyText('local_key').notNull(),
+    /** The identifier the service knows the object by. */
     externalId: text('external_id'),
+    /** The service's own number of the object. */
     destinationId: big('destination_id'),
     /** Hash of the row whose object was accepted last. */
     sourceHash: hash('source_hash'),
     /** Hash of the object that was accepted last; null: the service never accepted one. */
     objectHash: text('object_hash'),
     status: text('status').$type<RecordStatus>().notNull(),
-    /** Hash of the row a dead record was given up with: only another row is sent again. */
+    /** Hash of the row with which the record became dead: only another row is sent again. */
     refusedHash: hash('refused_hash'),
     errorCode: text('error_code'),
     errorMessage: text('error_message'),
     /** The missing record a deferred one waits for: stream and key as a JSON list. */
     waitsFor: text('waits_for'),
-    waitsSince: moment('waits_since'),
-    /** Times it was sent or tried since it was last accepted. */
+    waitsSince: time('waits_since'),
+    /** Attempts since it was last accepted. */
     attempts: integer('attempts').notNull().default(0),
-    /** The service may hold something else than what was accepted last: an answer was lost, or a worker was. */
+    /** The service may hold something else than was accepted last: an answer or a worker was lost. */
     inDoubt: boolean('in_doubt').notNull().default(false),
-    /** When its row was first seen to be gone, where the stream waits before it retires. */
-    goneSince: moment('gone_since'),
-    /** Who is writing it just now; two batches with one key take turns. */
+    /** When its row was first missing from the mirror, where the stream waits some days before it retires. */
+    goneSince: time('gone_since'),
+    /** The batch that may write it now; null: none. */
     claimedBy: text('claimed_by'),
-    claimedUntil: moment('claimed_until'),
+    /** Another batch may take the claim over after this. */
+    claimedUntil: time('claimed_until'),
+    /** The run of the latest outcome. */
     runId: big('run_id'),
-    syncedAt: moment('synced_at'),
-    updatedAt: moment('updated_at').notNull().defaultNow(),
+    /** The last accepted write. */
+    syncedAt: time('synced_at'),
+    /** The last outcome. */
+    updatedAt: time('updated_at').notNull().defaultNow(),
   },
   (table) => [
     primaryKey({ columns: [table.stream, table.localKey] }),
@@ -220,8 +240,8 @@ export const records = slotsync.table(
 );
 
 /**
- * The inbox: a key that may differ now. Rows are only ever added, by other programs' transactions too, so that nobody
- * waits for anybody; one key may stand here many times. They go when the run that took them has ended.
+ * The inbox: a key that may differ now. Programs only add rows, so that no writer waits for another; one key may have
+ * many rows. They are deleted when the run that took them has ended.
  */
 export const changes = slotsync.table(
   'changes',
@@ -229,11 +249,11 @@ export const changes = slotsync.table(
     id: big('id').primaryKey().generatedAlwaysAsIdentity(),
     stream: text('stream').notNull(),
     localKey: keyText('local_key').notNull(),
-    requestedAt: moment('requested_at').notNull().defaultNow(),
-    /** The run that looks at it. */
+    requestedAt: time('requested_at').notNull().defaultNow(),
+    /** The incremental run that took it; null: none yet. */
     runId: big('run_id'),
-    /** After a run that could not: when it is looked at again. */
-    notBefore: moment('not_before'),
+    /** Set when its run failed: it is not taken again before. */
+    notBefore: time('not_before'),
   },
   (table) => [
     index('changes_waiting')
@@ -246,27 +266,32 @@ export const changes = slotsync.table(
   ],
 );
 
-/** How far a stream was polled by its cursor: everything up to here is accepted. As text, at full precision. */
+/** How far each stream was polled by its cursor: every row up to this position is settled. */
 export const watermarks = slotsync.table('watermarks', {
   stream: text('stream').primaryKey(),
+  /** The cursor's value, as text at full precision. */
   cursor: text('cursor').notNull(),
+  /** Among rows with the same value: the key. */
   localKey: keyText('local_key').notNull(),
-  movedAt: moment('moved_at').notNull().defaultNow(),
+  movedAt: time('moved_at').notNull().defaultNow(),
 });
 
-/** A person's word that so many held records of a stream may go. Used once, by the next plan that needs it. */
+/** An operator's approval of a number of held records. Used once, by the next plan that needs it. */
 export const approvals = slotsync.table(
   'approvals',
   {
     id: big('id').primaryKey().generatedAlwaysAsIdentity(),
-    /** The run whose hold was approved, and the one that used it. */
+    /** The run whose hold was approved. */
     runId: big('run_id').notNull(),
+    /** The run that used it; null: none yet. */
     usedBy: big('used_by'),
     stream: text('stream').notNull(),
     operation: text('operation').$type<LimitedOperation>().notNull(),
+    /** Most records that may be sent. */
     allowed: integer('allowed').notNull(),
-    approvedAt: moment('approved_at').notNull().defaultNow(),
-    expiresAt: moment('expires_at').notNull(),
+    approvedAt: time('approved_at').notNull().defaultNow(),
+    /** Not valid after this; an approval that is revoked or replaced expires at once. */
+    expiresAt: time('expires_at').notNull(),
   },
   (table) => [
     check('approvals_operation', oneOf('operation', LIMITED_OPERATIONS)),
@@ -276,37 +301,38 @@ export const approvals = slotsync.table(
   ],
 );
 
-/** What is started by the clock, and which of its moments was started last. */
+/** Cron schedules: `nightly`, and `reconcile` for the reconcile after each nightly run. */
 export const schedules = slotsync.table('schedules', {
   name: text('name').primaryKey(),
   pattern: text('pattern').notNull(),
   timezone: text('timezone').notNull(),
-  registeredAt: moment('registered_at').notNull().defaultNow(),
-  /** The moment of the schedule that was started last, or passed over. */
-  lastDue: moment('last_due'),
+  /** Occurrences before this were not missed. */
+  registeredAt: time('registered_at').notNull().defaultNow(),
+  /** The latest occurrence that was started or skipped. */
+  lastDue: time('last_due'),
 });
 
-/** One row a booking, as both sides were seen last. */
+/** One booking as both sides were read last: `here` in the mirror, `there` at the service. */
 export const reservations = slotsync.table(
   'reservations',
   {
-    /** Our key; for a booking known only there, the service's id behind `#`. */
+    /** Our key; for a booking that only the service has, `#` and the service's number. */
     key: keyText('key').primaryKey(),
     externalId: text('external_id'),
     destinationId: big('destination_id'),
     verdict: text('verdict').$type<Verdict>().notNull(),
-    /** What differs: field to here and there. */
+    /** Each difference: `{ here, there }`. */
     differs: jsonb('differs').$type<Differences>(),
-    /** What is wrong with the booking here, whatever stands there. */
+    /** What is wrong with the booking in the mirror, whatever the service has. */
     problem: text('problem'),
-    beginHere: moment('begin_here'),
-    endHere: moment('end_here'),
-    beginThere: moment('begin_there'),
-    endThere: moment('end_there'),
-    /** Objects and fields as each side has them; there the status as well. */
+    beginHere: time('begin_here'),
+    endHere: time('end_here'),
+    beginThere: time('begin_there'),
+    endThere: time('end_there'),
+    /** Objects and fields of each side; `here` whether it is cancelled, `there` the status. */
     here: jsonb('here'),
     there: jsonb('there'),
-    seenAt: moment('seen_at').notNull(),
+    seenAt: time('seen_at').notNull(),
     runId: big('run_id'),
   },
   (table) => [
@@ -317,18 +343,18 @@ export const reservations = slotsync.table(
   ],
 );
 
-/** What became of bookings: one row for each time that a verdict, or what differs, changed. */
+/** The history of bookings: one row for each change of a verdict or of what differs. */
 export const reservationEvents = slotsync.table(
   'reservation_events',
   {
     id: big('id').primaryKey().generatedAlwaysAsIdentity(),
     key: keyText('key').notNull(),
-    /** Null: it was not known before. */
+    /** Null: the booking was not known before. */
     fromVerdict: text('from_verdict').$type<Verdict>(),
-    /** Null: it is on neither side any more. */
+    /** Null: neither side has it any more. */
     toVerdict: text('to_verdict').$type<Verdict>(),
     differs: jsonb('differs').$type<Differences>(),
-    at: moment('at').notNull().defaultNow(),
+    at: time('at').notNull().defaultNow(),
     runId: big('run_id'),
   },
   (table) => [
@@ -338,17 +364,30 @@ export const reservationEvents = slotsync.table(
   ],
 );
 
+/** One row: how far changes of reservations at the service were read. */
+export const reservationsWatermark = slotsync.table(
+  'reservations_watermark',
+  {
+    singleRow: boolean('single_row').primaryKey().default(true),
+    /** Changes up to here were read completely. */
+    readUpTo: time('read_up_to').notNull(),
+    movedAt: time('moved_at').notNull().defaultNow(),
+  },
+  () => [check('reservations_watermark_one_row', sql`single_row`)],
+);
+
+/** One cancellation that the service was seen to hold. */
 export const cancellations = slotsync.table(
   'cancellations',
   {
     destinationId: big('destination_id').primaryKey(),
     externalId: text('external_id'),
-    /** Id of the reservation it cancels, at the service. */
+    /** The service's number of the reservation it cancels. */
     reservation: big('reservation'),
-    cancelledAt: moment('cancelled_at'),
-    begin: moment('begin'),
-    end: moment('end'),
-    seenAt: moment('seen_at').notNull().defaultNow(),
+    cancelledAt: time('cancelled_at'),
+    begin: time('begin'),
+    end: time('end'),
+    seenAt: time('seen_at').notNull().defaultNow(),
     runId: big('run_id'),
   },
   (table) => [
@@ -365,9 +404,16 @@ export const destination = slotsync.table(
     baseUrl: text('base_url').notNull(),
     organizationId: text('organization_id').notNull(),
     region: text('region').notNull(),
-    /** Names this state; the queue is kept under it, so that two states on one Redis never mix. */
+    /** Names this state. The queue's keys carry it, so that two states on one Redis never mix. */
     stateId: uuid('state_id').notNull().defaultRandom(),
-    boundAt: moment('bound_at').notNull().defaultNow(),
+    boundAt: time('bound_at').notNull().defaultNow(),
   },
   () => [check('destination_one_row', sql`single_row`)],
 );
+
+/** The checksum of each file in migrations/repeatable as it was applied last. */
+export const repeatableMigrations = slotsync.table('repeatable_migrations', {
+  name: text('name').primaryKey(),
+  checksum: text('checksum').notNull(),
+  appliedAt: time('applied_at').notNull().defaultNow(),
+});

@@ -1,15 +1,21 @@
-// Bookings as the configuration declares them, and one of them as both sides are compared: our row becomes what a
-// reservation at the service is made of. Pure; the objects' external ids are looked up by whoever knows the state.
-import { messageOf } from '../errors.js';
+// The bookings of the mirror: where the configuration says they are, and how a row becomes a booking that can be compared
+// with a reservation of the service. Pure: the external ids of the booked objects are looked up in the state.
 import type { FieldFunction, ParsedConfig, Row } from './config-schema.js';
-import { parseTemplate, renderExternalId, type ExternalIdTemplate } from './external-id.js';
+import { renderExternalId, type ExternalIdTemplate } from './external-id.js';
 import type { Fault } from './config-faults.js';
 import { guardColumns, referencedKeys } from './map-row.js';
 import type { FieldValues } from './destination-object.js';
-import { parseTable, toList, type Source, type Stream } from './stream.js';
+import {
+  resolveReference,
+  resolveSource,
+  resolveTemplate,
+  toList,
+  type Source,
+  type Stream,
+} from './stream.js';
 import { toValues } from './field-values.js';
 
-/** Where the bookings are here, and how a row of theirs is read. */
+/** Where the bookings are in the mirror, and how a row of theirs is read. */
 export interface BookingSource {
   source: Source;
   key: readonly string[];
@@ -23,25 +29,25 @@ export interface BookingSource {
   fields: ReadonlyMap<string, string | FieldFunction>;
 }
 
-/** What of a reservation there is compared, and what makes it agree. */
+/** What of a reservation is compared with its booking, and when the two agree. */
 export interface CompareRules {
-  /** Types of the objects the bookings name; of others the bookings say nothing. */
+  /** Types of the objects that bookings name; objects of other types are not compared. */
   types: ReadonlySet<string>;
   /** Field ids. */
   fields: readonly string[];
-  /** Statuses in which it agrees. */
+  /** Statuses in which a reservation agrees with its booking. */
   status: ReadonlySet<string>;
 }
 
 export interface ReservationConfig {
-  /** Undefined: the service's are kept in the state and compared with nothing. */
+  /** Undefined: the service's reservations are kept in the state and compared with nothing. */
   bookings: BookingSource | undefined;
   rules: CompareRules;
   window: { pastDays: number; futureDays: number };
   everyMinutes: number;
 }
 
-/** What is wrong with a booking here, so that it can't agree with anything. */
+/** Why a booking cannot agree with any reservation. */
 export type BookingProblem =
   | 'no_begin_or_end'
   | 'ends_before_begin'
@@ -50,7 +56,7 @@ export type BookingProblem =
   | 'object_unknown'
   | 'not_mappable';
 
-/** One booking here. Times in milliseconds since 1970, whole seconds. */
+/** One booking of the mirror. Times in milliseconds since 1970, whole seconds. */
 export interface Booking {
   key: string;
   externalId: string | undefined;
@@ -62,7 +68,7 @@ export interface Booking {
   problem: BookingProblem | undefined;
 }
 
-/** A row of the mirror, with what SQL has worked out of it. */
+/** A row of the mirror, with what SQL has computed from it. */
 export interface RawBooking {
   row: Row;
   key: string;
@@ -71,7 +77,7 @@ export interface RawBooking {
   isCancelled: boolean;
 }
 
-/** When no reservations are configured: what stands there is kept, and nothing compared. */
+/** When no reservations are configured: the service's are kept in the state and compared with nothing. */
 export const NO_RESERVATIONS: ReservationConfig = {
   bookings: undefined,
   rules: { types: new Set(), fields: [], status: new Set() },
@@ -79,78 +85,41 @@ export const NO_RESERVATIONS: ReservationConfig = {
   everyMinutes: 0,
 };
 
-/** Resolves the declaration; what is wrong is added to `faults`. */
+/** Resolves the declaration; faults are added to `faults`. */
 export function resolveReservations(
   declaration: NonNullable<ParsedConfig['reservations']>,
   streams: readonly Stream[],
   faults: Fault[],
 ): ReservationConfig {
-  const byName = new Map(streams.map((stream) => [stream.name, stream]));
-  declaration.objects.forEach(({ stream, key }, at) => {
-    const target = byName.get(stream);
-    const path = `reservations.objects.${at}`;
-    if (!target) {
-      const known = [...byName.keys()].join(', ');
-      faults.push({ path: `${path}.stream`, message: `no stream '${stream}'; there are: ${known}` });
-    } else if (target.key.length !== toList(key).length) {
-      faults.push({
-        path: `${path}.key`,
-        message: `name one column for each key column of ${stream} (${target.key.join(', ')})`,
-      });
-    }
-  });
-  try {
-    Intl.DateTimeFormat('en', { timeZone: declaration.timezone });
-  } catch {
-    const message = `'${declaration.timezone}' is not a time zone; write one such as 'Europe/Stockholm'`;
-    faults.push({ path: 'reservations.timezone', message });
-  }
-  const { window, everyMinutes, status, fields, objects } = declaration;
-  return {
-    bookings: resolveBookings(declaration, faults),
-    rules: {
-      types: new Set(objects.flatMap(({ stream }) => byName.get(stream)?.type ?? [])),
-      fields: Object.keys(fields).sort(),
-      status: new Set(status),
-    },
-    window,
-    everyMinutes,
+  const { window, everyMinutes, status, fields, from, key, externalId, begin, end } = declaration;
+  const known = new Map(streams.map((stream) => [stream.name, stream.key]));
+  const objects = declaration.objects.map((reference, at) =>
+    resolveReference(reference, `reservations.objects.${at}`, { known }, faults),
+  );
+  const booked = new Set(objects.map(({ stream }) => stream));
+  const rules = {
+    types: new Set(streams.filter(({ name }) => booked.has(name)).map(({ type }) => type)),
+    fields: Object.keys(fields).sort(),
+    status: new Set(status),
   };
-}
-
-function resolveBookings(
-  declaration: NonNullable<ParsedConfig['reservations']>,
-  faults: Fault[],
-): BookingSource | undefined {
-  const { from, key, externalId, begin, end, timezone, cancelled, objects, fields } = declaration;
-  // All of them or none: the file's check sees to it.
-  if (
-    from === undefined ||
-    key === undefined ||
-    externalId === undefined ||
-    begin === undefined ||
-    end === undefined
-  )
-    return undefined;
-  const source = typeof from === 'string' ? parseTable(from) : from;
-  if (typeof source === 'string') faults.push({ path: 'reservations.from', message: source });
-  const template = parseTemplate(externalId);
-  if (typeof template === 'string') faults.push({ path: 'reservations.externalId', message: template });
-  if (typeof source === 'string' || typeof template === 'string') return undefined;
-  return {
-    source,
+  const config = { bookings: undefined, rules, window, everyMinutes };
+  // The schema lets pass all five or none.
+  if (!from || !key || !externalId || !begin || !end) return config;
+  const bookings = {
+    source: resolveSource(from, 'reservations.from', faults),
     key: toList(key),
-    externalId: template,
+    externalId: resolveTemplate(externalId, 'reservations.externalId', faults),
+    fields: new Map(Object.entries(fields)),
     begin,
     end,
-    timezone,
-    cancelled,
-    objects: objects.map((object) => ({ stream: object.stream, key: toList(object.key) })),
-    fields: new Map(Object.entries(fields)),
+    timezone: declaration.timezone,
+    cancelled: declaration.cancelled,
+    objects,
   };
+  return { ...config, bookings };
 }
 
-/** A row as a booking. Never throws: what cannot be read of it is its problem. */
+/** A row as a booking. Never throws: what cannot be read becomes its problem. */
 export function toBooking(source: BookingSource, { row, key, begin, end, isCancelled }: RawBooking): Booking {
   const guarded = guardColumns(row);
   let problem: BookingProblem | undefined;
@@ -181,22 +150,16 @@ export function toBooking(source: BookingSource, { row, key, begin, end, isCance
   return { key, externalId, begin, end, isCancelled, references, fields, problem };
 }
 
-/** What is wrong with a booking, in words. */
+const PROBLEMS: Record<BookingProblem, string> = {
+  no_begin_or_end: 'it has no begin or no end in the mirror',
+  ends_before_begin: 'its end is not after its begin in the mirror',
+  external_id_empty: 'a column of its external id is empty in the mirror',
+  external_id_shared: 'another booking of the mirror has the same external id',
+  object_unknown: 'it books a record the service has not accepted, or that no stream has: sync it first',
+  not_mappable: 'a column or function of its mapping failed',
+};
+
+/** The problem of a booking as text. */
 export function describeProblem(problem: string): string {
-  switch (problem as BookingProblem) {
-    case 'no_begin_or_end':
-      return 'it has no begin or no end here';
-    case 'ends_before_begin':
-      return 'its end is not after its begin here';
-    case 'external_id_empty':
-      return 'a column of its external id is empty here';
-    case 'external_id_shared':
-      return 'another booking here has the same external id';
-    case 'object_unknown':
-      return 'it books a record the service has not accepted, or that no stream has: sync it first';
-    case 'not_mappable':
-      return 'a column or function of its mapping failed';
-    default:
-      return messageOf(problem);
-  }
+  return PROBLEMS[problem as BookingProblem] ?? problem;
 }

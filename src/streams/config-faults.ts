@@ -1,4 +1,4 @@
-// A fault of the configuration file, with the place it stands in and what to write instead.
+// A fault of the configuration file: its place, and what to write instead.
 export interface Fault {
   /** Dotted path in the file: `streams.rooms.key`. */
   path: string;

@@ -1,5 +1,7 @@
-// The configuration file's shape. One zod schema is both the check at run time and the type the
-// editor shows, so that the two cannot disagree.
+// The configuration file: its types, with the texts that an editor shows for each key, and the zod schema that checks
+// it. The schema's shapes are compiled against the types, so the two cannot disagree. Types that zod infers would lose
+// their comments in the package's declarations.
+import { closest } from 'fastest-levenshtein';
 import { z } from 'zod';
 
 /** A row of the mirror: column name to value. Dates and times arrive as PostgreSQL's ISO text, big numbers as text. */
@@ -14,7 +16,322 @@ export type FieldValue = Scalar | readonly Scalar[];
 /** Computes a field from a row. Must depend on the row alone. */
 export type FieldFunction = (row: Row) => FieldValue;
 
+type Optional<T> = T | undefined;
+
+export interface SourceQuery {
+  /**
+   * A SELECT. Its columns are the row.
+   * @example query: 'SELECT * FROM campus.staff WHERE left_on IS NULL'
+   */
+  query: string;
+}
+
+export interface KeyReference {
+  /**
+   * The name of a stream of this configuration.
+   * @example stream: 'rooms'
+   */
+  stream: string;
+  /**
+   * The column of this source that holds the other stream's key; one column for each of its key columns. A null refers
+   * to nothing; a list in a single column refers to several records.
+   * @example key: 'home_room'
+   */
+  key: string | string[];
+}
+
+/** A run is held when an operation exceeds both figures. */
+export interface LimitThreshold {
+  /**
+   * Number of records; 10 by default.
+   * @example count: 20
+   */
+  count?: Optional<number>;
+  /**
+   * Share of the stream's records, in percent; 10 by default.
+   * @example percent: 5
+   */
+  percent?: Optional<number>;
+}
+
+/** One stream: which rows become which objects. */
+export interface StreamConfig {
+  /**
+   * Where the rows are: a table, a view, or a query. Names are taken literally; quote a part that holds a dot.
+   * @example from: 'campus.rooms'
+   * @example from: { query: 'SELECT * FROM campus.staff WHERE left_on IS NULL' }
+   */
+  from: string | SourceQuery;
+  /**
+   * The column or columns that identify a row. Must be unique and not null.
+   * @example key: 'room_code'
+   * @example key: ['programme_code', 'year_group']
+   */
+  key: string | string[];
+  /**
+   * External id of the object type at the service.
+   * @example type: 'room'
+   */
+  type: string;
+  /**
+   * Template of the object's external id. The columns it names must never change for a row.
+   * @example externalId: 'room_{room_code}'
+   */
+  externalId: string;
+  /**
+   * Field id at the service to the column that fills it, or to a function of the row. A null sends no value, a list
+   * sends several.
+   * @example fields: { 'room.name': 'name', 'room.seats': (row) => String(row.seats) }
+   */
+  fields: Record<string, string | FieldFunction>;
+  /**
+   * Field id at the service to a record of another stream. That record is sent first.
+   * @example references: { 'course.room': { stream: 'rooms', key: 'home_room' } }
+   */
+  references?: Optional<Record<string, KeyReference>>;
+  /**
+   * A column that grows whenever a row changes. With it, workers poll the source for changes between nightly runs.
+   * @example cursor: 'updated_at'
+   */
+  cursor?: Optional<string>;
+  /**
+   * What happens to the object when its row is gone: `deactivate` it, or `keep` it as it is (the default).
+   * @example retire: 'deactivate'
+   */
+  retire?: Optional<'keep' | 'deactivate'>;
+  /**
+   * `fields` (the default): fields that the mapping does not name are kept; each object is read before it is written.
+   * `object`: the mapping replaces the whole object, without reading it.
+   * @example owns: 'object'
+   */
+  owns?: Optional<'fields' | 'object'>;
+  /**
+   * Objects in one request, at most 1000; 100 by default.
+   * @example batchSize: 200
+   */
+  batchSize?: Optional<number>;
+  /**
+   * Days between the loss of a row and the retirement of its object; 0 by default.
+   * @example graceDays: 3
+   */
+  graceDays?: Optional<number>;
+  /**
+   * Whether an object is retired only after its last upcoming reservation; true by default.
+   * @example unlessReserved: false
+   */
+  unlessReserved?: Optional<boolean>;
+  /**
+   * How much one run may change without an operator's approval.
+   * @example limits: { retire: { count: 20, percent: 5 }, update: {} }
+   */
+  limits?: Optional<{
+    /**
+     * The limit of retirements, which is always in force.
+     * @example retire: { count: 20, percent: 5 }
+     */
+    retire?: Optional<LimitThreshold>;
+    /**
+     * The limit of updates; without it updates are not limited.
+     * @example update: { percent: 50 }
+     */
+    update?: Optional<LimitThreshold>;
+    /**
+     * The limit of new objects; without it they are not limited.
+     * @example create: { count: 500, percent: 20 }
+     */
+    create?: Optional<LimitThreshold>;
+  }>;
+  /**
+   * Days that a record waits for a record it refers to, 14 by default. After them it is dead.
+   * @example waitDays: 30
+   */
+  waitDays?: Optional<number>;
+}
+
+/** What `sync.config.ts` exports. */
+export interface SlotsyncConfig {
+  /**
+   * When workers start the nightly sync. Without it they never do.
+   * @example schedule: { nightly: '0 2 * * *', timezone: 'Europe/Stockholm' }
+   */
+  schedule?: Optional<{
+    /**
+     * When the nightly sync starts, as a cron expression: minute, hour, day of the month, month, day of the week.
+     * @example nightly: '0 2 * * *'
+     */
+    nightly: string;
+    /**
+     * The time zone by which `nightly` is read; UTC by default.
+     * @example timezone: 'Europe/Stockholm'
+     */
+    timezone?: Optional<string>;
+    /**
+     * Whether a nightly sync that was missed, because no worker was running, is made up for, once; true by default.
+     * @example catchUp: false
+     */
+    catchUp?: Optional<boolean>;
+  }>;
+  /**
+   * What is synced: stream name to declaration.
+   * @example
+   * streams: {
+   *   rooms: {
+   *     from: 'campus.rooms',
+   *     key: 'room_code',
+   *     type: 'room',
+   *     externalId: 'room_{room_code}',
+   *     fields: { 'room.name': 'name' },
+   *   },
+   * }
+   */
+  streams: Record<string, StreamConfig>;
+  /**
+   * Which bookings of the mirror are compared with the service's reservations.
+   * @example
+   * reservations: {
+   *   from: 'campus.bookings',
+   *   key: 'id',
+   *   externalId: 'res_{id}',
+   *   begin: 'starts_at',
+   *   end: 'ends_at',
+   *   objects: [{ stream: 'rooms', key: 'room_code' }],
+   * }
+   */
+  reservations?: Optional<{
+    /**
+     * Where the bookings are in the mirror: a table, a view, or a query. Without it, the service's reservations are
+     * kept in the state and compared with nothing.
+     * @example from: 'campus.bookings'
+     */
+    from?: Optional<string | SourceQuery>;
+    /**
+     * The column or columns that identify a booking. Must be unique and not null.
+     * @example key: 'id'
+     */
+    key?: Optional<string | string[]>;
+    /**
+     * Template of the reservation's external id.
+     * @example externalId: 'res_{id}'
+     */
+    externalId?: Optional<string>;
+    /**
+     * The column with the time at which the booking begins.
+     * @example begin: 'starts_at'
+     */
+    begin?: Optional<string>;
+    /**
+     * The column with the time at which the booking ends.
+     * @example end: 'ends_at'
+     */
+    end?: Optional<string>;
+    /**
+     * What is booked: records of streams. Objects of other types at the service are not compared.
+     * @example objects: [{ stream: 'rooms', key: 'room_code' }, { stream: 'courses', key: 'course_code' }]
+     */
+    objects?: Optional<KeyReference[]>;
+    /**
+     * A column that is true, not 0, or a time when the booking is cancelled.
+     * @example cancelled: 'is_cancelled'
+     */
+    cancelled?: Optional<string>;
+    /**
+     * Field id of the reservation to column name, or to a function of the row. These fields are compared too.
+     * @example fields: { 'reservation.title': 'title' }
+     */
+    fields?: Optional<Record<string, string | FieldFunction>>;
+    /**
+     * Statuses in which a reservation agrees with its booking; complete and confirmed by default.
+     * @example status: ['B_COMPLETE', 'C_CONFIRMED', 'C_PLANNED']
+     */
+    status?: Optional<(typeof RESERVATION_STATUSES)[number][]>;
+    /**
+     * The time zone by which times without a zone are read; UTC by default.
+     * @example timezone: 'Europe/Stockholm'
+     */
+    timezone?: Optional<string>;
+    /**
+     * Which time a reconciliation compares, counted from now.
+     * @example window: { pastDays: 7, futureDays: 365 }
+     */
+    window?: Optional<{
+      /**
+       * Days in the past; 7 by default.
+       * @example pastDays: 14
+       */
+      pastDays?: Optional<number>;
+      /**
+       * Days in the future; 180 by default.
+       * @example futureDays: 365
+       */
+      futureDays?: Optional<number>;
+    }>;
+    /**
+     * Minutes between two readings by a worker of what changed at the service, 15 by default; 0: none.
+     * @example everyMinutes: 5
+     */
+    everyMinutes?: Optional<number>;
+  }>;
+  /**
+   * How workers poll the streams that have a `cursor`.
+   * @example polling: { everySeconds: 30 }
+   */
+  polling?: Optional<{
+    /**
+     * Seconds between two polls of a stream's cursor; 60 by default.
+     * @example everySeconds: 30
+     */
+    everySeconds?: Optional<number>;
+    /**
+     * Seconds before the watermark that a poll reads again, for transactions that commit late; 300 by default.
+     * @example overlapSeconds: 600
+     */
+    overlapSeconds?: Optional<number>;
+    /**
+     * A cursor that is a time is read up to this many seconds ago; 2 by default.
+     * @example lagSeconds: 5
+     */
+    lagSeconds?: Optional<number>;
+  }>;
+  /**
+   * Hours after which an approval that was not used expires; 24 by default.
+   * @example approvalHours: 8
+   */
+  approvalHours?: Optional<number>;
+  /**
+   * What is particular to the service's endpoints.
+   * @example service: { prefix: '/v1', pageSize: 500 }
+   */
+  service?: Optional<{
+    /**
+     * Path in front of the scheduling endpoints; `/v1` by default.
+     * @example prefix: '/api/v1'
+     */
+    prefix?: Optional<string>;
+    /**
+     * Milliseconds after which a request without an answer is given up; 30 000 by default.
+     * @example requestTimeoutMs: 60_000
+     */
+    requestTimeoutMs?: Optional<number>;
+    /**
+     * Seconds for which a token is used that does not say when it ends; 300 by default.
+     * @example tokenSeconds: 600
+     */
+    tokenSeconds?: Optional<number>;
+    /**
+     * Most results in one page of a find; 1000 by default.
+     * @example pageSize: 500
+     */
+    pageSize?: Optional<number>;
+  }>;
+}
+
+/** A schema for each key of a type, and for no other key. */
+type Shape<T> = { [Key in keyof T]-?: z.ZodType<unknown, T[Key]> };
+type Section<Name extends keyof SlotsyncConfig> = Shape<NonNullable<SlotsyncConfig[Name]>>;
+
 const name = (what: string) => z.string(`${what}, as text`).min(1, `${what}: must not be empty`);
+const days = z.number('a number of days, 0 or more').min(0);
+const seconds = z.number('a number of seconds, 0 or more').min(0);
 
 const column = name('a column name');
 const columns = z.union([column, z.array(column).min(1, 'at least one column')], {
@@ -25,61 +342,60 @@ const fieldFunction = z.custom<FieldFunction>((value) => typeof value === 'funct
 const field = z.union([column, fieldFunction], {
   error: 'a column name, or a function of the row: (row) => …',
 });
+const fields = z.record(
+  name('a field id'),
+  field,
+  'an object: field id at the service to column or function',
+);
 
-const source = z.union([name('a table or view'), z.strictObject({ query: name('a SELECT') })], {
+const query = z.strictObject({ query: name('a SELECT') } satisfies Shape<SourceQuery>);
+const source = z.union([name('a table or view'), query], {
   error: "a table or view such as 'campus.rooms', or { query: 'select …' }",
 });
 
-const threshold = z.strictObject({
-  /** Held only beyond this many records … */
-  count: z.number().int().min(0).default(10),
-  /** … and beyond this share of the stream's records, in percent. */
-  percent: z.number().min(0).max(100).default(10),
+const timezone = z.string("a time zone such as 'Europe/Stockholm', as text").superRefine((zone, context) => {
+  try {
+    Intl.DateTimeFormat('en', { timeZone: zone });
+  } catch {
+    const near = closest(zone, Intl.supportedValuesOf('timeZone'));
+    context.addIssue({ code: 'custom', message: `there is no time zone '${zone}'; did you mean '${near}'?` });
+  }
 });
 
-/** One stream's declaration. */
-export const streamSchema = z.strictObject({
-  /** Where the rows are: a table, a view, or a query. Names are taken literally; quote a part that holds a dot. */
-  from: source,
-  /** The column or columns that identify a row. Must be unique and not null. */
+const keyReference = z.strictObject({
+  stream: name('the name of a stream'),
   key: columns,
-  /** External id of the destination type. */
+} satisfies Shape<KeyReference>);
+
+const threshold = z.strictObject({
+  count: z.number().int().min(0).default(10),
+  percent: z.number().min(0).max(100).default(10),
+} satisfies Shape<LimitThreshold>);
+
+export const streamSchema = z.strictObject({
+  from: source,
+  key: columns,
   type: name("the external id of a type at the service, such as 'room'"),
-  /** Template of the external id: `room_{room_code}`. Its columns must never change for a row. */
   externalId: name("a template such as 'room_{room_code}'"),
-  /** Field id at the service to column name, or to a function of the row. */
-  fields: z.record(name('a field id'), field, 'an object: field id at the service to column or function'),
-  /** Field id to a record of another stream. */
+  fields,
   references: z
-    .record(
-      name('a field id'),
-      z.strictObject({ stream: name('the name of another stream'), key: columns }),
-      "an object: field id to { stream: 'rooms', key: 'home_room' }",
-    )
+    .record(name('a field id'), keyReference, "an object: field id to { stream: 'rooms', key: 'home_room' }")
     .default({}),
-  /** A column that grows when a row changes; polled for changes. */
   cursor: column.optional(),
-  /** When the row is gone: `deactivate` the object, or `keep` it as it is. */
   retire: z.enum(['keep', 'deactivate'], "'keep' or 'deactivate'").default('keep'),
-  /** `fields`: what the mapping does not name is kept, by reading first. `object`: the whole object is ours. */
   owns: z.enum(['fields', 'object'], "'fields' or 'object'").default('fields'),
-  /** Objects in one request. */
   batchSize: z.number('a whole number of objects from 1 to 1000').int().min(1).max(1000).default(100),
-  /** Days that pass between the loss of a row and its retirement. */
-  graceDays: z.number('a number of days, 0 or more').min(0).default(0),
-  /** An object with bookings yet to come is not retired before they are over. */
+  graceDays: days.default(0),
   unlessReserved: z.boolean('true or false').default(true),
-  /** Beyond both figures a mass change waits for a person: retirements always, the others where they are named. */
   limits: z
     .strictObject({
       retire: threshold.prefault({}),
       update: threshold.optional(),
       create: threshold.optional(),
-    })
+    } satisfies Shape<NonNullable<StreamConfig['limits']>>)
     .prefault({}),
-  /** How long a record waits for a record it refers to, before it is given up. In days. */
   waitDays: z.number('a number of days above 0').positive().default(14),
-});
+} satisfies Shape<StreamConfig>);
 
 /**
  * How complete (`B_`) and how certain (`C_`) a reservation is: every status with a begin and an end. A find that does not
@@ -95,87 +411,50 @@ export const RESERVATION_STATUSES = [
   'C_REJECTED',
 ] as const;
 
-/** What it takes to find bookings here: all of it, or nothing. */
-const BOOKING_KEYS = ['from', 'key', 'externalId', 'begin', 'end'] as const;
-const BOOKING_WORDS = {
+/** What it takes to find bookings in the mirror: all of it, or nothing. */
+const BOOKING_KEYS = {
   from: "a table or view such as 'campus.bookings', or { query: 'select …' }",
   key: 'a column name, or a list of column names for a composite key',
   externalId: "a template such as 'res_{id}'",
   begin: 'a column name, as text',
   end: 'a column name, as text',
-};
+} as const;
 
 const reservations = z
   .strictObject({
-    /** Where the bookings are here. Without it, the service's are kept in the state and compared with nothing. */
     from: source.optional(),
     key: columns.optional(),
-    /** Template of the reservation's external id: `res_{id}`. */
-    externalId: name("a template such as 'res_{id}'").optional(),
+    externalId: name(BOOKING_KEYS.externalId).optional(),
     begin: column.optional(),
     end: column.optional(),
-    /** What is booked: records of streams. Objects of other types at the service are not compared. */
-    objects: z.array(z.strictObject({ stream: name('the name of a stream'), key: columns })).default([]),
-    /** A boolean, a number that is not 0, or a time: the booking does not take place. */
+    objects: z.array(keyReference).default([]),
     cancelled: column.optional(),
-    /** Field id of the reservation to column name, or to a function of the row: compared too. */
-    fields: z
-      .record(name('a field id'), field, 'an object: field id at the service to column or function')
-      .default({}),
-    /** Statuses in which a reservation there agrees with a booking here. */
+    fields: fields.default({}),
     status: z
       .array(z.enum(RESERVATION_STATUSES), `a list of ${RESERVATION_STATUSES.join(', ')}`)
       .default(['B_COMPLETE', 'C_CONFIRMED']),
-    /** How times without a zone are read. */
-    timezone: name("a time zone such as 'Europe/Stockholm'").default('UTC'),
+    timezone: timezone.default('UTC'),
     window: z
-      .strictObject({
-        pastDays: z.number('a number of days, 0 or more').min(0).max(3660).default(7),
-        futureDays: z.number('a number of days, 0 or more').min(0).max(3660).default(180),
-      })
+      .strictObject({ pastDays: days.max(3660).default(7), futureDays: days.max(3660).default(180) })
       .prefault({}),
-    /** Minutes between two readings by a worker of what changed there; 0: none. */
     everyMinutes: z.number('a number of minutes, 0 or more').min(0).max(10_080).default(15),
-  })
+  } satisfies Section<'reservations'>)
   .superRefine((given, context) => {
-    const { objects, cancelled, fields } = given;
-    const isNamed = objects.length > 0 || cancelled !== undefined || Object.keys(fields).length > 0;
-    if (!isNamed && BOOKING_KEYS.every((key) => given[key] === undefined)) return;
-    for (const key of BOOKING_KEYS.filter((one) => given[one] === undefined))
-      context.addIssue({ code: 'custom', path: [key], message: `is missing: ${BOOKING_WORDS[key]}` });
+    const { objects, cancelled, fields: compared } = given;
+    const keys = Object.keys(BOOKING_KEYS) as (keyof typeof BOOKING_KEYS)[];
+    const isNamed = objects.length > 0 || cancelled !== undefined || Object.keys(compared).length > 0;
+    if (!isNamed && keys.every((key) => given[key] === undefined)) return;
+    for (const key of keys.filter((one) => given[one] === undefined))
+      context.addIssue({ code: 'custom', path: [key], message: `is missing: ${BOOKING_KEYS[key]}` });
   });
-
-const polling = z.strictObject({
-  /** Seconds between two looks at a stream's cursor. */
-  everySeconds: z.number('a number of seconds from 1 on').min(1).max(86_400).default(60),
-  /** How much longer than the last look is looked back: transactions that commit late. */
-  overlapSeconds: z.number('a number of seconds, 0 or more').min(0).max(86_400).default(300),
-  /** A cursor in time is read up to this long ago. */
-  lagSeconds: z.number('a number of seconds, 0 or more').min(0).max(3600).default(2),
-});
-
-const service = z.strictObject({
-  /** Path prefix of the scheduling endpoints. */
-  prefix: z
-    .string()
-    .regex(/^(\/[\w.-]+)*$/, "a path such as '/v1', or '' for none")
-    .default('/v1'),
-  /** Milliseconds a request may take before it is given up. */
-  requestTimeoutMs: z.number().int().min(100).max(600_000).default(30_000),
-  /** How long a token without `exp` is used, in seconds. */
-  tokenSeconds: z.number().int().min(10).default(300),
-  /** Most results asked for in one page of a find. */
-  pageSize: z.number().int().min(1).max(10_000).default(1000),
-});
 
 export const configSchema = z.strictObject({
   schedule: z
     .strictObject({
       nightly: name("a cron expression such as '0 2 * * *'"),
-      timezone: name("a time zone such as 'Europe/Stockholm'").default('UTC'),
-      /** A night that was missed because nothing was running is made up for, once. */
+      timezone: timezone.default('UTC'),
       catchUp: z.boolean('true or false').default(true),
-    })
+    } satisfies Section<'schedule'>)
     .optional(),
   streams: z
     .record(
@@ -185,19 +464,58 @@ export const configSchema = z.strictObject({
     )
     .refine((streams) => Object.keys(streams).length > 0, 'at least one stream'),
   reservations: reservations.optional(),
-  polling: polling.prefault({}),
-  /** Hours after which an approval that was not used lapses. */
+  polling: z
+    .strictObject({
+      everySeconds: z.number('a number of seconds from 1 on').min(1).max(86_400).default(60),
+      overlapSeconds: seconds.max(86_400).default(300),
+      lagSeconds: seconds.max(3600).default(2),
+    } satisfies Section<'polling'>)
+    .prefault({}),
   approvalHours: z.number('a number of hours above 0').positive().max(8760).default(24),
-  service: service.prefault({}),
-});
+  service: z
+    .strictObject({
+      prefix: z
+        .string()
+        .regex(/^(\/[\w.-]+)*$/, "a path such as '/v1', or '' for none")
+        .default('/v1'),
+      requestTimeoutMs: z.number().int().min(100).max(600_000).default(30_000),
+      tokenSeconds: z.number().int().min(10).default(300),
+      pageSize: z.number().int().min(1).max(10_000).default(1000),
+    } satisfies Section<'service'>)
+    .prefault({}),
+} satisfies Shape<SlotsyncConfig>);
 
-/** What `sync.config.ts` exports. */
-export type SlotsyncConfig = z.input<typeof configSchema>;
-/** The same with every default filled in. */
+/** The configuration with every default filled in. */
 export type ParsedConfig = z.output<typeof configSchema>;
 export type StreamDeclaration = ParsedConfig['streams'][string];
 
-/** Types the configuration in an editor; returns it unchanged. */
+/**
+ * Types the configuration in an editor; returns it unchanged.
+ * @example
+ * export default defineConfig({
+ *   streams: {
+ *     rooms: {
+ *       from: 'campus.rooms',
+ *       key: 'room_code',
+ *       type: 'room',
+ *       externalId: 'room_{room_code}',
+ *       fields: { 'room.name': 'name' },
+ *     },
+ *   },
+ * });
+ */
 export function defineConfig(config: SlotsyncConfig): SlotsyncConfig {
-  return config;
+  // What the types allow, the schema reads: compiled, not run.
+  return config satisfies z.input<typeof configSchema>;
+}
+
+/** Every key of the configuration's objects, to suggest the one that was meant. */
+export function configKeys(): string[] {
+  const keys = new Set<string>();
+  const collect = (at: string, value: unknown) => {
+    if (at === 'properties') for (const key of Object.keys(value as object)) keys.add(key);
+    return value;
+  };
+  JSON.stringify(z.toJSONSchema(configSchema, { io: 'input', unrepresentable: 'any' }), collect);
+  return [...keys];
 }

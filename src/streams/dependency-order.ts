@@ -1,5 +1,5 @@
-// Parents before children: streams are levelled by their references, so that a record's
-// references have been sent by the time it is its turn.
+// Parents before children: streams get levels by their references, so that the records a record refers to are sent before
+// it.
 import type { Fault } from './config-faults.js';
 
 /** Level of each stream: 0 refers to nothing, n refers to something of level n-1. Cycles are faults, by name. */

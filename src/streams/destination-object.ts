@@ -1,4 +1,4 @@
-// An object as the destination takes it, and the three things done with one: hash, compare, merge.
+// An object of the destination: creating, hashing, merging and comparing it.
 import { createHash } from 'node:crypto';
 
 export interface FieldValues {
@@ -6,7 +6,7 @@ export interface FieldValues {
   values: readonly string[];
 }
 
-/** One object whole. Fields are sorted by id; a field without a value is not there. */
+/** A whole object. Fields are sorted by id; fields without a value are left out. */
 export interface DestinationObject {
   extId: string;
   typeId: string;
@@ -36,7 +36,7 @@ export function hashObject({ extId, typeId, active, fields }: DestinationObject)
   return createHash('sha256').update(canonical).digest('base64url').slice(0, 22);
 }
 
-/** What the mapping says, over what stands there: fields the mapping does not own are kept. */
+/** The mapped object over the one at the service: fields that the mapping does not own are kept. */
 export function mergeObject(
   mapped: DestinationObject,
   there: DestinationObject | undefined,
@@ -59,7 +59,7 @@ export interface FieldChange {
   new: readonly string[];
 }
 
-/** Field by field, what a write would change; `active` stands among the fields. */
+/** The fields that a write would change, with `active` as one of them. */
 export function diffObjects(from: DestinationObject | undefined, to: DestinationObject): FieldChange[] {
   const table = (object: DestinationObject | undefined) =>
     new Map<string, readonly string[]>([

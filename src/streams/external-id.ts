@@ -1,12 +1,12 @@
-// External ids are made from a template of literals and columns. A template, not a function, so that
-// the mirror can look for two rows that would give one id before anything is sent.
+// External ids are made from a template of literals and columns. It is a template, not a function, so that SQL can find two
+// rows with the same id before anything is sent.
 import type { Row } from './config-schema.js';
 import { toValues } from './field-values.js';
 
 export type TemplatePart = { literal: string } | { column: string };
 export type ExternalIdTemplate = readonly TemplatePart[];
 
-/** Parses `room_{room_code}`; returns a text that says what is wrong when it cannot. */
+/** Parses `room_{room_code}`; returns the fault as text when it cannot. */
 export function parseTemplate(template: string): ExternalIdTemplate | string {
   const parts: TemplatePart[] = [];
   let rest = template;

@@ -1,4 +1,4 @@
-// The destination knows only lists of texts. This is the one place where a value becomes one.
+// The destination stores lists of texts. Here a value becomes one.
 import type { FieldValue } from './config-schema.js';
 
 /**

@@ -1,4 +1,4 @@
-// From a row to an object. Pure: references are named here and resolved by whoever knows the state.
+// From a row to an object. Pure: references are named here and resolved by callers that know the state.
 import type { Row } from './config-schema.js';
 import { messageOf } from '../errors.js';
 import { renderExternalId } from './external-id.js';
@@ -78,7 +78,7 @@ export function referencedKeys(row: Row, key: readonly string[]): string[] {
   ];
 }
 
-/** A misspelt column would silently empty a field; here it fails the record instead. */
+/** A row that throws for a column it does not have: a typo would otherwise empty a field without an error. */
 export function guardColumns(row: Row): Row {
   return new Proxy(row, {
     get(target, column, receiver) {

@@ -1,7 +1,7 @@
-// From the declarations of the configuration file to streams ready for work: templates parsed,
-// references checked, levels known. All faults are collected; nothing stops at the first.
+// Resolves the declarations of the configuration file to streams: templates parsed, references checked, levels known.
+// All faults are collected; nothing stops at the first.
 import { createHash } from 'node:crypto';
-import type { ParsedConfig, StreamDeclaration, FieldFunction } from './config-schema.js';
+import type { FieldFunction, KeyReference, ParsedConfig, StreamDeclaration } from './config-schema.js';
 import { parseTemplate, type ExternalIdTemplate } from './external-id.js';
 import type { Fault } from './config-faults.js';
 import { levelStreams } from './dependency-order.js';
@@ -16,36 +16,30 @@ export interface Reference {
   key: readonly string[];
 }
 
+/** What a stream has as it is declared. */
+type Declared = Omit<StreamDeclaration, 'from' | 'key' | 'externalId' | 'fields' | 'references'>;
+
 /** One kind of record we sync. */
-export interface Stream {
+export interface Stream extends Declared {
   name: string;
   source: Source;
   key: readonly string[];
-  type: string;
   externalId: ExternalIdTemplate;
   fields: ReadonlyMap<string, string | FieldFunction>;
   references: readonly Reference[];
-  /** Field ids the mapping speaks for, references included. */
+  /** Field ids that the mapping fills, references included. */
   owned: ReadonlySet<string>;
-  cursor: string | undefined;
-  retire: 'keep' | 'deactivate';
-  owns: 'fields' | 'object';
-  batchSize: number;
-  graceDays: number;
-  unlessReserved: boolean;
-  limits: StreamDeclaration['limits'];
-  waitDays: number;
   /** 0 refers to nothing; a stream is sent after all of lower level. */
   level: number;
-  /** Changes when the declaration does, so that a new mapping looks at every row again. Seeds the row hash. */
+  /** Changes when the declaration does, so that a new mapping is applied to every row. Seeds the row hash. */
   fingerprint: bigint;
 }
 
 type Declarations = ParsedConfig['streams'];
 
 /**
- * Resolves all declarations; what is wrong is added to `faults`. Ordered parents first. `unreadable` names streams
- * that are declared too, but so that nothing can be said of them: they may be referred to.
+ * Resolves all declarations, parents first; faults are added to `faults`. `unreadable` names streams that are declared
+ * with faults of their own: they may be referred to.
  */
 export function resolveStreams(
   streams: Declarations,
@@ -57,67 +51,43 @@ export function resolveStreams(
     ([name, { references }]) => [name, Object.values(references).map(({ stream }) => stream)] as const,
   );
   const levels = levelStreams(new Map(parents), faults);
+  const known = new Map(declarations.map(([name, { key }]) => [name, toList(key)]));
   return declarations
-    .map(([name, declaration]) =>
-      resolveStream(name, declaration, { streams, unreadable }, levels.get(name) ?? 0, faults),
-    )
+    .map(([name, declaration]) => ({
+      ...resolveStream(name, declaration, { known, unreadable }, faults),
+      level: levels.get(name) ?? 0,
+    }))
     .sort((a, b) => a.level - b.level);
+}
+
+/** Keys of the streams that can be read, and names of the others. */
+interface DeclaredStreams {
+  known: ReadonlyMap<string, readonly string[]>;
+  unreadable?: ReadonlySet<string>;
 }
 
 function resolveStream(
   name: string,
   declaration: StreamDeclaration,
-  { streams, unreadable }: { streams: Declarations; unreadable: ReadonlySet<string> },
-  level: number,
+  streams: DeclaredStreams,
   faults: Fault[],
-): Stream {
+): Omit<Stream, 'level'> {
   const at = `streams.${name}`;
-  const source = typeof declaration.from === 'string' ? parseTable(declaration.from) : declaration.from;
-  if (typeof source === 'string') faults.push({ path: `${at}.from`, message: source });
-  const template = parseTemplate(declaration.externalId);
-  if (typeof template === 'string') faults.push({ path: `${at}.externalId`, message: template });
-
-  const references = Object.entries(declaration.references).map(([fieldId, reference]) => {
-    const path = `${at}.references.${fieldId}`;
-    const target = Object.hasOwn(streams, reference.stream) ? streams[reference.stream] : undefined;
-    const key = toList(reference.key);
-    if (!target && !unreadable.has(reference.stream)) {
-      const known = [...Object.keys(streams), ...unreadable].join(', ');
-      faults.push({
-        path: `${path}.stream`,
-        message: `no stream '${reference.stream}'; there are: ${known}`,
-      });
-    } else if (target && toList(target.key).length !== key.length) {
-      const wanted = toList(target.key).join(', ');
-      faults.push({
-        path: `${path}.key`,
-        message: `name one column for each key column of ${reference.stream} (${wanted})`,
-      });
-    }
-    if (Object.hasOwn(declaration.fields, fieldId)) {
-      faults.push({ path, message: `'${fieldId}' is also among the fields; keep one of the two` });
-    }
-    return { fieldId, stream: reference.stream, key };
-  });
-
+  const { from, key, externalId, fields, references, ...declared } = declaration;
   return {
+    ...declared,
     name,
-    source: typeof source === 'string' ? { table: [] } : source,
-    key: toList(declaration.key),
-    type: declaration.type,
-    externalId: typeof template === 'string' ? [] : template,
-    fields: new Map(Object.entries(declaration.fields)),
-    references,
-    owned: new Set([...Object.keys(declaration.fields), ...Object.keys(declaration.references)]),
-    cursor: declaration.cursor,
-    retire: declaration.retire,
-    owns: declaration.owns,
-    batchSize: declaration.batchSize,
-    graceDays: declaration.graceDays,
-    unlessReserved: declaration.unlessReserved,
-    limits: declaration.limits,
-    waitDays: declaration.waitDays,
-    level,
+    source: resolveSource(from, `${at}.from`, faults),
+    key: toList(key),
+    externalId: resolveTemplate(externalId, `${at}.externalId`, faults),
+    fields: new Map(Object.entries(fields)),
+    references: Object.entries(references).map(([fieldId, reference]) => {
+      const path = `${at}.references.${fieldId}`;
+      if (Object.hasOwn(fields, fieldId))
+        faults.push({ path, message: `'${fieldId}' is also among the fields; keep one of the two` });
+      return { fieldId, ...resolveReference(reference, path, streams, faults) };
+    }),
+    owned: new Set([...Object.keys(fields), ...Object.keys(references)]),
     fingerprint: fingerprint(declaration),
   };
 }
@@ -126,8 +96,41 @@ export function toList(value: string | string[]): string[] {
   return typeof value === 'string' ? [value] : value;
 }
 
-/** Parses `schema.table`, parts optionally in double quotes; returns a text when it cannot. */
-export function parseTable(name: string): Source | string {
+/** The source that `from` names. */
+export function resolveSource(from: StreamDeclaration['from'], path: string, faults: Fault[]): Source {
+  const source = typeof from === 'string' ? parseTable(from) : from;
+  if (typeof source !== 'string') return source;
+  faults.push({ path, message: source });
+  return { table: [] };
+}
+
+export function resolveTemplate(template: string, path: string, faults: Fault[]): ExternalIdTemplate {
+  const parts = parseTemplate(template);
+  if (typeof parts !== 'string') return parts;
+  faults.push({ path, message: parts });
+  return [];
+}
+
+/** A reference to a known stream, with one column for each of its key columns. */
+export function resolveReference(
+  { stream, key }: KeyReference,
+  path: string,
+  { known, unreadable = new Set() }: DeclaredStreams,
+  faults: Fault[],
+): { stream: string; key: string[] } {
+  const target = known.get(stream);
+  if (!target && !unreadable.has(stream)) {
+    const names = [...known.keys(), ...unreadable].join(', ');
+    faults.push({ path: `${path}.stream`, message: `no stream '${stream}'; there are: ${names}` });
+  } else if (target && target.length !== toList(key).length) {
+    const message = `name one column for each key column of ${stream} (${target.join(', ')})`;
+    faults.push({ path: `${path}.key`, message });
+  }
+  return { stream, key: toList(key) };
+}
+
+/** Parses `schema.table`, parts optionally in double quotes; returns the fault as text when it cannot. */
+function parseTable(name: string): Source | string {
   const parts = [...name.matchAll(/\s*(?:"((?:[^"]|"")+)"|([^".\s]+))\s*(\.|$)/gy)];
   const last = parts.at(-1);
   if (!last || last.index + last[0].length !== name.length || last[3] === '.' || parts.length > 3) {

@@ -11,7 +11,7 @@ import {
   readBookingEvents,
   type ReservationEvent,
   type ReservationRow,
-} from '../state/bookings/reservations.js';
+} from '../state/bookings/read-reservations.js';
 import type { Booking, ReservationConfig } from '../streams/bookings.js';
 import type { ExplainDeps } from './explain-record.js';
 

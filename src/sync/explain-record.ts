@@ -10,7 +10,7 @@ import {
   readRecord,
   type RecordBatch,
   type RecordRow,
-} from '../state/records/record-history.js';
+} from '../state/records/read-records.js';
 import type { Row } from '../streams/config-schema.js';
 import {
   diffObjects,

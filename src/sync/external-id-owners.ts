@@ -3,7 +3,7 @@
 // over.
 import type { Mirror } from '../mirror/mirror.js';
 import type { State } from '../state/database.js';
-import { readOwners, type Owner } from '../state/records/records.js';
+import { readOwners, type Owner } from '../state/records/external-ids.js';
 import type { Stream } from '../streams/stream.js';
 
 export interface OwnerDeps {

@@ -17,6 +17,8 @@ export interface Assumption {
 const CONTEXT = { lane: 'incremental' } as const;
 const DAY_SECONDS = 24 * 60 * 60;
 
+const assume = (name: string, held: Assumption['held'], found: string): Assumption => ({ name, held, found });
+
 /** Probes in a fixed order; a probe that fails is an assumption that did not hold, not an error. */
 export async function probeAssumptions(
   destination: Destination,
@@ -25,95 +27,76 @@ export async function probeAssumptions(
 ): Promise<Assumption[]> {
   const today = Math.floor(now / 1000);
   const window = { from: today - 30 * DAY_SECONDS, to: today + 30 * DAY_SECONDS };
+  const probeFind = async (find: 'reservations' | 'cancellations') => {
+    const { totalResults, results } = await destination.probe(find, window, CONTEXT);
+    return assume(
+      `find-${find}`,
+      'yes',
+      `${totalResults ?? results.length} in the 30 days before and after today`,
+    );
+  };
   return [
     probeToken(token, now),
-    ...(await probeObjects(destination, window)),
-    await probeFind(destination, 'reservations', window),
-    await probeFind(destination, 'cancellations', window),
-    await probeModified(destination, now),
-    {
-      name: 'write',
-      held: 'unknown',
-      found: 'PUT /objects is only seen when something is written; the first batch of a sync shows it',
-    },
+    ...(await attempt('find-envelope', () => probeObjects(destination, window), { needed: true })),
+    ...(await attempt('find-reservations', () => probeFind('reservations'))),
+    ...(await attempt('find-cancellations', () => probeFind('cancellations'))),
+    ...(await attempt('modified', () => probeModified(destination, now))),
+    assume(
+      'write',
+      'unknown',
+      'PUT /objects is only seen when something is written; the first batch of a sync shows it',
+    ),
   ];
+}
+
+async function attempt(
+  name: string,
+  probe: () => Promise<Assumption | Assumption[]>,
+  failed: Partial<Assumption> = {},
+): Promise<Assumption[]> {
+  try {
+    return [await probe()].flat();
+  } catch (error) {
+    return [{ ...assume(name, 'no', messageWithDetail(error)), ...failed }];
+  }
 }
 
 function probeToken(token: string, now: number): Assumption {
   const expiry = readExpiry(token);
-  if (expiry === undefined) {
-    return {
-      name: 'token-expiry',
-      held: 'no',
-      found: 'the token does not say when it ends; service.tokenSeconds is used instead',
-    };
-  }
-  return {
-    name: 'token-expiry',
-    held: 'yes',
-    found: `the token says it ends in ${Math.round((expiry - now) / 1000)} s`,
-  };
+  return expiry === undefined
+    ? assume(
+        'token-expiry',
+        'no',
+        'the token does not say when it ends; service.tokenSeconds is used instead',
+      )
+    : assume('token-expiry', 'yes', `the token says it ends in ${Math.round((expiry - now) / 1000)} s`);
 }
 
 async function probeObjects(
   destination: Destination,
   window: { from: number; to: number },
 ): Promise<Assumption[]> {
-  let answer: Awaited<ReturnType<Destination['probe']>>;
-  try {
-    answer = await destination.probe('objects', window, CONTEXT);
-  } catch (error) {
-    return [{ name: 'find-envelope', held: 'no', found: messageWithDetail(error), needed: true }];
-  }
-  const paged = typeof answer.totalPages === 'number' && typeof answer.totalResults === 'number';
-  const envelope: Assumption = {
-    name: 'find-envelope',
-    held: paged ? 'yes' : 'no',
-    found: paged
-      ? `pages are numbered; ${answer.totalResults} objects in all`
-      : 'the answer says nothing of further pages: one page is taken for all',
-  };
-  const [object] = answer.results as Record<string, unknown>[];
-  if (!object)
-    return [envelope, { name: 'object-shape', held: 'unknown', found: 'there is no object to look at yet' }];
+  const { totalPages, totalResults, results } = await destination.probe('objects', window, CONTEXT);
+  const envelope =
+    typeof totalPages === 'number' && typeof totalResults === 'number'
+      ? assume('find-envelope', 'yes', `pages are numbered; ${totalResults} objects in all`)
+      : assume('find-envelope', 'no', 'the answer says nothing of further pages: one page is taken for all');
+  const [object] = results as Record<string, unknown>[];
+  if (!object) return [envelope, assume('object-shape', 'unknown', 'there is no object to look at yet')];
   const missing = ['extId', 'typeId', 'active', 'fields'].filter((property) => !(property in object));
-  const shape: Assumption = {
-    name: 'object-shape',
-    held: missing.length === 0 ? 'yes' : 'no',
-    found:
-      missing.length === 0
-        ? 'an object that is read has extId, typeId, active and fields'
-        : `an object that is read has no ${missing.join(', ')}`,
-  };
+  const shape =
+    missing.length === 0
+      ? assume('object-shape', 'yes', 'an object that is read has extId, typeId, active and fields')
+      : assume('object-shape', 'no', `an object that is read has no ${missing.join(', ')}`);
   return [envelope, shape];
 }
 
-async function probeFind(
-  destination: Destination,
-  find: 'reservations' | 'cancellations',
-  window: { from: number; to: number },
-): Promise<Assumption> {
-  try {
-    const { totalResults, results } = await destination.probe(find, window, CONTEXT);
-    const count = totalResults ?? results.length;
-    return { name: `find-${find}`, held: 'yes', found: `${count} in the 30 days before and after today` };
-  } catch (error) {
-    return { name: `find-${find}`, held: 'no', found: messageWithDetail(error) };
-  }
-}
-
 async function probeModified(destination: Destination, now: number): Promise<Assumption> {
-  const name = 'modified';
-  try {
-    const isHonoured = await destination.honoursModified(now, CONTEXT);
-    return {
-      name,
-      held: isHonoured ? 'yes' : 'no',
-      found: isHonoured
-        ? 'asked for bookings changed in the future, the service answers none'
-        : 'the service ignores it: between nightly syncs the whole window is read instead',
-    };
-  } catch (error) {
-    return { name, held: 'no', found: messageWithDetail(error) };
-  }
+  return (await destination.honoursModified(now, CONTEXT))
+    ? assume('modified', 'yes', 'asked for bookings changed in the future, the service answers none')
+    : assume(
+        'modified',
+        'no',
+        'the service ignores it: between nightly syncs the whole window is read instead',
+      );
 }

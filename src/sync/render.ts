@@ -3,7 +3,7 @@
 import type { ServiceObject } from '../destination/destination.js';
 import { messageOf } from '../errors.js';
 import type { State } from '../state/database.js';
-import { readExternalIds } from '../state/records/records.js';
+import { readExternalIds } from '../state/records/external-ids.js';
 import { mergeObject, type DestinationObject } from '../streams/destination-object.js';
 import type { Row } from '../streams/config-schema.js';
 import { mapRow, toObject, type MappedRow, type NeededReference } from '../streams/map-row.js';

@@ -4,7 +4,7 @@ import type { Context } from '../destination/client.js';
 import type { Destination, ServiceObject } from '../destination/destination.js';
 import type { State } from '../state/database.js';
 import type { ClaimedRecord } from '../state/records/claims.js';
-import { readLongGone } from '../state/records/records.js';
+import { readLongGone } from '../state/records/gone-rows.js';
 import type { Batch } from '../state/runs/batches.js';
 import type { Hold, RunKind, RunRange } from '../state/schema.js';
 import { createObject, hashObject } from '../streams/destination-object.js';

@@ -2,9 +2,11 @@
 // occurrence is claimed in the transaction that starts the run, so a crash in between loses neither.
 import type { Logger } from '../logger.js';
 import { latestDue } from '../cron-schedule.js';
-import { queryState, type State } from '../state/database.js';
-import { startFreeRun, type Run } from '../state/runs/runs.js';
-import { claimOccurrence, readSchedule, type RegisteredSchedule } from '../state/runs/occurrences.js';
+import type { State } from '../state/database.js';
+import { claimOccurrence, readSchedule, type RegisteredSchedule } from '../state/runs/nightly-occurrences.js';
+import type { Run } from '../state/runs/read-runs.js';
+import { NIGHTLY } from '../state/runs/schedule-names.js';
+import { startFreeRun } from '../state/runs/start-run.js';
 import type { Stream } from '../streams/stream.js';
 
 export interface NightlyDeps {
@@ -12,9 +14,6 @@ export interface NightlyDeps {
   streams: ReadonlyMap<string, Stream>;
   log: Logger;
 }
-
-/** The schedule's name in the state, and in the queue. */
-export const NIGHTLY = 'nightly';
 
 const MINUTE = 60 * 1000;
 /** An occurrence is missed after this time; until then another process may be starting it. */
@@ -31,12 +30,15 @@ export async function startDueNightly(
   const schedule = await readSchedule(state.db, NIGHTLY);
   const due = schedule && latestDue(schedule, sinceOf(schedule), now);
   if (!due) return [];
-  const started = await queryState(() =>
-    state.db.transaction(async (tx) => {
-      if (!(await claimOccurrence(tx, schedule, due))) return undefined;
-      return startFreeRun(tx, { kind: 'sync', lane: 'sync', streams: [...streams.keys()] });
-    }),
-  );
+  const started = await state.db.transaction(async (tx) => {
+    if (!(await claimOccurrence(tx, schedule, due))) return undefined;
+    return startFreeRun(tx, {
+      kind: 'sync',
+      lane: 'sync',
+      startedBy: 'schedule',
+      streams: [...streams.keys()],
+    });
+  });
   if (!started) return [];
   for (const { run, streams: covered } of started.busy) {
     const facts = { due, streams: covered, coveredBy: run.id, isPaused: run.pausedAt !== null };

@@ -44,7 +44,7 @@ describe.each(stores)('with queue and quota on $store', ({ url, skip }) => {
 
     it('is named by its number; anything else is one line that says so', async () => {
       const { code, stderr } = await world.run(['approve', '1']);
-      expect(stderr).toBe('slotsync: run 1 holds nothing; slotsync status shows what waits\n');
+      expect(stderr).toBe('slotsync: run 1 holds nothing; slotsync status shows what is held\n');
       expect(code).toBe(2);
     });
 
@@ -91,7 +91,7 @@ describe.each(stores)('with queue and quota on $store', ({ url, skip }) => {
       expect(inactive()).toBe(24);
       const again = await world.run(['approve', String(held.run.id)]);
       expect(again.stderr).toMatch(
-        /run \d+ has planned rooms anew since run \d+; slotsync status shows what waits/,
+        /run \d+ has planned rooms again since run \d+; slotsync status shows what is held/,
       );
       expect(again.code).toBe(2);
     });

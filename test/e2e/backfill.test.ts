@@ -128,7 +128,7 @@ describe('a backfill that cannot be', () => {
     [['rooms', '--keys', 'R1', '--keys-file', 'x'], 'either --keys or --keys-file, not both'],
     [['rooms', '--keys', ' , '], '--keys names no key'],
     [['rooms', '--keys-file', 'nowhere'], '--keys-file nowhere cannot be read (ENOENT)'],
-    [['rooms', '--limit', '0'], '--limit takes a whole number of records'],
+    [['rooms', '--limit', '0'], '--limit takes a whole number from 1 on'],
     [['rooms', '--from', 'soon'], '--from, for rooms: invalid input syntax for type integer: "soon"'],
     [['rooms', '--to', 'later'], '--to, for rooms: invalid input syntax for type integer: "later"'],
     [['rooms', '--where', 'seat > 1'], '--where, for rooms: column "seat" does not exist'],
@@ -140,7 +140,7 @@ describe('a backfill that cannot be', () => {
       '--where, for rooms: cannot insert multiple commands into a prepared statement',
     ],
     [['rooms', '--where', 'true) UNION (SELECT 1'], '--where, for rooms: syntax error'],
-    [['rooms', '--resume'], '--resume goes on with what was asked for before'],
+    [['rooms', '--resume'], '--resume continues what was requested before'],
     [['rooms', '--concurrency', '0'], '--concurrency takes a whole number'],
     [['halls'], "no stream 'halls'"],
   ])('%j is refused in one line, before a run exists', async (args, message) => {

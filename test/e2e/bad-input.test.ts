@@ -1,5 +1,7 @@
 // Guarantee 10
 // Whatever is wrong: one clear message, the right exit code, nothing lost, and a rerun completes.
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { findFreePort } from '../support/free-port.js';
@@ -40,6 +42,17 @@ describe('settings', () => {
     }
   });
 
+  it('may be in a file that --env-file names', async () => {
+    await writeFile(path.join(world.folder, 'other.env'), 'API_ORGANIZATION_ID=other\n');
+    const settings = { API_ORGANIZATION_ID: undefined };
+    const { stdout } = await world.run(['check', '--env-file', 'other.env'], settings);
+    expect(stdout).toContain('settings: organization other at');
+    const { code, stderr } = await world.run(['check', '--env-file', 'nowhere.env']);
+    // Node 20 reads this option itself wherever it stands, and ends with 9 and a line of its own.
+    expect(stderr).toMatch(/nowhere\.env(: not found| cannot be read \(ENOENT\))/);
+    expect([2, 9]).toContain(code);
+  });
+
   it('refuse an address that is not https', async () => {
     const { code, stderr } = await world.run(['check'], { API_BASE_URL: 'http://scheduling.example.org' });
     expect(code).toBe(2);
@@ -53,7 +66,7 @@ describe('settings', () => {
     const { code, stdout } = await world.run(['sync'], changes);
     expect(code).toBe(2);
     expect(stdout).toContain('the service did not accept the key');
-    expect(stdout).toContain('→ check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL');
+    expect(stdout).toContain('→ Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL');
     expect(world.sandbox.arrivals()).toHaveLength(1);
     const check = await world.run(['check'], changes);
     expect(check.code).toBe(2);
@@ -88,13 +101,15 @@ describe('the mirror', () => {
     );
     const { code, stderr } = await world.run(['sync']);
     expect(code).toBe(2);
-    expect(stderr).toContain('streams.rooms: relation "room" does not exist; did you mean public.rooms?');
+    expect(stderr).toContain(
+      'streams.rooms: from: relation "room" does not exist; did you mean public.rooms?',
+    );
     expect(stderr).toContain(
       "streams.courses: fields['course.name']: there is no column nam; did you mean name?",
     );
     const check = await world.run(['check']);
     expect(check.code).toBe(2);
-    expect(check.stdout).toContain('✗ source of rooms: relation "room" does not exist');
+    expect(check.stdout).toContain('✗ source of rooms: from: relation "room" does not exist');
     await world.configure(CONFIGURATION);
     await expectRerunCompletes();
   });

@@ -187,8 +187,8 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
       expect(unknown).toEqual(['sheds']);
       expect(streams).toContainEqual(expect.objectContaining({ stream: 'sheds', waiting: 1, inFlight: 0 }));
       const { stdout } = await world.run(['status']);
-      expect(stdout).toContain('Inbox: sheds: 1 key waiting, 0 in work, the oldest for');
-      expect(stdout).toContain('the configuration has no such stream: nobody takes them.');
+      expect(stdout).toContain('Inbox: sheds: 1 key waiting, 0 in progress, the oldest for');
+      expect(stdout).toContain('this stream is not in the configuration, so no worker takes them.');
       await world.sql`DELETE FROM slotsync.changes WHERE stream = 'sheds'`;
     });
 

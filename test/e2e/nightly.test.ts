@@ -36,10 +36,10 @@ describe('workers with a schedule', () => {
       expect(await runs()).toEqual([]);
     });
     expect((await world.run(['status'])).stdout).toMatch(
-      /Next night: \d{4}-\d\d-\d\d 03:30 \(Europe\/Stockholm\), if a worker runs; there was none yet\./,
+      /Next nightly sync: \d{4}-\d\d-\d\d 03:30 \(Europe\/Stockholm\), if a worker is running; none was due yet\./,
     );
     expect((await world.run(['check'])).stdout).toMatch(
-      /✓ schedule: the next night begins \d{4}-\d\d-\d\d 03:30 \(Europe\/Stockholm\), if a worker runs/,
+      /✓ schedule: the next nightly sync is due \d{4}-\d\d-\d\d 03:30 \(Europe\/Stockholm\), if a worker is running/,
     );
   });
 
@@ -54,7 +54,7 @@ describe('workers with a schedule', () => {
     expect(await runs()).toEqual([{ kind: 'sync', status: 'succeeded' }]);
     expect(world.sandbox.objects()).toHaveLength(40);
     const status = JSON.parse((await world.run(['status', '--json'])).stdout) as Record<string, unknown>;
-    expect(status['sync']).toMatchObject({ pattern: '30 3 * * *', lastDue: expect.any(String) });
+    expect(status['nightly']).toMatchObject({ pattern: '30 3 * * *', lastDue: expect.any(String) });
   });
 
   it('pass it over when they are told to, and follow a schedule that is taken away', async () => {
@@ -71,7 +71,7 @@ describe('workers with a schedule', () => {
     await withWorkers(1, async () => undefined);
     expect(await world.sql`SELECT * FROM slotsync.schedules`).toEqual([]);
     expect(await world.sql`SELECT * FROM slotsync_queue.scheduler`).toEqual([]);
-    expect((await world.run(['status'])).stdout).not.toContain('Next night');
+    expect((await world.run(['status'])).stdout).not.toContain('Next nightly');
   });
 
   it.each([

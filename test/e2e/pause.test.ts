@@ -41,7 +41,7 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
       });
       const pause = await world.run(['pause'], { API_KEY: undefined });
       expect(pause.stdout).toBe(
-        'Run 1 is paused: what is in work is finished. To go on: slotsync resume 1\n',
+        'Run 1 is paused: batches in progress are finished. To go on: slotsync resume 1\n',
       );
       expect(pause.code).toBe(0);
       await quiet();
@@ -61,7 +61,7 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
       expect((await world.run(['pause', '1'])).stdout).toBe('Run 1 is paused already.\n');
       const status = await world.run(['status']);
       expect(status.stdout).toMatch(
-        /Under way: run 1 \(nightly, running, paused since .*; to go on: slotsync resume 1\)/,
+        /Under way: run 1 \(sync, running, paused since .*; to go on: slotsync resume 1\)/,
       );
       expect(world.sandbox.arrivals()).toHaveLength(arrived);
       expect(world.sandbox.objects()).toHaveLength(written);
@@ -90,7 +90,7 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
 
       const cancel = await world.run(['cancel', '2'], { API_KEY: undefined });
       expect(cancel.stdout).toContain(
-        'Run 2 is cancelled: what is in work is finished, and what was accepted stays',
+        'Run 2 is cancelled: batches in progress are finished, and what was accepted stays',
       );
       expect(cancel.code).toBe(0);
       expect((await world.run(['sync', 'rooms'])).code).toBe(0);
@@ -125,11 +125,11 @@ describe('pause, resume, cancel and runs', () => {
 
   it.each([
     [['pause', '7'], 'there is no run 7'],
-    [['resume', 'all'], "a run is a whole number, not 'all'"],
+    [['resume', 'all'], "a run is a whole number from 1 on, not 'all'"],
     [['pause', '1'], 'run 1 has ended (succeeded); nothing was done'],
     [['resume', '1'], 'run 1 has ended (succeeded); nothing was done'],
     [['cancel', '1'], 'run 1 has ended (succeeded); nothing was done'],
-    [['runs', '--kind', 'daily'], '--kind takes one of incremental, nightly, backfill'],
+    [['runs', '--kind', 'daily'], '--kind takes one of incremental, sync, backfill'],
   ])('%j ends with 2 and one line', async (args, message) => {
     const { code, stderr } = await world.run(args);
     expect(stderr).toContain(`slotsync: ${message}`);
@@ -145,7 +145,8 @@ describe('pause, resume, cancel and runs', () => {
 
   it('leave incremental runs alone unless they are asked for', async () => {
     await world.sql`
-      INSERT INTO slotsync.runs (kind, lane, streams, status) VALUES ('incremental', 'incremental', '{rooms}', 'running')`;
+      INSERT INTO slotsync.runs (kind, lane, started_by, streams, status)
+      VALUES ('incremental', 'incremental', 'change', '{rooms}', 'running')`;
     expect((await world.run(['pause'])).stdout).toBe('No run is under way.\n');
     const kinds = async (...args: string[]) =>
       (JSON.parse((await world.run([...args, '--json'])).stdout) as { runs: { kind: string }[] }).runs.map(

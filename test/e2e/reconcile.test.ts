@@ -38,7 +38,7 @@ const JUNE = ['--from', '2026-06-01', '--to', '2026-07-01'];
 describe('slotsync reconcile', () => {
   it('says that both sides agree', async () => {
     const { code, stdout } = await world.run(['reconcile', ...JUNE, '--strict']);
-    expect(stdout).toMatch(/agrees +5 +both sides say the same/);
+    expect(stdout).toMatch(/agrees +5 +both sides are equal/);
     expect(stdout).toMatch(/Run \d+: 2026-06-01 to 2026-07-01 in .*, \d requests; 0 verdicts changed\./);
     expect(code).toBe(0);
   });
@@ -53,14 +53,20 @@ describe('slotsync reconcile', () => {
     world.sandbox.addReservation({ extId: 'by_hand', begin: one.begin, end: one.end });
     const dry = await world.run(['reconcile', ...JUNE, '--dry-run']);
     expect(dry.stdout).toContain('Dry run, nothing kept');
-    expect(dry.stdout).toContain('booking 2: cancelled there; here Wed 3 Jun 2026 09:00 to 10:00');
+    expect(dry.stdout).toContain(
+      'booking 2: cancelled at the service; in the mirror Wed 3 Jun 2026 09:00 to 10:00',
+    );
     const { code, stdout } = await world.run(['reconcile', ...JUNE]);
-    expect(stdout).toContain('booking 1: moved there from Tue 2 Jun 2026 09:00 to Tue 2 Jun 2026 10:00');
-    expect(stdout).toContain('booking 2: cancelled there; here Wed 3 Jun 2026 09:00 to 10:00');
-    expect(stdout).toContain('booking 3: not there; here Thu 4 Jun 2026 09:00 to 10:00');
+    expect(stdout).toContain(
+      'booking 1: moved at the service from Tue 2 Jun 2026 09:00 to Tue 2 Jun 2026 10:00',
+    );
+    expect(stdout).toContain(
+      'booking 2: cancelled at the service; in the mirror Wed 3 Jun 2026 09:00 to 10:00',
+    );
+    expect(stdout).toContain('booking 3: not at the service; in the mirror Thu 4 Jun 2026 09:00 to 10:00');
     expect(stdout).toContain('booking 4: objects room_R1 → room_R4');
     expect(stdout).toMatch(
-      /booking #\d+: stands there Tue 2 Jun 2026 09:00 to 10:00 as by_hand, and not here/,
+      /booking #\d+: at the service Tue 2 Jun 2026 09:00 to 10:00 as by_hand, and not in the mirror/,
     );
     expect(stdout).toContain('5 verdicts changed');
     expect(code).toBe(0);
@@ -104,15 +110,17 @@ describe('slotsync explain', () => {
   it('shows both sides of a booking, what was asked, and what became of it', async () => {
     const { code, stdout } = await world.run(['explain', 'reservations', '1']);
     expect(code).toBe(0);
-    expect(stdout).toContain('Here: Tue 2 Jun 2026 09:00 to 10:00, as res_1');
+    expect(stdout).toContain('In the mirror: Tue 2 Jun 2026 09:00 to 10:00, as res_1');
     expect(stdout).toMatch(
-      /There: number \d+, res_1, Tue 2 Jun 2026 10:00 to 11:00, B_COMPLETE, C_CONFIRMED/,
+      /At the service: number \d+, res_1, Tue 2 Jun 2026 10:00 to 11:00, B_COMPLETE, C_CONFIRMED/,
     );
     expect(stdout).toContain('reservations by {"extIds":["res_1"]}: 1 result');
     expect(stdout).toMatch(/agrees → differs, run \d+/);
-    expect(stdout).toContain('Next: a person decides which side is right');
+    expect(stdout).toContain('Next: an operator decides which side is right');
     const cancelled = await world.run(['explain', 'reservations', 'res_2']);
-    expect(cancelled.stdout).toMatch(/There: cancellation \d+ of reservation \d+ at .*, Wed 3 Jun 2026/);
+    expect(cancelled.stdout).toMatch(
+      /At the service: cancellation \d+ of reservation \d+ at .*, Wed 3 Jun 2026/,
+    );
   });
 
   it('shows a record: row, object, state, service, runs, and what happens next', async () => {
@@ -123,14 +131,14 @@ describe('slotsync explain', () => {
     expect(stdout).toContain('Object it becomes: room_R5, type room');
     expect(stdout).toMatch(/Record: synced, as room_R5, accepted .*/);
     expect(stdout).toContain('room.name: "Sal 5" → "Aula"');
-    expect(stdout).toMatch(/run 1 \(nightly\), batch \d+: done/);
+    expect(stdout).toMatch(/run 1 \(sync\), batch \d+: done/);
     expect(stdout).toContain('Next: the next run sends it: slotsync sync rooms');
     const json = await world.run(['explain', 'courses', '1', '--json']);
     expect(JSON.parse(json.stdout)).toMatchObject({ key: '1', isAccepted: true, changes: [] });
   });
 
   it.each([
-    [['reservations', '4711'], 1, "no booking '4711' is here, there or in the state"],
+    [['reservations', '4711'], 1, "no booking '4711' is in the mirror, at the service or in the state"],
     [['rooms', 'R99'], 1, "no row and no record of rooms has the key 'R99'"],
     [['roms', 'R1'], 2, "no stream 'roms'"],
   ])('of %j says that there is nothing', async (args, expected, message) => {
@@ -148,7 +156,7 @@ describe.each(stores)('a worker with queue and quota on $store', ({ url, skip })
   it.skipIf(skip)('reads by itself what people change there, and stops when told to', async () => {
     const begin = Math.floor(Date.now() / 1000) + HOUR;
     const added = world.sandbox.addReservation({ begin, end: begin + HOUR, modified: begin - 2 * HOUR });
-    await world.sql`DELETE FROM slotsync.watermarks`;
+    await world.sql`DELETE FROM slotsync.reservations_watermark`;
     const worker = world.start(['worker'], { REDIS_URL: url() });
     await until(
       async () =>

@@ -37,7 +37,7 @@ describe('a watched worker', () => {
       const metrics = await until(
         async () => {
           const text = await (await ask('/metrics')).text();
-          return text.includes('slotsync_run_duration_seconds{kind="nightly",status="succeeded"}') && text;
+          return text.includes('slotsync_run_duration_seconds{kind="sync",status="succeeded"}') && text;
         },
         { timeoutMs: 20_000, intervalMs: 250, describe: () => `the run to be told: ${worker.output()}` },
       );
@@ -47,8 +47,8 @@ describe('a watched worker', () => {
       expect(metrics).toContain('slotsync_requests_total{endpoint="authenticate",status="200"} 1\n');
       expect(metrics).toContain('slotsync_records_total{stream="rooms",outcome="synced"} 40\n');
       expect(metrics).toContain('slotsync_records_total{stream="courses",outcome="synced"} 40\n');
-      expect(metrics).toContain('slotsync_queue_jobs{lane="nightly"} 0\n');
-      expect(metrics).toMatch(/slotsync_quota_wait_seconds_count\{lane="nightly"\} [1-9]/);
+      expect(metrics).toContain('slotsync_queue_jobs{lane="sync"} 0\n');
+      expect(metrics).toMatch(/slotsync_quota_wait_seconds_count\{lane="sync"\} [1-9]/);
       expect(metrics).toMatch(/slotsync_quota_slots\{state="free"\} \d+/);
       expect(metrics).toMatch(/slotsync_last_success_seconds\{stream="rooms"\} \d+\.?\d*\n/);
       expect(metrics).toContain('slotsync_source_up{source="state"} 1\n');
@@ -110,7 +110,7 @@ describe.each(stores)('a worker told to stop, with the queue on $store', ({ url,
       const worker = world.start(['worker', '--concurrency', '4']);
       await hang(world);
       worker.child.kill('SIGTERM');
-      await until(() => worker.output().includes('Finishing what is in work'), {
+      await until(() => worker.output().includes('finishing the work in flight'), {
         describe: 'the first step',
       });
       const at = performance.now();
@@ -118,7 +118,7 @@ describe.each(stores)('a worker told to stop, with the queue on $store', ({ url,
       const { code } = await worker.finished;
       expect(performance.now() - at).toBeLessThan(4000);
       expect(code).toBe(0);
-      expect(worker.output()).not.toContain('to be tried again');
+      expect(worker.output()).not.toContain('it is retried');
       expect(await claims(world)).toMatchObject({ claimed: 0 });
     });
 

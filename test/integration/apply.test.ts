@@ -3,9 +3,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { SlotsyncError } from '../../src/errors.js';
-import { failBatch, readBatch } from '../../src/state/runs/batches.js';
-import { retryRecords } from '../../src/state/records/failures.js';
 import { claimRecords, noteExternalIds } from '../../src/state/records/claims.js';
+import { retryRecords } from '../../src/state/records/retry-records.js';
+import { readBatch } from '../../src/state/runs/batches.js';
+import { failBatch } from '../../src/state/runs/finish-batch.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { createObject } from '../../src/streams/destination-object.js';
 import { COURSES, ROOMS as NAMED_ROOMS, type Declaration } from '../support/campus.js';

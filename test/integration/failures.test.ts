@@ -3,13 +3,14 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { describeFailure, nextStep, nextStepOfRun } from '../../src/report/failure-report.js';
-import { printRun } from '../../src/report/run-report.js';
-import type { Disposition } from '../../src/error-catalogue.js';
+import { describeFailure, nextStep } from '../../src/report/failures.js';
+import { printRun } from '../../src/report/run.js';
+import { remedyFor, type Disposition } from '../../src/error-catalogue.js';
 import { dispositionOf } from '../../src/errors.js';
-import { failBatch, readBatch } from '../../src/state/runs/batches.js';
 import { listFailures, type Failure } from '../../src/state/records/failures.js';
-import type { Run } from '../../src/state/runs/runs.js';
+import { readBatch } from '../../src/state/runs/batches.js';
+import { failBatch } from '../../src/state/runs/finish-batch.js';
+import type { Run } from '../../src/state/runs/read-runs.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { COURSES, ROOMS } from '../support/campus.js';
 import { type World } from '../support/world.js';
@@ -28,8 +29,8 @@ const COMMANDS = sources('commands/').flatMap((text) =>
 
 type Turn = 'retry' | 'wait' | 'person';
 const TURNS: Record<Turn, RegExp> = {
-  retry: /\b(tries|tried) (it )?again\b|\bwhen it is back\b/i,
-  wait: /\bby itself\b/i,
+  retry: /\btries again\b|\bonce it answers again\b/i,
+  wait: /\baction: none\b.*\bautomatically\b/i,
   person: /\b(correct|check|deactivate|update|grant|raise|approve|ask)\b/i,
 };
 
@@ -175,7 +176,7 @@ describe('a record', () => {
     expect(failure).toMatchObject({ localKey: 'A', status: 'deferred', errorCode: 'still_reserved' });
     expectNextStep(nextStep(failure), 'wait');
     expect(describeFailure(failure)).toMatch(
-      /rooms 'A' \(room_1\): deferred, its row is gone, but it is booked: res_1 at \d{4}-\d\d-\d\d \d\d:\d\d UTC\n {2}→ .*by itself/,
+      /rooms 'A' \(room_1\): deferred, its row is gone, but it is booked: res_1 at \d{4}-\d\d-\d\d \d\d:\d\d UTC\n {2}→ Action: none.*automatically/,
     );
   });
 
@@ -251,7 +252,7 @@ describe('what was given up', () => {
   it.each(Object.entries(GIVEN_UP))(
     '%s: a run that ends so says that it is %s, and the command',
     (code, turn) => {
-      expectNextStep(nextStepOfRun(code), turn);
+      expectNextStep(remedyFor(code), turn);
     },
   );
 
@@ -285,6 +286,17 @@ describe('what was given up', () => {
       },
       { localKey: 'B', status: 'failed', errorCode: 'service_failed' },
     ]);
+  });
+
+  it('leaves the records of a batch that has ended meanwhile as they are', async () => {
+    const world = await open();
+    const { queue } = await world.plan();
+    const batch = await readBatch(world.state.db, queue[0] ?? 0);
+    if (!batch) throw new Error('no batch');
+    await world.apply(batch.id);
+    await failBatch(world.state, batch, { code: 'service_failed', message: 'PUT /v1/objects answered 503' });
+    expect(await listFailures(world.state.db, { limit: 10 })).toEqual([]);
+    expect(await readBatch(world.state.db, batch.id)).toMatchObject({ state: 'done' });
   });
 });
 

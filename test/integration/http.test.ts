@@ -4,7 +4,7 @@ import postgres from 'postgres';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors.js';
 import { createHealth } from '../../src/http/health.js';
-import { json, startHttp, type HttpServer, type Routes } from '../../src/http/http-server.js';
+import { json, startHttpServer, type HttpServer, type Routes } from '../../src/http/http-server.js';
 import { createStateReadings, type StateReadings } from '../../src/state/metrics-readings.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 
@@ -15,7 +15,7 @@ afterEach(async () => {
 });
 
 async function listen(routes: Routes, port = 0): Promise<HttpServer> {
-  const server = await startHttp({ port, routes, log });
+  const server = await startHttpServer({ port, routes, log });
   servers.push(server);
   return server;
 }
@@ -51,7 +51,7 @@ describe('the server', () => {
 
   it('says in one sentence that its port is taken', async () => {
     const { port } = await listen({});
-    const second = startHttp({ port, routes: {}, log });
+    const second = startHttpServer({ port, routes: {}, log });
     await expect(second).rejects.toThrow(UsageError);
     await expect(second).rejects.toThrow(`HTTP_PORT: port ${port} is taken`);
   });
@@ -61,19 +61,25 @@ describe('health', () => {
   const fine = async () => 'fine';
 
   it('is ready when every part answers', async () => {
-    const { ready, alive } = createHealth({ phase: () => 'running', checks: { state: fine, queue: fine } });
-    expect(await ready()).toMatchObject({ status: 200, body: '{"ready":true}\n' });
-    expect(alive().status).toBe(200);
+    const { readiness, liveness } = createHealth({
+      phase: () => 'running',
+      checks: { state: fine, queue: fine },
+    });
+    expect(await readiness()).toMatchObject({ status: 200, body: '{"ready":true}\n' });
+    expect(liveness().status).toBe(200);
   });
 
   it('names what does not answer, by its code alone', async () => {
     const gone = async () =>
       Promise.reject(Object.assign(new Error('connect to db.internal'), { code: 'ECONNREFUSED' }));
-    const { ready, alive } = createHealth({ phase: () => 'running', checks: { state: gone, queue: fine } });
-    const { status, body } = await ready();
+    const { readiness, liveness } = createHealth({
+      phase: () => 'running',
+      checks: { state: gone, queue: fine },
+    });
+    const { status, body } = await readiness();
     expect(status).toBe(503);
     expect(JSON.parse(body)).toEqual({ ready: false, notReady: { state: 'ECONNREFUSED' } });
-    expect(alive().status).toBe(200);
+    expect(liveness().status).toBe(200);
   });
 
   it.each([
@@ -81,11 +87,11 @@ describe('health', () => {
     { phase: 'stopping', alive: 200 },
     { phase: 'ended', alive: 503 },
   ] as const)('takes a worker that is $phase for not ready', async ({ phase, alive: expected }) => {
-    const { ready, alive } = createHealth({ phase: () => phase, checks: { state: fine } });
-    const { status, body } = await ready();
+    const { readiness, liveness } = createHealth({ phase: () => phase, checks: { state: fine } });
+    const { status, body } = await readiness();
     expect(status).toBe(503);
     expect(JSON.parse(body)).toEqual({ ready: false, notReady: { worker: phase } });
-    expect(alive().status).toBe(expected);
+    expect(liveness().status).toBe(expected);
   });
 });
 
@@ -117,8 +123,8 @@ describe('what is read from the state', () => {
   }): Promise<number> {
     const { kind = 'sync', streams, status, ago, took = null, counts = {}, plan = {}, holds = {} } = run;
     const [row] = await sql<{ id: number }[]>`
-      INSERT INTO slotsync.runs (kind, lane, streams, status, plan, counts, holds, requested_at, finished_at)
-      VALUES (${kind}, 'sync', ${streams}, ${status}, ${sql.json(plan as never)}, ${sql.json(counts as never)},
+      INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, plan, counts, holds, requested_at, finished_at)
+      VALUES (${kind}, 'sync', 'command', ${streams}, ${status}, ${sql.json(plan as never)}, ${sql.json(counts as never)},
         ${sql.json(holds as never)}, now() - make_interval(secs => ${ago}), now() - make_interval(secs => ${ago}) + make_interval(secs => ${took}))
       RETURNING id::int`;
     return row?.id ?? 0;

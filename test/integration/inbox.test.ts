@@ -1,10 +1,12 @@
 // Guarantee 7
 // The inbox's own rules, on a real database: what is taken, what stays, and that nothing is heard too early or not at all.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { addChanges, readInbox, readTakenKeys, takeChanges } from '../../src/state/inbox/changes.js';
-import { cancelRun, failRun, readRun } from '../../src/state/runs/runs.js';
+import { addChanges } from '../../src/state/inbox/add-changes.js';
+import { readInbox } from '../../src/state/inbox/read-inbox.js';
+import { readTakenKeys, takeChanges } from '../../src/state/inbox/take-changes.js';
+import { cancelRun, failRun } from '../../src/state/runs/end-run.js';
+import { readRun } from '../../src/state/runs/read-runs.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
-import { planRun } from '../../src/sync/plan/plan-run.js';
 import { COURSES, ROOMS } from '../support/campus.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { openWorld, type World } from '../support/world.js';
@@ -40,7 +42,7 @@ async function taken(...streams: string[]): Promise<number> {
 const keysOf = async (runId: number, stream = 'rooms') =>
   (await readTakenKeys(world.state.db, runId, stream)).toSorted();
 /** A run that was taken, to its end. */
-const work = async (runId: number) => world.finish(runId, (await planRun(world.deps(), runId)).queue);
+const work = async (runId: number) => world.finish(runId, (await world.planRun(runId)).queue);
 
 describe('taking', () => {
   it('takes each key once, with every row of it, oldest first', async () => {
@@ -51,6 +53,7 @@ describe('taking', () => {
     expect(await readRun(world.state.db, run)).toMatchObject({
       kind: 'incremental',
       lane: 'incremental',
+      startedBy: 'change',
       streams: ['rooms'],
       status: 'planning',
     });
@@ -188,7 +191,7 @@ describe('a record that waits for another', () => {
     await addCourse();
     await addChanges(world.state.db, 'courses', ['C']);
     const run = await taken();
-    const { queue } = await planRun(world.deps(), run);
+    const { queue } = await world.planRun(run);
     await addRoom();
     await add('A');
     const parent = await taken();

@@ -2,12 +2,15 @@
 // Mass changes wait for a person: what is held, what goes on beside it, and what an approval lets go. Looked at as an
 // operator does: objects at the service, rows of the state, requests that arrived.
 import { describe, expect, it } from 'vitest';
-import { chooseHolds, type HoldOptions } from '../../src/commands/holds.js';
+import { chooseHolds, type HoldOptions } from '../../src/commands/choose-holds.js';
+import { finishPlanning } from '../../src/state/runs/advance-run.js';
 import { recordApprovals } from '../../src/state/runs/approvals.js';
-import { readHolds, rejectHolds } from '../../src/state/runs/holds.js';
-import { cancelRun, finishPlanning, readRun, startRun, type RunRequest } from '../../src/state/runs/runs.js';
+import { cancelRun } from '../../src/state/runs/end-run.js';
+import { readHolds } from '../../src/state/runs/holds.js';
+import { readRun } from '../../src/state/runs/read-runs.js';
+import { rejectHolds } from '../../src/state/runs/reject-holds.js';
+import { startRun, type RunRequest } from '../../src/state/runs/start-run.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
-import { planRun } from '../../src/sync/plan/plan-run.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { ROOMS, type Declaration } from '../support/campus.js';
 import { type SyncResult, type World } from '../support/world.js';
@@ -54,17 +57,19 @@ async function runOf(world: World, request: Partial<RunRequest>): Promise<SyncRe
   const { run } = await startRun(world.state.db, {
     kind: 'sync',
     lane: 'sync',
+    startedBy: 'command',
     streams: ['rooms'],
     ...request,
   });
-  const { queue } = await planRun(world.deps(), run.id);
+  const { queue } = await world.planRun(run.id);
   return world.finish(run.id, queue);
 }
 
 /** A run that has taken these keys from the inbox, not planned yet. */
 async function take(world: World, ...keys: string[]): Promise<number> {
   const [row] = await world.sql<{ id: number }[]>`
-    INSERT INTO slotsync.runs (kind, lane, streams, status) VALUES ('incremental', 'incremental', '{rooms}', 'planning')
+    INSERT INTO slotsync.runs (kind, lane, started_by, streams, status)
+    VALUES ('incremental', 'incremental', 'change', '{rooms}', 'planning')
     RETURNING id::int`;
   const id = row?.id ?? 0;
   await world.sql`
@@ -72,7 +77,7 @@ async function take(world: World, ...keys: string[]): Promise<number> {
   return id;
 }
 async function work(world: World, id: number): Promise<SyncResult> {
-  const { queue } = await planRun(world.deps(), id);
+  const { queue } = await world.planRun(id);
   return world.finish(id, queue);
 }
 
@@ -222,7 +227,12 @@ describe('an approval', () => {
     const world = await held();
     const [approval] = await approve(world, 2, 'retire', 3);
     const { db } = world.state;
-    const { run } = await startRun(db, { kind: 'sync', lane: 'sync', streams: ['rooms'] });
+    const { run } = await startRun(db, {
+      kind: 'sync',
+      lane: 'sync',
+      startedBy: 'command',
+      streams: ['rooms'],
+    });
     // The plan is made; before it is written down, somebody thinks better of it.
     await rejectHolds(db, 2, [{ stream: 'rooms', operation: 'retire' }]);
     const planned = { plan: {}, holds: {}, approvals: [approval?.id ?? 0] };
@@ -332,9 +342,9 @@ describe('what a person names', () => {
     await remove(world, ...codes(3));
     await world.sync();
     const wrong: [run: string, options: HoldOptions, message: string][] = [
-      ['1', {}, 'run 1 holds nothing; slotsync status shows what waits'],
-      ['99', {}, 'there is no run 99; slotsync status shows what waits'],
-      ['two', {}, "a run is a whole number, not 'two'"],
+      ['1', {}, 'run 1 holds nothing; slotsync status shows what is held'],
+      ['99', {}, 'there is no run 99; slotsync status shows what is held'],
+      ['two', {}, "a run is a whole number from 1 on, not 'two'"],
       ['2', { stream: 'courses' }, 'run 2 does not hold courses; it holds: retire of rooms'],
       ['2', { operation: 'update' }, 'run 2 does not hold update; it holds: retire of rooms'],
       ['2', { operation: 'delete' }, "--operation takes create, update, retire, not 'delete'"],
@@ -344,7 +354,7 @@ describe('what a person names', () => {
     }
     expect((await chooseHolds(world.state, '2', { stream: 'rooms' })).holds).toHaveLength(1);
     await world.sync();
-    const message = 'run 3 has planned rooms anew since run 2; slotsync status shows what waits';
+    const message = 'run 3 has planned rooms again since run 2; slotsync status shows what is held';
     await expect(chooseHolds(world.state, '2', {})).rejects.toMatchObject({ code: 'usage', message });
   });
 });
@@ -422,7 +432,7 @@ describe('single changes', () => {
     const world = await open(limited, 20);
     await remove(world, ...codes(4));
     const runs = [await take(world, 'r000', 'r001'), await take(world, 'r002', 'r003')];
-    const queues = await Promise.all(runs.map((id) => planRun(world.deps(), id)));
+    const queues = await Promise.all(runs.map((id) => world.planRun(id)));
     for (const [at, { queue }] of queues.entries()) await world.finish(runs[at] ?? 0, queue);
     expect(inactive(world).length).toBeLessThanOrEqual(2);
     expect((await readHolds(world.state.db)).length).toBeGreaterThan(0);

@@ -2,8 +2,8 @@
 import postgres from 'postgres';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors.js';
-import { bindDestination, confirmDestination, readBinding } from '../../src/state/destination-binding.js';
 import { openState, type State } from '../../src/state/database.js';
+import { bindDestination, confirmDestination, readBinding } from '../../src/state/destination-binding.js';
 import { migrate, requireMigrated } from '../../src/state/migrate.js';
 import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/services.js';
 
@@ -74,7 +74,7 @@ it('is asked for where there is none yet', async () => {
 
 it('is asked for where the schema is older', async () => {
   const { state, sql } = await open(createDatabase);
-  await sql`DELETE FROM slotsync.migrations WHERE created_at = (SELECT max(created_at) FROM slotsync.migrations)`;
+  await sql`UPDATE slotsync.migrations SET created_at = created_at - 1`;
   await expect(requireMigrated(state)).rejects.toMatchObject({
     message: expect.stringContaining('older'),
     remedy: expect.stringContaining('slotsync migrate'),
@@ -88,6 +88,38 @@ it('is refused where the schema is newer than the program', async () => {
     message: expect.stringContaining('newer'),
     remedy: expect.stringContaining('Update slotsync'),
   });
+});
+
+it('applies functions again when they differ from the program’s, and asks for it until then', async () => {
+  const { url, state, sql } = await open(createDatabase);
+  await sql`UPDATE slotsync.repeatable_migrations SET checksum = 'of another version' WHERE name = 'quota.sql'`;
+  await sql`DROP FUNCTION slotsync.quota_usage`;
+  await expect(requireMigrated(state)).rejects.toMatchObject({
+    message: expect.stringContaining('quota.sql'),
+    remedy: expect.stringContaining('slotsync migrate'),
+  });
+  expect(await migrate(url)).toEqual({ applied: 1 });
+  await expect(requireMigrated(state)).resolves.toBeUndefined();
+  expect(await sql`SELECT to_regproc('slotsync.quota_usage') IS NOT NULL AS present`).toEqual([
+    { present: true },
+  ]);
+
+  await sql`DELETE FROM slotsync.repeatable_migrations`;
+  await expect(requireMigrated(state)).rejects.toMatchObject({
+    message: expect.stringContaining('quota.sql'),
+  });
+  expect(await migrate(url)).toEqual({ applied: 1 });
+  expect(await migrate(url)).toEqual({ applied: 0 });
+});
+
+it('leaves the functions of a newer schema alone', async () => {
+  const { url, sql } = await open(createDatabase);
+  await sql`INSERT INTO slotsync.migrations (hash, created_at) SELECT 'x', max(created_at) + 1 FROM slotsync.migrations`;
+  await sql`UPDATE slotsync.repeatable_migrations SET checksum = 'of a newer version'`;
+  await expect(migrate(url)).rejects.toMatchObject({ message: expect.stringContaining('newer') });
+  expect(await sql`SELECT checksum FROM slotsync.repeatable_migrations`).toEqual([
+    { checksum: 'of a newer version' },
+  ]);
 });
 
 it('says when the database cannot be reached or refuses', async () => {

@@ -3,12 +3,13 @@ import { randomUUID } from 'node:crypto';
 import { Queue } from 'bullmq';
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { openBackend, type Backend } from '../../src/queue/bullmq.js';
-import { BATCHES, RUNS } from '../../src/queue/jobs.js';
+import { openBullmq, type Bullmq } from '../../src/queue/bullmq.js';
+import { QUEUES, SCHEDULE_DUE } from '../../src/queue/jobs.js';
 import { createProducer } from '../../src/queue/producer.js';
-import { createScheduler } from '../../src/queue/nightly-scheduler.js';
-import { setPaused, startRun } from '../../src/state/runs/runs.js';
-import { readSchedule, registerSchedule } from '../../src/state/runs/occurrences.js';
+import { createNightlyScheduler } from '../../src/queue/nightly-scheduler.js';
+import { readSchedule, registerSchedule } from '../../src/state/runs/nightly-occurrences.js';
+import { setPaused } from '../../src/state/runs/pause-runs.js';
+import { startRun } from '../../src/state/runs/start-run.js';
 import { skipMissedOccurrences, startDueNightly } from '../../src/sync/start-nightly.js';
 import { ROOMS } from '../support/campus.js';
 import { createDatabase, redisUrl, type TestDatabase } from '../support/services.js';
@@ -43,7 +44,7 @@ async function registerThen(): Promise<void> {
   await world.sql`UPDATE slotsync.schedules SET registered_at = ${REGISTERED}`;
 }
 const runs = async () => [
-  ...(await world.sql`SELECT kind, lane, streams, status FROM slotsync.runs ORDER BY id`),
+  ...(await world.sql`SELECT kind, lane, started_by, streams, status FROM slotsync.runs ORDER BY id`),
 ];
 const said = (message: string) =>
   world.lines
@@ -59,7 +60,7 @@ describe('a night', () => {
     );
     expect(started.flat()).toHaveLength(1);
     expect(await runs()).toEqual([
-      { kind: 'sync', lane: 'sync', streams: ['rooms', 'halls'], status: 'planning' },
+      { kind: 'sync', lane: 'sync', started_by: 'schedule', streams: ['rooms', 'halls'], status: 'planning' },
     ]);
     expect(await startDueNightly(world.deps(), new Date(night(3).getTime() - 1))).toEqual([]);
     expect(await readSchedule(world.state.db, 'nightly')).toMatchObject({ lastDue: night(2) });
@@ -96,12 +97,18 @@ describe('a night', () => {
     const { run } = await startRun(world.state.db, {
       kind: 'backfill',
       lane: 'backfill',
+      startedBy: 'command',
       streams: ['rooms'],
     });
     await setPaused(world.state.db, true, run.id);
-    await startRun(world.state.db, { kind: 'incremental', lane: 'incremental', streams: ['halls'] });
+    await startRun(world.state.db, {
+      kind: 'incremental',
+      lane: 'incremental',
+      startedBy: 'change',
+      streams: ['halls'],
+    });
     expect(await startDueNightly(world.deps(), night(2))).toMatchObject([{ streams: ['halls'] }]);
-    expect(said('streams left out')).toMatchObject([
+    expect(said('nightly sync leaves out streams')).toMatchObject([
       { level: 30, streams: ['rooms'], coveredBy: run.id, isPaused: true },
     ]);
 
@@ -117,13 +124,13 @@ const stores = [
 ];
 
 describe.each(stores)('with the queue on $store', ({ url, skip }) => {
-  describe.skipIf(skip)('the alarm', () => {
+  describe.skipIf(skip)('the job scheduler', () => {
     const stateId = randomUUID();
-    let backend: Backend;
-    let scheduler: ReturnType<typeof createScheduler>;
+    let bullmq: Bullmq;
+    let scheduler: ReturnType<typeof createNightlyScheduler>;
     let producer: ReturnType<typeof createProducer>;
-    const alarm = async () => {
-      const queue = backend.queue(RUNS);
+    const registered = async () => {
+      const queue = bullmq.queue(QUEUES.runs);
       const found = await queue.getJobScheduler('nightly');
       await queue.close();
       return found && { pattern: found.pattern, tz: found.tz, next: new Date(found.next ?? 0) };
@@ -132,59 +139,59 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
     beforeEach(() => {
       const redis = url();
       const store = redis === undefined ? { postgresUrl: database.url } : { redisUrl: redis };
-      backend = openBackend(store, stateId, world.log);
-      producer = createProducer({ backend, state: world.state });
-      scheduler = createScheduler({ ...world.deps(), backend, producer });
+      bullmq = openBullmq(store, stateId, world.log);
+      producer = createProducer({ bullmq, state: world.state });
+      scheduler = createNightlyScheduler({ ...world.deps(), bullmq, producer });
     });
     afterEach(async () => {
       await scheduler.close();
       await producer.close();
     });
 
-    it('is set once by several workers, replaced, set again when it is lost, and removed', async () => {
-      const other = createScheduler({ ...world.deps(), backend, producer });
+    it('is registered once by several workers, replaced, registered again when it is lost, and removed', async () => {
+      const other = createNightlyScheduler({ ...world.deps(), bullmq, producer });
       await Promise.all([scheduler, other].map((each) => each.start({ ...AT_TWO, catchUp: true })));
-      const first = await alarm();
+      const first = await registered();
       expect(first).toMatchObject({ pattern: '0 2 * * *', tz: 'UTC' });
       expect(first?.next.getUTCHours()).toBe(2);
       expect(await runs()).toEqual([]);
       await other.close();
 
-      const queue = backend.queue(RUNS);
+      const queue = bullmq.queue(QUEUES.runs);
       const counts = await queue.getJobCounts('delayed');
       expect(counts).toEqual({ delayed: 1 });
       await queue.removeJobScheduler('nightly');
       await queue.close();
-      await scheduler.setAlarm();
-      expect(await alarm()).toEqual(first);
+      await scheduler.registerJobScheduler();
+      expect(await registered()).toEqual(first);
 
       await scheduler.start({ pattern: '30 3 * * *', timezone: 'Europe/Stockholm', catchUp: true });
-      expect(await alarm()).toMatchObject({ pattern: '30 3 * * *', tz: 'Europe/Stockholm' });
+      expect(await registered()).toMatchObject({ pattern: '30 3 * * *', tz: 'Europe/Stockholm' });
       await scheduler.start(undefined);
-      expect(await alarm()).toBeUndefined();
+      expect(await registered()).toBeUndefined();
       expect(await readSchedule(world.state.db, 'nightly')).toBeUndefined();
     });
 
-    it('wakes a worker, which starts what is due', async () => {
+    it('triggers a worker, which starts what is due', async () => {
       await scheduler.start({ pattern: '* * * * *', timezone: 'UTC', catchUp: true });
       await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '2 minutes'`;
-      let woken = 0;
-      const worker = backend.worker(
-        RUNS,
+      let triggered = 0;
+      const worker = bullmq.worker(
+        QUEUES.runs,
         async ({ name }) => {
-          if (name !== 'tick') return;
-          woken++;
-          await scheduler.wake();
+          if (name !== SCHEDULE_DUE) return;
+          triggered++;
+          await scheduler.startDueRuns();
         },
         { concurrency: 1 },
       );
       await worker.waitUntilReady();
-      await ringNow(url(), stateId);
+      await triggerNow(url(), stateId);
       void worker.run();
       try {
-        await until(() => woken > 0, { describe: 'the alarm to ring' });
+        await until(() => triggered > 0, { describe: 'the trigger' });
         await until(async () => (await runs()).length === 1, { describe: 'the night to start' });
-        expect(await alarm()).toMatchObject({ pattern: '* * * * *' });
+        expect(await registered()).toMatchObject({ pattern: '* * * * *' });
       } finally {
         await worker.close();
         await scheduler.start(undefined);
@@ -194,8 +201,14 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
     it('does not end a reconcile, and takes the step that a dead process left undone', async () => {
       const { db } = world.state;
       await world.sql`
-        INSERT INTO slotsync.runs (kind, lane, streams, status) VALUES ('reconcile', 'sync', '{}', 'running')`;
-      const { run } = await startRun(db, { kind: 'backfill', lane: 'backfill', streams: ['rooms'] });
+        INSERT INTO slotsync.runs (kind, lane, started_by, streams, status)
+        VALUES ('reconcile', 'sync', 'schedule', '{}', 'running')`;
+      const { run } = await startRun(db, {
+        kind: 'backfill',
+        lane: 'backfill',
+        startedBy: 'command',
+        streams: ['rooms'],
+      });
       await world.sql`UPDATE slotsync.runs SET status = 'running' WHERE id = ${run.id}`;
       await world.sql`
         INSERT INTO slotsync.batches (run_id, stream, level, keys, state) VALUES (${run.id}, 'rooms', 0, '{A}', 'done')`;
@@ -206,11 +219,11 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
 
     it('does not change that a better lane is taken first, whoever came first', async () => {
       // Incremental batches have a queue, and places in work, of their own.
-      await producer.enqueueBatches([6], 'verify');
-      await producer.enqueueBatches([1, 2, 3], 'backfill');
-      await producer.enqueueBatches([4, 5], 'sync');
+      await producer.enqueueBatches([{ id: 6, lane: 'verify' }]);
+      await producer.enqueueBatches([1, 2, 3].map((id) => ({ id, lane: 'backfill' })));
+      await producer.enqueueBatches([4, 5].map((id) => ({ id, lane: 'sync' })));
       const taken: unknown[] = [];
-      const worker = backend.worker(BATCHES, async ({ data }) => void taken.push(data.batchId), {
+      const worker = bullmq.worker(QUEUES.batches, async ({ data }) => void taken.push(data.batchId), {
         concurrency: 1,
       });
       await worker.waitUntilReady();
@@ -222,14 +235,14 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
   });
 });
 
-/** The moment the alarm waits for has come. */
-async function ringNow(redis: string | undefined, stateId: string): Promise<void> {
+/** As when the job scheduler's next time has come. */
+async function triggerNow(redis: string | undefined, stateId: string): Promise<void> {
   if (redis === undefined) {
-    await world.sql`UPDATE slotsync_queue.job SET process_at_ms = 0 WHERE name = 'tick'`;
+    await world.sql`UPDATE slotsync_queue.job SET process_at_ms = 0 WHERE name = ${SCHEDULE_DUE}`;
     return;
   }
   const connection = new Redis(redis, { maxRetriesPerRequest: null });
-  const queue = new Queue(RUNS, { connection, prefix: `{slotsync:${stateId}}` });
+  const queue = new Queue(QUEUES.runs, { connection, prefix: `{slotsync:${stateId}}` });
   for (const job of await queue.getDelayed()) await job.promote();
   await queue.close();
   connection.disconnect();

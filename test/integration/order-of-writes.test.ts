@@ -6,7 +6,8 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Destination, ServiceObject, PutResult } from '../../src/destination/destination.js';
 import { dispositionOf, SlotsyncError } from '../../src/errors.js';
-import { readBatch } from '../../src/state/runs/batches.js';
+import { advanceRun } from '../../src/state/runs/advance-run.js';
+import { listQueuedBatches, readBatch } from '../../src/state/runs/batches.js';
 import { createObject, hashObject, isSameObject } from '../../src/streams/destination-object.js';
 import { applyBatch, type ApplyDeps } from '../../src/sync/apply/apply-batch.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
@@ -119,8 +120,8 @@ type Model = ReturnType<typeof createModel>;
 async function insertBatch({ lane, keys, isForced }: Schedule['batches'][number]): Promise<number> {
   const kind = lane;
   const [run] = await world.sql<{ id: number }[]>`
-    INSERT INTO slotsync.runs (kind, lane, streams, status, range)
-    VALUES (${kind}, ${lane}, '{rooms}', 'running', ${isForced ? '{"force": true}' : null}::jsonb) RETURNING id::int`;
+    INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, range)
+    VALUES (${kind}, ${lane}, 'command', '{rooms}', 'running', ${isForced ? '{"force": true}' : null}::jsonb) RETURNING id::int`;
   const [batch] = await world.sql<{ id: number }[]>`
     INSERT INTO slotsync.batches (run_id, stream, level, keys, state)
     VALUES (${run?.id ?? 0}, 'rooms', 0, ${keys}, 'queued') RETURNING id::int`;
@@ -128,12 +129,13 @@ async function insertBatch({ lane, keys, isForced }: Schedule['batches'][number]
 }
 
 /** As the queue does: again and again, until the batch has ended. */
-async function workOff(deps: ApplyDeps, batchId: number, again: () => Promise<unknown>): Promise<number[]> {
+async function workOff(deps: ApplyDeps, batchId: number, again: () => Promise<unknown>): Promise<void> {
   while (true) {
     const batch = await readBatch(world.state.db, batchId);
-    if (batch?.state !== 'queued') return [];
+    if (batch?.state !== 'queued') return;
     try {
-      return (await applyBatch(deps, batch)).queue;
+      await applyBatch(deps, batch);
+      await advanceRun(world.state.db, batch.runId);
     } catch (error) {
       if (dispositionOf(error) === 'dead') throw error;
       await again();
@@ -155,12 +157,18 @@ async function findLies({ objects }: Model): Promise<string[]> {
 async function syncOnce(deps: ApplyDeps): Promise<void> {
   await world.sql`UPDATE slotsync.runs SET finished_at = now(), status = 'cancelled' WHERE finished_at IS NULL`;
   const [run] = await world.sql<{ id: number }[]>`
-    INSERT INTO slotsync.runs (kind, lane, streams, status) VALUES ('sync', 'sync', '{rooms}', 'planning')
-    RETURNING id::int`;
+    INSERT INTO slotsync.runs (kind, lane, started_by, streams, status)
+    VALUES ('sync', 'sync', 'command', '{rooms}', 'planning') RETURNING id::int`;
   const preflight = { requireKnownNames: async () => undefined };
-  const { queue } = await planRun({ ...deps, preflight }, run?.id ?? 0);
-  for (let id = queue.shift(); id !== undefined; id = queue.shift())
-    queue.push(...(await workOff(deps, id, async () => undefined)));
+  const { db } = world.state;
+  const runId = run?.id ?? 0;
+  await planRun({ ...deps, preflight }, runId);
+  await advanceRun(db, runId);
+  for (;;) {
+    const [next] = await listQueuedBatches(db, runId);
+    if (!next) return;
+    await workOff(deps, next.id, async () => undefined);
+  }
 }
 
 const keys = fc.subarray(KEYS, { minLength: 1 });

@@ -2,11 +2,11 @@
 // accepted costs nothing; and nothing stands in the way for ever.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createPoll, classifyPolled, type Poll } from '../../src/sync/detect/poll-cursor.js';
-import { takeChanges } from '../../src/state/inbox/changes.js';
-import { listWatermarks, readPolledRecords } from '../../src/state/inbox/poll-watermarks.js';
+import { takeChanges } from '../../src/state/inbox/take-changes.js';
+import { listWatermarks } from '../../src/state/inbox/poll-watermarks.js';
+import { readPolledRecords } from '../../src/state/records/polled-records.js';
 import { readPlanMarks } from '../../src/state/records/plan-marks.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
-import { planRun } from '../../src/sync/plan/plan-run.js';
 import { COURSES, ROOMS, type Declaration } from '../support/campus.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { openWorld, type World } from '../support/world.js';
@@ -57,7 +57,7 @@ async function work(): Promise<void> {
   for (;;) {
     const taken = await takeChanges(world.state.db, ['rooms', 'courses']);
     if (typeof taken === 'string') return;
-    await world.finish(taken.runId, (await planRun(world.deps(), taken.runId)).queue);
+    await world.finish(taken.runId, (await world.planRun(taken.runId)).queue);
   }
 }
 /** Rooms of these codes whose cursor is so many microseconds after a fixed moment, long ago. */

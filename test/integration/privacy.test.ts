@@ -4,10 +4,11 @@
 // service said may stand in a record's message, in the organization's own database, and nowhere else.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { SlotsyncError } from '../../src/errors.js';
-import { migrateQueue, openBackend, type Backend } from '../../src/queue/bullmq.js';
+import { migrateQueue, openBullmq, type Bullmq } from '../../src/queue/bullmq.js';
 import { createProducer } from '../../src/queue/producer.js';
 import { createWorkers } from '../../src/queue/workers.js';
-import { startRun, readRun } from '../../src/state/runs/runs.js';
+import { readRun } from '../../src/state/runs/read-runs.js';
+import { startRun } from '../../src/state/runs/start-run.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
@@ -200,12 +201,12 @@ describe('a sync meets', () => {
 });
 
 describe('the queue', () => {
-  let backend: Backend;
+  let bullmq: Bullmq;
 
   beforeEach(async () => {
     await world.sql`DROP SCHEMA IF EXISTS slotsync_queue CASCADE`;
     await migrateQueue({ postgresUrl: world.url });
-    backend = openBackend({ postgresUrl: world.url }, 'privacy', world.log);
+    bullmq = openBullmq({ postgresUrl: world.url }, 'privacy', world.log);
   });
 
   /** Every row of every table of the queue, as text. */
@@ -225,11 +226,11 @@ describe('the queue', () => {
 
   /** Works the queue until `done`, and returns everything that was ever seen in it on the way. */
   async function work(done: (runId: number) => Promise<boolean>): Promise<string> {
-    const producer = createProducer({ backend, state: world.state });
+    const producer = createProducer({ bullmq, state: world.state });
     const workers = createWorkers({
-      wake: async () => undefined,
+      startDueRuns: async () => undefined,
       ...world.deps(),
-      backend,
+      bullmq,
       producer,
       probe: async () => undefined,
     });
@@ -241,6 +242,7 @@ describe('the queue', () => {
       const { run } = await startRun(world.state.db, {
         kind: 'sync',
         lane: 'sync',
+        startedBy: 'command',
         streams: ['staff'],
       });
       await producer.enqueueRun(run.id, run.lane);

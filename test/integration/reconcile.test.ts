@@ -3,9 +3,10 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import postgres from 'postgres';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { cancelRun } from '../../src/state/runs/end-run.js';
+import { registerSchedule } from '../../src/state/runs/nightly-occurrences.js';
 import { whileReconcilingAlone } from '../../src/state/runs/reconcile-runs.js';
-import { cancelRun, startRun } from '../../src/state/runs/runs.js';
-import { registerSchedule } from '../../src/state/runs/occurrences.js';
+import { startRun } from '../../src/state/runs/start-run.js';
 import type { Verdict } from '../../src/state/schema.js';
 import { reconcilePeriodically } from '../../src/sync/reconcile/reconcile-periodically.js';
 import {
@@ -125,9 +126,9 @@ describe('a reconcile', () => {
       discrepancies: [],
     });
     expect(world.writes()).toEqual([]);
-    expect(await world.sql`SELECT kind, status FROM slotsync.runs ORDER BY id DESC LIMIT 1`).toMatchObject([
-      { kind: 'reconcile', status: 'succeeded' },
-    ]);
+    expect(
+      await world.sql`SELECT kind, started_by, streams, status FROM slotsync.runs ORDER BY id DESC LIMIT 1`,
+    ).toEqual([{ kind: 'reconcile', started_by: 'command', streams: [], status: 'succeeded' }]);
   });
 
   it('gives each booking its verdict, and tells nothing new the second time', async () => {
@@ -355,7 +356,8 @@ describe('a reconcile', () => {
 
   it('runs alone, closes what was interrupted, and ends when it is cancelled', async () => {
     await world.sql`
-      INSERT INTO slotsync.runs (kind, lane, streams, status) VALUES ('reconcile', 'sync', '{#reservations}', 'running')`;
+      INSERT INTO slotsync.runs (kind, lane, started_by, streams, status)
+      VALUES ('reconcile', 'sync', 'schedule', '{}', 'running')`;
     const held = await whileReconcilingAlone(world.state, () => run().catch((error: unknown) => error));
     expect(held?.result).toMatchObject({ code: 'reconcile_running', disposition: 'defer' });
     await run();
@@ -453,7 +455,10 @@ describe('between nights', () => {
   const keepUp = (now = world.reconciling().now()) =>
     reconcileModified({ ...world.reconciling(), now: () => now, sliceSize: 6 });
   const watermark = async () =>
-    Number((await world.sql<{ cursor: string }[]>`SELECT cursor FROM slotsync.watermarks`)[0]?.cursor);
+    (
+      await world.sql<{ at: number }[]>`
+        SELECT extract(epoch FROM read_up_to)::float8 AS at FROM slotsync.reservations_watermark`
+    )[0]?.at ?? 0;
 
   beforeEach(async () => {
     // Around now, since that is where the first reading looks.
@@ -493,7 +498,7 @@ describe('between nights', () => {
     expect(await verdicts()).toMatchObject({ 1: 'differs', 2: 'cancelled_there', 3: 'agrees' });
     expect(await events()).toHaveLength(3);
     world.sandbox.restoreReservation('res_2');
-    await world.sql`UPDATE slotsync.watermarks SET cursor = (cursor::bigint - ${DAY}::int)::text`;
+    await world.sql`UPDATE slotsync.reservations_watermark SET read_up_to = read_up_to - interval '1 day'`;
     world.passDays(1);
     const now = world.reconciling().now();
     expect(await keepUp(now)).toMatchObject({ read: 'changes' });
@@ -504,7 +509,7 @@ describe('between nights', () => {
     await world.sql`UPDATE bookings SET id = 21 WHERE id = 20`;
     world.configure(configure({ externalId: 'by_{title}' }));
     await world.sql`UPDATE bookings SET title = 'hand' WHERE id = 21`;
-    await world.sql`UPDATE slotsync.watermarks SET cursor = (cursor::bigint - ${3 * DAY}::int)::text`;
+    await world.sql`UPDATE slotsync.reservations_watermark SET read_up_to = read_up_to - interval '3 days'`;
     await keepUp();
     expect(await verdicts()).not.toHaveProperty(`#${unknown}`);
   });
@@ -563,7 +568,12 @@ it('follows each night once, when the run of the night has ended', async () => {
   await registerSchedule(db, 'nightly', { pattern: '0 2 * * *', timezone: 'UTC' });
   expect(await night()).toBeUndefined(); // no night yet
   await world.sql`UPDATE slotsync.schedules SET last_due = now() - interval '1 hour'`;
-  const { run: ofNight } = await startRun(db, { kind: 'sync', lane: 'sync', streams: ['rooms'] });
+  const { run: ofNight } = await startRun(db, {
+    kind: 'sync',
+    lane: 'sync',
+    startedBy: 'schedule',
+    streams: ['rooms'],
+  });
   expect(await night()).toBeUndefined(); // it is under way
   await cancelRun(db, ofNight.id);
   expect(await night()).toMatchObject({ read: 'window' });

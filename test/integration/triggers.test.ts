@@ -137,7 +137,7 @@ describe('a statement', () => {
     await sql.unsafe(`UPDATE ${TABLE} SET name = name || '!'`);
     expect(await sql.unsafe(`SELECT DISTINCT name FROM ${TABLE}`)).toEqual([{ name: 'kept!' }]);
     expect(
-      warnings.filter((text) => text.startsWith('slotsync could not note what changed in')),
+      warnings.filter((text) => text.startsWith('slotsync could not record what changed in')),
     ).toHaveLength(2);
   });
 

@@ -8,15 +8,20 @@ import { createDestination } from '../../src/destination/destination.js';
 import { createLimiter } from '../../src/destination/quota/limiter.js';
 import { createPostgresStore } from '../../src/destination/quota/postgres-store.js';
 import type { QuotaRules } from '../../src/destination/quota/quota-rules.js';
-import { codeOf, dispositionOf, messageOf } from '../../src/errors.js';
+import { codeOf, messageOf } from '../../src/errors.js';
 import { noMeter, type Meter, type Outcomes } from '../../src/meter.js';
 import { createMirror } from '../../src/mirror/mirror.js';
+import { decideRetry } from '../../src/queue/retry-policy.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
 import { startSandbox } from '../../src/sandbox/sandbox.js';
 import type { SandboxSchema } from '../../src/sandbox/schema.js';
-import { failBatch, insertBatches, readBatch } from '../../src/state/runs/batches.js';
 import { openState } from '../../src/state/database.js';
-import { failRun, finishPlanning, readRun, startRun, type Run } from '../../src/state/runs/runs.js';
+import { advanceRun, finishPlanning } from '../../src/state/runs/advance-run.js';
+import { insertBatches, listQueuedBatches, readBatch } from '../../src/state/runs/batches.js';
+import { failRun } from '../../src/state/runs/end-run.js';
+import { failBatch } from '../../src/state/runs/finish-batch.js';
+import { readRun, type Run } from '../../src/state/runs/read-runs.js';
+import { startRun } from '../../src/state/runs/start-run.js';
 import type { RecordStatus } from '../../src/state/schema.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { NO_RESERVATIONS } from '../../src/streams/bookings.js';
@@ -115,26 +120,40 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     preflight: createPreflight(destination),
   });
 
+  /** What the producer does: the run takes its step, and the batches to be sent then are the queue. */
+  async function advance(runId: number): Promise<{ queue: number[] }> {
+    const queued = (await advanceRun(state.db, runId)) ? await listQueuedBatches(state.db, runId) : [];
+    return { queue: queued.map(({ id }) => id) };
+  }
+
+  async function plan(runId: number): Promise<{ queue: number[] }> {
+    await planRun(deps(), runId);
+    return advance(runId);
+  }
+
   async function apply(batchId: number, signal?: AbortSignal): Promise<{ queue: number[] }> {
     const batch = await readBatch(state.db, batchId);
     if (batch?.state !== 'queued') throw new Error(`batch ${batchId} is ${batch?.state ?? 'not there'}`);
-    return applyBatch(deps(), batch, signal);
+    await applyBatch(deps(), batch, signal);
+    return advance(batch.runId);
   }
 
-  /** Tries as the queue would, only without its patience. */
+  /** Tries as the workers would, but without waiting. */
   async function attempt(
     run: () => Promise<{ queue: number[] }>,
     giveUp: (reason: { code: string; message: string }) => Promise<{ queue: number[] }>,
     errors: unknown[],
   ): Promise<number[]> {
-    for (let attempted = 1; ; attempted++) {
+    for (let attemptsMade = 0; ;) {
       try {
         return (await run()).queue;
       } catch (error) {
         errors.push(error);
-        if (dispositionOf(error) === 'dead' || attempted >= attempts) {
+        const { action } = decideRetry({ error, attemptsMade, attempts });
+        if (action === 'give_up') {
           return (await giveUp({ code: codeOf(error), message: messageOf(error) })).queue;
         }
+        if (action === 'retry') attemptsMade++;
         await pause(5);
       }
     }
@@ -142,7 +161,9 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
 
   async function giveUpBatch(id: number, reason: { code: string; message: string }) {
     const batch = await readBatch(state.db, id);
-    return batch ? failBatch(state, batch, reason) : { queue: [] };
+    if (!batch) return { queue: [] };
+    await failBatch(state, batch, reason);
+    return advance(batch.runId);
   }
 
   async function giveUpRun(id: number, reason: { code: string; message: string }) {
@@ -175,7 +196,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     names.length > 0 ? names : configuration.streams.map(({ name }) => name);
 
   async function start(names: readonly string[]): Promise<number> {
-    const request = { kind: 'sync', lane: 'sync', streams: namesOf(names) } as const;
+    const request = { kind: 'sync', lane: 'sync', startedBy: 'command', streams: namesOf(names) } as const;
     const { run, started } = await startRun(state.db, request);
     if (!started) throw new Error(`run ${run.id} over the same streams is not finished`);
     return run.id;
@@ -193,6 +214,8 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     /** Log lines of every level so far, as JSON texts. */
     lines,
     deps,
+    /** Plans a run that was started; returns its batches that may go first. */
+    planRun: plan,
     apply,
     finish,
 
@@ -200,15 +223,18 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     async sync(...names: string[]): Promise<SyncResult> {
       const runId = await start(names);
       const errors: unknown[] = [];
-      const planning = () => planRun(deps(), runId);
-      const queue = await attempt(planning, (reason) => giveUpRun(runId, reason), errors);
+      const queue = await attempt(
+        () => plan(runId),
+        (reason) => giveUpRun(runId, reason),
+        errors,
+      );
       return finish(runId, queue, errors);
     },
 
     /** A run that is planned and no more: its batches that may go first, for `apply` and `finish`. */
     async plan(...names: string[]): Promise<{ runId: number; queue: number[] }> {
       const runId = await start(names);
-      return { runId, ...(await planRun(deps(), runId)) };
+      return { runId, ...(await plan(runId)) };
     },
 
     /** A run of batches over these lists of keys, whatever the mirror holds. */
@@ -217,7 +243,8 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       const { level } = this.stream(name);
       const rows = lists.map((keys) => ({ runId, stream: name, level, keys, state: 'planned' as const }));
       await insertBatches(state.db, rows);
-      return { runId, queue: await finishPlanning(state.db, runId, { plan: {}, holds: {} }) };
+      await finishPlanning(state.db, runId, { plan: {}, holds: {} });
+      return { runId, ...(await advance(runId)) };
     },
 
     stream(name: string): Stream {
@@ -233,6 +260,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       state,
       log,
       reservations: configuration.reservations ?? NO_RESERVATIONS,
+      startedBy: 'command' as const,
       now: () => Date.now() + aheadMs,
     }),
 
@@ -292,7 +320,7 @@ async function clear(sql: postgres.Sql): Promise<void> {
   await sql`CREATE SCHEMA public`;
   await sql`
     TRUNCATE slotsync.records, slotsync.batches, slotsync.runs, slotsync.changes, slotsync.watermarks,
-      slotsync.approvals, slotsync.schedules, slotsync.reservations,
+      slotsync.approvals, slotsync.schedules, slotsync.reservations, slotsync.reservations_watermark,
       slotsync.reservation_events, slotsync.cancellations, slotsync.destination RESTART IDENTITY`;
 }
 

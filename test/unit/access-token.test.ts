@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { readRetryAfter } from '../../src/destination/client.js';
+import { readRetryAfter } from '../../src/destination/throttling.js';
 import { createTokenSource, readExpiry } from '../../src/destination/access-token.js';
 
 const encode = (part: unknown) => Buffer.from(JSON.stringify(part)).toString('base64url');

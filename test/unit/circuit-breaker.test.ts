@@ -1,8 +1,13 @@
-import { describe, expect, it, vi } from 'vitest';
 import { pino } from 'pino';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { ErrorCode } from '../../src/error-catalogue.js';
 import { SlotsyncError } from '../../src/errors.js';
-import { createBreaker } from '../../src/queue/circuit-breaker.js';
+import { createCircuitBreaker } from '../../src/queue/circuit-breaker.js';
+
+const SECOND = 1000;
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+const pass = (seconds: number) => vi.advanceTimersByTimeAsync(seconds * SECOND);
 
 const failure = (code: ErrorCode) => new SlotsyncError(code, code);
 
@@ -16,36 +21,37 @@ function setUp({ well = () => true }: { well?: () => boolean } = {}) {
   const probed = vi.fn(async () => {
     if (!well()) throw failure('service_unreachable');
   });
-  const breaker = createBreaker({
+  const stopping = new AbortController();
+  const breaker = createCircuitBreaker({
     log,
+    signal: stopping.signal,
     probe: probed,
-    onOpen: () => events.push('open'),
-    onClose: () => events.push('close'),
-    firstGapMs: 5,
-    longestGapMs: 20,
+    pauseSending: () => events.push('open'),
+    resumeSending: () => events.push('close'),
   });
-  return { breaker, events, probed, errors: () => lines.filter(({ level }) => level === 50) };
+  const stop = () => stopping.abort();
+  return { breaker, stop, events, probed, errors: () => lines.filter(({ level }) => level === 50) };
 }
 
-describe('the circuit breaker', () => {
-  it('opens at the fifth systemic failure running, and not when something succeeds between', () => {
-    const { breaker } = setUp();
+describe('circuit breaker', () => {
+  it('opens at the fifth systemic failure in a row, and not when something succeeds in between', () => {
+    const { breaker, stop } = setUp();
     for (let at = 0; at < 4; at++) breaker.failed(failure('service_failed'));
     breaker.succeeded();
     for (let at = 0; at < 4; at++) breaker.failed(failure('service_failed'));
     expect(breaker.isOpen()).toBe(false);
     breaker.failed(failure('unauthorized'));
     expect(breaker.isOpen()).toBe(true);
-    breaker.stop();
+    stop();
   });
 
-  it('does not count what is a record’s own fault', () => {
+  it('does not count errors of single records', () => {
     const { breaker } = setUp();
     for (let at = 0; at < 20; at++) expect(breaker.failed(failure('refused'))).toBe(false);
     expect(breaker.isOpen()).toBe(false);
   });
 
-  it('lets a batch wait for credentials and servers without losing an attempt, but not for its own 500', () => {
+  it('lets a batch wait for credentials and servers without using up an attempt, but not for its own 500', () => {
     const { breaker } = setUp();
     expect(breaker.failed(failure('unauthorized'))).toBe(true);
     expect(breaker.failed(failure('state_unreachable'))).toBe(true);
@@ -53,31 +59,51 @@ describe('the circuit breaker', () => {
     expect(breaker.failed(failure('answer_lost'))).toBe(false);
   });
 
-  it('probes until things are well, says so once, and closes', async () => {
+  it('probes at widening gaps until a probe succeeds, reports it once, and closes', async () => {
     let well = false;
-    const { breaker, events, probed, errors } = setUp({ well: () => well });
+    const { breaker, stop, events, probed, errors } = setUp({ well: () => well });
     for (let at = 0; at < 12; at++) breaker.failed(failure('unauthorized'));
-    await vi.waitUntil(() => probed.mock.calls.length >= 3);
+    const probes: number[] = [];
+    for (const gap of [5, 10, 20, 40, 80, 160, 300, 300]) {
+      await pass(gap - 0.001);
+      probes.push(probed.mock.calls.length);
+      await pass(0.001);
+    }
+    expect(probes).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
     expect(events).toEqual(['open']);
+    expect(errors()).toHaveLength(1);
+
     well = true;
-    await vi.waitUntil(() => events.includes('close'));
+    await pass(300);
+    expect(events).toEqual(['open', 'close']);
+    expect(breaker.isOpen()).toBe(false);
+    // Nothing has succeeded since: it opens again without another report, and the gap stays.
     for (let at = 0; at < 12; at++) breaker.failed(failure('unauthorized'));
-    await vi.waitUntil(() => events.length === 4);
+    await pass(299);
+    expect(events).toEqual(['open', 'close', 'open']);
+    await pass(1);
     expect(events).toEqual(['open', 'close', 'open', 'close']);
     expect(errors()).toHaveLength(1);
+
     breaker.succeeded();
     for (let at = 0; at < 5; at++) breaker.failed(failure('unauthorized'));
     expect(errors()).toHaveLength(2);
-    breaker.stop();
+    await pass(5);
+    expect(events).toHaveLength(6);
+    stop();
   });
 
-  it('probes no more once it is stopped', async () => {
-    const { breaker, probed } = setUp({ well: () => false });
+  it('probes no more once the process is stopping, and stays open', async () => {
+    let well = false;
+    const { breaker, stop, probed, events } = setUp({ well: () => well });
     for (let at = 0; at < 5; at++) breaker.failed(failure('service_unreachable'));
-    await vi.waitUntil(() => probed.mock.calls.length >= 1);
-    breaker.stop();
-    const calls = probed.mock.calls.length;
-    await new Promise((resolve) => setTimeout(resolve, 60));
-    expect(probed.mock.calls.length).toBeLessThanOrEqual(calls + 1);
+    await pass(5);
+    expect(probed).toHaveBeenCalledTimes(1);
+    stop();
+    well = true;
+    await pass(3600);
+    expect(probed).toHaveBeenCalledTimes(1);
+    expect(events).toEqual(['open']);
+    expect(breaker.failed(failure('unauthorized'))).toBe(false);
   });
 });

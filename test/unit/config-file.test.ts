@@ -1,10 +1,10 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { checkConfiguration, loadConfiguration } from '../../src/config-file.js';
 import { UsageError } from '../../src/errors.js';
-import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { configKeys, type SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { mapRow } from '../../src/streams/map-row.js';
 import { ROOMS, rooms } from './declare.js';
 
@@ -224,6 +224,14 @@ describe('a configuration with faults', () => {
     ]);
   });
 
+  it('is told of a schedule that cannot be followed, with the time zone that was probably meant', () => {
+    const schedule = { nightly: '0 2', timezone: 'Europe/Stokholm' };
+    expect(refusal({ schedule, streams: { rooms: ROOMS } }).faults).toEqual([
+      "schedule.timezone: there is no time zone 'Europe/Stokholm'; did you mean 'Europe/Stockholm'?",
+      "schedule.nightly: '0 2' is not minute, hour, day, month, weekday",
+    ]);
+  });
+
   it.each<[string, unknown, string]>([
     ['no streams', {}, 'streams: is missing: an object: stream name to declaration'],
     ['an empty list of streams', { streams: {} }, 'streams: at least one stream'],
@@ -321,7 +329,7 @@ describe('reservations', () => {
     ],
     [
       { ...BOOKINGS, timezone: 'Stockholm' },
-      "reservations.timezone: 'Stockholm' is not a time zone; write one such as 'Europe/Stockholm'",
+      "reservations.timezone: there is no time zone 'Stockholm'; did you mean '",
     ],
     [{ ...BOOKINGS, externalId: 'res' }, "reservations.externalId: 'res' names no column"],
     [{ ...BOOKINGS, from: 'a b' }, "reservations.from: 'a b' is not a table name"],
@@ -329,5 +337,23 @@ describe('reservations', () => {
     [{ ...BOOKINGS, status: ['PLANNED'] as never }, 'reservations.status.0: '],
   ])('with the fault of %j are told where it is', (reservations, fault) => {
     expect(faultsOf(reservations)).toContainEqual(expect.stringContaining(fault));
+  });
+});
+
+describe('the types of the configuration', () => {
+  const file = readFileSync(new URL('../../src/streams/config-schema.ts', import.meta.url), 'utf8');
+  const types = file.slice(file.indexOf('export interface SourceQuery'), file.indexOf('type Shape<'));
+  /** Keys with the line above them. */
+  const keys = [...types.matchAll(/(.*)\n +(\w+)\??: /g)].map(([, above = '', key = '']) => ({ above, key }));
+
+  it('explain every key to an editor, with an example', () => {
+    expect(new Set(keys.map(({ key }) => key))).toEqual(new Set(configKeys()));
+    expect(keys.filter(({ above }) => above.trim() !== '*/')).toEqual([]);
+    const comments = types
+      .split('/**')
+      .slice(1)
+      .filter((comment) => /\*\/\n +\w+\??: /.test(comment));
+    expect(comments).toHaveLength(keys.length);
+    for (const comment of comments) expect(comment).toMatch(/^\s+\*\s+\S[^]*@example[^]*\*\//);
   });
 });

@@ -1,7 +1,7 @@
 // What a scrape shows, and that asking often or at a bad moment costs nothing.
 import { describe, expect, it } from 'vitest';
 import { createMetrics, type QuotaReading } from '../../src/http/metrics.js';
-import { createReading } from '../../src/http/cached-reading.js';
+import { cacheReading } from '../../src/http/cached-reading.js';
 import type { StateReading } from '../../src/state/metrics-readings.js';
 
 const USAGE: QuotaReading = {
@@ -118,7 +118,7 @@ describe('a reading', () => {
   it('is kept for a while, and then made again', async () => {
     let now = 0;
     let asked = 0;
-    const read = createReading(async () => ++asked, { ...OPTIONS, now: () => now });
+    const read = cacheReading(async () => ++asked, { ...OPTIONS, now: () => now });
     expect(await Promise.all([read(), read()])).toEqual([1, 1]);
     now = 999;
     expect(await read()).toBe(1);
@@ -134,7 +134,7 @@ describe('a reading', () => {
       asked++;
       return late.promise;
     };
-    const read = createReading(slow, { ...OPTIONS, now: () => now });
+    const read = cacheReading(slow, { ...OPTIONS, now: () => now });
     await expect(read()).rejects.toMatchObject({ code: 'ETIMEDOUT' });
     now = 5000;
     const second = read();
@@ -147,7 +147,7 @@ describe('a reading', () => {
     let now = 0;
     let fails = true;
     const flaky = async () => (fails ? Promise.reject(new Error('down')) : 'up');
-    const read = createReading(flaky, { ...OPTIONS, now: () => now });
+    const read = cacheReading(flaky, { ...OPTIONS, now: () => now });
     await expect(read()).rejects.toThrow('down');
     fails = false;
     await expect(read()).rejects.toThrow('down');

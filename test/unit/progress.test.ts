@@ -19,6 +19,6 @@ describe('the pace', () => {
     expect(describePace(190, 0, {})).toBe('190 records a second');
     expect(describePace(0, 7600, { quotaUse: 1.04 })).toBe('100 % of the quota');
     expect(describePace(0, 7600, {})).toBe('');
-    expect(describePace(190, 7600, { stands: 'paused' })).toBe('paused');
+    expect(describePace(190, 7600, { blocked: 'paused' })).toBe('paused');
   });
 });

@@ -5,7 +5,7 @@ import path from 'node:path';
 import { inspect } from 'node:util';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors.js';
-import { loadSettings, type Need } from '../../src/settings.js';
+import { loadSettings, readEnvironment, type Need } from '../../src/settings.js';
 
 const ENV = {
   MIRROR_DATABASE_URL: 'postgres://reader@db/mirror',
@@ -126,7 +126,7 @@ describe('the address of the service', () => {
     'http://10.0.0.1',
   ])('%s would show the key to everyone on the way', (url) => {
     expect(refusal({ ...ENV, API_BASE_URL: url }).faults).toEqual([
-      'API_BASE_URL: must be https: the key would travel in the clear',
+      'API_BASE_URL: must be https: the key would be sent unencrypted',
     ]);
   });
 
@@ -251,6 +251,16 @@ describe('the file .env', () => {
   it('need not be there', () => {
     Object.assign(process.env, ENV);
     expect(loadSettings(NEEDS).mirrorUrl).toBe(ENV.MIRROR_DATABASE_URL);
+  });
+
+  it('gives way to the file that is named, which must exist', () => {
+    write({ ...ENV, LOG_LEVEL: 'debug' });
+    writeFileSync('other.env', 'LOG_LEVEL=trace\nAPI_ORGANIZATION_ID=7\n');
+    expect(loadSettings([], readEnvironment('other.env'))).toMatchObject({
+      mirrorUrl: undefined,
+      logLevel: 'trace',
+    });
+    expect(() => readEnvironment('nowhere.env')).toThrow('nowhere.env cannot be read (ENOENT)');
   });
 
   it('that is there and cannot be read is a fault', () => {

@@ -1,23 +1,23 @@
-// The organization's quota, shared by every request of every process. BullMQ's own limiter counts jobs
-// leaving one queue, which is not what the service limits.
+// The organization's quota, shared by every request of every process. BullMQ's own limiter counts jobs that leave one
+// queue, which is not what the service limits.
 //
-// Why it is safe. There are N slots. A request takes one, is sent, and gives it back when its response headers
-// arrive; a second after that the slot is free again. The service judges a request at some moment between
-// sending and answer, so two successive users of one slot are judged more than a second apart: each slot
-// gives at most one request to any second, N slots at most N, however long the network takes and however
-// the service cuts its seconds. This rests on four things, each defended here or in the stores:
+// Why it is safe. There are N slots. A request takes one, is sent, and releases it when the headers of its answer arrive;
+// a second after that the slot is free again. The service counts a request at some time between sending and answer, so
+// two successive users of one slot are counted more than a second apart: each slot gives at most one request to any
+// second, N slots at most N, however long the network takes and however the service divides time into seconds. This
+// rests on four things, each ensured here or in the stores:
 // - One clock. Every time is the store's; a process only measures durations.
-// - The slot outlives the request. Nobody returns it for its holder before the lease has ended: the request
-//   timeout, the second in which the request has to be sent (`usable`), and then the hold.
-// - Nobody returns another's slot. Tokens carry a generation; a late release of a lost slot does nothing.
-// - Nothing known, nothing sent. A store without state waits before its first grant, and again for each
-//   answer to what was sent before the loss; a store that cannot be reached grants nothing.
+// - The slot outlives the request. It is not released for its holder before the lease has ended: the request timeout,
+//   the second in which the request has to be sent (`usable`), and then the hold.
+// - A slot is released by its holder only. Tokens carry a generation; a late release of a lost slot has no effect.
+// - Without state nothing is sent. A store without state waits before its first grant, and again for each answer to
+//   what was sent before the loss; a store that cannot be reached grants nothing.
 //
-// Who is next is the store's affair too: waiters register with their lane by asking, are told when their turn
-// comes, and are passed over as soon as they do not ask then.
+// The store also decides the order: a waiter registers with its lane by asking, learns when to ask again, and is passed
+// over when it does not.
 //
-// Not covered: a store clock that jumps forward, a process stopped between `usable` and the socket, and a
-// store that loses its state while requests take longer than the boot guard.
+// Not covered: a store clock that jumps forward, a process stopped between `usable` and the socket, and a store that
+// loses its state while requests take longer than the boot guard.
 import { randomUUID } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -29,8 +29,8 @@ export { LANES, type Lane };
 export interface Slot {
   /** False when too much time has passed since the grant: release this slot and take another before sending. */
   usable(): boolean;
-  /** To be called once the response headers are there or the request has failed for sure. Idempotent, never
-   * rejects: a release the store does not learn of is made by the lease. */
+  /** To be called when the response headers have arrived or the request has failed for sure. Idempotent, never rejects:
+   * where the store cannot be reached, the slot becomes free when its lease ends. */
   release(): Promise<void>;
 }
 
@@ -38,7 +38,7 @@ export interface QuotaUsage {
   /** The quota, and what of it is allowed at present: less after a 429. */
   rate: number;
   allowed: number;
-  /** Slots with a request on the wire; in the second after their answer; free. */
+  /** Slots with a request under way; in the second after their answer; free. */
   held: number;
   cooling: number;
   free: number;
@@ -52,22 +52,22 @@ export interface QuotaUsage {
   granted: number;
   throttled: number;
   /**
-   * An estimate of how much of the quota others use, in requests a second: `rate - allowed`. A 429 only tells
-   * that the service refused while fewer than N of our requests were in its window, so this is what we have
-   * given up for others until now: it rises by one with each reduction, and falls as N recovers.
+   * An estimate of how much of the quota other programs use, in requests a second: `rate - allowed`. A 429 says only that
+   * the service refused while fewer than N of our requests were in its window. So this is how far N was reduced: it rises
+   * by one with each reduction and falls as N recovers.
    */
   usedByOthers: number;
 }
 
-/** Who asks for a slot: the line of one lane in one process. */
+/** Who asks for a slot: the wait queue of one lane in one process. */
 export interface Waiter {
   id: string;
   lane: Lane;
-  /** After a grant he waits for another one. */
+  /** After a grant it waits for another one. */
   moreWaiting: boolean;
 }
 
-/** Granted: to be sent in `waitMs`. Whoever waits on is registered as one who asks (again) in `askMs`. */
+/** Granted: to be sent in `waitMs`. With `askMs` the waiter stays registered and asks (again) then. */
 export type SlotAnswer =
   | { granted: true; token: string; waitMs: number; askMs?: number | undefined }
   | { granted: false; askMs: number };
@@ -89,8 +89,8 @@ export interface Limiter {
   /** To be called for each 429: pauses the organization for Retry-After (in ms) and a little, and lowers N. */
   throttled(retryAfterMs?: number): Promise<void>;
   usage(): Promise<QuotaUsage>;
-  /** Refuses those waiting with `limiter_closed` (retry) and ends when the store has heard of every release.
-   * Slots still held are released by their holders as before. The store's client belongs to its opener. */
+  /** Refuses waiters with `limiter_closed` (retry) and ends when every release has reached the store. Slots still held are
+   * released by their holders as before. The store's client belongs to its opener. */
   close(): Promise<void>;
 }
 
@@ -113,7 +113,7 @@ interface Grant {
 
 const RELEASE_RETRIES_MS = [100, 1000];
 
-/** One limiter per process: one local line for each lane, in front of a store that all processes share. */
+/** One limiter for each process: a wait queue for each lane, in front of a store that all processes share. */
 export function createLimiter({
   store,
   leaseMs = DEFAULT_LEASE_MS,
@@ -122,14 +122,14 @@ export function createLimiter({
   now = () => performance.now(),
 }: LimiterOptions): Limiter {
   const closing = new AbortController();
-  setMaxListeners(0, closing.signal); // each line and each release being retried listens
+  setMaxListeners(0, closing.signal); // each wait queue and each release that is retried listens
   const releases = new Set<Promise<void>>();
-  const lines = Object.fromEntries(LANES.map((lane) => [lane, lineOf(lane)])) as Record<
+  const queues = Object.fromEntries(LANES.map((lane) => [lane, queueOf(lane)])) as Record<
     Lane,
-    ReturnType<typeof lineOf>
+    ReturnType<typeof queueOf>
   >;
 
-  function lineOf(lane: Lane) {
+  function queueOf(lane: Lane) {
     const id = randomUUID();
     return createWaitQueue<Grant>({
       ask: (moreWaiting) => ask({ id, lane, moreWaiting }),
@@ -144,7 +144,7 @@ export function createLimiter({
   async function ask(waiter: Waiter) {
     const asked = now();
     const answer = store.take(waiter, leaseMs);
-    // An answer nobody waits for any more may still carry a grant.
+    // An answer that arrives too late may carry a grant: it is returned.
     const taken = await within(answer, storeTimeoutMs, (late) => late.granted && giveBack(late.token));
     if (!taken.granted) return { askMs: taken.askMs };
     // The store granted after `asked`, so the lease covers a sending from here on for SEND_WITHIN_MS.
@@ -163,26 +163,26 @@ export function createLimiter({
   }
 
   function giveBack(token: string): Promise<void> {
-    const release = tellRelease(token).finally(() => releases.delete(release));
+    const release = sendRelease(token).finally(() => releases.delete(release));
     releases.add(release);
     return release;
   }
 
-  async function tellRelease(token: string): Promise<void> {
+  async function sendRelease(token: string): Promise<void> {
     for (const retryMs of [...RELEASE_RETRIES_MS, undefined]) {
-      const told = await within(store.release(token), storeTimeoutMs).then(
+      const isReleased = await within(store.release(token), storeTimeoutMs).then(
         () => true,
         () => false,
       );
-      // Not told: the slot returns when its lease ends, later but as safely.
-      if (told || retryMs === undefined || closing.signal.aborted) return;
+      // Otherwise the slot becomes free when its lease ends, later but as safely.
+      if (isReleased || retryMs === undefined || closing.signal.aborted) return;
       await sleep(retryMs, undefined, { signal: closing.signal }).catch(() => undefined);
     }
   }
 
   return {
     async take(lane, signal) {
-      const { slot, waitMs } = await lines[lane].join(signal);
+      const { slot, waitMs } = await queues[lane].join(signal);
       try {
         await sleep(Math.ceil(waitMs), undefined, signal ? { signal } : {});
         return slot;
@@ -198,7 +198,7 @@ export function createLimiter({
     usage: () => within(store.usage(), storeTimeoutMs).catch(refuse),
     async close() {
       closing.abort();
-      await Promise.all(Object.values(lines).map((line) => line.ended()));
+      await Promise.all(Object.values(queues).map((queue) => queue.ended()));
       while (releases.size > 0) await Promise.all(releases);
     },
   };

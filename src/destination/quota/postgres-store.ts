@@ -1,5 +1,5 @@
-// The slots in PostgreSQL, for installations without Redis: one row per limiter, functions of schema slotsync.
-// The same algorithm as in Redis; what it must hold is written in limiter.ts.
+// The slots in PostgreSQL, for installations without Redis: one row per limiter, and the functions of
+// migrations/repeatable/quota.sql. The same algorithm as in Redis; what it must hold is written in limiter.ts.
 import type { Sql } from 'postgres';
 import { parseTaken, parseUsage } from './store-answers.js';
 import type { SlotStore } from './limiter.js';
@@ -7,18 +7,20 @@ import { quotaRules, type QuotaRules } from './quota-rules.js';
 
 export interface PostgresStoreOptions {
   sql: Sql;
-  /** Whose quota: service address and organization. The same key in other processes is the same quota. */
+  /** Service address and organization. The same key in other processes is the same quota. */
   key: string;
   /** Requests a second. */
   rate: number;
   rules?: Partial<QuotaRules>;
 }
 
-/** Slots in a migrated database. The client belongs to the caller; each step is one statement outside any
- * transaction, so that the row's lock is never held across the network. */
+/**
+ * Slots in a migrated database. The client belongs to the caller; each step is one statement outside any transaction, so
+ * that the row's lock is never held across the network.
+ */
 export function createPostgresStore({ sql, key, rate, rules: changes }: PostgresStoreOptions): SlotStore {
   const rules = JSON.stringify(quotaRules(rate, changes));
-  // JSON goes and comes as text: how a client parses json depends on what else uses it.
+  // JSON is passed as text both ways: how a client parses json depends on what else uses it.
   const rulesJson = () => sql`${rules}::text::jsonb`;
 
   return {

@@ -1,5 +1,5 @@
-// The figures of the quota, once. Both stores receive them as one JSON argument, so that no number stands
-// a second time in SQL or Lua and tests can shorten the waiting.
+// The figures of the quota. Both stores receive them as one JSON argument, so that no number is repeated in SQL or Lua
+// and tests can shorten the waiting.
 import { UsageError } from '../../errors.js';
 
 const SECOND = 1000;
@@ -12,41 +12,41 @@ export type Lane = (typeof LANES)[number];
 
 /** All times in milliseconds. */
 export interface QuotaRules {
-  /** Best first: who waits in one is served before those in the next ones. */
+  /** Best first: waiters of a lane are served before those of the next lanes. */
   readonly lanes: readonly string[];
   /** N: slots of the organization, and requests in any second. */
   readonly rate: number;
-  /** Time between two grants, on the average: no more than N a second in the long run. */
+  /** Mean time between two grants: no more than N a second in the long run. */
   readonly paceMs: number;
   /**
-   * How far grants may run ahead of the pace, once: answers that come late, because the network is uneven, would leave
-   * gaps that a strict pace never fills again. The shortest time between two grants is the pace less this.
+   * How far grants may run ahead of the pace: answers that are late, because the network is uneven, leave gaps that a
+   * strict pace never fills. The shortest time between two grants is the pace less this.
    */
   readonly aheadMs: number;
-  /** From the answer until the slot is free again: the second the service counts, and a margin for rounding. */
+  /** From the answer until the slot is free: the second that the service counts, and a margin for rounding. */
   readonly holdMs: number;
-  /** How far ahead a grant may be booked; whoever would have to wait longer asks again. */
+  /** How far ahead a grant may be booked; a waiter that would wait longer asks again. */
   readonly bookAheadMs: number;
-  /** Before the first grant when the store knows nothing: what was sent before the loss must have passed. */
+  /** Wait before the first grant of a store without state: requests sent before the loss must be over. */
   readonly bootGuardMs: number;
-  /** Longest time until a waiter asks again. Below `holdMs`, so that no release is noticed late. */
+  /** Longest time until a waiter asks again. Below `holdMs`, so that every release is noticed in time. */
   readonly pollMs: number;
-  /** Shortest time until one who could have been granted a slot, but let others go first, asks again. */
+  /** Shortest time until a waiter asks again that yielded a free slot to others. */
   readonly yieldMs: number;
-  /** How late a waiter may ask before nobody waits for him any more, and before he loses his place too. */
+  /** How late a waiter may ask before others pass it, and before it loses its place. */
   readonly lateMs: number;
   readonly forgetMs: number;
-  /** Each such grant goes to whoever has waited longest, whatever the lane, so that none starves. */
+  /** Every n-th grant goes to the waiter that has waited longest in any lane, so that none starves. */
   readonly anyLaneEvery: number;
-  /** After a 429: added to Retry-After, and taken for it when it is absent. */
+  /** After a 429: added to Retry-After, and used where it is absent. */
   readonly pauseExtraMs: number;
   readonly pauseDefaultMs: number;
-  /** Longest pause a Retry-After can cause; afterwards the service is asked again. */
+  /** Longest pause that a Retry-After can cause. */
   readonly pauseMaxMs: number;
-  /** N - 1 at most once in this time, N + 1 for each such time without a 429. */
+  /** N is reduced by 1 at most once in this time, and raised by 1 for each such time without a 429. */
   readonly reduceEveryMs: number;
   readonly recoverEveryMs: number;
-  /** How long Redis keeps the state of an idle limiter: losing it costs a boot guard. */
+  /** How long Redis keeps the state of an idle limiter. Losing it costs a boot guard. */
   readonly keepMs: number;
 }
 

@@ -1,5 +1,5 @@
-// Every step of the quota in Redis, the same algorithm as the functions of the migration that creates
-// slotsync.quota_limiters: whoever changes one changes the other.
+// Every step of the quota in Redis: the same algorithm as the functions in migrations/repeatable/quota.sql. To change one,
+// change the other.
 
 /** KEYS: the limiter. ARGV: the step, the rules as JSON, and what the step needs. Answers JSON. Redis from 6.2 on. */
 export const SCRIPT = `
@@ -22,7 +22,7 @@ if not state and (step == 'take' or step == 'throttled') then
   changed = true
 end
 
-if state and now < state.seenAt then -- the clock jumped back: nothing may lie further ahead than it did
+if state and now < state.seenAt then -- the clock jumped back: no time may be further ahead than it was
   local back = state.seenAt - now
   for _, field in ipairs({ 'nextAt', 'pausedUntil', 'reducedAt', 'calmSince' }) do state[field] = state[field] - back end
   for _, slot in ipairs(state.slots) do slot.freeAt = slot.freeAt - back end
@@ -42,11 +42,11 @@ end
 local allowed = math.max(1, rules.rate - (state and state.reduced or 0))
 local answer = {}
 
--- How many grants from now is this waiter's: 1 when nobody goes first who will ask in time for a grant at \`at\`.
+-- The place of a waiter's grant from now on: 1 when no waiter before it will ask in time for a grant at \`at\`.
 local function placeOf(me, at)
   local toAnyLane = rules.anyLaneEvery - state.seq % rules.anyLaneEvery
   local rank, waiting = {}, {}
-  for i, lane in ipairs(rules.lanes) do rank[lane] = i end -- one that a newer version knows comes last
+  for i, lane in ipairs(rules.lanes) do rank[lane] = i end -- a lane that only a newer version knows comes last
   for _, waiter in pairs(state.waiters) do
     if waiter == me or waiter.asksAt + rules.lateMs >= now then waiting[#waiting + 1] = waiter end
   end
@@ -70,8 +70,8 @@ local function placeOf(me, at)
   return math.min(place, toAnyLane + rules.anyLaneEvery)
 end
 
--- Registers the caller where he is not, and sets when he is to ask. Returns the slot that is free first, when it
--- can be used, and his place in line for it.
+-- Registers the waiter where it is not, and sets when it is to ask. Returns the slot that is free first, when it can be
+-- used, and the waiter's place in the queue for it.
 local function enqueue(id, lane)
   local frees, first = {}, 1
   for i, slot in ipairs(state.slots) do
@@ -79,7 +79,7 @@ local function enqueue(id, lane)
     if slot.freeAt < state.slots[first].freeAt then first = i end
   end
   table.sort(frees)
-  -- From this moment on fewer than the allowed number are not free.
+  -- From then on fewer than the allowed number are not free.
   local at = math.max(now, state.nextAt - rules.aheadMs, state.pausedUntil, frees[#frees - allowed + 1])
   if not state.waiters[id] then
     state.arrivals = state.arrivals + 1
@@ -119,7 +119,7 @@ elseif step == 'release' and state then
   local epoch, index, seq = string.match(ARGV[3], '^(%d+)-(%d+)-(%d+)$')
   local slot = state.slots[tonumber(index)]
   if tonumber(epoch) ~= state.epoch then
-    -- Sent before the state was lost, judged until now: no slot knows of it, so everyone waits for its second.
+    -- Sent before the limiter's state was lost: no slot counts it, so every grant waits until its second is over.
     state.nextAt = math.max(state.nextAt, now + rules.holdMs + rules.aheadMs)
     changed = true
   elseif slot and slot.seq == tonumber(seq) then

@@ -1,6 +1,6 @@
-// The local line of one lane in one process: first come, first served. Only its head asks the store, so that
-// a hundred waiting jobs do not. A grant goes to whoever is first when it arrives; who has left the line
-// cannot take one with him.
+// The waiters of one lane in one process: first come, first served. Only one question to the store is open at a time,
+// whatever number of jobs wait. A grant goes to the first waiter at the time it arrives, so a waiter that has left cannot
+// lose one.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { messageOf, SlotsyncError } from '../../errors.js';
 
@@ -14,11 +14,11 @@ interface Waiter<Grant> {
 }
 
 export interface WaitQueueOptions<Grant> {
-  /** Asks the store once; `again` when more than one waits. With `askMs`: the store expects the next question then. */
-  ask(again: boolean): Promise<{ grant?: Grant; askMs?: number | undefined }>;
-  /** Tells the store that nobody waits here any more. */
+  /** Asks the store once. With `askMs` the store expects the next question then. */
+  ask(moreWaiting: boolean): Promise<{ grant?: Grant; askMs?: number | undefined }>;
+  /** Reports to the store that this queue is empty. */
   withdraw(): Promise<void>;
-  /** Returns a grant that found nobody waiting. */
+  /** Returns a grant for which there is no waiter. */
   giveBack(grant: Grant): void;
   giveUpMs: number;
   now(): number;
@@ -35,7 +35,7 @@ export function createWaitQueue<Grant>({
 }: WaitQueueOptions<Grant>) {
   const waiters = new Set<Waiter<Grant>>();
   let serving: Promise<void> | undefined;
-  let nap = new AbortController();
+  let pausing = new AbortController();
 
   async function serve(): Promise<void> {
     let failingSince: number | undefined;
@@ -57,11 +57,11 @@ export function createWaitQueue<Grant>({
         backoffMs = Math.min(2 * backoffMs, BACKOFF_MAX_MS);
       }
       if (registered && waiters.size === 0) {
-        await withdraw().catch(() => undefined); // not told: the store soon sees that nobody asks
+        await withdraw().catch(() => undefined); // otherwise the store notices that the queue stopped asking
         registered = false;
       }
     }
-    serving = undefined; // before anyone can join again
+    serving = undefined; // before the next waiter can join
   }
 
   function handOver(grant: Grant): void {
@@ -79,8 +79,8 @@ export function createWaitQueue<Grant>({
   /** Ends early when the last waiter leaves. */
   function pause(ms: number): Promise<void> {
     if (waiters.size === 0) return Promise.resolve();
-    nap = new AbortController();
-    return sleep(ms, undefined, { signal: nap.signal }).catch(() => undefined);
+    pausing = new AbortController();
+    return sleep(ms, undefined, { signal: pausing.signal }).catch(() => undefined);
   }
 
   closing.addEventListener('abort', () => {
@@ -88,14 +88,14 @@ export function createWaitQueue<Grant>({
   });
 
   return {
-    /** Resolves with the next grant that is this caller's; rejects with the signal's reason when it aborts. */
+    /** Resolves with this caller's grant; rejects with the signal's reason when it aborts. */
     join(signal?: AbortSignal): Promise<Grant> {
       return new Promise<Grant>((resolve, reject) => {
         if (signal?.aborted) return reject(signal.reason);
         if (closing.aborted) return reject(limiterClosed());
         const leave = () => {
           waiters.delete(waiter);
-          if (waiters.size === 0) nap.abort();
+          if (waiters.size === 0) pausing.abort();
           signal?.removeEventListener('abort', onAbort);
         };
         const waiter: Waiter<Grant> = {
@@ -109,14 +109,14 @@ export function createWaitQueue<Grant>({
         serving ??= serve();
       });
     },
-    /** Ends when nothing is being asked any more. */
+    /** Ends when no question to the store is open. */
     async ended(): Promise<void> {
       await serving;
     },
   };
 }
 
-/** The error for whatever could not be asked of the store. */
+/** The error for a store that cannot be reached. */
 export function quotaUnavailable(cause: unknown): SlotsyncError {
   return new SlotsyncError('quota_unavailable', `the quota's store cannot be reached: ${messageOf(cause)}`, {
     cause,

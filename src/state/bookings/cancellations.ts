@@ -1,7 +1,7 @@
-// The cancellations the service was seen to hold. A cancellation has ids of its own, so what it cancelled is known only
-// to whoever has seen the reservation before; and one that is gone again means that its reservation is back.
+// The cancellations the service was seen to hold. A cancellation has ids of its own, so only who has seen the reservation
+// before knows what it cancelled; and when a cancellation is gone again, its reservation is back.
 import { sql } from 'drizzle-orm';
-import { queryState, type Queries } from '../database.js';
+import { query, type Queries } from '../database.js';
 
 /** Times in milliseconds since 1970. */
 export interface SeenCancellation {
@@ -27,23 +27,24 @@ export async function writeCancellations(
   seen: readonly SeenCancellation[],
 ): Promise<void> {
   if (seen.length === 0) return;
-  await queryState(() =>
-    db.execute(sql`
-      INSERT INTO slotsync.cancellations
-        (destination_id, external_id, reservation, cancelled_at, begin, "end", seen_at, run_id)
-      SELECT id, "extId", "reservationId", to_timestamp("cancelledAt" / 1000), to_timestamp(begin / 1000),
-        to_timestamp("end" / 1000), now(), ${runId}::bigint
-      FROM jsonb_to_recordset(${JSON.stringify(seen.map(toRow))}::jsonb) AS c(
-        id bigint, "extId" text, "reservationId" bigint, "cancelledAt" float8, begin float8, "end" float8)
-      ON CONFLICT (destination_id) DO UPDATE SET
-        external_id = excluded.external_id, reservation = excluded.reservation, cancelled_at = excluded.cancelled_at,
-        begin = excluded.begin, "end" = excluded."end", seen_at = excluded.seen_at, run_id = excluded.run_id`),
-  );
+  await query(db)`
+    INSERT INTO slotsync.cancellations
+      (destination_id, external_id, reservation, cancelled_at, begin, "end", seen_at, run_id)
+    SELECT id, "extId", "reservationId", to_timestamp("cancelledAt" / 1000), to_timestamp(begin / 1000),
+      to_timestamp("end" / 1000), now(), ${runId}::bigint
+    FROM jsonb_to_recordset(${JSON.stringify(seen.map(toRow))}::jsonb) AS c(
+      id bigint, "extId" text, "reservationId" bigint, "cancelledAt" float8, begin float8, "end" float8)
+    ON CONFLICT (destination_id) DO UPDATE SET
+      external_id = excluded.external_id, reservation = excluded.reservation, cancelled_at = excluded.cancelled_at,
+      begin = excluded.begin, "end" = excluded."end", seen_at = excluded.seen_at, run_id = excluded.run_id`;
 }
 
 function toRow({ id, extId, reservationId, cancelledAt, begin, end }: SeenCancellation) {
   return { id, extId, reservationId, cancelledAt, begin, end };
 }
+
+const COLUMNS = sql.raw(`destination_id::float8 AS id, external_id AS "externalId",
+  reservation::float8 AS "reservationId", run_id::float8 AS "runId"`);
 
 /** The known cancellations of these reservations (the service's ids), or with these external ids. */
 export async function readCancellations(
@@ -51,18 +52,13 @@ export async function readCancellations(
   wanted: { reservationIds: readonly number[]; extIds: readonly string[] },
 ): Promise<KnownCancellation[]> {
   if (wanted.reservationIds.length + wanted.extIds.length === 0) return [];
-  return queryState(() =>
-    db.execute<KnownCancellation & Record<string, unknown>>(sql`
-      SELECT ${COLUMNS} FROM slotsync.cancellations
-      WHERE reservation IN (SELECT jsonb_array_elements_text(${JSON.stringify(wanted.reservationIds)}::jsonb)::bigint)
-      UNION
-      SELECT ${COLUMNS} FROM slotsync.cancellations
-      WHERE external_id IN (SELECT jsonb_array_elements_text(${JSON.stringify(wanted.extIds)}::jsonb))`),
-  );
+  return query<KnownCancellation>(db)`
+    SELECT ${COLUMNS} FROM slotsync.cancellations
+    WHERE reservation IN (SELECT jsonb_array_elements_text(${JSON.stringify(wanted.reservationIds)}::jsonb)::bigint)
+    UNION
+    SELECT ${COLUMNS} FROM slotsync.cancellations
+    WHERE external_id IN (SELECT jsonb_array_elements_text(${JSON.stringify(wanted.extIds)}::jsonb))`;
 }
-
-const COLUMNS = sql.raw(`destination_id::float8 AS id, external_id AS "externalId",
-  reservation::float8 AS "reservationId", run_id::float8 AS "runId"`);
 
 /** Known cancellations of a window (Unix seconds) that a run has not met, in the order of their ids. */
 export async function readUnmetCancellations(
@@ -71,22 +67,18 @@ export async function readUnmetCancellations(
   window: { from: number; to: number },
   page: { after: number; limit: number },
 ): Promise<number[]> {
-  const rows = await queryState(() =>
-    db.execute<{ id: number }>(sql`
-      SELECT destination_id::float8 AS id FROM slotsync.cancellations
-      WHERE run_id IS DISTINCT FROM ${runId}::bigint AND destination_id > ${page.after}::bigint
-        AND begin < to_timestamp(${window.to}::float8) AND "end" > to_timestamp(${window.from}::float8)
-      ORDER BY destination_id LIMIT ${page.limit}`),
-  );
+  const rows = await query<{ id: number }>(db)`
+    SELECT destination_id::float8 AS id FROM slotsync.cancellations
+    WHERE run_id IS DISTINCT FROM ${runId}::bigint AND destination_id > ${page.after}::bigint
+      AND begin < to_timestamp(${window.to}::float8) AND "end" > to_timestamp(${window.from}::float8)
+    ORDER BY destination_id LIMIT ${page.limit}`;
   return rows.map(({ id }) => id);
 }
 
-/** Forgets cancellations that are not there any more. */
+/** Deletes cancellations that the service no longer has. */
 export async function forgetCancellations(db: Queries, ids: readonly number[]): Promise<void> {
   if (ids.length === 0) return;
-  await queryState(() =>
-    db.execute(sql`
-      DELETE FROM slotsync.cancellations
-      WHERE destination_id IN (SELECT jsonb_array_elements_text(${JSON.stringify(ids)}::jsonb)::bigint)`),
-  );
+  await query(db)`
+    DELETE FROM slotsync.cancellations
+    WHERE destination_id IN (SELECT jsonb_array_elements_text(${JSON.stringify(ids)}::jsonb)::bigint)`;
 }

@@ -1,4 +1,4 @@
-// What became of a record, and how that is written down.
+// What became of a record, and the columns that say so.
 import type { OutcomeCounts, RecordStatus } from '../schema.js';
 
 /** What became of one record. Hashes are of the row and the object the service accepted. */
@@ -19,15 +19,15 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
       sourceHash: string;
       waitsFor?: { stream: string; localKey: string };
     }
-  /** Its row is gone and the service never had it. */
+  /** Its row is gone, and the service never had it or another record has its object: the record is deleted. */
   | { outcome: 'forgotten' }
-  /** Its row is gone; the next plan decides. */
+  /** Its row is gone, and this batch may not retire it: the next plan decides. */
   | { outcome: 'skipped' }
 );
 
-/** Code of a deferred retirement: its object has bookings yet to come. */
+/** Code of a deferred retirement: its object has reservations that have not ended. */
 export const STILL_RESERVED = 'still_reserved';
-/** The service refuses to retire an object; its status follows. Sent again when the row is back, or a person says so. */
+/** The service refuses to retire an object; the status follows. Sent again when the row is back, or by `retry`. */
 export const RETIREMENT_REFUSED = 'retirement_refused';
 
 export const NO_OUTCOMES: OutcomeCounts = { synced: 0, unchanged: 0, deferred: 0, failed: 0, dead: 0 };
@@ -39,8 +39,8 @@ export function countOutcomes(outcomes: Iterable<Outcome>): OutcomeCounts {
   return counts;
 }
 
-/** How a record is named in `waits_for`. */
-export function waitingName({ stream, localKey }: { stream: string; localKey: string }): string {
+/** A record's name: stream and key as a JSON list, as in `waits_for`. */
+export function recordName({ stream, localKey }: { stream: string; localKey: string }): string {
   return JSON.stringify([stream, localKey]);
 }
 
@@ -51,7 +51,7 @@ export function isKept(outcome: Outcome): outcome is KeptOutcome {
   return outcome.outcome !== 'forgotten' && outcome.outcome !== 'skipped';
 }
 
-/** The columns an outcome sets; those it leaves empty are not there. */
+/** The columns an outcome sets; the others are left out. */
 export function toRow(outcome: KeptOutcome): Record<string, unknown> & { local_key: string } {
   const { localKey, externalId } = outcome;
   if ('objectHash' in outcome) {
@@ -72,13 +72,13 @@ export function toRow(outcome: KeptOutcome): Record<string, unknown> & { local_k
     status: outcome.outcome,
     error_code: outcome.code,
     error_message: storable(outcome.message),
-    waits_for: 'waitsFor' in outcome && outcome.waitsFor ? waitingName(outcome.waitsFor) : undefined,
+    waits_for: 'waitsFor' in outcome && outcome.waitsFor ? recordName(outcome.waitsFor) : undefined,
     source_hash: 'sourceHash' in outcome ? outcome.sourceHash : undefined,
     in_doubt: 'inDoubt' in outcome ? outcome.inDoubt : undefined,
   };
 }
 
-/** Messages come from functions and services: kept short, and without what jsonb cannot hold. */
+/** Messages come from mapping functions and from the service: made short, and without what jsonb cannot hold. */
 export function storable(message: string): string {
   return message.slice(0, 2000).replaceAll('\0', '').toWellFormed();
 }

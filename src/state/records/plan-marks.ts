@@ -1,13 +1,12 @@
 // Marks: what a plan or a poll has to know of a record, as one short text. sync/decide.ts reads them.
-import postgres from 'postgres';
 import { readCopy } from '../../postgres-copy.js';
 import { arrayLiteral, quoteLiteral } from '../../sql-text.js';
-import { asStateError, type State } from '../database.js';
+import { asStateError, connect, type State } from '../database.js';
 import { RETIREMENT_REFUSED, STILL_RESERVED } from './outcomes.js';
 
 /**
  * The mark of a row of `records` (named r), in SQL: of a record that is exactly as accepted its source hash alone;
- * otherwise `status:a|n:hash`, where `a` says that the service may hold the object, and `:gone` behind it that its row
+ * otherwise `status:a|n:hash`, where `a` says that the service may hold the object, with `:gone` behind it when its row
  * was seen to be gone. The common case comes first and costs nothing but its hash.
  */
 export const MARK = `CASE
@@ -29,13 +28,12 @@ export async function* readPlanMarks(
   stream: string,
   keys?: readonly string[],
 ): AsyncGenerator<string[]> {
-  const client = postgres(state.url, { max: 1, connect_timeout: 10, onnotice: () => undefined });
   const among =
     keys === undefined ? '' : `AND r.local_key = ANY (${quoteLiteral(arrayLiteral(keys))}::text[])`;
   const statement = `COPY (SELECT r.local_key, ${MARK}
     FROM slotsync.records AS r WHERE r.stream = ${quoteLiteral(stream)} ${among} ORDER BY r.local_key) TO STDOUT`;
   try {
-    yield* readCopy(client, statement);
+    yield* readCopy(connect(state.url, 'plan'), statement);
   } catch (error) {
     throw asStateError(error);
   }

@@ -1,42 +1,33 @@
-// A person's word that so many held records may go. It allows the number that was shown, is used by the first plan
-// that needs it, which counts again, and lapses.
+// An operator's approval of held records. It allows the number that was shown, is used by the first plan that needs it,
+// which counts again, and expires.
 import { and, eq, gt, inArray, isNull, sql } from 'drizzle-orm';
 import { SlotsyncError } from '../../errors.js';
-import { queryState, type Queries } from '../database.js';
+import type { Queries } from '../database.js';
 import { approvals, type LimitedOperation } from '../schema.js';
 
 export type Approval = typeof approvals.$inferSelect;
 
-export interface NewApproval {
-  /** The run whose hold is approved. */
-  runId: number;
-  stream: string;
-  operation: LimitedOperation;
-  /** Records that may go at most. */
-  allowed: number;
-}
+export type NewApproval = Pick<Approval, 'runId' | 'stream' | 'operation' | 'allowed'>;
 
 const isOpen = and(isNull(approvals.usedBy), gt(approvals.expiresAt, sql`now()`));
 
-/** Records approvals that lapse after so many hours. Each takes the place of an older one of its stream and operation. */
+/** Records approvals that expire after so many hours. Each replaces an open one of its stream and operation. */
 export async function recordApprovals(
   db: Queries,
-  words: readonly NewApproval[],
+  given: readonly NewApproval[],
   hours: number,
 ): Promise<Approval[]> {
-  return queryState(() =>
-    db.transaction(async (tx) => {
-      for (const { stream, operation } of words) await revokeApprovals(tx, stream, operation);
-      const expiresAt = sql`now() + make_interval(secs => ${hours * 60 * 60})`;
-      return tx
-        .insert(approvals)
-        .values(words.map((word) => ({ ...word, expiresAt })))
-        .returning();
-    }),
-  );
+  return db.transaction(async (tx) => {
+    for (const { stream, operation } of given) await revokeApprovals(tx, stream, operation);
+    const expiresAt = sql`now() + make_interval(secs => ${hours * 60 * 60})`;
+    return tx
+      .insert(approvals)
+      .values(given.map((approval) => ({ ...approval, expiresAt })))
+      .returning();
+  });
 }
 
-/** Ends the approvals of a stream and operation that were not used. */
+/** Ends the open approvals of a stream and operation. */
 export async function revokeApprovals(
   tx: Queries,
   stream: string,
@@ -48,10 +39,10 @@ export async function revokeApprovals(
     .where(and(isOpen, eq(approvals.stream, stream), eq(approvals.operation, operation)));
 }
 
-/** Approvals that were neither used nor have lapsed. */
+/** Approvals that were not used and have not expired. */
 export async function listOpenApprovals(db: Queries, stream?: string): Promise<Approval[]> {
-  const ofStream = stream === undefined ? undefined : eq(approvals.stream, stream);
-  return queryState(() => db.select().from(approvals).where(and(isOpen, ofStream)).orderBy(approvals.id));
+  const isOfStream = stream === undefined ? undefined : eq(approvals.stream, stream);
+  return db.select().from(approvals).where(and(isOpen, isOfStream)).orderBy(approvals.id);
 }
 
 /** The same of one stream, by operation. */
@@ -64,7 +55,7 @@ export async function readOpenApprovals(
 }
 
 /**
- * Marks approvals as used by a run. Call it in the transaction that lets the held batches go. Throws SlotsyncError
+ * Marks approvals as used by a run. Call it in the transaction that releases the held batches. Throws SlotsyncError
  * `approval_withdrawn` when one of them was used, revoked or replaced since it was read: plan again.
  */
 export async function useApprovals(tx: Queries, ids: readonly number[], runId: number): Promise<void> {

@@ -8,7 +8,8 @@ import type { Lane } from '../../destination/quota/limiter.js';
 import { SlotsyncError } from '../../errors.js';
 import type { Logger } from '../../logger.js';
 import { noMeter, type Meter } from '../../meter.js';
-import { settleBatch, type Batch } from '../../state/runs/batches.js';
+import { settleBatch } from '../../state/runs/finish-batch.js';
+import type { Batch } from '../../state/runs/batches.js';
 import {
   claimRecords,
   CLAIM_SECONDS,
@@ -48,14 +49,10 @@ interface StandingClaim extends Claim {
 }
 
 /**
- * Applies one batch. Returns the batches its run queues next. Throws SlotsyncError when records remain without an
- * outcome; those that have one are settled all the same. Try again with the same batch.
+ * Applies one batch; its run may then be advanced. Throws SlotsyncError when records remain without an outcome; those
+ * that have one are settled all the same. Try again with the same batch.
  */
-export async function applyBatch(
-  deps: ApplyDeps,
-  batch: Batch,
-  signal?: AbortSignal,
-): Promise<{ queue: number[] }> {
+export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSignal): Promise<void> {
   const { state, log, meter = noMeter } = deps;
   const stream = deps.streams.get(batch.stream);
   if (!stream) {
@@ -78,31 +75,31 @@ export async function applyBatch(
   } catch (error) {
     failure = error;
   }
-  const settled = await settleBatch(state, batch, {
+  const remaining = await settleBatch(state, batch, {
     token,
     outcomes: [...outcomes.values()],
     isReferredTo: isReferredTo(deps.streams, stream),
   });
-  const open = new Set(settled.remaining);
+  const open = new Set(remaining);
   meter.settled(
     stream.name,
     countOutcomes([...outcomes.values()].filter(({ localKey }) => !open.has(localKey))),
   );
   if (open.size > 0) {
     const keys = [...claimed.keys()].filter((key) => open.has(key));
-    await releaseClaim(state.db, token, { stream: stream.name, keys }, attempt.sent);
+    await releaseClaim(state.db, { token, stream: stream.name }, keys, attempt.sent);
   }
 
-  if (settled.remaining.length === 0) {
+  if (remaining.length === 0) {
     log.info({ ...countOutcomes(outcomes.values()) }, 'batch applied');
-    return { queue: settled.queue };
+    return;
   }
   if (failure !== undefined) throw failure;
   if (claimed.size < batch.keys.length) {
-    throw new SlotsyncError('claimed', 'another batch is writing some of these records', {});
+    throw new SlotsyncError('claimed', 'another batch is writing some of these records');
   }
   throw new SlotsyncError('answer_incomplete', 'the service said nothing final of some objects', {
-    facts: { objects: settled.remaining.length },
+    facts: { objects: remaining.length },
   });
 }
 

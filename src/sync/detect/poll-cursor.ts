@@ -2,16 +2,11 @@
 // inbox. The watermark moves only over what is settled, so the next poll finds what is not done yet, whatever became of
 // the inbox.
 import type { CursorRow, Mirror } from '../../mirror/mirror.js';
-import { addChanges } from '../../state/inbox/changes.js';
 import type { State } from '../../state/database.js';
-import {
-  countWaiting,
-  moveWatermark,
-  readPolledRecords,
-  withPoll,
-  type CursorPosition,
-  type PolledRecord,
-} from '../../state/inbox/poll-watermarks.js';
+import { addChanges } from '../../state/inbox/add-changes.js';
+import { moveWatermark, withPoll, type CursorPosition } from '../../state/inbox/poll-watermarks.js';
+import { countWaiting } from '../../state/inbox/read-inbox.js';
+import { readPolledRecords, type PolledRecord } from '../../state/records/polled-records.js';
 import type { ParsedConfig } from '../../streams/config-schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { decide, parseMark } from '../decide.js';

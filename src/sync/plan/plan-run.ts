@@ -6,10 +6,13 @@ import type { Logger } from '../../logger.js';
 import { noMeter, type Meter } from '../../meter.js';
 import type { Mirror } from '../../mirror/mirror.js';
 import type { State } from '../../state/database.js';
-import { readTakenKeys } from '../../state/inbox/changes.js';
+import { readTakenKeys } from '../../state/inbox/take-changes.js';
 import { NO_OUTCOMES } from '../../state/records/outcomes.js';
 import { deleteBatches, insertBatches } from '../../state/runs/batches.js';
-import { failRun, finishPlanning, pruneRuns, readRun, type Run } from '../../state/runs/runs.js';
+import { failRun } from '../../state/runs/end-run.js';
+import { finishPlanning } from '../../state/runs/advance-run.js';
+import { pruneRuns } from '../../state/retention.js';
+import { readRun, type Run } from '../../state/runs/read-runs.js';
 import type { Holds, PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { planStream } from './plan-stream.js';
@@ -33,17 +36,13 @@ const NAMES_KNOWN_FOR = 60 * 60 * 1000;
 const PRUNE_EVERY = 500;
 
 /**
- * Plans a run: its batches become rows, and those that may go first are returned to be queued. A permanent
- * error ends the run with its reason; one that may pass is thrown, to be tried again.
+ * Plans a run: its batches become rows, and the run may then be advanced. A permanent error ends the run with its
+ * reason; one that may pass is thrown, to be tried again.
  */
-export async function planRun(
-  deps: RunDeps,
-  runId: number,
-  signal?: AbortSignal,
-): Promise<{ queue: number[] }> {
+export async function planRun(deps: RunDeps, runId: number, signal?: AbortSignal): Promise<void> {
   const { state, log } = deps;
   const run = await readRun(state.db, runId);
-  if (run?.status !== 'planning' || run.pausedAt) return { queue: [] };
+  if (run?.status !== 'planning' || run.pausedAt) return;
   try {
     await deleteBatches(state.db, runId);
     const planned = await planStreams(deps, run, signal);
@@ -52,16 +51,14 @@ export async function planRun(
       const knownForMs = run.kind === 'incremental' ? NAMES_KNOWN_FOR : 0;
       await deps.preflight.requireKnownNames(streams, { lane: run.lane as Lane, signal }, knownForMs);
     }
-    const queue = await finishPlanning(state.db, runId, planned);
+    await finishPlanning(state.db, runId, planned);
     log.info({ batches: planned.batches }, 'run planned');
     if (run.kind !== 'incremental' || run.id % PRUNE_EVERY === 0) await pruneRuns(state.db);
-    return { queue };
   } catch (error) {
     if (dispositionOf(error) !== 'dead' || (deps.waitForCredentials && codeOf(error) === 'unauthorized'))
       throw error;
     await failRun(state.db, runId, { code: codeOf(error), message: messageWithDetail(error) });
     log.error({ code: codeOf(error) }, 'run failed while planning');
-    return { queue: [] };
   }
 }
 

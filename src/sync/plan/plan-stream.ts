@@ -3,7 +3,7 @@
 import type { Mirror } from '../../mirror/mirror.js';
 import type { State } from '../../state/database.js';
 import { readPlanMarks } from '../../state/records/plan-marks.js';
-import { countAccepted } from '../../state/records/records.js';
+import { countAccepted } from '../../state/records/count-records.js';
 import { readOpenApprovals } from '../../state/runs/approvals.js';
 import { countRetiringToday } from '../../state/runs/batches.js';
 import {

@@ -2,7 +2,7 @@
 // stands at the service now, the service. Writes nothing anywhere.
 import type { Destination, ServiceObject } from '../../destination/destination.js';
 import { codeOf, messageOf, SlotsyncError } from '../../errors.js';
-import { readRecordIds } from '../../state/records/records.js';
+import { readRecordIds } from '../../state/records/external-ids.js';
 import type { Hold, LimitedOperation, PlanCounts } from '../../state/schema.js';
 import { createObject, diffObjects, type FieldChange } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';

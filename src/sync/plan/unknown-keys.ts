@@ -1,6 +1,6 @@
 // Keys that an operator has typed: one that neither the mirror nor the state knows is a typo, and is reported.
 import { decodeColumn, unescapeColumn } from '../../postgres-copy.js';
-import { readRecordKeys } from '../../state/records/records.js';
+import { readRecordKeys } from '../../state/records/read-records.js';
 import type { Stream } from '../../streams/stream.js';
 import type { PlanDeps } from './plan-stream.js';
 

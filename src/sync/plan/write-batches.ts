@@ -3,8 +3,9 @@
 import { NO_OUTCOMES } from '../../state/records/outcomes.js';
 import type { State } from '../../state/database.js';
 import type { Meter } from '../../meter.js';
-import { failRecords, forgetRecords, noteBack, noteGone } from '../../state/records/records.js';
-import { insertBatches, setBatchStates, type NewBatch } from '../../state/runs/batches.js';
+import { failRecords } from '../../state/records/fail-records.js';
+import { forgetRecords, noteBack, noteGone } from '../../state/records/gone-rows.js';
+import { insertBatches, releaseHeldBatches, type NewBatch } from '../../state/runs/batches.js';
 import type { Stream } from '../../streams/stream.js';
 import type { PlanSink } from './plan-stream.js';
 
@@ -45,7 +46,7 @@ export function createBatchWriter({ db }: State, stream: Stream, options: WriteO
     },
     async release(operation) {
       await flush();
-      await setBatchStates(db, { runId, stream: name, operation, from: 'held', to: 'planned' });
+      await releaseHeldBatches(db, { runId, stream: name, operation }, 'planned');
     },
     noteRowsGone: (keys) => noteGone(db, name, keys),
     noteRowsBack: (keys) => noteBack(db, name, keys),

@@ -15,16 +15,15 @@ import {
   writeCancellations,
   type KnownCancellation,
 } from '../../state/bookings/cancellations.js';
-import { queryState, type Queries } from '../../state/database.js';
-import { readExternalIds } from '../../state/records/records.js';
-import { readRun } from '../../state/runs/runs.js';
+import type { Queries } from '../../state/database.js';
+import { readExternalIds } from '../../state/records/external-ids.js';
+import { readRun } from '../../state/runs/read-runs.js';
 import {
   forgetBookings,
-  readKnownBookings,
   writeBookings,
   type MatchedBooking,
-  type KnownBooking,
-} from '../../state/bookings/reservations.js';
+} from '../../state/bookings/write-reservations.js';
+import { readKnownBookings, type KnownBooking } from '../../state/bookings/read-reservations.js';
 import type { Booking, ReservationConfig } from '../../streams/bookings.js';
 import { compareBooking, type ResolvedBooking, type ReservationState } from './compare-booking.js';
 
@@ -111,17 +110,15 @@ export async function matchBookings(deps: MatchDeps, given: Matching, signal?: A
 
   const kept = new Set(matched.map(({ key }) => key));
   const forgotten = [...new Set([...superseded, ...(given.known ?? [])])].filter((key) => !kept.has(key));
-  await queryState(() =>
-    db.transaction(async (tx) => {
-      await writeCancellations(tx, runId, seen);
-      await forgetCancellations(
-        tx,
-        gone.map(({ id }) => id),
-      );
-      await forgetBookings(tx, runId, forgotten);
-      await writeBookings(tx, runId, matched);
-    }),
-  );
+  await db.transaction(async (tx) => {
+    await writeCancellations(tx, runId, seen);
+    await forgetCancellations(
+      tx,
+      gone.map(({ id }) => id),
+    );
+    await forgetBookings(tx, runId, forgotten);
+    await writeBookings(tx, runId, matched);
+  });
 }
 
 interface Pairs {

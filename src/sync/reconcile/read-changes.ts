@@ -1,7 +1,7 @@
 // Reads what was changed at the service in a period, whenever it takes place, and matches it.
 import { resultsOf, type Period } from '../../destination/destination.js';
 import { writeCancellations } from '../../state/bookings/cancellations.js';
-import { readKnownBookings } from '../../state/bookings/reservations.js';
+import { readKnownBookings } from '../../state/bookings/read-reservations.js';
 import { matchBookings, requireUnended, type MatchDeps } from './match-bookings.js';
 import type { ReadOptions } from './read-window.js';
 import { readSlices } from './time-slices.js';

@@ -7,7 +7,7 @@ import {
   readUnmetCancellations,
   writeCancellations,
 } from '../../state/bookings/cancellations.js';
-import { readUnmetBookings } from '../../state/bookings/reservations.js';
+import { readUnmetBookings } from '../../state/bookings/read-reservations.js';
 import { matchBookings, requireUnended, type MatchDeps } from './match-bookings.js';
 import { readSlices } from './time-slices.js';
 

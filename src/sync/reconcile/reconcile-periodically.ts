@@ -1,41 +1,31 @@
-// After each night the window is reconciled; between nights, what people changed at the service is read every few
-// minutes. By one of the processes that run.
-import { setTimeout as sleep } from 'node:timers/promises';
+// Reconciles the whole window after each nightly sync, and in between reads every few minutes what was changed at the
+// service. All workers run this; the state lets one of them read at a time.
 import { codeOf } from '../../errors.js';
+import { createStoppable, repeat, type Stoppable } from '../../lifecycle.js';
 import { reconcileModified, reconcileNightly, type ReconcileDeps } from './reconcile.js';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 
 /**
- * Reconciles after each night, and reads changes there every `everyMinutes`, over all processes, until told to stop; 0:
- * after nights alone. A reading that fails is logged, and tried again at the next look.
+ * Runs until stopped; a stop interrupts a reading at once. `everyMinutes` counts over all processes; 0: only after
+ * nightly syncs. A reading that fails is logged and retried.
  */
-export function reconcilePeriodically(deps: ReconcileDeps, everyMinutes: number): { stop(): Promise<void> } {
-  const stopping = new AbortController();
-  const { signal } = stopping;
-  // Others may have been at it meanwhile: looked at more often than read.
-  const lookEveryMs =
+export function reconcilePeriodically(deps: ReconcileDeps, everyMinutes: number): Stoppable {
+  const { stopping, stop, abort } = createStoppable('reconcile', deps.log, () => loop.ended);
+  // Another process may have read meanwhile: asked more often than read.
+  const everyMs =
     everyMinutes === 0 ? MINUTE : Math.min(MINUTE, Math.max(SECOND, (everyMinutes * MINUTE) / 10));
-
-  async function keep(): Promise<void> {
-    while (!signal.aborted) {
-      try {
-        await reconcileNightly(deps, signal);
-        if (everyMinutes > 0) await reconcileModified(deps, { everyMinutes }, signal);
-      } catch (error) {
-        if (signal.aborted) return;
-        deps.log.warn({ code: codeOf(error) }, 'reservations could not be reconciled; to be tried again');
-      }
-      await sleep(lookEveryMs, undefined, { signal }).catch(() => undefined);
-    }
-  }
-
-  const kept = keep();
-  return {
-    async stop() {
-      stopping.abort(new Error('the worker is stopping'));
-      await kept;
+  const loop = repeat(
+    async () => {
+      await reconcileNightly(deps, stopping);
+      if (everyMinutes > 0) await reconcileModified(deps, { everyMinutes }, stopping);
     },
-  };
+    {
+      everyMs,
+      signal: stopping,
+      onError: (error) => deps.log.warn({ code: codeOf(error) }, 'reconcile failed; it is retried'),
+    },
+  );
+  return { stop, abort };
 }

@@ -8,22 +8,27 @@ import type { Mirror } from '../../mirror/mirror.js';
 import {
   countVerdicts,
   listDiscrepancies,
-  pruneBookings,
   type ReservationRow,
-} from '../../state/bookings/reservations.js';
+} from '../../state/bookings/read-reservations.js';
+import { pruneBookings } from '../../state/retention.js';
 import type { Queries, State } from '../../state/database.js';
 import {
   dropReconciliation,
   endReconciliation,
-  moveReservationsWatermark,
-  readReservationsWatermark,
   startReconciliation,
   whileReconcilingAlone,
 } from '../../state/runs/reconcile-runs.js';
-import { noteReconciledOccurrence, readUnreconciledOccurrence } from '../../state/runs/occurrences.js';
-import type { Verdict } from '../../state/schema.js';
+import {
+  moveReservationsWatermark,
+  readReservationsWatermark,
+} from '../../state/bookings/reservations-watermark.js';
+import {
+  noteReconciledOccurrence,
+  readUnreconciledOccurrence,
+} from '../../state/runs/nightly-occurrences.js';
+import type { StartedBy, Verdict } from '../../state/schema.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
-import { NIGHTLY } from '../start-nightly.js';
+import { NIGHTLY } from '../../state/runs/schedule-names.js';
 import type { MatchDeps } from './match-bookings.js';
 import { readChanges } from './read-changes.js';
 import { readWindow } from './read-window.js';
@@ -33,6 +38,7 @@ export interface ReconcileDeps {
   destination: Destination;
   state: State;
   reservations: ReservationConfig;
+  startedBy: StartedBy;
   log: Logger;
   /** Milliseconds since 1970. */
   now?: () => number;
@@ -197,7 +203,10 @@ async function inRun(
   const requestsBefore = destination.requests();
   const inDatabase = async (db: Queries): Promise<ReconcileResult> => {
     const text = (seconds: number) => new Date(seconds * 1000).toISOString();
-    const runId = await startReconciliation(db, { from: text(period.from), to: text(period.to) });
+    const runId = await startReconciliation(db, deps.startedBy, {
+      from: text(period.from),
+      to: text(period.to),
+    });
     const log = deps.log.child({ runId });
     try {
       const { bookings } = reservations;

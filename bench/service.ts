@@ -1,0 +1,32 @@
+// Starts the service in a process of its own.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import type { SandboxOptions } from '../src/sandbox/sandbox.js';
+
+export interface ServiceOptions extends SandboxOptions {
+  /** So many of an hour each, their begins evenly between two times (seconds), in a hundred rooms. */
+  reservations?: { count: number; from: number; to: number };
+}
+
+const SCRIPT = fileURLToPath(new URL('service-process.ts', import.meta.url));
+
+export async function startService(options: ServiceOptions) {
+  const args = ['--import', 'jiti/register', SCRIPT, JSON.stringify(options)];
+  const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
+  const [url] = (await once(createInterface({ input: child.stdout }), 'line')) as [string];
+  return {
+    url,
+    /** Requests it has had so far. */
+    async requests(): Promise<number> {
+      const answer = await fetch(`${url}/sandbox/summary`);
+      return ((await answer.json()) as { requests: number }).requests;
+    },
+    async stop(): Promise<void> {
+      const exit = once(child, 'exit');
+      child.stdin.end();
+      await exit;
+    },
+  };
+}

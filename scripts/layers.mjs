@@ -1,0 +1,148 @@
+// The layers of src/: which place may import which, and where a package may be used. Imports point down only.
+// This is a plugin of oxlint: its rule `layers/imports` reports in editors and in `npm run check`.
+import path from 'node:path';
+
+// A place is a file, a folder with everything below it, or `folder/*`: the files directly in it. The most specific
+// place counts. Files of one place may import each other. A file outside every place is reported.
+const LEAVES = [
+  'settings.ts',
+  'errors.ts',
+  'error-catalogue.ts',
+  'logger.ts',
+  'lifecycle.ts',
+  'once.ts',
+  'meter.ts',
+  'sql-text.ts',
+  'postgres-copy.ts',
+  'cron-schedule.ts',
+];
+const DECLARATIONS = ['streams', ...LEAVES];
+const SYSTEMS = ['mirror', 'destination', 'state', ...DECLARATIONS];
+/** What several use cases need. */
+const SHARED = [
+  'sync/decide.ts',
+  'sync/external-id-owners.ts',
+  'sync/limits.ts',
+  'sync/record-outcomes.ts',
+  'sync/render.ts',
+  'sync/retire.ts',
+  'sync/start-nightly.ts',
+];
+const BELOW_A_USE_CASE = [...SHARED, ...SYSTEMS];
+const FOLDERS = ['sync/plan', 'sync/apply', 'sync/detect', 'sync/reconcile', 'sync/verify'];
+const USE_CASES = ['sync/*', ...FOLDERS, ...BELOW_A_USE_CASE];
+const COMMANDS = ['commands', 'commands/demo.ts', 'commands/sandbox.ts'];
+const PROGRAM = [...COMMANDS, 'app.ts', 'app-queue.ts', 'config-file.ts', 'report', 'queue', ...USE_CASES];
+
+export const MAY_IMPORT = {
+  'cli.ts': [...COMMANDS, 'report', ...LEAVES],
+  commands: PROGRAM,
+  'commands/demo.ts': ['demo', 'sandbox', ...PROGRAM],
+  'commands/sandbox.ts': ['sandbox', ...PROGRAM],
+  demo: ['sandbox', 'report', ...DECLARATIONS],
+  sandbox: LEAVES,
+  'app.ts': ['app-queue.ts', 'config-file.ts', 'http', 'queue', ...USE_CASES],
+  'app-queue.ts': ['app.ts', 'config-file.ts', 'http', 'queue', ...USE_CASES],
+  report: USE_CASES,
+  http: ['queue', ...USE_CASES],
+  queue: USE_CASES,
+  'sync/*': ['config-file.ts', ...FOLDERS, ...BELOW_A_USE_CASE],
+  ...each(FOLDERS, BELOW_A_USE_CASE),
+  ...each(SHARED, BELOW_A_USE_CASE),
+  mirror: DECLARATIONS,
+  destination: DECLARATIONS,
+  state: DECLARATIONS,
+  'config-file.ts': DECLARATIONS,
+  'index.ts': DECLARATIONS,
+  streams: LEAVES,
+  ...each(LEAVES, LEAVES),
+};
+
+/** The same permission for each place. */
+function each(places, allowed) {
+  return Object.fromEntries(places.map((place) => [place, allowed]));
+}
+
+const ANYWHERE = ['.'];
+/** The places that may use a package, or a part of a place. A package that is not listed is reported. */
+export const MAY_USE = {
+  bullmq: ['queue'],
+  pg: ['queue'],
+  ioredis: ['app.ts', 'queue', 'destination/quota'],
+  postgres: [
+    'app.ts',
+    'postgres-copy.ts',
+    'mirror',
+    'state',
+    'destination/quota',
+    'demo',
+    'commands/demo.ts',
+  ],
+  'postgres-array': ['mirror'],
+  'drizzle-orm': ['state'],
+  undici: ['destination/client.ts'],
+  'p-limit': ['commands', 'sync', 'destination'],
+  commander: ['cli.ts', 'commands'],
+  'cli-progress': ['report/progress.ts'],
+  'cli-table3': ['report/format.ts'],
+  'cron-parser': ['cron-schedule.ts'],
+  jiti: ['config-file.ts'],
+  pino: ['logger.ts'],
+  'pino-pretty': ['logger.ts'],
+  'prom-client': ['http/metrics.ts'],
+  'fastest-levenshtein': ANYWHERE,
+  zod: ANYWHERE,
+};
+
+/** The place of a file, by its path within src/; undefined: none. */
+export function placeOf(file) {
+  const { dir } = path.posix.parse(file);
+  const folders = dir.split('/').map((_, at, names) => names.slice(0, at + 1).join('/'));
+  return [file, `${dir}/*`, ...folders.reverse()].find((place) => place in MAY_IMPORT);
+}
+
+/** Why a file of src/ may not import this, as a sentence; undefined: it may. */
+export function forbidden(file, specifier) {
+  const place = placeOf(file);
+  if (place === undefined) return undefined; // reported once for the file
+  if (specifier.startsWith('node:')) return undefined;
+  if (!specifier.startsWith('.')) {
+    const name = specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/');
+    const places = MAY_USE[name];
+    if (places === undefined) return `The package ${name} is not listed in scripts/layers.mjs.`;
+    const isAllowed =
+      places === ANYWHERE || places.some((each) => file === each || file.startsWith(`${each}/`));
+    return isAllowed ? undefined : `Only ${places.join(', ')} may use the package ${name}.`;
+  }
+  const imported = path.posix.join(path.posix.dirname(file), specifier).replace(/\.js$/, '.ts');
+  if (imported.startsWith('..')) return 'Files of src/ import only files of src/.';
+  const target = placeOf(imported);
+  if (target === undefined) return `${imported} is in no place of scripts/layers.mjs.`;
+  if (target === place || MAY_IMPORT[place].includes(target)) return undefined;
+  return `${place} must not import ${target}: imports point down only.`;
+}
+
+const imports = {
+  create(context) {
+    const file = path.relative(context.cwd, context.filename).split(path.sep).join('/');
+    if (!file.startsWith('src/')) return {};
+    const name = file.slice('src/'.length);
+    const check = ({ source }) => {
+      const message = typeof source?.value === 'string' ? forbidden(name, source.value) : undefined;
+      if (message !== undefined) context.report({ node: source, message });
+    };
+    return {
+      Program(node) {
+        if (placeOf(name) === undefined)
+          context.report({ node, message: `${file} is in no place of scripts/layers.mjs.` });
+      },
+      ImportDeclaration: check,
+      ImportExpression: check,
+      ExportAllDeclaration: check,
+      ExportNamedDeclaration: check,
+      TSImportType: check,
+    };
+  },
+};
+
+export default { meta: { name: 'layers' }, rules: { imports } };

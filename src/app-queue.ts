@@ -1,0 +1,84 @@
+// Assembly of what works the queue: producer, scheduler, workers, inbox, and a worker's HTTP. Loaded only by the
+// commands that queue or work something.
+import type { AppBase } from './app.js';
+import { streamsByName } from './config-file.js';
+import type { Stoppable } from './lifecycle.js';
+import { once } from './once.js';
+import { openBullmq, requireQueueStore } from './queue/bullmq.js';
+import { createInboxWorker } from './queue/inbox-worker.js';
+import { createNightlyScheduler } from './queue/nightly-scheduler.js';
+import { createProducer } from './queue/producer.js';
+import { createWorkers, type Workers } from './queue/workers.js';
+import { requireMigrated } from './state/migrate.js';
+import { reconcilePeriodically } from './sync/reconcile/reconcile-periodically.js';
+
+/** Throws SlotsyncError when the queue's store cannot be reached. */
+export async function openQueue(app: AppBase) {
+  const { log, own } = app;
+  const { state, stateId } = await app.bound();
+  await requireQueueStore(app.queueStore());
+  const bullmq = openBullmq(app.queueStore(), stateId, log);
+  const producer = createProducer({ bullmq, state });
+  own(producer, producer.close);
+  const streams = async () => streamsByName(await app.configuration());
+  const scheduler = once(async () => {
+    const opened = createNightlyScheduler({ bullmq, producer, log, state, streams: await streams() });
+    return own(opened, opened.close);
+  });
+  /** Also after a failed start: a command that got further has stopped it already. */
+  const ownStoppable = <T extends Stoppable>(part: T): T =>
+    own(part, () => {
+      part.abort();
+      return part.stop();
+    });
+
+  return {
+    producer,
+    scheduler,
+
+    /** Workers over every stream of the configuration; the caller starts and stops them. */
+    async workers(options: { concurrency?: number; waitForCredentials?: boolean } = {}): Promise<Workers> {
+      const { startDueRuns } = await scheduler();
+      const [mirror, destination, meter] = [await app.mirror(), await app.destination(), await app.meter()];
+      const workers = createWorkers({
+        ...options,
+        bullmq,
+        producer,
+        log,
+        meter,
+        startDueRuns,
+        state,
+        mirror,
+        destination,
+        probe: async (signal) => {
+          await requireMigrated(state);
+          await mirror.ping();
+          await destination.probe('objects', { from: 0, to: 0 }, { lane: 'verify', signal });
+        },
+        streams: await streams(),
+      });
+      return ownStoppable(workers);
+    },
+
+    /** Incremental sync of every stream of the configuration; the caller starts and stops it. */
+    async inboxWorker() {
+      const { polling } = await app.configuration();
+      const mirror = await app.mirror();
+      const deps = { bullmq, producer, log, state, mirror, streams: await streams(), polling };
+      return ownStoppable(createInboxWorker(deps));
+    },
+
+    /** Reconciles from time to time until the caller stops it; undefined if no reservations are configured. */
+    async reconcilePeriodically(): Promise<Stoppable | undefined> {
+      if ((await app.configuration()).reservations === undefined) return undefined;
+      const deps = await app.reconciling('schedule');
+      return ownStoppable(reconcilePeriodically(deps, deps.reservations.everyMinutes));
+    },
+
+    /** Health of these workers and metrics of this process over HTTP, when HTTP_PORT asks for them. */
+    async serveHttp({ phase }: Workers): Promise<void> {
+      const server = await (await app.http())?.serve(phase, producer.depth);
+      if (server) own(server, server.close);
+    },
+  };
+}

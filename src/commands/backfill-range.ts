@@ -1,0 +1,102 @@
+// The part of the mirror a backfill is for: read from its options, and checked before a run exists.
+import { readFile } from 'node:fs/promises';
+import { codeOf, UsageError } from '../errors.js';
+import type { Mirror } from '../mirror/mirror.js';
+import { formatNumber } from '../report/format.js';
+import type { RunRange } from '../state/schema.js';
+import type { Stream } from '../streams/stream.js';
+import { readLimit } from './work-run.js';
+
+export interface RangeOptions {
+  from?: string;
+  to?: string;
+  keys?: string;
+  keysFile?: string;
+  where?: string;
+  force?: boolean;
+  limit?: string;
+}
+
+/** The keys are stored in the run's row; more of them need a condition. */
+const MAX_KEYS = 100_000;
+
+/** Throws UsageError for options that are no range. */
+export async function readRange(options: RangeOptions): Promise<RunRange> {
+  const { from, to, where, force } = options;
+  const keys = await readKeys(options);
+  const limit = readLimit(options.limit);
+  if (where?.trim() === '') throw new UsageError('--where takes a condition, such as "seats > 100"');
+  return {
+    ...(keys === undefined ? {} : { keys }),
+    ...(from === undefined ? {} : { from }),
+    ...(to === undefined ? {} : { to }),
+    ...(where === undefined ? {} : { where }),
+    ...(limit === undefined ? {} : { limit }),
+    ...(force ? { force } : {}),
+  };
+}
+
+/** Each key once, in order, so that the same keys are the same part. */
+async function readKeys({ keys, keysFile }: RangeOptions): Promise<string[] | undefined> {
+  if (keys === undefined && keysFile === undefined) return undefined;
+  if (keys !== undefined && keysFile !== undefined)
+    throw new UsageError('either --keys or --keys-file, not both');
+  const option = keys === undefined ? '--keys-file' : '--keys';
+  const named =
+    keysFile === undefined
+      ? (keys ?? '').split(',').map((key) => key.trim())
+      : (await readText(keysFile)).split(/\r?\n/);
+  const found = [...new Set(named.filter((key) => key !== ''))].toSorted();
+  if (found.length === 0) throw new UsageError(`${option} names no key`);
+  if (found.length > MAX_KEYS) {
+    throw new UsageError(
+      `${option} names more than ${formatNumber(MAX_KEYS)} keys; use --where, with a table of them`,
+    );
+  }
+  if (found.some((key) => key.includes('\0')))
+    throw new UsageError(`${option}: a key contains a NUL character`);
+  return found;
+}
+
+async function readText(file: string): Promise<string> {
+  try {
+    return await readFile(file, 'utf8');
+  } catch (error) {
+    throw new UsageError(`--keys-file ${file} cannot be read (${codeOf(error)})`, { cause: error });
+  }
+}
+
+/** Throws UsageError when the range cannot be one of these streams. */
+export function requireFit(streams: readonly Stream[], range: RunRange, { keysFile }: RangeOptions): void {
+  if ((range.keys || range.where !== undefined) && streams.length !== 1) {
+    const option = keysFile !== undefined ? '--keys-file' : range.keys ? '--keys' : '--where';
+    throw new UsageError(`${option} is about one stream: name it`, {
+      remedy: `There are: ${streams.map(({ name }) => name).join(', ')}.`,
+    });
+  }
+  if (range.from === undefined && range.to === undefined) return;
+  const withoutCursor = streams.find(({ cursor }) => cursor === undefined)?.name;
+  if (withoutCursor === undefined) return;
+  throw new UsageError(
+    `${withoutCursor} has no cursor: name one in streams.${withoutCursor}.cursor, or use --where`,
+  );
+}
+
+/** Throws UsageError when PostgreSQL refuses a condition. */
+export async function requireConditions(
+  mirror: Mirror,
+  streams: readonly Stream[],
+  { from, to, where }: RunRange,
+): Promise<void> {
+  const conditions = [
+    ['--from', { from }],
+    ['--to', { to }],
+    ['--where', { where }],
+  ] as const;
+  for (const stream of streams) {
+    for (const [option, condition] of conditions) {
+      const fault = await mirror.checkCondition(stream, condition);
+      if (fault !== undefined) throw new UsageError(`${option}, for ${stream.name}: ${fault}`);
+    }
+  }
+}

@@ -1,0 +1,245 @@
+// Every command: its arguments, options and help. The module that carries it out is loaded when it is run.
+import { InvalidArgumentError, Option, type Command } from 'commander';
+import type { Need } from '../settings.js';
+import { common, withApp, withoutApp } from './command.js';
+
+const STATE: readonly Need[] = ['state'];
+const EVERYTHING: readonly Need[] = ['mirror', 'state', 'api'];
+
+/** Adds the commands, in the order `--help` shows them. */
+export function addCommands(program: Command): void {
+  program
+    .command('demo')
+    .description(
+      'sync a sample university into the sandbox, on a PostgreSQL of its own; needs nothing but Node',
+    )
+    .option('--keep', 'keep database and sandbox running until Ctrl-C')
+    .option('--seed <number>', 'seed of the generated university', wholeNumber, 1)
+    .option('--json', 'print one JSON document instead of text')
+    .action(withoutApp(async () => (await import('./demo.js')).demo));
+
+  common(program.command('migrate'))
+    .description('create or update the state tables (schema slotsync); safe to run at any time')
+    .action(withApp({ needs: STATE }, async () => (await import('./migrate.js')).migrateState));
+
+  common(program.command('check'))
+    .description(
+      'check settings, mirror, every source, credentials, types, fields and what is assumed of the service; writes nothing at the service',
+    )
+    .action(withApp({ needs: EVERYTHING }, async () => (await import('./check.js')).check));
+
+  common(program.command('plan'))
+    .argument('[streams...]', 'streams to plan (default: all)')
+    .option('--limit <records>', 'as if at most this many records were written, and none retired')
+    .description('show what sync would do, with samples field by field; writes nothing')
+    .action(withApp({ needs: EVERYTHING }, async () => (await import('./plan.js')).plan));
+
+  runOptions(common(program.command('sync')))
+    .argument('[streams...]', 'streams to sync (default: all)')
+    .description('bring the service up to date with the mirror, once')
+    .option('--limit <records>', 'write at most this many records, and retire none')
+    .action(withApp({ needs: EVERYTHING }, async () => (await import('./sync.js')).sync));
+
+  runOptions(common(program.command('backfill')))
+    .argument('[streams...]', 'streams to compare (default: all)')
+    .description('compare a chosen part of the mirror, or all of it, outside the schedule, at lower priority')
+    .option('--from <value>', 'rows whose cursor is this value or later')
+    .option('--to <value>', 'rows whose cursor is before this value')
+    .option('--keys <keys>', 'rows with these local keys, separated by commas')
+    .option('--keys-file <file>', 'rows with the local keys in this file, one per line')
+    .option('--where <sql>', 'rows that meet a condition on the source’s columns')
+    .option('--force', 'send unchanged and dead records too')
+    .option('--limit <records>', 'write at most this many records')
+    .option('--resume', 'continue the latest unfinished backfill')
+    .addHelpText(
+      'after',
+      [
+        '\nA backfill never retires anything; sync does. Stopped by Ctrl-C, it keeps its position: the same command',
+        'continues it.',
+      ].join('\n'),
+    )
+    .action(withApp({ needs: EVERYTHING }, async () => (await import('./backfill.js')).backfill));
+
+  common(program.command('worker'))
+    .description(
+      'work the queue and the inbox of changes, and start the nightly syncs, until stopped; several may run',
+    )
+    .option('--concurrency <batches>', 'batches in flight at once', '12')
+    .option('--grace <seconds>', 'time to finish the work in flight when stopped', '30')
+    .addHelpText(
+      'after',
+      '\nWith HTTP_PORT set: /healthz, /readyz and /metrics on that port, on every network address.',
+    )
+    .action(
+      withApp(
+        { needs: EVERYTHING, logLevel: 'info', isObserved: true },
+        async () => (await import('./worker.js')).worker,
+      ),
+    );
+
+  common(program.command('push'))
+    .argument('<stream>', 'the stream of the keys')
+    .argument(
+      '<keys...>',
+      'local keys whose rows changed or were deleted; - reads them from standard input, one per line',
+    )
+    .description('put keys into the inbox; a worker processes them at once')
+    .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./push.js')).push));
+
+  common(program.command('triggers'))
+    .argument('<action>', 'install, remove or print')
+    .argument('[streams...]', 'streams (default: all whose source is a table)')
+    .description(
+      'triggers on the mirror’s tables that put changed keys into the inbox; print shows them as SQL',
+    )
+    .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./triggers.js')).triggers));
+
+  common(program.command('status'))
+    .description('what is synced, running, held or waiting, and why; reads the state only')
+    .option('--all', 'include incremental runs')
+    .action(withApp({ needs: STATE }, async () => (await import('./status.js')).status));
+
+  common(program.command('runs'))
+    .argument('[run]', 'number of one run, to show its details')
+    .description('the latest runs and their results')
+    .option('--limit <runs>', 'maximum number of runs to show', '20')
+    .option('--kind <kind>', 'only runs of one kind, such as backfill')
+    .option('--all', 'include incremental runs')
+    .action(withApp({ needs: STATE }, async () => (await import('./runs.js')).runs));
+
+  common(program.command('failures'))
+    .argument('[stream]', 'only of this stream')
+    .description('the records that are not in sync, why, and what happens next')
+    .option('--limit <records>', 'maximum number of records to show', '50')
+    .action(withApp({ needs: STATE }, async () => (await import('./failures.js')).failures));
+
+  common(program.command('retry'))
+    .argument('[stream]', 'the stream of the records')
+    .argument('[keys...]', 'local keys (default: every dead or failed record of the stream)')
+    .description('send dead or failed records again with the next run, although their rows did not change')
+    .option('--all', 'of every stream')
+    .action(withApp({ needs: STATE }, async () => (await import('./retry.js')).retry));
+
+  holdOptions(runOptions(common(program.command('approve'))))
+    .argument('<run>', 'number of the run that holds something')
+    .description('approve what a run holds, up to the number it names, and sync its streams')
+    .action(withApp({ needs: EVERYTHING }, async () => (await import('./approve.js')).approve));
+
+  holdOptions(common(program.command('reject')))
+    .argument('<run>', 'number of the run that holds something')
+    .description('discard what a run holds for approval; nothing of it is sent')
+    .action(withApp({ needs: STATE }, async () => (await import('./reject.js')).reject));
+
+  common(program.command('pause'))
+    .argument('[run]', 'number of the run (default: every unfinished run that is not incremental)')
+    .description('pause a run: batches in progress are finished, the rest is sent after resume')
+    .action(withApp({ needs: STATE }, async () => (await import('./pause.js')).pause));
+
+  common(program.command('resume'))
+    .argument('[run]', 'number of the run (default: every paused run that is not incremental)')
+    .description('resume a paused run')
+    .action(withApp({ needs: ['state', 'api'] }, async () => (await import('./resume.js')).resume));
+
+  common(program.command('cancel'))
+    .argument('<run>', 'number of the run')
+    .description('cancel an unfinished run; what was accepted stays at the service')
+    .action(withApp({ needs: STATE }, async () => (await import('./cancel.js')).cancel));
+
+  common(program.command('reconcile'))
+    .description(
+      'compare the bookings in the mirror with reservations and cancellations at the service; changes neither',
+    )
+    .option(
+      '--from <time>',
+      'a day or an ISO time (UTC unless it says otherwise), instead of the configured window',
+    )
+    .option('--to <time>', 'the end, in the same form')
+    .option('--dry-run', 'compare and report, but store nothing')
+    .option('--strict', 'exit with 1 if a booking is missing at the service or unknown in the mirror')
+    .action(withApp({ needs: EVERYTHING }, async () => (await import('./reconcile.js')).reconcileBookings));
+
+  common(program.command('explain'))
+    .argument('<stream>', "a stream, or 'reservations'")
+    .argument('<key>', 'local key; of a booking also its external id, or # and its number at the service')
+    .description(
+      'everything about one record or booking: in the mirror, at the service, in the state, and what happens next',
+    )
+    .action(withApp({ needs: EVERYTHING }, async () => (await import('./explain.js')).explain));
+
+  addSandbox(program);
+}
+
+function runOptions(command: Command): Command {
+  return command
+    .option('--detach', 'only queue the run; workers process it')
+    .option('--concurrency <batches>', 'batches in flight at once', '12');
+}
+
+function holdOptions(command: Command): Command {
+  return command
+    .option('--stream <name>', 'only of this stream')
+    .option('--operation <operation>', 'only create, update or retire');
+}
+
+const SANDBOX_CONTROLS = `
+What people do at the service is done below /sandbox/, from this machine, without a key; times are Unix seconds:
+  GET    /sandbox/reservations                {reservations, cancellations}
+  POST   /sandbox/reservations                {extId?, begin, end, status?, objects?: [{typeId, objectId}], fields?}
+  POST   /sandbox/reservations/{id}/move      {begin, end}
+  POST   /sandbox/reservations/{id}/cancel    {extId?} of the cancellation, or no body
+  POST   /sandbox/reservations/{id}/restore   no body
+  POST   /sandbox/reservations/{id}/status    {status: ["C_PLANNED"]}
+  DELETE /sandbox/reservations/{id}           without a cancellation
+{id} is the number or the external id. All of them: docs/api-contract.md.`;
+
+function addSandbox(program: Command): void {
+  const choice = (flags: string, description: string, values: string[]) =>
+    new Option(flags, description).choices(values);
+  common(program.command('sandbox'))
+    .description('simulate the scheduling service on this machine; its data is lost when it ends')
+    .option('--port <port>', 'port to listen on; 0: a free one', wholeNumber, 8377)
+    .option('--host <host>', 'address to listen on', '127.0.0.1')
+    .option('--organization <id>', 'the organization it accepts', 'demo')
+    .option('--api-key <key>', 'the key it accepts', 'sandbox-key')
+    .option('--region <region>', 'the region it accepts', 'EU_EES')
+    .option('--rate <requests>', 'quota in requests per second; 0: no quota', wholeNumber, 20)
+    .addOption(
+      choice('--window <kind>', 'how it counts a second', ['sliding', 'fixed', 'bucket']).default('sliding'),
+    )
+    .option('--no-retry-after', 'leave Retry-After out of a 429')
+    .option('--token-seconds <seconds>', 'lifetime of a token', wholeNumber, 300)
+    .option('--no-token-exp', 'leave exp out of the token')
+    .addOption(
+      choice('--expired-status <status>', 'answer to an expired token', ['401', '403']).default('401'),
+    )
+    .addOption(
+      choice('--put-status <status>', 'answer to every PUT (default: 207 when an object was refused)', [
+        '200',
+        '207',
+      ]),
+    )
+    .option('--max-objects <objects>', 'maximum number of objects in a PUT', wholeNumber, 1000)
+    .option('--no-modified', 'ignore the filter `modified` of finds')
+    .option('--latency <ms>', 'time until an answer', wholeNumber, 0)
+    .option('--jitter <ms>', 'random variation of that time', wholeNumber, 0)
+    .option('--status500 <share>', 'share of requests answered with 500', share, 0)
+    .option('--reset <share>', 'share of connections reset before the request is carried out', share, 0)
+    .option('--lose-answer <share>', 'share of answers lost after the request is carried out', share, 0)
+    .option('--broken-json <share>', 'share of answers that are not JSON', share, 0)
+    .option('--hang <share>', 'share of requests that are never answered', share, 0)
+    .option('--seed <number>', 'seed of the random faults', wholeNumber, 1)
+    .addHelpText('after', SANDBOX_CONTROLS)
+    .action(withoutApp(async () => (await import('./sandbox.js')).sandbox));
+}
+
+function wholeNumber(text: string): number {
+  const value = Number(text);
+  if (!Number.isSafeInteger(value) || value < 0) throw new InvalidArgumentError('a whole number is needed.');
+  return value;
+}
+
+function share(text: string): number {
+  const value = Number(text);
+  if (!(value >= 0 && value <= 1)) throw new InvalidArgumentError('a share from 0 to 1 is needed.');
+  return value;
+}

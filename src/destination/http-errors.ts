@@ -1,0 +1,69 @@
+// From an answer that is not 2xx, or none at all, to the error that says what happens next.
+import { codeOf, messageOf, SlotsyncError } from '../errors.js';
+import { readFailure } from './wire.js';
+
+export interface Call {
+  method: 'POST' | 'PUT';
+  path: string;
+  body?: unknown;
+}
+
+/** The parsed body of a 2xx answer; every other answer is thrown as an error. */
+export function parseAnswer({ status, body }: { status: number; body: string }, call: Call): unknown {
+  const { method, path } = call;
+  if (status >= 200 && status < 300) {
+    try {
+      return JSON.parse(body) as unknown;
+    } catch (error) {
+      throw invalidAnswer(call, 'its body is not JSON', error);
+    }
+  }
+  const context = { facts: { method, path, status }, detail: readFailure(body) };
+  const message = `${method} ${path} answered ${status}`;
+  if (path.endsWith('/authenticate') && (status === 401 || status === 403 || status === 404)) {
+    throw new SlotsyncError('unauthorized', `the service did not accept the key (${status})`, {
+      remedy:
+        'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL: all four belong to one environment.',
+      ...context,
+    });
+  }
+  if (status === 401 || status === 403) {
+    throw new SlotsyncError('unauthorized', message, {
+      remedy: 'The key is valid but lacks the right, or was withdrawn: check its rights at the service.',
+      ...context,
+    });
+  }
+  if (status >= 500 || status === 408 || status === 425)
+    throw new SlotsyncError('service_failed', message, context);
+  if (status >= 300 && status < 400) throw new SlotsyncError('redirected', message, context);
+  throw new SlotsyncError('refused', message, context);
+}
+
+/** The answer is not what wire.ts describes. The service may have carried the request out. */
+export function invalidAnswer({ method, path }: Call, what: string, cause?: unknown): SlotsyncError {
+  return new SlotsyncError('answer_invalid', `${method} ${path}: the answer cannot be understood: ${what}`, {
+    facts: { method, path },
+    cause,
+  });
+}
+
+/** Codes of failures before the request was sent: the service has seen nothing of it. */
+const NEVER_SENT = new Set([
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
+
+/** The error for a request that got no answer. Unless it was never sent, the service may have carried it out. */
+export function asTransportError(error: unknown, { method, path }: Call): SlotsyncError {
+  const isTimeout = error instanceof Error && error.name === 'TimeoutError';
+  const reason = isTimeout ? 'timeout' : codeOf(error);
+  const context = { facts: { method, path, reason }, cause: error };
+  if (NEVER_SENT.has(reason) || (error instanceof Error && /certificate|self.signed/i.test(messageOf(error))))
+    return new SlotsyncError('service_unreachable', `the service cannot be reached (${reason})`, context);
+  const message = `${method} ${path}: no answer arrived (${reason}); the service may have carried it out`;
+  return new SlotsyncError('answer_lost', message, context);
+}

@@ -1,0 +1,51 @@
+// The limiter with its store where the settings put it: on Redis if there is one, else in the state database.
+import type { Logger } from '../../logger.js';
+import { createLimiter, type Limiter, type SlotStore } from './limiter.js';
+
+export interface QuotaPlace {
+  redisUrl: string | undefined;
+  /** The migrated state database. */
+  stateUrl: string;
+  /** Whose quota: service address and organization. */
+  key: string;
+  /** Requests per second. */
+  rate: number;
+  leaseMs?: number | undefined;
+  log: Logger;
+}
+
+/** Opens the limiter and the connection of its store. To be closed in this order: `limiter.close`, `disconnect`. */
+export async function openLimiter({ leaseMs, ...place }: QuotaPlace): Promise<{
+  limiter: Limiter;
+  disconnect: () => Promise<void>;
+}> {
+  const { store, disconnect } = await openStore(place);
+  const limiter = createLimiter({ store, ...(leaseMs === undefined ? {} : { leaseMs }) });
+  return { limiter, disconnect };
+}
+
+async function openStore({ redisUrl, stateUrl, key, rate, log }: QuotaPlace): Promise<{
+  store: SlotStore;
+  disconnect: () => Promise<void>;
+}> {
+  if (redisUrl !== undefined) {
+    const [{ Redis }, { createRedisStore }] = await Promise.all([
+      import('ioredis'),
+      import('./redis-store.js'),
+    ]);
+    const redis = new Redis(redisUrl, { maxRetriesPerRequest: 1, enableReadyCheck: true });
+    redis.on('error', (error: Error) => log.warn({ reason: error.message }, 'quota store failed'));
+    return { store: createRedisStore({ redis, key, rate }), disconnect: async () => redis.disconnect() };
+  }
+  const [{ default: postgres }, { createPostgresStore }] = await Promise.all([
+    import('postgres'),
+    import('./postgres-store.js'),
+  ]);
+  const sql = postgres(stateUrl, {
+    max: 2,
+    connect_timeout: 5,
+    onnotice: () => undefined,
+    connection: { application_name: 'slotsync quota' },
+  });
+  return { store: createPostgresStore({ sql, key, rate }), disconnect: () => sql.end({ timeout: 1 }) };
+}

@@ -1,0 +1,21 @@
+// The share of the quota that all processes together used lately, for the progress of a run.
+import type { Limiter } from './limiter.js';
+
+const READ_EVERY_MS = 1000;
+
+/** Returns a function that reads the share, 0 to 1; undefined while it is not known. */
+export function createQuotaUseReader(limiter: Limiter): () => Promise<number | undefined> {
+  let before: { at: number; granted: number } | undefined;
+  let use: number | undefined;
+  return async () => {
+    const at = performance.now();
+    if (before && at - before.at < READ_EVERY_MS) return use;
+    const usage = await limiter.usage().catch(() => undefined); // what sends reports the reason
+    use =
+      before && usage
+        ? (((usage.granted - before.granted) / (at - before.at)) * 1000) / usage.rate
+        : undefined;
+    before = usage && { at, granted: usage.granted };
+    return use;
+  };
+}

@@ -1,0 +1,50 @@
+// Health and metrics of a worker over HTTP. A monitoring system that asks often must not become a load: what is read is
+// kept for a second, and an answer waits no longer than the time limit.
+import type { Limiter } from '../destination/quota/limiter.js';
+import { LANES } from '../destination/quota/quota-rules.js';
+import type { Logger } from '../logger.js';
+import { createStateReadings } from '../state/metrics-readings.js';
+import { cacheReading } from './cached-reading.js';
+import { createHealth, type HealthDeps } from './health.js';
+import { startHttpServer } from './http-server.js';
+import { createMetrics } from './metrics.js';
+
+const READING = { keepMs: 1000, withinMs: 1500 };
+
+export interface WorkerHttpDeps {
+  port: number;
+  stateUrl: string;
+  log: Logger;
+  limiter: () => Promise<Limiter>;
+  /** Names of the configured streams. */
+  streams: () => Promise<readonly string[]>;
+}
+
+/** Counts from now on; `serve` opens the port. `close` ends the connection to the state. */
+export function createWorkerHttp({ port, stateUrl, log, limiter, streams }: WorkerHttpDeps) {
+  const readings = createStateReadings({ url: stateUrl, timeoutMs: READING.withinMs });
+  const metrics = createMetrics({
+    lanes: LANES,
+    quota: cacheReading(async () => (await limiter()).usage(), READING),
+    state: cacheReading(async () => readings.read(await streams()), READING),
+  });
+  return {
+    meter: metrics.meter,
+    close: readings.close,
+
+    /** Serves /healthz, /readyz and /metrics. Throws UsageError when the port cannot be had. */
+    async serve(phase: HealthDeps['phase'], queueDepth: () => Promise<unknown>) {
+      const checks = {
+        state: cacheReading(readings.ping, READING),
+        queue: cacheReading(queueDepth, READING),
+      };
+      const health = createHealth({ phase, checks });
+      const { contentType } = metrics;
+      const answerMetrics = async () => ({ status: 200, contentType, body: await metrics.text() });
+      const routes = { '/healthz': health.liveness, '/readyz': health.readiness, '/metrics': answerMetrics };
+      const server = await startHttpServer({ port, log, routes });
+      log.info({ port: server.port }, 'http started');
+      return server;
+    },
+  };
+}

@@ -1,0 +1,165 @@
+// How everything that runs in the background starts and stops: whoever opens a thing registers how it is released, a
+// periodic loop is a `repeat`, and work in flight is stopped in two steps: finish within a grace, then be interrupted.
+import { setMaxListeners } from 'node:events';
+import type { Logger } from './logger.js';
+
+/** What stops in two steps. */
+export interface Stoppable {
+  /**
+   * Starts nothing more. Resolves when the work in flight has ended; after `graceMs` it is interrupted. Idempotent: the
+   * first call's grace counts.
+   */
+  stop(graceMs?: number): Promise<void>;
+  /** Stops and interrupts the work in flight now. */
+  abort(): void;
+}
+
+/** A part's own view of its stop. */
+export interface TwoStepStop extends Stoppable {
+  /** Aborted by the first step: start nothing more. */
+  readonly stopping: AbortSignal;
+  /** Aborted by the second step: interrupt the work in flight. */
+  readonly aborting: AbortSignal;
+}
+
+const SECOND = 1000;
+/** Time to finish the work in flight, unless given. */
+const GRACE_MS = 30 * SECOND;
+/** Time for interrupted work to return to the queue: a transaction and a command to the queue. */
+const INTERRUPT_WITHIN_MS = 5 * SECOND;
+
+/**
+ * The two-step stop of one part of the program. `finish` is called once, when it stops, and resolves when no work is in
+ * flight; what has not ended shortly after the interruption is left to the end of the process.
+ */
+export function createStoppable(part: string, log: Logger, finish: () => Promise<unknown>): TwoStepStop {
+  const stopping = new AbortController();
+  const aborting = new AbortController();
+  setMaxListeners(0, stopping.signal, aborting.signal); // every request in flight listens
+  const reason = new Error('the process is stopping');
+  let stopped: Promise<void> | undefined;
+
+  async function finishOrInterrupt(graceMs: number): Promise<void> {
+    stopping.abort(reason);
+    const finished = finish();
+    if (await endsWithin(finished, graceMs, aborting.signal)) return;
+    aborting.abort(reason);
+    if (await endsWithin(finished, INTERRUPT_WITHIN_MS)) return;
+    log.warn({ part }, 'interrupted work did not end in time; other workers take it over');
+  }
+
+  return {
+    stopping: stopping.signal,
+    aborting: aborting.signal,
+    stop: (graceMs = GRACE_MS) => (stopped ??= finishOrInterrupt(graceMs)),
+    abort(): void {
+      stopped ??= finishOrInterrupt(GRACE_MS);
+      aborting.abort(reason);
+    },
+  };
+}
+
+/** Several parts that stop at the same time; parts added to the list later are included. */
+export function stopTogether(parts: readonly Stoppable[]): Stoppable {
+  return {
+    stop: async (graceMs) => void (await Promise.all(parts.map((part) => part.stop(graceMs)))),
+    abort: () => parts.forEach((part) => part.abort()),
+  };
+}
+
+export interface RepeatOptions {
+  /** From the end of one round to the start of the next, unless the round returns another number of milliseconds. */
+  everyMs: number;
+  /** Before the first round. 0 unless given. */
+  firstAfterMs?: number;
+  /** Ends the loop; a round that runs is finished first. */
+  signal: AbortSignal;
+  /** A round failed; the next one follows after `everyMs`. Not called once the signal has aborted. */
+  onError: (error: unknown) => void;
+}
+
+/** Runs `round` again and again, never twice at once, until the signal aborts or a round returns `done`. */
+export function repeat(
+  round: () => Promise<number | 'done' | void>,
+  { everyMs, firstAfterMs = 0, signal, onError }: RepeatOptions,
+) {
+  let pause = new AbortController();
+  const wake = () => pause.abort();
+
+  async function run(): Promise<void> {
+    let waitMs = firstAfterMs;
+    while (!signal.aborted) {
+      await wait(waitMs, pause.signal);
+      if (signal.aborted) return;
+      pause = new AbortController();
+      waitMs = everyMs;
+      try {
+        const next = await round();
+        if (next === 'done') return;
+        if (typeof next === 'number') waitMs = next;
+      } catch (error) {
+        if (!signal.aborted) onError(error);
+      }
+    }
+  }
+
+  signal.addEventListener('abort', wake, { once: true });
+  return {
+    /** Starts a round now, or as soon as the running one has ended. */
+    wake,
+    /** Resolves when the loop has ended. */
+    ended: run().finally(() => signal.removeEventListener('abort', wake)),
+  };
+}
+
+/** Releases what was opened: last in, first out. One that fails, or takes longer than `withinMs`, holds up no other. */
+export function createReleasers({ log, withinMs }: { log: Logger; withinMs: number }) {
+  const releasers: (() => Promise<unknown>)[] = [];
+  return {
+    /** Registers how a thing is released, and returns the thing. */
+    add<T>(thing: T, release: () => Promise<unknown>): T {
+      releasers.push(release);
+      return thing;
+    },
+
+    async releaseAll(): Promise<void> {
+      for (let release = releasers.pop(); release; release = releasers.pop()) {
+        try {
+          await endsWithin(release(), withinMs);
+        } catch (error) {
+          log.debug({ reason: String(error) }, 'closing failed');
+        }
+      }
+    },
+  };
+}
+
+/** Whether the work ends within the time and before the signal aborts. Throws what the work throws. */
+export async function endsWithin(work: Promise<unknown>, ms: number, signal?: AbortSignal): Promise<boolean> {
+  const timeout = new AbortController();
+  const cancel = () => timeout.abort();
+  if (signal?.aborted) cancel();
+  signal?.addEventListener('abort', cancel);
+  try {
+    return await Promise.race([work.then(() => true), wait(ms, timeout.signal).then(() => false)]);
+  } finally {
+    cancel();
+    signal?.removeEventListener('abort', cancel);
+  }
+}
+
+/** Resolves after the time, or as soon as the signal aborts. */
+async function wait(ms: number, signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return;
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener(
+      'abort',
+      () => {
+        clearTimeout(timer);
+        resolve();
+      },
+      { once: true },
+    );
+  });
+}

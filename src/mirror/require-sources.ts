@@ -1,0 +1,24 @@
+// Before a run exists: the mirror has every table and column the configuration names.
+import { UsageError } from '../errors.js';
+import type { BookingSource } from '../streams/bookings.js';
+import type { Stream } from '../streams/stream.js';
+import type { Mirror } from './mirror.js';
+
+/** Throws UsageError with every fault of every source. */
+export async function requireSources(
+  mirror: Mirror,
+  { streams = [], bookings }: { streams?: readonly Stream[]; bookings?: BookingSource | undefined },
+): Promise<void> {
+  const faults: string[] = [];
+  for (const stream of streams) {
+    faults.push(...(await mirror.checkStream(stream)).map((fault) => `streams.${stream.name}: ${fault}`));
+  }
+  if (bookings) {
+    faults.push(...(await mirror.bookings.check(bookings)).map((fault) => `reservations.${fault}`));
+  }
+  if (faults.length === 0) return;
+  throw new UsageError('the mirror does not have what the configuration names', {
+    faults,
+    remedy: 'Correct the configuration; `slotsync check` shows everything at once.',
+  });
+}

@@ -1,0 +1,17 @@
+// Where the queues are kept, and the names they have there.
+import type { QueueName } from './jobs.js';
+
+export type QueueStore = { redisUrl: string } | { postgresUrl: string };
+
+/** The schema BullMQ keeps its tables in, beside ours. */
+export const QUEUE_SCHEMA = 'slotsync_queue';
+
+/** Two states on one Redis never mix, and a Redis Cluster keeps a queue's keys together. */
+export const queuePrefix = (stateId: string) => `{slotsync:${stateId}}`;
+
+/** What another program needs to know to add jobs: BullMQ's prefix on Redis, or the schema of its tables. */
+export function queueAddress(store: QueueStore, name: QueueName, stateId: string) {
+  return 'redisUrl' in store
+    ? { name, store: 'redis', prefix: queuePrefix(stateId) }
+    : { name, store: 'postgresql', schema: QUEUE_SCHEMA };
+}

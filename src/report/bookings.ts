@@ -1,0 +1,132 @@
+// Bookings: what each side says of one, its verdict, and what an operator does about it.
+import type { ReservationRow } from '../state/bookings/read-reservations.js';
+import type { Verdict } from '../state/schema.js';
+import { describeProblem } from '../streams/bookings.js';
+import { formatValues } from './values.js';
+
+/** What each verdict means, in the order they are printed. */
+export const VERDICT_MEANINGS: Record<Verdict, string> = {
+  agrees: 'both sides are equal',
+  agrees_cancelled: 'cancelled in the mirror, and not at the service',
+  restored_there: 'was cancelled at the service, and restored: both sides are equal',
+  differs: 'on both sides, with different content',
+  missing_there: 'in the mirror, and not at the service',
+  cancelled_there: 'in the mirror, and cancelled at the service',
+  cancelled_here: 'cancelled in the mirror, and still at the service',
+  unknown_here: 'at the service, and not in the mirror',
+  not_compared: 'at the service; no bookings are configured',
+};
+
+/** What an operator does about a verdict. */
+export function nextOfVerdict(verdict: Verdict): string {
+  switch (verdict) {
+    case 'agrees':
+    case 'agrees_cancelled':
+    case 'restored_there':
+    case 'not_compared':
+      return 'action: none; every reconcile run compares it again';
+    case 'unknown_here':
+      return 'an operator adds it to the mirror or removes it at the service, then: slotsync reconcile';
+    case 'missing_there':
+    case 'cancelled_here':
+      return 'an operator corrects it at the service (bookings are only read), then: slotsync reconcile';
+    case 'differs':
+    case 'cancelled_there':
+      return 'an operator decides which side is right; once both are equal: slotsync reconcile';
+  }
+}
+
+/** One booking that does not agree. Times in the zone of the configuration. */
+export function describeBooking(row: ReservationRow, timezone: string): string {
+  const problem = row.problem === null ? [] : [describeProblem(row.problem)];
+  return `booking ${row.key}: ${[describeVerdict(row, timezone), ...problem].join('; ')}`;
+}
+
+function describeVerdict(row: ReservationRow, timezone: string): string {
+  const mirror = describePeriod(row.beginHere, row.endHere, timezone);
+  const service = describePeriod(row.beginThere, row.endThere, timezone);
+  switch (row.verdict) {
+    case 'agrees':
+    case 'agrees_cancelled':
+      return VERDICT_MEANINGS[row.verdict];
+    case 'restored_there':
+      return `restored at the service, ${service}`;
+    case 'missing_there':
+      return `not at the service; in the mirror ${mirror}`;
+    case 'cancelled_there':
+      return `cancelled at the service; in the mirror ${mirror}`;
+    case 'cancelled_here':
+      return `cancelled in the mirror, and still at the service ${service}`;
+    case 'unknown_here':
+    case 'not_compared':
+      return `at the service ${service}${row.externalId === null ? '' : ` as ${row.externalId}`}, and not in the mirror`;
+    case 'differs':
+      return describeDifferences(row, timezone);
+  }
+}
+
+/** `→` is from the mirror to the service. */
+function describeDifferences({ differs, ...row }: ReservationRow, timezone: string): string {
+  const parts: string[] = [];
+  if (differs?.begin)
+    parts.push(`moved at the service from ${at(row.beginHere, timezone)} to ${at(row.beginThere, timezone)}`);
+  else if (differs?.end)
+    parts.push(
+      `${describePeriod(row.beginHere, row.endHere, timezone)} ends at the service at ${at(row.endThere, timezone)}`,
+    );
+  if (differs?.objects) parts.push(`objects ${describeLists(differs.objects)}`);
+  if (differs?.fields) {
+    const { here, there } = differs.fields as {
+      here: Record<string, string[]>;
+      there: Record<string, string[]>;
+    };
+    for (const field of Object.keys(here))
+      parts.push(`${field} ${formatValues(here[field])} → ${formatValues(there[field])}`);
+  }
+  if (differs?.status)
+    parts.push(`its status at the service is ${(differs.status.there as string[]).join(', ')}`);
+  return parts.join(', ');
+}
+
+/** Only what is on one side. */
+function describeLists({ here, there }: { here: unknown; there: unknown }): string {
+  const [mirror, service] = [here as string[], there as string[]];
+  const onlyMirror = mirror.filter((one) => !service.includes(one));
+  const onlyService = service.filter((one) => !mirror.includes(one));
+  return `${onlyMirror.join(', ') || '(nothing)'} → ${onlyService.join(', ') || '(nothing)'}`;
+}
+
+export function describePeriod(begin: string | null, end: string | null, timezone: string): string {
+  if (begin === null) return 'without a begin';
+  if (end === null) return `from ${at(begin, timezone)}, without an end`;
+  const sameDay = day(begin, timezone) === day(end, timezone);
+  return `${at(begin, timezone)} to ${sameDay ? clock(end, timezone) : at(end, timezone)}`;
+}
+
+/** `Fri 20 Nov 09:00`, in the zone. */
+function at(time: string | null, timezone: string): string {
+  return time === null ? 'no time' : `${day(time, timezone)} ${clock(time, timezone)}`;
+}
+
+function day(time: string, timeZone: string): string {
+  const parts = new Intl.DateTimeFormat('en-GB', {
+    timeZone,
+    weekday: 'short',
+    day: 'numeric',
+    month: 'short',
+    year: 'numeric',
+  }).formatToParts(new Date(time));
+  const part = (type: string) => parts.find((one) => one.type === type)?.value ?? '';
+  return `${part('weekday')} ${part('day')} ${part('month')} ${part('year')}`;
+}
+
+function clock(time: string, timeZone: string): string {
+  const seconds = new Date(time).getUTCSeconds();
+  return new Intl.DateTimeFormat('en-GB', {
+    timeZone,
+    hour: '2-digit',
+    minute: '2-digit',
+    ...(seconds === 0 ? {} : { second: '2-digit' }),
+    hourCycle: 'h23',
+  }).format(new Date(time));
+}

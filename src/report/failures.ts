@@ -1,0 +1,48 @@
+// Why a record is not in sync, and what happens next.
+import { recordRemedy } from '../error-catalogue.js';
+import type { Failure } from '../state/records/failures.js';
+import { plural } from './format.js';
+
+/** `parentStatus` is undefined when it was not looked up. */
+type FailedRecord = Pick<Failure, 'stream' | 'localKey' | 'status' | 'errorCode' | 'waitsFor'> & {
+  parentStatus: Failure['parentStatus'] | undefined;
+};
+
+/** One failure: which record, why, and what happens next. */
+export function describeFailure(failure: Failure): string {
+  const known = failure.externalId === null ? '' : ` (${failure.externalId})`;
+  return [
+    `${failure.stream} '${failure.localKey}'${known}: ${failure.status}, ${failure.errorMessage ?? 'its batch is not finished'}`,
+    `  → ${nextStep(failure)}`,
+  ].join('\n');
+}
+
+/** `1 record is not in sync`. */
+export function describeUnsettled(count: number): string {
+  if (count === 0) return 'Every record is in sync as it was last read';
+  return `${plural(count, 'record')} ${count === 1 ? 'is' : 'are'} not in sync`;
+}
+
+/** What happens next to a record: it is sent automatically, or an operator acts, and with which command. */
+export function nextStep(failure: FailedRecord): string {
+  const { status, errorCode, stream, localKey } = failure;
+  const remedy = recordRemedy(errorCode, `slotsync retry ${stream} ${quote(localKey)}`);
+  return status === 'deferred' ? remedy + parentStep(failure) : remedy;
+}
+
+function parentStep({ waitsFor, parentStatus }: FailedRecord): string {
+  if (!waitsFor) return '';
+  switch (parentStatus) {
+    case null:
+      return `; the state has no record of ${waitsFor.stream} '${waitsFor.localKey}': is its row in the mirror?`;
+    case 'dead':
+    case 'failed':
+      return `; that record is ${parentStatus}: slotsync failures ${waitsFor.stream}`;
+    default:
+      return '';
+  }
+}
+
+function quote(key: string): string {
+  return /^[\w.@-]+$/.test(key) ? key : `'${key.replaceAll("'", `'\\''`)}'`;
+}

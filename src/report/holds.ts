@@ -1,0 +1,32 @@
+// What is held for approval and what has been approved, as `status`, `approve` and `reject` print it.
+import type { Approval } from '../state/runs/approvals.js';
+import type { RunHold } from '../state/runs/holds.js';
+import { formatNumber, formatTime, plural } from './format.js';
+
+const NOUNS = { create: 'creation', update: 'update', retire: 'retirement' } as const;
+
+/** `12 retirements of rooms`. */
+export function describeHeld({ count, operation, stream }: Pick<RunHold, 'count' | 'operation' | 'stream'>) {
+  return `${plural(count, NOUNS[operation])} of ${stream}`;
+}
+
+/** An approval that no run has used yet. */
+export function describeApproval({ allowed, operation, stream, expiresAt, runId }: Approval): string {
+  const held = describeHeld({ count: allowed, operation, stream });
+  return `Approved: up to ${held} until ${formatTime(expiresAt)} UTC (held in run ${runId}).`;
+}
+
+/** One line for each stream and operation, with the reason of the latest run. */
+export function describeHolds(holds: readonly RunHold[]): string[] {
+  const groups = new Map<string, RunHold[]>();
+  for (const hold of holds) {
+    const group = `${hold.kind === 'incremental'} ${hold.operation} ${hold.stream}`;
+    groups.set(group, [...(groups.get(group) ?? []), hold]);
+  }
+  return [...groups.values()].flatMap(([hold, ...others]) => {
+    if (!hold) return [];
+    const runs = others.length === 1 ? 'an earlier run' : 'earlier runs';
+    const more = others.length === 0 ? '' : `\n  and ${formatNumber(others.length)} more of ${runs}`;
+    return [`Held in run ${hold.runId}: ${hold.stream}: ${hold.reason}${more}`];
+  });
+}

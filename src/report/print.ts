@@ -1,0 +1,18 @@
+// Standard output: lines for people, one JSON document for programs.
+
+export function printLine(text = ''): void {
+  process.stdout.write(`${text}\n`);
+}
+
+/** Big integers are printed as text. */
+export function printJson(value: unknown): void {
+  printLine(
+    JSON.stringify(value, (_, field: unknown) => (typeof field === 'bigint' ? String(field) : field), 2),
+  );
+}
+
+/** One document with `--json`, else the lines. */
+export function print({ json }: { json?: boolean | undefined }, document: unknown, lines: readonly string[]) {
+  if (json) printJson(document);
+  else for (const line of lines) printLine(line);
+}

@@ -1,0 +1,45 @@
+// What `reconcile` prints: bookings by verdict, those that do not agree, and what was read.
+import type { Verdict } from '../state/schema.js';
+import type { ReconcileResult } from '../sync/reconcile/reconcile.js';
+import { describeBooking, VERDICT_MEANINGS } from './bookings.js';
+import { formatDuration, plural, table } from './format.js';
+
+/** Bookings that are printed one by one. */
+export const MAX_BOOKINGS = 20;
+
+export function reconcileToJson(result: ReconcileResult, dryRun: boolean) {
+  return {
+    dryRun,
+    ...result,
+    from: new Date(result.from).toISOString(),
+    to: new Date(result.to).toISOString(),
+  };
+}
+
+export function describeReconcile(
+  { runId, from, to, verdicts, discrepancies, problems, events, requests }: ReconcileResult,
+  { timezone, isDryRun, seconds }: { timezone: string; isDryRun: boolean; seconds: number },
+): string[] {
+  const found = (Object.keys(VERDICT_MEANINGS) as Verdict[]).filter(
+    (verdict) => (verdicts[verdict] ?? 0) > 0,
+  );
+  const rows = found.map((verdict) => [verdict, verdicts[verdict] ?? 0, VERDICT_MEANINGS[verdict]]);
+  const day = (time: number) => new Date(time).toISOString().slice(0, 10);
+  const run = isDryRun ? 'Dry run, nothing kept' : `Run ${runId}`;
+  return [
+    rows.length === 0
+      ? 'No booking in this window, in the mirror or at the service.'
+      : table(['verdict', 'bookings', ''], rows),
+    '',
+    ...discrepancies.map((row) => describeBooking(row, timezone)),
+    ...(discrepancies.length > 0 ? [''] : []),
+    ...(discrepancies.length === MAX_BOOKINGS
+      ? [`These are the first ${MAX_BOOKINGS}; all of them: SELECT * FROM slotsync.discrepancies\n`]
+      : []),
+    ...(problems > 0
+      ? [`${plural(problems, 'booking')} with a fault in the mirror; see the lines above.\n`]
+      : []),
+    `${run}: ${day(from)} to ${day(to)} in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${plural(events, 'verdict')} changed.`,
+    ...(discrepancies.length > 0 ? ['The history of one booking: slotsync explain reservations <key>'] : []),
+  ];
+}

@@ -1,0 +1,124 @@
+// What is asked of the reservations table and its history.
+import { sql } from 'drizzle-orm';
+import { query, type Queries } from '../database.js';
+import type { Differences, Verdict } from '../schema.js';
+
+export interface KnownBooking {
+  key: string;
+  externalId: string | null;
+  destinationId: number | null;
+  verdict: Verdict;
+}
+
+/** One row of `reservations`, for people and programs. */
+export interface ReservationRow extends KnownBooking {
+  differs: Differences | null;
+  problem: string | null;
+  beginHere: string | null;
+  endHere: string | null;
+  beginThere: string | null;
+  endThere: string | null;
+  here: unknown;
+  there: unknown;
+  seenAt: string;
+  runId: number | null;
+}
+
+export interface ReservationEvent {
+  key: string;
+  from: Verdict | null;
+  to: Verdict | null;
+  differs: Differences | null;
+  at: string;
+  runId: number | null;
+}
+
+const KNOWN_COLUMNS = `key, external_id AS "externalId", destination_id::float8 AS "destinationId", verdict`;
+const KNOWN = sql.raw(KNOWN_COLUMNS);
+const ALL = sql.raw(`${KNOWN_COLUMNS}, differs, problem, begin_here AS "beginHere", end_here AS "endHere",
+  begin_there AS "beginThere", end_there AS "endThere", here, there, seen_at AS "seenAt", run_id::float8 AS "runId"`);
+
+/** What is known of bookings: by key, or by the service's number. */
+export async function readKnownBookings(
+  db: Queries,
+  wanted: { keys: readonly string[]; destinationIds: readonly number[] },
+): Promise<KnownBooking[]> {
+  if (wanted.keys.length + wanted.destinationIds.length === 0) return [];
+  return query<KnownBooking>(db)`
+    SELECT ${KNOWN} FROM slotsync.reservations
+    WHERE key IN (SELECT jsonb_array_elements_text(${JSON.stringify(wanted.keys)}::jsonb))
+    UNION
+    SELECT ${KNOWN} FROM slotsync.reservations
+    WHERE destination_id IN (SELECT jsonb_array_elements_text(${JSON.stringify(wanted.destinationIds)}::jsonb)::bigint)`;
+}
+
+/**
+ * Bookings of a window (Unix seconds) that a run has not met, in the order of their keys: either side may have moved or
+ * removed them.
+ */
+export async function readUnmetBookings(
+  db: Queries,
+  runId: number,
+  window: { from: number; to: number },
+  page: { after: string; limit: number },
+): Promise<KnownBooking[]> {
+  return query<KnownBooking>(db)`
+    SELECT ${KNOWN} FROM slotsync.reservations
+    WHERE run_id IS DISTINCT FROM ${runId}::bigint AND key > ${page.after}
+      AND ((begin_here < to_timestamp(${window.to}::float8) AND end_here > to_timestamp(${window.from}::float8))
+        OR (begin_there < to_timestamp(${window.to}::float8) AND end_there > to_timestamp(${window.from}::float8))
+        OR (begin_here IS NULL AND begin_there IS NULL))
+    ORDER BY key LIMIT ${page.limit}`;
+}
+
+/** How many bookings a run gave each verdict, how many have a problem, and how many verdicts it changed. */
+export async function countVerdicts(
+  db: Queries,
+  runId: number,
+): Promise<{ verdicts: Partial<Record<Verdict, number>>; problems: number; events: number }> {
+  const rows = await query<{ verdict: Verdict; count: number; problems: number }>(db)`
+    SELECT verdict, count(*)::int AS count, count(problem)::int AS problems
+    FROM slotsync.reservations WHERE run_id = ${runId}::bigint GROUP BY verdict`;
+  const [row] = await query<{ events: number }>(
+    db,
+  )`SELECT count(*)::int AS events FROM slotsync.reservation_events WHERE run_id = ${runId}::bigint`;
+  return {
+    verdicts: Object.fromEntries(rows.map(({ verdict, count }) => [verdict, count])),
+    problems: rows.reduce((sum, { problems }) => sum + problems, 0),
+    events: row?.events ?? 0,
+  };
+}
+
+/** What does not agree, of what a run has compared, earliest first; and what it found restored. */
+export async function listDiscrepancies(
+  db: Queries,
+  runId: number,
+  limit: number,
+): Promise<ReservationRow[]> {
+  return query<ReservationRow>(db)`
+    SELECT ${ALL} FROM slotsync.reservations AS r
+    WHERE run_id = ${runId}::bigint AND (verdict NOT IN ('agrees', 'agrees_cancelled', 'not_compared') OR problem IS NOT NULL)
+      AND (verdict <> 'restored_there' OR EXISTS (
+        SELECT FROM slotsync.reservation_events AS e WHERE e.key = r.key AND e.run_id = ${runId}::bigint))
+    ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
+}
+
+/** A booking by key, by its external id, or by the service's number. */
+export async function readBooking(db: Queries, name: string): Promise<ReservationRow | undefined> {
+  const [row] = await query<ReservationRow>(db)`
+    SELECT ${ALL} FROM slotsync.reservations
+    WHERE key = ${name} OR external_id = ${name} OR destination_id::text = ${name}
+    ORDER BY key = ${name} DESC LIMIT 1`;
+  return row;
+}
+
+/** What became of a booking, latest first. */
+export async function readBookingEvents(
+  db: Queries,
+  key: string,
+  limit: number,
+): Promise<ReservationEvent[]> {
+  return query<ReservationEvent>(db)`
+    SELECT key, from_verdict AS "from", to_verdict AS "to", differs, at, run_id::float8 AS "runId"
+    FROM slotsync.reservation_events WHERE key = ${key} ORDER BY id DESC LIMIT ${limit}`;
+}

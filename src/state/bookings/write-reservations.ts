@@ -1,0 +1,84 @@
+// The reservations table: one row for each booking as both sides were read last, and one in the history for each change.
+import { sql } from 'drizzle-orm';
+import { query, type Queries } from '../database.js';
+import { storable } from '../records/outcomes.js';
+import type { Differences, Verdict } from '../schema.js';
+
+/** A new booking with one of these has no row in the history. */
+const UNREMARKABLE = sql.raw(`('agrees', 'agrees_cancelled', 'not_compared')`);
+
+/** The key of each change is sent here. A notification holds less than 8000 bytes. */
+const CHANNEL = 'slotsync_reservations';
+const MOST_CHARACTERS = 1900;
+
+/** A booking as it was compared. Times in milliseconds since 1970. */
+export interface MatchedBooking {
+  key: string;
+  externalId: string | undefined;
+  destinationId: number | undefined;
+  verdict: Verdict;
+  differs: Differences | undefined;
+  problem: string | undefined;
+  beginHere: number | undefined;
+  endHere: number | undefined;
+  beginThere: number | undefined;
+  endThere: number | undefined;
+  here: unknown;
+  there: unknown;
+}
+
+/** Writes bookings as they were compared, and every change to the history. Call it in the transaction of the slice. */
+export async function writeBookings(
+  tx: Queries,
+  runId: number,
+  bookings: readonly MatchedBooking[],
+): Promise<void> {
+  if (bookings.length === 0) return;
+  await query(tx)`
+    WITH given AS (
+      SELECT * FROM jsonb_to_recordset(${toJson(bookings)}::jsonb) AS g(
+        key text, "externalId" text, "destinationId" bigint, verdict text, differs jsonb, problem text,
+        "beginHere" float8, "endHere" float8, "beginThere" float8, "endThere" float8, here jsonb, there jsonb)
+    ), written AS (
+      INSERT INTO slotsync.reservations (key, external_id, destination_id, verdict, differs, problem,
+        begin_here, end_here, begin_there, end_there, here, there, seen_at, run_id)
+      SELECT key, "externalId", "destinationId", verdict, differs, problem,
+        to_timestamp("beginHere" / 1000), to_timestamp("endHere" / 1000),
+        to_timestamp("beginThere" / 1000), to_timestamp("endThere" / 1000), here, there, now(), ${runId}::bigint
+      FROM given
+      ON CONFLICT (key) DO UPDATE SET
+        external_id = excluded.external_id, destination_id = excluded.destination_id, verdict = excluded.verdict,
+        differs = excluded.differs, problem = excluded.problem, begin_here = excluded.begin_here,
+        end_here = excluded.end_here, begin_there = excluded.begin_there, end_there = excluded.end_there,
+        here = excluded.here, there = excluded.there, seen_at = excluded.seen_at, run_id = excluded.run_id
+    ), changed AS (
+      INSERT INTO slotsync.reservation_events (key, from_verdict, to_verdict, differs, run_id)
+      SELECT g.key, b.verdict, g.verdict, g.differs, ${runId}::bigint FROM given AS g
+      -- As it was before: what the statement itself writes is not seen by it.
+      LEFT JOIN slotsync.reservations AS b ON b.key = g.key
+      WHERE CASE WHEN b.key IS NULL THEN g.verdict NOT IN ${UNREMARKABLE}
+        ELSE b.verdict <> g.verdict OR b.differs IS DISTINCT FROM g.differs END
+      RETURNING key
+    )
+    SELECT pg_notify(${CHANNEL}, left(key, ${MOST_CHARACTERS})) FROM changed`;
+}
+
+/** Deletes bookings that neither side has any more; the history says when. */
+export async function forgetBookings(tx: Queries, runId: number, keys: readonly string[]): Promise<void> {
+  if (keys.length === 0) return;
+  await query(tx)`
+    WITH gone AS (
+      DELETE FROM slotsync.reservations
+      WHERE key IN (SELECT jsonb_array_elements_text(${JSON.stringify(keys)}::jsonb))
+      RETURNING key, verdict
+    ), changed AS (
+      INSERT INTO slotsync.reservation_events (key, from_verdict, run_id)
+      SELECT key, verdict, ${runId}::bigint FROM gone RETURNING key
+    )
+    SELECT pg_notify(${CHANNEL}, left(key, ${MOST_CHARACTERS})) FROM changed`;
+}
+
+/** PostgreSQL stores neither NUL nor half a character, and an answer may hold either. */
+function toJson(value: unknown): string {
+  return JSON.stringify(value, (_, field: unknown) => (typeof field === 'string' ? storable(field) : field));
+}

@@ -1,0 +1,28 @@
+// Keys are put into the inbox, and workers hear of it. NOTIFY is a hint: workers look every second as well.
+import { connect, query, type Queries } from '../database.js';
+
+/** Programs that add to the inbox may notify this channel, in the same transaction. */
+export const CHANGES_CHANNEL = 'slotsync_changes';
+
+/** Puts keys of a stream into the inbox and notifies the workers. Returns how many there were. */
+export async function addChanges(db: Queries, stream: string, keys: readonly string[]): Promise<number> {
+  if (keys.length === 0) return 0;
+  // The notification is part of the statement, so that workers hear of it when the rows are committed.
+  const [row] = await query<{ added: number }>(db)`
+    WITH added AS (
+      INSERT INTO slotsync.changes (stream, local_key)
+      SELECT ${stream}, jsonb_array_elements_text(${JSON.stringify(keys)}::jsonb) RETURNING 1)
+    SELECT count(*)::int AS added, pg_notify(${CHANGES_CHANNEL}, '') FROM added`;
+  return row?.added ?? 0;
+}
+
+/**
+ * Calls back when something was added to the inbox, and whenever it begins to listen: notifications of before are lost.
+ * A connection of its own, which is made again when it is lost.
+ */
+export function listenForChanges(url: string, onChange: () => void) {
+  const client = connect(url, 'inbox');
+  // The driver reconnects by itself, also after a first failure; looking every second covers the time between.
+  client.listen(CHANGES_CHANNEL, onChange, onChange).catch(() => undefined);
+  return { close: () => client.end({ timeout: 1 }) };
+}

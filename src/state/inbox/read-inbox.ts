@@ -1,0 +1,32 @@
+// What is in the inbox, for people and metrics.
+import { query, type Queries } from '../database.js';
+
+/** What of one stream is in the inbox. */
+export interface InboxOfStream {
+  stream: string;
+  /** Keys that wait, and of them those that failed and are tried again later. */
+  waiting: number;
+  later: number;
+  /** Keys that a run has taken. */
+  inFlight: number;
+  /** Since the oldest of all these was added, in seconds. */
+  oldestSeconds: number;
+}
+
+export async function readInbox(db: Queries): Promise<InboxOfStream[]> {
+  return query<InboxOfStream>(db)`
+    SELECT stream,
+      count(DISTINCT local_key) FILTER (WHERE run_id IS NULL)::int AS waiting,
+      count(DISTINCT local_key) FILTER (WHERE run_id IS NULL AND not_before > now())::int AS later,
+      count(DISTINCT local_key) FILTER (WHERE run_id IS NOT NULL)::int AS "inFlight",
+      greatest(0, extract(epoch FROM now() - min(requested_at)))::float8 AS "oldestSeconds"
+    FROM slotsync.changes GROUP BY stream ORDER BY stream`;
+}
+
+/** Keys of a stream that wait for their first attempt. */
+export async function countWaiting(db: Queries, stream: string): Promise<number> {
+  const [row] = await query<{ count: number }>(db)`
+    SELECT count(DISTINCT local_key)::int AS count FROM slotsync.changes
+    WHERE stream = ${stream} AND run_id IS NULL AND not_before IS NULL`;
+  return row?.count ?? 0;
+}

@@ -1,0 +1,31 @@
+// How long finished runs and the history of bookings are kept. Records are kept for good.
+import { sql } from 'drizzle-orm';
+import { query, type Queries } from './database.js';
+
+const KEEP_RUNS_DAYS = 365;
+/** There may be as many incremental runs as changes, and workers reconcile every few minutes. */
+const KEEP_FREQUENT_RUNS_DAYS = 14;
+/** Held batches are kept as long as their run. */
+const KEEP_BATCHES_DAYS = 14;
+const KEEP_BOOKINGS_DAYS = 365;
+
+const daysAgo = (days: number) => sql`now() - make_interval(days => ${days})`;
+
+/** Deletes runs and batches that are older than they are kept. */
+export async function pruneRuns(db: Queries): Promise<void> {
+  await query(db)`
+    DELETE FROM slotsync.runs WHERE finished_at < ${daysAgo(KEEP_RUNS_DAYS)}
+      OR (kind IN ('incremental', 'reconcile') AND finished_at < ${daysAgo(KEEP_FREQUENT_RUNS_DAYS)})`;
+  await query(db)`
+    DELETE FROM slotsync.batches AS b USING slotsync.runs AS r
+    WHERE r.id = b.run_id AND r.finished_at < ${daysAgo(KEEP_BATCHES_DAYS)} AND b.state <> 'held'`;
+}
+
+/** Deletes the history of bookings, and bookings and cancellations that ended, when they are older than they are kept. */
+export async function pruneBookings(db: Queries): Promise<void> {
+  const before = daysAgo(KEEP_BOOKINGS_DAYS);
+  await query(db)`DELETE FROM slotsync.reservation_events WHERE at < ${before}`;
+  await query(db)`
+    DELETE FROM slotsync.reservations WHERE greatest(end_here, end_there) < ${before} AND seen_at < ${before}`;
+  await query(db)`DELETE FROM slotsync.cancellations WHERE "end" < ${before} AND seen_at < ${before}`;
+}

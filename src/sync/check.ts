@@ -1,0 +1,119 @@
+// Everything a sync needs, tested before one is started: configuration, state, mirror, every source, credentials, names,
+// and what is assumed of the service. Writes nothing at the service.
+import pLimit from 'p-limit';
+import type { Configuration } from '../config-file.js';
+import type { Destination } from '../destination/destination.js';
+import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../errors.js';
+import type { Mirror } from '../mirror/mirror.js';
+import type { ReservationConfig } from '../streams/bookings.js';
+import { describeUnknown, findUnknownNames } from './plan/preflight.js';
+import { probeAssumptions } from './probe-assumptions.js';
+
+export interface Finding {
+  what: string;
+  /** `note`: not a fault. */
+  result: 'ok' | 'fault' | 'note';
+  text: string;
+  remedy?: string;
+  code?: string;
+}
+
+/** What is opened while it is checked: a failure to open is a finding. */
+export interface CheckDeps {
+  configuration: Configuration;
+  confirmedState: () => Promise<unknown>;
+  mirror: Mirror;
+  destination: () => Promise<Destination>;
+  isQuotaInState: boolean;
+}
+
+const SOURCES_AT_ONCE = 2;
+
+/** Yields each finding as soon as it is known. */
+export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
+  const { configuration, mirror } = deps;
+  const { streams } = configuration;
+  const names = streams.map(({ name }) => name).join(', ');
+  yield { what: 'configuration', result: 'ok', text: `${streams.length} streams: ${names}` };
+
+  const state = await attempt('state', async () => {
+    await deps.confirmedState();
+    return 'the tables exist and belong to this destination';
+  });
+  yield* state;
+  const mirrorFindings = await attempt('mirror', async () => {
+    const { database, version } = await mirror.ping();
+    return `database ${database}, PostgreSQL ${version}`;
+  });
+  yield* mirrorFindings;
+  if (isOk(mirrorFindings)) yield* checkSources(mirror, configuration);
+
+  if (deps.isQuotaInState && !isOk(state)) {
+    const text = 'not tested: the quota is counted in the state, which cannot be used';
+    yield { what: 'credentials', result: 'note', text };
+  } else yield* checkService(await deps.destination(), configuration);
+}
+
+async function* checkSources(mirror: Mirror, { streams, reservations }: Configuration) {
+  const limit = pLimit(SOURCES_AT_ONCE);
+  const checked = await Promise.all(
+    streams.map((stream) => limit(async () => ({ stream, faults: await mirror.checkStream(stream) }))),
+  );
+  for (const { stream, faults } of checked)
+    yield* sourceFindings(`source of ${stream.name}`, faults, 'every column exists');
+  if (reservations) yield* await checkBookings(mirror, reservations);
+}
+
+async function checkBookings(mirror: Mirror, { bookings }: ReservationConfig): Promise<Finding[]> {
+  const what = 'source of reservations';
+  if (!bookings) {
+    const text = 'none: reservations of the service are kept, and compared with nothing';
+    return [{ what, result: 'note', text }];
+  }
+  const text = `every column exists; times without a zone are in ${bookings.timezone}`;
+  return sourceFindings(what, await mirror.bookings.check(bookings), text);
+}
+
+function sourceFindings(what: string, faults: readonly string[], ok: string): Finding[] {
+  if (faults.length === 0) return [{ what, result: 'ok', text: ok }];
+  return faults.map((text) => ({ what, result: 'fault', text, code: 'mirror_source' }));
+}
+
+async function* checkService(destination: Destination, { streams }: Configuration): AsyncGenerator<Finding> {
+  let token = '';
+  const credentials = await attempt('credentials', async () => {
+    token = await destination.authenticate();
+    return 'the service accepts the key';
+  });
+  yield* credentials;
+  if (!isOk(credentials)) return;
+  yield* await attempt('types and fields', async () => {
+    const unknown = await findUnknownNames(destination, streams, { lane: 'incremental' });
+    if (unknown.length > 0) throw new UsageError('', { faults: unknown.map(describeUnknown) });
+    return 'the service knows every name of the configuration';
+  });
+  for (const { name, held, found, needed } of await probeAssumptions(destination, token)) {
+    const result = held === 'yes' ? 'ok' : held === 'no' && needed ? 'fault' : 'note';
+    yield { what: `assumed: ${name}`, result, text: found };
+  }
+}
+
+const isOk = (findings: readonly Finding[]) => findings.every(({ result }) => result === 'ok');
+
+/** Runs one check; what it throws are its faults. */
+async function attempt(what: string, run: () => Promise<string>): Promise<Finding[]> {
+  try {
+    return [{ what, result: 'ok', text: await run() }];
+  } catch (error) {
+    const faults = error instanceof UsageError && error.faults.length > 0 ? error.faults : undefined;
+    const remedy = error instanceof SlotsyncError && error.remedy !== '' ? { remedy: error.remedy } : {};
+    const code = codeOf(error);
+    return (faults ?? [messageWithDetail(error)]).map((text) => ({
+      what,
+      result: 'fault',
+      text,
+      code,
+      ...remedy,
+    }));
+  }
+}

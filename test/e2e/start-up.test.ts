@@ -1,0 +1,84 @@
+// A command loads only what it uses: start-up is half of what `status` and every test of the program cost.
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+
+let world: Rehearsal;
+let folder: string;
+beforeAll(async () => {
+  world = await rehearse({ rows: 1, sandbox: { rate: 0 } });
+  folder = await mkdtemp(path.join(tmpdir(), 'slotsync-modules-'));
+});
+afterAll(async () => {
+  await world.close();
+  await rm(folder, { recursive: true });
+});
+
+/** The packages, and the modules of `dist/`, that the program has loaded when it ends: V8 lists every script. */
+async function loadedBy(...args: string[]): Promise<{ packages: string[]; modules: string[] }> {
+  const coverage = await mkdtemp(path.join(folder, 'run-'));
+  const { code, stderr } = await world.run(args, { NODE_V8_COVERAGE: coverage });
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  const urls: string[] = [];
+  for (const file of await readdir(coverage)) {
+    const { result } = JSON.parse(await readFile(path.join(coverage, file), 'utf8')) as {
+      result: { url: string }[];
+    };
+    urls.push(...result.map(({ url }) => url));
+  }
+  const named = (pattern: RegExp) =>
+    [...new Set(urls.flatMap((url) => pattern.exec(url)?.[1] ?? []))].toSorted();
+  return { packages: named(/\/node_modules\/((?:@[^/]+\/)?[^/]+)/), modules: named(/\/dist\/(.+)\.js$/) };
+}
+
+describe('start-up', () => {
+  it.each([[['--help']], [['--version']], [['sync', '--help']]])(
+    '%j loads the command table alone',
+    async (args) => {
+      const { packages, modules } = await loadedBy(...args);
+      expect(packages).toEqual(['commander']);
+      expect(modules).toEqual([
+        'cli',
+        'commands/command',
+        'commands/command-table',
+        'commands/exit-code',
+        'error-catalogue',
+        'errors',
+        'report/error-message',
+        'report/print',
+      ]);
+    },
+  );
+
+  it('status loads the state, and neither queue, destination, mirror nor configuration', async () => {
+    await world.run(['sync']);
+    for (const options of [[], ['--json']]) {
+      const { packages, modules } = await loadedBy('status', ...options);
+      expect(packages).toEqual(expect.arrayContaining(['drizzle-orm', 'postgres']));
+      const unused = [
+        'bullmq',
+        'ioredis',
+        'pg',
+        'undici',
+        'zod',
+        'jiti',
+        'prom-client',
+        'pino-pretty',
+        'cron-parser',
+      ];
+      expect(packages.filter((name) => unused.includes(name))).toEqual([]);
+      expect(
+        modules.filter((name) => /^(mirror|http|sandbox|demo)\/|destination\/client|config-file/.test(name)),
+      ).toEqual([]);
+    }
+  });
+
+  it('pause and failures load no queue', async () => {
+    for (const command of ['pause', 'failures']) {
+      const { packages } = await loadedBy(command);
+      expect(packages).not.toContain('bullmq');
+    }
+  });
+});

@@ -1,0 +1,41 @@
+// docs/operations.md lists every error code as the catalogue has it, and no other.
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { format } from 'prettier';
+import { describe, expect, it } from 'vitest';
+import { errorEntry, ERRORS, recordRemedy, remedyFor, type ErrorEntry } from '../../src/error-catalogue.js';
+import { SlotsyncError } from '../../src/errors.js';
+
+const operations = readFileSync(fileURLToPath(new URL('../../docs/operations.md', import.meta.url)), 'utf8');
+const [, listed = ''] = /<!-- error codes -->\n([^]*?)<!-- end of error codes -->/.exec(operations) ?? [];
+
+/** The table as docs/operations.md has it. */
+function table(): Promise<string> {
+  const rows = Object.entries<ErrorEntry>(ERRORS).map(([code, entry]) => {
+    const remedy = recordRemedy(code, 'slotsync retry <stream> <key>').replace('<stream> <key>', '…');
+    return `| \`${code}\` | ${entry.disposition} | ${entry.exitCode ?? 1} | ${entry.meaning} | ${remedy} |`;
+  });
+  const head = '| code | disposition | exit code | meaning | what to do |\n| - | - | - | - | - |';
+  return format(`${head}\n${rows.join('\n')}\n`, { parser: 'markdown' });
+}
+
+describe('error codes', () => {
+  it('in docs/operations.md are those of the catalogue; the table to paste is the one expected here', async () => {
+    expect(`\n${listed.trim()}\n`).toBe(`\n${(await table()).trim()}\n`);
+  });
+
+  it('with the status of an answer are those without it', () => {
+    expect(errorEntry('refused_422')).toBe(ERRORS.refused);
+    expect(errorEntry('retirement_refused_409')).toBe(ERRORS.retirement_refused);
+    expect(errorEntry('ECONNREFUSED')).toBe(ERRORS.unexpected);
+    expect(errorEntry(null)).toBe(ERRORS.unexpected);
+  });
+
+  it('leave no placeholder in what is printed', () => {
+    for (const code of Object.keys(ERRORS) as (keyof typeof ERRORS)[]) {
+      expect(remedyFor(code)).not.toContain('{');
+      expect(new SlotsyncError(code, '').remedy).not.toContain('{');
+      expect(recordRemedy(code, 'slotsync retry rooms A')).not.toContain('{');
+    }
+  });
+});

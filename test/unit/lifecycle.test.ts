@@ -1,0 +1,295 @@
+import { pino } from 'pino';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { createReleasers, createStoppable, endsWithin, repeat, stopTogether } from '../../src/lifecycle.js';
+
+const SECOND = 1000;
+const never = () => new Promise<never>(() => undefined);
+
+let lines: { msg: string }[];
+const log = pino(
+  { level: 'debug' },
+  { write: (line: string) => void lines.push(JSON.parse(line) as { msg: string }) },
+);
+const messages = () => lines.map(({ msg }) => msg);
+
+beforeEach(() => {
+  lines = [];
+  vi.useFakeTimers();
+});
+afterEach(() => vi.useRealTimers());
+const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms);
+
+/** What a promise has come to so far. */
+function observe(promise: Promise<unknown>) {
+  const seen: { state: 'pending' | 'done' | 'failed' } = { state: 'pending' };
+  promise.then(
+    () => (seen.state = 'done'),
+    () => (seen.state = 'failed'),
+  );
+  return seen;
+}
+
+/** Work in flight that ends when the test says so. */
+function createWork() {
+  let end: () => void = () => undefined;
+  let fail: (error: Error) => void = () => undefined;
+  const ended = new Promise<void>((resolve, reject) => {
+    end = resolve;
+    fail = reject;
+  });
+  return { ended, end: () => end(), fail: (error: Error) => fail(error) };
+}
+
+describe('releasers', () => {
+  it('run last in, first out, each after the one before has ended', async () => {
+    const steps: string[] = [];
+    const releasers = createReleasers({ log, withinMs: SECOND });
+    for (const name of ['state', 'queue', 'workers']) {
+      const thing = releasers.add({ name }, async () => {
+        steps.push(`${name} begins`);
+        await new Promise((resolve) => setTimeout(resolve, 10));
+        steps.push(`${name} ends`);
+      });
+      expect(thing).toEqual({ name });
+    }
+    const released = releasers.releaseAll();
+    await pass(30);
+    await released;
+    expect(steps).toEqual(
+      ['workers', 'queue', 'state'].flatMap((name) => [`${name} begins`, `${name} ends`]),
+    );
+  });
+
+  it('that fail, at once or later, or hang, keep no other open', async () => {
+    const released: string[] = [];
+    const releasers = createReleasers({ log, withinMs: SECOND });
+    releasers.add(1, async () => released.push('first'));
+    releasers.add(2, () => Promise.reject(new Error('rejects')));
+    releasers.add(3, () => {
+      throw new Error('throws');
+    });
+    releasers.add(4, never);
+    const done = observe(releasers.releaseAll());
+    await pass(SECOND - 1);
+    expect({ released, ...done }).toEqual({ released: [], state: 'pending' });
+    await pass(1);
+    expect({ released, ...done }).toEqual({ released: ['first'], state: 'done' });
+    expect(messages()).toEqual(['closing failed', 'closing failed']);
+  });
+
+  it('run once, and include what was registered while they ran', async () => {
+    const release = vi.fn(async () => undefined);
+    const releasers = createReleasers({ log, withinMs: SECOND });
+    releasers.add(1, async () => void releasers.add(2, release));
+    await releasers.releaseAll();
+    await releasers.releaseAll();
+    expect(release).toHaveBeenCalledTimes(1);
+  });
+});
+
+describe('repeat', () => {
+  const start = (round: () => Promise<number | 'done' | void>, firstAfterMs?: number) => {
+    const stopping = new AbortController();
+    const onError = vi.fn();
+    const loop = repeat(round, {
+      everyMs: SECOND,
+      signal: stopping.signal,
+      onError,
+      ...(firstAfterMs === undefined ? {} : { firstAfterMs }),
+    });
+    return { ...loop, onError, stop: () => stopping.abort() };
+  };
+
+  it('runs at once, then again a time after each round has ended', async () => {
+    const round = vi.fn(() => new Promise<void>((resolve) => setTimeout(resolve, 300)));
+    const { stop, ended } = start(round);
+    await pass(0);
+    expect(round).toHaveBeenCalledTimes(1);
+    await pass(1299);
+    expect(round).toHaveBeenCalledTimes(1);
+    await pass(1);
+    expect(round).toHaveBeenCalledTimes(2);
+    stop();
+    await pass(300);
+    await ended;
+  });
+
+  it('waits before the first round when it is asked to', async () => {
+    const round = vi.fn(async () => undefined);
+    const { stop } = start(round, 5 * SECOND);
+    await pass(4999);
+    expect(round).not.toHaveBeenCalled();
+    await pass(1);
+    expect(round).toHaveBeenCalledTimes(1);
+    stop();
+  });
+
+  it('takes the time to the next round from the round, and ends with `done`', async () => {
+    const results = [0, 250, 'done' as const];
+    const round = vi.fn(async () => results.shift());
+    const { ended } = start(round);
+    await pass(1);
+    expect(round).toHaveBeenCalledTimes(2);
+    await pass(250);
+    expect(round).toHaveBeenCalledTimes(3);
+    await ended;
+    await pass(10 * SECOND);
+    expect(round).toHaveBeenCalledTimes(3);
+  });
+
+  it('survives a failed round, and reports each', async () => {
+    const round = vi.fn(() => Promise.reject(new Error('down')));
+    const { onError, stop } = start(round);
+    await pass(2 * SECOND);
+    expect(round).toHaveBeenCalledTimes(3);
+    expect(onError).toHaveBeenCalledTimes(3);
+    stop();
+  });
+
+  it('is woken while it waits; while a round runs, another follows and no two overlap', async () => {
+    let running = 0;
+    const round = vi.fn(async () => {
+      expect(++running).toBe(1);
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      running--;
+    });
+    const { wake, stop } = start(round);
+    await pass(150); // the first round has ended
+    wake();
+    await pass(50); // the second is half done
+    expect(round).toHaveBeenCalledTimes(2);
+    for (let times = 0; times < 3; times++) wake();
+    await pass(100);
+    expect(round).toHaveBeenCalledTimes(3);
+    await pass(SECOND);
+    expect(round).toHaveBeenCalledTimes(3);
+    stop();
+  });
+
+  it('ends at once while it waits, and otherwise with the running round, whose failure is not reported', async () => {
+    const waiting = start(async () => undefined);
+    await pass(500);
+    waiting.stop();
+    await waiting.ended;
+
+    const work = createWork();
+    const running = start(() => work.ended);
+    const seen = observe(running.ended);
+    await pass(10);
+    running.stop();
+    await pass(10 * SECOND);
+    expect(seen.state).toBe('pending');
+    work.fail(new Error('interrupted'));
+    await running.ended;
+    expect(running.onError).not.toHaveBeenCalled();
+  });
+
+  it('does nothing when it has been stopped before', async () => {
+    const round = vi.fn(async () => undefined);
+    await repeat(round, { everyMs: SECOND, signal: AbortSignal.abort(), onError: vi.fn() }).ended;
+    expect(round).not.toHaveBeenCalled();
+  });
+});
+
+describe('a two-step stop', () => {
+  const setUp = () => {
+    const work = createWork();
+    const finish = vi.fn(() => work.ended);
+    return { ...createStoppable('workers', log, finish), finish, work };
+  };
+
+  it('lets the work in flight finish within the grace, and does not interrupt it', async () => {
+    const { stop, stopping, aborting, work } = setUp();
+    const stopped = observe(stop(10 * SECOND));
+    expect(stopping.aborted).toBe(true);
+    await pass(9 * SECOND);
+    expect(stopped.state).toBe('pending');
+    work.end();
+    await pass(0);
+    expect(stopped.state).toBe('done');
+    await pass(60 * SECOND);
+    expect(aborting.aborted).toBe(false);
+    expect(messages()).toEqual([]);
+  });
+
+  it('interrupts it when the grace has ended, and waits until it has returned', async () => {
+    const { stop, aborting, work } = setUp();
+    const stopped = observe(stop(10 * SECOND));
+    await pass(10 * SECOND - 1);
+    expect(aborting.aborted).toBe(false);
+    await pass(1);
+    expect(aborting.aborted).toBe(true);
+    expect(stopped.state).toBe('pending');
+    work.end();
+    await pass(0);
+    expect(stopped.state).toBe('done');
+    expect(messages()).toEqual([]);
+  });
+
+  it('interrupts it at once by `abort`, before the grace has ended or without a stop', async () => {
+    const later = setUp();
+    const stopped = observe(later.stop(10 * SECOND));
+    await pass(SECOND);
+    later.abort();
+    expect(later.aborting.aborted).toBe(true);
+    later.work.end();
+    await pass(0);
+    expect(stopped.state).toBe('done');
+
+    const { abort, stopping, aborting, finish } = setUp();
+    abort();
+    expect([stopping.aborted, aborting.aborted]).toEqual([true, true]);
+    expect(finish).toHaveBeenCalledTimes(1);
+  });
+
+  it('leaves what does not return to the end of the process, and logs it', async () => {
+    const { stop } = setUp();
+    const stopped = observe(stop(10 * SECOND));
+    await pass(15 * SECOND - 1);
+    expect(stopped.state).toBe('pending');
+    await pass(1);
+    expect(stopped.state).toBe('done');
+    expect(lines).toMatchObject([{ part: 'workers', msg: expect.stringContaining('did not end in time') }]);
+  });
+
+  it('happens once: the first grace counts', async () => {
+    const { stop, aborting, finish } = setUp();
+    void stop(SECOND);
+    void stop(60 * SECOND);
+    await pass(SECOND);
+    expect(aborting.aborted).toBe(true);
+    expect(finish).toHaveBeenCalledTimes(1);
+  });
+
+  it('passes on that finishing failed', async () => {
+    const { stop, work } = setUp();
+    const stopped = stop();
+    work.fail(new Error('lost'));
+    await expect(stopped).rejects.toThrow('lost');
+  });
+
+  it('of several parts runs at the same time, and includes parts that were added later', async () => {
+    const parts = [setUp(), setUp()];
+    const all = stopTogether(parts);
+    parts.push(setUp());
+    const stopped = observe(all.stop(SECOND));
+    expect(parts.map(({ stopping }) => stopping.aborted)).toEqual([true, true, true]);
+    all.abort();
+    expect(parts.map(({ aborting }) => aborting.aborted)).toEqual([true, true, true]);
+    for (const { work } of parts) work.end();
+    await pass(0);
+    expect(stopped.state).toBe('done');
+  });
+});
+
+describe('endsWithin', () => {
+  it('tells what ended from what did not, and throws what the work throws', async () => {
+    expect(await endsWithin(Promise.resolve(), SECOND)).toBe(true);
+    expect(await endsWithin(never(), SECOND, AbortSignal.abort())).toBe(false);
+    await expect(endsWithin(Promise.reject(new Error('down')), SECOND)).rejects.toThrow('down');
+    const late = endsWithin(never(), SECOND);
+    await pass(SECOND);
+    expect(await late).toBe(false);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});
