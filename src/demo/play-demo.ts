@@ -6,8 +6,7 @@ import { fileURLToPath } from 'node:url';
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from './embedded-postgres.js';
 import { universitySchema } from './sync.config.js';
-import { changeUniversity, loadUniversity, type LoadedUniversity } from './university.js';
-import { DIFFERING_BOOKINGS, generateReservations } from './university-rows.js';
+import { changeUniversity, DIFFERING_BOOKINGS, generateReservations, loadUniversity } from './university.js';
 import { startSandbox, type Sandbox } from '../sandbox/sandbox.js';
 import { table } from '../report/format.js';
 import { printJson, printLine } from '../report/print.js';
@@ -47,7 +46,7 @@ export async function playDemo(cli: string, { keep, json, seed }: DemoOptions): 
     const url = await server.createDatabase('university');
     const sql = postgres(url, { max: 1, onnotice: () => undefined });
     closers.push(() => sql.end({ timeout: 1 }));
-    const { counts, university } = await loadUniversity(sql, { seed });
+    const counts = await loadUniversity(sql, { seed });
     say(
       `  ${Object.entries(counts)
         .map(([table, rows]) => `${rows} ${table.replace('_', ' ')}`)
@@ -115,7 +114,7 @@ export async function playDemo(cli: string, { keep, json, seed }: DemoOptions): 
     codes.push(await run('status'));
 
     say('\nNow the bookings. At the service some were moved, cancelled and added:');
-    const restored = addReservations(sandbox, university);
+    const restored = await addReservations(sandbox, sql);
     codes.push(await run('reconcile'));
     say(`\nOne of the cancelled bookings is restored at the service:`);
     sandbox.restoreReservation(`res_${restored}`);
@@ -175,8 +174,8 @@ export async function playDemo(cli: string, { keep, json, seed }: DemoOptions): 
 }
 
 /** Adds the bookings to the service, with changes made there. Returns the one to be restored. */
-function addReservations(sandbox: Sandbox, university: LoadedUniversity['university']): number {
-  const { add, cancel } = generateReservations(university);
+async function addReservations(sandbox: Sandbox, sql: postgres.Sql): Promise<number> {
+  const { add, cancel } = await generateReservations(sql);
   for (const reservation of add) sandbox.addReservation(reservation);
   for (const extId of cancel) sandbox.cancelReservation(extId, { extId });
   return DIFFERING_BOOKINGS.cancelledThere[0];

@@ -47,11 +47,11 @@ test('answers, restarts, and leaves neither process nor folder behind', async ()
   const pid = Number((await readFile(join(server.dataDirectory, 'postmaster.pid'), 'utf8')).split('\n')[0]);
   await server.stop();
   await server.stop();
-  expect(() => process.kill(pid, 0)).toThrow('ESRCH');
+  await until(() => !isRunning(pid), { describe: 'the process to end' });
   expect(existsSync(dirname(server.dataDirectory))).toBe(false);
 });
 
-test('takes another port when the first one is taken, and leaves the folder when told to keep it', async () => {
+test('takes another port when the first one is taken', async () => {
   const taken = createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
   onTestFinished(() => void taken.close());
@@ -62,14 +62,11 @@ test('takes another port when the first one is taken, and leaves the folder when
     asked.push(port);
     return port;
   };
-  const server = await start({ keep: true, findPort });
-  const folder = dirname(server.dataDirectory);
-  onTestFinished(() => rm(folder, { recursive: true }));
+  const server = await start({ findPort });
   expect(asked).toEqual([takenPort, server.port]);
   expect(await selectOne(server.url)).toBe(1);
 
   await server.stop();
-  expect(existsSync(join(folder, 'server.log'))).toBe(true);
   await expect(selectOne(server.url)).rejects.toMatchObject({ code: 'ECONNREFUSED' });
 });
 
@@ -148,6 +145,14 @@ async function copyCheckout(uid: number): Promise<string> {
   }
   await chown(folder, uid, uid);
   return folder;
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
 }
 
 async function selectOne(url: string): Promise<unknown> {
