@@ -1,5 +1,4 @@
 // The state database: one client, typed tables, and one place where its failures are named.
-import { fileURLToPath } from 'node:url';
 import { sql, type SQL } from 'drizzle-orm';
 import { drizzle, type PostgresJsDatabase } from 'drizzle-orm/postgres-js';
 import postgres from 'postgres';
@@ -11,8 +10,6 @@ type Database = PostgresJsDatabase;
 export type Queries = Omit<Database, '$client'>;
 
 export type State = ReturnType<typeof openState>;
-
-export const MIGRATIONS_FOLDER = fileURLToPath(new URL('../../migrations', import.meta.url));
 
 /** Opens the state. Nothing connects before the first query. */
 export function openState({ url, connections = 10 }: { url: string; connections?: number }) {
@@ -110,9 +107,15 @@ export async function tryLock(tx: Queries, name: string): Promise<boolean> {
 }
 
 /**
- * `= ANY (…)` of these texts. The planner sees how many there are and takes the index; for `IN (SELECT …)` over a JSON
- * list it would read the whole table.
+ * `= ANY (…)` of these texts or numbers. The planner sees how many there are and takes the index; for `IN (SELECT …)` over
+ * a JSON list it would read the whole table.
  */
-export function anyOf(texts: readonly string[]): SQL {
-  return sql`ANY (${arrayLiteral(texts)}::text[])`;
+export function anyOf(values: readonly (string | number)[], type: 'text' | 'bigint' = 'text'): SQL {
+  return sql`ANY (${arrayLiteral(values.map(String))}::${sql.raw(type)}[])`;
 }
+
+/** The rows of a table as `query` reads them: times as text, and hashes, which are cast to it. */
+export type RowOf<Table extends { $inferSelect: object }> = {
+  [Column in keyof Table['$inferSelect']]: ReadAs<Table['$inferSelect'][Column]>;
+};
+type ReadAs<Value> = Value extends Date | bigint ? string : Value;

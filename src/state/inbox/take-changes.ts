@@ -52,7 +52,7 @@ export async function takeChanges(db: Queries, streams: readonly string[]): Prom
       streams: chosen.streams,
     });
     await query(tx)`
-      UPDATE slotsync.changes SET run_id = ${id}::bigint WHERE id = ${anyOf(chosen.ids)}::bigint[]`;
+      UPDATE slotsync.changes SET run_id = ${id}::bigint WHERE id = ${anyOf(chosen.ids, 'bigint')}`;
     return { runId: id };
   });
 }

@@ -1,21 +1,15 @@
 // A record is claimed before it is looked at and settled with its outcome. A claim that was never settled leaves the
 // record in doubt: the service may hold something else than was accepted last, so it is sent again.
 import { sql, type SQL } from 'drizzle-orm';
-import { anyOf, query, type Queries } from '../database.js';
-import type { RecordStatus } from '../schema.js';
+import { anyOf, query, type Queries, type RowOf } from '../database.js';
+import type { records } from '../schema.js';
 
 /** What the state knows of a record when a batch claims it. */
-export interface ClaimedRecord {
-  localKey: string;
-  status: RecordStatus;
-  externalId: string | null;
-  destinationId: number | null;
-  sourceHash: string | null;
-  objectHash: string | null;
-  inDoubt: boolean;
-  waitsSince: Date | null;
-  errorCode: string | null;
-}
+export type ClaimedRecord = Pick<
+  RowOf<typeof records>,
+  | ('localKey' | 'status' | 'externalId' | 'destinationId' | 'sourceHash' | 'objectHash')
+  | ('inDoubt' | 'waitsSince' | 'errorCode')
+>;
 
 /** Whose records, and whose claim on them. */
 export interface Claim {
@@ -33,11 +27,7 @@ const CLAIMED_UNTIL = sql`now() + make_interval(secs => ${CLAIM_SECONDS})`;
  */
 export async function claimRecords(
   db: Queries,
-  claim: Claim & {
-    keys: readonly string[];
-    runId: number;
-    externalIds?: ReadonlyMap<string, string>;
-  },
+  claim: Claim & { keys: readonly string[]; runId: number; externalIds?: ReadonlyMap<string, string> },
 ): Promise<Map<string, ClaimedRecord>> {
   const externalIds = JSON.stringify(Object.fromEntries(claim.externalIds ?? []));
   const rows = await query<ClaimedRecord>(db)`

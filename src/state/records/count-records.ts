@@ -7,14 +7,10 @@ import { records, type RecordStatus } from '../schema.js';
 export const SETTLED: RecordStatus[] = ['synced', 'retired'];
 
 /** Records by stream and status. */
-export async function countRecords(
-  db: Queries,
-): Promise<{ stream: string; status: RecordStatus; count: number }[]> {
-  return db
-    .select({ stream: records.stream, status: records.status, count: count() })
-    .from(records)
-    .groupBy(records.stream, records.status)
-    .orderBy(records.stream, records.status);
+export async function countRecords(db: Queries) {
+  const { stream, status } = records;
+  const counted = db.select({ stream, status, count: count() }).from(records);
+  return counted.groupBy(stream, status).orderBy(stream, status);
 }
 
 /** Records that are not in sync, of one stream when given. */

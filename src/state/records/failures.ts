@@ -4,6 +4,7 @@ import { alias } from 'drizzle-orm/pg-core';
 import type { Queries } from '../database.js';
 import { records, type RecordStatus } from '../schema.js';
 import { SETTLED } from './count-records.js';
+import { parseName } from './outcomes.js';
 
 export type Failure = Awaited<ReturnType<typeof listFailures>>[number];
 
@@ -15,37 +16,41 @@ export async function listFailures(
   db: Queries,
   filter: { stream?: string | undefined; runId?: number; statuses?: RecordStatus[]; limit: number },
 ) {
+  const {
+    stream,
+    localKey,
+    externalId,
+    status,
+    errorCode,
+    errorMessage,
+    attempts,
+    runId,
+    updatedAt,
+    waitsFor,
+  } = records;
+  const isWanted = and(
+    filter.statuses ? inArray(status, filter.statuses) : notInArray(status, SETTLED),
+    filter.stream === undefined ? undefined : eq(stream, filter.stream),
+    filter.runId === undefined ? undefined : eq(runId, filter.runId),
+  );
+  const columns = {
+    stream,
+    localKey,
+    externalId,
+    status,
+    errorCode,
+    errorMessage,
+    attempts,
+    runId,
+    updatedAt,
+  };
   const rows = await db
-    .select({
-      stream: records.stream,
-      localKey: records.localKey,
-      externalId: records.externalId,
-      status: records.status,
-      errorCode: records.errorCode,
-      errorMessage: records.errorMessage,
-      attempts: records.attempts,
-      runId: records.runId,
-      updatedAt: records.updatedAt,
-      waitsFor: records.waitsFor,
-      /** Of the record it waits for; null when the state has none. */
-      parentStatus: parents.status,
-    })
+    // The status of the record it waits for is null when the state has none.
+    .select({ ...columns, parentStatus: parents.status, waitsFor })
     .from(records)
     .leftJoin(parents, isParent)
-    .where(
-      and(
-        filter.statuses ? inArray(records.status, filter.statuses) : notInArray(records.status, SETTLED),
-        filter.stream === undefined ? undefined : eq(records.stream, filter.stream),
-        filter.runId === undefined ? undefined : eq(records.runId, filter.runId),
-      ),
-    )
-    .orderBy(records.stream, records.localKey)
+    .where(isWanted)
+    .orderBy(stream, localKey)
     .limit(filter.limit);
-  return rows.map(({ waitsFor, ...row }) => ({ ...row, waitsFor: parseWaitsFor(waitsFor) }));
-}
-
-function parseWaitsFor(text: string | null): { stream: string; localKey: string } | null {
-  if (text === null) return null;
-  const [stream, localKey] = JSON.parse(text) as [string, string];
-  return { stream, localKey };
+  return rows.map((row) => ({ ...row, waitsFor: row.waitsFor === null ? null : parseName(row.waitsFor) }));
 }

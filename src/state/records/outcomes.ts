@@ -1,6 +1,19 @@
 // What became of a record, and the columns that say so.
 import type { OutcomeCounts, RecordStatus } from '../schema.js';
 
+/** Which record: its stream, and its key in it. */
+export interface RecordKey {
+  stream: string;
+  localKey: string;
+}
+
+interface Reason {
+  code: string;
+  message: string;
+  /** The missing record that it waits for, or waited for in vain. */
+  waitsFor?: RecordKey;
+}
+
 /** What became of one record. Hashes are of the row and the object the service accepted. */
 export type Outcome = { localKey: string; externalId?: string | undefined } & (
   | {
@@ -10,15 +23,9 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
       objectHash: string;
       retired?: boolean;
     }
-  | { outcome: 'deferred'; code: string; message: string; waitsFor?: { stream: string; localKey: string } }
-  | { outcome: 'failed'; code: string; message: string; inDoubt?: boolean }
-  | {
-      outcome: 'dead';
-      code: string;
-      message: string;
-      sourceHash: string;
-      waitsFor?: { stream: string; localKey: string };
-    }
+  | ({ outcome: 'deferred' } & Reason)
+  | ({ outcome: 'failed'; inDoubt?: boolean } & Omit<Reason, 'waitsFor'>)
+  | ({ outcome: 'dead'; sourceHash: string } & Reason)
   /** Its row is gone, and the service never had it or another record has its object: the record is deleted. */
   | { outcome: 'forgotten' }
   /** Its row is gone, and this batch may not retire it: the next plan decides. */
@@ -40,8 +47,14 @@ export function countOutcomes(outcomes: Iterable<Outcome>): OutcomeCounts {
 }
 
 /** A record's name: stream and key as a JSON list, as in `waits_for`. */
-export function recordName({ stream, localKey }: { stream: string; localKey: string }): string {
+export function recordName({ stream, localKey }: RecordKey): string {
   return JSON.stringify([stream, localKey]);
+}
+
+/** The record of this name. */
+export function parseName(name: string): RecordKey {
+  const [stream, localKey] = JSON.parse(name) as [string, string];
+  return { stream, localKey };
 }
 
 /** An outcome that stays in the state with its record. */
@@ -52,12 +65,11 @@ export function isKept(outcome: Outcome): outcome is KeptOutcome {
 }
 
 /** The columns an outcome sets; the others are left out. */
-export function toRow(outcome: KeptOutcome): Record<string, unknown> & { local_key: string } {
-  const { localKey, externalId } = outcome;
+export function toRow(outcome: KeptOutcome) {
+  const name = { local_key: outcome.localKey, external_id: outcome.externalId };
   if ('objectHash' in outcome) {
     return {
-      local_key: localKey,
-      external_id: externalId,
+      ...name,
       status: (outcome.retired ? 'retired' : 'synced') satisfies RecordStatus,
       accepted: true,
       sent: outcome.outcome === 'synced',
@@ -67,8 +79,7 @@ export function toRow(outcome: KeptOutcome): Record<string, unknown> & { local_k
     };
   }
   return {
-    local_key: localKey,
-    external_id: externalId,
+    ...name,
     status: outcome.outcome,
     error_code: outcome.code,
     error_message: storable(outcome.message),

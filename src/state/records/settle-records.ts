@@ -2,7 +2,7 @@
 import { anyOf, query, type Queries } from '../database.js';
 import { releaseClaim } from './claims.js';
 import { isKept, toRow, type Outcome } from './outcomes.js';
-import { wakeLate, wakeWaiting } from './wake-waiting.js';
+import { wakeWaiting } from './wake-waiting.js';
 
 /** What became of claimed records. `isReferredTo`: others may wait for them. */
 export interface Settled {
@@ -55,8 +55,7 @@ export async function settleRecords(
       DELETE FROM slotsync.records
       WHERE stream = ${stream} AND local_key = ${anyOf(forgotten)} AND claimed_by = ${token}`;
   await releaseClaim(db, { token, stream }, keysOf('skipped'), false);
-  if (isReferredTo) await wakeWaiting(db, stream, runId, outcomes);
-  await wakeLate(db, stream, runId, outcomes);
+  await wakeWaiting(db, { stream, runId, outcomes, isReferredTo });
 
   const settled = new Set(written.map(({ localKey }) => localKey));
   const lost = keptKeys.filter((key) => !settled.has(key));
