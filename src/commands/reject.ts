@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { readRun } from '../state/runs/read-runs.js';
-import { rejectHolds } from '../state/runs/reject-holds.js';
+import { rejectHolds } from '../state/runs/holds.js';
 import { common, EXIT, withApp, type CommonOptions } from './command.js';
 import { chooseHolds, describeHeld, type HoldOptions } from './holds.js';
 import { printJson, printLine } from '../report/format.js';

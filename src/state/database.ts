@@ -94,6 +94,15 @@ export function query<T>(db: Pick<Queries, 'execute'>) {
     (await db.execute(sql(strings, ...values))) as unknown as T[] & { count: number };
 }
 
+/** Runs a statement that always answers one row, as aggregates do. */
+export function queryOne<T>(db: Pick<Queries, 'execute'>) {
+  return async (...statement: Parameters<ReturnType<typeof query<T>>>) => {
+    const [row] = await query<T>(db)(...statement);
+    if (row === undefined) throw new Error('a statement of the state answered no row');
+    return row;
+  };
+}
+
 /** Waits for the lock of this name, which ends with the transaction. */
 export async function takeLock(tx: Queries, name: string): Promise<void> {
   await query(tx)`SELECT pg_advisory_xact_lock(hashtextextended(${name}, 0))`;
@@ -101,9 +110,9 @@ export async function takeLock(tx: Queries, name: string): Promise<void> {
 
 /** Takes the lock of this name until the transaction ends; false: another process has it. */
 export async function tryLock(tx: Queries, name: string): Promise<boolean> {
-  const [row] = await query<{ taken: boolean }>(tx)`
+  const { taken } = await queryOne<{ taken: boolean }>(tx)`
     SELECT pg_try_advisory_xact_lock(hashtextextended(${name}, 0)) AS taken`;
-  return row?.taken ?? false;
+  return taken;
 }
 
 /**

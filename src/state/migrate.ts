@@ -9,7 +9,7 @@ import { drizzle } from 'drizzle-orm/postgres-js';
 import { migrate as runMigrations } from 'drizzle-orm/postgres-js/migrator';
 import { sql } from 'drizzle-orm';
 import { UsageError } from '../errors.js';
-import { asStateError, connect, query, type Queries, type State } from './database.js';
+import { asStateError, connect, query, queryOne, type Queries, type State } from './database.js';
 
 const FOLDER = fileURLToPath(new URL('../../migrations', import.meta.url));
 const NUMBERED = { migrationsFolder: FOLDER, migrationsSchema: 'slotsync', migrationsTable: 'migrations' };
@@ -73,14 +73,14 @@ interface Applied {
 }
 
 async function readApplied(db: Pick<Queries, 'execute'>): Promise<Applied> {
-  const [schema] = await query<{ present: boolean }>(db)`
+  const { present } = await queryOne<{ present: boolean }>(db)`
     SELECT to_regclass('slotsync.repeatable_migrations') IS NOT NULL AS present`;
-  if (!schema?.present) return { count: 0, latest: 0, checksums: {} };
-  const [row] = await query<{ count: number; latest: string; checksums: Applied['checksums'] }>(db)`
+  if (!present) return { count: 0, latest: 0, checksums: {} };
+  const row = await queryOne<{ count: number; latest: string; checksums: Applied['checksums'] }>(db)`
     SELECT count(*)::int AS count, coalesce(max(created_at), 0)::text AS latest,
       (SELECT coalesce(jsonb_object_agg(name, checksum), '{}') FROM slotsync.repeatable_migrations) AS checksums
     FROM slotsync.migrations`;
-  return { count: 0, checksums: {}, ...row, latest: Number(row?.latest ?? 0) };
+  return { ...row, latest: Number(row.latest) };
 }
 
 function refuseNewer({ latest }: Applied): void {

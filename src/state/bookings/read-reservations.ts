@@ -1,6 +1,6 @@
 // What is asked of the reservations table and its history.
 import { sql } from 'drizzle-orm';
-import { anyOf, query, type Queries, type RowOf } from '../database.js';
+import { anyOf, query, queryOne, type Queries, type RowOf } from '../database.js';
 import type { reservationEvents, reservations, Verdict } from '../schema.js';
 
 /** One row of `reservations`, for people and programs. */
@@ -56,12 +56,12 @@ export async function countVerdicts(
   const rows = await query<{ verdict: Verdict; count: number; problems: number }>(db)`
     SELECT verdict, count(*)::int AS count, count(problem)::int AS problems
     FROM slotsync.reservations WHERE run_id = ${runId}::bigint GROUP BY verdict`;
-  const [row] = await query<{ events: number }>(db)`
+  const { events } = await queryOne<{ events: number }>(db)`
     SELECT count(*)::int AS events FROM slotsync.reservation_events WHERE run_id = ${runId}::bigint`;
   return {
     verdicts: Object.fromEntries(rows.map(({ verdict, count }) => [verdict, count])),
     problems: rows.reduce((sum, { problems }) => sum + problems, 0),
-    events: row?.events ?? 0,
+    events,
   };
 }
 

@@ -1,5 +1,5 @@
 // How far each stream was polled by its cursor. One process polls a stream at a time.
-import { query, tryLock, type Queries, type State } from '../database.js';
+import { query, queryOne, tryLock, type Queries, type State } from '../database.js';
 import { watermarks } from '../schema.js';
 
 export type Watermark = typeof watermarks.$inferSelect;
@@ -24,11 +24,11 @@ export async function withPoll<T>(
     if (!(await tryLock(tx, `slotsync poll ${stream}`))) return undefined;
     const [watermark] = await query<CursorPosition>(tx)`
       SELECT cursor, local_key AS "localKey" FROM slotsync.watermarks WHERE stream = ${stream}`;
-    const [seen] = await query<{ isSynced: boolean; isSyncing: boolean }>(tx)`
+    const { isSynced, isSyncing } = await queryOne<{ isSynced: boolean; isSyncing: boolean }>(tx)`
       SELECT EXISTS (SELECT FROM slotsync.records WHERE stream = ${stream}) AS "isSynced",
         EXISTS (SELECT FROM slotsync.runs WHERE finished_at IS NULL AND kind <> 'incremental'
           AND ${stream} = ANY (streams)) AS "isSyncing"`;
-    if (!seen?.isSynced || (seen.isSyncing && !watermark)) return undefined;
+    if (!isSynced || (isSyncing && !watermark)) return undefined;
     return poll(tx, watermark);
   });
 }

@@ -12,11 +12,7 @@ import type { Failed } from './end-run.js';
  * Writes the outcomes of a batch's records, and the batch is done when every key has its outcome; otherwise the settled
  * keys become a finished batch of their own and this one keeps the rest. Returns the keys that remain.
  */
-export async function settleBatch(
-  { db }: Pick<State, 'db'>,
-  batch: Batch,
-  settled: Settled,
-): Promise<string[]> {
+export async function settleBatch({ db }: Pick<State, 'db'>, batch: Batch, settled: Settled) {
   const { id, runId, stream, level, operation } = batch;
   return db.transaction(async (tx) => {
     const lost = new Set(await settleRecords(tx, { ...settled, stream, runId }));
@@ -55,10 +51,8 @@ async function finishBatch(
   id: number,
   end: Pick<typeof batches.$inferInsert, 'state' | 'counts' | 'errorCode' | 'errorMessage'>,
 ): Promise<boolean> {
-  const finished = await tx
-    .update(batches)
-    .set({ errorCode: null, errorMessage: null, ...end, finishedAt: new Date() })
-    .where(and(eq(batches.id, id), inArray(batches.state, ['queued', 'planned'])))
-    .returning({ id: batches.id });
+  const isOpen = and(eq(batches.id, id), inArray(batches.state, ['queued', 'planned']));
+  const ended = { errorCode: null, errorMessage: null, ...end, finishedAt: new Date() };
+  const finished = await tx.update(batches).set(ended).where(isOpen).returning();
   return finished.length > 0;
 }
