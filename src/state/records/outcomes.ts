@@ -1,5 +1,5 @@
-// What became of a record, and the columns that say so.
-import type { OutcomeCounts, RecordStatus } from '../schema.js';
+// What became of a record.
+import type { OutcomeCounts } from '../schema.js';
 
 /** Which record: its stream, and its key in it. */
 export interface RecordKey {
@@ -49,44 +49,6 @@ export function countOutcomes(outcomes: Iterable<Outcome>): OutcomeCounts {
 /** A record's name: stream and key as a JSON list, as in `waits_for`. */
 export function recordName({ stream, localKey }: RecordKey): string {
   return JSON.stringify([stream, localKey]);
-}
-
-/** The record of this name. */
-export function parseName(name: string): RecordKey {
-  const [stream, localKey] = JSON.parse(name) as [string, string];
-  return { stream, localKey };
-}
-
-/** An outcome that stays in the state with its record. */
-export type KeptOutcome = Exclude<Outcome, { outcome: 'forgotten' | 'skipped' }>;
-
-export function isKept(outcome: Outcome): outcome is KeptOutcome {
-  return outcome.outcome !== 'forgotten' && outcome.outcome !== 'skipped';
-}
-
-/** The columns an outcome sets; the others are left out. */
-export function toRow(outcome: KeptOutcome) {
-  const name = { local_key: outcome.localKey, external_id: outcome.externalId };
-  if ('objectHash' in outcome) {
-    return {
-      ...name,
-      status: (outcome.retired ? 'retired' : 'synced') satisfies RecordStatus,
-      accepted: true,
-      sent: outcome.outcome === 'synced',
-      destination_id: outcome.destinationId,
-      source_hash: outcome.sourceHash,
-      object_hash: outcome.objectHash,
-    };
-  }
-  return {
-    ...name,
-    status: outcome.outcome,
-    error_code: outcome.code,
-    error_message: storable(outcome.message),
-    waits_for: 'waitsFor' in outcome && outcome.waitsFor ? recordName(outcome.waitsFor) : undefined,
-    source_hash: 'sourceHash' in outcome ? outcome.sourceHash : undefined,
-    in_doubt: 'inDoubt' in outcome ? outcome.inDoubt : undefined,
-  };
 }
 
 /** Messages come from mapping functions and from the service: made short, and without what jsonb cannot hold. */
