@@ -1,6 +1,7 @@
 // The cancellations the service was seen to hold. A cancellation has ids of its own, so only who has seen the reservation
 // before knows what it cancelled; and when a cancellation is gone again, its reservation is back.
-import { anyOf, query, type Queries } from '../database.js';
+import { anyOf, query, type Queries, type RowOf } from '../database.js';
+import type { cancellations } from '../schema.js';
 
 /** Times in milliseconds since 1970. */
 export interface SeenCancellation {
@@ -12,11 +13,9 @@ export interface SeenCancellation {
   end: number;
 }
 
-export interface KnownCancellation {
+export interface KnownCancellation extends Pick<RowOf<typeof cancellations>, 'externalId' | 'runId'> {
   id: number;
-  externalId: string | null;
   reservationId: number | null;
-  runId: number | null;
 }
 
 /** What of a cancellation is written; the service says more. */
@@ -30,11 +29,7 @@ const SEEN = [
 ] satisfies (keyof SeenCancellation)[];
 
 /** Writes cancellations as a run has seen them. */
-export async function writeCancellations(
-  db: Queries,
-  runId: number,
-  seen: readonly SeenCancellation[],
-): Promise<void> {
+export async function writeCancellations(db: Queries, runId: number, seen: readonly SeenCancellation[]) {
   if (seen.length === 0) return;
   await query(db)`
     INSERT INTO slotsync.cancellations

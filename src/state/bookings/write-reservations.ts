@@ -28,11 +28,7 @@ export interface MatchedBooking {
 }
 
 /** Writes bookings as they were compared, and every change to the history. Call it in the transaction of the slice. */
-export async function writeBookings(
-  tx: Queries,
-  runId: number,
-  bookings: readonly MatchedBooking[],
-): Promise<void> {
+export async function writeBookings(tx: Queries, runId: number, bookings: readonly MatchedBooking[]) {
   if (bookings.length === 0) return;
   await query(tx)`
     WITH given AS (

@@ -50,11 +50,7 @@ export async function claimRecords(
  * Notes the external ids of claimed records, by key, so that the write of a worker that dies is known and others see
  * what is being written. Returns false when another batch took any of the claim over: then nothing may be sent.
  */
-export async function noteExternalIds(
-  db: Queries,
-  claim: Claim,
-  externalIds: ReadonlyMap<string, string>,
-): Promise<boolean> {
+export async function noteExternalIds(db: Queries, claim: Claim, externalIds: ReadonlyMap<string, string>) {
   const ids = JSON.stringify(Object.fromEntries(externalIds));
   return updateClaimed(db, claim, [...externalIds.keys()], sql`external_id = ${ids}::jsonb->>r.local_key`);
 }
@@ -65,22 +61,12 @@ export async function renewClaim(db: Queries, claim: Claim, keys: readonly strin
 }
 
 /** Gives claims back without an outcome. `inDoubt`: a request was sent and its answer is not known. */
-export async function releaseClaim(
-  db: Queries,
-  claim: Claim,
-  keys: readonly string[],
-  inDoubt: boolean,
-): Promise<void> {
+export async function releaseClaim(db: Queries, claim: Claim, keys: readonly string[], inDoubt: boolean) {
   const release = sql`claimed_by = NULL, claimed_until = NULL, in_doubt = in_doubt OR ${inDoubt}`;
   await updateClaimed(db, claim, keys, release);
 }
 
-async function updateClaimed(
-  db: Queries,
-  { token, stream }: Claim,
-  keys: readonly string[],
-  change: SQL,
-): Promise<boolean> {
+async function updateClaimed(db: Queries, { token, stream }: Claim, keys: readonly string[], change: SQL) {
   if (keys.length === 0) return true;
   const updated = await query(db)`
     UPDATE slotsync.records AS r SET ${change}

@@ -4,10 +4,7 @@ import { anyOf, query, type Queries } from '../database.js';
 import { recordName, type RecordKey } from './outcomes.js';
 
 /** External ids of records the service has accepted, by stream and key. */
-export async function readExternalIds(
-  db: Queries,
-  wanted: readonly RecordKey[],
-): Promise<(reference: RecordKey) => string | undefined> {
+export async function readExternalIds(db: Queries, wanted: readonly RecordKey[]) {
   if (wanted.length === 0) return () => undefined;
   const rows = await query<RecordKey & { externalId: string }>(db)`
     SELECT r.stream, r.local_key AS "localKey", r.external_id AS "externalId"
@@ -17,7 +14,7 @@ export async function readExternalIds(
       WHERE r.stream = w.stream AND r.local_key = w."localKey" AND r.object_hash IS NOT NULL
       OFFSET 0) AS r`;
   const found = new Map(rows.map((row) => [recordName(row), row.externalId]));
-  return (reference) => found.get(recordName(reference));
+  return (reference: RecordKey) => found.get(recordName(reference));
 }
 
 /** External ids of records of a stream, accepted or not, by local key. */

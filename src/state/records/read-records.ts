@@ -6,11 +6,7 @@ import { batches, changes, records, runs } from '../schema.js';
 export type RecordRow = typeof records.$inferSelect;
 
 /** The record of a key, if there is one. */
-export async function readRecord(
-  db: Queries,
-  stream: string,
-  localKey: string,
-): Promise<RecordRow | undefined> {
+export async function readRecord(db: Queries, stream: string, localKey: string) {
   const [row] = await db
     .select()
     .from(records)

@@ -43,7 +43,11 @@ export async function listOpenApprovals(db: Queries, stream?: string): Promise<A
 export async function useApprovals(tx: Queries, ids: readonly number[], runId: number): Promise<void> {
   if (ids.length === 0) return;
   const areThese = and(isOpen, inArray(approvals.id, [...ids]));
-  const used = await tx.update(approvals).set({ usedBy: runId }).where(areThese).returning();
+  const used = await tx
+    .update(approvals)
+    .set({ usedBy: runId })
+    .where(areThese)
+    .returning({ id: approvals.id });
   if (used.length === ids.length) return;
   throw new SlotsyncError('approval_withdrawn', 'an approval was withdrawn while the run was planned', {});
 }

@@ -28,11 +28,7 @@ export async function whileReconcilingAlone<T>(
 }
 
 /** Starts a reconcile run, under the lock: whatever is unfinished was interrupted. Returns its id. */
-export async function startReconciliation(
-  db: Queries,
-  startedBy: StartedBy,
-  range: RunRange | undefined,
-): Promise<number> {
+export async function startReconciliation(db: Queries, startedBy: StartedBy, range: RunRange | undefined) {
   const interrupted = await query<{ id: number }>(db)`
     SELECT id::float8 AS id FROM slotsync.runs WHERE kind = 'reconcile' AND finished_at IS NULL`;
   for (const { id } of interrupted)

@@ -30,10 +30,7 @@ export async function startRun(db: Queries, request: RunRequest): Promise<{ run:
  * Starts a run over those of its streams that no unfinished run covers, if there are any. `busy`: the runs that cover
  * the others, with the streams each of them covers.
  */
-export async function startFreeRun(
-  db: Queries,
-  request: RunRequest,
-): Promise<{ run: Run | undefined; busy: { run: Run; streams: string[] }[] }> {
+export async function startFreeRun(db: Queries, request: RunRequest) {
   return db.transaction(async (tx) => {
     const unfinished = await lockUnfinished(tx, request.streams);
     const covered = new Set(unfinished.flatMap((run) => run.streams));
