@@ -16,7 +16,10 @@ interface Written {
   outcomes: readonly Outcome[];
 }
 
-/** Puts into the inbox what waited for these records, if any may (`isReferredTo`), and those of them that wait in vain. */
+/**
+ * Puts into the inbox the records that waited for these, if others may refer to them (`isReferredTo`), and those of these
+ * whose reference has arrived meanwhile.
+ */
 export async function wakeWaiting(
   db: Queries,
   { isReferredTo, ...written }: Written & { isReferredTo: boolean },
