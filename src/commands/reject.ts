@@ -2,7 +2,7 @@ import type { App } from '../app.js';
 import { describeHeld } from '../report/holds.js';
 import { print } from '../report/print.js';
 import { runToJson } from '../report/run.js';
-import { rejectHolds } from '../state/runs/reject-holds.js';
+import { rejectHolds } from '../state/runs/holds.js';
 import { readRun } from '../state/runs/read-runs.js';
 import { chooseHolds, type HoldOptions } from './choose-holds.js';
 import type { CommonOptions } from './command.js';

@@ -1,5 +1,4 @@
 // The state database: one client, typed tables, and one place where its failures are named.
-import { fileURLToPath } from 'node:url';
 import { sql, type SQL } from 'drizzle-orm';
 import { drizzle, type PostgresJsDatabase } from 'drizzle-orm/postgres-js';
 import postgres from 'postgres';
@@ -11,8 +10,6 @@ type Database = PostgresJsDatabase;
 export type Queries = Omit<Database, '$client'>;
 
 export type State = ReturnType<typeof openState>;
-
-export const MIGRATIONS_FOLDER = fileURLToPath(new URL('../../migrations', import.meta.url));
 
 /** Opens the state. Nothing connects before the first query. */
 export function openState({ url, connections = 10 }: { url: string; connections?: number }) {
@@ -97,6 +94,15 @@ export function query<T>(db: Pick<Queries, 'execute'>) {
     (await db.execute(sql(strings, ...values))) as unknown as T[] & { count: number };
 }
 
+/** Runs a statement that always answers one row, as aggregates do. */
+export function queryOne<T>(db: Pick<Queries, 'execute'>) {
+  return async (...statement: Parameters<ReturnType<typeof query<T>>>) => {
+    const [row] = await query<T>(db)(...statement);
+    if (row === undefined) throw new Error('a statement of the state answered no row');
+    return row;
+  };
+}
+
 /** Waits for the lock of this name, which ends with the transaction. */
 export async function takeLock(tx: Queries, name: string): Promise<void> {
   await query(tx)`SELECT pg_advisory_xact_lock(hashtextextended(${name}, 0))`;
@@ -104,15 +110,21 @@ export async function takeLock(tx: Queries, name: string): Promise<void> {
 
 /** Takes the lock of this name until the transaction ends; false: another process has it. */
 export async function tryLock(tx: Queries, name: string): Promise<boolean> {
-  const [row] = await query<{ taken: boolean }>(tx)`
+  const { taken } = await queryOne<{ taken: boolean }>(tx)`
     SELECT pg_try_advisory_xact_lock(hashtextextended(${name}, 0)) AS taken`;
-  return row?.taken ?? false;
+  return taken;
 }
 
 /**
- * `= ANY (…)` of these texts. The planner sees how many there are and takes the index; for `IN (SELECT …)` over a JSON
- * list it would read the whole table.
+ * `= ANY (…)` of these texts or numbers. The planner sees how many there are and takes the index; for `IN (SELECT …)` over
+ * a JSON list it would read the whole table.
  */
-export function anyOf(texts: readonly string[]): SQL {
-  return sql`ANY (${arrayLiteral(texts)}::text[])`;
+export function anyOf(values: readonly (string | number)[], type: 'text' | 'bigint' = 'text'): SQL {
+  return sql`ANY (${arrayLiteral(values.map(String))}::${sql.raw(type)}[])`;
 }
+
+/** The rows of a table as `query` reads them: times as text, and hashes, which are cast to it. */
+export type RowOf<Table extends { $inferSelect: object }> = {
+  [Column in keyof Table['$inferSelect']]: ReadAs<Table['$inferSelect'][Column]>;
+};
+type ReadAs<Value> = Value extends Date | bigint ? string : Value;

@@ -2,27 +2,13 @@
 // and with a time limit, so that a scrape neither waits for the work nor delays it.
 import { connect } from './database.js';
 
-export interface LaneBacklog {
-  lane: string;
-  /** Runs to be planned, and batches in the queue or in work. */
-  jobs: number;
-  /** Since the oldest of them was requested or planned. */
-  oldestSeconds: number;
-}
-
-export interface LatestRun {
-  kind: string;
-  status: string;
-  /** From its request to its end. */
-  seconds: number;
-}
-
 export interface StateReading {
-  backlog: LaneBacklog[];
+  /** Runs to be planned and batches in the queue or in work, and since when the oldest was requested or planned. */
+  backlog: { lane: string; jobs: number; oldestSeconds: number }[];
   /** Changes that no run has taken, and how long the oldest of them has waited. */
   inbox: { changes: number; oldestSeconds: number };
-  /** The latest finished run of each kind and status. */
-  runs: LatestRun[];
+  /** The latest finished run of each kind and status, from its request to its end. */
+  runs: { kind: string; status: string; seconds: number }[];
   /** Per stream, how long ago a run that covered it succeeded; null: none of those looked at. */
   successes: { stream: string; ageSeconds: number | null }[];
 }
@@ -51,7 +37,7 @@ export function createStateReadings({ url, timeoutMs }: { url: string; timeoutMs
     async read(streams: readonly string[]): Promise<StateReading> {
       return sql.begin('read only', async (tx) => {
         await tx.unsafe(`SET LOCAL statement_timeout = ${timeoutMs}`);
-        const backlog = await tx<LaneBacklog[]>`
+        const backlog = await tx<StateReading['backlog']>`
           SELECT lane, count(*)::int AS jobs,
             greatest(0, extract(epoch FROM now() - min(since)))::float8 AS "oldestSeconds"
           FROM (
@@ -66,7 +52,7 @@ export function createStateReadings({ url, timeoutMs }: { url: string; timeoutMs
           SELECT count(*)::int AS changes,
             coalesce(greatest(0, extract(epoch FROM now() - min(requested_at))), 0)::float8 AS "oldestSeconds"
           FROM slotsync.changes WHERE run_id IS NULL`;
-        const runs = await tx<LatestRun[]>`
+        const runs = await tx<StateReading['runs']>`
           SELECT DISTINCT ON (kind, status) kind, status,
             greatest(0, extract(epoch FROM finished_at - requested_at))::float8 AS seconds
           FROM slotsync.runs
@@ -83,12 +69,7 @@ export function createStateReadings({ url, timeoutMs }: { url: string; timeoutMs
             ORDER BY id DESC LIMIT 1
           ) AS "ageSeconds"
           FROM jsonb_array_elements_text(${JSON.stringify(streams)}::text::jsonb) AS named(stream)`;
-        return {
-          backlog: [...backlog],
-          inbox: inbox ?? { changes: 0, oldestSeconds: 0 },
-          runs: [...runs],
-          successes: [...successes],
-        };
+        return { backlog, inbox: inbox ?? { changes: 0, oldestSeconds: 0 }, runs, successes };
       });
     },
 

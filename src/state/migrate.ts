@@ -3,20 +3,17 @@
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import { drizzle } from 'drizzle-orm/postgres-js';
 import { migrate as runMigrations } from 'drizzle-orm/postgres-js/migrator';
 import { sql } from 'drizzle-orm';
 import { UsageError } from '../errors.js';
-import { asStateError, connect, MIGRATIONS_FOLDER, query, type Queries, type State } from './database.js';
-import { repeatableMigrations } from './schema.js';
+import { asStateError, connect, query, queryOne, type Queries, type State } from './database.js';
 
-const NUMBERED = {
-  migrationsFolder: MIGRATIONS_FOLDER,
-  migrationsSchema: 'slotsync',
-  migrationsTable: 'migrations',
-};
-const REPEATABLE_FOLDER = path.join(MIGRATIONS_FOLDER, 'repeatable');
+const FOLDER = fileURLToPath(new URL('../../migrations', import.meta.url));
+const NUMBERED = { migrationsFolder: FOLDER, migrationsSchema: 'slotsync', migrationsTable: 'migrations' };
+const REPEATABLE_FOLDER = path.join(FOLDER, 'repeatable');
 
 /** Any fixed number: the process that migrates holds this advisory lock. */
 const MIGRATION_LOCK = 7_215_604_113;
@@ -34,17 +31,13 @@ export async function migrate(databaseUrl: string): Promise<{ applied: number }>
     refuseNewer(before);
     await runMigrations(db, NUMBERED);
     const { count, checksums } = await readApplied(db);
-    const changed = readRepeatables().filter(({ name, checksum }) => checksums[name] !== checksum);
+    const changed = readChanged(checksums);
     for (const { name, checksum, text } of changed) {
       await db.transaction(async (tx) => {
         await tx.execute(sql.raw(text));
-        await tx
-          .insert(repeatableMigrations)
-          .values({ name, checksum })
-          .onConflictDoUpdate({
-            target: repeatableMigrations.name,
-            set: { checksum, appliedAt: sql`now()` },
-          });
+        await query(tx)`
+          INSERT INTO slotsync.repeatable_migrations (name, checksum) VALUES (${name}, ${checksum})
+          ON CONFLICT (name) DO UPDATE SET checksum = excluded.checksum, applied_at = now()`;
       });
     }
     return { applied: count - before.count + changed.length };
@@ -63,7 +56,7 @@ export async function requireMigrated({ db }: State): Promise<void> {
   if (applied.latest < latestKnown())
     throw new UsageError('the state database has an older slotsync schema than this program', { remedy });
   refuseNewer(applied);
-  const others = readRepeatables().filter(({ name, checksum }) => applied.checksums[name] !== checksum);
+  const others = readChanged(applied.checksums);
   if (others.length === 0) return;
   throw new UsageError(
     `the state database has other functions than this program: ${others.map(({ name }) => name).join(', ')}`,
@@ -80,15 +73,14 @@ interface Applied {
 }
 
 async function readApplied(db: Pick<Queries, 'execute'>): Promise<Applied> {
-  const [schema] = await query<{ present: boolean }>(
-    db,
-  )`SELECT to_regclass('slotsync.repeatable_migrations') IS NOT NULL AS present`;
-  if (!schema?.present) return { count: 0, latest: 0, checksums: {} };
-  const [row] = await query<{ count: number; latest: string; checksums: Applied['checksums'] }>(db)`
+  const { present } = await queryOne<{ present: boolean }>(db)`
+    SELECT to_regclass('slotsync.repeatable_migrations') IS NOT NULL AS present`;
+  if (!present) return { count: 0, latest: 0, checksums: {} };
+  const row = await queryOne<{ count: number; latest: string; checksums: Applied['checksums'] }>(db)`
     SELECT count(*)::int AS count, coalesce(max(created_at), 0)::text AS latest,
       (SELECT coalesce(jsonb_object_agg(name, checksum), '{}') FROM slotsync.repeatable_migrations) AS checksums
     FROM slotsync.migrations`;
-  return { count: 0, checksums: {}, ...row, latest: Number(row?.latest ?? 0) };
+  return { ...row, latest: Number(row.latest) };
 }
 
 function refuseNewer({ latest }: Applied): void {
@@ -102,11 +94,12 @@ function latestKnown(): number {
   return readMigrationFiles(NUMBERED).at(-1)?.folderMillis ?? 0;
 }
 
-function readRepeatables(): { name: string; checksum: string; text: string }[] {
-  return readdirSync(REPEATABLE_FOLDER)
-    .toSorted()
-    .map((name) => {
-      const text = readFileSync(path.join(REPEATABLE_FOLDER, name), 'utf8');
-      return { name, checksum: createHash('sha256').update(text).digest('hex'), text };
-    });
+/** The repeatable migrations that are not as they were applied. */
+function readChanged(checksums: Applied['checksums']) {
+  const files = readdirSync(REPEATABLE_FOLDER).toSorted();
+  return files.flatMap((name) => {
+    const text = readFileSync(path.join(REPEATABLE_FOLDER, name), 'utf8');
+    const checksum = createHash('sha256').update(text).digest('hex');
+    return checksums[name] === checksum ? [] : [{ name, checksum, text }];
+  });
 }

@@ -16,6 +16,7 @@ import {
   text,
   timestamp,
   uuid,
+  type ExtraConfigColumn,
 } from 'drizzle-orm/pg-core';
 
 export const slotsync = pgSchema('slotsync');
@@ -70,8 +71,14 @@ export type Differences = Partial<
   Record<'begin' | 'end' | 'objects' | 'fields' | 'status', { here: unknown; there: unknown }>
 >;
 
-const oneOf = (column: string, values: readonly string[]) =>
-  sql.raw(`${column} IN (${values.map((value) => `'${value}'`).join(', ')})`);
+/** The check of an enumerated column; it is named after its table and column. */
+const oneOf = (table: string, column: string, values: readonly string[], name = `${table}_${column}`) =>
+  check(name, sql.raw(`${column} IN (${values.map((value) => `'${value}'`).join(', ')})`));
+/** An index of those rows alone that fulfil a condition. */
+const partialIndex = (name: string, condition: string, ...on: [ExtraConfigColumn, ...ExtraConfigColumn[]]) =>
+  index(name)
+    .on(...on)
+    .where(sql.raw(condition));
 
 /** What a plan found in one stream. */
 export interface PlanCounts {
@@ -111,13 +118,7 @@ export interface Hold {
 export type Holds = Record<string, Partial<Record<LimitedOperation, Hold>>>;
 
 /** Records by outcome. */
-export interface OutcomeCounts {
-  synced: number;
-  unchanged: number;
-  deferred: number;
-  failed: number;
-  dead: number;
-}
+export type OutcomeCounts = Record<'synced' | 'unchanged' | 'deferred' | 'failed' | 'dead', number>;
 
 export const runs = slotsync.table(
   'runs',
@@ -146,12 +147,10 @@ export const runs = slotsync.table(
     finishedAt: time('finished_at'),
   },
   (table) => [
-    check('runs_kind', oneOf('kind', RUN_KINDS)),
-    check('runs_started_by', oneOf('started_by', STARTED_BY)),
-    check('runs_status', oneOf('status', RUN_STATUSES)),
-    index('runs_unfinished')
-      .on(table.id)
-      .where(sql`finished_at IS NULL`),
+    oneOf('runs', 'kind', RUN_KINDS),
+    oneOf('runs', 'started_by', STARTED_BY),
+    oneOf('runs', 'status', RUN_STATUSES),
+    partialIndex('runs_unfinished', 'finished_at IS NULL', table.id),
   ],
 );
 
@@ -177,8 +176,8 @@ export const batches = slotsync.table(
     finishedAt: time('finished_at'),
   },
   (table) => [
-    check('batches_state', oneOf('state', BATCH_STATES)),
-    check('batches_operation', oneOf('operation', LIMITED_OPERATIONS)),
+    oneOf('batches', 'state', BATCH_STATES),
+    oneOf('batches', 'operation', LIMITED_OPERATIONS),
     index('batches_run').on(table.runId, table.state, table.level),
   ],
 );
@@ -218,14 +217,10 @@ export const records = slotsync.table(
   },
   (table) => [
     primaryKey({ columns: [table.stream, table.localKey] }),
-    check('records_status', oneOf('status', RECORD_STATUSES)),
+    oneOf('records', 'status', RECORD_STATUSES),
     index('records_external_id').on(table.externalId),
-    index('records_unsettled')
-      .on(table.stream, table.status)
-      .where(sql`status NOT IN ('synced', 'retired')`),
-    index('records_waits_for')
-      .on(table.waitsFor)
-      .where(sql`waits_for IS NOT NULL`),
+    partialIndex('records_unsettled', "status NOT IN ('synced', 'retired')", table.stream, table.status),
+    partialIndex('records_waits_for', 'waits_for IS NOT NULL', table.waitsFor),
   ],
 );
 
@@ -246,12 +241,8 @@ export const changes = slotsync.table(
     notBefore: time('not_before'),
   },
   (table) => [
-    index('changes_waiting')
-      .on(table.id)
-      .where(sql`run_id IS NULL`),
-    index('changes_taken')
-      .on(table.runId)
-      .where(sql`run_id IS NOT NULL`),
+    partialIndex('changes_waiting', 'run_id IS NULL', table.id),
+    partialIndex('changes_taken', 'run_id IS NOT NULL', table.runId),
     index('changes_key').on(table.stream, table.localKey),
   ],
 );
@@ -281,10 +272,8 @@ export const approvals = slotsync.table(
     expiresAt: time('expires_at').notNull(),
   },
   (table) => [
-    check('approvals_operation', oneOf('operation', LIMITED_OPERATIONS)),
-    index('approvals_open')
-      .on(table.stream, table.operation)
-      .where(sql`used_by IS NULL`),
+    oneOf('approvals', 'operation', LIMITED_OPERATIONS),
+    partialIndex('approvals_open', 'used_by IS NULL', table.stream, table.operation),
   ],
 );
 
@@ -325,7 +314,7 @@ export const reservations = slotsync.table(
     runId: big('run_id'),
   },
   (table) => [
-    check('reservations_verdict_known', oneOf('verdict', VERDICTS)),
+    oneOf('reservations', 'verdict', VERDICTS, 'reservations_verdict_known'),
     index('reservations_verdict').on(table.verdict),
     index('reservations_destination_id').on(table.destinationId),
     index('reservations_external_id').on(table.externalId),

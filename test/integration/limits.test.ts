@@ -6,9 +6,8 @@ import { chooseHolds, type HoldOptions } from '../../src/commands/choose-holds.j
 import { finishPlanning } from '../../src/state/runs/advance-run.js';
 import { recordApprovals } from '../../src/state/runs/approvals.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
-import { readHolds } from '../../src/state/runs/holds.js';
+import { readHolds, rejectHolds } from '../../src/state/runs/holds.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
-import { rejectHolds } from '../../src/state/runs/reject-holds.js';
 import { startRun, type RunRequest } from '../../src/state/runs/start-run.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';

@@ -1,7 +1,7 @@
 // The cancellations the service was seen to hold. A cancellation has ids of its own, so only who has seen the reservation
 // before knows what it cancelled; and when a cancellation is gone again, its reservation is back.
-import { sql } from 'drizzle-orm';
-import { query, type Queries } from '../database.js';
+import { anyOf, query, type Queries, type RowOf } from '../database.js';
+import type { cancellations } from '../schema.js';
 
 /** Times in milliseconds since 1970. */
 export interface SeenCancellation {
@@ -13,38 +13,35 @@ export interface SeenCancellation {
   end: number;
 }
 
-export interface KnownCancellation {
+export interface KnownCancellation extends Pick<RowOf<typeof cancellations>, 'externalId' | 'runId'> {
   id: number;
-  externalId: string | null;
   reservationId: number | null;
-  runId: number | null;
 }
 
+/** What of a cancellation is written; the service says more. */
+const SEEN = [
+  'id',
+  'extId',
+  'reservationId',
+  'cancelledAt',
+  'begin',
+  'end',
+] satisfies (keyof SeenCancellation)[];
+
 /** Writes cancellations as a run has seen them. */
-export async function writeCancellations(
-  db: Queries,
-  runId: number,
-  seen: readonly SeenCancellation[],
-): Promise<void> {
+export async function writeCancellations(db: Queries, runId: number, seen: readonly SeenCancellation[]) {
   if (seen.length === 0) return;
   await query(db)`
     INSERT INTO slotsync.cancellations
       (destination_id, external_id, reservation, cancelled_at, begin, "end", seen_at, run_id)
     SELECT id, "extId", "reservationId", to_timestamp("cancelledAt" / 1000), to_timestamp(begin / 1000),
       to_timestamp("end" / 1000), now(), ${runId}::bigint
-    FROM jsonb_to_recordset(${JSON.stringify(seen.map(toRow))}::jsonb) AS c(
+    FROM jsonb_to_recordset(${JSON.stringify(seen, SEEN)}::jsonb) AS c(
       id bigint, "extId" text, "reservationId" bigint, "cancelledAt" float8, begin float8, "end" float8)
     ON CONFLICT (destination_id) DO UPDATE SET
       external_id = excluded.external_id, reservation = excluded.reservation, cancelled_at = excluded.cancelled_at,
       begin = excluded.begin, "end" = excluded."end", seen_at = excluded.seen_at, run_id = excluded.run_id`;
 }
-
-function toRow({ id, extId, reservationId, cancelledAt, begin, end }: SeenCancellation) {
-  return { id, extId, reservationId, cancelledAt, begin, end };
-}
-
-const COLUMNS = sql.raw(`destination_id::float8 AS id, external_id AS "externalId",
-  reservation::float8 AS "reservationId", run_id::float8 AS "runId"`);
 
 /** The known cancellations of these reservations (the service's ids), or with these external ids. */
 export async function readCancellations(
@@ -53,11 +50,10 @@ export async function readCancellations(
 ): Promise<KnownCancellation[]> {
   if (wanted.reservationIds.length + wanted.extIds.length === 0) return [];
   return query<KnownCancellation>(db)`
-    SELECT ${COLUMNS} FROM slotsync.cancellations
-    WHERE reservation IN (SELECT jsonb_array_elements_text(${JSON.stringify(wanted.reservationIds)}::jsonb)::bigint)
-    UNION
-    SELECT ${COLUMNS} FROM slotsync.cancellations
-    WHERE external_id IN (SELECT jsonb_array_elements_text(${JSON.stringify(wanted.extIds)}::jsonb))`;
+    SELECT destination_id::float8 AS id, external_id AS "externalId", reservation::float8 AS "reservationId",
+      run_id::float8 AS "runId"
+    FROM slotsync.cancellations
+    WHERE reservation = ${anyOf(wanted.reservationIds, 'bigint')} OR external_id = ${anyOf(wanted.extIds)}`;
 }
 
 /** Known cancellations of a window (Unix seconds) that a run has not met, in the order of their ids. */
@@ -77,8 +73,5 @@ export async function readUnmetCancellations(
 
 /** Deletes cancellations that the service no longer has. */
 export async function forgetCancellations(db: Queries, ids: readonly number[]): Promise<void> {
-  if (ids.length === 0) return;
-  await query(db)`
-    DELETE FROM slotsync.cancellations
-    WHERE destination_id IN (SELECT jsonb_array_elements_text(${JSON.stringify(ids)}::jsonb)::bigint)`;
+  await query(db)`DELETE FROM slotsync.cancellations WHERE destination_id = ${anyOf(ids, 'bigint')}`;
 }

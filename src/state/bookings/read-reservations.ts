@@ -1,42 +1,22 @@
 // What is asked of the reservations table and its history.
 import { sql } from 'drizzle-orm';
-import { query, type Queries } from '../database.js';
-import type { Differences, Verdict } from '../schema.js';
-
-export interface KnownBooking {
-  key: string;
-  externalId: string | null;
-  destinationId: number | null;
-  verdict: Verdict;
-}
+import { anyOf, query, queryOne, type Queries, type RowOf } from '../database.js';
+import type { reservationEvents, reservations, Verdict } from '../schema.js';
 
 /** One row of `reservations`, for people and programs. */
-export interface ReservationRow extends KnownBooking {
-  differs: Differences | null;
-  problem: string | null;
-  beginHere: string | null;
-  endHere: string | null;
-  beginThere: string | null;
-  endThere: string | null;
-  here: unknown;
-  there: unknown;
-  seenAt: string;
-  runId: number | null;
-}
+export type ReservationRow = RowOf<typeof reservations>;
 
-export interface ReservationEvent {
-  key: string;
+export type KnownBooking = Pick<ReservationRow, 'key' | 'externalId' | 'destinationId' | 'verdict'>;
+
+type EventRow = RowOf<typeof reservationEvents>;
+export interface ReservationEvent extends Pick<EventRow, 'key' | 'differs' | 'at' | 'runId'> {
   from: Verdict | null;
   to: Verdict | null;
-  differs: Differences | null;
-  at: string;
-  runId: number | null;
 }
 
-const KNOWN_COLUMNS = `key, external_id AS "externalId", destination_id::float8 AS "destinationId", verdict`;
-const KNOWN = sql.raw(KNOWN_COLUMNS);
-const ALL = sql.raw(`${KNOWN_COLUMNS}, differs, problem, begin_here AS "beginHere", end_here AS "endHere",
-  begin_there AS "beginThere", end_there AS "endThere", here, there, seen_at AS "seenAt", run_id::float8 AS "runId"`);
+const KNOWN = sql.raw(`key, external_id AS "externalId", destination_id::float8 AS "destinationId", verdict`);
+const ALL = sql`${KNOWN}, differs, problem, begin_here AS "beginHere", end_here AS "endHere",
+  begin_there AS "beginThere", end_there AS "endThere", here, there, seen_at AS "seenAt", run_id::float8 AS "runId"`;
 
 /** What is known of bookings: by key, or by the service's number. */
 export async function readKnownBookings(
@@ -46,10 +26,7 @@ export async function readKnownBookings(
   if (wanted.keys.length + wanted.destinationIds.length === 0) return [];
   return query<KnownBooking>(db)`
     SELECT ${KNOWN} FROM slotsync.reservations
-    WHERE key IN (SELECT jsonb_array_elements_text(${JSON.stringify(wanted.keys)}::jsonb))
-    UNION
-    SELECT ${KNOWN} FROM slotsync.reservations
-    WHERE destination_id IN (SELECT jsonb_array_elements_text(${JSON.stringify(wanted.destinationIds)}::jsonb)::bigint)`;
+    WHERE key = ${anyOf(wanted.keys)} OR destination_id = ${anyOf(wanted.destinationIds, 'bigint')}`;
 }
 
 /**
@@ -79,22 +56,17 @@ export async function countVerdicts(
   const rows = await query<{ verdict: Verdict; count: number; problems: number }>(db)`
     SELECT verdict, count(*)::int AS count, count(problem)::int AS problems
     FROM slotsync.reservations WHERE run_id = ${runId}::bigint GROUP BY verdict`;
-  const [row] = await query<{ events: number }>(
-    db,
-  )`SELECT count(*)::int AS events FROM slotsync.reservation_events WHERE run_id = ${runId}::bigint`;
+  const { events } = await queryOne<{ events: number }>(db)`
+    SELECT count(*)::int AS events FROM slotsync.reservation_events WHERE run_id = ${runId}::bigint`;
   return {
     verdicts: Object.fromEntries(rows.map(({ verdict, count }) => [verdict, count])),
     problems: rows.reduce((sum, { problems }) => sum + problems, 0),
-    events: row?.events ?? 0,
+    events,
   };
 }
 
 /** What does not agree, of what a run has compared, earliest first; and what it found restored. */
-export async function listDiscrepancies(
-  db: Queries,
-  runId: number,
-  limit: number,
-): Promise<ReservationRow[]> {
+export async function listDiscrepancies(db: Queries, runId: number, limit: number) {
   return query<ReservationRow>(db)`
     SELECT ${ALL} FROM slotsync.reservations AS r
     WHERE run_id = ${runId}::bigint AND (verdict NOT IN ('agrees', 'agrees_cancelled', 'not_compared') OR problem IS NOT NULL)
@@ -113,11 +85,7 @@ export async function readBooking(db: Queries, name: string): Promise<Reservatio
 }
 
 /** What became of a booking, latest first. */
-export async function readBookingEvents(
-  db: Queries,
-  key: string,
-  limit: number,
-): Promise<ReservationEvent[]> {
+export async function readBookingEvents(db: Queries, key: string, limit: number) {
   return query<ReservationEvent>(db)`
     SELECT key, from_verdict AS "from", to_verdict AS "to", differs, at, run_id::float8 AS "runId"
     FROM slotsync.reservation_events WHERE key = ${key} ORDER BY id DESC LIMIT ${limit}`;

@@ -1,7 +1,5 @@
 // How far changes of reservations at the service were read.
-import { sql } from 'drizzle-orm';
-import type { Queries } from '../database.js';
-import { reservationsWatermark } from '../schema.js';
+import { query, type Queries } from '../database.js';
 
 export interface ReservationsWatermark {
   /** Unix seconds. */
@@ -12,21 +10,16 @@ export interface ReservationsWatermark {
 
 /** Up to when changes at the service were read completely, if ever. */
 export async function readReservationsWatermark(db: Queries): Promise<ReservationsWatermark | undefined> {
-  const { readUpTo, movedAt } = reservationsWatermark;
-  const [row] = await db
-    .select({
-      readUpTo: sql<number>`extract(epoch FROM ${readUpTo})::float8`,
-      ageSeconds: sql<number>`extract(epoch FROM now() - ${movedAt})::float8`,
-    })
-    .from(reservationsWatermark);
+  const [row] = await query<ReservationsWatermark>(db)`
+    SELECT extract(epoch FROM read_up_to)::float8 AS "readUpTo",
+      extract(epoch FROM now() - moved_at)::float8 AS "ageSeconds"
+    FROM slotsync.reservations_watermark`;
   return row;
 }
 
 /** Notes that changes at the service were read completely up to this second. */
 export async function moveReservationsWatermark(db: Queries, readUpTo: number): Promise<void> {
-  const moved = { readUpTo: new Date(readUpTo * 1000), movedAt: sql`now()` };
-  await db
-    .insert(reservationsWatermark)
-    .values(moved)
-    .onConflictDoUpdate({ target: reservationsWatermark.singleRow, set: moved });
+  await query(db)`
+    INSERT INTO slotsync.reservations_watermark (read_up_to) VALUES (to_timestamp(${readUpTo}::float8))
+    ON CONFLICT (single_row) DO UPDATE SET read_up_to = excluded.read_up_to, moved_at = now()`;
 }

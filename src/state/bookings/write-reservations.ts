@@ -1,6 +1,6 @@
 // The reservations table: one row for each booking as both sides were read last, and one in the history for each change.
 import { sql } from 'drizzle-orm';
-import { query, type Queries } from '../database.js';
+import { anyOf, query, type Queries } from '../database.js';
 import { storable } from '../records/outcomes.js';
 import type { Differences, Verdict } from '../schema.js';
 
@@ -28,11 +28,7 @@ export interface MatchedBooking {
 }
 
 /** Writes bookings as they were compared, and every change to the history. Call it in the transaction of the slice. */
-export async function writeBookings(
-  tx: Queries,
-  runId: number,
-  bookings: readonly MatchedBooking[],
-): Promise<void> {
+export async function writeBookings(tx: Queries, runId: number, bookings: readonly MatchedBooking[]) {
   if (bookings.length === 0) return;
   await query(tx)`
     WITH given AS (
@@ -68,9 +64,7 @@ export async function forgetBookings(tx: Queries, runId: number, keys: readonly 
   if (keys.length === 0) return;
   await query(tx)`
     WITH gone AS (
-      DELETE FROM slotsync.reservations
-      WHERE key IN (SELECT jsonb_array_elements_text(${JSON.stringify(keys)}::jsonb))
-      RETURNING key, verdict
+      DELETE FROM slotsync.reservations WHERE key = ${anyOf(keys)} RETURNING key, verdict
     ), changed AS (
       INSERT INTO slotsync.reservation_events (key, from_verdict, run_id)
       SELECT key, verdict, ${runId}::bigint FROM gone RETURNING key

@@ -1,5 +1,5 @@
 // Keys are put into the inbox, and workers hear of it. NOTIFY is a hint: workers look every second as well.
-import { connect, query, type Queries } from '../database.js';
+import { connect, queryOne, type Queries } from '../database.js';
 
 /** Programs that add to the inbox may notify this channel, in the same transaction. */
 export const CHANGES_CHANNEL = 'slotsync_changes';
@@ -8,12 +8,12 @@ export const CHANGES_CHANNEL = 'slotsync_changes';
 export async function addChanges(db: Queries, stream: string, keys: readonly string[]): Promise<number> {
   if (keys.length === 0) return 0;
   // The notification is part of the statement, so that workers hear of it when the rows are committed.
-  const [row] = await query<{ added: number }>(db)`
+  const { added } = await queryOne<{ added: number }>(db)`
     WITH added AS (
       INSERT INTO slotsync.changes (stream, local_key)
       SELECT ${stream}, jsonb_array_elements_text(${JSON.stringify(keys)}::jsonb) RETURNING 1)
     SELECT count(*)::int AS added, pg_notify(${CHANGES_CHANNEL}, '') FROM added`;
-  return row?.added ?? 0;
+  return added;
 }
 
 /**

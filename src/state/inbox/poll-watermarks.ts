@@ -1,7 +1,6 @@
 // How far each stream was polled by its cursor. One process polls a stream at a time.
-import { and, arrayContains, eq, isNull, ne, sql } from 'drizzle-orm';
-import { tryLock, type Queries, type State } from '../database.js';
-import { records, runs, watermarks } from '../schema.js';
+import { query, queryOne, tryLock, type Queries, type State } from '../database.js';
+import { watermarks } from '../schema.js';
 
 export type Watermark = typeof watermarks.$inferSelect;
 
@@ -19,30 +18,24 @@ export async function listWatermarks(db: Queries): Promise<Watermark[]> {
 export async function withPoll<T>(
   { db }: Pick<State, 'db'>,
   stream: string,
-  poll: (tx: Queries, watermark: Watermark | undefined) => Promise<T>,
+  poll: (tx: Queries, watermark: CursorPosition | undefined) => Promise<T>,
 ): Promise<T | undefined> {
   return db.transaction(async (tx) => {
     if (!(await tryLock(tx, `slotsync poll ${stream}`))) return undefined;
-    const [watermark] = await tx.select().from(watermarks).where(eq(watermarks.stream, stream));
-    const isSynced = tx.select({ stream: records.stream }).from(records).where(eq(records.stream, stream));
-    if ((await isSynced.limit(1)).length === 0) return undefined;
-    const isSyncing = and(
-      isNull(runs.finishedAt),
-      ne(runs.kind, 'incremental'),
-      arrayContains(runs.streams, [stream]),
-    );
-    if (!watermark && (await tx.$count(runs, isSyncing)) > 0) return undefined;
+    const [watermark] = await query<CursorPosition>(tx)`
+      SELECT cursor, local_key AS "localKey" FROM slotsync.watermarks WHERE stream = ${stream}`;
+    const { isSynced, isSyncing } = await queryOne<{ isSynced: boolean; isSyncing: boolean }>(tx)`
+      SELECT EXISTS (SELECT FROM slotsync.records WHERE stream = ${stream}) AS "isSynced",
+        EXISTS (SELECT FROM slotsync.runs WHERE finished_at IS NULL AND kind <> 'incremental'
+          AND ${stream} = ANY (streams)) AS "isSyncing"`;
+    if (!isSynced || (isSyncing && !watermark)) return undefined;
     return poll(tx, watermark);
   });
 }
 
-export async function moveWatermark(
-  tx: Queries,
-  stream: string,
-  { cursor, localKey }: CursorPosition,
-): Promise<void> {
-  await tx
-    .insert(watermarks)
-    .values({ stream, cursor, localKey })
-    .onConflictDoUpdate({ target: watermarks.stream, set: { cursor, localKey, movedAt: sql`now()` } });
+/** Notes that a stream was polled up to this position. */
+export async function moveWatermark(tx: Queries, stream: string, to: CursorPosition): Promise<void> {
+  await query(tx)`
+    INSERT INTO slotsync.watermarks (stream, cursor, local_key) VALUES (${stream}, ${to.cursor}, ${to.localKey})
+    ON CONFLICT (stream) DO UPDATE SET cursor = excluded.cursor, local_key = excluded.local_key, moved_at = now()`;
 }

@@ -1,5 +1,5 @@
 // What is in the inbox, for people and metrics.
-import { query, type Queries } from '../database.js';
+import { query, queryOne, type Queries } from '../database.js';
 
 /** What of one stream is in the inbox. */
 export interface InboxOfStream {
@@ -25,8 +25,8 @@ export async function readInbox(db: Queries): Promise<InboxOfStream[]> {
 
 /** Keys of a stream that wait for their first attempt. */
 export async function countWaiting(db: Queries, stream: string): Promise<number> {
-  const [row] = await query<{ count: number }>(db)`
+  const { count } = await queryOne<{ count: number }>(db)`
     SELECT count(DISTINCT local_key)::int AS count FROM slotsync.changes
     WHERE stream = ${stream} AND run_id IS NULL AND not_before IS NULL`;
-  return row?.count ?? 0;
+  return count;
 }

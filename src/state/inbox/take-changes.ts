@@ -1,6 +1,5 @@
 // An incremental run takes keys from the inbox; their rows are deleted when it has ended.
-import { arrayLiteral } from '../../sql-text.js';
-import { anyOf, query, tryLock, type Queries } from '../database.js';
+import { anyOf, query, queryOne, tryLock, type Queries } from '../database.js';
 import { insertRun } from '../runs/start-run.js';
 import { CHANGES_CHANNEL } from './add-changes.js';
 
@@ -25,13 +24,13 @@ export type TakenChanges = { runId: number } | 'nothing' | 'busy';
 export async function takeChanges(db: Queries, streams: readonly string[]): Promise<TakenChanges> {
   return db.transaction(async (tx) => {
     if (!(await tryLock(tx, TAKE_LOCK))) return 'busy';
-    const [underWay] = await query<{ runs: number }>(tx)`
+    const { runs } = await queryOne<{ runs: number }>(tx)`
       SELECT count(*)::int AS runs FROM slotsync.runs
       WHERE finished_at IS NULL AND kind = 'incremental' AND paused_at IS NULL`;
-    if ((underWay?.runs ?? 0) >= RUNS_AT_ONCE) return 'nothing';
+    if (runs >= RUNS_AT_ONCE) return 'nothing';
     // The rows are chosen by one snapshot and taken by their ids: one that is committed later stays for the next run, also
     // when its key is taken now, since the mirror may be read before that row's change is visible.
-    const [chosen] = await query<{ streams: string[] | null; ids: string[] }>(tx)`
+    const chosen = await queryOne<{ streams: string[] | null; ids: string[] }>(tx)`
       WITH in_flight AS MATERIALIZED (
         SELECT DISTINCT stream, local_key FROM slotsync.changes WHERE run_id IS NOT NULL
       ), waiting AS MATERIALIZED (
@@ -45,7 +44,7 @@ export async function takeChanges(db: Queries, streams: readonly string[]): Prom
       )
       SELECT array_agg(DISTINCT c.stream) AS streams, array_agg(c.id::text) AS ids
       FROM slotsync.changes AS c JOIN chosen USING (stream, local_key) WHERE c.run_id IS NULL`;
-    if (!chosen?.streams) return 'nothing';
+    if (!chosen.streams) return 'nothing';
     const { id } = await insertRun(tx, {
       kind: 'incremental',
       lane: 'incremental',
@@ -53,7 +52,7 @@ export async function takeChanges(db: Queries, streams: readonly string[]): Prom
       streams: chosen.streams,
     });
     await query(tx)`
-      UPDATE slotsync.changes SET run_id = ${id}::bigint WHERE id = ANY (${arrayLiteral(chosen.ids)}::bigint[])`;
+      UPDATE slotsync.changes SET run_id = ${id}::bigint WHERE id = ${anyOf(chosen.ids, 'bigint')}`;
     return { runId: id };
   });
 }

@@ -1,21 +1,15 @@
 // A record is claimed before it is looked at and settled with its outcome. A claim that was never settled leaves the
 // record in doubt: the service may hold something else than was accepted last, so it is sent again.
 import { sql, type SQL } from 'drizzle-orm';
-import { anyOf, query, type Queries } from '../database.js';
-import type { RecordStatus } from '../schema.js';
+import { anyOf, query, type Queries, type RowOf } from '../database.js';
+import type { records } from '../schema.js';
 
 /** What the state knows of a record when a batch claims it. */
-export interface ClaimedRecord {
-  localKey: string;
-  status: RecordStatus;
-  externalId: string | null;
-  destinationId: number | null;
-  sourceHash: string | null;
-  objectHash: string | null;
-  inDoubt: boolean;
-  waitsSince: Date | null;
-  errorCode: string | null;
-}
+export type ClaimedRecord = Pick<
+  RowOf<typeof records>,
+  | ('localKey' | 'status' | 'externalId' | 'destinationId' | 'sourceHash' | 'objectHash')
+  | ('inDoubt' | 'waitsSince' | 'errorCode')
+>;
 
 /** Whose records, and whose claim on them. */
 export interface Claim {
@@ -33,11 +27,7 @@ const CLAIMED_UNTIL = sql`now() + make_interval(secs => ${CLAIM_SECONDS})`;
  */
 export async function claimRecords(
   db: Queries,
-  claim: Claim & {
-    keys: readonly string[];
-    runId: number;
-    externalIds?: ReadonlyMap<string, string>;
-  },
+  claim: Claim & { keys: readonly string[]; runId: number; externalIds?: ReadonlyMap<string, string> },
 ): Promise<Map<string, ClaimedRecord>> {
   const externalIds = JSON.stringify(Object.fromEntries(claim.externalIds ?? []));
   const rows = await query<ClaimedRecord>(db)`
@@ -60,11 +50,7 @@ export async function claimRecords(
  * Notes the external ids of claimed records, by key, so that the write of a worker that dies is known and others see
  * what is being written. Returns false when another batch took any of the claim over: then nothing may be sent.
  */
-export async function noteExternalIds(
-  db: Queries,
-  claim: Claim,
-  externalIds: ReadonlyMap<string, string>,
-): Promise<boolean> {
+export async function noteExternalIds(db: Queries, claim: Claim, externalIds: ReadonlyMap<string, string>) {
   const ids = JSON.stringify(Object.fromEntries(externalIds));
   return updateClaimed(db, claim, [...externalIds.keys()], sql`external_id = ${ids}::jsonb->>r.local_key`);
 }
@@ -75,22 +61,12 @@ export async function renewClaim(db: Queries, claim: Claim, keys: readonly strin
 }
 
 /** Gives claims back without an outcome. `inDoubt`: a request was sent and its answer is not known. */
-export async function releaseClaim(
-  db: Queries,
-  claim: Claim,
-  keys: readonly string[],
-  inDoubt: boolean,
-): Promise<void> {
+export async function releaseClaim(db: Queries, claim: Claim, keys: readonly string[], inDoubt: boolean) {
   const release = sql`claimed_by = NULL, claimed_until = NULL, in_doubt = in_doubt OR ${inDoubt}`;
   await updateClaimed(db, claim, keys, release);
 }
 
-async function updateClaimed(
-  db: Queries,
-  { token, stream }: Claim,
-  keys: readonly string[],
-  change: SQL,
-): Promise<boolean> {
+async function updateClaimed(db: Queries, { token, stream }: Claim, keys: readonly string[], change: SQL) {
   if (keys.length === 0) return true;
   const updated = await query(db)`
     UPDATE slotsync.records AS r SET ${change}

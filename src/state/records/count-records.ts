@@ -1,30 +1,30 @@
 // How many records there are: by status, not in sync, at the service.
-import { and, count, eq, isNotNull, ne, notInArray, or } from 'drizzle-orm';
-import type { Queries } from '../database.js';
-import { records, type RecordStatus } from '../schema.js';
+import { sql } from 'drizzle-orm';
+import { query, queryOne, type Queries } from '../database.js';
+import type { RecordStatus } from '../schema.js';
 
-/** Statuses of records that are in sync. */
-export const SETTLED: RecordStatus[] = ['synced', 'retired'];
+/** Records that are not in sync. */
+export const UNSETTLED = sql`status NOT IN ('synced', 'retired')`;
 
 /** Records by stream and status. */
-export async function countRecords(
-  db: Queries,
-): Promise<{ stream: string; status: RecordStatus; count: number }[]> {
-  return db
-    .select({ stream: records.stream, status: records.status, count: count() })
-    .from(records)
-    .groupBy(records.stream, records.status)
-    .orderBy(records.stream, records.status);
+export async function countRecords(db: Queries) {
+  return query<{ stream: string; status: RecordStatus; count: number }>(db)`
+    SELECT stream, status, count(*)::int AS count FROM slotsync.records
+    GROUP BY stream, status ORDER BY stream, status`;
 }
 
 /** Records that are not in sync, of one stream when given. */
 export async function countUnsettled(db: Queries, stream?: string): Promise<number> {
-  const isOfStream = stream === undefined ? undefined : eq(records.stream, stream);
-  return db.$count(records, and(notInArray(records.status, SETTLED), isOfStream));
+  const { count } = await queryOne<{ count: number }>(db)`
+    SELECT count(*)::int AS count FROM slotsync.records
+    WHERE ${UNSETTLED} AND stream = coalesce(${stream ?? null}, stream)`;
+  return count;
 }
 
 /** Records of a stream that the service is believed to hold, without retired ones. */
 export async function countAccepted(db: Queries, stream: string): Promise<number> {
-  const isHeld = or(isNotNull(records.objectHash), records.inDoubt);
-  return db.$count(records, and(eq(records.stream, stream), ne(records.status, 'retired'), isHeld));
+  const { count } = await queryOne<{ count: number }>(db)`
+    SELECT count(*)::int AS count FROM slotsync.records
+    WHERE stream = ${stream} AND status <> 'retired' AND (object_hash IS NOT NULL OR in_doubt)`;
+  return count;
 }

@@ -1,15 +1,12 @@
 // Which external id a record has, and which records have an external id.
 import { arrayLiteral } from '../../sql-text.js';
 import { anyOf, query, type Queries } from '../database.js';
-import { recordName } from './outcomes.js';
+import { recordName, type RecordKey } from './outcomes.js';
 
 /** External ids of records the service has accepted, by stream and key. */
-export async function readExternalIds(
-  db: Queries,
-  wanted: readonly { stream: string; localKey: string }[],
-): Promise<(reference: { stream: string; localKey: string }) => string | undefined> {
+export async function readExternalIds(db: Queries, wanted: readonly RecordKey[]) {
   if (wanted.length === 0) return () => undefined;
-  const rows = await query<{ stream: string; localKey: string; externalId: string }>(db)`
+  const rows = await query<RecordKey & { externalId: string }>(db)`
     SELECT r.stream, r.local_key AS "localKey", r.external_id AS "externalId"
     FROM jsonb_to_recordset(${JSON.stringify(wanted)}::jsonb) AS w(stream text, "localKey" text)
     CROSS JOIN LATERAL (
@@ -17,15 +14,11 @@ export async function readExternalIds(
       WHERE r.stream = w.stream AND r.local_key = w."localKey" AND r.object_hash IS NOT NULL
       OFFSET 0) AS r`;
   const found = new Map(rows.map((row) => [recordName(row), row.externalId]));
-  return (reference) => found.get(recordName(reference));
+  return (reference: RecordKey) => found.get(recordName(reference));
 }
 
 /** External ids of records of a stream, accepted or not, by local key. */
-export async function readRecordIds(
-  db: Queries,
-  stream: string,
-  keys: readonly string[],
-): Promise<Map<string, string>> {
+export async function readRecordIds(db: Queries, stream: string, keys: readonly string[]) {
   const rows = await query<{ localKey: string; externalId: string }>(db)`
     SELECT local_key AS "localKey", external_id AS "externalId" FROM slotsync.records
     WHERE stream = ${stream} AND local_key = ${anyOf(keys)} AND external_id IS NOT NULL`;
@@ -33,9 +26,7 @@ export async function readRecordIds(
 }
 
 /** A record that has an external id. */
-export interface Owner {
-  stream: string;
-  localKey: string;
+export interface Owner extends RecordKey {
   /** The service has accepted its object. */
   isAccepted: boolean;
   /** A batch is writing it, or it is not known whether one has. */

@@ -1,51 +1,36 @@
 // The records that are not in sync, and why.
-import { and, eq, inArray, notInArray, sql } from 'drizzle-orm';
-import { alias } from 'drizzle-orm/pg-core';
-import type { Queries } from '../database.js';
-import { records, type RecordStatus } from '../schema.js';
-import { SETTLED } from './count-records.js';
+import { sql } from 'drizzle-orm';
+import { anyOf, query, type Queries, type RowOf } from '../database.js';
+import type { records, RecordStatus } from '../schema.js';
+import { UNSETTLED } from './count-records.js';
+import type { RecordKey } from './outcomes.js';
+
+type RecordColumn =
+  'externalId' | 'status' | 'errorCode' | 'errorMessage' | 'attempts' | 'runId' | 'updatedAt';
+interface FailureRow extends RecordKey, Pick<RowOf<typeof records>, RecordColumn> {
+  waitsFor: RecordKey | null;
+  /** Of the record it waits for; null when the state has none. */
+  parentStatus: RecordStatus | null;
+}
 
 export type Failure = Awaited<ReturnType<typeof listFailures>>[number];
-
-const parents = alias(records, 'parents');
-const isParent = sql`${parents.stream} = ${records.waitsFor}::jsonb->>0 AND ${parents.localKey} = ${records.waitsFor}::jsonb->>1`;
 
 /** Oldest key first; of one stream, one run or one status when given. */
 export async function listFailures(
   db: Queries,
   filter: { stream?: string | undefined; runId?: number; statuses?: RecordStatus[]; limit: number },
 ) {
-  const rows = await db
-    .select({
-      stream: records.stream,
-      localKey: records.localKey,
-      externalId: records.externalId,
-      status: records.status,
-      errorCode: records.errorCode,
-      errorMessage: records.errorMessage,
-      attempts: records.attempts,
-      runId: records.runId,
-      updatedAt: records.updatedAt,
-      waitsFor: records.waitsFor,
-      /** Of the record it waits for; null when the state has none. */
-      parentStatus: parents.status,
-    })
-    .from(records)
-    .leftJoin(parents, isParent)
-    .where(
-      and(
-        filter.statuses ? inArray(records.status, filter.statuses) : notInArray(records.status, SETTLED),
-        filter.stream === undefined ? undefined : eq(records.stream, filter.stream),
-        filter.runId === undefined ? undefined : eq(records.runId, filter.runId),
-      ),
-    )
-    .orderBy(records.stream, records.localKey)
-    .limit(filter.limit);
-  return rows.map(({ waitsFor, ...row }) => ({ ...row, waitsFor: parseWaitsFor(waitsFor) }));
-}
-
-function parseWaitsFor(text: string | null): { stream: string; localKey: string } | null {
-  if (text === null) return null;
-  const [stream, localKey] = JSON.parse(text) as [string, string];
-  return { stream, localKey };
+  const rows = await query<FailureRow>(db)`
+    SELECT r.stream, r.local_key AS "localKey", r.external_id AS "externalId", r.status, r.error_code AS "errorCode",
+      r.error_message AS "errorMessage", r.attempts, r.run_id::float8 AS "runId", r.updated_at AS "updatedAt",
+      CASE WHEN r.waits_for IS NOT NULL
+        THEN jsonb_build_object('stream', r.waits_for::jsonb->0, 'localKey', r.waits_for::jsonb->1) END AS "waitsFor",
+      p.status AS "parentStatus"
+    FROM slotsync.records AS r LEFT JOIN slotsync.records AS p
+      ON p.stream = r.waits_for::jsonb->>0 AND p.local_key = r.waits_for::jsonb->>1
+    WHERE ${filter.statuses ? sql`r.status = ${anyOf(filter.statuses)}` : sql`r.${UNSETTLED}`}
+      AND r.stream = coalesce(${filter.stream ?? null}, r.stream)
+      ${filter.runId === undefined ? undefined : sql`AND r.run_id = ${filter.runId}::bigint`}
+    ORDER BY r.stream, r.local_key LIMIT ${filter.limit}`;
+  return rows.map((row) => ({ ...row, updatedAt: new Date(row.updatedAt) }));
 }

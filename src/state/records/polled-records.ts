@@ -15,11 +15,7 @@ export interface PolledRecord {
 }
 
 /** What the state knows of these keys, by key. */
-export async function readPolledRecords(
-  db: Queries,
-  stream: string,
-  keys: readonly string[],
-): Promise<Map<string, PolledRecord>> {
+export async function readPolledRecords(db: Queries, stream: string, keys: readonly string[]) {
   const rows = await query<PolledRecord>(db)`
     WITH wanted AS (
       SELECT jsonb_array_elements_text(${JSON.stringify(keys)}::jsonb) COLLATE "C" AS key

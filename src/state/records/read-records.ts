@@ -5,26 +5,19 @@ import { batches, changes, records, runs } from '../schema.js';
 
 export type RecordRow = typeof records.$inferSelect;
 
-export async function readRecord(
-  db: Queries,
-  stream: string,
-  localKey: string,
-): Promise<RecordRow | undefined> {
-  const isIt = and(eq(records.stream, stream), eq(records.localKey, localKey));
-  const [row] = await db.select().from(records).where(isIt);
+/** The record of a key, if there is one. */
+export async function readRecord(db: Queries, stream: string, localKey: string) {
+  const [row] = await db
+    .select()
+    .from(records)
+    .where(and(eq(records.stream, stream), eq(records.localKey, localKey)));
   return row;
 }
 
 /** Those of these keys that the state has a record of. */
-export async function readRecordKeys(
-  db: Queries,
-  stream: string,
-  keys: readonly string[],
-): Promise<Set<string>> {
-  const rows = await db
-    .select({ localKey: records.localKey })
-    .from(records)
-    .where(and(eq(records.stream, stream), sql`${records.localKey} = ${anyOf(keys)}`));
+export async function readRecordKeys(db: Queries, stream: string, keys: readonly string[]) {
+  const isAsked = and(eq(records.stream, stream), sql`${records.localKey} = ${anyOf(keys)}`);
+  const rows = await db.select({ localKey: records.localKey }).from(records).where(isAsked);
   return new Set(rows.map(({ localKey }) => localKey));
 }
 
@@ -32,20 +25,14 @@ export type RecordBatch = Awaited<ReturnType<typeof listBatchesOf>>[number];
 
 /** The latest batches with this key, latest first, as long as batches are kept. */
 export async function listBatchesOf(db: Queries, stream: string, localKey: string, limit: number) {
+  const { runId, id: batchId, operation, state, errorCode } = batches;
+  const at = sql<string>`coalesce(${batches.finishedAt}, ${batches.createdAt})`;
   return db
-    .select({
-      runId: batches.runId,
-      kind: runs.kind,
-      batchId: batches.id,
-      operation: batches.operation,
-      state: batches.state,
-      errorCode: batches.errorCode,
-      at: sql<string>`coalesce(${batches.finishedAt}, ${batches.createdAt})`,
-    })
+    .select({ runId, kind: runs.kind, batchId, operation, state, errorCode, at })
     .from(batches)
-    .innerJoin(runs, eq(runs.id, batches.runId))
+    .innerJoin(runs, eq(runs.id, runId))
     .where(and(eq(batches.stream, stream), sql`${localKey} = ANY (${batches.keys})`))
-    .orderBy(desc(batches.id))
+    .orderBy(desc(batchId))
     .limit(limit);
 }
 

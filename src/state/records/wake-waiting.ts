@@ -10,21 +10,32 @@ interface Woken {
   keys: string[];
 }
 
+interface Written {
+  stream: string;
+  runId: number;
+  outcomes: readonly Outcome[];
+}
+
 /**
- * Puts what waited for these records into the inbox. A record that is dead because its reference never came is deferred
- * again now that it came.
+ * Puts into the inbox the records that waited for these, if others may refer to them (`isReferredTo`), and those of these
+ * whose reference has arrived meanwhile.
  */
 export async function wakeWaiting(
   db: Queries,
-  stream: string,
-  runId: number,
-  outcomes: readonly Outcome[],
+  { isReferredTo, ...written }: Written & { isReferredTo: boolean },
 ): Promise<void> {
+  const woken = isReferredTo ? await readWaiting(db, written) : [];
+  for (const { stream, keys } of [...woken, ...(await readLate(db, written))])
+    await addChanges(db, stream, keys);
+}
+
+/** What waited for these records. One that is dead because its reference never came is deferred again now that it came. */
+async function readWaiting(db: Queries, { stream, runId, outcomes }: Written): Promise<Woken[]> {
   const arrived = outcomes
     .filter(({ outcome }) => outcome === 'synced' || outcome === 'unchanged')
     .map(({ localKey }) => recordName({ stream, localKey }));
-  if (arrived.length === 0) return;
-  const woken = await query<Woken>(db)`
+  if (arrived.length === 0) return [];
+  return query<Woken>(db)`
     WITH revived AS (
       UPDATE slotsync.records SET status = 'deferred', waits_since = now(), updated_at = now()
       WHERE waits_for = ${anyOf(arrived)} AND status = 'dead'
@@ -33,50 +44,33 @@ export async function wakeWaiting(
       SELECT stream, local_key FROM slotsync.records WHERE waits_for = ${anyOf(arrived)} AND status = 'deferred'
       UNION ALL TABLE revived) AS woken
     WHERE ${isOutsideSync(runId)} GROUP BY stream`;
-  await addWoken(db, woken);
 }
 
 /**
- * Puts records that begin to wait into the inbox where their reference has arrived meanwhile, by another run: then that
- * run has not woken them. No lock is waited for: a reference that is being written counts as arrived, and costs one more
- * look.
+ * Records that begin to wait where their reference has arrived meanwhile, by another run: then that run has not woken
+ * them. No lock is waited for: a reference that is being written counts as arrived, and costs one more look.
  */
-export async function wakeLate(
-  db: Queries,
-  stream: string,
-  runId: number,
-  outcomes: readonly Outcome[],
-): Promise<void> {
+async function readLate(db: Queries, { stream, runId, outcomes }: Written): Promise<Woken[]> {
   const waiting = outcomes.flatMap((outcome) =>
-    outcome.outcome === 'deferred' && outcome.waitsFor
-      ? {
-          localKey: outcome.localKey,
-          parent: outcome.waitsFor.stream,
-          parentKey: outcome.waitsFor.localKey,
-        }
-      : [],
+    outcome.outcome === 'deferred' && outcome.waitsFor ? [[outcome.localKey, outcome.waitsFor]] : [],
   );
-  if (waiting.length === 0) return;
-  const woken = await query<Woken>(db)`
+  if (waiting.length === 0) return [];
+  return query<Woken>(db)`
     WITH waiting AS (
-      SELECT * FROM jsonb_to_recordset(${JSON.stringify(waiting)}::jsonb) AS w("localKey" text, parent text, "parentKey" text)
+      SELECT w->>0 AS local_key, w->1->>'stream' AS parent, w->1->>'localKey' AS parent_key
+      FROM jsonb_array_elements(${JSON.stringify(waiting)}::jsonb) AS w
     ), absent AS MATERIALIZED (
       SELECT r.stream, r.local_key, r.object_hash FROM slotsync.records AS r
-      WHERE (r.stream, r.local_key) IN (SELECT parent, "parentKey" FROM waiting)
+      WHERE (r.stream, r.local_key) IN (SELECT parent, parent_key FROM waiting)
       FOR SHARE SKIP LOCKED
     )
-    SELECT ${stream}::text AS stream, array_agg(w."localKey") AS keys FROM waiting AS w
-    JOIN slotsync.records AS p ON p.stream = w.parent AND p.local_key = w."parentKey"
+    SELECT ${stream}::text AS stream, array_agg(w.local_key) AS keys FROM waiting AS w
+    JOIN slotsync.records AS p ON p.stream = w.parent AND p.local_key = w.parent_key
     WHERE NOT EXISTS (SELECT FROM absent AS a
       WHERE a.stream = p.stream AND a.local_key = p.local_key AND a.object_hash IS NULL) AND ${isOutsideSync(runId)}
     HAVING count(*) > 0`;
-  await addWoken(db, woken);
 }
 
 function isOutsideSync(runId: number): SQL {
   return sql`EXISTS (SELECT FROM slotsync.runs WHERE id = ${runId}::bigint AND kind <> 'sync')`;
-}
-
-async function addWoken(db: Queries, woken: readonly Woken[]): Promise<void> {
-  for (const { stream, keys } of woken) await addChanges(db, stream, keys);
 }

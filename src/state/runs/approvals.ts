@@ -7,51 +7,33 @@ import { approvals, type LimitedOperation } from '../schema.js';
 
 export type Approval = typeof approvals.$inferSelect;
 
-export type NewApproval = Pick<Approval, 'runId' | 'stream' | 'operation' | 'allowed'>;
-
 const isOpen = and(isNull(approvals.usedBy), gt(approvals.expiresAt, sql`now()`));
 
 /** Records approvals that expire after so many hours. Each replaces an open one of its stream and operation. */
 export async function recordApprovals(
   db: Queries,
-  given: readonly NewApproval[],
+  given: readonly Pick<Approval, 'runId' | 'stream' | 'operation' | 'allowed'>[],
   hours: number,
 ): Promise<Approval[]> {
   return db.transaction(async (tx) => {
     for (const { stream, operation } of given) await revokeApprovals(tx, stream, operation);
     const expiresAt = sql`now() + make_interval(secs => ${hours * 60 * 60})`;
-    return tx
-      .insert(approvals)
-      .values(given.map((approval) => ({ ...approval, expiresAt })))
-      .returning();
+    const rows = given.map((approval) => ({ ...approval, expiresAt }));
+    return tx.insert(approvals).values(rows).returning();
   });
 }
 
 /** Ends the open approvals of a stream and operation. */
-export async function revokeApprovals(
-  tx: Queries,
-  stream: string,
-  operation: LimitedOperation,
-): Promise<void> {
-  await tx
-    .update(approvals)
-    .set({ expiresAt: sql`now()` })
-    .where(and(isOpen, eq(approvals.stream, stream), eq(approvals.operation, operation)));
+export async function revokeApprovals(tx: Queries, stream: string, operation: LimitedOperation) {
+  const isMeant = and(isOpen, eq(approvals.stream, stream), eq(approvals.operation, operation));
+  const expired = { expiresAt: sql`now()` };
+  await tx.update(approvals).set(expired).where(isMeant);
 }
 
-/** Approvals that were not used and have not expired. */
+/** Approvals that were not used and have not expired, of one stream when given. */
 export async function listOpenApprovals(db: Queries, stream?: string): Promise<Approval[]> {
   const isOfStream = stream === undefined ? undefined : eq(approvals.stream, stream);
   return db.select().from(approvals).where(and(isOpen, isOfStream)).orderBy(approvals.id);
-}
-
-/** The same of one stream, by operation. */
-export async function readOpenApprovals(
-  db: Queries,
-  stream: string,
-): Promise<Map<LimitedOperation, Approval>> {
-  const open = await listOpenApprovals(db, stream);
-  return new Map(open.map((approval) => [approval.operation, approval]));
 }
 
 /**
@@ -60,10 +42,11 @@ export async function readOpenApprovals(
  */
 export async function useApprovals(tx: Queries, ids: readonly number[], runId: number): Promise<void> {
   if (ids.length === 0) return;
+  const areThese = and(isOpen, inArray(approvals.id, [...ids]));
   const used = await tx
     .update(approvals)
     .set({ usedBy: runId })
-    .where(and(isOpen, inArray(approvals.id, [...ids])))
+    .where(areThese)
     .returning({ id: approvals.id });
   if (used.length === ids.length) return;
   throw new SlotsyncError('approval_withdrawn', 'an approval was withdrawn while the run was planned', {});

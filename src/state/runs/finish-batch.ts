@@ -1,10 +1,10 @@
 // A batch ends in one transaction with the outcomes of its records. The run is advanced after that, by `advanceRun`.
-import { and, eq, inArray } from 'drizzle-orm';
-import type { Queries, State } from '../database.js';
+import { arrayLiteral } from '../../sql-text.js';
+import { query, type Queries, type State } from '../database.js';
 import { failRecords } from '../records/fail-records.js';
 import { countOutcomes, NO_OUTCOMES } from '../records/outcomes.js';
 import { settleRecords, type Settled } from '../records/settle-records.js';
-import { batches } from '../schema.js';
+import type { OutcomeCounts } from '../schema.js';
 import { insertBatches, type Batch } from './batches.js';
 import type { Failed } from './end-run.js';
 
@@ -12,24 +12,22 @@ import type { Failed } from './end-run.js';
  * Writes the outcomes of a batch's records, and the batch is done when every key has its outcome; otherwise the settled
  * keys become a finished batch of their own and this one keeps the rest. Returns the keys that remain.
  */
-export async function settleBatch(
-  { db }: Pick<State, 'db'>,
-  batch: Batch,
-  settled: Settled,
-): Promise<string[]> {
+export async function settleBatch({ db }: Pick<State, 'db'>, batch: Batch, settled: Settled) {
   const { id, runId, stream, level, operation } = batch;
   return db.transaction(async (tx) => {
     const lost = new Set(await settleRecords(tx, { ...settled, stream, runId }));
     const outcomes = settled.outcomes.filter(({ localKey }) => !lost.has(localKey));
     const keys = new Set(outcomes.map(({ localKey }) => localKey));
     const remaining = batch.keys.filter((key) => !keys.has(key));
-    const done = { state: 'done', counts: countOutcomes(outcomes) } as const;
+    const counts = countOutcomes(outcomes);
     if (remaining.length === 0) {
-      await finishBatch(tx, id, done);
+      await finishBatch(tx, id, counts);
     } else if (keys.size > 0) {
-      const finishedAt = new Date();
-      await insertBatches(tx, [{ runId, stream, level, operation, keys: [...keys], ...done, finishedAt }]);
-      await tx.update(batches).set({ keys: remaining }).where(eq(batches.id, id));
+      const done = { state: 'done', counts, finishedAt: new Date() } as const;
+      await insertBatches(tx, [{ runId, stream, level, operation, keys: [...keys], ...done }]);
+      await query(
+        tx,
+      )`UPDATE slotsync.batches SET keys = ${arrayLiteral(remaining)}::text[] WHERE id = ${id}::bigint`;
     }
     return remaining;
   });
@@ -43,22 +41,17 @@ export async function failBatch({ db }: Pick<State, 'db'>, batch: Batch, error: 
   const { id, runId, stream, keys } = batch;
   const counts = { ...NO_OUTCOMES, failed: keys.length };
   await db.transaction(async (tx) => {
-    const reason = { errorCode: error.code, errorMessage: error.message };
-    if (!(await finishBatch(tx, id, { state: 'failed', counts, ...reason }))) return;
+    if (!(await finishBatch(tx, id, counts, error))) return;
     const failures = keys.map((localKey) => ({ localKey, ...error }));
     await failRecords(tx, stream, runId, failures);
   });
 }
 
-async function finishBatch(
-  tx: Queries,
-  id: number,
-  end: Pick<typeof batches.$inferInsert, 'state' | 'counts' | 'errorCode' | 'errorMessage'>,
-): Promise<boolean> {
-  const finished = await tx
-    .update(batches)
-    .set({ errorCode: null, errorMessage: null, ...end, finishedAt: new Date() })
-    .where(and(eq(batches.id, id), inArray(batches.state, ['queued', 'planned'])))
-    .returning({ id: batches.id });
-  return finished.length > 0;
+/** Ends a batch, as failed with an error and as done without; false: it has ended meanwhile. */
+async function finishBatch(tx: Queries, id: number, counts: OutcomeCounts, error?: Failed): Promise<boolean> {
+  const finished = await query(tx)`
+    UPDATE slotsync.batches SET state = ${error ? 'failed' : 'done'}, counts = ${JSON.stringify(counts)}::jsonb,
+      error_code = ${error?.code ?? null}, error_message = ${error?.message ?? null}, finished_at = now()
+    WHERE id = ${id}::bigint AND state IN ('queued', 'planned')`;
+  return finished.count > 0;
 }

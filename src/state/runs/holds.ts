@@ -2,7 +2,9 @@
 // that run decides.
 import { sql } from 'drizzle-orm';
 import { query, type Queries } from '../database.js';
-import type { Hold, LimitedOperation, RunKind } from '../schema.js';
+import type { Hold, Holds, LimitedOperation, RunKind, RunStatus } from '../schema.js';
+import { revokeApprovals } from './approvals.js';
+import { releaseHeldBatches } from './batches.js';
 
 export interface RunHold extends Hold {
   runId: number;
@@ -37,4 +39,31 @@ export async function readHolds(db: Queries, runId?: number): Promise<RunHold[]>
       SELECT FROM slotsync.batches AS b
       WHERE b.run_id = r.id AND b.stream = s.stream AND b.operation = o.operation AND b.state = 'held')
     ORDER BY r.id DESC, s.stream, o.operation`;
+}
+
+/**
+ * Gives up what a run holds of these streams and operations: its batches are cancelled, approvals of it that were not
+ * used end, and a run that only waited has succeeded. What the mirror says does not change by it: the next plan may hold
+ * it again.
+ */
+export async function rejectHolds(
+  db: Queries,
+  runId: number,
+  rejected: readonly { stream: string; operation: LimitedOperation }[],
+): Promise<void> {
+  await db.transaction(async (tx) => {
+    const [run] = await query<{ holds: Holds; status: RunStatus }>(tx)`
+      SELECT holds, status FROM slotsync.runs WHERE id = ${runId}::bigint FOR UPDATE`;
+    if (!run) return;
+    for (const { stream, operation } of rejected) {
+      await releaseHeldBatches(tx, { runId, stream, operation }, 'cancelled');
+      await revokeApprovals(tx, stream, operation);
+      delete run.holds[stream]?.[operation];
+    }
+    const left = Object.entries(run.holds).filter(([, holds]) => Object.keys(holds).length > 0);
+    await query(tx)`
+      UPDATE slotsync.runs SET holds = ${JSON.stringify(Object.fromEntries(left))}::jsonb,
+        status = ${run.status === 'held' && left.length === 0 ? 'succeeded' : run.status}
+      WHERE id = ${runId}::bigint`;
+  });
 }

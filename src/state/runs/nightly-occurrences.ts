@@ -1,30 +1,23 @@
 // Which occurrences of a schedule were started. The timer may fire in many processes, more than once or not at all: an
 // occurrence belongs to the process that moves `last_due` past it.
-import { and, eq, isNotNull, isNull, lt, or, sql } from 'drizzle-orm';
+import { eq, sql } from 'drizzle-orm';
 import type { Schedule } from '../../cron-schedule.js';
-import type { Queries } from '../database.js';
-import { runs, schedules } from '../schema.js';
+import { query, type Queries } from '../database.js';
+import { schedules } from '../schema.js';
 
 export type RegisteredSchedule = typeof schedules.$inferSelect;
 
 /** Registers a schedule, or replaces it; one that is the same already keeps what it has missed. */
-export async function registerSchedule(
-  db: Queries,
-  name: string,
-  { pattern, timezone }: Schedule,
-): Promise<void> {
-  await db
-    .insert(schedules)
-    .values({ name, pattern, timezone })
-    .onConflictDoUpdate({
-      target: schedules.name,
-      set: { pattern, timezone, registeredAt: sql`now()` },
-      setWhere: sql`(${schedules.pattern}, ${schedules.timezone}) IS DISTINCT FROM (${pattern}, ${timezone})`,
-    });
+export async function registerSchedule(db: Queries, name: string, schedule: Schedule): Promise<void> {
+  await query(db)`
+    INSERT INTO slotsync.schedules AS s (name, pattern, timezone)
+    VALUES (${name}, ${schedule.pattern}, ${schedule.timezone})
+    ON CONFLICT (name) DO UPDATE SET pattern = excluded.pattern, timezone = excluded.timezone, registered_at = now()
+    WHERE (s.pattern, s.timezone) IS DISTINCT FROM (excluded.pattern, excluded.timezone)`;
 }
 
 export async function removeSchedule(db: Queries, name: string): Promise<void> {
-  await db.delete(schedules).where(eq(schedules.name, name));
+  await query(db)`DELETE FROM slotsync.schedules WHERE name = ${name}`;
 }
 
 export async function readSchedule(db: Queries, name: string): Promise<RegisteredSchedule | undefined> {
@@ -36,22 +29,14 @@ export async function readSchedule(db: Queries, name: string): Promise<Registere
 export async function claimOccurrence(
   db: Queries,
   { name, pattern, timezone }: RegisteredSchedule,
-  due: Date,
+  occurrence: Date,
 ): Promise<boolean> {
-  const claimed = await db
-    .update(schedules)
-    .set({ lastDue: due })
-    .where(
-      and(
-        eq(schedules.name, name),
-        eq(schedules.pattern, pattern),
-        eq(schedules.timezone, timezone),
-        lt(schedules.registeredAt, due),
-        or(isNull(schedules.lastDue), lt(schedules.lastDue, due)),
-      ),
-    )
-    .returning({ name: schedules.name });
-  return claimed.length > 0;
+  const due = sql`${occurrence.toISOString()}::text::timestamptz`;
+  const claimed = await query(db)`
+    UPDATE slotsync.schedules SET last_due = ${due}
+    WHERE name = ${name} AND pattern = ${pattern} AND timezone = ${timezone}
+      AND registered_at < ${due} AND coalesce(last_due, '-infinity') < ${due}`;
+  return claimed.count > 0;
 }
 
 /**
@@ -59,19 +44,15 @@ export async function claimOccurrence(
  * run is under way, or when there is none. A paused run is not waited for.
  */
 export async function readUnreconciledOccurrence(db: Queries, name: string): Promise<string | undefined> {
-  const isUnderWay = and(eq(runs.kind, 'sync'), isNull(runs.finishedAt), isNull(runs.pausedAt));
-  if ((await db.$count(runs, isUnderWay)) > 0) return undefined;
-  const { lastDue, lastReconciled } = schedules;
-  const isNotReconciled = or(isNull(lastReconciled), lt(lastReconciled, lastDue));
-  const [row] = await db
-    .select({ due: sql<string>`${lastDue}::text` })
-    .from(schedules)
-    .where(and(eq(schedules.name, name), isNotNull(lastDue), isNotReconciled));
+  const [row] = await query<{ due: string }>(db)`
+    SELECT last_due::text AS due FROM slotsync.schedules
+    WHERE name = ${name} AND coalesce(last_reconciled, '-infinity') < last_due AND NOT EXISTS (
+      SELECT FROM slotsync.runs WHERE kind = 'sync' AND finished_at IS NULL AND paused_at IS NULL)`;
   return row?.due;
 }
 
 /** Notes that the bookings were reconciled after this occurrence. */
 export async function noteReconciledOccurrence(db: Queries, name: string, due: string): Promise<void> {
-  const lastReconciled = sql`${due}::text::timestamptz`;
-  await db.update(schedules).set({ lastReconciled }).where(eq(schedules.name, name));
+  await query(db)`
+    UPDATE slotsync.schedules SET last_reconciled = ${due}::text::timestamptz WHERE name = ${name}`;
 }

@@ -1,9 +1,8 @@
 // The life of a reconcile run: one at a time, worked by the process that started it. It only reads from both sides, so one
 // that was interrupted is not resumed: it failed, and the next one reads again.
-import { and, eq, isNull } from 'drizzle-orm';
-import { asStateError, connect, type Queries, type State } from '../database.js';
-import { runs, type RunRange, type StartedBy } from '../schema.js';
-import { failRun, finishRun, type Failed } from './end-run.js';
+import { asStateError, connect, query, type Queries, type State } from '../database.js';
+import type { RunRange, StartedBy } from '../schema.js';
+import { failRun } from './end-run.js';
 import { insertRun } from './start-run.js';
 
 const LOCK = 'slotsync reconcile';
@@ -29,27 +28,16 @@ export async function whileReconcilingAlone<T>(
 }
 
 /** Starts a reconcile run, under the lock: whatever is unfinished was interrupted. Returns its id. */
-export async function startReconciliation(
-  db: Queries,
-  startedBy: StartedBy,
-  range: RunRange | undefined,
-): Promise<number> {
-  const interrupted = await db
-    .select({ id: runs.id })
-    .from(runs)
-    .where(and(eq(runs.kind, 'reconcile'), isNull(runs.finishedAt)));
+export async function startReconciliation(db: Queries, startedBy: StartedBy, range: RunRange | undefined) {
+  const interrupted = await query<{ id: number }>(db)`
+    SELECT id::float8 AS id FROM slotsync.runs WHERE kind = 'reconcile' AND finished_at IS NULL`;
   for (const { id } of interrupted)
     await failRun(db, id, { code: 'interrupted', message: 'the process that worked it ended' });
   const request = { kind: 'reconcile', lane: 'sync', startedBy, streams: [], range } as const;
   return (await insertRun(db, request, 'running')).id;
 }
 
-/** Ends a reconcile run, unless it was ended meanwhile. */
-export async function endReconciliation(db: Queries, id: number, error?: Failed): Promise<void> {
-  await (error ? failRun(db, id, error) : finishRun(db, id));
-}
-
 /** Takes back a run that found nothing to compare: every few minutes there would be one. */
 export async function dropReconciliation(db: Queries, id: number): Promise<void> {
-  await db.delete(runs).where(eq(runs.id, id));
+  await query(db)`DELETE FROM slotsync.runs WHERE id = ${id}::bigint`;
 }

@@ -30,10 +30,7 @@ export async function startRun(db: Queries, request: RunRequest): Promise<{ run:
  * Starts a run over those of its streams that no unfinished run covers, if there are any. `busy`: the runs that cover
  * the others, with the streams each of them covers.
  */
-export async function startFreeRun(
-  db: Queries,
-  request: RunRequest,
-): Promise<{ run: Run | undefined; busy: { run: Run; streams: string[] }[] }> {
+export async function startFreeRun(db: Queries, request: RunRequest) {
   return db.transaction(async (tx) => {
     const unfinished = await lockUnfinished(tx, request.streams);
     const covered = new Set(unfinished.flatMap((run) => run.streams));
@@ -51,12 +48,9 @@ export async function startFreeRun(
 /** The unfinished runs that cover any of these streams; no other run starts until the transaction ends. */
 async function lockUnfinished(tx: Queries, streams: readonly string[]): Promise<Run[]> {
   await takeLock(tx, START_LOCK);
+  const isUnfinished = and(isNull(runs.finishedAt), ne(runs.kind, 'incremental'));
   const covers = sql`${runs.streams} && ${arrayLiteral(streams)}::text[]`;
-  return tx
-    .select()
-    .from(runs)
-    .where(and(isNull(runs.finishedAt), ne(runs.kind, 'incremental'), covers))
-    .orderBy(runs.id);
+  return tx.select().from(runs).where(and(isUnfinished, covers)).orderBy(runs.id);
 }
 
 /** Writes the row of a run, without looking at others: as to be planned, or as under way already. */
@@ -65,16 +59,9 @@ export async function insertRun(
   { streams, range, ...request }: RunRequest,
   status: 'planning' | 'running' = 'planning',
 ): Promise<Run> {
-  const [run] = await tx
-    .insert(runs)
-    .values({
-      ...request,
-      streams: [...streams],
-      range: range ?? null,
-      status,
-      startedAt: status === 'running' ? sql`now()` : null,
-    })
-    .returning();
+  const startedAt = status === 'running' ? sql`now()` : null;
+  const row = { ...request, streams: [...streams], range: range ?? null, status, startedAt };
+  const [run] = await tx.insert(runs).values(row).returning();
   if (!run) throw new Error('the run was not written');
   return run;
 }

@@ -4,7 +4,7 @@ import type { Mirror } from '../../mirror/mirror.js';
 import type { State } from '../../state/database.js';
 import { readPlanMarks } from '../../state/records/plan-marks.js';
 import { countAccepted } from '../../state/records/count-records.js';
-import { readOpenApprovals } from '../../state/runs/approvals.js';
+import { listOpenApprovals } from '../../state/runs/approvals.js';
 import { countRetiringToday } from '../../state/runs/batches.js';
 import {
   LIMITED_OPERATIONS,
@@ -164,10 +164,10 @@ async function weighLimits(
   if (operations.length === 0) return weighed;
   const isIncremental = kind === 'incremental';
   // An approval is given for what a whole reading found: single changes must not use it up.
-  const approvals = isIncremental ? new Map<never, never>() : await readOpenApprovals(state.db, stream.name);
+  const approvals = isIncremental ? [] : await listOpenApprovals(state.db, stream.name);
   const accepted = keys === undefined ? merged.accepted : await countAccepted(state.db, stream.name);
   for (const operation of operations) {
-    const approval = approvals.get(operation);
+    const approval = approvals.findLast((open) => open.operation === operation);
     const facts = { operation, count: planned[operation], accepted, runId };
     const ofRetirement = operation === 'retire' && {
       released: planned.released,

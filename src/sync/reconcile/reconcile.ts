@@ -12,9 +12,9 @@ import {
 } from '../../state/bookings/read-reservations.js';
 import { pruneBookings } from '../../state/retention.js';
 import type { Queries, State } from '../../state/database.js';
+import { failRun, finishRun } from '../../state/runs/end-run.js';
 import {
   dropReconciliation,
-  endReconciliation,
   startReconciliation,
   whileReconcilingAlone,
 } from '../../state/runs/reconcile-runs.js';
@@ -214,13 +214,13 @@ async function inRun(
       if (bookings && read === 'window')
         await mirror.bookings.requireKeys(bookings, { ...period, isFirst: true });
       const hadWork = await work({ mirror, destination, reservations, db, runId, lane: LANE, shared });
-      if (hadWork) await endReconciliation(db, runId);
+      if (hadWork) await finishRun(db, runId);
       else await dropReconciliation(db, runId);
     } catch (error) {
       const reason = signal?.aborted
         ? { code: 'interrupted', message: 'the process was stopped' }
         : { code: codeOf(error), message: messageWithDetail(error) };
-      if (!isDryRun) await endReconciliation(db, runId, reason);
+      if (!isDryRun) await failRun(db, runId, reason);
       throw error;
     }
     const counts = await countVerdicts(db, runId);
