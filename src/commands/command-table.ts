@@ -190,7 +190,12 @@ What people do at the service is done below /sandbox/, from this machine, withou
   POST   /sandbox/reservations/{id}/restore   no body
   POST   /sandbox/reservations/{id}/status    {status: ["C_PLANNED"]}
   DELETE /sandbox/reservations/{id}           without a cancellation
-{id} is the number or the external id. All of them: docs/api-contract.md.`;
+{id} is the number or the external id. To stop the service at a known place, and do something meanwhile:
+  POST   /sandbox/gate    {path?: "objects", method?: "PUT", hold?: "request" | "answer", after?: 3}
+  GET    /sandbox/gate    {closed, held}: how many requests are held
+  DELETE /sandbox/gate    lets them go
+A held request is carried out when the gate opens; with hold "answer" it is carried out at once, and its answer is
+held. "after" lets so many pass first. More of them: docs/api-contract.md.`;
 
 function addSandbox(program: Command): void {
   const choice = (flags: string, description: string, values: string[]) =>

@@ -1,8 +1,9 @@
 import { findConfiguration, loadConfiguration } from '../config-file.js';
 import { print } from '../report/print.js';
 import { startSandbox, type SandboxOptions } from '../sandbox/sandbox.js';
-import { schemaOfStreams } from './sandbox-schema.js';
 import { loadSettings, readEnvironment } from '../settings.js';
+import type { Stream } from '../streams/stream.js';
+import type { SandboxSchema } from '../sandbox/schema.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 
@@ -70,4 +71,19 @@ function toSandboxOptions(options: SandboxCommandOptions): SandboxOptions {
     ...(putStatus === undefined ? {} : { putStatus: putStatus === '200' ? 200 : 207 }),
     faults: { status500, reset, loseAnswer, brokenJson, hang },
   };
+}
+
+/** The types and fields that the streams name, for a sandbox that knows exactly these. */
+function schemaOfStreams(streams: readonly Stream[]): SandboxSchema {
+  const typeOf = new Map(streams.map(({ name, type }) => [name, type]));
+  const fields = new Map<string, SandboxSchema['fields'][number]>();
+  for (const { owned, references } of streams) {
+    for (const extId of owned) fields.set(extId, fields.get(extId) ?? { extId });
+    for (const { fieldId, stream } of references) {
+      const reference = typeOf.get(stream);
+      fields.set(fieldId, { extId: fieldId, ...(reference === undefined ? {} : { reference }) });
+    }
+  }
+  const types = [...new Set(streams.map(({ type }) => type))].map((extId) => ({ extId }));
+  return { types, fields: [...fields.values()] };
 }

@@ -61,7 +61,10 @@ async function separate(app: App, streams: readonly Stream[], isNamed: boolean) 
 
 /** A trigger writes to the inbox in the transaction of the change: both must be in one database. */
 async function requireSameDatabase(app: App): Promise<void> {
-  const [state, mirror] = [await (await app.triggers()).place(), await (await app.mirror()).place()];
+  const [state, mirror] = [
+    await (await app.triggers()).databaseIdentity(),
+    await (await app.mirror()).databaseIdentity(),
+  ];
   if (JSON.stringify(state) === JSON.stringify(mirror)) return;
   throw new UsageError('triggers need mirror and state in one database, and these are two', {
     remedy: OTHER_WAYS,

@@ -39,7 +39,7 @@ export function openTriggers({ url, channel }: { url: string; channel: string })
 
   return {
     /** Which database this is, to be compared with the mirror's. */
-    async place(): Promise<DatabaseIdentity> {
+    async databaseIdentity(): Promise<DatabaseIdentity> {
       return readDatabaseIdentity(sql);
     },
 

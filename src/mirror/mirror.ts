@@ -85,7 +85,7 @@ export function createMirror({ url }: { url: string }) {
     },
 
     /** Which database this is, to be compared with another connection's. */
-    async place(): Promise<DatabaseIdentity> {
+    async databaseIdentity(): Promise<DatabaseIdentity> {
       return read(() => readDatabaseIdentity(sql));
     },
 

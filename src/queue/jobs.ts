@@ -14,7 +14,7 @@ export const QUEUES = {
    * of them, each for a second or more. So incremental batches have a queue and worker slots of their own.
    */
   incrementalBatches: 'slotsync-batches-incremental',
-  /** Keys that may differ now, added by other programs: docs/changes.md. */
+  /** Keys that may differ now, added by other programs: docs/incremental-sync.md. */
   changes: 'slotsync-changes',
 } as const;
 export type QueueName = (typeof QUEUES)[keyof typeof QUEUES];

@@ -11,6 +11,9 @@
 //   PUT    /sandbox/faults                       { status500?, reset?, loseAnswer?, brokenJson?, hang? }: 0 to 1
 //   POST   /sandbox/fail-next                    { fault, path?, status?, body?, headers?, times? }
 //   DELETE /sandbox/fail-next                    forgets what was ordered and has not happened yet
+//   POST   /sandbox/gate                         { path?, method?, hold?, after? }: holds requests, see gate.ts
+//   GET    /sandbox/gate                         { closed, held }: how many are held
+//   DELETE /sandbox/gate                         lets them go
 //   PUT    /sandbox/latency                      { latencyMs, jitterMs? }
 //   PUT    /sandbox/quota                        { rate?, window?, retryAfter? }
 //   PUT    /sandbox/refusals/{extId}             { status, message, wholeCall? }: the service refuses this object
@@ -29,6 +32,7 @@ import type { IncomingMessage } from 'node:http';
 import { text as readText } from 'node:stream/consumers';
 import { z } from 'zod';
 import { failRuleSchema, faultsSchema } from './faults.js';
+import { gateRuleSchema } from './gate.js';
 import type { SandboxControls } from './handle.js';
 import { decodeSegment, parseJson } from './http.js';
 import type { SandboxAnswer } from './http.js';
@@ -62,6 +66,9 @@ export function createControl(sandbox: SandboxControls, requests: () => number) 
     ['PUT faults', (body) => sandbox.setFaults(parseBody(faultsSchema, body()))],
     ['POST fail-next', (body) => sandbox.failNext(parseBody(failRuleSchema, body()))],
     ['DELETE fail-next', () => sandbox.clearFailures()],
+    ['POST gate', (body) => sandbox.closeGate(parseBody(gateRuleSchema, body() ?? {}))],
+    ['GET gate', () => sandbox.gate()],
+    ['DELETE gate', () => sandbox.openGate()],
     [
       'PUT latency',
       (body) => {

@@ -1,10 +1,11 @@
-// The life of one request to the service: half the latency, the quota, the faults, the answer, the other half.
-// The order matters: requests spread out on the way, and the service counts when they arrive.
+// The life of one request to the service: half the latency, the quota, the gate, the faults, the answer, the other
+// half. The order matters: requests spread out on the way, and the service counts when they arrive.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { text as readText } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Arrivals } from './arrivals.js';
 import type { FaultSource } from './faults.js';
+import type { Gate } from './gate.js';
 import { answerTo, parseJson, requireJson, send } from './http.js';
 import type { SandboxAnswer } from './http.js';
 import { countObjects } from './put-objects.js';
@@ -24,18 +25,19 @@ export function createExchange(deps: {
   conditions: Conditions;
   arrivals: Arrivals;
   faults: FaultSource;
+  gate: Gate;
   route: (request: ServiceRequest) => SandboxAnswer;
   random: () => number;
   signal: AbortSignal;
 }) {
-  const { conditions, arrivals, faults, route, random, signal } = deps;
+  const { conditions, arrivals, faults, gate, route, random, signal } = deps;
 
   return async (request: IncomingMessage, response: ServerResponse, path: string): Promise<void> => {
     const text = await readText(request);
     const halfMs = (conditions.latencyMs + random() * conditions.jitterMs) / 2;
     if (halfMs > 0) await sleep(halfMs, undefined, { signal });
 
-    // Checked and processed without a pause in between, so nothing else happens in between.
+    // Checked and processed without a pause in between, unless the gate holds it, so nothing else happens in between.
     const at = performance.now();
     const waitMs = conditions.window.take(at);
     const method = request.method ?? 'GET';
@@ -62,6 +64,8 @@ export function createExchange(deps: {
       }
     };
 
+    const held = waitMs > 0 ? undefined : gate.placeFor(method, path);
+    if (held === 'request') await gate.wait(signal);
     const fault = waitMs > 0 ? undefined : faults.draw(path);
     const answer = waitMs > 0 ? overQuota(waitMs, conditions.retryAfter) : answerFor(fault?.fault, process);
     if (fault?.fault === 'hang') return;
@@ -70,6 +74,7 @@ export function createExchange(deps: {
       answer.body = fault.body ?? { status: answer.status, message: 'fault on order' };
       answer.headers = fault.headers;
     }
+    if (held === 'answer') await gate.wait(signal);
     const isReset = fault?.fault === 'reset' || fault?.fault === 'loseAnswer';
     if (!isReset) arrivals.settle(arrival, answer.status);
     if (halfMs > 0) await sleep(halfMs, undefined, { signal });

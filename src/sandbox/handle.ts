@@ -2,6 +2,7 @@
 // because the control interface offers the same over HTTP.
 import type { Arrival } from './arrivals.js';
 import type { FailRule, Faults } from './faults.js';
+import type { GateRule, GateStatus } from './gate.js';
 import type { SandboxObject, SandboxObjectInput } from './object-store.js';
 import type { ObjectRefusal } from './put-objects.js';
 import type { WindowKind } from './quota-window.js';
@@ -49,6 +50,8 @@ export interface SandboxOptions {
   /** For random faults and jitter. */
   seed?: number | undefined;
   faults?: Faults | undefined;
+  /** Holds matching requests from the start, until `openGate`. */
+  gate?: GateRule | undefined;
 }
 
 /** Everything a rehearsal can see and do that the service itself does not offer. */
@@ -90,6 +93,15 @@ export interface SandboxControls {
   failNext(rule: FailRule): void;
   /** Forgets what `failNext` ordered and has not happened yet. */
   clearFailures(): void;
+  /**
+   * Holds the requests that match and that the quota lets through, from now on. They are answered when the gate opens,
+   * and carried out then if they were not yet, also when their client has gone.
+   */
+  closeGate(rule?: GateRule): void;
+  /** Lets go all that is held. */
+  openGate(): void;
+  /** Whether the gate is closed, and how many requests it holds. */
+  gate(): GateStatus;
   refuseObject(extId: string, refusal: ObjectRefusal): void;
   allowObject(extId: string): void;
   /** Every token handed out so far is refused from now on. */

@@ -91,7 +91,7 @@ export function createPutObjects(
     const filled = new Set<string>();
     for (const { fieldId, values } of fields) {
       const field = schema.fieldByExtId(fieldId);
-      if (filled.has(fieldId)) return `field ${fieldId} stands twice`;
+      if (filled.has(fieldId)) return `field ${fieldId} is named twice`;
       if (values.length > 0) filled.add(fieldId);
       if (field?.type !== undefined && field.type !== type)
         return `field ${fieldId} does not belong to type ${type}`;
@@ -155,7 +155,7 @@ function unknownObject(fieldId: string, extId: string, type: string): string {
 function refuseDuplicates(sent: readonly { extId: string }[]): void {
   const seen = new Set<string>();
   for (const { extId } of sent) {
-    if (seen.has(extId)) throw new Refusal(400, `object ${extId} stands twice in the call`);
+    if (seen.has(extId)) throw new Refusal(400, `object ${extId} is named twice in the call`);
     seen.add(extId);
   }
 }

@@ -1,6 +1,7 @@
 // A stand-in for the scheduling service, over HTTP, on which an organization rehearses before it uses the real one. It
 // shares no code with the client, so that a mistake of the client cannot be repeated and hidden in it. Beside the
 // service's endpoints it has control endpoints below /sandbox/, see control.ts.
+import { setMaxListeners } from 'node:events';
 import { createServer } from 'node:http';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createArrivals } from './arrivals.js';
@@ -9,6 +10,7 @@ import { createExchange } from './exchange.js';
 import type { Conditions } from './exchange.js';
 import { createFaults } from './faults.js';
 import { createFindReservations } from './find-reservations.js';
+import { createGate } from './gate.js';
 import type { Sandbox, SandboxControls, SandboxOptions } from './handle.js';
 import { answerTo, send } from './http.js';
 import { createObjects } from './object-store.js';
@@ -45,6 +47,7 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   const refusals = new Map<string, ObjectRefusal>();
   const arrivals = createArrivals();
   const faults = createFaults(random, options.faults);
+  const gate = createGate(options.gate);
   const tokens = createTokens({
     organizationId,
     tokenSeconds: options.tokenSeconds ?? 300,
@@ -87,7 +90,16 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   );
 
   const closing = new AbortController();
-  const exchange = createExchange({ conditions, arrivals, faults, route, random, signal: closing.signal });
+  setMaxListeners(0, closing.signal); // one for each request under way
+  const exchange = createExchange({
+    conditions,
+    arrivals,
+    faults,
+    gate,
+    route,
+    random,
+    signal: closing.signal,
+  });
 
   const handle: SandboxControls = {
     defineSchema: (next) => schema.define(next),
@@ -119,6 +131,9 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
     },
     failNext: (rule) => faults.failNext(rule),
     clearFailures: () => faults.clearFailures(),
+    closeGate: (rule = {}) => gate.close(rule),
+    openGate: () => gate.open(),
+    gate: () => gate.status(),
     refuseObject: (extId, refusal) => void refusals.set(extId, refusal),
     allowObject: (extId) => void refusals.delete(extId),
     revokeTokens: () => tokens.revoke(),

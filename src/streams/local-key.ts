@@ -1,4 +1,4 @@
-// A row's key as one text. A single column stands as it is; several are joined by `|`, with `|` and
+// A row's key as one text. A single column is used as it is; several are joined by `|`, with `|` and
 // `\` inside a part escaped by `\`, so that two different keys never read the same.
 
 /** Joins the parts of a key, as the mirror's SQL does (mirror/source-sql.ts). */

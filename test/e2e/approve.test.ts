@@ -1,18 +1,13 @@
-// A run that waits for a person, and the person's two answers, as a user gives them: on both queue stores.
+// A run that waits for an operator, and the operator's two answers, on both queue stores.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
-import { redisUrl } from '../support/services.js';
+import { STORES } from '../support/services.js';
 
-const stores = [
-  { store: 'PostgreSQL', url: () => undefined, skip: false },
-  { store: 'Redis', url: redisUrl, skip: redisUrl() === undefined },
-];
-
-describe.each(stores)('with queue and quota on $store', ({ url, skip }) => {
+describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
   describe.skipIf(skip)('a run that holds something', () => {
     let world: Rehearsal;
     beforeAll(async () => {
-      world = await rehearse({ redisUrl: url() });
+      world = await rehearse({ redisUrl: url, sandbox: { rate: 0 } });
       expect((await world.run(['sync'])).code).toBe(0);
       await world.sql`DELETE FROM rooms WHERE code IN (SELECT 'R' || i FROM generate_series(40, 51) AS i)`;
       await world.sql`UPDATE courses SET room = NULL WHERE id BETWEEN 40 AND 51`;

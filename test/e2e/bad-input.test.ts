@@ -6,8 +6,6 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { findFreePort } from '../support/free-port.js';
 
-const MINUTE = 60_000;
-
 let world: Rehearsal;
 beforeEach(async () => {
   world = await rehearse({ rows: 10, sandbox: { rate: 0 } });
@@ -91,7 +89,9 @@ describe('the mirror', () => {
       STATE_DATABASE_URL: world.url,
     });
     expect(code).toBe(1);
-    expect(stderr).toMatch(/the mirror cannot be reached \(ECONNREFUSED\)\n {2}→ Check MIRROR_DATABASE_URL/);
+    expect(stderr).toMatch(
+      /the mirror cannot be reached \(ECONNREFUSED\)\n {2}→ .*Check MIRROR_DATABASE_URL/,
+    );
     await expectRerunCompletes();
   });
 
@@ -155,24 +155,20 @@ describe('the mirror', () => {
 });
 
 describe('the service', () => {
-  it(
-    'that cannot be reached is waited for, and the run completes when it is back',
-    async () => {
-      const port = await findFreePort();
-      const { startSandbox } = await import('../../src/sandbox/sandbox.js');
-      const { SCHEMA } = await import('../support/rehearsal.js');
-      const sync = world.start(['sync'], { API_BASE_URL: `http://127.0.0.1:${port}` });
-      await expect.poll(() => sync.output(), { timeout: 20_000 }).toContain('service_unreachable');
-      const sandbox = await startSandbox({ port, schema: SCHEMA, rate: 0 });
-      try {
-        expect((await sync.finished).code).toBe(0);
-        expect(sandbox.objects()).toHaveLength(20);
-      } finally {
-        await sandbox.close();
-      }
-    },
-    MINUTE,
-  );
+  it('that cannot be reached is waited for, and the run completes when it is back', async () => {
+    const port = await findFreePort();
+    const { startSandbox } = await import('../../src/sandbox/sandbox.js');
+    const { SCHEMA } = await import('../support/rehearsal.js');
+    const sync = world.start(['sync'], { API_BASE_URL: `http://127.0.0.1:${port}` });
+    await expect.poll(() => sync.output(), { timeout: 60_000 }).toContain('service_unreachable');
+    const sandbox = await startSandbox({ port, schema: SCHEMA, rate: 0 });
+    try {
+      expect((await sync.finished).code).toBe(0);
+      expect(sandbox.objects()).toHaveLength(20);
+    } finally {
+      await sandbox.close();
+    }
+  });
 
   it('that knows no such type or field stops the run with the names and what was meant', async () => {
     await world.configure(
@@ -207,7 +203,7 @@ describe('the service', () => {
       CONFIGURATION.replace('streams: {', 'service: { requestTimeoutMs: 500 }, streams: {'),
     );
     world.sandbox.failNext({ path: '/objects', fault: 'hang', times: 2 });
-    const { code, stderr } = await world.run(['sync']);
+    const { code, stderr } = await world.start(['sync']).finished; // its log is looked at
     expect(stderr).toContain('answer_lost');
     expect(code).toBe(0);
     expect(world.sandbox.objects()).toHaveLength(20);

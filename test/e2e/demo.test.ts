@@ -1,10 +1,10 @@
 // The README's first command, as built: it needs nothing but Node and leaves nothing behind.
 import { describe, expect, it } from 'vitest';
-import { run } from '../support/program.js';
+import { start } from '../support/program.js';
 
 describe('demo', () => {
   it('syncs the sample university, sends nothing the second time, and says what was refused and why', async () => {
-    const { code, stdout } = await run(['demo'], {});
+    const { code, stdout } = await start(['demo'], {}).finished;
     expect(stdout).toContain('Every result is as expected.');
     expect(code).toBe(0);
     expect(stdout).toMatch(/nothing changed +[\d.]+ +\d+ +0 +0 +0/);
@@ -13,6 +13,6 @@ describe('demo', () => {
     expect(stdout).toMatch(/restored_there +1 /);
     expect(stdout).toContain('cancelled_there → restored_there');
     expect(stdout).toContain('mandatory field person.name is missing');
-    expect(stdout).toContain("room 'Ö404', which is not at the service yet".replace('room ', 'rooms '));
-  }, 120_000);
+    expect(stdout).toContain("rooms 'Ö404', which is not at the service yet");
+  });
 });

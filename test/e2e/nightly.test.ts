@@ -1,4 +1,4 @@
-// The first door: workers start the night by themselves.
+// The nightly schedule: workers start the sync that is due.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
 import type { Running } from '../support/program.js';
@@ -16,18 +16,11 @@ describe('workers with a schedule', () => {
   afterAll(() => world.close());
 
   async function withWorkers(count: number, act: (workers: Running[]) => Promise<unknown>): Promise<void> {
-    const workers = Array.from({ length: count }, () => world.start(['worker', '--grace', '1']));
-    try {
-      for (const worker of workers)
-        await until(() => worker.output().includes('worker started'), {
-          timeoutMs: 20_000,
-          describe: () => `a worker to start: ${worker.output()}`,
-        });
-      await act(workers);
-    } finally {
-      for (const { child } of workers) child.kill('SIGTERM');
-      for (const { finished } of workers) expect((await finished).code).toBe(0);
-    }
+    const start = () => world.startWorker(['--grace', '1']);
+    const workers = await Promise.all(Array.from({ length: count }, start));
+    await act(workers);
+    for (const { child } of workers) child.kill('SIGTERM');
+    for (const { finished } of workers) expect((await finished).code).toBe(0);
   }
   const runs = async () => [...(await world.sql`SELECT kind, status FROM slotsync.runs ORDER BY id`)];
 
@@ -47,8 +40,7 @@ describe('workers with a schedule', () => {
     await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '3 days'`;
     await withWorkers(3, async () => {
       await until(async () => (await runs())[0]?.['status'] === 'succeeded', {
-        timeoutMs: 20_000,
-        describe: 'the night to be over',
+        describe: 'the run to end',
       });
     });
     expect(await runs()).toEqual([{ kind: 'sync', status: 'succeeded' }]);
@@ -64,7 +56,9 @@ describe('workers with a schedule', () => {
     await world.sql`
       UPDATE slotsync.schedules SET registered_at = now() - interval '9 days', last_due = now() - interval '9 days'`;
     await withWorkers(1, async ([worker]) => {
-      expect(worker?.output()).toContain('missed nightly sync skipped');
+      await until(() => worker?.output().includes('missed nightly sync skipped'), {
+        describe: () => `the missed occurrence to be skipped: ${worker?.output()}`,
+      });
     });
     expect(await runs()).toHaveLength(1);
     await world.configure(CONFIGURATION);
@@ -83,7 +77,7 @@ describe('workers with a schedule', () => {
     ],
   ])('are not started with %s', async (schedule, fault) => {
     await world.configure(scheduled(schedule));
-    const { code, stderr } = await world.run(['worker']);
+    const { code, stderr } = await world.run(['worker']); // it ends before it works
     expect(stderr).toContain(`  - ${fault}\n`);
     expect(code).toBe(2);
   });

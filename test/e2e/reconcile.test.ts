@@ -1,7 +1,7 @@
-// Reconciling as a user runs it: the commands, their words and exit codes, and a worker that keeps up by itself.
+// Reconcile as an operator runs it: the commands, their messages and exit codes, and a worker that does it regularly.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
-import { redisUrl } from '../support/services.js';
+import { STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
 
 const HOUR = 3600;
@@ -148,20 +148,16 @@ describe('slotsync explain', () => {
   });
 });
 
-const stores = [
-  { store: 'PostgreSQL', url: () => undefined, skip: false },
-  { store: 'Redis', url: redisUrl, skip: redisUrl() === undefined },
-];
-describe.each(stores)('a worker with queue and quota on $store', ({ url, skip }) => {
+describe.each(STORES)('a worker with queue and quota on $store', ({ url, skip }) => {
   it.skipIf(skip)('reads by itself what people change there, and stops when told to', async () => {
     const begin = Math.floor(Date.now() / 1000) + HOUR;
     const added = world.sandbox.addReservation({ begin, end: begin + HOUR, modified: begin - 2 * HOUR });
     await world.sql`DELETE FROM slotsync.reservations_watermark`;
-    const worker = world.start(['worker'], { REDIS_URL: url() });
+    const worker = world.start(['worker'], { REDIS_URL: url });
     await until(
       async () =>
         (await world.sql`SELECT FROM slotsync.reservations WHERE key = ${`#${added.id}`}`).length > 0,
-      { describe: () => `the reservation; the worker said: ${worker.output()}`, timeoutMs: 20_000 },
+      { describe: () => `the reservation; the worker said: ${worker.output()}` },
     );
     worker.child.kill('SIGTERM');
     expect((await worker.finished).code).toBe(0);

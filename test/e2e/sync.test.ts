@@ -3,18 +3,13 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createRequire } from 'node:module';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
-import { redisUrl } from '../support/services.js';
+import { STORES } from '../support/services.js';
 
-const stores = [
-  { store: 'PostgreSQL', url: () => undefined, skip: false },
-  { store: 'Redis', url: redisUrl, skip: redisUrl() === undefined },
-];
-
-describe.each(stores)('with queue and quota on $store', ({ url, skip }) => {
+describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
   describe.skipIf(skip)('a sync', () => {
     let world: Rehearsal;
     beforeAll(async () => {
-      world = await rehearse({ redisUrl: url(), migrated: false });
+      world = await rehearse({ redisUrl: url, migrated: false });
     });
     afterAll(() => world.close());
 
@@ -54,7 +49,7 @@ describe.each(stores)('with queue and quota on $store', ({ url, skip }) => {
     });
 
     it('brings every object there exactly as its row maps, within the quota', async () => {
-      const { code, stdout } = await world.run(['sync']);
+      const { code, stdout } = await world.start(['sync']).finished; // as a process of its own
       expect(stdout).toMatch(/Run 1 succeeded/);
       expect(code).toBe(0);
       expect(world.sandbox.objects()).toHaveLength(120);
@@ -136,15 +131,13 @@ describe.each(stores)('with queue and quota on $store', ({ url, skip }) => {
 
     it('can be queued for workers', async () => {
       await world.sql`UPDATE rooms SET seats = 2000 WHERE code = 'R5'`;
-      const worker = world.start(['worker']);
+      const worker = await world.startWorker();
       const detached = await world.run(['sync', '--detach', '--json']);
       const { run } = JSON.parse(detached.stdout) as { run: { id: number } };
       await expect
         .poll(
           async () => JSON.parse((await world.run(['runs', String(run.id), '--json'])).stdout) as unknown,
-          {
-            timeout: 20_000,
-          },
+          { timeout: 60_000, interval: 250 },
         )
         .toMatchObject({ run: { status: 'succeeded', finishedAt: expect.any(String) } });
       expect(world.sandbox.object('room_R5')?.fields).toContainEqual({
@@ -166,7 +159,7 @@ describe('the program', () => {
   it('has help for every command', async () => {
     const world = await rehearse();
     try {
-      const help = await world.run(['--help']);
+      const help = await world.start(['--help']).finished;
       const commands = [...help.stdout.matchAll(/^ {2}(\w+)/gm)].map(([, name]) => name ?? '');
       expect(commands).toEqual(
         expect.arrayContaining(['demo', 'migrate', 'check', 'plan', 'sync', 'worker', 'status']),

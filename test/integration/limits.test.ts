@@ -12,8 +12,10 @@ import { rejectHolds } from '../../src/state/runs/reject-holds.js';
 import { startRun, type RunRequest } from '../../src/state/runs/start-run.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { planRun } from '../../src/sync/plan/plan-run.js';
 import { ROOMS, type Declaration } from '../support/campus.js';
 import { type SyncResult, type World } from '../support/world.js';
+import { createDeferred } from '../support/wait.js';
 import { keepWorlds } from '../support/worlds.js';
 
 const rooms = (changes: Partial<Declaration> = {}): SlotsyncConfig => ({
@@ -431,11 +433,22 @@ describe('single changes', () => {
   it('planned side by side see each other', async () => {
     const world = await open(limited, 20);
     await remove(world, ...codes(4));
-    const runs = [await take(world, 'r000', 'r001'), await take(world, 'r002', 'r003')];
-    const queues = await Promise.all(runs.map((id) => world.planRun(id)));
-    for (const [at, { queue }] of queues.entries()) await world.finish(runs[at] ?? 0, queue);
-    expect(inactive(world).length).toBeLessThanOrEqual(2);
-    expect((await readHolds(world.state.db)).length).toBeGreaterThan(0);
+    const [one, two] = [await take(world, 'r000', 'r001'), await take(world, 'r002', 'r003')];
+    // The first has decided what may go, and not yet let it go, while the second is planned from beginning to end.
+    const [decided, goOn] = [createDeferred(), createDeferred()];
+    const requireKnownNames = () => {
+      decided.resolve();
+      return goOn.promise;
+    };
+    const first = planRun({ ...world.deps(), preflight: { requireKnownNames } }, one);
+    await decided.promise;
+    const second = await world.planRun(two);
+    goOn.resolve();
+    await first;
+    await world.finish(one, (await world.advance(one)).queue);
+    await world.finish(two, second.queue);
+    expect(inactive(world)).toEqual(codes(2));
+    expect(await readHolds(world.state.db)).toMatchObject([{ runId: two, count: 2 }]);
   });
 
   it('are not weighed with what a person approved, and do not use up an approval', async () => {

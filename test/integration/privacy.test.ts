@@ -38,7 +38,7 @@ const CONFIG: SlotsyncConfig = {
       retire: 'deactivate',
     },
   },
-  service: { requestTimeoutMs: 200 },
+  service: { requestTimeoutMs: 1000 },
 };
 const staff = (changes: Partial<SlotsyncConfig['streams'][string]>): SlotsyncConfig => ({
   ...CONFIG,
@@ -175,10 +175,10 @@ describe('a sync meets', () => {
 
   it('an interruption: the log stays clean', async () => {
     const { queue } = await world.plan();
-    world.sandbox.setLatency(100);
+    world.sandbox.closeGate({ method: 'PUT' });
     const stopping = new AbortController();
     const applying = world.apply(queue[0] ?? 0, stopping.signal);
-    await until(() => world.writes().length > 0, { describe: 'the request' });
+    await until(() => world.sandbox.gate().held, { describe: 'the request' });
     stopping.abort(new Error('stopping'));
     await expect(applying).rejects.toThrow('stopping');
     expectCleanLog();
@@ -252,7 +252,7 @@ describe('the queue', () => {
         await look();
         return done(run.id);
       };
-      await until(check, { describe: 'the queue to come so far', timeoutMs: 15_000 });
+      await until(check, { describe: 'the queue to come so far' });
     } finally {
       workers.abort();
       await workers.stop();
@@ -262,10 +262,13 @@ describe('the queue', () => {
   }
 
   it('holds numbers of runs and batches, and nothing of what they stand for', async () => {
-    world.sandbox.setLatency(100);
-    const seen = await work(
-      async (runId) => (await readRun(world.state.db, runId))?.finishedAt instanceof Date,
-    );
+    world.sandbox.closeGate({ method: 'PUT' }); // the batch stands in the queue until it has been seen there
+    let isShown = false;
+    const seen = await work(async (runId) => {
+      if (isShown) world.sandbox.openGate();
+      isShown = world.sandbox.gate().held > 0;
+      return (await readRun(world.state.db, runId))?.finishedAt instanceof Date;
+    });
     expect(seen).toContain('batchId');
     expect(seen).toContain('runId');
     expectClean('the queue', seen);

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { startSandbox } from '../../src/sandbox/sandbox.js';
 import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.js';
+import { countProcessorTime } from '../support/wait.js';
 
 const SCHEMA = {
   types: [{ extId: 'room', name: 'Room' }, { extId: 'course' }],
@@ -349,9 +350,9 @@ describe('PUT /objects', () => {
     const { put } = await connect(sandbox);
     const objects = Array.from({ length: 100 }, (_, i) => room(`n${i}`));
     await put(objects);
-    const began = performance.now();
+    const spentMs = countProcessorTime();
     for (let i = 0; i < 50; i += 1) await (await put(objects)).arrayBuffer();
-    expect((performance.now() - began) / 50).toBeLessThan(50);
+    expect(spentMs() / 50).toBeLessThan(50);
   });
 });
 
@@ -699,6 +700,67 @@ describe('faults', () => {
   });
 });
 
+describe('gate', () => {
+  it('holds what matches on arrival, lets the rest pass, and carries out what it held when it opens', async () => {
+    const sandbox = await start({ gate: { path: 'objects', method: 'PUT' } });
+    const { put, find } = await connect(sandbox);
+    const held = [put([room('A')]), put([room('B')])];
+    await expect.poll(() => sandbox.gate()).toEqual({ closed: true, held: 2 });
+    expect(await find('objects')).toMatchObject({ totalResults: 0 });
+    expect(sandbox.arrivals().filter(({ status }) => status === 0)).toHaveLength(2);
+
+    sandbox.openGate();
+    expect((await Promise.all(held)).map(({ status }) => status)).toEqual([200, 200]);
+    expect(sandbox.gate()).toEqual({ closed: false, held: 0 });
+    expect((await put([room('C')])).status).toBe(200);
+    expect(sandbox.objects()).toHaveLength(3);
+  });
+
+  it('lets as many pass first as it is told, and holds the answer only when told so', async () => {
+    const sandbox = await start();
+    const { put } = await connect(sandbox);
+    sandbox.closeGate({ path: '/objects', hold: 'answer', after: 1 });
+    expect((await put([room('A')])).status).toBe(200);
+    const held = put([room('B')]);
+    await expect.poll(() => sandbox.gate().held).toBe(1);
+    expect(sandbox.object('room_B')).toBeDefined();
+    sandbox.openGate();
+    expect((await held).status).toBe(200);
+  });
+
+  it('does not hold what the quota refuses, and counts what it holds once', async () => {
+    const sandbox = await start({ rate: 2, gate: { method: 'PUT' } });
+    const { put } = await connect(sandbox);
+    const held = put([room('A')]);
+    await expect.poll(() => sandbox.gate().held).toBe(1);
+    expect((await put([room('B')])).status).toBe(429);
+    sandbox.openGate();
+    expect((await held).status).toBe(200);
+    expect(sandbox.arrivals()).toHaveLength(3);
+  });
+
+  it('carries out what it held although the client has gone, and drops it when the sandbox closes', async () => {
+    const sandbox = await start({ gate: {} });
+    sandbox.openGate();
+    const { call } = await connect(sandbox);
+    sandbox.closeGate();
+    const objects = { idFormat: 'EXTERNAL', objects: [room('A')] };
+    const leaving = new AbortController();
+    const left = call('PUT', '/v1/objects', objects, leaving.signal).catch((error: unknown) => error);
+    await expect.poll(() => sandbox.gate().held).toBe(1);
+    leaving.abort();
+    await left;
+    sandbox.openGate();
+    await expect.poll(() => sandbox.object('room_A')).toBeDefined();
+
+    sandbox.closeGate();
+    const dropped = call('PUT', '/v1/objects', objects).catch((error: unknown) => error);
+    await expect.poll(() => sandbox.gate().held).toBe(1);
+    await sandbox.close();
+    expect(await dropped).toBeInstanceOf(Error);
+  });
+});
+
 describe('what was seen', () => {
   it('notes every request of the service, in order, and no control request', async () => {
     const sandbox = await start();
@@ -784,6 +846,21 @@ describe('control interface', () => {
     await control(sandbox, 'DELETE', 'tokens');
     expect((await put([])).status).toBe(401);
     expect((await control(sandbox, 'PUT', 'latency', { latencyMs: 0 })).status).toBe(204);
+  });
+
+  it('closes the gate, tells how many it holds, and opens it', async () => {
+    const sandbox = await start();
+    const { put } = await connect(sandbox);
+    expect((await control(sandbox, 'POST', 'gate', { path: 'objects', method: 'put' })).status).toBe(204);
+    const held = put([room('A')]);
+    await expect
+      .poll(async () => (await control(sandbox, 'GET', 'gate')).body)
+      .toEqual({ closed: true, held: 1 });
+    expect((await control(sandbox, 'DELETE', 'gate')).status).toBe(204);
+    expect((await held).status).toBe(200);
+    expect((await control(sandbox, 'POST', 'gate')).status).toBe(204);
+    expect((await control(sandbox, 'GET', 'gate')).body).toEqual({ closed: true, held: 0 });
+    expect((await control(sandbox, 'POST', 'gate', { after: -1 })).status).toBe(400);
   });
 
   it('makes, moves, cancels and restores reservations', async () => {

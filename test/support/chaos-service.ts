@@ -3,6 +3,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { mostInAnySecond, type Arrival } from '../../src/sandbox/arrivals.js';
 import type { Faults } from '../../src/sandbox/faults.js';
+import type { GateRule } from '../../src/sandbox/gate.js';
 import { startSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.js';
 
 export type ChaosService = Awaited<ReturnType<typeof startChaosService>>;
@@ -61,6 +62,10 @@ export async function startChaosService(options: SandboxOptions) {
       sandbox?.setLatency(latencyMs, jitterMs);
     },
     revokeTokens: () => sandbox?.revokeTokens(),
+    /** Holds requests until `openGate`; while the service is down there are none. */
+    closeGate: (rule: GateRule) => sandbox?.closeGate(rule),
+    openGate: () => sandbox?.openGate(),
+    held: () => sandbox?.gate().held ?? 0,
 
     /** Refuses connections from now on, and drops what is on the way. */
     down,

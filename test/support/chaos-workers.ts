@@ -65,6 +65,12 @@ export function createWorkerPool(options: {
       signal(worker, 'SIGKILL');
       await worker.running.finished;
     },
+    /** Asks it to end, and resolves when it has finished what it had in work. It is not replaced. */
+    async stop(worker: WorkerProcess): Promise<void> {
+      wished.count = Math.min(wished.count, living().length - 1);
+      signal(worker, 'SIGTERM');
+      await worker.running.finished;
+    },
     freeze(worker: WorkerProcess): void {
       worker.state = 'frozen';
       signal(worker, 'SIGSTOP');

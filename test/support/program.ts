@@ -1,10 +1,14 @@
-// The built program as a user runs it: a child process, its output, its exit code.
+// The built program as a user runs it: its output, its exit code. As a process of its own (`start`) where it is stopped,
+// killed or runs beside others; in this process (`run`) where it only has to be carried out, because a start costs half
+// a second of processor time.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { endWithTests } from './child-processes.js';
+import { importAnew } from './import-anew.mjs';
 
-const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
+const CLI = new URL('../../dist/cli.js', import.meta.url);
 
 export interface Finished {
   code: number | null;
@@ -23,12 +27,13 @@ export type Env = Record<string, string | undefined>;
 
 /** Starts `slotsync …args` with these settings and no others. */
 export function start(args: readonly string[], env: Env, cwd = process.cwd(), input?: string): Running {
-  if (!existsSync(CLI)) throw new Error('dist/cli.js is not there; run: npm run build');
-  const child = spawn(process.execPath, [CLI, ...args], {
+  requireBuild();
+  const child = spawn(process.execPath, [fileURLToPath(CLI), ...args], {
     cwd,
-    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], ...env },
+    env: onlyThese(env),
     stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
   });
+  endWithTests(child);
   child.stdin?.end(input);
   let stdout = '';
   let stderr = '';
@@ -38,7 +43,69 @@ export function start(args: readonly string[], env: Env, cwd = process.cwd(), in
   return { child, output: () => stdout + stderr, finished };
 }
 
-/** Runs `slotsync …args` to its end. */
-export function run(args: readonly string[], env: Env, cwd?: string, input?: string): Promise<Finished> {
-  return start(args, env, cwd, input).finished;
+/** One command at a time has the process's arguments, environment, folder and output. */
+let previous: Promise<unknown> = Promise.resolve();
+
+/**
+ * Runs `slotsync …args` to its end in this process, with these settings and no others. Its log lines are not among the
+ * output: they go to the file descriptor.
+ */
+export function run(args: readonly string[], env: Env, cwd = process.cwd()): Promise<Finished> {
+  const finished = previous.then(() => runAlone(args, env, cwd));
+  previous = finished.catch(() => undefined); // whoever asked for it hears of it
+  return finished;
+}
+
+async function runAlone(args: readonly string[], env: Env, cwd: string): Promise<Finished> {
+  requireBuild();
+  const { stdout, stderr } = process;
+  const before = {
+    argv: process.argv,
+    env: process.env,
+    cwd: process.cwd(),
+    exitCode: process.exitCode,
+    writes: [stdout.write, stderr.write] as const,
+    listeners: stdout.listeners('error'),
+  };
+  const printed = { stdout: '', stderr: '' };
+  const into = (stream: keyof typeof printed) =>
+    ((text: string | Uint8Array, ...rest: unknown[]) => {
+      printed[stream] += typeof text === 'string' ? text : Buffer.from(text).toString();
+      const written = rest.at(-1);
+      if (typeof written === 'function') written();
+      return true;
+    }) as typeof stdout.write;
+
+  process.argv = [process.execPath, fileURLToPath(CLI), ...args];
+  process.env = onlyThese({ LOG_LEVEL: 'silent', ...env });
+  process.exitCode = undefined;
+  stdout.write = into('stdout');
+  stderr.write = into('stderr');
+  try {
+    process.chdir(cwd);
+    await importAnew(CLI);
+    return { code: readExitCode(), ...printed };
+  } finally {
+    process.argv = before.argv;
+    process.env = before.env;
+    process.exitCode = before.exitCode;
+    [stdout.write, stderr.write] = before.writes;
+    for (const listener of stdout.listeners('error')) {
+      if (!before.listeners.includes(listener)) stdout.off('error', listener as () => void);
+    }
+    process.chdir(before.cwd);
+  }
+}
+
+/** What the process would end with now. */
+function readExitCode(): number {
+  return Number(process.exitCode ?? 0);
+}
+
+function requireBuild(): void {
+  if (!existsSync(CLI)) throw new Error('dist/cli.js is not there; run: npm run build');
+}
+
+function onlyThese(env: Env): Env {
+  return { PATH: process.env['PATH'], HOME: process.env['HOME'], ...env };
 }

@@ -5,8 +5,9 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import postgres from 'postgres';
 import { startSandbox, type SandboxOptions } from '../../src/sandbox/sandbox.js';
-import { run, start, type Env, type Finished } from './program.js';
+import { run, start, type Env, type Finished, type Running } from './program.js';
 import { createDatabase, createEmptyDatabase } from './services.js';
+import { until } from './wait.js';
 
 export const CONFIGURATION = `
 import { defineConfig } from 'slotsync';
@@ -65,19 +66,59 @@ export async function rehearse(
     API_ORGANIZATION_ID: 'demo',
     API_KEY: 'sandbox-key',
   };
+  const started: Running[] = [];
+  const begin = (args: readonly string[], changes: Env = {}, input?: string): Running => {
+    const running = start(args, { ...env, ...changes }, folder, input);
+    started.push(running);
+    return running;
+  };
   return {
     url: database.url,
     sql,
     sandbox,
     folder,
     env,
-    /** Runs a command in the folder of the configuration. */
-    run: (args: readonly string[], changes: Env = {}, input?: string): Promise<Finished> =>
-      run(args, { ...env, ...changes }, folder, input),
-    start: (args: readonly string[], changes: Env = {}) => start(args, { ...env, ...changes }, folder),
+    /** Carries a command out in this process, in the folder of the configuration. */
+    run: (args: readonly string[], changes: Env = {}): Promise<Finished> =>
+      run(args, { ...env, ...changes }, folder),
+    /** Starts a command as a process; what still runs at `close` is killed. */
+    start: begin,
+    /** Starts a worker that works as soon as this resolves. */
+    async startWorker(options: readonly string[] = [], changes: Env = {}): Promise<Running> {
+      const worker = begin(['worker', ...options], changes);
+      await until(() => worker.output().includes('worker started'), {
+        describe: () => `a worker to start: ${worker.output()}`,
+      });
+      return worker;
+    },
+    /** Resolves when the process has heard the signal that stops it. */
+    untilStopping: (running: Running) =>
+      until(() => running.output().includes('finishing the work in flight'), {
+        describe: () => `the signal to be heard: ${running.output()}`,
+      }),
     configure: (text: string) => writeFile(path.join(folder, 'sync.config.ts'), text),
     puts: () => sandbox.arrivals().filter(({ method }) => method === 'PUT'),
+    /** Holds the service's writes, after so many, until `sandbox.openGate()`. */
+    holdWrites: (after = 0) => sandbox.closeGate({ method: 'PUT', path: '/objects', after }),
+    /** Resolves when the service holds so many requests. */
+    untilHeld: (count = 1) =>
+      until(() => sandbox.gate().held >= count, {
+        describe: () => `${count} requests at the gate: ${started.map(({ output }) => output()).join('\n')}`,
+      }),
+    /** As if a minute had passed since the last claim of a process that was killed. */
+    expireClaims: () =>
+      sql`UPDATE slotsync.records SET claimed_until = now() WHERE claimed_until IS NOT NULL`,
+    /** Records that a batch is writing, and records that may differ from what the service holds. */
+    async claims(): Promise<{ claimed: number; inDoubt: number }> {
+      const [row] = await sql<{ claimed: number; inDoubt: number }[]>`
+        SELECT count(*) FILTER (WHERE claimed_by IS NOT NULL)::int AS claimed,
+          count(*) FILTER (WHERE in_doubt)::int AS "inDoubt" FROM slotsync.records`;
+      if (!row) throw new Error('an aggregate has one row');
+      return row;
+    },
     async close() {
+      for (const { child } of started) child.kill('SIGKILL');
+      await Promise.all(started.map(({ finished }) => finished));
       await sandbox.close();
       await sql.end({ timeout: 1 });
       await rm(folder, { recursive: true, force: true });

@@ -39,6 +39,12 @@ export function redisUrl(): string | undefined {
   return inject('services').redisUrl ?? undefined;
 }
 
+/** The stores that queue and quota can lie on, for `describe.each`; `url` is what REDIS_URL is set to. */
+export const STORES = [
+  { store: 'PostgreSQL', url: undefined, skip: false },
+  { store: 'Redis', url: redisUrl(), skip: redisUrl() === undefined },
+];
+
 /** A prefix that no other test's queues and keys have, also not on a Redis that earlier runs have used. */
 export function newQueuePrefix(): string {
   return `test-${randomBytes(6).toString('hex')}`;

@@ -216,6 +216,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     deps,
     /** Plans a run that was started; returns its batches that may go first. */
     planRun: plan,
+    advance,
     apply,
     finish,
 

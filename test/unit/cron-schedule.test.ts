@@ -1,6 +1,7 @@
 // Which moments a schedule has, the two nights on which clocks change included.
 import { describe, expect, it } from 'vitest';
 import { findPatternFault, latestDue, nextDue } from '../../src/cron-schedule.js';
+import { countProcessorTime } from '../support/wait.js';
 
 const STOCKHOLM = { pattern: '30 2 * * *', timezone: 'Europe/Stockholm' };
 const at = (text: string) => new Date(text);
@@ -54,14 +55,14 @@ describe('the latest moment that is due', () => {
   });
 
   it('is found at once after years of missed minutes', () => {
-    const begun = performance.now();
+    const spentMs = countProcessorTime();
     const due = latestDue(
       { pattern: '* * * * *', timezone: 'UTC' },
       at('2020-01-01T00:00:00Z'),
       at('2026-01-01T00:00:30Z'),
     );
     expect(due?.toISOString()).toBe('2026-01-01T00:00:00.000Z');
-    expect(performance.now() - begun).toBeLessThan(3000);
+    expect(spentMs()).toBeLessThan(3000);
   });
 
   it('is found years back', () => {

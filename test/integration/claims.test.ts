@@ -1,0 +1,78 @@
+// Guarantee 4
+// Claims: at most one write to an object is under way, and an older version never stays over a newer one.
+import { describe, expect, it } from 'vitest';
+import { readBatch } from '../../src/state/runs/batches.js';
+import { addRooms, expectInSync, keepRoomWorlds, rename, rooms } from '../support/room-worlds.js';
+import { until } from '../support/wait.js';
+
+const open = keepRoomWorlds();
+
+describe('claim: two batches with one key', () => {
+  it('do not write at once: the second waits for its turn', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A', 'B', 'C');
+    const { runId, queue } = await world.planBatches('rooms', [
+      ['A', 'B'],
+      ['B', 'C'],
+    ]);
+    const [one = 0, two = 0] = queue;
+    world.sandbox.closeGate({ method: 'PUT' });
+    const first = world.apply(one);
+    await until(() => world.sandbox.gate().held, { describe: 'the first request' });
+    world.sandbox.closeGate({ path: '/nothing-else' });
+    await expect(world.apply(two)).rejects.toMatchObject({ code: 'claimed', disposition: 'defer' });
+    world.sandbox.openGate();
+    await first;
+    // C, which nobody else was writing, has gone already; B goes in its turn.
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced', C: 'synced' });
+    expect((await readBatch(world.state.db, two))?.keys).toEqual(['B']);
+    await world.finish(runId, [two]);
+    await expectInSync(world);
+  });
+
+  it('where the first lost its claim: its answer is no acceptance, and the newer version stands in the end', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    await world.sync();
+    await rename(world, 'A', 'first');
+    const { runId, queue } = await world.planBatches('rooms', [['A'], ['A']]);
+    const [one = 0, two = 0] = queue;
+    world.sandbox.closeGate({ method: 'PUT', hold: 'answer' });
+    const first = world.apply(one);
+    await until(() => world.sandbox.gate().held, { describe: 'the first answer' });
+    // As if it had taken longer than a claim stands.
+    await world.sql`UPDATE slotsync.records SET claimed_until = now() - interval '1 second'`;
+    await rename(world, 'A', 'second');
+    // The second has taken the record over and reads when the answer to the first arrives.
+    world.sandbox.closeGate({ path: '/objects/find' });
+    const second = world.apply(two);
+    await until(() => world.sandbox.gate().held === 2, { describe: 'the second to read' });
+    world.sandbox.openGate();
+    world.sandbox.closeGate({ method: 'PUT' });
+    await expect(first).rejects.toMatchObject({ disposition: 'retry' });
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { in_doubt: true } });
+    // What becomes of the second does not matter: it cannot know whether the first wrote after it.
+    world.sandbox.openGate();
+    await second.catch(() => undefined);
+    const batches = await Promise.all(queue.map((id) => readBatch(world.state.db, id)));
+    const left = batches.flatMap((batch) => (batch?.state === 'queued' ? [batch.id] : []));
+    await world.finish(runId, left);
+    await world.sync();
+    await expectInSync(world);
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { in_doubt: false, claimed_by: null } });
+  });
+
+  it('where the claim has stood for long and is lost before the request: nothing is sent', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    const { queue } = await world.plan();
+    world.sandbox.closeGate({ path: '/objects/find' });
+    const applying = world.apply(queue[0] ?? 0);
+    await until(() => world.sandbox.gate().held, { describe: 'the reading before the write' });
+    await world.sql`UPDATE slotsync.records SET claimed_by = 'another'`;
+    world.passDays(1);
+    world.sandbox.openGate();
+    await expect(applying).rejects.toMatchObject({ code: 'claim_lost', disposition: 'retry' });
+    expect(world.writes()).toEqual([]);
+  });
+});

@@ -1,0 +1,125 @@
+// External ids that two records share, that change, or that another record owns.
+import { describe, expect, it } from 'vitest';
+import { retryRecords } from '../../src/state/records/retry-records.js';
+import { COURSES } from '../support/campus.js';
+import {
+  ROOMS,
+  addRooms,
+  expectNothingToSend,
+  keepRoomWorlds,
+  rooms,
+  roomsAndCourses,
+} from '../support/room-worlds.js';
+
+const open = keepRoomWorlds();
+
+describe('external id: one', () => {
+  const byNumber = rooms({ externalId: 'room_{number}' });
+
+  it('of two rows is sent for neither; both are named, and the corrected ones go', async () => {
+    const world = await open(byNumber);
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1'), ('B', 'b', '1'), ('C', 'c', '2')`;
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'partial', counts: { rooms: { synced: 1, failed: 2 } } });
+    expect([world.metered('rooms', 'synced'), world.metered('rooms', 'failed')]).toEqual([1, 2]);
+    expect(world.sandbox.objects().map(({ extId }) => extId)).toEqual(['room_2']);
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: {
+        status: 'failed',
+        error_code: 'external_id_shared',
+        error_message: expect.stringMatching(/room_1.*B/),
+      },
+      B: {
+        status: 'failed',
+        error_code: 'external_id_shared',
+        error_message: expect.stringMatching(/room_1.*A/),
+      },
+    });
+    await world.sql`UPDATE rooms SET number = '3' WHERE code = 'B'`;
+    await world.sync();
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced', C: 'synced' });
+    expect(world.sandbox.objects().map(({ extId }) => extId)).toEqual(['room_2', 'room_1', 'room_3']);
+  });
+
+  it('of two streams belongs to the first; the other record is told whose it is', async () => {
+    const shared = {
+      streams: { ...roomsAndCourses().streams, courses: { ...COURSES, externalId: 'room_{code}' } },
+    };
+    const world = await open(shared);
+    await addRooms(world, 'A');
+    await world.sql`INSERT INTO courses VALUES ('A', 'One', 'A'), ('B', 'Two', 'A')`;
+    await world.sync();
+    expect(await world.recordsOf('courses')).toMatchObject({
+      A: {
+        status: 'failed',
+        error_code: 'external_id_shared',
+        error_message: expect.stringContaining("rooms 'A'"),
+      },
+      B: { status: 'synced' },
+    });
+    expect(world.sandbox.object('room_A')).toMatchObject({ typeId: 'room' });
+  });
+
+  it.each([
+    ['its key', 'room_{code}'],
+    ['another column', 'room_{number}'],
+  ])(
+    'of two streams that create it at the same moment, from %s, is never sent for both',
+    async (_, externalId) => {
+      const world = await open({
+        streams: { rooms: { ...ROOMS, externalId }, halls: { ...ROOMS, externalId } },
+      });
+      await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1')`;
+      const { queue, runId } = await world.plan();
+      expect(queue).toHaveLength(2);
+      world.sandbox.setLatency(100);
+      await Promise.all(queue.map((id) => world.apply(id)));
+      expect(world.writes().length).toBeLessThanOrEqual(1);
+      await world.finish(runId, []);
+      const records = [
+        ...Object.values(await world.recordsOf('rooms')),
+        ...Object.values(await world.recordsOf('halls')),
+      ];
+      const others = records.filter(({ status }) => status !== 'synced');
+      expect(others.length).toBeGreaterThanOrEqual(1);
+      for (const other of others)
+        expect(other).toMatchObject({ status: 'failed', error_code: 'external_id_shared' });
+    },
+  );
+
+  it('that changes before anything was accepted is noted anew', async () => {
+    const world = await open(rooms({ externalId: 'hall_{number}' }));
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1')`;
+    world.sandbox.failNext({ path: '/objects', fault: 'status', status: 503, times: 4 });
+    await world.sync();
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { status: 'failed', external_id: 'hall_1' } });
+    await world.sql`UPDATE slotsync.records SET in_doubt = false`;
+    world.configure(byNumber);
+    await world.sync();
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { status: 'synced', external_id: 'room_1' } });
+  });
+
+  it('that changes is a person’s turn; retried, the new object is created and the former left', async () => {
+    const world = await open(byNumber);
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1')`;
+    await world.sync();
+    await world.sql`UPDATE rooms SET number = '2'`;
+    await world.sync();
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: {
+        status: 'dead',
+        error_code: 'external_id_changed',
+        error_message: expect.stringMatching(/room_1.*room_2/),
+      },
+    });
+    expect(world.sandbox.objects()).toHaveLength(1);
+    await expectNothingToSend(world);
+    await retryRecords(world.state.db, { stream: 'rooms', keys: ['A'] });
+    await world.sync();
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { status: 'synced', external_id: 'room_2' } });
+    expect(world.sandbox.objects().map(({ extId, active }) => [extId, active])).toEqual([
+      ['room_1', true],
+      ['room_2', true],
+    ]);
+  });
+});

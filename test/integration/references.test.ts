@@ -1,0 +1,126 @@
+// Guarantee 7
+// Parents before children: a record whose reference is not at the service waits, and is sent when it has arrived.
+import { describe, expect, it } from 'vitest';
+import { readBatch } from '../../src/state/runs/batches.js';
+import { retryRecords } from '../../src/state/records/retry-records.js';
+import {
+  addRooms,
+  codes,
+  expectNothingToSend,
+  keepRoomWorlds,
+  roomsAndCourses,
+} from '../support/room-worlds.js';
+
+const open = keepRoomWorlds();
+
+describe('reference: parents before children', () => {
+  it('are sent first in a run of both, whatever the order of the configuration', async () => {
+    const world = await open(roomsAndCourses({ batchSize: 10 }), {
+      sandbox: { references: 'call', schema: referring },
+    });
+    await addRooms(world, ...codes(25));
+    await world.sql`INSERT INTO courses SELECT 'c' || code, name, code FROM rooms`;
+    const { runId, queue } = await world.plan();
+    const first = await Promise.all(queue.map((id) => readBatch(world.state.db, id)));
+    expect(first.map((batch) => batch?.stream)).toEqual(['rooms']);
+    const { run, errors } = await world.finish(runId, queue);
+    expect(errors).toEqual([]);
+    expect(run).toMatchObject({ status: 'succeeded', counts: { courses: { synced: 25 } } });
+    expect(world.fieldsOf('course_cr007')).toEqual({
+      'course.name': 'Room r007',
+      'course.room': 'room_r007',
+    });
+  });
+
+  it('a child waits for its parent, unsent, and goes in the run that brings it', async () => {
+    const world = await open(roomsAndCourses(), { sandbox: { schema: referring } });
+    await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A'), ('c2', 'Two', NULL)`;
+    const { run } = await world.sync();
+    expect(run.counts['courses']).toMatchObject({ synced: 1, deferred: 1, dead: 0 });
+    expect(await world.recordsOf('courses')).toMatchObject({
+      c1: {
+        status: 'deferred',
+        error_code: 'reference_missing',
+        waits_for: '["rooms","A"]',
+        object_hash: null,
+      },
+    });
+    expect(world.sandbox.object('course_c1')).toBeUndefined();
+
+    await addRooms(world, 'A');
+    await world.sync();
+    expect(world.fieldsOf('course_c1')).toEqual({ 'course.name': 'One', 'course.room': 'room_A' });
+    expect(await world.recordsOf('courses')).toMatchObject({
+      c1: { status: 'synced', waits_for: null, error_code: null },
+    });
+  });
+
+  it('a parent that is refused holds its child back, and only that one', async () => {
+    const world = await open(roomsAndCourses(), { sandbox: { schema: referring } });
+    await addRooms(world, 'A', 'B');
+    await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A'), ('c2', 'Two', 'B')`;
+    world.sandbox.refuseObject('room_A', { status: 400, message: 'no' });
+    await world.sync();
+    expect(await world.statusesOf('courses')).toEqual({ c1: 'deferred', c2: 'synced' });
+    world.sandbox.allowObject('room_A');
+    await retryRecords(world.state.db, { stream: 'rooms', keys: ['A'] });
+    await world.sync();
+    expect(await world.statusesOf('courses')).toEqual({ c1: 'synced', c2: 'synced' });
+  });
+
+  it('a child is given up after waitDays, not before, and goes when its parent arrives all the same', async () => {
+    const world = await open(roomsAndCourses({ waitDays: 3 }), { sandbox: { schema: referring } });
+    await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A')`;
+    await world.sync();
+    world.passDays(2.9);
+    await world.sync();
+    expect(await world.statusesOf('courses')).toEqual({ c1: 'deferred' });
+    world.passDays(0.2);
+    await world.sync();
+    expect(await world.recordsOf('courses')).toMatchObject({
+      c1: { status: 'dead', error_code: 'reference_never_came' },
+    });
+    await expectNothingToSend(world);
+
+    await addRooms(world, 'A');
+    await world.sync();
+    await world.sync();
+    expect(await world.statusesOf('courses')).toEqual({ c1: 'synced' });
+    expect(world.fieldsOf('course_c1')).toMatchObject({ 'course.room': 'room_A' });
+  });
+
+  it('a child that was given up goes also when its parent was found standing there', async () => {
+    const world = await open(roomsAndCourses({ waitDays: 3 }), { sandbox: { schema: referring } });
+    await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A')`;
+    await world.sync();
+    world.passDays(4);
+    await world.sync();
+    expect(await world.statusesOf('courses')).toEqual({ c1: 'dead' });
+    const fields = [{ fieldId: 'room.name', values: ['Room A'] }];
+    world.sandbox.putObject({ extId: 'room_A', typeId: 'room', fields });
+    await addRooms(world, 'A');
+    await world.sync();
+    await world.sync();
+    expect(await world.statusesOf('courses')).toEqual({ c1: 'synced' });
+  });
+
+  it('are found through columns of fixed width', async () => {
+    const world = await open(roomsAndCourses(), { sandbox: { schema: referring } });
+    await world.sql`ALTER TABLE rooms ALTER code TYPE char(6)`;
+    await world.sql`ALTER TABLE courses ALTER room TYPE char(6)`;
+    await addRooms(world, 'A1');
+    await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A1')`;
+    await world.sync();
+    expect(await world.statusesOf('courses')).toEqual({ c1: 'synced' });
+  });
+
+  const referring = {
+    types: [{ extId: 'room' }, { extId: 'course' }],
+    fields: [
+      { extId: 'room.name', type: 'room' },
+      { extId: 'room.seats', type: 'room' },
+      { extId: 'course.name', type: 'course' },
+      { extId: 'course.room', type: 'course', reference: 'room' },
+    ],
+  };
+});

@@ -1,0 +1,216 @@
+// Guarantee 6
+// Retirement: what becomes of the object of a row that is gone, and what stops it.
+import { describe, expect, it } from 'vitest';
+import { retryRecords } from '../../src/state/records/retry-records.js';
+import { type Declaration } from '../support/campus.js';
+import {
+  addRooms,
+  codes,
+  expectInSync,
+  expectNothingToSend,
+  isActive,
+  keepRoomWorlds,
+  nameAtService,
+  rename,
+  rooms,
+} from '../support/room-worlds.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+
+describe('retirement: a row that is gone', () => {
+  const retiring = rooms({ retire: 'deactivate' });
+
+  it('deactivates its object, and only that', async () => {
+    const world = await open(retiring);
+    await addRooms(world, 'A', 'B');
+    await world.sync();
+    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'succeeded', plan: { rooms: { retire: 1, unchanged: 1 } } });
+    expect(world.sandbox.object('room_A')).toMatchObject({
+      active: false,
+      fields: [{ fieldId: 'room.name', values: ['Room A'] }],
+    });
+    expect(isActive(world, 'room_B')).toBe(true);
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'retired', B: 'synced' });
+    await expectNothingToSend(world);
+  });
+
+  it('and comes back reactivates it', async () => {
+    const world = await open(retiring);
+    await addRooms(world, 'A', 'B');
+    await world.sync();
+    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    await world.sync();
+    await addRooms(world, 'A');
+    await world.sync();
+    expect(isActive(world, 'room_A')).toBe(true);
+    await expectInSync(world);
+    await expectNothingToSend(world);
+  });
+
+  it('and that the service will not retire is not sent again, until it is back or a person says so', async () => {
+    const world = await open(retiring);
+    await addRooms(world, 'A', 'B', 'C');
+    await world.sync();
+    for (const id of ['room_A', 'room_B']) world.sandbox.refuseObject(id, { status: 409, message: 'no' });
+    await world.sql`DELETE FROM rooms WHERE code IN ('A', 'B')`;
+    await world.sync();
+    expect((await world.recordsOf('rooms'))['A']).toMatchObject({
+      status: 'dead',
+      error_code: 'retirement_refused_409',
+    });
+    await expectNothingToSend(world);
+
+    for (const id of ['room_A', 'room_B']) world.sandbox.allowObject(id);
+    await expectNothingToSend(world);
+    await retryRecords(world.state.db, { stream: 'rooms', keys: ['A'] });
+    await addRooms(world, 'B');
+    await world.sync();
+    expect(isActive(world, 'room_A')).toBe(false);
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'retired', B: 'synced', C: 'synced' });
+  });
+
+  it('leaves its object alone where the stream keeps', async () => {
+    const world = await open(rooms({ retire: 'keep' }));
+    await addRooms(world, 'A', 'B');
+    await world.sync();
+    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    await expectNothingToSend(world);
+    expect(isActive(world, 'room_A')).toBe(true);
+  });
+
+  it('is only forgotten where it never reached the service', async () => {
+    const world = await open(retiring);
+    await addRooms(world, 'A', 'B');
+    world.sandbox.refuseObject('room_A', { status: 400, message: 'no' });
+    await world.sync();
+    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    await expectNothingToSend(world);
+    expect(await world.statusesOf('rooms')).toEqual({ B: 'synced' });
+  });
+
+  it('between plan and request settles the record as it is', async () => {
+    const world = await open(retiring);
+    await addRooms(world, 'A', 'B');
+    await world.sync();
+    await rename(world, 'A', 'Aula');
+    const { runId, queue } = await world.plan();
+    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    await world.finish(runId, queue);
+    expect(isActive(world, 'room_A')).toBe(true);
+    await world.sync();
+    expect(isActive(world, 'room_A')).toBe(false);
+  });
+
+  const limited = (config: Declaration['limits']) =>
+    rooms({ retire: 'deactivate', ...(config ? { limits: config } : {}) });
+
+  it('beyond the limits holds all retirements of the stream; creates and updates go on', async () => {
+    const world = await open(limited(undefined));
+    await addRooms(world, ...codes(40));
+    await world.sync();
+    await world.sql`DELETE FROM rooms WHERE code < 'r011'`;
+    await addRooms(world, 'new');
+    await rename(world, 'r030', 'Renamed');
+    const { run } = await world.sync();
+    expect(run.status).toBe('held');
+    expect(run.holds['rooms']?.retire).toMatchObject({
+      count: 11,
+      approvable: true,
+      reason: expect.stringMatching(/11 of 40 records .*slotsync approve 2 /),
+    });
+    expect(world.sandbox.objects().every(({ active }) => active)).toBe(true);
+    expect(nameAtService(world, 'new')).toBe('Room new');
+    expect(nameAtService(world, 'r030')).toBe('Renamed');
+    const [held] =
+      await world.sql`SELECT count(*)::int AS batches FROM slotsync.batches WHERE state = 'held'`;
+    expect(held?.['batches']).toBeGreaterThan(0);
+  });
+
+  it.each([
+    ['few in number', 40, 10, undefined],
+    ['a small share', 200, 11, undefined],
+    ['as many as the stream allows', 4, 3, { retire: { count: 3, percent: 0 } }],
+  ])('goes when they are %s', async (_, count, gone, limits) => {
+    const world = await open(limited(limits));
+    await addRooms(world, ...codes(count));
+    await world.sync();
+    await world.sql`DELETE FROM rooms WHERE code < ${`r${String(gone).padStart(3, '0')}`}`;
+    const { run } = await world.sync();
+    expect(run.status).toBe('succeeded');
+    expect(world.sandbox.objects().filter(({ active }) => !active)).toHaveLength(gone);
+  });
+
+  it('with all others holds: an empty source retires nothing, however small', async () => {
+    const world = await open(retiring);
+    await addRooms(world, 'A', 'B');
+    await world.sync();
+    await world.sql`TRUNCATE rooms`;
+    const { run } = await world.sync();
+    expect(run).toMatchObject({
+      status: 'held',
+      holds: { rooms: { retire: { approvable: false, reason: expect.stringContaining('empty') } } },
+    });
+    expect(world.writes()).toHaveLength(1);
+    await addRooms(world, 'A', 'B');
+    await world.sync();
+    await expectInSync(world);
+  });
+
+  it('with all others, while a lost answer is repeated, retires nothing either', async () => {
+    const world = await open(retiring);
+    await addRooms(world, ...codes(30));
+    await world.sync();
+    await world.sql`UPDATE rooms SET name = name || '!'`;
+    const { runId, queue } = await world.plan();
+    world.sandbox.failNext({ path: '/objects', fault: 'loseAnswer' });
+    await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
+    await world.sql`TRUNCATE rooms`;
+    await world.finish(runId, queue);
+    expect(world.sandbox.objects().filter(({ active }) => !active)).toEqual([]);
+  });
+
+  describe('and stands under another key with the same external id', () => {
+    const byNumber = rooms({ externalId: 'room_{number}', retire: 'deactivate' });
+
+    async function openMoved(): Promise<World> {
+      const world = await open(byNumber);
+      await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1'), ('Z', 'z', '9')`;
+      await world.sync();
+      await world.sql`UPDATE rooms SET code = 'B' WHERE code = 'A'`;
+      return world;
+    }
+
+    it('is never deactivated: the new record takes the object over', async () => {
+      const world = await openMoved();
+      await rename(world, 'B', 'b');
+      await world.sync();
+      expect(world.sandbox.object('room_1')).toMatchObject({ active: true });
+      expect(world.fieldsOf('room_1')).toEqual({ 'room.name': 'b' });
+      expect(await world.statusesOf('rooms')).toEqual({ B: 'synced', Z: 'synced' });
+      await expectNothingToSend(world);
+    });
+
+    it('is not deactivated either when the new record is refused', async () => {
+      const world = await openMoved();
+      await rename(world, 'B', 'b');
+      world.sandbox.refuseObject('room_1', { status: 400, message: 'no' });
+      const { runId, queue } = await world.plan();
+      const [first = 0, ...rest] = queue;
+      const { queue: next } = await world.apply(first);
+      world.sandbox.allowObject('room_1');
+      await world.finish(runId, [...rest, ...next]);
+      expect(world.sandbox.object('room_1')).toMatchObject({ active: true });
+    });
+
+    it('is not deactivated either when the answer to the new record was lost', async () => {
+      const world = await openMoved();
+      await rename(world, 'B', 'b');
+      world.sandbox.failNext({ path: '/objects', fault: 'loseAnswer', times: 4 });
+      await world.sync();
+      expect(world.sandbox.object('room_1')).toMatchObject({ active: true });
+    });
+  });
+});

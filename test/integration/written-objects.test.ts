@@ -1,0 +1,103 @@
+// What a write contains: fields the mapping owns, fields it keeps, and objects that need no write.
+import { describe, expect, it } from 'vitest';
+import {
+  addRooms,
+  expectNothingToSend,
+  isActive,
+  keepRoomWorlds,
+  rename,
+  rooms,
+} from '../support/room-worlds.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+
+describe('written object: it', () => {
+  const SCHEMA = {
+    types: [{ extId: 'room' }, { extId: 'hall' }],
+    fields: ['room.name', 'room.seats', 'comment'].map((extId) => ({ extId })),
+  };
+  const standing = (fields: Record<string, string>, typeId = 'room') => ({
+    extId: 'room_A',
+    typeId,
+    fields: Object.entries(fields).map(([fieldId, value]) => ({ fieldId, values: [value] })),
+  });
+  const finds = (world: World) =>
+    world.sandbox.arrivals().filter(({ path }) => path.endsWith('/objects/find'));
+
+  it('keeps the fields the mapping does not own', async () => {
+    const world = await open(rooms(), { sandbox: { schema: SCHEMA } });
+    world.sandbox.putObject(standing({ 'room.name': 'Old', comment: 'a person wrote this' }));
+    await world.sql`INSERT INTO rooms VALUES ('A', 'New', 48)`;
+    await world.sync();
+    const kept = { 'room.name': 'New', 'room.seats': '48', comment: 'a person wrote this' };
+    expect(world.fieldsOf('room_A')).toEqual(kept);
+    world.sandbox.putObject(standing({ ...kept, comment: 'and this later' }));
+    await rename(world, 'A', 'Newer');
+    await world.sync();
+    expect(world.fieldsOf('room_A')).toEqual({ ...kept, 'room.name': 'Newer', comment: 'and this later' });
+  });
+
+  it('with owns: object replaces without reading', async () => {
+    const world = await open(rooms({ owns: 'object' }), { sandbox: { schema: SCHEMA } });
+    world.sandbox.putObject(standing({ 'room.name': 'Old', comment: 'gone' }));
+    await addRooms(world, 'A');
+    await world.sync();
+    expect(world.fieldsOf('room_A')).toEqual({ 'room.name': 'Room A' });
+    expect(finds(world)).toEqual([]);
+  });
+
+  it.each(['fields', 'object'] as const)(
+    'empties an owned field when its column becomes null (owns: %s)',
+    async (owns) => {
+      const world = await open(rooms({ owns }));
+      await world.sql`INSERT INTO rooms VALUES ('A', 'Aula', 48)`;
+      await world.sync();
+      expect(world.fieldsOf('room_A')).toEqual({ 'room.name': 'Aula', 'room.seats': '48' });
+      await world.sql`UPDATE rooms SET seats = NULL`;
+      await world.sync();
+      expect(world.fieldsOf('room_A')).toEqual({ 'room.name': 'Aula' });
+    },
+  );
+
+  it('is nothing where equal objects stand already', async () => {
+    const world = await open(rooms(), { sandbox: { schema: SCHEMA } });
+    world.sandbox.putObject(standing({ 'room.name': 'Room A', comment: 'kept' }));
+    await addRooms(world, 'A');
+    const { run } = await world.sync();
+    expect(run.counts).toMatchObject({ rooms: { synced: 0, unchanged: 1 } });
+    expect(world.writes()).toEqual([]);
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { status: 'synced', object_hash: expect.any(String) },
+    });
+    await expectNothingToSend(world);
+  });
+
+  it('activates an equal object that stands there inactive', async () => {
+    const world = await open(rooms());
+    world.sandbox.putObject({ ...standing({ 'room.name': 'Room A' }), active: false });
+    await addRooms(world, 'A');
+    await world.sync();
+    expect(isActive(world, 'room_A')).toBe(true);
+  });
+
+  it('is nothing where the external id belongs to another type', async () => {
+    const world = await open(rooms(), { sandbox: { schema: SCHEMA } });
+    world.sandbox.putObject(standing({ 'room.name': 'a hall' }, 'hall'));
+    await addRooms(world, 'A', 'B');
+    await world.sync();
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { status: 'dead', error_code: 'external_id_taken', error_message: expect.stringContaining('hall') },
+      B: { status: 'synced' },
+    });
+    expect(world.sandbox.object('room_A')).toMatchObject({ typeId: 'hall' });
+  });
+
+  it('sends a null inside an array as no value', async () => {
+    const from = { query: 'SELECT code, ARRAY[name, NULL] AS name, seats FROM rooms' };
+    const world = await open(rooms({ from }));
+    await addRooms(world, 'A');
+    await world.sync();
+    expect(world.sandbox.object('room_A')?.fields).toEqual([{ fieldId: 'room.name', values: ['Room A'] }]);
+  });
+});

@@ -1,0 +1,1 @@
+export function importAnew(url: URL): Promise<unknown>;
