@@ -6,6 +6,7 @@ import { changeUniversity, generateReservations, loadUniversity } from '../../sr
 import { createMirror } from '../../src/mirror/mirror.js';
 import { mapRow } from '../../src/streams/map-row.js';
 import { createEmptyDatabase, type TestDatabase } from '../support/services.js';
+import { countProcessorTime } from '../support/wait.js';
 
 type Rows = Record<string, Record<string, unknown>[]>;
 
@@ -26,7 +27,9 @@ afterAll(async () => {
 });
 
 test('sample university: the configuration of the demo reads it, and a day changes it', async () => {
+  const spentMs = countProcessorTime();
   const counts = await loadUniversity(sql, { seed: 7 });
+  expect(spentMs()).toBeLessThan(2000);
   expect(counts).toEqual({
     buildings: 12,
     rooms: 400,
