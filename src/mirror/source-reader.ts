@@ -6,13 +6,10 @@ import { messageOf, SlotsyncError } from '../errors.js';
 import { arrayLiteral } from '../sql-text.js';
 import type { Row } from '../streams/config-schema.js';
 import { templateColumns } from '../streams/external-id.js';
-import type { Source, Stream } from '../streams/stream.js';
+import type { DeclaredSource, Source } from '../streams/stream.js';
 import { keyColumns, readArrays } from './column-values.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
 import * as sourceSql from './source-sql.js';
-
-/** What a stream and the bookings declare alike. */
-export type DeclaredSource = Pick<Stream, 'source' | 'key' | 'externalId' | 'fields'>;
 
 /** A column, and the place in the declaration that names it. */
 export type NamedColumn = readonly [place: string, column: string];

@@ -125,7 +125,7 @@ type BookedSource = Pick<StreamConfig, 'from' | 'key' | 'externalId' | 'fields'>
 
 /**
  * Which bookings are compared with the service's reservations, and how. Without a source, the service's reservations are
- * kept in the state and compared with nothing.
+ * kept in the state and compared with nothing. The reservation's `fields` are compared too.
  */
 export interface ReservationsConfig extends Partial<{
   [Key in keyof BookedSource]: Optional<BookedSource[Key]>;

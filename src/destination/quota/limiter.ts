@@ -97,7 +97,7 @@ export interface Limiter {
 export interface LimiterOptions {
   store: SlotStore;
   /** The request timeout plus 1 s. Milliseconds, default 31 000. */
-  leaseMs?: number;
+  leaseMs?: number | undefined;
   /** How long an unreachable store is asked before waiters are refused. Default 30 000. */
   giveUpMs?: number;
   /** How long one answer of the store may take. Default 5 000. */

@@ -50,6 +50,15 @@ export interface QuotaRules {
   readonly keepMs: number;
 }
 
+/** What the stores of both kinds need beside their connection, which belongs to the caller. */
+export interface StoreOptions {
+  /** Whose quota: service address and organization. The same key in other processes is the same quota. */
+  key: string;
+  /** Requests a second. */
+  rate: number;
+  rules?: Partial<QuotaRules>;
+}
+
 /** How long after its grant a request may still be sent; the lease has a second for it. */
 export const SEND_WITHIN_MS = 900;
 

@@ -16,11 +16,9 @@ export function parseTaken(text: unknown): SlotAnswer {
 
 export function parseUsage(text: unknown): QuotaUsage {
   const answer = parseObject(text);
-  const [rate, allowed, cooling] = [
-    number(answer, 'rate'),
-    number(answer, 'allowed'),
-    number(answer, 'cooling'),
-  ];
+  const rate = number(answer, 'rate');
+  const allowed = number(answer, 'allowed');
+  const cooling = number(answer, 'cooling');
   const lanes = byLane(answer, 'lanes');
   const held = LANES.reduce((sum, lane) => sum + lanes[lane], 0);
   return {
