@@ -28,11 +28,6 @@ export interface UpcomingReservation {
   begin: number;
 }
 
-export interface Definition {
-  extId: string;
-  name: string | undefined;
-}
-
 /** How far ahead reservations are looked for, in seconds: no timetable reaches further. */
 const FAR_AHEAD = 10 * 365 * 24 * 60 * 60;
 
@@ -72,11 +67,7 @@ export function createDestination(options: DestinationOptions) {
     cancellations: { path: paths.findCancellations, schema: wire.foundCancellation },
   } as const;
 
-  async function sendAndParse<T extends z.ZodType>(
-    schema: T,
-    call: Call,
-    context: Context,
-  ): Promise<z.output<T>> {
+  async function sendAndParse<T extends z.ZodType>(schema: T, call: Call, context: Context) {
     const parsed = schema.safeParse(await client.send(call, context));
     if (parsed.success) return parsed.data;
     const [issue] = parsed.error.issues;
@@ -126,11 +117,7 @@ export function createDestination(options: DestinationOptions) {
     return { results };
   }
 
-  async function findDefinitions(
-    path: string,
-    extIds: readonly string[] | 'all',
-    context: Context,
-  ): Promise<Definition[]> {
+  async function findDefinitions(path: string, extIds: readonly string[] | 'all', context: Context) {
     const filter = extIds === 'all' ? {} : { extIds };
     const found = await readFind({ path, schema: wire.foundDefinition }, filter, context);
     return resultsOf(found).flatMap(({ extId, name }) =>

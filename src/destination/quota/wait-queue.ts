@@ -52,9 +52,9 @@ export function createWaitQueue<Grant>({
         if (answer.askMs !== undefined) await pause(answer.askMs);
       } catch (cause) {
         failingSince ??= asked;
+        const latest = now() - giveUpMs;
         for (const waiter of waiters) {
-          if (Math.max(waiter.since, failingSince) <= now() - giveUpMs)
-            waiter.refused(quotaUnavailable(cause));
+          if (Math.max(waiter.since, failingSince) <= latest) waiter.refused(quotaUnavailable(cause));
         }
         await pause(backoffMs * (0.5 + Math.random() / 2));
         backoffMs = Math.min(2 * backoffMs, BACKOFF_MAX_MS);
