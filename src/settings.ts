@@ -68,25 +68,13 @@ export interface ApiSettings {
   region: string;
 }
 
-export interface Settings {
-  mirrorUrl: string | undefined;
-  /** The mirror's database when not set. */
-  stateUrl: string | undefined;
-  redisUrl: string | undefined;
-  api: ApiSettings | undefined;
-  requestsPerSecond: number;
-  configPath: string | undefined;
-  /** 0: no HTTP. */
-  httpPort: number;
-  /** Unset: each command has its own. */
-  logLevel: string | undefined;
-}
+export type Settings = ReturnType<typeof loadSettings>;
 
 /** What a command cannot do without. */
 export type Need = 'mirror' | 'state' | 'api';
 
 /** Reads the settings. Throws UsageError that lists every fault and every missing setting at once. */
-export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = readEnvironment()): Settings {
+export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = readEnvironment()) {
   const get = (name: Setting) => env[name]?.trim() || undefined;
   const faults: string[] = [];
   for (const [name, check] of Object.entries(CHECKS)) {
@@ -95,30 +83,28 @@ export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = re
     if (fault !== undefined) faults.push(`${name}: ${fault}`);
   }
   const key = readKey(get('API_KEY'), get('API_KEY_FILE'), faults);
-  const hasKey = (get('API_KEY') ?? get('API_KEY_FILE')) !== undefined;
+  const givenKey = get('API_KEY') ?? get('API_KEY_FILE');
   const [mirrorUrl, baseUrl] = [get('MIRROR_DATABASE_URL'), get('API_BASE_URL')];
   const stateUrl = get('STATE_DATABASE_URL') ?? mirrorUrl;
   const organizationId = get('API_ORGANIZATION_ID');
-  const needed: [Need, isSet: boolean, fault: string][] = [
-    [
-      'mirror',
-      mirrorUrl !== undefined,
-      'MIRROR_DATABASE_URL is not set: the database to read from, postgres://user:password@host:5432/database',
-    ],
-    [
-      'state',
-      stateUrl !== undefined,
-      'STATE_DATABASE_URL is not set (nor MIRROR_DATABASE_URL, its default): the database slotsync keeps its state in',
-    ],
-    ['api', baseUrl !== undefined, "API_BASE_URL is not set: the service's address, https://…"],
-    ['api', hasKey, 'API_KEY is not set (nor API_KEY_FILE): the organization’s key at the service'],
-    [
-      'api',
-      organizationId !== undefined,
-      'API_ORGANIZATION_ID is not set: the organization’s id at the service',
-    ],
-  ];
-  for (const [need, isSet, fault] of needed) if (needs.includes(need) && !isSet) faults.push(fault);
+  const needed = {
+    mirror: {
+      'MIRROR_DATABASE_URL is not set: the database to read from, postgres://user:password@host:5432/database':
+        mirrorUrl,
+    },
+    state: {
+      'STATE_DATABASE_URL is not set (nor MIRROR_DATABASE_URL, its default): the database slotsync keeps its state in':
+        stateUrl,
+    },
+    api: {
+      "API_BASE_URL is not set: the service's address, https://…": baseUrl,
+      'API_KEY is not set (nor API_KEY_FILE): the organization’s key at the service': givenKey,
+      'API_ORGANIZATION_ID is not set: the organization’s id at the service': organizationId,
+    },
+  } satisfies Record<Need, Record<string, string | undefined>>;
+  for (const [need, values] of Object.entries(needed))
+    for (const [fault, value] of Object.entries(values))
+      if (needs.includes(need as Need) && value === undefined) faults.push(fault);
   if (faults.length > 0) {
     throw new UsageError('the settings cannot be used', {
       faults,
@@ -126,22 +112,21 @@ export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = re
     });
   }
 
+  const api: ApiSettings | undefined =
+    baseUrl !== undefined && key !== undefined && organizationId !== undefined
+      ? { baseUrl: baseUrl.replace(/\/+$/, ''), key, organizationId, region: get('API_REGION') ?? 'EU_EES' }
+      : undefined;
   return {
     mirrorUrl,
+    /** The mirror's database when not set. */
     stateUrl,
     redisUrl: get('REDIS_URL'),
-    api:
-      baseUrl !== undefined && key !== undefined && organizationId !== undefined
-        ? {
-            baseUrl: baseUrl.replace(/\/+$/, ''),
-            key,
-            organizationId,
-            region: get('API_REGION') ?? 'EU_EES',
-          }
-        : undefined,
+    api,
     requestsPerSecond: Number(get('API_REQUESTS_PER_SECOND') ?? 20),
     configPath: get('SLOTSYNC_CONFIG'),
+    /** 0: no HTTP. */
     httpPort: Number(get('HTTP_PORT') ?? 0),
+    /** Unset: each command has its own. */
     logLevel: get('LOG_LEVEL'),
   };
 }

@@ -1,13 +1,6 @@
 // The short-lived token of every request but the one that obtains it: fetched once for all callers that wait, used until
 // shortly before it expires, renewed when the service refuses it.
 
-export interface TokenSource {
-  /** The current token, or the one being fetched. Throws what `authenticate` throws. */
-  get(): Promise<string>;
-  /** The service refused this token: the next `get` fetches another, unless that was done already. */
-  refuse(token: string): void;
-}
-
 /** A token is not used in the last tenth of its life, at most this long. */
 const LONGEST_MARGIN_MS = 60_000;
 
@@ -16,7 +9,7 @@ export function createTokenSource(options: {
   /** Life of a token without `exp`, in seconds. */
   defaultSeconds: number;
   now?: () => number;
-}): TokenSource {
+}) {
   const now = options.now ?? Date.now;
   let current: { token: string; until: number } | undefined;
   let pending: Promise<string> | undefined;
@@ -33,12 +26,14 @@ export function createTokenSource(options: {
   }
 
   return {
-    get() {
+    /** The current token, or the one being fetched. Throws what `authenticate` throws. */
+    get(): Promise<string> {
       if (current && now() < current.until) return Promise.resolve(current.token);
       pending ??= fetch().finally(() => (pending = undefined));
       return pending;
     },
-    refuse(token) {
+    /** The service refused this token: the next `get` fetches another, unless that was done already. */
+    refuse(token: string): void {
       if (current?.token === token) current = undefined;
     },
   };

@@ -5,7 +5,7 @@ import type { Logger } from '../logger.js';
 import { noMeter, type Meter } from '../meter.js';
 import type { ApiSettings } from '../settings.js';
 import { createTokenSource } from './access-token.js';
-import { asTransportError, invalidAnswer, parseAnswer, type Call } from './http-errors.js';
+import { asTransportError, invalidAnswer, parseAnswer, type Answer, type Call } from './http-errors.js';
 import type { Lane, Limiter, Slot } from './quota/limiter.js';
 import { sendWithinQuota } from './throttling.js';
 import { authenticateAnswer, createPaths } from './wire.js';
@@ -142,15 +142,7 @@ export function createClient({
   };
 }
 
-interface Authorization extends Record<string, string> {
-  authorization: string;
-}
-
-interface Answer {
-  status: number;
-  retryAfter: string | string[] | undefined;
-  body: string;
-}
+type Authorization = Record<string, string> & { authorization: string };
 
 /** A gateway may repeat the header that it refused. */
 function withoutSecrets(body: string, { authorization }: Authorization): string {

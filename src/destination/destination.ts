@@ -28,11 +28,6 @@ export interface UpcomingReservation {
   begin: number;
 }
 
-export interface Definition {
-  extId: string;
-  name: string | undefined;
-}
-
 /** How far ahead reservations are looked for, in seconds: no timetable reaches further. */
 const FAR_AHEAD = 10 * 365 * 24 * 60 * 60;
 
@@ -51,6 +46,15 @@ const PAGES_AT_ONCE = 4;
 /** Ids named in one find. */
 const NAMED_AT_ONCE = 1000;
 
+const ONE_RESULT: wire.Page = { page: 1, limit: 1 };
+
+type FindResult = z.ZodType<{ id: number }>;
+
+interface Find<T> {
+  path: string;
+  schema: T;
+}
+
 export type Destination = ReturnType<typeof createDestination>;
 
 /** Opens the service. Every function throws SlotsyncError, or the signal's reason. */
@@ -63,11 +67,7 @@ export function createDestination(options: DestinationOptions) {
     cancellations: { path: paths.findCancellations, schema: wire.foundCancellation },
   } as const;
 
-  async function sendAndParse<T extends z.ZodType>(
-    schema: T,
-    call: Call,
-    context: Context,
-  ): Promise<z.output<T>> {
+  async function sendAndParse<T extends z.ZodType>(schema: T, call: Call, context: Context) {
     const parsed = schema.safeParse(await client.send(call, context));
     if (parsed.success) return parsed.data;
     const [issue] = parsed.error.issues;
@@ -75,50 +75,52 @@ export function createDestination(options: DestinationOptions) {
   }
 
   /** Reads one page of a find. */
-  const findPage = <T extends z.ZodType<{ id: number }>>(
+  const findPage = <T extends FindResult>(
     { path, schema }: Find<T>,
-    body: unknown,
+    filter: object,
+    page: wire.Page,
     context: Context,
-  ) => sendAndParse(wire.findAnswer(schema), { method: 'POST', path, body }, context);
+  ) =>
+    sendAndParse(
+      wire.findAnswer(schema),
+      { method: 'POST', path, body: wire.findRequest(filter, page) },
+      context,
+    );
 
   /** Reads a find to its last page, each result once. */
-  async function findAll<T extends z.ZodType<{ id: number }>>(
+  const readFind = <T extends FindResult>(
     find: Find<T>,
-    request: (page: wire.Page) => unknown,
+    filter: object,
     context: Context,
-  ): Promise<z.output<T>[]> {
-    const { pageSize } = options;
-    const send = (page: wire.Page) => findPage(find, request(page), context);
-    return resultsOf(await readPages(send, { path: find.path, pageSize }));
-  }
+    bounds: { most?: number | undefined; atOnce?: number } = {},
+  ) =>
+    readPages((page) => findPage(find, filter, page, context), {
+      path: find.path,
+      pageSize: options.pageSize,
+      ...bounds,
+    });
 
   /** What does not fit into `most` is not read: the answer says how much there is. */
-  async function findSelected<T extends z.ZodType<{ id: number }>, R>(
+  async function findSelected<T extends FindResult, R>(
     find: Find<T>,
     convert: (found: z.output<T>) => R,
     selection: ReservationSelection,
     context: Context,
   ): Promise<Found<R>> {
-    const most = 'most' in selection ? selection.most : undefined;
-    const reading = { path: find.path, pageSize: options.pageSize, most, atOnce: PAGES_AT_ONCE };
+    const bounds = { most: 'most' in selection ? selection.most : undefined, atOnce: PAGES_AT_ONCE };
     const results: R[] = [];
-    for (const request of requestsOf(selection)) {
-      const found = await readPages((page) => findPage(find, request(page), context), reading);
+    for (const filter of filtersOf(selection)) {
+      const found = await readFind(find, filter, context, bounds);
       if ('tooMany' in found) return found;
       for (const result of found.results) results.push(convert(result));
     }
     return { results };
   }
 
-  async function findDefinitions(
-    path: string,
-    extIds: readonly string[] | 'all',
-    context: Context,
-  ): Promise<Definition[]> {
-    const request = (page: wire.Page) =>
-      extIds === 'all' ? wire.findEverything(page) : wire.findByExternalIds(extIds, page);
-    const found = await findAll({ path, schema: wire.foundDefinition }, request, context);
-    return found.flatMap(({ extId, name }) =>
+  async function findDefinitions(path: string, extIds: readonly string[] | 'all', context: Context) {
+    const filter = extIds === 'all' ? {} : { extIds };
+    const found = await readFind({ path, schema: wire.foundDefinition }, filter, context);
+    return resultsOf(found).flatMap(({ extId, name }) =>
       extId === null || extId === undefined ? [] : [{ extId, name: name ?? undefined }],
     );
   }
@@ -130,15 +132,10 @@ export function createDestination(options: DestinationOptions) {
     requests: client.requests,
 
     /** The objects with these external ids; one the service does not have is not in the answer. */
-    async findObjects(
-      extIds: readonly string[],
-      typeId: string,
-      context: Context,
-    ): Promise<Map<string, ServiceObject>> {
+    async findObjects(extIds: readonly string[], typeId: string, context: Context) {
       const wanted = new Set(extIds);
       const objects = new Map<string, ServiceObject>();
-      const request = (page: wire.Page) => wire.findByExternalIds(extIds, page);
-      for (const found of await findAll(finds.objects, request, context)) {
+      for (const found of resultsOf(await readFind(finds.objects, { extIds }, context))) {
         if (found.extId === null || found.extId === undefined || !wanted.has(found.extId)) continue;
         const object = wire.toDestinationObject(found, { extId: found.extId, typeId });
         objects.set(found.extId, { ...object, id: found.id });
@@ -150,18 +147,12 @@ export function createDestination(options: DestinationOptions) {
      * Reservations of these objects of one type that have not ended at `now` (Unix seconds) and are to take place, the
      * next one first. An object without any is not in the answer.
      */
-    async findUpcomingReservations(
-      typeId: string,
-      extIds: readonly string[],
-      now: number,
-      context: Context,
-    ): Promise<Map<string, UpcomingReservation[]>> {
+    async findUpcomingReservations(typeId: string, extIds: readonly string[], now: number, context: Context) {
       const wanted = new Set(extIds);
       const window = { from: now, to: now + FAR_AHEAD };
-      const request = (page: wire.Page) => wire.findUpcoming(typeId, extIds, window, page);
       const find = { path: paths.findReservations, schema: wire.foundUpcoming };
       const upcoming = new Map<string, UpcomingReservation[]>();
-      const found = await findAll(find, request, context);
+      const found = resultsOf(await readFind(find, wire.upcomingFilter(typeId, extIds, window), context));
       for (const { id, extId, begin, end, objects } of found.toSorted((a, b) => a.begin - b.begin)) {
         if (end <= now) continue;
         for (const { objectId } of objects.filter((object) => wanted.has(object.objectId))) {
@@ -210,15 +201,14 @@ export function createDestination(options: DestinationOptions) {
      */
     async honoursModified(now: number, context: Context): Promise<boolean> {
       const from = Math.floor(now / 1000) + 24 * 60 * 60;
-      const body = wire.findModified({ from, to: from + 24 * 60 * 60 }, { page: 1, limit: 1 });
-      return (await findPage(finds.reservations, body, context)).results.length === 0;
+      const filter = wire.modifiedFilter({ from, to: from + 24 * 60 * 60 });
+      return (await findPage(finds.reservations, filter, ONE_RESULT, context)).results.length === 0;
     },
 
     /** Reads one page of a find, to see whether its answer is understood. Times in Unix seconds. */
     probe(find: keyof typeof finds, window: wire.Period, context: Context) {
-      const page = { page: 1, limit: 1 };
-      const body = find === 'objects' ? wire.findEverything(page) : wire.findInWindow(window, page);
-      return findPage<z.ZodType<{ id: number }>>(finds[find], body, context);
+      const filter = find === 'objects' ? {} : wire.windowFilter(window);
+      return findPage<FindResult>(finds[find], filter, ONE_RESULT, context);
     },
 
     close: client.close,
@@ -230,21 +220,12 @@ export function resultsOf<T>(found: Found<T>): T[] {
   return 'results' in found ? found.results : [];
 }
 
-interface Find<T> {
-  path: string;
-  schema: T;
-}
-
-/** One request, or several where more ids are named than one takes. */
-function requestsOf(selection: ReservationSelection): ((page: wire.Page) => unknown)[] {
-  if ('window' in selection) return [(page) => wire.findInWindow(selection.window, page)];
-  if ('modified' in selection) return [(page) => wire.findModified(selection.modified, page)];
-  const { length } = 'ids' in selection ? selection.ids : selection.extIds;
-  return Array.from({ length: Math.ceil(length / NAMED_AT_ONCE) }, (_, at) => {
-    const [from, to] = [at * NAMED_AT_ONCE, (at + 1) * NAMED_AT_ONCE];
-    return (page) =>
-      'ids' in selection
-        ? wire.findByIds(selection.ids.slice(from, to), page)
-        : wire.findByExternalIds(selection.extIds.slice(from, to), page);
-  });
+/** One filter, or several where more ids are named than one request takes. */
+function filtersOf(selection: ReservationSelection): object[] {
+  if ('window' in selection) return [wire.windowFilter(selection.window)];
+  if ('modified' in selection) return [wire.modifiedFilter(selection.modified)];
+  const [name, ids] = 'ids' in selection ? ['ids', selection.ids] : ['extIds', selection.extIds];
+  return Array.from({ length: Math.ceil(ids.length / NAMED_AT_ONCE) }, (_, at) => ({
+    [name]: ids.slice(at * NAMED_AT_ONCE, (at + 1) * NAMED_AT_ONCE),
+  }));
 }

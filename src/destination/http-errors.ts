@@ -8,8 +8,15 @@ export interface Call {
   body?: unknown;
 }
 
+export interface Answer {
+  status: number;
+  /** The header as it came. */
+  retryAfter: string | string[] | undefined;
+  body: string;
+}
+
 /** The parsed body of a 2xx answer; every other answer is thrown as an error. */
-export function parseAnswer({ status, body }: { status: number; body: string }, call: Call): unknown {
+export function parseAnswer({ status, body }: Pick<Answer, 'status' | 'body'>, call: Call): unknown {
   const { method, path } = call;
   if (status >= 200 && status < 300) {
     try {
@@ -21,22 +28,21 @@ export function parseAnswer({ status, body }: { status: number; body: string }, 
   const context = { facts: { method, path, status }, detail: readFailure(body) };
   const message = `${method} ${path} answered ${status}`;
   if (path.endsWith('/authenticate') && (status === 401 || status === 403 || status === 404)) {
+    const remedy =
+      'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL: all four belong to one environment.';
     throw new SlotsyncError('unauthorized', `the service did not accept the key (${status})`, {
-      remedy:
-        'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL: all four belong to one environment.',
+      remedy,
       ...context,
     });
   }
   if (status === 401 || status === 403) {
-    throw new SlotsyncError('unauthorized', message, {
-      remedy: 'The key is valid but lacks the right, or was withdrawn: check its rights at the service.',
-      ...context,
-    });
+    const remedy = 'The key is valid but lacks the right, or was withdrawn: check its rights at the service.';
+    throw new SlotsyncError('unauthorized', message, { remedy, ...context });
   }
-  if (status >= 500 || status === 408 || status === 425)
-    throw new SlotsyncError('service_failed', message, context);
-  if (status >= 300 && status < 400) throw new SlotsyncError('redirected', message, context);
-  throw new SlotsyncError('refused', message, context);
+  const isFailure = status >= 500 || status === 408 || status === 425;
+  const isRedirect = status >= 300 && status < 400;
+  const code = isFailure ? 'service_failed' : isRedirect ? 'redirected' : 'refused';
+  throw new SlotsyncError(code, message, context);
 }
 
 /** The answer is not what wire.ts describes. The service may have carried the request out. */

@@ -4,19 +4,14 @@
 import { SlotsyncError } from '../errors.js';
 import type { Logger } from '../logger.js';
 import type { Meter } from '../meter.js';
+import type { Answer } from './http-errors.js';
 import type { Lane, Limiter, Slot } from './quota/limiter.js';
 
 /** 429 answers to one request before it is given back to the queue. */
 const MOST_THROTTLES = 30;
 
-interface Throttleable {
-  status: number;
-  /** The header as it came. */
-  retryAfter: string | string[] | undefined;
-}
-
 /** Sends with a slot of the quota, which `send` releases; again after each 429. Throws `throttled` after 30 of them. */
-export async function sendWithinQuota<Answer extends Throttleable>(
+export async function sendWithinQuota(
   { limiter, log, meter }: { limiter: Limiter; log: Logger; meter: Meter },
   { path, lane, signal }: { path: string; lane: Lane; signal?: AbortSignal | undefined },
   send: (slot: Slot) => Promise<Answer>,
@@ -54,7 +49,7 @@ async function takeUsableSlot(
 }
 
 /** Milliseconds a Retry-After header asks for, as seconds or as a date. */
-export function readRetryAfter(header: string | string[] | undefined, now = Date.now()): number | undefined {
+export function readRetryAfter(header: Answer['retryAfter'], now = Date.now()): number | undefined {
   const value = Array.isArray(header) ? header[0] : header;
   if (value === undefined || value.trim() === '') return undefined;
   if (/^\d+(\.\d+)?$/.test(value.trim())) return Number(value) * 1000;

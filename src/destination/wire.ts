@@ -3,7 +3,7 @@
 // hold more than is named here; what is named must be in them.
 import { z } from 'zod';
 import { RESERVATION_STATUSES } from '../streams/config-schema.js';
-import { createObject, type DestinationObject } from '../streams/destination-object.js';
+import { createObject, type DestinationObject, type FieldValues } from '../streams/destination-object.js';
 
 /** The prefix of the authentication path is fixed by the service; that of the others is configurable. */
 export function createPaths(organizationId: string, prefix: string) {
@@ -36,14 +36,14 @@ export const foundObject = z.looseObject({
   active: z.boolean().nullish(),
   fields: z.array(field),
 });
-export type FoundObject = z.output<typeof foundObject>;
 
 /** A type or a field. Assumed: `name`. */
 export const foundDefinition = z.looseObject({ id, extId: externalId, name: z.string().nullish() });
-export type FoundDefinition = z.output<typeof foundDefinition>;
 
 /** Beyond this a number of seconds lies past the year 9999: it would be milliseconds. */
 const seconds = z.number().min(0).max(253_402_300_799, 'Unix seconds expected');
+
+const bookedObjects = z.array(z.looseObject({ typeId: z.string(), objectId: z.string() }));
 
 /** Times in Unix seconds. Assumed: `extId`. */
 export const foundReservation = z.looseObject({
@@ -52,22 +52,18 @@ export const foundReservation = z.looseObject({
   begin: seconds,
   end: seconds,
   status: z.array(z.string()).nullish(),
-  objects: z.array(z.looseObject({ typeId: z.string(), objectId: z.string() })).nullish(),
+  objects: bookedObjects.nullish(),
   fields: z.array(field).nullish(),
 });
 
 /** A reservation that must name its objects: an answer without them is refused. */
-export const foundUpcoming = foundReservation.extend({
-  objects: z.array(z.looseObject({ typeId: z.string(), objectId: z.string() })),
-});
+export const foundUpcoming = foundReservation.extend({ objects: bookedObjects });
 
 /** Assumed: a reservation's shape, with `reservationId` and `cancelled` in seconds. */
 export const foundCancellation = foundReservation.extend({
   reservationId: id.nullish(),
   cancelled: seconds.nullish(),
 });
-export type FoundReservation = z.output<typeof foundReservation>;
-export type FoundCancellation = z.output<typeof foundCancellation>;
 
 export function findAnswer<T extends z.ZodType>(result: T) {
   return z.looseObject({
@@ -89,18 +85,12 @@ export interface Page {
   limit: number;
 }
 
-/** External ids alone: together with another filter the service answers the union of both. */
-export function findByExternalIds(extIds: readonly string[], page: Page) {
-  return { ...EXTERNAL, extIds, ...page };
-}
-
-export function findEverything(page: Page) {
-  return { ...EXTERNAL, ...page };
-}
-
-/** The service's own ids alone, for the same reason. */
-export function findByIds(ids: readonly number[], page: Page) {
-  return { ...EXTERNAL, ids, ...page };
+/**
+ * A find filters by one thing: together with another filter the service answers the union of both. `extIds` are external
+ * ids, `ids` the service's own; without a filter everything is found.
+ */
+export function findRequest(filter: object, page: Page) {
+  return { ...EXTERNAL, ...filter, ...page };
 }
 
 export interface Period {
@@ -113,29 +103,20 @@ const dates = ({ from, to }: Period) => ({ startDate: from, endDate: to });
 const everyStatus = { reservationStatus: RESERVATION_STATUSES, sort: 'ASCID' } as const;
 
 /** Reservations that overlap the period. Assumed: ascending ids can be asked for, as with objects. */
-export function findInWindow(window: Period, page: Page) {
-  return { ...EXTERNAL, date: dates(window), ...everyStatus, ...page };
-}
+export const windowFilter = (window: Period) => ({ date: dates(window), ...everyStatus });
 
 /** Reservations changed within the period, whenever they are. Assumed: `modified` has the shape of `date`. */
-export function findModified(period: Period, page: Page) {
-  return { ...EXTERNAL, modified: dates(period), ...everyStatus, ...page };
-}
+export const modifiedFilter = (period: Period) => ({ modified: dates(period), ...everyStatus });
 
 /**
  * Assumed: a reservation of any of the `searchObjects` of one type is found; a cancelled one is not among the
  * reservations, and a rejected one only when its status is named.
  */
-export function findUpcoming(typeId: string, extIds: readonly string[], window: Period, page: Page) {
-  const searchObjects = extIds.map((objectId) => ({ typeId, objectId }));
-  return {
-    ...EXTERNAL,
-    date: dates(window),
-    searchObjects,
-    reservationStatus: STANDING_STATUSES,
-    ...page,
-  };
-}
+export const upcomingFilter = (typeId: string, extIds: readonly string[], window: Period) => ({
+  date: dates(window),
+  searchObjects: extIds.map((objectId) => ({ typeId, objectId })),
+  reservationStatus: STANDING_STATUSES,
+});
 
 /** Assumed: the request's shape; a match by `extId`; an object that exists is replaced whole. */
 export function putRequest(objects: readonly DestinationObject[]) {
@@ -156,7 +137,7 @@ export const putAnswer = z.looseObject({
 
 /** An object that was read, as we compare and write it. */
 export function toDestinationObject(
-  found: FoundObject,
+  found: z.output<typeof foundObject>,
   fallback: { extId: string; typeId: string },
 ): DestinationObject {
   return createObject(
@@ -167,30 +148,24 @@ export function toDestinationObject(
   );
 }
 
-/** A reservation as we compare it. Times in milliseconds since 1970. */
-export interface Reservation {
-  id: number;
-  extId: string | undefined;
-  begin: number;
-  end: number;
-  /** One of each rank: how complete (`B_`), how certain (`C_`). */
-  status: readonly string[];
-  objects: readonly { typeId: string; objectId: string }[];
-  fields: readonly { fieldId: string; values: readonly string[] }[];
-}
-
+/** A reservation as we compare it. */
+export type Reservation = ReturnType<typeof toReservation>;
 /** `id` and `extId` are the cancellation's own; the reservation's id is `reservationId`. */
-export interface Cancellation extends Reservation {
-  reservationId: number | undefined;
-  cancelledAt: number | undefined;
-}
+export type Cancellation = ReturnType<typeof toCancellation>;
 
-/** Seconds become milliseconds, and a rank without a status gets the usual one. */
-export function toReservation(found: FoundReservation): Reservation {
+/**
+ * Seconds become milliseconds. The status has one of each rank, how complete (`B_`) and how certain (`C_`): a rank without
+ * one gets the usual one.
+ */
+export function toReservation(found: z.output<typeof foundReservation>) {
   const given = found.status ?? [];
   const usual = (['B_COMPLETE', 'C_CONFIRMED'] as const).filter(
     (status) => !given.some((other) => other.startsWith(status.slice(0, 2))),
   );
+  const fields: readonly FieldValues[] = (found.fields ?? []).map(({ fieldId, values }) => ({
+    fieldId,
+    values: values ?? [],
+  }));
   return {
     id: found.id,
     extId: found.extId ?? undefined,
@@ -198,11 +173,11 @@ export function toReservation(found: FoundReservation): Reservation {
     end: found.end * 1000,
     status: [...given, ...usual].toSorted(),
     objects: (found.objects ?? []).map(({ typeId, objectId }) => ({ typeId, objectId })),
-    fields: (found.fields ?? []).map(({ fieldId, values }) => ({ fieldId, values: values ?? [] })),
+    fields,
   };
 }
 
-export function toCancellation(found: FoundCancellation): Cancellation {
+export function toCancellation(found: z.output<typeof foundCancellation>) {
   const { reservationId, cancelled } = found;
   return {
     ...toReservation(found),

@@ -5,20 +5,14 @@ import type { Row } from '../streams/config-schema.js';
 import { arrayLiteral } from '../sql-text.js';
 import { splitKey } from '../streams/local-key.js';
 
-/** Dates and times stay PostgreSQL's own ISO text: a JavaScript Date would shift days and lose microseconds. */
-export const DATES_AS_TEXT = {
-  to: 1184,
-  from: [1082, 1083, 1114, 1184, 1266],
-  serialize: (value: unknown) => value as string,
-  parse: (text: string) => text,
-};
-
+const serialize = (value: unknown) => value as string;
 /** char(n) without its padding, as the local key has it. */
-export const FIXED_WIDTH = {
-  to: 1042,
-  from: [1042],
-  serialize: (value: unknown) => value as string,
-  parse: (text: string) => text.replace(/ +$/, ''),
+const withoutPadding = (text: string) => text.replace(/ +$/, '');
+
+/** For the driver. Dates and times stay PostgreSQL's own ISO text. */
+export const VALUE_TYPES = {
+  date: { to: 1184, from: [1082, 1083, 1114, 1184, 1266], serialize, parse: (text: string) => text },
+  fixedWidth: { to: 1042, from: [1042], serialize, parse: withoutPadding },
 };
 
 /** Arrays from the text that PostgreSQL writes; nulls inside stay null. */
@@ -47,7 +41,7 @@ function elementReader(type: string): (text: string) => unknown {
       return (text) => JSON.parse(text) as unknown;
     case 'character':
     case 'bpchar':
-      return FIXED_WIDTH.parse;
+      return withoutPadding;
     default:
       return (text) => text;
   }

@@ -3,17 +3,13 @@
 import postgres from 'postgres';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors.js';
 import type { Stream } from '../streams/stream.js';
-import { readDatabaseIdentity, type DatabaseIdentity } from './session-formats.js';
+import { readDatabaseIdentity } from './session-formats.js';
 import { functionName, FUNCTION_PREFIX, installTriggers, removeTriggers, tableName } from './trigger-sql.js';
 
 /** Writers of a table wait while a lock on it is requested: not for longer than this. */
 const LOCK_TIMEOUT = '3s';
 
-const KINDS: Record<string, string> = {
-  v: 'a view',
-  m: 'a materialized view',
-  f: 'a foreign table',
-};
+const KINDS: Record<string, string> = { v: 'a view', m: 'a materialized view', f: 'a foreign table' };
 
 export type Triggers = ReturnType<typeof openTriggers>;
 
@@ -28,20 +24,19 @@ export function openTriggers({ url, channel }: { url: string; channel: string })
 
   /** One transaction for each stream, so that a busy table does not undo the others. */
   async function run(name: string, statements: readonly string[]): Promise<void> {
-    const transaction = sql.begin(async (tx) => {
-      await tx.unsafe(`SET LOCAL lock_timeout = '${LOCK_TIMEOUT}'`);
-      for (const statement of statements) await tx.unsafe(statement);
-    });
-    await transaction.catch((error: unknown) => {
+    try {
+      await sql.begin(async (tx) => {
+        await tx.unsafe(`SET LOCAL lock_timeout = '${LOCK_TIMEOUT}'`);
+        for (const statement of statements) await tx.unsafe(statement);
+      });
+    } catch (error) {
       throw asTriggersError(error, name);
-    });
+    }
   }
 
   return {
     /** Which database this is, to be compared with the mirror's. */
-    async databaseIdentity(): Promise<DatabaseIdentity> {
-      return readDatabaseIdentity(sql);
-    },
+    databaseIdentity: () => readDatabaseIdentity(sql),
 
     /** Why a stream's source can have no triggers; undefined when it can. */
     async refusal({ name, source }: Stream): Promise<string | undefined> {
@@ -51,9 +46,7 @@ export function openTriggers({ url, channel }: { url: string; channel: string })
         SELECT relkind AS kind FROM pg_class WHERE oid = to_regclass(${table})`;
       if (!row) return `${name}: there is no table ${source.table.join('.')} that this role can see`;
       const kind = KINDS[row.kind];
-      return kind === undefined
-        ? undefined
-        : `${name}: ${source.table.join('.')} is ${kind}; triggers need a table`;
+      return kind && `${name}: ${source.table.join('.')} is ${kind}; triggers need a table`;
     },
 
     /** The statements that `install` would run. */
@@ -105,7 +98,5 @@ function asTriggersError(error: unknown, name: string): unknown {
     });
   }
   if (!/^[0-9A-Z]{5}$/.test(code)) return error;
-  return new SlotsyncError('triggers_failed', `${name}: ${messageOf(error)}`, {
-    cause: error,
-  });
+  return new SlotsyncError('triggers_failed', `${name}: ${messageOf(error)}`, { cause: error });
 }

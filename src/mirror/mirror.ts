@@ -7,9 +7,9 @@ import type { Stream } from '../streams/stream.js';
 import { renderExternalId } from '../streams/external-id.js';
 import { decodeColumn, readCopy, unescapeColumn } from '../postgres-copy.js';
 import { createBookingReader } from './read-bookings.js';
-import { DATES_AS_TEXT, FIXED_WIDTH } from './column-values.js';
+import { VALUE_TYPES } from './column-values.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
-import { readDatabaseIdentity, SESSION_FORMATS, type DatabaseIdentity } from './session-formats.js';
+import { readDatabaseIdentity, SESSION_FORMATS } from './session-formats.js';
 import {
   createSourceReader,
   findMissingColumns,
@@ -61,15 +61,15 @@ export function createMirror({ url }: { url: string }) {
       connect_timeout: 10,
       idle_timeout: 60,
       connection: { ...SESSION, ...settings },
-      types: { date: DATES_AS_TEXT, fixedWidth: FIXED_WIDTH },
+      types: VALUE_TYPES,
       // The driver's own reading of arrays takes a null for the text NULL.
       fetch_types: false,
       onnotice: () => undefined,
     });
   const sql = open(4, BY_KEYS);
   const reader = createSourceReader(sql);
-  const cursorType = async (stream: Stream): Promise<string | undefined> =>
-    stream.cursor === undefined ? undefined : (await reader.typesOf(stream)).get(stream.cursor);
+  const typeOf = async (stream: Stream, column = ''): Promise<string> =>
+    (await reader.typesOf(stream)).get(column) ?? '';
 
   return {
     /** Readings of bookings, for reconciling. */
@@ -85,9 +85,7 @@ export function createMirror({ url }: { url: string }) {
     },
 
     /** Which database this is, to be compared with another connection's. */
-    async databaseIdentity(): Promise<DatabaseIdentity> {
-      return read(() => readDatabaseIdentity(sql));
-    },
+    databaseIdentity: () => read(() => readDatabaseIdentity(sql)),
 
     /** Faults of a stream's source; empty when every column that the stream names is in it. */
     checkStream(stream: Stream): Promise<string[]> {
@@ -119,15 +117,14 @@ export function createMirror({ url }: { url: string }) {
     async *readByCursor(stream: Stream, range: CursorRange): AsyncGenerator<CursorRow[]> {
       const { cursor } = stream;
       if (cursor === undefined) return;
-      const statement = sourceSql.copyByCursor(stream, cursor, (await cursorType(stream)) ?? 'text', range);
+      const type = (await typeOf(stream, cursor)) || 'text';
+      const statement = sourceSql.copyByCursor(stream, cursor, type, range);
       for await (const lines of withFallback([statement], (copy) => readCopy(open(1), copy)))
         yield lines.map(toCursorRow);
     },
 
     /** Whether the stream's cursor is a time: then looking back by seconds has a meaning. */
-    async isTimeCursor(stream: Stream): Promise<boolean> {
-      return sourceSql.isTimeType((await cursorType(stream)) ?? '');
-    },
+    isTimeCursor: async (stream: Stream) => sourceSql.isTimeType(await typeOf(stream, stream.cursor)),
 
     /** Whether the source has no row. */
     async isEmpty(stream: Stream): Promise<boolean> {
@@ -167,18 +164,15 @@ export function createMirror({ url }: { url: string }) {
     async readExternalIdsOfKeys(stream: Stream, keys: readonly string[]): Promise<Map<string, string>> {
       if (!sourceSql.isExternalIdUniqueByKey(stream)) return new Map();
       const [column = ''] = stream.key;
-      if (!READS_AS_ITS_KEY.has((await reader.typesOf(stream)).get(column) ?? '')) return new Map();
+      if (!READS_AS_ITS_KEY.has(await typeOf(stream, column))) return new Map();
       const named = keys.filter((key) => key !== '');
       return new Map(named.map((key) => [key, renderExternalId(stream.externalId, { [column]: key })]));
     },
 
     /** External ids that several rows would give. Reads the whole source, unless the template rules it out. */
-    findSharedExternalIds: (stream: Stream): Promise<SharedExternalId[]> =>
-      reader.findSharedExternalIds(`streams.${stream.name}`, stream),
+    findSharedExternalIds: (stream: Stream) => reader.findSharedExternalIds(`streams.${stream.name}`, stream),
 
-    async close(): Promise<void> {
-      await sql.end({ timeout: 2 });
-    },
+    close: () => sql.end({ timeout: 2 }),
   };
 }
 

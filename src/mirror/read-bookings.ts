@@ -24,6 +24,9 @@ export interface Slice {
   isFirst: boolean;
 }
 
+const KEY_REMEDY = 'Name the columns that identify a booking in reservations.key.';
+const SOURCE_REMEDY = 'Correct the configuration; `slotsync check` reads every source.';
+
 /** Rows in one block where nothing else bounds them. */
 const ROWS_AT_ONCE = 1000;
 
@@ -32,7 +35,8 @@ export function createBookingReader(sql: postgres.Sql, reader: SourceReader) {
   async function timesOf(bookings: BookingSource) {
     const types = await reader.typesOf(bookings);
     const [fault] = findFaults(bookings, types);
-    if (fault !== undefined) throw sourceFault(`reservations.${fault}`);
+    if (fault !== undefined)
+      throw new SlotsyncError('mirror_source', `reservations.${fault}`, { remedy: SOURCE_REMEDY });
     const { begin, end, timezone } = bookings;
     return { types, begin: instant(begin, types, timezone), end: instant(end, types, timezone) };
   }
@@ -97,9 +101,8 @@ export function createBookingReader(sql: postgres.Sql, reader: SourceReader) {
     },
 
     /** The bookings with these keys; one whose row is gone is not in the answer. */
-    async readByKeys(bookings: BookingSource, keys: readonly string[]): Promise<Booking[]> {
-      return keys.length === 0 ? [] : readAll(bookings, ...(await reader.keyConditions(bookings, keys)));
-    },
+    readByKeys: async (bookings: BookingSource, keys: readonly string[]): Promise<Booking[]> =>
+      keys.length === 0 ? [] : readAll(bookings, ...(await reader.keyConditions(bookings, keys))),
 
     /** Throws `key_not_unique` or `key_null` when the key does not identify the bookings of the window. */
     async requireKeys(bookings: BookingSource, window: Slice): Promise<void> {
@@ -111,9 +114,13 @@ export function createBookingReader(sql: postgres.Sql, reader: SourceReader) {
           GROUP BY 1 HAVING count(*) > 1 OR ${sourceSql.keyExpression(bookings)} IS NULL LIMIT 5`,
         ),
       );
-      if (rows.length === 0) return;
-      if (rows.some(({ key }) => key === null)) throw keyFault('key_null');
-      throw keyFault('key_not_unique', rows.map(({ key }) => key).join(', '));
+      if (rows.some(({ key }) => key === null)) throw keyIsNull();
+      if (rows.length > 0)
+        throw new SlotsyncError(
+          'key_not_unique',
+          'reservations: the key is not unique; some bookings share theirs',
+          { remedy: KEY_REMEDY, detail: rows.map(({ key }) => key).join(', ') },
+        );
     },
 
     /** Keys of bookings whose external id another booking has too. Reads the whole source, unless the template rules it out. */
@@ -155,17 +162,14 @@ function findFaults(bookings: BookingSource, types: ColumnTypes): string[] {
   if (missing.length > 0) return missing;
   const requireType = (place: string, column: string, fits: (type: string) => boolean, needed: string) => {
     const type = types.get(column) ?? '';
-    return fits(type)
-      ? []
-      : [`${place}: column ${column} is ${type}; ${needed} is needed (a query can convert it)`];
+    if (fits(type)) return undefined;
+    return `${place}: column ${column} is ${type}; ${needed} is needed (a query can convert it)`;
   };
   return [
-    ...requireType('begin', begin, sourceSql.isTimeType, 'a timestamp'),
-    ...requireType('end', end, sourceSql.isTimeType, 'a timestamp'),
-    ...(cancelled === undefined
-      ? []
-      : requireType('cancelled', cancelled, isTruth, 'a boolean, an integer or a time')),
-  ];
+    requireType('begin', begin, sourceSql.isTimeType, 'a timestamp'),
+    requireType('end', end, sourceSql.isTimeType, 'a timestamp'),
+    cancelled && requireType('cancelled', cancelled, isTruth, 'a boolean, an integer or a time'),
+  ].filter((fault) => fault !== undefined);
 }
 
 const isInteger = (type: string) => ['smallint', 'integer', 'bigint'].includes(type);
@@ -191,7 +195,7 @@ function truth(name: string, types: ColumnTypes): string {
 }
 
 function fromRow(bookings: BookingSource, { key, row, computed }: SourceRow): Booking {
-  if (key === null) throw keyFault('key_null');
+  if (key === null) throw keyIsNull();
   const milliseconds = (text: unknown) => (typeof text === 'string' ? Number(text) * 1000 : undefined);
   return toBooking(bookings, {
     row,
@@ -202,19 +206,7 @@ function fromRow(bookings: BookingSource, { key, row, computed }: SourceRow): Bo
   });
 }
 
-function keyFault(code: 'key_null' | 'key_not_unique', detail?: string): SlotsyncError {
-  const what =
-    code === 'key_null'
-      ? 'the key is null in some bookings'
-      : 'the key is not unique; some bookings share theirs';
-  return new SlotsyncError(code, `reservations: ${what}`, {
-    remedy: 'Name the columns that identify a booking in reservations.key.',
-    detail,
-  });
-}
-
-function sourceFault(message: string): SlotsyncError {
-  return new SlotsyncError('mirror_source', message, {
-    remedy: 'Correct the configuration; `slotsync check` reads every source.',
-  });
+function keyIsNull(): SlotsyncError {
+  const message = 'reservations: the key is null in some bookings';
+  return new SlotsyncError('key_null', message, { remedy: KEY_REMEDY });
 }

@@ -6,22 +6,16 @@ import { messageOf, SlotsyncError } from '../errors.js';
 import { arrayLiteral } from '../sql-text.js';
 import type { Row } from '../streams/config-schema.js';
 import { templateColumns } from '../streams/external-id.js';
-import type { Source, Stream } from '../streams/stream.js';
+import type { DeclaredSource, Source } from '../streams/stream.js';
 import { keyColumns, readArrays } from './column-values.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
 import * as sourceSql from './source-sql.js';
-
-/** What a stream and the bookings declare alike. */
-export type DeclaredSource = Pick<Stream, 'source' | 'key' | 'externalId' | 'fields'>;
 
 /** A column, and the place in the declaration that names it. */
 export type NamedColumn = readonly [place: string, column: string];
 
 /** Column name to type, as SQL writes it. */
 export type ColumnTypes = ReadonlyMap<string, string>;
-
-/** SQL expressions by name: what is read of a row beside its own columns. */
-export type Computed = Readonly<Record<string, string>>;
 
 export interface SourceRow {
   /** Null when a part of the key is. */
@@ -100,19 +94,23 @@ export function createSourceReader(sql: postgres.Sql) {
       ];
     },
 
-    /** Rows that a condition selects (see `withFallback`), in blocks of the given size; without one, in one block. */
+    /**
+     * Rows that a condition selects (see `withFallback`), each with the SQL expressions, in blocks of the given size;
+     * without one, in one block.
+     */
     async *readRows(
       declared: DeclaredSource,
-      computed: Computed,
+      expressions: Readonly<Record<string, string>>,
       conditions: readonly string[],
       blockSize?: number,
     ): AsyncGenerator<SourceRow[]> {
       const types = await typesOf(declared);
-      const names = Object.keys(computed);
+      const computed = { key: sourceSql.keyExpression(declared), ...expressions };
       yield* withFallback(conditions, async function* (condition) {
-        const query = sql.unsafe<Row[]>(sourceSql.selectRows(declared, computed, condition));
+        const query = sql.unsafe<Row[]>(sourceSql.selectRows(declared.source, computed, condition));
         const blocks = blockSize === undefined ? [await query] : query.cursor(blockSize);
-        for await (const rows of blocks) yield rows.map((row) => toSourceRow(row, names, types));
+        for await (const rows of blocks)
+          yield rows.map((row) => toSourceRow(row, Object.keys(computed), types));
       });
     },
 
@@ -184,12 +182,12 @@ export function findMissingColumns(
 }
 
 function toSourceRow(columns: Row, names: readonly string[], types: ColumnTypes): SourceRow {
-  const { [sourceSql.KEY_COLUMN]: key, ...row } = columns as Record<string, unknown>;
+  const row: Record<string, unknown> = { ...columns };
   const computed: Record<string, unknown> = {};
   for (const name of names) {
     const alias = sourceSql.aliasOf(name);
     computed[name] = row[alias];
     delete row[alias];
   }
-  return { key: typeof key === 'string' ? key : null, row: readArrays(row, types), computed };
+  return { key: computed['key'] as string | null, row: readArrays(row, types), computed };
 }

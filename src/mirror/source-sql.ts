@@ -1,6 +1,7 @@
 // The SQL that reads a source. Identifiers are quoted; of the configuration only the query of a source becomes SQL as it
 // is.
 import { quoteIdentifier, quoteLiteral } from '../sql-text.js';
+import { templateColumns } from '../streams/external-id.js';
 import type { Source, Stream } from '../streams/stream.js';
 
 /** Alias of the source in every statement; its text form is the whole row. */
@@ -127,24 +128,20 @@ export function matchKeysByText(stream: Pick<Stream, 'key'>, keys: string): stri
   return `${keyExpression(stream)} = ANY (${quoteLiteral(keys)}::text[])`;
 }
 
-/** The column that carries the key beside the row's own. */
-export const KEY_COLUMN = aliasOf('key');
-
 export function aliasOf(name: string): string {
   return `slotsync_${name}`;
 }
 
-/** Rows with their keys, and with what is computed of each beside its own columns. */
+/** Rows, and what is computed of each beside its own columns: expressions by name. */
 export function selectRows(
-  declared: Pick<Stream, 'source' | 'key'>,
+  source: Source,
   computed: Readonly<Record<string, string>>,
   condition: string,
 ): string {
   const extra = Object.entries(computed).map(
     ([name, expression]) => `, ${expression} AS ${quoteIdentifier(aliasOf(name))}`,
   );
-  return `SELECT ${ROW}.*, ${keyExpression(declared)} AS ${KEY_COLUMN}${extra.join('')}
-    FROM ${relation(declared.source)} WHERE ${condition}`;
+  return `SELECT ${ROW}.*${extra.join('')} FROM ${relation(source)} WHERE ${condition}`;
 }
 
 /** The external id of a row, as streams/external-id.ts renders it. Null when a column is. */
@@ -166,6 +163,6 @@ export function selectSharedExternalIds(
 
 /** Whether different keys always give different external ids. */
 export function isExternalIdUniqueByKey({ key, externalId }: Pick<Stream, 'key' | 'externalId'>): boolean {
-  const columns = externalId.flatMap((part) => ('column' in part ? [part.column] : []));
+  const columns = templateColumns(externalId);
   return key.length === 1 && columns.length === 1 && columns[0] === key[0];
 }

@@ -1,32 +1,21 @@
 // The bookings of the mirror: where the configuration says they are, and how a row becomes a booking that can be compared
 // with a reservation of the service. Pure: the external ids of the booked objects are looked up in the state.
-import type { FieldFunction, ParsedConfig, Row } from './config-schema.js';
-import { renderExternalId, type ExternalIdTemplate } from './external-id.js';
+import type { ParsedConfig, Row } from './config-schema.js';
+import { renderExternalId } from './external-id.js';
 import type { Fault } from './config-faults.js';
 import { guardColumns, referencedKeys } from './map-row.js';
 import type { FieldValues } from './destination-object.js';
-import {
-  resolveReference,
-  resolveSource,
-  resolveTemplate,
-  toList,
-  type Source,
-  type Stream,
-} from './stream.js';
+import { resolveDeclared, resolveReference, type DeclaredSource, type Stream } from './stream.js';
 import { toValues } from './field-values.js';
 
 /** Where the bookings are in the mirror, and how a row of theirs is read. */
-export interface BookingSource {
-  source: Source;
-  key: readonly string[];
-  externalId: ExternalIdTemplate;
+export interface BookingSource extends DeclaredSource {
   begin: string;
   end: string;
   /** For times without a zone. */
   timezone: string;
   cancelled: string | undefined;
   objects: readonly { stream: string; key: readonly string[] }[];
-  fields: ReadonlyMap<string, string | FieldFunction>;
 }
 
 /** What of a reservation is compared with its booking, and when the two agree. */
@@ -39,22 +28,24 @@ export interface CompareRules {
   status: ReadonlySet<string>;
 }
 
-export interface ReservationConfig {
+type Declaration = NonNullable<ParsedConfig['reservations']>;
+
+export interface ReservationConfig extends Pick<Declaration, 'window' | 'everyMinutes'> {
   /** Undefined: the service's reservations are kept in the state and compared with nothing. */
   bookings: BookingSource | undefined;
   rules: CompareRules;
-  window: { pastDays: number; futureDays: number };
-  everyMinutes: number;
 }
 
 /** Why a booking cannot agree with any reservation. */
-export type BookingProblem =
-  | 'no_begin_or_end'
-  | 'ends_before_begin'
-  | 'external_id_empty'
-  | 'external_id_shared'
-  | 'object_unknown'
-  | 'not_mappable';
+const PROBLEMS = {
+  no_begin_or_end: 'it has no begin or no end in the mirror',
+  ends_before_begin: 'its end is not after its begin in the mirror',
+  external_id_empty: 'a column of its external id is empty in the mirror',
+  external_id_shared: 'another booking of the mirror has the same external id',
+  object_unknown: 'it books a record the service has not accepted, or that no stream has: sync it first',
+  not_mappable: 'a column or function of its mapping failed',
+} as const;
+export type BookingProblem = keyof typeof PROBLEMS;
 
 /** One booking of the mirror. Times in milliseconds since 1970, whole seconds. */
 export interface Booking {
@@ -69,13 +60,7 @@ export interface Booking {
 }
 
 /** A row of the mirror, with what SQL has computed from it. */
-export interface RawBooking {
-  row: Row;
-  key: string;
-  begin: number | undefined;
-  end: number | undefined;
-  isCancelled: boolean;
-}
+export type RawBooking = Pick<Booking, 'key' | 'begin' | 'end' | 'isCancelled'> & { row: Row };
 
 /** When no reservations are configured: the service's are kept in the state and compared with nothing. */
 export const NO_RESERVATIONS: ReservationConfig = {
@@ -87,7 +72,7 @@ export const NO_RESERVATIONS: ReservationConfig = {
 
 /** Resolves the declaration; faults are added to `faults`. */
 export function resolveReservations(
-  declaration: NonNullable<ParsedConfig['reservations']>,
+  declaration: Declaration,
   streams: readonly Stream[],
   faults: Fault[],
 ): ReservationConfig {
@@ -105,18 +90,9 @@ export function resolveReservations(
   const config = { bookings: undefined, rules, window, everyMinutes };
   // The schema lets pass all five or none.
   if (!from || !key || !externalId || !begin || !end) return config;
-  const bookings = {
-    source: resolveSource(from, 'reservations.from', faults),
-    key: toList(key),
-    externalId: resolveTemplate(externalId, 'reservations.externalId', faults),
-    fields: new Map(Object.entries(fields)),
-    begin,
-    end,
-    timezone: declaration.timezone,
-    cancelled: declaration.cancelled,
-    objects,
-  };
-  return { ...config, bookings };
+  const { timezone, cancelled } = declaration;
+  const source = resolveDeclared({ from, key, externalId, fields }, 'reservations', faults);
+  return { ...config, bookings: { ...source, begin, end, timezone, cancelled, objects } };
 }
 
 /** A row as a booking. Never throws: what cannot be read becomes its problem. */
@@ -137,8 +113,8 @@ export function toBooking(source: BookingSource, { row, key, begin, end, isCance
     renderExternalId(source.externalId, guarded),
   );
   const references = attempt([], 'not_mappable', () =>
-    source.objects.flatMap((object) =>
-      referencedKeys(guarded, object.key).map((localKey) => ({ stream: object.stream, localKey })),
+    source.objects.flatMap(({ stream, key: columns }) =>
+      referencedKeys(guarded, columns).map((localKey) => ({ stream, localKey })),
     ),
   );
   const fields = attempt([], 'not_mappable', () =>
@@ -150,16 +126,6 @@ export function toBooking(source: BookingSource, { row, key, begin, end, isCance
   return { key, externalId, begin, end, isCancelled, references, fields, problem };
 }
 
-const PROBLEMS: Record<BookingProblem, string> = {
-  no_begin_or_end: 'it has no begin or no end in the mirror',
-  ends_before_begin: 'its end is not after its begin in the mirror',
-  external_id_empty: 'a column of its external id is empty in the mirror',
-  external_id_shared: 'another booking of the mirror has the same external id',
-  object_unknown: 'it books a record the service has not accepted, or that no stream has: sync it first',
-  not_mappable: 'a column or function of its mapping failed',
-};
-
-/** The problem of a booking as text. */
 export function describeProblem(problem: string): string {
   return PROBLEMS[problem as BookingProblem] ?? problem;
 }

@@ -19,22 +19,18 @@ export type FieldFunction = (row: Row) => FieldValue;
 type Optional<T> = T | undefined;
 
 export interface SourceQuery {
-  /**
-   * A SELECT. Its columns are the row.
+  /** A SELECT. Its columns are the row.
    * @example query: 'SELECT * FROM campus.staff WHERE left_on IS NULL'
    */
   query: string;
 }
 
 export interface KeyReference {
-  /**
-   * The name of a stream of this configuration.
+  /** The name of a stream of this configuration.
    * @example stream: 'rooms'
    */
   stream: string;
-  /**
-   * The column of this source that holds the other stream's key; one column for each of its key columns. A null refers
-   * to nothing; a list in a single column refers to several records.
+  /** One column for each key column of that stream. A null refers to nothing, a list to several records.
    * @example key: 'home_room'
    */
   key: string | string[];
@@ -42,13 +38,11 @@ export interface KeyReference {
 
 /** A run is held when an operation exceeds both figures. */
 export interface LimitThreshold {
-  /**
-   * Number of records; 10 by default.
+  /** Number of records; 10 by default.
    * @example count: 20
    */
   count?: Optional<number>;
-  /**
-   * Share of the stream's records, in percent; 10 by default.
+  /** Share of the stream's records, in percent; 10 by default.
    * @example percent: 5
    */
   percent?: Optional<number>;
@@ -56,269 +50,194 @@ export interface LimitThreshold {
 
 /** One stream: which rows become which objects. */
 export interface StreamConfig {
-  /**
-   * Where the rows are: a table, a view, or a query. Names are taken literally; quote a part that holds a dot.
+  /** Where the rows are: a table, a view, or a query. Names are taken literally; quote a part that holds a dot.
    * @example from: 'campus.rooms'
-   * @example from: { query: 'SELECT * FROM campus.staff WHERE left_on IS NULL' }
    */
   from: string | SourceQuery;
-  /**
-   * The column or columns that identify a row. Must be unique and not null.
-   * @example key: 'room_code'
+  /** The column or columns that identify a row. Must be unique and not null.
    * @example key: ['programme_code', 'year_group']
    */
   key: string | string[];
-  /**
-   * External id of the object type at the service.
+  /** External id of the object type at the service.
    * @example type: 'room'
    */
   type: string;
-  /**
-   * Template of the object's external id. The columns it names must never change for a row.
+  /** Template of the external id. The columns it names must never change for a row.
    * @example externalId: 'room_{room_code}'
    */
   externalId: string;
-  /**
-   * Field id at the service to the column that fills it, or to a function of the row. A null sends no value, a list
-   * sends several.
+  /** Field id at the service to column, or to a function of the row. A null sends no value, a list sends several.
    * @example fields: { 'room.name': 'name', 'room.seats': (row) => String(row.seats) }
    */
   fields: Record<string, string | FieldFunction>;
-  /**
-   * Field id at the service to a record of another stream. That record is sent first.
+  /** Field id at the service to a record of another stream. That record is sent first.
    * @example references: { 'course.room': { stream: 'rooms', key: 'home_room' } }
    */
   references?: Optional<Record<string, KeyReference>>;
-  /**
-   * A column that grows whenever a row changes. With it, workers poll the source for changes between nightly runs.
+  /** A column that grows whenever a row changes. With it, workers poll the source for changes between nightly runs.
    * @example cursor: 'updated_at'
    */
   cursor?: Optional<string>;
-  /**
-   * What happens to the object when its row is gone: `deactivate` it, or `keep` it as it is (the default).
+  /** What happens to the object when its row is gone: `deactivate` it, or `keep` it as it is (the default).
    * @example retire: 'deactivate'
    */
   retire?: Optional<'keep' | 'deactivate'>;
-  /**
-   * `fields` (the default): fields that the mapping does not name are kept; each object is read before it is written.
-   * `object`: the mapping replaces the whole object, without reading it.
+  /** `fields` (the default) reads each object and keeps fields that are not mapped; `object` replaces it unread.
    * @example owns: 'object'
    */
   owns?: Optional<'fields' | 'object'>;
-  /**
-   * Objects in one request, at most 1000; 100 by default.
+  /** Objects in one request, at most 1000; 100 by default.
    * @example batchSize: 200
    */
   batchSize?: Optional<number>;
-  /**
-   * Days between the loss of a row and the retirement of its object; 0 by default.
+  /** Days between the loss of a row and the retirement of its object; 0 by default.
    * @example graceDays: 3
    */
   graceDays?: Optional<number>;
-  /**
-   * Whether an object is retired only after its last upcoming reservation; true by default.
+  /** Whether an object is retired only after its last upcoming reservation; true by default.
    * @example unlessReserved: false
    */
   unlessReserved?: Optional<boolean>;
-  /**
-   * How much one run may change without an operator's approval.
+  /** How much one run may change without an operator's approval.
    * @example limits: { retire: { count: 20, percent: 5 }, update: {} }
    */
   limits?: Optional<{
-    /**
-     * The limit of retirements, which is always in force.
+    /** The limit of retirements, which is always in force.
      * @example retire: { count: 20, percent: 5 }
      */
     retire?: Optional<LimitThreshold>;
-    /**
-     * The limit of updates; without it updates are not limited.
+    /** The limit of updates; without it updates are not limited.
      * @example update: { percent: 50 }
      */
     update?: Optional<LimitThreshold>;
-    /**
-     * The limit of new objects; without it they are not limited.
+    /** The limit of new objects; without it they are not limited.
      * @example create: { count: 500, percent: 20 }
      */
     create?: Optional<LimitThreshold>;
   }>;
-  /**
-   * Days that a record waits for a record it refers to, 14 by default. After them it is dead.
+  /** Days that a record waits for a record it refers to, 14 by default. After them it is dead.
    * @example waitDays: 30
    */
   waitDays?: Optional<number>;
 }
 
+type BookedSource = Pick<StreamConfig, 'from' | 'key' | 'externalId' | 'fields'>;
+
+/**
+ * Which bookings are compared with the service's reservations, and how. Without a source, the service's reservations are
+ * kept in the state and compared with nothing. The reservation's `fields` are compared too.
+ */
+export interface ReservationsConfig extends Partial<{
+  [Key in keyof BookedSource]: Optional<BookedSource[Key]>;
+}> {
+  /** The column with the time at which the booking begins.
+   * @example begin: 'starts_at'
+   */
+  begin?: Optional<string>;
+  /** The column with the time at which the booking ends.
+   * @example end: 'ends_at'
+   */
+  end?: Optional<string>;
+  /** What is booked: records of streams. Objects of other types at the service are not compared.
+   * @example objects: [{ stream: 'rooms', key: 'room_code' }, { stream: 'courses', key: 'course_code' }]
+   */
+  objects?: Optional<KeyReference[]>;
+  /** A column that is true, not 0, or a time when the booking is cancelled.
+   * @example cancelled: 'is_cancelled'
+   */
+  cancelled?: Optional<string>;
+  /** Statuses in which a reservation agrees with its booking; complete and confirmed by default.
+   * @example status: ['B_COMPLETE', 'C_CONFIRMED', 'C_PLANNED']
+   */
+  status?: Optional<(typeof RESERVATION_STATUSES)[number][]>;
+  /** The time zone by which times without a zone are read; UTC by default.
+   * @example timezone: 'Europe/Stockholm'
+   */
+  timezone?: Optional<string>;
+  /** Which time a reconciliation compares, counted from now.
+   * @example window: { pastDays: 7, futureDays: 365 }
+   */
+  window?: Optional<{
+    /** Days in the past; 7 by default.
+     * @example pastDays: 14
+     */
+    pastDays?: Optional<number>;
+    /** Days in the future; 180 by default.
+     * @example futureDays: 365
+     */
+    futureDays?: Optional<number>;
+  }>;
+  /** Minutes between two readings by a worker of what changed at the service, 15 by default; 0: none.
+   * @example everyMinutes: 5
+   */
+  everyMinutes?: Optional<number>;
+}
+
 /** What `sync.config.ts` exports. */
 export interface SlotsyncConfig {
-  /**
-   * When workers start the nightly sync. Without it they never do.
+  /** When workers start the nightly sync. Without it they never do.
    * @example schedule: { nightly: '0 2 * * *', timezone: 'Europe/Stockholm' }
    */
   schedule?: Optional<{
-    /**
-     * When the nightly sync starts, as a cron expression: minute, hour, day of the month, month, day of the week.
+    /** When the nightly sync starts, as a cron expression: minute, hour, day of the month, month, day of the week.
      * @example nightly: '0 2 * * *'
      */
     nightly: string;
-    /**
-     * The time zone by which `nightly` is read; UTC by default.
+    /** The time zone by which `nightly` is read; UTC by default.
      * @example timezone: 'Europe/Stockholm'
      */
     timezone?: Optional<string>;
-    /**
-     * Whether a nightly sync that was missed, because no worker was running, is made up for, once; true by default.
+    /** Whether a nightly sync that was missed, because no worker was running, is made up for, once; true by default.
      * @example catchUp: false
      */
     catchUp?: Optional<boolean>;
   }>;
-  /**
-   * What is synced: stream name to declaration.
-   * @example
-   * streams: {
-   *   rooms: {
-   *     from: 'campus.rooms',
-   *     key: 'room_code',
-   *     type: 'room',
-   *     externalId: 'room_{room_code}',
-   *     fields: { 'room.name': 'name' },
-   *   },
-   * }
+  /** What is synced: stream name to declaration.
+   * @example streams: { rooms: { from: 'campus.rooms', key: 'room_code', type: 'room', … } }
    */
   streams: Record<string, StreamConfig>;
-  /**
-   * Which bookings of the mirror are compared with the service's reservations.
-   * @example
-   * reservations: {
-   *   from: 'campus.bookings',
-   *   key: 'id',
-   *   externalId: 'res_{id}',
-   *   begin: 'starts_at',
-   *   end: 'ends_at',
-   *   objects: [{ stream: 'rooms', key: 'room_code' }],
-   * }
+  /** Which bookings of the mirror are compared with the service's reservations.
+   * @example reservations: { from: 'campus.bookings', key: 'id', externalId: 'res_{id}', … }
    */
-  reservations?: Optional<{
-    /**
-     * Where the bookings are in the mirror: a table, a view, or a query. Without it, the service's reservations are
-     * kept in the state and compared with nothing.
-     * @example from: 'campus.bookings'
-     */
-    from?: Optional<string | SourceQuery>;
-    /**
-     * The column or columns that identify a booking. Must be unique and not null.
-     * @example key: 'id'
-     */
-    key?: Optional<string | string[]>;
-    /**
-     * Template of the reservation's external id.
-     * @example externalId: 'res_{id}'
-     */
-    externalId?: Optional<string>;
-    /**
-     * The column with the time at which the booking begins.
-     * @example begin: 'starts_at'
-     */
-    begin?: Optional<string>;
-    /**
-     * The column with the time at which the booking ends.
-     * @example end: 'ends_at'
-     */
-    end?: Optional<string>;
-    /**
-     * What is booked: records of streams. Objects of other types at the service are not compared.
-     * @example objects: [{ stream: 'rooms', key: 'room_code' }, { stream: 'courses', key: 'course_code' }]
-     */
-    objects?: Optional<KeyReference[]>;
-    /**
-     * A column that is true, not 0, or a time when the booking is cancelled.
-     * @example cancelled: 'is_cancelled'
-     */
-    cancelled?: Optional<string>;
-    /**
-     * Field id of the reservation to column name, or to a function of the row. These fields are compared too.
-     * @example fields: { 'reservation.title': 'title' }
-     */
-    fields?: Optional<Record<string, string | FieldFunction>>;
-    /**
-     * Statuses in which a reservation agrees with its booking; complete and confirmed by default.
-     * @example status: ['B_COMPLETE', 'C_CONFIRMED', 'C_PLANNED']
-     */
-    status?: Optional<(typeof RESERVATION_STATUSES)[number][]>;
-    /**
-     * The time zone by which times without a zone are read; UTC by default.
-     * @example timezone: 'Europe/Stockholm'
-     */
-    timezone?: Optional<string>;
-    /**
-     * Which time a reconciliation compares, counted from now.
-     * @example window: { pastDays: 7, futureDays: 365 }
-     */
-    window?: Optional<{
-      /**
-       * Days in the past; 7 by default.
-       * @example pastDays: 14
-       */
-      pastDays?: Optional<number>;
-      /**
-       * Days in the future; 180 by default.
-       * @example futureDays: 365
-       */
-      futureDays?: Optional<number>;
-    }>;
-    /**
-     * Minutes between two readings by a worker of what changed at the service, 15 by default; 0: none.
-     * @example everyMinutes: 5
-     */
-    everyMinutes?: Optional<number>;
-  }>;
-  /**
-   * How workers poll the streams that have a `cursor`.
+  reservations?: Optional<ReservationsConfig>;
+  /** How workers poll the streams that have a `cursor`.
    * @example polling: { everySeconds: 30 }
    */
   polling?: Optional<{
-    /**
-     * Seconds between two polls of a stream's cursor; 60 by default.
+    /** Seconds between two polls of a stream's cursor; 60 by default.
      * @example everySeconds: 30
      */
     everySeconds?: Optional<number>;
-    /**
-     * Seconds before the watermark that a poll reads again, for transactions that commit late; 300 by default.
+    /** Seconds before the watermark that a poll reads again, for transactions that commit late; 300 by default.
      * @example overlapSeconds: 600
      */
     overlapSeconds?: Optional<number>;
-    /**
-     * A cursor that is a time is read up to this many seconds ago; 2 by default.
+    /** A cursor that is a time is read up to this many seconds ago; 2 by default.
      * @example lagSeconds: 5
      */
     lagSeconds?: Optional<number>;
   }>;
-  /**
-   * Hours after which an approval that was not used expires; 24 by default.
+  /** Hours after which an approval that was not used expires; 24 by default.
    * @example approvalHours: 8
    */
   approvalHours?: Optional<number>;
-  /**
-   * What is particular to the service's endpoints.
+  /** What is particular to the service's endpoints.
    * @example service: { prefix: '/v1', pageSize: 500 }
    */
   service?: Optional<{
-    /**
-     * Path in front of the scheduling endpoints; `/v1` by default.
+    /** Path in front of the scheduling endpoints; `/v1` by default.
      * @example prefix: '/api/v1'
      */
     prefix?: Optional<string>;
-    /**
-     * Milliseconds after which a request without an answer is given up; 30 000 by default.
+    /** Milliseconds after which a request without an answer is given up; 30 000 by default.
      * @example requestTimeoutMs: 60_000
      */
     requestTimeoutMs?: Optional<number>;
-    /**
-     * Seconds for which a token is used that does not say when it ends; 300 by default.
+    /** Seconds for which a token is used that does not say when it ends; 300 by default.
      * @example tokenSeconds: 600
      */
     tokenSeconds?: Optional<number>;
-    /**
-     * Most results in one page of a find; 1000 by default.
+    /** Most results in one page of a find; 1000 by default.
      * @example pageSize: 500
      */
     pageSize?: Optional<number>;
@@ -491,18 +410,7 @@ export type StreamDeclaration = ParsedConfig['streams'][string];
 
 /**
  * Types the configuration in an editor; returns it unchanged.
- * @example
- * export default defineConfig({
- *   streams: {
- *     rooms: {
- *       from: 'campus.rooms',
- *       key: 'room_code',
- *       type: 'room',
- *       externalId: 'room_{room_code}',
- *       fields: { 'room.name': 'name' },
- *     },
- *   },
- * });
+ * @example export default defineConfig({ streams: { … } });
  */
 export function defineConfig(config: SlotsyncConfig): SlotsyncConfig {
   // What the types allow, the schema reads: compiled, not run.

@@ -16,16 +16,19 @@ export interface Reference {
   key: readonly string[];
 }
 
-/** What a stream has as it is declared. */
-type Declared = Omit<StreamDeclaration, 'from' | 'key' | 'externalId' | 'fields' | 'references'>;
-
-/** One kind of record we sync. */
-export interface Stream extends Declared {
-  name: string;
+/** What a stream and the bookings declare alike. */
+export interface DeclaredSource {
   source: Source;
   key: readonly string[];
   externalId: ExternalIdTemplate;
   fields: ReadonlyMap<string, string | FieldFunction>;
+}
+
+type SourceKey = 'from' | 'key' | 'externalId' | 'fields';
+
+/** One kind of record we sync. */
+export interface Stream extends DeclaredSource, Omit<StreamDeclaration, SourceKey | 'references'> {
+  name: string;
   references: readonly Reference[];
   /** Field ids that the mapping fills, references included. */
   owned: ReadonlySet<string>;
@@ -35,14 +38,12 @@ export interface Stream extends Declared {
   fingerprint: bigint;
 }
 
-type Declarations = ParsedConfig['streams'];
-
 /**
  * Resolves all declarations, parents first; faults are added to `faults`. `unreadable` names streams that are declared
  * with faults of their own: they may be referred to.
  */
 export function resolveStreams(
-  streams: Declarations,
+  streams: ParsedConfig['streams'],
   faults: Fault[],
   unreadable: ReadonlySet<string> = new Set(),
 ): Stream[] {
@@ -77,10 +78,7 @@ function resolveStream(
   return {
     ...declared,
     name,
-    source: resolveSource(from, `${at}.from`, faults),
-    key: toList(key),
-    externalId: resolveTemplate(externalId, `${at}.externalId`, faults),
-    fields: new Map(Object.entries(fields)),
+    ...resolveDeclared({ from, key, externalId, fields }, at, faults),
     references: Object.entries(references).map(([fieldId, reference]) => {
       const path = `${at}.references.${fieldId}`;
       if (Object.hasOwn(fields, fieldId))
@@ -92,23 +90,27 @@ function resolveStream(
   };
 }
 
-export function toList(value: string | string[]): string[] {
+function toList(value: string | string[]): string[] {
   return typeof value === 'string' ? [value] : value;
 }
 
-/** The source that `from` names. */
-export function resolveSource(from: StreamDeclaration['from'], path: string, faults: Fault[]): Source {
-  const source = typeof from === 'string' ? parseTable(from) : from;
-  if (typeof source !== 'string') return source;
-  faults.push({ path, message: source });
-  return { table: [] };
-}
-
-export function resolveTemplate(template: string, path: string, faults: Fault[]): ExternalIdTemplate {
-  const parts = parseTemplate(template);
-  if (typeof parts !== 'string') return parts;
-  faults.push({ path, message: parts });
-  return [];
+/** Where the rows are and how they are read; `path` is the place of the declaration. */
+export function resolveDeclared(
+  { from, key, externalId, fields }: Pick<StreamDeclaration, SourceKey>,
+  path: string,
+  faults: Fault[],
+): DeclaredSource {
+  const orFault = <T>(parsed: T | string, of: SourceKey, otherwise: T): T => {
+    if (typeof parsed !== 'string') return parsed;
+    faults.push({ path: `${path}.${of}`, message: parsed });
+    return otherwise;
+  };
+  return {
+    source: orFault(typeof from === 'string' ? parseTable(from) : from, 'from', { table: [] }),
+    key: toList(key),
+    externalId: orFault(parseTemplate(externalId), 'externalId', []),
+    fields: new Map(Object.entries(fields)),
+  };
 }
 
 /** A reference to a known stream, with one column for each of its key columns. */

@@ -354,6 +354,6 @@ describe('the types of the configuration', () => {
       .slice(1)
       .filter((comment) => /\*\/\n +\w+\??: /.test(comment));
     expect(comments).toHaveLength(keys.length);
-    for (const comment of comments) expect(comment).toMatch(/^\s+\*\s+\S[^]*@example[^]*\*\//);
+    for (const comment of comments) expect(comment).toMatch(/^\s+(\*\s+)?[^\s*@][^]*@example \S[^]*\*\//);
   });
 });

@@ -160,16 +160,16 @@ describe('a request', () => {
 
   it('always speaks of external ids', () => {
     const requests = [
-      wire.findByExternalIds(['a'], page),
-      wire.findEverything(page),
-      wire.findInWindow({ from: 1, to: 2 }, page),
+      wire.findRequest({ extIds: ['a'] }, page),
+      wire.findRequest({}, page),
+      wire.findRequest(wire.windowFilter({ from: 1, to: 2 }), page),
       wire.putRequest([]),
     ];
     for (const request of requests) expect(request.idFormat).toBe('EXTERNAL');
   });
 
   it('for external ids has no other filter, since the service would answer the union', () => {
-    expect(wire.findByExternalIds(['a'], page)).toEqual({
+    expect(wire.findRequest({ extIds: ['a'] }, page)).toEqual({
       idFormat: 'EXTERNAL',
       extIds: ['a'],
       page: 2,
@@ -178,7 +178,7 @@ describe('a request', () => {
   });
 
   it('for reservations names every status, since the service hides those that are not named', () => {
-    expect(wire.findInWindow({ from: 1, to: 2 }, page)).toMatchObject({
+    expect(wire.findRequest(wire.windowFilter({ from: 1, to: 2 }), page)).toMatchObject({
       date: { startDate: 1, endDate: 2 },
       reservationStatus: [
         'B_COMPLETE',
@@ -240,8 +240,8 @@ describe('what is said of a booking', () => {
 
   it("is asked for by the service's numbers alone, or as changed in a period in every status", () => {
     const first = { page: 1, limit: 10 };
-    expect(wire.findByIds([1, 2], first)).toEqual({ idFormat: 'EXTERNAL', ids: [1, 2], ...first });
-    expect(wire.findModified({ from: 1, to: 2 }, first)).toMatchObject({
+    expect(wire.findRequest({ ids: [1, 2] }, first)).toEqual({ idFormat: 'EXTERNAL', ids: [1, 2], ...first });
+    expect(wire.findRequest(wire.modifiedFilter({ from: 1, to: 2 }), first)).toMatchObject({
       modified: { startDate: 1, endDate: 2 },
       reservationStatus: RESERVATION_STATUSES,
       sort: 'ASCID',

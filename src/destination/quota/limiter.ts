@@ -23,8 +23,9 @@ import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createWaitQueue, quotaUnavailable } from './wait-queue.js';
 import { DEFAULT_LEASE_MS, LANES, SEND_WITHIN_MS, type Lane } from './quota-rules.js';
+import type { QuotaUsage, SlotAnswer } from './store-answers.js';
 
-export { LANES, type Lane };
+export { LANES, type Lane, type QuotaUsage, type SlotAnswer };
 
 export interface Slot {
   /** False when too much time has passed since the grant: release this slot and take another before sending. */
@@ -34,31 +35,6 @@ export interface Slot {
   release(): Promise<void>;
 }
 
-export interface QuotaUsage {
-  /** The quota, and what of it is allowed at present: less after a 429. */
-  rate: number;
-  allowed: number;
-  /** Slots with a request under way; in the second after their answer; free. */
-  held: number;
-  cooling: number;
-  free: number;
-  /** Held, by lane. */
-  lanes: Record<Lane, number>;
-  /** Waiting, by lane. Each process counts once in a lane, whatever number of its requests wait there. */
-  waiting: Record<Lane, number>;
-  /** Milliseconds until the pause ends, 0 when there is none. */
-  pausedMs: number;
-  /** Grants and 429 answers since the store has had its state. */
-  granted: number;
-  throttled: number;
-  /**
-   * An estimate of how much of the quota other programs use, in requests a second: `rate - allowed`. A 429 says only that
-   * the service refused while fewer than N of our requests were in its window. So this is how far N was reduced: it rises
-   * by one with each reduction and falls as N recovers.
-   */
-  usedByOthers: number;
-}
-
 /** Who asks for a slot: the wait queue of one lane in one process. */
 export interface Waiter {
   id: string;
@@ -66,11 +42,6 @@ export interface Waiter {
   /** After a grant it waits for another one. */
   moreWaiting: boolean;
 }
-
-/** Granted: to be sent in `waitMs`. With `askMs` the waiter stays registered and asks (again) then. */
-export type SlotAnswer =
-  | { granted: true; token: string; waitMs: number; askMs?: number | undefined }
-  | { granted: false; askMs: number };
 
 /** Where the slots live. Each call is one atomic step on the store's clock. */
 export interface SlotStore {
@@ -97,7 +68,7 @@ export interface Limiter {
 export interface LimiterOptions {
   store: SlotStore;
   /** The request timeout plus 1 s. Milliseconds, default 31 000. */
-  leaseMs?: number;
+  leaseMs?: number | undefined;
   /** How long an unreachable store is asked before waiters are refused. Default 30 000. */
   giveUpMs?: number;
   /** How long one answer of the store may take. Default 5 000. */

@@ -1,33 +1,22 @@
 // The limiter with its store where the settings put it: on Redis if there is one, else in the state database.
 import type { Logger } from '../../logger.js';
-import { createLimiter, type Limiter, type SlotStore } from './limiter.js';
+import { createLimiter } from './limiter.js';
+import type { StoreOptions } from './quota-rules.js';
 
-export interface QuotaPlace {
+interface QuotaPlace extends StoreOptions {
   redisUrl: string | undefined;
   /** The migrated state database. */
   stateUrl: string;
-  /** Whose quota: service address and organization. */
-  key: string;
-  /** Requests per second. */
-  rate: number;
-  leaseMs?: number | undefined;
   log: Logger;
 }
 
 /** Opens the limiter and the connection of its store. To be closed in this order: `limiter.close`, `disconnect`. */
-export async function openLimiter({ leaseMs, ...place }: QuotaPlace): Promise<{
-  limiter: Limiter;
-  disconnect: () => Promise<void>;
-}> {
+export async function openLimiter({ leaseMs, ...place }: QuotaPlace & { leaseMs?: number | undefined }) {
   const { store, disconnect } = await openStore(place);
-  const limiter = createLimiter({ store, ...(leaseMs === undefined ? {} : { leaseMs }) });
-  return { limiter, disconnect };
+  return { limiter: createLimiter({ store, leaseMs }), disconnect };
 }
 
-async function openStore({ redisUrl, stateUrl, key, rate, log }: QuotaPlace): Promise<{
-  store: SlotStore;
-  disconnect: () => Promise<void>;
-}> {
+async function openStore({ redisUrl, stateUrl, key, rate, log }: QuotaPlace) {
   if (redisUrl !== undefined) {
     const [{ Redis }, { createRedisStore }] = await Promise.all([
       import('ioredis'),

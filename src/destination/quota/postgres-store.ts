@@ -3,22 +3,15 @@
 import type { Sql } from 'postgres';
 import { parseTaken, parseUsage } from './store-answers.js';
 import type { SlotStore } from './limiter.js';
-import { quotaRules, type QuotaRules } from './quota-rules.js';
+import { quotaRules, type StoreOptions } from './quota-rules.js';
 
-export interface PostgresStoreOptions {
-  sql: Sql;
-  /** Service address and organization. The same key in other processes is the same quota. */
-  key: string;
-  /** Requests a second. */
-  rate: number;
-  rules?: Partial<QuotaRules>;
-}
-
-/**
- * Slots in a migrated database. The client belongs to the caller; each step is one statement outside any transaction, so
- * that the row's lock is never held across the network.
- */
-export function createPostgresStore({ sql, key, rate, rules: changes }: PostgresStoreOptions): SlotStore {
+/** Each step is one statement outside any transaction, so that the row's lock is never held across the network. */
+export function createPostgresStore({
+  sql,
+  key,
+  rate,
+  rules: changes,
+}: StoreOptions & { sql: Sql }): SlotStore {
   const rules = JSON.stringify(quotaRules(rate, changes));
   // JSON is passed as text both ways: how a client parses json depends on what else uses it.
   const rulesJson = () => sql`${rules}::text::jsonb`;

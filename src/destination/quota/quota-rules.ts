@@ -11,43 +11,15 @@ export const LANES = ['incremental', 'sync', 'backfill', 'verify'] as const;
 export type Lane = (typeof LANES)[number];
 
 /** All times in milliseconds. */
-export interface QuotaRules {
-  /** Best first: waiters of a lane are served before those of the next lanes. */
-  readonly lanes: readonly string[];
-  /** N: slots of the organization, and requests in any second. */
-  readonly rate: number;
-  /** Mean time between two grants: no more than N a second in the long run. */
-  readonly paceMs: number;
-  /**
-   * How far grants may run ahead of the pace: answers that are late, because the network is uneven, leave gaps that a
-   * strict pace never fills. The shortest time between two grants is the pace less this.
-   */
-  readonly aheadMs: number;
-  /** From the answer until the slot is free: the second that the service counts, and a margin for rounding. */
-  readonly holdMs: number;
-  /** How far ahead a grant may be booked; a waiter that would wait longer asks again. */
-  readonly bookAheadMs: number;
-  /** Wait before the first grant of a store without state: requests sent before the loss must be over. */
-  readonly bootGuardMs: number;
-  /** Longest time until a waiter asks again. Below `holdMs`, so that every release is noticed in time. */
-  readonly pollMs: number;
-  /** Shortest time until a waiter asks again that yielded a free slot to others. */
-  readonly yieldMs: number;
-  /** How late a waiter may ask before others pass it, and before it loses its place. */
-  readonly lateMs: number;
-  readonly forgetMs: number;
-  /** Every n-th grant goes to the waiter that has waited longest in any lane, so that none starves. */
-  readonly anyLaneEvery: number;
-  /** After a 429: added to Retry-After, and used where it is absent. */
-  readonly pauseExtraMs: number;
-  readonly pauseDefaultMs: number;
-  /** Longest pause that a Retry-After can cause. */
-  readonly pauseMaxMs: number;
-  /** N is reduced by 1 at most once in this time, and raised by 1 for each such time without a 429. */
-  readonly reduceEveryMs: number;
-  readonly recoverEveryMs: number;
-  /** How long Redis keeps the state of an idle limiter. Losing it costs a boot guard. */
-  readonly keepMs: number;
+export type QuotaRules = Readonly<ReturnType<typeof defaultRules>>;
+
+/** What the stores of both kinds need beside their connection, which belongs to the caller. */
+export interface StoreOptions {
+  /** Whose quota: service address and organization. The same key in other processes is the same quota. */
+  key: string;
+  /** Requests a second. */
+  rate: number;
+  rules?: Partial<QuotaRules>;
 }
 
 /** How long after its grant a request may still be sent; the lease has a second for it. */
@@ -61,25 +33,46 @@ export function quotaRules(rate: number, changes: Partial<QuotaRules> = {}): Quo
   if (!Number.isSafeInteger(rate) || rate < 1) {
     throw new UsageError(`the quota must be a whole number of requests per second, at least 1, not ${rate}`);
   }
+  return { ...defaultRules(rate), ...changes };
+}
+
+/** `rate` is N: slots of the organization, and requests in any second. */
+function defaultRules(rate: number) {
   return {
-    lanes: LANES,
     rate,
+    /** Best first: waiters of a lane are served before those of the next lanes. */
+    lanes: LANES as readonly string[],
+    /** Mean time between two grants: no more than N a second in the long run. */
     paceMs: SECOND / rate,
+    /**
+     * How far grants may run ahead of the pace: answers that are late, because the network is uneven, leave gaps that a
+     * strict pace never fills. The shortest time between two grants is the pace less this.
+     */
     aheadMs: (0.7 * SECOND) / rate,
+    /** From the answer until the slot is free: the second that the service counts, and a margin for rounding. */
     holdMs: SECOND + 5,
+    /** How far ahead a grant may be booked; a waiter that would wait longer asks again. */
     bookAheadMs: 60,
+    /** Wait before the first grant of a store without state: requests sent before the loss must be over. */
     bootGuardMs: 1.5 * SECOND,
+    /** Longest time until a waiter asks again. Below `holdMs`, so that every release is noticed in time. */
     pollMs: 0.9 * SECOND,
+    /** Shortest time until a waiter asks again that yielded a free slot to others. */
     yieldMs: 25,
+    /** How late a waiter may ask before others pass it, and before it loses its place. */
     lateMs: 100,
     forgetMs: 1.8 * SECOND,
+    /** Every n-th grant goes to the waiter that has waited longest in any lane, so that none starves. */
     anyLaneEvery: 15,
+    /** After a 429: added to Retry-After, and used where it is absent. */
     pauseExtraMs: 100,
     pauseDefaultMs: SECOND,
+    /** Longest pause that a Retry-After can cause. */
     pauseMaxMs: 10 * MINUTE,
+    /** N is reduced by 1 at most once in this time, and raised by 1 for each such time without a 429. */
     reduceEveryMs: 1.2 * SECOND,
     recoverEveryMs: 10 * SECOND,
+    /** How long Redis keeps the state of an idle limiter. Losing it costs a boot guard. */
     keepMs: 7 * DAY,
-    ...changes,
   };
 }

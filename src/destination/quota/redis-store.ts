@@ -5,21 +5,17 @@ import type { Cluster, Redis } from 'ioredis';
 import { parseTaken, parseUsage } from './store-answers.js';
 import type { SlotStore } from './limiter.js';
 import { SCRIPT } from './redis-script.js';
-import { quotaRules, type QuotaRules } from './quota-rules.js';
+import { quotaRules, type StoreOptions } from './quota-rules.js';
 
 const SCRIPT_SHA = createHash('sha1').update(SCRIPT).digest('hex');
 
-export interface RedisStoreOptions {
-  redis: Redis | Cluster;
-  /** Whose quota: service address and organization. The same key in other processes is the same quota. */
-  key: string;
-  /** Requests a second. */
-  rate: number;
-  rules?: Partial<QuotaRules>;
-}
-
-/** Slots in Redis. The connection belongs to the caller and should fail rather than queue while offline. */
-export function createRedisStore({ redis, key, rate, rules: changes }: RedisStoreOptions): SlotStore {
+/** The connection should fail rather than queue while offline. */
+export function createRedisStore({
+  redis,
+  key,
+  rate,
+  rules: changes,
+}: StoreOptions & { redis: Redis | Cluster }): SlotStore {
   const rules = JSON.stringify(quotaRules(rate, changes));
   const name = `slotsync:quota:${key}`;
 

@@ -1,9 +1,13 @@
 // What both stores answer: one JSON text, checked here. By hand: `status` reads the quota too, and zod would be a third
 // of what it loads.
-import type { QuotaUsage, SlotAnswer } from './limiter.js';
 import { LANES, type Lane } from './quota-rules.js';
 
 type Answer = Readonly<Record<string, unknown>>;
+
+/** Granted: to be sent in `waitMs`. With `askMs` the waiter stays registered and asks (again) then. */
+export type SlotAnswer =
+  | { granted: true; token: string; waitMs: number; askMs?: number | undefined }
+  | { granted: false; askMs: number };
 
 export function parseTaken(text: unknown): SlotAnswer {
   const answer = parseObject(text);
@@ -14,26 +18,37 @@ export function parseTaken(text: unknown): SlotAnswer {
   return { granted: true, token, waitMs: number(answer, 'waitMs'), ...askMs };
 }
 
-export function parseUsage(text: unknown): QuotaUsage {
+export type QuotaUsage = ReturnType<typeof parseUsage>;
+
+export function parseUsage(text: unknown) {
   const answer = parseObject(text);
-  const [rate, allowed, cooling] = [
-    number(answer, 'rate'),
-    number(answer, 'allowed'),
-    number(answer, 'cooling'),
-  ];
+  const rate = number(answer, 'rate');
+  const allowed = number(answer, 'allowed');
+  const cooling = number(answer, 'cooling');
   const lanes = byLane(answer, 'lanes');
   const held = LANES.reduce((sum, lane) => sum + lanes[lane], 0);
   return {
+    /** The quota, and what of it is allowed at present: less after a 429. */
     rate,
     allowed,
-    cooling,
-    lanes,
+    /** Slots with a request under way; in the second after their answer; free. */
     held,
-    waiting: byLane(answer, 'waiting'),
-    pausedMs: number(answer, 'pausedMs'),
-    throttled: number(answer, 'throttled'),
-    granted: number(answer, 'granted'),
+    cooling,
     free: Math.max(0, allowed - held - cooling),
+    /** Held, by lane. */
+    lanes,
+    /** Waiting, by lane. Each process counts once in a lane, whatever number of its requests wait there. */
+    waiting: byLane(answer, 'waiting'),
+    /** Milliseconds until the pause ends, 0 when there is none. */
+    pausedMs: number(answer, 'pausedMs'),
+    /** Grants and 429 answers since the store has had its state. */
+    granted: number(answer, 'granted'),
+    throttled: number(answer, 'throttled'),
+    /**
+     * An estimate of how much of the quota other programs use, in requests a second. A 429 says only that the service
+     * refused while fewer than N of our requests were in its window. So this is how far N was reduced: it rises by one
+     * with each reduction and falls as N recovers.
+     */
     usedByOthers: rate - allowed,
   };
 }

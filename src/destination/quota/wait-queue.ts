@@ -52,7 +52,10 @@ export function createWaitQueue<Grant>({
         if (answer.askMs !== undefined) await pause(answer.askMs);
       } catch (cause) {
         failingSince ??= asked;
-        refuseThoseWaitingSince(now() - giveUpMs, failingSince, cause);
+        const latest = now() - giveUpMs;
+        for (const waiter of waiters) {
+          if (Math.max(waiter.since, failingSince) <= latest) waiter.refused(quotaUnavailable(cause));
+        }
         await pause(backoffMs * (0.5 + Math.random() / 2));
         backoffMs = Math.min(2 * backoffMs, BACKOFF_MAX_MS);
       }
@@ -68,12 +71,6 @@ export function createWaitQueue<Grant>({
     const [first] = waiters;
     if (first) first.granted(grant);
     else giveBack(grant);
-  }
-
-  function refuseThoseWaitingSince(latest: number, failingSince: number, cause: unknown): void {
-    for (const waiter of waiters) {
-      if (Math.max(waiter.since, failingSince) <= latest) waiter.refused(quotaUnavailable(cause));
-    }
   }
 
   /** Ends early when the last waiter leaves. */
