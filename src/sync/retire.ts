@@ -1,7 +1,7 @@
 // Everything between a row that is gone and the PUT that makes its object inactive, in order. Retirement is the one
 // operation that takes something away from people, so every step may stop it and only the last one writes.
 import type { Context } from '../destination/client.js';
-import type { Destination, ServiceObject } from '../destination/destination.js';
+import type { ServiceObject } from '../destination/destination.js';
 import type { State } from '../state/database.js';
 import type { ClaimedRecord } from '../state/records/claims.js';
 import { readLongGone } from '../state/records/gone-rows.js';
@@ -9,10 +9,11 @@ import type { Batch } from '../state/runs/batches.js';
 import type { Hold, RunKind, RunRange } from '../state/schema.js';
 import { createObject, hashObject } from '../streams/destination-object.js';
 import type { Stream } from '../streams/stream.js';
-import { findOtherOwners, type OwnerDeps } from './external-id-owners.js';
+import { findOtherOwners } from './external-id-owners.js';
 import { describeCount, explainHold, type LimitFacts } from './limits.js';
 import * as outcome from './record-outcomes.js';
 import type { Settle, Write } from './record-outcomes.js';
+import type { SyncDeps } from './sync-deps.js';
 
 // While planning.
 
@@ -75,29 +76,19 @@ export function startRetirement(
   return { record, object, sourceHash: sourceHash ?? '0', objectHash: '', retires: true };
 }
 
-export interface RetireDeps extends OwnerDeps {
-  destination: Destination;
-  /** Milliseconds since 1970. */
-  now?: (() => number) | undefined;
-}
-
 /**
  * Returns the retirements that are to be written; the others are settled. `found`: the objects as they stand at the
  * service, by external id. Sends at least one request when any is left by then, unless the stream says otherwise.
  */
 export async function chooseRetirements(
-  deps: RetireDeps,
+  deps: SyncDeps,
   stream: Stream,
   retirements: readonly Write[],
   found: ReadonlyMap<string, ServiceObject>,
   context: Context,
   settle: Settle,
 ): Promise<Write[]> {
-  const claimants = retirements.map(({ record, object }) => ({
-    localKey: record.localKey,
-    extId: object.extId,
-  }));
-  const newOwners = await findOtherOwners(deps, stream, claimants);
+  const newOwners = await findOtherOwners(deps, stream, retirements);
   const open = retirements.flatMap((retirement) => {
     const { record, object } = retirement;
     const standing = found.get(object.extId);
@@ -129,7 +120,7 @@ export async function chooseRetirements(
  * is asked right before the write, once for all retirements of a batch.
  */
 async function deferReserved(
-  { destination, now = Date.now }: RetireDeps,
+  { destination, now = Date.now }: SyncDeps,
   { type, unlessReserved }: Stream,
   retirements: Write[],
   context: Context,
