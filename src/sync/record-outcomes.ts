@@ -8,8 +8,8 @@ import type { NeededReference } from '../streams/map-row.js';
 import type { Stream } from '../streams/stream.js';
 import { describeMissing } from './render.js';
 
-/** Gives a record its outcome. */
-export type Settle = (outcome: Outcome) => void;
+/** Gives a record its outcome; returns what remains to be written of it: nothing. */
+export type Settle = (outcome: Outcome) => never[];
 
 /** One object to be written, and what its acceptance means for the record. */
 export interface Write {

@@ -60,20 +60,14 @@ export function startRetirement(
   { operation }: Batch,
   record: ClaimedRecord,
   settle: Settle,
-): Write | undefined {
+): Write[] {
   const { externalId, sourceHash, objectHash, inDoubt } = record;
   // 5. Nothing to retire: the service never had the object.
-  if ((objectHash === null && !inDoubt) || externalId === null) {
-    settle(outcome.forgotten(record));
-    return undefined;
-  }
+  if ((objectHash === null && !inDoubt) || externalId === null) return settle(outcome.forgotten(record));
   // 6. Only what a plan has put up for retirement: a table may be empty because it is being reloaded.
-  if (stream.retire !== 'deactivate' || operation !== 'retire') {
-    settle(outcome.skipped(record));
-    return undefined;
-  }
+  if (stream.retire !== 'deactivate' || operation !== 'retire') return settle(outcome.skipped(record));
   const object = createObject(externalId, stream.type, false, []);
-  return { record, object, sourceHash: sourceHash ?? '0', objectHash: '', retires: true };
+  return [{ record, object, sourceHash: sourceHash ?? '0', objectHash: '', retires: true }];
 }
 
 /**
@@ -93,23 +87,15 @@ export async function chooseRetirements(
     const { record, object } = retirement;
     const standing = found.get(object.extId);
     // 7. The object is of another type: it is not this record's.
-    if (standing && standing.typeId !== stream.type) {
-      settle(outcome.externalIdTaken(retirement, standing, stream.type));
-      return [];
-    }
+    if (standing && standing.typeId !== stream.type)
+      return settle(outcome.externalIdTaken(retirement, standing, stream.type));
     // 8. The object is gone, or 9. another row stands for it now, whether or not that row was accepted yet.
-    if (!standing || newOwners.has(record.localKey)) {
-      settle(outcome.forgotten(record));
-      return [];
-    }
+    if (!standing || newOwners.has(record.localKey)) return settle(outcome.forgotten(record));
     const kept = standing.fields.map(({ fieldId, values }) => [fieldId, values] as const);
     const inactive = createObject(standing.extId, standing.typeId, false, kept);
     const write = { ...retirement, object: inactive, objectHash: hashObject(inactive) };
     // 10. It is inactive already.
-    if (!standing.active) {
-      settle(outcome.unchanged(write, standing.id));
-      return [];
-    }
+    if (!standing.active) return settle(outcome.unchanged(write, standing.id));
     return [write];
   });
   return deferReserved(deps, stream, open, context, settle);

@@ -111,7 +111,10 @@ async function settleInto(
   run: { attempt: { sent: boolean }; signal: AbortSignal | undefined },
 ): Promise<void> {
   const context: Context = { lane: batch.lane as Lane, signal: run.signal };
-  const settle = (outcome: Outcome) => outcomes.set(outcome.localKey, outcome);
+  const settle = (outcome: Outcome) => {
+    outcomes.set(outcome.localKey, outcome);
+    return [];
+  };
 
   const prepared = await prepareBatch(deps, stream, batch, claim, settle);
   const toRead = prepared.filter(({ retires }) => retires || stream.owns === 'fields');
@@ -171,15 +174,11 @@ function chooseWrites(
   return prepared.flatMap((write) => {
     if (write.retires) return [];
     const standing = found.get(write.object.extId);
-    if (standing && standing.typeId !== stream.type) {
-      settle(externalIdTaken(write, standing, stream.type));
-      return [];
-    }
+    if (standing && standing.typeId !== stream.type)
+      return settle(externalIdTaken(write, standing, stream.type));
     const merged = mergeWithService(stream, write.object, standing);
-    if (standing && !write.record.inDoubt && !isForced && isSameObject(merged, standing)) {
-      settle(unchanged(write, standing.id));
-      return [];
-    }
+    if (standing && !write.record.inDoubt && !isForced && isSameObject(merged, standing))
+      return settle(unchanged(write, standing.id));
     return [{ ...write, object: merged }];
   });
 }

@@ -28,19 +28,11 @@ export async function prepareBatch(
     const record = records.get(key);
     const result = rendered.get(key);
     if (!record || !result) return [];
-    if ('problem' in result) {
-      settle(outcome.mappingFailed(record, sourceHash, result.problem));
-      return [];
-    }
+    if ('problem' in result) return settle(outcome.mappingFailed(record, sourceHash, result.problem));
     const former = record.objectHash === null && !record.inDoubt ? null : record.externalId;
-    if (former !== null && former !== result.extId) {
-      settle(outcome.externalIdChanged(record, sourceHash, { former, now: result.extId }));
-      return [];
-    }
-    if ('missing' in result) {
-      settle(outcome.referenceMissing(record, sourceHash, result, stream, now));
-      return [];
-    }
+    if (former !== null && former !== result.extId)
+      return settle(outcome.externalIdChanged(record, sourceHash, { former, now: result.extId }));
+    if ('missing' in result) return settle(outcome.referenceMissing(record, sourceHash, result, stream, now));
     const { object } = result;
     return [{ record, object, sourceHash, objectHash: hashObject(object), retires: false }];
   });
@@ -48,7 +40,7 @@ export async function prepareBatch(
   const own = await refuseSharedIds(deps, stream, writes, settle);
   const open = batch.isForced ? own : own.filter((write) => !isAccepted(write, settle));
   const retirements = [...records.values()].flatMap((record) =>
-    rows.has(record.localKey) ? [] : (startRetirement(stream, batch, record, settle) ?? []),
+    rows.has(record.localKey) ? [] : startRetirement(stream, batch, record, settle),
   );
   return [...open, ...retirements];
 }
