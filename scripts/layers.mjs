@@ -27,6 +27,7 @@ const SHARED = [
   'sync/render.ts',
   'sync/retire.ts',
   'sync/start-nightly.ts',
+  'sync/sync-deps.ts',
 ];
 const BELOW_A_USE_CASE = [...SHARED, ...SYSTEMS];
 const FOLDERS = ['sync/plan', 'sync/apply', 'sync/detect', 'sync/reconcile', 'sync/verify'];

@@ -136,15 +136,12 @@ export function createReleasers({ log, withinMs }: { log: Logger; withinMs: numb
 
 /** Whether the work ends within the time and before the signal aborts. Throws what the work throws. */
 export async function endsWithin(work: Promise<unknown>, ms: number, signal?: AbortSignal): Promise<boolean> {
-  const timeout = new AbortController();
-  const cancel = () => timeout.abort();
-  if (signal?.aborted) cancel();
-  signal?.addEventListener('abort', cancel);
+  const ended = new AbortController();
+  const cancelled = signal ? AbortSignal.any([signal, ended.signal]) : ended.signal;
   try {
-    return await Promise.race([work.then(() => true), wait(ms, timeout.signal).then(() => false)]);
+    return await Promise.race([work.then(() => true), wait(ms, cancelled).then(() => false)]);
   } finally {
-    cancel();
-    signal?.removeEventListener('abort', cancel);
+    ended.abort();
   }
 }
 
@@ -152,14 +149,11 @@ export async function endsWithin(work: Promise<unknown>, ms: number, signal?: Ab
 async function wait(ms: number, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return;
   await new Promise<void>((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener(
-      'abort',
-      () => {
-        clearTimeout(timer);
-        resolve();
-      },
-      { once: true },
-    );
+    const end = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    signal.addEventListener('abort', end, { once: true });
   });
 }

@@ -54,10 +54,9 @@ export async function startHttpServer({ port, routes, log }: { port: number; rou
   try {
     await once(server, 'listening');
   } catch (error) {
+    const code = codeOf(error);
     const reason =
-      codeOf(error) === 'EADDRINUSE'
-        ? `port ${port} is taken`
-        : `cannot listen at port ${port} (${codeOf(error)})`;
+      code === 'EADDRINUSE' ? `port ${port} is taken` : `cannot listen at port ${port} (${code})`;
     throw new UsageError(`HTTP_PORT: ${reason}`, {
       remedy: 'Each worker on a host needs a port of its own; 0 is none.',
       cause: error,

@@ -5,18 +5,16 @@
 //   does not answer, `slotsync_source_up` is 0 and its gauges are left out.
 // - prom-client's own process_* and nodejs_* keep their usual names, so that usual dashboards find them.
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { QuotaUsage } from '../destination/quota/limiter.js';
 import type { Meter } from '../meter.js';
 import type { StateReading } from '../state/metrics-readings.js';
 
 /** What is shown of the quota's usage. */
-export interface QuotaReading {
-  rate: number;
-  allowed: number;
-  held: number;
-  cooling: number;
-  free: number;
+export interface QuotaReading extends Pick<
+  QuotaUsage,
+  'rate' | 'allowed' | 'held' | 'cooling' | 'free' | 'pausedMs'
+> {
   lanes: Readonly<Record<string, number>>;
-  pausedMs: number;
 }
 
 export interface MetricsSources {
@@ -136,15 +134,16 @@ export function createMetrics({ lanes, quota, state }: MetricsSources) {
     read: () => Promise<T>,
     show: (value: T) => void,
   ): Promise<string> {
-    const answer = await read().then(
-      (value) => ({ value }),
-      () => undefined,
-    );
-    up.set({ source }, answer ? 1 : 0);
-    if (!answer) return '';
-    registry.resetMetrics();
-    show(answer.value);
-    return registry.metrics();
+    try {
+      const value = await read();
+      registry.resetMetrics();
+      show(value);
+      up.set({ source }, 1);
+      return await registry.metrics();
+    } catch {
+      up.set({ source }, 0);
+      return '';
+    }
   }
 
   return {

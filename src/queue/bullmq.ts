@@ -36,14 +36,12 @@ export async function requireQueueStore(store: QueueStore): Promise<void> {
     await withClient(store, (client) => assertSchemaCompatibility(client, QUEUE_SCHEMA));
   } catch (error) {
     if (error instanceof SchemaMigrationRequiredError) {
-      throw new UsageError('the state database has no queue tables yet', {
-        remedy: 'Run `slotsync migrate`.',
-      });
+      const remedy = 'Run `slotsync migrate`.';
+      throw new UsageError('the state database has no queue tables yet', { remedy });
     }
     if (error instanceof SchemaVersionMismatchError) {
-      throw new UsageError('the queue tables are newer than this program', {
-        remedy: 'Update slotsync on this machine to the version that migrated them.',
-      });
+      const remedy = 'Update slotsync on this machine to the version that migrated them.';
+      throw new UsageError('the queue tables are newer than this program', { remedy });
     }
     throw error;
   }
@@ -69,9 +67,8 @@ async function requireRedis(url: string): Promise<void> {
     await redis.connect();
     await redis.ping();
   } catch (error) {
-    throw new SlotsyncError('queue_unreachable', `Redis cannot be reached (${codeOf(error)})`, {
-      cause: error,
-    });
+    const message = `Redis cannot be reached (${codeOf(error)})`;
+    throw new SlotsyncError('queue_unreachable', message, { cause: error });
   } finally {
     redis.disconnect();
   }

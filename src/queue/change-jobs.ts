@@ -3,11 +3,10 @@
 import { DelayedError, UnrecoverableError, type Job } from 'bullmq';
 import { z } from 'zod';
 import { codeOf } from '../errors.js';
-import type { Logger } from '../logger.js';
-import type { State } from '../state/database.js';
 import { addChanges } from '../state/inbox/add-changes.js';
 import { joinKey, splitKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
+import type { SyncDeps } from '../sync/sync-deps.js';
 import type { Bullmq, JobWorker } from './bullmq.js';
 import { QUEUES } from './jobs.js';
 
@@ -59,14 +58,12 @@ export function readChangeJob(
 }
 
 /** Works the queue of changes; the caller runs and closes it. */
-export function createChangeWorker(options: {
-  bullmq: Bullmq;
-  state: State;
-  streams: ReadonlyMap<string, Stream>;
-  log: Logger;
-}): JobWorker {
-  const { bullmq, state, streams, log } = options;
-
+export function createChangeWorker({
+  bullmq,
+  state,
+  streams,
+  log,
+}: Pick<SyncDeps, 'state' | 'streams' | 'log'> & { bullmq: Bullmq }): JobWorker {
   async function processChange(job: Job, token: string | undefined): Promise<void> {
     const read = readChangeJob(job.data, streams);
     if (typeof read === 'string') {

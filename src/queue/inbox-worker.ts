@@ -2,25 +2,19 @@
 // NOTIFY is a hint, since a notification may be lost; polling the inbox every second is authoritative.
 import { codeOf } from '../errors.js';
 import { createStoppable, repeat } from '../lifecycle.js';
-import type { Logger } from '../logger.js';
-import type { Mirror } from '../mirror/mirror.js';
-import type { State } from '../state/database.js';
 import { listenForChanges } from '../state/inbox/add-changes.js';
 import { takeChanges } from '../state/inbox/take-changes.js';
 import type { ParsedConfig } from '../streams/config-schema.js';
 import type { Stream } from '../streams/stream.js';
 import { createPoll } from '../sync/detect/poll-cursor.js';
+import type { SyncDeps } from '../sync/sync-deps.js';
 import type { Bullmq } from './bullmq.js';
 import { createChangeWorker } from './change-jobs.js';
 import type { Producer } from './producer.js';
 
-export interface InboxWorkerOptions {
+export interface InboxWorkerOptions extends Pick<SyncDeps, 'state' | 'mirror' | 'log' | 'streams'> {
   bullmq: Bullmq;
   producer: Producer;
-  state: State;
-  mirror: Mirror;
-  log: Logger;
-  streams: ReadonlyMap<string, Stream>;
   polling: ParsedConfig['polling'];
 }
 

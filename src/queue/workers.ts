@@ -21,7 +21,6 @@ import { decideRetry, retryDelayMs } from './retry-policy.js';
 export interface WorkersOptions extends ApplyDeps {
   bullmq: Bullmq;
   producer: Producer;
-  log: Logger;
   /** Batches in flight at once. The quota's rate × latency is enough; more only wait at the limiter. */
   concurrency?: number;
   /** Resolves when sending can succeed: state, mirror and service answer. */
@@ -151,10 +150,7 @@ export function createWorkers(options: WorkersOptions) {
   }
 
   async function runUntilStopped(worker: JobWorker): Promise<void> {
-    const failure = await worker.run().then(
-      () => undefined,
-      (error: unknown) => error,
-    );
+    const failure: unknown = await worker.run().catch((error: unknown) => error);
     // A pause ends this loop too; resuming starts another one inside BullMQ.
     if (stopping.aborted || (failure === undefined && breaker.isOpen())) return;
     phase = 'ended';

@@ -5,7 +5,6 @@ import type { Configuration } from '../config-file.js';
 import type { Destination } from '../destination/destination.js';
 import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../errors.js';
 import type { Mirror } from '../mirror/mirror.js';
-import type { ReservationConfig } from '../streams/bookings.js';
 import { describeUnknown, findUnknownNames } from './plan/preflight.js';
 import { probeAssumptions } from './probe-assumptions.js';
 
@@ -36,10 +35,8 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
   const names = streams.map(({ name }) => name).join(', ');
   yield { what: 'configuration', result: 'ok', text: `${streams.length} streams: ${names}` };
 
-  const state = await attempt('state', async () => {
-    await deps.confirmedState();
-    return 'the tables exist and belong to this destination';
-  });
+  const confirmed = 'the tables exist and belong to this destination';
+  const state = await attempt('state', () => deps.confirmedState().then(() => confirmed));
   yield* state;
   const mirrorFindings = await attempt('mirror', async () => {
     const { database, version } = await mirror.ping();
@@ -61,17 +58,14 @@ async function* checkSources(mirror: Mirror, { streams, reservations }: Configur
   );
   for (const { stream, faults } of checked)
     yield* sourceFindings(`source of ${stream.name}`, faults, 'every column exists');
-  if (reservations) yield* await checkBookings(mirror, reservations);
-}
-
-async function checkBookings(mirror: Mirror, { bookings }: ReservationConfig): Promise<Finding[]> {
+  if (!reservations) return;
+  const { bookings } = reservations;
   const what = 'source of reservations';
-  if (!bookings) {
-    const text = 'none: reservations of the service are kept, and compared with nothing';
-    return [{ what, result: 'note', text }];
-  }
-  const text = `every column exists; times without a zone are in ${bookings.timezone}`;
-  return sourceFindings(what, await mirror.bookings.check(bookings), text);
+  const text = bookings
+    ? `every column exists; times without a zone are in ${bookings.timezone}`
+    : 'none: reservations of the service are kept, and compared with nothing';
+  if (bookings) yield* sourceFindings(what, await mirror.bookings.check(bookings), text);
+  else yield { what, result: 'note', text } as const;
 }
 
 function sourceFindings(what: string, faults: readonly string[], ok: string): Finding[] {
@@ -105,15 +99,10 @@ async function attempt(what: string, run: () => Promise<string>): Promise<Findin
   try {
     return [{ what, result: 'ok', text: await run() }];
   } catch (error) {
-    const faults = error instanceof UsageError && error.faults.length > 0 ? error.faults : undefined;
+    const { faults = [] } = error instanceof UsageError ? error : {};
     const remedy = error instanceof SlotsyncError && error.remedy !== '' ? { remedy: error.remedy } : {};
-    const code = codeOf(error);
-    return (faults ?? [messageWithDetail(error)]).map((text) => ({
-      what,
-      result: 'fault',
-      text,
-      code,
-      ...remedy,
-    }));
+    const fault = { what, result: 'fault', code: codeOf(error), ...remedy } as const;
+    const texts = faults.length > 0 ? faults : [messageWithDetail(error)];
+    return texts.map((text) => ({ ...fault, text }));
   }
 }

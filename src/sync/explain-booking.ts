@@ -3,6 +3,7 @@
 import {
   resultsOf,
   type Cancellation,
+  type Found,
   type ReservationSelection,
   type Reservation,
 } from '../destination/destination.js';
@@ -45,35 +46,25 @@ export async function explainBooking(
 
   const requests: BookingExplained['requests'] = [];
   const ask = async <B extends { id: number }>(
-    find: 'reservations' | 'cancellations',
-    by: (selection: ReservationSelection) => Promise<B[]>,
+    what: string,
+    find: (selection: ReservationSelection, context: typeof CONTEXT) => Promise<Found<B>>,
     selections: readonly ReservationSelection[],
   ): Promise<B[]> => {
     const found = new Map<number, B>();
     for (const selection of selections) {
-      const results = await by(selection);
-      requests.push({ asked: `${find} by ${JSON.stringify(selection)}`, results: results.length });
+      const results = resultsOf(await find(selection, CONTEXT));
+      requests.push({ asked: `${what} by ${JSON.stringify(selection)}`, results: results.length });
       for (const one of results) found.set(one.id, one);
     }
     return [...found.values()];
   };
-  const byName: ReservationSelection[] = extId === undefined ? [] : [{ extIds: [extId] }];
-  const byNumber: ReservationSelection[] = id === undefined ? [] : [{ ids: [id] }];
-  const reservations = await ask(
-    'reservations',
-    async (selection) => resultsOf(await destination.findReservations(selection, CONTEXT)),
-    [...byName, ...byNumber],
-  );
+  const byName = extId === undefined ? [] : [{ extIds: [extId] }];
+  const byNumber = id === undefined ? [] : [{ ids: [id] }];
+  const reservations = await ask('reservations', destination.findReservations, [...byName, ...byNumber]);
   const when = here?.begin ?? (known?.beginThere ? Date.parse(known.beginThere) : undefined);
-  const around: ReservationSelection[] =
-    when === undefined || reservations.length > 0
-      ? []
-      : [{ window: { from: Math.floor(when / 1000), to: Math.floor(when / 1000) + 1 } }];
-  const cancellations = await ask(
-    'cancellations',
-    async (selection) => resultsOf(await destination.findCancellations(selection, CONTEXT)),
-    [...byName, ...around],
-  );
+  const from = Math.floor((when ?? 0) / 1000);
+  const around = when === undefined || reservations.length > 0 ? [] : [{ window: { from, to: from + 1 } }];
+  const cancellations = await ask('cancellations', destination.findCancellations, [...byName, ...around]);
   return {
     key,
     here,

@@ -1,7 +1,6 @@
 // Everything about one record side by side: its row, the object the row becomes, what the state knows and what stands at
 // the service. Reads on all sides and writes nothing.
-import type { Destination, ServiceObject } from '../destination/destination.js';
-import type { Mirror } from '../mirror/mirror.js';
+import type { ServiceObject } from '../destination/destination.js';
 import type { State } from '../state/database.js';
 import { readPlanMarks } from '../state/records/plan-marks.js';
 import {
@@ -21,12 +20,9 @@ import {
 import type { Stream } from '../streams/stream.js';
 import { decide, parseMark, type Decision, type Mark } from './decide.js';
 import { describeMissing, mergeWithService, renderRows, type Rendered } from './render.js';
+import type { SyncDeps } from './sync-deps.js';
 
-export interface ExplainDeps {
-  mirror: Mirror;
-  destination: Destination;
-  state: State;
-}
+export type ExplainDeps = Pick<SyncDeps, 'mirror' | 'destination' | 'state'>;
 
 export interface RecordExplained {
   stream: string;

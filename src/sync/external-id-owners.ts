@@ -1,49 +1,32 @@
 // Which row stands for an object, where several records have its external id. The mirror decides: a record whose row
 // is gone owns nothing any more, so a row that came back under another key, or in a renamed stream, takes its object
 // over.
-import type { Mirror } from '../mirror/mirror.js';
-import type { State } from '../state/database.js';
 import { readOwners, type Owner } from '../state/records/external-ids.js';
 import type { Stream } from '../streams/stream.js';
-
-export interface OwnerDeps {
-  mirror: Mirror;
-  state: State;
-  streams: ReadonlyMap<string, Stream>;
-}
-
-interface Claimant {
-  localKey: string;
-  extId: string;
-}
-
-type RecordName = Pick<Owner, 'stream' | 'localKey'>;
+import type { Write } from './record-outcomes.js';
+import type { SyncDeps } from './sync-deps.js';
 
 /**
  * By key, another record whose row is in the mirror and has the same external id. `counts` says which of the state's
  * records count as owners of the claimant's object.
  */
-export async function findOtherOwners<T extends Claimant>(
-  { mirror, state, streams }: OwnerDeps,
+export async function findOtherOwners(
+  { mirror, state, streams }: Pick<SyncDeps, 'mirror' | 'state' | 'streams'>,
   stream: Stream,
-  claimants: readonly T[],
-  counts: (owner: Owner, claimant: T) => boolean = () => true,
-): Promise<Map<string, RecordName>> {
-  const found = new Map<string, RecordName>();
+  claimants: readonly Write[],
+  counts: (owner: Owner, claimant: Write) => boolean = () => true,
+): Promise<Map<string, Pick<Owner, 'stream' | 'localKey'>>> {
+  const found = new Map<string, Owner>();
   if (claimants.length === 0) return found;
-  const owners = await readOwners(
-    state.db,
-    claimants.map(({ extId }) => extId),
-  );
+  const extIds = claimants.map(({ object }) => object.extId);
+  const owners = await readOwners(state.db, extIds);
   for (const claimant of claimants) {
-    const others = (owners.get(claimant.extId) ?? []).filter(
-      (owner) =>
-        (owner.stream !== stream.name || owner.localKey !== claimant.localKey) && counts(owner, claimant),
-    );
-    for (const other of others) {
-      const source = streams.get(other.stream);
-      if (!source || !(await mirror.readRows(source, [other.localKey])).has(other.localKey)) continue;
-      found.set(claimant.localKey, other);
+    const { localKey } = claimant.record;
+    for (const owner of owners.get(claimant.object.extId) ?? []) {
+      if (owner.stream === stream.name && owner.localKey === localKey) continue;
+      const source = counts(owner, claimant) ? streams.get(owner.stream) : undefined;
+      if (!source || !(await mirror.readRows(source, [owner.localKey])).has(owner.localKey)) continue;
+      found.set(localKey, owner);
       break;
     }
   }

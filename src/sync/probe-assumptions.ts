@@ -27,25 +27,20 @@ export async function probeAssumptions(
 ): Promise<Assumption[]> {
   const today = Math.floor(now / 1000);
   const window = { from: today - 30 * DAY_SECONDS, to: today + 30 * DAY_SECONDS };
-  const probeFind = async (find: 'reservations' | 'cancellations') => {
-    const { totalResults, results } = await destination.probe(find, window, CONTEXT);
-    return assume(
-      `find-${find}`,
-      'yes',
-      `${totalResults ?? results.length} in the 30 days before and after today`,
-    );
-  };
+  const probeFind = (find: 'reservations' | 'cancellations') =>
+    attempt(`find-${find}`, async () => {
+      const { totalResults, results } = await destination.probe(find, window, CONTEXT);
+      const found = `${totalResults ?? results.length} in the 30 days before and after today`;
+      return assume(`find-${find}`, 'yes', found);
+    });
+  const write = 'PUT /objects is only seen when something is written; the first batch of a sync shows it';
   return [
     probeToken(token, now),
     ...(await attempt('find-envelope', () => probeObjects(destination, window), { needed: true })),
-    ...(await attempt('find-reservations', () => probeFind('reservations'))),
-    ...(await attempt('find-cancellations', () => probeFind('cancellations'))),
+    ...(await probeFind('reservations')),
+    ...(await probeFind('cancellations')),
     ...(await attempt('modified', () => probeModified(destination, now))),
-    assume(
-      'write',
-      'unknown',
-      'PUT /objects is only seen when something is written; the first batch of a sync shows it',
-    ),
+    assume('write', 'unknown', write),
   ];
 }
 
@@ -63,12 +58,9 @@ async function attempt(
 
 function probeToken(token: string, now: number): Assumption {
   const expiry = readExpiry(token);
+  const unreadable = 'the token does not say when it ends; service.tokenSeconds is used instead';
   return expiry === undefined
-    ? assume(
-        'token-expiry',
-        'no',
-        'the token does not say when it ends; service.tokenSeconds is used instead',
-      )
+    ? assume('token-expiry', 'no', unreadable)
     : assume('token-expiry', 'yes', `the token says it ends in ${Math.round((expiry - now) / 1000)} s`);
 }
 
@@ -92,11 +84,8 @@ async function probeObjects(
 }
 
 async function probeModified(destination: Destination, now: number): Promise<Assumption> {
+  const ignored = 'the service ignores it: between nightly syncs the whole window is read instead';
   return (await destination.honoursModified(now, CONTEXT))
     ? assume('modified', 'yes', 'asked for bookings changed in the future, the service answers none')
-    : assume(
-        'modified',
-        'no',
-        'the service ignores it: between nightly syncs the whole window is read instead',
-      );
+    : assume('modified', 'no', ignored);
 }

@@ -1,15 +1,14 @@
 // Keys an operator names as changed: those that the mirror or the state knows go into the inbox.
-import type { Mirror } from '../mirror/mirror.js';
-import type { State } from '../state/database.js';
 import { addChanges } from '../state/inbox/add-changes.js';
 import type { Stream } from '../streams/stream.js';
 import { findUnknownKeys } from './plan/unknown-keys.js';
+import type { SyncDeps } from './sync-deps.js';
 
 /** Keys looked up and written in one statement. */
 const KEYS_PER_STATEMENT = 1000;
 
 export async function pushKeys(
-  deps: { mirror: Mirror; state: State },
+  deps: Pick<SyncDeps, 'mirror' | 'state'>,
   stream: Stream,
   keys: readonly string[],
 ): Promise<{ pushed: string[]; unknown: string[] }> {

@@ -8,8 +8,8 @@ import type { NeededReference } from '../streams/map-row.js';
 import type { Stream } from '../streams/stream.js';
 import { describeMissing } from './render.js';
 
-/** Gives a record its outcome. */
-export type Settle = (outcome: Outcome) => void;
+/** Gives a record its outcome; returns what remains to be written of it: nothing. */
+export type Settle = (outcome: Outcome) => never[];
 
 /** One object to be written, and what its acceptance means for the record. */
 export interface Write {
@@ -35,18 +35,22 @@ export function ofPut(write: Write, result: PutResult): Outcome | undefined {
   if (result.accepted) return { ...acceptance(write, result.id), outcome: 'synced' };
   const { status, message } = result;
   if (status >= 500 || status === 408 || status === 425 || status === 429) return undefined;
-  const { record, object, sourceHash, retires } = write;
-  const code = `${retires ? RETIREMENT_REFUSED : 'refused'}_${status}`;
-  return { localKey: record.localKey, externalId: object.extId, outcome: 'dead', code, message, sourceHash };
+  const code = `${write.retires ? RETIREMENT_REFUSED : 'refused'}_${status}`;
+  return { ...named(write), ...dead(code, message, write.sourceHash) };
 }
 
-function acceptance({ record, object, sourceHash, objectHash, retires }: Write, destinationId?: number) {
-  const { localKey } = record;
-  return { localKey, externalId: object.extId, destinationId, sourceHash, objectHash, retired: retires };
+function acceptance(write: Write, destinationId?: number) {
+  const { sourceHash, objectHash, retires } = write;
+  return { ...named(write), destinationId, sourceHash, objectHash, retired: retires };
 }
+
+const named = ({ record, object }: Write) => ({ localKey: record.localKey, externalId: object.extId });
+
+const dead = (code: string, message: string, sourceHash: string) =>
+  ({ outcome: 'dead', code, message, sourceHash }) as const;
 
 export function mappingFailed({ localKey }: ClaimedRecord, sourceHash: string, message: string): Outcome {
-  return { localKey, outcome: 'dead', code: 'mapping_failed', message, sourceHash };
+  return { localKey, ...dead('mapping_failed', message, sourceHash) };
 }
 
 export function externalIdChanged(
@@ -57,22 +61,17 @@ export function externalIdChanged(
   const message =
     `the service knows this record as '${former}', but its row now gives '${now}'; ` +
     'retry lets go of the former and creates the latter';
-  return { localKey, outcome: 'dead', code: 'external_id_changed', message, sourceHash };
+  return { localKey, ...dead('external_id_changed', message, sourceHash) };
 }
 
 export function externalIdTaken(write: Write, { extId, typeId }: ServiceObject, type: string): Outcome {
   const message = `'${extId}' exists at the service as a ${typeId}, not a ${type}`;
-  const { record, sourceHash } = write;
-  return { localKey: record.localKey, outcome: 'dead', code: 'external_id_taken', message, sourceHash };
+  return { localKey: write.record.localKey, ...dead('external_id_taken', message, write.sourceHash) };
 }
 
-export function externalIdShared(
-  { record, object }: Write,
-  other: { stream: string; localKey: string },
-): Outcome {
-  const message = `external id '${object.extId}' is also that of ${other.stream} '${other.localKey}'`;
-  const { localKey } = record;
-  return { localKey, externalId: object.extId, outcome: 'failed', code: 'external_id_shared', message };
+export function externalIdShared(write: Write, other: { stream: string; localKey: string }): Outcome {
+  const message = `external id '${write.object.extId}' is also that of ${other.stream} '${other.localKey}'`;
+  return { ...named(write), outcome: 'failed', code: 'external_id_shared', message };
 }
 
 /** A record whose reference is not at the service waits for it; after `waitDays` it is dead. `now`: milliseconds. */
@@ -91,18 +90,14 @@ export function referenceMissing(
     : { ...shared, outcome: 'deferred', code: 'reference_missing' };
 }
 
-export function stillReserved(
-  { record, object }: Write,
-  reservations: readonly UpcomingReservation[],
-): Outcome {
-  const named = reservations.slice(0, NAMED).map(({ name, begin }) => {
+export function stillReserved(write: Write, reservations: readonly UpcomingReservation[]): Outcome {
+  const next = reservations.slice(0, NAMED).map(({ name, begin }) => {
     const at = new Date(begin * 1000).toISOString().slice(0, 16).replace('T', ' ');
     return `${name} at ${at} UTC`;
   });
-  const more = reservations.length - named.length;
-  const message = `its row is gone, but it is booked: ${named.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
-  const { localKey } = record;
-  return { localKey, externalId: object.extId, outcome: 'deferred', code: STILL_RESERVED, message };
+  const more = reservations.length - next.length;
+  const message = `its row is gone, but it is booked: ${next.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+  return { ...named(write), outcome: 'deferred', code: STILL_RESERVED, message };
 }
 
 /** Its row is gone and its object need not be looked after: the record goes. */

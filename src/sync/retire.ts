@@ -1,7 +1,7 @@
 // Everything between a row that is gone and the PUT that makes its object inactive, in order. Retirement is the one
 // operation that takes something away from people, so every step may stop it and only the last one writes.
 import type { Context } from '../destination/client.js';
-import type { Destination, ServiceObject } from '../destination/destination.js';
+import type { ServiceObject } from '../destination/destination.js';
 import type { State } from '../state/database.js';
 import type { ClaimedRecord } from '../state/records/claims.js';
 import { readLongGone } from '../state/records/gone-rows.js';
@@ -9,10 +9,11 @@ import type { Batch } from '../state/runs/batches.js';
 import type { Hold, RunKind, RunRange } from '../state/schema.js';
 import { createObject, hashObject } from '../streams/destination-object.js';
 import type { Stream } from '../streams/stream.js';
-import { findOtherOwners, type OwnerDeps } from './external-id-owners.js';
+import { findOtherOwners } from './external-id-owners.js';
 import { describeCount, explainHold, type LimitFacts } from './limits.js';
 import * as outcome from './record-outcomes.js';
 import type { Settle, Write } from './record-outcomes.js';
+import type { SyncDeps } from './sync-deps.js';
 
 // While planning.
 
@@ -59,26 +60,14 @@ export function startRetirement(
   { operation }: Batch,
   record: ClaimedRecord,
   settle: Settle,
-): Write | undefined {
+): Write[] {
   const { externalId, sourceHash, objectHash, inDoubt } = record;
   // 5. Nothing to retire: the service never had the object.
-  if ((objectHash === null && !inDoubt) || externalId === null) {
-    settle(outcome.forgotten(record));
-    return undefined;
-  }
+  if ((objectHash === null && !inDoubt) || externalId === null) return settle(outcome.forgotten(record));
   // 6. Only what a plan has put up for retirement: a table may be empty because it is being reloaded.
-  if (stream.retire !== 'deactivate' || operation !== 'retire') {
-    settle(outcome.skipped(record));
-    return undefined;
-  }
+  if (stream.retire !== 'deactivate' || operation !== 'retire') return settle(outcome.skipped(record));
   const object = createObject(externalId, stream.type, false, []);
-  return { record, object, sourceHash: sourceHash ?? '0', objectHash: '', retires: true };
-}
-
-export interface RetireDeps extends OwnerDeps {
-  destination: Destination;
-  /** Milliseconds since 1970. */
-  now?: (() => number) | undefined;
+  return [{ record, object, sourceHash: sourceHash ?? '0', objectHash: '', retires: true }];
 }
 
 /**
@@ -86,39 +75,27 @@ export interface RetireDeps extends OwnerDeps {
  * service, by external id. Sends at least one request when any is left by then, unless the stream says otherwise.
  */
 export async function chooseRetirements(
-  deps: RetireDeps,
+  deps: SyncDeps,
   stream: Stream,
   retirements: readonly Write[],
   found: ReadonlyMap<string, ServiceObject>,
   context: Context,
   settle: Settle,
 ): Promise<Write[]> {
-  const claimants = retirements.map(({ record, object }) => ({
-    localKey: record.localKey,
-    extId: object.extId,
-  }));
-  const newOwners = await findOtherOwners(deps, stream, claimants);
+  const newOwners = await findOtherOwners(deps, stream, retirements);
   const open = retirements.flatMap((retirement) => {
     const { record, object } = retirement;
     const standing = found.get(object.extId);
     // 7. The object is of another type: it is not this record's.
-    if (standing && standing.typeId !== stream.type) {
-      settle(outcome.externalIdTaken(retirement, standing, stream.type));
-      return [];
-    }
+    if (standing && standing.typeId !== stream.type)
+      return settle(outcome.externalIdTaken(retirement, standing, stream.type));
     // 8. The object is gone, or 9. another row stands for it now, whether or not that row was accepted yet.
-    if (!standing || newOwners.has(record.localKey)) {
-      settle(outcome.forgotten(record));
-      return [];
-    }
+    if (!standing || newOwners.has(record.localKey)) return settle(outcome.forgotten(record));
     const kept = standing.fields.map(({ fieldId, values }) => [fieldId, values] as const);
     const inactive = createObject(standing.extId, standing.typeId, false, kept);
     const write = { ...retirement, object: inactive, objectHash: hashObject(inactive) };
     // 10. It is inactive already.
-    if (!standing.active) {
-      settle(outcome.unchanged(write, standing.id));
-      return [];
-    }
+    if (!standing.active) return settle(outcome.unchanged(write, standing.id));
     return [write];
   });
   return deferReserved(deps, stream, open, context, settle);
@@ -129,7 +106,7 @@ export async function chooseRetirements(
  * is asked right before the write, once for all retirements of a batch.
  */
 async function deferReserved(
-  { destination, now = Date.now }: RetireDeps,
+  { destination, now = Date.now }: SyncDeps,
   { type, unlessReserved }: Stream,
   retirements: Write[],
   context: Context,

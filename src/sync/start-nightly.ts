@@ -1,23 +1,16 @@
 // The nightly sync: an occurrence of the schedule becomes a run, once, whichever process notices that it is due. The
 // occurrence is claimed in the transaction that starts the run, so a crash in between loses neither.
-import type { Logger } from '../logger.js';
 import { latestDue } from '../cron-schedule.js';
-import type { State } from '../state/database.js';
 import { claimOccurrence, readSchedule, type RegisteredSchedule } from '../state/runs/nightly-occurrences.js';
 import type { Run } from '../state/runs/read-runs.js';
 import { NIGHTLY } from '../state/runs/schedule-names.js';
 import { startFreeRun } from '../state/runs/start-run.js';
-import type { Stream } from '../streams/stream.js';
+import type { SyncDeps } from './sync-deps.js';
 
-export interface NightlyDeps {
-  state: State;
-  streams: ReadonlyMap<string, Stream>;
-  log: Logger;
-}
+export type NightlyDeps = Pick<SyncDeps, 'state' | 'streams' | 'log'>;
 
-const MINUTE = 60 * 1000;
 /** An occurrence is missed after this time; until then another process may be starting it. */
-const MISSED_AFTER_MS = MINUTE;
+const MISSED_AFTER_MS = 60 * 1000;
 
 /**
  * Starts the occurrence that is due and was not started yet, and returns its run to be queued. Several missed
@@ -30,15 +23,15 @@ export async function startDueNightly(
   const schedule = await readSchedule(state.db, NIGHTLY);
   const due = schedule && latestDue(schedule, sinceOf(schedule), now);
   if (!due) return [];
-  const started = await state.db.transaction(async (tx) => {
-    if (!(await claimOccurrence(tx, schedule, due))) return undefined;
-    return startFreeRun(tx, {
-      kind: 'sync',
-      lane: 'sync',
-      startedBy: 'schedule',
-      streams: [...streams.keys()],
-    });
-  });
+  const request = {
+    kind: 'sync',
+    lane: 'sync',
+    startedBy: 'schedule',
+    streams: [...streams.keys()],
+  } as const;
+  const started = await state.db.transaction(async (tx) =>
+    (await claimOccurrence(tx, schedule, due)) ? startFreeRun(tx, request) : undefined,
+  );
   if (!started) return [];
   for (const { run, streams: covered } of started.busy) {
     const facts = { due, streams: covered, coveredBy: run.id, isPaused: run.pausedAt !== null };

@@ -31,6 +31,12 @@ describe('error codes', () => {
     expect(errorEntry(null)).toBe(ERRORS.unexpected);
   });
 
+  it('name a command, or say that nothing is to be done; the message of wrong use says it itself', () => {
+    const { usage: _, ...others } = ERRORS;
+    for (const { remedy } of Object.values(others))
+      expect(remedy).toMatch(/\bslotsync [a-z]|^Action: none|the same command|\{retry\}/);
+  });
+
   it('leave no placeholder in what is printed', () => {
     for (const code of Object.keys(ERRORS) as (keyof typeof ERRORS)[]) {
       expect(remedyFor(code)).not.toContain('{');

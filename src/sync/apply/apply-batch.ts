@@ -2,12 +2,11 @@
 // service already holds, read what the mapping does not own whole, write once, and settle every record with
 // its outcome in one transaction. Nothing is recorded as accepted that the service did not accept.
 import { randomUUID } from 'node:crypto';
-import type { Destination, ServiceObject, PutResult } from '../../destination/destination.js';
+import type { ServiceObject, PutResult } from '../../destination/destination.js';
 import type { Context } from '../../destination/client.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import { SlotsyncError } from '../../errors.js';
-import type { Logger } from '../../logger.js';
-import { noMeter, type Meter } from '../../meter.js';
+import { noMeter } from '../../meter.js';
 import { settleBatch } from '../../state/runs/finish-batch.js';
 import type { Batch } from '../../state/runs/batches.js';
 import {
@@ -24,13 +23,11 @@ import type { Stream } from '../../streams/stream.js';
 import { externalIdTaken, ofPut, unchanged, type Settle, type Write } from '../record-outcomes.js';
 import { mergeWithService } from '../render.js';
 import { chooseRetirements } from '../retire.js';
-import { claimLost, prepareBatch, type PrepareDeps } from './prepare.js';
+import type { SyncDeps } from '../sync-deps.js';
+import { claimLost, prepareBatch } from './prepare.js';
 import { putHalving } from './put-halving.js';
 
-export interface ApplyDeps extends PrepareDeps {
-  destination: Destination;
-  log: Logger;
-  meter?: Meter;
+export interface ApplyDeps extends SyncDeps {
   /** Milliseconds since any moment, never going back. */
   clock?: () => number;
 }
@@ -41,7 +38,6 @@ const MARGIN_MS = 10_000;
 /** A write may take at least this long: before it, a claim that stands for less is renewed. */
 const WRITE_MS = 40_000;
 
-/** A batch's claim while it stands. */
 interface StandingClaim extends Claim {
   records: ReadonlyMap<string, ClaimedRecord>;
   /** By `clock`. */
@@ -81,10 +77,8 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     isReferredTo: isReferredTo(deps.streams, stream),
   });
   const open = new Set(remaining);
-  meter.settled(
-    stream.name,
-    countOutcomes([...outcomes.values()].filter(({ localKey }) => !open.has(localKey))),
-  );
+  const settled = [...outcomes.values()].filter(({ localKey }) => !open.has(localKey));
+  meter.settled(stream.name, countOutcomes(settled));
   if (open.size > 0) {
     const keys = [...claimed.keys()].filter((key) => open.has(key));
     await releaseClaim(state.db, { token, stream: stream.name }, keys, attempt.sent);
@@ -117,18 +111,18 @@ async function settleInto(
   run: { attempt: { sent: boolean }; signal: AbortSignal | undefined },
 ): Promise<void> {
   const context: Context = { lane: batch.lane as Lane, signal: run.signal };
-  const settle = (outcome: Outcome) => outcomes.set(outcome.localKey, outcome);
+  const settle = (outcome: Outcome) => {
+    outcomes.set(outcome.localKey, outcome);
+    return [];
+  };
 
   const prepared = await prepareBatch(deps, stream, batch, claim, settle);
   const toRead = prepared.filter(({ retires }) => retires || stream.owns === 'fields');
+  const extIds = toRead.map(({ object }) => object.extId);
   const found =
-    toRead.length === 0
+    extIds.length === 0
       ? new Map<string, ServiceObject>()
-      : await deps.destination.findObjects(
-          toRead.map(({ object }) => object.extId),
-          stream.type,
-          context,
-        );
+      : await deps.destination.findObjects(extIds, stream.type, context);
   const retirements = prepared.filter(({ retires }) => retires);
   const toWrite = [
     ...chooseWrites(stream, batch, prepared, found, settle),
@@ -145,11 +139,8 @@ async function settleInto(
     return deps.destination.putObjects(objects, { ...context, signal });
   };
   try {
-    await putHalving(
-      put,
-      toWrite.map(({ object }) => object),
-      results,
-    );
+    const objects = toWrite.map(({ object }) => object);
+    await putHalving(put, objects, results);
   } finally {
     for (const write of toWrite) {
       const result = results.get(write.object.extId);
@@ -183,15 +174,11 @@ function chooseWrites(
   return prepared.flatMap((write) => {
     if (write.retires) return [];
     const standing = found.get(write.object.extId);
-    if (standing && standing.typeId !== stream.type) {
-      settle(externalIdTaken(write, standing, stream.type));
-      return [];
-    }
+    if (standing && standing.typeId !== stream.type)
+      return settle(externalIdTaken(write, standing, stream.type));
     const merged = mergeWithService(stream, write.object, standing);
-    if (standing && !write.record.inDoubt && !isForced && isSameObject(merged, standing)) {
-      settle(unchanged(write, standing.id));
-      return [];
-    }
+    if (standing && !write.record.inDoubt && !isForced && isSameObject(merged, standing))
+      return settle(unchanged(write, standing.id));
     return [{ ...write, object: merged }];
   });
 }

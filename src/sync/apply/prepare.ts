@@ -5,20 +5,16 @@ import { noteExternalIds, type Claim, type ClaimedRecord } from '../../state/rec
 import type { Batch } from '../../state/runs/batches.js';
 import { hashObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
-import { findOtherOwners, type OwnerDeps } from '../external-id-owners.js';
+import { findOtherOwners } from '../external-id-owners.js';
 import * as outcome from '../record-outcomes.js';
 import type { Settle, Write } from '../record-outcomes.js';
 import { renderRows } from '../render.js';
 import { startRetirement } from '../retire.js';
-
-export interface PrepareDeps extends OwnerDeps {
-  /** Milliseconds since 1970. */
-  now?: () => number;
-}
+import type { SyncDeps } from '../sync-deps.js';
 
 /** The writes of a batch, retirements among them; all other records are settled. Sends nothing. */
 export async function prepareBatch(
-  deps: PrepareDeps,
+  deps: SyncDeps,
   stream: Stream,
   batch: Batch,
   claim: Claim & { records: ReadonlyMap<string, ClaimedRecord> },
@@ -32,19 +28,11 @@ export async function prepareBatch(
     const sourceHash = rows.get(key)?.hash;
     const result = rendered.get(key);
     if (sourceHash === undefined || !result) return [];
-    if ('problem' in result) {
-      settle(outcome.mappingFailed(record, sourceHash, result.problem));
-      return [];
-    }
+    if ('problem' in result) return settle(outcome.mappingFailed(record, sourceHash, result.problem));
     const former = record.objectHash === null && !record.inDoubt ? null : record.externalId;
-    if (former !== null && former !== result.extId) {
-      settle(outcome.externalIdChanged(record, sourceHash, { former, now: result.extId }));
-      return [];
-    }
-    if ('missing' in result) {
-      settle(outcome.referenceMissing(record, sourceHash, result, stream, now));
-      return [];
-    }
+    if (former !== null && former !== result.extId)
+      return settle(outcome.externalIdChanged(record, sourceHash, { former, now: result.extId }));
+    if ('missing' in result) return settle(outcome.referenceMissing(record, sourceHash, result, stream, now));
     const { object } = result;
     return [{ record, object, sourceHash, objectHash: hashObject(object), retires: false }];
   });
@@ -52,13 +40,13 @@ export async function prepareBatch(
   const own = await refuseSharedIds(deps, stream, writes, settle);
   const open = batch.isForced ? own : own.filter((write) => !isAccepted(write, settle));
   const retirements = [...records.values()].flatMap((record) =>
-    rows.has(record.localKey) ? [] : (startRetirement(stream, batch, record, settle) ?? []),
+    rows.has(record.localKey) ? [] : startRetirement(stream, batch, record, settle),
   );
   return [...open, ...retirements];
 }
 
 /** So that the state knows each object by its external id before it is sent, also when the worker dies then. */
-async function noteNewIds({ state }: PrepareDeps, claim: Claim, writes: readonly Write[]): Promise<void> {
+async function noteNewIds({ state }: SyncDeps, claim: Claim, writes: readonly Write[]): Promise<void> {
   const unnoted = writes.filter(({ record, object }) => record.externalId !== object.extId);
   const externalIds = new Map(unnoted.map(({ record, object }) => [record.localKey, object.extId]));
   if (!(await noteExternalIds(state.db, claim, externalIds))) throw claimLost();
@@ -75,7 +63,7 @@ export function claimLost(): SlotsyncError {
  * once, one sees the other, or each does.
  */
 async function refuseSharedIds(
-  deps: PrepareDeps,
+  deps: SyncDeps,
   stream: Stream,
   writes: readonly Write[],
   settle: Settle,
@@ -85,16 +73,11 @@ async function refuseSharedIds(
     const { extId } = write.object;
     inBatch.set(extId, [...(inBatch.get(extId) ?? []), write]);
   }
-  const claimants = writes.map(({ record, object }) => ({
-    localKey: record.localKey,
-    extId: object.extId,
-    isAccepted: record.objectHash !== null,
-  }));
   const owners = await findOtherOwners(
     deps,
     stream,
-    claimants,
-    (owner, { isAccepted: wasAccepted }) => owner.isAccepted || (owner.isWritten && !wasAccepted),
+    writes,
+    (owner, { record }) => owner.isAccepted || (owner.isWritten && record.objectHash === null),
   );
   return writes.filter((write) => {
     const beside = inBatch.get(write.object.extId)?.find((other) => other !== write);

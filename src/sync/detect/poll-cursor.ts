@@ -1,8 +1,7 @@
 // Polling: rows at or beyond a stream's watermark are compared with what was accepted, and those that differ go into the
 // inbox. The watermark moves only over what is settled, so the next poll finds what is not done yet, whatever became of
 // the inbox.
-import type { CursorRow, Mirror } from '../../mirror/mirror.js';
-import type { State } from '../../state/database.js';
+import type { CursorRow } from '../../mirror/mirror.js';
 import { addChanges } from '../../state/inbox/add-changes.js';
 import { moveWatermark, withPoll, type CursorPosition } from '../../state/inbox/poll-watermarks.js';
 import { countWaiting } from '../../state/inbox/read-inbox.js';
@@ -10,10 +9,9 @@ import { readPolledRecords, type PolledRecord } from '../../state/records/polled
 import type { ParsedConfig } from '../../streams/config-schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { decide, parseMark } from '../decide.js';
+import type { SyncDeps } from '../sync-deps.js';
 
-export interface PollDeps {
-  mirror: Mirror;
-  state: State;
+export interface PollDeps extends Pick<SyncDeps, 'mirror' | 'state'> {
   polling: Pick<ParsedConfig['polling'], 'overlapSeconds' | 'lagSeconds'>;
   /** Milliseconds that only grow. */
   now?: () => number;
@@ -100,11 +98,6 @@ export function classifyPolled(
   if (!record || record.mark === null) return 'open';
   const mark = parseMark(record.mark);
   if (mark.rowWasGone) return 'open';
-  switch (decide(hash, mark)) {
-    case 'unchanged':
-    case 'dead':
-      return 'settled';
-    default:
-      return WAITS_FOR_OTHERS.has(mark.status) ? 'again' : 'open';
-  }
+  if (['unchanged', 'dead'].includes(decide(hash, mark))) return 'settled';
+  return WAITS_FOR_OTHERS.has(mark.status) ? 'again' : 'open';
 }

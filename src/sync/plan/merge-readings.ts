@@ -3,7 +3,7 @@
 // and never taken apart.
 import { decodeColumn, unescapeColumn } from '../../postgres-copy.js';
 import { SlotsyncError } from '../../errors.js';
-import { decide, parseMark } from '../decide.js';
+import { decide, parseMark, type Decision } from '../decide.js';
 
 /** What has to be done about one key, by a write. */
 export interface WriteEntry {
@@ -16,20 +16,11 @@ export interface WriteEntry {
 /** `back`: the row was seen to be gone and is in the mirror again; what else there is to do about it follows. */
 export type PlanEntry = WriteEntry | { operation: 'forget' | 'back'; key: string };
 
-export interface MergeCounts {
-  create: number;
-  update: number;
-  retry: number;
-  retire: number;
-  forget: number;
-  unchanged: number;
-  /** Dead already, and not changed since. */
-  dead: number;
-  /** Rows in the mirror. */
-  rows: number;
-  /** Records the service is believed to hold, retired ones left out. */
-  accepted: number;
-}
+/**
+ * How many keys each decision was made for; `rows` of the mirror; and `accepted`: records the service is believed to
+ * hold, retired ones left out.
+ */
+export type MergeCounts = Record<Exclude<Decision, 'ended'> | 'rows' | 'accepted', number>;
 
 /** Blocks of COPY lines: `key TAB hash` of the mirror, `key TAB mark` of the state (state/records/plan-marks.ts). */
 export type Lines = AsyncIterable<readonly string[]>;
@@ -46,22 +37,11 @@ export async function* mergeReadings(
   marks: Lines,
   isForced = false,
 ): AsyncGenerator<PlanEntry, MergeCounts> {
-  const counts: MergeCounts = {
-    create: 0,
-    update: 0,
-    retry: 0,
-    retire: 0,
-    forget: 0,
-    unchanged: 0,
-    dead: 0,
-    rows: 0,
-    accepted: 0,
-  };
-  const faults = { repeated: new Set<string>(), repetitions: 0, nulls: 0, disorder: 0 };
+  const decided = { create: 0, update: 0, retry: 0, retire: 0, forget: 0, unchanged: 0, dead: 0 };
+  const counts: MergeCounts = { ...decided, rows: 0, accepted: 0 };
+  const check = createKeyCheck();
   const rows = createReader(mirror);
   const records = createReader(marks);
-  let lastKey = '';
-  let first = true;
 
   try {
     await rows.fill();
@@ -70,68 +50,47 @@ export async function* mergeReadings(
       const row = rows.line;
       const record = records.line;
       if (row === undefined && record === undefined) break;
+      let takesRow = true;
+      let takesRecord = true;
 
       if (row === record && row !== undefined) {
         counts.rows++;
         counts.accepted++;
-        lastKey = row;
-        first = false;
-        if (isForced) {
-          counts.update++;
-          yield { operation: 'update', key: decodeColumn(unescapeColumn(splitLine(row)[0])) };
+        check.last = row;
+        counts[isForced ? 'update' : 'unchanged']++;
+        if (isForced) yield { operation: 'update', key: decodeColumn(orderOf(row)) };
+      } else {
+        const rowOrder = row === undefined ? undefined : orderOf(row);
+        const recordOrder = record === undefined ? undefined : orderOf(record);
+        const isNull = row !== undefined && splitLine(row)[0] === NULL_KEY;
+        takesRow =
+          isNull || (rowOrder !== undefined && (recordOrder === undefined || rowOrder <= recordOrder));
+        takesRecord =
+          !isNull && recordOrder !== undefined && (rowOrder === undefined || rowOrder >= recordOrder);
+        if (takesRow) counts.rows++;
+        if (takesRow && !check.accepts(row ?? '', rowOrder ?? '', isNull)) {
+          takesRecord = false;
         } else {
-          counts.unchanged++;
+          const known = takesRecord ? parseMark(splitLine(record ?? '')[1]) : undefined;
+          const decision = decide(takesRow ? splitLine(row ?? '')[1] : undefined, known, isForced);
+          const key = decodeColumn((takesRow ? rowOrder : recordOrder) ?? '');
+          if (decision !== 'ended') counts[decision]++;
+          if (known?.isAtService && known.status !== 'retired') counts.accepted++;
+          if (known?.rowWasGone && takesRow) yield { operation: 'back', key };
+          if (decision === 'retire' && known?.status === 'reserved')
+            yield { operation: decision, key, wasReleased: true };
+          else if (decision !== 'dead' && decision !== 'unchanged' && decision !== 'ended')
+            yield { operation: decision, key };
         }
-        if (!rows.step()) await rows.fill();
-        if (!records.step()) await records.fill();
-        continue;
       }
-
-      const [rowKey, hash] = row === undefined ? [] : splitLine(row);
-      const [recordKey, mark] = record === undefined ? [] : splitLine(record);
-      if (rowKey === NULL_KEY) {
-        counts.rows++;
-        faults.nulls++;
-        if (!rows.step()) await rows.fill();
-        continue;
-      }
-      const rowOrder = rowKey === undefined ? undefined : unescapeColumn(rowKey);
-      const recordOrder = recordKey === undefined ? undefined : unescapeColumn(recordKey);
-
-      if (rowOrder !== undefined && (recordOrder === undefined || rowOrder <= recordOrder)) {
-        const before = first ? undefined : unescapeColumn(splitLine(lastKey)[0]);
-        counts.rows++;
-        if (before !== undefined && rowOrder === before) {
-          faults.repetitions++;
-          if (faults.repeated.size < NAMED_KEYS) faults.repeated.add(decodeColumn(rowOrder));
-          if (!rows.step()) await rows.fill();
-          continue;
-        }
-        if (before !== undefined && rowOrder < before) faults.disorder++;
-        lastKey = row ?? '';
-        first = false;
-      }
-
-      const isRowOnly = recordOrder === undefined || (rowOrder !== undefined && rowOrder < recordOrder);
-      const isRecordOnly = rowOrder === undefined || (recordOrder !== undefined && rowOrder > recordOrder);
-      const known = isRowOnly ? undefined : parseMark(mark ?? '');
-      const decision = decide(isRecordOnly ? undefined : (hash ?? ''), known, isForced);
-      const key = decodeColumn((isRecordOnly ? recordOrder : rowOrder) ?? '');
-      if (decision !== 'ended') counts[decision]++;
-      if (known?.isAtService && known.status !== 'retired') counts.accepted++;
-      if (known?.rowWasGone && !isRecordOnly) yield { operation: 'back', key };
-      if (decision === 'retire' && known?.status === 'reserved')
-        yield { operation: decision, key, wasReleased: true };
-      else if (decision !== 'dead' && decision !== 'unchanged' && decision !== 'ended')
-        yield { operation: decision, key };
-      if (!isRecordOnly && !rows.step()) await rows.fill();
-      if (!isRowOnly && !records.step()) await records.fill();
+      if (takesRow && !rows.step()) await rows.fill();
+      if (takesRecord && !records.step()) await records.fill();
     }
   } finally {
     // Each reading holds a connection, and its neighbour may have failed or the plan been given up.
     await Promise.allSettled([rows.close(), records.close()]);
   }
-  refuseFaults(faults);
+  check.refuseFaults();
   return counts;
 }
 
@@ -141,6 +100,9 @@ function splitLine(line: string): [key: string, rest: string] {
   const tab = line.indexOf('\t');
   return tab < 0 ? [line, ''] : [line.slice(0, tab), line.slice(tab + 1)];
 }
+
+/** The key of a line, by which both readings are ordered. */
+const orderOf = (line: string) => unescapeColumn(splitLine(line)[0]);
 
 /** A cursor over blocks: `step` moves within a block without waiting, `fill` waits for the next one. */
 function createReader(lines: Lines) {
@@ -159,7 +121,6 @@ function createReader(lines: Lines) {
         const next = await blocks.next();
         if (next.done) {
           this.line = undefined;
-          block = [];
           return;
         }
         block = next.value;
@@ -173,22 +134,42 @@ function createReader(lines: Lines) {
   };
 }
 
-function refuseFaults(faults: {
-  repeated: Set<string>;
-  repetitions: number;
-  nulls: number;
-  disorder: number;
-}): void {
-  const { repeated, repetitions, nulls, disorder } = faults;
-  if (repetitions > 0) {
-    const named = [...repeated].map((key) => `'${key}'`).join(', ');
-    const message = `the key is not unique: ${repetitions} rows repeat a key, such as ${named}`;
-    throw new SlotsyncError('key_not_unique', message);
-  }
-  if (nulls > 0)
-    throw new SlotsyncError('key_null', `the key is null in ${nulls} ${nulls === 1 ? 'row' : 'rows'}`);
-  if (disorder > 0) {
-    const message = 'the mirror does not return its keys in the order of their UTF-8 bytes';
-    throw new SlotsyncError('key_order', message);
-  }
+/** Counts the rows whose key is repeated, null or out of order. */
+function createKeyCheck() {
+  const repeated = new Set<string>();
+  const faults = { repetitions: 0, nulls: 0, disorder: 0 };
+  return {
+    /** The line of the row before; not taken apart unless it must be. */
+    last: undefined as string | undefined,
+
+    /** Whether the row is to be compared. */
+    accepts(row: string, order: string, isNull: boolean): boolean {
+      const before = this.last === undefined || isNull ? undefined : orderOf(this.last);
+      if (isNull) faults.nulls++;
+      else if (before === order) {
+        faults.repetitions++;
+        if (repeated.size < NAMED_KEYS) repeated.add(decodeColumn(order));
+      } else {
+        if (before !== undefined && order < before) faults.disorder++;
+        this.last = row;
+        return true;
+      }
+      return false;
+    },
+
+    refuseFaults(): void {
+      const { repetitions, nulls, disorder } = faults;
+      if (repetitions > 0) {
+        const named = [...repeated].map((key) => `'${key}'`).join(', ');
+        const message = `the key is not unique: ${repetitions} rows repeat a key, such as ${named}`;
+        throw new SlotsyncError('key_not_unique', message);
+      }
+      if (nulls > 0)
+        throw new SlotsyncError('key_null', `the key is null in ${nulls} ${nulls === 1 ? 'row' : 'rows'}`);
+      if (disorder > 0) {
+        const message = 'the mirror does not return its keys in the order of their UTF-8 bytes';
+        throw new SlotsyncError('key_order', message);
+      }
+    },
+  };
 }

@@ -2,30 +2,23 @@
 // stream was read to its end; an interrupted planning starts again from nothing.
 import type { Lane } from '../../destination/quota/limiter.js';
 import { codeOf, dispositionOf, messageWithDetail } from '../../errors.js';
-import type { Logger } from '../../logger.js';
-import { noMeter, type Meter } from '../../meter.js';
-import type { Mirror } from '../../mirror/mirror.js';
-import type { State } from '../../state/database.js';
+import { noMeter } from '../../meter.js';
 import { readTakenKeys } from '../../state/inbox/take-changes.js';
 import { NO_OUTCOMES } from '../../state/records/outcomes.js';
-import { deleteBatches, insertBatches } from '../../state/runs/batches.js';
+import { deleteBatches, insertBatches, type NewBatch } from '../../state/runs/batches.js';
 import { failRun } from '../../state/runs/end-run.js';
 import { finishPlanning } from '../../state/runs/advance-run.js';
 import { pruneRuns } from '../../state/retention.js';
 import { readRun, type Run } from '../../state/runs/read-runs.js';
 import type { Holds, PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
+import type { SyncDeps } from '../sync-deps.js';
 import { planStream } from './plan-stream.js';
 import type { Preflight } from './preflight.js';
 import { createBatchWriter } from './write-batches.js';
 
-export interface RunDeps {
-  mirror: Mirror;
-  state: State;
-  streams: ReadonlyMap<string, Stream>;
-  log: Logger;
+export interface RunDeps extends SyncDeps {
   preflight: Preflight;
-  meter?: Meter;
   /** Refused credentials are waited for, instead of ending the run. */
   waitForCredentials?: boolean;
 }
@@ -89,16 +82,20 @@ async function planStreams(deps: RunDeps, run: Run, signal: AbortSignal | undefi
     } catch (error) {
       if (dispositionOf(error) !== 'dead') throw error;
       // One unreadable source does not stop the others: it fails alone, and nothing of it is sent.
+      const failed: NewBatch = {
+        runId: run.id,
+        stream: stream.name,
+        level: stream.level,
+        state: 'failed',
+        keys: [],
+        counts: NO_OUTCOMES,
+        finishedAt: new Date(),
+        errorCode: codeOf(error),
+        errorMessage: `${stream.name}: ${messageWithDetail(error)}`,
+      };
       await deps.state.db.transaction(async (tx) => {
         await deleteBatches(tx, run.id, stream.name);
-        const failed = { runId: run.id, stream: stream.name, level: stream.level, state: 'failed' } as const;
-        const reason = {
-          errorCode: codeOf(error),
-          errorMessage: `${stream.name}: ${messageWithDetail(error)}`,
-        };
-        await insertBatches(tx, [
-          { ...failed, keys: [], counts: NO_OUTCOMES, finishedAt: new Date(), ...reason },
-        ]);
+        await insertBatches(tx, [failed]);
       });
       log.error({ code: codeOf(error) }, 'stream failed while planning');
     }

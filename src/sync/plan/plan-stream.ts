@@ -1,7 +1,5 @@
 // The plan of one stream: what differs between mirror and state, in batches, weighed against the stream's limits. A run
 // and a preview plan through this one function, so that they cannot disagree; a sink says what becomes of the batches.
-import type { Mirror } from '../../mirror/mirror.js';
-import type { State } from '../../state/database.js';
 import { readPlanMarks } from '../../state/records/plan-marks.js';
 import { countAccepted } from '../../state/records/count-records.js';
 import { listOpenApprovals } from '../../state/runs/approvals.js';
@@ -17,13 +15,11 @@ import {
 import type { Stream } from '../../streams/stream.js';
 import { explainHold, hasLimit } from '../limits.js';
 import { chooseDue, explainRetirementHold, mayPlanRetirements } from '../retire.js';
+import type { SyncDeps } from '../sync-deps.js';
 import { mergeReadings, type MergeCounts, type WriteEntry } from './merge-readings.js';
 import { explainSharedIds, type SharedId } from './shared-external-ids.js';
 
-export interface PlanDeps {
-  mirror: Mirror;
-  state: State;
-}
+export type PlanDeps = Pick<SyncDeps, 'mirror' | 'state'>;
 
 export interface PlanRequest {
   kind: RunKind;
@@ -79,10 +75,7 @@ export async function planStream(
   const { from, to, where, force = false } = range ?? {};
   const keys = request.keys ?? range?.keys;
   // A few keys are not worth reading the whole source; what they share with others is found before they are sent.
-  const shared =
-    keys === undefined
-      ? explainSharedIds(await mirror.findSharedExternalIds(stream))
-      : new Map<string, SharedId>();
+  const shared = explainSharedIds(keys ? [] : await mirror.findSharedExternalIds(stream));
   const met = new Map<string, SharedId>();
   const planned = { create: 0, update: 0, retire: 0, released: 0 };
 
@@ -138,10 +131,8 @@ export async function planStream(
 
   const { create, update, unchanged, retry, dead } = step.value;
   const counts = { create, update, retire: planned.retire, unchanged, retry, dead };
-  return {
-    counts,
-    ...(await weighLimits(deps, stream, request, { merged: step.value, planned, keys }, sink)),
-  };
+  const weighed = await weighLimits(deps, stream, request, { merged: step.value, planned, keys }, sink);
+  return { counts, ...weighed };
 }
 
 /** Releases what is within the limits or approved; the rest stays held, with the reason. */

@@ -1,19 +1,18 @@
 // The sink of `plan`: counts, requests, time, and a few records field by field. Reads the mirror, the state and, for what
 // stands at the service now, the service. Writes nothing anywhere.
-import type { Destination, ServiceObject } from '../../destination/destination.js';
+import type { ServiceObject } from '../../destination/destination.js';
 import { codeOf, messageOf, SlotsyncError } from '../../errors.js';
 import { readRecordIds } from '../../state/records/external-ids.js';
 import type { Hold, LimitedOperation, PlanCounts } from '../../state/schema.js';
 import { createObject, diffObjects, type FieldChange } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
-import { mergeWithService, renderRows } from '../render.js';
-import { planStream, requestsPerBatch, type PlanDeps, type PlanSink } from './plan-stream.js';
+import { mergeWithService, renderRows, type Rendered } from '../render.js';
+import type { SyncDeps } from '../sync-deps.js';
+import type { WriteEntry } from './merge-readings.js';
+import { planStream, requestsPerBatch, type PlanSink } from './plan-stream.js';
 
-export interface PreviewDeps extends PlanDeps {
-  destination: Destination;
-}
-
-type Operation = 'create' | 'update' | 'retry' | 'retire';
+type PreviewDeps = Pick<SyncDeps, 'mirror' | 'state' | 'destination'>;
+type Operation = WriteEntry['operation'];
 
 /** One record of a plan: what its write would change, or why there would be none. */
 export interface Sample {
@@ -109,41 +108,36 @@ async function takeSamples(
   const keys = [...chosen.values()].flat();
   if (keys.length === 0) return;
   const known = await readRecordIds(state.db, stream.name, keys);
+  const rows = await mirror.readRows(stream, keys);
   // A reference that is not at the service yet is shown by its key: the same run may bring it.
-  const rendered = await renderRows(
-    state,
-    stream,
-    await mirror.readRows(stream, keys),
-    ({ stream: parent, localKey }) => `(${parent} ${localKey})`,
+  const rendered = await renderRows(state, stream, rows, (parent) => `(${parent.stream} ${parent.localKey})`);
+  const sampled = [...chosen].flatMap(([operation, ofOperation]) =>
+    ofOperation.map((key) => {
+      const result = rendered.get(key);
+      const externalId = result && 'extId' in result ? result.extId : known.get(key);
+      return { operation, key, externalId, result };
+    }),
   );
-  const externalIdOf = (key: string) => {
-    const result = rendered.get(key);
-    return result && 'extId' in result ? result.extId : known.get(key);
-  };
   let found = new Map<string, ServiceObject>();
   try {
-    const extIds = keys.flatMap((key) => externalIdOf(key) ?? []);
+    const extIds = sampled.flatMap(({ externalId = [] }) => externalId);
     found = await destination.findObjects(extIds, stream.type, { lane: 'incremental', signal });
   } catch (error) {
     preview.unread = `${messageOf(error)} (${codeOf(error)})`;
   }
-  for (const [operation, sampled] of chosen) {
-    for (const key of sampled) {
-      const externalId = externalIdOf(key);
-      const sample: Sample = { operation, key, externalId, changes: [], problem: undefined };
-      preview.samples.push(sample);
-      const result = rendered.get(key);
-      const standing = found.get(externalId ?? '');
-      if (!result) {
-        if (standing) sample.changes = diffObjects(standing, { ...standing, active: false });
-      } else if ('problem' in result) {
-        sample.problem = result.problem;
-      } else {
-        const object = 'object' in result ? result.object : createObject(result.extId, stream.type, true, []);
-        sample.changes = diffObjects(standing, mergeWithService(stream, object, standing));
-      }
-    }
-  }
+  preview.samples = sampled.map(({ result, ...sample }) => ({
+    ...sample,
+    changes: changesOf(stream, result, found.get(sample.externalId ?? '')),
+    problem: result && 'problem' in result ? result.problem : undefined,
+  }));
+}
+
+/** What the write of a rendered row, or without a row the retirement, would change. */
+function changesOf(stream: Stream, result: Rendered | undefined, standing: ServiceObject | undefined) {
+  if (!result) return standing ? diffObjects(standing, { ...standing, active: false }) : [];
+  if ('problem' in result) return [];
+  const object = 'object' in result ? result.object : createObject(result.extId, stream.type, true, []);
+  return diffObjects(standing, mergeWithService(stream, object, standing));
 }
 
 /** Seconds the requests take when the quota is used up all the time: rate / (1 + mean latency). */

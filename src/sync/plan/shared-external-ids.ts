@@ -14,10 +14,8 @@ export function explainSharedIds(shared: readonly SharedExternalId[]): Map<strin
     shared.flatMap(({ externalId, keys }) =>
       keys.map((key) => {
         const others = keys.filter((other) => other !== key).slice(0, NAMED);
-        return [
-          key,
-          { externalId, message: `external id '${externalId}' is also that of ${others.join(', ')}` },
-        ];
+        const message = `external id '${externalId}' is also that of ${others.join(', ')}`;
+        return [key, { externalId, message }];
       }),
     ),
   );

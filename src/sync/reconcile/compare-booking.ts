@@ -31,17 +31,11 @@ export interface Sides {
   isCancellationGone: boolean;
 }
 
-export interface BookingVerdict {
-  verdict: Verdict;
-  /** For `differs`, what. */
-  differs: Differences | undefined;
-}
-
 /** The verdict; undefined when the booking is on neither side. */
 export function compareBooking(
   { here, there, before, isCancellationGone }: Sides,
   rules: CompareRules,
-): BookingVerdict | undefined {
+): { verdict: Verdict; differs: Differences | undefined } | undefined {
   if (here === 'unasked') return there.is === 'standing' ? only('not_compared') : undefined;
   if (here === undefined) return there.is === 'standing' ? only('unknown_here') : undefined;
   switch (there.is) {
@@ -65,7 +59,7 @@ export function agrees(verdict: Verdict): boolean {
   return ['agrees', 'agrees_cancelled', 'restored_there', 'not_compared'].includes(verdict);
 }
 
-const only = (verdict: Verdict): BookingVerdict => ({ verdict, differs: undefined });
+const only = (verdict: Verdict) => ({ verdict, differs: undefined });
 
 /** What the two say differently; undefined when nothing. */
 export function findDifferences(

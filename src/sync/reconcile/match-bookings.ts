@@ -1,12 +1,6 @@
 // Matches bookings of the mirror with reservations at the service, and writes the verdicts in one transaction. What is
 // missing on either side is asked for by name first: absence in a reading that was cut by time proves nothing.
-import type { Mirror } from '../../mirror/mirror.js';
-import {
-  resultsOf,
-  type Cancellation,
-  type Destination,
-  type Reservation,
-} from '../../destination/destination.js';
+import { resultsOf, type Cancellation, type Reservation } from '../../destination/destination.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import { SlotsyncError } from '../../errors.js';
 import {
@@ -25,11 +19,10 @@ import {
 } from '../../state/bookings/write-reservations.js';
 import { readKnownBookings, type KnownBooking } from '../../state/bookings/read-reservations.js';
 import type { Booking, ReservationConfig } from '../../streams/bookings.js';
+import type { SyncDeps } from '../sync-deps.js';
 import { compareBooking, type ResolvedBooking, type ReservationState } from './compare-booking.js';
 
-export interface MatchDeps {
-  mirror: Mirror;
-  destination: Destination;
+export interface MatchDeps extends Pick<SyncDeps, 'mirror' | 'destination'> {
   db: Queries;
   reservations: ReservationConfig;
   runId: number;
@@ -99,7 +92,7 @@ export async function matchBookings(deps: MatchDeps, given: Matching, signal?: A
   };
 
   for (const booking of pairs.bookings.values()) {
-    const reservation = booking.externalId === undefined ? undefined : pairs.byExtId.get(booking.externalId);
+    const reservation = pairs.byExtId.get(booking.externalId);
     add(booking.key, booking, reservation);
     // So far known only at the service, or under a key that is gone: from now on it has this key.
     if (reservation)
@@ -108,14 +101,12 @@ export async function matchBookings(deps: MatchDeps, given: Matching, signal?: A
   }
   for (const [key, reservation] of pairs.withoutBooking) add(key, undefined, reservation);
 
+  const goneIds = gone.map(({ id }) => id);
   const kept = new Set(matched.map(({ key }) => key));
   const forgotten = [...new Set([...superseded, ...(given.known ?? [])])].filter((key) => !kept.has(key));
   await db.transaction(async (tx) => {
     await writeCancellations(tx, runId, seen);
-    await forgetCancellations(
-      tx,
-      gone.map(({ id }) => id),
-    );
+    await forgetCancellations(tx, goneIds);
     await forgetBookings(tx, runId, forgotten);
     await writeBookings(tx, runId, matched);
   });
@@ -124,7 +115,7 @@ export async function matchBookings(deps: MatchDeps, given: Matching, signal?: A
 interface Pairs {
   /** By key. */
   bookings: ReadonlyMap<string, Booking>;
-  byExtId: ReadonlyMap<string, Reservation>;
+  byExtId: ReadonlyMap<string | undefined, Reservation>;
   /** Reservations without a booking, by the key they are kept under. */
   withoutBooking: ReadonlyMap<string, Reservation>;
   /** By key. */
@@ -143,9 +134,7 @@ async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | unde
   const extIdsOfBookings = () =>
     new Set([...bookings.values()].flatMap(({ externalId }) => externalId ?? []));
   const matched = extIdsOfBookings();
-  const strays = given.reservations.flatMap(({ extId }) =>
-    extId === undefined || matched.has(extId) ? [] : [extId],
-  );
+  const strays = given.reservations.flatMap(({ extId = [] }) => extId).filter((extId) => !matched.has(extId));
   // A booking of another slice is matched in that slice as well, with the same verdict.
   if (source)
     for (const booking of await mirror.bookings.readByExternalIds(source, strays))
@@ -197,7 +186,7 @@ const isOnlyAtService = (known: KnownBooking | undefined) =>
   known?.verdict === 'unknown_here' || known?.verdict === 'not_compared';
 
 interface Cancellations {
-  cancelled: { reservations: ReadonlySet<number>; extIds: ReadonlySet<string> };
+  cancelled: { reservations: ReadonlySet<unknown>; extIds: ReadonlySet<unknown> };
   /** Known, and gone at the service: the reservation was restored. */
   gone: readonly KnownCancellation[];
   /** Found just now, to be written down. */
@@ -211,9 +200,7 @@ async function findCancellations(
   { bookings, byExtId, withoutBooking, known }: Pairs,
   signal: AbortSignal | undefined,
 ): Promise<Cancellations> {
-  const absent = [...bookings.values()].filter(
-    ({ externalId }) => externalId === undefined || !byExtId.has(externalId),
-  );
+  const absent = [...bookings.values()].filter(({ externalId }) => !byExtId.has(externalId));
   const extIds = [...new Set(absent.flatMap(({ externalId }) => externalId ?? []))];
   const seen = new Map<number, Cancellation>();
   const see = (found: readonly Cancellation[]) => {
@@ -236,15 +223,10 @@ async function findCancellations(
   const goneIds = new Set(gone.map(({ id }) => id));
   const valid = rows.filter(({ id }) => !goneIds.has(id));
 
+  const all = [...valid.map((one) => ({ ...one, extId: one.externalId })), ...seen.values()];
   const cancelled = {
-    reservations: new Set([
-      ...valid.flatMap(({ reservationId }) => reservationId ?? []),
-      ...[...seen.values()].flatMap(({ reservationId }) => reservationId ?? []),
-    ]),
-    extIds: new Set([
-      ...valid.flatMap(({ externalId }) => externalId ?? []),
-      ...[...seen.values()].flatMap(({ extId }) => extId ?? []),
-    ]),
+    reservations: new Set(all.map(({ reservationId }) => reservationId)),
+    extIds: new Set(all.map(({ extId }) => extId)),
   };
   const vanished = absent.some((booking) => {
     const id = known.get(booking.key)?.destinationId ?? undefined;
@@ -254,8 +236,7 @@ async function findCancellations(
     // It had a reservation before: perhaps it was cancelled after this run has read the cancellations.
     const again = await given.readNewCancellations();
     see(again);
-    for (const { reservationId } of again)
-      if (reservationId !== undefined) cancelled.reservations.add(reservationId);
+    for (const { reservationId } of again) cancelled.reservations.add(reservationId);
   }
   return { cancelled, gone, seen: [...seen.values()] };
 }
@@ -295,11 +276,7 @@ async function createResolver(
   });
 }
 
-function problemOf(
-  { shared }: MatchDeps,
-  booking: Booking,
-  here: ResolvedBooking | undefined,
-): string | undefined {
+function problemOf({ shared }: MatchDeps, booking: Booking, here: ResolvedBooking | undefined) {
   if (booking.problem !== undefined) return booking.problem;
   if (shared.has(booking.key)) return 'external_id_shared';
   return here && here.unknownObjects.length > 0 ? 'object_unknown' : undefined;

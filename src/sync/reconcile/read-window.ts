@@ -25,24 +25,18 @@ const UNMET_AT_ONCE = 1000;
 
 /** Matches everything that belongs to the window (Unix seconds), and the bookings that belong to no time. */
 export async function readWindow(deps: MatchDeps, window: Period, options: ReadOptions): Promise<void> {
-  await readCancellations(deps, window, options);
+  const { destination, db, runId, lane } = deps;
+  const size = { most: options.sliceSize, least: SHORTEST_SLICE };
+  const cancellations = readSlices(window, size, (slice, most) =>
+    destination.findCancellations({ window: slice, most }, { lane, signal: options.signal }),
+  );
+  for await (const { results } of cancellations) await writeCancellations(db, runId, results);
   await readSlicesOfBookings(deps, window, options);
   const { mirror, reservations } = deps;
   if (reservations.bookings)
     for await (const bookings of mirror.bookings.readUndated(reservations.bookings))
       await matchBookings(deps, { bookings, reservations: [] }, options.signal);
   await readUnmet(deps, window, options.signal);
-}
-
-async function readCancellations(
-  { destination, db, runId, lane }: MatchDeps,
-  window: Period,
-  { sliceSize, signal }: ReadOptions,
-): Promise<void> {
-  const slices = readSlices(window, { most: sliceSize, least: SHORTEST_SLICE }, (slice, most) =>
-    destination.findCancellations({ window: slice, most }, { lane, signal }),
-  );
-  for await (const { results } of slices) await writeCancellations(db, runId, results);
 }
 
 async function readSlicesOfBookings(
@@ -100,9 +94,7 @@ async function readUnmet(deps: MatchDeps, window: Period, signal: AbortSignal | 
     const found = resultsOf(await destination.findCancellations({ ids }, { lane, signal }));
     await writeCancellations(db, runId, found);
     const standing = new Set(found.map(({ id }) => id));
-    await forgetCancellations(
-      db,
-      ids.filter((id) => !standing.has(id)),
-    );
+    const gone = ids.filter((id) => !standing.has(id));
+    await forgetCancellations(db, gone);
   }
 }

@@ -1,17 +1,15 @@
 // What became of the bookings: the service's reservations and cancellations compared with the bookings of the mirror.
 // A reconcile reads at both sides and writes verdicts. An interrupted one is started again from the beginning, so it has
 // no batches and needs no queue. One at a time, worked by the process that started it.
-import type { Destination, Period } from '../../destination/destination.js';
+import type { Period } from '../../destination/destination.js';
 import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../../errors.js';
-import type { Logger } from '../../logger.js';
-import type { Mirror } from '../../mirror/mirror.js';
 import {
   countVerdicts,
   listDiscrepancies,
   type ReservationRow,
 } from '../../state/bookings/read-reservations.js';
 import { pruneBookings } from '../../state/retention.js';
-import type { Queries, State } from '../../state/database.js';
+import type { Queries } from '../../state/database.js';
 import { failRun, finishRun } from '../../state/runs/end-run.js';
 import {
   dropReconciliation,
@@ -29,23 +27,17 @@ import {
 import type { StartedBy, Verdict } from '../../state/schema.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
 import { NIGHTLY } from '../../state/runs/schedule-names.js';
+import type { SyncDeps } from '../sync-deps.js';
 import type { MatchDeps } from './match-bookings.js';
 import { readChanges } from './read-changes.js';
-import { readWindow } from './read-window.js';
+import { readWindow, type ReadOptions } from './read-window.js';
 
-export interface ReconcileDeps {
-  mirror: Mirror;
-  destination: Destination;
-  state: State;
+export interface ReconcileDeps
+  extends
+    Pick<SyncDeps, 'mirror' | 'destination' | 'state' | 'log' | 'now'>,
+    Partial<Pick<ReadOptions, 'sliceSize' | 'onProgress'>> {
   reservations: ReservationConfig;
   startedBy: StartedBy;
-  log: Logger;
-  /** Milliseconds since 1970. */
-  now?: () => number;
-  /** How much of the window is done, in seconds of it. */
-  onProgress?: (done: number, total: number) => void;
-  /** Bookings of a slice at most; memory goes with it. */
-  sliceSize?: number;
 }
 
 export interface ReconcileRange {
@@ -110,13 +102,13 @@ export async function reconcileModified(
   const alone = await whileReconcilingAlone(state, async () => {
     const mark = await readReservationsWatermark(state.db);
     if (mark && mark.ageSeconds < everyMinutes * 60) return undefined;
-    const now = deps.now?.() ?? Date.now();
+    const now = nowOf(deps);
     if (!mark || !(await destination.honoursModified(now, { lane: LANE, signal })))
       return reconcileWindow(deps, {}, signal);
     const period = { from: mark.readUpTo - OVERLAP, to: Math.floor(now / 1000) - LAG };
     if (period.to <= mark.readUpTo) return undefined;
-    return inRun(deps, period, { read: 'changes', signal }, async (matching) => {
-      const changes = await readChanges(matching, period, readOptionsOf(deps, signal));
+    return inRun(deps, period, { read: 'changes', signal }, async (matching, options) => {
+      const changes = await readChanges(matching, period, options);
       await moveReservationsWatermark(matching.db, period.to);
       return changes > 0;
     });
@@ -144,109 +136,92 @@ export async function reconcileNightly(
   return alone?.result;
 }
 
-/** The window to read, in Unix seconds. */
-function windowOf({ reservations, now }: ReconcileDeps, range: ReconcileRange): Period {
-  const at = now?.() ?? Date.now();
-  const { pastDays, futureDays } = reservations.window;
-  return {
-    from: Math.floor((range.from ?? at - pastDays * DAY_MS) / 1000),
-    to: Math.ceil((range.to ?? at + futureDays * DAY_MS) / 1000),
-  };
-}
+const nowOf = ({ now = Date.now }: ReconcileDeps) => now();
 
 async function reconcileWindow(
   deps: ReconcileDeps,
   range: ReconcileRange,
   signal: AbortSignal | undefined,
 ): Promise<ReconcileResult> {
-  const window = windowOf(deps, range);
+  const now = nowOf(deps);
+  const { pastDays, futureDays } = deps.reservations.window;
+  const { from = now - pastDays * DAY_MS, to = now + futureDays * DAY_MS } = range;
+  const window = { from: Math.floor(from / 1000), to: Math.ceil(to / 1000) };
   if (window.from >= window.to) {
     throw new UsageError('the window ends before it begins', {
       remedy: 'Name an earlier --from or a later --to.',
     });
   }
-  const startedAt = Math.floor((deps.now?.() ?? Date.now()) / 1000);
-  return inRun(deps, window, { ...range, read: 'window', signal }, async (matching) => {
-    await readWindow(matching, window, readOptionsOf(deps, signal));
+  return inRun(deps, window, { ...range, read: 'window', signal }, async (matching, options) => {
+    await readWindow(matching, window, options);
     await pruneBookings(matching.db);
     const isWhole = range.from === undefined && range.to === undefined;
-    if (isWhole) await moveReservationsWatermark(matching.db, startedAt - LAG);
+    if (isWhole) await moveReservationsWatermark(matching.db, Math.floor(now / 1000) - LAG);
     return true;
   });
 }
 
-function readOptionsOf(
-  { sliceSize = SLICE_SIZE, onProgress }: ReconcileDeps,
-  signal: AbortSignal | undefined,
-) {
-  return { sliceSize, onProgress, signal };
+interface ReadRequest extends Pick<ReconcileRange, 'isDryRun' | 'named'>, Pick<ReconcileResult, 'read'> {
+  signal: AbortSignal | undefined;
 }
 
-/** What is written in a dry run goes with its transaction. */
-class DryRunEnd extends Error {
-  override readonly name = 'DryRunEnd';
-}
+type RunWork = (matching: MatchDeps, options: ReadOptions) => Promise<boolean>;
 
-/** Does the work as a run with a row, and returns its result. Work that returns false leaves no row. */
+/**
+ * Does the work as a run with a row, and returns its result. Work that returns false leaves no row. What is written in a
+ * dry run is rolled back.
+ */
 async function inRun(
   deps: ReconcileDeps,
   period: Period,
-  {
-    read,
-    signal,
-    isDryRun = false,
-    named = 0,
-  }: ReconcileRange & Pick<ReconcileResult, 'read'> & { signal: AbortSignal | undefined },
-  work: (matching: MatchDeps) => Promise<boolean>,
+  request: ReadRequest,
+  work: RunWork,
 ): Promise<ReconcileResult> {
-  const { state, destination, mirror, reservations } = deps;
-  const requestsBefore = destination.requests();
-  const inDatabase = async (db: Queries): Promise<ReconcileResult> => {
-    const text = (seconds: number) => new Date(seconds * 1000).toISOString();
-    const runId = await startReconciliation(db, deps.startedBy, {
-      from: text(period.from),
-      to: text(period.to),
-    });
-    const log = deps.log.child({ runId });
-    try {
-      const { bookings } = reservations;
-      const shared = bookings ? await mirror.bookings.findShared(bookings) : new Set<string>();
-      if (bookings && read === 'window')
-        await mirror.bookings.requireKeys(bookings, { ...period, isFirst: true });
-      const hadWork = await work({ mirror, destination, reservations, db, runId, lane: LANE, shared });
-      if (hadWork) await finishRun(db, runId);
-      else await dropReconciliation(db, runId);
-    } catch (error) {
-      const reason = signal?.aborted
-        ? { code: 'interrupted', message: 'the process was stopped' }
-        : { code: codeOf(error), message: messageWithDetail(error) };
-      if (!isDryRun) await failRun(db, runId, reason);
-      throw error;
-    }
-    const counts = await countVerdicts(db, runId);
-    const requests = destination.requests() - requestsBefore;
-    log.info({ read, requests, events: counts.events, ...counts.verdicts }, 'reservations reconciled');
-    const discrepancies = named > 0 ? await listDiscrepancies(db, runId, named) : [];
-    return {
-      runId,
-      read,
-      from: period.from * 1000,
-      to: period.to * 1000,
-      ...counts,
-      requests,
-      discrepancies,
-    };
-  };
-  if (!isDryRun) return inDatabase(state.db);
+  const { db } = deps.state;
+  if (!request.isDryRun) return reconcileIn(db, deps, period, request, work);
+  const rollback = new Error('the dry run has ended');
   let result: ReconcileResult | undefined;
-  await state.db
-    .transaction(async (tx) => {
-      result = await inDatabase(tx);
-      throw new DryRunEnd();
-    })
-    .catch((error: unknown) => {
-      if (!(error instanceof DryRunEnd)) throw error;
-    });
-  if (!result) throw new Error('the dry run has no result');
+  const dryRun = db.transaction(async (tx) => {
+    result = await reconcileIn(tx, deps, period, request, work);
+    throw rollback;
+  });
+  await dryRun.catch((error: unknown) => {
+    if (error !== rollback) throw error;
+  });
+  if (!result) throw rollback;
   return result;
+}
+
+async function reconcileIn(
+  db: Queries,
+  { destination, mirror, reservations, sliceSize = SLICE_SIZE, onProgress, ...deps }: ReconcileDeps,
+  period: Period,
+  { read, signal, isDryRun = false, named = 0 }: ReadRequest,
+  work: RunWork,
+): Promise<ReconcileResult> {
+  const requestsBefore = destination.requests();
+  const [from, to] = [period.from * 1000, period.to * 1000];
+  const range = { from: new Date(from).toISOString(), to: new Date(to).toISOString() };
+  const runId = await startReconciliation(db, deps.startedBy, range);
+  try {
+    const { bookings } = reservations;
+    const shared = bookings ? await mirror.bookings.findShared(bookings) : new Set<string>();
+    if (bookings && read === 'window')
+      await mirror.bookings.requireKeys(bookings, { ...period, isFirst: true });
+    const matching = { mirror, destination, reservations, db, runId, lane: LANE, shared } as const;
+    const hadWork = await work(matching, { sliceSize, onProgress, signal });
+    await (hadWork ? finishRun : dropReconciliation)(db, runId);
+  } catch (error) {
+    const reason = signal?.aborted
+      ? { code: 'interrupted', message: 'the process was stopped' }
+      : { code: codeOf(error), message: messageWithDetail(error) };
+    if (!isDryRun) await failRun(db, runId, reason);
+    throw error;
+  }
+  const counts = await countVerdicts(db, runId);
+  const requests = destination.requests() - requestsBefore;
+  const facts = { runId, read, requests, events: counts.events, ...counts.verdicts };
+  deps.log.info(facts, 'reservations reconciled');
+  const discrepancies = named > 0 ? await listDiscrepancies(db, runId, named) : [];
+  return { runId, read, from, to, ...counts, requests, discrepancies };
 }
