@@ -43,9 +43,9 @@ describe('settings', () => {
   it('may be in a file that --env-file names', async () => {
     await writeFile(path.join(world.folder, 'other.env'), 'API_ORGANIZATION_ID=other\n');
     const settings = { API_ORGANIZATION_ID: undefined };
-    const { stdout } = await world.run(['check', '--env-file', 'other.env'], settings);
+    const { stdout } = await world.start(['check', '--env-file', 'other.env'], settings).finished;
     expect(stdout).toContain('settings: organization other at');
-    const { code, stderr } = await world.run(['check', '--env-file', 'nowhere.env']);
+    const { code, stderr } = await world.start(['check', '--env-file', 'nowhere.env']).finished;
     // Node 20 reads this option itself wherever it stands, and ends with 9 and a line of its own.
     expect(stderr).toMatch(/nowhere\.env(: not found| cannot be read \(ENOENT\))/);
     expect([2, 9]).toContain(code);

@@ -19,7 +19,7 @@ afterAll(async () => {
 /** The packages, and the modules of `dist/`, that the program has loaded when it ends: V8 lists every script. */
 async function loadedBy(...args: string[]): Promise<{ packages: string[]; modules: string[] }> {
   const coverage = await mkdtemp(path.join(folder, 'run-'));
-  const { code, stderr } = await world.run(args, { NODE_V8_COVERAGE: coverage });
+  const { code, stderr } = await world.start(args, { NODE_V8_COVERAGE: coverage }).finished;
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   const urls: string[] = [];
   for (const file of await readdir(coverage)) {
