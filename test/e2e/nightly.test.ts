@@ -69,7 +69,10 @@ describe('workers with a schedule', () => {
   });
 
   it.each([
-    [`{ nightly: '0 0 31 2 *' }`, "schedule.nightly: '0 0 31 2 *' never occurs: no such month has such a day"],
+    [
+      `{ nightly: '0 0 31 2 *' }`,
+      "schedule.nightly: '0 0 31 2 *' never occurs: no such month has such a day",
+    ],
     [`{ nightly: 'at two' }`, "schedule.nightly: 'at two' is not minute, hour, day, month, weekday"],
     [
       `{ nightly: '0 2 * * *', timezone: 'Europe/Stokholm' }`,
