@@ -14,7 +14,7 @@ import {
   type ParsedConfig,
   type StreamDeclaration,
 } from './streams/config-schema.js';
-import { describeFault, type Fault } from './streams/config-faults.js';
+import { describeFault, type Fault } from './streams/config-schema.js';
 import { resolveReservations, type ReservationConfig } from './streams/bookings.js';
 import { resolveStreams, type Stream } from './streams/stream.js';
 

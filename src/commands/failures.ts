@@ -2,7 +2,7 @@ import type { App } from '../app.js';
 import { describeFailure, describeUnsettled, nextStep } from '../report/failures.js';
 import { print } from '../report/print.js';
 import { countUnsettled } from '../state/records/count-records.js';
-import { listFailures } from '../state/records/failures.js';
+import { listFailures } from '../state/records/list-failures.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 import { readWholeNumber } from './work-run.js';

@@ -14,7 +14,7 @@ import { readHolds } from '../state/runs/holds.js';
 import { readSchedule, type RegisteredSchedule } from '../state/runs/nightly-occurrences.js';
 import { LISTED_KINDS, listRuns, listUnfinishedRuns, readProgress } from '../state/runs/read-runs.js';
 import { RUN_KINDS, type RunKind } from '../state/schema.js';
-import { NIGHTLY } from '../state/runs/schedule-names.js';
+import { NIGHTLY } from '../state/runs/nightly-occurrences.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 

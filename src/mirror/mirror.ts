@@ -1,5 +1,6 @@
 // The organization's mirror, only ever read: every session is read-only at the server, and every reading is one
 // transaction. How values print as text is fixed, because the row hash is made of that text.
+import { hashExpression } from './row-key-and-hash.js';
 import postgres from 'postgres';
 import { messageOf } from '../errors.js';
 import type { Row } from '../streams/config-schema.js';
@@ -152,7 +153,7 @@ export function createMirror({ url }: { url: string }) {
     /** The rows of these keys as they are now; a key whose row is gone is not in the answer. */
     async readRows(stream: Stream, keys: readonly string[]): Promise<Map<string, MirrorRow>> {
       const conditions = await reader.keyConditions(stream, keys);
-      const hash = `${sourceSql.hashExpression(stream)}::text`;
+      const hash = `${hashExpression(stream)}::text`;
       const found = new Map<string, MirrorRow>();
       for await (const rows of reader.readRows(stream, { hash }, conditions))
         for (const { key, row, computed } of rows)

@@ -1,5 +1,6 @@
 // Reads the bookings of the mirror, by time, by key or by external id. PostgreSQL, which knows when the clocks of a zone
 // change, converts times without a zone; what is read has times in milliseconds.
+import { column, keyExpression } from './row-key-and-hash.js';
 import type postgres from 'postgres';
 import { arrayLiteral, quoteLiteral } from '../sql-text.js';
 import { SlotsyncError } from '../errors.js';
@@ -109,9 +110,9 @@ export function createBookingReader(sql: postgres.Sql, reader: SourceReader) {
       const condition = await within(bookings, window);
       const rows = await read(() =>
         sql.unsafe<{ key: string | null; count: number }[]>(
-          `SELECT ${sourceSql.keyExpression(bookings)} AS key, count(*)::int AS count
+          `SELECT ${keyExpression(bookings)} AS key, count(*)::int AS count
           FROM ${sourceSql.relation(bookings.source)} WHERE ${condition}
-          GROUP BY 1 HAVING count(*) > 1 OR ${sourceSql.keyExpression(bookings)} IS NULL LIMIT 5`,
+          GROUP BY 1 HAVING count(*) > 1 OR ${keyExpression(bookings)} IS NULL LIMIT 5`,
         ),
       );
       if (rows.some(({ key }) => key === null)) throw keyIsNull();
@@ -144,9 +145,7 @@ export function createBookingReader(sql: postgres.Sql, reader: SourceReader) {
       .filter((extId) => extId.startsWith(prefix) && extId.endsWith(suffix))
       .map((extId) => extId.slice(prefix.length, extId.length - suffix.length));
     const type = (await reader.typesOf(bookings)).get(part.column) ?? 'text';
-    return [
-      `${sourceSql.column(part.column)} = ANY (${quoteLiteral(arrayLiteral(values))}::text[]::${type}[])`,
-    ];
+    return [`${column(part.column)} = ANY (${quoteLiteral(arrayLiteral(values))}::text[]::${type}[])`];
   }
 }
 
@@ -177,9 +176,9 @@ const isTruth = (type: string) => type === 'boolean' || isInteger(type) || sourc
 
 /** A column as an instant. */
 function instant(name: string, types: ColumnTypes, timezone: string): string {
-  const column = sourceSql.column(name);
-  if (types.get(name) === sourceSql.TIME_WITH_ZONE) return column;
-  return `(${column}::timestamp AT TIME ZONE ${quoteLiteral(timezone)})`;
+  const value = column(name);
+  if (types.get(name) === sourceSql.TIME_WITH_ZONE) return value;
+  return `(${value}::timestamp AT TIME ZONE ${quoteLiteral(timezone)})`;
 }
 
 /** Whole seconds since 1970 as text; null for no time, and for infinity. */
@@ -188,10 +187,10 @@ function seconds(time: string): string {
 }
 
 function truth(name: string, types: ColumnTypes): string {
-  const column = sourceSql.column(name);
+  const value = column(name);
   const type = types.get(name) ?? '';
-  if (type === 'boolean') return `coalesce(${column}, false)`;
-  return isInteger(type) ? `coalesce(${column} <> 0, false)` : `(${column} IS NOT NULL)`;
+  if (type === 'boolean') return `coalesce(${value}, false)`;
+  return isInteger(type) ? `coalesce(${value} <> 0, false)` : `(${value} IS NOT NULL)`;
 }
 
 function fromRow(bookings: BookingSource, { key, row, computed }: SourceRow): Booking {

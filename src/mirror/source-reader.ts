@@ -1,5 +1,6 @@
 // Reads one source of the mirror, that of a stream or that of the bookings: its columns and their types, its rows by
 // their keys, and the external ids that several of its rows share.
+import { keyExpression } from './row-key-and-hash.js';
 import { closest } from 'fastest-levenshtein';
 import type postgres from 'postgres';
 import { messageOf, SlotsyncError } from '../errors.js';
@@ -105,7 +106,7 @@ export function createSourceReader(sql: postgres.Sql) {
       blockSize?: number,
     ): AsyncGenerator<SourceRow[]> {
       const types = await typesOf(declared);
-      const computed = { key: sourceSql.keyExpression(declared), ...expressions };
+      const computed = { key: keyExpression(declared), ...expressions };
       yield* withFallback(conditions, async function* (condition) {
         const query = sql.unsafe<Row[]>(sourceSql.selectRows(declared.source, computed, condition));
         const blocks = blockSize === undefined ? [await query] : query.cursor(blockSize);

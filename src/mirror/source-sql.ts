@@ -1,32 +1,14 @@
 // The SQL that reads a source. Identifiers are quoted; of the configuration only the query of a source becomes SQL as it
 // is.
+import { column, hashExpression, keyExpression, ROW } from './row-key-and-hash.js';
 import { quoteIdentifier, quoteLiteral } from '../sql-text.js';
 import { templateColumns } from '../streams/external-id.js';
 import type { Source, Stream } from '../streams/stream.js';
-
-/** Alias of the source in every statement; its text form is the whole row. */
-export const ROW = 'slotsync_row';
 
 export function relation(source: Source): string {
   return 'table' in source
     ? `${source.table.map(quoteIdentifier).join('.')} AS ${ROW}`
     : `(\n${source.query.replace(/;\s*$/, '')}\n) AS ${ROW}`;
-}
-
-export const column = (name: string) => `${ROW}.${quoteIdentifier(name)}`;
-
-/** The local key as text, exactly as streams/local-key.ts joins it. Null when a part is null. */
-export function keyExpression({ key }: Pick<Stream, 'key'>): string {
-  const [only] = key;
-  if (key.length === 1 && only !== undefined) return `${column(only)}::text`;
-  return key
-    .map((name) => String.raw`replace(replace(${column(name)}::text, '\', '\\'), '|', '\|')`)
-    .join(` || '|' || `);
-}
-
-/** 64 bits over the whole row as text, seeded with the declaration. */
-export function hashExpression({ fingerprint }: Pick<Stream, 'fingerprint'>): string {
-  return `hashtextextended(${ROW}::text, (${fingerprint})::bigint)`;
 }
 
 /** Which rows of a source are read; all of them when it is empty. */

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { quoteIdentifier, quoteLiteral } from '../sql-text.js';
 import type { Stream } from '../streams/stream.js';
 import { SESSION_FORMATS } from './session-formats.js';
-import { keyExpression } from './source-sql.js';
+import { keyExpression } from './row-key-and-hash.js';
 
 /** PostgreSQL cuts names that are longer, in bytes. */
 const NAME_BYTES = 63;

@@ -4,7 +4,7 @@ import type { Schedule } from '../cron-schedule.js';
 import { codeOf } from '../errors.js';
 import { repeat } from '../lifecycle.js';
 import { readSchedule, registerSchedule, removeSchedule } from '../state/runs/nightly-occurrences.js';
-import { NIGHTLY } from '../state/runs/schedule-names.js';
+import { NIGHTLY } from '../state/runs/nightly-occurrences.js';
 import { skipMissedOccurrences, startDueNightly, type NightlyDeps } from '../sync/start-nightly.js';
 import type { Bullmq } from './bullmq.js';
 import { JOB_OPTIONS, QUEUES, SCHEDULE_DUE } from './jobs.js';

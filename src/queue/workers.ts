@@ -5,7 +5,7 @@ import { DelayedError, type Job } from 'bullmq';
 import { codeOf, messageWithDetail } from '../errors.js';
 import { createStoppable, repeat } from '../lifecycle.js';
 import type { Logger } from '../logger.js';
-import { NO_OUTCOMES } from '../state/records/outcomes.js';
+import { NO_OUTCOMES } from '../state/records/outcome-types.js';
 import { readBatch, type Batch } from '../state/runs/batches.js';
 import { failRun } from '../state/runs/end-run.js';
 import { failBatch } from '../state/runs/finish-batch.js';

@@ -1,6 +1,6 @@
 // Why a record is not in sync, and what happens next.
 import { recordRemedy } from '../error-catalogue.js';
-import type { Failure } from '../state/records/failures.js';
+import type { Failure } from '../state/records/list-failures.js';
 import { plural } from './format.js';
 
 /** `parentStatus` is undefined when it was not looked up. */

@@ -3,7 +3,7 @@ import { remedyFor } from '../error-catalogue.js';
 import { countVerdicts } from '../state/bookings/read-reservations.js';
 import type { State } from '../state/database.js';
 import { countUnsettled } from '../state/records/count-records.js';
-import { listFailures } from '../state/records/failures.js';
+import { listFailures } from '../state/records/list-failures.js';
 import { listRuns, sumOutcomes, type Run } from '../state/runs/read-runs.js';
 import type { RunRange } from '../state/schema.js';
 import { describeFailure, describeUnsettled } from './failures.js';

@@ -2,7 +2,7 @@
 // with a reservation of the service. Pure: the external ids of the booked objects are looked up in the state.
 import type { ParsedConfig, Row } from './config-schema.js';
 import { renderExternalId } from './external-id.js';
-import type { Fault } from './config-faults.js';
+import type { Fault } from './config-schema.js';
 import { guardColumns, referencedKeys } from './map-row.js';
 import type { FieldValues } from './destination-object.js';
 import { resolveDeclared, resolveReference, type DeclaredSource, type Stream } from './stream.js';

@@ -427,3 +427,14 @@ export function configKeys(): string[] {
   JSON.stringify(z.toJSONSchema(configSchema, { io: 'input', unrepresentable: 'any' }), collect);
   return [...keys];
 }
+
+/** A fault of the configuration: its place, and what to write instead. */
+export interface Fault {
+  /** Dotted path in the file: `streams.rooms.key`. */
+  path: string;
+  message: string;
+}
+
+export function describeFault({ path, message }: Fault): string {
+  return path === '' ? message : `${path}: ${message}`;
+}

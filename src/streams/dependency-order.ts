@@ -1,6 +1,6 @@
 // Parents before children: streams get levels by their references, so that the records a record refers to are sent before
 // it.
-import type { Fault } from './config-faults.js';
+import type { Fault } from './config-schema.js';
 
 /** Level of each stream: 0 refers to nothing, n refers to something of level n-1. Cycles are faults, by name. */
 export function levelStreams(

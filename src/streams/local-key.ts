@@ -1,7 +1,7 @@
 // A row's key as one text. A single column is used as it is; several are joined by `|`, with `|` and
 // `\` inside a part escaped by `\`, so that two different keys never read the same.
 
-/** Joins the parts of a key, as the mirror's SQL does (mirror/source-sql.ts). */
+/** Joins the parts of a key, as the mirror's SQL does (mirror/row-key-and-hash.ts). */
 export function joinKey(parts: readonly string[]): string {
   const [only] = parts;
   if (parts.length === 1 && only !== undefined) return only;

@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 import type { FieldFunction, KeyReference, ParsedConfig, StreamDeclaration } from './config-schema.js';
 import { parseTemplate, type ExternalIdTemplate } from './external-id.js';
-import type { Fault } from './config-faults.js';
+import type { Fault } from './config-schema.js';
 import { levelStreams } from './dependency-order.js';
 
 /** Where rows come from: a relation by its (literal) name parts, or a query. */

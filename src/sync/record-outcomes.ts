@@ -2,7 +2,7 @@
 // the state keeps. Here a record becomes dead, deferred, failed or synced.
 import type { UpcomingReservation, ServiceObject, PutResult } from '../destination/destination.js';
 import type { ClaimedRecord } from '../state/records/claims.js';
-import { RETIREMENT_REFUSED, STILL_RESERVED, type Outcome } from '../state/records/outcomes.js';
+import { RETIREMENT_REFUSED, STILL_RESERVED, type Outcome } from '../state/records/outcome-types.js';
 import type { DestinationObject } from '../streams/destination-object.js';
 import type { NeededReference } from '../streams/map-row.js';
 import type { Stream } from '../streams/stream.js';

@@ -3,7 +3,7 @@
 import { latestDue } from '../cron-schedule.js';
 import { claimOccurrence, readSchedule, type RegisteredSchedule } from '../state/runs/nightly-occurrences.js';
 import type { Run } from '../state/runs/read-runs.js';
-import { NIGHTLY } from '../state/runs/schedule-names.js';
+import { NIGHTLY } from '../state/runs/nightly-occurrences.js';
 import { startFreeRun } from '../state/runs/start-run.js';
 import type { SyncDeps } from './sync-deps.js';
 

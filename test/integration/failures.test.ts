@@ -7,7 +7,7 @@ import { describeFailure, nextStep } from '../../src/report/failures.js';
 import { printRun } from '../../src/report/run.js';
 import { remedyFor, type Disposition } from '../../src/error-catalogue.js';
 import { dispositionOf } from '../../src/errors.js';
-import { listFailures, type Failure } from '../../src/state/records/failures.js';
+import { listFailures, type Failure } from '../../src/state/records/list-failures.js';
 import { readBatch } from '../../src/state/runs/batches.js';
 import { failBatch } from '../../src/state/runs/finish-batch.js';
 import type { Run } from '../../src/state/runs/read-runs.js';

@@ -1,7 +1,7 @@
 // Guarantee 7
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Fault } from '../../src/streams/config-faults.js';
+import type { Fault } from '../../src/streams/config-schema.js';
 import { levelStreams } from '../../src/streams/dependency-order.js';
 
 function level(references: Record<string, readonly string[]>) {

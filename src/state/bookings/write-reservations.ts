@@ -1,7 +1,7 @@
 // The reservations table: one row for each booking as both sides were read last, and one in the history for each change.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
-import { storable } from '../records/outcomes.js';
+import { storable } from '../records/outcome-types.js';
 import type { Differences, Verdict } from '../schema.js';
 
 /** A new booking with one of these has no row in the history. */

@@ -1,7 +1,7 @@
 // Which external id a record has, and which records have an external id.
 import { arrayLiteral } from '../../sql-text.js';
 import { anyOf, query, type Queries } from '../database.js';
-import { recordName, type RecordKey } from './outcomes.js';
+import { recordName, type RecordKey } from './outcome-types.js';
 
 /** External ids of records the service has accepted, by stream and key. */
 export async function readExternalIds(db: Queries, wanted: readonly RecordKey[]) {

@@ -2,7 +2,7 @@
 import { readCopy } from '../../postgres-copy.js';
 import { arrayLiteral, quoteLiteral } from '../../sql-text.js';
 import { asStateError, connect, type State } from '../database.js';
-import { RETIREMENT_REFUSED, STILL_RESERVED } from './outcomes.js';
+import { RETIREMENT_REFUSED, STILL_RESERVED } from './outcome-types.js';
 
 /**
  * The mark of a row of `records` (named r), in SQL: of a record that is exactly as accepted its source hash alone;

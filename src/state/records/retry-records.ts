@@ -1,7 +1,7 @@
 // An operator's retry of records that were given up.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
-import type { RecordKey } from './outcomes.js';
+import type { RecordKey } from './outcome-types.js';
 
 /**
  * Lets dead and failed records be sent again by the next run; without keys all of them. One whose external id changed lets

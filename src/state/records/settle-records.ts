@@ -1,7 +1,7 @@
 // The outcome of claimed records: the one place that writes what the service accepted.
 import { anyOf, query, type Queries } from '../database.js';
 import { releaseClaim } from './claims.js';
-import { recordName, storable, type Outcome } from './outcomes.js';
+import { recordName, storable, type Outcome } from './outcome-types.js';
 import { wakeWaiting } from './wake-waiting.js';
 
 /** What became of claimed records. `isReferredTo`: others may wait for them. */

@@ -3,7 +3,7 @@
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import { addChanges } from '../inbox/add-changes.js';
-import { recordName, type Outcome } from './outcomes.js';
+import { recordName, type Outcome } from './outcome-types.js';
 
 interface Woken {
   stream: string;

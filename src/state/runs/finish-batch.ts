@@ -1,8 +1,8 @@
 // A batch ends in one transaction with the outcomes of its records. The run is advanced after that, by `advanceRun`.
 import { arrayLiteral } from '../../sql-text.js';
 import { query, type Queries, type State } from '../database.js';
-import { failRecords } from '../records/fail-records.js';
-import { countOutcomes, NO_OUTCOMES } from '../records/outcomes.js';
+import { failRecords } from '../records/mark-failed.js';
+import { countOutcomes, NO_OUTCOMES } from '../records/outcome-types.js';
 import { settleRecords, type Settled } from '../records/settle-records.js';
 import type { OutcomeCounts } from '../schema.js';
 import { insertBatches, type Batch } from './batches.js';

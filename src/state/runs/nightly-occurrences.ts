@@ -5,6 +5,9 @@ import type { Schedule } from '../../cron-schedule.js';
 import { query, type Queries } from '../database.js';
 import { schedules } from '../schema.js';
 
+/** The name of the nightly schedule, in the state and in the queue. */
+export const NIGHTLY = 'nightly';
+
 export type RegisteredSchedule = typeof schedules.$inferSelect;
 
 /** Registers a schedule, or replaces it; one that is the same already keeps what it has missed. */

@@ -1,7 +1,7 @@
 // What is asked of runs: one, the latest, the unfinished ones, and how far they are.
 import { desc, eq, inArray, isNull } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
-import { NO_OUTCOMES } from '../records/outcomes.js';
+import { NO_OUTCOMES } from '../records/outcome-types.js';
 import { RUN_KINDS, runs, type OutcomeCounts, type RunKind } from '../schema.js';
 
 export type Run = typeof runs.$inferSelect;

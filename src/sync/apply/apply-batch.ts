@@ -17,7 +17,7 @@ import {
   type Claim,
   type ClaimedRecord,
 } from '../../state/records/claims.js';
-import { countOutcomes, type Outcome } from '../../state/records/outcomes.js';
+import { countOutcomes, type Outcome } from '../../state/records/outcome-types.js';
 import { isSameObject, type DestinationObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { externalIdTaken, ofPut, unchanged, type Settle, type Write } from '../record-outcomes.js';

@@ -4,7 +4,7 @@ import type { Lane } from '../../destination/quota/limiter.js';
 import { codeOf, dispositionOf, messageWithDetail } from '../../errors.js';
 import { noMeter } from '../../meter.js';
 import { readTakenKeys } from '../../state/inbox/take-changes.js';
-import { NO_OUTCOMES } from '../../state/records/outcomes.js';
+import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
 import { deleteBatches, insertBatches, type NewBatch } from '../../state/runs/batches.js';
 import { failRun } from '../../state/runs/end-run.js';
 import { finishPlanning } from '../../state/runs/advance-run.js';

@@ -1,9 +1,9 @@
 // The sink of a run: batches become rows, several in one statement. What falls under a limit starts out held: only once
 // the whole stream was read is it known how many there are.
-import { NO_OUTCOMES } from '../../state/records/outcomes.js';
+import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
 import type { State } from '../../state/database.js';
 import type { Meter } from '../../meter.js';
-import { failRecords } from '../../state/records/fail-records.js';
+import { failRecords } from '../../state/records/mark-failed.js';
 import { forgetRecords, noteBack, noteGone } from '../../state/records/gone-rows.js';
 import { insertBatches, releaseHeldBatches, type NewBatch } from '../../state/runs/batches.js';
 import type { Stream } from '../../streams/stream.js';

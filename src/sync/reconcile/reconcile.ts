@@ -26,7 +26,7 @@ import {
 } from '../../state/runs/nightly-occurrences.js';
 import type { StartedBy, Verdict } from '../../state/schema.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
-import { NIGHTLY } from '../../state/runs/schedule-names.js';
+import { NIGHTLY } from '../../state/runs/nightly-occurrences.js';
 import type { SyncDeps } from '../sync-deps.js';
 import type { MatchDeps } from './match-bookings.js';
 import { readChanges } from './read-changes.js';

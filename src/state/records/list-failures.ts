@@ -3,7 +3,7 @@ import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries, type RowOf } from '../database.js';
 import type { records, RecordStatus } from '../schema.js';
 import { UNSETTLED } from './count-records.js';
-import type { RecordKey } from './outcomes.js';
+import type { RecordKey } from './outcome-types.js';
 
 type RecordColumn =
   'externalId' | 'status' | 'errorCode' | 'errorMessage' | 'attempts' | 'runId' | 'updatedAt';

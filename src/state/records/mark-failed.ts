@@ -1,6 +1,6 @@
 // Failures of records that no batch settles: found while planning, or of a batch that was given up.
 import { query, type Queries } from '../database.js';
-import { storable } from './outcomes.js';
+import { storable } from './outcome-types.js';
 
 /** Writes the failures of records of a stream: the next run tries them again. */
 export async function failRecords(

@@ -1,0 +1,23 @@
+// The local key and the hash of a row, in SQL. Both are made of the text PostgreSQL prints, so every session prints
+// values in the same formats (session-formats.ts).
+import { quoteIdentifier } from '../sql-text.js';
+import type { Stream } from '../streams/stream.js';
+
+/** Alias of the source in every statement; its text form is the whole row. */
+export const ROW = 'slotsync_row';
+
+export const column = (name: string) => `${ROW}.${quoteIdentifier(name)}`;
+
+/** The local key as text, exactly as streams/local-key.ts joins it. Null when a part is null. */
+export function keyExpression({ key }: Pick<Stream, 'key'>): string {
+  const [only] = key;
+  if (key.length === 1 && only !== undefined) return `${column(only)}::text`;
+  return key
+    .map((name) => String.raw`replace(replace(${column(name)}::text, '\', '\\'), '|', '\|')`)
+    .join(` || '|' || `);
+}
+
+/** 64 bits over the whole row as text, seeded with the declaration. */
+export function hashExpression({ fingerprint }: Pick<Stream, 'fingerprint'>): string {
+  return `hashtextextended(${ROW}::text, (${fingerprint})::bigint)`;
+}
