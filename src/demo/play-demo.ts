@@ -3,6 +3,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
+import { isDeepStrictEqual } from 'node:util';
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from './embedded-postgres.js';
 import { universitySchema } from './sync.config.js';
@@ -21,15 +22,8 @@ const RATE = 20;
 const LATENCY_MS = 40;
 const UNCHANGED = 'nothing changed';
 
-interface Act {
-  name: string;
-  seconds: number;
-  requests: number;
-  puts: number;
-  objects: number;
-  /** 429 answers. */
-  throttled: number;
-}
+/** What the service received during one command; `throttled`: 429 answers. In the order of the printed columns. */
+type Act = Record<'seconds' | 'requests' | 'puts' | 'objects' | 'throttled', number> & { name: string };
 
 /** Runs the demo and prints it. `cli` is this program's entry file. Returns whether every result was as expected. */
 export async function playDemo(cli: string, { keep, json, seed }: DemoOptions): Promise<boolean> {
@@ -47,11 +41,8 @@ export async function playDemo(cli: string, { keep, json, seed }: DemoOptions): 
     const sql = postgres(url, { max: 1, onnotice: () => undefined });
     closers.push(() => sql.end({ timeout: 1 }));
     const counts = await loadUniversity(sql, { seed });
-    say(
-      `  ${Object.entries(counts)
-        .map(([table, rows]) => `${rows} ${table.replace('_', ' ')}`)
-        .join(', ')}`,
-    );
+    const loaded = Object.entries(counts).map(([name, rows]) => `${rows} ${name.replace('_', ' ')}`);
+    say(`  ${loaded.join(', ')}`);
 
     say(
       `Starting the sandbox, which simulates the service: ${RATE} requests in any second, ${LATENCY_MS} ms latency …`,
@@ -94,7 +85,7 @@ export async function playDemo(cli: string, { keep, json, seed }: DemoOptions): 
       const puts = arrivals.filter(({ method }) => method === 'PUT');
       acts.push({
         name,
-        seconds: (performance.now() - before.at) / 1000,
+        seconds: Number(((performance.now() - before.at) / 1000).toFixed(1)),
         requests: arrivals.length,
         puts: puts.length,
         objects: puts.reduce((sum, { objects }) => sum + (objects ?? 0), 0),
@@ -125,14 +116,7 @@ export async function playDemo(cli: string, { keep, json, seed }: DemoOptions): 
     say(
       table(
         ['', 'seconds', 'requests', 'PUT requests', 'objects sent', 'refused by quota'],
-        acts.map(({ name, seconds, requests, puts, objects, throttled }) => [
-          name,
-          Number(seconds.toFixed(1)),
-          requests,
-          puts,
-          objects,
-          throttled,
-        ]),
+        acts.map((act) => Object.values(act)),
       ),
     );
     say(`\nMost requests in any second: ${most}; allowed: ${RATE}.\n`);
@@ -141,14 +125,8 @@ export async function playDemo(cli: string, { keep, json, seed }: DemoOptions): 
     const second = acts.find(({ name }) => name === UNCHANGED);
     const isExpected =
       codes.every((code) => code === 0) && second?.puts === 0 && areFound && sandbox.refused() === 0;
-    if (json)
-      printJson({
-        fine: isExpected,
-        allowed: RATE,
-        mostInAnySecond: most,
-        acts,
-        ...(keep ? { settings: env } : {}),
-      });
+    const settings = keep ? env : undefined;
+    if (json) printJson({ fine: isExpected, allowed: RATE, mostInAnySecond: most, acts, settings });
     say(isExpected ? '\nEvery result is as expected.' : '\nSome results are not as expected; see above.');
     if (keep) {
       say('\nDatabase and sandbox run until Ctrl-C. In another terminal:\n');
@@ -194,10 +172,7 @@ async function areBookingsFound(sql: postgres.Sql): Promise<boolean> {
   };
   const rows = await sql<{ verdict: string; count: number }[]>`
     SELECT verdict, count(*)::int AS count FROM slotsync.reservations WHERE verdict <> 'agrees' GROUP BY verdict`;
-  return (
-    rows.length === Object.keys(expected).length &&
-    rows.every(({ verdict, count }) => expected[verdict] === count)
-  );
+  return isDeepStrictEqual(Object.fromEntries(rows.map(({ verdict, count }) => [verdict, count])), expected);
 }
 
 /** Runs one command as a child process. Returns its exit code. */
