@@ -12,7 +12,7 @@ import type { Bullmq } from './bullmq.js';
 import { createChangeWorker } from './change-jobs.js';
 import type { Producer } from './producer.js';
 
-export interface InboxWorkerOptions extends Pick<SyncDeps, 'state' | 'mirror' | 'log' | 'streams'> {
+interface InboxWorkerOptions extends Pick<SyncDeps, 'state' | 'mirror' | 'log' | 'streams'> {
   bullmq: Bullmq;
   producer: Producer;
   polling: ParsedConfig['polling'];

@@ -10,7 +10,7 @@ import type { Bullmq } from './bullmq.js';
 import { JOB_OPTIONS, QUEUES, SCHEDULE_DUE } from './jobs.js';
 import type { Producer } from './producer.js';
 
-export interface NightlySchedulerOptions extends NightlyDeps {
+interface NightlySchedulerOptions extends NightlyDeps {
   bullmq: Bullmq;
   producer: Producer;
 }

@@ -18,7 +18,7 @@ export interface Finding {
 }
 
 /** What is opened while it is checked: a failure to open is a finding. */
-export interface CheckDeps {
+interface CheckDeps {
   configuration: Configuration;
   confirmedState: () => Promise<unknown>;
   mirror: Mirror;

@@ -6,20 +6,14 @@ import type { Context } from '../../destination/client.js';
 import { SlotsyncError } from '../../errors.js';
 import type { Stream } from '../../streams/stream.js';
 
-export interface UnknownName {
-  what: 'type' | 'field';
-  name: string;
-  /** Streams that name it. */
-  streams: string[];
-  suggestion: string | undefined;
-}
+type UnknownName = Awaited<ReturnType<typeof findUnknownNames>>[number];
 
 /** Types and fields the service does not know, with the nearest it does. Two requests when all are known. */
 export async function findUnknownNames(
   destination: Destination,
   streams: readonly Stream[],
   context: Context,
-): Promise<UnknownName[]> {
+) {
   const types = namesBy(streams, ({ type }) => [type]);
   const fields = namesBy(streams, ({ owned }) => [...owned]);
   return [
@@ -65,7 +59,7 @@ async function findUnknown(
   names: Map<string, string[]>,
   find: Destination['findTypes'],
   context: Context,
-): Promise<UnknownName[]> {
+) {
   if (names.size === 0) return [];
   const known = new Set((await find([...names.keys()], context)).map(({ extId }) => extId));
   const unknown = [...names].filter(([name]) => !known.has(name));
@@ -79,13 +73,10 @@ async function findUnknown(
   }));
 }
 
-function namesBy(
-  streams: readonly Stream[],
-  namesOf: (stream: Stream) => readonly string[],
-): Map<string, string[]> {
+/** Names, each with the streams that use it. */
+function namesBy(streams: readonly Stream[], namesOf: (stream: Stream) => readonly string[]) {
   const names = new Map<string, string[]>();
-  for (const stream of streams) {
+  for (const stream of streams)
     for (const name of namesOf(stream)) names.set(name, [...(names.get(name) ?? []), stream.name]);
-  }
   return names;
 }

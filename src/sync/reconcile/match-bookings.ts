@@ -7,7 +7,6 @@ import {
   forgetCancellations,
   readCancellations,
   writeCancellations,
-  type KnownCancellation,
 } from '../../state/bookings/cancellations.js';
 import type { Queries } from '../../state/database.js';
 import { readExternalIds } from '../../state/records/external-ids.js';
@@ -31,8 +30,7 @@ export interface MatchDeps extends Pick<SyncDeps, 'mirror' | 'destination'> {
   shared: ReadonlySet<string>;
 }
 
-/** What is to be matched. */
-export interface Matching {
+interface Matching {
   bookings: readonly Booking[];
   reservations: readonly Reservation[];
   /** Keys that were known; those that are found on neither side are forgotten. */
@@ -112,20 +110,8 @@ export async function matchBookings(deps: MatchDeps, given: Matching, signal?: A
   });
 }
 
-interface Pairs {
-  /** By key. */
-  bookings: ReadonlyMap<string, Booking>;
-  byExtId: ReadonlyMap<string | undefined, Reservation>;
-  /** Reservations without a booking, by the key they are kept under. */
-  withoutBooking: ReadonlyMap<string, Reservation>;
-  /** By key. */
-  known: ReadonlyMap<string, KnownBooking>;
-  /** Keys a reservation is known under, by the service's id. */
-  namesOf: (id: number) => readonly string[];
-}
-
 /** Asks each side for what the other has, and the state for what was known. */
-async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | undefined): Promise<Pairs> {
+async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | undefined) {
   const { mirror, destination, db, lane } = deps;
   const source = deps.reservations.bookings;
   const bookings = new Map(given.bookings.map((booking) => [booking.key, booking]));
@@ -153,12 +139,13 @@ async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | unde
   const names = new Map<number, string[]>();
   for (const { key, destinationId } of rows)
     if (destinationId !== null) names.set(destinationId, [...(names.get(destinationId) ?? []), key]);
+  /** Keys a reservation is known under, by the service's id. */
   const namesOf = (id: number) => names.get(id) ?? [];
 
   const taken = extIdsOfBookings();
   const alone = [...met.values()].filter(({ extId }) => extId === undefined || !taken.has(extId));
   const withoutBooking = await nameWithoutBooking(deps, alone, namesOf);
-  const byExtId = new Map(
+  const byExtId = new Map<string | undefined, Reservation>(
     [...met.values()].flatMap((there) => (there.extId === undefined ? [] : [[there.extId, there]])),
   );
   return { bookings, byExtId, withoutBooking, known, namesOf };
@@ -185,21 +172,16 @@ const nameOf = (id: number) => `#${id}`;
 const isOnlyAtService = (known: KnownBooking | undefined) =>
   known?.verdict === 'unknown_here' || known?.verdict === 'not_compared';
 
-interface Cancellations {
-  cancelled: { reservations: ReadonlySet<unknown>; extIds: ReadonlySet<unknown> };
-  /** Known, and gone at the service: the reservation was restored. */
-  gone: readonly KnownCancellation[];
-  /** Found just now, to be written down. */
-  seen: readonly Cancellation[];
-}
-
-/** Which of the bookings without a reservation were cancelled, and which cancellations were undone. */
+/**
+ * Which of the bookings without a reservation were cancelled. `gone`: known cancellations that the service has no more,
+ * so that the reservation was restored. `seen`: found just now, to be written down.
+ */
 async function findCancellations(
   { destination, db, lane, runId }: MatchDeps,
   given: Matching,
-  { bookings, byExtId, withoutBooking, known }: Pairs,
+  { bookings, byExtId, withoutBooking, known }: Awaited<ReturnType<typeof pair>>,
   signal: AbortSignal | undefined,
-): Promise<Cancellations> {
+) {
   const absent = [...bookings.values()].filter(({ externalId }) => !byExtId.has(externalId));
   const extIds = [...new Set(absent.flatMap(({ externalId }) => externalId ?? []))];
   const seen = new Map<number, Cancellation>();
@@ -242,7 +224,7 @@ async function findCancellations(
 }
 
 function isCancelled(
-  { reservations, extIds }: Cancellations['cancelled'],
+  { reservations, extIds }: { reservations: ReadonlySet<unknown>; extIds: ReadonlySet<unknown> },
   booking: Booking | undefined,
   destinationId: number | undefined,
 ): boolean {
@@ -264,15 +246,12 @@ async function createResolver(
     ),
   );
   const externalIdOf = await readExternalIds(db, [...wanted.values()]);
-  return ({ begin, end, isCancelled: cancelledHere, references, fields }) => ({
-    begin,
-    end,
-    isCancelled: cancelledHere,
-    objects: references.flatMap((one) => externalIdOf(one) ?? []),
-    unknownObjects: references
+  return (booking) => ({
+    ...booking,
+    objects: booking.references.flatMap((one) => externalIdOf(one) ?? []),
+    unknownObjects: booking.references
       .filter((one) => externalIdOf(one) === undefined)
       .map(({ stream, localKey }) => `${stream} '${localKey}'`),
-    fields,
   });
 }
 

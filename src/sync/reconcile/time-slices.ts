@@ -2,7 +2,7 @@
 // what the last one held, so that neither a quiet summer nor the first week of term costs more requests than it must.
 import type { Found, Period } from '../../destination/destination.js';
 
-export interface SliceOptions {
+interface SliceOptions {
   /** Results wanted in a slice at most. */
   most: number;
   /** Seconds; a slice is not cut below this, whatever it holds. */
