@@ -6,9 +6,10 @@ import type { Context } from '../../destination/client.js';
 import { SlotsyncError } from '../../errors.js';
 import type { Stream } from '../../streams/stream.js';
 
-type UnknownName = Awaited<ReturnType<typeof findUnknownNames>>[number];
-
-/** Types and fields the service does not know, with the nearest it does. Two requests when all are known. */
+/**
+ * Describes each type and field that the service does not know, with the nearest name it does. Two requests when all are
+ * known.
+ */
 export async function findUnknownNames(
   destination: Destination,
   streams: readonly Stream[],
@@ -39,7 +40,7 @@ export function createPreflight(destination: Destination, now: () => number = ()
       if (asked.length === 0) return;
       const unknown = await findUnknownNames(destination, asked, context);
       if (unknown.length > 0) {
-        throw new SlotsyncError('configuration', unknown.map(describeUnknown).join('; '), {
+        throw new SlotsyncError('configuration', unknown.join('; '), {
           remedy:
             'Correct the names in the configuration, or create them at the service; nothing was written.',
         });
@@ -47,11 +48,6 @@ export function createPreflight(destination: Destination, now: () => number = ()
       for (const { fingerprint } of asked) known.set(fingerprint, now());
     },
   };
-}
-
-export function describeUnknown({ what, name, streams, suggestion }: UnknownName): string {
-  const near = suggestion === undefined ? '' : `; did you mean '${suggestion}'?`;
-  return `the service knows no ${what} '${name}' (streams.${streams.join(', streams.')})${near}`;
 }
 
 async function findUnknown(
@@ -65,12 +61,10 @@ async function findUnknown(
   const unknown = [...names].filter(([name]) => !known.has(name));
   if (unknown.length === 0) return [];
   const all = (await find('all', context)).map(({ extId }) => extId);
-  return unknown.map(([name, streams]) => ({
-    what,
-    name,
-    streams,
-    suggestion: all.length === 0 ? undefined : closest(name, all),
-  }));
+  return unknown.map(([name, streams]) => {
+    const near = all.length === 0 ? '' : `; did you mean '${closest(name, all)}'?`;
+    return `the service knows no ${what} '${name}' (streams.${streams.join(', streams.')})${near}`;
+  });
 }
 
 /** Names, each with the streams that use it. */

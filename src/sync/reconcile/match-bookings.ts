@@ -43,7 +43,7 @@ interface Matching {
 export async function matchBookings(deps: MatchDeps, given: Matching, signal?: AbortSignal): Promise<void> {
   const { db, runId } = deps;
   const pairs = await pair(deps, given, signal);
-  const { cancelled, gone, seen } = await findCancellations(deps, given, pairs, signal);
+  const { cancelled, gone, goneIds, seen } = await findCancellations(deps, given, pairs, signal);
   const resolve = await createResolver(deps, pairs.bookings.values());
 
   const restored = new Set(gone.flatMap(({ reservationId }) => reservationId ?? []));
@@ -99,12 +99,11 @@ export async function matchBookings(deps: MatchDeps, given: Matching, signal?: A
   }
   for (const [key, reservation] of pairs.withoutBooking) add(key, undefined, reservation);
 
-  const goneIds = gone.map(({ id }) => id);
   const kept = new Set(matched.map(({ key }) => key));
   const forgotten = [...new Set([...superseded, ...(given.known ?? [])])].filter((key) => !kept.has(key));
   await db.transaction(async (tx) => {
     await writeCancellations(tx, runId, seen);
-    await forgetCancellations(tx, goneIds);
+    await forgetCancellations(tx, [...goneIds]);
     await forgetBookings(tx, runId, forgotten);
     await writeBookings(tx, runId, matched);
   });
@@ -220,7 +219,7 @@ async function findCancellations(
     see(again);
     for (const { reservationId } of again) cancelled.reservations.add(reservationId);
   }
-  return { cancelled, gone, seen: [...seen.values()] };
+  return { cancelled, gone, goneIds, seen: [...seen.values()] };
 }
 
 function isCancelled(
@@ -229,10 +228,8 @@ function isCancelled(
   destinationId: number | undefined,
 ): boolean {
   const extId = booking?.externalId;
-  return (
-    (destinationId !== undefined && reservations.has(destinationId)) ||
-    (extId !== undefined && extIds.has(extId))
-  );
+  if (destinationId !== undefined && reservations.has(destinationId)) return true;
+  return extId !== undefined && extIds.has(extId);
 }
 
 /** Makes bookings comparable: the keys of what they book become external ids. */

@@ -81,11 +81,11 @@ export async function reconcileModified(
   { everyMinutes = 0 }: { everyMinutes?: number } = {},
   signal?: AbortSignal,
 ): Promise<ReconcileResult | undefined> {
-  const { state, destination } = deps;
+  const { state, destination, now: clock = Date.now } = deps;
   const alone = await whileReconcilingAlone(state, async () => {
     const mark = await readReservationsWatermark(state.db);
     if (mark && mark.ageSeconds < everyMinutes * 60) return undefined;
-    const now = nowOf(deps);
+    const now = clock();
     if (!mark || !(await destination.honoursModified(now, { lane: LANE, signal })))
       return reconcileWindow(deps, {}, signal);
     const period = { from: mark.readUpTo - OVERLAP, to: Math.floor(now / 1000) - LAG };
@@ -119,14 +119,12 @@ export async function reconcileNightly(
   return alone?.result;
 }
 
-const nowOf = ({ now = Date.now }: ReconcileDeps) => now();
-
 async function reconcileWindow(
   deps: ReconcileDeps,
   range: ReconcileRange,
   signal: AbortSignal | undefined,
 ): Promise<ReconcileResult> {
-  const now = nowOf(deps);
+  const now = (deps.now ?? Date.now)();
   const { pastDays, futureDays } = deps.reservations.window;
   const { from = now - pastDays * DAY_MS, to = now + futureDays * DAY_MS } = range;
   const window = { from: Math.floor(from / 1000), to: Math.ceil(to / 1000) };
