@@ -18,7 +18,7 @@ export async function explainBooking(
 ) {
   const known = await readBooking(state.db, name);
   const key = known?.key ?? name;
-  const [here] = bookings ? await mirror.bookings.readByKeys(bookings, [key]) : [];
+  const [here] = await mirror.bookings.readByKeys(bookings, [key]);
   const extId = here?.externalId ?? known?.externalId ?? undefined;
   const id = known?.destinationId ?? undefined;
 

@@ -121,9 +121,8 @@ async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | unde
   const matched = extIdsOfBookings();
   const strays = given.reservations.flatMap(({ extId = [] }) => extId).filter((extId) => !matched.has(extId));
   // A booking of another slice is matched in that slice as well, with the same verdict.
-  if (source)
-    for (const booking of await mirror.bookings.readByExternalIds(source, strays))
-      bookings.set(booking.key, booking);
+  for (const booking of await mirror.bookings.readByExternalIds(source, strays))
+    bookings.set(booking.key, booking);
 
   const standing = new Set([...met.values()].flatMap(({ extId }) => extId ?? []));
   const unmet = [...extIdsOfBookings()].filter((extId) => !standing.has(extId));
@@ -157,9 +156,7 @@ async function nameWithoutBooking(
   namesOf: (id: number) => readonly string[],
 ): Promise<Map<string, Reservation>> {
   const former = alone.flatMap(({ id }) => namesOf(id).filter((key) => key !== nameOf(id)));
-  const inUse = new Set(
-    bookings ? (await mirror.bookings.readByKeys(bookings, former)).map(({ key }) => key) : [],
-  );
+  const inUse = new Set((await mirror.bookings.readByKeys(bookings, former)).map(({ key }) => key));
   return new Map(
     alone.map((there) => [namesOf(there.id).find((key) => !inUse.has(key)) ?? nameOf(there.id), there]),
   );
