@@ -38,11 +38,8 @@ const MARGIN_MS = 10_000;
 /** A write may take at least this long: before it, a claim that stands for less is renewed. */
 const WRITE_MS = 40_000;
 
-interface StandingClaim extends Claim {
-  records: ReadonlyMap<string, ClaimedRecord>;
-  /** By `clock`. */
-  until: number;
-}
+/** `until`: by `clock`. */
+type StandingClaim = Claim & { records: ReadonlyMap<string, ClaimedRecord>; until: number };
 
 /**
  * Applies one batch; its run may then be advanced. Throws SlotsyncError when records remain without an outcome; those

@@ -17,7 +17,7 @@ import { explainHold, hasLimit } from '../limits.js';
 import { chooseDue, explainRetirementHold, mayPlanRetirements } from '../retire.js';
 import type { SyncDeps } from '../sync-deps.js';
 import { mergeReadings, type MergeCounts, type WriteEntry } from './merge-readings.js';
-import { explainSharedIds, type SharedId } from './shared-external-ids.js';
+import { explainSharedIds } from './shared-external-ids.js';
 
 export type PlanDeps = Pick<SyncDeps, 'mirror' | 'state'>;
 
@@ -45,7 +45,7 @@ export interface PlanSink {
   /** Records the service never had, whose rows are gone. */
   forget(keys: readonly string[]): Promise<void>;
   /** Rows that share an external id, by key: none of them is sent. */
-  refuse(shared: ReadonlyMap<string, SharedId>): Promise<void>;
+  refuse(shared: ReturnType<typeof explainSharedIds>): Promise<void>;
 }
 
 /** Keys handed to the sink at once. */
@@ -59,7 +59,7 @@ export async function planStream(deps: PlanDeps, stream: Stream, request: PlanRe
   const keys = request.keys ?? range?.keys;
   // A few keys are not worth reading the whole source; what they share with others is found before they are sent.
   const shared = explainSharedIds(keys ? [] : await mirror.findSharedExternalIds(stream));
-  const met = new Map<string, SharedId>();
+  const met = new Map<string, { externalId: string; message: string }>();
   const planned = { create: 0, update: 0, retire: 0, released: 0 };
 
   const batches = collect<LimitedOperation | undefined, WriteEntry>(stream.batchSize, (limit, entries) =>
