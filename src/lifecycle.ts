@@ -14,14 +14,6 @@ export interface Stoppable {
   abort(): void;
 }
 
-/** A part's own view of its stop. */
-export interface TwoStepStop extends Stoppable {
-  /** Aborted by the first step: start nothing more. */
-  readonly stopping: AbortSignal;
-  /** Aborted by the second step: interrupt the work in flight. */
-  readonly aborting: AbortSignal;
-}
-
 const SECOND = 1000;
 /** Time to finish the work in flight, unless given. */
 const GRACE_MS = 30 * SECOND;
@@ -32,7 +24,7 @@ const INTERRUPT_WITHIN_MS = 5 * SECOND;
  * The two-step stop of one part of the program. `finish` is called once, when it stops, and resolves when no work is in
  * flight; what has not ended shortly after the interruption is left to the end of the process.
  */
-export function createStoppable(part: string, log: Logger, finish: () => Promise<unknown>): TwoStepStop {
+export function createStoppable(part: string, log: Logger, finish: () => Promise<unknown>) {
   const stopping = new AbortController();
   const aborting = new AbortController();
   setMaxListeners(0, stopping.signal, aborting.signal); // every request in flight listens
@@ -49,7 +41,9 @@ export function createStoppable(part: string, log: Logger, finish: () => Promise
   }
 
   return {
+    /** Aborted by the first step: start nothing more. */
     stopping: stopping.signal,
+    /** Aborted by the second step: interrupt the work in flight. */
     aborting: aborting.signal,
     stop: (graceMs = GRACE_MS) => (stopped ??= finishOrInterrupt(graceMs)),
     abort(): void {
@@ -67,7 +61,7 @@ export function stopTogether(parts: readonly Stoppable[]): Stoppable {
   };
 }
 
-export interface RepeatOptions {
+interface RepeatOptions {
   /** From the end of one round to the start of the next, unless the round returns another number of milliseconds. */
   everyMs: number;
   /** Before the first round. 0 unless given. */

@@ -2,19 +2,18 @@
 // time limit. A monitoring system that asks too often must not become a load.
 import { endsWithin } from '../lifecycle.js';
 
-export interface CachedReadingOptions {
-  /** How long an answer, or a failure, is repeated without reading again. */
-  keepMs: number;
-  /** How long a caller waits. The reading continues, and a later caller gets its answer. */
-  withinMs: number;
-  /** A monotonic clock in milliseconds. */
-  now?: () => number;
-}
-
-/** Returns a cached `read`. It throws what `read` throws, or an error `ETIMEDOUT`. */
+/**
+ * Returns a cached `read`. An answer, or a failure, is repeated for `keepMs` without reading again. A caller waits
+ * `withinMs`, and then gets an error `ETIMEDOUT`; the reading continues, and a later caller gets its answer. `now` is a
+ * monotonic clock in milliseconds.
+ */
 export function cacheReading<T>(
   read: () => Promise<T>,
-  { keepMs, withinMs, now = () => performance.now() }: CachedReadingOptions,
+  {
+    keepMs,
+    withinMs,
+    now = () => performance.now(),
+  }: { keepMs: number; withinMs: number; now?: () => number },
 ): () => Promise<T> {
   let reading: Promise<T> | undefined;
   let kept: { answer: Promise<T>; until: number } | undefined;

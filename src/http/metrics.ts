@@ -17,7 +17,7 @@ export interface QuotaReading extends Pick<
   lanes: Readonly<Record<string, number>>;
 }
 
-export interface MetricsSources {
+interface MetricsSources {
   /** Lanes that are shown also while they are empty. */
   lanes: readonly string[];
   /** Both are read at each scrape: they cache and limit the time themselves. */
@@ -107,7 +107,9 @@ export function createMetrics({ lanes, quota, state }: MetricsSources) {
     },
   };
 
-  function showQuota(usage: QuotaReading): void {
+  async function showQuota(): Promise<void> {
+    const usage = await quota();
+    ofQuota.resetMetrics();
     for (const name of ['held', 'cooling', 'free'] as const) slots.set({ state: name }, usage[name]);
     for (const [lane, count] of Object.entries(usage.lanes)) held.set({ lane }, count);
     rate.set(usage.rate);
@@ -115,7 +117,9 @@ export function createMetrics({ lanes, quota, state }: MetricsSources) {
     paused.set(usage.pausedMs / 1000);
   }
 
-  function showState({ backlog, inbox, runs, successes }: StateReading): void {
+  async function showState(): Promise<void> {
+    const { backlog, inbox, runs, successes } = await state();
+    ofState.resetMetrics();
     inboxChanges.set(inbox.changes);
     inboxOldest.set(inbox.oldestSeconds);
     for (const lane of lanes) for (const empty of [jobs, oldest]) empty.set({ lane }, 0);
@@ -128,16 +132,9 @@ export function createMetrics({ lanes, quota, state }: MetricsSources) {
   }
 
   /** The gauges of a source as text; empty when it does not answer, so that old values do not pass for current ones. */
-  async function textOf<T>(
-    source: string,
-    registry: Registry,
-    read: () => Promise<T>,
-    show: (value: T) => void,
-  ): Promise<string> {
+  async function textOf(source: string, registry: Registry, show: () => Promise<void>): Promise<string> {
     try {
-      const value = await read();
-      registry.resetMetrics();
-      show(value);
+      await show();
       up.set({ source }, 1);
       return await registry.metrics();
     } catch {
@@ -153,8 +150,8 @@ export function createMetrics({ lanes, quota, state }: MetricsSources) {
     /** Everything as Prometheus text. */
     async text(): Promise<string> {
       const read = await Promise.all([
-        textOf('quota', ofQuota, quota, showQuota),
-        textOf('state', ofState, state, showState),
+        textOf('quota', ofQuota, showQuota),
+        textOf('state', ofState, showState),
       ]);
       return [await own.metrics(), ...read].filter((text) => text !== '').join('\n');
     },

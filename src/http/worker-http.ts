@@ -11,7 +11,7 @@ import { createMetrics } from './metrics.js';
 
 const READING = { keepMs: 1000, withinMs: 1500 };
 
-export interface WorkerHttpDeps {
+interface WorkerHttpDeps {
   port: number;
   stateUrl: string;
   log: Logger;

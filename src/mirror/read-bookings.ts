@@ -81,9 +81,11 @@ export function createBookingReader(sql: postgres.Sql, reader: SourceReader) {
       return row?.count ?? 0;
     },
 
+    // Without a source there are no bookings.
+
     /** The bookings that belong to a slice. */
-    readSlice: async (bookings: BookingSource, slice: Slice): Promise<Booking[]> =>
-      readAll(bookings, await within(bookings, slice)),
+    readSlice: async (bookings: BookingSource | undefined, slice: Slice): Promise<Booking[]> =>
+      bookings ? readAll(bookings, await within(bookings, slice)) : [],
 
     /** Bookings without a begin or an end, which belong to no period, in blocks. */
     async *readUndated(bookings: BookingSource): AsyncGenerator<Booking[]> {
@@ -93,8 +95,11 @@ export function createBookingReader(sql: postgres.Sql, reader: SourceReader) {
     },
 
     /** The bookings with these external ids, whenever they are. */
-    async readByExternalIds(bookings: BookingSource, extIds: readonly string[]): Promise<Booking[]> {
-      if (extIds.length === 0) return [];
+    async readByExternalIds(
+      bookings: BookingSource | undefined,
+      extIds: readonly string[],
+    ): Promise<Booking[]> {
+      if (!bookings || extIds.length === 0) return [];
       const all = `${sourceSql.externalIdExpression(bookings)} = ANY (${quoteLiteral(arrayLiteral(extIds))}::text[])`;
       const found = await readAll(bookings, ...(await matchTemplate(bookings, extIds)), all);
       const wanted = new Set(extIds);
@@ -102,8 +107,10 @@ export function createBookingReader(sql: postgres.Sql, reader: SourceReader) {
     },
 
     /** The bookings with these keys; one whose row is gone is not in the answer. */
-    readByKeys: async (bookings: BookingSource, keys: readonly string[]): Promise<Booking[]> =>
-      keys.length === 0 ? [] : readAll(bookings, ...(await reader.keyConditions(bookings, keys))),
+    readByKeys: async (bookings: BookingSource | undefined, keys: readonly string[]): Promise<Booking[]> =>
+      !bookings || keys.length === 0
+        ? []
+        : readAll(bookings, ...(await reader.keyConditions(bookings, keys))),
 
     /** Throws `key_not_unique` or `key_null` when the key does not identify the bookings of the window. */
     async requireKeys(bookings: BookingSource, window: Slice): Promise<void> {

@@ -19,7 +19,6 @@ import type { QueueName } from './jobs.js';
 import { QUEUE_SCHEMA, queuePrefix, type QueueStore } from './queue-address.js';
 
 export type JobWorker = ReturnType<Bullmq['worker']>;
-export type Processor = (job: Job, token: string | undefined) => Promise<void>;
 
 /** Brings the queue's own tables up to date, where it has any. */
 export async function migrateQueue(store: QueueStore): Promise<void> {
@@ -96,7 +95,7 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
 
     worker(
       name: QueueName,
-      process: Processor,
+      process: (job: Job, token: string | undefined) => Promise<void>,
       options: Pick<WorkerOptions, 'concurrency' | 'settings' | 'removeOnFail'>,
     ) {
       const config = {

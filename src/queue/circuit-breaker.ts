@@ -12,7 +12,7 @@ const THRESHOLD = 5;
 const FIRST_GAP_MS = 5 * SECOND;
 const LONGEST_GAP_MS = 5 * MINUTE;
 
-export interface CircuitBreakerOptions {
+interface CircuitBreakerOptions {
   log: Logger;
   /** Ends the probing. */
   signal: AbortSignal;

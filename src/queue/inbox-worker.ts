@@ -12,11 +12,8 @@ import type { Bullmq } from './bullmq.js';
 import { createChangeWorker } from './change-jobs.js';
 import type { Producer } from './producer.js';
 
-export interface InboxWorkerOptions extends Pick<SyncDeps, 'state' | 'mirror' | 'log' | 'streams'> {
-  bullmq: Bullmq;
-  producer: Producer;
-  polling: ParsedConfig['polling'];
-}
+type InboxWorkerOptions = Pick<SyncDeps, 'state' | 'mirror' | 'log' | 'streams'> &
+  Pick<ParsedConfig, 'polling'> & { bullmq: Bullmq; producer: Producer };
 
 const SECOND = 1000;
 const INBOX_EVERY_MS = SECOND;

@@ -10,20 +10,18 @@ import type { Bullmq } from './bullmq.js';
 import { JOB_OPTIONS, QUEUES, SCHEDULE_DUE } from './jobs.js';
 import type { Producer } from './producer.js';
 
-export interface NightlySchedulerOptions extends NightlyDeps {
-  bullmq: Bullmq;
-  producer: Producer;
-}
-
 const POLL_EVERY_MS = 15_000;
 
-export function createNightlyScheduler({ bullmq, producer, ...deps }: NightlySchedulerOptions) {
+export function createNightlyScheduler({
+  bullmq,
+  producer,
+  ...deps
+}: NightlyDeps & { bullmq: Bullmq; producer: Producer }) {
   const { state, log } = deps;
   const queue = bullmq.queue(QUEUES.runs);
   const closing = new AbortController();
   let polling: ReturnType<typeof repeat> | undefined;
 
-  /** Starts and queues what is due. */
   async function startDueRuns(): Promise<void> {
     for (const run of await startDueNightly(deps)) await producer.enqueueRun(run.id, run.lane);
   }

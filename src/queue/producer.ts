@@ -1,5 +1,4 @@
 // Queues the rows of runs and batches. The row is written first and is authoritative: a lost job is queued again from it.
-import type { Queue } from 'bullmq';
 import type { State } from '../state/database.js';
 import { advanceRun } from '../state/runs/advance-run.js';
 import { listQueuedBatches } from '../state/runs/batches.js';
@@ -14,16 +13,16 @@ const AT_ONCE = 500;
 
 const UNFINISHED = ['waiting', 'prioritized', 'active', 'delayed'] as const;
 
-async function countJobs(queue: Queue): Promise<number> {
-  const counts = await queue.getJobCounts(...UNFINISHED);
-  return Object.values(counts).reduce((sum, count) => sum + count, 0);
-}
-
 export function createProducer({ bullmq, state }: { bullmq: Bullmq; state: State }) {
   const runs = bullmq.queue(QUEUES.runs);
   const batches = bullmq.queue(QUEUES.batches);
   const incremental = bullmq.queue(QUEUES.incrementalBatches);
-  const queueOf = (lane: string) => (lane === 'incremental' ? incremental : batches);
+  /** The queued batches of each queue. */
+  const perQueue = <T extends { lane: string }>(queued: readonly T[]) =>
+    [
+      { queue: batches, own: queued.filter(({ lane }) => lane !== 'incremental') },
+      { queue: incremental, own: queued.filter(({ lane }) => lane === 'incremental') },
+    ] as const;
 
   async function enqueueRun(runId: number, lane: string): Promise<void> {
     const data: RunJob = { runId };
@@ -32,8 +31,7 @@ export function createProducer({ bullmq, state }: { bullmq: Bullmq; state: State
 
   /** Adding what is in the queue already changes nothing. */
   async function enqueueBatches(queued: readonly { id: number; lane: string }[]): Promise<void> {
-    for (const queue of [batches, incremental]) {
-      const own = queued.filter(({ lane }) => queueOf(lane) === queue);
+    for (const { queue, own } of perQueue(queued)) {
       for (let at = 0; at < own.length; at += AT_ONCE) {
         await queue.addBulk(
           own.slice(at, at + AT_ONCE).map(({ id, lane }) => ({
@@ -62,10 +60,8 @@ export function createProducer({ bullmq, state }: { bullmq: Bullmq; state: State
         if (run.status === 'running') await advanceRun(state.db, run.id);
       }
       const queued = await listQueuedBatches(state.db);
-      for (const queue of [batches, incremental]) {
-        const own = queued.filter(({ lane }) => queueOf(lane) === queue);
-        if ((await countJobs(queue)) < own.length) await enqueueBatches(own);
-      }
+      for (const { queue, own } of perQueue(queued))
+        if ((await queue.getJobCountByTypes(...UNFINISHED)) < own.length) await enqueueBatches(own);
     },
 
     /** Batch jobs by state, for `status`. */

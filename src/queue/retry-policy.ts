@@ -25,7 +25,7 @@ export interface FailedJob {
 }
 
 /** `retry` uses up an attempt; `defer` and `return` (to the queue, for another process) do not. */
-export type RetryDecision = { action: 'retry' | 'defer' | 'return'; afterMs: number } | { action: 'give_up' };
+type RetryDecision = { action: 'retry' | 'defer' | 'return'; afterMs: number } | { action: 'give_up' };
 
 export function decideRetry(failed: FailedJob, random: () => number = Math.random): RetryDecision {
   const { error, attemptsMade, lane, isInterrupted, mustWait, attempts = ATTEMPTS } = failed;

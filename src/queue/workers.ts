@@ -18,7 +18,7 @@ import { QUEUES, SCHEDULE_DUE, type BatchJob, type RunJob } from './jobs.js';
 import type { Producer } from './producer.js';
 import { decideRetry, retryDelayMs } from './retry-policy.js';
 
-export interface WorkersOptions extends ApplyDeps {
+interface WorkersOptions extends ApplyDeps {
   bullmq: Bullmq;
   producer: Producer;
   /** Batches in flight at once. The quota's rate × latency is enough; more only wait at the limiter. */
@@ -36,9 +36,6 @@ export interface WorkersOptions extends ApplyDeps {
 
 export type Workers = ReturnType<typeof createWorkers>;
 
-/** `ended`: it stopped working the queue without a call of `stop`. */
-export type WorkersPhase = 'starting' | 'running' | 'stopping' | 'ended';
-
 const SECOND = 1000;
 /** So that an incremental run need not wait until a nightly run is planned. */
 const PLANS_AT_ONCE = 4;
@@ -49,7 +46,8 @@ const REQUEUE_EVERY_MS = 15 * SECOND;
 export function createWorkers(options: WorkersOptions) {
   const { bullmq, producer, state, log, concurrency = 12 } = options;
   const preflight = createPreflight(options.destination);
-  let phase: WorkersPhase = 'starting';
+  /** `ended`: it stopped working the queue without a call of `stop`. */
+  let phase: 'starting' | 'running' | 'stopping' | 'ended' = 'starting';
   let sweep: ReturnType<typeof repeat> | undefined;
 
   const { stopping, aborting, stop, abort } = createStoppable('workers', log, () => {

@@ -5,7 +5,7 @@ import type { Configuration } from '../config-file.js';
 import type { Destination } from '../destination/destination.js';
 import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../errors.js';
 import type { Mirror } from '../mirror/mirror.js';
-import { describeUnknown, findUnknownNames } from './plan/preflight.js';
+import { findUnknownNames } from './plan/preflight.js';
 import { probeAssumptions } from './probe-assumptions.js';
 
 export interface Finding {
@@ -18,7 +18,7 @@ export interface Finding {
 }
 
 /** What is opened while it is checked: a failure to open is a finding. */
-export interface CheckDeps {
+interface CheckDeps {
   configuration: Configuration;
   confirmedState: () => Promise<unknown>;
   mirror: Mirror;
@@ -83,7 +83,7 @@ async function* checkService(destination: Destination, { streams }: Configuratio
   if (!isOk(credentials)) return;
   yield* await attempt('types and fields', async () => {
     const unknown = await findUnknownNames(destination, streams, { lane: 'incremental' });
-    if (unknown.length > 0) throw new UsageError('', { faults: unknown.map(describeUnknown) });
+    if (unknown.length > 0) throw new UsageError('', { faults: unknown });
     return 'the service knows every name of the configuration';
   });
   for (const { name, held, found, needed } of await probeAssumptions(destination, token)) {

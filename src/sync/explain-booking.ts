@@ -1,50 +1,28 @@
 // Everything about one booking side by side: the mirror's booking, the service's reservations and cancellations, the last
 // verdict and what was asked. Reads on all sides and writes nothing.
-import {
-  resultsOf,
-  type Cancellation,
-  type Found,
-  type ReservationSelection,
-  type Reservation,
-} from '../destination/destination.js';
-import {
-  readBooking,
-  readBookingEvents,
-  type ReservationEvent,
-  type ReservationRow,
-} from '../state/bookings/read-reservations.js';
-import type { Booking, ReservationConfig } from '../streams/bookings.js';
+import { resultsOf, type Found, type ReservationSelection } from '../destination/destination.js';
+import { readBooking, readBookingEvents } from '../state/bookings/read-reservations.js';
+import type { ReservationConfig } from '../streams/bookings.js';
 import type { ExplainDeps } from './explain-record.js';
 
 const CONTEXT = { lane: 'incremental' } as const;
 const MOST_EVENTS = 20;
 
-export interface BookingExplained {
-  key: string;
-  /** Undefined: no booking with this key is here. */
-  here: Booking | undefined;
-  reservations: Reservation[];
-  cancellations: Cancellation[];
-  known: ReservationRow | undefined;
-  /** Latest first. */
-  events: ReservationEvent[];
-  /** What was asked of the service, and how much it answered. */
-  requests: { asked: string; results: number }[];
-}
+export type BookingExplained = Awaited<ReturnType<typeof explainBooking>>;
 
 /** Explains one booking, named by its key, its external id, or the service's number. */
 export async function explainBooking(
   { mirror, destination, state }: ExplainDeps,
   { bookings }: ReservationConfig,
   name: string,
-): Promise<BookingExplained> {
+) {
   const known = await readBooking(state.db, name);
   const key = known?.key ?? name;
-  const [here] = bookings ? await mirror.bookings.readByKeys(bookings, [key]) : [];
+  const [here] = await mirror.bookings.readByKeys(bookings, [key]);
   const extId = here?.externalId ?? known?.externalId ?? undefined;
   const id = known?.destinationId ?? undefined;
 
-  const requests: BookingExplained['requests'] = [];
+  const requests: { asked: string; results: number }[] = [];
   const ask = async <B extends { id: number }>(
     what: string,
     find: (selection: ReservationSelection, context: typeof CONTEXT) => Promise<Found<B>>,
@@ -67,13 +45,16 @@ export async function explainBooking(
   const cancellations = await ask('cancellations', destination.findCancellations, [...byName, ...around]);
   return {
     key,
+    /** Undefined: no booking of the mirror has this key. */
     here,
     reservations,
     cancellations: cancellations.filter(
       (one) => (extId !== undefined && one.extId === extId) || (id !== undefined && one.reservationId === id),
     ),
     known,
+    /** Latest first. */
     events: await readBookingEvents(state.db, key, MOST_EVENTS),
+    /** What was asked of the service, and how much it answered. */
     requests,
   };
 }

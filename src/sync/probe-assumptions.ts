@@ -4,7 +4,7 @@ import type { Destination } from '../destination/destination.js';
 import { readExpiry } from '../destination/access-token.js';
 import { messageWithDetail } from '../errors.js';
 
-export interface Assumption {
+interface Assumption {
   /** As in docs/api-contract.md. */
   name: string;
   /** `unknown`: the service holds nothing to see it by, or it would take a write. */

@@ -38,18 +38,15 @@ const MARGIN_MS = 10_000;
 /** A write may take at least this long: before it, a claim that stands for less is renewed. */
 const WRITE_MS = 40_000;
 
-interface StandingClaim extends Claim {
-  records: ReadonlyMap<string, ClaimedRecord>;
-  /** By `clock`. */
-  until: number;
-}
+/** `until`: by `clock`. */
+type StandingClaim = Claim & { records: ReadonlyMap<string, ClaimedRecord>; until: number };
 
 /**
  * Applies one batch; its run may then be advanced. Throws SlotsyncError when records remain without an outcome; those
  * that have one are settled all the same. Try again with the same batch.
  */
 export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSignal): Promise<void> {
-  const { state, log, meter = noMeter } = deps;
+  const { state, log, meter = noMeter, clock = () => performance.now() } = deps;
   const stream = deps.streams.get(batch.stream);
   if (!stream) {
     throw new SlotsyncError('configuration', `the configuration has no stream '${batch.stream}' any more`, {
@@ -60,13 +57,12 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   const outcomes = new Map<string, Outcome>();
   const attempt = { sent: false };
   let failure: unknown;
-  const { clock = () => performance.now() } = deps;
   const until = clock() + CLAIM_MS;
   const { keys, runId } = batch;
   const externalIds = await deps.mirror.readExternalIdsOfKeys(stream, keys);
   const claimed = await claimRecords(state.db, { token, stream: stream.name, keys, runId, externalIds });
+  const claim = { token, stream: stream.name, records: claimed, until };
   try {
-    const claim = { token, stream: stream.name, records: claimed, until };
     await settleInto(outcomes, { ...deps, clock }, stream, batch, claim, { attempt, signal });
   } catch (error) {
     failure = error;
@@ -74,14 +70,16 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   const remaining = await settleBatch(state, batch, {
     token,
     outcomes: [...outcomes.values()],
-    isReferredTo: isReferredTo(deps.streams, stream),
+    isReferredTo: [...deps.streams.values()].some(({ references }) =>
+      references.some((parent) => parent.stream === stream.name),
+    ),
   });
   const open = new Set(remaining);
   const settled = [...outcomes.values()].filter(({ localKey }) => !open.has(localKey));
   meter.settled(stream.name, countOutcomes(settled));
   if (open.size > 0) {
-    const keys = [...claimed.keys()].filter((key) => open.has(key));
-    await releaseClaim(state.db, { token, stream: stream.name }, keys, attempt.sent);
+    const claimedOpen = [...claimed.keys()].filter((key) => open.has(key));
+    await releaseClaim(state.db, claim, claimedOpen, attempt.sent);
   }
 
   if (remaining.length === 0) {
@@ -89,16 +87,11 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     return;
   }
   if (failure !== undefined) throw failure;
-  if (claimed.size < batch.keys.length) {
+  if (claimed.size < keys.length)
     throw new SlotsyncError('claimed', 'another batch is writing some of these records');
-  }
   throw new SlotsyncError('answer_incomplete', 'the service said nothing final of some objects', {
     facts: { objects: remaining.length },
   });
-}
-
-function isReferredTo(streams: ReadonlyMap<string, Stream>, { name }: Stream): boolean {
-  return [...streams.values()].some(({ references }) => references.some(({ stream }) => stream === name));
 }
 
 /** Gives the records of a claimed batch their outcomes. What is settled stays settled when it throws. */
@@ -138,8 +131,8 @@ async function settleInto(
     run.attempt.sent = true;
     return deps.destination.putObjects(objects, { ...context, signal });
   };
+  const objects = toWrite.map(({ object }) => object);
   try {
-    const objects = toWrite.map(({ object }) => object);
     await putHalving(put, objects, results);
   } finally {
     for (const write of toWrite) {

@@ -11,19 +11,10 @@ import type { Stream } from '../../streams/stream.js';
 import { decide, parseMark } from '../decide.js';
 import type { SyncDeps } from '../sync-deps.js';
 
-export interface PollDeps extends Pick<SyncDeps, 'mirror' | 'state'> {
+interface PollDeps extends Pick<SyncDeps, 'mirror' | 'state'> {
   polling: Pick<ParsedConfig['polling'], 'overlapSeconds' | 'lagSeconds'>;
   /** Milliseconds that only grow. */
   now?: () => number;
-}
-
-/** What a poll came to. */
-export interface Polled {
-  /** Rows read, and keys put into the inbox. */
-  rows: number;
-  put: number;
-  /** It stopped before the end: there is enough in the inbox for now. */
-  more: boolean;
 }
 
 /** Keys of a stream that polling lets wait in the inbox. */
@@ -40,10 +31,13 @@ export function createPoll(
   // the overlap has passed since.
   let reached: { place: CursorPosition; at: number } | undefined;
 
-  /** Undefined: another process is at it, or the stream was never synced. Throws what the readings throw. */
-  return async function poll(signal?: AbortSignal): Promise<Polled | undefined> {
+  /**
+   * Returns how many rows were read and keys `put` into the inbox, and whether there is `more`: it stops when the inbox
+   * has enough. Undefined: another process is polling, or the stream was never synced. Throws what the readings throw.
+   */
+  return async function poll(signal?: AbortSignal) {
     return withPoll(state, stream.name, async (tx, watermark) => {
-      const polled: Polled = { rows: 0, put: 0, more: false };
+      const polled = { rows: 0, put: 0, more: false };
       const budget = KEYS_AT_ONCE - (await countWaiting(tx, stream.name));
       const range = { watermark, ...polling };
       let settledTo: CursorPosition | undefined;

@@ -17,7 +17,7 @@ import { planStream } from './plan-stream.js';
 import type { Preflight } from './preflight.js';
 import { createBatchWriter } from './write-batches.js';
 
-export interface RunDeps extends SyncDeps {
+interface RunDeps extends SyncDeps {
   preflight: Preflight;
   /** Refused credentials are waited for, instead of ending the run. */
   waitForCredentials?: boolean;
@@ -59,31 +59,35 @@ function namedStreams({ streams }: RunDeps, run: Run): Stream[] {
   return [...streams.values()].filter(({ name }) => run.streams.includes(name));
 }
 
-interface Planned {
-  plan: Record<string, PlanCounts>;
-  holds: Holds;
-  /** Ids of approvals that lift what would be held otherwise. */
-  approvals: number[];
+async function planStreams(deps: RunDeps, run: Run, signal: AbortSignal | undefined) {
+  const { mirror, state, meter = noMeter } = deps;
+  const { id: runId, kind, range } = run;
+  const plan: Record<string, PlanCounts> = {};
+  const holds: Holds = {};
+  const approvals: number[] = [];
   /** Batches that send something, held ones included. */
-  batches: number;
-}
-
-async function planStreams(deps: RunDeps, run: Run, signal: AbortSignal | undefined): Promise<Planned> {
-  const planned: Planned = { plan: {}, holds: {}, approvals: [], batches: 0 };
+  let batches = 0;
   const streams = namedStreams(deps, run);
   const retireLevel = Math.max(0, ...streams.map(({ level }) => level)) + 1;
-  const room = { records: run.range?.limit ?? Infinity };
+  const room = { records: range?.limit ?? Infinity };
   for (const stream of streams) {
     signal?.throwIfAborted();
     const log = deps.log.child({ stream: stream.name });
     try {
-      await planOne(deps, run, stream, { retireLevel, room, planned });
-      log.info({ ...planned.plan[stream.name] }, 'stream planned');
+      const writer = createBatchWriter(state, stream, { runId, retireLevel, meter });
+      const keys = kind === 'incremental' && { keys: await readTakenKeys(state.db, runId, stream.name) };
+      const request = { kind, range, runId, room, ...keys };
+      const planned = await planStream({ mirror, state }, stream, request, writer.sink);
+      plan[stream.name] = planned.counts;
+      batches += writer.batches();
+      approvals.push(...planned.approvals);
+      if (Object.keys(planned.holds).length > 0) holds[stream.name] = planned.holds;
+      log.info({ ...planned.counts }, 'stream planned');
     } catch (error) {
       if (dispositionOf(error) !== 'dead') throw error;
       // One unreadable source does not stop the others: it fails alone, and nothing of it is sent.
       const failed: NewBatch = {
-        runId: run.id,
+        runId,
         stream: stream.name,
         level: stream.level,
         state: 'failed',
@@ -93,29 +97,12 @@ async function planStreams(deps: RunDeps, run: Run, signal: AbortSignal | undefi
         errorCode: codeOf(error),
         errorMessage: `${stream.name}: ${messageWithDetail(error)}`,
       };
-      await deps.state.db.transaction(async (tx) => {
-        await deleteBatches(tx, run.id, stream.name);
+      await state.db.transaction(async (tx) => {
+        await deleteBatches(tx, runId, stream.name);
         await insertBatches(tx, [failed]);
       });
       log.error({ code: codeOf(error) }, 'stream failed while planning');
     }
   }
-  return planned;
-}
-
-async function planOne(
-  { mirror, state, meter = noMeter }: RunDeps,
-  run: Run,
-  stream: Stream,
-  { retireLevel, room, planned }: { retireLevel: number; room: { records: number }; planned: Planned },
-): Promise<void> {
-  const { id: runId, kind, range } = run;
-  const writer = createBatchWriter(state, stream, { runId, retireLevel, meter });
-  const keys = kind === 'incremental' ? { keys: await readTakenKeys(state.db, runId, stream.name) } : {};
-  const request = { kind, range, runId, room, ...keys };
-  const { counts, holds, approvals } = await planStream({ mirror, state }, stream, request, writer.sink);
-  planned.plan[stream.name] = counts;
-  planned.batches += writer.batches();
-  planned.approvals.push(...approvals);
-  if (Object.keys(holds).length > 0) planned.holds[stream.name] = holds;
+  return { plan, holds, approvals, batches };
 }

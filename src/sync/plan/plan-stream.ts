@@ -17,11 +17,11 @@ import { explainHold, hasLimit } from '../limits.js';
 import { chooseDue, explainRetirementHold, mayPlanRetirements } from '../retire.js';
 import type { SyncDeps } from '../sync-deps.js';
 import { mergeReadings, type MergeCounts, type WriteEntry } from './merge-readings.js';
-import { explainSharedIds, type SharedId } from './shared-external-ids.js';
+import { explainSharedIds } from './shared-external-ids.js';
 
 export type PlanDeps = Pick<SyncDeps, 'mirror' | 'state'>;
 
-export interface PlanRequest {
+interface PlanRequest {
   kind: RunKind;
   range: RunRange | null;
   /** Keys taken from the inbox; undefined: what the range selects. */
@@ -32,14 +32,9 @@ export interface PlanRequest {
   room: { records: number };
 }
 
-/** The keys of one request. `limit`: the operation whose limit it falls under; such a batch starts out held. */
-export interface PlannedBatch {
-  limit: LimitedOperation | undefined;
-  entries: readonly WriteEntry[];
-}
-
 export interface PlanSink {
-  addBatch(batch: PlannedBatch): Promise<void>;
+  /** The keys of one request. `limit`: the operation whose limit it falls under; such a batch starts out held. */
+  addBatch(batch: { limit: LimitedOperation | undefined; entries: readonly WriteEntry[] }): Promise<void>;
   /** The last batch was added. They are stored before limits are applied: runs planned side by side see each other. */
   flush(): Promise<void>;
   /** No hold: the batches under this limit may be sent. */
@@ -50,33 +45,21 @@ export interface PlanSink {
   /** Records the service never had, whose rows are gone. */
   forget(keys: readonly string[]): Promise<void>;
   /** Rows that share an external id, by key: none of them is sent. */
-  refuse(shared: ReadonlyMap<string, SharedId>): Promise<void>;
-}
-
-export interface StreamPlan {
-  counts: PlanCounts;
-  holds: Partial<Record<LimitedOperation, Hold>>;
-  /** Ids of approvals that lift what would be held otherwise. */
-  approvals: number[];
+  refuse(shared: ReturnType<typeof explainSharedIds>): Promise<void>;
 }
 
 /** Keys handed to the sink at once. */
 const KEYS_AT_ONCE = 1000;
 
 /** Plans one stream into the sink. Throws what the readings and the sink throw; then the sink holds only a part. */
-export async function planStream(
-  deps: PlanDeps,
-  stream: Stream,
-  request: PlanRequest,
-  sink: PlanSink,
-): Promise<StreamPlan> {
+export async function planStream(deps: PlanDeps, stream: Stream, request: PlanRequest, sink: PlanSink) {
   const { mirror, state } = deps;
   const { range, room } = request;
   const { from, to, where, force = false } = range ?? {};
   const keys = request.keys ?? range?.keys;
   // A few keys are not worth reading the whole source; what they share with others is found before they are sent.
   const shared = explainSharedIds(keys ? [] : await mirror.findSharedExternalIds(stream));
-  const met = new Map<string, SharedId>();
+  const met = new Map<string, { externalId: string; message: string }>();
   const planned = { create: 0, update: 0, retire: 0, released: 0 };
 
   const batches = collect<LimitedOperation | undefined, WriteEntry>(stream.batchSize, (limit, entries) =>
@@ -130,7 +113,7 @@ export async function planStream(
   if (refused.size > 0) await sink.refuse(refused);
 
   const { create, update, unchanged, retry, dead } = step.value;
-  const counts = { create, update, retire: planned.retire, unchanged, retry, dead };
+  const counts: PlanCounts = { create, update, retire: planned.retire, unchanged, retry, dead };
   const weighed = await weighLimits(deps, stream, request, { merged: step.value, planned, keys }, sink);
   return { counts, ...weighed };
 }
@@ -146,9 +129,12 @@ async function weighLimits(
     keys: readonly string[] | undefined;
   },
   sink: PlanSink,
-): Promise<Pick<StreamPlan, 'holds' | 'approvals'>> {
+) {
   const { merged, planned, keys } = read;
-  const weighed: Pick<StreamPlan, 'holds' | 'approvals'> = { holds: {}, approvals: [] };
+  const holds: Partial<Record<LimitedOperation, Hold>> = {};
+  /** Ids of approvals that lift what would be held otherwise. */
+  const lifting: number[] = [];
+  const weighed = { holds, approvals: lifting };
   const operations = LIMITED_OPERATIONS.filter(
     (operation) => hasLimit(stream, operation) && planned[operation] > 0,
   );
@@ -172,11 +158,11 @@ async function weighLimits(
     const unapproved = explain();
     const hold = unapproved && explain(approval?.allowed);
     if (hold) {
-      weighed.holds[operation] = hold;
+      holds[operation] = hold;
       continue;
     }
     await sink.release(operation);
-    if (unapproved && approval) weighed.approvals.push(approval.id);
+    if (unapproved && approval) lifting.push(approval.id);
   }
   return weighed;
 }

@@ -6,20 +6,15 @@ import type { Context } from '../../destination/client.js';
 import { SlotsyncError } from '../../errors.js';
 import type { Stream } from '../../streams/stream.js';
 
-export interface UnknownName {
-  what: 'type' | 'field';
-  name: string;
-  /** Streams that name it. */
-  streams: string[];
-  suggestion: string | undefined;
-}
-
-/** Types and fields the service does not know, with the nearest it does. Two requests when all are known. */
+/**
+ * Describes each type and field that the service does not know, with the nearest name it does. Two requests when all are
+ * known.
+ */
 export async function findUnknownNames(
   destination: Destination,
   streams: readonly Stream[],
   context: Context,
-): Promise<UnknownName[]> {
+) {
   const types = namesBy(streams, ({ type }) => [type]);
   const fields = namesBy(streams, ({ owned }) => [...owned]);
   return [
@@ -45,7 +40,7 @@ export function createPreflight(destination: Destination, now: () => number = ()
       if (asked.length === 0) return;
       const unknown = await findUnknownNames(destination, asked, context);
       if (unknown.length > 0) {
-        throw new SlotsyncError('configuration', unknown.map(describeUnknown).join('; '), {
+        throw new SlotsyncError('configuration', unknown.join('; '), {
           remedy:
             'Correct the names in the configuration, or create them at the service; nothing was written.',
         });
@@ -55,37 +50,27 @@ export function createPreflight(destination: Destination, now: () => number = ()
   };
 }
 
-export function describeUnknown({ what, name, streams, suggestion }: UnknownName): string {
-  const near = suggestion === undefined ? '' : `; did you mean '${suggestion}'?`;
-  return `the service knows no ${what} '${name}' (streams.${streams.join(', streams.')})${near}`;
-}
-
 async function findUnknown(
   what: 'type' | 'field',
   names: Map<string, string[]>,
   find: Destination['findTypes'],
   context: Context,
-): Promise<UnknownName[]> {
+) {
   if (names.size === 0) return [];
   const known = new Set((await find([...names.keys()], context)).map(({ extId }) => extId));
   const unknown = [...names].filter(([name]) => !known.has(name));
   if (unknown.length === 0) return [];
   const all = (await find('all', context)).map(({ extId }) => extId);
-  return unknown.map(([name, streams]) => ({
-    what,
-    name,
-    streams,
-    suggestion: all.length === 0 ? undefined : closest(name, all),
-  }));
+  return unknown.map(([name, streams]) => {
+    const near = all.length === 0 ? '' : `; did you mean '${closest(name, all)}'?`;
+    return `the service knows no ${what} '${name}' (streams.${streams.join(', streams.')})${near}`;
+  });
 }
 
-function namesBy(
-  streams: readonly Stream[],
-  namesOf: (stream: Stream) => readonly string[],
-): Map<string, string[]> {
+/** Names, each with the streams that use it. */
+function namesBy(streams: readonly Stream[], namesOf: (stream: Stream) => readonly string[]) {
   const names = new Map<string, string[]>();
-  for (const stream of streams) {
+  for (const stream of streams)
     for (const name of namesOf(stream)) names.set(name, [...(names.get(name) ?? []), stream.name]);
-  }
   return names;
 }

@@ -1,15 +1,10 @@
 // Rows of one stream that give one external id: neither is sent, and each says which others there are.
 import type { SharedExternalId } from '../../mirror/mirror.js';
 
-export interface SharedId {
-  externalId: string;
-  message: string;
-}
-
 const NAMED = 5;
 
 /** The keys of such rows, each with its reason. */
-export function explainSharedIds(shared: readonly SharedExternalId[]): Map<string, SharedId> {
+export function explainSharedIds(shared: readonly SharedExternalId[]) {
   return new Map(
     shared.flatMap(({ externalId, keys }) =>
       keys.map((key) => {

@@ -9,20 +9,15 @@ import { insertBatches, releaseHeldBatches, type NewBatch } from '../../state/ru
 import type { Stream } from '../../streams/stream.js';
 import type { PlanSink } from './plan-stream.js';
 
-export interface WriteOptions {
-  runId: number;
-  /** Retirements go after every write of the run. */
-  retireLevel: number;
-  meter: Meter;
-}
-
 /** Batch rows written in one statement. */
 const ROWS_AT_ONCE = 200;
 
-/** Writes a stream's batches. */
-export function createBatchWriter({ db }: State, stream: Stream, options: WriteOptions) {
-  const { runId, retireLevel, meter } = options;
-  const { name, level } = stream;
+/** Writes a stream's batches; retirements go after every write of the run. */
+export function createBatchWriter(
+  { db }: State,
+  { name, level }: Stream,
+  { runId, retireLevel, meter }: { runId: number; retireLevel: number; meter: Meter },
+) {
   let rows: NewBatch[] = [];
   let batches = 0;
 
@@ -50,12 +45,8 @@ export function createBatchWriter({ db }: State, stream: Stream, options: WriteO
     noteRowsBack: (keys) => noteBack(db, name, keys),
     forget: (keys) => forgetRecords(db, name, keys),
     async refuse(shared) {
-      const failures = [...shared].map(([localKey, { externalId, message }]) => ({
-        localKey,
-        externalId,
-        message,
-        code: 'external_id_shared',
-      }));
+      const code = 'external_id_shared';
+      const failures = [...shared].map(([localKey, why]) => ({ localKey, ...why, code }));
       await failRecords(db, name, runId, failures);
       const counts = { ...NO_OUTCOMES, failed: shared.size };
       const finished = { state: 'done', counts, finishedAt: new Date() } as const;

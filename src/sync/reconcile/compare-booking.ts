@@ -90,7 +90,7 @@ export function findDifferences(
 }
 
 /** The objects of a reservation that the bookings speak for, by external id. */
-export function comparedObjects({ objects }: Reservation, { types }: CompareRules): string[] {
+function comparedObjects({ objects }: Reservation, { types }: CompareRules): string[] {
   return toSet(objects.filter(({ typeId }) => types.has(typeId)).map(({ objectId }) => objectId));
 }
 

@@ -7,7 +7,6 @@ import {
   forgetCancellations,
   readCancellations,
   writeCancellations,
-  type KnownCancellation,
 } from '../../state/bookings/cancellations.js';
 import type { Queries } from '../../state/database.js';
 import { readExternalIds } from '../../state/records/external-ids.js';
@@ -31,8 +30,7 @@ export interface MatchDeps extends Pick<SyncDeps, 'mirror' | 'destination'> {
   shared: ReadonlySet<string>;
 }
 
-/** What is to be matched. */
-export interface Matching {
+interface Matching {
   bookings: readonly Booking[];
   reservations: readonly Reservation[];
   /** Keys that were known; those that are found on neither side are forgotten. */
@@ -45,7 +43,7 @@ export interface Matching {
 export async function matchBookings(deps: MatchDeps, given: Matching, signal?: AbortSignal): Promise<void> {
   const { db, runId } = deps;
   const pairs = await pair(deps, given, signal);
-  const { cancelled, gone, seen } = await findCancellations(deps, given, pairs, signal);
+  const { cancelled, gone, goneIds, seen } = await findCancellations(deps, given, pairs, signal);
   const resolve = await createResolver(deps, pairs.bookings.values());
 
   const restored = new Set(gone.flatMap(({ reservationId }) => reservationId ?? []));
@@ -101,31 +99,18 @@ export async function matchBookings(deps: MatchDeps, given: Matching, signal?: A
   }
   for (const [key, reservation] of pairs.withoutBooking) add(key, undefined, reservation);
 
-  const goneIds = gone.map(({ id }) => id);
   const kept = new Set(matched.map(({ key }) => key));
   const forgotten = [...new Set([...superseded, ...(given.known ?? [])])].filter((key) => !kept.has(key));
   await db.transaction(async (tx) => {
     await writeCancellations(tx, runId, seen);
-    await forgetCancellations(tx, goneIds);
+    await forgetCancellations(tx, [...goneIds]);
     await forgetBookings(tx, runId, forgotten);
     await writeBookings(tx, runId, matched);
   });
 }
 
-interface Pairs {
-  /** By key. */
-  bookings: ReadonlyMap<string, Booking>;
-  byExtId: ReadonlyMap<string | undefined, Reservation>;
-  /** Reservations without a booking, by the key they are kept under. */
-  withoutBooking: ReadonlyMap<string, Reservation>;
-  /** By key. */
-  known: ReadonlyMap<string, KnownBooking>;
-  /** Keys a reservation is known under, by the service's id. */
-  namesOf: (id: number) => readonly string[];
-}
-
 /** Asks each side for what the other has, and the state for what was known. */
-async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | undefined): Promise<Pairs> {
+async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | undefined) {
   const { mirror, destination, db, lane } = deps;
   const source = deps.reservations.bookings;
   const bookings = new Map(given.bookings.map((booking) => [booking.key, booking]));
@@ -136,9 +121,8 @@ async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | unde
   const matched = extIdsOfBookings();
   const strays = given.reservations.flatMap(({ extId = [] }) => extId).filter((extId) => !matched.has(extId));
   // A booking of another slice is matched in that slice as well, with the same verdict.
-  if (source)
-    for (const booking of await mirror.bookings.readByExternalIds(source, strays))
-      bookings.set(booking.key, booking);
+  for (const booking of await mirror.bookings.readByExternalIds(source, strays))
+    bookings.set(booking.key, booking);
 
   const standing = new Set([...met.values()].flatMap(({ extId }) => extId ?? []));
   const unmet = [...extIdsOfBookings()].filter((extId) => !standing.has(extId));
@@ -153,12 +137,13 @@ async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | unde
   const names = new Map<number, string[]>();
   for (const { key, destinationId } of rows)
     if (destinationId !== null) names.set(destinationId, [...(names.get(destinationId) ?? []), key]);
+  /** Keys a reservation is known under, by the service's id. */
   const namesOf = (id: number) => names.get(id) ?? [];
 
   const taken = extIdsOfBookings();
   const alone = [...met.values()].filter(({ extId }) => extId === undefined || !taken.has(extId));
   const withoutBooking = await nameWithoutBooking(deps, alone, namesOf);
-  const byExtId = new Map(
+  const byExtId = new Map<string | undefined, Reservation>(
     [...met.values()].flatMap((there) => (there.extId === undefined ? [] : [[there.extId, there]])),
   );
   return { bookings, byExtId, withoutBooking, known, namesOf };
@@ -171,9 +156,7 @@ async function nameWithoutBooking(
   namesOf: (id: number) => readonly string[],
 ): Promise<Map<string, Reservation>> {
   const former = alone.flatMap(({ id }) => namesOf(id).filter((key) => key !== nameOf(id)));
-  const inUse = new Set(
-    bookings ? (await mirror.bookings.readByKeys(bookings, former)).map(({ key }) => key) : [],
-  );
+  const inUse = new Set((await mirror.bookings.readByKeys(bookings, former)).map(({ key }) => key));
   return new Map(
     alone.map((there) => [namesOf(there.id).find((key) => !inUse.has(key)) ?? nameOf(there.id), there]),
   );
@@ -185,21 +168,16 @@ const nameOf = (id: number) => `#${id}`;
 const isOnlyAtService = (known: KnownBooking | undefined) =>
   known?.verdict === 'unknown_here' || known?.verdict === 'not_compared';
 
-interface Cancellations {
-  cancelled: { reservations: ReadonlySet<unknown>; extIds: ReadonlySet<unknown> };
-  /** Known, and gone at the service: the reservation was restored. */
-  gone: readonly KnownCancellation[];
-  /** Found just now, to be written down. */
-  seen: readonly Cancellation[];
-}
-
-/** Which of the bookings without a reservation were cancelled, and which cancellations were undone. */
+/**
+ * Which of the bookings without a reservation were cancelled. `gone`: known cancellations that the service has no more,
+ * so that the reservation was restored. `seen`: found just now, to be written down.
+ */
 async function findCancellations(
   { destination, db, lane, runId }: MatchDeps,
   given: Matching,
-  { bookings, byExtId, withoutBooking, known }: Pairs,
+  { bookings, byExtId, withoutBooking, known }: Awaited<ReturnType<typeof pair>>,
   signal: AbortSignal | undefined,
-): Promise<Cancellations> {
+) {
   const absent = [...bookings.values()].filter(({ externalId }) => !byExtId.has(externalId));
   const extIds = [...new Set(absent.flatMap(({ externalId }) => externalId ?? []))];
   const seen = new Map<number, Cancellation>();
@@ -238,19 +216,17 @@ async function findCancellations(
     see(again);
     for (const { reservationId } of again) cancelled.reservations.add(reservationId);
   }
-  return { cancelled, gone, seen: [...seen.values()] };
+  return { cancelled, gone, goneIds, seen: [...seen.values()] };
 }
 
 function isCancelled(
-  { reservations, extIds }: Cancellations['cancelled'],
+  { reservations, extIds }: { reservations: ReadonlySet<unknown>; extIds: ReadonlySet<unknown> },
   booking: Booking | undefined,
   destinationId: number | undefined,
 ): boolean {
   const extId = booking?.externalId;
-  return (
-    (destinationId !== undefined && reservations.has(destinationId)) ||
-    (extId !== undefined && extIds.has(extId))
-  );
+  if (destinationId !== undefined && reservations.has(destinationId)) return true;
+  return extId !== undefined && extIds.has(extId);
 }
 
 /** Makes bookings comparable: the keys of what they book become external ids. */
@@ -264,15 +240,12 @@ async function createResolver(
     ),
   );
   const externalIdOf = await readExternalIds(db, [...wanted.values()]);
-  return ({ begin, end, isCancelled: cancelledHere, references, fields }) => ({
-    begin,
-    end,
-    isCancelled: cancelledHere,
-    objects: references.flatMap((one) => externalIdOf(one) ?? []),
-    unknownObjects: references
+  return (booking) => ({
+    ...booking,
+    objects: booking.references.flatMap((one) => externalIdOf(one) ?? []),
+    unknownObjects: booking.references
       .filter((one) => externalIdOf(one) === undefined)
       .map(({ stream, localKey }) => `${stream} '${localKey}'`),
-    fields,
   });
 }
 

@@ -28,12 +28,10 @@ export async function readChanges(
     const known = await readKnownBookings(db, { keys: [], destinationIds: ids });
     const keys = known.map(({ key }) => key);
     const extIds = results.flatMap(({ extId }) => extId ?? []);
-    const bookings = source
-      ? [
-          ...(await mirror.bookings.readByKeys(source, keys)),
-          ...(await mirror.bookings.readByExternalIds(source, extIds)),
-        ]
-      : [];
+    const bookings = [
+      ...(await mirror.bookings.readByKeys(source, keys)),
+      ...(await mirror.bookings.readByExternalIds(source, extIds)),
+    ];
     const reservations = resultsOf(await destination.findReservations({ ids }, context));
     await matchBookings(deps, { bookings, reservations, known: keys }, signal);
   }

@@ -59,7 +59,7 @@ async function readSlicesOfBookings(
   for await (const { slice, results } of slices) {
     signal?.throwIfAborted();
     await requireUnended(deps);
-    const bookings = source ? await mirror.bookings.readSlice(source, sliceOf(slice)) : [];
+    const bookings = await mirror.bookings.readSlice(source, sliceOf(slice));
     // What lasts into a slice was matched in the one before.
     const reservations = results.filter(
       ({ begin }) => slice.from === window.from || begin >= slice.from * 1000,
@@ -82,7 +82,7 @@ async function readUnmet(deps: MatchDeps, window: Period, signal: AbortSignal | 
     after = last.key;
     const keys = known.map(({ key }) => key);
     const ids = known.flatMap(({ destinationId }) => destinationId ?? []);
-    const bookings = source ? await mirror.bookings.readByKeys(source, keys) : [];
+    const bookings = await mirror.bookings.readByKeys(source, keys);
     const reservations = resultsOf(await destination.findReservations({ ids }, { lane, signal }));
     await matchBookings(deps, { bookings, reservations, known: keys }, signal);
   }

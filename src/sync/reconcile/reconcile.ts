@@ -3,11 +3,7 @@
 // no batches and needs no queue. One at a time, worked by the process that started it.
 import type { Period } from '../../destination/destination.js';
 import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../../errors.js';
-import {
-  countVerdicts,
-  listDiscrepancies,
-  type ReservationRow,
-} from '../../state/bookings/read-reservations.js';
+import { countVerdicts, listDiscrepancies } from '../../state/bookings/read-reservations.js';
 import { pruneBookings } from '../../state/retention.js';
 import type { Queries } from '../../state/database.js';
 import { failRun, finishRun } from '../../state/runs/end-run.js';
@@ -24,7 +20,7 @@ import {
   noteReconciledOccurrence,
   readUnreconciledOccurrence,
 } from '../../state/runs/nightly-occurrences.js';
-import type { StartedBy, Verdict } from '../../state/schema.js';
+import type { StartedBy } from '../../state/schema.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
 import { NIGHTLY } from '../../state/runs/nightly-occurrences.js';
 import type { SyncDeps } from '../sync-deps.js';
@@ -50,21 +46,8 @@ export interface ReconcileRange {
   named?: number | undefined;
 }
 
-export interface ReconcileResult {
-  runId: number;
-  /** `changes`: only what was changed at the service since the last reading. */
-  read: 'window' | 'changes';
-  /** Milliseconds since 1970. */
-  from: number;
-  to: number;
-  verdicts: Partial<Record<Verdict, number>>;
-  /** Bookings of the mirror that cannot agree with anything, such as one without a begin. */
-  problems: number;
-  /** Verdicts that changed. */
-  events: number;
-  requests: number;
-  discrepancies: ReservationRow[];
-}
+/** Times in milliseconds since 1970. */
+export type ReconcileResult = Awaited<ReturnType<typeof reconcileIn>>;
 
 const LANE = 'sync';
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -98,11 +81,11 @@ export async function reconcileModified(
   { everyMinutes = 0 }: { everyMinutes?: number } = {},
   signal?: AbortSignal,
 ): Promise<ReconcileResult | undefined> {
-  const { state, destination } = deps;
+  const { state, destination, now: clock = Date.now } = deps;
   const alone = await whileReconcilingAlone(state, async () => {
     const mark = await readReservationsWatermark(state.db);
     if (mark && mark.ageSeconds < everyMinutes * 60) return undefined;
-    const now = nowOf(deps);
+    const now = clock();
     if (!mark || !(await destination.honoursModified(now, { lane: LANE, signal })))
       return reconcileWindow(deps, {}, signal);
     const period = { from: mark.readUpTo - OVERLAP, to: Math.floor(now / 1000) - LAG };
@@ -136,14 +119,12 @@ export async function reconcileNightly(
   return alone?.result;
 }
 
-const nowOf = ({ now = Date.now }: ReconcileDeps) => now();
-
 async function reconcileWindow(
   deps: ReconcileDeps,
   range: ReconcileRange,
   signal: AbortSignal | undefined,
 ): Promise<ReconcileResult> {
-  const now = nowOf(deps);
+  const now = (deps.now ?? Date.now)();
   const { pastDays, futureDays } = deps.reservations.window;
   const { from = now - pastDays * DAY_MS, to = now + futureDays * DAY_MS } = range;
   const window = { from: Math.floor(from / 1000), to: Math.ceil(to / 1000) };
@@ -161,7 +142,9 @@ async function reconcileWindow(
   });
 }
 
-interface ReadRequest extends Pick<ReconcileRange, 'isDryRun' | 'named'>, Pick<ReconcileResult, 'read'> {
+interface ReadRequest extends Pick<ReconcileRange, 'isDryRun' | 'named'> {
+  /** `changes`: only what was changed at the service since the last reading. */
+  read: 'window' | 'changes';
   signal: AbortSignal | undefined;
 }
 
@@ -198,7 +181,7 @@ async function reconcileIn(
   period: Period,
   { read, signal, isDryRun = false, named = 0 }: ReadRequest,
   work: RunWork,
-): Promise<ReconcileResult> {
+) {
   const requestsBefore = destination.requests();
   const [from, to] = [period.from * 1000, period.to * 1000];
   const range = { from: new Date(from).toISOString(), to: new Date(to).toISOString() };

@@ -2,24 +2,18 @@
 // what the last one held, so that neither a quiet summer nor the first week of term costs more requests than it must.
 import type { Found, Period } from '../../destination/destination.js';
 
-export interface SliceOptions {
-  /** Results wanted in a slice at most. */
-  most: number;
-  /** Seconds; a slice is not cut below this, whatever it holds. */
-  least: number;
-}
-
 /** Aims below `most`, since the next slice may be fuller than the last. */
 const AIM = 0.8;
 const MOST_GROWTH = 8;
 
 /**
- * Reads a period slice by slice, in order of time. `read` answers with how much there is when it is more than `most`;
+ * Reads a period slice by slice, in order of time, at most `most` results in each; a slice is not cut below `least`
+ * seconds, whatever it holds. `read` answers with how much there is when it is more than `most`;
  * without `most` it reads whatever there is.
  */
 export async function* readSlices<B>(
   { from, to }: Period,
-  { most, least }: SliceOptions,
+  { most, least }: { most: number; least: number },
   read: (slice: Period, most: number | undefined) => Promise<Found<B>>,
 ): AsyncGenerator<{ slice: Period; results: B[] }> {
   let length = to - from;
