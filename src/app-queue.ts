@@ -1,7 +1,6 @@
 // Assembly of what works the queue: producer, scheduler, workers, inbox, and a worker's HTTP. Loaded only by the
 // commands that queue or work something.
 import type { AppBase } from './app.js';
-import { streamsByName } from './config-file.js';
 import type { Stoppable } from './lifecycle.js';
 import { once } from './once.js';
 import { openBullmq, requireQueueStore } from './queue/bullmq.js';
@@ -20,7 +19,8 @@ export async function openQueue(app: AppBase) {
   const bullmq = openBullmq(app.queueStore(), stateId, log);
   const producer = createProducer({ bullmq, state });
   own(producer, producer.close);
-  const streams = async () => streamsByName(await app.configuration());
+  const streams = async () =>
+    new Map((await app.configuration()).streams.map((stream) => [stream.name, stream]));
   const scheduler = once(async () => {
     const opened = createNightlyScheduler({ bullmq, producer, log, state, streams: await streams() });
     return own(opened, opened.close);

@@ -145,10 +145,6 @@ function suggest(key: string): string {
     : '; remove it, or check the spelling';
 }
 
-export function streamsByName({ streams }: Configuration): ReadonlyMap<string, Stream> {
-  return new Map(streams.map((stream) => [stream.name, stream]));
-}
-
 /** The streams named on the command line, or all. Throws UsageError for a name that is not configured. */
 export function selectStreams({ streams }: Configuration, names: readonly string[]): readonly Stream[] {
   const known = new Set(streams.map(({ name }) => name));
@@ -163,7 +159,5 @@ export function selectStreams({ streams }: Configuration, names: readonly string
 
 /** The one stream of this name. Throws UsageError when it is not configured. */
 export function selectStream(configuration: Configuration, name: string): Stream {
-  const [stream] = selectStreams(configuration, [name]);
-  if (stream === undefined) throw new UsageError(`no stream '${name}' in the configuration`);
-  return stream;
+  return selectStreams(configuration, [name])[0] as Stream;
 }

@@ -26,14 +26,8 @@ export async function readRange(options: RangeOptions): Promise<RunRange> {
   const keys = await readKeys(options);
   const limit = readLimit(options.limit);
   if (where?.trim() === '') throw new UsageError('--where takes a condition, such as "seats > 100"');
-  return {
-    ...(keys === undefined ? {} : { keys }),
-    ...(from === undefined ? {} : { from }),
-    ...(to === undefined ? {} : { to }),
-    ...(where === undefined ? {} : { where }),
-    ...(limit === undefined ? {} : { limit }),
-    ...(force ? { force } : {}),
-  };
+  const range = { keys, from, to, where, limit, force };
+  return Object.fromEntries(Object.entries(range).filter(([, value]) => value !== undefined));
 }
 
 /** Each key once, in order, so that the same keys are the same part. */

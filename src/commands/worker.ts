@@ -3,7 +3,6 @@ import { scheduleOf } from '../config-file.js';
 import { UsageError } from '../errors.js';
 import { stopTogether, type Stoppable } from '../lifecycle.js';
 import type { CommonOptions } from './command.js';
-import { EXIT } from './exit-code.js';
 import { listenForSignals } from './signals.js';
 import { readConcurrency } from './work-run.js';
 
@@ -12,7 +11,7 @@ interface WorkerOptions extends CommonOptions {
   grace: string;
 }
 
-export async function worker(app: App, options: WorkerOptions): Promise<number> {
+export async function worker(app: App, options: WorkerOptions): Promise<void> {
   const concurrency = readConcurrency(options.concurrency);
   const graceMs = readGrace(options.grace) * 1000;
   const queue = await app.queue();
@@ -35,7 +34,6 @@ export async function worker(app: App, options: WorkerOptions): Promise<number> 
     signals.ended();
   }
   app.log.info('worker stopped');
-  return EXIT.done;
 }
 
 function readGrace(text: string): number {
