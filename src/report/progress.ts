@@ -1,15 +1,15 @@
 // Progress on standard error: a bar on a terminal, a line every few seconds elsewhere.
 import { SingleBar } from 'cli-progress';
-import { formatDuration, formatNumber } from './format.js';
+import { formatDuration, formatNumber, lines } from './format.js';
 
-export interface ProgressFacts {
+interface ProgressFacts {
   /** Share of the quota in use, 0 to 1; undefined when it is not known. */
   quotaUse?: number | undefined;
   /** Why nothing is sent. */
   blocked?: string | undefined;
 }
 
-export interface Progress {
+interface Progress {
   update(done: number, total: number, facts?: ProgressFacts): void;
   stop(): void;
 }
@@ -73,11 +73,11 @@ function createLines(what: string): Progress {
 /** `190 records a second, 95 % of the quota, 36 s left`, as far as known. */
 export function describePace(perSecond: number, left: number, { quotaUse, blocked }: ProgressFacts): string {
   if (blocked !== undefined) return blocked;
-  return [
-    ...(perSecond > 0 ? [`${formatNumber(Math.ceil(perSecond))} records a second`] : []),
-    ...(quotaUse === undefined ? [] : [`${Math.round(Math.min(1, quotaUse) * 100)} % of the quota`]),
-    ...(perSecond > 0 && left > 0 ? [`${formatDuration(Math.max(1, left / perSecond))} left`] : []),
-  ].join(', ');
+  return lines(
+    perSecond > 0 && `${formatNumber(Math.ceil(perSecond))} records a second`,
+    quotaUse !== undefined && `${Math.round(Math.min(1, quotaUse) * 100)} % of the quota`,
+    perSecond > 0 && left > 0 && `${formatDuration(Math.max(1, left / perSecond))} left`,
+  ).join(', ');
 }
 
 /** A function of the number done and the time; it returns the number per second over the last quarter of a minute. */
