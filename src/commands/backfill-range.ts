@@ -82,15 +82,10 @@ export async function requireConditions(
   streams: readonly Stream[],
   { from, to, where }: RunRange,
 ): Promise<void> {
-  const conditions = [
-    ['--from', { from }],
-    ['--to', { to }],
-    ['--where', { where }],
-  ] as const;
   for (const stream of streams) {
-    for (const [option, condition] of conditions) {
-      const fault = await mirror.checkCondition(stream, condition);
-      if (fault !== undefined) throw new UsageError(`${option}, for ${stream.name}: ${fault}`);
+    for (const [option, value] of Object.entries({ from, to, where })) {
+      const fault = await mirror.checkCondition(stream, { [option]: value });
+      if (fault !== undefined) throw new UsageError(`--${option}, for ${stream.name}: ${fault}`);
     }
   }
 }

@@ -12,11 +12,11 @@ import { countRecords, countUnsettled } from '../state/records/count-records.js'
 import { listOpenApprovals } from '../state/runs/approvals.js';
 import { readHolds } from '../state/runs/holds.js';
 import { readSchedule } from '../state/runs/nightly-occurrences.js';
-import { listRuns, listUnfinishedRuns, readProgress, type Run } from '../state/runs/read-runs.js';
+import { listRuns, listUnfinishedRuns, readProgress } from '../state/runs/read-runs.js';
 import { NIGHTLY } from '../state/runs/schedule-names.js';
 import type { RunKind } from '../state/schema.js';
 import { describeUnsettled } from './failures.js';
-import { formatDuration, formatInZone, formatNumber, formatTime, plural, table } from './format.js';
+import { formatDuration, formatInZone, formatNumber, formatTime, lines, plural, table } from './format.js';
 import { describeApproval, describeHolds } from './holds.js';
 import { printLine } from './print.js';
 import { runsTable, runToJson } from './run.js';
@@ -95,22 +95,19 @@ export function printStatus(reading: StatusReading): void {
   const rows = streams.map((stream) => [stream, ...STATUSES.map((status) => countOf(stream, status))]);
   if (rows.length > 0) printLine(`${table(['records', ...STATUSES], rows)}\n`);
   for (const { run, progress } of unfinished) {
-    printLine(
-      `Under way: run ${run.id} (${run.kind}, ${run.status}${describePause(run)}): ${formatNumber(progress.done)} of ${plural(progress.total, 'record')}.`,
-    );
+    const { id, kind, pausedAt } = run;
+    const paused = pausedAt && `, paused since ${formatTime(pausedAt)}; to go on: slotsync resume ${id}`;
+    const done = `${formatNumber(progress.done)} of ${plural(progress.total, 'record')}`;
+    printLine(`Under way: run ${id} (${kind}, ${run.status}${paused ?? ''}): ${done}.`);
   }
   if (nightly) printLine(`${describeNightly(nightly)}\n`);
   for (const line of describeHolds(holds)) printLine(`${line}\n`);
   for (const approval of approvals) printLine(`${describeApproval(approval)}\n`);
-  const inboxLines = describeInbox(inbox);
-  if (inboxLines.length > 0) printLine(`${inboxLines.join('\n')}\n`);
+  const waiting = describeInbox(inbox);
+  if (waiting.length > 0) printLine(`${waiting.join('\n')}\n`);
   if (quota) printLine(`${describeQuota(quota)}\n`);
   if (runs.length > 0) printLine(`${runsTable(runs)}\n`);
   printLine(`${describeUnsettled(unsettled)}${unsettled === 0 ? '.' : ': slotsync failures'}`);
-}
-
-function describePause({ id, pausedAt }: Run): string {
-  return pausedAt ? `, paused since ${formatTime(pausedAt)}; to go on: slotsync resume ${id}` : '';
 }
 
 function describeNightly({ lastDue, nextDue, timezone }: NonNullable<StatusReading['nightly']>): string {
@@ -131,22 +128,18 @@ function describeInbox({ streams, unknown, watermarks, reservations }: StatusRea
       `Polled: ${stream} up to ${cursor}; the watermark last moved at ${formatTime(movedAt)}.`,
   );
   const readUpTo = reservations && formatTime(new Date(reservations.readUpTo * 1000));
-  return [
-    ...waiting,
-    ...polled,
-    ...(readUpTo === undefined ? [] : [`Bookings: changes at the service are read up to ${readUpTo}.`]),
-  ];
+  const bookings = readUpTo && `Bookings: changes at the service are read up to ${readUpTo}.`;
+  return lines(waiting, polled, bookings);
 }
 
 function describeQuota(quota: NonNullable<StatusReading['quota']>): string {
   if ('unknown' in quota)
     return `quota: its store does not answer (${quota.unknown}); nothing is sent until it does`;
   const { allowed, rate, held, cooling, granted, throttled, waiting, usedByOthers } = quota;
-  const lanes = Object.entries(waiting).filter(([, processes]) => processes > 0);
-  const queued =
-    lanes.length === 0
-      ? 'no requests waiting'
-      : `requests waiting in ${lanes.map(([lane, processes]) => `${lane} (${plural(processes, 'process', 'processes')})`).join(', ')}`;
+  const lanes = Object.entries(waiting)
+    .filter(([, processes]) => processes > 0)
+    .map(([lane, processes]) => `${lane} (${plural(processes, 'process', 'processes')})`);
+  const queued = lanes.length === 0 ? 'no requests waiting' : `requests waiting in ${lanes.join(', ')}`;
   const reduced = allowed < rate ? `, reduced to ${allowed} after 429 answers` : '';
   const others = usedByOthers > 0 ? `; other clients use about ${usedByOthers} of ${rate}` : '';
   return [
