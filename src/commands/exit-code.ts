@@ -9,14 +9,7 @@ export function exitCodeOfErrorCode(code: string | null): number {
 }
 
 export function exitCodeOfRun({ status, errorCode }: Pick<Run, 'status' | 'errorCode'>): number {
-  switch (status) {
-    case 'succeeded':
-      return EXIT.done;
-    case 'held':
-      return EXIT.held;
-    case 'failed':
-      return exitCodeOfErrorCode(errorCode);
-    default:
-      return EXIT.failed;
-  }
+  if (status === 'succeeded') return EXIT.done;
+  if (status === 'held') return EXIT.held;
+  return status === 'failed' ? exitCodeOfErrorCode(errorCode) : EXIT.failed;
 }

@@ -22,11 +22,8 @@ export async function runs(app: App, id: string | undefined, options: RunsOption
     else await printRun(state, run);
     return;
   }
-  const listed = await listRuns(
-    state.db,
-    readWholeNumber(options.limit, '--limit takes'),
-    readKinds(options),
-  );
+  const limit = readWholeNumber(options.limit, '--limit takes');
+  const listed = await listRuns(state.db, limit, readKinds(options));
   const { kind } = options;
   const none =
     kind === undefined ? 'No run yet. Start one with: slotsync sync' : `No run of kind ${kind} yet.`;

@@ -142,9 +142,7 @@ function isRunOf(run: Run, { kind, streams, range }: RunRequest): boolean {
 }
 
 export function readConcurrency(text: string | undefined): number {
-  const value = Number(text ?? 12);
-  if (Number.isInteger(value) && value >= 1 && value <= 200) return value;
-  throw new UsageError(`--concurrency takes a whole number from 1 to 200, not '${text}'`);
+  return readWholeNumber(text ?? '12', '--concurrency takes', { max: 200 });
 }
 
 /** The maximum number of records to write; undefined: all. */
@@ -152,9 +150,10 @@ export function readLimit(text: string | undefined): number | undefined {
   return text === undefined ? undefined : readWholeNumber(text, '--limit takes');
 }
 
-/** Throws UsageError for anything but a whole number from 1 on. */
-export function readWholeNumber(text: string, what: string): number {
+/** Throws UsageError for anything but a whole number from `min` to `max`. */
+export function readWholeNumber(text: string, what: string, { min = 1, max = Infinity, unit = '' } = {}) {
   const value = Number(text);
-  if (Number.isSafeInteger(value) && value > 0) return value;
-  throw new UsageError(`${what} a whole number from 1 on, not '${text}'`);
+  if (text.trim() !== '' && Number.isSafeInteger(value) && value >= min && value <= max) return value;
+  const bounds = `from ${min} ${max === Infinity ? 'on' : `to ${max}`}`;
+  throw new UsageError(`${what} a whole number ${unit}${bounds}, not '${text}'`);
 }
