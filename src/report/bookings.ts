@@ -2,7 +2,7 @@
 import type { ReservationRow } from '../state/bookings/read-reservations.js';
 import type { Verdict } from '../state/schema.js';
 import { describeProblem } from '../streams/bookings.js';
-import { lines } from './format.js';
+import { lines } from './print.js';
 import { formatValues } from './values.js';
 
 /** What each verdict means, in the order they are printed. */

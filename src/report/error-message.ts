@@ -1,6 +1,6 @@
 // The error that ends a command: what failed, every fault, and what to do about it.
 import { codeOf, messageOf, messageWithDetail, SlotsyncError, UsageError } from '../errors.js';
-import { lines } from './format.js';
+import { lines } from './print.js';
 
 export function describeError(error: unknown): string {
   const remedy = remedyOf(error);

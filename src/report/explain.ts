@@ -4,7 +4,8 @@ import type { BookingExplained } from '../sync/explain-booking.js';
 import type { RecordExplained } from '../sync/explain-record.js';
 import { describeBooking, describePeriod, nextOfVerdict, VERDICT_MEANINGS } from './bookings.js';
 import { nextStep } from './failures.js';
-import { formatTime, lines, plural } from './format.js';
+import { formatTime, plural } from './format.js';
+import { lines } from './print.js';
 import { describeChange, describeFields, formatValue } from './values.js';
 
 export function describeRecordExplained(explained: RecordExplained): string[] {

@@ -40,13 +40,6 @@ export function table(headings: readonly string[], rows: readonly (readonly Cell
     .join('\n');
 }
 
-/** The lines that apply: what is false, null or undefined is left out. */
-export function lines(
-  ...parts: readonly (string | readonly string[] | false | null | undefined)[]
-): string[] {
-  return parts.flat().filter((line) => typeof line === 'string');
-}
-
 export function formatNumber(value: number): string {
   return value.toLocaleString('en-US').replaceAll(',', ' ');
 }

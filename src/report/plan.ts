@@ -1,6 +1,7 @@
 // What `plan` prints: samples field by field, a table of the operations, what would be held, and the time it takes.
 import type { Preview, Sample } from '../sync/plan/preview.js';
-import { formatDuration, lines, plural, table } from './format.js';
+import { formatDuration, plural, table } from './format.js';
+import { lines } from './print.js';
 import { describeChange } from './values.js';
 
 const COUNTS = ['create', 'update', 'retire', 'retry', 'unchanged', 'dead'] as const;

@@ -1,6 +1,7 @@
 // Progress on standard error: a bar on a terminal, a line every few seconds elsewhere.
 import { SingleBar } from 'cli-progress';
-import { formatDuration, formatNumber, lines } from './format.js';
+import { formatDuration, formatNumber } from './format.js';
+import { lines } from './print.js';
 
 interface ProgressFacts {
   /** Share of the quota in use, 0 to 1; undefined when it is not known. */

@@ -2,7 +2,8 @@
 import type { Verdict } from '../state/schema.js';
 import type { ReconcileResult } from '../sync/reconcile/reconcile.js';
 import { describeBooking, VERDICT_MEANINGS } from './bookings.js';
-import { formatDuration, lines, plural, table } from './format.js';
+import { formatDuration, plural, table } from './format.js';
+import { lines } from './print.js';
 
 /** Bookings that are printed one by one. */
 export const MAX_BOOKINGS = 20;

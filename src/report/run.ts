@@ -7,8 +7,8 @@ import { listFailures } from '../state/records/failures.js';
 import { listRuns, sumOutcomes, type Run } from '../state/runs/read-runs.js';
 import type { RunRange } from '../state/schema.js';
 import { describeFailure, describeUnsettled } from './failures.js';
-import { formatDuration, formatNumber, formatTime, lines, plural, table } from './format.js';
-import { printLine } from './print.js';
+import { formatDuration, formatNumber, formatTime, plural, table } from './format.js';
+import { lines, printLine } from './print.js';
 
 /** Failures and keys named one by one. */
 const MAX_NAMED = 5;

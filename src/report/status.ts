@@ -16,9 +16,9 @@ import { listRuns, listUnfinishedRuns, readProgress } from '../state/runs/read-r
 import { NIGHTLY } from '../state/runs/schedule-names.js';
 import type { RunKind } from '../state/schema.js';
 import { describeUnsettled } from './failures.js';
-import { formatDuration, formatInZone, formatNumber, formatTime, lines, plural, table } from './format.js';
+import { formatDuration, formatInZone, formatNumber, formatTime, plural, table } from './format.js';
 import { describeApproval, describeHolds } from './holds.js';
-import { printLine } from './print.js';
+import { lines, printLine } from './print.js';
 import { runsTable, runToJson } from './run.js';
 
 const STATUSES = ['synced', 'retired', 'deferred', 'failed', 'dead', 'pending'] as const;
