@@ -10,7 +10,7 @@ const LEAVES = [
   'error-catalogue.ts',
   'logger.ts',
   'lifecycle.ts',
-  'once.ts',
+  'open-once.ts',
   'meter.ts',
   'sql-text.ts',
   'postgres-copy.ts',
@@ -22,11 +22,11 @@ const SYSTEMS = ['mirror', 'destination', 'state', ...DECLARATIONS];
 const SHARED = [
   'sync/decide.ts',
   'sync/external-id-owners.ts',
-  'sync/limits.ts',
-  'sync/record-outcomes.ts',
+  'sync/mass-change-limits.ts',
+  'sync/outcome-reasons.ts',
   'sync/render.ts',
   'sync/retire.ts',
-  'sync/start-nightly.ts',
+  'sync/start-due-nightly.ts',
   'sync/sync-deps.ts',
 ];
 const BELOW_A_USE_CASE = [...SHARED, ...SYSTEMS];

@@ -1,9 +1,8 @@
 // Assembly of what works the queue: producer, scheduler, workers, inbox, and a worker's HTTP. Loaded only by the
 // commands that queue or work something.
 import type { AppBase } from './app.js';
-import { streamsByName } from './config-file.js';
 import type { Stoppable } from './lifecycle.js';
-import { once } from './once.js';
+import { once } from './open-once.js';
 import { openBullmq, requireQueueStore } from './queue/bullmq.js';
 import { createInboxWorker } from './queue/inbox-worker.js';
 import { createNightlyScheduler } from './queue/nightly-scheduler.js';
@@ -20,9 +19,11 @@ export async function openQueue(app: AppBase) {
   const bullmq = openBullmq(app.queueStore(), stateId, log);
   const producer = createProducer({ bullmq, state });
   own(producer, producer.close);
-  const streams = async () => streamsByName(await app.configuration());
+  const shared = { bullmq, producer, log, state };
+  const streams = async () =>
+    new Map((await app.configuration()).streams.map((stream) => [stream.name, stream]));
   const scheduler = once(async () => {
-    const opened = createNightlyScheduler({ bullmq, producer, log, state, streams: await streams() });
+    const opened = createNightlyScheduler({ ...shared, streams: await streams() });
     return own(opened, opened.close);
   });
   /** Also after a failed start: a command that got further has stopped it already. */
@@ -40,32 +41,20 @@ export async function openQueue(app: AppBase) {
     async workers(options: { concurrency?: number; waitForCredentials?: boolean } = {}): Promise<Workers> {
       const { startDueRuns } = await scheduler();
       const [mirror, destination, meter] = [await app.mirror(), await app.destination(), await app.meter()];
-      const workers = createWorkers({
-        ...options,
-        bullmq,
-        producer,
-        log,
-        meter,
-        startDueRuns,
-        state,
-        mirror,
-        destination,
-        probe: async (signal) => {
-          await requireMigrated(state);
-          await mirror.ping();
-          await destination.probe('objects', { from: 0, to: 0 }, { lane: 'verify', signal });
-        },
-        streams: await streams(),
-      });
-      return ownStoppable(workers);
+      const probe = async (signal: AbortSignal) => {
+        await requireMigrated(state);
+        await mirror.ping();
+        await destination.probe('objects', { from: 0, to: 0 }, { lane: 'verify', signal });
+      };
+      const deps = { ...shared, ...options, meter, startDueRuns, mirror, destination, probe };
+      return ownStoppable(createWorkers({ ...deps, streams: await streams() }));
     },
 
     /** Incremental sync of every stream of the configuration; the caller starts and stops it. */
     async inboxWorker() {
       const { polling } = await app.configuration();
       const mirror = await app.mirror();
-      const deps = { bullmq, producer, log, state, mirror, streams: await streams(), polling };
-      return ownStoppable(createInboxWorker(deps));
+      return ownStoppable(createInboxWorker({ ...shared, mirror, streams: await streams(), polling }));
     },
 
     /** Reconciles from time to time until the caller stops it; undefined if no reservations are configured. */

@@ -6,7 +6,7 @@ import { UsageError } from './errors.js';
 import { createReleasers } from './lifecycle.js';
 import { createLogger, type Logger } from './logger.js';
 import { noMeter } from './meter.js';
-import { once } from './once.js';
+import { once } from './open-once.js';
 import type { QueueStore } from './queue/queue-address.js';
 import { loadSettings, readEnvironment, type ApiSettings, type Need, type Settings } from './settings.js';
 import { openState, type State } from './state/database.js';

@@ -3,7 +3,8 @@
 import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import { addCommands } from './commands/command-table.js';
-import { EXIT, exitCodeOfError } from './commands/exit-code.js';
+import { EXIT, exitCodeOfErrorCode } from './commands/exit-code.js';
+import { codeOf } from './errors.js';
 import { describeError, errorToJson } from './report/error-message.js';
 import { printJson } from './report/print.js';
 
@@ -31,7 +32,7 @@ async function main(argv: readonly string[]): Promise<void> {
       process.exitCode = error.exitCode === 0 ? EXIT.done : EXIT.usage;
       return;
     }
-    process.exitCode = exitCodeOfError(error);
+    process.exitCode = exitCodeOfErrorCode(codeOf(error));
     if (argv.includes('--json')) printJson(errorToJson(error));
     process.stderr.write(`${describeError(error)}\n`);
   }

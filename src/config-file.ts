@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { closest, distance } from 'fastest-levenshtein';
 import type { z } from 'zod';
 import { messageOf, UsageError } from './errors.js';
-import { findPatternFault, type Schedule } from './cron-schedule.js';
+import { findPatternFault } from './cron-schedule.js';
 import {
   configKeys,
   configSchema,
@@ -38,12 +38,10 @@ export async function loadConfiguration(
 ): Promise<Configuration> {
   const found = file === undefined ? findConfiguration(folder) : path.resolve(folder, file);
   if (found === undefined || !existsSync(found)) {
-    throw new UsageError(
-      found === undefined
-        ? `there is no ${NAMES[0]} in ${folder}`
-        : `there is no configuration file ${found}`,
-      { remedy: 'Write one (docs/configuration.md), or name it with --config or SLOTSYNC_CONFIG.' },
-    );
+    const sought = found === undefined ? `${NAMES[0]} in ${folder}` : `configuration file ${found}`;
+    throw new UsageError(`there is no ${sought}`, {
+      remedy: 'Write one (docs/configuration.md), or name it with --config or SLOTSYNC_CONFIG.',
+    });
   }
   let exported: unknown;
   try {
@@ -90,9 +88,7 @@ export function checkConfiguration(exported: unknown, name = 'the configuration'
 }
 
 /** The schedule as cron-schedule.ts takes it; undefined without one. */
-export function scheduleOf({
-  schedule,
-}: Pick<ParsedConfig, 'schedule'>): (Schedule & { catchUp: boolean }) | undefined {
+export function scheduleOf({ schedule }: Pick<ParsedConfig, 'schedule'>) {
   if (!schedule) return undefined;
   const { nightly: pattern, timezone, catchUp } = schedule;
   return { pattern, timezone, catchUp };
@@ -105,10 +101,7 @@ function checkSchedule(exported: unknown): Fault[] {
 }
 
 /** The streams that can be read although the configuration as a whole cannot, so that their faults are reported too. */
-function parseStreams(exported: unknown): {
-  readable: Record<string, StreamDeclaration>;
-  unreadable: Set<string>;
-} {
+function parseStreams(exported: unknown) {
   const streams: unknown = (exported as { streams?: unknown }).streams;
   const readable: Record<string, StreamDeclaration> = {};
   const unreadable = new Set<string>();
@@ -128,13 +121,10 @@ function toFaults(issue: z.core.$ZodIssue): Fault[] {
       message: `unknown${suggest(key)}`,
     }));
   }
-  if (issue.code === 'invalid_key') {
-    return [{ path: at, message: issue.issues[0]?.message ?? issue.message }];
-  }
-  if (issue.input === undefined && (issue.code === 'invalid_type' || issue.code === 'invalid_union')) {
-    return [{ path: at, message: `is missing: ${issue.message}` }];
-  }
-  return [{ path: at, message: issue.message }];
+  const isOfKey = issue.code === 'invalid_key';
+  const isMissing = issue.input === undefined && ['invalid_type', 'invalid_union'].includes(issue.code);
+  const message = (isOfKey && issue.issues[0]?.message) || issue.message;
+  return [{ path: at, message: isMissing ? `is missing: ${message}` : message }];
 }
 
 function suggest(key: string): string {
@@ -143,10 +133,6 @@ function suggest(key: string): string {
   return apart > 0 && apart <= Math.min(3, key.length / 2)
     ? `; did you mean '${near}'?`
     : '; remove it, or check the spelling';
-}
-
-export function streamsByName({ streams }: Configuration): ReadonlyMap<string, Stream> {
-  return new Map(streams.map((stream) => [stream.name, stream]));
 }
 
 /** The streams named on the command line, or all. Throws UsageError for a name that is not configured. */
@@ -163,7 +149,5 @@ export function selectStreams({ streams }: Configuration, names: readonly string
 
 /** The one stream of this name. Throws UsageError when it is not configured. */
 export function selectStream(configuration: Configuration, name: string): Stream {
-  const [stream] = selectStreams(configuration, [name]);
-  if (stream === undefined) throw new UsageError(`no stream '${name}' in the configuration`);
-  return stream;
+  return selectStreams(configuration, [name])[0] as Stream;
 }

@@ -23,20 +23,16 @@ export async function approve(app: App, runText: string, options: RunOptions & H
   await requireSources(await app.mirror(), { streams });
   await app.queue(); // nothing is approved that cannot be queued
 
-  const wanted = holds.map(({ runId, stream, operation, count }) => ({
+  const allowed = holds.map(({ count: allowed, runId, stream, operation }) => ({
     runId,
     stream,
     operation,
-    allowed: count,
+    allowed,
   }));
-  const approvals = await recordApprovals(state.db, wanted, configuration.approvalHours);
+  const approvals = await recordApprovals(state.db, allowed, configuration.approvalHours);
   if (!options.json) for (const approval of approvals) printLine(describeApproval(approval));
-  const request = {
-    ...sameAgain(run),
-    startedBy: 'command' as const,
-    streams: streams.map(({ name }) => name),
-  };
-  return startAndWork(app, request, runOptions, { resumeCommand: 'slotsync sync', extraJson: { approvals } });
+  const work = { resumeCommand: 'slotsync sync', extraJson: { approvals } };
+  return startAndWork(app, streams, sameAgain(run), runOptions, work);
 }
 
 /** The run that does what this one held. After single keys, the whole stream: limits are counted over all of it. */

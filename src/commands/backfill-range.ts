@@ -26,14 +26,8 @@ export async function readRange(options: RangeOptions): Promise<RunRange> {
   const keys = await readKeys(options);
   const limit = readLimit(options.limit);
   if (where?.trim() === '') throw new UsageError('--where takes a condition, such as "seats > 100"');
-  return {
-    ...(keys === undefined ? {} : { keys }),
-    ...(from === undefined ? {} : { from }),
-    ...(to === undefined ? {} : { to }),
-    ...(where === undefined ? {} : { where }),
-    ...(limit === undefined ? {} : { limit }),
-    ...(force ? { force } : {}),
-  };
+  const range = { keys, from, to, where, limit, force };
+  return Object.fromEntries(Object.entries(range).filter(([, value]) => value !== undefined));
 }
 
 /** Each key once, in order, so that the same keys are the same part. */
@@ -88,15 +82,10 @@ export async function requireConditions(
   streams: readonly Stream[],
   { from, to, where }: RunRange,
 ): Promise<void> {
-  const conditions = [
-    ['--from', { from }],
-    ['--to', { to }],
-    ['--where', { where }],
-  ] as const;
   for (const stream of streams) {
-    for (const [option, condition] of conditions) {
-      const fault = await mirror.checkCondition(stream, condition);
-      if (fault !== undefined) throw new UsageError(`${option}, for ${stream.name}: ${fault}`);
+    for (const [option, value] of Object.entries({ from, to, where })) {
+      const fault = await mirror.checkCondition(stream, { [option]: value });
+      if (fault !== undefined) throw new UsageError(`--${option}, for ${stream.name}: ${fault}`);
     }
   }
 }

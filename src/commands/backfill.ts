@@ -2,7 +2,7 @@ import type { App } from '../app.js';
 import { selectStreams } from '../config-file.js';
 import { UsageError } from '../errors.js';
 import { requireSources } from '../mirror/require-sources.js';
-import { printJson, printLine } from '../report/print.js';
+import { print, printJson, printLine } from '../report/print.js';
 import { describeUnknownKeys } from '../report/run.js';
 import { listUnfinishedRuns } from '../state/runs/read-runs.js';
 import { findUnknownKeys } from '../sync/plan/unknown-keys.js';
@@ -37,15 +37,10 @@ export async function backfill(app: App, names: string[], options: BackfillOptio
     if (options.json) printJson({ ...extraJson, run: null });
     return EXIT.failed;
   }
-  const request = {
-    kind: 'backfill',
-    lane: 'backfill',
-    startedBy: 'command',
-    streams: streams.map(({ name }) => name),
-    range: Object.keys(range).length === 0 ? undefined : range,
-  } as const;
+  const asked = Object.keys(range).length === 0 ? undefined : range;
+  const request = { kind: 'backfill', lane: 'backfill', range: asked } as const;
   const work = { resumeCommand: RESUME, extraJson, canContinue: true };
-  const code = await startAndWork(app, request, runOptions, work);
+  const code = await startAndWork(app, streams, request, runOptions, work);
   return code === EXIT.done && unknownKeys.length > 0 ? EXIT.failed : code;
 }
 
@@ -61,8 +56,7 @@ async function resumeBackfill(app: App, names: string[], options: BackfillOption
   const { db } = await app.state();
   const run = (await listUnfinishedRuns(db)).findLast(({ kind }) => kind === 'backfill');
   if (!run) {
-    if (options.json) printJson({ run: null });
-    else printLine('No backfill is unfinished; there is nothing to resume.');
+    print(options, { run: null }, ['No backfill is unfinished; there is nothing to resume.']);
     return EXIT.done;
   }
   const begin = async () => ({ run, started: false, isOurs: true });

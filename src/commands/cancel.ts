@@ -2,10 +2,9 @@ import type { App } from '../app.js';
 import { print } from '../report/print.js';
 import { cancelRun } from '../state/runs/end-run.js';
 import type { CommonOptions } from './command.js';
-import { EXIT } from './exit-code.js';
 import { findUnfinishedRun } from './find-run.js';
 
-export async function cancel(app: App, id: string, options: CommonOptions): Promise<number> {
+export async function cancel(app: App, id: string, options: CommonOptions): Promise<void> {
   const { db } = await app.state();
   const run = await findUnfinishedRun(db, id);
   await cancelRun(db, run.id);
@@ -13,5 +12,4 @@ export async function cancel(app: App, id: string, options: CommonOptions): Prom
     `Run ${run.id} is cancelled: batches in progress are finished, and what was accepted stays at the service.`,
     'Its other records are sent by the next run: slotsync sync',
   ]);
-  return EXIT.done;
 }

@@ -1,18 +1,20 @@
 import type { App } from '../app.js';
 import { scheduleOf } from '../config-file.js';
 import { nextDue } from '../cron-schedule.js';
-import { describeFinding, describeFindings } from '../report/check.js';
-import { formatInZone } from '../report/format.js';
-import { printJson, printLine } from '../report/print.js';
+import { formatInZone, plural } from '../report/format.js';
+import { print, printLine } from '../report/print.js';
 import { checkAll, type Finding } from '../sync/check.js';
 import type { CommonOptions } from './command.js';
 import { EXIT, exitCodeOfErrorCode } from './exit-code.js';
+
+const SIGNS = { ok: '✓', fault: '✗', note: '·' } as const;
 
 export async function check(app: App, options: CommonOptions): Promise<number> {
   const findings: Finding[] = [];
   const add = (finding: Finding) => {
     findings.push(finding);
-    if (!options.json) printLine(describeFinding(finding));
+    const remedy = finding.remedy === undefined ? '' : `\n    → ${finding.remedy}`;
+    if (!options.json) printLine(`${SIGNS[finding.result]} ${finding.what}: ${finding.text}${remedy}`);
   };
   add({ what: 'settings', result: 'ok', text: describeSettings(app) });
   const configuration = await app.configuration();
@@ -32,8 +34,11 @@ export async function check(app: App, options: CommonOptions): Promise<number> {
   }
 
   const faults = findings.filter(({ result }) => result === 'fault');
-  if (options.json) printJson({ ok: faults.length === 0, findings });
-  else printLine(describeFindings(faults));
+  print(options, { ok: faults.length === 0, findings }, [
+    faults.length === 0
+      ? '\nNo faults found. See what would be sent: slotsync plan'
+      : `\n${plural(faults.length, 'fault')} to correct.`,
+  ]);
   if (faults.length === 0) return EXIT.done;
   return faults.some(({ code }) => exitCodeOfErrorCode(code ?? null) === EXIT.usage)
     ? EXIT.usage

@@ -27,9 +27,7 @@ export async function chooseHolds(
   if (all.length === 0)
     throw new UsageError(`run ${runId} holds nothing; slotsync status shows what is held`);
   const holds = all.filter(
-    (hold) =>
-      (stream === undefined || hold.stream === stream) &&
-      (operation === undefined || hold.operation === operation),
+    (hold) => hold.stream === (stream ?? hold.stream) && hold.operation === (operation ?? hold.operation),
   );
   if (holds.length === 0) {
     const requested = [operation, stream].filter((name) => name !== undefined).join(' of ');

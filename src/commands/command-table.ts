@@ -138,7 +138,7 @@ export function addCommands(program: Command): void {
   common(program.command('resume'))
     .argument('[run]', 'number of the run (default: every paused run that is not incremental)')
     .description('resume a paused run')
-    .action(withApp({ needs: ['state', 'api'] }, async () => (await import('./resume.js')).resume));
+    .action(withApp({ needs: ['state', 'api'] }, async () => (await import('./pause.js')).resume));
 
   common(program.command('cancel'))
     .argument('<run>', 'number of the run')

@@ -2,6 +2,7 @@
 // loaded only by the command that needs it, so that `--help` and `status` start fast.
 import type { Command } from 'commander';
 import type { App, AppOptions } from '../app.js';
+import { EXIT } from './exit-code.js';
 
 /** Options of every command that uses the settings. */
 export interface CommonOptions {
@@ -17,17 +18,20 @@ export function common(command: Command): Command {
     .option('--env-file <file>', 'file with settings (default: .env, if there is one)');
 }
 
-/** An action for commander: runs what `load` returns with an app. Its result is the process's exit code. */
+/** What a command resolves to: the process's exit code, 0 without one. */
+type Ended = Promise<number | void>;
+
+/** An action for commander: runs what `load` returns with an app. */
 export function withApp<A extends unknown[]>(
   opens: Pick<AppOptions, 'needs' | 'logLevel' | 'isObserved'>,
-  load: () => Promise<(app: App, ...args: A) => Promise<number>>,
+  load: () => Promise<(app: App, ...args: A) => Ended>,
 ): (...args: A) => Promise<void> {
   return async (...args) => {
     const [{ createApp }, run] = await Promise.all([import('../app.js'), load()]);
     const { config: configPath, envFile } = args.at(-2) as CommonOptions; // commander adds the command itself
     const app = await createApp({ ...opens, configPath, envFile });
     try {
-      process.exitCode = await run(app, ...args);
+      process.exitCode = (await run(app, ...args)) ?? EXIT.done;
     } finally {
       await app.close();
     }
@@ -36,10 +40,9 @@ export function withApp<A extends unknown[]>(
 
 /** The same for a command that needs no app. */
 export function withoutApp<A extends unknown[]>(
-  load: () => Promise<(...args: A) => Promise<number>>,
+  load: () => Promise<(...args: A) => Ended>,
 ): (...args: A) => Promise<void> {
   return async (...args) => {
-    const run = await load();
-    process.exitCode = await run(...args);
+    process.exitCode = (await (await load())(...args)) ?? EXIT.done;
   };
 }

@@ -1,27 +1,15 @@
 // What the process ends with: 0 done, 1 something failed, 2 wrong use or configuration, 3 held for approval.
 import { errorEntry } from '../error-catalogue.js';
-import { codeOf } from '../errors.js';
 import type { Run } from '../state/runs/read-runs.js';
 
 export const EXIT = { done: 0, failed: 1, usage: 2, held: 3 } as const;
-
-export function exitCodeOfError(error: unknown): number {
-  return exitCodeOfErrorCode(codeOf(error));
-}
 
 export function exitCodeOfErrorCode(code: string | null): number {
   return errorEntry(code).exitCode ?? EXIT.failed;
 }
 
 export function exitCodeOfRun({ status, errorCode }: Pick<Run, 'status' | 'errorCode'>): number {
-  switch (status) {
-    case 'succeeded':
-      return EXIT.done;
-    case 'held':
-      return EXIT.held;
-    case 'failed':
-      return exitCodeOfErrorCode(errorCode);
-    default:
-      return EXIT.failed;
-  }
+  if (status === 'succeeded') return EXIT.done;
+  if (status === 'held') return EXIT.held;
+  return status === 'failed' ? exitCodeOfErrorCode(errorCode) : EXIT.failed;
 }

@@ -7,12 +7,11 @@ import { NO_RESERVATIONS } from '../streams/bookings.js';
 import { explainBooking } from '../sync/explain-booking.js';
 import { explainRecord } from '../sync/explain-record.js';
 import type { CommonOptions } from './command.js';
-import { EXIT } from './exit-code.js';
 
 /** The name of the bookings where a stream is expected, unless a stream has it. */
 const BOOKINGS = 'reservations';
 
-export async function explain(app: App, name: string, key: string, options: CommonOptions): Promise<number> {
+export async function explain(app: App, name: string, key: string, options: CommonOptions): Promise<void> {
   const configuration = await app.configuration();
   const deps = {
     mirror: await app.mirror(),
@@ -22,20 +21,18 @@ export async function explain(app: App, name: string, key: string, options: Comm
   const { streams, reservations = NO_RESERVATIONS } = configuration;
   if (name === BOOKINGS && !streams.some((stream) => stream.name === name)) {
     const explained = await explainBooking(deps, reservations, key);
-    requireFound(
-      explained.here ?? explained.known ?? explained.reservations[0] ?? explained.events[0],
-      `no booking '${key}' is in the mirror, at the service or in the state`,
-    );
+    const { here, known, reservations: found, events } = explained;
+    if (!here && !known && found.length === 0 && events.length === 0)
+      throw new SlotsyncError(
+        'not_found',
+        `no booking '${key}' is in the mirror, at the service or in the state`,
+      );
     const timezone = reservations.bookings?.timezone ?? 'UTC';
     print(options, explained, describeBookingExplained(explained, timezone));
-    return EXIT.done;
+    return;
   }
   const explained = await explainRecord(deps, selectStream(configuration, name), key);
-  requireFound(explained.row ?? explained.record, `no row and no record of ${name} has the key '${key}'`);
+  if (!explained.row && !explained.record)
+    throw new SlotsyncError('not_found', `no row and no record of ${name} has the key '${key}'`);
   print(options, { ...explained, next: nextOfRecord(explained) }, describeRecordExplained(explained));
-  return EXIT.done;
-}
-
-function requireFound(found: unknown, message: string): void {
-  if (found === undefined) throw new SlotsyncError('not_found', message);
 }

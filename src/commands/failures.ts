@@ -4,14 +4,13 @@ import { print } from '../report/print.js';
 import { countUnsettled } from '../state/records/count-records.js';
 import { listFailures } from '../state/records/list-failures.js';
 import type { CommonOptions } from './command.js';
-import { EXIT } from './exit-code.js';
 import { readWholeNumber } from './work-run.js';
 
 export async function failures(
   app: App,
   stream: string | undefined,
   options: CommonOptions & { limit: string },
-): Promise<number> {
+): Promise<void> {
   const limit = readWholeNumber(options.limit, '--limit takes');
   const { db } = await app.state();
   const listed = await listFailures(db, { stream, limit });
@@ -21,5 +20,4 @@ export async function failures(
     ...listed.map((failure) => `${describeFailure(failure)}\n`),
     `${describeUnsettled(total)}${shown}.`,
   ]);
-  return EXIT.done;
 }

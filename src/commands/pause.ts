@@ -1,12 +1,12 @@
+// `pause` and `resume`: of one run, or of every run that is not incremental.
 import type { App } from '../app.js';
 import { UsageError } from '../errors.js';
 import { print } from '../report/print.js';
 import { setPaused } from '../state/runs/pause-runs.js';
 import type { CommonOptions } from './command.js';
-import { EXIT } from './exit-code.js';
 import { findUnfinishedRun } from './find-run.js';
 
-export async function pause(app: App, id: string | undefined, options: CommonOptions): Promise<number> {
+export async function pause(app: App, id: string | undefined, options: CommonOptions): Promise<void> {
   const { db } = await app.state();
   const run = id === undefined ? undefined : await findUnfinishedRun(db, id);
   if (run?.kind === 'reconcile') {
@@ -15,10 +15,19 @@ export async function pause(app: App, id: string | undefined, options: CommonOpt
     });
   }
   const paused = await setPaused(db, true, run?.id);
-  const lines = paused.map(
-    (each) => `Run ${each} is paused: batches in progress are finished. To go on: slotsync resume ${each}`,
-  );
   const none = run ? `Run ${run.id} is paused already.` : 'No run is under way.';
-  print(options, { paused }, lines.length > 0 ? lines : [none]);
-  return EXIT.done;
+  const describe = (each: number) =>
+    `Run ${each} is paused: batches in progress are finished. To go on: slotsync resume ${each}`;
+  print(options, { paused }, paused.length > 0 ? paused.map(describe) : [none]);
+}
+
+export async function resume(app: App, id: string | undefined, options: CommonOptions): Promise<void> {
+  const { db } = await app.state();
+  const run = id === undefined ? undefined : await findUnfinishedRun(db, id);
+  const resumed = await setPaused(db, false, run?.id);
+  if (resumed.length > 0) await (await app.queue()).producer.requeue();
+  const none = run ? `Run ${run.id} is not paused.` : 'No run is paused.';
+  const describe = (each: number) =>
+    `Run ${each} goes on with the next worker, sync or backfill; watch it with: slotsync status`;
+  print(options, { resumed }, resumed.length > 0 ? resumed.map(describe) : [none]);
 }

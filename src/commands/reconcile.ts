@@ -17,6 +17,8 @@ interface ReconcileOptions extends CommonOptions {
 
 const MAX_BOOKINGS_AS_JSON = 10_000;
 const HOUR_SECONDS = 60 * 60;
+/** A day, or a time with or without its zone. */
+const TIME = /^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)(Z|[+-]\d{2}:?\d{2})?)?$/;
 
 export async function reconcileBookings(app: App, options: ReconcileOptions): Promise<number> {
   const from = readTime(options.from, '--from');
@@ -62,11 +64,8 @@ export async function reconcileBookings(app: App, options: ReconcileOptions): Pr
 /** Milliseconds since 1970. A day is its start in UTC. */
 function readTime(text: string | undefined, option: string): number | undefined {
   if (text === undefined) return undefined;
-  const isDay = /^\d{4}-\d{2}-\d{2}$/.test(text);
-  const isTime = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?$/.test(text);
-  const hasZone = /(Z|[+-]\d{2}:?\d{2})$/.test(text.slice(10));
-  const at =
-    isDay || isTime ? Date.parse(isDay || hasZone ? text : `${text.replace(' ', 'T')}Z`) : Number.NaN;
-  if (!Number.isNaN(at) && at >= 0) return at;
+  const [, day = '', clock, zone = 'Z'] = TIME.exec(text) ?? [];
+  const at = Date.parse(clock === undefined ? day : `${day}T${clock}${zone}`);
+  if (at >= 0) return at;
   throw new UsageError(`${option} takes a day such as 2026-09-01, or an ISO time, not '${text}'`);
 }

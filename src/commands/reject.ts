@@ -6,13 +6,8 @@ import { rejectHolds } from '../state/runs/holds.js';
 import { readRun } from '../state/runs/read-runs.js';
 import { chooseHolds, type HoldOptions } from './choose-holds.js';
 import type { CommonOptions } from './command.js';
-import { EXIT } from './exit-code.js';
 
-export async function reject(
-  app: App,
-  runText: string,
-  options: CommonOptions & HoldOptions,
-): Promise<number> {
+export async function reject(app: App, runText: string, options: CommonOptions & HoldOptions): Promise<void> {
   const state = await app.state();
   const { run, holds } = await chooseHolds(state, runText, options);
   await rejectHolds(state.db, run.id, holds);
@@ -23,5 +18,4 @@ export async function reject(
     'The next run plans them again, and holds them again unless the mirror has changed.',
     `Run ${run.id} ${after.status}.`,
   ]);
-  return EXIT.done;
 }

@@ -5,7 +5,6 @@ import { printRun, runsTable, runToJson } from '../report/run.js';
 import { LISTED_KINDS, listRuns } from '../state/runs/read-runs.js';
 import { RUN_KINDS, type RunKind } from '../state/schema.js';
 import type { CommonOptions } from './command.js';
-import { EXIT } from './exit-code.js';
 import { findRun } from './find-run.js';
 import { readWholeNumber } from './work-run.js';
 
@@ -15,24 +14,20 @@ interface RunsOptions extends CommonOptions {
   all?: boolean;
 }
 
-export async function runs(app: App, id: string | undefined, options: RunsOptions): Promise<number> {
+export async function runs(app: App, id: string | undefined, options: RunsOptions): Promise<void> {
   const state = await app.state();
   if (id !== undefined) {
     const run = await findRun(state.db, id);
     if (options.json) printJson({ run: runToJson(run) });
     else await printRun(state, run);
-    return EXIT.done;
+    return;
   }
-  const listed = await listRuns(
-    state.db,
-    readWholeNumber(options.limit, '--limit takes'),
-    readKinds(options),
-  );
+  const limit = readWholeNumber(options.limit, '--limit takes');
+  const listed = await listRuns(state.db, limit, readKinds(options));
   const { kind } = options;
   const none =
     kind === undefined ? 'No run yet. Start one with: slotsync sync' : `No run of kind ${kind} yet.`;
   print(options, { runs: listed.map(runToJson) }, [listed.length === 0 ? none : runsTable(listed)]);
-  return EXIT.done;
 }
 
 function readKinds({ kind, all }: RunsOptions): readonly RunKind[] {

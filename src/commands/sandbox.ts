@@ -1,38 +1,26 @@
+import { once } from 'node:events';
 import { findConfiguration, loadConfiguration } from '../config-file.js';
 import { print } from '../report/print.js';
+import type { Faults } from '../sandbox/faults.js';
 import { startSandbox, type SandboxOptions } from '../sandbox/sandbox.js';
 import { loadSettings, readEnvironment } from '../settings.js';
 import type { Stream } from '../streams/stream.js';
 import type { SandboxSchema } from '../sandbox/schema.js';
 import type { CommonOptions } from './command.js';
-import { EXIT } from './exit-code.js';
 
-interface SandboxCommandOptions extends CommonOptions {
-  port: number;
-  host: string;
+/** As they are typed. Those that are not named here are the sandbox's own, under the same names. */
+interface SandboxCommandOptions
+  extends CommonOptions, Omit<SandboxOptions, 'expiredStatus' | 'putStatus'>, Required<Faults> {
   organization: string;
   apiKey: string;
-  region: string;
-  rate: number;
-  window: 'sliding' | 'fixed' | 'bucket';
-  retryAfter: boolean;
-  tokenSeconds: number;
-  tokenExp: boolean;
   expiredStatus: string;
   putStatus?: string;
-  maxObjects: number;
   modified: boolean;
   latency: number;
   jitter: number;
-  status500: number;
-  reset: number;
-  loseAnswer: number;
-  brokenJson: number;
-  hang: number;
-  seed: number;
 }
 
-export async function sandbox(options: SandboxCommandOptions): Promise<number> {
+export async function sandbox(options: SandboxCommandOptions): Promise<void> {
   const { configPath } = loadSettings([], readEnvironment(options.envFile));
   const file = options.config ?? configPath;
   const isConfigured = file !== undefined || findConfiguration() !== undefined;
@@ -50,12 +38,8 @@ export async function sandbox(options: SandboxCommandOptions): Promise<number> {
     `\nIt knows ${known.types} types and ${known.fields} fields.`,
     `Requests it has received: ${opened.url}/sandbox/summary`,
   ]);
-  await new Promise<void>((resolve) => {
-    process.once('SIGINT', resolve);
-    process.once('SIGTERM', resolve);
-  });
+  await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
   await opened.close();
-  return EXIT.done;
 }
 
 function toSandboxOptions(options: SandboxCommandOptions): SandboxOptions {

@@ -14,12 +14,7 @@ export async function sync(
   const streams = selectStreams(await app.configuration(), names);
   await app.state();
   await requireSources(await app.mirror(), { streams });
-  const request = {
-    kind: 'sync',
-    lane: 'sync',
-    startedBy: 'command',
-    streams: streams.map(({ name }) => name),
-    range: limit === undefined ? undefined : { limit },
-  } as const;
-  return startAndWork(app, request, runOptions, { resumeCommand: 'slotsync sync' });
+  const range = limit === undefined ? undefined : { limit };
+  const request = { kind: 'sync', lane: 'sync', range } as const;
+  return startAndWork(app, streams, request, runOptions, { resumeCommand: 'slotsync sync' });
 }

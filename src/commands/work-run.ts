@@ -4,12 +4,13 @@ import { isDeepStrictEqual } from 'node:util';
 import type { App } from '../app.js';
 import { createQuotaUseReader } from '../destination/quota/quota-use.js';
 import { SlotsyncError, UsageError } from '../errors.js';
-import { printJson, printLine } from '../report/print.js';
+import { print, printJson, printLine } from '../report/print.js';
 import { createProgress } from '../report/progress.js';
 import { printRun, runToJson } from '../report/run.js';
 import type { State } from '../state/database.js';
 import { readProgress, readRun, type Run } from '../state/runs/read-runs.js';
 import { startRun, type RunRequest } from '../state/runs/start-run.js';
+import type { Stream } from '../streams/stream.js';
 import { EXIT, exitCodeOfRun } from './exit-code.js';
 import { listenForSignals } from './signals.js';
 
@@ -20,21 +21,15 @@ export interface RunOptions {
   concurrency?: string;
 }
 
-export type ParsedRunOptions = ReturnType<typeof readRunOptions>;
+type ParsedRunOptions = ReturnType<typeof readRunOptions>;
 
 export function readRunOptions({ json = false, detach = false, concurrency }: RunOptions) {
   return { json, detach, concurrency: readConcurrency(concurrency) };
 }
 
-/** A run to wait for. `isOurs`: the command is done when it has ended; otherwise it must end before ours can start. */
-export interface Begun {
-  run: Run;
-  started: boolean;
-  isOurs: boolean;
-}
-
-export interface Work {
-  begin: () => Promise<Begun>;
+interface Work {
+  /** A run to wait for. `isOurs`: the command is done when it has ended; otherwise it must end before ours can start. */
+  begin: () => Promise<{ run: Run; started: boolean; isOurs: boolean }>;
   /** The command that continues after an interruption. */
   resumeCommand: string;
   /** What the JSON document holds beside the run. */
@@ -46,18 +41,22 @@ const LOOK_EVERY_MS = 200;
 /** Starts the run and works it, or only queues it with `--detach`. Returns the exit code. */
 export async function startAndWork(
   app: App,
-  request: RunRequest,
+  streams: readonly Stream[],
+  wanted: Pick<RunRequest, 'kind' | 'lane' | 'range'>,
   options: ParsedRunOptions,
   { canContinue = false, ...work }: Omit<Work, 'begin'> & { canContinue?: boolean },
 ): Promise<number> {
+  const request = { ...wanted, startedBy: 'command', streams: streams.map(({ name }) => name) } as const;
   const { db } = await app.state();
   if (options.detach) {
     const { producer } = await app.queue();
     const { run, started } = await startRun(db, request);
     await producer.enqueueRun(run.id, run.lane);
-    if (options.json) printJson({ ...work.extraJson, run: runToJson(run), started });
-    else if (started) printLine(`Run ${run.id} is queued. Watch it with: slotsync status`);
-    else printLine(`Run ${run.id} over the same streams is not finished yet; nothing was queued.`);
+    print(options, { ...work.extraJson, run: runToJson(run), started }, [
+      started
+        ? `Run ${run.id} is queued. Watch it with: slotsync status`
+        : `Run ${run.id} over the same streams is not finished yet; nothing was queued.`,
+    ]);
     return EXIT.done;
   }
   const begin = async () => {
@@ -82,16 +81,19 @@ export async function workRun(
     await workers.start();
     let run: Run | undefined;
     for (let isOurs = false; !isOurs && !stop.requested();) {
-      const begun = await begin();
-      ({ run, isOurs } = begun);
+      let started: boolean;
+      ({ run, started, isOurs } = await begin());
+      const { id } = run;
       if (run.pausedAt) {
-        if (json) printJson({ ...extraJson, run: runToJson(run), started: false });
-        else printLine(`Run ${run.id} over these streams is paused. To go on: slotsync resume ${run.id}`);
+        print({ json }, { ...extraJson, run: runToJson(run), started: false }, [
+          `Run ${id} over these streams is paused. To go on: slotsync resume ${id}`,
+        ]);
         return EXIT.done;
       }
-      if (begun.started) await queue.producer.enqueueRun(run.id, run.lane);
-      else if (!json) printLine(describeFound(begun));
-      run = await waitForRun(state, run.id, stop.requested, readQuotaUse);
+      if (started) await queue.producer.enqueueRun(id, run.lane);
+      else if (!json && isOurs) printLine(`Run ${id} is unfinished; going on with it.`);
+      else if (!json) printLine(`Run ${id} over the same streams is unfinished; finishing it first.`);
+      run = await waitForRun(state, id, stop.requested, readQuotaUse);
     }
     if (!run?.finishedAt) {
       process.stderr.write(`Stopped. What was accepted is recorded; ${resumeCommand} goes on from there.\n`);
@@ -139,16 +141,8 @@ function isRunOf(run: Run, { kind, streams, range }: RunRequest): boolean {
   );
 }
 
-function describeFound({ run, isOurs }: Begun): string {
-  return isOurs
-    ? `Run ${run.id} is unfinished; going on with it.`
-    : `Run ${run.id} over the same streams is unfinished; finishing it first.`;
-}
-
 export function readConcurrency(text: string | undefined): number {
-  const value = Number(text ?? 12);
-  if (Number.isInteger(value) && value >= 1 && value <= 200) return value;
-  throw new UsageError(`--concurrency takes a whole number from 1 to 200, not '${text}'`);
+  return readWholeNumber(text ?? '12', '--concurrency takes', { max: 200 });
 }
 
 /** The maximum number of records to write; undefined: all. */
@@ -156,9 +150,10 @@ export function readLimit(text: string | undefined): number | undefined {
   return text === undefined ? undefined : readWholeNumber(text, '--limit takes');
 }
 
-/** Throws UsageError for anything but a whole number from 1 on. */
-export function readWholeNumber(text: string, what: string): number {
+/** Throws UsageError for anything but a whole number from `min` to `max`. */
+export function readWholeNumber(text: string, what: string, { min = 1, max = Infinity, unit = '' } = {}) {
   const value = Number(text);
-  if (Number.isSafeInteger(value) && value > 0) return value;
-  throw new UsageError(`${what} a whole number from 1 on, not '${text}'`);
+  if (text.trim() !== '' && Number.isSafeInteger(value) && value >= min && value <= max) return value;
+  const bounds = `from ${min} ${max === Infinity ? 'on' : `to ${max}`}`;
+  throw new UsageError(`${what} a whole number ${unit}${bounds}, not '${text}'`);
 }

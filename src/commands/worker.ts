@@ -1,20 +1,19 @@
 import type { App } from '../app.js';
 import { scheduleOf } from '../config-file.js';
-import { UsageError } from '../errors.js';
 import { stopTogether, type Stoppable } from '../lifecycle.js';
 import type { CommonOptions } from './command.js';
-import { EXIT } from './exit-code.js';
 import { listenForSignals } from './signals.js';
-import { readConcurrency } from './work-run.js';
+import { readConcurrency, readWholeNumber } from './work-run.js';
 
 interface WorkerOptions extends CommonOptions {
   concurrency: string;
   grace: string;
 }
 
-export async function worker(app: App, options: WorkerOptions): Promise<number> {
+export async function worker(app: App, options: WorkerOptions): Promise<void> {
   const concurrency = readConcurrency(options.concurrency);
-  const graceMs = readGrace(options.grace) * 1000;
+  const graceMs =
+    1000 * readWholeNumber(options.grace, '--grace takes', { min: 0, max: 3600, unit: 'of seconds ' });
   const queue = await app.queue();
   const workers = await queue.workers({ concurrency, waitForCredentials: true });
   const inbox = await queue.inboxWorker();
@@ -35,11 +34,4 @@ export async function worker(app: App, options: WorkerOptions): Promise<number> 
     signals.ended();
   }
   app.log.info('worker stopped');
-  return EXIT.done;
-}
-
-function readGrace(text: string): number {
-  const value = Number(text);
-  if (text.trim() !== '' && Number.isInteger(value) && value >= 0 && value <= 3600) return value;
-  throw new UsageError(`--grace takes a whole number of seconds from 0 to 3600, not '${text}'`);
 }

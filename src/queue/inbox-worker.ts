@@ -9,7 +9,7 @@ import type { Stream } from '../streams/stream.js';
 import { createPoll } from '../sync/detect/poll-cursor.js';
 import type { SyncDeps } from '../sync/sync-deps.js';
 import type { Bullmq } from './bullmq.js';
-import { createChangeWorker } from './change-jobs.js';
+import { createChangeWorker } from './receive-changes.js';
 import type { Producer } from './producer.js';
 
 type InboxWorkerOptions = Pick<SyncDeps, 'state' | 'mirror' | 'log' | 'streams'> &

@@ -1,5 +1,5 @@
 // The queues and the kinds of job. Our own jobs carry a number and nothing else: it names a row of the state, so an old
-// job cannot write old values and no personal data lies in the queue. Jobs of other programs: change-jobs.ts.
+// job cannot write old values and no personal data lies in the queue. Jobs of other programs: receive-changes.ts.
 import type { JobsOptions } from 'bullmq';
 import { LANES } from '../destination/quota/limiter.js';
 import { ATTEMPTS } from './retry-policy.js';

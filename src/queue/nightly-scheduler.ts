@@ -5,7 +5,7 @@ import { codeOf } from '../errors.js';
 import { repeat } from '../lifecycle.js';
 import { readSchedule, registerSchedule, removeSchedule } from '../state/runs/nightly-occurrences.js';
 import { NIGHTLY } from '../state/runs/nightly-occurrences.js';
-import { skipMissedOccurrences, startDueNightly, type NightlyDeps } from '../sync/start-nightly.js';
+import { skipMissedOccurrences, startDueNightly, type NightlyDeps } from '../sync/start-due-nightly.js';
 import type { Bullmq } from './bullmq.js';
 import { JOB_OPTIONS, QUEUES, SCHEDULE_DUE } from './jobs.js';
 import type { Producer } from './producer.js';

@@ -2,6 +2,7 @@
 import type { ReservationRow } from '../state/bookings/read-reservations.js';
 import type { Verdict } from '../state/schema.js';
 import { describeProblem } from '../streams/bookings.js';
+import { lines } from './print.js';
 import { formatValues } from './values.js';
 
 /** What each verdict means, in the order they are printed. */
@@ -38,8 +39,8 @@ export function nextOfVerdict(verdict: Verdict): string {
 
 /** One booking that does not agree. Times in the zone of the configuration. */
 export function describeBooking(row: ReservationRow, timezone: string): string {
-  const problem = row.problem === null ? [] : [describeProblem(row.problem)];
-  return `booking ${row.key}: ${[describeVerdict(row, timezone), ...problem].join('; ')}`;
+  const problem = row.problem === null ? '' : `; ${describeProblem(row.problem)}`;
+  return `booking ${row.key}: ${describeVerdict(row, timezone)}${problem}`;
 }
 
 function describeVerdict(row: ReservationRow, timezone: string): string {
@@ -67,25 +68,18 @@ function describeVerdict(row: ReservationRow, timezone: string): string {
 
 /** `→` is from the mirror to the service. */
 function describeDifferences({ differs, ...row }: ReservationRow, timezone: string): string {
-  const parts: string[] = [];
-  if (differs?.begin)
-    parts.push(`moved at the service from ${at(row.beginHere, timezone)} to ${at(row.beginThere, timezone)}`);
-  else if (differs?.end)
-    parts.push(
-      `${describePeriod(row.beginHere, row.endHere, timezone)} ends at the service at ${at(row.endThere, timezone)}`,
-    );
-  if (differs?.objects) parts.push(`objects ${describeLists(differs.objects)}`);
-  if (differs?.fields) {
-    const { here, there } = differs.fields as {
-      here: Record<string, string[]>;
-      there: Record<string, string[]>;
-    };
-    for (const field of Object.keys(here))
-      parts.push(`${field} ${formatValues(here[field])} → ${formatValues(there[field])}`);
-  }
-  if (differs?.status)
-    parts.push(`its status at the service is ${(differs.status.there as string[]).join(', ')}`);
-  return parts.join(', ');
+  const { here, there } = (differs?.fields ?? { here: {} }) as Record<string, Record<string, string[]>>;
+  const mirror = describePeriod(row.beginHere, row.endHere, timezone);
+  return lines(
+    differs?.begin
+      ? `moved at the service from ${at(row.beginHere, timezone)} to ${at(row.beginThere, timezone)}`
+      : differs?.end && `${mirror} ends at the service at ${at(row.endThere, timezone)}`,
+    differs?.objects && `objects ${describeLists(differs.objects)}`,
+    Object.keys(here ?? {}).map(
+      (field) => `${field} ${formatValues(here?.[field])} → ${formatValues(there?.[field])}`,
+    ),
+    differs?.status && `its status at the service is ${(differs.status.there as string[]).join(', ')}`,
+  ).join(', ');
 }
 
 /** Only what is on one side. */
@@ -109,15 +103,8 @@ function at(time: string | null, timezone: string): string {
 }
 
 function day(time: string, timeZone: string): string {
-  const parts = new Intl.DateTimeFormat('en-GB', {
-    timeZone,
-    weekday: 'short',
-    day: 'numeric',
-    month: 'short',
-    year: 'numeric',
-  }).formatToParts(new Date(time));
-  const part = (type: string) => parts.find((one) => one.type === type)?.value ?? '';
-  return `${part('weekday')} ${part('day')} ${part('month')} ${part('year')}`;
+  const parts = { weekday: 'short', day: 'numeric', month: 'short', year: 'numeric' } as const;
+  return new Date(time).toLocaleDateString('en-GB', { timeZone, ...parts }).replace(',', '');
 }
 
 function clock(time: string, timeZone: string): string {

@@ -1,14 +1,14 @@
 // The error that ends a command: what failed, every fault, and what to do about it.
 import { codeOf, messageOf, messageWithDetail, SlotsyncError, UsageError } from '../errors.js';
+import { lines } from './print.js';
 
 export function describeError(error: unknown): string {
-  const faults = error instanceof UsageError ? error.faults.map((fault) => `  - ${fault}`) : [];
   const remedy = remedyOf(error);
-  return [
+  return lines(
     `slotsync: ${messageWithDetail(error)}`,
-    ...faults,
-    ...(remedy === undefined ? [] : [`  → ${remedy}`]),
-  ].join('\n');
+    error instanceof UsageError && error.faults.map((fault) => `  - ${fault}`),
+    remedy && `  → ${remedy}`,
+  ).join('\n');
 }
 
 export function errorToJson(error: unknown) {
@@ -17,6 +17,6 @@ export function errorToJson(error: unknown) {
 }
 
 /** Undefined when the message already says what to do. */
-export function remedyOf(error: unknown): string | undefined {
-  return error instanceof SlotsyncError && error.remedy !== '' ? error.remedy : undefined;
+function remedyOf(error: unknown): string | undefined {
+  return (error instanceof SlotsyncError && error.remedy) || undefined;
 }

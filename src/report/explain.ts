@@ -5,50 +5,46 @@ import type { RecordExplained } from '../sync/explain-record.js';
 import { describeBooking, describePeriod, nextOfVerdict, VERDICT_MEANINGS } from './bookings.js';
 import { nextStep } from './failures.js';
 import { formatTime, plural } from './format.js';
+import { lines } from './print.js';
 import { describeChange, describeFields, formatValue } from './values.js';
 
 export function describeRecordExplained(explained: RecordExplained): string[] {
   const { stream, key, row, object, problem, record, there, changes, batches } = explained;
-  return [
+  return lines(
     `${stream} '${key}'\n`,
     row ? 'Row now' : 'Row now: none',
-    ...Object.entries(row ?? {}).map(([column, value]) => `  ${column}: ${formatValue(value)}`),
-    ...(object
-      ? [`\nObject it becomes: ${object.extId}, type ${object.typeId}`, ...describeFields(object.fields)]
-      : []),
-    ...(problem === undefined ? [] : [`\nObject it becomes: none, ${problem}`]),
+    Object.entries(row ?? {}).map(([column, value]) => `  ${column}: ${formatValue(value)}`),
+    object && `\nObject it becomes: ${object.extId}, type ${object.typeId}`,
+    object && describeFields(object.fields),
+    problem !== undefined && `\nObject it becomes: none, ${problem}`,
     `\nRecord: ${record ? describeRecord(record) : 'none; it was never sent'}`,
-    ...(record?.errorMessage ? [`  ${record.errorCode}: ${record.errorMessage}`] : []),
+    !!record?.errorMessage && `  ${record.errorCode}: ${record.errorMessage}`,
     there
       ? `\nAt the service: number ${there.id}, ${there.active ? 'active' : 'inactive'}`
       : '\nAt the service: nothing with this external id',
-    ...describeFields(there?.fields ?? []),
-    ...(object
-      ? [
-          changes.length === 0 ? '\nA write would change nothing.' : '\nA write would change',
-          ...changes.map((change) => `  ${describeChange(change)}`),
-        ]
-      : []),
-    ...(batches.length > 0 ? ['\nRuns that included it'] : []),
-    ...batches.map(({ runId, kind, batchId, operation, state, errorCode, at }) => {
+    describeFields(there?.fields ?? []),
+    object && (changes.length === 0 ? '\nA write would change nothing.' : '\nA write would change'),
+    object && changes.map((change) => `  ${describeChange(change)}`),
+    batches.length > 0 && '\nRuns that included it',
+    batches.map(({ runId, kind, batchId, operation, state, errorCode, at }) => {
       const what = operation === null ? state : `${operation} ${state}`;
       const failure = errorCode === null ? '' : `, ${errorCode}`;
       return `  run ${runId} (${kind}), batch ${batchId}: ${what}${failure}, ${formatTime(new Date(at))}`;
     }),
     `\nNext: ${nextOfRecord(explained)}`,
-  ];
+  );
 }
 
 function describeRecord(record: NonNullable<RecordExplained['record']>): string {
   const { status, externalId, syncedAt, attempts, inDoubt, runId } = record;
-  return [
+  return lines(
     status,
-    ...(externalId === null ? [] : [`as ${externalId}`]),
-    ...(syncedAt === null ? ['never accepted'] : [`accepted ${formatTime(syncedAt)}`]),
-    ...(attempts > 0 ? [plural(attempts, 'attempt')] : []),
-    ...(inDoubt ? ['in doubt: the answer to a write was lost'] : []),
-    ...(runId === null ? [] : [`last changed by run ${runId}`]),
-  ].join(', ');
+    externalId !== null && `as ${externalId}`,
+    syncedAt === null ? 'never accepted' : `accepted ${formatTime(syncedAt)}`,
+    attempts > 0 && plural(attempts, 'attempt'),
+    inDoubt && 'in doubt: the answer to a write was lost',
+    runId !== null && `last changed by run ${runId}`,
+  ).join(', ');
 }
 
 export function nextOfRecord(explained: RecordExplained): string {
@@ -56,7 +52,8 @@ export function nextOfRecord(explained: RecordExplained): string {
   const nextRun = (does: string) => `the next run ${does}: slotsync sync ${stream}`;
   if (waitingChanges > 0) return 'it is in the inbox; a worker processes it';
   if (record && record.status !== 'synced' && record.status !== 'retired') {
-    const waitsFor = toReference(record.waitsFor);
+    const [parent = '', localKey = ''] = JSON.parse(record.waitsFor ?? '[]') as string[];
+    const waitsFor = record.waitsFor === null ? null : { stream: parent, localKey };
     return nextStep({ ...record, stream, localKey: key, waitsFor, parentStatus: undefined });
   }
   if (!row) return record?.status === 'retired' ? 'nothing: it is retired' : nextRun('decides');
@@ -68,48 +65,42 @@ export function nextOfRecord(explained: RecordExplained): string {
     : 'it was changed at the service; a run sends it again only when its row changes';
 }
 
-function toReference(waitsFor: string | null): { stream: string; localKey: string } | null {
-  if (waitsFor === null) return null;
-  const [stream = '', localKey = ''] = JSON.parse(waitsFor) as string[];
-  return { stream, localKey };
-}
-
 export function describeBookingExplained(explained: BookingExplained, timezone: string): string[] {
   const { key, here, reservations, cancellations, known, events, requests } = explained;
   const period = (begin: number | undefined, end: number | undefined) =>
     describePeriod(toText(begin), toText(end), timezone);
-  return [
+  return lines(
     `booking ${key}, times in ${timezone}\n`,
     here
       ? `In the mirror: ${here.isCancelled ? 'cancelled, ' : ''}${period(here.begin, here.end)}, as ${here.externalId ?? 'nothing'}`
       : 'In the mirror: no booking with this key',
-    ...(here?.references ?? []).map(({ stream, localKey }) => `  ${stream} '${localKey}'`),
-    ...describeFields(here?.fields ?? []),
-    ...(reservations.length === 0 ? ['At the service: no reservation'] : []),
-    ...reservations.flatMap(({ id, extId, begin, end, status, objects, fields }) => [
+    here?.references.map(({ stream, localKey }) => `  ${stream} '${localKey}'`),
+    describeFields(here?.fields ?? []),
+    reservations.length === 0 && 'At the service: no reservation',
+    reservations.flatMap(({ id, extId, begin, end, status, objects, fields }) => [
       `At the service: number ${id}, ${extId ?? 'no external id'}, ${period(begin, end)}, ${status.join(', ')}`,
       ...objects.map(({ typeId, objectId }) => `  ${typeId} ${objectId}`),
       ...describeFields(fields),
     ]),
-    ...cancellations.map(({ id, begin, end, cancelledAt, reservationId }) => {
+    cancellations.map(({ id, begin, end, cancelledAt, reservationId }) => {
       const when = cancelledAt === undefined ? '' : ` at ${formatTime(new Date(cancelledAt))}`;
       return `At the service: cancellation ${id} of reservation ${reservationId ?? 'unknown'}${when}, ${period(begin, end)}`;
     }),
     '\nRequests just now',
-    ...requests.map(({ asked, results }) => `  ${asked}: ${plural(results, 'result')}`),
-    ...(events.length > 0 ? ['\nVerdicts, latest first'] : []),
-    ...events.map(
+    requests.map(({ asked, results }) => `  ${asked}: ${plural(results, 'result')}`),
+    events.length > 0 && '\nVerdicts, latest first',
+    events.map(
       ({ at, from, to, runId }) =>
         `  ${formatTime(new Date(at))}  ${from ?? 'not known'} → ${to ?? 'removed'}, run ${runId ?? '–'}`,
     ),
-    ...(known
+    known
       ? [
           `\nVerdict of run ${known.runId ?? '–'}: ${known.verdict}, ${VERDICT_MEANINGS[known.verdict]}`,
           `  ${describeBooking(known, timezone)}`,
           `Next: ${nextOfVerdict(known.verdict)}`,
         ]
-      : ['\nNot compared yet: slotsync reconcile']),
-  ];
+      : '\nNot compared yet: slotsync reconcile',
+  );
 }
 
 const toText = (time: number | undefined) => (time === undefined ? null : new Date(time).toISOString());

@@ -32,15 +32,11 @@ export function nextStep(failure: FailedRecord): string {
 
 function parentStep({ waitsFor, parentStatus }: FailedRecord): string {
   if (!waitsFor) return '';
-  switch (parentStatus) {
-    case null:
-      return `; the state has no record of ${waitsFor.stream} '${waitsFor.localKey}': is its row in the mirror?`;
-    case 'dead':
-    case 'failed':
-      return `; that record is ${parentStatus}: slotsync failures ${waitsFor.stream}`;
-    default:
-      return '';
-  }
+  const { stream, localKey } = waitsFor;
+  if (parentStatus === null)
+    return `; the state has no record of ${stream} '${localKey}': is its row in the mirror?`;
+  const isStuck = parentStatus === 'dead' || parentStatus === 'failed';
+  return isStuck ? `; that record is ${parentStatus}: slotsync failures ${stream}` : '';
 }
 
 function quote(key: string): string {

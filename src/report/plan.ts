@@ -1,13 +1,14 @@
 // What `plan` prints: samples field by field, a table of the operations, what would be held, and the time it takes.
 import type { Preview, Sample } from '../sync/plan/preview.js';
 import { formatDuration, plural, table } from './format.js';
+import { lines } from './print.js';
 import { describeChange } from './values.js';
 
 const COUNTS = ['create', 'update', 'retire', 'retry', 'unchanged', 'dead'] as const;
 /** Rows with a shared external id that are named. */
 const MAX_SHARED = 5;
 
-export interface PlanCost {
+interface PlanCost {
   requests: number;
   /** Requests per second. */
   rate: number;
@@ -17,44 +18,43 @@ export interface PlanCost {
 }
 
 export function describePlans(plans: readonly Preview[], cost: PlanCost): string[] {
-  return [
-    ...plans.flatMap((plan) => [
-      ...plan.samples.flatMap((sample) => describeSample(plan.stream, sample)),
-      ...(plan.unread === undefined
-        ? []
-        : [`${plan.stream}: the objects at the service could not be read: ${plan.unread}\n`]),
-    ]),
+  return lines(
+    plans.flatMap(({ stream, samples, unread }) =>
+      lines(
+        samples.flatMap((sample) => describeSample(stream, sample)),
+        unread !== undefined && `${stream}: the objects at the service could not be read: ${unread}\n`,
+      ),
+    ),
     table(
       ['stream', ...COUNTS, 'requests'],
       plans.map(({ stream, counts, requests }) => [stream, ...COUNTS.map((name) => counts[name]), requests]),
     ),
     '',
-    ...plans.flatMap(describeProblems),
+    plans.flatMap(describeProblems),
     describeCost(cost),
-  ];
+  );
 }
 
 function describeSample(stream: string, { operation, key, externalId, changes, problem }: Sample): string[] {
-  const lines = changes.map((change) => `  ${describeChange(change)}`);
-  const nothing =
-    problem === undefined ? '  the service already holds exactly this' : `  not possible: ${problem}`;
-  return [
+  return lines(
     `${operation} ${stream} '${key}'${externalId === undefined ? '' : ` → ${externalId}`}`,
-    ...(problem !== undefined || lines.length === 0 ? [nothing] : lines),
+    problem === undefined
+      ? changes.map((change) => `  ${describeChange(change)}`)
+      : `  not possible: ${problem}`,
+    problem === undefined && changes.length === 0 && '  the service already holds exactly this',
     '',
-  ];
+  );
 }
 
 function describeProblems({ stream, error, holds, shared }: Preview): string[] {
   const more = shared.length - MAX_SHARED;
-  return [
-    ...(error ? [`${stream} cannot be planned: ${error.message}`] : []),
-    ...Object.values(holds).map(({ reason }) => `${stream}: held: ${reason}`),
-    ...shared
-      .slice(0, MAX_SHARED)
-      .map(({ key, message }) => `${stream} '${key}' would not be sent: ${message}.`),
-    ...(more > 0 ? [`${stream}: ${plural(more, 'more row shares', 'more rows share')} an external id.`] : []),
-  ];
+  const named = shared.slice(0, MAX_SHARED);
+  return lines(
+    error && `${stream} cannot be planned: ${error.message}`,
+    Object.values(holds).map(({ reason }) => `${stream}: held: ${reason}`),
+    named.map(({ key, message }) => `${stream} '${key}' would not be sent: ${message}.`),
+    more > 0 && `${stream}: ${plural(more, 'more row shares', 'more rows share')} an external id.`,
+  );
 }
 
 function describeCost({ requests, rate, latencyMs, seconds, endsAt }: PlanCost): string {

@@ -16,3 +16,10 @@ export function print({ json }: { json?: boolean | undefined }, document: unknow
   if (json) printJson(document);
   else for (const line of lines) printLine(line);
 }
+
+/** The lines that apply: what is false, null or undefined is left out. */
+export function lines(
+  ...parts: readonly (string | readonly string[] | false | null | undefined)[]
+): string[] {
+  return parts.flat().filter((line) => typeof line === 'string');
+}

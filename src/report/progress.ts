@@ -1,44 +1,48 @@
 // Progress on standard error: a bar on a terminal, a line every few seconds elsewhere.
 import { SingleBar } from 'cli-progress';
 import { formatDuration, formatNumber } from './format.js';
+import { lines } from './print.js';
 
-export interface ProgressFacts {
+interface ProgressFacts {
   /** Share of the quota in use, 0 to 1; undefined when it is not known. */
   quotaUse?: number | undefined;
   /** Why nothing is sent. */
   blocked?: string | undefined;
 }
 
-export interface Progress {
-  update(done: number, total: number, facts?: ProgressFacts): void;
-  stop(): void;
-}
-
 const PLAIN_EVERY_MS = 5000;
 /** The pace is measured over this time. */
 const PACE_OVER_MS = 15_000;
 
-export function createProgress(what: string): Progress {
-  return process.stderr.isTTY ? createBar(what) : createLines(what);
+export function createProgress(what: string) {
+  const { show, stop } = process.stderr.isTTY ? createBar(what) : createLines(what);
+  const pace = createPace();
+  return {
+    update(done: number, total: number, facts: ProgressFacts = {}): void {
+      const text = describePace(pace(done, performance.now()), total - done, facts);
+      show(done, total, text, facts.blocked);
+    },
+    stop,
+  };
 }
 
-function createBar(what: string): Progress {
+type Show = (done: number, total: number, pace: string, blocked: string | undefined) => void;
+
+function createBar(what: string): { show: Show; stop(): void } {
   const bar = new SingleBar({
     format: `${what} {bar} {value}/{total} {percentage} %  {pace}`,
     stream: process.stderr,
     hideCursor: true,
     barsize: 24,
   });
-  const pace = createPace();
   let started = false;
   return {
-    update(done, total, facts = {}) {
-      const payload = { pace: describePace(pace(done, performance.now()), total - done, facts) };
-      if (!started && total === 0 && facts.blocked === undefined) return;
-      if (!started) bar.start(total, done, payload);
-      else bar.setTotal(total);
+    show(done, total, pace, blocked) {
+      if (!started && total === 0 && blocked === undefined) return;
+      if (started) bar.setTotal(total);
+      else bar.start(total, done, { pace });
       started = true;
-      bar.update(done, payload);
+      bar.update(done, { pace });
     },
     stop() {
       if (started) bar.stop();
@@ -46,25 +50,20 @@ function createBar(what: string): Progress {
   };
 }
 
-function createLines(what: string): Progress {
-  const pace = createPace();
+function createLines(what: string): { show: Show; stop(): void } {
   let printedAt = performance.now();
   let blockedBefore: string | undefined;
   return {
-    update(done, total, facts = {}) {
+    show(done, total, pace, blocked) {
       const now = performance.now();
-      const perSecond = pace(done, now);
-      const { blocked } = facts;
       const hasChanged = blocked !== blockedBefore;
       const isDue = blocked === undefined && total > 0 && now - printedAt >= PLAIN_EVERY_MS;
       blockedBefore = blocked;
       if (!hasChanged && !isDue) return;
       printedAt = now;
       const percent = total === 0 ? '' : `, ${Math.floor((done / total) * 100)} %`;
-      const speed = describePace(perSecond, total - done, facts);
-      process.stderr.write(
-        `${what}: ${formatNumber(done)} of ${formatNumber(total)}${percent}, ${speed || 'resumed'}\n`,
-      );
+      const progress = `${formatNumber(done)} of ${formatNumber(total)}${percent}`;
+      process.stderr.write(`${what}: ${progress}, ${pace || 'resumed'}\n`);
     },
     stop: () => undefined,
   };
@@ -73,11 +72,11 @@ function createLines(what: string): Progress {
 /** `190 records a second, 95 % of the quota, 36 s left`, as far as known. */
 export function describePace(perSecond: number, left: number, { quotaUse, blocked }: ProgressFacts): string {
   if (blocked !== undefined) return blocked;
-  return [
-    ...(perSecond > 0 ? [`${formatNumber(Math.ceil(perSecond))} records a second`] : []),
-    ...(quotaUse === undefined ? [] : [`${Math.round(Math.min(1, quotaUse) * 100)} % of the quota`]),
-    ...(perSecond > 0 && left > 0 ? [`${formatDuration(Math.max(1, left / perSecond))} left`] : []),
-  ].join(', ');
+  return lines(
+    perSecond > 0 && `${formatNumber(Math.ceil(perSecond))} records a second`,
+    quotaUse !== undefined && `${Math.round(Math.min(1, quotaUse) * 100)} % of the quota`,
+    perSecond > 0 && left > 0 && `${formatDuration(Math.max(1, left / perSecond))} left`,
+  ).join(', ');
 }
 
 /** A function of the number done and the time; it returns the number per second over the last quarter of a minute. */

@@ -3,6 +3,7 @@ import type { Verdict } from '../state/schema.js';
 import type { ReconcileResult } from '../sync/reconcile/reconcile.js';
 import { describeBooking, VERDICT_MEANINGS } from './bookings.js';
 import { formatDuration, plural, table } from './format.js';
+import { lines } from './print.js';
 
 /** Bookings that are printed one by one. */
 export const MAX_BOOKINGS = 20;
@@ -20,26 +21,22 @@ export function describeReconcile(
   { runId, from, to, verdicts, discrepancies, problems, events, requests }: ReconcileResult,
   { timezone, isDryRun, seconds }: { timezone: string; isDryRun: boolean; seconds: number },
 ): string[] {
-  const found = (Object.keys(VERDICT_MEANINGS) as Verdict[]).filter(
-    (verdict) => (verdicts[verdict] ?? 0) > 0,
-  );
-  const rows = found.map((verdict) => [verdict, verdicts[verdict] ?? 0, VERDICT_MEANINGS[verdict]]);
+  const rows = Object.entries(VERDICT_MEANINGS)
+    .map(([verdict, meaning]) => [verdict, verdicts[verdict as Verdict] ?? 0, meaning] as const)
+    .filter(([, bookings]) => bookings > 0);
   const day = (time: number) => new Date(time).toISOString().slice(0, 10);
   const run = isDryRun ? 'Dry run, nothing kept' : `Run ${runId}`;
-  return [
+  return lines(
     rows.length === 0
       ? 'No booking in this window, in the mirror or at the service.'
       : table(['verdict', 'bookings', ''], rows),
     '',
-    ...discrepancies.map((row) => describeBooking(row, timezone)),
-    ...(discrepancies.length > 0 ? [''] : []),
-    ...(discrepancies.length === MAX_BOOKINGS
-      ? [`These are the first ${MAX_BOOKINGS}; all of them: SELECT * FROM slotsync.discrepancies\n`]
-      : []),
-    ...(problems > 0
-      ? [`${plural(problems, 'booking')} with a fault in the mirror; see the lines above.\n`]
-      : []),
+    discrepancies.map((row) => describeBooking(row, timezone)),
+    discrepancies.length > 0 && '',
+    discrepancies.length === MAX_BOOKINGS &&
+      `These are the first ${MAX_BOOKINGS}; all of them: SELECT * FROM slotsync.discrepancies\n`,
+    problems > 0 && `${plural(problems, 'booking')} with a fault in the mirror; see the lines above.\n`,
     `${run}: ${day(from)} to ${day(to)} in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${plural(events, 'verdict')} changed.`,
-    ...(discrepancies.length > 0 ? ['The history of one booking: slotsync explain reservations <key>'] : []),
-  ];
+    discrepancies.length > 0 && 'The history of one booking: slotsync explain reservations <key>',
+  );
 }

@@ -8,7 +8,7 @@ import { listRuns, sumOutcomes, type Run } from '../state/runs/read-runs.js';
 import type { RunRange } from '../state/schema.js';
 import { describeFailure, describeUnsettled } from './failures.js';
 import { formatDuration, formatNumber, formatTime, plural, table } from './format.js';
-import { printLine } from './print.js';
+import { lines, printLine } from './print.js';
 
 /** Failures and keys named one by one. */
 const MAX_NAMED = 5;
@@ -63,15 +63,15 @@ export async function printRun(state: State, run: Run): Promise<void> {
 }
 
 /** What a run was requested for beside its streams; keys by their number only. */
-export function describeRange({ keys, from, to, where, limit, force }: RunRange): string {
-  return [
-    ...(keys ? [plural(keys.length, 'key')] : []),
-    ...(from === undefined ? [] : [`from ${from}`]),
-    ...(to === undefined ? [] : [`before ${to}`]),
-    ...(where === undefined ? [] : [`where ${where}`]),
-    ...(limit === undefined ? [] : [`at most ${plural(limit, 'record')}`]),
-    ...(force ? ['unchanged and dead records too'] : []),
-  ].join(', ');
+function describeRange({ keys, from, to, where, limit, force }: RunRange): string {
+  return lines(
+    keys && plural(keys.length, 'key'),
+    from !== undefined && `from ${from}`,
+    to !== undefined && `before ${to}`,
+    where !== undefined && `where ${where}`,
+    limit !== undefined && `at most ${plural(limit, 'record')}`,
+    force && 'unchanged and dead records too',
+  ).join(', ');
 }
 
 /** `2 of 40 keys have neither row nor record: X1, X2`. */

@@ -1,45 +1,74 @@
-// What `status` prints: the destination, records by status, unfinished runs, what is held or waits, and the quota.
+// What `status` reads and prints: the destination, records by status, unfinished runs, what is held or waits, and the
+// quota.
+import type { Schedule } from '../cron-schedule.js';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
-import type { ReservationsWatermark } from '../state/bookings/reservations-watermark.js';
-import type { Binding } from '../state/destination-binding.js';
-import type { InboxOfStream } from '../state/inbox/read-inbox.js';
-import type { Watermark } from '../state/inbox/poll-watermarks.js';
-import type { countRecords } from '../state/records/count-records.js';
-import type { Approval } from '../state/runs/approvals.js';
-import type { RunHold } from '../state/runs/holds.js';
-import type { RegisteredSchedule } from '../state/runs/nightly-occurrences.js';
-import type { readProgress, Run } from '../state/runs/read-runs.js';
+import { codeOf } from '../errors.js';
+import { readReservationsWatermark } from '../state/bookings/reservations-watermark.js';
+import type { State } from '../state/database.js';
+import { readBinding, type Binding } from '../state/destination-binding.js';
+import { listWatermarks } from '../state/inbox/poll-watermarks.js';
+import { readInbox } from '../state/inbox/read-inbox.js';
+import { countRecords, countUnsettled } from '../state/records/count-records.js';
+import { listOpenApprovals } from '../state/runs/approvals.js';
+import { readHolds } from '../state/runs/holds.js';
+import { readSchedule } from '../state/runs/nightly-occurrences.js';
+import { listRuns, listUnfinishedRuns, readProgress } from '../state/runs/read-runs.js';
+import type { RunKind } from '../state/schema.js';
 import { describeUnsettled } from './failures.js';
 import { formatDuration, formatInZone, formatNumber, formatTime, plural, table } from './format.js';
 import { describeApproval, describeHolds } from './holds.js';
-import { printLine } from './print.js';
+import { lines, printLine } from './print.js';
 import { runsTable, runToJson } from './run.js';
 
 const STATUSES = ['synced', 'retired', 'deferred', 'failed', 'dead', 'pending'] as const;
 
-export interface StatusReading {
-  binding: (Binding & { boundAt: Date }) | undefined;
-  nightly: (RegisteredSchedule & { nextDue: Date }) | undefined;
-  records: Awaited<ReturnType<typeof countRecords>>;
-  unfinished: { run: Run; progress: Awaited<ReturnType<typeof readProgress>> }[];
-  runs: Run[];
-  unsettled: number;
-  holds: RunHold[];
-  approvals: Approval[];
-  inbox: InboxReading;
-  quota: QuotaStatus | undefined;
+type StatusReading = Awaited<ReturnType<typeof readStatus>>;
+
+/** Everything `status` shows, with runs of these kinds. */
+export async function readStatus(
+  state: State,
+  deps: {
+    kinds: readonly RunKind[];
+    configuredStreams: () => Promise<string[]>;
+    quotaUsage: (owner: Binding) => Promise<QuotaUsage>;
+  },
+) {
+  const { db } = state;
+  const binding = await readBinding(state);
+  const schedule = await readSchedule(db, NIGHTLY);
+  const unfinished = (await listUnfinishedRuns(db)).filter(({ kind }) => deps.kinds.includes(kind));
+  const streams = await readInbox(db);
+  // The configuration is loaded only to compare it with streams that are in the inbox.
+  const configured = streams.length === 0 ? [] : await deps.configuredStreams().catch(() => undefined);
+  return {
+    binding,
+    nightly: schedule && { ...schedule, nextDue: await readNextDue(schedule) },
+    records: await countRecords(db),
+    unfinished: await Promise.all(
+      unfinished.map(async (run) => ({ run, progress: await readProgress(db, run.id) })),
+    ),
+    runs: await listRuns(db, 5, deps.kinds),
+    unsettled: await countUnsettled(db),
+    holds: await readHolds(db),
+    approvals: await listOpenApprovals(db),
+    inbox: {
+      streams,
+      /** Streams in the inbox that are not configured; null: the configuration could not be read. */
+      unknown: configured
+        ? streams.map(({ stream }) => stream).filter((name) => !configured.includes(name))
+        : null,
+      watermarks: await listWatermarks(db),
+      reservations: await readReservationsWatermark(db),
+    },
+    /** `unknown`: the code of the failure to read it. */
+    quota: binding && (await deps.quotaUsage(binding).catch((error) => ({ unknown: codeOf(error) }))),
+  };
 }
 
-export interface InboxReading {
-  streams: InboxOfStream[];
-  /** Streams in the inbox that are not configured; null: the configuration could not be read. */
-  unknown: string[] | null;
-  watermarks: Watermark[];
-  reservations: ReservationsWatermark | undefined;
+async function readNextDue(schedule: Schedule): Promise<Date> {
+  const { nextDue } = await import('../cron-schedule.js');
+  return nextDue(schedule, new Date());
 }
-
-/** `unknown`: the code of the failure to read it. */
-export type QuotaStatus = QuotaUsage | { unknown: string };
 
 /** `queue`: where other programs put their jobs. */
 export function statusToJson({ binding, nightly, runs, inbox, ...rest }: StatusReading, queue: unknown) {
@@ -65,22 +94,19 @@ export function printStatus(reading: StatusReading): void {
   const rows = streams.map((stream) => [stream, ...STATUSES.map((status) => countOf(stream, status))]);
   if (rows.length > 0) printLine(`${table(['records', ...STATUSES], rows)}\n`);
   for (const { run, progress } of unfinished) {
-    printLine(
-      `Under way: run ${run.id} (${run.kind}, ${run.status}${describePause(run)}): ${formatNumber(progress.done)} of ${plural(progress.total, 'record')}.`,
-    );
+    const { id, kind, pausedAt } = run;
+    const paused = pausedAt && `, paused since ${formatTime(pausedAt)}; to go on: slotsync resume ${id}`;
+    const done = `${formatNumber(progress.done)} of ${plural(progress.total, 'record')}`;
+    printLine(`Under way: run ${id} (${kind}, ${run.status}${paused ?? ''}): ${done}.`);
   }
   if (nightly) printLine(`${describeNightly(nightly)}\n`);
   for (const line of describeHolds(holds)) printLine(`${line}\n`);
   for (const approval of approvals) printLine(`${describeApproval(approval)}\n`);
-  const inboxLines = describeInbox(inbox);
-  if (inboxLines.length > 0) printLine(`${inboxLines.join('\n')}\n`);
+  const waiting = describeInbox(inbox);
+  if (waiting.length > 0) printLine(`${waiting.join('\n')}\n`);
   if (quota) printLine(`${describeQuota(quota)}\n`);
   if (runs.length > 0) printLine(`${runsTable(runs)}\n`);
   printLine(`${describeUnsettled(unsettled)}${unsettled === 0 ? '.' : ': slotsync failures'}`);
-}
-
-function describePause({ id, pausedAt }: Run): string {
-  return pausedAt ? `, paused since ${formatTime(pausedAt)}; to go on: slotsync resume ${id}` : '';
 }
 
 function describeNightly({ lastDue, nextDue, timezone }: NonNullable<StatusReading['nightly']>): string {
@@ -88,7 +114,7 @@ function describeNightly({ lastDue, nextDue, timezone }: NonNullable<StatusReadi
   return `Next nightly sync: ${formatInZone(nextDue, timezone)} (${timezone}), if a worker is running; ${last}.`;
 }
 
-function describeInbox({ streams, unknown, watermarks, reservations }: InboxReading): string[] {
+function describeInbox({ streams, unknown, watermarks, reservations }: StatusReading['inbox']): string[] {
   const waiting = streams.map(({ stream, waiting: keys, later, inFlight, oldestSeconds }) => {
     const tried = later > 0 ? `; ${formatNumber(later)} of them failed and wait for their next attempt` : '';
     const isUnknown = unknown?.includes(stream) ?? false;
@@ -101,22 +127,18 @@ function describeInbox({ streams, unknown, watermarks, reservations }: InboxRead
       `Polled: ${stream} up to ${cursor}; the watermark last moved at ${formatTime(movedAt)}.`,
   );
   const readUpTo = reservations && formatTime(new Date(reservations.readUpTo * 1000));
-  return [
-    ...waiting,
-    ...polled,
-    ...(readUpTo === undefined ? [] : [`Bookings: changes at the service are read up to ${readUpTo}.`]),
-  ];
+  const bookings = readUpTo && `Bookings: changes at the service are read up to ${readUpTo}.`;
+  return lines(waiting, polled, bookings);
 }
 
-function describeQuota(quota: QuotaStatus): string {
+function describeQuota(quota: NonNullable<StatusReading['quota']>): string {
   if ('unknown' in quota)
     return `quota: its store does not answer (${quota.unknown}); nothing is sent until it does`;
   const { allowed, rate, held, cooling, granted, throttled, waiting, usedByOthers } = quota;
-  const lanes = Object.entries(waiting).filter(([, processes]) => processes > 0);
-  const queued =
-    lanes.length === 0
-      ? 'no requests waiting'
-      : `requests waiting in ${lanes.map(([lane, processes]) => `${lane} (${plural(processes, 'process', 'processes')})`).join(', ')}`;
+  const lanes = Object.entries(waiting)
+    .filter(([, processes]) => processes > 0)
+    .map(([lane, processes]) => `${lane} (${plural(processes, 'process', 'processes')})`);
+  const queued = lanes.length === 0 ? 'no requests waiting' : `requests waiting in ${lanes.join(', ')}`;
   const reduced = allowed < rate ? `, reduced to ${allowed} after 429 answers` : '';
   const others = usedByOthers > 0 ? `; other clients use about ${usedByOthers} of ${rate}` : '';
   return [

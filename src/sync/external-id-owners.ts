@@ -3,7 +3,7 @@
 // over.
 import { readOwners, type Owner } from '../state/records/external-ids.js';
 import type { Stream } from '../streams/stream.js';
-import type { Write } from './record-outcomes.js';
+import type { Write } from './outcome-reasons.js';
 import type { SyncDeps } from './sync-deps.js';
 
 /**

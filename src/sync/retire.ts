@@ -10,9 +10,9 @@ import type { Hold, RunKind, RunRange } from '../state/schema.js';
 import { createObject, hashObject } from '../streams/destination-object.js';
 import type { Stream } from '../streams/stream.js';
 import { findOtherOwners } from './external-id-owners.js';
-import { describeCount, explainHold, type LimitFacts } from './limits.js';
-import * as outcome from './record-outcomes.js';
-import type { Settle, Write } from './record-outcomes.js';
+import { describeCount, explainHold, type LimitFacts } from './mass-change-limits.js';
+import * as outcome from './outcome-reasons.js';
+import type { Settle, Write } from './outcome-reasons.js';
 import type { SyncDeps } from './sync-deps.js';
 
 // While planning.

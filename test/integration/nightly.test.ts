@@ -10,7 +10,7 @@ import { createNightlyScheduler } from '../../src/queue/nightly-scheduler.js';
 import { readSchedule, registerSchedule } from '../../src/state/runs/nightly-occurrences.js';
 import { setPaused } from '../../src/state/runs/pause-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
-import { skipMissedOccurrences, startDueNightly } from '../../src/sync/start-nightly.js';
+import { skipMissedOccurrences, startDueNightly } from '../../src/sync/start-due-nightly.js';
 import { ROOMS } from '../support/campus.js';
 import { createDatabase, redisUrl, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';

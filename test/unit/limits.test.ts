@@ -1,7 +1,7 @@
 // Guarantee 6
 // What is let go and what waits for a person, as a table of figures.
 import { describe, expect, it } from 'vitest';
-import { explainHold, hasLimit, type LimitFacts } from '../../src/sync/limits.js';
+import { explainHold, hasLimit, type LimitFacts } from '../../src/sync/mass-change-limits.js';
 import { explainRetirementHold } from '../../src/sync/retire.js';
 import { resolve, rooms, type Declaration } from './declare.js';
 

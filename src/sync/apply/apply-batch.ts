@@ -20,7 +20,7 @@ import {
 import { countOutcomes, type Outcome } from '../../state/records/outcome-types.js';
 import { isSameObject, type DestinationObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
-import { externalIdTaken, ofPut, unchanged, type Settle, type Write } from '../record-outcomes.js';
+import { externalIdTaken, ofPut, unchanged, type Settle, type Write } from '../outcome-reasons.js';
 import { mergeWithService } from '../render.js';
 import { chooseRetirements } from '../retire.js';
 import type { SyncDeps } from '../sync-deps.js';

@@ -13,7 +13,7 @@ import {
   type RunRange,
 } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
-import { explainHold, hasLimit } from '../limits.js';
+import { explainHold, hasLimit } from '../mass-change-limits.js';
 import { chooseDue, explainRetirementHold, mayPlanRetirements } from '../retire.js';
 import type { SyncDeps } from '../sync-deps.js';
 import { mergeReadings, type MergeCounts, type WriteEntry } from './merge-readings.js';

@@ -1,6 +1,6 @@
 // Jobs of other programs: what is read as keys, and that nothing of an unreadable one is repeated.
 import { describe, expect, it } from 'vitest';
-import { readChangeJob } from '../../src/queue/change-jobs.js';
+import { readChangeJob } from '../../src/queue/receive-changes.js';
 
 const streams = new Map([
   ['rooms', { key: ['code'] }],
