@@ -24,7 +24,11 @@ const INTERRUPT_WITHIN_MS = 5 * SECOND;
  * The two-step stop of one part of the program. `finish` is called once, when it stops, and resolves when no work is in
  * flight; what has not ended shortly after the interruption is left to the end of the process.
  */
-export function createStoppable(part: string, log: Logger, finish: () => Promise<unknown>) {
+export function createStoppable(
+  part: string,
+  log: Logger,
+  finish: () => Promise<unknown>,
+): Stoppable & { stopping: AbortSignal; aborting: AbortSignal } {
   const stopping = new AbortController();
   const aborting = new AbortController();
   setMaxListeners(0, stopping.signal, aborting.signal); // every request in flight listens

@@ -11,7 +11,7 @@ import { readInbox } from '../state/inbox/read-inbox.js';
 import { countRecords, countUnsettled } from '../state/records/count-records.js';
 import { listOpenApprovals } from '../state/runs/approvals.js';
 import { readHolds } from '../state/runs/holds.js';
-import { readSchedule } from '../state/runs/nightly-occurrences.js';
+import { NIGHTLY, readSchedule } from '../state/runs/nightly-occurrences.js';
 import { listRuns, listUnfinishedRuns, readProgress } from '../state/runs/read-runs.js';
 import type { RunKind } from '../state/schema.js';
 import { describeUnsettled } from './failures.js';
