@@ -10,7 +10,6 @@ const LEAVES = [
   'error-catalogue.ts',
   'logger.ts',
   'lifecycle.ts',
-  'open-once.ts',
   'meter.ts',
   'sql-text.ts',
   'postgres-copy.ts',

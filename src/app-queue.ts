@@ -1,8 +1,7 @@
 // Assembly of what works the queue: producer, scheduler, workers, inbox, and a worker's HTTP. Loaded only by the
 // commands that queue or work something.
 import type { AppBase } from './app.js';
-import type { Stoppable } from './lifecycle.js';
-import { once } from './open-once.js';
+import { type Stoppable, once } from './lifecycle.js';
 import { openBullmq, requireQueueStore } from './queue/bullmq.js';
 import { createInboxWorker } from './queue/inbox-worker.js';
 import { createNightlyScheduler } from './queue/nightly-scheduler.js';

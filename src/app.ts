@@ -3,10 +3,9 @@
 import type { Configuration } from './config-file.js';
 import type { QuotaUsage } from './destination/quota/limiter.js';
 import { UsageError } from './errors.js';
-import { createReleasers } from './lifecycle.js';
+import { createReleasers, once } from './lifecycle.js';
 import { createLogger, type Logger } from './logger.js';
 import { noMeter } from './meter.js';
-import { once } from './open-once.js';
 import type { QueueStore } from './queue/queue-address.js';
 import { loadSettings, readEnvironment, type ApiSettings, type Need, type Settings } from './settings.js';
 import { openState, type State } from './state/database.js';

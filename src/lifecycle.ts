@@ -110,6 +110,12 @@ export function repeat(
   };
 }
 
+/** A function that opens something at its first call, and returns the same from then on. */
+export function once<T>(open: () => Promise<T>): () => Promise<T> {
+  let opened: Promise<T> | undefined;
+  return () => (opened ??= open());
+}
+
 /** Releases what was opened: last in, first out. One that fails, or takes longer than `withinMs`, holds up no other. */
 export function createReleasers({ log, withinMs }: { log: Logger; withinMs: number }) {
   const releasers: (() => Promise<unknown>)[] = [];

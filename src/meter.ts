@@ -3,14 +3,7 @@
 /** Why a request has no status: we interrupted it, it never reached the service, or its answer was lost. */
 export type Unanswered = 'interrupted' | 'unreachable' | 'lost';
 
-/** Records by outcome. */
-export interface Outcomes {
-  synced: number;
-  unchanged: number;
-  deferred: number;
-  failed: number;
-  dead: number;
-}
+export type Outcomes = Record<'synced' | 'unchanged' | 'deferred' | 'failed' | 'dead', number>;
 
 export interface Meter {
   /** A request got its slot of the quota. */
@@ -21,7 +14,6 @@ export interface Meter {
   settled(stream: string, counts: Readonly<Outcomes>): void;
 }
 
-/** Counts nothing. */
 export const noMeter: Meter = {
   waited: () => undefined,
   requested: () => undefined,

@@ -32,18 +32,19 @@ interface PlanRequest {
   room: { records: number };
 }
 
+/** What becomes of a plan. A sink that only looks at it leaves out what writes. */
 export interface PlanSink {
   /** The keys of one request. `limit`: the operation whose limit it falls under; such a batch starts out held. */
   addBatch(batch: { limit: LimitedOperation | undefined; entries: readonly WriteEntry[] }): Promise<void>;
   /** The last batch was added. They are stored before limits are applied: runs planned side by side see each other. */
-  flush(): Promise<void>;
+  flush?(): Promise<void>;
   /** No hold: the batches under this limit may be sent. */
-  release(limit: LimitedOperation): Promise<void>;
+  release?(limit: LimitedOperation): Promise<void>;
   /** Rows of records at the service were found to be gone, or to be in the mirror again. */
-  noteRowsGone(keys: readonly string[]): Promise<void>;
-  noteRowsBack(keys: readonly string[]): Promise<void>;
+  noteRowsGone?(keys: readonly string[]): Promise<void>;
+  noteRowsBack?(keys: readonly string[]): Promise<void>;
   /** Records the service never had, whose rows are gone. */
-  forget(keys: readonly string[]): Promise<void>;
+  forget?(keys: readonly string[]): Promise<void>;
   /** Rows that share an external id, by key: none of them is sent. */
   refuse(shared: ReturnType<typeof explainSharedIds>): Promise<void>;
 }
@@ -66,15 +67,15 @@ export async function planStream(deps: PlanDeps, stream: Stream, request: PlanRe
     sink.addBatch({ limit, entries }),
   );
   const gone = collect<'gone', WriteEntry>(KEYS_AT_ONCE, async (_, entries) => {
-    if (stream.graceDays > 0) await sink.noteRowsGone(entries.map(({ key }) => key));
+    if (stream.graceDays > 0) await sink.noteRowsGone?.(entries.map(({ key }) => key));
     for (const entry of await chooseDue(state, stream, entries)) {
       planned.retire++;
       if (entry.wasReleased) planned.released++;
       await batches.add('retire', entry);
     }
   });
-  const unsent = collect<'back' | 'forget', string>(KEYS_AT_ONCE, (operation, found) =>
-    operation === 'back' ? sink.noteRowsBack(found) : sink.forget(found),
+  const unsent = collect<'back' | 'forget', string>(KEYS_AT_ONCE, async (operation, found) =>
+    operation === 'back' ? sink.noteRowsBack?.(found) : sink.forget?.(found),
   );
 
   const entries = mergeReadings(
@@ -107,7 +108,7 @@ export async function planStream(deps: PlanDeps, stream: Stream, request: PlanRe
       }
     }
   }
-  for (const collected of [gone, unsent, batches, sink]) await collected.flush();
+  for (const collected of [gone, unsent, batches, sink]) await collected.flush?.();
   // Of a part, only what lies in it is reported: the rest is another run's.
   const refused = range === null ? shared : met;
   if (refused.size > 0) await sink.refuse(refused);
@@ -161,7 +162,7 @@ async function weighLimits(
       holds[operation] = hold;
       continue;
     }
-    await sink.release(operation);
+    await sink.release?.(operation);
     if (unapproved && approval) lifting.push(approval.id);
   }
   return weighed;

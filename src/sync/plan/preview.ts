@@ -3,8 +3,7 @@
 import type { ServiceObject } from '../../destination/destination.js';
 import { codeOf, messageOf, SlotsyncError } from '../../errors.js';
 import { readRecordIds } from '../../state/records/external-ids.js';
-import type { Hold, LimitedOperation, PlanCounts } from '../../state/schema.js';
-import { createObject, diffObjects, type FieldChange } from '../../streams/destination-object.js';
+import { createObject, diffObjects } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { mergeWithService, renderRows, type Rendered } from '../render.js';
 import type { SyncDeps } from '../sync-deps.js';
@@ -14,30 +13,9 @@ import { planStream, requestsPerBatch, type PlanSink } from './plan-stream.js';
 type PreviewDeps = Pick<SyncDeps, 'mirror' | 'state' | 'destination'>;
 type Operation = WriteEntry['operation'];
 
+export type Preview = Awaited<ReturnType<typeof previewStream>>;
 /** One record of a plan: what its write would change, or why there would be none. */
-export interface Sample {
-  operation: Operation;
-  key: string;
-  externalId: string | undefined;
-  changes: FieldChange[];
-  problem: string | undefined;
-}
-
-export interface Preview {
-  stream: string;
-  counts: PlanCounts;
-  /** Requests at most: a record whose object turns out equal needs none. */
-  requests: number;
-  samples: Sample[];
-  /** Rows that share an external id; none of them would be sent. */
-  shared: { key: string; message: string }[];
-  /** Why operations would wait for an operator. */
-  holds: Partial<Record<LimitedOperation, Hold>>;
-  /** Why the service could not be asked what stands there now. */
-  unread: string | undefined;
-  /** Why the stream cannot be planned at all. */
-  error: { code: string; message: string } | undefined;
-}
+export type Sample = Preview['samples'][number];
 
 /** Samples of each operation. */
 const SAMPLES = 5;
@@ -50,20 +28,24 @@ export async function previewStream(
   deps: PreviewDeps,
   stream: Stream,
   { room = { records: Infinity }, signal }: { room?: { records: number }; signal?: AbortSignal } = {},
-): Promise<Preview> {
-  const preview: Preview = {
+) {
+  const preview = {
     stream: stream.name,
     counts: { create: 0, update: 0, retire: 0, unchanged: 0, retry: 0, dead: 0 },
+    /** At most: a record whose object turns out equal needs none. */
     requests: 0,
-    samples: [],
-    shared: [],
-    holds: {},
-    unread: undefined,
-    error: undefined,
+    samples: [] as NonNullable<Awaited<ReturnType<typeof takeSamples>>>['samples'],
+    /** Why the service could not be asked what stands there now. */
+    unread: undefined as string | undefined,
+    /** Rows that share an external id; none of them would be sent. */
+    shared: [] as { key: string; message: string }[],
+    /** Why operations would wait for an operator. */
+    holds: {} as Awaited<ReturnType<typeof planStream>>['holds'],
+    /** Why the stream cannot be planned at all. */
+    error: undefined as { code: string; message: string } | undefined,
   };
   const chosen = new Map<Operation, string[]>();
   const batches = { create: 0, update: 0, retire: 0, unlimited: 0 };
-  const ignore = async () => undefined;
   const sink: PlanSink = {
     async addBatch({ limit, entries }) {
       batches[limit ?? 'unlimited']++;
@@ -75,11 +57,6 @@ export async function previewStream(
     async refuse(shared) {
       preview.shared = [...shared].map(([key, { message }]) => ({ key, message }));
     },
-    flush: ignore,
-    release: ignore,
-    noteRowsGone: ignore,
-    noteRowsBack: ignore,
-    forget: ignore,
   };
   const range = room.records < Infinity ? { limit: room.records } : null;
   try {
@@ -90,7 +67,7 @@ export async function previewStream(
     for (const [limit, count] of Object.entries(batches))
       if (!Object.hasOwn(holds, limit))
         preview.requests += count * requestsPerBatch(stream, limit === 'retire');
-    await takeSamples(deps, stream, chosen, preview, signal);
+    Object.assign(preview, await takeSamples(deps, stream, chosen, signal));
   } catch (error) {
     if (!(error instanceof SlotsyncError) || error.disposition !== 'dead') throw error;
     preview.error = { code: error.code, message: error.message };
@@ -102,11 +79,10 @@ async function takeSamples(
   { mirror, state, destination }: PreviewDeps,
   stream: Stream,
   chosen: ReadonlyMap<Operation, string[]>,
-  preview: Preview,
   signal: AbortSignal | undefined,
-): Promise<void> {
+) {
   const keys = [...chosen.values()].flat();
-  if (keys.length === 0) return;
+  if (keys.length === 0) return undefined;
   const known = await readRecordIds(state.db, stream.name, keys);
   const rows = await mirror.readRows(stream, keys);
   // A reference that is not at the service yet is shown by its key: the same run may bring it.
@@ -119,17 +95,19 @@ async function takeSamples(
     }),
   );
   let found = new Map<string, ServiceObject>();
+  let unread: string | undefined;
   try {
     const extIds = sampled.flatMap(({ externalId = [] }) => externalId);
     found = await destination.findObjects(extIds, stream.type, { lane: 'incremental', signal });
   } catch (error) {
-    preview.unread = `${messageOf(error)} (${codeOf(error)})`;
+    unread = `${messageOf(error)} (${codeOf(error)})`;
   }
-  preview.samples = sampled.map(({ result, ...sample }) => ({
+  const samples = sampled.map(({ result, ...sample }) => ({
     ...sample,
     changes: changesOf(stream, result, found.get(sample.externalId ?? '')),
     problem: result && 'problem' in result ? result.problem : undefined,
   }));
+  return { samples, unread };
 }
 
 /** What the write of a rendered row, or without a row the retirement, would change. */

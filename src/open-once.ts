@@ -1,5 +1,0 @@
-/** A function that opens something at its first call, and returns the same from then on. */
-export function once<T>(open: () => Promise<T>): () => Promise<T> {
-  let opened: Promise<T> | undefined;
-  return () => (opened ??= open());
-}
