@@ -7,8 +7,8 @@ const globalSetup = ['test/support/global-setup.ts'];
 
 export default defineConfig({
   test: {
-    // The tests with services wait as much as they compute.
-    maxWorkers: availableParallelism() + 1,
+    // The tests with services wait more than they compute: 1 CPU minute in 3.
+    maxWorkers: availableParallelism() + 3,
     teardownTimeout: 30_000,
     // Files share their worker's modules, which hold no state: loading them for each file took half of the time.
     isolate: false,
