@@ -5,7 +5,7 @@ import postgres from 'postgres';
 import { messageOf } from '../errors.js';
 import type { Row } from '../streams/config-schema.js';
 import type { Stream } from '../streams/stream.js';
-import { renderExternalId } from '../streams/external-id.js';
+import { isIdentifiedByKey, renderExternalId } from '../streams/external-id.js';
 import { decodeColumn, readCopy, unescapeColumn } from '../postgres-copy.js';
 import { createBookingReader } from './read-bookings.js';
 import { VALUE_TYPES } from './column-values.js';
@@ -163,7 +163,7 @@ export function createMirror({ url }: { url: string }) {
 
     /** External ids by key, where template and key give them without the row; otherwise none. */
     async readExternalIdsOfKeys(stream: Stream, keys: readonly string[]): Promise<Map<string, string>> {
-      if (!sourceSql.isExternalIdUniqueByKey(stream)) return new Map();
+      if (!isIdentifiedByKey(stream.key, stream.externalId)) return new Map();
       const [column = ''] = stream.key;
       if (!READS_AS_ITS_KEY.has(await typeOf(stream, column))) return new Map();
       const named = keys.filter((key) => key !== '');

@@ -6,7 +6,7 @@ import type postgres from 'postgres';
 import { messageOf, SlotsyncError } from '../errors.js';
 import { arrayLiteral } from '../sql-text.js';
 import type { Row } from '../streams/config-schema.js';
-import { templateColumns } from '../streams/external-id.js';
+import { isIdentifiedByKey, templateColumns } from '../streams/external-id.js';
 import type { DeclaredSource, Source } from '../streams/stream.js';
 import { keyColumns, readArrays } from './column-values.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
@@ -117,7 +117,7 @@ export function createSourceReader(sql: postgres.Sql) {
 
     /** External ids that several rows have. Reads the whole source, unless the template rules it out. */
     async findSharedExternalIds(place: string, declared: DeclaredSource): Promise<SharedExternalId[]> {
-      if (sourceSql.isExternalIdUniqueByKey(declared)) return [];
+      if (isIdentifiedByKey(declared.key, declared.externalId)) return [];
       const shared = await read(() =>
         sql.unsafe<SharedExternalId[]>(sourceSql.selectSharedExternalIds(declared, MOST_SHARED + 1)),
       );

@@ -2,7 +2,6 @@
 // is.
 import { column, hashExpression, keyExpression, ROW } from './row-key-and-hash.js';
 import { quoteIdentifier, quoteLiteral } from '../sql-text.js';
-import { templateColumns } from '../streams/external-id.js';
 import type { Source, Stream } from '../streams/stream.js';
 
 export function relation(source: Source): string {
@@ -141,10 +140,4 @@ export function selectSharedExternalIds(
   return `SELECT ext AS "externalId", json_agg(k ORDER BY k COLLATE "C") AS keys
     FROM (SELECT ${externalIdExpression(stream)} AS ext, ${keyExpression(stream)} AS k FROM ${relation(stream.source)}) AS ids
     WHERE ext IS NOT NULL GROUP BY ext HAVING count(*) > 1 ORDER BY ext COLLATE "C" LIMIT ${limit}`;
-}
-
-/** Whether different keys always give different external ids. */
-export function isExternalIdUniqueByKey({ key, externalId }: Pick<Stream, 'key' | 'externalId'>): boolean {
-  const columns = templateColumns(externalId);
-  return key.length === 1 && columns.length === 1 && columns[0] === key[0];
 }

@@ -145,6 +145,8 @@ export const runs = slotsync.table(
     requestedAt: time('requested_at').notNull().defaultNow(),
     startedAt: time('started_at'),
     finishedAt: time('finished_at'),
+    /** The token of the process that plans it: only that one writes its batches. */
+    planner: text('planner'),
   },
   (table) => [
     oneOf('runs', 'kind', RUN_KINDS),
@@ -189,6 +191,8 @@ export const records = slotsync.table(
     stream: text('stream').notNull(),
     localKey: keyText('local_key').notNull(),
     externalId: text('external_id'),
+    /** The object it had before its external id changed, which the service may still hold. */
+    formerExternalId: text('former_external_id'),
     destinationId: big('destination_id'),
     /** Hash of the row whose object was accepted last. */
     sourceHash: hash('source_hash'),
@@ -206,6 +210,8 @@ export const records = slotsync.table(
     attempts: integer('attempts').notNull().default(0),
     /** The service may hold something else than was accepted last: an answer or a worker was lost. */
     inDoubt: boolean('in_doubt').notNull().default(false),
+    /** Until then a write whose answer was lost may still be carried out; after it the object is looked at once more. */
+    checkAfter: time('check_after'),
     /** When its row was first missing from the mirror, where the stream waits some days before it retires. */
     goneSince: time('gone_since'),
     /** The batch that may write it now; null: none. */
@@ -221,8 +227,20 @@ export const records = slotsync.table(
     index('records_external_id').on(table.externalId),
     partialIndex('records_unsettled', "status NOT IN ('synced', 'retired')", table.stream, table.status),
     partialIndex('records_waits_for', 'waits_for IS NOT NULL', table.waitsFor),
+    partialIndex('records_check_after', 'check_after IS NOT NULL', table.checkAfter),
+    partialIndex('records_former_external_id', 'former_external_id IS NOT NULL', table.stream),
   ],
 );
+
+/**
+ * The right to write an object whose external id does not follow from the key of its record alone: then records of
+ * several keys, streams or runs may stand for it. One row while a batch has it.
+ */
+export const objectClaims = slotsync.table('object_claims', {
+  externalId: keyText('external_id').primaryKey(),
+  claimedBy: text('claimed_by').notNull(),
+  claimedUntil: time('claimed_until').notNull(),
+});
 
 /**
  * The inbox: a key that may differ now. Programs only add rows, so that no writer waits for another; one key may have

@@ -46,3 +46,33 @@ export function renderExternalId(template: ExternalIdTemplate, row: Row): string
     })
     .join('');
 }
+
+/** Whether the template may give this external id for some row. */
+export function mayGive(template: ExternalIdTemplate, externalId: string): boolean {
+  const { prefix, suffix } = literalEnds(template);
+  return (
+    externalId.length > prefix.length + suffix.length &&
+    externalId.startsWith(prefix) &&
+    externalId.endsWith(suffix)
+  );
+}
+
+/** Whether two templates may give the same external id. May say so where they cannot, never the other way round. */
+export function mayCollide(a: ExternalIdTemplate, b: ExternalIdTemplate): boolean {
+  const [one, other] = [literalEnds(a), literalEnds(b)];
+  const isPrefix = one.prefix.startsWith(other.prefix) || other.prefix.startsWith(one.prefix);
+  const isSuffix = one.suffix.endsWith(other.suffix) || other.suffix.endsWith(one.suffix);
+  return isPrefix && isSuffix;
+}
+
+/** The texts every external id of the template begins and ends with. */
+function literalEnds(template: ExternalIdTemplate): { prefix: string; suffix: string } {
+  const textOf = (part: TemplatePart | undefined) => (part && 'literal' in part ? part.literal : '');
+  return { prefix: textOf(template[0]), suffix: textOf(template.at(-1)) };
+}
+
+/** Whether different keys always give different external ids, and a key always the same one. */
+export function isIdentifiedByKey(key: readonly string[], template: ExternalIdTemplate): boolean {
+  const columns = templateColumns(template);
+  return key.length === 1 && columns.length === 1 && columns[0] === key[0];
+}

@@ -2,7 +2,7 @@
 // All faults are collected; nothing stops at the first.
 import { createHash } from 'node:crypto';
 import type { FieldFunction, KeyReference, ParsedConfig, StreamDeclaration } from './config-schema.js';
-import { parseTemplate, type ExternalIdTemplate } from './external-id.js';
+import { isIdentifiedByKey, mayCollide, parseTemplate, type ExternalIdTemplate } from './external-id.js';
 import type { Fault } from './config-schema.js';
 import { levelStreams } from './dependency-order.js';
 
@@ -34,6 +34,11 @@ export interface Stream extends DeclaredSource, Omit<StreamDeclaration, SourceKe
   owned: ReadonlySet<string>;
   /** 0 refers to nothing; a stream is sent after all of lower level. */
   level: number;
+  /**
+   * Its external ids follow from its keys alone, and no other stream may give one of them: then the claim on a record is
+   * the claim on its object.
+   */
+  ownsIds: boolean;
   /** Changes when the declaration does, so that a new mapping is applied to every row. Seeds the row hash. */
   fingerprint: bigint;
 }
@@ -53,12 +58,21 @@ export function resolveStreams(
   );
   const levels = levelStreams(new Map(parents), faults);
   const known = new Map(declarations.map(([name, { key }]) => [name, toList(key)]));
-  return declarations
-    .map(([name, declaration]) => ({
-      ...resolveStream(name, declaration, { known, unreadable }, faults),
-      level: levels.get(name) ?? 0,
-    }))
+  const resolved = declarations.map(([name, declaration]) =>
+    resolveStream(name, declaration, { known, unreadable }, faults),
+  );
+  return resolved
+    .map((stream) => ({ ...stream, level: levels.get(stream.name) ?? 0, ownsIds: ownsIds(stream, resolved) }))
     .sort((a, b) => a.level - b.level);
+}
+
+type Identified = Pick<Stream, 'name' | 'key' | 'externalId'>;
+
+function ownsIds({ name, key, externalId }: Identified, all: readonly Identified[]): boolean {
+  return (
+    isIdentifiedByKey(key, externalId) &&
+    all.every((other) => other.name === name || !mayCollide(externalId, other.externalId))
+  );
 }
 
 /** Keys of the streams that can be read, and names of the others. */
@@ -72,7 +86,7 @@ function resolveStream(
   declaration: StreamDeclaration,
   streams: DeclaredStreams,
   faults: Fault[],
-): Omit<Stream, 'level'> {
+): Omit<Stream, 'level' | 'ownsIds'> {
   const at = `streams.${name}`;
   const { from, key, externalId, fields, references, ...declared } = declaration;
   return {

@@ -1,6 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { parseTemplate, renderExternalId, templateColumns } from '../../src/streams/external-id.js';
+import {
+  mayCollide,
+  mayGive,
+  parseTemplate,
+  renderExternalId,
+  templateColumns,
+} from '../../src/streams/external-id.js';
 
 /** The parsed template, or a failed test. */
 function parse(template: string) {
@@ -72,5 +78,33 @@ describe('the external id of a row', () => {
     ],
   ])('is refused when a column is %s', (_, row, message) => {
     expect(() => renderExternalId(template, row)).toThrow(message);
+  });
+});
+
+describe('templates of two streams', () => {
+  it.each([
+    ['room_{code}', 'course_{id}', false],
+    ['room_{code}', 'room_{id}', true],
+    ['{code}', 'room_{id}', true],
+    ['{code}_room', '{id}_course', false],
+    ['room_{a}', 'room_x_{b}', true],
+  ])('%s and %s may collide: %s', (one, other, expected) => {
+    expect(mayCollide(parse(one), parse(other))).toBe(expected);
+    expect(mayCollide(parse(other), parse(one))).toBe(expected);
+  });
+
+  it('may collide wherever both give the same external id', () => {
+    const literal = fc.stringMatching(/^[ab]{0,3}$/);
+    const value = fc.stringMatching(/^[ab]{1,4}$/);
+    fc.assert(
+      fc.property(literal, literal, literal, literal, value, value, (p1, s1, p2, s2, v1, v2) => {
+        const [one, other] = [parse(`${p1}{x}${s1}`), parse(`${p2}{x}${s2}`)];
+        const [a, b] = [renderExternalId(one, { x: v1 }), renderExternalId(other, { x: v2 })];
+        expect(mayGive(one, a)).toBe(true);
+        if (a !== b) return;
+        expect(mayCollide(one, other)).toBe(true);
+        expect(mayGive(other, a)).toBe(true);
+      }),
+    );
   });
 });
