@@ -8,8 +8,9 @@ import { arrayLiteral } from '../sql-text.js';
 import type { Row } from '../streams/config-schema.js';
 import { isIdentifiedByKey, templateColumns } from '../streams/external-id.js';
 import type { DeclaredSource, Source } from '../streams/stream.js';
-import { keyColumns, readArrays } from './column-values.js';
-import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
+import { keyColumns, readValues } from './column-values.js';
+import { readsOwnText } from './mapped-text.js';
+import { asMirrorError, isDataFault, isSourceFault, read, withoutHoles } from './mirror-errors.js';
 import * as sourceSql from './source-sql.js';
 
 /** A column, and the place in the declaration that names it. */
@@ -89,10 +90,12 @@ export function createSourceReader(sql: postgres.Sql) {
 
     /** Conditions that select these keys, the fastest first. */
     async keyConditions(declared: DeclaredSource, keys: readonly string[]): Promise<string[]> {
-      return [
-        sourceSql.matchKeys(declared, await typesOf(declared), keyColumns(declared, keys)),
-        sourceSql.matchKeysByText(declared, arrayLiteral(keys)),
-      ];
+      const types = await typesOf(declared);
+      const wanted = keyColumns(declared, keys, types);
+      const byColumns = sourceSql.matchKeys(declared, types, wanted);
+      // Without a text that may not read as its type, a failure is that of a row: no reading without the index helps.
+      if (declared.key.every((name) => readsOwnText(types.get(name) ?? ''))) return [byColumns];
+      return [byColumns, sourceSql.matchKeysByText(declared, arrayLiteral(keys))];
     },
 
     /**
@@ -111,7 +114,7 @@ export function createSourceReader(sql: postgres.Sql) {
         const query = sql.unsafe<Row[]>(sourceSql.selectRows(declared.source, computed, condition));
         const blocks = blockSize === undefined ? [await query] : query.cursor(blockSize);
         for await (const rows of blocks)
-          yield rows.map((row) => toSourceRow(row, Object.keys(computed), types));
+          yield withoutHoles(rows).map((row) => toSourceRow(row, Object.keys(computed), types));
       });
     },
 
@@ -190,5 +193,5 @@ function toSourceRow(columns: Row, names: readonly string[], types: ColumnTypes)
     computed[name] = row[alias];
     delete row[alias];
   }
-  return { key: computed['key'] as string | null, row: readArrays(row, types), computed };
+  return { key: computed['key'] as string | null, row: readValues(row, types), computed };
 }
