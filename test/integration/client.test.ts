@@ -77,7 +77,8 @@ function countingLimiter() {
 
 function connect(
   baseUrl: string,
-  options: { api?: Partial<ApiSettings>; timeoutMs?: number; pageSize?: number; tokenSeconds?: number } = {},
+  options: { api?: Partial<ApiSettings>; timeoutMs?: number; pageSize?: number; lateWriteSeconds: 30,
+      tokenSeconds?: number } = {},
 ) {
   const { asked, limiter } = countingLimiter();
   const destination = createDestination({
@@ -86,7 +87,9 @@ function connect(
     log: pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) }),
     prefix: '/v1',
     requestTimeoutMs: options.timeoutMs ?? 5000,
-    tokenSeconds: options.tokenSeconds ?? 300,
+    lateWriteSeconds: 30,
+      tokenSeconds: options.lateWriteSeconds: 30,
+      tokenSeconds ?? 300,
     pageSize: options.pageSize ?? 1000,
   });
   closers.push(() => destination.close());
@@ -165,9 +168,12 @@ describe('the token', () => {
   });
 
   it.each([
-    ['until the end it says', { tokenExp: true }, { tokenSeconds: 0 }, 1],
-    ['for the configured life when it says none', { tokenExp: false }, { tokenSeconds: 300 }, 1],
-    ['and no longer than that', { tokenExp: false }, { tokenSeconds: 0 }, 3],
+    ['until the end it says', { tokenExp: true }, { lateWriteSeconds: 30,
+      tokenSeconds: 0 }, 1],
+    ['for the configured life when it says none', { tokenExp: false }, { lateWriteSeconds: 30,
+      tokenSeconds: 300 }, 1],
+    ['and no longer than that', { tokenExp: false }, { lateWriteSeconds: 30,
+      tokenSeconds: 0 }, 3],
   ])('is used %s', async (_, service, configured, authenticated) => {
     const sandbox = await startService(service);
     const { destination } = connect(sandbox.url, configured);
