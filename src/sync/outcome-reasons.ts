@@ -3,6 +3,7 @@
 import type { UpcomingReservation, ServiceObject, PutResult } from '../destination/destination.js';
 import type { ClaimedRecord } from '../state/records/claims.js';
 import {
+  EXTERNAL_ID_CHANGED,
   EXTERNAL_ID_SHARED,
   RETIREMENT_POSTPONED,
   RETIREMENT_REFUSED,
@@ -62,12 +63,12 @@ export function mappingFailed({ localKey }: ClaimedRecord, sourceHash: string, m
 export function externalIdChanged(
   { localKey }: ClaimedRecord,
   sourceHash: string,
-  { former, now }: { former: string; now: string },
+  changedId: { former: string; now: string },
 ): Outcome {
   const message =
-    `the service knows this record as '${former}', but its row now gives '${now}'; ` +
+    `the service knows this record as '${changedId.former}', but its row now gives '${changedId.now}'; ` +
     'retry lets go of the former and creates the latter';
-  return { localKey, formerExternalId: former, ...dead('external_id_changed', message, sourceHash) };
+  return { localKey, ...dead(EXTERNAL_ID_CHANGED, message, sourceHash), changedId };
 }
 
 export function externalIdTaken(write: Write, { extId, typeId }: ServiceObject, type: string): Outcome {

@@ -77,8 +77,7 @@ function countingLimiter() {
 
 function connect(
   baseUrl: string,
-  options: { api?: Partial<ApiSettings>; timeoutMs?: number; pageSize?: number; lateWriteSeconds: 30,
-      tokenSeconds?: number } = {},
+  options: { api?: Partial<ApiSettings>; timeoutMs?: number; pageSize?: number; tokenSeconds?: number } = {},
 ) {
   const { asked, limiter } = countingLimiter();
   const destination = createDestination({
@@ -88,8 +87,7 @@ function connect(
     prefix: '/v1',
     requestTimeoutMs: options.timeoutMs ?? 5000,
     lateWriteSeconds: 30,
-      tokenSeconds: options.lateWriteSeconds: 30,
-      tokenSeconds ?? 300,
+    tokenSeconds: options.tokenSeconds ?? 300,
     pageSize: options.pageSize ?? 1000,
   });
   closers.push(() => destination.close());

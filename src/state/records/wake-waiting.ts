@@ -34,7 +34,7 @@ export async function wakeWaiting(
 /** External ids whose record has lost its row, or the row its external id: another row may stand for the object now. */
 function freedIds(outcomes: readonly Outcome[]): string[] {
   return outcomes.flatMap((outcome) => {
-    if (outcome.outcome === 'dead') return outcome.formerExternalId ?? [];
+    if (outcome.outcome === 'dead') return outcome.changedId?.former ?? [];
     const isWithoutRow = outcome.outcome === 'forgotten' || outcome.outcome === 'skipped';
     return (isWithoutRow && outcome.externalId) || [];
   });
