@@ -71,7 +71,8 @@ export async function startRetirements(
   });
   // 6. Only what a plan has put up for retirement: a table may be empty because it is being reloaded.
   if (stream.retire === 'deactivate' && operation === 'retire') return retirements;
-  for (const { record } of await leaveToGivers(deps, stream, retirements, settle)) settle(outcome.skipped(record));
+  for (const { record } of await leaveToGivers(deps, stream, retirements, settle))
+    settle(outcome.skipped(record));
   return [];
 }
 

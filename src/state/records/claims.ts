@@ -7,7 +7,15 @@ import type { records } from '../schema.js';
 /** What the state knows of a record when a batch claims it. */
 export type ClaimedRecord = Pick<
   RowOf<typeof records>,
-  | ('localKey' | 'status' | 'externalId' | 'formerExternalId' | 'destinationId' | 'sourceHash' | 'objectHash')
+  | (
+      | 'localKey'
+      | 'status'
+      | 'externalId'
+      | 'formerExternalId'
+      | 'destinationId'
+      | 'sourceHash'
+      | 'objectHash'
+    )
   | ('inDoubt' | 'waitsSince' | 'errorCode')
 > & {
   /** A write whose answer was lost may still be carried out, also after the next one. */
@@ -74,7 +82,11 @@ export async function renewClaim(db: Queries, claim: Claim, keys: readonly strin
 }
 
 /** Gives claims back without an outcome. */
-export async function releaseClaim(db: Queries, claim: Pick<Claim, 'token' | 'stream'>, keys: readonly string[]) {
+export async function releaseClaim(
+  db: Queries,
+  claim: Pick<Claim, 'token' | 'stream'>,
+  keys: readonly string[],
+) {
   await updateClaimed(db, claim, keys, sql`claimed_by = NULL, claimed_until = NULL`);
 }
 

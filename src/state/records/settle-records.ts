@@ -26,7 +26,14 @@ export interface RecordKeys {
  */
 export async function settleRecords(
   db: Queries,
-  { token, stream, runId, outcomes, isReferredTo, referrers = [] }: Settled & { stream: string; runId: number },
+  {
+    token,
+    stream,
+    runId,
+    outcomes,
+    isReferredTo,
+    referrers = [],
+  }: Settled & { stream: string; runId: number },
 ): Promise<string[]> {
   if (outcomes.length === 0) return [];
   const keysOf = (wanted: Outcome['outcome']) =>
@@ -77,7 +84,11 @@ export async function settleRecords(
  * Deletes records whose object another record stands for, or nobody. What is doubtful about an object is doubtful of it
  * whoever stands for it: the doubt passes on.
  */
-async function forgetClaimed(db: Queries, { token, stream }: { token: string; stream: string }, keys: readonly string[]) {
+async function forgetClaimed(
+  db: Queries,
+  { token, stream }: { token: string; stream: string },
+  keys: readonly string[],
+) {
   if (keys.length === 0) return;
   await query(db)`
     WITH forgotten AS (

@@ -87,7 +87,8 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     return;
   }
   if (failure !== undefined) throw failure;
-  if (unanswered.size === 0) throw new SlotsyncError('claimed', 'another batch is writing some of these records');
+  if (unanswered.size === 0)
+    throw new SlotsyncError('claimed', 'another batch is writing some of these records');
   throw new SlotsyncError('answer_incomplete', 'the service said nothing final of some objects', {
     facts: { objects: open.length },
   });

@@ -13,11 +13,7 @@ import {
   type Claim,
   type ClaimedRecord,
 } from '../../state/records/claims.js';
-import {
-  claimObjects,
-  releaseObjectClaims,
-  renewObjectClaims,
-} from '../../state/records/object-claims.js';
+import { claimObjects, releaseObjectClaims, renewObjectClaims } from '../../state/records/object-claims.js';
 import type { Stream } from '../../streams/stream.js';
 import type { SyncDeps } from '../sync-deps.js';
 
@@ -56,7 +52,8 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
   async function renew(): Promise<boolean> {
     const next = clock() + validMs;
     const isOurs =
-      (await renewClaim(db, claim, [...writable.keys()])) && (await renewObjectClaims(db, claim, [...objects]));
+      (await renewClaim(db, claim, [...writable.keys()])) &&
+      (await renewObjectClaims(db, claim, [...objects]));
     if (isOurs) until = next;
     return isOurs;
   }
