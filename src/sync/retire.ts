@@ -105,19 +105,21 @@ export async function chooseRetirements(
     for (const retirement of open) settle(outcome.retirementPostponed(retirement));
     return [];
   }
-  const free = await deferReserved(deps, stream, open, context, settle);
+  const isInactive = ({ standing, record }: (typeof open)[number]) =>
+    !standing.active && !mayBecomeActive(record);
+  const free = await deferReserved(deps, stream, open, isInactive, context, settle);
   // 11. Any row of any stream stands for the object now, whether or not its record is accepted yet. The last look: what
   // was asked of the service before it may have taken long.
   const unowned = await leaveToGivers(deps, stream, free, settle);
   return unowned.flatMap(({ standing, ...write }) =>
     // 12. It is inactive already.
-    standing.active || mayBecomeActive(write) ? [write] : settle(outcome.unchanged(write, standing.id)),
+    isInactive({ standing, ...write }) ? settle(outcome.unchanged(write, standing.id)) : [write],
   );
 }
 
-/** A write of this object that has no answer may still make it active. */
-function mayBecomeActive({ record }: Write): boolean {
-  return record.inDoubt && record.isCheckPending;
+/** A write of its object that has no answer may still make it active. */
+function mayBecomeActive({ inDoubt, isCheckPending }: ClaimedRecord): boolean {
+  return inDoubt && isCheckPending;
 }
 
 /**
@@ -151,12 +153,13 @@ async function leaveToGivers<T extends Write>(
 async function deferReserved<T extends Write>(
   { destination, now = Date.now }: SyncDeps,
   { type, unlessReserved }: Stream,
-  retirements: T[],
+  retirements: readonly T[],
+  isInactive: (retirement: T) => boolean,
   context: Context,
   settle: Settle,
-): Promise<T[]> {
-  if (!unlessReserved || retirements.length === 0) return retirements;
-  const extIds = retirements.map(({ object }) => object.extId);
+): Promise<readonly T[]> {
+  const extIds = retirements.flatMap((retirement) => (isInactive(retirement) ? [] : retirement.object.extId));
+  if (!unlessReserved || extIds.length === 0) return retirements;
   const seconds = Math.floor(now() / 1000);
   const reservations = await destination.findUpcomingReservations(type, extIds, seconds, context);
   return retirements.filter((retirement) => {
