@@ -6,6 +6,8 @@ import type { State } from '../state/database.js';
 import { readExternalIds } from '../state/records/external-ids.js';
 import { mergeObject, type DestinationObject } from '../streams/destination-object.js';
 import type { Row } from '../streams/config-schema.js';
+import { renderExternalId } from '../streams/external-id.js';
+import { isTooLong } from '../streams/local-key.js';
 import {
   MappingError,
   mapRow,
@@ -50,6 +52,16 @@ export async function renderRows(
           },
     ]),
   );
+}
+
+/** The external id that a row gives; undefined when it gives none that can be sent. */
+export function externalIdOfRow(stream: Stream, row: Row): string | undefined {
+  try {
+    const externalId = renderExternalId(stream.externalId, row);
+    return isTooLong(externalId) ? undefined : externalId;
+  } catch {
+    return undefined;
+  }
 }
 
 function mapOrExplain(stream: Stream, row: Row): MappedRow | Unmapped {
