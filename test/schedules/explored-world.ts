@@ -42,7 +42,12 @@ export async function openExploredWorld() {
   const destinations = new Map<string, Destination>();
   const openDestination = (prefix: string) => {
     const api = { baseUrl: service.url, key: 'sandbox-key', organizationId: 'demo', region: 'EU_EES' };
-    const requests = { requestTimeoutMs: 30_000, tokenSeconds: 100_000, pageSize: 1000 };
+    const requests = {
+      requestTimeoutMs: 30_000,
+      lateWriteSeconds: 30,
+      tokenSeconds: 100_000,
+      pageSize: 1000,
+    };
     return createDestination({ api, limiter, log, prefix, ...requests });
   };
   let rooms = 0;

@@ -3,15 +3,14 @@
 import { checkConfiguration } from '../../src/config-file.js';
 import { codeOf, messageOf } from '../../src/errors.js';
 import { decideRetry } from '../../src/queue/retry-policy.js';
+import { addDueChecks } from '../../src/state/inbox/due-checks.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { advanceRun } from '../../src/state/runs/advance-run.js';
 import { listQueuedBatches, readBatch } from '../../src/state/runs/batches.js';
 import { failRun } from '../../src/state/runs/end-run.js';
 import { failBatch } from '../../src/state/runs/finish-batch.js';
-import { readRun } from '../../src/state/runs/read-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
-import type { State } from '../../src/state/database.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { applyBatch } from '../../src/sync/apply/apply-batch.js';
 import { createPreflight } from '../../src/sync/plan/preflight.js';
@@ -46,6 +45,7 @@ export interface StreamShape {
 const ATTEMPTS = 9;
 /** As a claim is valid, and a little. */
 export const CLAIM_PASSES_SECONDS = 61;
+const DAY_SECONDS = 24 * 60 * 60;
 const ROUNDS_MOST = 30;
 
 export type Room = ReturnType<typeof createRoom>;
@@ -73,6 +73,7 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
   const configuration = checkConfiguration({ streams: Object.fromEntries(declared) });
   const streams = new Map(configuration.streams.map((stream) => [stream.name, stream]));
   const names = [...streams.keys()];
+  const syncRequest = { kind: 'sync', lane: 'sync', startedBy: 'command', streams: names } as const;
   /** Steps so far, and how much later than it is the processes believe it to be. */
   const clock = { steps: 0, aheadMs: 0 };
   const deps: SyncDeps = { ...world.plain, mirror: world.mirror, streams, log: world.log };
@@ -82,10 +83,10 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
     clock.steps++;
     const back = sql`make_interval(secs => ${seconds})`;
     await sql`
-      UPDATE slotsync.records SET claimed_until = claimed_until - ${back}, check_after = check_after - ${back}
-      WHERE stream = ANY (${names}) AND (claimed_until IS NOT NULL OR check_after IS NOT NULL)`;
-    await sql`UPDATE slotsync.object_claims SET claimed_until = claimed_until - ${back}`;
-    await sql`
+      WITH records AS (
+        UPDATE slotsync.records SET claimed_until = claimed_until - ${back}, check_after = check_after - ${back}
+        WHERE stream = ANY (${names}) AND (claimed_until IS NOT NULL OR check_after IS NOT NULL)
+      ), objects AS (UPDATE slotsync.object_claims SET claimed_until = claimed_until - ${back})
       UPDATE slotsync.changes SET not_before = not_before - ${back}
       WHERE stream = ANY (${names}) AND not_before IS NOT NULL`;
   }
@@ -185,6 +186,7 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
       /** What the inbox loop does, until nothing waits. */
       async takeFromInbox(): Promise<void> {
         for (let rounds = 0; rounds < ROUNDS_MOST; rounds++) {
+          await addDueChecks(state.db, names);
           const taken = await takeChanges(state.db, names);
           if (taken === 'nothing') return;
           if (taken === 'busy') await wait('defer', 'busy');
@@ -194,8 +196,7 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
 
       /** One sync over all streams, unless one is under way. */
       async sync(): Promise<void> {
-        const request = { kind: 'sync', lane: 'sync', startedBy: 'command', streams: names } as const;
-        const { run, started } = await startRun(state.db, request);
+        const { run, started } = await startRun(state.db, syncRequest);
         if (started) await work(run.id);
       },
 
@@ -207,22 +208,23 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
 
   /** A run over all streams, planned and with its first batches queued. */
   async function planSync(): Promise<number> {
-    const request = { kind: 'sync', lane: 'sync', startedBy: 'command', streams: names } as const;
-    const { run } = await startRun(plain.state.db, request);
-    await planRun({ ...deps, preflight: createPreflight(deps.destination) }, run.id);
-    await advanceRun(plain.state.db, run.id);
-    return run.id;
+    const runId = await startSync();
+    await planRun({ ...deps, preflight: createPreflight(deps.destination) }, runId);
+    await advanceRun(plain.state.db, runId);
+    return runId;
   }
 
-  async function startSync(): Promise<number> {
-    const request = { kind: 'sync', lane: 'sync', startedBy: 'command', streams: names } as const;
-    return (await startRun(plain.state.db, request)).run.id;
-  }
+  const startSync = async () => (await startRun(plain.state.db, syncRequest)).run.id;
 
-  async function unfinishedRuns(): Promise<{ id: number; status: string }[]> {
-    return sql<{ id: number; status: string }[]>`
-      SELECT id::int AS id, status FROM slotsync.runs
-      WHERE finished_at IS NULL AND kind <> 'reconcile' AND streams && ${names}::text[] ORDER BY id`;
+  /** What is not finished: runs, what is in the inbox, and objects that are to be looked at once more. */
+  async function readOpen() {
+    const [open] = await sql<{ runs: { id: number; status: string }[] | null; isOpen: boolean }[]>`
+      SELECT runs, runs IS NOT NULL
+        OR EXISTS (SELECT FROM slotsync.changes WHERE stream = ANY (${names}))
+        OR EXISTS (SELECT FROM slotsync.records WHERE stream = ANY (${names}) AND check_after IS NOT NULL) AS "isOpen"
+      FROM (SELECT jsonb_agg(jsonb_build_object('id', id, 'status', status) ORDER BY id) AS runs FROM slotsync.runs
+        WHERE finished_at IS NULL AND kind <> 'reconcile' AND streams && ${names}::text[]) AS unfinished`;
+    return { runs: open?.runs ?? [], isOpen: open?.isOpen ?? false };
   }
 
   return {
@@ -278,17 +280,13 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
     /** What the workers do when everything is quiet again: runs are worked to their end, the inbox is emptied. */
     async finish(): Promise<string[]> {
       for (let rounds = 0; rounds < ROUNDS_MOST; rounds++) {
-        await passTime(24 * 60 * 60);
-        for (const { id, status } of await unfinishedRuns()) await plain.work(id, status !== 'planning');
+        const { runs, isOpen } = await readOpen();
+        if (!isOpen) return [];
+        await passTime(DAY_SECONDS);
+        for (const { id, status } of runs) await plain.work(id, status !== 'planning');
         await plain.takeFromInbox();
-        const [waiting] = await sql`SELECT FROM slotsync.changes WHERE stream = ANY (${names}) LIMIT 1`;
-        if (!waiting && (await unfinishedRuns()).length === 0) return [];
       }
-      return ['runs or changes are left that never end'];
+      return ['guarantee 3: runs, changes or checks are left that never end'];
     },
-
-    readRun: (id: number) => readRun(plain.state.db, id),
   };
 }
-
-export type { State };
