@@ -167,6 +167,10 @@ describe('planner: two of one run', () => {
     const write = asPlanner(db, { runId, token: 'first' }, async (tx) => {
       writing.resolve();
       await goOn.promise;
+      // A process that is frozen here is cut off, so that the other need not wait for it.
+      expect(await tx.execute('SHOW idle_in_transaction_session_timeout')).toEqual([
+        { idle_in_transaction_session_timeout: '30s' },
+      ]);
       await tx.execute(
         `INSERT INTO slotsync.batches (run_id, stream, level, keys, state) VALUES (${runId}, 'rooms', 0, '{a}', 'planned')`,
       );

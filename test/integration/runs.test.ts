@@ -9,7 +9,7 @@ import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import { claimRecords } from '../../src/state/records/claims.js';
 import type { Outcome } from '../../src/state/records/outcome-types.js';
 import { insertBatches, readBatch, type Batch } from '../../src/state/runs/batches.js';
-import { finishRun } from '../../src/state/runs/end-run.js';
+import { cancelRun, finishRun } from '../../src/state/runs/end-run.js';
 import { failBatch, settleBatch } from '../../src/state/runs/finish-batch.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
@@ -25,6 +25,7 @@ import {
   roomsAndCourses,
 } from '../support/room-worlds.js';
 import { findFreePort } from '../support/free-port.js';
+import { until } from '../support/wait.js';
 import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
@@ -336,7 +337,8 @@ describe('batch: one that was read before another process settled a part of it',
     objectHash: 'x',
   });
   async function settle(world: World, batch: Batch, token: string, ...keys: string[]): Promise<string[]> {
-    await claimRecords(world.state.db, { token, stream: 'rooms', keys, runId: batch.runId });
+    const claim = { token, stream: 'rooms', seconds: 60, lateSeconds: 60 };
+    await claimRecords(world.state.db, { ...claim, keys, runId: batch.runId });
     return settleBatch(world.state, batch, { token, outcomes: keys.map(outcome), isReferredTo: false });
   }
   async function halfSettled(): Promise<{ world: World; stale: Batch }> {
@@ -372,6 +374,21 @@ describe('batch: one that was read before another process settled a part of it',
       counts: { rooms: { synced: 1, failed: 2 } },
     });
   });
+});
+
+it('batch: one that is cancelled while it is sent leaves no claim behind', async () => {
+  const world = await open(rooms());
+  await addRooms(world, 'A');
+  const { runId, queue } = await world.plan();
+  world.sandbox.closeGate({ method: 'PUT' });
+  const stopping = new AbortController();
+  const applying = world.apply(queue[0] ?? 0, stopping.signal);
+  await until(() => world.sandbox.gate().held, { describe: 'the request' });
+  await cancelRun(world.state.db, runId);
+  stopping.abort(new Error('stopping'));
+  await applying;
+  world.sandbox.openGate();
+  expect((await world.recordsOf('rooms'))['A']).toMatchObject({ claimed_by: null, in_doubt: true });
 });
 
 it('batch: giving up ends it also when a record of it cannot be written', async () => {

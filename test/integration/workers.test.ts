@@ -80,6 +80,7 @@ describe('workers', () => {
     const count = async () => Object.values(await producer.depth()).reduce((sum, jobs) => sum + jobs, 0);
     expect(await count()).toBe(1);
     await cancelRun(world.state.db, runId);
+    world.sandbox.clearArrivals();
     await work(world, async () => (await count()) === 0, 'the job to be taken');
     expect(world.sandbox.arrivals()).toEqual([]);
     expect(await world.recordsOf('rooms')).toEqual({});
