@@ -50,15 +50,16 @@ export function createBatchWriter(
     noteRowsGone: (keys) => write((tx) => noteGone(tx, name, keys)),
     noteRowsBack: (keys) => write((tx) => noteBack(tx, name, keys)),
     forget: (keys) => write((tx) => forgetRecords(tx, name, keys)),
-    async refuse(shared) {
-      const code = 'external_id_shared';
-      const failures = [...shared].map(([localKey, why]) => ({ localKey, ...why, code }));
-      records += shared.size;
-      const counts = { ...NO_OUTCOMES, failed: shared.size };
+    async refuse(refused) {
+      records += refused.length;
+      const failures = refused.map(({ key: localKey, ...why }) => ({ localKey, ...why }));
+      const dead = refused.filter(({ deadHash }) => deadHash !== undefined).length;
+      const counts = { ...NO_OUTCOMES, failed: refused.length - dead, dead };
       const finished = { state: 'done', counts, finishedAt: new Date() } as const;
+      const keys = refused.map(({ key }) => key);
       await write(async (tx) => {
         await failRecords(tx, name, runId, failures);
-        await insertBatches(tx, [{ runId, stream: name, level, keys: [...shared.keys()], ...finished }]);
+        await insertBatches(tx, [{ runId, stream: name, level, keys, ...finished }]);
       });
       meter.settled(name, counts);
     },
