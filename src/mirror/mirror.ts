@@ -7,6 +7,7 @@ import type { Row } from '../streams/config-schema.js';
 import type { Stream } from '../streams/stream.js';
 import { isIdentifiedByKey, renderExternalId } from '../streams/external-id.js';
 import { decodeColumn, readCopy, unescapeColumn } from '../postgres-copy.js';
+import { createKeyFinder } from './find-keys.js';
 import { createBookingReader } from './read-bookings.js';
 import { VALUE_TYPES } from './column-values.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
@@ -169,6 +170,9 @@ export function createMirror({ url }: { url: string }) {
       const named = keys.filter((key) => key !== '');
       return new Map(named.map((key) => [key, renderExternalId(stream.externalId, { [column]: key })]));
     },
+
+    // Which rows give an external id now, and which refer to a record.
+    ...createKeyFinder(sql, reader),
 
     /** External ids that several rows would give. Reads the whole source, unless the template rules it out. */
     findSharedExternalIds: (stream: Stream) => reader.findSharedExternalIds(`streams.${stream.name}`, stream),

@@ -10,11 +10,14 @@ export const column = (name: string) => `${ROW}.${quoteIdentifier(name)}`;
 
 /** The local key as text, exactly as streams/local-key.ts joins it. Null when a part is null. */
 export function keyExpression({ key }: Pick<Stream, 'key'>): string {
-  const [only] = key;
-  if (key.length === 1 && only !== undefined) return `${column(only)}::text`;
-  return key
-    .map((name) => String.raw`replace(replace(${column(name)}::text, '\', '\\'), '|', '\|')`)
-    .join(` || '|' || `);
+  return joinedText(key.map((name) => `${column(name)}::text`));
+}
+
+/** Texts as streams/local-key.ts joins them. Null when one is. */
+export function joinedText(texts: readonly string[]): string {
+  const [only] = texts;
+  if (texts.length === 1 && only !== undefined) return only;
+  return texts.map((text) => String.raw`replace(replace(${text}, '\', '\\'), '|', '\|')`).join(` || '|' || `);
 }
 
 /** 64 bits over the whole row as text, seeded with the declaration. */

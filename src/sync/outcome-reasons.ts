@@ -2,7 +2,12 @@
 // the state keeps. Here a record becomes dead, deferred, failed or synced.
 import type { UpcomingReservation, ServiceObject, PutResult } from '../destination/destination.js';
 import type { ClaimedRecord } from '../state/records/claims.js';
-import { RETIREMENT_REFUSED, STILL_RESERVED, type Outcome } from '../state/records/outcome-types.js';
+import {
+  EXTERNAL_ID_CHANGED,
+  RETIREMENT_REFUSED,
+  STILL_RESERVED,
+  type Outcome,
+} from '../state/records/outcome-types.js';
 import type { DestinationObject } from '../streams/destination-object.js';
 import type { NeededReference } from '../streams/map-row.js';
 import type { Stream } from '../streams/stream.js';
@@ -56,12 +61,12 @@ export function mappingFailed({ localKey }: ClaimedRecord, sourceHash: string, m
 export function externalIdChanged(
   { localKey }: ClaimedRecord,
   sourceHash: string,
-  { former, now }: { former: string; now: string },
+  changedId: { former: string; now: string },
 ): Outcome {
   const message =
-    `the service knows this record as '${former}', but its row now gives '${now}'; ` +
+    `the service knows this record as '${changedId.former}', but its row now gives '${changedId.now}'; ` +
     'retry lets go of the former and creates the latter';
-  return { localKey, ...dead('external_id_changed', message, sourceHash) };
+  return { localKey, ...dead(EXTERNAL_ID_CHANGED, message, sourceHash), changedId };
 }
 
 export function externalIdTaken(write: Write, { extId, typeId }: ServiceObject, type: string): Outcome {

@@ -35,6 +35,7 @@ import { createDatabase, type TestDatabase } from './services.js';
 export interface RecordRow {
   local_key: string;
   external_id: string | null;
+  former_external_id: string | null;
   status: RecordStatus;
   error_code: string | null;
   error_message: string | null;

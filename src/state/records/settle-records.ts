@@ -29,7 +29,7 @@ export async function settleRecords(
   const written = await query<{ localKey: string }>(db)`
     UPDATE slotsync.records AS r SET
       (status, external_id, destination_id, source_hash, object_hash, refused_hash, error_code, error_message,
-        waits_for, waits_since, attempts, in_doubt, gone_since, synced_at) = (
+        waits_for, waits_since, attempts, in_doubt, gone_since, synced_at, former_external_id) = (
         SELECT CASE WHEN NOT accepted THEN o.outcome WHEN o.retired THEN 'retired' ELSE 'synced' END,
           coalesce(o."externalId", r.external_id),
           coalesce(o."destinationId", r.destination_id),
@@ -41,10 +41,12 @@ export async function settleRecords(
           CASE WHEN accepted THEN 0 ELSE r.attempts + 1 END,
           NOT accepted AND (r.in_doubt OR coalesce(o."inDoubt", false)),
           CASE WHEN NOT accepted THEN r.gone_since END,
-          CASE WHEN o.outcome = 'synced' THEN now() ELSE r.synced_at END
+          CASE WHEN o.outcome = 'synced' THEN now() ELSE r.synced_at END,
+          CASE WHEN o."changedId" IS NULL THEN nullif(r.former_external_id, coalesce(o."externalId", r.external_id))
+            ELSE coalesce(nullif(r.former_external_id, o."changedId"->>'now'), o."changedId"->>'former') END
         FROM jsonb_to_record(${JSON.stringify(byKey)}::jsonb->r.local_key) AS o(outcome text, retired boolean, code text,
           message text, "externalId" text, "destinationId" bigint, "sourceHash" bigint, "objectHash" text, "waitsFor" text,
-          "inDoubt" boolean), LATERAL (SELECT o.outcome IN ('synced', 'unchanged')) AS a(accepted)),
+          "inDoubt" boolean, "changedId" jsonb), LATERAL (SELECT o.outcome IN ('synced', 'unchanged')) AS a(accepted)),
       claimed_by = NULL, claimed_until = NULL, run_id = ${runId}::bigint, updated_at = now()
     WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keptKeys)} AND r.claimed_by = ${token}
     RETURNING r.local_key AS "localKey"`;
