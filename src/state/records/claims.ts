@@ -8,8 +8,11 @@ import type { records } from '../schema.js';
 export type ClaimedRecord = Pick<
   RowOf<typeof records>,
   | ('localKey' | 'status' | 'externalId' | 'destinationId' | 'sourceHash' | 'objectHash')
-  | ('inDoubt' | 'waitsSince' | 'errorCode')
->;
+  | ('inDoubt' | 'waitsSince' | 'errorCode' | 'refusedHash')
+> & {
+  /** It is looked at again at a time that has not come. */
+  isCheckPending: boolean;
+};
 
 /** Whose records, and whose claim on them. */
 export interface Claim {
@@ -42,7 +45,8 @@ export async function claimRecords(
     WHERE r.claimed_by IS NULL OR r.claimed_until < now()
     RETURNING local_key AS "localKey", status, external_id AS "externalId", destination_id::float8 AS "destinationId",
       source_hash::text AS "sourceHash", object_hash AS "objectHash", in_doubt AS "inDoubt",
-      waits_since AS "waitsSince", error_code AS "errorCode"`;
+      waits_since AS "waitsSince", error_code AS "errorCode", refused_hash::text AS "refusedHash",
+      coalesce(check_after > now(), false) AS "isCheckPending"`;
   return new Map(rows.map((row) => [row.localKey, row]));
 }
 
