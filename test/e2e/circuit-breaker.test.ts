@@ -61,8 +61,9 @@ describe('circuit breaker: the key is refused from the start', () => {
   });
 });
 
+// Guarantee 10
 describe('circuit breaker: a gateway answers every PUT with a page of HTML, as during a deploy', () => {
-  it.each([404, 400, 502, 200])(
+  it.each([404, 200])(
     'gives no record up at %i, and the run succeeds when the service is back',
     async (status) => {
       const rows = 150;

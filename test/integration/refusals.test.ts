@@ -1,5 +1,7 @@
 // When a refusal counts: whether the object or the service is the cause.
 import { describe, expect, it } from 'vitest';
+import { addDueChecks } from '../../src/state/inbox/due-checks.js';
+import { retryRecords } from '../../src/state/records/retry-records.js';
 import { addRooms, codes, expectInSync, keepRoomWorlds, rename, rooms } from '../support/room-worlds.js';
 import type { World } from '../support/world.js';
 
@@ -70,12 +72,24 @@ describe('refusal: an object that is refused alone', () => {
     expect(await refusedRoom(world)).toMatchObject({ status: 'dead' });
   });
 
+  it('is looked at once more after a retry, and nothing is in doubt for it', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    world.sandbox.refuseObject('room_A', NO);
+    await world.sync();
+    await retryRecords(world.state.db, { stream: 'rooms', keys: ['A'] });
+    expect(await secondsToSecondLook(world)).toBeNull();
+    await world.sync();
+    expect(await refusedRoom(world)).toMatchObject({ status: 'failed', in_doubt: false });
+    expect(await secondsToSecondLook(world)).toBeGreaterThan(60);
+  });
+
   it.each([
     [
       'another reason',
-      (world: World) => world.sandbox.refuseObject('room_A', { status: 422, message: 'no' }),
+      async ({ sandbox }: World) => sandbox.refuseObject('room_A', { status: 422, message: 'no' }),
     ],
-    ['another row', (world: World) => rename(world, 'A', 'Aula')],
+    ['another row', async (world: World) => void (await rename(world, 'A', 'Aula'))],
   ])('is looked at once more for %s', async (_, change) => {
     const world = await open(rooms());
     await addRooms(world, 'A');
@@ -89,6 +103,20 @@ describe('refusal: an object that is refused alone', () => {
     await pass(world);
     await world.sync();
     expect(await refusedRoom(world)).toMatchObject({ status: 'dead' });
+  });
+
+  it('is put into the inbox when its second look is due, and not into doubt', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    world.sandbox.refuseObject('room_A', NO);
+    await world.sync();
+    expect(await addDueChecks(world.state.db, ['rooms'])).toBe(0);
+    await pass(world);
+    expect(await addDueChecks(world.state.db, ['rooms'])).toBe(1);
+    expect(await world.sql`SELECT local_key FROM slotsync.changes`).toEqual([{ local_key: 'A' }]);
+    expect(await refusedRoom(world)).toMatchObject({ status: 'failed', in_doubt: false });
+    await world.sync();
+    expect(await refusedRoom(world)).toMatchObject({ status: 'dead', in_doubt: false });
   });
 
   it('may have another external id afterwards: the service never had it', async () => {
