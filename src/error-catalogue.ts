@@ -165,11 +165,23 @@ export const ERRORS = {
     'the row was deleted, and the object has future bookings',
     'Action: none. It is retired automatically by the first run after its bookings are over or cancelled: slotsync sync',
   ),
+  retirement_postponed: defer(
+    'the row was deleted, and creates or updates of its stream were held or failed in that run',
+    'Approve or correct what was held or failed, then: slotsync sync. It is retired by the first run that sends the whole stream.',
+  ),
   external_id_shared: retry(
     'several rows have the same external id; none of them is sent',
     'Correct one of the rows, or the template of the external id, then: slotsync sync',
   ),
   mapping_failed: dead('a mapping function threw, or a value cannot be sent', CORRECT_ROW),
+  key_too_long: dead(
+    'its key, or that of a record it refers to, is longer than 1024 bytes',
+    'Shorten the key in the source, or name another column in `key`, then: slotsync sync',
+  ),
+  external_id_too_long: dead(
+    'the external id is longer than 1024 bytes',
+    'Shorten the value in the source, or name another column in `externalId`, then: slotsync sync',
+  ),
   retirement_refused: dead(
     'the row was deleted, and the service refused to make the object inactive',
     'Correct it at the service: remove what uses the object, then: {retry}. If the row is restored, it is sent automatically.',

@@ -195,7 +195,14 @@ What people do at the service is done below /sandbox/, from this machine, withou
   GET    /sandbox/gate    {closed, held}: how many requests are held
   DELETE /sandbox/gate    lets them go
 A held request is carried out when the gate opens; with hold "answer" it is carried out at once, and its answer is
-held. "after" lets so many pass first. More of them: docs/api-contract.md.`;
+held. "after" lets so many pass first. To make requests fail:
+  POST   /sandbox/fail-next     {fault: "html", status: 404, path?: "objects", method?: "PUT", times?: 3 | "always"}
+  DELETE /sandbox/fail-next     ends it
+With fault "late" the connection is reset (afterMs: 200 | "asked") and the request is carried out later (delayMs: 6000):
+  GET    /sandbox/late          {waiting}: how many requests wait to be carried out
+  POST   /sandbox/late/release  carries them out, without delayMs
+  POST   /sandbox/late/reset    resets the connection, with afterMs "asked"
+All of them: docs/api-contract.md.`;
 
 function addSandbox(program: Command): void {
   const choice = (flags: string, description: string, values: string[]) =>
@@ -232,6 +239,15 @@ function addSandbox(program: Command): void {
     .option('--lose-answer <share>', 'share of answers lost after the request is carried out', share, 0)
     .option('--broken-json <share>', 'share of answers that are not JSON', share, 0)
     .option('--hang <share>', 'share of requests that are never answered', share, 0)
+    .option('--html <share>', 'share of requests that a gateway answers with an HTML page', share, 0)
+    .option('--html-status <status>', 'status of these pages', wholeNumber, 502)
+    .option(
+      '--late <share>',
+      'share of connections reset before the request is carried out, which it is later',
+      share,
+      0,
+    )
+    .option('--late-ms <ms>', 'how much later', wholeNumber, 5000)
     .option('--seed <number>', 'seed of the random faults', wholeNumber, 1)
     .addHelpText('after', SANDBOX_CONTROLS)
     .action(withoutApp(async () => (await import('./sandbox.js')).sandbox));

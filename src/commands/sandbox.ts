@@ -44,7 +44,7 @@ export async function sandbox(options: SandboxCommandOptions): Promise<void> {
 
 function toSandboxOptions(options: SandboxCommandOptions): SandboxOptions {
   const { organization, modified, latency, jitter, expiredStatus, putStatus, ...sameName } = options;
-  const { status500, reset, loseAnswer, brokenJson, hang } = options;
+  const { status500, reset, loseAnswer, brokenJson, hang, html, htmlStatus, late, lateMs } = options;
   return {
     ...sameName,
     organizationId: organization,
@@ -53,7 +53,7 @@ function toSandboxOptions(options: SandboxCommandOptions): SandboxOptions {
     jitterMs: jitter,
     expiredStatus: expiredStatus === '403' ? 403 : 401,
     ...(putStatus === undefined ? {} : { putStatus: putStatus === '200' ? 200 : 207 }),
-    faults: { status500, reset, loseAnswer, brokenJson, hang },
+    faults: { status500, reset, loseAnswer, brokenJson, hang, html, htmlStatus, late, lateMs },
   };
 }
 

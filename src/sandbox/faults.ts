@@ -1,7 +1,8 @@
 // What goes wrong on the way to a real service and back: ordered for certain requests, or by seeded chance.
 import { once } from 'node:events';
 import { z } from 'zod';
-import type { SandboxAnswer } from './http.js';
+import { htmlAnswer, type SandboxAnswer } from './http.js';
+import { createLateRequests } from './late-requests.js';
 
 const chance = z.number().min(0).max(1).optional();
 
@@ -17,31 +18,46 @@ export const faultsSchema = z.strictObject({
   brokenJson: chance,
   /** Not processed and never answered. */
   hang: chance,
+  /** Not processed, and answered as a gateway does: an HTML page with `htmlStatus`. */
+  html: chance,
+  /** 502 unless given. */
+  htmlStatus: z.int().min(200).max(599).optional(),
+  /** The connection is reset at once, and the request is processed `lateMs` later. */
+  late: chance,
+  /** 5000 unless given. */
+  lateMs: z.number().min(0).optional(),
 });
 export type Faults = z.infer<typeof faultsSchema>;
 
-const FAULTS = ['status', 'reset', 'loseAnswer', 'brokenJson', 'hang'] as const;
+const FAULTS = ['status', 'reset', 'loseAnswer', 'brokenJson', 'hang', 'html', 'late'] as const;
 
 export const failRuleSchema = z.strictObject({
   /** The end of the path it is for; any request, when absent. */
   path: z.string().optional(),
+  method: z.string().toUpperCase().optional(),
   fault: z.enum(FAULTS),
-  /** For `status`: 500 unless given. */
+  /** For `status`: 500 unless given. For `html`: 502 unless given. */
   status: z.int().min(200).max(599).optional(),
   body: z.unknown().optional(),
   headers: z.record(z.string(), z.string()).optional(),
-  /** How many requests it hits; 1 unless given. */
-  times: z.int().min(1).optional(),
+  /** How many requests it hits; 1 unless given. `always`: until the rules are cleared. */
+  times: z.union([z.int().min(1), z.literal('always')]).optional(),
+  /** For `late`: the connection is reset so many milliseconds after arrival; 0 unless given. `asked`: at `resetLate`. */
+  afterMs: z.union([z.number().min(0), z.literal('asked')]).optional(),
+  /** For `late`: processed so many milliseconds after arrival; at `releaseLate` unless given. */
+  delayMs: z.number().min(0).optional(),
 });
 export type FailRule = z.infer<typeof failRuleSchema>;
 
-export function createFaults(random: () => number, initial: Faults = {}) {
+/** Draws faults until `signal` aborts; then the requests that a fault holds are dropped. */
+export function createFaults(random: () => number, signal: AbortSignal, initial: Faults = {}) {
+  const late = createLateRequests(signal);
   let chances = initial;
   let rules: (FailRule & { left: number })[] = [];
 
   /** The fault that a request meets, if any: ordered ones first, in their order, then by chance. */
-  function draw(path: string): FailRule | undefined {
-    const rule = rules.find((one) => path.endsWith(one.path ?? ''));
+  function draw(method: string, path: string): FailRule | undefined {
+    const rule = rules.find((one) => path.endsWith(one.path ?? '') && method === (one.method ?? method));
     if (rule !== undefined) {
       rule.left -= 1;
       if (rule.left <= 0) rules = rules.filter((one) => one !== rule);
@@ -50,7 +66,9 @@ export function createFaults(random: () => number, initial: Faults = {}) {
     let left = random();
     for (const fault of FAULTS) {
       left -= chances[fault === 'status' ? 'status500' : fault] ?? 0;
-      if (left < 0) return { fault };
+      if (left >= 0) continue;
+      const { htmlStatus, lateMs = 5000 } = chances;
+      return { fault, ...(fault === 'html' ? { status: htmlStatus } : { delayMs: lateMs }) };
     }
     return undefined;
   }
@@ -59,11 +77,10 @@ export function createFaults(random: () => number, initial: Faults = {}) {
     draw,
     /** Processes a request with the fault that it meets; without an answer the connection is to be reset. */
     async process(
-      path: string,
+      { method, path }: { method: string; path: string },
       processed: () => SandboxAnswer,
-      signal: AbortSignal,
     ): Promise<SandboxAnswer | undefined> {
-      const rule = draw(path);
+      const rule = draw(method, path);
       const status = rule?.status ?? 500;
       switch (rule?.fault) {
         case undefined:
@@ -80,17 +97,24 @@ export function createFaults(random: () => number, initial: Faults = {}) {
         case 'hang':
           await once(signal, 'abort');
           return undefined;
+        case 'html':
+          return htmlAnswer(rule.status ?? 502);
+        case 'late':
+          await late.keep(processed, rule);
+          return undefined;
       }
     },
     controls: {
       setFaults(next: Faults): void {
         chances = next;
       },
-      /** Orders a fault for the next request that the quota lets through and whose path ends so. */
+      ...late.controls,
+      /** Orders a fault for the next request that the quota lets through and that the rule is for. */
       failNext(rule: FailRule): void {
-        rules.push({ ...rule, left: rule.times ?? 1 });
+        const { times = 1 } = rule;
+        rules.push({ ...rule, left: times === 'always' ? Infinity : times });
       },
-      /** Forgets what `failNext` ordered and has not happened yet. */
+      /** Forgets what `failNext` ordered and has not happened yet; what waits to be processed late still waits. */
       clearFailures(): void {
         rules = [];
       },

@@ -37,7 +37,7 @@ export function createRequestSteps(
   const arrivals = createArrivals();
   const quota = createQuota(options);
   const gate = createGate(options.gate);
-  const faults = createFaults(random, options.faults);
+  const faults = createFaults(random, signal, options.faults);
   let { latencyMs = 0, jitterMs = 0 } = options;
 
   return {
@@ -54,7 +54,7 @@ export function createRequestSteps(
         if (objects !== undefined) arrival.objects = objects;
         return body;
       };
-      const processed = () => faults.process(request.path, () => answer({ ...request, json }), signal);
+      const processed = () => faults.process(request, () => answer({ ...request, json }));
       const result = quota.refuse(arrival.at) ?? (await gate.process(request, processed, signal));
       if (result !== undefined) arrivals.settle(arrival, result.status);
 

@@ -2,11 +2,18 @@
 // the state keeps. Here a record becomes dead, deferred, failed or synced.
 import type { UpcomingReservation, ServiceObject, PutResult } from '../destination/destination.js';
 import type { ClaimedRecord } from '../state/records/claims.js';
-import { RETIREMENT_REFUSED, STILL_RESERVED, type Outcome } from '../state/records/outcome-types.js';
+import {
+  EXTERNAL_ID_CHANGED,
+  EXTERNAL_ID_SHARED,
+  RETIREMENT_POSTPONED,
+  RETIREMENT_REFUSED,
+  STILL_RESERVED,
+  type Outcome,
+} from '../state/records/outcome-types.js';
 import type { DestinationObject } from '../streams/destination-object.js';
 import type { NeededReference } from '../streams/map-row.js';
 import type { Stream } from '../streams/stream.js';
-import { describeMissing } from './render.js';
+import { describeMissing, type Unmapped } from './render.js';
 
 /** Gives a record its outcome; returns what remains to be written of it: nothing. */
 export type Settle = (outcome: Outcome) => never[];
@@ -49,19 +56,23 @@ const named = ({ record, object }: Write) => ({ localKey: record.localKey, exter
 const dead = (code: string, message: string, sourceHash: string) =>
   ({ outcome: 'dead', code, message, sourceHash }) as const;
 
-export function mappingFailed({ localKey }: ClaimedRecord, sourceHash: string, message: string): Outcome {
-  return { localKey, ...dead('mapping_failed', message, sourceHash) };
+export function mappingFailed(
+  { localKey }: ClaimedRecord,
+  sourceHash: string,
+  { problem, code }: Unmapped,
+): Outcome {
+  return { localKey, ...dead(code, problem, sourceHash) };
 }
 
 export function externalIdChanged(
   { localKey }: ClaimedRecord,
   sourceHash: string,
-  { former, now }: { former: string; now: string },
+  changedId: { former: string; now: string },
 ): Outcome {
   const message =
-    `the service knows this record as '${former}', but its row now gives '${now}'; ` +
+    `the service knows this record as '${changedId.former}', but its row now gives '${changedId.now}'; ` +
     'retry lets go of the former and creates the latter';
-  return { localKey, ...dead('external_id_changed', message, sourceHash) };
+  return { localKey, ...dead(EXTERNAL_ID_CHANGED, message, sourceHash), changedId };
 }
 
 export function externalIdTaken(write: Write, { extId, typeId }: ServiceObject, type: string): Outcome {
@@ -71,7 +82,7 @@ export function externalIdTaken(write: Write, { extId, typeId }: ServiceObject, 
 
 export function externalIdShared(write: Write, other: { stream: string; localKey: string }): Outcome {
   const message = `external id '${write.object.extId}' is also that of ${other.stream} '${other.localKey}'`;
-  return { ...named(write), outcome: 'failed', code: 'external_id_shared', message };
+  return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
 }
 
 /** A record whose reference is not at the service waits for it; after `waitDays` it is dead. `now`: milliseconds. */
@@ -100,12 +111,18 @@ export function stillReserved(write: Write, reservations: readonly UpcomingReser
   return { ...named(write), outcome: 'deferred', code: STILL_RESERVED, message };
 }
 
-/** Its row is gone and its object need not be looked after: the record goes. */
-export function forgotten({ localKey }: ClaimedRecord): Outcome {
-  return { localKey, outcome: 'forgotten' };
+/** A stream whose rows are not all written may hold the row that stands for the object now. */
+export function retirementPostponed(write: Write): Outcome {
+  const message = 'its row is gone, but creates or updates of its stream were not sent in this run';
+  return { ...named(write), outcome: 'deferred', code: RETIREMENT_POSTPONED, message };
 }
 
-/** Its row is gone and no plan has put it up for retirement: left as it is, for the next plan. */
-export function skipped({ localKey }: ClaimedRecord): Outcome {
-  return { localKey, outcome: 'skipped' };
+/** Its row is gone and its object need not be looked after: the record goes. */
+export function forgotten({ localKey, externalId }: ClaimedRecord): Outcome {
+  return { localKey, externalId: externalId ?? undefined, outcome: 'forgotten' };
+}
+
+/** Its row is gone, and the next plan decides: no plan has put it up for retirement, or another row stands for its object. */
+export function skipped({ localKey, externalId }: ClaimedRecord): Outcome {
+  return { localKey, externalId: externalId ?? undefined, outcome: 'skipped' };
 }

@@ -686,6 +686,52 @@ describe('faults', () => {
     expect(await onItsWay).toBeInstanceOf(Error);
   });
 
+  it('fails only requests of the method and path that a rule names', async () => {
+    const sandbox = await start();
+    const { put, find } = await connect(sandbox);
+    sandbox.failNext({ path: 'objects', method: 'PUT', fault: 'status', status: 503 });
+    await find('objects');
+    expect((await put([])).status).toBe(503);
+  });
+
+  it.each([404, 502, 503, 200])(
+    'answers %i with a page of HTML until told otherwise, without processing',
+    async (status) => {
+      const sandbox = await start();
+      const { put } = await connect(sandbox);
+      sandbox.failNext({ method: 'PUT', fault: 'html', status, times: 'always' });
+      for (let i = 0; i < 3; i += 1) {
+        const answer = await put([room('A')]);
+        expect([answer.status, answer.headers.get('content-type')]).toEqual([
+          status,
+          'text/html; charset=utf-8',
+        ]);
+        expect(await answer.text()).toContain(`<title>${status} `);
+      }
+      expect(sandbox.objects()).toEqual([]);
+      sandbox.clearFailures();
+      expect((await put([room('A')])).status).toBe(200);
+    },
+  );
+
+  it('answers HTML a number of times, with 502 when no status is given', async () => {
+    const sandbox = await start();
+    const { put } = await connect(sandbox);
+    sandbox.failNext({ fault: 'html', times: 2 });
+    expect([(await put([])).status, (await put([])).status, (await put([])).status]).toEqual([502, 502, 200]);
+  });
+
+  it('answers HTML and carries out late by chance', async () => {
+    const sandbox = await start({ faults: { html: 1, htmlStatus: 404 } });
+    expect((await authenticate(sandbox)).status).toBe(404);
+    sandbox.setFaults({});
+    const { put } = await connect(sandbox);
+    sandbox.setFaults({ late: 1, lateMs: 50 });
+    await expect(put([room('A')])).rejects.toThrow();
+    expect(sandbox.late()).toBe(1);
+    await expect.poll(() => sandbox.object('room_A')).toBeDefined();
+  });
+
   it('fails by seeded chance, the same way each time', async () => {
     const run = async (): Promise<number[]> => {
       const sandbox = await start({ seed: 42, faults: { status500: 0.5 } });
@@ -774,6 +820,78 @@ describe('gate', () => {
   });
 });
 
+describe('late requests', () => {
+  const seats = (sandbox: Sandbox) =>
+    sandbox.object('room_A')?.fields.find(({ fieldId }) => fieldId === 'room.seats')?.values;
+
+  it('reset the connection and are carried out as they were sent when told to, over what came meanwhile', async () => {
+    const sandbox = await start();
+    const { put } = await connect(sandbox);
+    sandbox.failNext({ path: 'objects', method: 'PUT', fault: 'late' });
+    await expect(put([room('A', { 'room.seats': '1' })])).rejects.toThrow();
+    expect([sandbox.late(), sandbox.objects()]).toEqual([1, []]);
+
+    await put([room('A', { 'room.seats': '2' })]);
+    expect(seats(sandbox)).toEqual(['2']);
+    sandbox.releaseLate();
+    expect([sandbox.late(), seats(sandbox)]).toEqual([0, ['1']]);
+    expect(sandbox.arrivals().map(({ status }) => status)).toEqual([200, 0, 200]);
+  });
+
+  it('are carried out in the order in which they arrived', async () => {
+    const sandbox = await start();
+    const { put } = await connect(sandbox);
+    sandbox.failNext({ method: 'PUT', fault: 'late', times: 2 });
+    await expect(put([room('A', { 'room.seats': '1' })])).rejects.toThrow();
+    await expect(put([room('A', { 'room.seats': '2' })])).rejects.toThrow();
+    sandbox.releaseLate();
+    expect(seats(sandbox)).toEqual(['2']);
+  });
+
+  it('are carried out after a delay of their own', async () => {
+    const sandbox = await start();
+    const { put } = await connect(sandbox);
+    sandbox.failNext({ method: 'PUT', fault: 'late', delayMs: 50 });
+    await expect(put([room('A')])).rejects.toThrow();
+    expect(sandbox.object('room_A')).toBeUndefined();
+    await expect.poll(() => sandbox.object('room_A')).toBeDefined();
+    expect(sandbox.late()).toBe(0);
+  });
+
+  it('keep the connection for as long as they are told', async () => {
+    const sandbox = await start();
+    const { put } = await connect(sandbox);
+    sandbox.failNext({ method: 'PUT', fault: 'late', afterMs: 80 });
+    const began = performance.now();
+    await expect(put([room('A')])).rejects.toThrow();
+    expect(performance.now() - began).toBeGreaterThanOrEqual(78);
+    expect(sandbox.late()).toBe(1);
+  });
+
+  it('keep the connection until it is reset, also when they were carried out before', async () => {
+    const sandbox = await start();
+    const { put } = await connect(sandbox);
+    sandbox.failNext({ method: 'PUT', fault: 'late', afterMs: 'asked' });
+    let isReset = false;
+    const lost = put([room('A')]).catch(() => (isReset = true));
+    await expect.poll(() => sandbox.late()).toBe(1);
+    sandbox.releaseLate();
+    expect([sandbox.object('room_A')?.extId, isReset]).toEqual(['room_A', false]);
+    sandbox.resetLate();
+    expect(await lost).toBe(true);
+  });
+
+  it('are dropped when the sandbox closes', async () => {
+    const sandbox = await start();
+    const { put } = await connect(sandbox);
+    sandbox.failNext({ method: 'PUT', fault: 'late', afterMs: 'asked', delayMs: 10 * 60_000 });
+    const lost = put([room('A')]).catch((error: unknown) => error);
+    await expect.poll(() => sandbox.late()).toBe(1);
+    await sandbox.close();
+    expect(await lost).toBeInstanceOf(Error);
+  });
+});
+
 describe('what was seen', () => {
   it('notes every request of the service, in order, and no control request', async () => {
     const sandbox = await start();
@@ -859,6 +977,25 @@ describe('control interface', () => {
     await control(sandbox, 'DELETE', 'tokens');
     expect((await put([])).status).toBe(401);
     expect((await control(sandbox, 'PUT', 'latency', { latencyMs: 0 })).status).toBe(204);
+  });
+
+  it('orders pages of HTML and late requests, tells how many wait, and carries them out', async () => {
+    const sandbox = await start();
+    const { put } = await connect(sandbox);
+    const page = { path: 'objects', method: 'put', fault: 'html', status: 404, times: 'always' };
+    expect((await control(sandbox, 'POST', 'fail-next', page)).status).toBe(204);
+    expect([(await put([])).status, (await put([])).status]).toEqual([404, 404]);
+    expect((await control(sandbox, 'DELETE', 'fail-next')).status).toBe(204);
+
+    await control(sandbox, 'POST', 'fail-next', { method: 'put', fault: 'late', afterMs: 'asked' });
+    const lost = put([room('A')]).catch((error: unknown) => error);
+    await expect.poll(async () => (await control(sandbox, 'GET', 'late')).body).toEqual({ waiting: 1 });
+    expect((await control(sandbox, 'POST', 'late/reset')).status).toBe(204);
+    expect(await lost).toBeInstanceOf(Error);
+    expect((await control(sandbox, 'POST', 'late/release')).status).toBe(204);
+    expect((await control(sandbox, 'GET', 'late')).body).toEqual({ waiting: 0 });
+    expect(sandbox.object('room_A')).toBeDefined();
+    expect((await control(sandbox, 'POST', 'fail-next', { fault: 'late', delayMs: -1 })).status).toBe(400);
   });
 
   it('closes the gate, tells how many it holds, and opens it', async () => {

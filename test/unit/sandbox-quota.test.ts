@@ -135,6 +135,8 @@ describe('mostInAnySecond', () => {
 });
 
 describe('chance', () => {
+  const open = new AbortController().signal;
+
   it('repeats with the seed and stays within [0, 1)', () => {
     const first = createRandom(7);
     const second = createRandom(7);
@@ -148,18 +150,23 @@ describe('chance', () => {
   });
 
   it('draws faults about as often as their probabilities say', () => {
-    const faults = createFaults(createRandom(1), { status500: 0.1, reset: 0.3 });
-    const drawn = Array.from({ length: 10_000 }, () => faults.draw('/v1/objects')?.fault);
+    const faults = createFaults(createRandom(1), open, { status500: 0.1, reset: 0.3 });
+    const drawn = Array.from({ length: 10_000 }, () => faults.draw('PUT', '/v1/objects')?.fault);
     expect(drawn.filter((fault) => fault === 'status').length / 10_000).toBeCloseTo(0.1, 1);
     expect(drawn.filter((fault) => fault === 'reset').length / 10_000).toBeCloseTo(0.3, 1);
     expect(drawn).not.toContain('hang');
   });
 
   it('gives ordered faults precedence, each as often as ordered, to the path they are for', () => {
-    const faults = createFaults(createRandom(1));
+    const faults = createFaults(createRandom(1), open);
     faults.controls.failNext({ path: '/objects', fault: 'reset', times: 2 });
     faults.controls.failNext({ fault: 'hang' });
     const draws = ['/v1/objects/find', '/v1/objects', '/v1/objects', '/v1/objects'];
-    expect(draws.map((path) => faults.draw(path)?.fault)).toEqual(['hang', 'reset', 'reset', undefined]);
+    expect(draws.map((path) => faults.draw('PUT', path)?.fault)).toEqual([
+      'hang',
+      'reset',
+      'reset',
+      undefined,
+    ]);
   });
 });

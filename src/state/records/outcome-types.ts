@@ -25,7 +25,8 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
     }
   | ({ outcome: 'deferred' } & Reason)
   | ({ outcome: 'failed'; inDoubt?: boolean } & Omit<Reason, 'waitsFor'>)
-  | ({ outcome: 'dead'; sourceHash: string } & Reason)
+  /** `changedId`: its external id changed from what the service knows it by to what its row gives now. */
+  | ({ outcome: 'dead'; sourceHash: string; changedId?: { former: string; now: string } } & Reason)
   /** Its row is gone, and the service never had it or another record has its object: the record is deleted. */
   | { outcome: 'forgotten' }
   /** Its row is gone, and this batch may not retire it: the next plan decides. */
@@ -34,8 +35,14 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
 
 /** Code of a deferred retirement: its object has reservations that have not ended. */
 export const STILL_RESERVED = 'still_reserved';
+/** Code of a deferred retirement: creates or updates of its stream are not done in the run. */
+export const RETIREMENT_POSTPONED = 'retirement_postponed';
+/** Code of records that are not sent because several rows have one external id. */
+export const EXTERNAL_ID_SHARED = 'external_id_shared';
 /** The service refuses to retire an object; the status follows. Sent again when the row is back, or by `retry`. */
 export const RETIREMENT_REFUSED = 'retirement_refused';
+/** Code of a dead record whose row gives another external id than the service knows it by. */
+export const EXTERNAL_ID_CHANGED = 'external_id_changed';
 
 export const NO_OUTCOMES: OutcomeCounts = { synced: 0, unchanged: 0, deferred: 0, failed: 0, dead: 0 };
 

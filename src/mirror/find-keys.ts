@@ -1,0 +1,130 @@
+// Which rows give an external id now, and which refer to a record: what is written, retired and sent again is decided by
+// the mirror, not by what the state remembers.
+import type postgres from 'postgres';
+import { arrayLiteral, quoteLiteral } from '../sql-text.js';
+import { mayGive, templateColumns, type ExternalIdTemplate } from '../streams/external-id.js';
+import { splitKey } from '../streams/local-key.js';
+import type { DeclaredSource, Stream } from '../streams/stream.js';
+import { isSingleValue, mappedText, mayBeText } from './mapped-text.js';
+import { column, joinedText, keyExpression } from './row-key-and-hash.js';
+import { collect, withFallback, type ColumnTypes, type SourceReader } from './source-reader.js';
+import * as sourceSql from './source-sql.js';
+
+/** Keys named for one external id: enough to say which rows share it. */
+const MOST_KEYS = 6;
+
+/** Errors are SlotsyncError `mirror_…`. */
+export function createKeyFinder(sql: postgres.Sql, reader: SourceReader) {
+  async function* select<T extends object>(statements: readonly string[]): AsyncGenerator<T[]> {
+    yield* withFallback(statements, async function* (statement) {
+      yield [...(await sql.unsafe<T[]>(statement))];
+    });
+  }
+
+  return {
+    /**
+     * For each external id the keys of rows that give it now, at most six, in the byte order of the keys. An id that no
+     * row gives is not in the answer.
+     */
+    async findKeysByExternalId(
+      declared: Pick<DeclaredSource, 'source' | 'key' | 'externalId'>,
+      externalIds: readonly string[],
+    ): Promise<Map<string, string[]>> {
+      const wanted = externalIds.filter((id) => !id.includes('\0') && mayGive(declared.externalId, id));
+      if (wanted.length === 0) return new Map();
+      const types = await reader.typesOf(declared);
+      const statements = narrowToColumn(declared.externalId, wanted, types).map((condition) =>
+        selectKeysByExternalId(declared, wanted, types, condition),
+      );
+      const found = new Map<string, string[]>();
+      for await (const rows of select<{ externalId: string; keys: string[] }>(statements))
+        for (const { externalId, keys } of rows) found.set(externalId, keys);
+      return found;
+    },
+
+    /** Keys of rows of the child stream that refer to one of these records of the parent stream. */
+    async findReferrers(child: Stream, parent: string, parentKeys: readonly string[]): Promise<string[]> {
+      const found = new Set<string>();
+      const wanted = parentKeys.filter((key) => !key.includes('\0'));
+      if (wanted.length === 0) return [];
+      const types = await reader.typesOf(child);
+      // One reading for each reference, since each may have an index of its own.
+      for (const { key } of child.references.filter(({ stream }) => stream === parent)) {
+        const statements = matchReference(key, wanted, types).map(
+          (condition) => `SELECT ${keyExpression(child)} AS key FROM ${sourceSql.relation(child.source)}
+            WHERE ${condition} AND ${keyExpression(child)} IS NOT NULL`,
+        );
+        for (const { key: referrer } of await collect(select<{ key: string }>(statements)))
+          found.add(referrer);
+      }
+      return [...found];
+    },
+  };
+}
+
+/** A template of one column can be undone, so that the column's index serves. The fastest condition first. */
+function narrowToColumn(
+  template: ExternalIdTemplate,
+  externalIds: readonly string[],
+  types: ColumnTypes,
+): string[] {
+  const [name, more] = templateColumns(template);
+  const type = types.get(name ?? '') ?? 'text';
+  if (name === undefined || more !== undefined || !isSingleValue(type)) return ['true'];
+  const at = template.findIndex((part) => 'column' in part);
+  const literal = (parts: ExternalIdTemplate) =>
+    parts.map((part) => ('literal' in part ? part.literal : '')).join('');
+  const prefix = literal(template.slice(0, at)).length;
+  const suffix = literal(template.slice(at + 1)).length;
+  const values = externalIds
+    .map((externalId) => externalId.slice(prefix, externalId.length - suffix))
+    .filter((value) => mayBeText(value, type));
+  return [sourceSql.matchKeys({ key: [name] }, types, [arrayLiteral(values)]), 'true'];
+}
+
+function selectKeysByExternalId(
+  { source, key, externalId }: Pick<DeclaredSource, 'source' | 'key' | 'externalId'>,
+  wanted: readonly string[],
+  types: ColumnTypes,
+  condition: string,
+): string {
+  const rendered = externalId
+    .map((part) =>
+      'literal' in part
+        ? quoteLiteral(part.literal)
+        : `nullif(${mappedText(column(part.column), types.get(part.column) ?? 'text')}, '')`,
+    )
+    .join(' || ');
+  return `SELECT ext AS "externalId", array_to_json(array_agg(k ORDER BY k COLLATE "C")) AS keys
+    FROM (SELECT ext, k, row_number() OVER (PARTITION BY ext ORDER BY k COLLATE "C") AS place
+      FROM (SELECT (${rendered}) COLLATE "C" AS ext, ${keyExpression({ key })} AS k
+        FROM ${sourceSql.relation(source)} WHERE ${condition}) AS ids
+      WHERE ext = ANY (${quoteLiteral(arrayLiteral(wanted))}::text[]) AND k IS NOT NULL) AS placed
+    WHERE place <= ${MOST_KEYS} GROUP BY ext`;
+}
+
+/** Rows whose reference columns name one of these keys, as streams/map-row.ts reads them. The fastest condition first. */
+function matchReference(columns: readonly string[], keys: readonly string[], types: ColumnTypes): string[] {
+  const typeOf = (name: string) => types.get(name) ?? 'text';
+  const wanted = `${quoteLiteral(arrayLiteral(keys))}::text[]`;
+  const [only] = columns;
+  if (only !== undefined && columns.length === 1 && typeOf(only).endsWith('[]')) {
+    const type = typeOf(only);
+    const element = type.slice(0, -2);
+    const values = arrayLiteral(keys.filter((key) => mayBeText(key, element)));
+    const names = `EXISTS (SELECT FROM unnest(${column(only)}) AS slotsync_item
+      WHERE ${mappedText('slotsync_item', element)} COLLATE "C" = ANY (${wanted}))`;
+    const overlap = `${column(only)} && ${quoteLiteral(values)}::text[]::${type}`;
+    return isSingleValue(element) ? [`${overlap} AND ${names}`, names] : [names];
+  }
+  const texts = columns.map((name) => mappedText(column(name), typeOf(name)));
+  const named = `(${joinedText(texts)}) COLLATE "C" = ANY (${wanted})`;
+  if (!columns.every((name) => isSingleValue(typeOf(name)))) return [named];
+  const parts = keys
+    .flatMap((key) => [splitKey(key, columns.length) ?? []])
+    .filter(
+      (split) => split.length > 0 && split.every((part, at) => mayBeText(part, typeOf(columns[at] ?? ''))),
+    );
+  const arrays = columns.map((_, at) => arrayLiteral(parts.map((split) => split[at] ?? '')));
+  return [`${sourceSql.matchKeys({ key: columns }, types, arrays)} AND ${named}`, named];
+}
