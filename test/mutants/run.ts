@@ -56,9 +56,9 @@ async function main(names: readonly string[]): Promise<number> {
 
   const verdicts = new Map<Mutant, Verdict>();
   for (const mutant of mutants) {
-    if (interruption.signal.aborted) return 130;
     const started = performance.now();
     const verdict = await judge(mutant);
+    if (interruption.signal.aborted) return 130;
     verdicts.set(mutant, verdict);
     const line = `${String(mutant.guarantee).padStart(2)}  ${mutant.name.padEnd(46)} ${verdict}`;
     print(`${line.padEnd(68)} ${secondsSince(started).padStart(4)} s`);
@@ -133,11 +133,10 @@ async function runTests(mutants: readonly Mutant[]) {
   const titles = mutants.map(({ title }) => title.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`));
   const results = path.join(copy, 'results.json');
   rmSync(results, { force: true });
-  await execute(process.execPath, [
-    ...[path.join(copy, 'node_modules/vitest/vitest.mjs'), 'run', ...files],
-    ...['--testNamePattern', titles.join('|'), '--testTimeout', String(TEST_TIMEOUT)],
-    ...['--reporter', 'json', '--outputFile', results],
-  ]);
+  const vitest = path.join(copy, 'node_modules/vitest/vitest.mjs');
+  const which = [...files, '--testNamePattern', titles.join('|')];
+  const reporter = ['--reporter', 'json', '--outputFile', results];
+  await execute(process.execPath, [vitest, 'run', ...which, ...reporter, `--testTimeout=${TEST_TIMEOUT}`]);
   if (!existsSync(results)) return [];
   const { testResults } = JSON.parse(readFileSync(results, 'utf8')) as Report;
   return testResults.flatMap(({ name: file, assertionResults }) =>
@@ -167,6 +166,15 @@ function execute(command: string, args: readonly string[]): Promise<number | nul
 
 function summarize(verdicts: ReadonlyMap<Mutant, Verdict>, seconds: string): number {
   const left = [...verdicts].filter(([, verdict]) => verdict !== 'killed');
+  const guarantees = new Set([...verdicts.keys()].map(({ guarantee }) => guarantee));
+  print('\nguarantee  mutants  killed');
+  for (const guarantee of [...guarantees].sort((a, b) => a - b)) {
+    const its = [...verdicts].filter(([mutant]) => mutant.guarantee === guarantee);
+    const killed = its.filter(([, verdict]) => verdict === 'killed');
+    print(
+      [guarantee, its.length, killed.length].map((n, at) => String(n).padStart(at === 1 ? 8 : 9)).join(' '),
+    );
+  }
   print(`\n${verdicts.size - left.length} of ${verdicts.size} mutants killed, ${seconds} s`);
   for (const [{ name, changes, test, title }, verdict] of left) {
     print(`\n${name}: ${verdict}\n  ${changes}\n  should fail: ${test}\n  ${title}`);
