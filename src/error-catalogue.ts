@@ -174,6 +174,14 @@ export const ERRORS = {
     'Correct one of the rows, or the template of the external id, then: slotsync sync',
   ),
   mapping_failed: dead('a mapping function threw, or a value cannot be sent', CORRECT_ROW),
+  key_too_long: dead(
+    'its key, or that of a record it refers to, is longer than 1024 bytes',
+    'Shorten the key in the source, or name another column in `key`, then: slotsync sync',
+  ),
+  external_id_too_long: dead(
+    'the external id is longer than 1024 bytes',
+    'Shorten the value in the source, or name another column in `externalId`, then: slotsync sync',
+  ),
   retirement_refused: dead(
     'the row was deleted, and the service refused to make the object inactive',
     'Correct it at the service: remove what uses the object, then: {retry}. If the row is restored, it is sent automatically.',

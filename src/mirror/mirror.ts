@@ -6,6 +6,7 @@ import { messageOf } from '../errors.js';
 import type { Row } from '../streams/config-schema.js';
 import type { Stream } from '../streams/stream.js';
 import { isIdentifiedByKey, renderExternalId } from '../streams/external-id.js';
+import { isTooLong } from '../streams/local-key.js';
 import { decodeColumn, readCopy, unescapeColumn } from '../postgres-copy.js';
 import { createKeyFinder } from './find-keys.js';
 import { createBookingReader } from './read-bookings.js';
@@ -102,13 +103,18 @@ export function createMirror({ url }: { url: string }) {
 
     /**
      * `(key, row hash)` of the whole source, or of what is selected of it, in one snapshot and ordered by the key's
-     * bytes: blocks of COPY lines, latin1. On its own connection, which ends with the reading, complete or not.
+     * bytes: blocks of COPY lines, latin1. Behind the hash of a row that gives one of the `shared` external ids stands
+     * `:shared:` and that id's place in the list. On its own connection, which ends with the reading, complete or not.
      */
-    async *readHashes(stream: Stream, selection: Selection = {}): AsyncGenerator<string[]> {
+    async *readHashes(
+      stream: Stream,
+      selection: Selection = {},
+      shared: readonly string[] = [],
+    ): AsyncGenerator<string[]> {
       const keys = selection.keys ? await reader.keyConditions(stream, selection.keys) : [undefined];
       const conditions = keys.map((condition) => sourceSql.selectCondition(stream, selection, condition));
       yield* withFallback(conditions, (condition) =>
-        readCopy(open(1), sourceSql.copyHashes(stream, condition)),
+        readCopy(open(1), sourceSql.copyHashes(stream, condition, shared)),
       );
     },
 
@@ -168,7 +174,8 @@ export function createMirror({ url }: { url: string }) {
       const [column = ''] = stream.key;
       if (!READS_AS_ITS_KEY.has(await typeOf(stream, column))) return new Map();
       const named = keys.filter((key) => key !== '');
-      return new Map(named.map((key) => [key, renderExternalId(stream.externalId, { [column]: key })]));
+      const ids = named.map((key) => [key, renderExternalId(stream.externalId, { [column]: key })] as const);
+      return new Map(ids.filter(([, externalId]) => !isTooLong(externalId)));
     },
 
     // Which rows give an external id now, and which refer to a record.

@@ -131,10 +131,10 @@ export function createBookingReader(sql: postgres.Sql, reader: SourceReader) {
         );
     },
 
-    /** Keys of bookings whose external id another booking has too. Reads the whole source, unless the template rules it out. */
+    /** External ids that several bookings have. Reads the whole source, unless the template rules it out. */
     async findShared(bookings: BookingSource): Promise<Set<string>> {
       const shared = await reader.findSharedExternalIds('reservations', bookings);
-      return new Set(shared.flatMap(({ keys }) => keys));
+      return new Set(shared.map(({ externalId }) => externalId));
     },
   };
 

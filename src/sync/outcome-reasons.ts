@@ -13,7 +13,7 @@ import {
 import type { DestinationObject } from '../streams/destination-object.js';
 import type { NeededReference } from '../streams/map-row.js';
 import type { Stream } from '../streams/stream.js';
-import { describeMissing } from './render.js';
+import { describeMissing, type Unmapped } from './render.js';
 
 /** Gives a record its outcome; returns what remains to be written of it: nothing. */
 export type Settle = (outcome: Outcome) => never[];
@@ -56,8 +56,12 @@ const named = ({ record, object }: Write) => ({ localKey: record.localKey, exter
 const dead = (code: string, message: string, sourceHash: string) =>
   ({ outcome: 'dead', code, message, sourceHash }) as const;
 
-export function mappingFailed({ localKey }: ClaimedRecord, sourceHash: string, message: string): Outcome {
-  return { localKey, ...dead('mapping_failed', message, sourceHash) };
+export function mappingFailed(
+  { localKey }: ClaimedRecord,
+  sourceHash: string,
+  { problem, code }: Unmapped,
+): Outcome {
+  return { localKey, ...dead(code, problem, sourceHash) };
 }
 
 export function externalIdChanged(

@@ -503,8 +503,10 @@ describe('shared external ids', () => {
     const find = (externalId: string) =>
       mirror.findSharedExternalIds(streamOf({ from: 'staff', key: 'id', externalId }));
     expect(await find('p_{id}')).toEqual([]);
-    expect(await find("p'_{number}_{branch}")).toEqual([{ externalId: "p'_a_x", keys: ['1', '10'] }]);
-    expect(await find('p_{number}')).toEqual([{ externalId: 'p_a', keys: ['1', '10', '3'] }]);
+    expect(await find("p'_{number}_{branch}")).toEqual([
+      { externalId: "p'_a_x", count: 2, keys: ['1', '10'] },
+    ]);
+    expect(await find('p_{number}')).toEqual([{ externalId: 'p_a', count: 3, keys: ['1', '10', '3'] }]);
   });
 
   it('in great number refuse the stream', async () => {
