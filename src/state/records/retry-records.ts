@@ -1,7 +1,7 @@
 // An operator's retry of records that were given up.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
-import { EXTERNAL_ID_CHANGED, type RecordKey } from './outcome-types.js';
+import { AWAITS_SECOND_LOOK, EXTERNAL_ID_CHANGED, type RecordKey } from './outcome-types.js';
 
 /** Records of one stream or of all, with these keys or with any. */
 export interface ChosenRecords {
@@ -26,6 +26,7 @@ const WOULD_FORGET_ONE = sql`(${HOLDS_FORMER} AND coalesce(r.former_external_id 
 export async function retryRecords(db: Queries, chosen: ChosenRecords): Promise<RecordKey[]> {
   return query<RecordKey>(db)`
     UPDATE slotsync.records AS r SET status = 'failed', refused_hash = NULL, updated_at = now(),
+      check_after = CASE WHEN NOT ${sql.raw(AWAITS_SECOND_LOOK)} THEN r.check_after END,
       (former_external_id, external_id, destination_id, object_hash, source_hash) = (
         SELECT r.former_external_id, r.external_id, r.destination_id, r.object_hash, r.source_hash
         WHERE NOT ${HOLDS_FORMER} UNION ALL SELECT r.external_id, NULL, NULL, NULL, NULL WHERE ${HOLDS_FORMER})
