@@ -1,7 +1,7 @@
 // Guarantee 1, as the service sees it: whatever runs at the same time, at most 20 requests arrive in any second. How much
 // of the quota is used is measured by the bench, where nothing else uses the machine.
 import { describe, expect, it } from 'vitest';
-import { rehearse } from '../support/rehearsal.js';
+import { CONFIGURATION, rehearse } from '../support/rehearsal.js';
 import { STORES } from '../support/services.js';
 
 describe.each(STORES)('quota: four processes at once, with the quota on $store', ({ url, skip }) => {
@@ -25,6 +25,31 @@ describe.each(STORES)('quota: four processes at once, with the quota on $store',
       expect(world.sandbox.objects()).toHaveLength(2 * rows);
       expect(world.sandbox.refused()).toBe(0);
       expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
+    } finally {
+      await world.close();
+    }
+  });
+});
+
+describe('quota: the slot of a request', () => {
+  it('is kept for as long as the request may take', async () => {
+    const world = await rehearse({ sandbox: { gate: { path: '/authenticate' } } });
+    try {
+      const requestTimeoutMs = 90_000;
+      await world.configure(
+        CONFIGURATION.replace(
+          'streams: {',
+          `service: { requestTimeoutMs: ${requestTimeoutMs} },\n  streams: {`,
+        ),
+      );
+      const check = world.start(['check']);
+      await world.untilHeld();
+      const [slot] = await world.sql<{ heldMs: number }[]>`
+        SELECT max(free_at - q.seen_at) AS "heldMs"
+        FROM slotsync.quota_limiters AS q, unnest(q.slot_free_at) AS free_at`;
+      expect(slot?.heldMs).toBeGreaterThanOrEqual(requestTimeoutMs + 1_000);
+      world.sandbox.openGate();
+      expect((await check.finished).code).toBe(0);
     } finally {
       await world.close();
     }

@@ -116,6 +116,20 @@ describe.each([
     expect(performance.now() - began).toBeGreaterThanOrEqual(quotaRules(20).bootGuardMs - 5);
   });
 
+  test('lets nobody send for a second when it knows nothing, whatever the machine does meanwhile', async () => {
+    const { key, client } = await setup(20, {});
+    // What the store answers first, without a look in between: a busy machine neither hides nor feigns a short guard.
+    const store = client.store(key, 20, { pollMs: 60_000 });
+    const ask = () => store.take({ id: 'a', lane: 'sync', moreWaiting: false }, 30_000);
+    const SECOND_OF_THE_SERVICE = 1_000;
+    for (let time = 0; time < 2; time++) {
+      const answer = await ask();
+      expect(answer.granted).toBe(false);
+      expect(answer.granted ? 0 : answer.askMs).toBeGreaterThanOrEqual(SECOND_OF_THE_SERVICE);
+      await client.forget(key);
+    }
+  });
+
   test('keeps its pace between grants', async () => {
     const { limiterOf } = await setup(20);
     const [one, two] = [limiterOf(), limiterOf()];
@@ -199,6 +213,15 @@ describe.each([
     expect(pausedMs).toBeLessThanOrEqual(950);
     await until(async () => (await two.usage()).allowed === 3, { describe: 'N to be whole again' });
     expect(performance.now() - began).toBeGreaterThanOrEqual(750 + 950 + 2 * 2_500 - 5);
+  });
+
+  test('pauses for minutes, not for years, whatever Retry-After asks for', async () => {
+    const { limiterOf } = await setup(20);
+    const limiter = limiterOf();
+    await limiter.throttled(1e9 * 1_000);
+    const { pausedMs } = await limiter.usage();
+    expect(pausedMs).toBeGreaterThan(60_000);
+    expect(pausedMs).toBeLessThanOrEqual(15 * 60_000);
   });
 
   test('counts every 429 of a burst, lowers N once for it and pauses for the longest', async () => {
