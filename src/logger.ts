@@ -1,20 +1,17 @@
 // JSON lines for machines, one readable line for a terminal. Messages are constant; facts are fields.
 // Logs go to standard error, so that a command's own output can be piped.
-import { pino, type DestinationStream, type Logger as PinoLogger } from 'pino';
+import { pino, type Logger as PinoLogger } from 'pino';
 
 export type Logger = PinoLogger;
 
 /** Field names that never reach a log line, wherever they stand. The last guard, not the first. */
-const SECRET_FIELDS = [
-  ...['authorization', 'apiKey', 'api.key', 'token', 'httpToken', 'password'],
-  ...['connectionString', 'databaseUrl', 'mirrorUrl', 'stateUrl', 'redisUrl'],
-];
+const SECRET_FIELDS = ['authorization', 'apiKey', 'token', 'password', 'connectionString', 'databaseUrl'];
 
-/** `output`: standard error unless given; for lines of JSON only. */
+/** `dest`: a file descriptor or a path. */
 export async function createLogger(
   level: string,
   isTerminal: boolean,
-  output?: DestinationStream,
+  dest: number | string = 2,
 ): Promise<Logger> {
   const redact = {
     paths: SECRET_FIELDS.flatMap((field) => [field, `*.${field}`, `*.*.${field}`]),
@@ -24,12 +21,12 @@ export async function createLogger(
   if (!isTerminal) {
     return pino(
       { ...options, timestamp: pino.stdTimeFunctions.isoTime },
-      output ?? pino.destination({ dest: 2, sync: true }),
+      pino.destination({ dest, sync: true }),
     );
   }
   const { default: pretty } = await import('pino-pretty');
   return pino(
     options,
-    pretty({ destination: 2, sync: true, translateTime: 'SYS:HH:MM:ss', ignore: 'pid,hostname' }),
+    pretty({ destination: dest, sync: true, translateTime: 'SYS:HH:MM:ss', ignore: 'pid,hostname' }),
   );
 }

@@ -13,7 +13,7 @@ import {
 } from '../../src/destination/quota/limiter.js';
 import { createPostgresStore } from '../../src/destination/quota/postgres-store.js';
 import { createRedisStore } from '../../src/destination/quota/redis-store.js';
-import { quotaRules, type QuotaRules } from '../../src/destination/quota/quota-rules.js';
+import type { QuotaRules } from '../../src/destination/quota/quota-rules.js';
 import { isRedisInstalled, startRedisServer } from '../support/redis-server.js';
 import { createDatabase, redisUrl, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
@@ -113,7 +113,8 @@ describe.each([
     const { limiterOf } = await setup(20, {});
     const began = performance.now();
     await Promise.all([limiterOf().take('sync'), limiterOf().take('verify')]);
-    expect(performance.now() - began).toBeGreaterThanOrEqual(quotaRules(20).bootGuardMs - 5);
+    // What was sent right before the loss counts for a second, and may arrive half a second late.
+    expect(performance.now() - began).toBeGreaterThanOrEqual(1_500 - 5);
   });
 
   test('lets nobody send for a second when it knows nothing, whatever the machine does meanwhile', async () => {
@@ -215,15 +216,6 @@ describe.each([
     expect(performance.now() - began).toBeGreaterThanOrEqual(750 + 950 + 2 * 2_500 - 5);
   });
 
-  test('pauses for minutes, not for years, whatever Retry-After asks for', async () => {
-    const { limiterOf } = await setup(20);
-    const limiter = limiterOf();
-    await limiter.throttled(1e9 * 1_000);
-    const { pausedMs } = await limiter.usage();
-    expect(pausedMs).toBeGreaterThan(60_000);
-    expect(pausedMs).toBeLessThanOrEqual(15 * 60_000);
-  });
-
   test('counts every 429 of a burst, lowers N once for it and pauses for the longest', async () => {
     const times = { pauseExtraMs: 50, reduceEveryMs: 20_000, recoverEveryMs: 60_000 };
     const { key, limiterOf } = await setup(20, { ...SHORT_GUARD, ...times });
@@ -235,6 +227,15 @@ describe.each([
     expect(usage).toMatchObject({ rate: 20, allowed: 19, usedByOthers: 1, throttled: 40, granted: 1 });
     expect(usage.pausedMs).toBeGreaterThan(15_000);
     expect(usage.pausedMs).toBeLessThanOrEqual(20_050);
+  });
+
+  test('pauses for ten minutes at most, whatever a 429 asks for', async () => {
+    const { limiterOf } = await setup(20);
+    const limiter = limiterOf();
+    await limiter.throttled(1e9 * 1_000);
+    const { pausedMs } = await limiter.usage();
+    expect(pausedMs).toBeGreaterThan(9 * 60_000);
+    expect(pausedMs).toBeLessThanOrEqual(10 * 60_000);
   });
 
   test('always leaves one slot', async () => {
@@ -283,7 +284,7 @@ describe.skipIf(!(await isRedisInstalled()))('a Redis that comes back with an ol
       await redis.restore('slotsync:quota:copy', 0, copy);
       const began = performance.now();
       await limiter.take('sync');
-      expect(performance.now() - began).toBeGreaterThanOrEqual(quotaRules(20).bootGuardMs - 5);
+      expect(performance.now() - began).toBeGreaterThanOrEqual(1_500 - 5);
     } finally {
       await limiter.close();
       redis.disconnect();
