@@ -206,7 +206,7 @@ export const ERRORS = {
   ),
   external_id_changed: dead(
     'the row now has another external id than the one the service accepted',
-    'Deactivate the former object at the service if it is not needed, then: {retry}',
+    'Check whether it should have changed. To create the new object: {retry}. To retire the former one as well: {retry} --retire-former',
   ),
   external_id_taken: dead(
     'an object of another type has this external id',
@@ -229,11 +229,11 @@ export function errorEntry(code: string | null): ErrorEntry {
 
 /** What to do about a command or run that ended with this code. */
 export function remedyFor(code: string | null): string {
-  return errorEntry(code).remedy.replace('{retry}', 'slotsync retry');
+  return errorEntry(code).remedy.replaceAll('{retry}', 'slotsync retry');
 }
 
 /** What to do about a record with this code. `retryCommand` is that record's. */
 export function recordRemedy(code: string | null, retryCommand: string): string {
   const { remedy, recordRemedy: ofRecord = remedy } = errorEntry(code);
-  return ofRecord.replace('{retry}', retryCommand);
+  return ofRecord.replaceAll('{retry}', retryCommand);
 }
