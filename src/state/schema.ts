@@ -90,6 +90,8 @@ export interface PlanCounts {
   retry: number;
   /** Dead, and their rows have not changed since: not sent. */
   dead: number;
+  /** Rows that only changed their key: neither created nor retired. Runs of before have none. */
+  moved?: number;
 }
 
 /** Which part of its streams a run covers; all of them without one. */

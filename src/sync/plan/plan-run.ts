@@ -60,7 +60,7 @@ function namedStreams({ streams }: RunDeps, run: Run): Stream[] {
 }
 
 async function planStreams(deps: RunDeps, run: Run, signal: AbortSignal | undefined) {
-  const { mirror, state, meter = noMeter } = deps;
+  const { state, meter = noMeter } = deps;
   const { id: runId, kind, range } = run;
   const plan: Record<string, PlanCounts> = {};
   const holds: Holds = {};
@@ -77,7 +77,7 @@ async function planStreams(deps: RunDeps, run: Run, signal: AbortSignal | undefi
       const writer = createBatchWriter(state, stream, { runId, retireLevel, meter });
       const keys = kind === 'incremental' && { keys: await readTakenKeys(state.db, runId, stream.name) };
       const request = { kind, range, runId, room, ...keys };
-      const planned = await planStream({ mirror, state }, stream, request, writer.sink);
+      const planned = await planStream(deps, stream, request, writer.sink);
       plan[stream.name] = planned.counts;
       batches += writer.batches();
       approvals.push(...planned.approvals);
