@@ -12,9 +12,10 @@ export interface ErrorEntry {
   exitCode?: 2;
   /**
    * The cause lies outside any record, so it counts towards the circuit breaker. `wait`: waiting for its end uses up
-   * no attempt. `retry`: one batch may also cause it, and must not be tried for ever.
+   * no attempt. `retry`: one batch may also cause it, and must not be tried for ever. `compare`: as `wait` while no other
+   * batch succeeds, as `retry` while others do.
    */
-  systemic?: 'wait' | 'retry';
+  systemic?: 'wait' | 'retry' | 'compare';
   /** What to do about a command or run that ended with it, and about a record unless `recordRemedy` says otherwise. */
   remedy: string;
   /** `{retry}` stands for the command that sends this record again. */
@@ -64,6 +65,11 @@ export const ERRORS = {
     { systemic: 'wait' },
   ),
   service_failed: retry('the service answered 5xx, 408 or 425', WHEN_BACK, { systemic: 'retry' }),
+  gateway_answered: retry(
+    'a gateway or proxy answered in the place of the service: the body is not its JSON',
+    `${WHEN_BACK}. If it lasts, check API_BASE_URL and the proxies on the way.`,
+    { systemic: 'compare' },
+  ),
   answer_lost: retry('a request was sent and no answer arrived; it may have been carried out', WHEN_BACK, {
     systemic: 'retry',
   }),
@@ -105,6 +111,10 @@ export const ERRORS = {
     'a statement failed at the mirror',
     `${NEXT_RUN}. If it happens again, read the log of the mirror’s server.`,
   ),
+  mirror_raised: dead(
+    'a function or a subquery of the source raised an error',
+    'Correct the row or the function it comes from, then: slotsync sync',
+  ),
   state_refused: setup(
     'the state database refused the connection',
     'Check STATE_DATABASE_URL (default: MIRROR_DATABASE_URL), then: slotsync check',
@@ -131,6 +141,14 @@ export const ERRORS = {
   claimed: defer('another batch is writing some of these records', NEXT_RUN),
   claim_lost: retry('another batch took over some of these records', NEXT_RUN),
   approval_withdrawn: retry('an approval was withdrawn while the run was planned', NEXT_RUN),
+  outcomes_missing: retry(
+    'a run ended with fewer outcomes than records it planned',
+    `${NEXT_RUN}. Rows of slotsync.batches were changed or deleted by another program: look for it.`,
+  ),
+  hold_rejected: dead(
+    'an operator rejected what the run held, so it was not sent',
+    'Action: none. The next run plans it again, and holds it again unless the mirror has changed: slotsync sync',
+  ),
   reconcile_running: defer('another process is reconciling', 'Wait until it has ended: slotsync status'),
   interrupted: retry(
     'the process of a reconcile run ended before the run did',
@@ -188,7 +206,7 @@ export const ERRORS = {
   ),
   external_id_changed: dead(
     'the row now has another external id than the one the service accepted',
-    'Deactivate the former object at the service if it is not needed, then: {retry}',
+    'Check whether it should have changed. To create the new object: {retry}. To retire the former one as well: {retry} --retire-former',
   ),
   external_id_taken: dead(
     'an object of another type has this external id',
@@ -211,11 +229,11 @@ export function errorEntry(code: string | null): ErrorEntry {
 
 /** What to do about a command or run that ended with this code. */
 export function remedyFor(code: string | null): string {
-  return errorEntry(code).remedy.replace('{retry}', 'slotsync retry');
+  return errorEntry(code).remedy.replaceAll('{retry}', 'slotsync retry');
 }
 
 /** What to do about a record with this code. `retryCommand` is that record's. */
 export function recordRemedy(code: string | null, retryCommand: string): string {
   const { remedy, recordRemedy: ofRecord = remedy } = errorEntry(code);
-  return ofRecord.replace('{retry}', retryCommand);
+  return ofRecord.replaceAll('{retry}', retryCommand);
 }

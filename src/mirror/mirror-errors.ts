@@ -6,10 +6,19 @@ import { codeOf, messageOf, SlotsyncError } from '../errors.js';
 /** Runs a reading; a failure becomes a SlotsyncError `mirror_…`. */
 export async function read<T>(run: () => Promise<T>): Promise<T> {
   try {
-    return await run();
+    const result = await run();
+    return Array.isArray(result) ? (withoutHoles(result) as T) : result;
   } catch (error) {
     throw asMirrorError(error);
   }
+}
+
+/**
+ * The rows of a result. When a statement fails after its first rows, the driver leaves as many holes at the beginning of
+ * the next result on that connection.
+ */
+export function withoutHoles<T>(result: readonly T[]): T[] {
+  return result.filter(() => true);
 }
 
 /** The statement cannot work as the configuration writes it: table, column, function or syntax. */
@@ -41,6 +50,8 @@ export function asMirrorError(error: unknown): unknown {
   }
   if (/^(E[A-Z]+|CONNECT|CONNECTION_|08|57P)/.test(sqlstate))
     return fault('mirror_unreachable', `the mirror cannot be reached (${sqlstate})`);
-  // A function of the mirror may raise any text, with names in it.
+  // A function of the mirror may raise any text, with names in it. P0: PL/pgSQL; 21: a subquery that gives several rows.
+  if (/^(P0|21)/.test(sqlstate))
+    return fault('mirror_raised', `the source raised an error (${sqlstate})`, { detail: text });
   return fault('mirror_failed', `the mirror could not answer (${sqlstate})`, { detail: text });
 }

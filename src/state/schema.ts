@@ -92,6 +92,8 @@ export interface PlanCounts {
   dead: number;
   /** Rows that only changed their key: neither created nor retired. Runs of before have none. */
   moved?: number;
+  /** Records in its batches, held and refused ones included. The run has to end with an outcome of each. */
+  inBatches?: number;
 }
 
 /** Which part of its streams a run covers; all of them without one. */

@@ -1,6 +1,7 @@
 // What becomes of one record, and why: every outcome a batch gives is made here, with the code and the message that
 // the state keeps. Here a record becomes dead, deferred, failed or synced.
 import type { UpcomingReservation, ServiceObject, PutResult } from '../destination/destination.js';
+import { messageWithDetail, type SlotsyncError } from '../errors.js';
 import type { ClaimedRecord } from '../state/records/claims.js';
 import {
   EXTERNAL_ID_CHANGED,
@@ -29,6 +30,10 @@ export interface Write {
 }
 
 const DAY = 24 * 60 * 60 * 1000;
+/** Between a refusal while nothing was accepted and the one that counts. */
+const SECOND_LOOK_SECONDS = 2 * 60;
+const LOOKED_AT_AGAIN =
+  'nothing was accepted beside it, so it is sent once more after 2 minutes before it is given up';
 /** Reservations named in a message. */
 const NAMED = 3;
 
@@ -37,13 +42,30 @@ export function unchanged(write: Write, destinationId?: number): Outcome {
   return { ...acceptance(write, destinationId), outcome: 'unchanged' };
 }
 
-/** What the service said of one object of a PUT. Undefined: nothing final (408, 425, 429, 5xx), so it is sent again. */
-export function ofPut(write: Write, result: PutResult): Outcome | undefined {
+/**
+ * What the service said of one object of a PUT. Undefined: nothing final (408, 425, 429, 5xx), so it is sent again.
+ * `isAnyAccepted`: others were accepted beside it. Where none was, the cause may be the service's, so the object is sent
+ * once more some minutes later: refused again, it is dead.
+ */
+export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): Outcome | undefined {
   if (result.accepted) return { ...acceptance(write, result.id), outcome: 'synced' };
+  const { record, sourceHash, retires } = write;
   const { status, message } = result;
   if (status >= 500 || status === 408 || status === 425 || status === 429) return undefined;
-  const code = `${write.retires ? RETIREMENT_REFUSED : 'refused'}_${status}`;
-  return { ...named(write), ...dead(code, message, write.sourceHash) };
+  const code = `${retires ? RETIREMENT_REFUSED : 'refused'}_${status}`;
+  const isSecond = record.refusedHash === sourceHash && record.errorCode === code;
+  if (isAnyAccepted || (isSecond && !record.isCheckPending))
+    return { ...named(write), ...dead(code, message, sourceHash) };
+  return {
+    ...named(write),
+    outcome: 'failed',
+    code,
+    message: `${message}; ${LOOKED_AT_AGAIN}`,
+    sourceHash,
+    secondLookAfterSeconds: isSecond ? undefined : SECOND_LOOK_SECONDS,
+    // A pending check that is not that of a refusal is that of a lost write.
+    inDoubt: record.isCheckPending && !(record.status === 'failed' && record.refusedHash !== null),
+  };
 }
 
 function acceptance(write: Write, destinationId?: number) {
@@ -115,6 +137,11 @@ export function stillReserved(write: Write, reservations: readonly UpcomingReser
 export function retirementPostponed(write: Write): Outcome {
   const message = 'its row is gone, but creates or updates of its stream were not sent in this run';
   return { ...named(write), outcome: 'deferred', code: RETIREMENT_POSTPONED, message };
+}
+
+/** The mirror cannot say what its row is, or which row stands for its object: nothing is done about it. */
+export function unreadable({ localKey }: ClaimedRecord, error: SlotsyncError): Outcome {
+  return { localKey, outcome: 'failed', code: error.code, message: messageWithDetail(error) };
 }
 
 /** Its row is gone and its object need not be looked after: the record goes. */

@@ -15,8 +15,6 @@ const events = {
   'the service refuses an object': () =>
     world.sandbox.refuseObject('room_R1', { status: 400, message: 'no' }),
   'too many rows are gone': () => world.sql`DELETE FROM rooms WHERE code > 'R15'`,
-  'the rows are back': () =>
-    world.sql`INSERT INTO rooms SELECT 'R' || i, 'Sal ' || i, i FROM generate_series(1, 30) AS i ON CONFLICT DO NOTHING`,
   'a table is gone': () => world.sql`ALTER TABLE rooms RENAME TO halls`,
 } as const;
 
@@ -30,7 +28,6 @@ const STORY: (keyof typeof events | [args: string, code: number])[] = [
   ['sync --concurrency none', 2],
   ['plan', 0],
   ['status', 0],
-  ['runs', 0],
   ['runs 99', 2],
   ['failures', 0],
   ['explain rooms R1', 0],
@@ -45,7 +42,6 @@ const STORY: (keyof typeof events | [args: string, code: number])[] = [
   ['resume', 0],
   ['cancel 1', 2],
   ['backfill rooms --keys R1', 0],
-  ['backfill rooms', 0],
   ['bogus', 2],
   'a row changes',
   'the service refuses an object',
@@ -54,13 +50,8 @@ const STORY: (keyof typeof events | [args: string, code: number])[] = [
   'too many rows are gone',
   ['plan', 3],
   ['sync', 3],
-  ['approve 1', 2],
-  ['reject 1', 2],
-  ['reject 5', 0],
-  ['sync', 3],
-  ['approve 6', 0],
-  'the rows are back',
-  ['sync', 0],
+  ['reject 4', 0],
+  ['approve 4', 2],
   ['reconcile', 0],
   'a table is gone',
   ['plan', 2],

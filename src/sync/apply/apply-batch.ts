@@ -72,7 +72,8 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
       isReferredTo: childrenOf(deps, stream).length > 0,
       referrers,
     });
-    await claim.release(open);
+    // All of it: a batch that has ended elsewhere has no open keys, and may still hold claims.
+    await claim.release(batch.keys);
   } finally {
     claim.stopRenewing();
   }
@@ -151,9 +152,10 @@ async function settleInto(
   try {
     await putHalving(put, objects, results);
   } finally {
+    const isAnyAccepted = [...results.values()].some(({ accepted }) => accepted);
     for (const write of toWrite) {
       const result = results.get(write.object.extId);
-      const final = result && ofPut(write, result);
+      const final = result && ofPut(write, result, isAnyAccepted);
       if (final) settle(final);
     }
   }
