@@ -21,6 +21,14 @@ export async function countUnsettled(db: Queries, stream?: string): Promise<numb
   return count;
 }
 
+/** Whether the service is believed to hold any object of a stream. */
+export async function hasAccepted(db: Queries, stream: string): Promise<boolean> {
+  const { found } = await queryOne<{ found: boolean }>(db)`
+    SELECT EXISTS (SELECT FROM slotsync.records
+      WHERE stream = ${stream} AND (object_hash IS NOT NULL OR in_doubt)) AS found`;
+  return found;
+}
+
 /** Records of a stream that the service is believed to hold, without retired ones. */
 export async function countAccepted(db: Queries, stream: string): Promise<number> {
   const { count } = await queryOne<{ count: number }>(db)`
