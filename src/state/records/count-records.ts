@@ -37,7 +37,7 @@ export async function countAccepted(db: Queries, stream: string): Promise<number
   return count;
 }
 
-/** Records whose objects are looked at again, because the answer to a write was lost or what they refer to has changed. */
+/** Records whose objects are looked at again, and when the last of them is. */
 export async function countInDoubt(db: Queries): Promise<{ count: number; latest: Date | null }> {
   const { count, latest } = await queryOne<{ count: number; latest: string | null }>(db)`
     SELECT count(*)::int AS count, max(check_after) AS latest FROM slotsync.records
