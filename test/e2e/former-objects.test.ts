@@ -32,7 +32,9 @@ it('former object: an operator is shown it everywhere, and retires it by one com
   expect(await stdoutOf('failures')).toBe(`Every record is in sync as it was last read.\n${left}\n`);
   expect(await stdoutOf('status')).toContain(left);
   const explained = await stdoutOf('explain', 'rooms', 'R1');
-  expect(explained).toMatch(/Former object room_1: number \d+, active\n {2}to retire it: slotsync retry rooms R1 --/);
+  expect(explained).toMatch(
+    /Former object room_1: number \d+, active\n {2}to retire it: slotsync retry rooms R1 --/,
+  );
   const { formerObjects } = JSON.parse(await stdoutOf('failures', '--json')) as { formerObjects: number };
   expect(formerObjects).toBe(1);
 
