@@ -31,6 +31,8 @@ export default defineConfig({
           name: 'schedules',
           include: ['test/schedules/**/*.test.ts'],
           globalSetup: [...globalSetup, 'test/schedules/print-counts.ts'],
+          // Scenarios have a database each, and wait for it most of the time.
+          maxConcurrency: 20,
           ...limits,
         },
       },
