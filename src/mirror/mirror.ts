@@ -12,6 +12,7 @@ import { createKeyFinder } from './find-keys.js';
 import { createBookingReader } from './read-bookings.js';
 import { VALUE_TYPES } from './column-values.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
+import { readApart, type ReadApart } from './read-apart.js';
 import { readDatabaseIdentity, SESSION_FORMATS } from './session-formats.js';
 import {
   createSourceReader,
@@ -73,6 +74,16 @@ export function createMirror({ url }: { url: string }) {
   const reader = createSourceReader(sql);
   const typeOf = async (stream: Stream, column = ''): Promise<string> =>
     (await reader.typesOf(stream)).get(column) ?? '';
+
+  async function readRows(stream: Stream, keys: readonly string[]): Promise<Map<string, MirrorRow>> {
+    const conditions = await reader.keyConditions(stream, keys);
+    const hash = `${hashExpression(stream)}::text`;
+    const found = new Map<string, MirrorRow>();
+    for await (const rows of reader.readRows(stream, { hash }, conditions))
+      for (const { key, row, computed } of rows)
+        found.set(key ?? '', { row, hash: String(computed['hash']) });
+    return found;
+  }
 
   return {
     /** Readings of bookings, for reconciling. */
@@ -158,15 +169,14 @@ export function createMirror({ url }: { url: string }) {
     },
 
     /** The rows of these keys as they are now; a key whose row is gone is not in the answer. */
-    async readRows(stream: Stream, keys: readonly string[]): Promise<Map<string, MirrorRow>> {
-      const conditions = await reader.keyConditions(stream, keys);
-      const hash = `${hashExpression(stream)}::text`;
-      const found = new Map<string, MirrorRow>();
-      for await (const rows of reader.readRows(stream, { hash }, conditions))
-        for (const { key, row, computed } of rows)
-          found.set(key ?? '', { row, hash: String(computed['hash']) });
-      return found;
-    },
+    readRows,
+
+    /**
+     * The same, where one row that cannot be read must not stop the others: those keys are answered apart, with the
+     * reason. Throws what concerns all of them.
+     */
+    readRowsOrReasons: (stream: Stream, keys: readonly string[]): Promise<ReadApart<MirrorRow>> =>
+      readApart([...new Set(keys)], (part) => readRows(stream, part)),
 
     /** External ids by key, where template and key give them without the row; otherwise none. */
     async readExternalIdsOfKeys(stream: Stream, keys: readonly string[]): Promise<Map<string, string>> {

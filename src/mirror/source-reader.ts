@@ -9,8 +9,9 @@ import type { Row } from '../streams/config-schema.js';
 import { isIdentifiedByKey, templateColumns } from '../streams/external-id.js';
 import { isShortenedKey } from '../streams/local-key.js';
 import type { DeclaredSource, Source } from '../streams/stream.js';
-import { keyColumns, readArrays } from './column-values.js';
-import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
+import { keyColumns, readValues } from './column-values.js';
+import { readsOwnText } from './mapped-text.js';
+import { asMirrorError, isDataFault, isSourceFault, read, withoutHoles } from './mirror-errors.js';
 import * as sourceSql from './source-sql.js';
 
 /** A column, and the place in the declaration that names it. */
@@ -108,7 +109,12 @@ export function createSourceReader(sql: postgres.Sql) {
     async keyConditions(declared: DeclaredSource, keys: readonly string[]): Promise<string[]> {
       const byText = sourceSql.matchKeysByText(declared, arrayLiteral(keys));
       if (keys.some(isShortenedKey)) return [byText];
-      return [sourceSql.matchKeys(declared, await typesOf(declared), keyColumns(declared, keys)), byText];
+      const types = await typesOf(declared);
+      const byColumns = sourceSql.matchKeys(declared, types, keyColumns(declared, keys, types));
+      // Without a text that may not read as its type, a failure is that of a row: no reading without the index helps.
+      return declared.key.every((name) => readsOwnText(types.get(name) ?? ''))
+        ? [byColumns]
+        : [byColumns, byText];
     },
 
     /**
@@ -127,7 +133,7 @@ export function createSourceReader(sql: postgres.Sql) {
         const query = sql.unsafe<Row[]>(sourceSql.selectRows(declared.source, computed, condition));
         const blocks = blockSize === undefined ? [await query] : query.cursor(blockSize);
         for await (const rows of blocks)
-          yield rows.map((row) => toSourceRow(row, Object.keys(computed), types));
+          yield withoutHoles(rows).map((row) => toSourceRow(row, Object.keys(computed), types));
       });
     },
 
@@ -211,5 +217,5 @@ function toSourceRow(columns: Row, names: readonly string[], types: ColumnTypes)
     computed[name] = row[alias];
     delete row[alias];
   }
-  return { key: computed['key'] as string | null, row: readArrays(row, types), computed };
+  return { key: computed['key'] as string | null, row: readValues(row, types), computed };
 }

@@ -106,17 +106,23 @@ export function tryConditions(stream: Stream, selection: Selection): string[] {
   return where === undefined ? [plain] : [plain, `SELECT CASE WHEN (${where}\n) THEN 1 END ${from}`];
 }
 
-/** A condition for these keys: one array for each key column, cast to the column's type so that an index serves. */
+/**
+ * A condition for these keys: one array for each key column, cast to the column's type so that an index serves. Each
+ * column is compared with its array, which PostgreSQL also does inside a view with volatile functions: so they are not
+ * called for other rows.
+ */
 export function matchKeys(
   stream: Pick<Stream, 'key'>,
   types: ReadonlyMap<string, string>,
   columns: readonly string[],
 ): string {
-  const names = stream.key.map((name) => column(name)).join(', ');
+  const names = stream.key.map((name) => column(name));
   const wanted = stream.key.map(
     (name, at) => `${quoteLiteral(columns[at] ?? '{}')}::text[]::${types.get(name) ?? 'text'}[]`,
   );
-  return `(${names}) IN (SELECT * FROM unnest(${wanted.join(', ')}))`;
+  const each = names.map((name, at) => `${name} = ANY (${wanted[at]})`);
+  if (each.length > 1) each.push(`(${names.join(', ')}) IN (SELECT * FROM unnest(${wanted.join(', ')}))`);
+  return `(${each.join(' AND ')})`;
 }
 
 /** The same by the joined key, without an index: for keys that do not read as the column's type. */

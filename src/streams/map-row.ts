@@ -5,7 +5,7 @@ import { renderExternalId } from './external-id.js';
 import { isTooLong, joinKey, MAX_ID_BYTES } from './local-key.js';
 import { createObject, type DestinationObject } from './destination-object.js';
 import type { Stream } from './stream.js';
-import { toValues } from './field-values.js';
+import { toValues, UnfitValue } from './field-values.js';
 
 export interface NeededReference {
   fieldId: string;
@@ -86,13 +86,21 @@ export function referencedKeys(row: Row, key: readonly string[]): string[] {
   ];
 }
 
-/** A row that throws for a column it does not have: a typo would otherwise empty a field without an error. */
+/**
+ * A row that throws for a column it does not have, since a typo would otherwise empty a field without an error; and for a
+ * value that cannot be sent, since a function might make text of it.
+ */
 export function guardColumns(row: Row): Row {
   return new Proxy(row, {
     get(target, column, receiver) {
       if (typeof column === 'string' && column !== 'toJSON' && !(column in target))
         throw new Error(`there is no column ${column}`);
-      return Reflect.get(target, column, receiver) as unknown;
+      const value = Reflect.get(target, column, receiver) as unknown;
+      if (value instanceof UnfitValue)
+        throw new Error(
+          `column ${String(column)} holds ${value.describe()}, which cannot be sent; let the source convert it`,
+        );
+      return value;
     },
   });
 }

@@ -293,6 +293,20 @@ describe('object: a write whose answer was lost and that is carried out late', (
   });
 });
 
+describe('object: one that was retired and is in doubt', () => {
+  it('is looked at again without a second approval', async () => {
+    const world = await openPlaces({ limits: { retire: { count: 1, percent: 1 } } });
+    for (const id of [1, 2, 3]) await insert(world, id, `A${id}`, 'first');
+    await insert(world, 9, 'Z', 'other');
+    await world.sync();
+    await world.sql`UPDATE slotsync.records SET status = 'retired', in_doubt = true WHERE local_key <> '9'`;
+    await world.sql`DELETE FROM places WHERE id <> 9`;
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'succeeded', holds: {} });
+    expect(['y_A1', 'y_A2', 'y_A3'].map((extId) => isActive(world, extId))).toEqual([false, false, false]);
+  });
+});
+
 describe('object: a parent that gets another external id', () => {
   const DESKS: Declaration = {
     from: 'desks',
