@@ -108,23 +108,21 @@ export async function playOne(
 }
 
 /**
+ * Of a bounded part, how much of what is left each number of preemptions gets: one preemption at the right place finds
+ * most.
+ */
+const SHARES = [1, 0.7, 1];
+
+/**
  * Plays the schedules, those with fewer preemptions first. `most`: so many at most, chosen evenly among those with as
  * many preemptions.
  */
-export async function explore(
-  world: ExploredWorld,
-  scenario: Scenario,
-  {
-    most = Infinity,
-    onPlayed = () => undefined,
-  }: { most?: number; onPlayed?: (explored: Explored) => void } = {},
-): Promise<Explored> {
+export async function explore(world: ExploredWorld, scenario: Scenario, most = Infinity): Promise<Explored> {
   const explored: Explored = { schedules: 0, failures: [], failed: 0 };
   const levels: string[][][] = [[[]], [], []];
   const isTaken = new Set<string>();
   for (const [preemptions, level] of levels.entries()) {
-    // What is left is shared by the levels that are to come.
-    const share = Math.ceil((most - explored.schedules) / (levels.length - preemptions));
+    const share = Math.ceil((most - explored.schedules) * (SHARES[preemptions] ?? 1));
     let played = 0;
     for (let open = level.splice(0); open.length > 0; open = level.splice(0)) {
       for (const choices of chooseEvenly(open, share - played)) {
@@ -141,7 +139,6 @@ export async function explore(
           isTaken.add(name);
           levels[next.preemptions]?.push(next.choices);
         }
-        onPlayed(explored);
       }
     }
   }
