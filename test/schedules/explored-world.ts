@@ -46,6 +46,7 @@ export async function openExploredWorld() {
       requestTimeoutMs: 30_000,
       lateWriteSeconds: 30,
       tokenSeconds: 100_000,
+      errorBodies: 'json' as const,
       pageSize: 1000,
     };
     return createDestination({ api, limiter, log, prefix, ...requests });
