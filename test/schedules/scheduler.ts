@@ -8,6 +8,8 @@ export interface Decision {
   /** The others that could have gone, and whether that would have preempted the one that went before. */
   others: readonly { name: string; preempts: boolean }[];
   preempts: boolean;
+  /** What the one that went before was about to do. */
+  at: 'write' | 'request' | 'other';
 }
 
 export interface Played {
@@ -76,6 +78,7 @@ export async function playSchedule({
     decisions.push({
       chosen: chosen.name,
       preempts: preempts(chosen),
+      at: placeOf(before),
       others: enabled
         .filter((actor) => actor !== chosen && !(isLocal && preempts(actor)))
         .map((actor) => ({ name: actor.name, preempts: preempts(actor) })),
@@ -96,6 +99,11 @@ export async function playSchedule({
     }
     throw new Error(`${actor.name} neither parked nor ended:\n${trace.join('\n')}`);
   }
+}
+
+function placeOf(actor: Actor | undefined): Decision['at'] {
+  const request = actor?.next()?.request;
+  return request === undefined ? 'other' : request.isWrite ? 'write' : 'request';
 }
 
 /** Choices as a short text: `A12M1B3`, the names of actors with how many steps each. */
