@@ -136,7 +136,7 @@ export async function explore(world: ExploredWorld, scenario: Scenario, most = I
         explored.failed++;
         if (explored.failures.length < 3) explored.failures.push(report(scenario, outcome));
       }
-      for (const other of branch(outcome.decisions, next)) {
+      for (const other of branch(scenario, outcome.decisions, next)) {
         const name = other.choices.join('');
         if (isTaken.has(name)) continue;
         isTaken.add(name);
@@ -160,14 +160,19 @@ function takeNext(open: Planned[], left: number): Planned | undefined {
 }
 
 /** The schedules that decide otherwise at one step after the given ones. */
-function branch(decisions: readonly Decision[], { choices, preemptions, rank }: Planned): Planned[] {
+function branch(
+  { sharesRun = false }: Scenario,
+  decisions: readonly Decision[],
+  { choices, preemptions, rank }: Planned,
+): Planned[] {
   const names = decisions.map(({ chosen }) => chosen);
   return decisions.slice(choices.length).flatMap(({ others, at }, step) =>
     others
       .map(({ name, preempts }) => ({
         choices: [...names.slice(0, choices.length + step), name],
         preemptions: preemptions + (preempts ? 1 : 0),
-        rank: preempts ? RANKS[at] : rank,
+        // Of one run, what matters is who plans it.
+        rank: sharesRun ? 0 : preempts ? RANKS[at] : rank,
       }))
       .filter((next) => next.preemptions <= PREEMPTIONS_MOST),
   );

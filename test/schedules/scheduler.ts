@@ -83,10 +83,12 @@ export async function playSchedule({
         .filter((actor) => actor !== chosen && !(isLocal && preempts(actor)))
         .map((actor) => ({ name: actor.name, preempts: preempts(actor) })),
     });
-    trace.push(`${String(decisions.length).padStart(3)} ${chosen.name} ${chosen.next()?.label ?? ''}`);
+    const step = chosen.next();
     onStep();
     chosen.go();
     for (const actor of [chosen, ...actors]) if (actor.isAlive()) await settle(actor);
+    // A transaction knows its statements only by now.
+    trace.push(`${String(decisions.length).padStart(3)} ${chosen.name} ${step?.label ?? ''}`);
     current = chosen;
   }
   return { decisions, trace, ...(divergedAt === undefined ? {} : { divergedAt }) };
