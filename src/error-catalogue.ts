@@ -78,7 +78,7 @@ export const ERRORS = {
     `${NEXT_RUN}. If it happens again: slotsync check`,
   ),
   answer_incomplete: retry('the service gave no final answer for some objects', NEXT_RUN),
-  throttled: retry(
+  throttled: defer(
     'the service answered 429 thirty times in a row',
     `${NEXT_RUN}. Other clients seem to use the quota: lower API_REQUESTS_PER_SECOND, or ask their owners.`,
   ),
@@ -139,7 +139,7 @@ export const ERRORS = {
     'Correct `externalId`: name the columns that identify a row, then: slotsync check',
   ),
   claimed: defer('another batch is writing some of these records', NEXT_RUN),
-  claim_lost: retry('another batch took over some of these records', NEXT_RUN),
+  claim_lost: defer('another batch took over some of these records', NEXT_RUN),
   approval_withdrawn: retry('an approval was withdrawn while the run was planned', NEXT_RUN),
   outcomes_missing: retry(
     'a run ended with fewer outcomes than records it planned',

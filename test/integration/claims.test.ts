@@ -146,7 +146,7 @@ describe('claim: two batches with one key', () => {
     await world.sql`UPDATE slotsync.records SET claimed_by = 'another'`;
     world.passDays(1);
     world.sandbox.openGate();
-    await expect(applying).rejects.toMatchObject({ code: 'claim_lost', disposition: 'retry' });
+    await expect(applying).rejects.toMatchObject({ code: 'claim_lost', disposition: 'defer' });
     expect(world.writes()).toEqual([]);
   });
 });

@@ -117,6 +117,20 @@ describe.each([
     expect(performance.now() - began).toBeGreaterThanOrEqual(1_500 - 5);
   });
 
+  test('lets nobody send for a second when it knows nothing, whatever the machine does meanwhile', async () => {
+    const { key, client } = await setup(20, {});
+    // What the store answers first, without a look in between: a busy machine neither hides nor feigns a short guard.
+    const store = client.store(key, 20, { pollMs: 60_000 });
+    const ask = () => store.take({ id: 'a', lane: 'sync', moreWaiting: false }, 30_000);
+    const SECOND_OF_THE_SERVICE = 1_000;
+    for (let time = 0; time < 2; time++) {
+      const answer = await ask();
+      expect(answer.granted).toBe(false);
+      expect(answer.granted ? 0 : answer.askMs).toBeGreaterThanOrEqual(SECOND_OF_THE_SERVICE);
+      await client.forget(key);
+    }
+  });
+
   test('keeps its pace between grants', async () => {
     const { limiterOf } = await setup(20);
     const [one, two] = [limiterOf(), limiterOf()];
