@@ -6,6 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { playSeed } from '../support/chaos.js';
 import { describeWorld, findFaults, settle } from '../support/chaos-check.js';
+import { createRoomsAndCourses } from '../support/chaos-mirror.js';
 import { openChaosWorld, type ChaosOptions, type ChaosWorld, type Store } from '../support/chaos-world.js';
 import type { GateRule } from '../../src/sandbox/gate.js';
 import type { WorkerProcess } from '../support/chaos-workers.js';
@@ -75,7 +76,7 @@ async function expectCompletedAlone(world: ChaosWorld): Promise<void> {
 }
 
 /** Enough writes to stop in their middle twice. */
-const LARGE = { rooms: 1000, courses: 500, sandbox: { latencyMs: 100 } };
+const LARGE = { mirror: createRoomsAndCourses({ rooms: 1000, courses: 500 }), sandbox: { latencyMs: 100 } };
 
 describe.concurrent('a run whose workers', () => {
   // A batch is taken over when its job has stalled (20 to 30 s) and its claim has ended.
@@ -133,7 +134,11 @@ describe.concurrent('a run whose workers', () => {
     'is frozen before writing, past lock and claim, writes nothing when it wakes',
     async () => {
       await inWorld(
-        { store: 'PostgreSQL', rooms: 1, courses: 25, requestTimeoutMs: 10 * MINUTE },
+        {
+          store: 'PostgreSQL',
+          mirror: createRoomsAndCourses({ rooms: 1, courses: 25 }),
+          requestTimeoutMs: 10 * MINUTE,
+        },
         async (world) => {
           const { service, workers } = world;
           const worker = await beginChange(world, 'courses', { path: '/objects/find' });
@@ -156,20 +161,27 @@ describe.concurrent('a run whose workers', () => {
   it.skipIf(!hasRedis)(
     'is frozen in the middle of writing, past lock and claim, leaves the newer version',
     async () => {
-      await inWorld({ store: 'Redis', rooms: 25, requestTimeoutMs: 10 * MINUTE }, async (world) => {
-        const { service, workers } = world;
-        const worker = await beginChange(world, 'rooms', { method: 'PUT', hold: 'answer' });
-        await until(() => service.held(), { describe: 'the worker to write' });
-        workers.freeze(worker);
-        await answerHeld(world, '/objects');
-        expect(await world.endClaimsOf([worker.name])).toBe(25);
+      await inWorld(
+        {
+          store: 'Redis',
+          mirror: createRoomsAndCourses({ rooms: 25, courses: 0 }),
+          requestTimeoutMs: 10 * MINUTE,
+        },
+        async (world) => {
+          const { service, workers } = world;
+          const worker = await beginChange(world, 'rooms', { method: 'PUT', hold: 'answer' });
+          await until(() => service.held(), { describe: 'the worker to write' });
+          workers.freeze(worker);
+          await answerHeld(world, '/objects');
+          expect(await world.endClaimsOf([worker.name])).toBe(25);
 
-        await takeOver(world, 'rooms', 'room_R1');
-        await waitUntilAwake(world, worker);
-        expect((await settle(world)).faults).toEqual([]);
-        expect(versionOf(world, 'room_R1')).toBe('3');
-        expect(await findFaults(world)).toEqual([]);
-      });
+          await takeOver(world, 'rooms', 'room_R1');
+          await waitUntilAwake(world, worker);
+          expect((await settle(world)).faults).toEqual([]);
+          expect(versionOf(world, 'room_R1')).toBe('3');
+          expect(await findFaults(world)).toEqual([]);
+        },
+      );
     },
     8 * MINUTE,
   );
@@ -178,30 +190,33 @@ describe.concurrent('a run whose workers', () => {
   it(
     'is frozen with a write that waits for the quota, until its claim has ended, writes nothing when it wakes',
     async () => {
-      await inWorld({ store: 'PostgreSQL', rooms: 25 }, async (world) => {
-        const { service, workers } = world;
-        const worker = await beginChange(world, 'rooms');
-        const before = service.puts().length;
-        service.sandbox()?.failNext({
-          path: '/objects',
-          fault: 'status',
-          status: 429,
-          headers: { 'retry-after': '10' },
-        });
-        await until(() => worker.running.output().includes('"throttled"'), {
-          timeoutMs: MINUTE,
-          describe: 'the write to be throttled',
-        });
-        workers.freeze(worker);
-        expect(service.puts()).toHaveLength(before + 1);
+      await inWorld(
+        { store: 'PostgreSQL', mirror: createRoomsAndCourses({ rooms: 25, courses: 0 }) },
+        async (world) => {
+          const { service, workers } = world;
+          const worker = await beginChange(world, 'rooms');
+          const before = service.puts().length;
+          service.sandbox()?.failNext({
+            path: '/objects',
+            fault: 'status',
+            status: 429,
+            headers: { 'retry-after': '10' },
+          });
+          await until(() => worker.running.output().includes('"throttled"'), {
+            timeoutMs: MINUTE,
+            describe: 'the write to be throttled',
+          });
+          workers.freeze(worker);
+          expect(service.puts()).toHaveLength(before + 1);
 
-        await takeOver(world, 'rooms', 'room_R1');
-        const puts = service.puts().length;
-        await waitUntilAwake(world, worker);
-        expect(service.puts()).toHaveLength(puts);
-        expect((await settle(world)).faults).toEqual([]);
-        expect(await findFaults(world)).toEqual([]);
-      });
+          await takeOver(world, 'rooms', 'room_R1');
+          const puts = service.puts().length;
+          await waitUntilAwake(world, worker);
+          expect(service.puts()).toHaveLength(puts);
+          expect((await settle(world)).faults).toEqual([]);
+          expect(await findFaults(world)).toEqual([]);
+        },
+      );
     },
     8 * MINUTE,
   );
