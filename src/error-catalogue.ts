@@ -165,6 +165,10 @@ export const ERRORS = {
     'the row was deleted, and the object has future bookings',
     'Action: none. It is retired automatically by the first run after its bookings are over or cancelled: slotsync sync',
   ),
+  retirement_postponed: defer(
+    'the row was deleted, and creates or updates of its stream were held or failed in that run',
+    'Approve or correct what was held or failed, then: slotsync sync. It is retired by the first run that sends the whole stream.',
+  ),
   external_id_shared: retry(
     'several rows have the same external id; none of them is sent',
     'Correct one of the rows, or the template of the external id, then: slotsync sync',

@@ -13,6 +13,11 @@ import { authenticateAnswer, createPaths } from './wire.js';
 export interface Context {
   lane: Lane;
   signal?: AbortSignal | undefined;
+  /**
+   * Called with the slot in hand, right before the request is sent, also when it is sent again. What it throws ends the
+   * request, of which nothing was sent then.
+   */
+  beforeSend?: (() => Promise<void>) | undefined;
 }
 
 export interface ClientOptions {

@@ -11,6 +11,8 @@ export type { Cancellation, Period, Reservation } from './wire.js';
 export interface DestinationOptions extends ClientOptions {
   /** Most results asked for in one page. */
   pageSize: number;
+  /** Seconds, beyond the request timeout, within which a write whose answer was lost may still be carried out. */
+  lateWriteSeconds: number;
 }
 
 /** What the service answered about one object of a PUT. */
@@ -129,6 +131,10 @@ export function createDestination(options: DestinationOptions) {
     /** Obtains a token, or throws what is wrong with key, organization, region or address. */
     authenticate: client.authenticate,
     meanLatencyMs: client.meanLatencyMs,
+    /** Milliseconds after which a request without an answer is given up. */
+    requestTimeoutMs: options.requestTimeoutMs,
+    /** Milliseconds from its sending within which a write may be carried out whose answer was lost. */
+    lateWriteMs: options.requestTimeoutMs + options.lateWriteSeconds * 1000,
     requests: client.requests,
 
     /** The objects with these external ids; one the service does not have is not in the answer. */

@@ -13,11 +13,11 @@ const MOST_THROTTLES = 30;
 /** Sends with a slot of the quota, which `send` releases; again after each 429. Throws `throttled` after 30 of them. */
 export async function sendWithinQuota(
   { limiter, log, meter }: { limiter: Limiter; log: Logger; meter: Meter },
-  { path, lane, signal }: { path: string; lane: Lane; signal?: AbortSignal | undefined },
+  { path, ...context }: { path: string } & WaitContext,
   send: (slot: Slot) => Promise<Answer>,
 ): Promise<Answer> {
   for (let throttles = 1; ; throttles++) {
-    const answer = await send(await takeUsableSlot(limiter, meter, lane, signal));
+    const answer = await send(await takeUsableSlot(limiter, meter, context));
     if (answer.status !== 429) return answer;
     const retryAfterMs = readRetryAfter(answer.retryAfter);
     await limiter.throttled(retryAfterMs);
@@ -32,17 +32,28 @@ export async function sendWithinQuota(
   }
 }
 
+interface WaitContext {
+  lane: Lane;
+  signal?: AbortSignal | undefined;
+  beforeSend?: (() => Promise<void>) | undefined;
+}
+
 /** A slot that was granted too long ago must not be used: it is returned, and another one taken. */
 async function takeUsableSlot(
   limiter: Limiter,
   meter: Meter,
-  lane: Lane,
-  signal: AbortSignal | undefined,
+  { lane, signal, beforeSend }: WaitContext,
 ): Promise<Slot> {
   while (true) {
     const askedAt = performance.now();
     const slot = await limiter.take(lane, signal);
     meter.waited(lane, (performance.now() - askedAt) / 1000);
+    try {
+      await beforeSend?.();
+    } catch (error) {
+      void slot.release();
+      throw error;
+    }
     if (slot.usable()) return slot;
     await slot.release();
   }

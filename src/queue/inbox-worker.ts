@@ -3,6 +3,7 @@
 import { codeOf } from '../errors.js';
 import { createStoppable, repeat } from '../lifecycle.js';
 import { listenForChanges } from '../state/inbox/add-changes.js';
+import { addDueChecks } from '../state/inbox/due-checks.js';
 import { takeChanges } from '../state/inbox/take-changes.js';
 import type { ParsedConfig } from '../streams/config-schema.js';
 import type { Stream } from '../streams/stream.js';
@@ -32,6 +33,7 @@ export function createInboxWorker(options: InboxWorkerOptions) {
   );
 
   async function takeFromInbox(): Promise<number | undefined> {
+    await addDueChecks(state.db, [...streams.keys()]);
     const taken = await takeChanges(state.db, [...streams.keys()]);
     if (taken === 'nothing') return undefined;
     if (taken === 'busy') return BUSY_MS;

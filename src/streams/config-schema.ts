@@ -233,6 +233,10 @@ export interface SlotsyncConfig {
      * @example requestTimeoutMs: 60_000
      */
     requestTimeoutMs?: Optional<number>;
+    /** Seconds, beyond the request timeout, within which the service may still carry out a write whose answer was lost; 30 by default.
+     * @example lateWriteSeconds: 60
+     */
+    lateWriteSeconds?: Optional<number>;
     /** Seconds for which a token is used that does not say when it ends; 300 by default.
      * @example tokenSeconds: 600
      */
@@ -398,6 +402,7 @@ export const configSchema = z.strictObject({
         .regex(/^(\/[\w.-]+)*$/, "a path such as '/v1', or '' for none")
         .default('/v1'),
       requestTimeoutMs: z.number().int().min(100).max(600_000).default(30_000),
+      lateWriteSeconds: seconds.max(3600).default(30),
       tokenSeconds: z.number().int().min(10).default(300),
       pageSize: z.number().int().min(1).max(10_000).default(1000),
     } satisfies Section<'service'>)

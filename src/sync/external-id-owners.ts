@@ -1,34 +1,90 @@
-// Which row stands for an object, where several records have its external id. The mirror decides: a record whose row
-// is gone owns nothing any more, so a row that came back under another key, or in a renamed stream, takes its object
-// over.
+// Which row stands for an object, where several records have its external id, or none. The mirror decides: a record owns an
+// external id only while its row is there and gives it, so a row that came back under another key, or in another stream,
+// takes its object over.
+import type { Mirror } from '../mirror/mirror.js';
 import { readOwners, type Owner } from '../state/records/external-ids.js';
+import { mayGive } from '../streams/external-id.js';
 import type { Stream } from '../streams/stream.js';
 import type { Write } from './outcome-reasons.js';
+import { externalIdOfRow } from './render.js';
 import type { SyncDeps } from './sync-deps.js';
 
+type OwnerDeps = Pick<SyncDeps, 'mirror' | 'state' | 'streams'>;
+/** Which row: its stream, and its key in it. */
+type RowName = Pick<Owner, 'stream' | 'localKey'>;
+
 /**
- * By key, another record whose row is in the mirror and has the same external id. `counts` says which of the state's
+ * By key, another record whose row is in the mirror and gives the same external id. `counts` says which of the state's
  * records count as owners of the claimant's object.
  */
 export async function findOtherOwners(
-  { mirror, state, streams }: Pick<SyncDeps, 'mirror' | 'state' | 'streams'>,
+  { mirror, state, streams }: OwnerDeps,
   stream: Stream,
   claimants: readonly Write[],
-  counts: (owner: Owner, claimant: Write) => boolean = () => true,
-): Promise<Map<string, Pick<Owner, 'stream' | 'localKey'>>> {
-  const found = new Map<string, Owner>();
-  if (claimants.length === 0) return found;
-  const extIds = claimants.map(({ object }) => object.extId);
-  const owners = await readOwners(state.db, extIds);
-  for (const claimant of claimants) {
-    const { localKey } = claimant.record;
-    for (const owner of owners.get(claimant.object.extId) ?? []) {
-      if (owner.stream === stream.name && owner.localKey === localKey) continue;
-      const source = counts(owner, claimant) ? streams.get(owner.stream) : undefined;
-      if (!source || !(await mirror.readRows(source, [owner.localKey])).has(owner.localKey)) continue;
-      found.set(localKey, owner);
-      break;
+  counts: (owner: Owner, claimant: Write) => boolean,
+): Promise<Map<string, RowName>> {
+  if (claimants.length === 0) return new Map();
+  const owners = await readOwners(
+    state.db,
+    claimants.map(({ object }) => object.extId),
+  );
+  const isSelf = (owner: Owner, { record }: Write) =>
+    owner.stream === stream.name && owner.localKey === record.localKey;
+  const others = claimants.flatMap((claimant) =>
+    (owners.get(claimant.object.extId) ?? [])
+      .filter((owner) => !isSelf(owner, claimant) && counts(owner, claimant))
+      .map((owner) => ({ claimant, owner })),
+  );
+  const given = await readGivenIds(
+    mirror,
+    streams,
+    others.map(({ owner }) => owner),
+  );
+  const found = new Map<string, RowName>();
+  for (const { claimant, owner } of others)
+    if (given(owner) === claimant.object.extId) found.set(claimant.record.localKey, owner);
+  return found;
+}
+
+/** The external ids that the rows of these records give now. */
+async function readGivenIds(mirror: Mirror, streams: SyncDeps['streams'], wanted: readonly RowName[]) {
+  const ids = new Map<string, string | undefined>();
+  const nameOf = ({ stream, localKey }: RowName) => JSON.stringify([stream, localKey]);
+  for (const name of new Set(wanted.map((owner) => owner.stream))) {
+    const source = streams.get(name);
+    if (!source) continue;
+    const keys = wanted.filter((owner) => owner.stream === name).map(({ localKey }) => localKey);
+    for (const [localKey, { row }] of await mirror.readRows(source, keys))
+      ids.set(nameOf({ stream: name, localKey }), externalIdOfRow(source, row));
+  }
+  return (owner: RowName) => ids.get(nameOf(owner));
+}
+
+/** A row that gives an external id now, and whether the service has accepted the object as that row's. */
+export type Giver = RowName & { isAccepted: boolean };
+
+/** By external id, the rows of any stream that give it now, whether or not the state knows them. */
+export async function findGivers(
+  { mirror, state, streams }: OwnerDeps,
+  externalIds: readonly string[],
+): Promise<Map<string, Giver[]>> {
+  const givers = new Map<string, Giver[]>();
+  if (externalIds.length === 0) return givers;
+  for (const stream of streams.values()) {
+    const possible = externalIds.filter((id) => mayGive(stream.externalId, id));
+    if (possible.length === 0) continue;
+    for (const [id, keys] of await mirror.findKeysByExternalId(stream, possible)) {
+      const found = keys.map((localKey) => ({ stream: stream.name, localKey, isAccepted: false }));
+      givers.set(id, [...(givers.get(id) ?? []), ...found]);
     }
   }
-  return found;
+  if (givers.size === 0) return givers;
+  const owners = await readOwners(state.db, [...givers.keys()]);
+  for (const [id, found] of givers)
+    for (const giver of found)
+      giver.isAccepted = (owners.get(id) ?? []).some(
+        ({ stream, localKey, isAccepted }) =>
+          stream === giver.stream && localKey === giver.localKey && isAccepted,
+      );
+  return givers;
 }

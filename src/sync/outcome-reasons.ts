@@ -4,6 +4,8 @@ import type { UpcomingReservation, ServiceObject, PutResult } from '../destinati
 import type { ClaimedRecord } from '../state/records/claims.js';
 import {
   EXTERNAL_ID_CHANGED,
+  EXTERNAL_ID_SHARED,
+  RETIREMENT_POSTPONED,
   RETIREMENT_REFUSED,
   STILL_RESERVED,
   type Outcome,
@@ -76,7 +78,7 @@ export function externalIdTaken(write: Write, { extId, typeId }: ServiceObject, 
 
 export function externalIdShared(write: Write, other: { stream: string; localKey: string }): Outcome {
   const message = `external id '${write.object.extId}' is also that of ${other.stream} '${other.localKey}'`;
-  return { ...named(write), outcome: 'failed', code: 'external_id_shared', message };
+  return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
 }
 
 /** A record whose reference is not at the service waits for it; after `waitDays` it is dead. `now`: milliseconds. */
@@ -105,12 +107,18 @@ export function stillReserved(write: Write, reservations: readonly UpcomingReser
   return { ...named(write), outcome: 'deferred', code: STILL_RESERVED, message };
 }
 
-/** Its row is gone and its object need not be looked after: the record goes. */
-export function forgotten({ localKey }: ClaimedRecord): Outcome {
-  return { localKey, outcome: 'forgotten' };
+/** A stream whose rows are not all written may hold the row that stands for the object now. */
+export function retirementPostponed(write: Write): Outcome {
+  const message = 'its row is gone, but creates or updates of its stream were not sent in this run';
+  return { ...named(write), outcome: 'deferred', code: RETIREMENT_POSTPONED, message };
 }
 
-/** Its row is gone and no plan has put it up for retirement: left as it is, for the next plan. */
-export function skipped({ localKey }: ClaimedRecord): Outcome {
-  return { localKey, outcome: 'skipped' };
+/** Its row is gone and its object need not be looked after: the record goes. */
+export function forgotten({ localKey, externalId }: ClaimedRecord): Outcome {
+  return { localKey, externalId: externalId ?? undefined, outcome: 'forgotten' };
+}
+
+/** Its row is gone, and the next plan decides: no plan has put it up for retirement, or another row stands for its object. */
+export function skipped({ localKey, externalId }: ClaimedRecord): Outcome {
+  return { localKey, externalId: externalId ?? undefined, outcome: 'skipped' };
 }

@@ -6,6 +6,7 @@ import type { State } from '../state/database.js';
 import { readExternalIds } from '../state/records/external-ids.js';
 import { mergeObject, type DestinationObject } from '../streams/destination-object.js';
 import type { Row } from '../streams/config-schema.js';
+import { renderExternalId } from '../streams/external-id.js';
 import { mapRow, toObject, type MappedRow, type NeededReference } from '../streams/map-row.js';
 import type { Stream } from '../streams/stream.js';
 
@@ -39,6 +40,15 @@ export async function renderRows(
           },
     ]),
   );
+}
+
+/** The external id that a row gives; undefined when it gives none. */
+export function externalIdOfRow(stream: Stream, row: Row): string | undefined {
+  try {
+    return renderExternalId(stream.externalId, row);
+  } catch {
+    return undefined;
+  }
 }
 
 function mapOrExplain(stream: Stream, row: Row): MappedRow | { problem: string } {

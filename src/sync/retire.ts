@@ -5,11 +5,11 @@ import type { ServiceObject } from '../destination/destination.js';
 import type { State } from '../state/database.js';
 import type { ClaimedRecord } from '../state/records/claims.js';
 import { readLongGone } from '../state/records/gone-rows.js';
-import type { Batch } from '../state/runs/batches.js';
+import { hasUnsentWrites, type Batch } from '../state/runs/batches.js';
 import type { Hold, RunKind, RunRange } from '../state/schema.js';
 import { createObject, hashObject } from '../streams/destination-object.js';
 import type { Stream } from '../streams/stream.js';
-import { findOtherOwners } from './external-id-owners.js';
+import { findGivers } from './external-id-owners.js';
 import { describeCount, explainHold, type LimitFacts } from './mass-change-limits.js';
 import * as outcome from './outcome-reasons.js';
 import type { Settle, Write } from './outcome-reasons.js';
@@ -54,20 +54,26 @@ export function explainRetirementHold(
 
 // While a batch is applied, under its claim. A record whose row is in the mirror again never comes here.
 
-/** Returns the retirement of a record whose row is gone; or settles the record, when nothing is to be retired. */
-export function startRetirement(
+/** Returns the retirements of records whose rows are gone; those of which nothing is to be retired are settled. */
+export async function startRetirements(
+  deps: SyncDeps,
   stream: Stream,
   { operation }: Batch,
-  record: ClaimedRecord,
+  gone: readonly ClaimedRecord[],
   settle: Settle,
-): Write[] {
-  const { externalId, sourceHash, objectHash, inDoubt } = record;
-  // 5. Nothing to retire: the service never had the object.
-  if ((objectHash === null && !inDoubt) || externalId === null) return settle(outcome.forgotten(record));
+): Promise<Write[]> {
+  const retirements = gone.flatMap((record): Write[] => {
+    const { externalId, sourceHash, objectHash, inDoubt } = record;
+    // 5. Nothing to retire: the service never had the object.
+    if ((objectHash === null && !inDoubt) || externalId === null) return settle(outcome.forgotten(record));
+    const object = createObject(externalId, stream.type, false, []);
+    return [{ record, object, sourceHash: sourceHash ?? '0', objectHash: '', retires: true }];
+  });
   // 6. Only what a plan has put up for retirement: a table may be empty because it is being reloaded.
-  if (stream.retire !== 'deactivate' || operation !== 'retire') return settle(outcome.skipped(record));
-  const object = createObject(externalId, stream.type, false, []);
-  return [{ record, object, sourceHash: sourceHash ?? '0', objectHash: '', retires: true }];
+  if (stream.retire === 'deactivate' && operation === 'retire') return retirements;
+  for (const { record } of await leaveToGivers(deps, stream, retirements, settle))
+    settle(outcome.skipped(record));
+  return [];
 }
 
 /**
@@ -77,43 +83,83 @@ export function startRetirement(
 export async function chooseRetirements(
   deps: SyncDeps,
   stream: Stream,
-  retirements: readonly Write[],
-  found: ReadonlyMap<string, ServiceObject>,
+  read: { batch: Batch; retirements: readonly Write[]; found: ReadonlyMap<string, ServiceObject> },
   context: Context,
   settle: Settle,
 ): Promise<Write[]> {
-  const newOwners = await findOtherOwners(deps, stream, retirements);
+  const { batch, retirements, found } = read;
   const open = retirements.flatMap((retirement) => {
     const { record, object } = retirement;
     const standing = found.get(object.extId);
     // 7. The object is of another type: it is not this record's.
     if (standing && standing.typeId !== stream.type)
       return settle(outcome.externalIdTaken(retirement, standing, stream.type));
-    // 8. The object is gone, or 9. another row stands for it now, whether or not that row was accepted yet.
-    if (!standing || newOwners.has(record.localKey)) return settle(outcome.forgotten(record));
+    // 8. The object is gone, and no write is under way any more that could bring it back.
+    if (!standing) return settle(record.isCheckPending ? outcome.skipped(record) : outcome.forgotten(record));
     const kept = standing.fields.map(({ fieldId, values }) => [fieldId, values] as const);
     const inactive = createObject(standing.extId, standing.typeId, false, kept);
-    const write = { ...retirement, object: inactive, objectHash: hashObject(inactive) };
-    // 10. It is inactive already.
-    if (!standing.active) return settle(outcome.unchanged(write, standing.id));
-    return [write];
+    return [{ ...retirement, object: inactive, objectHash: hashObject(inactive), standing }];
   });
-  return deferReserved(deps, stream, open, context, settle);
+  // 9. Creates or updates of its stream that were not sent may hold the row that stands for the object now.
+  if (open.length > 0 && (await hasUnsentWrites(deps.state.db, batch))) {
+    for (const retirement of open) settle(outcome.retirementPostponed(retirement));
+    return [];
+  }
+  const isInactive = ({ standing, record }: (typeof open)[number]) =>
+    !standing.active && !mayBecomeActive(record);
+  const free = await deferReserved(deps, stream, open, isInactive, context, settle);
+  // 11. Any row of any stream stands for the object now, whether or not its record is accepted yet. The last look: what
+  // was asked of the service before it may have taken long.
+  const unowned = await leaveToGivers(deps, stream, free, settle);
+  return unowned.flatMap(({ standing, ...write }) =>
+    // 12. It is inactive already.
+    isInactive({ standing, ...write }) ? settle(outcome.unchanged(write, standing.id)) : [write],
+  );
+}
+
+/** A write of its object that has no answer may still make it active. */
+function mayBecomeActive({ inDoubt, isCheckPending }: ClaimedRecord): boolean {
+  return inDoubt && isCheckPending;
 }
 
 /**
- * 11. An object with reservations yet to come is not retired before they are over: people have booked it. The service
- * is asked right before the write, once for all retirements of a batch.
+ * Returns those retirements whose object no row gives. A record whose object stands for another row is forgotten once
+ * the service has accepted it as that row's; until then it is left alone, so that the object never lacks a record.
  */
-async function deferReserved(
+async function leaveToGivers<T extends Write>(
+  deps: SyncDeps,
+  stream: Stream,
+  retirements: readonly T[],
+  settle: Settle,
+): Promise<T[]> {
+  const givers = await findGivers(
+    deps,
+    retirements.map(({ object }) => object.extId),
+  );
+  return retirements.filter(({ record, object }) => {
+    const rows = givers.get(object.extId) ?? [];
+    if (rows.length === 0) return true;
+    const isBack = rows.some((row) => row.stream === stream.name && row.localKey === record.localKey);
+    const isTakenOver = !isBack && rows.some(({ isAccepted }) => isAccepted);
+    settle(isTakenOver ? outcome.forgotten(record) : outcome.skipped(record));
+    return false;
+  });
+}
+
+/**
+ * 10. An object with reservations yet to come is not retired before they are over: people have booked it. The service
+ * is asked once for all retirements of a batch.
+ */
+async function deferReserved<T extends Write>(
   { destination, now = Date.now }: SyncDeps,
   { type, unlessReserved }: Stream,
-  retirements: Write[],
+  retirements: readonly T[],
+  isInactive: (retirement: T) => boolean,
   context: Context,
   settle: Settle,
-): Promise<Write[]> {
-  if (!unlessReserved || retirements.length === 0) return retirements;
-  const extIds = retirements.map(({ object }) => object.extId);
+): Promise<readonly T[]> {
+  const extIds = retirements.flatMap((retirement) => (isInactive(retirement) ? [] : retirement.object.extId));
+  if (!unlessReserved || extIds.length === 0) return retirements;
   const seconds = Math.floor(now() / 1000);
   const reservations = await destination.findUpcomingReservations(type, extIds, seconds, context);
   return retirements.filter((retirement) => {

@@ -137,7 +137,14 @@ describe('accepted object: a record is synced only if the service accepted exact
 
     /** Does what a batch does up to its request, and then nothing more, as a process that was killed. */
     async function killAfterRequest(world: World, code: string, name: string): Promise<void> {
-      const claim = { token: 'killed', stream: 'rooms', keys: [code], runId: 1 };
+      const claim = {
+        token: 'killed',
+        stream: 'rooms',
+        keys: [code],
+        runId: 1,
+        seconds: 60,
+        lateSeconds: 60,
+      };
       expect(await claimRecords(world.state.db, claim)).toHaveLength(1);
       const extId = `room_${code}`;
       await noteExternalIds(world.state.db, claim, new Map([[code, extId]]));

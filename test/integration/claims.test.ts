@@ -49,7 +49,7 @@ describe('claim: two batches with one key', () => {
     await until(() => world.sandbox.gate().held === 2, { describe: 'the second to read' });
     world.sandbox.openGate();
     world.sandbox.closeGate({ method: 'PUT' });
-    await expect(first).rejects.toMatchObject({ disposition: 'retry' });
+    await expect(first).rejects.toMatchObject({ code: 'claimed', disposition: 'defer' });
     expect(await world.recordsOf('rooms')).toMatchObject({ A: { in_doubt: true } });
     // What becomes of the second does not matter: it cannot know whether the first wrote after it.
     world.sandbox.openGate();

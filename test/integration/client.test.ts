@@ -86,6 +86,7 @@ function connect(
     log: pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) }),
     prefix: '/v1',
     requestTimeoutMs: options.timeoutMs ?? 5000,
+    lateWriteSeconds: 30,
     tokenSeconds: options.tokenSeconds ?? 300,
     pageSize: options.pageSize ?? 1000,
   });
@@ -165,9 +166,14 @@ describe('the token', () => {
   });
 
   it.each([
-    ['until the end it says', { tokenExp: true }, { tokenSeconds: 0 }, 1],
-    ['for the configured life when it says none', { tokenExp: false }, { tokenSeconds: 300 }, 1],
-    ['and no longer than that', { tokenExp: false }, { tokenSeconds: 0 }, 3],
+    ['until the end it says', { tokenExp: true }, { lateWriteSeconds: 30, tokenSeconds: 0 }, 1],
+    [
+      'for the configured life when it says none',
+      { tokenExp: false },
+      { lateWriteSeconds: 30, tokenSeconds: 300 },
+      1,
+    ],
+    ['and no longer than that', { tokenExp: false }, { lateWriteSeconds: 30, tokenSeconds: 0 }, 3],
   ])('is used %s', async (_, service, configured, authenticated) => {
     const sandbox = await startService(service);
     const { destination } = connect(sandbox.url, configured);

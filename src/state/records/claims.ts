@@ -1,5 +1,5 @@
 // A record is claimed before it is looked at and settled with its outcome. A claim that was never settled leaves the
-// record in doubt: the service may hold something else than was accepted last, so it is sent again.
+// record in doubt: the service may hold something else than was accepted last, so it is looked at again.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries, type RowOf } from '../database.js';
 import type { records } from '../schema.js';
@@ -7,23 +7,37 @@ import type { records } from '../schema.js';
 /** What the state knows of a record when a batch claims it. */
 export type ClaimedRecord = Pick<
   RowOf<typeof records>,
-  | ('localKey' | 'status' | 'externalId' | 'destinationId' | 'sourceHash' | 'objectHash')
+  | (
+      | 'localKey'
+      | 'status'
+      | 'externalId'
+      | 'formerExternalId'
+      | 'destinationId'
+      | 'sourceHash'
+      | 'objectHash'
+    )
   | ('inDoubt' | 'waitsSince' | 'errorCode')
->;
+> & {
+  /** A write whose answer was lost may still be carried out, also after the next one. */
+  isCheckPending: boolean;
+};
 
 /** Whose records, and whose claim on them. */
 export interface Claim {
   token: string;
   stream: string;
+  /** How long it is valid unless renewed. */
+  seconds: number;
+  /** How long a write may still be carried out of which nothing is known but that it may have been sent. */
+  lateSeconds: number;
 }
 
-/** How long a claim is valid unless renewed, in seconds. */
-export const CLAIM_SECONDS = 60;
-const CLAIMED_UNTIL = sql`now() + make_interval(secs => ${CLAIM_SECONDS})`;
+const secondsFromNow = (seconds: number) => sql`now() + make_interval(secs => ${seconds})`;
 
 /**
- * Claims the records that no other batch is writing; the answer has no others. `externalIds`, by key: those known
- * already, noted with records the service has never accepted.
+ * Claims the records that no other batch is writing; the answer has no others. One whose claim has expired may have been
+ * written by a batch that is gone, and one whose check is due may have been overwritten: both are in doubt from here on.
+ * `externalIds`, by key: those known already, noted with records the service has never accepted.
  */
 export async function claimRecords(
   db: Queries,
@@ -32,19 +46,26 @@ export async function claimRecords(
   const externalIds = JSON.stringify(Object.fromEntries(claim.externalIds ?? []));
   const rows = await query<ClaimedRecord>(db)`
     INSERT INTO slotsync.records AS r (stream, local_key, external_id, status, claimed_by, claimed_until, run_id)
-    SELECT ${claim.stream}, k, ${externalIds}::jsonb->>k, 'pending', ${claim.token}, ${CLAIMED_UNTIL}, ${claim.runId}::bigint
+    SELECT ${claim.stream}, k, ${externalIds}::jsonb->>k, 'pending', ${claim.token},
+      ${secondsFromNow(claim.seconds)}, ${claim.runId}::bigint
     FROM jsonb_array_elements_text(${JSON.stringify(claim.keys)}::jsonb) AS k ORDER BY k COLLATE "C"
     ON CONFLICT (stream, local_key) DO UPDATE SET
-      in_doubt = r.in_doubt OR r.claimed_by IS NOT NULL,
+      in_doubt = r.in_doubt OR r.claimed_by IS NOT NULL OR coalesce(r.check_after <= now(), false),
+      check_after = CASE WHEN r.claimed_by IS NOT NULL THEN ${lateAfter(claim)}
+        WHEN r.check_after > now() THEN r.check_after END,
       external_id = CASE WHEN r.object_hash IS NULL AND NOT r.in_doubt AND r.claimed_by IS NULL
         THEN coalesce(excluded.external_id, r.external_id) ELSE r.external_id END,
       claimed_by = excluded.claimed_by, claimed_until = excluded.claimed_until
     WHERE r.claimed_by IS NULL OR r.claimed_until < now()
-    RETURNING local_key AS "localKey", status, external_id AS "externalId", destination_id::float8 AS "destinationId",
-      source_hash::text AS "sourceHash", object_hash AS "objectHash", in_doubt AS "inDoubt",
-      waits_since AS "waitsSince", error_code AS "errorCode"`;
+    RETURNING local_key AS "localKey", status, external_id AS "externalId", former_external_id AS "formerExternalId",
+      destination_id::float8 AS "destinationId", source_hash::text AS "sourceHash", object_hash AS "objectHash",
+      in_doubt AS "inDoubt", waits_since AS "waitsSince", error_code AS "errorCode",
+      check_after IS NOT NULL AS "isCheckPending"`;
   return new Map(rows.map((row) => [row.localKey, row]));
 }
+
+/** When a write that may have been sent just now cannot be carried out any more. */
+const lateAfter = ({ lateSeconds }: Claim) => sql`greatest(r.check_after, ${secondsFromNow(lateSeconds)})`;
 
 /**
  * Notes the external ids of claimed records, by key, so that the write of a worker that dies is known and others see
@@ -57,16 +78,32 @@ export async function noteExternalIds(db: Queries, claim: Claim, externalIds: Re
 
 /** Prolongs a claim. Returns false when another batch took any of it over: then nothing may be sent. */
 export async function renewClaim(db: Queries, claim: Claim, keys: readonly string[]): Promise<boolean> {
-  return updateClaimed(db, claim, keys, sql`claimed_until = ${CLAIMED_UNTIL}`);
+  return updateClaimed(db, claim, keys, sql`claimed_until = ${secondsFromNow(claim.seconds)}`);
 }
 
-/** Gives claims back without an outcome. `inDoubt`: a request was sent and its answer is not known. */
-export async function releaseClaim(db: Queries, claim: Claim, keys: readonly string[], inDoubt: boolean) {
-  const release = sql`claimed_by = NULL, claimed_until = NULL, in_doubt = in_doubt OR ${inDoubt}`;
-  await updateClaimed(db, claim, keys, release);
+/** Gives claims back without an outcome. */
+export async function releaseClaim(
+  db: Queries,
+  claim: Pick<Claim, 'token' | 'stream'>,
+  keys: readonly string[],
+) {
+  await updateClaimed(db, claim, keys, sql`claimed_by = NULL, claimed_until = NULL`);
 }
 
-async function updateClaimed(db: Queries, { token, stream }: Claim, keys: readonly string[], change: SQL) {
+/**
+ * Notes that a write of claimed records was sent, or may have been, and that its answer is not known: they are looked at
+ * again, and once more when the write cannot be carried out any more.
+ */
+export async function doubtRecords(db: Queries, claim: Claim, keys: readonly string[]) {
+  await updateClaimed(db, claim, keys, sql`in_doubt = true, check_after = ${lateAfter(claim)}`);
+}
+
+async function updateClaimed(
+  db: Queries,
+  { token, stream }: Pick<Claim, 'token' | 'stream'>,
+  keys: readonly string[],
+  change: SQL,
+) {
   if (keys.length === 0) return true;
   const updated = await query(db)`
     UPDATE slotsync.records AS r SET ${change}

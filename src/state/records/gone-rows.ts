@@ -1,6 +1,7 @@
 // Records whose row is gone from the mirror: since when, where the stream waits some days before it retires, and the end of
 // those the service never had.
 import { anyOf, query, type Queries } from '../database.js';
+import { wakeSharers } from './wake-waiting.js';
 
 /** Notes that the rows of these keys are gone, those for which it was not noted yet. */
 export async function noteGone(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
@@ -25,7 +26,12 @@ export async function readLongGone(db: Queries, stream: string, keys: readonly s
 
 /** Deletes records that the service never had and no batch has claimed. */
 export async function forgetRecords(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
-  await query(db)`
+  const forgotten = await query<{ externalId: string | null }>(db)`
     DELETE FROM slotsync.records WHERE stream = ${stream} AND local_key = ${anyOf(keys)}
-      AND object_hash IS NULL AND claimed_by IS NULL AND NOT in_doubt`;
+      AND object_hash IS NULL AND claimed_by IS NULL AND NOT in_doubt AND check_after IS NULL
+    RETURNING external_id AS "externalId"`;
+  await wakeSharers(
+    db,
+    forgotten.flatMap(({ externalId }) => externalId ?? []),
+  );
 }

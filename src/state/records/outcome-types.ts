@@ -35,6 +35,10 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
 
 /** Code of a deferred retirement: its object has reservations that have not ended. */
 export const STILL_RESERVED = 'still_reserved';
+/** Code of a deferred retirement: creates or updates of its stream are not done in the run. */
+export const RETIREMENT_POSTPONED = 'retirement_postponed';
+/** Code of records that are not sent because several rows have one external id. */
+export const EXTERNAL_ID_SHARED = 'external_id_shared';
 /** The service refuses to retire an object; the status follows. Sent again when the row is back, or by `retry`. */
 export const RETIREMENT_REFUSED = 'retirement_refused';
 /** Code of a dead record whose row gives another external id than the service knows it by. */

@@ -10,9 +10,10 @@ import { RETIREMENT_REFUSED, STILL_RESERVED } from './outcome-types.js';
  * was seen to be gone. The common case comes first and costs nothing but its hash.
  */
 export const MARK = `CASE
-    WHEN r.status = 'synced' AND r.claimed_by IS NULL AND NOT r.in_doubt AND r.gone_since IS NULL THEN r.source_hash::text
+    WHEN r.status = 'synced' AND r.claimed_by IS NULL AND NOT r.in_doubt AND r.gone_since IS NULL
+      AND (r.check_after IS NULL OR r.check_after > now()) THEN r.source_hash::text
     ELSE CASE
-      WHEN r.claimed_by IS NOT NULL OR (r.in_doubt AND r.status <> 'dead') THEN 'doubt:a:'
+      WHEN r.claimed_by IS NOT NULL OR ((r.in_doubt OR r.check_after <= now()) AND r.status <> 'dead') THEN 'doubt:a:'
       WHEN r.status = 'synced' THEN 'synced:a:' || r.source_hash
       WHEN r.status = 'retired' THEN 'retired:a:'
       WHEN r.status = 'deferred' AND r.error_code = ${quoteLiteral(STILL_RESERVED)} THEN 'reserved:a:'

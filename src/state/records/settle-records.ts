@@ -4,11 +4,20 @@ import { releaseClaim } from './claims.js';
 import { recordName, storable, type Outcome } from './outcome-types.js';
 import { wakeWaiting } from './wake-waiting.js';
 
-/** What became of claimed records. `isReferredTo`: others may wait for them. */
+/** What became of claimed records. */
 export interface Settled {
   token: string;
   outcomes: readonly Outcome[];
+  /** Others may wait for them. */
   isReferredTo: boolean;
+  /** Records that refer to one that has another external id now. */
+  referrers?: readonly RecordKeys[];
+}
+
+/** Records of one stream. */
+export interface RecordKeys {
+  stream: string;
+  keys: readonly string[];
 }
 
 /**
@@ -17,7 +26,14 @@ export interface Settled {
  */
 export async function settleRecords(
   db: Queries,
-  { token, stream, runId, outcomes, isReferredTo }: Settled & { stream: string; runId: number },
+  {
+    token,
+    stream,
+    runId,
+    outcomes,
+    isReferredTo,
+    referrers = [],
+  }: Settled & { stream: string; runId: number },
 ): Promise<string[]> {
   if (outcomes.length === 0) return [];
   const keysOf = (wanted: Outcome['outcome']) =>
@@ -50,20 +66,48 @@ export async function settleRecords(
       claimed_by = NULL, claimed_until = NULL, run_id = ${runId}::bigint, updated_at = now()
     WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keptKeys)} AND r.claimed_by = ${token}
     RETURNING r.local_key AS "localKey"`;
-  const forgotten = keysOf('forgotten');
-  if (forgotten.length > 0)
-    await query(db)`
-      DELETE FROM slotsync.records
-      WHERE stream = ${stream} AND local_key = ${anyOf(forgotten)} AND claimed_by = ${token}`;
-  await releaseClaim(db, { token, stream }, keysOf('skipped'), false);
+  await forgetClaimed(db, { token, stream }, keysOf('forgotten'));
+  await releaseClaim(db, { token, stream }, keysOf('skipped'));
+  for (const children of referrers) await lookAgain(db, children);
   await wakeWaiting(db, { stream, runId, outcomes, isReferredTo });
 
   const settled = new Set(written.map(({ localKey }) => localKey));
   const lost = keptKeys.filter((key) => !settled.has(key));
   if (lost.length > 0)
     await query(db)`
-      UPDATE slotsync.records SET in_doubt = true WHERE stream = ${stream} AND local_key = ${anyOf(lost)}`;
+      UPDATE slotsync.records SET in_doubt = true, check_after = coalesce(check_after, now())
+      WHERE stream = ${stream} AND local_key = ${anyOf(lost)}`;
   return lost;
+}
+
+/**
+ * Deletes records whose object another record stands for, or nobody. What is doubtful about an object is doubtful of it
+ * whoever stands for it: the doubt passes on.
+ */
+async function forgetClaimed(
+  db: Queries,
+  { token, stream }: { token: string; stream: string },
+  keys: readonly string[],
+) {
+  if (keys.length === 0) return;
+  await query(db)`
+    WITH forgotten AS (
+      DELETE FROM slotsync.records WHERE stream = ${stream} AND local_key = ${anyOf(keys)} AND claimed_by = ${token}
+      RETURNING external_id, local_key, in_doubt, check_after
+    )
+    UPDATE slotsync.records AS r
+    SET in_doubt = true, check_after = greatest(r.check_after, f.check_after, now())
+    FROM forgotten AS f
+    WHERE r.external_id = f.external_id AND (f.in_doubt OR f.check_after IS NOT NULL)
+      AND NOT (r.stream = ${stream} AND r.local_key = ${anyOf(keys)})`;
+}
+
+/** Records that are to be looked at although their rows have not changed, also those that a batch is writing now. */
+export async function lookAgain(db: Queries, { stream, keys }: RecordKeys): Promise<void> {
+  if (keys.length === 0) return;
+  await query(db)`
+    UPDATE slotsync.records SET in_doubt = true, check_after = coalesce(check_after, now())
+    WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`;
 }
 
 /** An outcome as the statement reads it. */

@@ -1,9 +1,10 @@
-// Records that wait for a reference are sent automatically when it has arrived. Outside a nightly or commanded sync, which
+// Records that wait for a reference are sent automatically when it has arrived, and those that shared an external id when
+// the other row has gone. Outside a nightly or commanded sync, which
 // has them in its plan, they go into the inbox.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import { addChanges } from '../inbox/add-changes.js';
-import { recordName, type Outcome } from './outcome-types.js';
+import { EXTERNAL_ID_SHARED, recordName, type Outcome } from './outcome-types.js';
 
 interface Woken {
   stream: string;
@@ -24,9 +25,29 @@ export async function wakeWaiting(
   db: Queries,
   { isReferredTo, ...written }: Written & { isReferredTo: boolean },
 ): Promise<void> {
+  await wakeSharers(db, freedIds(written.outcomes));
   const woken = isReferredTo ? await readWaiting(db, written) : [];
   for (const { stream, keys } of [...woken, ...(await readLate(db, written))])
     await addChanges(db, stream, keys);
+}
+
+/** External ids whose record has lost its row, or the row its external id: another row may stand for the object now. */
+function freedIds(outcomes: readonly Outcome[]): string[] {
+  return outcomes.flatMap((outcome) => {
+    if (outcome.outcome === 'dead') return outcome.changedId?.former ?? [];
+    const isWithoutRow = outcome.outcome === 'forgotten' || outcome.outcome === 'skipped';
+    return (isWithoutRow && outcome.externalId) || [];
+  });
+}
+
+/** Puts the records into the inbox that were not sent because they shared one of these external ids. */
+export async function wakeSharers(db: Queries, externalIds: readonly string[]): Promise<void> {
+  if (externalIds.length === 0) return;
+  const sharers = await query<Woken>(db)`
+    SELECT stream, array_agg(local_key) AS keys FROM slotsync.records
+    WHERE external_id = ${anyOf(externalIds)} AND status = 'failed' AND error_code = ${EXTERNAL_ID_SHARED}
+    GROUP BY stream`;
+  for (const { stream, keys } of sharers) await addChanges(db, stream, keys);
 }
 
 /** What waited for these records. One that is dead because its reference never came is deferred again now that it came. */

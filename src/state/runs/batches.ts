@@ -56,6 +56,18 @@ export async function releaseHeldBatches(
     WHERE run_id = ${runId}::bigint AND stream = ${stream} AND operation = ${operation} AND state = 'held'`;
 }
 
+/** Whether creates or updates that go before this batch in its run, of its stream, are held, failed or not done yet. */
+export async function hasUnsentWrites(
+  db: Queries,
+  { runId, stream, level }: Pick<Batch, 'runId' | 'stream' | 'level'>,
+): Promise<boolean> {
+  const { unsent } = await queryOne<{ unsent: boolean }>(db)`
+    SELECT EXISTS (SELECT FROM slotsync.batches
+      WHERE run_id = ${runId}::bigint AND stream = ${stream} AND level < ${level}
+        AND state IN ('planned', 'queued', 'held', 'failed')) AS unsent`;
+  return unsent;
+}
+
 /** Cancels what of a run is not finished. */
 export async function cancelBatches(db: Queries, runId: number): Promise<void> {
   await query(db)`

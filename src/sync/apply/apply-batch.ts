@@ -1,107 +1,107 @@
-// A batch becomes accepted objects: claim the records, read the rows as they are now, map them, drop what the
-// service already holds, read what the mapping does not own whole, write once, and settle every record with
-// its outcome in one transaction. Nothing is recorded as accepted that the service did not accept.
-import { randomUUID } from 'node:crypto';
+// A batch becomes accepted objects: claim the records and objects, read the rows as they are now, map them, drop what the
+// service already holds, read what the mapping does not own whole or what is in doubt, write once, and settle every record
+// with its outcome in one transaction. Nothing is recorded as accepted that the service did not accept.
 import type { ServiceObject, PutResult } from '../../destination/destination.js';
 import type { Context } from '../../destination/client.js';
 import type { Lane } from '../../destination/quota/limiter.js';
-import { SlotsyncError } from '../../errors.js';
+import { codeOf, SlotsyncError } from '../../errors.js';
 import { noMeter } from '../../meter.js';
 import { settleBatch } from '../../state/runs/finish-batch.js';
 import type { Batch } from '../../state/runs/batches.js';
-import {
-  claimRecords,
-  CLAIM_SECONDS,
-  releaseClaim,
-  renewClaim,
-  type Claim,
-  type ClaimedRecord,
-} from '../../state/records/claims.js';
 import { countOutcomes, type Outcome } from '../../state/records/outcome-types.js';
+import { lookAgain, type RecordKeys } from '../../state/records/settle-records.js';
 import { isSameObject, type DestinationObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { externalIdTaken, ofPut, unchanged, type Settle, type Write } from '../outcome-reasons.js';
 import { mergeWithService } from '../render.js';
 import { chooseRetirements } from '../retire.js';
-import type { SyncDeps } from '../sync-deps.js';
-import { claimLost, prepareBatch } from './prepare.js';
+import { claimBatch, type BatchClaim, type ClaimDeps } from './batch-claim.js';
+import { prepareBatch } from './prepare.js';
 import { putHalving } from './put-halving.js';
 
-export interface ApplyDeps extends SyncDeps {
-  /** Milliseconds since any moment, never going back. */
-  clock?: () => number;
-}
+export type ApplyDeps = ClaimDeps;
 
-const CLAIM_MS = CLAIM_SECONDS * 1000;
-/** A write ends so long before its claim does. */
-const MARGIN_MS = 10_000;
-/** A write may take at least this long: before it, a claim that stands for less is renewed. */
-const WRITE_MS = 40_000;
-
-/** `until`: by `clock`. */
-type StandingClaim = Claim & { records: ReadonlyMap<string, ClaimedRecord>; until: number };
+/** Failures of a write that the service cannot have carried out. */
+const NOT_CARRIED_OUT = new Set([
+  'claim_lost',
+  'limiter_closed',
+  'quota_unavailable',
+  'refused',
+  'service_unreachable',
+  'throttled',
+  'unauthorized',
+]);
 
 /**
  * Applies one batch; its run may then be advanced. Throws SlotsyncError when records remain without an outcome; those
  * that have one are settled all the same. Try again with the same batch.
  */
 export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSignal): Promise<void> {
-  const { state, log, meter = noMeter, clock = () => performance.now() } = deps;
+  const { state, log, meter = noMeter } = deps;
   const stream = deps.streams.get(batch.stream);
   if (!stream) {
     throw new SlotsyncError('configuration', `the configuration has no stream '${batch.stream}' any more`, {
       remedy: 'Put it back, or let the run end and start another.',
     });
   }
-  const token = `batch ${batch.id} ${randomUUID()}`;
+  const claim = await claimBatch(deps, stream, batch);
   const outcomes = new Map<string, Outcome>();
-  const attempt = { sent: false };
+  /** Keys of records of which a write was sent and nothing final is known. */
+  const unanswered = new Set<string>();
   let failure: unknown;
-  const until = clock() + CLAIM_MS;
-  const { keys, runId } = batch;
-  const externalIds = await deps.mirror.readExternalIdsOfKeys(stream, keys);
-  const claimed = await claimRecords(state.db, { token, stream: stream.name, keys, runId, externalIds });
-  const claim = { token, stream: stream.name, records: claimed, until };
+  let open: string[];
   try {
-    await settleInto(outcomes, { ...deps, clock }, stream, batch, claim, { attempt, signal });
+    await settleInto(outcomes, deps, stream, batch, claim, { unanswered, signal });
   } catch (error) {
     failure = error;
   }
-  const remaining = await settleBatch(state, batch, {
-    token,
-    outcomes: [...outcomes.values()],
-    isReferredTo: [...deps.streams.values()].some(({ references }) =>
-      references.some((parent) => parent.stream === stream.name),
-    ),
-  });
-  const open = new Set(remaining);
-  const settled = [...outcomes.values()].filter(({ localKey }) => !open.has(localKey));
-  meter.settled(stream.name, countOutcomes(settled));
-  if (open.size > 0) {
-    const claimedOpen = [...claimed.keys()].filter((key) => open.has(key));
-    await releaseClaim(state.db, claim, claimedOpen, attempt.sent);
+  for (const key of outcomes.keys()) unanswered.delete(key);
+  const renamed = keysOfRenamed(claim, outcomes);
+  let referrers: RecordKeys[] = [];
+  try {
+    referrers = await findReferrers(deps, stream, renamed);
+  } catch (error) {
+    failure ??= error;
+    for (const key of renamed) if (outcomes.delete(key)) unanswered.add(key);
   }
+  try {
+    await claim.doubt([...unanswered]);
+    open = await settleBatch(state, batch, {
+      token: claim.token,
+      outcomes: [...outcomes.values()],
+      isReferredTo: childrenOf(deps, stream).length > 0,
+      referrers,
+    });
+    await claim.release(open);
+  } finally {
+    claim.stopRenewing();
+  }
+  // Rows that have come to refer to renamed records between that look and this commit.
+  for (const children of await findReferrers(deps, stream, renamed)) await lookAgain(state.db, children);
+  const isOpen = new Set(open);
+  const settled = [...outcomes.values()].filter(({ localKey }) => !isOpen.has(localKey));
+  meter.settled(stream.name, countOutcomes(settled));
 
-  if (remaining.length === 0) {
+  if (open.length === 0) {
     log.info({ ...countOutcomes(outcomes.values()) }, 'batch applied');
     return;
   }
   if (failure !== undefined) throw failure;
-  if (claimed.size < keys.length)
+  if (unanswered.size === 0)
     throw new SlotsyncError('claimed', 'another batch is writing some of these records');
   throw new SlotsyncError('answer_incomplete', 'the service said nothing final of some objects', {
-    facts: { objects: remaining.length },
+    facts: { objects: open.length },
   });
 }
 
 /** Gives the records of a claimed batch their outcomes. What is settled stays settled when it throws. */
 async function settleInto(
   outcomes: Map<string, Outcome>,
-  deps: ApplyDeps & { clock: () => number },
+  deps: ApplyDeps,
   stream: Stream,
   batch: Batch,
-  claim: StandingClaim,
-  run: { attempt: { sent: boolean }; signal: AbortSignal | undefined },
+  claim: BatchClaim,
+  run: { unanswered: Set<string>; signal: AbortSignal | undefined },
 ): Promise<void> {
   const context: Context = { lane: batch.lane as Lane, signal: run.signal };
   const settle = (outcome: Outcome) => {
@@ -110,7 +110,9 @@ async function settleInto(
   };
 
   const prepared = await prepareBatch(deps, stream, batch, claim, settle);
-  const toRead = prepared.filter(({ retires }) => retires || stream.owns === 'fields');
+  const toRead = prepared.filter(
+    ({ retires, record }) => retires || stream.owns === 'fields' || isLookedAt(record),
+  );
   const extIds = toRead.map(({ object }) => object.extId);
   const found =
     extIds.length === 0
@@ -119,17 +121,31 @@ async function settleInto(
   const retirements = prepared.filter(({ retires }) => retires);
   const toWrite = [
     ...chooseWrites(stream, batch, prepared, found, settle),
-    ...(await chooseRetirements(deps, stream, retirements, found, context, settle)),
+    ...(await chooseRetirements(deps, stream, { batch, retirements, found }, context, settle)),
   ];
   if (toWrite.length === 0) return;
 
+  const keys = new Map(toWrite.map(({ object, record }) => [object.extId, record.localKey]));
   const results = new Map<string, PutResult>();
   const put = async (objects: readonly DestinationObject[]) => {
-    await renewWhenOld(deps, claim, () => toWrite.filter(({ object }) => !results.has(object.extId)));
-    const within = AbortSignal.timeout(Math.max(0, Math.floor(claim.until - MARGIN_MS - deps.clock())));
-    const signal = run.signal ? AbortSignal.any([run.signal, within]) : within;
-    run.attempt.sent = true;
-    return deps.destination.putObjects(objects, { ...context, signal });
+    let isSent = false;
+    // Slot first, clock second: however long the quota is waited for, the claim outlives the request.
+    const beforeSend = async () => {
+      await claim.require();
+      isSent = true;
+    };
+    try {
+      const answered = await deps.destination.putObjects(objects, { ...context, beforeSend });
+      noteUnanswered(objects);
+      return answered;
+    } catch (error) {
+      if (isSent && !NOT_CARRIED_OUT.has(codeOf(error))) noteUnanswered(objects);
+      throw error;
+    }
+  };
+  /** Those that the answer settles are taken off again. */
+  const noteUnanswered = (objects: readonly DestinationObject[]) => {
+    for (const { extId } of objects) run.unanswered.add(keys.get(extId) ?? '');
   };
   const objects = toWrite.map(({ object }) => object);
   try {
@@ -143,17 +159,9 @@ async function settleInto(
   }
 }
 
-/** Renews a claim that might end before a write does. Throws `claim_lost` when another batch has taken it over. */
-async function renewWhenOld(
-  { state, clock }: Pick<ApplyDeps, 'state'> & { clock: () => number },
-  claim: StandingClaim,
-  openWrites: () => readonly Write[],
-): Promise<void> {
-  if (claim.until - clock() >= WRITE_MS + MARGIN_MS) return;
-  const keys = openWrites().map(({ record }) => record.localKey);
-  const until = clock() + CLAIM_MS;
-  if (!(await renewClaim(state.db, claim, keys))) throw claimLost();
-  claim.until = until;
+/** In doubt, and no write is under way any more that could change the object after it was looked at. */
+function isLookedAt({ inDoubt, isCheckPending }: Write['record']): boolean {
+  return inDoubt && !isCheckPending;
 }
 
 /** The writes of rows, merged with what stands at the service; what would change nothing is settled. */
@@ -166,12 +174,47 @@ function chooseWrites(
 ): Write[] {
   return prepared.flatMap((write) => {
     if (write.retires) return [];
+    const { record } = write;
     const standing = found.get(write.object.extId);
     if (standing && standing.typeId !== stream.type)
       return settle(externalIdTaken(write, standing, stream.type));
     const merged = mergeWithService(stream, write.object, standing);
-    if (standing && !write.record.inDoubt && !isForced && isSameObject(merged, standing))
+    const isSettling = !record.inDoubt || isLookedAt(record);
+    if (standing && isSettling && !isForced && isSameObject(merged, standing))
       return settle(unchanged(write, standing.id));
     return [{ ...write, object: merged }];
   });
+}
+
+/** The keys of records that were accepted for the first time under another external id than before. */
+function keysOfRenamed({ records }: BatchClaim, outcomes: ReadonlyMap<string, Outcome>): string[] {
+  return [...outcomes.values()].flatMap(({ localKey, outcome, externalId }) => {
+    const record = records.get(localKey);
+    const isAccepted = outcome === 'synced' || outcome === 'unchanged';
+    const isRenamed =
+      isAccepted &&
+      record?.objectHash === null &&
+      record.formerExternalId !== null &&
+      record.formerExternalId !== externalId;
+    return isRenamed ? [localKey] : [];
+  });
+}
+
+function childrenOf({ streams }: ApplyDeps, { name }: Stream): Stream[] {
+  return [...streams.values()].filter(({ references }) => references.some(({ stream }) => stream === name));
+}
+
+/** The records that refer to any of these, as the mirror has them now. */
+async function findReferrers(
+  deps: ApplyDeps,
+  stream: Stream,
+  keys: readonly string[],
+): Promise<RecordKeys[]> {
+  if (keys.length === 0) return [];
+  return Promise.all(
+    childrenOf(deps, stream).map(async (child) => ({
+      stream: child.name,
+      keys: await deps.mirror.findReferrers(child, stream.name, keys),
+    })),
+  );
 }

@@ -1,28 +1,27 @@
 // Which records of a claimed batch are to be written, and which have their outcome before anything is sent. Rows are
 // read here, under the claim, so that the mirror decides and not what was known when the run was planned.
-import { SlotsyncError } from '../../errors.js';
-import { noteExternalIds, type Claim, type ClaimedRecord } from '../../state/records/claims.js';
+import { noteExternalIds } from '../../state/records/claims.js';
 import type { Batch } from '../../state/runs/batches.js';
 import { hashObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { findOtherOwners } from '../external-id-owners.js';
 import * as outcome from '../outcome-reasons.js';
 import type { Settle, Write } from '../outcome-reasons.js';
-import { renderRows } from '../render.js';
-import { startRetirement } from '../retire.js';
+import { renderRows, type Rendered } from '../render.js';
+import { startRetirements } from '../retire.js';
 import type { SyncDeps } from '../sync-deps.js';
+import { claimLost, type BatchClaim } from './batch-claim.js';
 
-/** The writes of a batch, retirements among them; all other records are settled. Sends nothing. */
+/** The writes of a batch, retirements among them; all other records are settled, or left. Sends nothing. */
 export async function prepareBatch(
   deps: SyncDeps,
   stream: Stream,
   batch: Batch,
-  claim: Claim & { records: ReadonlyMap<string, ClaimedRecord> },
+  claim: BatchClaim,
   settle: Settle,
 ): Promise<Write[]> {
+  const { rows, rendered } = await readUnderClaim(deps, stream, claim);
   const { records } = claim;
-  const rows = await deps.mirror.readRows(stream, [...records.keys()]);
-  const rendered = await renderRows(deps.state, stream, rows);
   const now = deps.now?.() ?? Date.now();
   const writes = [...records].flatMap(([key, record]): Write[] => {
     const sourceHash = rows.get(key)?.hash;
@@ -39,22 +38,47 @@ export async function prepareBatch(
   await noteNewIds(deps, claim, writes);
   const own = await refuseSharedIds(deps, stream, writes, settle);
   const open = batch.isForced ? own : own.filter((write) => !isAccepted(write, settle));
-  const retirements = [...records.values()].flatMap((record) =>
-    rows.has(record.localKey) ? [] : startRetirement(stream, batch, record, settle),
-  );
-  return [...open, ...retirements];
+  const gone = [...records.values()].filter(({ localKey }) => !rows.has(localKey));
+  return [...open, ...(await startRetirements(deps, stream, batch, gone, settle))];
+}
+
+/**
+ * Rows as the mirror has them after the right to write their objects was obtained. A record whose row gives an object
+ * that another batch has, or another one at every look, is left to a later attempt.
+ */
+async function readUnderClaim(deps: SyncDeps, stream: Stream, claim: BatchClaim) {
+  const read = async (keys: readonly string[]) => {
+    const found = await deps.mirror.readRows(stream, keys);
+    return { found, results: await renderRows(deps.state, stream, found) };
+  };
+  const { found: rows, results: rendered } = await read([...claim.records.keys()]);
+  const idsOf = (results: ReadonlyMap<string, Rendered>) =>
+    new Map([...results].flatMap(([key, result]) => ('extId' in result ? [[key, result.extId]] : [])));
+  const readAgain = await claim.claimRowIds(idsOf(rendered));
+  if (readAgain.length > 0) {
+    const { found, results } = await read(readAgain);
+    const rowIds = idsOf(results);
+    for (const key of readAgain) {
+      const [row, result, rowId] = [found.get(key), results.get(key), rowIds.get(key)];
+      const record = claim.records.get(key);
+      if (record && rowId !== undefined && !claim.covers(record, rowId)) claim.leave(key);
+      if (row && result) {
+        rows.set(key, row);
+        rendered.set(key, result);
+      } else {
+        rows.delete(key);
+        rendered.delete(key);
+      }
+    }
+  }
+  return { rows, rendered };
 }
 
 /** So that the state knows each object by its external id before it is sent, also when the worker dies then. */
-async function noteNewIds({ state }: SyncDeps, claim: Claim, writes: readonly Write[]): Promise<void> {
+async function noteNewIds({ state }: SyncDeps, claim: BatchClaim, writes: readonly Write[]): Promise<void> {
   const unnoted = writes.filter(({ record, object }) => record.externalId !== object.extId);
   const externalIds = new Map(unnoted.map(({ record, object }) => [record.localKey, object.extId]));
   if (!(await noteExternalIds(state.db, claim, externalIds))) throw claimLost();
-}
-
-/** Before anything of it was sent. */
-export function claimLost(): SlotsyncError {
-  return new SlotsyncError('claim_lost', 'another batch took these records over');
 }
 
 /**
@@ -68,6 +92,7 @@ async function refuseSharedIds(
   writes: readonly Write[],
   settle: Settle,
 ): Promise<Write[]> {
+  if (stream.ownsIds) return [...writes];
   const inBatch = new Map<string, Write[]>();
   for (const write of writes) {
     const { extId } = write.object;

@@ -1,0 +1,146 @@
+// What a batch may write: the records of its keys and, where an external id does not follow from the key alone, the
+// objects. What another batch has is left to it. A claim is renewed while its batch lives, and looked at once more with
+// the slot of a write in hand.
+import { randomUUID } from 'node:crypto';
+import { SlotsyncError } from '../../errors.js';
+import { repeat } from '../../lifecycle.js';
+import type { Batch } from '../../state/runs/batches.js';
+import {
+  claimRecords,
+  doubtRecords,
+  releaseClaim,
+  renewClaim,
+  type Claim,
+  type ClaimedRecord,
+} from '../../state/records/claims.js';
+import { claimObjects, releaseObjectClaims, renewObjectClaims } from '../../state/records/object-claims.js';
+import type { Stream } from '../../streams/stream.js';
+import type { SyncDeps } from '../sync-deps.js';
+
+export interface ClaimDeps extends SyncDeps {
+  /** Milliseconds since any moment, never going back. */
+  clock?: () => number;
+}
+
+const SECOND = 1000;
+/** A claim is valid for so much longer than a request may take. */
+const BEYOND_REQUEST_MS = 30 * SECOND;
+/** A write is sent only while its claim is valid for so much longer than the request may take. */
+const MARGIN_MS = 10 * SECOND;
+
+export type BatchClaim = Awaited<ReturnType<typeof claimBatch>>;
+
+/** Claims what of a batch no other batch has. */
+export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, keys }: Batch) {
+  const { mirror, destination, state, clock = () => performance.now() } = deps;
+  const { db } = state;
+  const validMs = destination.requestTimeoutMs + BEYOND_REQUEST_MS;
+  const claim: Claim = {
+    token: `batch ${id} ${randomUUID()}`,
+    stream: stream.name,
+    seconds: validMs / SECOND,
+    lateSeconds: destination.lateWriteMs / SECOND,
+  };
+  let until = clock() + validMs;
+  const idsOfKeys = await mirror.readExternalIdsOfKeys(stream, keys);
+  const records = await claimRecords(db, { ...claim, keys, runId, externalIds: idsOfKeys });
+  /** Records without those whose object another batch has. */
+  const writable = new Map(records);
+  const objects = new Set<string>();
+  const closing = new AbortController();
+
+  async function renew(): Promise<boolean> {
+    const next = clock() + validMs;
+    const isOurs =
+      (await renewClaim(db, claim, [...writable.keys()])) &&
+      (await renewObjectClaims(db, claim, [...objects]));
+    if (isOurs) until = next;
+    return isOurs;
+  }
+
+  /** The external ids of a record that its claim does not cover. `rowId`: the one that its row gives. */
+  function idsToClaim(record: ClaimedRecord, rowId?: string): string[] {
+    const ownIds = stream.ownsIds ? [rowId, idsOfKeys.get(record.localKey)] : [];
+    return [record.externalId, rowId].filter(
+      (known): known is string => typeof known === 'string' && !ownIds.includes(known) && !objects.has(known),
+    );
+  }
+
+  /**
+   * Claims the objects of the records, and leaves those records out of whose objects another batch has one. Returns the
+   * keys for which an object was claimed just now.
+   */
+  async function claimIds(idsByKey: ReadonlyMap<string, readonly string[]>): Promise<string[]> {
+    const wanted = [...idsByKey.values()].flat();
+    if (wanted.length === 0) return [];
+    const claimed = await claimObjects(db, claim, wanted);
+    for (const externalId of claimed.keys()) objects.add(externalId);
+    for (const [key, ids] of idsByKey) if (ids.some((one) => !objects.has(one))) writable.delete(key);
+    const doubtful = [...idsByKey].flatMap(([key, ids]) =>
+      writable.has(key) && ids.some((one) => claimed.get(one)?.isTakenOver) ? [key] : [],
+    );
+    await doubtRecords(db, claim, doubtful);
+    for (const key of doubtful) {
+      const record = writable.get(key);
+      if (record) writable.set(key, { ...record, inDoubt: true, isCheckPending: true });
+    }
+    return [...idsByKey].flatMap(([key, ids]) => (ids.length > 0 && writable.has(key) ? [key] : []));
+  }
+
+  await claimIds(new Map([...records].map(([key, record]) => [key, idsToClaim(record)])));
+  repeat(async () => void (await renew()), {
+    everyMs: validMs / 3,
+    firstAfterMs: validMs / 3,
+    signal: closing.signal,
+    onError: () => undefined, // whoever is to send renews it again, and throws
+  });
+
+  return {
+    ...claim,
+    /** The records that may be written, by key. */
+    records: writable as ReadonlyMap<string, ClaimedRecord>,
+
+    /** Claims the objects that rows give, by key; see `claimIds`. */
+    claimRowIds: (rowIds: ReadonlyMap<string, string>): Promise<string[]> =>
+      claimIds(
+        new Map(
+          [...rowIds].flatMap(([key, rowId]) => {
+            const record = writable.get(key);
+            return record ? [[key, idsToClaim(record, rowId)] as const] : [];
+          }),
+        ),
+      ),
+
+    /** Whether an object may be written under this claim. */
+    covers: (record: ClaimedRecord, rowId: string): boolean => idsToClaim(record, rowId).length === 0,
+
+    /** Leaves a record to a later attempt. */
+    leave: (key: string): void => void writable.delete(key),
+
+    /** To be called right before a write is sent. Throws `claim_lost` when another batch has taken something over. */
+    async require(): Promise<void> {
+      if (until - clock() < destination.requestTimeoutMs + MARGIN_MS && !(await renew())) throw claimLost();
+    },
+
+    /** Notes that a write of these keys was sent whose answer is not known. */
+    doubt: (keysInDoubt: readonly string[]) => doubtRecords(db, claim, keysInDoubt),
+
+    /** What is not given back is taken over when it has expired, and in doubt then. */
+    stopRenewing: () => closing.abort(),
+
+    /** Gives back the claims on objects, and those on the records of these keys. */
+    async release(open: readonly string[]): Promise<void> {
+      await releaseClaim(
+        db,
+        claim,
+        open.filter((key) => records.has(key)),
+      );
+      await releaseObjectClaims(db, claim.token, [...objects]);
+    },
+  };
+}
+
+/** Before anything of it was sent. */
+export function claimLost(): SlotsyncError {
+  return new SlotsyncError('claim_lost', 'another batch took these records over');
+}
