@@ -24,6 +24,16 @@ export default defineConfig({
           ...limits,
         },
       },
+      // Interleavings of a few processes, one after the other; all of them: `npm run test:schedules`.
+      {
+        extends: true,
+        test: {
+          name: 'schedules',
+          include: ['test/schedules/**/*.test.ts'],
+          globalSetup: [...globalSetup, 'test/schedules/print-counts.ts'],
+          ...limits,
+        },
+      },
       // Servers that crash and come back, and minutes of random faults: `npm run test:faults`.
       {
         extends: true,

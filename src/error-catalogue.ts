@@ -12,9 +12,10 @@ export interface ErrorEntry {
   exitCode?: 2;
   /**
    * The cause lies outside any record, so it counts towards the circuit breaker. `wait`: waiting for its end uses up
-   * no attempt. `retry`: one batch may also cause it, and must not be tried for ever.
+   * no attempt. `retry`: one batch may also cause it, and must not be tried for ever. `compare`: as `wait` while no other
+   * batch succeeds, as `retry` while others do.
    */
-  systemic?: 'wait' | 'retry';
+  systemic?: 'wait' | 'retry' | 'compare';
   /** What to do about a command or run that ended with it, and about a record unless `recordRemedy` says otherwise. */
   remedy: string;
   /** `{retry}` stands for the command that sends this record again. */
@@ -64,6 +65,11 @@ export const ERRORS = {
     { systemic: 'wait' },
   ),
   service_failed: retry('the service answered 5xx, 408 or 425', WHEN_BACK, { systemic: 'retry' }),
+  gateway_answered: retry(
+    'a gateway or proxy answered in the place of the service: the body is not its JSON',
+    `${WHEN_BACK}. If it lasts, check API_BASE_URL and the proxies on the way.`,
+    { systemic: 'compare' },
+  ),
   answer_lost: retry('a request was sent and no answer arrived; it may have been carried out', WHEN_BACK, {
     systemic: 'retry',
   }),
@@ -174,6 +180,14 @@ export const ERRORS = {
     'Correct one of the rows, or the template of the external id, then: slotsync sync',
   ),
   mapping_failed: dead('a mapping function threw, or a value cannot be sent', CORRECT_ROW),
+  key_too_long: dead(
+    'its key, or that of a record it refers to, is longer than 1024 bytes',
+    'Shorten the key in the source, or name another column in `key`, then: slotsync sync',
+  ),
+  external_id_too_long: dead(
+    'the external id is longer than 1024 bytes',
+    'Shorten the value in the source, or name another column in `externalId`, then: slotsync sync',
+  ),
   retirement_refused: dead(
     'the row was deleted, and the service refused to make the object inactive',
     'Correct it at the service: remove what uses the object, then: {retry}. If the row is restored, it is sent automatically.',

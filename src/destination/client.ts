@@ -8,7 +8,7 @@ import { createTokenSource } from './access-token.js';
 import { asTransportError, invalidAnswer, parseAnswer, type Answer, type Call } from './http-errors.js';
 import type { Lane, Limiter, Slot } from './quota/limiter.js';
 import { sendWithinQuota } from './throttling.js';
-import { authenticateAnswer, createPaths } from './wire.js';
+import { authenticateAnswer, createPaths, type ErrorBodies } from './wire.js';
 
 export interface Context {
   lane: Lane;
@@ -27,6 +27,7 @@ export interface ClientOptions {
   prefix: string;
   requestTimeoutMs: number;
   tokenSeconds: number;
+  errorBodies: ErrorBodies;
   meter?: Meter;
 }
 
@@ -42,6 +43,7 @@ export function createClient({
   prefix,
   requestTimeoutMs,
   tokenSeconds,
+  errorBodies,
   meter = noMeter,
 }: ClientOptions) {
   const pool = new Pool(api.baseUrl, {
@@ -66,7 +68,7 @@ export function createClient({
       const call = { method: 'POST', path: paths.authenticate } as const;
       const headers = { authorization: `Api-Key ${api.key}`, 'x-region': api.region };
       const answer = await sendAuthorized(call, headers, { lane: 'incremental' });
-      const parsed = authenticateAnswer.safeParse(parseAnswer(answer, call));
+      const parsed = authenticateAnswer.safeParse(parseAnswer(answer, call, errorBodies));
       if (!parsed.success) throw invalidAnswer(call, 'it holds no token');
       return parsed.data.token;
     },
@@ -130,7 +132,8 @@ export function createClient({
       for (let renewed = false; ; renewed = true) {
         const token = await unlessAborted(tokens.get(), context.signal);
         const answer = await sendAuthorized(call, { authorization: `Bearer ${token}` }, context);
-        if ((answer.status !== 401 && answer.status !== 403) || renewed) return parseAnswer(answer, call);
+        if ((answer.status !== 401 && answer.status !== 403) || renewed)
+          return parseAnswer(answer, call, errorBodies);
         tokens.refuse(token);
       }
     },

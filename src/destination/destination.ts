@@ -1,5 +1,6 @@
 // The scheduling service, as the use cases call it: one function for each request, in our own types.
 import type { z } from 'zod';
+import { codeOf } from '../errors.js';
 import type { DestinationObject } from '../streams/destination-object.js';
 import { createClient, type ClientOptions, type Context } from './client.js';
 import { invalidAnswer, type Call } from './http-errors.js';
@@ -215,6 +216,23 @@ export function createDestination(options: DestinationOptions) {
     probe(find: keyof typeof finds, window: wire.Period, context: Context) {
       const filter = find === 'objects' ? {} : wire.windowFilter(window);
       return findPage<FindResult>(finds[find], filter, ONE_RESULT, context);
+    },
+
+    /**
+     * What the service's errors look like: `json`, or `other` when its answer to a find that it must refuse is not. Undefined
+     * when it refuses nothing, or when `errorBodies` takes every body for the service's.
+     */
+    async probeErrors(context: Context): Promise<'json' | 'other' | undefined> {
+      if (options.errorBodies === 'any') return undefined;
+      try {
+        await client.send({ method: 'POST', path: paths.findObjects, body: wire.refusedFind }, context);
+        return undefined;
+      } catch (error) {
+        const code = codeOf(error);
+        if (code === 'gateway_answered') return 'other';
+        if (code === 'refused' || code === 'service_failed') return 'json';
+        throw error;
+      }
     },
 
     close: client.close,

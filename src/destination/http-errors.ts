@@ -1,6 +1,6 @@
 // From an answer that is not 2xx, or none at all, to the error that says what happens next.
 import { codeOf, messageOf, SlotsyncError } from '../errors.js';
-import { readFailure } from './wire.js';
+import { isForeignText, readFailure, type ErrorBodies } from './wire.js';
 
 export interface Call {
   method: 'POST' | 'PUT';
@@ -16,33 +16,50 @@ export interface Answer {
 }
 
 /** The parsed body of a 2xx answer; every other answer is thrown as an error. */
-export function parseAnswer({ status, body }: Pick<Answer, 'status' | 'body'>, call: Call): unknown {
-  const { method, path } = call;
-  if (status >= 200 && status < 300) {
-    try {
-      return JSON.parse(body) as unknown;
-    } catch (error) {
-      throw invalidAnswer(call, 'its body is not JSON', error);
-    }
+export function parseAnswer(
+  { status, body }: Pick<Answer, 'status' | 'body'>,
+  call: Call,
+  errorBodies: ErrorBodies,
+): unknown {
+  if (status < 200 || status >= 300) throw errorOf(status, call, readFailure(body, errorBodies));
+  try {
+    return JSON.parse(body) as unknown;
+  } catch (error) {
+    throw isForeignText(body)
+      ? gatewayAnswered(status, call)
+      : invalidAnswer(call, 'its body is not JSON', error);
   }
-  const context = { facts: { method, path, status }, detail: readFailure(body) };
+}
+
+/** `detail`: what the service says of it; undefined when the body is not the service's. */
+function errorOf(status: number, call: Call, detail: string | undefined): SlotsyncError {
+  const { method, path } = call;
+  const context = { facts: { method, path, status }, detail };
   const message = `${method} ${path} answered ${status}`;
+  if (status >= 300 && status < 400) return new SlotsyncError('redirected', message, context);
+  // Too large for whoever answers: smaller requests help.
+  if (status === 413) return new SlotsyncError('refused', message, context);
+  if (detail === undefined && status !== 401) return gatewayAnswered(status, call);
   if (path.endsWith('/authenticate') && (status === 401 || status === 403 || status === 404)) {
     const remedy =
       'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL: all four belong to one environment.';
-    throw new SlotsyncError('unauthorized', `the service did not accept the key (${status})`, {
+    return new SlotsyncError('unauthorized', `the service did not accept the key (${status})`, {
       remedy,
       ...context,
     });
   }
   if (status === 401 || status === 403) {
     const remedy = 'The key is valid but lacks the right, or was withdrawn: check its rights at the service.';
-    throw new SlotsyncError('unauthorized', message, { remedy, ...context });
+    return new SlotsyncError('unauthorized', message, { remedy, ...context });
   }
   const isFailure = status >= 500 || status === 408 || status === 425;
-  const isRedirect = status >= 300 && status < 400;
-  const code = isFailure ? 'service_failed' : isRedirect ? 'redirected' : 'refused';
-  throw new SlotsyncError(code, message, context);
+  return new SlotsyncError(isFailure ? 'service_failed' : 'refused', message, context);
+}
+
+/** Somebody else answered in the service's place. The body is kept out of it: it says nothing of any object. */
+function gatewayAnswered(status: number, { method, path }: Call): SlotsyncError {
+  const message = `${method} ${path} answered ${status}, and the body is not the service’s JSON`;
+  return new SlotsyncError('gateway_answered', message, { facts: { method, path, status } });
 }
 
 /** The answer is not what wire.ts describes. The service may have carried the request out. */

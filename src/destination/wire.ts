@@ -186,18 +186,37 @@ export function toCancellation(found: z.output<typeof foundCancellation>) {
   };
 }
 
-/** What the service says of a failure: the message of a JSON body, or the beginning of its text. */
-export function readFailure(body: string): string {
+const failure = z.looseObject({
+  message: z.string().optional(),
+  error: z.union([z.string(), z.looseObject({ message: z.string() })]).optional(),
+});
+
+/** `any`: the body of every error is the service's. `json`: only an object or a list is; the rest is a gateway's. */
+export type ErrorBodies = 'json' | 'any';
+
+/**
+ * What the service says of a failure: the message of a JSON body, or the beginning of its text. Undefined: the body is not
+ * the service's. Assumed: its errors are JSON.
+ */
+export function readFailure(body: string, errorBodies: ErrorBodies): string | undefined {
+  const given = parseJson(body);
+  if (errorBodies === 'json' && (typeof given !== 'object' || given === null)) return undefined;
+  const parsed = failure.safeParse(given);
+  if (!parsed.success) return body.slice(0, 500).replace(/\s+/g, ' ').trim();
+  const { message, error } = parsed.data;
+  return (message ?? (typeof error === 'object' ? error.message : error) ?? '').slice(0, 500);
+}
+
+/** Whether a body that should be JSON is something else, rather than JSON that was cut off or nothing. */
+export const isForeignText = (body: string) => /^\s*[^\s{[]/.test(body);
+
+/** Assumed: refused for its format, and nothing else happens. */
+export const refusedFind = { ...findRequest({}, { page: 1, limit: 1 }), idFormat: 'NONE' };
+
+function parseJson(text: string): unknown {
   try {
-    const parsed = z
-      .looseObject({
-        message: z.string().optional(),
-        error: z.union([z.string(), z.looseObject({ message: z.string() })]).optional(),
-      })
-      .parse(JSON.parse(body));
-    const error = typeof parsed.error === 'object' ? parsed.error.message : parsed.error;
-    return (parsed.message ?? error ?? '').slice(0, 500);
+    return JSON.parse(text);
   } catch {
-    return body.slice(0, 500).replace(/\s+/g, ' ').trim();
+    return undefined;
   }
 }

@@ -1,8 +1,10 @@
 // How values of the mirror are read. The driver's own conversion would shift days, lose microseconds, keep the spaces of
-// char(n), and read a null inside an array as the text NULL.
+// char(n), and read a null inside an array as the text NULL. It would hand over NaN and infinity as if they were values.
 import { parse as parseArray } from 'postgres-array';
 import type { Row } from '../streams/config-schema.js';
 import { arrayLiteral } from '../sql-text.js';
+import { UnfitValue } from '../streams/field-values.js';
+import { mayBeText } from './mapped-text.js';
 import { splitKey } from '../streams/local-key.js';
 
 const serialize = (value: unknown) => value as string;
@@ -15,15 +17,52 @@ export const VALUE_TYPES = {
   fixedWidth: { to: 1042, from: [1042], serialize, parse: withoutPadding },
 };
 
-/** Arrays from the text that PostgreSQL writes; nulls inside stay null. */
-export function readArrays(row: Row, types: ReadonlyMap<string, string>): Row {
-  const arrays = Object.entries(row).flatMap(([name, value]): [string, unknown][] => {
-    const type = types.get(name) ?? '';
-    return typeof value === 'string' && type.endsWith('[]')
-      ? [[name, parseArray(value, elementReader(type))]]
-      : [];
+/** Arrays from the text that PostgreSQL writes, in which nulls stay null; and what cannot be sent, marked as such. */
+export function readValues(row: Row, types: ReadonlyMap<string, string>): Row {
+  const changed = Object.entries(row).flatMap(([name, value]): [string, unknown][] => {
+    const read = readValue(value, types.get(name) ?? '');
+    return read === value ? [] : [[name, read]];
   });
-  return arrays.length === 0 ? row : { ...row, ...Object.fromEntries(arrays) };
+  return changed.length === 0 ? row : { ...row, ...Object.fromEntries(changed) };
+}
+
+function readValue(value: unknown, type: string): unknown {
+  if (typeof value !== 'string' || !type.endsWith('[]')) return markUnfit(value, type);
+  const elements = parseArray(value, elementReader(type));
+  const unfit = findUnfit(elements, type.slice(0, -2));
+  return unfit ?? elements;
+}
+
+/** The first of an array's elements, of any dimension, that cannot be sent: with it the whole array cannot be. */
+function findUnfit(value: unknown, type: string): UnfitValue | undefined {
+  if (!Array.isArray(value)) {
+    const marked = markUnfit(value, type);
+    return marked instanceof UnfitValue ? marked : undefined;
+  }
+  for (const element of value) {
+    const unfit = findUnfit(element, type);
+    if (unfit) return unfit;
+  }
+  return undefined;
+}
+
+/** NaN, infinities, and dates that are not YYYY-MM-DD. */
+function markUnfit(value: unknown, type: string): unknown {
+  switch (type) {
+    case 'real':
+    case 'double precision':
+      return typeof value === 'number' && !Number.isFinite(value) ? new UnfitValue(String(value)) : value;
+    case 'numeric':
+      return typeof value === 'string' && /[NI]/.test(value) ? new UnfitValue(value) : value;
+    case 'date':
+    case 'timestamp without time zone':
+    case 'timestamp with time zone':
+      return typeof value === 'string' && (!/^[0-9]{4}-/.test(value) || value.endsWith('BC'))
+        ? new UnfitValue(value)
+        : value;
+    default:
+      return value;
+  }
 }
 
 /** As the driver reads a single value of the type. */
@@ -47,8 +86,14 @@ function elementReader(type: string): (text: string) => unknown {
   }
 }
 
-/** The parts of keys, column by column, each as PostgreSQL writes an array. */
-export function keyColumns({ key }: { key: readonly string[] }, keys: readonly string[]): string[] {
-  const split = keys.flatMap((text) => splitKey(text, key.length) ?? []);
-  return key.map((_, at) => arrayLiteral(split.filter((_part, index) => index % key.length === at)));
+/** The parts of keys, column by column, each as PostgreSQL writes an array. Keys that no row can have are left out. */
+export function keyColumns(
+  { key }: { key: readonly string[] },
+  keys: readonly string[],
+  types: ReadonlyMap<string, string>,
+): string[] {
+  const split = keys
+    .map((text) => splitKey(text, key.length))
+    .filter((parts) => parts?.every((part, at) => mayBeText(part, types.get(key[at] ?? '') ?? 'text')));
+  return key.map((_, at) => arrayLiteral(split.map((parts) => parts?.[at] ?? '')));
 }

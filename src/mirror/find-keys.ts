@@ -3,9 +3,10 @@
 import type postgres from 'postgres';
 import { arrayLiteral, quoteLiteral } from '../sql-text.js';
 import { mayGive, templateColumns, type ExternalIdTemplate } from '../streams/external-id.js';
-import { splitKey } from '../streams/local-key.js';
 import type { DeclaredSource, Stream } from '../streams/stream.js';
+import { keyColumns } from './column-values.js';
 import { isSingleValue, mappedText, mayBeText } from './mapped-text.js';
+import { withoutHoles } from './mirror-errors.js';
 import { column, joinedText, keyExpression } from './row-key-and-hash.js';
 import { collect, withFallback, type ColumnTypes, type SourceReader } from './source-reader.js';
 import * as sourceSql from './source-sql.js';
@@ -17,7 +18,7 @@ const MOST_KEYS = 6;
 export function createKeyFinder(sql: postgres.Sql, reader: SourceReader) {
   async function* select<T extends object>(statements: readonly string[]): AsyncGenerator<T[]> {
     yield* withFallback(statements, async function* (statement) {
-      yield [...(await sql.unsafe<T[]>(statement))];
+      yield withoutHoles(await sql.unsafe<T[]>(statement));
     });
   }
 
@@ -120,11 +121,6 @@ function matchReference(columns: readonly string[], keys: readonly string[], typ
   const texts = columns.map((name) => mappedText(column(name), typeOf(name)));
   const named = `(${joinedText(texts)}) COLLATE "C" = ANY (${wanted})`;
   if (!columns.every((name) => isSingleValue(typeOf(name)))) return [named];
-  const parts = keys
-    .flatMap((key) => [splitKey(key, columns.length) ?? []])
-    .filter(
-      (split) => split.length > 0 && split.every((part, at) => mayBeText(part, typeOf(columns[at] ?? ''))),
-    );
-  const arrays = columns.map((_, at) => arrayLiteral(parts.map((split) => split[at] ?? '')));
+  const arrays = keyColumns({ key: columns }, keys, types);
   return [`${sourceSql.matchKeys({ key: columns }, types, arrays)} AND ${named}`, named];
 }

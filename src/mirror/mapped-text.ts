@@ -21,6 +21,11 @@ export function mayBeText(text: string, type: string): boolean {
   return /^(0|-?[1-9][0-9]{0,18})$/.test(text) && BigInt.asIntN(bits, BigInt(text)) === BigInt(text);
 }
 
+/** Whether every text of which `mayBeText` is true can be cast to the type. */
+export function readsOwnText(type: string): boolean {
+  return type in INTEGER_BITS || ['uuid', 'text', 'character varying'].includes(type);
+}
+
 /** The text of the only value that a column gives. Null when it gives none, several, or one that cannot be sent. */
 export function mappedText(value: string, type: string): string {
   if (type.endsWith('[]'))

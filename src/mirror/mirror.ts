@@ -6,11 +6,13 @@ import { messageOf } from '../errors.js';
 import type { Row } from '../streams/config-schema.js';
 import type { Stream } from '../streams/stream.js';
 import { isIdentifiedByKey, renderExternalId } from '../streams/external-id.js';
+import { isTooLong } from '../streams/local-key.js';
 import { decodeColumn, readCopy, unescapeColumn } from '../postgres-copy.js';
 import { createKeyFinder } from './find-keys.js';
 import { createBookingReader } from './read-bookings.js';
 import { VALUE_TYPES } from './column-values.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
+import { readApart, type ReadApart } from './read-apart.js';
 import { readDatabaseIdentity, SESSION_FORMATS } from './session-formats.js';
 import {
   createSourceReader,
@@ -73,6 +75,16 @@ export function createMirror({ url }: { url: string }) {
   const typeOf = async (stream: Stream, column = ''): Promise<string> =>
     (await reader.typesOf(stream)).get(column) ?? '';
 
+  async function readRows(stream: Stream, keys: readonly string[]): Promise<Map<string, MirrorRow>> {
+    const conditions = await reader.keyConditions(stream, keys);
+    const hash = `${hashExpression(stream)}::text`;
+    const found = new Map<string, MirrorRow>();
+    for await (const rows of reader.readRows(stream, { hash }, conditions))
+      for (const { key, row, computed } of rows)
+        found.set(key ?? '', { row, hash: String(computed['hash']) });
+    return found;
+  }
+
   return {
     /** Readings of bookings, for reconciling. */
     bookings: createBookingReader(sql, reader),
@@ -102,13 +114,18 @@ export function createMirror({ url }: { url: string }) {
 
     /**
      * `(key, row hash)` of the whole source, or of what is selected of it, in one snapshot and ordered by the key's
-     * bytes: blocks of COPY lines, latin1. On its own connection, which ends with the reading, complete or not.
+     * bytes: blocks of COPY lines, latin1. Behind the hash of a row that gives one of the `shared` external ids stands
+     * `:shared:` and that id's place in the list. On its own connection, which ends with the reading, complete or not.
      */
-    async *readHashes(stream: Stream, selection: Selection = {}): AsyncGenerator<string[]> {
+    async *readHashes(
+      stream: Stream,
+      selection: Selection = {},
+      shared: readonly string[] = [],
+    ): AsyncGenerator<string[]> {
       const keys = selection.keys ? await reader.keyConditions(stream, selection.keys) : [undefined];
       const conditions = keys.map((condition) => sourceSql.selectCondition(stream, selection, condition));
       yield* withFallback(conditions, (condition) =>
-        readCopy(open(1), sourceSql.copyHashes(stream, condition)),
+        readCopy(open(1), sourceSql.copyHashes(stream, condition, shared)),
       );
     },
 
@@ -152,15 +169,14 @@ export function createMirror({ url }: { url: string }) {
     },
 
     /** The rows of these keys as they are now; a key whose row is gone is not in the answer. */
-    async readRows(stream: Stream, keys: readonly string[]): Promise<Map<string, MirrorRow>> {
-      const conditions = await reader.keyConditions(stream, keys);
-      const hash = `${hashExpression(stream)}::text`;
-      const found = new Map<string, MirrorRow>();
-      for await (const rows of reader.readRows(stream, { hash }, conditions))
-        for (const { key, row, computed } of rows)
-          found.set(key ?? '', { row, hash: String(computed['hash']) });
-      return found;
-    },
+    readRows,
+
+    /**
+     * The same, where one row that cannot be read must not stop the others: those keys are answered apart, with the
+     * reason. Throws what concerns all of them.
+     */
+    readRowsOrReasons: (stream: Stream, keys: readonly string[]): Promise<ReadApart<MirrorRow>> =>
+      readApart([...new Set(keys)], (part) => readRows(stream, part)),
 
     /** External ids by key, where template and key give them without the row; otherwise none. */
     async readExternalIdsOfKeys(stream: Stream, keys: readonly string[]): Promise<Map<string, string>> {
@@ -168,7 +184,8 @@ export function createMirror({ url }: { url: string }) {
       const [column = ''] = stream.key;
       if (!READS_AS_ITS_KEY.has(await typeOf(stream, column))) return new Map();
       const named = keys.filter((key) => key !== '');
-      return new Map(named.map((key) => [key, renderExternalId(stream.externalId, { [column]: key })]));
+      const ids = named.map((key) => [key, renderExternalId(stream.externalId, { [column]: key })] as const);
+      return new Map(ids.filter(([, externalId]) => !isTooLong(externalId)));
     },
 
     // Which rows give an external id now, and which refer to a record.

@@ -90,7 +90,7 @@ export function createBookingReader(sql: postgres.Sql, reader: SourceReader) {
     /** Bookings without a begin or an end, which belong to no period, in blocks. */
     async *readUndated(bookings: BookingSource): AsyncGenerator<Booking[]> {
       const { begin, end } = await timesOf(bookings);
-      const dated = [begin, end].map((time) => `coalesce(isfinite(${time}), false)`).join(' AND ');
+      const dated = [begin, end].map((time) => `coalesce(${isDated(time)}, false)`).join(' AND ');
       yield* readBlocks(bookings, [`NOT (${dated})`], ROWS_AT_ONCE);
     },
 
@@ -131,10 +131,10 @@ export function createBookingReader(sql: postgres.Sql, reader: SourceReader) {
         );
     },
 
-    /** Keys of bookings whose external id another booking has too. Reads the whole source, unless the template rules it out. */
+    /** External ids that several bookings have. Reads the whole source, unless the template rules it out. */
     async findShared(bookings: BookingSource): Promise<Set<string>> {
       const shared = await reader.findSharedExternalIds('reservations', bookings);
-      return new Set(shared.flatMap(({ keys }) => keys));
+      return new Set(shared.map(({ externalId }) => externalId));
     },
   };
 
@@ -181,16 +181,19 @@ function findFaults(bookings: BookingSource, types: ColumnTypes): string[] {
 const isInteger = (type: string) => ['smallint', 'integer', 'bigint'].includes(type);
 const isTruth = (type: string) => type === 'boolean' || isInteger(type) || sourceSql.isTimeType(type);
 
-/** A column as an instant. */
+/** A time, neither infinite nor of years that are written with other than four digits. */
+const isDated = (time: string) => `${time} BETWEEN '0001-01-02' AND '9999-12-30'`;
+
+/** A column as an instant. Of a time without a zone: null when it is no date, since converting that would fail. */
 function instant(name: string, types: ColumnTypes, timezone: string): string {
   const value = column(name);
   if (types.get(name) === sourceSql.TIME_WITH_ZONE) return value;
-  return `(${value}::timestamp AT TIME ZONE ${quoteLiteral(timezone)})`;
+  return `(CASE WHEN ${isDated(value)} THEN ${value}::timestamp AT TIME ZONE ${quoteLiteral(timezone)} END)`;
 }
 
-/** Whole seconds since 1970 as text; null for no time, and for infinity. */
+/** Whole seconds since 1970 as text; null for what is no date. */
 function seconds(time: string): string {
-  return `CASE WHEN isfinite(${time}) THEN floor(extract(epoch FROM ${time}))::bigint::text END`;
+  return `CASE WHEN ${isDated(time)} THEN floor(extract(epoch FROM ${time}))::bigint::text END`;
 }
 
 function truth(name: string, types: ColumnTypes): string {

@@ -1,6 +1,7 @@
 // The local key and the hash of a row, in SQL. Both are made of the text PostgreSQL prints, so every session prints
 // values in the same formats (session-formats.ts).
 import { quoteIdentifier } from '../sql-text.js';
+import { MAX_ID_BYTES, SHORTENED } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
 
 /** Alias of the source in every statement; its text form is the whole row. */
@@ -8,9 +9,11 @@ export const ROW = 'slotsync_row';
 
 export const column = (name: string) => `${ROW}.${quoteIdentifier(name)}`;
 
-/** The local key as text, exactly as streams/local-key.ts joins it. Null when a part is null. */
+/** The local key as text, exactly as streams/local-key.ts joins and shortens it. Null when a part is null. */
 export function keyExpression({ key }: Pick<Stream, 'key'>): string {
-  return joinedText(key.map((name) => `${column(name)}::text`));
+  const whole = joinedText(key.map((name) => `${column(name)}::text`));
+  return `CASE WHEN octet_length(${whole}) > ${MAX_ID_BYTES} THEN left(${whole}, ${SHORTENED.kept}) || '${SHORTENED.mark}'
+    || encode(sha256(convert_to(${whole}, 'UTF8')), 'hex') ELSE ${whole} END`;
 }
 
 /** Texts as streams/local-key.ts joins them. Null when one is. */

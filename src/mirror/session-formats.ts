@@ -21,8 +21,8 @@ export interface DatabaseIdentity {
 }
 
 export async function readDatabaseIdentity(sql: postgres.Sql): Promise<DatabaseIdentity> {
-  const [row] = await sql<DatabaseIdentity[]>`
+  const rows = await sql<DatabaseIdentity[]>`
     SELECT current_database() AS database, extract(epoch FROM pg_postmaster_start_time())::text AS "startedAt",
       current_setting('port') AS port`;
-  return row ?? { database: '', startedAt: '', port: '' };
+  return rows.at(-1) ?? { database: '', startedAt: '', port: '' };
 }

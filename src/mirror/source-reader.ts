@@ -7,9 +7,11 @@ import { messageOf, SlotsyncError } from '../errors.js';
 import { arrayLiteral } from '../sql-text.js';
 import type { Row } from '../streams/config-schema.js';
 import { isIdentifiedByKey, templateColumns } from '../streams/external-id.js';
+import { isShortenedKey } from '../streams/local-key.js';
 import type { DeclaredSource, Source } from '../streams/stream.js';
-import { keyColumns, readArrays } from './column-values.js';
-import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
+import { keyColumns, readValues } from './column-values.js';
+import { readsOwnText } from './mapped-text.js';
+import { asMirrorError, isDataFault, isSourceFault, read, withoutHoles } from './mirror-errors.js';
 import * as sourceSql from './source-sql.js';
 
 /** A column, and the place in the declaration that names it. */
@@ -25,13 +27,17 @@ export interface SourceRow {
   computed: Record<string, unknown>;
 }
 
+/** An external id of several rows: how many, and the keys of the first of them. */
 export interface SharedExternalId {
   externalId: string;
+  count: number;
   keys: string[];
 }
 
 /** More shared external ids than this mean a wrong template, not a few wrong rows. */
 const MOST_SHARED = 1000;
+/** Keys named of each. */
+const NAMED_KEYS = 6;
 
 export type SourceReader = ReturnType<typeof createSourceReader>;
 
@@ -73,6 +79,18 @@ export function createSourceReader(sql: postgres.Sql) {
     return names.length === 0 ? '' : `; did you mean ${closest(source.table.join('.'), names)}?`;
   }
 
+  async function nameKeys(
+    declared: DeclaredSource,
+    shared: readonly Omit<SharedExternalId, 'keys'>[],
+  ): Promise<SharedExternalId[]> {
+    if (shared.length === 0) return [];
+    const ids = shared.map(({ externalId }) => externalId);
+    const statement = sourceSql.selectKeysOfIds(declared, ids, NAMED_KEYS);
+    const named = await read(() => sql.unsafe<Omit<SharedExternalId, 'count'>[]>(statement));
+    const keysOf = new Map(named.map(({ externalId, keys }) => [externalId, keys]));
+    return shared.map((one) => ({ ...one, keys: keysOf.get(one.externalId) ?? [] }));
+  }
+
   return {
     /** Types of the columns, read once for each source. */
     typesOf,
@@ -89,10 +107,14 @@ export function createSourceReader(sql: postgres.Sql) {
 
     /** Conditions that select these keys, the fastest first. */
     async keyConditions(declared: DeclaredSource, keys: readonly string[]): Promise<string[]> {
-      return [
-        sourceSql.matchKeys(declared, await typesOf(declared), keyColumns(declared, keys)),
-        sourceSql.matchKeysByText(declared, arrayLiteral(keys)),
-      ];
+      const byText = sourceSql.matchKeysByText(declared, arrayLiteral(keys));
+      if (keys.some(isShortenedKey)) return [byText];
+      const types = await typesOf(declared);
+      const byColumns = sourceSql.matchKeys(declared, types, keyColumns(declared, keys, types));
+      // Without a text that may not read as its type, a failure is that of a row: no reading without the index helps.
+      return declared.key.every((name) => readsOwnText(types.get(name) ?? ''))
+        ? [byColumns]
+        : [byColumns, byText];
     },
 
     /**
@@ -111,17 +133,22 @@ export function createSourceReader(sql: postgres.Sql) {
         const query = sql.unsafe<Row[]>(sourceSql.selectRows(declared.source, computed, condition));
         const blocks = blockSize === undefined ? [await query] : query.cursor(blockSize);
         for await (const rows of blocks)
-          yield rows.map((row) => toSourceRow(row, Object.keys(computed), types));
+          yield withoutHoles(rows).map((row) => toSourceRow(row, Object.keys(computed), types));
       });
     },
 
-    /** External ids that several rows have. Reads the whole source, unless the template rules it out. */
+    /**
+     * External ids that several rows have, at most a thousand; more are an error. Reads the whole source, unless the
+     * template rules it out.
+     */
     async findSharedExternalIds(place: string, declared: DeclaredSource): Promise<SharedExternalId[]> {
       if (isIdentifiedByKey(declared.key, declared.externalId)) return [];
       const shared = await read(() =>
-        sql.unsafe<SharedExternalId[]>(sourceSql.selectSharedExternalIds(declared, MOST_SHARED + 1)),
+        sql.unsafe<Omit<SharedExternalId, 'keys'>[]>(
+          sourceSql.selectSharedExternalIds(declared, MOST_SHARED + 1),
+        ),
       );
-      if (shared.length <= MOST_SHARED) return [...shared];
+      if (shared.length <= MOST_SHARED) return nameKeys(declared, shared);
       throw new SlotsyncError(
         'external_ids_not_unique',
         `${place}: more than ${MOST_SHARED} external ids belong to several rows each, such as '${shared[0]?.externalId}'`,
@@ -190,5 +217,5 @@ function toSourceRow(columns: Row, names: readonly string[], types: ColumnTypes)
     computed[name] = row[alias];
     delete row[alias];
   }
-  return { key: computed['key'] as string | null, row: readArrays(row, types), computed };
+  return { key: computed['key'] as string | null, row: readValues(row, types), computed };
 }

@@ -1,7 +1,8 @@
 // The SQL that reads a source. Identifiers are quoted; of the configuration only the query of a source becomes SQL as it
 // is.
 import { column, hashExpression, keyExpression, ROW } from './row-key-and-hash.js';
-import { quoteIdentifier, quoteLiteral } from '../sql-text.js';
+import { arrayLiteral, quoteIdentifier, quoteLiteral } from '../sql-text.js';
+import { MAX_ID_BYTES } from '../streams/local-key.js';
 import type { Source, Stream } from '../streams/stream.js';
 
 export function relation(source: Source): string {
@@ -20,10 +21,24 @@ export interface Selection {
   where?: string | undefined;
 }
 
-/** `(key, row hash)` in the byte order of the key. */
-export function copyHashes(stream: Stream, condition = ''): string {
-  return `COPY (SELECT k, h FROM (SELECT ${keyExpression(stream)} AS k, ${hashExpression(stream)} AS h
-    FROM ${relation(stream.source)} ${condition}) AS hashed ORDER BY k COLLATE "C") TO STDOUT`;
+/**
+ * `(key, row hash)` in the byte order of the key. Behind the hash of a row that gives one of the `shared` external ids
+ * stands `:shared:` and the place of that id in the list.
+ */
+export function copyHashes(stream: Stream, condition = '', shared: readonly string[] = []): string {
+  const key = keyExpression(stream);
+  const hash = hashExpression(stream);
+  const from = relation(stream.source);
+  if (shared.length === 0) {
+    return `COPY (SELECT k, h FROM (SELECT ${key} AS k, ${hash} AS h FROM ${from} ${condition}) AS hashed
+      ORDER BY k COLLATE "C") TO STDOUT`;
+  }
+  return `COPY (SELECT k, h || coalesce(':shared:' || place - 1, '')
+    FROM (SELECT ${key} AS k, ${hash} AS h, slotsync_place AS place
+      FROM ${from} LEFT JOIN unnest(${quoteLiteral(arrayLiteral(shared))}::text[])
+        WITH ORDINALITY AS slotsync_shared(slotsync_id, slotsync_place)
+        ON slotsync_id = (${externalIdExpression(stream)}) COLLATE "C" ${condition}) AS hashed
+    ORDER BY k COLLATE "C") TO STDOUT`;
 }
 
 /** What a poll reads: from its watermark on, and some time before it where the cursor is a time. */
@@ -91,17 +106,23 @@ export function tryConditions(stream: Stream, selection: Selection): string[] {
   return where === undefined ? [plain] : [plain, `SELECT CASE WHEN (${where}\n) THEN 1 END ${from}`];
 }
 
-/** A condition for these keys: one array for each key column, cast to the column's type so that an index serves. */
+/**
+ * A condition for these keys: one array for each key column, cast to the column's type so that an index serves. Each
+ * column is compared with its array, which PostgreSQL also does inside a view with volatile functions: so they are not
+ * called for other rows.
+ */
 export function matchKeys(
   stream: Pick<Stream, 'key'>,
   types: ReadonlyMap<string, string>,
   columns: readonly string[],
 ): string {
-  const names = stream.key.map((name) => column(name)).join(', ');
+  const names = stream.key.map((name) => column(name));
   const wanted = stream.key.map(
     (name, at) => `${quoteLiteral(columns[at] ?? '{}')}::text[]::${types.get(name) ?? 'text'}[]`,
   );
-  return `(${names}) IN (SELECT * FROM unnest(${wanted.join(', ')}))`;
+  const each = names.map((name, at) => `${name} = ANY (${wanted[at]})`);
+  if (each.length > 1) each.push(`(${names.join(', ')}) IN (SELECT * FROM unnest(${wanted.join(', ')}))`);
+  return `(${each.join(' AND ')})`;
 }
 
 /** The same by the joined key, without an index: for keys that do not read as the column's type. */
@@ -125,19 +146,31 @@ export function selectRows(
   return `SELECT ${ROW}.*${extra.join('')} FROM ${relation(source)} WHERE ${condition}`;
 }
 
-/** The external id of a row, as streams/external-id.ts renders it. Null when a column is. */
+/** The external id of a row, as streams/external-id.ts renders it. Null when a column is, or holds an empty text. */
 export function externalIdExpression({ externalId }: Pick<Stream, 'externalId'>): string {
   return externalId
-    .map((part) => ('literal' in part ? quoteLiteral(part.literal) : `${column(part.column)}::text`))
+    .map((part) =>
+      'literal' in part ? quoteLiteral(part.literal) : `nullif(${column(part.column)}::text, '')`,
+    )
     .join(' || ');
 }
 
-/** External ids that more than one row has, with the keys of those rows. */
-export function selectSharedExternalIds(
-  stream: Pick<Stream, 'key' | 'externalId' | 'source'>,
-  limit: number,
-): string {
-  return `SELECT ext AS "externalId", json_agg(k ORDER BY k COLLATE "C") AS keys
-    FROM (SELECT ${externalIdExpression(stream)} AS ext, ${keyExpression(stream)} AS k FROM ${relation(stream.source)}) AS ids
-    WHERE ext IS NOT NULL GROUP BY ext HAVING count(*) > 1 ORDER BY ext COLLATE "C" LIMIT ${limit}`;
+type Identified = Pick<Stream, 'key' | 'externalId' | 'source'>;
+
+const keysAndIds = (stream: Identified) =>
+  `(SELECT (${externalIdExpression(stream)}) COLLATE "C" AS ext, ${keyExpression(stream)} AS k
+    FROM ${relation(stream.source)}) AS ids`;
+
+/** External ids that more than one row has, and how many have it. Rows with one that is too long are each refused alone. */
+export function selectSharedExternalIds(stream: Identified, limit: number): string {
+  return `SELECT ext AS "externalId", count(*)::int AS count FROM ${keysAndIds(stream)}
+    WHERE octet_length(ext) <= ${MAX_ID_BYTES} GROUP BY ext HAVING count(*) > 1 ORDER BY ext LIMIT ${limit}`;
+}
+
+/** The first keys of the rows that have these external ids. */
+export function selectKeysOfIds(stream: Identified, externalIds: readonly string[], limit: number): string {
+  return `SELECT ext AS "externalId", array_to_json(array_agg(k ORDER BY place)) AS keys
+    FROM (SELECT ext, k, row_number() OVER (PARTITION BY ext ORDER BY k COLLATE "C") AS place FROM ${keysAndIds(stream)}
+      WHERE ext = ANY (${quoteLiteral(arrayLiteral(externalIds))}::text[]) AND k IS NOT NULL) AS placed
+    WHERE place <= ${limit} GROUP BY ext`;
 }

@@ -27,6 +27,9 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
   let failures = 0;
   let isOpen = false;
   let gapMs = FIRST_GAP_MS;
+  let successes = 0;
+  /** By job: the successes there had been when it last failed with a cause that is to be compared. */
+  const comparedAt = new Map<string, number>();
   /** Since the last success. */
   let isReported = false;
 
@@ -61,20 +64,25 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
     isOpen: () => isOpen,
 
     /** A batch was applied. */
-    succeeded(): void {
+    succeeded(job: string): void {
+      comparedAt.delete(job);
+      successes++;
       failures = 0;
       gapMs = FIRST_GAP_MS;
       isReported = false;
     },
 
-    /** Counts a failure. Returns whether the batch should wait without using up an attempt. */
-    failed(error: unknown): boolean {
+    /** Counts a failure. Returns whether the job should wait without using up an attempt. */
+    failed(error: unknown, job: string): boolean {
       const code = codeOf(error);
       const { systemic } = errorEntry(code);
       if (!systemic || signal.aborted) return false;
       failures++;
       if (!isOpen && failures >= THRESHOLD) open(code);
-      return systemic === 'wait';
+      if (systemic !== 'compare') return systemic === 'wait';
+      const hadOthers = successes > (comparedAt.get(job) ?? successes);
+      comparedAt.set(job, successes);
+      return !hadOthers;
     },
   };
 }

@@ -87,7 +87,7 @@ export function createWorkers(options: WorkersOptions) {
       child = log.child({ runId: batch.runId, stream: batch.stream, batch: batch.id });
       aborting.throwIfAborted();
       await applyBatch({ ...options, log: child }, batch, aborting);
-      breaker.succeeded();
+      breaker.succeeded(nameOf(job));
       await producer.advance(batch.runId);
     } catch (error) {
       await handleFailure(error, job, token, {
@@ -134,7 +134,7 @@ export function createWorkers(options: WorkersOptions) {
     { log: child, lane, giveUp }: { log: Logger; lane?: string | undefined; giveUp: () => Promise<void> },
   ): Promise<void> {
     const isInterrupted = aborting.aborted;
-    const mustWait = !isInterrupted && breaker.failed(error);
+    const mustWait = !isInterrupted && breaker.failed(error, nameOf(job));
     const { attemptsMade } = job;
     const decision = decideRetry({ error, attemptsMade, lane, isInterrupted, mustWait });
     if (decision.action === 'give_up') return giveUp();
@@ -177,6 +177,8 @@ export function createWorkers(options: WorkersOptions) {
     },
   };
 }
+
+const nameOf = ({ queueName, id }: Job) => `${queueName} ${id}`;
 
 const reasonOf = (error: unknown) => ({ code: codeOf(error), message: messageWithDetail(error) });
 

@@ -5,8 +5,6 @@ import { lines } from './print.js';
 import { describeChange } from './values.js';
 
 const COUNTS = ['create', 'update', 'retire', 'retry', 'unchanged', 'dead'] as const;
-/** Rows with a shared external id that are named. */
-const MAX_SHARED = 5;
 
 interface PlanCost {
   requests: number;
@@ -46,14 +44,13 @@ function describeSample(stream: string, { operation, key, externalId, changes, p
   );
 }
 
-function describeProblems({ stream, error, holds, shared }: Preview): string[] {
-  const more = shared.length - MAX_SHARED;
-  const named = shared.slice(0, MAX_SHARED);
+function describeProblems({ stream, error, holds, refused, refusals }: Preview): string[] {
+  const more = refused - refusals.length;
   return lines(
     error && `${stream} cannot be planned: ${error.message}`,
     Object.values(holds).map(({ reason }) => `${stream}: held: ${reason}`),
-    named.map(({ key, message }) => `${stream} '${key}' would not be sent: ${message}.`),
-    more > 0 && `${stream}: ${plural(more, 'more row shares', 'more rows share')} an external id.`,
+    refusals.map(({ key, message }) => `${stream} '${key}' would not be sent: ${message}.`),
+    more > 0 && `${stream}: ${plural(more, 'more row', 'more rows')} would not be sent.`,
   );
 }
 

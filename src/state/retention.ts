@@ -19,6 +19,12 @@ export async function pruneRuns(db: Queries): Promise<void> {
   await query(db)`
     DELETE FROM slotsync.batches AS b USING slotsync.runs AS r
     WHERE r.id = b.run_id AND r.finished_at < ${daysAgo(KEEP_BATCHES_DAYS)} AND b.state <> 'held'`;
+  await pruneObjectClaims(db);
+}
+
+/** Deletes claims on objects that a process left behind: nothing it sent then can still be carried out. */
+async function pruneObjectClaims(db: Queries): Promise<void> {
+  await query(db)`DELETE FROM slotsync.object_claims WHERE claimed_until < ${daysAgo(1)}`;
 }
 
 /** Deletes the history of bookings, and bookings and cancellations that ended, when they are older than they are kept. */

@@ -245,6 +245,10 @@ export interface SlotsyncConfig {
      * @example pageSize: 500
      */
     pageSize?: Optional<number>;
+    /** Which bodies of errors are the service's: `json` by default, and the rest is a gateway's; or `any`.
+     * @example errorBodies: 'any'
+     */
+    errorBodies?: Optional<'json' | 'any'>;
   }>;
 }
 
@@ -405,6 +409,7 @@ export const configSchema = z.strictObject({
       lateWriteSeconds: seconds.max(3600).default(30),
       tokenSeconds: z.number().int().min(10).default(300),
       pageSize: z.number().int().min(1).max(10_000).default(1000),
+      errorBodies: z.enum(['json', 'any']).default('json'),
     } satisfies Section<'service'>)
     .prefault({}),
 } satisfies Shape<SlotsyncConfig>);

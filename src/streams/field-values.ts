@@ -2,6 +2,29 @@
 import type { FieldValue } from './config-schema.js';
 
 /**
+ * A value of the mirror that no text stands for at the service: NaN, an infinity, a date of which YYYY-MM-DD cannot be
+ * said. The mapping that uses it fails, so that it never arrives as a text that reads like a value.
+ */
+export class UnfitValue {
+  /** As PostgreSQL prints it. */
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+
+  /** In words that hold nothing of a person. */
+  describe(): string {
+    if (/nan|infinity/i.test(this.text)) return this.text;
+    return this.text.includes('BC') ? 'a date before the year 1' : 'a date after the year 9999';
+  }
+
+  toJSON(): string {
+    return this.text;
+  }
+}
+
+/**
  * A column's or function's value as the destination's list of texts: null and undefined send nothing,
  * a list gives several values, dates become YYYY-MM-DD (in UTC when a Date).
  * Throws a plain Error that says what cannot be sent.
@@ -19,6 +42,7 @@ export function toValues(value: FieldValue): string[] {
       if (!Number.isFinite(value)) throw new Error(`${value} is not a number that can be sent`);
       return [String(value)];
     case 'object':
+      if (value instanceof UnfitValue) throw new Error(`${value.describe()} cannot be sent`);
       if (value instanceof Date) {
         if (Number.isNaN(value.getTime())) throw new Error('the date is not valid');
         return [value.toISOString().slice(0, 10)];

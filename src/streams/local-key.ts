@@ -1,5 +1,33 @@
 // A row's key as one text. A single column is used as it is; several are joined by `|`, with `|` and
-// `\` inside a part escaped by `\`, so that two different keys never read the same.
+// `\` inside a part escaped by `\`, so that two different keys never read the same. A key that no index takes is shortened:
+// its record is dead, and has to be found again by a name that stays.
+import { createHash } from 'node:crypto';
+
+/** Bytes of UTF-8 that a key or an external id may have. An index of the state takes it, with what stands beside it. */
+export const MAX_ID_BYTES = 1024;
+
+/** Characters of a shortened key that are the key's own, and what stands between them and the hash. */
+export const SHORTENED = { kept: 64, mark: '~sha256:' } as const;
+const IS_SHORTENED = new RegExp(`${SHORTENED.mark}[0-9a-f]{64}$`);
+
+/** Whether an index of the state cannot take it. */
+export function isTooLong(text: string): boolean {
+  return text.length > MAX_ID_BYTES / 4 && Buffer.byteLength(text) > MAX_ID_BYTES;
+}
+
+/** A key as readings of the mirror present it: one that is too long as its beginning and its hash. */
+export function shortenKey(key: string): string {
+  if (!isTooLong(key)) return key;
+  const kept = Array.from(key.slice(0, 2 * SHORTENED.kept))
+    .slice(0, SHORTENED.kept)
+    .join('');
+  return kept + SHORTENED.mark + createHash('sha256').update(key).digest('hex');
+}
+
+/** Whether a key is a shortened one. What reads like one counts as one. */
+export function isShortenedKey(key: string): boolean {
+  return key.length > SHORTENED.mark.length + 64 && IS_SHORTENED.test(key);
+}
 
 /** Joins the parts of a key, as the mirror's SQL does (mirror/row-key-and-hash.ts). */
 export function joinKey(parts: readonly string[]): string {

@@ -2,10 +2,10 @@
 import type { Row } from './config-schema.js';
 import { messageOf } from '../errors.js';
 import { renderExternalId } from './external-id.js';
-import { joinKey } from './local-key.js';
+import { isTooLong, joinKey, MAX_ID_BYTES } from './local-key.js';
 import { createObject, type DestinationObject } from './destination-object.js';
 import type { Stream } from './stream.js';
-import { toValues } from './field-values.js';
+import { toValues, UnfitValue } from './field-values.js';
 
 export interface NeededReference {
   fieldId: string;
@@ -22,12 +22,20 @@ export interface MappedRow {
 /** The row cannot become an object. The message names the place in the configuration. */
 export class MappingError extends Error {
   override readonly name = 'MappingError';
+  readonly code: MappingErrorCode;
+  constructor(code: MappingErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
 }
+export type MappingErrorCode = 'mapping_failed' | 'key_too_long' | 'external_id_too_long';
 
 /** Maps one row; throws MappingError with the place and the reason. */
 export function mapRow(stream: Stream, row: Row): MappedRow {
   const guarded = guardColumns(row);
-  const extId = place(`${stream.name}.externalId`, () => renderExternalId(stream.externalId, guarded));
+  const idPath = `${stream.name}.externalId`;
+  const extId = place(idPath, () => renderExternalId(stream.externalId, guarded));
+  refuseTooLong(extId, idPath, 'external_id_too_long', 'the external id');
   const values = new Map<string, readonly string[]>();
   for (const [fieldId, from] of stream.fields) {
     const path = `${stream.name}.fields['${fieldId}']`;
@@ -36,13 +44,13 @@ export function mapRow(stream: Stream, row: Row): MappedRow {
       place(path, () => toValues(typeof from === 'function' ? from(guarded) : guarded[from])),
     );
   }
-  const references = stream.references.flatMap(({ fieldId, stream: parent, key }) =>
-    place(`${stream.name}.references['${fieldId}']`, () => referencedKeys(guarded, key)).map((localKey) => ({
-      fieldId,
-      stream: parent,
-      localKey,
-    })),
-  );
+  const references = stream.references.flatMap(({ fieldId, stream: parent, key }) => {
+    const path = `${stream.name}.references['${fieldId}']`;
+    return place(path, () => referencedKeys(guarded, key)).map((localKey) => {
+      refuseTooLong(localKey, path, 'key_too_long', 'the key');
+      return { fieldId, stream: parent, localKey };
+    });
+  });
   return { extId, values, references };
 }
 
@@ -78,21 +86,34 @@ export function referencedKeys(row: Row, key: readonly string[]): string[] {
   ];
 }
 
-/** A row that throws for a column it does not have: a typo would otherwise empty a field without an error. */
+/**
+ * A row that throws for a column it does not have, since a typo would otherwise empty a field without an error; and for a
+ * value that cannot be sent, since a function might make text of it.
+ */
 export function guardColumns(row: Row): Row {
   return new Proxy(row, {
     get(target, column, receiver) {
       if (typeof column === 'string' && column !== 'toJSON' && !(column in target))
         throw new Error(`there is no column ${column}`);
-      return Reflect.get(target, column, receiver) as unknown;
+      const value = Reflect.get(target, column, receiver) as unknown;
+      if (value instanceof UnfitValue)
+        throw new Error(
+          `column ${String(column)} holds ${value.describe()}, which cannot be sent; let the source convert it`,
+        );
+      return value;
     },
   });
+}
+
+/** No index of the state would take it. */
+function refuseTooLong(text: string, path: string, code: MappingErrorCode, what: string): void {
+  if (isTooLong(text)) throw new MappingError(code, `${path}: ${what} is longer than ${MAX_ID_BYTES} bytes`);
 }
 
 function place<T>(path: string, run: () => T): T {
   try {
     return run();
   } catch (error) {
-    throw new MappingError(`${path}: ${messageOf(error)}`, { cause: error });
+    throw new MappingError('mapping_failed', `${path}: ${messageOf(error)}`, { cause: error });
   }
 }

@@ -5,7 +5,7 @@
 export interface Mark {
   /**
    * A record's status, or, where that alone does not decide: `doubt` (claimed, or an answer was lost), `reserved`
-   * (its retirement waits for the end of its reservations), `unretired` (the service refused its retirement), `shared`
+   * (its retirement was let through once: it waits for the end of its reservations, or is in doubt), `unretired` (the service refused its retirement), `shared`
    * (another row gives the same external id).
    */
   status: string;

@@ -4,6 +4,7 @@ import type { State } from '../state/database.js';
 import { readPlanMarks } from '../state/records/plan-marks.js';
 import { countChangesOf, listBatchesOf, readRecord } from '../state/records/read-records.js';
 import { diffObjects, hashObject } from '../streams/destination-object.js';
+import { shortenKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
 import { decide, parseMark, type Mark } from './decide.js';
 import { describeMissing, mergeWithService, renderRows } from './render.js';
@@ -20,8 +21,9 @@ const MOST_BATCHES = 5;
 export async function explainRecord(
   { mirror, destination, state }: ExplainDeps,
   stream: Stream,
-  key: string,
+  named: string,
 ) {
+  const key = shortenKey(named);
   const rows = await mirror.readRows(stream, [key]);
   const found = rows.get(key);
   const record = await readRecord(state.db, stream.name, key);

@@ -13,7 +13,7 @@ import {
 import type { DestinationObject } from '../streams/destination-object.js';
 import type { NeededReference } from '../streams/map-row.js';
 import type { Stream } from '../streams/stream.js';
-import { describeMissing } from './render.js';
+import { describeMissing, type Unmapped } from './render.js';
 
 /** Gives a record its outcome; returns what remains to be written of it: nothing. */
 export type Settle = (outcome: Outcome) => never[];
@@ -29,6 +29,10 @@ export interface Write {
 }
 
 const DAY = 24 * 60 * 60 * 1000;
+/** Between a refusal while nothing was accepted and the one that counts. */
+const SECOND_LOOK_SECONDS = 2 * 60;
+const LOOKED_AT_AGAIN =
+  'nothing was accepted beside it, so it is sent once more after 2 minutes before it is given up';
 /** Reservations named in a message. */
 const NAMED = 3;
 
@@ -37,13 +41,30 @@ export function unchanged(write: Write, destinationId?: number): Outcome {
   return { ...acceptance(write, destinationId), outcome: 'unchanged' };
 }
 
-/** What the service said of one object of a PUT. Undefined: nothing final (408, 425, 429, 5xx), so it is sent again. */
-export function ofPut(write: Write, result: PutResult): Outcome | undefined {
+/**
+ * What the service said of one object of a PUT. Undefined: nothing final (408, 425, 429, 5xx), so it is sent again.
+ * `isAnyAccepted`: others were accepted beside it. Where none was, the cause may be the service's, so the object is sent
+ * once more some minutes later: refused again, it is dead.
+ */
+export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): Outcome | undefined {
   if (result.accepted) return { ...acceptance(write, result.id), outcome: 'synced' };
+  const { record, sourceHash, retires } = write;
   const { status, message } = result;
   if (status >= 500 || status === 408 || status === 425 || status === 429) return undefined;
-  const code = `${write.retires ? RETIREMENT_REFUSED : 'refused'}_${status}`;
-  return { ...named(write), ...dead(code, message, write.sourceHash) };
+  const code = `${retires ? RETIREMENT_REFUSED : 'refused'}_${status}`;
+  const isSecond = record.refusedHash === sourceHash && record.errorCode === code;
+  if (isAnyAccepted || (isSecond && !record.isCheckPending))
+    return { ...named(write), ...dead(code, message, sourceHash) };
+  return {
+    ...named(write),
+    outcome: 'failed',
+    code,
+    message: `${message}; ${LOOKED_AT_AGAIN}`,
+    sourceHash,
+    secondLookAfterSeconds: isSecond ? undefined : SECOND_LOOK_SECONDS,
+    // A pending check that is not that of a refusal is that of a lost write.
+    inDoubt: record.isCheckPending && !(record.status === 'failed' && record.refusedHash !== null),
+  };
 }
 
 function acceptance(write: Write, destinationId?: number) {
@@ -56,8 +77,12 @@ const named = ({ record, object }: Write) => ({ localKey: record.localKey, exter
 const dead = (code: string, message: string, sourceHash: string) =>
   ({ outcome: 'dead', code, message, sourceHash }) as const;
 
-export function mappingFailed({ localKey }: ClaimedRecord, sourceHash: string, message: string): Outcome {
-  return { localKey, ...dead('mapping_failed', message, sourceHash) };
+export function mappingFailed(
+  { localKey }: ClaimedRecord,
+  sourceHash: string,
+  { problem, code }: Unmapped,
+): Outcome {
+  return { localKey, ...dead(code, problem, sourceHash) };
 }
 
 export function externalIdChanged(

@@ -40,6 +40,7 @@ export async function probeAssumptions(
     ...(await probeFind('reservations')),
     ...(await probeFind('cancellations')),
     ...(await attempt('modified', () => probeModified(destination, now))),
+    ...(await attempt('errors', () => probeErrors(destination))),
     assume('write', 'unknown', write),
   ];
 }
@@ -88,4 +89,17 @@ async function probeModified(destination: Destination, now: number): Promise<Ass
   return (await destination.honoursModified(now, CONTEXT))
     ? assume('modified', 'yes', 'asked for bookings changed in the future, the service answers none')
     : assume('modified', 'no', ignored);
+}
+
+async function probeErrors(destination: Destination): Promise<Assumption> {
+  const foreign =
+    "an error's body is not JSON, so it is taken for a gateway's; if it is the service's: service.errorBodies 'any'";
+  switch (await destination.probeErrors(CONTEXT)) {
+    case 'json':
+      return assume('errors', 'yes', 'the service refuses in JSON');
+    case 'other':
+      return assume('errors', 'no', foreign);
+    case undefined:
+      return assume('errors', 'unknown', 'the service refused nothing, or service.errorBodies is any');
+  }
 }

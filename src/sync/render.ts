@@ -7,14 +7,26 @@ import { readExternalIds } from '../state/records/external-ids.js';
 import { mergeObject, type DestinationObject } from '../streams/destination-object.js';
 import type { Row } from '../streams/config-schema.js';
 import { renderExternalId } from '../streams/external-id.js';
-import { mapRow, toObject, type MappedRow, type NeededReference } from '../streams/map-row.js';
+import { isTooLong } from '../streams/local-key.js';
+import {
+  MappingError,
+  mapRow,
+  toObject,
+  type MappedRow,
+  type MappingErrorCode,
+  type NeededReference,
+} from '../streams/map-row.js';
 import type { Stream } from '../streams/stream.js';
 
-/** A row as an object; or the reference that is not at the service yet; or why the row cannot be mapped. */
+/** A row as an object; or the reference that is not at the service yet; or why there is none. */
 export type Rendered =
-  | { extId: string; object: DestinationObject }
-  | { extId: string; missing: NeededReference }
-  | { problem: string };
+  { extId: string; object: DestinationObject } | { extId: string; missing: NeededReference } | Unmapped;
+
+/** Why a row cannot become an object. */
+export interface Unmapped {
+  problem: string;
+  code: MappingErrorCode;
+}
 
 /**
  * Renders rows, by key. One query for all their references. `placeholder` gives a text for a reference that is not at
@@ -42,20 +54,22 @@ export async function renderRows(
   );
 }
 
-/** The external id that a row gives; undefined when it gives none. */
+/** The external id that a row gives; undefined when it gives none that can be sent. */
 export function externalIdOfRow(stream: Stream, row: Row): string | undefined {
   try {
-    return renderExternalId(stream.externalId, row);
+    const externalId = renderExternalId(stream.externalId, row);
+    return isTooLong(externalId) ? undefined : externalId;
   } catch {
     return undefined;
   }
 }
 
-function mapOrExplain(stream: Stream, row: Row): MappedRow | { problem: string } {
+function mapOrExplain(stream: Stream, row: Row): MappedRow | Unmapped {
   try {
     return mapRow(stream, row);
   } catch (error) {
-    return { problem: messageOf(error) };
+    const code = error instanceof MappingError ? error.code : 'mapping_failed';
+    return { problem: messageOf(error), code };
   }
 }
 

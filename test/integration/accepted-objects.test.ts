@@ -38,10 +38,11 @@ describe('accepted object: a record is synced only if the service accepted exact
 
   it('a refused update leaves what was accepted before, there and in the state', async () => {
     const world = await open(rooms());
-    await addRooms(world, 'A');
+    await addRooms(world, 'A', 'B');
     await world.sync();
     const before = (await world.recordsOf('rooms'))['A'];
     await rename(world, 'A', 'Aula');
+    await rename(world, 'B', 'Bar');
     world.sandbox.refuseObject('room_A', { status: 400, message: 'no' });
     await world.sync();
     expect(nameAtService(world, 'A')).toBe('Room A');
@@ -51,7 +52,7 @@ describe('accepted object: a record is synced only if the service accepted exact
     // Back to what was accepted: nothing to send, and nothing wrong any more.
     await rename(world, 'A', 'Room A');
     await expectNothingToSend(world);
-    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced' });
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced' });
   });
 
   it.each(['reset', 'loseAnswer', 'brokenJson', 'hang', 'status'] as const)(

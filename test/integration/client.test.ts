@@ -77,7 +77,13 @@ function countingLimiter() {
 
 function connect(
   baseUrl: string,
-  options: { api?: Partial<ApiSettings>; timeoutMs?: number; pageSize?: number; tokenSeconds?: number } = {},
+  options: {
+    api?: Partial<ApiSettings>;
+    timeoutMs?: number;
+    pageSize?: number;
+    tokenSeconds?: number;
+    errorBodies?: 'json' | 'any';
+  } = {},
 ) {
   const { asked, limiter } = countingLimiter();
   const destination = createDestination({
@@ -89,6 +95,7 @@ function connect(
     lateWriteSeconds: 30,
     tokenSeconds: options.tokenSeconds ?? 300,
     pageSize: options.pageSize ?? 1000,
+    errorBodies: options.errorBodies ?? 'json',
   });
   closers.push(() => destination.close());
   return { destination, asked };
@@ -310,12 +317,78 @@ describe('an answer', () => {
     expect(count(sandbox, '/objects')).toBe(1);
   });
 
-  it('that is a page of a proxy is told shortly', async () => {
+  it.each([400, 403, 404, 409, 422, 500, 502, 503, 504, 200])(
+    '%i with a page of HTML is the gateway’s: it says nothing of the object, and nothing of it is repeated',
+    async (status) => {
+      const sandbox = await startService();
+      const { destination } = connect(sandbox.url);
+      sandbox.failNext({ path: '/objects', fault: 'html', status, times: 'always' });
+      const error = await failureOf(put(destination, 'a'));
+      expect(error).toMatchObject({
+        code: 'gateway_answered',
+        disposition: 'retry',
+        message: `PUT /v1/objects answered ${status}, and the body is not the service’s JSON`,
+        facts: { method: 'PUT', path: '/v1/objects', status },
+        detail: undefined,
+      });
+      expect(inspect(error, { depth: 10, showHidden: true })).not.toMatch(/html|title/i);
+      expect(count(sandbox, '/objects')).toBe(status === 403 ? 2 : 1);
+    },
+  );
+
+  it.each([
+    [401, 'unauthorized'],
+    [413, 'refused'],
+    [301, 'redirected'],
+  ])('%i with a page of HTML is %s, whoever says it', async (status, code) => {
     const sandbox = await startService();
     const { destination } = connect(sandbox.url);
-    sandbox.failNext({ path: '/objects', fault: 'status', status: 502, body: `<html>\n${'x'.repeat(9000)}` });
+    sandbox.failNext({ path: '/objects', fault: 'html', status, times: 'always' });
+    expect(await failureOf(put(destination, 'a'))).toMatchObject({ code, facts: { status } });
+  });
+
+  it('403 with a page of HTML renews the token all the same', async () => {
+    const sandbox = await startService();
+    const { destination } = connect(sandbox.url);
+    sandbox.failNext({ path: '/objects', fault: 'html', status: 403 });
+    expect((await put(destination, 'a')).get('a')).toMatchObject({ accepted: true });
+    expect(authentications(sandbox)).toBe(2);
+  });
+
+  it.each([
+    [401, 'unauthorized'],
+    [403, 'gateway_answered'],
+    [404, 'gateway_answered'],
+    [503, 'gateway_answered'],
+    [200, 'gateway_answered'],
+  ])('%i with a page of HTML in the place of a token is %s', async (status, code) => {
+    const sandbox = await startService();
+    const { destination } = connect(sandbox.url);
+    sandbox.failNext({ path: '/authenticate', fault: 'html', status });
     const error = await failureOf(put(destination, 'a'));
-    expect(error.message.length).toBeLessThan(600);
+    expect(error).toMatchObject({ code, facts: { status } });
+    expect(error.remedy).toContain('API_BASE_URL');
+    await put(destination, 'a');
+    expect(sandbox.object('a')).toBeDefined();
+  });
+
+  it('that is not JSON is the service’s own where the configuration says so, and told shortly', async () => {
+    const service = await fakeService(() => ({ status: 400, body: `room ${'x'.repeat(9000)}` }));
+    const error = await failureOf(put(connect(service, { errorBodies: 'any' }).destination, 'a'));
+    expect(error).toMatchObject({ code: 'refused', facts: { status: 400 } });
+    expect(error.detail).toHaveLength(500);
+    expect(error.message.length).toBeLessThan(100);
+  });
+
+  it('to a find that must be refused shows whether errors are JSON', async () => {
+    const sandbox = await startService();
+    expect(await connect(sandbox.url).destination.probeErrors(NIGHTLY)).toBe('json');
+    const { destination: any } = connect(sandbox.url, { errorBodies: 'any' });
+    expect(await any.probeErrors(NIGHTLY)).toBeUndefined();
+    const plain = await fakeService(() => ({ status: 400, body: 'unknown idFormat' }));
+    expect(await connect(plain).destination.probeErrors(NIGHTLY)).toBe('other');
+    const lenient = await fakeService(() => findAnswer([], { totalPages: 1, totalResults: 0 }));
+    expect(await connect(lenient).destination.probeErrors(NIGHTLY)).toBeUndefined();
   });
 
   it('of another shape says what is missing', async () => {

@@ -59,12 +59,12 @@ describe('dead record: it', () => {
 
   it('goes when it is retried, and not of itself', async () => {
     const world = await open(rooms());
-    await addRooms(world, 'A');
+    await addRooms(world, 'A', 'B');
     world.sandbox.refuseObject('room_A', { status: 400, message: 'no' });
     await world.sync();
     world.sandbox.allowObject('room_A');
     await expectNothingToSend(world);
-    expect(await world.statusesOf('rooms')).toEqual({ A: 'dead' });
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'dead', B: 'synced' });
     expect(await retryRecords(world.state.db, { stream: 'rooms', keys: ['A', 'unknown'] })).toEqual([
       { stream: 'rooms', localKey: 'A' },
     ]);

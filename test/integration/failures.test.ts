@@ -202,6 +202,7 @@ const GIVEN_UP: Record<string, Turn> = {
   claimed: 'retry',
   configuration: 'person',
   external_ids_not_unique: 'person',
+  gateway_answered: 'retry',
   key_not_unique: 'person',
   key_null: 'person',
   key_order: 'person',

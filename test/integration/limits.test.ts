@@ -526,7 +526,7 @@ describe('with days of grace', () => {
 
   it('a record that was given up is not sent again for its row’s coming back', async () => {
     const world = await open(patient, 20);
-    await rename(world, 'r000');
+    await rename(world, 'r000', 'r001');
     world.sandbox.refuseObject('room_r000', { status: 400, message: 'no' });
     await world.sync();
     await remove(world, 'r000');

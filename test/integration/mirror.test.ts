@@ -322,6 +322,63 @@ describe('rows', () => {
   });
 });
 
+describe('rows that cannot be read', () => {
+  const ids = Array.from({ length: 100 }, (_, at) => String(at + 1));
+  const raising = `CREATE FUNCTION check_row(id integer) RETURNS integer LANGUAGE plpgsql AS $$
+    BEGIN
+      IF id = 17 THEN RAISE EXCEPTION 'row of Ada Lovelace'; END IF;
+      IF id = 60 THEN PERFORM 1 / 0; END IF;
+      RETURN id;
+    END $$`;
+
+  it('stand alone with their reason, and all others are read', async () => {
+    await sql.unsafe(raising);
+    await sql`CREATE TABLE checked AS SELECT i AS id FROM generate_series(1, 100) AS i`;
+    const stream = streamOf({
+      from: { query: 'SELECT id, check_row(id) AS x FROM checked' },
+      key: 'id',
+    });
+    const { rows, unreadable } = await mirror.readRowsOrReasons(stream, [...ids, '200', 'none']);
+    expect([...rows.keys()].toSorted()).toEqual(ids.filter((id) => !['17', '60'].includes(id)).toSorted());
+    expect(rows.get('18')?.row).toEqual({ id: 18, x: 18 });
+    expect([...unreadable].map(([key, { code, message }]) => [key, code, message])).toEqual([
+      ['17', 'mirror_failed', 'the mirror could not answer (P0001)'],
+      ['60', 'mirror_source', 'the source holds a value that cannot be converted: division by zero'],
+    ]);
+    await expect(mirror.readRows(stream, ids)).rejects.toMatchObject({ code: 'mirror_failed' });
+  });
+
+  it('are those whose statement takes longer than the mirror’s role may', async () => {
+    const slow =
+      'SELECT i AS id, CASE WHEN i = 3 THEN pg_sleep(5)::text END AS x FROM generate_series(1, 4) AS i';
+    const url = new URL(database.url);
+    url.searchParams.set('statement_timeout', '150');
+    const impatient = createMirror({ url: url.href });
+    const stream = streamOf({ from: { query: slow }, key: 'id' });
+    const { rows, unreadable } = await impatient.readRowsOrReasons(stream, ['1', '2', '3', '4']);
+    expect([[...rows.keys()], [...unreadable.keys()]]).toEqual([['1', '2', '4'], ['3']]);
+    await impatient.close();
+  });
+
+  it('are no rows at all when none can be read: that is the source', async () => {
+    const stream = streamOf({ from: { query: 'SELECT id, id / 0 AS x FROM numbered_twenty' }, key: 'id' });
+    await sql`CREATE TABLE numbered_twenty AS SELECT i AS id FROM generate_series(1, 100) AS i`;
+    await expect(mirror.readRowsOrReasons(stream, ids)).rejects.toMatchObject({ code: 'mirror_source' });
+    const alone = await mirror.readRowsOrReasons(stream, ['1']);
+    expect([...alone.unreadable.keys()]).toEqual(['1']);
+  });
+
+  it('are not asked for one by one when the mirror cannot be reached', async () => {
+    const away = createMirror({ url: database.url.replace(/\/[^/]*$/, '/no_such_database') });
+    await expect(away.readRowsOrReasons(streamOf({ from: 'checked', key: 'id' }), ids)).rejects.toMatchObject(
+      {
+        code: 'mirror_refused',
+      },
+    );
+    await away.close();
+  });
+});
+
 describe('the source', () => {
   it('may be a query, with a comment and a semicolon at its end', async () => {
     await sql`CREATE TABLE base (id integer PRIMARY KEY, gone boolean)`;
@@ -503,8 +560,10 @@ describe('shared external ids', () => {
     const find = (externalId: string) =>
       mirror.findSharedExternalIds(streamOf({ from: 'staff', key: 'id', externalId }));
     expect(await find('p_{id}')).toEqual([]);
-    expect(await find("p'_{number}_{branch}")).toEqual([{ externalId: "p'_a_x", keys: ['1', '10'] }]);
-    expect(await find('p_{number}')).toEqual([{ externalId: 'p_a', keys: ['1', '10', '3'] }]);
+    expect(await find("p'_{number}_{branch}")).toEqual([
+      { externalId: "p'_a_x", count: 2, keys: ['1', '10'] },
+    ]);
+    expect(await find('p_{number}')).toEqual([{ externalId: 'p_a', count: 3, keys: ['1', '10', '3'] }]);
   });
 
   it('in great number refuse the stream', async () => {

@@ -267,6 +267,8 @@ describe('a polled key', () => {
     ['waiting for another', '2', recordOf('deferred:n:'), 'again'],
     ['waiting for the end of its reservations', '2', recordOf('reserved:a:'), 'again'],
     ['failed', '1', recordOf('failed:n:'), 'open'],
+    ['refused, and to be sent once more later', '1', recordOf('failed:n:1'), 'settled'],
+    ['refused with another row', '2', recordOf('failed:n:1'), 'open'],
     ['of a shared id', '1', recordOf('shared:n:'), 'again'],
     ['retired', '1', recordOf('retired:a:'), 'open'],
   ])('%s', (_, hash, known, verdict) => {
@@ -286,6 +288,7 @@ describe('the mark of a record', () => {
     ['refused its retirement', `status = 'dead', error_code = 'retirement_refused_409'`, 'unretired:a:'],
     ['sharing an id', `status = 'failed', error_code = 'external_id_shared'`, 'shared:n:'],
     ['failed after it was accepted', `status = 'failed', object_hash = 'o'`, 'failed:a:'],
+    ['refused alone', `status = 'failed', error_code = 'refused_400', refused_hash = 3`, 'failed:n:3'],
     ['never sent', `status = 'pending'`, 'pending:n:'],
   ])('%s', async (_, columns, expected) => {
     await world.sql`INSERT INTO slotsync.records (stream, local_key, status) VALUES ('rooms', 'm', 'synced')`;

@@ -393,6 +393,41 @@ describe('bad input', () => {
     expect(await run()).toMatchObject({ events: 0, problems: 4 });
   });
 
+  it.each(['timestamptz', 'timestamp', 'date'])(
+    'a time that is none, of type %s, is a problem of that booking alone',
+    async (type) => {
+      await bookHere(1, 2);
+      bookThere(1, 2);
+      const times = [
+        ['-infinity', '2030-01-01'],
+        ['infinity', 'infinity'],
+        ['2026-10-09', 'infinity'],
+        ['0044-03-15 BC', '2030-01-01'],
+        ...(type === 'date'
+          ? [
+              ['5000000-01-01', '5000000-01-02'],
+              ['2026-10-08', '5000000-01-02'],
+            ]
+          : [['290000-01-01', '290000-01-02']]),
+      ];
+      const odd = times.map(
+        ([begins, ends], at) =>
+          `SELECT ${at + 3}, '${begins}'::${type}, '${ends}'::${type}, 'A', 'odd', false`,
+      );
+      const good = `SELECT id, begins::${type} AS begins, (ends + interval '1 day')::${type} AS ends, room, title, is_off FROM bookings`;
+      const query = [good, ...odd].join(' UNION ALL ');
+      world.configure(configure({ from: { query }, timezone: 'America/New_York' }));
+      await run();
+      const rows = await world.sql<{ key: string; problem: string | null }[]>`
+      SELECT key, problem FROM slotsync.reservations ORDER BY key::int`;
+      expect(rows.map(({ key, problem }) => [key, problem])).toEqual([
+        ['1', null],
+        ['2', null],
+        ...times.map((_, at) => [String(at + 3), 'no_begin_or_end']),
+      ]);
+    },
+  );
+
   it('two bookings with one external id are both told', async () => {
     world.configure(configure({ externalId: 'res_{title}' }));
     await bookHere(1, 2, 3);

@@ -52,10 +52,10 @@ describe('retirement: a row that is gone', () => {
 
   it('and that the service will not retire is not sent again, until it is back or a person says so', async () => {
     const world = await open(retiring);
-    await addRooms(world, 'A', 'B', 'C');
+    await addRooms(world, 'A', 'B', 'C', 'D');
     await world.sync();
     for (const id of ['room_A', 'room_B']) world.sandbox.refuseObject(id, { status: 409, message: 'no' });
-    await world.sql`DELETE FROM rooms WHERE code IN ('A', 'B')`;
+    await world.sql`DELETE FROM rooms WHERE code IN ('A', 'B', 'D')`;
     await world.sync();
     expect((await world.recordsOf('rooms'))['A']).toMatchObject({
       status: 'dead',
@@ -69,7 +69,12 @@ describe('retirement: a row that is gone', () => {
     await addRooms(world, 'B');
     await world.sync();
     expect(isActive(world, 'room_A')).toBe(false);
-    expect(await world.statusesOf('rooms')).toEqual({ A: 'retired', B: 'synced', C: 'synced' });
+    expect(await world.statusesOf('rooms')).toEqual({
+      A: 'retired',
+      B: 'synced',
+      C: 'synced',
+      D: 'retired',
+    });
   });
 
   it('leaves its object alone where the stream keeps', async () => {

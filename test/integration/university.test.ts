@@ -47,7 +47,7 @@ test('sample university: the configuration of the demo reads it, and a day chang
   const staff = streams.filter(({ name }) => name === 'staff');
   const shared = await Promise.all(staff.map((stream) => mirror.findSharedExternalIds(stream)));
   await mirror.close();
-  expect(shared).toEqual([[{ externalId: 'person_S9003', keys: ['9003', '9004'] }]]);
+  expect(shared).toEqual([[{ externalId: 'person_S9003', count: 2, keys: ['9003', '9004'] }]]);
 
   const changes = await changeUniversity(sql);
   expect(changes.map(({ stream, operation, count }) => `${count} ${stream} ${operation}`)).toEqual([

@@ -16,6 +16,9 @@ import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
 import { startSandbox } from '../../src/sandbox/sandbox.js';
 import type { SandboxSchema } from '../../src/sandbox/schema.js';
 import { openState } from '../../src/state/database.js';
+import { addChanges } from '../../src/state/inbox/add-changes.js';
+import { addDueChecks } from '../../src/state/inbox/due-checks.js';
+import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import { advanceRun, finishPlanning } from '../../src/state/runs/advance-run.js';
 import { insertBatches, listQueuedBatches, readBatch } from '../../src/state/runs/batches.js';
 import { failRun } from '../../src/state/runs/end-run.js';
@@ -26,7 +29,7 @@ import type { RecordStatus } from '../../src/state/schema.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { NO_RESERVATIONS } from '../../src/streams/bookings.js';
 import type { Stream } from '../../src/streams/stream.js';
-import { applyBatch } from '../../src/sync/apply/apply-batch.js';
+import { applyBatch, type ApplyDeps } from '../../src/sync/apply/apply-batch.js';
 import { createPreflight } from '../../src/sync/plan/preflight.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
 import { createDatabase, type TestDatabase } from './services.js';
@@ -132,10 +135,14 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     return advance(runId);
   }
 
-  async function apply(batchId: number, signal?: AbortSignal): Promise<{ queue: number[] }> {
+  async function apply(
+    batchId: number,
+    signal?: AbortSignal,
+    given: ApplyDeps = deps(),
+  ): Promise<{ queue: number[] }> {
     const batch = await readBatch(state.db, batchId);
     if (batch?.state !== 'queued') throw new Error(`batch ${batchId} is ${batch?.state ?? 'not there'}`);
-    await applyBatch(deps(), batch, signal);
+    await applyBatch(given, batch, signal);
     return advance(batch.runId);
   }
 
@@ -233,6 +240,37 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       return finish(runId, queue, errors);
     },
 
+    /** What a worker does with the inbox, until nothing waits in it any more. Returns the runs. */
+    async drainInbox(): Promise<number[]> {
+      const runIds: number[] = [];
+      for (;;) {
+        await addDueChecks(state.db, namesOf([]));
+        const taken = await takeChanges(state.db, namesOf([]));
+        if (typeof taken === 'string') return runIds;
+        const { runId } = taken;
+        runIds.push(runId);
+        const errors: unknown[] = [];
+        const queue = await attempt(
+          () => plan(runId),
+          (reason) => giveUpRun(runId, reason),
+          errors,
+        );
+        await finish(runId, queue, errors);
+      }
+    },
+
+    /** Pushes keys and plans the incremental run that takes them; returns its batches that may go first. */
+    async planChanges(name: string, ...keys: string[]): Promise<{ runId: number; queue: number[] }> {
+      await addChanges(state.db, name, keys);
+      const taken = await takeChanges(state.db, namesOf([]));
+      if (typeof taken === 'string') throw new Error(`the inbox says ${taken}`);
+      return { runId: taken.runId, ...(await plan(taken.runId)) };
+    },
+
+    /** As if so much time had passed that no write whose answer was lost can be carried out any more. */
+    passLateWrites: () =>
+      sql`UPDATE slotsync.records SET check_after = now() - interval '1 second' WHERE check_after > now()`,
+
     /** A run that is planned and no more: its batches that may go first, for `apply` and `finish`. */
     async plan(...names: string[]): Promise<{ runId: number; queue: number[] }> {
       const runId = await start(names);
@@ -322,7 +360,7 @@ async function clear(sql: postgres.Sql): Promise<void> {
   await sql`CREATE SCHEMA public`;
   await sql`
     TRUNCATE slotsync.records, slotsync.batches, slotsync.runs, slotsync.changes, slotsync.watermarks,
-      slotsync.approvals, slotsync.schedules, slotsync.reservations, slotsync.reservations_watermark,
+      slotsync.approvals, slotsync.schedules, slotsync.object_claims, slotsync.reservations, slotsync.reservations_watermark,
       slotsync.reservation_events, slotsync.cancellations, slotsync.destination RESTART IDENTITY`;
 }
 

@@ -5,6 +5,7 @@ import { SlotsyncError } from '../../src/errors.js';
 import { createCircuitBreaker } from '../../src/queue/circuit-breaker.js';
 
 const SECOND = 1000;
+const JOB = 'batches 1';
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 const pass = (seconds: number) => vi.advanceTimersByTimeAsync(seconds * SECOND);
@@ -36,33 +37,43 @@ function setUp({ well = () => true }: { well?: () => boolean } = {}) {
 describe('circuit breaker', () => {
   it('opens at the fifth systemic failure in a row, and not when something succeeds in between', () => {
     const { breaker, stop } = setUp();
-    for (let at = 0; at < 4; at++) breaker.failed(failure('service_failed'));
-    breaker.succeeded();
-    for (let at = 0; at < 4; at++) breaker.failed(failure('service_failed'));
+    for (let at = 0; at < 4; at++) breaker.failed(failure('service_failed'), JOB);
+    breaker.succeeded(JOB);
+    for (let at = 0; at < 4; at++) breaker.failed(failure('service_failed'), JOB);
     expect(breaker.isOpen()).toBe(false);
-    breaker.failed(failure('unauthorized'));
+    breaker.failed(failure('unauthorized'), JOB);
     expect(breaker.isOpen()).toBe(true);
     stop();
   });
 
   it('does not count errors of single records', () => {
     const { breaker } = setUp();
-    for (let at = 0; at < 20; at++) expect(breaker.failed(failure('refused'))).toBe(false);
+    for (let at = 0; at < 20; at++) expect(breaker.failed(failure('refused'), JOB)).toBe(false);
     expect(breaker.isOpen()).toBe(false);
   });
 
   it('lets a batch wait for credentials and servers without using up an attempt, but not for its own 500', () => {
     const { breaker } = setUp();
-    expect(breaker.failed(failure('unauthorized'))).toBe(true);
-    expect(breaker.failed(failure('state_unreachable'))).toBe(true);
-    expect(breaker.failed(failure('service_failed'))).toBe(false);
-    expect(breaker.failed(failure('answer_lost'))).toBe(false);
+    expect(breaker.failed(failure('unauthorized'), JOB)).toBe(true);
+    expect(breaker.failed(failure('state_unreachable'), JOB)).toBe(true);
+    expect(breaker.failed(failure('service_failed'), JOB)).toBe(false);
+    expect(breaker.failed(failure('answer_lost'), JOB)).toBe(false);
+  });
+
+  it('lets a batch wait for a gateway while no other batch succeeds, and not when others do beside it', () => {
+    const { breaker } = setUp();
+    const failed = (job: string) => breaker.failed(failure('gateway_answered'), job);
+    expect([failed('1'), failed('2'), failed('1'), failed('2')]).toEqual([true, true, true, true]);
+    breaker.succeeded('3');
+    expect([failed('1'), failed('1'), failed('2')]).toEqual([false, true, false]);
+    breaker.succeeded('1');
+    expect([failed('1'), failed('2')]).toEqual([true, false]);
   });
 
   it('probes at widening gaps until a probe succeeds, reports it once, and closes', async () => {
     let well = false;
     const { breaker, stop, events, probed, errors } = setUp({ well: () => well });
-    for (let at = 0; at < 12; at++) breaker.failed(failure('unauthorized'));
+    for (let at = 0; at < 12; at++) breaker.failed(failure('unauthorized'), JOB);
     const probes: number[] = [];
     for (const gap of [5, 10, 20, 40, 80, 160, 300, 300]) {
       await pass(gap - 0.001);
@@ -78,15 +89,15 @@ describe('circuit breaker', () => {
     expect(events).toEqual(['open', 'close']);
     expect(breaker.isOpen()).toBe(false);
     // Nothing has succeeded since: it opens again without another report, and the gap stays.
-    for (let at = 0; at < 12; at++) breaker.failed(failure('unauthorized'));
+    for (let at = 0; at < 12; at++) breaker.failed(failure('unauthorized'), JOB);
     await pass(299);
     expect(events).toEqual(['open', 'close', 'open']);
     await pass(1);
     expect(events).toEqual(['open', 'close', 'open', 'close']);
     expect(errors()).toHaveLength(1);
 
-    breaker.succeeded();
-    for (let at = 0; at < 5; at++) breaker.failed(failure('unauthorized'));
+    breaker.succeeded(JOB);
+    for (let at = 0; at < 5; at++) breaker.failed(failure('unauthorized'), JOB);
     expect(errors()).toHaveLength(2);
     await pass(5);
     expect(events).toHaveLength(6);
@@ -96,7 +107,7 @@ describe('circuit breaker', () => {
   it('probes no more once the process is stopping, and stays open', async () => {
     let well = false;
     const { breaker, stop, probed, events } = setUp({ well: () => well });
-    for (let at = 0; at < 5; at++) breaker.failed(failure('service_unreachable'));
+    for (let at = 0; at < 5; at++) breaker.failed(failure('service_unreachable'), JOB);
     await pass(5);
     expect(probed).toHaveBeenCalledTimes(1);
     stop();
@@ -104,6 +115,6 @@ describe('circuit breaker', () => {
     await pass(3600);
     expect(probed).toHaveBeenCalledTimes(1);
     expect(events).toEqual(['open']);
-    expect(breaker.failed(failure('unauthorized'))).toBe(false);
+    expect(breaker.failed(failure('unauthorized'), JOB)).toBe(false);
   });
 });

@@ -123,8 +123,10 @@ function modelMerge(cases: readonly Case[]): { differences: PlanEntry[]; counts:
     if (mark?.gone && hash !== undefined) differences.push({ operation: 'back', key });
     if (operation === 'retire' && mark?.status === 'reserved') {
       differences.push({ operation, key, wasReleased: true });
+    } else if (operation === 'retire' && mark?.status === 'doubt') {
+      differences.push({ operation, key, isInDoubt: true });
     } else if (operation !== 'unchanged' && operation !== 'dead') {
-      differences.push({ operation: operation as PlanEntry['operation'], key });
+      differences.push({ operation: operation as 'create', key });
     }
   }
   return { differences, counts };
@@ -252,7 +254,7 @@ describe('merging the mirror with the state', () => {
   ])('%s', async (_, hash, mark, operation) => {
     const cases = [{ key: 'k', hash, mark }];
     const { differences } = await merge(inBlocks(mirrorLines(cases)), inBlocks(stateLines(cases)));
-    expect(differences).toEqual(operation === 'nothing' ? [] : [{ operation, key: 'k' }]);
+    expect(differences).toMatchObject(operation === 'nothing' ? [] : [{ operation, key: 'k' }]);
   });
 
   it.each<[string, Mark, PlanEntry['operation'][]]>([

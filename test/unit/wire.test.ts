@@ -17,20 +17,26 @@ describe("the service's own words about a failure", () => {
     ['the message within its error', '{"error":{"message":"unknown type","at":3}}', 'unknown type'],
     ['the message before the error', '{"error":"Bad Request","message":"no such field"}', 'no such field'],
     ['nothing, when JSON says nothing', '{"status":400}', ''],
-    [
-      'the text of a body that is no JSON',
-      '<html>\n  <b>Bad   gateway</b>\n</html>',
-      '<html> <b>Bad gateway</b> </html>',
-    ],
     ['the text of JSON of another shape', '["a","b"]', '["a","b"]'],
-    ['nothing of an empty body', '', ''],
   ])('are %s', (_, body, words) => {
-    expect(wire.readFailure(body)).toBe(words);
+    expect(wire.readFailure(body, 'json')).toBe(words);
+    expect(wire.readFailure(body, 'any')).toBe(words);
+  });
+
+  it.each([
+    ['a page of HTML', '<html>\n  <b>Bad   gateway</b>\n</html>', '<html> <b>Bad gateway</b> </html>'],
+    ['a line of text', 'default backend - 404', 'default backend - 404'],
+    ['JSON that is a text', '"no"', '"no"'],
+    ['JSON that was cut off', '{"message":"no such', '{"message":"no such'],
+    ['no body', '', ''],
+  ])('are not in %s, unless the configuration says that every body is its own', (_, body, words) => {
+    expect(wire.readFailure(body, 'json')).toBeUndefined();
+    expect(wire.readFailure(body, 'any')).toBe(words);
   });
 
   it('are cut short, however long the body is', () => {
-    expect(wire.readFailure('x'.repeat(10_000))).toHaveLength(500);
-    expect(wire.readFailure(JSON.stringify({ message: 'x'.repeat(10_000) }))).toHaveLength(500);
+    expect(wire.readFailure('x'.repeat(10_000), 'any')).toHaveLength(500);
+    expect(wire.readFailure(JSON.stringify({ message: 'x'.repeat(10_000) }), 'json')).toHaveLength(500);
   });
 });
 

@@ -1,6 +1,9 @@
 // A write whose answer was lost may be carried out late, over a newer one. When that cannot happen any more, the record is
-// in doubt once more, and its key goes into the inbox, so that the object is looked at.
+// in doubt once more, and its key goes into the inbox, so that the object is looked at. A refusal while nothing was accepted
+// is followed up in the same way.
+import { sql } from 'drizzle-orm';
 import { anyOf, queryOne, type Queries } from '../database.js';
+import { AWAITS_SECOND_LOOK } from '../records/outcome-types.js';
 import { CHANGES_CHANNEL } from './add-changes.js';
 
 /** Records taken in one statement. */
@@ -14,7 +17,8 @@ export async function addDueChecks(db: Queries, streams: readonly string[]): Pro
       WHERE check_after <= now() AND stream = ${anyOf(streams)} AND (claimed_by IS NULL OR claimed_until < now())
       ORDER BY check_after LIMIT ${AT_ONCE} FOR UPDATE SKIP LOCKED
     ), doubted AS (
-      UPDATE slotsync.records AS r SET in_doubt = true, check_after = NULL
+      UPDATE slotsync.records AS r
+      SET in_doubt = r.in_doubt OR NOT ${sql.raw(AWAITS_SECOND_LOOK)}, check_after = NULL
       FROM due WHERE r.stream = due.stream AND r.local_key = due.local_key
       RETURNING r.stream, r.local_key
     ), added AS (

@@ -3,6 +3,7 @@
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries, type RowOf } from '../database.js';
 import type { records } from '../schema.js';
+import { AWAITS_SECOND_LOOK } from './outcome-types.js';
 
 /** What the state knows of a record when a batch claims it. */
 export type ClaimedRecord = Pick<
@@ -16,9 +17,12 @@ export type ClaimedRecord = Pick<
       | 'sourceHash'
       | 'objectHash'
     )
-  | ('inDoubt' | 'waitsSince' | 'errorCode')
+  | ('inDoubt' | 'waitsSince' | 'errorCode' | 'refusedHash')
 > & {
-  /** A write whose answer was lost may still be carried out, also after the next one. */
+  /**
+   * A write whose answer was lost may still be carried out, also after the next one; or a refusal is not yet to be taken
+   * for the last word.
+   */
   isCheckPending: boolean;
 };
 
@@ -36,7 +40,8 @@ const secondsFromNow = (seconds: number) => sql`now() + make_interval(secs => ${
 
 /**
  * Claims the records that no other batch is writing; the answer has no others. One whose claim has expired may have been
- * written by a batch that is gone, and one whose check is due may have been overwritten: both are in doubt from here on.
+ * written by a batch that is gone, and one whose check is due may have been overwritten, unless it was refused: both are in
+ * doubt from here on.
  * `externalIds`, by key: those known already, noted with records the service has never accepted.
  */
 export async function claimRecords(
@@ -50,7 +55,8 @@ export async function claimRecords(
       ${secondsFromNow(claim.seconds)}, ${claim.runId}::bigint
     FROM jsonb_array_elements_text(${JSON.stringify(claim.keys)}::jsonb) AS k ORDER BY k COLLATE "C"
     ON CONFLICT (stream, local_key) DO UPDATE SET
-      in_doubt = r.in_doubt OR r.claimed_by IS NOT NULL OR coalesce(r.check_after <= now(), false),
+      in_doubt = r.in_doubt OR r.claimed_by IS NOT NULL
+        OR coalesce(r.check_after <= now() AND NOT ${sql.raw(AWAITS_SECOND_LOOK)}, false),
       check_after = CASE WHEN r.claimed_by IS NOT NULL THEN ${lateAfter(claim)}
         WHEN r.check_after > now() THEN r.check_after END,
       external_id = CASE WHEN r.object_hash IS NULL AND NOT r.in_doubt AND r.claimed_by IS NULL
@@ -60,7 +66,7 @@ export async function claimRecords(
     RETURNING local_key AS "localKey", status, external_id AS "externalId", former_external_id AS "formerExternalId",
       destination_id::float8 AS "destinationId", source_hash::text AS "sourceHash", object_hash AS "objectHash",
       in_doubt AS "inDoubt", waits_since AS "waitsSince", error_code AS "errorCode",
-      check_after IS NOT NULL AS "isCheckPending"`;
+      refused_hash::text AS "refusedHash", check_after IS NOT NULL AS "isCheckPending"`;
   return new Map(rows.map((row) => [row.localKey, row]));
 }
 

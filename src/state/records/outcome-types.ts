@@ -14,6 +14,20 @@ interface Reason {
   waitsFor?: RecordKey;
 }
 
+/** A refusal that counts only when the service says the same once more. */
+interface Refused {
+  /** Hash of the row that was refused. */
+  sourceHash: string;
+  /** It is looked at again then; undefined: when it was to be already. */
+  secondLookAfterSeconds: number | undefined;
+}
+
+/**
+ * In SQL, of a record named r: the service refused it while it accepted nothing. When its check is due it is sent once more,
+ * and nothing about its object is in doubt for that.
+ */
+export const AWAITS_SECOND_LOOK = `(r.status = 'failed' AND r.refused_hash IS NOT NULL)`;
+
 /** What became of one record. Hashes are of the row and the object the service accepted. */
 export type Outcome = { localKey: string; externalId?: string | undefined } & (
   | {
@@ -24,7 +38,7 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
       retired?: boolean;
     }
   | ({ outcome: 'deferred' } & Reason)
-  | ({ outcome: 'failed'; inDoubt?: boolean } & Omit<Reason, 'waitsFor'>)
+  | ({ outcome: 'failed'; inDoubt?: boolean } & Partial<Refused> & Omit<Reason, 'waitsFor'>)
   /** `changedId`: its external id changed from what the service knows it by to what its row gives now. */
   | ({ outcome: 'dead'; sourceHash: string; changedId?: { former: string; now: string } } & Reason)
   /** Its row is gone, and the service never had it or another record has its object: the record is deleted. */

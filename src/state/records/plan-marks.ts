@@ -2,7 +2,7 @@
 import { readCopy } from '../../postgres-copy.js';
 import { arrayLiteral, quoteLiteral } from '../../sql-text.js';
 import { asStateError, connect, type State } from '../database.js';
-import { RETIREMENT_REFUSED, STILL_RESERVED } from './outcome-types.js';
+import { AWAITS_SECOND_LOOK, RETIREMENT_REFUSED, STILL_RESERVED } from './outcome-types.js';
 
 /**
  * The mark of a row of `records` (named r), in SQL: of a record that is exactly as accepted its source hash alone;
@@ -13,7 +13,8 @@ export const MARK = `CASE
     WHEN r.status = 'synced' AND r.claimed_by IS NULL AND NOT r.in_doubt AND r.gone_since IS NULL
       AND (r.check_after IS NULL OR r.check_after > now()) THEN r.source_hash::text
     ELSE CASE
-      WHEN r.claimed_by IS NOT NULL OR ((r.in_doubt OR r.check_after <= now()) AND r.status <> 'dead') THEN 'doubt:a:'
+      WHEN r.claimed_by IS NOT NULL OR ((r.in_doubt OR (r.check_after <= now() AND NOT ${AWAITS_SECOND_LOOK}))
+        AND r.status <> 'dead') THEN CASE WHEN r.status = 'retired' THEN 'reserved:a:' ELSE 'doubt:a:' END
       WHEN r.status = 'synced' THEN 'synced:a:' || r.source_hash
       WHEN r.status = 'retired' THEN 'retired:a:'
       WHEN r.status = 'deferred' AND r.error_code = ${quoteLiteral(STILL_RESERVED)} THEN 'reserved:a:'

@@ -1,7 +1,7 @@
 // An operator's retry of records that were given up.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
-import { EXTERNAL_ID_CHANGED, type RecordKey } from './outcome-types.js';
+import { AWAITS_SECOND_LOOK, EXTERNAL_ID_CHANGED, type RecordKey } from './outcome-types.js';
 
 /** Records of one stream or of all, with these keys or with any. */
 export interface ChosenRecords {
@@ -15,7 +15,8 @@ export interface ChosenRecords {
  */
 export async function retryRecords(db: Queries, chosen: ChosenRecords): Promise<RecordKey[]> {
   return query<RecordKey>(db)`
-    UPDATE slotsync.records AS r SET status = 'failed', refused_hash = NULL, updated_at = now(), ${LET_GO}
+    UPDATE slotsync.records AS r SET status = 'failed', refused_hash = NULL, updated_at = now(),
+      check_after = CASE WHEN NOT ${sql.raw(AWAITS_SECOND_LOOK)} THEN r.check_after END, ${LET_GO}
     WHERE status IN ('dead', 'failed') AND ${isChosen(chosen)} AND NOT ${HAS_TWO_FORMER}
     RETURNING stream, local_key AS "localKey"`;
 }

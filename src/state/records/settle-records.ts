@@ -45,24 +45,25 @@ export async function settleRecords(
   const written = await query<{ localKey: string }>(db)`
     UPDATE slotsync.records AS r SET
       (status, external_id, destination_id, source_hash, object_hash, refused_hash, error_code, error_message,
-        waits_for, waits_since, attempts, in_doubt, gone_since, synced_at, former_external_id) = (
+        waits_for, waits_since, attempts, in_doubt, gone_since, synced_at, check_after, former_external_id) = (
         SELECT CASE WHEN NOT accepted THEN o.outcome WHEN o.retired THEN 'retired' ELSE 'synced' END,
           coalesce(o."externalId", r.external_id),
           coalesce(o."destinationId", r.destination_id),
           CASE WHEN accepted THEN o."sourceHash" ELSE r.source_hash END,
           CASE WHEN accepted THEN o."objectHash" ELSE r.object_hash END,
-          CASE WHEN o.outcome = 'dead' THEN o."sourceHash" END,
+          CASE WHEN o.outcome IN ('dead', 'failed') THEN o."sourceHash" END,
           o.code, o.message, o."waitsFor",
           CASE WHEN o.outcome = 'deferred' AND o."waitsFor" IS NOT NULL THEN coalesce(r.waits_since, now()) END,
           CASE WHEN accepted THEN 0 ELSE r.attempts + 1 END,
           NOT accepted AND (r.in_doubt OR coalesce(o."inDoubt", false)),
           CASE WHEN NOT accepted THEN r.gone_since END,
           CASE WHEN o.outcome = 'synced' THEN now() ELSE r.synced_at END,
+          greatest(r.check_after, now() + make_interval(secs => o."secondLookAfterSeconds")),
           CASE WHEN o."changedId" IS NULL THEN nullif(r.former_external_id, coalesce(o."externalId", r.external_id))
             ELSE coalesce(nullif(r.former_external_id, o."changedId"->>'now'), o."changedId"->>'former') END
         FROM jsonb_to_record(${JSON.stringify(byKey)}::jsonb->r.local_key) AS o(outcome text, retired boolean, code text,
           message text, "externalId" text, "destinationId" bigint, "sourceHash" bigint, "objectHash" text, "waitsFor" text,
-          "inDoubt" boolean, "changedId" jsonb), LATERAL (SELECT o.outcome IN ('synced', 'unchanged')) AS a(accepted)),
+          "inDoubt" boolean, "changedId" jsonb, "secondLookAfterSeconds" float8), LATERAL (SELECT o.outcome IN ('synced', 'unchanged')) AS a(accepted)),
       claimed_by = NULL, claimed_until = NULL, run_id = ${runId}::bigint, updated_at = now()
     WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keptKeys)} AND r.claimed_by = ${token}
     RETURNING r.local_key AS "localKey"`;

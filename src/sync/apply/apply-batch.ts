@@ -151,9 +151,10 @@ async function settleInto(
   try {
     await putHalving(put, objects, results);
   } finally {
+    const isAnyAccepted = [...results.values()].some(({ accepted }) => accepted);
     for (const write of toWrite) {
       const result = results.get(write.object.extId);
-      const final = result && ofPut(write, result);
+      const final = result && ofPut(write, result, isAnyAccepted);
       if (final) settle(final);
     }
   }

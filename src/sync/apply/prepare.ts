@@ -27,7 +27,7 @@ export async function prepareBatch(
     const sourceHash = rows.get(key)?.hash;
     const result = rendered.get(key);
     if (sourceHash === undefined || !result) return [];
-    if ('problem' in result) return settle(outcome.mappingFailed(record, sourceHash, result.problem));
+    if ('problem' in result) return settle(outcome.mappingFailed(record, sourceHash, result));
     const former = record.objectHash === null && !record.inDoubt ? null : record.externalId;
     if (former !== null && former !== result.extId)
       return settle(outcome.externalIdChanged(record, sourceHash, { former, now: result.extId }));

@@ -93,5 +93,7 @@ export function classifyPolled(
   const mark = parseMark(record.mark);
   if (mark.rowWasGone) return 'open';
   if (['unchanged', 'dead'].includes(decide(hash, mark))) return 'settled';
+  // Refused as it is, and sent once more when its check is due.
+  if (mark.status === 'failed' && mark.hash === hash) return 'settled';
   return WAITS_FOR_OTHERS.has(mark.status) ? 'again' : 'open';
 }

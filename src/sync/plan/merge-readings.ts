@@ -3,6 +3,7 @@
 // and never taken apart.
 import { decodeColumn, unescapeColumn } from '../../postgres-copy.js';
 import { SlotsyncError } from '../../errors.js';
+import { isShortenedKey } from '../../streams/local-key.js';
 import { decide, parseMark, type Decision } from '../decide.js';
 
 /** What has to be done about one key, by a write. */
@@ -11,10 +12,24 @@ export interface WriteEntry {
   key: string;
   /** Of a retirement: an earlier plan has released it, and it waits for the end of its reservations. */
   wasReleased?: true;
+  /** Of a retirement: the service may hold something else than was accepted last. */
+  isInDoubt?: true;
+}
+
+/** A row that is not sent, whatever else there would be to do about it. */
+export interface RefusedEntry {
+  operation: 'refuse';
+  key: string;
+  /** Hash of the row. */
+  hash: string;
+  /** The place of the external id that it shares with others; undefined: its key is too long. */
+  sharedId: number | undefined;
+  /** There is nothing to do about it otherwise. */
+  isSettled: boolean;
 }
 
 /** `back`: the row was seen to be gone and is in the mirror again; what else there is to do about it follows. */
-export type PlanEntry = WriteEntry | { operation: 'forget' | 'back'; key: string };
+export type PlanEntry = WriteEntry | RefusedEntry | { operation: 'forget' | 'back'; key: string };
 
 /**
  * How many keys each decision was made for; `rows` of the mirror; and `accepted`: records the service is believed to
@@ -22,7 +37,10 @@ export type PlanEntry = WriteEntry | { operation: 'forget' | 'back'; key: string
  */
 export type MergeCounts = Record<Exclude<Decision, 'ended'> | 'rows' | 'accepted', number>;
 
-/** Blocks of COPY lines: `key TAB hash` of the mirror, `key TAB mark` of the state (state/records/plan-marks.ts). */
+/**
+ * Blocks of COPY lines: of the mirror `key TAB hash`, with `:shared:` and a number behind it when the row shares its
+ * external id; of the state `key TAB mark` (state/records/plan-marks.ts).
+ */
 export type Lines = AsyncIterable<readonly string[]>;
 
 const NAMED_KEYS = 5;
@@ -44,8 +62,9 @@ export async function* mergeReadings(
   const records = createReader(marks);
 
   try {
-    await rows.fill();
+    // The state's snapshot is the older one: what arrives in between has a row and no record, and is a harmless `create`.
     await records.fill();
+    await rows.fill();
     while (true) {
       const row = rows.line;
       const record = records.line;
@@ -72,13 +91,22 @@ export async function* mergeReadings(
           takesRecord = false;
         } else {
           const known = takesRecord ? parseMark(splitLine(record ?? '')[1]) : undefined;
-          const decision = decide(takesRow ? splitLine(row ?? '')[1] : undefined, known, isForced);
+          const [hash, sharedId] = takesRow ? splitRest(splitLine(row ?? '')[1]) : [];
           const key = decodeColumn((takesRow ? rowOrder : recordOrder) ?? '');
+          const isTooLong = takesRow && isShortenedKey(key);
+          const decision = isTooLong ? 'dead' : decide(hash, known, isForced);
           if (decision !== 'ended') counts[decision]++;
           if (known?.isAtService && known.status !== 'retired') counts.accepted++;
           if (known?.rowWasGone && takesRow) yield { operation: 'back', key };
-          if (decision === 'retire' && known?.status === 'reserved')
+          if (hash !== undefined && (isTooLong || sharedId !== undefined)) {
+            const isSettled = isTooLong
+              ? known?.status === 'dead' && known.hash === hash
+              : decision === 'unchanged' || decision === 'dead';
+            yield { operation: 'refuse', key, hash, sharedId, isSettled };
+          } else if (decision === 'retire' && known?.status === 'reserved')
             yield { operation: decision, key, wasReleased: true };
+          else if (decision === 'retire' && known?.status === 'doubt')
+            yield { operation: decision, key, isInDoubt: true };
           else if (decision !== 'dead' && decision !== 'unchanged' && decision !== 'ended')
             yield { operation: decision, key };
         }
@@ -99,6 +127,14 @@ const NULL_KEY = String.raw`\N`;
 function splitLine(line: string): [key: string, rest: string] {
   const tab = line.indexOf('\t');
   return tab < 0 ? [line, ''] : [line.slice(0, tab), line.slice(tab + 1)];
+}
+
+/** Of a line of the mirror, behind its key. */
+function splitRest(rest: string): [hash: string, sharedId: number | undefined] {
+  const colon = rest.indexOf(':');
+  return colon < 0
+    ? [rest, undefined]
+    : [rest.slice(0, colon), Number(rest.slice(rest.lastIndexOf(':') + 1))];
 }
 
 /** The key of a line, by which both readings are ordered. */

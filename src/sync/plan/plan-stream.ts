@@ -12,12 +12,13 @@ import {
   type RunKind,
   type RunRange,
 } from '../../state/schema.js';
+import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { explainHold, hasLimit } from '../mass-change-limits.js';
 import { chooseDue, explainRetirementHold, mayPlanRetirements } from '../retire.js';
 import type { SyncDeps } from '../sync-deps.js';
-import { mergeReadings, type MergeCounts, type WriteEntry } from './merge-readings.js';
-import { explainSharedIds } from './shared-external-ids.js';
+import { mergeReadings, type MergeCounts, type RefusedEntry, type WriteEntry } from './merge-readings.js';
+import { explainRefusal, type RefusedRow } from './refused-rows.js';
 
 export type PlanDeps = Pick<SyncDeps, 'mirror' | 'state'>;
 
@@ -45,8 +46,8 @@ export interface PlanSink {
   noteRowsBack?(keys: readonly string[]): Promise<void>;
   /** Records the service never had, whose rows are gone. */
   forget?(keys: readonly string[]): Promise<void>;
-  /** Rows that share an external id, by key: none of them is sent. */
-  refuse(shared: ReturnType<typeof explainSharedIds>): Promise<void>;
+  /** Rows that are not sent; not all of them at once. */
+  refuse(rows: readonly RefusedRow[]): Promise<void>;
 }
 
 /** Keys handed to the sink at once. */
@@ -57,10 +58,9 @@ export async function planStream(deps: PlanDeps, stream: Stream, request: PlanRe
   const { mirror, state } = deps;
   const { range, room } = request;
   const { from, to, where, force = false } = range ?? {};
-  const keys = request.keys ?? range?.keys;
+  const keys = (request.keys ?? range?.keys)?.map(shortenKey);
   // A few keys are not worth reading the whole source; what they share with others is found before they are sent.
-  const shared = explainSharedIds(keys ? [] : await mirror.findSharedExternalIds(stream));
-  const met = new Map<string, { externalId: string; message: string }>();
+  const shared = keys ? [] : await mirror.findSharedExternalIds(stream);
   const planned = { create: 0, update: 0, retire: 0, released: 0 };
 
   const batches = collect<LimitedOperation | undefined, WriteEntry>(stream.batchSize, (limit, entries) =>
@@ -77,9 +77,13 @@ export async function planStream(deps: PlanDeps, stream: Stream, request: PlanRe
   const unsent = collect<'back' | 'forget', string>(KEYS_AT_ONCE, async (operation, found) =>
     operation === 'back' ? sink.noteRowsBack?.(found) : sink.forget?.(found),
   );
+  const refused = collect<'refused', RefusedEntry>(KEYS_AT_ONCE, (_, entries) =>
+    sink.refuse(entries.map((entry) => explainRefusal(entry, shared))),
+  );
 
+  const sharedIds = shared.map(({ externalId }) => externalId);
   const entries = mergeReadings(
-    mirror.readHashes(stream, { keys, from, to, where }),
+    mirror.readHashes(stream, { keys, from, to, where }, sharedIds),
     readPlanMarks(state, stream.name, keys),
     force,
   );
@@ -96,22 +100,23 @@ export async function planStream(deps: PlanDeps, stream: Stream, request: PlanRe
         // Of a part of a stream, a row that is gone may only be outside.
         if (operation === 'back' || range === null) await unsent.add(operation, key);
         break;
-      default: {
-        const sharedId = shared.get(key);
-        if (sharedId) met.set(key, sharedId);
-        else if (room.records > 0) {
+      case 'refuse': {
+        // What is accepted and shares its external id now is reported by a run over the whole stream; a key that is too
+        // long, once.
+        const isNews = !entry.isSettled || (range === null && entry.sharedId !== undefined);
+        if (isNews) await refused.add('refused', entry);
+        break;
+      }
+      default:
+        if (room.records > 0) {
           room.records--;
           if (operation !== 'retry') planned[operation]++;
           const isLimited = operation !== 'retry' && hasLimit(stream, operation);
           await batches.add(isLimited ? operation : undefined, entry);
         }
-      }
     }
   }
-  for (const collected of [gone, unsent, batches, sink]) await collected.flush?.();
-  // Of a part, only what lies in it is reported: the rest is another run's.
-  const refused = range === null ? shared : met;
-  if (refused.size > 0) await sink.refuse(refused);
+  for (const collected of [gone, unsent, refused, batches, sink]) await collected.flush?.();
 
   const { create, update, unchanged, retry, dead } = step.value;
   const counts: PlanCounts = { create, update, retire: planned.retire, unchanged, retry, dead };

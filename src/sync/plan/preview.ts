@@ -9,6 +9,7 @@ import { mergeWithService, renderRows, type Rendered } from '../render.js';
 import type { SyncDeps } from '../sync-deps.js';
 import type { WriteEntry } from './merge-readings.js';
 import { planStream, requestsPerBatch, type PlanSink } from './plan-stream.js';
+import type { RefusedRow } from './refused-rows.js';
 
 type PreviewDeps = Pick<SyncDeps, 'mirror' | 'state' | 'destination'>;
 type Operation = WriteEntry['operation'];
@@ -37,8 +38,9 @@ export async function previewStream(
     samples: [] as NonNullable<Awaited<ReturnType<typeof takeSamples>>>['samples'],
     /** Why the service could not be asked what stands there now. */
     unread: undefined as string | undefined,
-    /** Rows that share an external id; none of them would be sent. */
-    shared: [] as { key: string; message: string }[],
+    /** Rows that would not be sent: how many, and the first of them with the reason. */
+    refused: 0,
+    refusals: [] as Pick<RefusedRow, 'key' | 'code' | 'message'>[],
     /** Why operations would wait for an operator. */
     holds: {} as Awaited<ReturnType<typeof planStream>>['holds'],
     /** Why the stream cannot be planned at all. */
@@ -54,8 +56,10 @@ export async function previewStream(
         if (keys.length < SAMPLES) chosen.set(operation, [...keys, key]);
       }
     },
-    async refuse(shared) {
-      preview.shared = [...shared].map(([key, { message }]) => ({ key, message }));
+    async refuse(refused) {
+      preview.refused += refused.length;
+      const named = refused.slice(0, SAMPLES - preview.refusals.length);
+      preview.refusals.push(...named.map(({ key, code, message }) => ({ key, code, message })));
     },
   };
   const range = room.records < Infinity ? { limit: room.records } : null;

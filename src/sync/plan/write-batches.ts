@@ -44,13 +44,15 @@ export function createBatchWriter(
     noteRowsGone: (keys) => noteGone(db, name, keys),
     noteRowsBack: (keys) => noteBack(db, name, keys),
     forget: (keys) => forgetRecords(db, name, keys),
-    async refuse(shared) {
-      const code = 'external_id_shared';
-      const failures = [...shared].map(([localKey, why]) => ({ localKey, ...why, code }));
+    async refuse(refused) {
+      const failures = refused.map(({ key: localKey, ...why }) => ({ localKey, ...why }));
       await failRecords(db, name, runId, failures);
-      const counts = { ...NO_OUTCOMES, failed: shared.size };
+      const dead = refused.filter(({ deadHash }) => deadHash !== undefined).length;
+      const counts = { ...NO_OUTCOMES, failed: refused.length - dead, dead };
       const finished = { state: 'done', counts, finishedAt: new Date() } as const;
-      await insertBatches(db, [{ runId, stream: name, level, keys: [...shared.keys()], ...finished }]);
+      await insertBatches(db, [
+        { runId, stream: name, level, keys: refused.map(({ key }) => key), ...finished },
+      ]);
       meter.settled(name, counts);
     },
   };

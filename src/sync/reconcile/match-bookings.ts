@@ -26,7 +26,7 @@ export interface MatchDeps extends Pick<SyncDeps, 'mirror' | 'destination'> {
   reservations: ReservationConfig;
   runId: number;
   lane: Lane;
-  /** Keys of bookings that share their external id. */
+  /** External ids that several bookings have. */
   shared: ReadonlySet<string>;
 }
 
@@ -251,7 +251,7 @@ async function createResolver(
 
 function problemOf({ shared }: MatchDeps, booking: Booking, here: ResolvedBooking | undefined) {
   if (booking.problem !== undefined) return booking.problem;
-  if (shared.has(booking.key)) return 'external_id_shared';
+  if (booking.externalId !== undefined && shared.has(booking.externalId)) return 'external_id_shared';
   return here && here.unknownObjects.length > 0 ? 'object_unknown' : undefined;
 }
 

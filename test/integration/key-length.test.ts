@@ -1,0 +1,196 @@
+// Guarantee 10
+// Keys and external ids longer than an index takes: each such row has its reason, and the others arrive.
+import { createHash, randomBytes } from 'node:crypto';
+import { describe, expect, it } from 'vitest';
+import { addChanges } from '../../src/state/inbox/add-changes.js';
+import { takeChanges } from '../../src/state/inbox/take-changes.js';
+import { previewStream } from '../../src/sync/plan/preview.js';
+import { createPoll } from '../../src/sync/detect/poll-cursor.js';
+import { findUnknownKeys } from '../../src/sync/plan/unknown-keys.js';
+import { pushKeys } from '../../src/sync/push-keys.js';
+import { keepRoomWorlds, rooms, roomsAndCourses } from '../support/room-worlds.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+
+/** Nothing compresses it, so no index takes it. */
+const LONG = randomBytes(2400).toString('hex');
+const SHORT = `${LONG.slice(0, 64)}~sha256:${createHash('sha256').update(LONG).digest('hex')}`;
+const addRoom = ({ sql }: World, code: string, name = 'Room', number: string | null = null) =>
+  sql`INSERT INTO rooms (code, name, number) VALUES (${code}, ${name}, ${number})`;
+const EMOJI = `å${'😀'.repeat(300)}`;
+/** The tables of the tests have an index on the code, which would not take the key. */
+async function openWithLongKeys(...config: Parameters<typeof open>) {
+  const world = await open(...config);
+  await world.sql`ALTER TABLE rooms DROP CONSTRAINT rooms_pkey`;
+  return world;
+}
+const stateOf = (world: World) => world.sql`SELECT * FROM slotsync.records ORDER BY local_key`;
+
+async function work(world: World) {
+  const taken = await takeChanges(world.state.db, ['rooms']);
+  if (typeof taken === 'string') throw new Error(taken);
+  const { queue } = await world.planRun(taken.runId);
+  return world.finish(taken.runId, queue);
+}
+
+describe('key: one of 4 800 random characters', () => {
+  it('is dead with its reason, the others arrive, and the run ends', async () => {
+    const world = await openWithLongKeys(rooms());
+    for (const code of ['A', LONG, 'z']) await addRoom(world, code);
+    const { run, errors } = await world.sync();
+    expect(errors).toEqual([]);
+    expect(run).toMatchObject({
+      status: 'partial',
+      plan: { rooms: { create: 2, dead: 1 } },
+      counts: { rooms: { synced: 2, dead: 1 } },
+    });
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { status: 'synced' },
+      [SHORT]: { status: 'dead', error_code: 'key_too_long' },
+      z: { status: 'synced' },
+    });
+    expect(world.sandbox.objects().map(({ extId }) => extId)).toEqual(['room_A', 'room_z']);
+  });
+
+  it('is counted by the next plan, which changes and sends nothing; a change of its row is noted', async () => {
+    const world = await openWithLongKeys(rooms());
+    for (const code of ['A', LONG]) await addRoom(world, code);
+    await world.sync();
+    const before = await stateOf(world);
+    world.sandbox.clearArrivals();
+    expect((await world.sync()).run).toMatchObject({
+      status: 'succeeded',
+      plan: { rooms: { unchanged: 1, dead: 1, create: 0 } },
+    });
+    expect(await stateOf(world)).toEqual(before);
+    expect(world.writes()).toEqual([]);
+    await world.sql`UPDATE rooms SET name = 'Hall' WHERE code <> 'A'`;
+    expect((await world.sync()).run).toMatchObject({ status: 'partial', counts: { rooms: { dead: 1 } } });
+    expect((await world.sync()).run.status).toBe('succeeded');
+    expect(world.writes()).toEqual([]);
+  });
+
+  it('ends with its row', async () => {
+    const world = await openWithLongKeys(rooms());
+    await addRoom(world, LONG);
+    await world.sync();
+    await world.sql`DELETE FROM rooms`;
+    await addRoom(world, 'A');
+    await world.sync();
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced' });
+  });
+
+  it('is shown by a preview, and costs it no request', async () => {
+    const world = await openWithLongKeys(rooms());
+    await addRoom(world, LONG);
+    expect(await previewStream(world.deps(), world.stream('rooms'))).toMatchObject({
+      counts: { create: 0, dead: 1 },
+      requests: 0,
+      refused: 1,
+      refusals: [{ key: SHORT, code: 'key_too_long', message: 'its key is longer than 1024 bytes' }],
+    });
+  });
+
+  it('is found through the inbox by the name it has in the state, and stays dead', async () => {
+    const world = await openWithLongKeys(rooms());
+    for (const code of ['A', LONG, EMOJI]) await addRoom(world, code);
+    expect(await findUnknownKeys(world.deps(), world.stream('rooms'), [LONG, EMOJI, 'x'])).toEqual(['x']);
+    expect(await pushKeys(world.deps(), world.stream('rooms'), [LONG, 'A'])).toEqual({
+      pushed: [SHORT, 'A'],
+      unknown: [],
+    });
+    const { run } = await work(world);
+    expect(run).toMatchObject({ status: 'partial', counts: { rooms: { synced: 1, dead: 1 } } });
+    await addChanges(world.state.db, 'rooms', [SHORT]);
+    expect((await work(world)).run.status).toBe('succeeded');
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', [SHORT]: 'dead' });
+  });
+
+  it('is polled once, and does not keep the watermark', async () => {
+    const config = rooms({ cursor: 'seats' });
+    const world = await openWithLongKeys(config);
+    await addRoom(world, 'A');
+    await world.sync();
+    await world.sql`INSERT INTO rooms (code, name, seats) VALUES (${LONG}, 'Room', 2)`;
+    const poll = createPoll(
+      { ...world.deps(), polling: { overlapSeconds: 0, lagSeconds: 0 } },
+      world.stream('rooms'),
+    );
+    expect(await poll()).toMatchObject({ put: 1 });
+    await work(world);
+    expect(await poll()).toMatchObject({ put: 0 });
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', [SHORT]: 'dead' });
+  });
+
+  it('of several columns is dead alone, too', async () => {
+    const world = await openWithLongKeys(
+      rooms({ key: ['code', 'number'], externalId: 'room_{code}_{number}' }),
+    );
+    await addRoom(world, 'A|B', 'Room', String.raw`1\2`);
+    await addRoom(world, LONG, 'Room', '1');
+    await world.sync();
+    const records = await world.recordsOf('rooms');
+    expect(records).toMatchObject({ [String.raw`A\|B|1\\2`]: { status: 'synced' } });
+    expect(
+      Object.values(records)
+        .map(({ status }) => status)
+        .toSorted(),
+    ).toEqual(['dead', 'synced']);
+  });
+});
+
+it.each([
+  ['1 024 bytes is sent', 'a'.repeat(1024), 'synced'],
+  ['1 024 characters of two bytes is dead', 'å'.repeat(1024), 'dead'],
+  ['512 characters of two bytes is sent', 'å'.repeat(512), 'synced'],
+])('key: one of %s', async (_, code, status) => {
+  const world = await openWithLongKeys(rooms({ externalId: 'room_{number}' }));
+  await addRoom(world, code, 'Room', '1');
+  await world.sync();
+  expect(Object.values(await world.statusesOf('rooms'))).toEqual([status]);
+});
+
+describe('external id: one of 4 800 random characters', () => {
+  it('is dead with its reason, the others arrive, and nothing is sent for it again', async () => {
+    const world = await open(rooms({ externalId: 'room_{number}' }));
+    await addRoom(world, 'A', 'Room', '1');
+    await addRoom(world, 'B', 'Room', LONG);
+    // Two of them do not count as shared: the reason of each is its own.
+    await addRoom(world, 'C', 'Room', LONG);
+    const { run, errors } = await world.sync();
+    expect(errors).toEqual([]);
+    expect(run).toMatchObject({ status: 'partial', counts: { rooms: { synced: 1, dead: 2 } } });
+    const dead = { status: 'dead', error_code: 'external_id_too_long', external_id: null };
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { status: 'synced' }, B: dead, C: dead });
+    expect((await world.sync()).run).toMatchObject({ status: 'succeeded', plan: { rooms: { dead: 2 } } });
+    await world.sql`UPDATE rooms SET number = code`;
+    await world.sql`UPDATE rooms SET number = '1' WHERE code = 'A'`;
+    await world.sync();
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced', C: 'synced' });
+  });
+
+  it('is not noted with a record either, where its key gives it', async () => {
+    const world = await open(rooms({ externalId: `${'r'.repeat(100)}{code}` }));
+    await addRoom(world, 'k'.repeat(1000));
+    await world.sync();
+    expect(Object.values(await world.recordsOf('rooms'))).toMatchObject([
+      { status: 'dead', error_code: 'external_id_too_long', external_id: null },
+    ]);
+  });
+});
+
+it('reference: one to a key of 4 800 random characters is dead with its reason, and the others arrive', async () => {
+  const world = await open(roomsAndCourses());
+  await addRoom(world, 'A');
+  await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A'), ('c2', 'Two', ${LONG})`;
+  await world.sync();
+  expect(await world.recordsOf('courses')).toMatchObject({
+    c1: { status: 'synced' },
+    c2: {
+      status: 'dead',
+      error_code: 'key_too_long',
+      error_message: "courses.references['course.room']: the key is longer than 1024 bytes",
+    },
+  });
+});

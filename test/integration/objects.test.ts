@@ -1,0 +1,428 @@
+// Guarantees 2, 3, 4, 6, 7
+// The object is the unit: whatever key, stream or run a write is for, an older version never stays over a newer one, and
+// nothing is switched off for which a row stands.
+import { describe, expect, it } from 'vitest';
+import { retryRecords } from '../../src/state/records/retry-records.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { until } from '../support/wait.js';
+import type { World } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
+
+const openWorld = keepWorlds();
+
+type Declaration = SlotsyncConfig['streams'][string];
+const PLACES: Declaration = {
+  from: 'places',
+  key: 'id',
+  type: 'place',
+  externalId: 'y_{code}',
+  fields: { 'place.name': 'name' },
+  retire: 'deactivate',
+};
+
+/** Places by a surrogate key: a code may come back under another one. */
+async function openPlaces(changes: Partial<Declaration> = {}, more: SlotsyncConfig['streams'] = {}) {
+  const world = await openWorld({ streams: { places: { ...PLACES, ...changes }, ...more } });
+  await world.sql`CREATE TABLE places (id int PRIMARY KEY, code text, name text)`;
+  await world.sql`CREATE TABLE halls (id int PRIMARY KEY, code text, name text)`;
+  await world.sql`CREATE TABLE desks (id int PRIMARY KEY, name text, place int)`;
+  return world;
+}
+
+const insert = (world: World, id: number, code: string, name: string, table = 'places') =>
+  world.sql`INSERT INTO ${world.sql(table)} VALUES (${id}, ${code}, ${name})`;
+const rename = (world: World, id: number, name: string) =>
+  world.sql`UPDATE places SET name = ${name} WHERE id = ${id}`;
+/** In one transaction the row of a code gets another key, and maybe another table. */
+const replace = (world: World, code: string, id: number, name: string, table = 'places') =>
+  world.sql.begin(async (sql) => {
+    await sql`DELETE FROM places WHERE code = ${code}`;
+    await sql`INSERT INTO ${sql(table)} VALUES (${id}, ${code}, ${name})`;
+  });
+const nameOf = (world: World, extId: string) => world.fieldsOf(extId)?.['place.name'];
+const isActive = (world: World, extId: string) => world.sandbox.object(extId)?.active;
+const until1 = (world: World, what: string) => until(() => world.sandbox.gate().held, { describe: what });
+/** What is held stays held; other requests pass. */
+const letOthersPass = (world: World) => world.sandbox.closeGate({ path: '/nothing-else' });
+
+/** Nothing of the mirror is left to be sent, and the state says so of every row. */
+async function expectInSync(world: World): Promise<void> {
+  // What the sync forgets passes its doubt on, which is followed up in its turn.
+  for (let rounds = 0; rounds < 2; rounds++) {
+    await world.drainInbox();
+    await world.passLateWrites();
+    await world.sync();
+    await world.drainInbox();
+  }
+  const rows = await world.sql<{ id: number; code: string; name: string }[]>`SELECT * FROM places`;
+  for (const { id, code, name } of rows) {
+    expect([code, nameOf(world, `y_${code}`), isActive(world, `y_${code}`)]).toEqual([code, name, true]);
+    expect((await world.recordsOf('places'))[id]).toMatchObject({ status: 'synced', in_doubt: false });
+  }
+  expect(await world.sql`SELECT FROM slotsync.object_claims`).toHaveLength(0);
+}
+
+describe('object: a row that comes back under another key', () => {
+  it.each(['fields', 'object'] as const)(
+    'is written after what is under way for the former key (owns: %s)',
+    async (owns) => {
+      const world = await openPlaces({ owns });
+      await insert(world, 1, 'A', 'first');
+      await world.sync();
+      await rename(world, 1, 'older');
+      const { runId, queue } = await world.plan();
+      world.sandbox.closeGate({ method: 'PUT' });
+      const applying = world.apply(queue[0] ?? 0);
+      await until1(world, 'the write of key 1');
+      letOthersPass(world);
+      await replace(world, 'A', 2, 'newer');
+      const changes = await world.planChanges('places', '1', '2');
+      for (const batch of changes.queue)
+        await expect(world.apply(batch)).rejects.toMatchObject({ code: 'claimed', disposition: 'defer' });
+      world.sandbox.openGate();
+      await applying;
+      await world.finish(runId, []);
+      await world.finish(changes.runId, changes.queue);
+      expect(nameOf(world, 'y_A')).toBe('newer');
+      await expectInSync(world);
+      expect(Object.keys(await world.recordsOf('places'))).toEqual(['2']);
+    },
+  );
+
+  it('is never switched off by the retirement of the former key', async () => {
+    const world = await openPlaces({ unlessReserved: true });
+    await insert(world, 1, 'A', 'first');
+    await insert(world, 9, 'Z', 'other');
+    await world.sync();
+    await world.sql`DELETE FROM places WHERE id = 1`;
+    const { runId, queue } = await world.plan();
+    world.sandbox.closeGate({ path: '/reservations/find' });
+    const applying = world.apply(queue[0] ?? 0);
+    await until1(world, 'the retirement to ask for bookings');
+    letOthersPass(world);
+    await insert(world, 2, 'A', 'second');
+    const changes = await world.planChanges('places', '2');
+    await expect(world.apply(changes.queue[0] ?? 0)).rejects.toMatchObject({ code: 'claimed' });
+    world.sandbox.clearArrivals();
+    world.sandbox.openGate();
+    await applying;
+    await world.finish(runId, []);
+    expect(world.writes()).toEqual([]);
+    await world.finish(changes.runId, changes.queue);
+    expect(isActive(world, 'y_A')).toBe(true);
+    await expectInSync(world);
+    expect(await world.statusesOf('places')).toEqual({ 2: 'synced', 9: 'synced' });
+  });
+
+  it('in another stream with the same template is one object too', async () => {
+    const world = await openPlaces({}, { halls: { ...PLACES, from: 'halls' } });
+    await insert(world, 1, 'A', 'first');
+    await insert(world, 9, 'Z', 'other');
+    await world.sync();
+    await rename(world, 1, 'older');
+    const { runId, queue } = await world.plan('places');
+    world.sandbox.closeGate({ method: 'PUT' });
+    const applying = world.apply(queue[0] ?? 0);
+    await until1(world, 'the write for the former stream');
+    letOthersPass(world);
+    await replace(world, 'A', 1, 'newer', 'halls');
+    const changes = await world.planChanges('halls', '1');
+    await expect(world.apply(changes.queue[0] ?? 0)).rejects.toMatchObject({ code: 'claimed' });
+    world.sandbox.openGate();
+    await applying;
+    await world.finish(runId, []);
+    await world.finish(changes.runId, changes.queue);
+    await world.sync();
+    expect([nameOf(world, 'y_A'), isActive(world, 'y_A')]).toEqual(['newer', true]);
+    expect(await world.statusesOf('places')).toEqual({ 9: 'synced' });
+    expect(await world.statusesOf('halls')).toEqual({ 1: 'synced' });
+  });
+
+  it('is not written from what its row was before its object could be had', async () => {
+    const world = await openPlaces();
+    await insert(world, 1, 'A', 'a');
+    const { runId, queue } = await world.plan();
+    // The row gives another object as soon as it was read for the first time.
+    const deps = world.deps();
+    let looks = 0;
+    deps.mirror = {
+      ...deps.mirror,
+      async readRows(...asked) {
+        const rows = await world.mirror.readRows(...asked);
+        if (looks++ === 0) await world.sql`UPDATE places SET code = 'B', name = 'b'`;
+        return rows;
+      },
+    };
+    await expect(world.apply(queue[0] ?? 0, undefined, deps)).rejects.toMatchObject({ code: 'claimed' });
+    expect(world.writes()).toEqual([]);
+    await world.finish(runId, queue);
+    expect(world.sandbox.objects().map(({ extId }) => extId)).toEqual(['y_B']);
+    await expectInSync(world);
+  });
+
+  it('takes the place of a batch that died while it wrote the object: what that had sent cannot stay', async () => {
+    const world = await openPlaces();
+    await insert(world, 1, 'A', 'first');
+    await world.sync();
+    await rename(world, 1, 'older');
+    const { queue } = await world.plan();
+    world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late', afterMs: 'asked' });
+    const stopping = new AbortController();
+    const applying = world.apply(queue[0] ?? 0, stopping.signal).catch(() => undefined);
+    await until(() => world.sandbox.late(), { describe: 'the write to be under way' });
+    // As when the process is gone and its minute has passed.
+    await world.sql`UPDATE slotsync.records SET claimed_by = 'dead', claimed_until = now() - interval '1 second'`;
+    await world.sql`UPDATE slotsync.object_claims SET claimed_by = 'dead', claimed_until = now() - interval '1 second'`;
+    await replace(world, 'A', 2, 'newer');
+    const changes = await world.planChanges('places', '2');
+    await world.finish(changes.runId, changes.queue);
+    expect(nameOf(world, 'y_A')).toBe('newer');
+    world.sandbox.resetLate();
+    await applying;
+    world.sandbox.releaseLate();
+    expect(nameOf(world, 'y_A')).toBe('older');
+    await world.sql`UPDATE slotsync.batches SET state = 'cancelled' WHERE state = 'queued'`;
+    await world.sql`UPDATE slotsync.runs SET status = 'cancelled', finished_at = now() WHERE finished_at IS NULL`;
+    await expectInSync(world);
+    expect(nameOf(world, 'y_A')).toBe('newer');
+  });
+});
+
+describe('object: a write whose answer was lost and that is carried out late', () => {
+  it.each([
+    ['its key', 'y_{id}', 'fields'],
+    ['its key', 'y_{id}', 'object'],
+    ['another column', 'y_{code}', 'fields'],
+    ['another column', 'y_{code}', 'object'],
+  ] as const)(
+    'does not stay over a newer one (external id from %s: %s, owns: %s)',
+    async (_, externalId, owns) => {
+      const world = await openPlaces({ externalId, owns });
+      const extId = externalId === 'y_{id}' ? 'y_1' : 'y_A';
+      await insert(world, 1, 'A', 'first');
+      await world.sync();
+      await rename(world, 1, 'older');
+      const { runId, queue } = await world.plan();
+      world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late' });
+      await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
+      await rename(world, 1, 'newer');
+      await world.finish(runId, queue);
+      expect(nameOf(world, extId)).toBe('newer');
+      expect(await world.recordsOf('places')).toMatchObject({ 1: { status: 'synced', in_doubt: false } });
+      world.sandbox.releaseLate();
+      expect(nameOf(world, extId)).toBe('older');
+      // Nothing is due before the service cannot carry it out any more.
+      expect(await world.drainInbox()).toEqual([]);
+      await world.passLateWrites();
+      expect(await world.drainInbox()).toHaveLength(1);
+      expect(nameOf(world, extId)).toBe('newer');
+      world.sandbox.clearArrivals();
+      expect(await world.drainInbox()).toEqual([]);
+      await world.sync();
+      expect(world.writes()).toEqual([]);
+    },
+  );
+
+  it('costs one look, and no write, when it never came', async () => {
+    const world = await openPlaces({ externalId: 'y_{id}', owns: 'object' });
+    await insert(world, 1, 'A', 'first');
+    world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'loseAnswer' });
+    await world.sync();
+    await world.passLateWrites();
+    world.sandbox.clearArrivals();
+    await world.drainInbox();
+    const paths = world.sandbox.arrivals().map(({ path }) => path);
+    expect(paths.filter((path) => path.startsWith('/v1/objects'))).toEqual(['/v1/objects/find']);
+    expect(await world.recordsOf('places')).toMatchObject({ 1: { status: 'synced', in_doubt: false } });
+  });
+
+  it('is found by the next sync when no worker follows it up', async () => {
+    const world = await openPlaces();
+    await insert(world, 1, 'A', 'older');
+    const { runId, queue } = await world.plan();
+    world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late' });
+    await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
+    await rename(world, 1, 'newer');
+    await world.finish(runId, queue);
+    world.sandbox.releaseLate();
+    await world.passLateWrites();
+    await world.sync();
+    expect(nameOf(world, 'y_A')).toBe('newer');
+  });
+
+  it('is followed up although its row has another key meanwhile', async () => {
+    const world = await openPlaces();
+    await insert(world, 1, 'A', 'first');
+    await world.sync();
+    await rename(world, 1, 'older');
+    const { runId, queue } = await world.plan();
+    world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late' });
+    await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
+    await replace(world, 'A', 2, 'newer');
+    await world.finish(runId, queue);
+    const changes = await world.planChanges('places', '2');
+    await world.finish(changes.runId, changes.queue);
+    // The record of key 1 goes, and what is doubtful about its object is doubtful of key 2 from now on.
+    await world.sync();
+    expect(Object.keys(await world.recordsOf('places'))).toEqual(['2']);
+    world.sandbox.releaseLate();
+    expect(nameOf(world, 'y_A')).toBe('older');
+    await world.passLateWrites();
+    await world.drainInbox();
+    expect(nameOf(world, 'y_A')).toBe('newer');
+  });
+
+  it('does not bring a retired object back', async () => {
+    const world = await openPlaces();
+    await insert(world, 1, 'A', 'first');
+    await world.sync();
+    await rename(world, 1, 'older');
+    const { runId, queue } = await world.plan();
+    world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late' });
+    await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
+    await world.sql`DELETE FROM places`;
+    await world.finish(runId, queue);
+    await insert(world, 9, 'Z', 'other');
+    await world.sync();
+    expect(isActive(world, 'y_A')).toBe(false);
+    world.sandbox.releaseLate();
+    expect(isActive(world, 'y_A')).toBe(true);
+    await world.passLateWrites();
+    await world.drainInbox();
+    expect(isActive(world, 'y_A')).toBe(false);
+  });
+});
+
+describe('object: one that was retired and is in doubt', () => {
+  it('is looked at again without a second approval', async () => {
+    const world = await openPlaces({ limits: { retire: { count: 1, percent: 1 } } });
+    for (const id of [1, 2, 3]) await insert(world, id, `A${id}`, 'first');
+    await insert(world, 9, 'Z', 'other');
+    await world.sync();
+    await world.sql`UPDATE slotsync.records SET status = 'retired', in_doubt = true WHERE local_key <> '9'`;
+    await world.sql`DELETE FROM places WHERE id <> 9`;
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'succeeded', holds: {} });
+    expect(['y_A1', 'y_A2', 'y_A3'].map((extId) => isActive(world, extId))).toEqual([false, false, false]);
+  });
+});
+
+describe('object: a parent that gets another external id', () => {
+  const DESKS: Declaration = {
+    from: 'desks',
+    key: 'id',
+    type: 'desk',
+    externalId: 'desk_{id}',
+    fields: { 'desk.name': 'name' },
+    references: { 'desk.place': { stream: 'places', key: 'place' } },
+  };
+
+  it('is followed by the records that refer to it', async () => {
+    const world = await openPlaces({}, { desks: DESKS });
+    await insert(world, 1, 'A', 'a');
+    await insert(world, 2, 'B', 'b');
+    await world.sql`INSERT INTO desks VALUES (1, 'one', 1), (2, 'two', 2)`;
+    await world.sync();
+    await world.sql`UPDATE places SET code = 'A2' WHERE id = 1`;
+    await world.sync();
+    expect(await world.statusesOf('places')).toEqual({ 1: 'dead', 2: 'synced' });
+    await retryRecords(world.state.db, { stream: 'places', keys: ['1'] });
+    await world.sync('places');
+    await world.drainInbox();
+    expect(world.fieldsOf('desk_1')).toEqual({ 'desk.name': 'one', 'desk.place': 'y_A2' });
+    expect(world.fieldsOf('desk_2')).toEqual({ 'desk.name': 'two', 'desk.place': 'y_B' });
+    expect(await world.statusesOf('desks')).toEqual({ 1: 'synced', 2: 'synced' });
+  });
+
+  it('is followed also by one that was being written when it changed', async () => {
+    const world = await openPlaces({}, { desks: DESKS });
+    await insert(world, 1, 'A', 'a');
+    await world.sql`INSERT INTO desks VALUES (1, 'one', 1)`;
+    await world.sync();
+    await world.sql`UPDATE places SET code = 'A2'`;
+    await world.sync();
+    await retryRecords(world.state.db, { stream: 'places', keys: ['1'] });
+    await world.sql`UPDATE slotsync.records SET object_hash = 'x', external_id = 'y_A' WHERE stream = 'places'`;
+    await world.sql`UPDATE desks SET name = 'uno'`;
+    const { runId, queue } = await world.plan('desks');
+    world.sandbox.closeGate({ method: 'PUT' });
+    const applying = world.apply(queue[0] ?? 0);
+    await until1(world, 'the write of the desk');
+    letOthersPass(world);
+    await world.sql`
+      UPDATE slotsync.records SET object_hash = NULL, external_id = NULL, former_external_id = 'y_A' WHERE stream = 'places'`;
+    await world.sync('places');
+    world.sandbox.openGate();
+    await applying;
+    await world.finish(runId, []);
+    expect(world.fieldsOf('desk_1')?.['desk.place']).toBe('y_A');
+    await world.drainInbox();
+    expect(world.fieldsOf('desk_1')).toEqual({ 'desk.name': 'uno', 'desk.place': 'y_A2' });
+  });
+});
+
+describe('object: one that two rows gave', () => {
+  it.each([
+    ['goes', (world: World) => world.sql`DELETE FROM places WHERE id = 1`],
+    ['gives another', (world: World) => world.sql`UPDATE places SET code = 'B' WHERE id = 1`],
+  ])('is sent for the other when the one that stood for it %s, without a sync', async (_, change) => {
+    const world = await openPlaces();
+    await insert(world, 1, 'A', 'first');
+    await world.sync();
+    await insert(world, 2, 'A', 'second');
+    await world.sync();
+    expect(await world.recordsOf('places')).toMatchObject({
+      2: { status: 'failed', error_code: 'external_id_shared' },
+    });
+    await change(world);
+    const changes = await world.planChanges('places', '1');
+    await world.finish(changes.runId, changes.queue);
+    await world.drainInbox();
+    expect(nameOf(world, 'y_A')).toBe('second');
+    expect(await world.recordsOf('places')).toMatchObject({ 2: { status: 'synced' } });
+  });
+});
+
+describe('object: waiting for the quota', () => {
+  it('costs no attempt and no claim, however long', async () => {
+    const world = await openPlaces({ externalId: 'y_{id}', owns: 'object' });
+    await insert(world, 1, 'A', 'first');
+    const { runId, queue } = await world.plan();
+    world.sandbox.clearArrivals();
+    world.sandbox.failNext({
+      method: 'PUT',
+      path: '/objects',
+      fault: 'status',
+      status: 429,
+      headers: { 'retry-after': '2' },
+    });
+    const applying = world.apply(queue[0] ?? 0);
+    await until(() => world.sandbox.arrivals().length, { describe: 'the write to be refused' });
+    // Longer than a claim is valid, by the clock of this process.
+    world.passDays(1);
+    await applying;
+    await world.finish(runId, []);
+    expect(world.writes().map(({ status }) => status)).toEqual([429, 200]);
+    expect(await world.recordsOf('places')).toMatchObject({ 1: { status: 'synced', attempts: 0 } });
+  });
+
+  it('sends nothing when the claim was lost meanwhile', async () => {
+    const world = await openPlaces({ externalId: 'y_{id}', owns: 'object' });
+    await insert(world, 1, 'A', 'first');
+    const { queue } = await world.plan();
+    world.sandbox.clearArrivals();
+    world.sandbox.failNext({
+      method: 'PUT',
+      path: '/objects',
+      fault: 'status',
+      status: 429,
+      headers: { 'retry-after': '2' },
+    });
+    const applying = world.apply(queue[0] ?? 0);
+    await until(() => world.sandbox.arrivals().length, { describe: 'the write to be refused' });
+    await world.sql`UPDATE slotsync.records SET claimed_by = 'another'`;
+    world.passDays(1);
+    await expect(applying).rejects.toMatchObject({ code: 'claim_lost' });
+    expect(world.writes().map(({ status }) => status)).toEqual([429]);
+  });
+});

@@ -1,0 +1,180 @@
+// All schedules of a scenario with at most two preemptions, after CHESS (Musuvathi et al., OSDI 2008): a schedule is
+// played, and at each of its decisions the others that could have gone are schedules of their own.
+import { messageOf } from '../../src/errors.js';
+import { createActor, type Actor } from './actor.js';
+import type { ExploredWorld } from './explored-world.js';
+import { createWatch, findFaults, readPresent } from './judge.js';
+import { createRoom, type Room, type StreamShape } from './room.js';
+import { playSchedule, writeChoices, type Decision } from './scheduler.js';
+
+export interface Scenario {
+  name: string;
+  streams: readonly StreamShape[];
+  /** What is there before, and what is planned. Returns what the actors have to know. */
+  prepare(room: Room): Promise<Record<string, number>>;
+  /** By name, a capital letter: what each actor does. Events may happen at any time, or when `when` says. */
+  processes: Record<string, (cast: Cast, actor: Actor) => Promise<void>>;
+  events?: Record<string, (cast: Cast, actor: Actor) => Promise<void>>;
+  /** Several processes work one run. */
+  sharesRun?: boolean;
+  /** External ids that may stay active though no row gives them. */
+  left?(room: Room): string[];
+}
+
+/** What an actor of a scenario has. */
+export interface Cast {
+  room: Room;
+  known: Record<string, number>;
+  /** The actor as a process of slotsync. */
+  process: ReturnType<Room['process']>;
+  actorOf(name: string): Actor;
+  isWorking(): boolean;
+  /** To be told after the mirror was changed. */
+  mirrorChanged(): Promise<void>;
+  interrupted(): void;
+}
+
+export const PREEMPTIONS_MOST = 2;
+
+export interface Explored {
+  schedules: number;
+  /** Of the first that failed. */
+  failures: string[];
+  failed: number;
+}
+
+export interface Outcome {
+  decisions: Decision[];
+  trace: string[];
+  faults: string[];
+}
+
+/** Plays one schedule in a room of its own, lets everything come to rest, and judges what stands then. */
+export async function playOne(
+  world: ExploredWorld,
+  scenario: Scenario,
+  choices: readonly string[],
+): Promise<Outcome> {
+  const room = createRoom(world, world.newName(), scenario.streams);
+  const known = await scenario.prepare(room);
+  const watch = createWatch();
+  const { events = {}, processes } = scenario;
+  const actors = [
+    ...Object.keys(processes).map((name) => createActor(name)),
+    ...Object.keys(events).map((name) => createActor(name, true)),
+  ];
+  const actorOf = (name: string): Actor => {
+    const found = actors.find((actor) => actor.name === name);
+    if (!found) throw new Error(`the scenario has no actor ${name}`);
+    return found;
+  };
+  const mirrorChanged = async () => void watch.mirrorChanged(await readPresent(room));
+  await mirrorChanged();
+  world.service.attend(actors, watch.observer);
+  const isWorking = () => actors.some((actor) => !actor.isEvent && actor.isAlive());
+  const worked = new Map<string, ReturnType<Room['process']>>();
+  for (const actor of actors) {
+    const process = room.process(actor, scenario.sharesRun !== true, () => watch.read(actor));
+    worked.set(actor.name, process);
+    const { interrupted } = watch;
+    const cast: Cast = { room, known, process, actorOf, isWorking, mirrorChanged, interrupted };
+    const body = processes[actor.name] ?? events[actor.name];
+    if (body) actor.start((self) => body(cast, self));
+  }
+  const played = await playSchedule({
+    actors,
+    choices,
+    passTime: async () => {
+      watch.interrupted();
+      await room.passTime();
+    },
+    onStep: () => void room.clock.steps++,
+    isBlocked: world.isBlocked,
+  });
+  const faults = [...watch.faults];
+  for (const actor of actors) {
+    if (actor.failure() !== undefined) faults.push(`${actor.name} threw ${messageOf(actor.failure())}`);
+    if (!actor.isEvent && actor.isAlive())
+      faults.push(`${actor.name} did not end: it waits for ${actor.next()?.label}`);
+    actor.kill();
+  }
+  if (played.divergedAt !== undefined)
+    faults.push(`the choices could not be followed from step ${played.divergedAt + 1} on`);
+  faults.push(...(await room.finish()));
+  await room.plain.sync();
+  faults.push(...(await room.finish()));
+  faults.push(...(await findFaults(room, watch.sent, scenario.left?.(room) ?? [])));
+  return { decisions: played.decisions, trace: played.trace, faults };
+}
+
+/**
+ * Plays the schedules, those with fewer preemptions first. `most`: so many at most, chosen evenly among those with as
+ * many preemptions.
+ */
+export async function explore(
+  world: ExploredWorld,
+  scenario: Scenario,
+  {
+    most = Infinity,
+    onPlayed = () => undefined,
+  }: { most?: number; onPlayed?: (explored: Explored) => void } = {},
+): Promise<Explored> {
+  const explored: Explored = { schedules: 0, failures: [], failed: 0 };
+  const levels: string[][][] = [[[]], [], []];
+  const isTaken = new Set<string>();
+  for (const [preemptions, level] of levels.entries()) {
+    // What is left is shared by the levels that are to come.
+    const share = Math.ceil((most - explored.schedules) / (levels.length - preemptions));
+    let played = 0;
+    for (let open = level.splice(0); open.length > 0; open = level.splice(0)) {
+      for (const choices of chooseEvenly(open, share - played)) {
+        const outcome = await playOne(world, scenario, choices);
+        played++;
+        explored.schedules++;
+        if (outcome.faults.length > 0) {
+          explored.failed++;
+          if (explored.failures.length < 3) explored.failures.push(report(scenario, outcome));
+        }
+        for (const next of branch(outcome.decisions, choices.length, preemptions)) {
+          const name = next.choices.join('');
+          if (isTaken.has(name)) continue;
+          isTaken.add(name);
+          levels[next.preemptions]?.push(next.choices);
+        }
+        onPlayed(explored);
+      }
+    }
+  }
+  return explored;
+}
+
+/** The schedules that decide otherwise at one step after the given ones. */
+function branch(decisions: readonly Decision[], after: number, preemptions: number) {
+  const names = decisions.map(({ chosen }) => chosen);
+  return decisions.slice(after).flatMap(({ others }, at) =>
+    others
+      .map(({ name, preempts }) => ({
+        choices: [...names.slice(0, after + at), name],
+        preemptions: preemptions + (preempts ? 1 : 0),
+      }))
+      .filter((next) => next.preemptions <= PREEMPTIONS_MOST),
+  );
+}
+
+function chooseEvenly<T>(all: readonly T[], most: number): T[] {
+  if (all.length <= most) return [...all];
+  return Array.from(
+    { length: Math.max(0, most) },
+    (_, at) => all[Math.floor(((at + 0.5) * all.length) / most)] as T,
+  );
+}
+
+/** A schedule that failed, and how to play it alone. */
+export function report({ name }: Scenario, { decisions, trace, faults }: Outcome): string {
+  const choices = writeChoices(decisions.map(({ chosen }) => chosen));
+  return [
+    ...faults,
+    ...trace,
+    `Play it alone: SLOTSYNC_SCHEDULE='${name}:${choices}' npm run test:schedules`,
+  ].join('\n  ');
+}

@@ -1,0 +1,93 @@
+// Everything that the schedules of one scenario share: a database, the service, and the clients of each actor. Each
+// schedule has streams, rows, keys and external ids of its own in it.
+import { pino } from 'pino';
+import postgres from 'postgres';
+import { createDestination, type Destination } from '../../src/destination/destination.js';
+import { createLimiter, type SlotStore } from '../../src/destination/quota/limiter.js';
+import { createMirror } from '../../src/mirror/mirror.js';
+import { openState, type State } from '../../src/state/database.js';
+import { createDatabase } from '../support/services.js';
+import { startSteppedService } from './service.js';
+
+/** Always grants: the tests of the quota are elsewhere. */
+const FREE: SlotStore = {
+  take: async () => ({ granted: true, token: 'free', waitMs: 0 }),
+  withdraw: async () => undefined,
+  release: async () => undefined,
+  throttled: async () => undefined,
+  usage: async () => {
+    throw new Error('nothing is throttled here');
+  },
+};
+
+export const FIELDS = ['thing.name', 'thing.parent'];
+
+export type ExploredWorld = Awaited<ReturnType<typeof openExploredWorld>>;
+
+export async function openExploredWorld() {
+  const database = await createDatabase();
+  const sql = postgres(database.url, { max: 3, onnotice: () => undefined });
+  for (const table of ['one', 'two']) {
+    await sql`
+      CREATE TABLE ${sql(table)} (world text, id text, code text, name text, parent text, PRIMARY KEY (world, id))`;
+  }
+  const service = await startSteppedService({
+    types: [{ extId: 'thing' }],
+    fields: FIELDS.map((extId) => ({ extId })),
+  });
+  const log = pino({ level: 'silent' });
+  const limiter = createLimiter({ store: FREE });
+  const mirror = createMirror({ url: database.url });
+  const states = new Map<string, State>();
+  const destinations = new Map<string, Destination>();
+  const openDestination = (prefix: string) => {
+    const api = { baseUrl: service.url, key: 'sandbox-key', organizationId: 'demo', region: 'EU_EES' };
+    const requests = {
+      requestTimeoutMs: 30_000,
+      lateWriteSeconds: 30,
+      tokenSeconds: 100_000,
+      errorBodies: 'json' as const,
+      pageSize: 1000,
+    };
+    return createDestination({ api, limiter, log, prefix, ...requests });
+  };
+  let rooms = 0;
+  const plain = { state: openState({ url: database.url }), destination: openDestination('/v1') };
+
+  return {
+    sql,
+    service,
+    mirror,
+    log,
+    /** For a room in this database. */
+    newName: () => `w${++rooms}`,
+    /** Clients that no scheduler stands in front of. */
+    plain,
+
+    /** The clients of the actor of this name. */
+    clientsOf(name: string): { state: State; destination: Destination } {
+      const state = states.get(name) ?? openState({ url: database.url, connections: 3 });
+      const destination = destinations.get(name) ?? openDestination(`/${name}/v1`);
+      states.set(name, state);
+      destinations.set(name, destination);
+      return { state, destination };
+    },
+
+    /** Whether a session of this database waits for a lock. */
+    async isBlocked(): Promise<boolean> {
+      const waiting = await sql`
+        SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+      return waiting.length > 0;
+    },
+
+    async close(): Promise<void> {
+      for (const destination of [plain.destination, ...destinations.values()]) await destination.close();
+      for (const state of [plain.state, ...states.values()]) await state.close();
+      await limiter.close();
+      await mirror.close();
+      await sql.end({ timeout: 1 });
+      await service.close();
+      await database.drop();
+    },
+  };
+}

@@ -1,0 +1,129 @@
+// What must hold, of what stands at the service. The mirror is asked by external id, not the state by key.
+import { createObject, hashObject } from '../../src/streams/destination-object.js';
+import type { Actor } from './actor.js';
+import type { Room, ThingRow } from './room.js';
+import type { Observer, SentObject } from './service.js';
+
+/** Watches the requests of one schedule. */
+export function createWatch() {
+  const faults: string[] = [];
+  /** By external id, who has sent a write that is not answered. */
+  const underWay = new Map<string, Actor>();
+  /** External ids that rows of the mirror give now; and gave when an actor read the mirror last. */
+  let present: ReadonlySet<string> = new Set();
+  const seenBy = new Map<Actor, ReadonlySet<string>>();
+  /** Every external id that was sent. */
+  const sent = new Set<string>();
+  /** An actor was frozen past its claim, or killed: then two writes may meet, and are followed up. */
+  let isInterrupted = false;
+  const each = (objects: readonly SentObject[], look: (object: SentObject) => void) => objects.forEach(look);
+
+  const observer: Observer = {
+    arrived: (actor, objects) =>
+      each(objects, ({ extId, active }) => {
+        const other = underWay.get(extId);
+        if (other && other !== actor && other.isAlive() && !isInterrupted)
+          faults.push(`guarantee 4: ${actor.name} and ${other.name} write ${extId} at the same time`);
+        underWay.set(extId, actor);
+        sent.add(extId);
+        if (active === false && seenBy.get(actor)?.has(extId))
+          faults.push(
+            `guarantee 6: ${actor.name} retires ${extId}, which had a row when it read the mirror last`,
+          );
+      }),
+    answered: (actor, objects) =>
+      each(objects, ({ extId }) => underWay.get(extId) === actor && underWay.delete(extId)),
+  };
+  return {
+    faults,
+    observer,
+    sent,
+    read: (actor: Actor) => seenBy.set(actor, present),
+    interrupted: () => (isInterrupted = true),
+    mirrorChanged: (externalIds: ReadonlySet<string>) => (present = externalIds),
+  };
+}
+
+/** The external ids that the rows of the mirror give. */
+export async function readPresent(room: Room): Promise<Set<string>> {
+  const ids = new Set<string>();
+  for (const shape of room.shapes)
+    for (const row of await room.rowsOf(shape.table)) ids.add(room.extIdOf(shape, row));
+  return ids;
+}
+
+/** What is wrong when everything is quiet; `left`: external ids that may stay active although no row gives them. */
+export async function findFaults(
+  room: Room,
+  sent: ReadonlySet<string>,
+  left: readonly string[],
+): Promise<string[]> {
+  const faults: string[] = [];
+  const expected = new Map<string, { name: string; parent?: string }>();
+  const rows = new Map<string, ThingRow[]>();
+  for (const { table } of room.shapes) rows.set(table, await room.rowsOf(table));
+  for (const shape of room.shapes) {
+    const parentShape = room.shapes.find(({ table }) => table === shape.parent);
+    for (const row of rows.get(shape.table) ?? []) {
+      const parent = rows.get(shape.parent ?? '')?.find(({ id }) => id === row.parent);
+      expected.set(room.extIdOf(shape, row), {
+        name: row.name,
+        ...(parentShape && parent ? { parent: room.extIdOf(parentShape, parent) } : {}),
+      });
+    }
+  }
+  for (const [extId, { name, parent }] of expected) {
+    const object = room.service.object(extId);
+    const valueOf = (field: string) => object?.fields.find(({ fieldId }) => fieldId === field)?.values.join();
+    if (!object) faults.push(`guarantee 3: ${extId} is not at the service`);
+    else if (!object.active) faults.push(`guarantee 6: ${extId} is inactive, and has a row`);
+    else if (valueOf('thing.name') !== name)
+      faults.push(`guarantee 4: ${extId} is '${valueOf('thing.name')}', and its row says '${name}'`);
+    else if (valueOf('thing.parent') !== parent)
+      faults.push(`guarantee 7: ${extId} refers to ${valueOf('thing.parent')}, and its row to ${parent}`);
+  }
+  for (const extId of sent)
+    if (!expected.has(extId) && !left.includes(extId) && room.service.object(extId)?.active)
+      faults.push(`guarantee 3: ${extId} is active, and no row gives it`);
+
+  const records = await room.sql<
+    {
+      stream: string;
+      local_key: string;
+      external_id: string;
+      status: string;
+      error_code: string;
+      object_hash: string;
+      in_doubt: boolean;
+    }[]
+  >`SELECT * FROM slotsync.records WHERE stream = ANY (${room.names}) ORDER BY stream, local_key`;
+  for (const {
+    stream,
+    local_key: key,
+    external_id: extId,
+    status,
+    error_code,
+    object_hash,
+    in_doubt,
+  } of records) {
+    const name = `the record of ${stream} '${key}'`;
+    if (status !== 'synced' && status !== 'retired') {
+      faults.push(`guarantee 3: ${name} is left ${status} (${error_code})`);
+      continue;
+    }
+    if (in_doubt) faults.push(`guarantee 3: ${name} is left in doubt`);
+    // A retired one whose external id another row gives by now says nothing of the object any more.
+    if (status === 'retired' && expected.has(extId)) continue;
+    const object = room.service.object(extId);
+    const fields = object?.fields.map(({ fieldId, values }) => [fieldId, values] as const) ?? [];
+    const hash = object && hashObject(createObject(object.extId, object.typeId, object.active, fields));
+    if (hash !== object_hash)
+      faults.push(`guarantee 2: ${name} is ${status}, and the service holds another ${extId}`);
+  }
+  const unsent = await room.sql`
+    SELECT b.id FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = b.run_id
+    WHERE b.stream = ANY (${room.names}) AND b.state IN ('planned', 'queued') AND r.finished_at IS NOT NULL`;
+  if (unsent.length > 0)
+    faults.push(`guarantee 3: ${unsent.length} batches are left unsent in a run that has ended`);
+  return faults;
+}

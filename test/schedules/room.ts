@@ -1,0 +1,292 @@
+// What one schedule plays in: rows in the mirror, streams and keys that no other schedule has, processes that work them,
+// and the events that may happen to those.
+import { checkConfiguration } from '../../src/config-file.js';
+import { codeOf, messageOf } from '../../src/errors.js';
+import { decideRetry } from '../../src/queue/retry-policy.js';
+import { addDueChecks } from '../../src/state/inbox/due-checks.js';
+import { takeChanges } from '../../src/state/inbox/take-changes.js';
+import { retryRecords } from '../../src/state/records/retry-records.js';
+import { advanceRun } from '../../src/state/runs/advance-run.js';
+import { listQueuedBatches, readBatch } from '../../src/state/runs/batches.js';
+import { failRun } from '../../src/state/runs/end-run.js';
+import { failBatch } from '../../src/state/runs/finish-batch.js';
+import { startRun } from '../../src/state/runs/start-run.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { applyBatch } from '../../src/sync/apply/apply-batch.js';
+import { createPreflight } from '../../src/sync/plan/preflight.js';
+import { planRun } from '../../src/sync/plan/plan-run.js';
+import type { SyncDeps } from '../../src/sync/sync-deps.js';
+import type { Actor } from './actor.js';
+import { destinationOf, mirrorOf, stateOf } from './clients.js';
+import type { ExploredWorld } from './explored-world.js';
+
+/** A row of the mirror. */
+export interface ThingRow {
+  id: string;
+  code: string;
+  name: string;
+  parent?: string;
+}
+
+export type Table = 'one' | 'two';
+
+/** A stream over one of the two tables. */
+export interface StreamShape {
+  table: Table;
+  /** What its external ids are made of: `id` is the key. Beside it a text of its own. */
+  identifiedBy: 'id' | 'code';
+  prefix: string;
+  /** The table whose rows its rows refer to. */
+  parent?: Table;
+  unlessReserved?: boolean;
+}
+
+/** Attempts of a batch before it is given up, as the queue has them. */
+const ATTEMPTS = 9;
+/** As a claim is valid, and a little. */
+export const CLAIM_PASSES_SECONDS = 61;
+const DAY_SECONDS = 24 * 60 * 60;
+const ROUNDS_MOST = 30;
+
+export type Room = ReturnType<typeof createRoom>;
+export type Process = ReturnType<Room['process']>;
+
+/** `name`: no other schedule over this database has it. */
+export function createRoom(world: ExploredWorld, name: string, shapes: readonly StreamShape[]) {
+  const { sql, service } = world;
+  const nameOf = (table: Table) => `${name}_${table}`;
+  const declared = shapes.map((shape): [string, SlotsyncConfig['streams'][string]] => [
+    nameOf(shape.table),
+    {
+      from: { query: `SELECT id, code, name, parent FROM ${shape.table} WHERE world = '${name}'` },
+      key: 'id',
+      type: 'thing',
+      externalId: `${shape.prefix}${name}_{${shape.identifiedBy}}`,
+      fields: { 'thing.name': 'name' },
+      ...(shape.parent
+        ? { references: { 'thing.parent': { stream: nameOf(shape.parent), key: 'parent' } } }
+        : {}),
+      retire: 'deactivate',
+      unlessReserved: shape.unlessReserved ?? false,
+    },
+  ]);
+  const configuration = checkConfiguration({ streams: Object.fromEntries(declared) });
+  const streams = new Map(configuration.streams.map((stream) => [stream.name, stream]));
+  const names = [...streams.keys()];
+  const syncRequest = { kind: 'sync', lane: 'sync', startedBy: 'command', streams: names } as const;
+  /** Steps so far, and how much later than it is the processes believe it to be. */
+  const clock = { steps: 0, aheadMs: 0 };
+  const deps: SyncDeps = { ...world.plain, mirror: world.mirror, streams, log: world.log };
+
+  async function passTime(seconds = CLAIM_PASSES_SECONDS): Promise<void> {
+    clock.aheadMs += seconds * 1000;
+    clock.steps++;
+    const back = sql`make_interval(secs => ${seconds})`;
+    await sql`
+      WITH records AS (
+        UPDATE slotsync.records SET claimed_until = claimed_until - ${back}, check_after = check_after - ${back}
+        WHERE stream = ANY (${names}) AND (claimed_until IS NOT NULL OR check_after IS NOT NULL)
+      ), objects AS (UPDATE slotsync.object_claims SET claimed_until = claimed_until - ${back})
+      UPDATE slotsync.changes SET not_before = not_before - ${back}
+      WHERE stream = ANY (${names}) AND not_before IS NOT NULL`;
+  }
+
+  /**
+   * A process of slotsync: the use cases, with its own clients. Without an actor no scheduler stands in front of them.
+   * `isAlone`: no other works the same run.
+   */
+  function process(actor?: Actor, isAlone = true, onRead: () => void = () => undefined) {
+    const clients = actor ? world.clientsOf(actor.name) : world.plain;
+    const own: SyncDeps = actor
+      ? {
+          ...deps,
+          mirror: mirrorOf(actor, world.mirror, onRead),
+          state: stateOf(actor, clients.state, isAlone),
+          destination: destinationOf(actor, clients.destination),
+        }
+      : deps;
+    const { state } = own;
+    const timed = {
+      ...own,
+      now: () => Date.now() + clock.aheadMs,
+      clock: () => performance.now() + clock.aheadMs,
+      preflight: createPreflight(own.destination),
+    };
+    /** Errors on the way that were retried. */
+    const errors: string[] = [];
+
+    async function wait(action: 'retry' | 'defer' | 'return', code: string): Promise<void> {
+      errors.push(code);
+      if (!actor) return;
+      const since = clock.steps;
+      // A retry comes seconds later; who waits for somebody else looks again when anything has happened.
+      const when = () => action !== 'defer' || clock.steps > since;
+      await actor.step({ label: `tries again after ${code}`, isPause: true, when }, () => undefined);
+    }
+
+    async function attempt(
+      run: () => Promise<void>,
+      giveUp: (error: unknown) => Promise<void>,
+    ): Promise<void> {
+      for (let attemptsMade = 0, rounds = 0; ;) {
+        try {
+          return await run();
+        } catch (error) {
+          const { action } = decideRetry({ error, attemptsMade, attempts: ATTEMPTS });
+          if (action === 'give_up' || rounds++ === ROUNDS_MOST) return giveUp(error);
+          if (action === 'retry') attemptsMade++;
+          await wait(action, codeOf(error));
+        }
+      }
+    }
+
+    const reasonOf = (error: unknown) => ({ code: codeOf(error), message: messageOf(error) });
+
+    const advance = async (runId: number): Promise<number[]> =>
+      (await advanceRun(state.db, runId))
+        ? (await listQueuedBatches(state.db, runId)).map(({ id }) => id)
+        : [];
+
+    const plan = (runId: number) =>
+      attempt(
+        () => planRun(timed, runId),
+        (error) => failRun(state.db, runId, reasonOf(error)),
+      );
+
+    async function apply(batchId: number): Promise<void> {
+      await attempt(
+        async () => {
+          const batch = await readBatch(state.db, batchId);
+          if (batch?.state === 'queued') await applyBatch(timed, batch);
+        },
+        async (error) => {
+          errors.push(`gave up: ${codeOf(error)} ${messageOf(error)}`);
+          const batch = await readBatch(state.db, batchId);
+          if (batch) await failBatch(state, batch, reasonOf(error));
+        },
+      );
+    }
+
+    /** Works a run from where it stands to its end. */
+    async function work(runId: number, isPlanned = false): Promise<void> {
+      if (!isPlanned) await plan(runId);
+      const queue = await advance(runId);
+      if (isPlanned) queue.push(...(await listQueuedBatches(state.db, runId)).map(({ id }) => id));
+      for (let id = queue.shift(); id !== undefined; id = queue.shift()) {
+        await apply(id);
+        queue.push(...(await advance(runId)));
+      }
+    }
+
+    return {
+      state,
+      errors,
+      work,
+
+      /** What the inbox loop does, until nothing waits. */
+      async takeFromInbox(): Promise<void> {
+        for (let rounds = 0; rounds < ROUNDS_MOST; rounds++) {
+          await addDueChecks(state.db, names);
+          const taken = await takeChanges(state.db, names);
+          if (taken === 'nothing') return;
+          if (taken === 'busy') await wait('defer', 'busy');
+          else await work(taken.runId);
+        }
+      },
+
+      /** One sync over all streams, unless one is under way. */
+      async sync(): Promise<void> {
+        const { run, started } = await startRun(state.db, syncRequest);
+        if (started) await work(run.id);
+      },
+
+      retry: (table: Table, ...keys: string[]) => retryRecords(state.db, { stream: nameOf(table), keys }),
+    };
+  }
+
+  const plain = process();
+
+  /** A run over all streams, planned and with its first batches queued. */
+  async function planSync(): Promise<number> {
+    const runId = await startSync();
+    await planRun({ ...deps, preflight: createPreflight(deps.destination) }, runId);
+    await advanceRun(plain.state.db, runId);
+    return runId;
+  }
+
+  const startSync = async () => (await startRun(plain.state.db, syncRequest)).run.id;
+
+  /** What is not finished: runs, what is in the inbox, and objects that are to be looked at once more. */
+  async function readOpen() {
+    const [open] = await sql<{ runs: { id: number; status: string }[] | null; isOpen: boolean }[]>`
+      SELECT runs, runs IS NOT NULL
+        OR EXISTS (SELECT FROM slotsync.changes WHERE stream = ANY (${names}))
+        OR EXISTS (SELECT FROM slotsync.records WHERE stream = ANY (${names}) AND check_after IS NOT NULL) AS "isOpen"
+      FROM (SELECT jsonb_agg(jsonb_build_object('id', id, 'status', status) ORDER BY id) AS runs FROM slotsync.runs
+        WHERE finished_at IS NULL AND kind <> 'reconcile' AND streams && ${names}::text[]) AS unfinished`;
+    return { runs: open?.runs ?? [], isOpen: open?.isOpen ?? false };
+  }
+
+  return {
+    name,
+    sql,
+    shapes,
+    names,
+    clock,
+    service,
+    nameOf,
+    passTime,
+    process,
+    plain,
+    planSync,
+    startSync,
+
+    /** Rows of the mirror, all tables. */
+    rowsOf: (table: Table) =>
+      sql<ThingRow[]>`SELECT id, code, name, parent FROM ${sql(table)} WHERE world = ${name}`,
+
+    /** External id of a row, as the configuration says. */
+    extIdOf: ({ prefix, identifiedBy }: StreamShape, row: ThingRow) =>
+      `${prefix}${name}_${row[identifiedBy]}`,
+
+    /**
+     * One transaction in the mirror: rows go, come, and change. Their keys are in the inbox with its commit, as triggers
+     * would put them.
+     */
+    async change(
+      table: Table,
+      {
+        gone = [],
+        rows = [],
+        push = true,
+      }: { gone?: readonly string[]; rows?: readonly ThingRow[]; push?: boolean },
+      more?: { table: Table; gone?: readonly string[]; rows?: readonly ThingRow[] },
+    ): Promise<void> {
+      await sql.begin(async (tx) => {
+        for (const part of [{ table, gone, rows }, ...(more ? [more] : [])]) {
+          const { gone: going = [], rows: coming = [] } = part;
+          await tx`DELETE FROM ${tx(part.table)} WHERE world = ${name} AND id = ANY (${[...going]})`;
+          for (const { id, code, name: text, parent = null } of coming)
+            await tx`
+              INSERT INTO ${tx(part.table)} (world, id, code, name, parent) VALUES (${name}, ${id}, ${code}, ${text}, ${parent})
+              ON CONFLICT (world, id) DO UPDATE SET code = excluded.code, name = excluded.name, parent = excluded.parent`;
+          if (!push) continue;
+          for (const key of [...going, ...coming.map(({ id }) => id)])
+            await tx`INSERT INTO slotsync.changes (stream, local_key) VALUES (${nameOf(part.table)}, ${key})`;
+        }
+      });
+    },
+
+    /** What the workers do when everything is quiet again: runs are worked to their end, the inbox is emptied. */
+    async finish(): Promise<string[]> {
+      for (let rounds = 0; rounds < ROUNDS_MOST; rounds++) {
+        const { runs, isOpen } = await readOpen();
+        if (!isOpen) return [];
+        await passTime(DAY_SECONDS);
+        for (const { id, status } of runs) await plain.work(id, status !== 'planning');
+        await plain.takeFromInbox();
+      }
+      return ['guarantee 3: runs, changes or checks are left that never end'];
+    },
+  };
+}

@@ -1,0 +1,213 @@
+// Who acts in which schedules. Each scenario is a few processes and events around one object, small enough that every
+// schedule with two preemptions can be played.
+import type { Actor } from './actor.js';
+import type { Cast, Scenario } from './explore.js';
+import type { Room, StreamShape, Table, ThingRow } from './room.js';
+
+type Body = (cast: Cast, actor: Actor) => Promise<void>;
+
+/** External ids that follow from the key alone. */
+const OWNED: StreamShape = { table: 'one', identifiedBy: 'id', prefix: 'x_' };
+/** External ids of another column than the key: a row may come back under another key. */
+const CODED: StreamShape = { table: 'one', identifiedBy: 'code', prefix: 'y_' };
+/** Never touched, so that no source is empty. Of each table another one. */
+const beside = (table: Table): ThingRow => ({ id: `9${table}`, code: `beside ${table}`, name: 'beside' });
+
+const row = (id: string, name: string, more: Partial<ThingRow> = {}): ThingRow => ({
+  id,
+  code: `c${id}`,
+  name,
+  ...more,
+});
+const quiet = (rows: readonly ThingRow[], gone: readonly string[] = []) => ({ rows, gone, push: false });
+
+/** Rows that were synced, then changed, and a sync that is planned over the change. */
+async function plannedSync(
+  room: Room,
+  before: readonly ThingRow[],
+  change: { rows?: readonly ThingRow[]; gone?: readonly string[] },
+): Promise<Record<string, number>> {
+  await room.change('one', quiet([beside('one'), ...before]));
+  if (room.shapes.length > 1) await room.change('two', quiet([beside('two')]));
+  await room.plain.sync();
+  await room.change('one', quiet(change.rows ?? [], change.gone));
+  return { run: await room.planSync() };
+}
+
+/** Works the run that is planned. */
+const workRun: Body = ({ process, known }) => process.work(known['run'] ?? 0, true);
+/** Takes from the inbox, once the actor M has changed the mirror. */
+const workInbox: Body = async ({ process, actorOf }, actor) => {
+  await actor.step({ label: 'hears of a change', when: () => !actorOf('M').isAlive() }, () => undefined);
+  await process.takeFromInbox();
+};
+const transaction =
+  (table: Table, change: Parameters<Room['change']>[1], more?: Parameters<Room['change']>[2]): Body =>
+  async ({ room, mirrorChanged }, actor) => {
+    await actor.step({ label: 'a transaction in the mirror' }, async () => {
+      await room.change(table, change, more);
+      await mirrorChanged();
+    });
+  };
+
+/** The process dies; what it had sent may still be carried out. */
+const kill =
+  (name: string): Body =>
+  async ({ actorOf, interrupted }, actor) => {
+    const target = actorOf(name);
+    let request: ReturnType<Actor['next']>;
+    await actor.step({ label: `${name} is killed`, when: target.isAlive }, () => {
+      request = target.next();
+      interrupted();
+      target.kill();
+    });
+    const sent = request?.request;
+    if (sent?.place === 'request' && sent.isWrite)
+      await actor.step({ label: `the write of ${name} is carried out` }, () => sent.process());
+  };
+
+/** The connection breaks while a write is under way; the service may carry it out much later. */
+const loseAnswer =
+  (name: string): Body =>
+  async ({ actorOf, interrupted }, actor) => {
+    const target = actorOf(name);
+    let sent: NonNullable<ReturnType<Actor['next']>>['request'];
+    const isWriting = () => target.next()?.request?.isWrite === true;
+    await actor.step({ label: `the connection of ${name} breaks`, when: isWriting }, () => {
+      sent = target.next()?.request;
+      interrupted();
+      sent?.lose();
+    });
+    if (sent?.place === 'request')
+      await actor.step({ label: `the write of ${name} is carried out late` }, () => sent?.process());
+  };
+
+/** A minute passes while everybody stands still: claims expire. */
+const minute: Body = async ({ room, isWorking, interrupted }, actor) => {
+  await actor.step({ label: 'a minute passes', when: isWorking }, async () => {
+    interrupted();
+    await room.passTime();
+  });
+};
+
+const NEW_KEY = transaction('one', { gone: ['1'], rows: [row('2', 'new', { code: 'c1' })] });
+const NEWER = transaction('one', { rows: [row('1', 'newer')] });
+const updateOf = (room: Room) => plannedSync(room, [row('1', 'old')], { rows: [row('1', 'new')] });
+
+/** A sync's batch and an incremental one, and a change between them, of ids of both kinds. */
+function bothKinds(name: string, scenario: Omit<Scenario, 'name' | 'streams'>): Scenario[] {
+  return [
+    { ...scenario, name: `${name}-owned`, streams: [OWNED] },
+    { ...scenario, name: `${name}-coded`, streams: [CODED] },
+  ];
+}
+
+export const SCENARIOS: readonly Scenario[] = [
+  {
+    name: 'new-key',
+    streams: [CODED],
+    prepare: updateOf,
+    processes: { A: workRun, B: workInbox },
+    events: { M: NEW_KEY },
+  },
+  {
+    name: 'retirement',
+    streams: [{ ...CODED, unlessReserved: true }],
+    prepare: (room) => plannedSync(room, [row('1', 'old')], { gone: ['1'] }),
+    processes: { A: workRun, B: workInbox },
+    events: { M: transaction('one', { rows: [row('2', 'new', { code: 'c1' })] }) },
+  },
+  {
+    name: 'planners',
+    streams: [OWNED, { ...OWNED, table: 'two', prefix: 'z_' }],
+    async prepare(room) {
+      await room.change('one', quiet([row('1', 'one')]));
+      await room.change('two', quiet([row('1', 'two')]));
+      return { run: await room.startSync() };
+    },
+    sharesRun: true,
+    processes: {
+      A: ({ process, known }) => process.work(known['run'] ?? 0),
+      B: ({ process, known }) => process.work(known['run'] ?? 0),
+    },
+  },
+  ...bothKinds('late-write', {
+    prepare: updateOf,
+    processes: { A: workRun, B: workInbox },
+    events: { M: NEWER, L: loseAnswer('A') },
+  }),
+  {
+    name: 'other-stream',
+    streams: [CODED, { ...CODED, table: 'two' }],
+    prepare: updateOf,
+    processes: { A: workRun, B: workInbox },
+    events: {
+      M: transaction('one', { gone: ['1'] }, { table: 'two', rows: [row('1', 'moved')] }),
+    },
+  },
+  {
+    name: 'other-stream-retirement',
+    streams: [CODED, { ...CODED, table: 'two' }],
+    prepare: (room) => plannedSync(room, [row('1', 'old')], { gone: ['1'] }),
+    processes: { A: workRun, B: workInbox },
+    events: { M: transaction('two', { rows: [row('1', 'moved')] }) },
+  },
+  ...bothKinds('crash', {
+    prepare: (room) => plannedSync(room, [row('1', 'old')], { rows: [row('1', 'new'), row('3', 'created')] }),
+    processes: { A: workRun, B: workInbox },
+    events: { M: NEWER, K: kill('A') },
+  }),
+  {
+    name: 'parent',
+    streams: [
+      { ...OWNED, parent: 'two' },
+      { ...CODED, table: 'two', prefix: 'bld_' },
+    ],
+    async prepare(room) {
+      await room.change('two', quiet([beside('two'), row('p', 'parent', { code: 'A' })]));
+      await room.change('one', quiet([beside('one'), row('1', 'child', { parent: 'p' })]));
+      await room.plain.sync();
+      await room.change('one', quiet([row('1', 'renamed child', { parent: 'p' })]));
+      return { run: await room.planSync() };
+    },
+    processes: {
+      A: workRun,
+      async B(cast, actor) {
+        await workInbox(cast, actor);
+        await cast.process.retry('two', 'p');
+        await cast.room.change('two', { rows: [row('p', 'parent', { code: 'B' })] });
+        await cast.process.takeFromInbox();
+      },
+    },
+    events: { M: transaction('two', { rows: [row('p', 'parent', { code: 'B' })] }) },
+    left: (room) => [`bld_${room.name}_A`],
+  },
+  ...bothKinds('beside', {
+    prepare: updateOf,
+    processes: { A: workRun, B: workInbox },
+    events: { M: NEWER },
+  }),
+  ...bothKinds('frozen', {
+    prepare: updateOf,
+    processes: { A: workRun, B: workInbox },
+    events: { M: NEWER, T: minute },
+  }),
+  {
+    name: 'frozen-new-key',
+    streams: [CODED],
+    prepare: updateOf,
+    processes: { A: workRun, B: workInbox },
+    events: { M: NEW_KEY, T: minute },
+  },
+  {
+    name: 'created-meanwhile',
+    streams: [OWNED],
+    async prepare(room) {
+      await room.change('one', quiet([beside('one')]));
+      await room.plain.sync();
+      return {};
+    },
+    processes: { A: ({ process }) => process.sync(), B: workInbox },
+    events: { M: transaction('one', { rows: [row('1', 'created')] }) },
+  },
+];

@@ -1,0 +1,110 @@
+// Runs one schedule: at each step it decides which actor goes next, first by the given choices, then without preempting
+// anybody. Which others could have gone is noted, so that every one of those schedules can be run, too.
+import type { Actor } from './actor.js';
+
+/** One decision: who went, and who could have. */
+export interface Decision {
+  chosen: string;
+  /** The others that could have gone, and whether that would have preempted the one that went before. */
+  others: readonly { name: string; preempts: boolean }[];
+  preempts: boolean;
+}
+
+export interface Played {
+  decisions: Decision[];
+  trace: string[];
+  /** The prescribed choices could not be followed from here on. */
+  divergedAt?: number;
+}
+
+export interface Scheduling {
+  actors: readonly Actor[];
+  /** Names of actors, one for each step; after them nobody is preempted. */
+  choices: readonly string[];
+  /** For when everybody waits for somebody else: all claims expire, and who waits may look again. */
+  passTime(): Promise<void>;
+  /** To be called before each step. */
+  onStep(): void;
+  /** Whether a session waits for a lock of the database. */
+  isBlocked(): Promise<boolean>;
+}
+
+/** How long an actor may take for a step before it is asked whether it waits for a lock. Milliseconds. */
+const STEP_MS = 400;
+const STEPS_MOST = 1500;
+/** So often may everybody wait for somebody else. */
+const STALLS_MOST = 5;
+
+/** Plays the schedule until no actor can go on. Throws when it hangs. */
+export async function playSchedule({
+  actors,
+  choices,
+  passTime,
+  onStep,
+  isBlocked,
+}: Scheduling): Promise<Played> {
+  const decisions: Decision[] = [];
+  const trace: string[] = [];
+  let current: Actor | undefined;
+  let divergedAt: number | undefined;
+  let stalls = 0;
+  for (const actor of actors) await settle(actor);
+
+  while (decisions.length < STEPS_MOST) {
+    const enabled = actors.filter((actor) => actor.isEnabled());
+    const [first] = enabled;
+    if (!first) {
+      const isWaiting = actors.some((actor) => !actor.isEvent && actor.isAlive());
+      if (!isWaiting || stalls++ >= STALLS_MOST) break;
+      trace.push('      time passes');
+      await passTime();
+      continue;
+    }
+    const before = current;
+    const isHeldBack =
+      before !== undefined && enabled.includes(before) && !before.isEvent && before.next()?.isPause !== true;
+    const preempts = (actor: Actor) => isHeldBack && actor !== before;
+    const isLocal = isHeldBack && before.next()?.isLocal === true;
+    const byDefault = isHeldBack ? before : first;
+    let chosen = byDefault ?? first;
+    const wanted = choices[decisions.length];
+    if (wanted !== undefined && divergedAt === undefined) {
+      const found = enabled.find(({ name }) => name === wanted);
+      if (found) chosen = found;
+      else divergedAt = decisions.length;
+    }
+    decisions.push({
+      chosen: chosen.name,
+      preempts: preempts(chosen),
+      others: enabled
+        .filter((actor) => actor !== chosen && !(isLocal && preempts(actor)))
+        .map((actor) => ({ name: actor.name, preempts: preempts(actor) })),
+    });
+    trace.push(`${String(decisions.length).padStart(3)} ${chosen.name} ${chosen.next()?.label ?? ''}`);
+    onStep();
+    chosen.go();
+    for (const actor of [chosen, ...actors]) if (actor.isAlive()) await settle(actor);
+    current = chosen;
+  }
+  return { decisions, trace, ...(divergedAt === undefined ? {} : { divergedAt }) };
+
+  /** Waits until the actor has parked; one that waits for a lock is left alone. */
+  async function settle(actor: Actor): Promise<void> {
+    for (let asked = 0; asked < 50; asked++) {
+      if (await actor.settled(STEP_MS)) return;
+      if (await isBlocked()) return;
+    }
+    throw new Error(`${actor.name} neither parked nor ended:\n${trace.join('\n')}`);
+  }
+}
+
+/** Choices as a short text: `A12M1B3`, the names of actors with how many steps each. */
+export function writeChoices(choices: readonly string[]): string {
+  return choices.join('').replace(/([A-Z])\1*/g, (run, name: string) => `${name}${run.length}`);
+}
+
+export function readChoices(text: string): string[] {
+  return [...text.matchAll(/([A-Z])(\d+)/g)].flatMap(([, name = '', count]) =>
+    Array.from({ length: Number(count) }, () => name),
+  );
+}
