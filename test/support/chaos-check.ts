@@ -2,6 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { textOf } from './chaos-mirror.js';
 import type { ChaosWorld } from './chaos-world.js';
+import { until } from './wait.js';
 
 const QUOTA = 20;
 const NAMED = 8;
@@ -98,6 +99,7 @@ function onlyLooked({ plan, counts }: ReportedRun): boolean {
 
 /** Everything that is not as it must be, in words; empty when all is well. */
 export async function findFaults(world: ChaosWorld): Promise<string[]> {
+  await until(() => world.service.late() === 0, { describe: 'every late write to be carried out' });
   return [
     ...(await compareObjects(world)),
     ...(await checkRecords(world)),

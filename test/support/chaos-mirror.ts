@@ -27,7 +27,7 @@ type Content = Pick<SandboxObject, 'typeId' | 'active' | 'fields'>;
 const CONFIGURATION = `
 import { defineConfig } from 'slotsync';
 export default defineConfig({
-  service: { requestTimeoutMs: REQUEST_TIMEOUT_MS },
+  service: { requestTimeoutMs: REQUEST_TIMEOUT_MS, lateWriteSeconds: 3 },
   streams: {
     courses: {
       from: 'courses', key: 'id', type: 'course', externalId: 'course_{id}', batchSize: 25,

@@ -11,8 +11,9 @@ type StreamName = (typeof STREAMS)[number];
 /** Writers at work side by side, each with codes of its own. */
 export const WRITERS = 3;
 const CODES_EACH = 4;
-/** A change that waits for a batch to claim its record does not wait longer. */
-const CLAIMED_WITHIN_MS = 3000;
+/** A step waits so long for the workers at most: they may be dead, frozen or without an answer. */
+const WAIT_MS = 10_000;
+const LOOK_EVERY_MS = 10;
 
 /** One stream reads, merges and writes; the other writes without reading. */
 export const OWNERSHIP: ChaosMirror = {
@@ -25,7 +26,7 @@ const stream = (from: string) => ({
   limits: { retire: { count: 1_000_000 } },
 });
 export default defineConfig({
-  service: { requestTimeoutMs: REQUEST_TIMEOUT_MS },
+  service: { requestTimeoutMs: REQUEST_TIMEOUT_MS, lateWriteSeconds: 8 },
   streams: {
     lectures: stream('lectures'),
     seminars: { ...stream('seminars'), owns: 'object' },
@@ -147,16 +148,18 @@ export function createHistoryWriter(options: {
     note(`${code} ${what}: ${next.isThere ? `${next.stream} ${next.id} version ${next.version}` : 'no row'}`);
   }
 
-  /** Until a batch has claimed the record of the code's row. */
-  async function waitForClaim(code: string): Promise<boolean> {
-    const deadline = performance.now() + CLAIMED_WITHIN_MS;
+  /** Waits until the record of the code's row is so. */
+  async function waitFor(code: string, how: 'claimed' | 'settled'): Promise<boolean> {
+    const deadline = performance.now() + WAIT_MS;
     while (performance.now() < deadline) {
-      const place = places.get(code);
-      const claimed = await sql`
-        SELECT FROM slotsync.records WHERE stream = ${place?.stream ?? ''} AND local_key = ${String(place?.id)}
-          AND claimed_by IS NOT NULL`;
-      if (claimed.length > 0) return true;
-      await pause(5);
+      const { stream = '', id, isThere = false } = places.get(code) ?? {};
+      const [record] = await sql<{ isClaimed: boolean; isSettled: boolean }[]>`
+        SELECT claimed_by IS NOT NULL AS "isClaimed",
+          claimed_by IS NULL AND NOT in_doubt AND status = ${isThere ? 'synced' : 'retired'} AS "isSettled"
+        FROM slotsync.records WHERE stream = ${stream} AND local_key = ${String(id)}`;
+      const isForgotten = !record && !isThere;
+      if (how === 'claimed' ? record?.isClaimed : (record?.isSettled ?? isForgotten)) return true;
+      await pause(LOOK_EVERY_MS);
     }
     return false;
   }
@@ -167,7 +170,7 @@ export function createHistoryWriter(options: {
     const forWrite = [random(), random(), random()];
     disturbWrite(() => forWrite.shift() ?? 0);
     await change(code, first);
-    if (await waitForClaim(code)) note(`${code} is claimed`);
+    if (await waitFor(code, 'claimed')) note(`${code} is claimed`);
     await pause(lateness * lateness * 1000);
     await change(code, second);
   }
@@ -186,7 +189,8 @@ export function createHistoryWriter(options: {
     /** One change of any code, or two. */
     async step(): Promise<void> {
       const code = codes[Math.floor(random() * codes.length)] ?? '';
-      await (random() < 0.5 ? hit(code) : change(code, random()));
+      await (random() < 0.6 ? hit(code) : change(code, random()));
+      if (random() < 0.5) await waitFor(code, 'settled');
     },
 
     /** Two last changes of each code: what goes wrong here, no later change puts right. */

@@ -60,6 +60,8 @@ export async function startChaosService(options: SandboxOptions) {
     /** Orders a fault for the next write; while the service is down there is none. */
     failNextWrite: (rule: Pick<FailRule, 'fault' | 'afterMs' | 'delayMs'>) =>
       sandbox?.failNext({ ...rule, method: 'PUT', path: '/objects' }),
+    /** Requests whose connection broke and that are still to be carried out. */
+    late: () => sandbox?.late() ?? 0,
     /** Forgets what was ordered and has not happened. */
     clearFailures: () => sandbox?.clearFailures(),
     setLatency(latencyMs: number, jitterMs = 0): void {

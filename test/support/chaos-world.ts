@@ -155,6 +155,11 @@ export async function openChaosWorld(options: ChaosOptions) {
       return ended.count;
     },
 
+    /** Plays that the time has passed in which a write whose answer was lost may still be carried out: none is. */
+    async makeChecksDue(): Promise<void> {
+      await sql`UPDATE slotsync.records SET check_after = now() WHERE check_after IS NOT NULL`;
+    },
+
     close,
   };
 }

@@ -117,7 +117,7 @@ function createOperator({ run, note }: ChaosWorld, random: () => number) {
 }
 
 /** Takes step after step, so far apart by chance, until `signal` aborts. */
-export async function every(
+async function every(
   signal: AbortSignal,
   random: () => number,
   [leastMs, mostMs]: readonly [number, number],
