@@ -2,7 +2,6 @@
 // Processes and servers that are lost, one at a time and all at once: whatever goes away and comes back, every object ends
 // up as its row maps, nothing is recorded that was not accepted, the quota holds, and no operator has to act.
 // SLOTSYNC_SEED repeats one schedule of faults; `npm run soak` plays one after another.
-import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { playSeed } from '../support/chaos.js';
 import { playHistory } from '../support/chaos-histories.js';
@@ -269,7 +268,7 @@ describe.concurrent('a run completes by itself when', () => {
     8 * MINUTE,
   );
 
-  // Twenty seconds stand for minutes: the run waits, and goes on by itself.
+  // Until a worker sends no more: how long it lasts beyond that changes nothing.
   it(
     'the service is down for a while',
     async () => {
@@ -277,7 +276,10 @@ describe.concurrent('a run completes by itself when', () => {
         await beginRun(world);
         await world.service.down();
         world.note('the service is down');
-        await pause(20 * SECOND);
+        await until(
+          () => world.workers.living().some(({ running }) => running.output().includes('sending stopped')),
+          { describe: 'a worker to stop sending' },
+        );
         await world.service.up();
         world.note('the service is up');
         await expectCompletedAlone(world);
