@@ -78,7 +78,7 @@ export const ERRORS = {
     `${NEXT_RUN}. If it happens again: slotsync check`,
   ),
   answer_incomplete: retry('the service gave no final answer for some objects', NEXT_RUN),
-  throttled: retry(
+  throttled: defer(
     'the service answered 429 thirty times in a row',
     `${NEXT_RUN}. Other clients seem to use the quota: lower API_REQUESTS_PER_SECOND, or ask their owners.`,
   ),
@@ -111,6 +111,10 @@ export const ERRORS = {
     'a statement failed at the mirror',
     `${NEXT_RUN}. If it happens again, read the log of the mirror’s server.`,
   ),
+  mirror_raised: dead(
+    'a function or a subquery of the source raised an error',
+    'Correct the row or the function it comes from, then: slotsync sync',
+  ),
   state_refused: setup(
     'the state database refused the connection',
     'Check STATE_DATABASE_URL (default: MIRROR_DATABASE_URL), then: slotsync check',
@@ -135,8 +139,16 @@ export const ERRORS = {
     'Correct `externalId`: name the columns that identify a row, then: slotsync check',
   ),
   claimed: defer('another batch is writing some of these records', NEXT_RUN),
-  claim_lost: retry('another batch took over some of these records', NEXT_RUN),
+  claim_lost: defer('another batch took over some of these records', NEXT_RUN),
   approval_withdrawn: retry('an approval was withdrawn while the run was planned', NEXT_RUN),
+  outcomes_missing: retry(
+    'a run ended with fewer outcomes than records it planned',
+    `${NEXT_RUN}. Rows of slotsync.batches were changed or deleted by another program: look for it.`,
+  ),
+  hold_rejected: dead(
+    'an operator rejected what the run held, so it was not sent',
+    'Action: none. The next run plans it again, and holds it again unless the mirror has changed: slotsync sync',
+  ),
   reconcile_running: defer('another process is reconciling', 'Wait until it has ended: slotsync status'),
   interrupted: retry(
     'the process of a reconcile run ended before the run did',
@@ -194,7 +206,7 @@ export const ERRORS = {
   ),
   external_id_changed: dead(
     'the row now has another external id than the one the service accepted',
-    'Deactivate the former object at the service if it is not needed, then: {retry}',
+    'Check whether it should have changed. To create the new object: {retry}. To retire the former one as well: {retry} --retire-former',
   ),
   external_id_taken: dead(
     'an object of another type has this external id',
@@ -217,11 +229,11 @@ export function errorEntry(code: string | null): ErrorEntry {
 
 /** What to do about a command or run that ended with this code. */
 export function remedyFor(code: string | null): string {
-  return errorEntry(code).remedy.replace('{retry}', 'slotsync retry');
+  return errorEntry(code).remedy.replaceAll('{retry}', 'slotsync retry');
 }
 
 /** What to do about a record with this code. `retryCommand` is that record's. */
 export function recordRemedy(code: string | null, retryCommand: string): string {
   const { remedy, recordRemedy: ofRecord = remedy } = errorEntry(code);
-  return ofRecord.replace('{retry}', retryCommand);
+  return ofRecord.replaceAll('{retry}', retryCommand);
 }

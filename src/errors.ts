@@ -55,6 +55,14 @@ export class UsageError extends SlotsyncError {
   }
 }
 
+/** A reading of the mirror that failed for what it reads, not for the connection: whatever else is read may succeed. */
+export function isReadingFault(error: unknown): error is SlotsyncError {
+  return (
+    error instanceof SlotsyncError &&
+    ['mirror_source', 'mirror_read_only', 'mirror_raised', 'mirror_failed'].includes(error.code)
+  );
+}
+
 /** The message of anything thrown, for people. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message || error.name : String(error);

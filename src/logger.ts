@@ -7,7 +7,12 @@ export type Logger = PinoLogger;
 /** Field names that never reach a log line, wherever they stand. The last guard, not the first. */
 const SECRET_FIELDS = ['authorization', 'apiKey', 'token', 'password', 'connectionString', 'databaseUrl'];
 
-export async function createLogger(level: string, isTerminal: boolean): Promise<Logger> {
+/** `dest`: a file descriptor or a path. */
+export async function createLogger(
+  level: string,
+  isTerminal: boolean,
+  dest: number | string = 2,
+): Promise<Logger> {
   const redact = {
     paths: SECRET_FIELDS.flatMap((field) => [field, `*.${field}`, `*.*.${field}`]),
     censor: '[secret]',
@@ -16,12 +21,12 @@ export async function createLogger(level: string, isTerminal: boolean): Promise<
   if (!isTerminal) {
     return pino(
       { ...options, timestamp: pino.stdTimeFunctions.isoTime },
-      pino.destination({ dest: 2, sync: true }),
+      pino.destination({ dest, sync: true }),
     );
   }
   const { default: pretty } = await import('pino-pretty');
   return pino(
     options,
-    pretty({ destination: 2, sync: true, translateTime: 'SYS:HH:MM:ss', ignore: 'pid,hostname' }),
+    pretty({ destination: dest, sync: true, translateTime: 'SYS:HH:MM:ss', ignore: 'pid,hostname' }),
   );
 }

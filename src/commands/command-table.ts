@@ -118,6 +118,10 @@ export function addCommands(program: Command): void {
     .argument('[keys...]', 'local keys (default: every dead or failed record of the stream)')
     .description('send dead or failed records again with the next run, although their rows did not change')
     .option('--all', 'of every stream')
+    .option(
+      '--retire-former',
+      'only records whose external id changed: also retire the objects they had before, with the next sync',
+    )
     .action(withApp({ needs: STATE }, async () => (await import('./retry.js')).retry));
 
   holdOptions(runOptions(common(program.command('approve'))))

@@ -1,7 +1,8 @@
 import type { App } from '../app.js';
-import { describeFailure, describeUnsettled, nextStep } from '../report/failures.js';
+import { describeFailure, describeFormerObjects, describeUnsettled, nextStep } from '../report/failures.js';
 import { print } from '../report/print.js';
 import { countUnsettled } from '../state/records/count-records.js';
+import { countFormerObjects } from '../state/records/former-objects.js';
 import { listFailures } from '../state/records/list-failures.js';
 import type { CommonOptions } from './command.js';
 import { readWholeNumber } from './work-run.js';
@@ -16,8 +17,11 @@ export async function failures(
   const listed = await listFailures(db, { stream, limit });
   const total = await countUnsettled(db, stream);
   const shown = listed.length < total ? ` (the first ${listed.length} shown)` : '';
-  print(options, { total, failures: listed.map((failure) => ({ ...failure, next: nextStep(failure) })) }, [
+  const formerObjects = await countFormerObjects(db, stream);
+  const withNext = listed.map((failure) => ({ ...failure, next: nextStep(failure) }));
+  print(options, { total, failures: withNext, formerObjects }, [
     ...listed.map((failure) => `${describeFailure(failure)}\n`),
     `${describeUnsettled(total)}${shown}.`,
+    ...describeFormerObjects(formerObjects, stream),
   ]);
 }

@@ -4,7 +4,7 @@ import { selectStream } from '../config-file.js';
 import { UsageError } from '../errors.js';
 import { plural } from '../report/format.js';
 import { print } from '../report/print.js';
-import { splitKey } from '../streams/local-key.js';
+import { isTooLong, MAX_ID_BYTES, shortenKey, splitKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
 import { pushKeys } from '../sync/push-keys.js';
 import type { CommonOptions } from './command.js';
@@ -25,6 +25,15 @@ export async function push(app: App, name: string, given: string[], options: Com
 
 /** Throws UsageError for keys that cannot be of the stream. */
 function requireKeys({ name, key }: Stream, keys: readonly string[]): void {
+  const long = keys.filter(isTooLong);
+  if (long.length > 0)
+    throw new UsageError(
+      `${plural(long.length, 'key')} of ${name} longer than ${MAX_ID_BYTES} bytes: ${long
+        .slice(0, 5)
+        .map((text) => `'${shortenKey(text)}'`)
+        .join(', ')}`,
+      { remedy: 'No index takes such a key: shorten it in the source, or name another column in `key`.' },
+    );
   const wrong = keys.filter((text) => text === '' || splitKey(text, key.length) === undefined);
   if (wrong.length === 0) return;
   const faults = wrong.slice(0, 5).map((text) => `'${text}'`);

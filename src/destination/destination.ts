@@ -4,7 +4,7 @@ import { codeOf } from '../errors.js';
 import type { DestinationObject } from '../streams/destination-object.js';
 import { createClient, type ClientOptions, type Context } from './client.js';
 import { invalidAnswer, type Call } from './http-errors.js';
-import { readPages } from './paging.js';
+import { isWholeAnswer, readPages } from './paging.js';
 import * as wire from './wire.js';
 
 export type { Cancellation, Period, Reservation } from './wire.js';
@@ -152,21 +152,33 @@ export function createDestination(options: DestinationOptions) {
 
     /**
      * Reservations of these objects of one type that have not ended at `now` (Unix seconds) and are to take place, the
-     * next one first. An object without any is not in the answer.
+     * next one first. An object without any is not in the answer; one that has more than fit into a page may have more
+     * than are answered. Asks for one page, then again for the objects not seen on it, until a page holds everything: at
+     * most as often as there are objects, whatever is booked meanwhile.
      */
     async findUpcomingReservations(typeId: string, extIds: readonly string[], now: number, context: Context) {
-      const wanted = new Set(extIds);
       const window = { from: now, to: now + FAR_AHEAD };
       const find = { path: paths.findReservations, schema: wire.foundUpcoming };
+      const firstPage: wire.Page = { page: 1, limit: options.pageSize };
       const upcoming = new Map<string, UpcomingReservation[]>();
-      const found = resultsOf(await readFind(find, wire.upcomingFilter(typeId, extIds, window), context));
-      for (const { id, extId, begin, end, objects } of found.toSorted((a, b) => a.begin - b.begin)) {
-        if (end <= now) continue;
-        for (const { objectId } of objects.filter((object) => wanted.has(object.objectId))) {
-          const reservations = upcoming.get(objectId) ?? [];
-          reservations.push({ name: extId ?? String(id), begin });
-          upcoming.set(objectId, reservations);
+      const open = new Set(extIds);
+      while (open.size > 0) {
+        const page = await findPage(find, wire.upcomingFilter(typeId, [...open], window), firstPage, context);
+        const seen = new Set<string>();
+        for (const { id, extId, begin, end, objects } of page.results.toSorted((a, b) => a.begin - b.begin)) {
+          if (end <= now) continue;
+          for (const { objectId } of objects.filter((object) => open.has(object.objectId))) {
+            upcoming.set(objectId, [...(upcoming.get(objectId) ?? []), { name: extId ?? String(id), begin }]);
+            seen.add(objectId);
+          }
         }
+        if (isWholeAnswer(page, options.pageSize)) break;
+        // The next answer could only be the same.
+        if (seen.size === 0) {
+          const call = { method: 'POST', path: find.path } as const;
+          throw invalidAnswer(call, 'a page of many has no reservation of the objects that were asked for');
+        }
+        for (const objectId of seen) open.delete(objectId);
       }
       return upcoming;
     },

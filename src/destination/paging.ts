@@ -23,6 +23,12 @@ interface Reading {
   atOnce?: number | undefined;
 }
 
+/** Whether the first page of a find holds all its results. */
+export function isWholeAnswer({ results, ...answer }: PageAnswer<unknown>, pageSize: number): boolean {
+  const pages = answer.totalPages ?? (results.length < pageSize ? 1 : Infinity);
+  return pages <= 1 && results.length >= (answer.totalResults ?? 0);
+}
+
 /** All results, each once by its id; or how many there are, when they are more than `most`. Throws `answer_invalid`. */
 export async function readPages<R extends { id: number }>(
   send: (page: Page) => Promise<PageAnswer<R>>,

@@ -50,6 +50,8 @@ export function asMirrorError(error: unknown): unknown {
   }
   if (/^(E[A-Z]+|CONNECT|CONNECTION_|08|57P)/.test(sqlstate))
     return fault('mirror_unreachable', `the mirror cannot be reached (${sqlstate})`);
-  // A function of the mirror may raise any text, with names in it.
+  // A function of the mirror may raise any text, with names in it. P0: PL/pgSQL; 21: a subquery that gives several rows.
+  if (/^(P0|21)/.test(sqlstate))
+    return fault('mirror_raised', `the source raised an error (${sqlstate})`, { detail: text });
   return fault('mirror_failed', `the mirror could not answer (${sqlstate})`, { detail: text });
 }

@@ -1,6 +1,6 @@
 // One row that cannot be read, because its view raises an error or its function takes too long, fails the statement that
 // reads it among others. Such a reading is halved until the row stands alone.
-import { SlotsyncError } from '../errors.js';
+import { isReadingFault, type SlotsyncError } from '../errors.js';
 
 /** So many keys that cannot be read, before any that can: then it is the source, not a row. */
 const MOST_ALONE = 8;
@@ -43,8 +43,7 @@ export async function readApart<R>(
  * (classes 40, 53 and 55 of SQLSTATE).
  */
 function isRowFault(error: unknown): error is SlotsyncError {
-  if (!(error instanceof SlotsyncError)) return false;
-  if (!['mirror_source', 'mirror_read_only', 'mirror_failed'].includes(error.code)) return false;
+  if (!isReadingFault(error)) return false;
   const { sqlstate } = error.facts;
   return typeof sqlstate === 'string' && /^[0-9A-Z]{5}$/.test(sqlstate) && !/^(40|53|55)/.test(sqlstate);
 }

@@ -50,21 +50,36 @@ export interface CursorRange {
 }
 
 export const TIME_WITH_ZONE = 'timestamp with time zone';
+const TIME_WITHOUT_ZONE = 'timestamp without time zone';
 
 export function isTimeType(type: string): boolean {
-  return [TIME_WITH_ZONE, 'timestamp without time zone', 'date'].includes(type);
+  return [TIME_WITH_ZONE, TIME_WITHOUT_ZONE, 'date'].includes(type);
+}
+
+/** Where clocks are set back, an hour comes twice, and what is written in the second has a cursor of the first. */
+const SET_BACK_SECONDS = 60 * 60;
+
+/** Infinities and NaN are after or before everything, so no later value would be beyond them. Undefined: there are none. */
+function isFiniteValue(value: string, type: string): string | undefined {
+  if (isTimeType(type)) return `isfinite(${value})`;
+  return ['numeric', 'real', 'double precision'].includes(type) ? `${value}::text !~ '[NI]'` : undefined;
 }
 
 /**
  * `(cursor, key, row hash, whether it is beyond the watermark)` in the order of the cursor, and of the key's bytes where
- * cursors are equal. Rows without a cursor are not read.
+ * cursors are equal. Rows without a cursor, or with one that is not finite, are
+ * not read.
  */
 export function copyByCursor(stream: Stream, cursor: string, type: string, range: CursorRange): string {
-  const { watermark, overlapSeconds, lagSeconds } = range;
+  const { watermark, lagSeconds } = range;
+  const overlapSeconds =
+    type === TIME_WITHOUT_ZONE ? Math.max(range.overlapSeconds, SET_BACK_SECONDS) : range.overlapSeconds;
   const value = column(cursor);
   const mark = watermark && `${quoteLiteral(watermark.cursor)}::text::${type}`;
   const isTime = isTimeType(type);
   const conditions = [`${value} IS NOT NULL`];
+  const finite = isFiniteValue(value, type);
+  if (finite !== undefined) conditions.push(finite);
   if (mark !== undefined)
     conditions.push(`${value} >= ${mark}${isTime ? ` - make_interval(secs => ${overlapSeconds})` : ''}`);
   if (type === TIME_WITH_ZONE) conditions.push(`${value} <= now() - make_interval(secs => ${lagSeconds})`);
@@ -74,10 +89,11 @@ export function copyByCursor(stream: Stream, cursor: string, type: string, range
     watermark && mark !== undefined
       ? `(c > ${mark} OR (c = ${mark} AND k COLLATE "C" > ${quoteLiteral(watermark.localKey)}))`
       : 'true';
+  // Without its table, `c` would be the text that is put out, and 10 before 9.
   return `COPY (SELECT c::text, k, h, ${isAhead}
     FROM (SELECT ${value} AS c, ${keyExpression(stream)} AS k, ${hashExpression(stream)} AS h
       FROM ${relation(stream.source)} WHERE ${conditions.join(' AND ')}) AS polled
-    WHERE k IS NOT NULL ORDER BY c, k COLLATE "C") TO STDOUT`;
+    WHERE k IS NOT NULL ORDER BY polled.c, k COLLATE "C") TO STDOUT`;
 }
 
 /** The WHERE of a selection, empty when it selects all rows. Keys are matched by `keyCondition`. */

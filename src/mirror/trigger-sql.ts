@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { quoteIdentifier, quoteLiteral } from '../sql-text.js';
 import type { Stream } from '../streams/stream.js';
 import { SESSION_FORMATS } from './session-formats.js';
+import { SHORTENED_KEY } from '../streams/local-key.js';
 import { keyExpression } from './row-key-and-hash.js';
 
 /** PostgreSQL cuts names that are longer, in bytes. */
@@ -61,7 +62,10 @@ function triggerName(stream: Stream, event: string): string {
   return quoteIdentifier(`${functionName(stream.name)}_${event.toLowerCase()}`);
 }
 
-/** Keys print as text as in the mirror's sessions, and no write waits long for a lock on the inbox. */
+/**
+ * Keys print as text as in the mirror's sessions, and no write waits long for a lock on the inbox. A key that is too long
+ * is not noted, so that nothing is read for each of its changes: the next sync reports it.
+ */
 function createFunction(stream: Stream, channel: string, name: string): string {
   const settings = { search_path: 'pg_catalog, pg_temp', lock_timeout: '1s', ...SESSION_FORMATS };
   const set = Object.entries(settings).map(([setting, value]) =>
@@ -74,7 +78,7 @@ function createFunction(stream: Stream, channel: string, name: string): string {
       INSERT INTO slotsync.changes (stream, local_key)
       SELECT ${quoteLiteral(stream.name).trim()}, k FROM (
         ${rows.map((table) => `SELECT ${keyExpression(stream)} AS k FROM ${table} AS slotsync_row`).join(' UNION\n        ')}
-      ) AS keys WHERE k IS NOT NULL GROUP BY k;`,
+      ) AS keys WHERE k !~ ${quoteLiteral(SHORTENED_KEY)} GROUP BY k;`,
   );
   return `CREATE OR REPLACE FUNCTION slotsync.${name}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 ${set.join('\n')}

@@ -4,7 +4,7 @@ import { DelayedError, UnrecoverableError, type Job } from 'bullmq';
 import { z } from 'zod';
 import { codeOf } from '../errors.js';
 import { addChanges } from '../state/inbox/add-changes.js';
-import { joinKey, splitKey } from '../streams/local-key.js';
+import { isTooLong, joinKey, MAX_ID_BYTES, splitKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
 import type { SyncDeps } from '../sync/sync-deps.js';
 import type { Bullmq, JobWorker } from './bullmq.js';
@@ -19,7 +19,7 @@ const KEEP_FAILED = { count: 1000, age: 30 * 24 * 60 * 60 };
 const text = z
   .string()
   .min(1)
-  .refine((value) => value.isWellFormed() && !value.includes('\0') && Buffer.byteLength(value) <= 2000);
+  .refine((value) => value.isWellFormed() && !value.includes('\0') && !isTooLong(value));
 const part = z.union([text, z.number().refine(Number.isSafeInteger)]);
 const keySchema = z.union([part, z.array(part).min(1).max(32)]);
 const jobSchema = z.union([
@@ -28,8 +28,7 @@ const jobSchema = z.union([
 ]);
 
 const JOB = 'the job is { stream, key } or { stream, keys: [...] } with 1 to 10000 keys, and nothing else';
-const KEY =
-  'a key is text of at most 2000 bytes, a whole number, or a list of these, one for each column of a composite key';
+const KEY = `a key is text of at most ${MAX_ID_BYTES} bytes, a whole number, or a list of these, one for each column of a composite key`;
 
 /** The stream and local keys of a job, or what is wrong with it: a text that quotes nothing of the job. */
 export function readChangeJob(
@@ -50,6 +49,7 @@ export function readChangeJob(
     if (key === undefined) return `${place}: ${KEY}`;
     const local = Array.isArray(key) ? joinKey(key.map(String)) : String(key);
     const fits = Array.isArray(key) ? key.length === columns : splitKey(local, columns ?? 1) !== undefined;
+    if (isTooLong(local)) return `${place}: its parts are longer than ${MAX_ID_BYTES} bytes together`;
     if (columns !== undefined && !fits)
       return `${place}: a key of this stream has ${columns} ${columns === 1 ? 'part' : 'parts'}`;
     keys.add(local);

@@ -21,7 +21,7 @@ export interface FailedJob {
   /** The circuit breaker's answer: the cause is outside the job, so waiting uses up no attempt. */
   mustWait?: boolean;
   /** ATTEMPTS unless given. */
-  attempts?: number;
+  attempts?: number | undefined;
 }
 
 /** `retry` uses up an attempt; `defer` and `return` (to the queue, for another process) do not. */

@@ -1,5 +1,6 @@
 // Works the queues: plans runs and applies batches. The one place where a failure becomes an action at the queue;
 // which action is decided in retry-policy.ts.
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { DelayedError, type Job } from 'bullmq';
 import { codeOf, messageWithDetail } from '../errors.js';
@@ -7,7 +8,7 @@ import { createStoppable, repeat } from '../lifecycle.js';
 import type { Logger } from '../logger.js';
 import { NO_OUTCOMES } from '../state/records/outcome-types.js';
 import { readBatch, type Batch } from '../state/runs/batches.js';
-import { failRun } from '../state/runs/end-run.js';
+import { failPlanning } from '../state/runs/end-run.js';
 import { failBatch } from '../state/runs/finish-batch.js';
 import { applyBatch, type ApplyDeps } from '../sync/apply/apply-batch.js';
 import { createPreflight } from '../sync/plan/preflight.js';
@@ -100,15 +101,13 @@ export function createWorkers(options: WorkersOptions) {
   }
 
   async function giveUpBatch(batch: Batch, error: unknown, child: Logger): Promise<void> {
-    // What remains of the batch may be less than it was when the job started.
-    const rest = (await readBatch(state.db, batch.id)) ?? batch;
-    await failBatch(state, rest, reasonOf(error));
-    options.meter?.settled(batch.stream, { ...NO_OUTCOMES, failed: rest.keys.length });
-    child.error({ code: codeOf(error), records: rest.keys.length }, 'batch given up until the next run');
+    const failed = await failBatch(state, batch, reasonOf(error));
+    options.meter?.settled(batch.stream, { ...NO_OUTCOMES, failed });
+    child.error({ code: codeOf(error), records: failed }, 'batch given up until the next run');
     await producer.advance(batch.runId);
   }
 
-  async function processRun(job: Job, token: string | undefined): Promise<void> {
+  async function processRun(job: Job, jobToken: string | undefined): Promise<void> {
     if (job.name === SCHEDULE_DUE) {
       return options.startDueRuns().catch((error: unknown) => {
         throw new RetryError(error, retryDelayMs(job.attemptsMade + 1));
@@ -116,13 +115,15 @@ export function createWorkers(options: WorkersOptions) {
     }
     const { runId } = job.data as RunJob;
     const child = log.child({ runId });
+    const token = randomUUID();
     try {
-      await planRun({ ...options, preflight, log: child }, runId, aborting);
+      const attempt = { token, attemptsMade: job.attemptsMade, signal: aborting };
+      await planRun({ ...options, preflight, log: child }, runId, attempt);
       await producer.advance(runId);
     } catch (error) {
-      await handleFailure(error, job, token, {
+      await handleFailure(error, job, jobToken, {
         log: child,
-        giveUp: () => failRun(state.db, runId, reasonOf(error)),
+        giveUp: () => failPlanning(state.db, { runId, token }, reasonOf(error)),
       });
     }
   }
@@ -136,7 +137,8 @@ export function createWorkers(options: WorkersOptions) {
     const isInterrupted = aborting.aborted;
     const mustWait = !isInterrupted && breaker.failed(error, nameOf(job));
     const { attemptsMade } = job;
-    const decision = decideRetry({ error, attemptsMade, lane, isInterrupted, mustWait });
+    const { attempts } = job.opts;
+    const decision = decideRetry({ error, attemptsMade, attempts, lane, isInterrupted, mustWait });
     if (decision.action === 'give_up') return giveUp();
     if (decision.action === 'retry') {
       child.warn({ code: codeOf(error), attempt: attemptsMade + 1 }, 'job failed; it is retried');

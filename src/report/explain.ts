@@ -3,7 +3,7 @@
 import type { BookingExplained } from '../sync/explain-booking.js';
 import type { RecordExplained } from '../sync/explain-record.js';
 import { describeBooking, describePeriod, nextOfVerdict, VERDICT_MEANINGS } from './bookings.js';
-import { nextStep } from './failures.js';
+import { nextStep, retryCommand } from './failures.js';
 import { formatTime, plural } from './format.js';
 import { lines } from './print.js';
 import { describeChange, describeFields, formatValue } from './values.js';
@@ -18,11 +18,13 @@ export function describeRecordExplained(explained: RecordExplained): string[] {
     object && describeFields(object.fields),
     problem !== undefined && `\nObject it becomes: none, ${problem}`,
     `\nRecord: ${record ? describeRecord(record) : 'none; it was never sent'}`,
+    record && describeDoubt(record).map((line) => `  ${line}`),
     !!record?.errorMessage && `  ${record.errorCode}: ${record.errorMessage}`,
     there
       ? `\nAt the service: number ${there.id}, ${there.active ? 'active' : 'inactive'}`
       : '\nAt the service: nothing with this external id',
     describeFields(there?.fields ?? []),
+    describeFormer(explained),
     object && (changes.length === 0 ? '\nA write would change nothing.' : '\nA write would change'),
     object && changes.map((change) => `  ${describeChange(change)}`),
     batches.length > 0 && '\nRuns that included it',
@@ -36,15 +38,36 @@ export function describeRecordExplained(explained: RecordExplained): string[] {
 }
 
 function describeRecord(record: NonNullable<RecordExplained['record']>): string {
-  const { status, externalId, syncedAt, attempts, inDoubt, runId } = record;
+  const { status, externalId, syncedAt, attempts, runId } = record;
   return lines(
     status,
     externalId !== null && `as ${externalId}`,
     syncedAt === null ? 'never accepted' : `accepted ${formatTime(syncedAt)}`,
     attempts > 0 && plural(attempts, 'attempt'),
-    inDoubt && 'in doubt: the answer to a write was lost',
     runId !== null && `last changed by run ${runId}`,
   ).join(', ');
+}
+
+/** Why the object is looked at again, and when. */
+function describeDoubt({ inDoubt, checkAfter }: NonNullable<RecordExplained['record']>): string[] {
+  return lines(
+    inDoubt &&
+      'in doubt: the service may hold something other than what was accepted last; it is looked at again',
+    checkAfter !== null &&
+      `a write without a final answer may still be carried out: the service is asked again after ${formatTime(checkAfter)}`,
+  );
+}
+
+/** The object it had before its external id changed. Before a retry that is the one it still has. */
+function describeFormer({ stream, key, former }: RecordExplained): string[] {
+  if (!former) return [];
+  const { externalId, there, isRetiring } = former;
+  const at = there ? `number ${there.id}, ${there.active ? 'active' : 'inactive'}` : 'not at the service';
+  const command = `${retryCommand({ stream, localKey: key })} --retire-former`;
+  return lines(
+    `\nFormer object ${externalId}: ${at}`,
+    there?.active && `  to retire it: ${isRetiring ? `slotsync sync ${stream}` : command}`,
+  );
 }
 
 export function nextOfRecord(explained: RecordExplained): string {

@@ -1,7 +1,9 @@
 // Why a record is not in sync, and what happens next.
 import { recordRemedy } from '../error-catalogue.js';
 import type { Failure } from '../state/records/list-failures.js';
+import type { RecordKey } from '../state/records/outcome-types.js';
 import { plural } from './format.js';
+import { lines } from './print.js';
 
 /** `parentStatus` is undefined when it was not looked up. */
 type FailedRecord = Pick<Failure, 'stream' | 'localKey' | 'status' | 'errorCode' | 'waitsFor'> & {
@@ -11,10 +13,14 @@ type FailedRecord = Pick<Failure, 'stream' | 'localKey' | 'status' | 'errorCode'
 /** One failure: which record, why, and what happens next. */
 export function describeFailure(failure: Failure): string {
   const known = failure.externalId === null ? '' : ` (${failure.externalId})`;
-  return [
+  const { formerExternalId, externalId } = failure;
+  return lines(
     `${failure.stream} '${failure.localKey}'${known}: ${failure.status}, ${failure.errorMessage ?? 'its batch is not finished'}`,
+    formerExternalId !== null &&
+      formerExternalId !== externalId &&
+      `  its former object ${formerExternalId} is not retired; to retire it: ${retryCommand(failure)} --retire-former`,
     `  → ${nextStep(failure)}`,
-  ].join('\n');
+  ).join('\n');
 }
 
 /** `1 record is not in sync`. */
@@ -26,8 +32,23 @@ export function describeUnsettled(count: number): string {
 /** What happens next to a record: it is sent automatically, or an operator acts, and with which command. */
 export function nextStep(failure: FailedRecord): string {
   const { status, errorCode, stream, localKey } = failure;
-  const remedy = recordRemedy(errorCode, `slotsync retry ${stream} ${quote(localKey)}`);
+  const remedy = recordRemedy(errorCode, retryCommand({ stream, localKey }));
   return status === 'deferred' ? remedy + parentStep(failure) : remedy;
+}
+
+/** The command that sends a record again. */
+export function retryCommand({ stream, localKey }: RecordKey): string {
+  return `slotsync retry ${stream} ${quote(localKey)}`;
+}
+
+/** What to do about objects that records had before their external ids changed. Nothing when there are none. */
+export function describeFormerObjects(count: number, stream?: string): string[] {
+  if (count === 0) return [];
+  const are = count === 1 ? 'is' : 'are';
+  return [
+    `${plural(count, 'former object')} of records whose external id changed ${are} not retired: ` +
+      `slotsync retry ${stream ?? '--all'} --retire-former`,
+  ];
 }
 
 function parentStep({ waitsFor, parentStatus }: FailedRecord): string {

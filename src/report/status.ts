@@ -8,13 +8,14 @@ import type { State } from '../state/database.js';
 import { readBinding, type Binding } from '../state/destination-binding.js';
 import { listWatermarks } from '../state/inbox/poll-watermarks.js';
 import { readInbox } from '../state/inbox/read-inbox.js';
-import { countRecords, countUnsettled } from '../state/records/count-records.js';
+import { countInDoubt, countRecords, countUnsettled } from '../state/records/count-records.js';
+import { countFormerObjects } from '../state/records/former-objects.js';
 import { listOpenApprovals } from '../state/runs/approvals.js';
 import { readHolds } from '../state/runs/holds.js';
 import { NIGHTLY, readSchedule } from '../state/runs/nightly-occurrences.js';
 import { listRuns, listUnfinishedRuns, readProgress } from '../state/runs/read-runs.js';
 import type { RunKind } from '../state/schema.js';
-import { describeUnsettled } from './failures.js';
+import { describeFormerObjects, describeUnsettled } from './failures.js';
 import { formatDuration, formatInZone, formatNumber, formatTime, plural, table } from './format.js';
 import { describeApproval, describeHolds } from './holds.js';
 import { lines, printLine } from './print.js';
@@ -49,6 +50,8 @@ export async function readStatus(
     ),
     runs: await listRuns(db, 5, deps.kinds),
     unsettled: await countUnsettled(db),
+    inDoubt: await countInDoubt(db),
+    formerObjects: await countFormerObjects(db),
     holds: await readHolds(db),
     approvals: await listOpenApprovals(db),
     inbox: {
@@ -83,6 +86,7 @@ export function statusToJson({ binding, nightly, runs, inbox, ...rest }: StatusR
 
 export function printStatus(reading: StatusReading): void {
   const { binding, nightly, records, unfinished, runs, unsettled, holds, approvals, inbox, quota } = reading;
+  const { inDoubt, formerObjects } = reading;
   printLine(
     binding
       ? `Organization ${binding.organizationId} at ${binding.baseUrl}, since ${formatTime(binding.boundAt)}.\n`
@@ -106,7 +110,15 @@ export function printStatus(reading: StatusReading): void {
   if (waiting.length > 0) printLine(`${waiting.join('\n')}\n`);
   if (quota) printLine(`${describeQuota(quota)}\n`);
   if (runs.length > 0) printLine(`${runsTable(runs)}\n`);
+  for (const line of describeInDoubt(inDoubt)) printLine(line);
+  for (const line of describeFormerObjects(formerObjects)) printLine(line);
   printLine(`${describeUnsettled(unsettled)}${unsettled === 0 ? '.' : ': slotsync failures'}`);
+}
+
+function describeInDoubt({ count, latest }: StatusReading['inDoubt']): string[] {
+  if (count === 0) return [];
+  const until = latest === null ? '' : `, the last after ${formatTime(latest)}`;
+  return [`${plural(count, 'object')} will be looked at again, because an answer was lost${until}.`];
 }
 
 function describeNightly({ lastDue, nextDue, timezone }: NonNullable<StatusReading['nightly']>): string {

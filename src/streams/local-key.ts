@@ -8,7 +8,9 @@ export const MAX_ID_BYTES = 1024;
 
 /** Characters of a shortened key that are the key's own, and what stands between them and the hash. */
 export const SHORTENED = { kept: 64, mark: '~sha256:' } as const;
-const IS_SHORTENED = new RegExp(`${SHORTENED.mark}[0-9a-f]{64}$`);
+/** How a shortened key ends, for regular expressions of JavaScript and of PostgreSQL. */
+export const SHORTENED_KEY = `${SHORTENED.mark}[0-9a-f]{64}$`;
+const IS_SHORTENED = new RegExp(SHORTENED_KEY);
 
 /** Whether an index of the state cannot take it. */
 export function isTooLong(text: string): boolean {

@@ -1,8 +1,10 @@
 // Everything about one record side by side: its row, the object the row becomes, what the state knows and what stands at
 // the service. Reads on all sides and writes nothing.
+import type { ServiceObject } from '../destination/destination.js';
 import type { State } from '../state/database.js';
+import { formerKey } from '../state/records/former-objects.js';
 import { readPlanMarks } from '../state/records/plan-marks.js';
-import { countChangesOf, listBatchesOf, readRecord } from '../state/records/read-records.js';
+import { countChangesOf, listBatchesOf, readRecord, type RecordRow } from '../state/records/read-records.js';
 import { diffObjects, hashObject } from '../streams/destination-object.js';
 import { shortenKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
@@ -31,10 +33,10 @@ export async function explainRecord(
   const object = rendered && 'object' in rendered ? rendered.object : undefined;
   const missing = rendered && 'missing' in rendered ? describeMissing(rendered.missing) : undefined;
   const externalId = object?.extId ?? record?.externalId ?? undefined;
-  const there =
-    externalId === undefined
-      ? undefined
-      : (await destination.findObjects([externalId], stream.type, CONTEXT)).get(externalId);
+  const wanted = [externalId, record?.formerExternalId].filter((id) => typeof id === 'string');
+  const standing: ReadonlyMap<string, ServiceObject> =
+    wanted.length === 0 ? new Map() : await destination.findObjects(wanted, stream.type, CONTEXT);
+  const there = externalId === undefined ? undefined : standing.get(externalId);
   return {
     stream: stream.name,
     key,
@@ -45,6 +47,7 @@ export async function explainRecord(
     problem: rendered && 'problem' in rendered ? rendered.problem : missing,
     record,
     there,
+    former: await explainFormer(state, stream, record, standing),
     /** What a write would change at the service, field by field. */
     changes: object ? diffObjects(there, mergeWithService(stream, object, there)) : [],
     /** Whether the object is the one that was accepted last. */
@@ -61,4 +64,18 @@ async function readMark(state: State, stream: string, key: string): Promise<Mark
   for await (const [line] of readPlanMarks(state, stream, [key]))
     if (line !== undefined) return parseMark(line.slice(line.indexOf('\t') + 1));
   return undefined;
+}
+
+/** The object a record had before its external id changed. `isRetiring`: it is retired by the next run. */
+async function explainFormer(
+  { db }: State,
+  { name }: Stream,
+  record: RecordRow | undefined,
+  standing: ReadonlyMap<string, ServiceObject>,
+) {
+  const externalId = record?.formerExternalId ?? undefined;
+  if (externalId === undefined) return undefined;
+  const ofItsOwn = await readRecord(db, name, formerKey(externalId));
+  const isRetiring = ofItsOwn !== undefined && ofItsOwn.status !== 'retired';
+  return { externalId, there: standing.get(externalId), isRetiring };
 }

@@ -35,29 +35,34 @@ export async function findOtherOwners(
       .filter((owner) => !isSelf(owner, claimant) && counts(owner, claimant))
       .map((owner) => ({ claimant, owner })),
   );
-  const given = await readGivenIds(
+  const gives = await readGivenIds(
     mirror,
     streams,
     others.map(({ owner }) => owner),
   );
   const found = new Map<string, RowName>();
   for (const { claimant, owner } of others)
-    if (given(owner) === claimant.object.extId) found.set(claimant.record.localKey, owner);
+    if (gives(owner, claimant.object.extId)) found.set(claimant.record.localKey, owner);
   return found;
 }
 
-/** The external ids that the rows of these records give now. */
+/** Whether the row of one of these records gives an external id now. */
 async function readGivenIds(mirror: Mirror, streams: SyncDeps['streams'], wanted: readonly RowName[]) {
   const ids = new Map<string, string | undefined>();
+  const unknown = new Set<string>();
   const nameOf = ({ stream, localKey }: RowName) => JSON.stringify([stream, localKey]);
   for (const name of new Set(wanted.map((owner) => owner.stream))) {
     const source = streams.get(name);
     if (!source) continue;
     const keys = wanted.filter((owner) => owner.stream === name).map(({ localKey }) => localKey);
-    for (const [localKey, { row }] of await mirror.readRows(source, keys))
+    const { rows, unreadable } = await mirror.readRowsOrReasons(source, keys);
+    for (const [localKey, { row }] of rows)
       ids.set(nameOf({ stream: name, localKey }), externalIdOfRow(source, row));
+    for (const localKey of unreadable.keys()) unknown.add(nameOf({ stream: name, localKey }));
   }
-  return (owner: RowName) => ids.get(nameOf(owner));
+  /** A row that cannot be read may give it still. */
+  return (owner: RowName, externalId: string) =>
+    ids.get(nameOf(owner)) === externalId || unknown.has(nameOf(owner));
 }
 
 /** A row that gives an external id now, and whether the service has accepted the object as that row's. */

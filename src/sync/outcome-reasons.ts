@@ -1,6 +1,7 @@
 // What becomes of one record, and why: every outcome a batch gives is made here, with the code and the message that
 // the state keeps. Here a record becomes dead, deferred, failed or synced.
 import type { UpcomingReservation, ServiceObject, PutResult } from '../destination/destination.js';
+import { messageWithDetail, type SlotsyncError } from '../errors.js';
 import type { ClaimedRecord } from '../state/records/claims.js';
 import {
   EXTERNAL_ID_CHANGED,
@@ -136,6 +137,11 @@ export function stillReserved(write: Write, reservations: readonly UpcomingReser
 export function retirementPostponed(write: Write): Outcome {
   const message = 'its row is gone, but creates or updates of its stream were not sent in this run';
   return { ...named(write), outcome: 'deferred', code: RETIREMENT_POSTPONED, message };
+}
+
+/** The mirror cannot say what its row is, or which row stands for its object: nothing is done about it. */
+export function unreadable({ localKey }: ClaimedRecord, error: SlotsyncError): Outcome {
+  return { localKey, outcome: 'failed', code: error.code, message: messageWithDetail(error) };
 }
 
 /** Its row is gone and its object need not be looked after: the record goes. */

@@ -9,6 +9,7 @@ import { hasUnsentWrites, type Batch } from '../state/runs/batches.js';
 import type { Hold, RunKind, RunRange } from '../state/schema.js';
 import { createObject, hashObject } from '../streams/destination-object.js';
 import type { Stream } from '../streams/stream.js';
+import { isReadingFault } from '../errors.js';
 import { findGivers } from './external-id-owners.js';
 import { describeCount, explainHold, type LimitFacts } from './mass-change-limits.js';
 import * as outcome from './outcome-reasons.js';
@@ -132,10 +133,17 @@ async function leaveToGivers<T extends Write>(
   retirements: readonly T[],
   settle: Settle,
 ): Promise<T[]> {
-  const givers = await findGivers(
-    deps,
-    retirements.map(({ object }) => object.extId),
-  );
+  let givers: Awaited<ReturnType<typeof findGivers>>;
+  try {
+    givers = await findGivers(
+      deps,
+      retirements.map(({ object }) => object.extId),
+    );
+  } catch (error) {
+    if (!isReadingFault(error)) throw error;
+    for (const { record } of retirements) settle(outcome.unreadable(record, error));
+    return [];
+  }
   return retirements.filter(({ record, object }) => {
     const rows = givers.get(object.extId) ?? [];
     if (rows.length === 0) return true;

@@ -1,7 +1,7 @@
 // Guarantee 1, as the service sees it: whatever runs at the same time, at most 20 requests arrive in any second. How much
 // of the quota is used is measured by the bench, where nothing else uses the machine.
 import { describe, expect, it } from 'vitest';
-import { rehearse } from '../support/rehearsal.js';
+import { CONFIGURATION, rehearse } from '../support/rehearsal.js';
 import { STORES } from '../support/services.js';
 
 describe.each(STORES)('quota: four processes at once, with the quota on $store', ({ url, skip }) => {
@@ -25,6 +25,28 @@ describe.each(STORES)('quota: four processes at once, with the quota on $store',
       expect(world.sandbox.objects()).toHaveLength(2 * rows);
       expect(world.sandbox.refused()).toBe(0);
       expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
+    } finally {
+      await world.close();
+    }
+  });
+});
+
+describe('quota: a slot', () => {
+  it('belongs to its request for as long as the request may take', async () => {
+    const world = await rehearse({ rows: 1 });
+    try {
+      await world.configure(
+        CONFIGURATION.replace('streams: {', 'service: { requestTimeoutMs: 90_000 },\n  streams: {'),
+      );
+      world.holdWrites();
+      const sync = world.start(['sync']);
+      await world.untilHeld(1);
+      const [slot] = await world.sql<{ leaseMs: number }[]>`
+        SELECT max(free_at) - max(seen_at) AS "leaseMs"
+        FROM slotsync.quota_limiters, unnest(slot_free_at) AS free_at`;
+      expect(slot?.leaseMs).toBeGreaterThanOrEqual(90_000);
+      world.sandbox.openGate();
+      expect((await sync.finished).code).toBe(0);
     } finally {
       await world.close();
     }

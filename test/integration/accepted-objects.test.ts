@@ -55,6 +55,28 @@ describe('accepted object: a record is synced only if the service accepted exact
     expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced' });
   });
 
+  it('a refusal does not settle what became of an update whose answer was lost', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A', 'B');
+    await world.sync();
+    await rename(world, 'A', 'Aula');
+    await rename(world, 'B', 'Other');
+    const { runId, queue } = await world.plan();
+    world.sandbox.failNext({ path: '/objects', fault: 'loseAnswer' });
+    await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
+    world.sandbox.refuseObject('room_A', { status: 400, message: 'no' });
+    await rename(world, 'B', 'Another');
+    await world.finish(runId, queue);
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { status: 'dead', in_doubt: true } });
+    expect(nameAtService(world, 'A')).toBe('Aula');
+
+    // Back to what was accepted last, which is not what stands there.
+    world.sandbox.allowObject('room_A');
+    await rename(world, 'A', 'Room A');
+    await world.sync();
+    await expectInSync(world);
+  });
+
   it.each(['reset', 'loseAnswer', 'brokenJson', 'hang', 'status'] as const)(
     'after %s it is sent again until there is an answer',
     async (fault) => {

@@ -2,7 +2,14 @@
 // Claims: at most one write to an object is under way, and an older version never stays over a newer one.
 import { describe, expect, it } from 'vitest';
 import { readBatch } from '../../src/state/runs/batches.js';
-import { addRooms, expectInSync, keepRoomWorlds, rename, rooms } from '../support/room-worlds.js';
+import {
+  addRooms,
+  expectInSync,
+  keepRoomWorlds,
+  nameAtService,
+  rename,
+  rooms,
+} from '../support/room-worlds.js';
 import { until } from '../support/wait.js';
 
 const open = keepRoomWorlds();
@@ -62,6 +69,73 @@ describe('claim: two batches with one key', () => {
     expect(await world.recordsOf('rooms')).toMatchObject({ A: { in_doubt: false, claimed_by: null } });
   });
 
+  it('where the write of the first arrives after the second has settled: it is written again', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    await world.sync();
+    await rename(world, 'A', 'first');
+    const { runId, queue } = await world.planBatches('rooms', [['A'], ['A']]);
+    const [one = 0, two = 0] = queue;
+    world.sandbox.closeGate({ method: 'PUT' });
+    const first = world.apply(one);
+    await until(() => world.sandbox.gate().held, { describe: 'the first write' });
+    world.sandbox.closeGate({ path: '/nothing-else' });
+    await world.sql`UPDATE slotsync.records SET claimed_until = now() - interval '1 second'`;
+    await rename(world, 'A', 'second');
+    await world.apply(two);
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced' });
+    world.sandbox.openGate();
+    await expect(first).rejects.toThrow();
+    expect(nameAtService(world, 'A')).toBe('first');
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { in_doubt: true } });
+    await world.finish(runId, [one]);
+    await expectInSync(world);
+  });
+
+  it('where the first finds its row gone, but lost its claim: the record of the second stays', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'B');
+    const { runId, queue } = await world.planBatches('rooms', [['A', 'B'], ['A']]);
+    const [one = 0, two = 0] = queue;
+    // A has no row and no object: the first forgets it, when the answer about B is there.
+    world.sandbox.closeGate({ path: '/objects/find' });
+    const first = world.apply(one);
+    await until(() => world.sandbox.gate().held, { describe: 'the first to read' });
+    world.sandbox.closeGate({ path: '/nothing-else' });
+    await world.sql`UPDATE slotsync.records SET claimed_until = now() - interval '1 second' WHERE local_key = 'A'`;
+    await addRooms(world, 'A');
+    await world.apply(two);
+    world.sandbox.openGate();
+    await first.catch(() => undefined);
+    expect(await world.statusesOf('rooms')).toMatchObject({ A: 'synced' });
+    const batch = await readBatch(world.state.db, one);
+    await world.finish(runId, batch?.state === 'queued' ? [one] : []);
+    await expectInSync(world);
+  });
+
+  it('where the first is answered 429 and the second takes over meanwhile: the first is not sent again', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    await world.sync();
+    await rename(world, 'A', 'first');
+    const { queue } = await world.planBatches('rooms', [['A'], ['A']]);
+    const [one = 0, two = 0] = queue;
+    world.sandbox.clearArrivals();
+    world.sandbox.closeGate({ method: 'PUT' });
+    const first = world.apply(one);
+    await until(() => world.sandbox.gate().held, { describe: 'the first write' });
+    world.sandbox.closeGate({ path: '/nothing-else' });
+    await world.sql`UPDATE slotsync.records SET claimed_until = now() - interval '1 second'`;
+    world.passDays(1);
+    await rename(world, 'A', 'second');
+    await world.apply(two);
+    world.sandbox.failNext({ path: '/objects', fault: 'status', status: 429 });
+    world.sandbox.openGate();
+    await expect(first).rejects.toMatchObject({ code: 'claim_lost' });
+    expect(world.writes().map(({ status }) => status)).toEqual([429, 200]);
+    expect(nameAtService(world, 'A')).toBe('second');
+  });
+
   it('where the claim has stood for long and is lost before the request: nothing is sent', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
@@ -72,7 +146,7 @@ describe('claim: two batches with one key', () => {
     await world.sql`UPDATE slotsync.records SET claimed_by = 'another'`;
     world.passDays(1);
     world.sandbox.openGate();
-    await expect(applying).rejects.toMatchObject({ code: 'claim_lost', disposition: 'retry' });
+    await expect(applying).rejects.toMatchObject({ code: 'claim_lost', disposition: 'defer' });
     expect(world.writes()).toEqual([]);
   });
 });

@@ -265,7 +265,7 @@ describe('an answer', () => {
     const { destination } = connect(sandbox.url);
     sandbox.failNext({ path: '/objects', fault: 'status', status: 429, times: 1000 });
     const error = await failureOf(put(destination, 'a'));
-    expect(error).toMatchObject({ code: 'throttled', disposition: 'retry' });
+    expect(error).toMatchObject({ code: 'throttled', disposition: 'defer' });
     expect(error.remedy).toMatch(/API_REQUESTS_PER_SECOND/);
     expect(count(sandbox, '/objects')).toBeLessThanOrEqual(30);
   });

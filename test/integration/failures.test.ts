@@ -208,6 +208,7 @@ const GIVEN_UP: Record<string, Turn> = {
   key_order: 'person',
   limiter_closed: 'retry',
   mirror_failed: 'retry',
+  mirror_raised: 'person',
   mirror_read_only: 'person',
   mirror_refused: 'person',
   mirror_source: 'person',

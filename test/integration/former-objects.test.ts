@@ -2,8 +2,11 @@
 // After an external id has changed, the object a record had before is remembered, shown, and retired when an operator
 // asks for it.
 import { describe, expect, it } from 'vitest';
-import { retryRecords } from '../../src/state/records/retry-records.js';
-import { keepRoomWorlds, rooms } from '../support/room-worlds.js';
+import { countFormerObjects, retireFormer } from '../../src/state/records/former-objects.js';
+import { listTwiceChanged, retryRecords } from '../../src/state/records/retry-records.js';
+import { recordApprovals } from '../../src/state/runs/approvals.js';
+import { COURSES } from '../support/campus.js';
+import { expectNothingToSend, keepRoomWorlds, rooms } from '../support/room-worlds.js';
 import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
@@ -19,6 +22,11 @@ async function openWithRoom(): Promise<World> {
 
 const setNumber = (world: World, code: string, number: string) =>
   world.sql`UPDATE rooms SET number = ${number} WHERE code = ${code}`;
+const retryA = (world: World) => retryRecords(world.state.db, { stream: 'rooms', keys: ['A'] });
+const retireFormerA = (world: World) =>
+  retireFormer(world.state.db, { streams: ['rooms'], stream: 'rooms', keys: ['A'] });
+const activeObjects = (world: World) =>
+  world.sandbox.objects().flatMap(({ extId, active }) => (active ? [extId] : []));
 const recordOf = async (world: World, key = 'A') => (await world.recordsOf('rooms'))[key];
 
 describe('former object: it', () => {
@@ -29,7 +37,7 @@ describe('former object: it', () => {
     await world.sync();
     const former = { former_external_id: 'room_1' };
     expect(await recordOf(world)).toMatchObject({ status: 'dead', external_id: 'room_1', ...former });
-    await retryRecords(world.state.db, { stream: 'rooms', keys: ['A'] });
+    await retryA(world);
     expect(await recordOf(world)).toMatchObject({ status: 'failed', external_id: null, ...former });
     await world.sync();
     expect(await recordOf(world)).toMatchObject({ status: 'synced', external_id: 'room_2', ...former });
@@ -45,7 +53,7 @@ describe('former object: it', () => {
     const world = await openWithRoom();
     await setNumber(world, 'A', '2');
     await world.sync();
-    if (isRetried) await retryRecords(world.state.db, { stream: 'rooms', keys: ['A'] });
+    if (isRetried) await retryA(world);
     await setNumber(world, 'A', '1');
     await world.sync();
     expect(await recordOf(world)).toMatchObject({
@@ -66,4 +74,201 @@ describe('former object: it', () => {
     const changedBack = { status: 'dead', external_id: 'room_2', former_external_id: 'room_2' };
     expect(await recordOf(world)).toMatchObject(changedBack);
   });
+
+  it.each([
+    ['of a dead record', false],
+    ['of a record accepted under its new id', true],
+  ])(
+    '%s is retired by the next sync when an operator asks for it, and no other object is',
+    async (_, isAccepted) => {
+      const world = await openWithRoom();
+      await world.sql`INSERT INTO rooms (code, name, number) VALUES ('B', 'b', '7')`;
+      await setNumber(world, 'A', '2');
+      await world.sync();
+      if (isAccepted) {
+        await retryA(world);
+        await world.sync();
+        expect(activeObjects(world)).toEqual(['room_1', 'room_7', 'room_2']);
+      }
+      expect(await retireFormerA(world)).toEqual([
+        { stream: 'rooms', localKey: 'A', externalIds: ['room_1'] },
+      ]);
+      expect(await retireFormerA(world)).toEqual([]);
+      const { run } = await world.sync();
+      expect(run.plan['rooms']).toMatchObject({ retire: 1 });
+      expect(activeObjects(world).toSorted()).toEqual(['room_2', 'room_7']);
+      expect(await world.recordsOf('rooms')).toMatchObject({
+        A: { status: 'synced', external_id: 'room_2', former_external_id: null },
+        B: { status: 'synced' },
+        '#former room_1': { status: 'retired', external_id: 'room_1' },
+      });
+      await expectNothingToSend(world);
+    },
+  );
+
+  it('is retired again when it was taken up and left once more', async () => {
+    const world = await openWithRoom();
+    for (const number of ['2', '1', '2']) {
+      await setNumber(world, 'A', number);
+      await world.sync();
+      await retireFormerA(world);
+      await world.sync();
+      expect(activeObjects(world)).toEqual([`room_${number}`]);
+    }
+    expect(await world.statusesOf('rooms')).toEqual({
+      A: 'synced',
+      '#former room_1': 'retired',
+      '#former room_2': 'retired',
+    });
+  });
+
+  it('that bookings need is not retired before they are over', async () => {
+    const world = await openWithRoom();
+    await setNumber(world, 'A', '2');
+    await world.sync();
+    await retireFormerA(world);
+    const begin = Math.floor(Date.now() / 1000) + 3600;
+    const objects = [{ typeId: 'room', objectId: 'room_1' }];
+    world.sandbox.addReservation({ extId: 'res_1', begin, end: begin + 3600, objects });
+    await world.sync();
+    expect(await recordOf(world, '#former room_1')).toMatchObject({
+      status: 'deferred',
+      error_code: 'still_reserved',
+    });
+    expect(activeObjects(world).toSorted()).toEqual(['room_1', 'room_2']);
+  });
+
+  it('counts towards the limits: many at once are held until they are approved', async () => {
+    const world = await open(BY_NUMBER);
+    await world.sql`INSERT INTO rooms (code, name, number) SELECT 'c' || i, 'n', i::text FROM generate_series(1, 20) AS i`;
+    await world.sync();
+    await world.sql`UPDATE rooms SET number = 'new' || number`;
+    await world.sync();
+    await retireFormer(world.state.db, { streams: ['rooms'], keys: [] });
+    const { run } = await world.sync();
+    expect(run).toMatchObject({
+      status: 'held',
+      holds: { rooms: { retire: { count: 20, approvable: true } } },
+    });
+    expect(activeObjects(world)).toHaveLength(40);
+    await recordApprovals(
+      world.state.db,
+      [{ runId: run.id, stream: 'rooms', operation: 'retire', allowed: 20 }],
+      24,
+    );
+    await world.sync();
+    expect(activeObjects(world)).toHaveLength(20);
+    expect(activeObjects(world).every((extId) => extId.startsWith('room_new'))).toBe(true);
+  });
+
+  it('of two changes in a row is never forgotten: a retry waits for an operator, who may retire both', async () => {
+    const world = await openWithRoom();
+    await setNumber(world, 'A', '2');
+    await world.sync();
+    await retryA(world);
+    await world.sync();
+    await setNumber(world, 'A', '3');
+    await world.sync();
+    expect(await recordOf(world)).toMatchObject({ external_id: 'room_2', former_external_id: 'room_1' });
+    expect(await retryA(world)).toEqual([]);
+    expect(await listTwiceChanged(world.state.db, { keys: [] })).toEqual([
+      { stream: 'rooms', localKey: 'A', formerExternalId: 'room_1' },
+    ]);
+    expect(await retireFormerA(world)).toMatchObject([{ externalIds: ['room_1', 'room_2'] }]);
+    await world.sync();
+    expect(activeObjects(world)).toEqual(['room_3']);
+  });
+
+  it('takes a pending look at the service with it, and the record keeps its own', async () => {
+    const world = await openWithRoom();
+    await setNumber(world, 'A', '2');
+    await world.sync();
+    const [{ at } = {}] = await world.sql`
+      UPDATE slotsync.records SET check_after = now() + interval '1 minute', in_doubt = true
+      RETURNING check_after::text AS at`;
+    await retireFormerA(world);
+    expect(
+      await world.sql`
+      SELECT local_key, check_after::text AS at, in_doubt FROM slotsync.records ORDER BY local_key`,
+    ).toEqual([
+      { local_key: '#former room_1', at, in_doubt: true },
+      { local_key: 'A', at: null, in_doubt: false },
+    ]);
+  });
+
+  it('of a record that a batch has claimed, or of another stream, is left alone', async () => {
+    const world = await openWithRoom();
+    await setNumber(world, 'A', '2');
+    await world.sync();
+    expect(await retireFormer(world.state.db, { streams: ['halls'], keys: [] })).toEqual([]);
+    await world.sql`UPDATE slotsync.records SET claimed_by = 'b', claimed_until = now() + interval '1 minute'`;
+    expect(await retireFormerA(world)).toEqual([]);
+    expect(await recordOf(world)).toMatchObject({ status: 'dead', former_external_id: 'room_1' });
+  });
+
+  it('of a record without a row and without an object of its own is not forgotten', async () => {
+    const world = await openWithRoom();
+    await setNumber(world, 'A', '2');
+    await world.sync();
+    await retryA(world);
+    await world.sql`DELETE FROM rooms`;
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('B', 'b', '7')`;
+    await world.sync();
+    expect(await countFormerObjects(world.state.db)).toBe(1);
+    await expectNothingToSend(world);
+    await retireFormer(world.state.db, { streams: ['rooms'], keys: [] });
+    await world.sync();
+    expect(activeObjects(world)).toEqual(['room_7']);
+  });
+
+  it('of a record whose own object another row has taken over is not forgotten', async () => {
+    const world = await openWithRoom();
+    await setNumber(world, 'A', '2');
+    await world.sync();
+    await retryA(world);
+    await world.sync();
+    await world.sql`UPDATE rooms SET code = 'B'`;
+    await world.sync();
+    await world.sync();
+    expect(await recordOf(world, 'B')).toMatchObject({ status: 'synced', external_id: 'room_2' });
+    expect(await countFormerObjects(world.state.db)).toBe(1);
+    await retireFormer(world.state.db, { streams: ['rooms'], keys: [] });
+    await world.sync();
+    expect(activeObjects(world)).toEqual(['room_2']);
+  });
+
+  it('that another row has taken over is not retired', async () => {
+    const world = await openWithRoom();
+    await setNumber(world, 'A', '2');
+    await world.sync();
+    await retireFormerA(world);
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('B', 'b', '1')`;
+    await world.sync();
+    await world.sync();
+    expect(activeObjects(world).toSorted()).toEqual(['room_1', 'room_2']);
+    expect(await recordOf(world, 'B')).toMatchObject({ status: 'synced', external_id: 'room_1' });
+    expect(await recordOf(world, '#former room_1')).toBeUndefined();
+    await expectNothingToSend(world);
+  });
+
+  it.each([
+    ['after a retry', retryA],
+    ['and retired', retireFormerA],
+  ])(
+    'is let go of %s: the records that refer to it are sent again and refer to the new one',
+    async (_, letGo) => {
+      const world = await open({ streams: { ...BY_NUMBER.streams, courses: COURSES } });
+      await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1'), ('B', 'b', '7')`;
+      await world.sql`INSERT INTO courses VALUES ('c', 'C', 'A'), ('d', 'D', 'B')`;
+      await world.sync();
+      expect(world.fieldsOf('course_c')).toMatchObject({ 'course.room': 'room_1' });
+      await setNumber(world, 'A', '2');
+      await world.sync();
+      await letGo(world);
+      await world.sync();
+      await world.sync();
+      expect(world.fieldsOf('course_c')).toMatchObject({ 'course.room': 'room_2' });
+      expect(world.fieldsOf('course_d')).toMatchObject({ 'course.room': 'room_7' });
+    },
+  );
 });

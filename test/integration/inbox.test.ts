@@ -136,13 +136,29 @@ describe('a run that has ended', () => {
     await unlisten();
   });
 
-  it('gives back what it could not look at, for later; a cancelled one does not', async () => {
+  it('gives back what it could not look at, for later', async () => {
     await add('A');
     await failRun(world.state.db, await taken(), { code: 'x', message: 'y' });
     expect(await readInbox(world.state.db)).toMatchObject([{ waiting: 1, later: 1 }]);
-    await add('A');
+  });
+
+  it('gives back when it is cancelled what it had not come to, and not what it had sent', async () => {
+    world.configure({ streams: { rooms: { ...ROOMS, batchSize: 1 } } });
+    await world.sql`INSERT INTO rooms VALUES ('A', 'Aula'), ('B', 'Byrå')`;
+    await add('A', 'B');
+    const runId = await taken();
+    const [first = 0] = (await world.planRun(runId)).queue;
+    await world.apply(first);
+    await cancelRun(world.state.db, runId);
+    expect(
+      await world.sql`SELECT local_key, run_id, not_before > now() AS later FROM slotsync.changes`,
+    ).toEqual([{ local_key: 'B', run_id: null, later: true }]);
+  });
+
+  it('gives back everything when it is cancelled while it is planned', async () => {
+    await add('A', 'B');
     await cancelRun(world.state.db, await taken());
-    expect(await readInbox(world.state.db)).toEqual([]);
+    expect(await readInbox(world.state.db)).toMatchObject([{ waiting: 2, later: 2 }]);
   });
 
   it.each([
@@ -209,6 +225,51 @@ describe('a record that waits for another', () => {
     await work(parent);
     await work(await taken());
     expect(await world.statusesOf('courses')).toEqual({ C: 'synced' });
+  });
+
+  const waiting = async () => [
+    ...(await world.sql`SELECT stream, local_key FROM slotsync.changes WHERE run_id IS NULL`),
+  ];
+
+  it('goes by itself when the other has arrived by a sync that did not send it as well', async () => {
+    await addCourse();
+    await world.sync();
+    expect(await world.statusesOf('courses')).toEqual({ C: 'deferred' });
+    await addRoom();
+    await world.sync('rooms');
+    expect(await waiting()).toEqual([{ stream: 'courses', local_key: 'C' }]);
+    await world.sync('rooms');
+    expect(await waiting()).toHaveLength(1);
+    await work(await taken());
+    expect(await world.statusesOf('courses')).toEqual({ C: 'synced' });
+    expect(world.fieldsOf('course_C')).toMatchObject({ 'course.room': 'room_A' });
+  });
+
+  it('goes also when it was given up before the other arrived by a sync', async () => {
+    await addCourse();
+    await world.sync();
+    world.passDays(15);
+    await world.sync();
+    expect(await world.statusesOf('courses')).toEqual({ C: 'dead' });
+    // It arrives while nobody is told of it, as by a run of an older release.
+    await addRoom();
+    world.configure({ streams: { rooms: ROOMS } });
+    await world.sync();
+    world.configure(CONFIG);
+    await world.sync('rooms');
+    await work(await taken());
+    expect(await world.statusesOf('courses')).toEqual({ C: 'synced' });
+  });
+
+  it('is not looked at again and again while the other does not arrive', async () => {
+    await addCourse();
+    await world.sync();
+    await world.sync('rooms');
+    await world.sync('courses');
+    await addChanges(world.state.db, 'courses', ['C']);
+    await work(await taken());
+    expect(await world.statusesOf('courses')).toEqual({ C: 'deferred' });
+    expect(await waiting()).toEqual([]);
   });
 
   it('is looked at by the nightly run, without the inbox', async () => {

@@ -294,7 +294,7 @@ describe('a hold', () => {
     expect(await standing()).toEqual([]);
   });
 
-  it('that is rejected is gone, its batches are cancelled, and the run has succeeded', async () => {
+  it('that is rejected is gone, its batches are cancelled, and the run sent less than it planned', async () => {
     const world = await open(limited, 20);
     await remove(world, ...codes(3));
     await rename(world, ...codes(3, 10));
@@ -307,7 +307,12 @@ describe('a hold', () => {
     });
     expect(await approvalsOf(world)).toMatchObject([{ used_by: null, open: false }]);
     await rejectHolds(world.state.db, run.id, [{ stream: 'rooms', operation: 'update' }]);
-    expect(await readRun(world.state.db, run.id)).toMatchObject({ status: 'succeeded', holds: {} });
+    expect(await readRun(world.state.db, run.id)).toMatchObject({
+      status: 'partial',
+      holds: {},
+      errorCode: 'hold_rejected',
+      errorMessage: '6 records were held, and an operator rejected them',
+    });
     expect(await world.sql`SELECT DISTINCT state FROM slotsync.batches WHERE run_id = ${run.id}`).toEqual([
       { state: 'cancelled' },
     ]);
@@ -317,14 +322,14 @@ describe('a hold', () => {
     expect(inactive(world)).toEqual([]);
   });
 
-  it('that is rejected while its run is under way lets the run end as if it had not been', async () => {
+  it('that is rejected while its run is under way lets the run end, which has not succeeded', async () => {
     const world = await open(limited, 20);
     await remove(world, ...codes(3));
     await add(world, 'new');
     const { runId, queue } = await world.plan();
     await rejectHolds(world.state.db, runId, [{ stream: 'rooms', operation: 'retire' }]);
     const { run } = await world.finish(runId, queue);
-    expect(run).toMatchObject({ status: 'succeeded', holds: {} });
+    expect(run).toMatchObject({ status: 'partial', holds: {}, errorCode: 'hold_rejected' });
     expect(nameThere(world, 'new')).toBe('Room new');
   });
 

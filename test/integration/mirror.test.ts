@@ -342,10 +342,10 @@ describe('rows that cannot be read', () => {
     expect([...rows.keys()].toSorted()).toEqual(ids.filter((id) => !['17', '60'].includes(id)).toSorted());
     expect(rows.get('18')?.row).toEqual({ id: 18, x: 18 });
     expect([...unreadable].map(([key, { code, message }]) => [key, code, message])).toEqual([
-      ['17', 'mirror_failed', 'the mirror could not answer (P0001)'],
+      ['17', 'mirror_raised', 'the source raised an error (P0001)'],
       ['60', 'mirror_source', 'the source holds a value that cannot be converted: division by zero'],
     ]);
-    await expect(mirror.readRows(stream, ids)).rejects.toMatchObject({ code: 'mirror_failed' });
+    await expect(mirror.readRows(stream, ids)).rejects.toMatchObject({ code: 'mirror_raised' });
   });
 
   it('are those whose statement takes longer than the mirror’s role may', async () => {

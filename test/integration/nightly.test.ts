@@ -7,7 +7,7 @@ import { openBullmq, type Bullmq } from '../../src/queue/bullmq.js';
 import { QUEUES, SCHEDULE_DUE } from '../../src/queue/jobs.js';
 import { createProducer } from '../../src/queue/producer.js';
 import { createNightlyScheduler } from '../../src/queue/nightly-scheduler.js';
-import { readSchedule, registerSchedule } from '../../src/state/runs/nightly-occurrences.js';
+import { claimOccurrence, readSchedule, registerSchedule } from '../../src/state/runs/nightly-occurrences.js';
 import { setPaused } from '../../src/state/runs/pause-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import { skipMissedOccurrences, startDueNightly } from '../../src/sync/start-due-nightly.js';
@@ -64,6 +64,30 @@ describe('a night', () => {
     ]);
     expect(await startDueNightly(world.deps(), new Date(night(3).getTime() - 1))).toEqual([]);
     expect(await readSchedule(world.state.db, 'nightly')).toMatchObject({ lastDue: night(2) });
+  });
+
+  it('occurrence: it belongs to one of two processes that read the schedule before either started it', async () => {
+    await registerThen();
+    const schedule = await readSchedule(world.state.db, 'nightly');
+    if (!schedule) throw new Error('the schedule was registered');
+    const claim = (occurrence: Date) => claimOccurrence(world.state.db, schedule, occurrence);
+    expect(await claim(night(2))).toBe(true);
+    // The run of the first may have ended by then.
+    expect(await claim(night(2))).toBe(false);
+    expect(await claim(night(1))).toBe(false);
+    expect(await claim(night(3))).toBe(true);
+  });
+
+  it('occurrence: one whose run could not be started is still due', async () => {
+    await registerThen();
+    await world.sql`ALTER TABLE slotsync.runs ADD CONSTRAINT refuses CHECK (kind <> 'sync')`;
+    try {
+      await expect(startDueNightly(world.deps(), night(2))).rejects.toThrow();
+    } finally {
+      await world.sql`ALTER TABLE slotsync.runs DROP CONSTRAINT refuses`;
+    }
+    expect(await readSchedule(world.state.db, 'nightly')).toMatchObject({ lastDue: null });
+    expect(await startDueNightly(world.deps(), night(2))).toHaveLength(1);
   });
 
   it('makes up for several that were missed by one', async () => {

@@ -147,8 +147,8 @@ describe('object: a row that comes back under another key', () => {
     let looks = 0;
     deps.mirror = {
       ...deps.mirror,
-      async readRows(...asked) {
-        const rows = await world.mirror.readRows(...asked);
+      async readRowsOrReasons(...asked) {
+        const rows = await world.mirror.readRowsOrReasons(...asked);
         if (looks++ === 0) await world.sql`UPDATE places SET code = 'B', name = 'b'`;
         return rows;
       },
@@ -380,6 +380,47 @@ describe('object: one that two rows gave', () => {
     await world.drainInbox();
     expect(nameOf(world, 'y_A')).toBe('second');
     expect(await world.recordsOf('places')).toMatchObject({ 2: { status: 'synced' } });
+  });
+});
+
+describe('object: one whose row cannot be read', () => {
+  const RAISING: Declaration = {
+    ...PLACES,
+    from: {
+      query:
+        "SELECT id, CASE WHEN name = 'bad' THEN (1 / (id - id))::text ELSE code END AS code, name FROM places",
+    },
+  };
+
+  it('fails alone, and is neither written nor retired', async () => {
+    const world = await openPlaces(RAISING);
+    for (const id of [1, 2, 3]) await insert(world, id, `A${id}`, 'first');
+    await world.sync();
+    await world.sql`UPDATE places SET name = CASE WHEN id = 2 THEN 'bad' ELSE 'second' END`;
+    const { runId, queue } = await world.planBatches('places', [['1', '2', '3']]);
+    await world.sql`UPDATE slotsync.batches SET operation = 'retire', level = 1 WHERE state = 'queued'`;
+    await world.finish(runId, queue);
+    expect(await world.recordsOf('places')).toMatchObject({
+      1: { status: 'synced' },
+      2: { status: 'failed', error_code: 'mirror_source' },
+      3: { status: 'synced' },
+    });
+    expect(nameOf(world, 'y_A1')).toBe('second');
+    expect([nameOf(world, 'y_A2'), isActive(world, 'y_A2')]).toEqual(['first', true]);
+  });
+
+  it('is not switched off when the mirror cannot say which rows there are', async () => {
+    const world = await openPlaces(RAISING);
+    for (const id of [1, 2]) await insert(world, id, `A${id}`, 'first');
+    await world.sync();
+    await world.sql`DELETE FROM places WHERE id = 1`;
+    const { runId, queue } = await world.plan();
+    await rename(world, 2, 'bad');
+    await world.finish(runId, queue);
+    expect(await world.recordsOf('places')).toMatchObject({
+      1: { status: 'failed', error_code: 'mirror_source' },
+    });
+    expect(isActive(world, 'y_A1')).toBe(true);
   });
 });
 

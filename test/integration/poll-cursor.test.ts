@@ -212,8 +212,12 @@ describe('a cursor that is no time', () => {
   const put = (code: string, number: number) =>
     world.sql`INSERT INTO rooms (code, name, number) VALUES (${code}, 'x', ${number})`;
 
+  const putMany = (from: number, to: number) => world.sql`
+    INSERT INTO rooms (code, name, number) SELECT 'm' || i, 'x', i FROM generate_series(${from}::int, ${to}::int) AS i`;
+
   it('is looked back on by when it was read: what is committed late is found', async () => {
     await put('A', 10);
+    await putMany(1001, 1120);
     await put('B', 9_007_199);
     await world.sync();
     const look = poller();
@@ -221,12 +225,35 @@ describe('a cursor that is no time', () => {
     expect(await mark()).toBeUndefined();
     clock = 61_000;
     await put('late', 5);
-    expect(await look()).toMatchObject({ rows: 3, put: 1 });
+    expect(await look()).toMatchObject({ rows: 123, put: 1 });
     await work();
     clock = 200_000;
     await look();
-    expect(await mark()).toMatchObject({ cursor: '9007199', localKey: 'B' });
-    expect(await look()).toMatchObject({ rows: 1, put: 0 });
+    // The newest hundred rows are read again each time.
+    expect(await mark()).toMatchObject({ cursor: '1021', localKey: 'm1021' });
+    expect(await look()).toMatchObject({ rows: 101, put: 0 });
+  });
+
+  it.each([
+    ['numeric', '1e30', "'NaN'"],
+    ['double precision', '1e300', "'Infinity'"],
+    ['real', '1e30', "'-Infinity'"],
+    ['bigint', '9223372036854775807', 'NULL'],
+  ])('of type %s with a value that was a mistake hides no later row', async (type, huge, notRead) => {
+    await world.sql.unsafe(`ALTER TABLE rooms ALTER COLUMN number TYPE ${type}`);
+    await putMany(1, 140);
+    await world.sql.unsafe(`
+      INSERT INTO rooms (code, number) SELECT 'huge' || i, ${huge} FROM generate_series(1, 60) AS i
+      UNION ALL SELECT 'none', ${notRead}`);
+    await world.sync();
+    const look = poller();
+    expect(await look()).toMatchObject({ rows: 200, put: 0 });
+    clock = 61_000;
+    await look();
+    expect(await mark()).toMatchObject({ localKey: 'm100' });
+    await put('later', 141);
+    expect(await look()).toMatchObject({ put: 1 });
+    expect(await waiting()).toEqual(['later']);
   });
 });
 
@@ -242,6 +269,30 @@ describe('a timestamp without a zone', () => {
     expect(await mark()).toMatchObject({ localKey: 'east' });
     await world.sql`INSERT INTO rooms VALUES ('never', 'x', now() + interval '2 days')`;
     expect(await poll()).toMatchObject({ put: 0 });
+  });
+
+  it('of the hour that clocks are set back is read, however short the overlap is', async () => {
+    await world.sql`ALTER TABLE rooms ALTER COLUMN changed TYPE timestamp`;
+    const put = (code: string, changed: string) => world.sql`
+      INSERT INTO rooms (code, name, changed) VALUES (${code}, 'x', ${changed}::text::timestamp)`;
+    await put('first', '2026-10-25 02:59:59');
+    await world.sync();
+    await poll();
+    expect(await mark()).toMatchObject({ localKey: 'first' });
+    await put('again', '2026-10-25 02:00:00');
+    expect(await poll('rooms', 60)).toMatchObject({ put: 1 });
+    expect(await waiting()).toEqual(['again']);
+  });
+
+  it('or with one is not read where it is infinite', async () => {
+    for (const type of ['timestamp', 'timestamptz', 'date']) {
+      await world.sql.unsafe(`ALTER TABLE rooms ALTER COLUMN changed TYPE ${type}`);
+      await world.sql`TRUNCATE rooms, slotsync.watermarks`;
+      await world.sql`INSERT INTO rooms (code, changed) VALUES ('A', '2026-01-15'), ('past', '-infinity'), ('never', 'infinity')`;
+      await world.sync();
+      expect(await poll()).toMatchObject({ rows: 1 });
+      expect(await mark()).toMatchObject({ localKey: 'A' });
+    }
   });
 });
 

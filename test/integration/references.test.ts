@@ -90,6 +90,20 @@ describe('reference: parents before children', () => {
     expect(world.fieldsOf('course_c1')).toMatchObject({ 'course.room': 'room_A' });
   });
 
+  it('a child: its waiting begins once, however often it is tried', async () => {
+    const world = await open(roomsAndCourses({ waitDays: 3 }), { sandbox: { schema: referring } });
+    await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A')`;
+    await world.sync();
+    await world.sql`UPDATE slotsync.records SET waits_since = now() - interval '70 hours'`;
+    await world.sync();
+    expect(await world.statusesOf('courses')).toEqual({ c1: 'deferred' });
+    world.passDays(0.2);
+    await world.sync();
+    expect(await world.recordsOf('courses')).toMatchObject({
+      c1: { status: 'dead', error_code: 'reference_never_came' },
+    });
+  });
+
   it('a child that was given up goes also when its parent was found standing there', async () => {
     const world = await open(roomsAndCourses({ waitDays: 3 }), { sandbox: { schema: referring } });
     await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A')`;

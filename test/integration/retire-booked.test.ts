@@ -5,6 +5,7 @@ import type { SandboxStatus } from '../../src/sandbox/reservation-store.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { ROOMS, type Declaration } from '../support/campus.js';
+import { until } from '../support/wait.js';
 import { type World } from '../support/world.js';
 import { keepWorlds } from '../support/worlds.js';
 
@@ -135,14 +136,43 @@ describe('an object with bookings yet to come', () => {
 });
 
 describe('its bookings', () => {
-  it('are read to the last page', async () => {
+  it('are asked for one page at a time, each time for the objects not seen yet', async () => {
     const world = await open(rooms({}, { pageSize: 2 }));
     for (const at of [1, 2, 3, 4]) book(world, `res_${at}`, ['A'], at * DAY);
     book(world, 'res_5', ['B'], 5 * DAY);
     await remove(world, 'A', 'B', 'C');
     await world.sync();
     expect(await world.statusesOf('rooms')).toMatchObject({ A: 'deferred', B: 'deferred', C: 'retired' });
-    expect(bookingFinds(world)).toHaveLength(3);
+    expect(bookingFinds(world)).toHaveLength(2);
+  });
+
+  it('are complete in as many requests as there are objects, whatever is booked meanwhile', async () => {
+    const world = await open(rooms({}, { pageSize: 2 }), 1);
+    for (const [at, code] of ['A', 'A', 'B', 'C', 'D'].entries()) book(world, `res_${at}`, [code]);
+    await remove(world, 'A', 'B', 'C', 'D', 'E');
+    const finds = { path: '/reservations/find', hold: 'answer' } as const;
+    world.sandbox.closeGate(finds);
+    let isDone = false;
+    const syncing = world.sync().finally(() => {
+      isDone = true;
+    });
+    for (let more = 1; ; more++) {
+      await until(() => isDone || world.sandbox.gate().held > 0, { describe: 'a find, or the end' });
+      if (isDone) break;
+      book(world, `more_${more}`, ['A']);
+      world.sandbox.openGate();
+      world.sandbox.closeGate(finds);
+    }
+    world.sandbox.openGate();
+    expect((await syncing).run.status).toBe('succeeded');
+    expect(await world.statusesOf('rooms')).toMatchObject({
+      A: 'deferred',
+      B: 'deferred',
+      C: 'deferred',
+      D: 'deferred',
+      E: 'retired',
+    });
+    expect(bookingFinds(world).length).toBeLessThanOrEqual(5);
   });
 
   it('are not asked for when nothing is retired, nor for what is inactive already', async () => {

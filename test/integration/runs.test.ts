@@ -1,8 +1,19 @@
+// Guarantees 10, 11
 // What a run reports when something in it fails, and what it completes all the same.
+import { randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { readBatch } from '../../src/state/runs/batches.js';
-import { failBatch } from '../../src/state/runs/finish-batch.js';
+import { createMirror } from '../../src/mirror/mirror.js';
+import { addChanges } from '../../src/state/inbox/add-changes.js';
+import { takeChanges } from '../../src/state/inbox/take-changes.js';
+import { claimRecords } from '../../src/state/records/claims.js';
+import type { Outcome } from '../../src/state/records/outcome-types.js';
+import { insertBatches, readBatch, type Batch } from '../../src/state/runs/batches.js';
+import { cancelRun, finishRun } from '../../src/state/runs/end-run.js';
+import { failBatch, settleBatch } from '../../src/state/runs/finish-batch.js';
+import { readRun } from '../../src/state/runs/read-runs.js';
+import { startRun } from '../../src/state/runs/start-run.js';
+import { planRun } from '../../src/sync/plan/plan-run.js';
 import {
   addRooms,
   codes,
@@ -13,6 +24,9 @@ import {
   rooms,
   roomsAndCourses,
 } from '../support/room-worlds.js';
+import { findFreePort } from '../support/free-port.js';
+import { until } from '../support/wait.js';
+import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
 
@@ -133,4 +147,259 @@ describe('run: one', () => {
       { numRuns: 8 },
     );
   });
+});
+
+/** Courses whose view raises an error with this SQLSTATE for every row, as long as `trouble` has a row. */
+async function openTroubled(sqlstate: string): Promise<World> {
+  const world = await open(roomsAndCourses({ from: 'offered', references: {} }));
+  await addRooms(world, 'A');
+  await world.sql`INSERT INTO courses VALUES ('c1', 'One'), ('c2', 'Two')`;
+  await world.sql`CREATE TABLE trouble AS SELECT 1 AS is_there`;
+  await world.sql.unsafe(`
+    CREATE FUNCTION checked(name text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+      IF EXISTS (SELECT FROM trouble) THEN RAISE EXCEPTION 'no' USING ERRCODE = '${sqlstate}'; END IF;
+      RETURN name; END $$;
+    CREATE VIEW offered AS SELECT code, checked(name) AS name FROM courses`);
+  return world;
+}
+const calm = ({ sql }: World) => sql`DELETE FROM trouble`;
+
+describe('run: a stream whose source raises', () => {
+  it.each([
+    ['an error of its own (P0001)', 'P0001', 'mirror_raised'],
+    ['a division by zero', '22012', 'mirror_source'],
+    ['a subquery that gives several rows', '21000', 'mirror_raised'],
+  ])('%s fails alone, at once', async (_, sqlstate, code) => {
+    const world = await openTroubled(sqlstate);
+    const { run, errors } = await world.sync();
+    expect(errors).toEqual([]);
+    expect(run).toMatchObject({ status: 'partial', errorCode: code, counts: { rooms: { synced: 1 } } });
+    expect(run.errorMessage).toMatch(/^courses: /);
+    await expectInSync(world);
+    await calm(world);
+    await world.sync();
+    expect(await world.statusesOf('courses')).toEqual({ c1: 'synced', c2: 'synced' });
+  });
+
+  it.each([
+    ['a statement timeout', '57014'],
+    ['a conflict on a standby', '40001'],
+    ['a server without memory', '53200'],
+  ])('%s fails alone after three attempts, and the others are sent', async (_, sqlstate) => {
+    const world = await openTroubled(sqlstate);
+    const { run, errors } = await world.sync();
+    expect(errors).toMatchObject([{ code: 'mirror_failed' }, { code: 'mirror_failed' }]);
+    expect(run).toMatchObject({ status: 'partial', errorCode: 'mirror_failed' });
+    await expectInSync(world);
+  });
+
+  it('what passes is tried again, and everything is sent', async () => {
+    const world = await openTroubled('40001');
+    const request = {
+      kind: 'sync',
+      lane: 'sync',
+      startedBy: 'command',
+      streams: ['rooms', 'courses'],
+    } as const;
+    const { run } = await startRun(world.state.db, request);
+    await expect(world.planRun(run.id)).rejects.toMatchObject({ code: 'mirror_failed' });
+    await calm(world);
+    const { queue } = await world.planRun(run.id, 1);
+    expect((await world.finish(run.id, queue)).run.status).toBe('succeeded');
+    expect(await world.statusesOf('courses')).toEqual({ c1: 'synced', c2: 'synced' });
+  });
+
+  it('of an incremental run fails alone, and its keys come back later', async () => {
+    const world = await openTroubled('P0001');
+    await addChanges(world.state.db, 'rooms', ['A']);
+    await addChanges(world.state.db, 'courses', ['c1']);
+    const taken = await takeChanges(world.state.db, ['rooms', 'courses']);
+    if (typeof taken === 'string') throw new Error(taken);
+    const { run } = await world.finish(taken.runId, (await world.planRun(taken.runId)).queue);
+    expect(run).toMatchObject({ status: 'partial', counts: { rooms: { synced: 1 } } });
+    const waiting =
+      await world.sql`SELECT stream, local_key, not_before > now() AS later FROM slotsync.changes`;
+    expect([...waiting]).toEqual([{ stream: 'courses', local_key: 'c1', later: true }]);
+  });
+
+  it('is not what a mirror that cannot be reached is: then the whole plan waits, however often it was tried', async () => {
+    const world = await open(roomsAndCourses());
+    const mirror = createMirror({ url: `postgres://nobody@127.0.0.1:${await findFreePort()}/nowhere` });
+    const request = { kind: 'sync', lane: 'sync', startedBy: 'command', streams: ['rooms'] } as const;
+    const { run } = await startRun(world.state.db, request);
+    try {
+      const planned = planRun({ ...world.deps(), mirror }, run.id, { attemptsMade: 8 });
+      await expect(planned).rejects.toMatchObject({ code: 'mirror_unreachable' });
+      expect(await readRun(world.state.db, run.id)).toMatchObject({ status: 'planning', errorCode: null });
+    } finally {
+      await mirror.close();
+    }
+  });
+});
+
+it('run: nothing of a stream is sent that turns out at the end of its reading to have a key twice', async () => {
+  const world = await open(roomsAndCourses({ batchSize: 2, references: {} }));
+  await addRooms(world, 'A');
+  await world.sql`ALTER TABLE courses DROP CONSTRAINT courses_pkey`;
+  // So many that hundreds of batches are rows before the last key is read.
+  await world.sql`INSERT INTO courses SELECT lpad(i::text, 5, '0'), 'Course' FROM generate_series(1, 1400) AS i`;
+  await world.sql`INSERT INTO courses VALUES ('01400', 'again')`;
+  const { run } = await world.sync();
+  expect(run).toMatchObject({
+    status: 'partial',
+    errorCode: 'key_not_unique',
+    counts: { rooms: { synced: 1 } },
+  });
+  expect(world.sandbox.objects().map(({ extId }) => extId)).toEqual(['room_A']);
+  expect(await world.recordsOf('courses')).toEqual({});
+});
+
+it('run: eight that are started at once over one stream are one', async () => {
+  const world = await open(rooms());
+  const request = { kind: 'sync', lane: 'sync', startedBy: 'command', streams: ['rooms'] } as const;
+  const started = await Promise.all(Array.from({ length: 8 }, () => startRun(world.state.db, request)));
+  expect(started.filter((one) => one.started)).toHaveLength(1);
+  expect(new Set(started.map(({ run }) => run.id)).size).toBe(1);
+  expect(await world.sql`SELECT FROM slotsync.runs`).toHaveLength(1);
+});
+
+describe('run: its end', () => {
+  async function planned(): Promise<{ world: World; runId: number; queue: number[] }> {
+    const world = await open(rooms({ batchSize: 2 }));
+    await addRooms(world, 'A', 'B', 'C', 'D');
+    return { world, ...(await world.plan()) };
+  }
+
+  it('is not a success when a batch is lost', async () => {
+    const { world, runId, queue } = await planned();
+    const [one = 0, two = 0] = queue;
+    await world.sql`DELETE FROM slotsync.batches WHERE id = ${two}`;
+    const { run } = await world.finish(runId, [one]);
+    expect(run).toMatchObject({
+      status: 'partial',
+      errorCode: 'outcomes_missing',
+      errorMessage: 'rooms: 4 records planned, 2 in batches that ended, 2 with an outcome or held',
+    });
+    await world.sync();
+    await expectInSync(world);
+  });
+
+  it('is not a success when a batch that ended lost an outcome', async () => {
+    const { world, runId, queue } = await planned();
+    const [one = 0, two = 0] = queue;
+    await world.apply(one);
+    await world.sql`UPDATE slotsync.batches SET counts = '{"synced": 1}' WHERE id = ${one}`;
+    const { run } = await world.finish(runId, [two]);
+    expect(run).toMatchObject({ status: 'partial', errorCode: 'outcomes_missing' });
+    expect(run.errorMessage).toContain('4 in batches that ended, 3 with an outcome');
+  });
+
+  it('is not a success when a batch never ended', async () => {
+    const { world, runId, queue } = await planned();
+    const [one = 0] = queue;
+    await world.apply(one);
+    await finishRun(world.state.db, runId);
+    expect(await readRun(world.state.db, runId)).toMatchObject({
+      status: 'partial',
+      errorCode: 'outcomes_missing',
+      errorMessage: 'rooms: 4 records planned, 2 in batches that ended, 2 with an outcome or held',
+    });
+  });
+
+  it('is not a success when a batch was planned twice', async () => {
+    const { world, runId, queue } = await planned();
+    await insertBatches(world.state.db, [{ runId, stream: 'rooms', level: 0, keys: ['A'], state: 'queued' }]);
+    const [last] = await world.sql<{ id: number }[]>`SELECT max(id)::int AS id FROM slotsync.batches`;
+    const { run } = await world.finish(runId, [...queue, last?.id ?? 0]);
+    expect(run).toMatchObject({ status: 'partial', errorCode: 'outcomes_missing' });
+  });
+
+  it('of an incremental run that lost a batch gives its keys back', async () => {
+    const world = await open(rooms({ batchSize: 1 }));
+    await addRooms(world, 'A', 'B');
+    await addChanges(world.state.db, 'rooms', ['A', 'B']);
+    const taken = await takeChanges(world.state.db, ['rooms']);
+    if (typeof taken === 'string') throw new Error(taken);
+    const [one = 0, two = 0] = (await world.planRun(taken.runId)).queue;
+    await world.sql`DELETE FROM slotsync.batches WHERE id = ${two}`;
+    const { run } = await world.finish(taken.runId, [one]);
+    expect(run.status).toBe('partial');
+    expect(await world.sql`SELECT FROM slotsync.changes WHERE run_id IS NULL`).toHaveLength(2);
+  });
+});
+
+describe('batch: one that was read before another process settled a part of it', () => {
+  const outcome = (localKey: string): Outcome => ({
+    localKey,
+    outcome: 'synced',
+    externalId: `room_${localKey}`,
+    sourceHash: '1',
+    objectHash: 'x',
+  });
+  async function settle(world: World, batch: Batch, token: string, ...keys: string[]): Promise<string[]> {
+    const claim = { token, stream: 'rooms', seconds: 60, lateSeconds: 60 };
+    await claimRecords(world.state.db, { ...claim, keys, runId: batch.runId });
+    return settleBatch(world.state, batch, { token, outcomes: keys.map(outcome), isReferredTo: false });
+  }
+  async function halfSettled(): Promise<{ world: World; stale: Batch }> {
+    const world = await open(rooms());
+    await addRooms(world, 'A', 'B', 'C');
+    const { queue } = await world.plan();
+    const stale = await readBatch(world.state.db, queue[0] ?? 0);
+    if (!stale) throw new Error('no batch');
+    expect(await settle(world, stale, 'one', 'A')).toEqual(['B', 'C']);
+    return { world, stale };
+  }
+
+  it('counts no record twice', async () => {
+    const { world, stale } = await halfSettled();
+    expect(await settle(world, stale, 'two', 'A', 'B')).toEqual(['C']);
+    expect(await settle(world, stale, 'three', 'A', 'B', 'C')).toEqual([]);
+    expect(await settle(world, stale, 'four', 'A')).toEqual([]);
+    await world.advance(stale.runId);
+    expect(await readRun(world.state.db, stale.runId)).toMatchObject({
+      status: 'succeeded',
+      counts: { rooms: { synced: 3, unchanged: 0 } },
+    });
+  });
+
+  it('is given up without the records that were settled', async () => {
+    const { world, stale } = await halfSettled();
+    expect(await failBatch(world.state, stale, { code: 'service_failed', message: 'answered 500' })).toBe(2);
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'failed', C: 'failed' });
+    await world.advance(stale.runId);
+    expect(await readRun(world.state.db, stale.runId)).toMatchObject({
+      status: 'partial',
+      errorCode: 'service_failed',
+      counts: { rooms: { synced: 1, failed: 2 } },
+    });
+  });
+});
+
+it('batch: one that is cancelled while it is sent leaves no claim behind', async () => {
+  const world = await open(rooms());
+  await addRooms(world, 'A');
+  const { runId, queue } = await world.plan();
+  world.sandbox.closeGate({ method: 'PUT' });
+  const stopping = new AbortController();
+  const applying = world.apply(queue[0] ?? 0, stopping.signal);
+  await until(() => world.sandbox.gate().held, { describe: 'the request' });
+  await cancelRun(world.state.db, runId);
+  stopping.abort(new Error('stopping'));
+  await applying;
+  world.sandbox.openGate();
+  expect((await world.recordsOf('rooms'))['A']).toMatchObject({ claimed_by: null, in_doubt: true });
+});
+
+it('batch: giving up ends it also when a record of it cannot be written', async () => {
+  const world = await open(rooms());
+  await addRooms(world, 'A', 'B');
+  const long = randomBytes(3600).toString('base64');
+  const { runId, queue } = await world.planBatches('rooms', [['A', long, 'B']]);
+  const { run, errors } = await world.finish(runId, queue);
+  expect(errors).toMatchObject([{ code: 'state_failed' }, {}, {}, {}]);
+  expect(run).toMatchObject({ status: 'failed', counts: { rooms: { failed: 3 } } });
+  expect(await world.statusesOf('rooms')).toEqual({ A: 'failed', B: 'failed' });
+  await world.sync();
+  await expectInSync(world);
 });

@@ -1,4 +1,5 @@
 // Triggers live in the organization's own writes: they note every key that a statement touched, and never stand in the way.
+import { randomBytes } from 'node:crypto';
 import postgres from 'postgres';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config-file.js';
@@ -125,6 +126,33 @@ describe('a statement', () => {
     expect(warnings).toEqual([]);
   });
 
+  it('search_path: a function of the writer with the name of a built-in one is not called', async () => {
+    await triggers.install(stream(TABLE, ['code', 'Year']));
+    await sql`CREATE ROLE slotsync_test_writer`;
+    try {
+      await sql.unsafe(`
+        CREATE SCHEMA own AUTHORIZATION slotsync_test_writer;
+        CREATE TABLE own.called_as (role text);
+        GRANT ALL ON own.called_as TO slotsync_test_writer;
+        GRANT USAGE ON SCHEMA "Campus" TO slotsync_test_writer;
+        GRANT SELECT, UPDATE ON ${TABLE} TO slotsync_test_writer;
+        SET ROLE slotsync_test_writer;
+        CREATE FUNCTION own.pg_notify(text, text) RETURNS void LANGUAGE sql AS 'INSERT INTO own.called_as SELECT current_user';
+        CREATE FUNCTION own.current_setting(text) RETURNS text LANGUAGE sql AS
+          'INSERT INTO own.called_as SELECT current_user; SELECT ''0''';
+        SET search_path = own, pg_catalog;
+        UPDATE ${TABLE} SET name = 'w' WHERE "Year" = 1;`);
+      expect(await sql`SELECT role FROM own.called_as`).toEqual([]);
+    } finally {
+      await sql`RESET search_path`;
+      await sql`RESET ROLE`;
+      await sql`DROP SCHEMA IF EXISTS own CASCADE`;
+      await sql`DROP OWNED BY slotsync_test_writer`;
+      await sql`DROP ROLE slotsync_test_writer`;
+    }
+    expect(await noted()).toEqual(['a\\|b|1']);
+  });
+
   it('is carried out whatever is wrong with the inbox', async () => {
     await triggers.install(stream(TABLE, 'code'));
     await sql`ALTER TABLE slotsync.changes RENAME TO changes_away`;
@@ -139,6 +167,41 @@ describe('a statement', () => {
     expect(
       warnings.filter((text) => text.startsWith('slotsync could not record what changed in')),
     ).toHaveLength(2);
+  });
+
+  it('with a key that no index takes is carried out, and its other keys are noted', async () => {
+    await triggers.install(stream(TABLE, ['code', 'Year']));
+    const long = randomBytes(2400).toString('hex');
+    await sql.unsafe(`INSERT INTO ${TABLE} (code, "Year") VALUES ($1, 1), ('short', 2), ($2, 3)`, [
+      long,
+      'é'.repeat(600),
+    ]);
+    expect(await noted()).toEqual(['short|2']);
+    expect(warnings).toEqual([]);
+  });
+
+  it('calls no function and no operator of the writer, whatever the writer’s search path finds first', async () => {
+    await sql.unsafe(`
+      CREATE SCHEMA own;
+      CREATE TABLE own.called (what text);
+      CREATE FUNCTION own.note(what text) RETURNS text LANGUAGE sql AS 'INSERT INTO own.called VALUES (what) RETURNING what';
+      CREATE FUNCTION own.replace(text, text, text) RETURNS text LANGUAGE sql AS $$ SELECT own.note('replace') $$;
+      CREATE FUNCTION own.pg_notify(text, text) RETURNS void LANGUAGE sql AS $$ SELECT own.note('pg_notify') $$;
+      CREATE FUNCTION own.current_setting(text) RETURNS text LANGUAGE sql AS $$ SELECT own.note('current_setting') $$;
+      CREATE FUNCTION own.join(text, text) RETURNS text LANGUAGE sql AS $$ SELECT own.note('||') $$;
+      CREATE OPERATOR own.|| (LEFTARG = text, RIGHTARG = text, FUNCTION = own.join);`);
+    try {
+      await triggers.install(stream(TABLE, ['code', 'Year']));
+      await sql`SET search_path = own, pg_catalog`;
+      await sql.unsafe(`UPDATE ${TABLE} SET name = 'w'`);
+      expect(await sql`SELECT replace('a', 'b', 'c')`).toEqual([{ replace: 'replace' }]);
+    } finally {
+      await sql`RESET search_path`;
+    }
+    expect(await sql`SELECT what FROM own.called`).toEqual([{ what: 'replace' }]);
+    expect(await noted()).toEqual([String.raw`a\|b|1`, String.raw`c\\d|2`]);
+    expect(warnings.filter((text) => text.startsWith('slotsync'))).toEqual([]);
+    await sql`DROP SCHEMA own CASCADE`;
   });
 
   it('does not wait for long when the inbox is locked', async () => {

@@ -20,8 +20,7 @@ const POSTGRES_IMAGE = 'postgres:18-alpine';
 const REDIS_IMAGE = 'redis:7-alpine';
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const docker = await dockerWhenNeeded();
-  const [database, redis] = await Promise.all([providePostgres(docker), provideRedis(docker)]);
+  const { database, redis } = await startServices();
   const template = `slotsync_template_${randomBytes(4).toString('hex')}`;
   try {
     await createTemplate(database.url, template);
@@ -42,6 +41,13 @@ export default async function setup(project: TestProject): Promise<() => Promise
       );
     }
   };
+}
+
+/** Starts what the environment does not name. To be stopped by the caller. */
+export async function startServices(): Promise<{ database: Service; redis: Service | undefined }> {
+  const docker = await dockerWhenNeeded();
+  const [database, redis] = await Promise.all([providePostgres(docker), provideRedis(docker)]);
+  return { database, redis };
 }
 
 async function dockerWhenNeeded(): Promise<boolean> {

@@ -130,8 +130,8 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     return { queue: queued.map(({ id }) => id) };
   }
 
-  async function plan(runId: number): Promise<{ queue: number[] }> {
-    await planRun(deps(), runId);
+  async function plan(runId: number, attemptsMade = 0): Promise<{ queue: number[] }> {
+    await planRun(deps(), runId, { attemptsMade });
     return advance(runId);
   }
 
@@ -148,13 +148,13 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
 
   /** Tries as the workers would, but without waiting. */
   async function attempt(
-    run: () => Promise<{ queue: number[] }>,
+    run: (attemptsMade: number) => Promise<{ queue: number[] }>,
     giveUp: (reason: { code: string; message: string }) => Promise<{ queue: number[] }>,
     errors: unknown[],
   ): Promise<number[]> {
     for (let attemptsMade = 0; ;) {
       try {
-        return (await run()).queue;
+        return (await run(attemptsMade)).queue;
       } catch (error) {
         errors.push(error);
         const { action } = decideRetry({ error, attemptsMade, attempts });
@@ -233,7 +233,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       const runId = await start(names);
       const errors: unknown[] = [];
       const queue = await attempt(
-        () => plan(runId),
+        (attemptsMade) => plan(runId, attemptsMade),
         (reason) => giveUpRun(runId, reason),
         errors,
       );

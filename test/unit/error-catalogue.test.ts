@@ -12,7 +12,7 @@ const [, listed = ''] = /<!-- error codes -->\n([^]*?)<!-- end of error codes --
 /** The table as docs/operations.md has it. */
 function table(): Promise<string> {
   const rows = Object.entries<ErrorEntry>(ERRORS).map(([code, entry]) => {
-    const remedy = recordRemedy(code, 'slotsync retry <stream> <key>').replace('<stream> <key>', '…');
+    const remedy = recordRemedy(code, 'slotsync retry <stream> <key>').replaceAll('<stream> <key>', '…');
     return `| \`${code}\` | ${entry.disposition} | ${entry.exitCode ?? 1} | ${entry.meaning} | ${remedy} |`;
   });
   const head = '| code | disposition | exit code | meaning | what to do |\n| - | - | - | - | - |';

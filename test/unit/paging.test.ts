@@ -34,13 +34,22 @@ describe('a find', () => {
     expect(pages).toBe(1);
   });
 
-  it('is read again when the total moved under the reading, though as many were seen', async () => {
+  it('is read again when fewer were seen than there are', async () => {
     const ids = [1, 2, 3, 4, 5];
     // The first goes when the second page is asked for: 3 slips onto a page that was read already.
     const send = serve(ids, (page, reading) => {
       if (page === 2 && reading === 1) ids.shift();
     });
     expect(await readPages(send, { ...READING, atOnce: 1 })).toEqual({ results: rows(2, 3, 4, 5) });
+  });
+
+  it('is read again when the total moved under the reading, though as many were seen', async () => {
+    const ids = [1, 2, 3, 4, 5];
+    // As before, but two came at the end: 6 stands for 3, and the five that were seen are not those that are there.
+    const send = serve(ids, (page, reading) => {
+      if (page === 2 && reading === 1) ids.splice(0, ids.length, 2, 3, 4, 5, 6, 7);
+    });
+    expect(await readPages(send, { ...READING, atOnce: 1 })).toEqual({ results: rows(2, 3, 4, 5, 6, 7) });
   });
 
   it.each([

@@ -34,7 +34,12 @@ describe('a job', () => {
     ['a number that lost digits', { stream: 'rooms', key: 2 ** 60 }, 'key: a key is text'],
     ['text PostgreSQL cannot hold', { stream: 'rooms', key: `${SECRET}\0` }, 'key: a key is text'],
     ['half a character', { stream: 'rooms', key: `${SECRET}\ud800` }, 'key: a key is text'],
-    ['a key too long', { stream: 'rooms', key: SECRET.repeat(200) }, 'key: a key is text'],
+    ['a key too long', { stream: 'rooms', key: SECRET.repeat(80) }, 'key: a key is text'],
+    [
+      'parts too long together',
+      { stream: 'groups', key: ['a'.repeat(600), SECRET.repeat(40)] },
+      'key: its parts are longer than 1024 bytes together',
+    ],
     [
       'too few parts',
       { stream: 'groups', keys: [['MAT', 2], SECRET] },

@@ -19,6 +19,12 @@ describe('a failed job', () => {
     ['last of two attempts', { error: RETRY, attemptsMade: 1, attempts: 2 }, { action: 'give_up' }],
     ['unclassified error', { error: new TypeError('x') }, { action: 'retry', afterMs: 1000 }],
     ['permanent error', { error: DEAD }, { action: 'give_up' }],
+    [
+      'a quota that others use',
+      { error: failure('throttled'), attemptsMade: 8 },
+      { action: 'defer', afterMs: 5000 },
+    ],
+    ['a claim lost', { error: failure('claim_lost'), attemptsMade: 8 }, { action: 'defer', afterMs: 5000 }],
     ['records claimed', { error: DEFER, lane: 'sync' }, { action: 'defer', afterMs: 5000 }],
     [
       'records claimed, incremental',

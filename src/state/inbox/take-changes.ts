@@ -1,6 +1,8 @@
 // An incremental run takes keys from the inbox; their rows are deleted when it has ended.
+import { sql } from 'drizzle-orm';
 import { anyOf, query, queryOne, tryLock, type Queries } from '../database.js';
 import { insertRun } from '../runs/start-run.js';
+import type { BatchState } from '../schema.js';
 import { CHANGES_CHANNEL } from './add-changes.js';
 
 /** One process takes at a time. */
@@ -66,18 +68,28 @@ export async function readTakenKeys(db: Queries, runId: number, stream: string):
 }
 
 /**
- * Deletes what a run that has ended had taken, except what failed: that waits half as long again as it has waited, a
- * minute at least and ten at most. Call it in the transaction that ends the run; its commit notifies the workers, since
- * keys may have waited for this run.
+ * Deletes what a run that has ended had taken, except what failed, and of a cancelled run what it had not come to: that
+ * waits half as long again as it has waited, a minute at least and ten at most. Call it in the transaction that ends the
+ * run; its commit notifies the workers, since keys may have waited for this run.
  */
-export async function closeTaken(tx: Queries, runId: number, ended: 'failed' | 'worked'): Promise<void> {
+export async function closeTaken(
+  tx: Queries,
+  runId: number,
+  ended: 'failed' | 'cancelled' | 'worked',
+): Promise<void> {
+  const hasBatch = (state: BatchState) => sql`EXISTS (
+    SELECT FROM slotsync.batches AS b
+    WHERE b.run_id = ${runId}::bigint AND b.state = ${state} AND b.stream = c.stream
+      AND (cardinality(b.keys) = 0 OR c.local_key = ANY (b.keys)))`;
+  const comesBack = {
+    failed: sql`true`,
+    cancelled: sql`NOT ${hasBatch('done')}`,
+    worked: hasBatch('failed'),
+  }[ended];
   await query(tx)`
     UPDATE slotsync.changes AS c SET run_id = NULL,
       not_before = now() + least(interval '10 minutes', greatest(interval '1 minute', (now() - c.requested_at) / 2))
-    WHERE c.run_id = ${runId}::bigint AND (${ended === 'failed'} OR EXISTS (
-      SELECT FROM slotsync.batches AS b
-      WHERE b.run_id = ${runId}::bigint AND b.state = 'failed' AND b.stream = c.stream
-        AND (cardinality(b.keys) = 0 OR c.local_key = ANY (b.keys))))`;
+    WHERE c.run_id = ${runId}::bigint AND ${comesBack}`;
   await query(tx)`DELETE FROM slotsync.changes WHERE run_id = ${runId}::bigint`;
   await query(tx)`SELECT pg_notify(${CHANGES_CHANNEL}, '')`;
 }

@@ -28,3 +28,11 @@ export async function countAccepted(db: Queries, stream: string): Promise<number
     WHERE stream = ${stream} AND status <> 'retired' AND (object_hash IS NOT NULL OR in_doubt)`;
   return count;
 }
+
+/** Records whose objects are looked at again, because the answer to a write was lost or what they refer to has changed. */
+export async function countInDoubt(db: Queries): Promise<{ count: number; latest: Date | null }> {
+  const { count, latest } = await queryOne<{ count: number; latest: string | null }>(db)`
+    SELECT count(*)::int AS count, max(check_after) AS latest FROM slotsync.records
+    WHERE in_doubt OR check_after IS NOT NULL`;
+  return { count, latest: latest === null ? null : new Date(latest) };
+}

@@ -3,10 +3,18 @@ import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries, type RowOf } from '../database.js';
 import type { records, RecordStatus } from '../schema.js';
 import { UNSETTLED } from './count-records.js';
+import { FORMER_HAS_RECORD } from './former-objects.js';
 import type { RecordKey } from './outcome-types.js';
 
 type RecordColumn =
-  'externalId' | 'status' | 'errorCode' | 'errorMessage' | 'attempts' | 'runId' | 'updatedAt';
+  | 'externalId'
+  | 'formerExternalId'
+  | 'status'
+  | 'errorCode'
+  | 'errorMessage'
+  | 'attempts'
+  | 'runId'
+  | 'updatedAt';
 interface FailureRow extends RecordKey, Pick<RowOf<typeof records>, RecordColumn> {
   waitsFor: RecordKey | null;
   /** Of the record it waits for; null when the state has none. */
@@ -21,7 +29,8 @@ export async function listFailures(
   filter: { stream?: string | undefined; runId?: number; statuses?: RecordStatus[]; limit: number },
 ) {
   const rows = await query<FailureRow>(db)`
-    SELECT r.stream, r.local_key AS "localKey", r.external_id AS "externalId", r.status, r.error_code AS "errorCode",
+    SELECT r.stream, r.local_key AS "localKey", r.external_id AS "externalId",
+      CASE WHEN NOT ${FORMER_HAS_RECORD} THEN r.former_external_id END AS "formerExternalId", r.status, r.error_code AS "errorCode",
       r.error_message AS "errorMessage", r.attempts, r.run_id::float8 AS "runId", r.updated_at AS "updatedAt",
       CASE WHEN r.waits_for IS NOT NULL
         THEN jsonb_build_object('stream', r.waits_for::jsonb->0, 'localKey', r.waits_for::jsonb->1) END AS "waitsFor",

@@ -9,6 +9,16 @@ export interface ChosenRecords {
   keys: readonly string[];
 }
 
+export const isChosen = ({ stream, keys }: ChosenRecords) =>
+  sql`(r.stream = coalesce(${stream ?? null}, r.stream)
+    AND ${keys.length === 0 ? sql`true` : sql`r.local_key = ${anyOf(keys)}`})`;
+
+/** Its external id has changed, and it still has that of the object it is to let go of. */
+export const HOLDS_FORMER = sql`(r.status = 'dead' AND r.external_id IS NOT NULL
+  AND r.error_code IS NOT DISTINCT FROM ${EXTERNAL_ID_CHANGED})`;
+/** A record remembers one former object. */
+const WOULD_FORGET_ONE = sql`(${HOLDS_FORMER} AND coalesce(r.former_external_id <> r.external_id, false))`;
+
 /**
  * Lets dead and failed records be sent again by the next run; without keys all of them. One whose external id changed lets
  * go of the object it had, and remembers it: the next run creates the new one. Returns those that were changed.
@@ -16,27 +26,17 @@ export interface ChosenRecords {
 export async function retryRecords(db: Queries, chosen: ChosenRecords): Promise<RecordKey[]> {
   return query<RecordKey>(db)`
     UPDATE slotsync.records AS r SET status = 'failed', refused_hash = NULL, updated_at = now(),
-      check_after = CASE WHEN NOT ${sql.raw(AWAITS_SECOND_LOOK)} THEN r.check_after END, ${LET_GO}
-    WHERE status IN ('dead', 'failed') AND ${isChosen(chosen)} AND NOT ${HAS_TWO_FORMER}
-    RETURNING stream, local_key AS "localKey"`;
+      check_after = CASE WHEN NOT ${sql.raw(AWAITS_SECOND_LOOK)} THEN r.check_after END,
+      (former_external_id, external_id, destination_id, object_hash, source_hash) = (
+        SELECT r.former_external_id, r.external_id, r.destination_id, r.object_hash, r.source_hash
+        WHERE NOT ${HOLDS_FORMER} UNION ALL SELECT r.external_id, NULL, NULL, NULL, NULL WHERE ${HOLDS_FORMER})
+    WHERE r.status IN ('dead', 'failed') AND ${isChosen(chosen)} AND NOT ${WOULD_FORGET_ONE}
+    RETURNING r.stream, r.local_key AS "localKey"`;
 }
 
-/**
- * Records that `retryRecords` leaves as they are: their external id has changed twice, and a record remembers one former
- * object. `retireFormer` takes both.
- */
+/** Records whose external id has changed twice: `retryRecords` leaves them as they are, `retireFormer` takes both objects. */
 export async function listTwiceChanged(db: Queries, chosen: ChosenRecords) {
   return query<RecordKey & { formerExternalId: string }>(db)`
-    SELECT stream, local_key AS "localKey", former_external_id AS "formerExternalId" FROM slotsync.records AS r
-    WHERE status = 'dead' AND ${isChosen(chosen)} AND ${HAS_TWO_FORMER} ORDER BY stream, local_key`;
+    SELECT r.stream, r.local_key AS "localKey", r.former_external_id AS "formerExternalId" FROM slotsync.records AS r
+    WHERE ${isChosen(chosen)} AND ${WOULD_FORGET_ONE} ORDER BY r.stream, r.local_key`;
 }
-
-const isChosen = ({ stream, keys }: ChosenRecords) =>
-  sql`r.stream = coalesce(${stream ?? null}, r.stream) AND ${keys.length === 0 ? sql`true` : sql`r.local_key = ${anyOf(keys)}`}`;
-
-/** Its external id changed, and it still has that of the object it is to let go of. */
-const HOLDS_FORMER = sql`(r.error_code IS NOT DISTINCT FROM ${EXTERNAL_ID_CHANGED} AND r.external_id IS NOT NULL)`;
-const HAS_TWO_FORMER = sql`(${HOLDS_FORMER} AND coalesce(r.former_external_id <> r.external_id, false))`;
-const LET_GO = sql`former_external_id = CASE WHEN ${HOLDS_FORMER} THEN r.external_id ELSE r.former_external_id END,
-      (external_id, destination_id, object_hash, source_hash) = (
-        SELECT r.external_id, r.destination_id, r.object_hash, r.source_hash WHERE NOT ${HOLDS_FORMER})`;

@@ -1,6 +1,7 @@
 // The outcome of claimed records: the one place that writes what the service accepted.
 import { anyOf, query, type Queries } from '../database.js';
 import { releaseClaim } from './claims.js';
+import { FORMER_HAS_RECORD, KEPT_FOR_FORMER } from './former-objects.js';
 import { recordName, storable, type Outcome } from './outcome-types.js';
 import { wakeWaiting } from './wake-waiting.js';
 
@@ -59,7 +60,8 @@ export async function settleRecords(
           CASE WHEN NOT accepted THEN r.gone_since END,
           CASE WHEN o.outcome = 'synced' THEN now() ELSE r.synced_at END,
           greatest(r.check_after, now() + make_interval(secs => o."secondLookAfterSeconds")),
-          CASE WHEN o."changedId" IS NULL THEN nullif(r.former_external_id, coalesce(o."externalId", r.external_id))
+          CASE WHEN o."changedId" IS NULL THEN CASE WHEN NOT (accepted AND ${FORMER_HAS_RECORD})
+              THEN nullif(r.former_external_id, coalesce(o."externalId", r.external_id)) END
             ELSE coalesce(nullif(r.former_external_id, o."changedId"->>'now'), o."changedId"->>'former') END
         FROM jsonb_to_record(${JSON.stringify(byKey)}::jsonb->r.local_key) AS o(outcome text, retired boolean, code text,
           message text, "externalId" text, "destinationId" bigint, "sourceHash" bigint, "objectHash" text, "waitsFor" text,
@@ -93,8 +95,14 @@ async function forgetClaimed(
   if (keys.length === 0) return;
   await query(db)`
     WITH forgotten AS (
-      DELETE FROM slotsync.records WHERE stream = ${stream} AND local_key = ${anyOf(keys)} AND claimed_by = ${token}
-      RETURNING external_id, local_key, in_doubt, check_after
+      SELECT * FROM slotsync.records WHERE stream = ${stream} AND local_key = ${anyOf(keys)} AND claimed_by = ${token}
+      FOR UPDATE
+    ), deleted AS (
+      DELETE FROM slotsync.records AS r USING forgotten AS f
+      WHERE r.stream = f.stream AND r.local_key = f.local_key AND f.former_external_id IS NULL
+    ), kept AS (
+      UPDATE slotsync.records AS r SET ${KEPT_FOR_FORMER} FROM forgotten AS f
+      WHERE r.stream = f.stream AND r.local_key = f.local_key AND f.former_external_id IS NOT NULL
     )
     UPDATE slotsync.records AS r
     SET in_doubt = true, check_after = greatest(r.check_after, f.check_after, now())

@@ -7,8 +7,9 @@ import { finishRun } from './end-run.js';
 import type { Run } from './read-runs.js';
 
 /**
- * Marks the plan as complete; from here on the run is its batches, and `advanceRun` queues the first of them. Throws
- * SlotsyncError `approval_withdrawn` when the plan relies on an approval that is not valid any more.
+ * Marks the plan as complete; from here on the run is its batches, and `advanceRun` queues the first of them. Call it as
+ * the run's planner. Throws SlotsyncError `approval_withdrawn` when the plan relies on an approval that is not valid any
+ * more.
  */
 export async function finishPlanning(
   db: Queries,
@@ -37,7 +38,7 @@ export async function advanceRun(db: Queries, id: number): Promise<boolean> {
 
 async function takeStep(tx: Queries, id: number): Promise<boolean> {
   const [run] = await query<Pick<Run, 'status' | 'kind'>>(tx)`
-    SELECT status, kind FROM slotsync.runs WHERE id = ${id}::bigint FOR UPDATE`;
+    SELECT status, kind FROM slotsync.runs WHERE id = ${id}::bigint FOR NO KEY UPDATE`;
   // A reconcile has no batches: the process that works it ends it.
   if (run?.status !== 'running' || run.kind === 'reconcile') return false;
   const open = await queryOne<{ queued: number; next: number | null }>(tx)`

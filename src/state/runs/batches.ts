@@ -19,14 +19,10 @@ export async function insertBatches(db: Queries, rows: readonly NewBatch[]): Pro
   if (rows.length > 0) await db.insert(batches).values([...rows]);
 }
 
-/**
- * Removes what an interrupted planning left, of one stream or of all, so that it can start again. Of a run that is
- * planned already nothing is removed: a planner that was suspended meanwhile must not touch its batches.
- */
-export async function deleteBatches(db: Queries, runId: number, stream?: string): Promise<void> {
-  await query(db)`
-    DELETE FROM slotsync.batches WHERE stream = coalesce(${stream ?? null}, stream)
-      AND run_id IN (SELECT id FROM slotsync.runs WHERE id = ${runId}::bigint AND status = 'planning')`;
+/** Removes what a planning wrote, of one stream or of all. Only the planner of the run may: planner-token.ts. */
+export async function deleteBatches(tx: Queries, runId: number, stream?: string): Promise<void> {
+  await query(tx)`
+    DELETE FROM slotsync.batches WHERE run_id = ${runId}::bigint AND stream = coalesce(${stream ?? null}, stream)`;
 }
 
 /** A batch by its id. */

@@ -2,7 +2,10 @@
 import { query, queryOne, type Queries } from '../database.js';
 import { closeTaken } from '../inbox/take-changes.js';
 import type { OutcomeCounts, RunKind, RunStatus } from '../schema.js';
+import { storable } from '../records/outcome-types.js';
+import { wakeArrived } from '../records/wake-arrived.js';
 import { cancelBatches } from './batches.js';
+import { asPlanner, PlannerReplaced, type Planner } from './planner-token.js';
 import { sumOutcomes } from './read-runs.js';
 
 /** A failure as runs, batches and records keep it. */
@@ -19,6 +22,15 @@ export async function failRun(db: Queries, id: number, error: Failed): Promise<v
   await endEarly(db, id, { status: 'failed', error });
 }
 
+/** The same for a run that cannot be planned, in the name of its planner: unless another one plans it by now. */
+export async function failPlanning(db: Queries, planner: Planner, error: Failed): Promise<void> {
+  try {
+    await asPlanner(db, planner, (tx) => failRun(tx, planner.runId, error));
+  } catch (thrown) {
+    if (!(thrown instanceof PlannerReplaced)) throw thrown;
+  }
+}
+
 /** Ends a run at an operator's command, in the same way. */
 export async function cancelRun(db: Queries, id: number): Promise<void> {
   await endEarly(db, id, { status: 'cancelled' });
@@ -26,6 +38,8 @@ export async function cancelRun(db: Queries, id: number): Promise<void> {
 
 async function endEarly(db: Queries, id: number, as: EarlyEnd): Promise<void> {
   await db.transaction(async (tx) => {
+    // A planner writes no batch any more. Batches that are settled refer to the run, and need not wait.
+    await query(tx)`SELECT FROM slotsync.runs WHERE id = ${id}::bigint FOR NO KEY UPDATE`;
     await cancelBatches(tx, id);
     await finishRun(tx, id, as);
   });
@@ -34,7 +48,9 @@ async function endEarly(db: Queries, id: number, as: EarlyEnd): Promise<void> {
 interface BatchEnds {
   held: number;
   failed: number;
-  /** Of those that failed. */
+  /** Records of holds that an operator rejected. */
+  rejected: number;
+  /** Of the first that failed. */
   code: string | null;
   message: string | null;
 }
@@ -45,23 +61,76 @@ export async function finishRun(tx: Queries, id: number, as?: EarlyEnd): Promise
   const ends = await queryOne<BatchEnds>(tx)`
     SELECT count(*) FILTER (WHERE state = 'held')::int AS held,
       count(*) FILTER (WHERE state = 'failed')::int AS failed,
-      min(error_code) FILTER (WHERE state = 'failed') AS code,
-      min(error_message) FILTER (WHERE state = 'failed') AS message
+      coalesce(sum(cardinality(keys)) FILTER (WHERE state = 'cancelled'), 0)::int AS rejected,
+      (array_agg(error_code ORDER BY id) FILTER (WHERE state = 'failed'))[1] AS code,
+      (array_agg(error_message ORDER BY id) FILTER (WHERE state = 'failed'))[1] AS message
     FROM slotsync.batches WHERE run_id = ${id}::bigint`;
-  const { code, message } = as?.error ?? ends;
+  const missing = as ? undefined : await explainMissing(tx, id);
+  const status = as?.status ?? statusOf(Object.values(counts), ends, missing !== undefined);
+  const error = as ? as.error : (missing ?? explainEnd(ends));
   const [ended] = await query<{ kind: RunKind }>(tx)`
-    UPDATE slotsync.runs SET status = ${as?.status ?? statusOf(Object.values(counts), ends)},
-      counts = ${JSON.stringify(counts)}::jsonb, error_code = ${code}, error_message = ${message},
+    UPDATE slotsync.runs SET status = ${status}, counts = ${JSON.stringify(counts)}::jsonb,
+      error_code = ${error?.code ?? null}, error_message = ${error ? storable(error.message) : null},
       finished_at = clock_timestamp()
     WHERE id = ${id}::bigint AND finished_at IS NULL RETURNING kind`;
-  if (ended?.kind === 'incremental') await closeTaken(tx, id, as?.status === 'failed' ? 'failed' : 'worked');
+  switch (ended?.kind) {
+    case 'incremental':
+      return closeTaken(tx, id, missing ? 'failed' : (as?.status ?? 'worked'));
+    case 'sync':
+    case 'backfill':
+      return wakeArrived(tx);
+    default:
+      return;
+  }
 }
 
-/** Of the outcomes of each stream, and the ends of the batches. */
-function statusOf(counts: readonly OutcomeCounts[], batchesIn: BatchEnds): RunStatus {
+/** Of the outcomes of each stream, and the ends of the batches. A run that sent less than it planned has not succeeded. */
+function statusOf(counts: readonly OutcomeCounts[], batchesIn: BatchEnds, isIncomplete: boolean): RunStatus {
   const isGood = counts.some(({ synced, unchanged }) => synced + unchanged > 0);
   const isBad = counts.some(({ failed, dead }) => failed + dead > 0);
   if (batchesIn.failed > 0 && !isGood) return 'failed';
-  if (batchesIn.failed > 0 || isBad) return 'partial';
-  return batchesIn.held > 0 ? 'held' : 'succeeded';
+  if (batchesIn.failed > 0 || isBad || isIncomplete) return 'partial';
+  if (batchesIn.held > 0) return 'held';
+  return batchesIn.rejected > 0 ? 'partial' : 'succeeded';
+}
+
+function explainEnd({ code, message, held, rejected }: BatchEnds): Failed | undefined {
+  if (code !== null) return { code, message: message ?? code };
+  return held === 0 && rejected > 0 ? holdRejected(rejected) : undefined;
+}
+
+/** The error of a run of which an operator rejected so many records, and nothing else failed. */
+export function holdRejected(records: number): Failed {
+  const what = records === 1 ? '1 record was' : `${records} records were`;
+  return { code: 'hold_rejected', message: `${what} held, and an operator rejected them` };
+}
+
+/**
+ * What a run that is to end does not account for: batches that never ended, records without an outcome in those that
+ * have, and planned records that are in no batch. Undefined: every record that was planned has its outcome, or is held.
+ */
+async function explainMissing(tx: Queries, id: number): Promise<Failed | undefined> {
+  const rows = await query<{ stream: string; planned: number; ended: number; outcomes: number }>(tx)`
+    WITH planned AS (
+      SELECT key AS stream, (value->>'inBatches')::int AS records
+      FROM slotsync.runs CROSS JOIN LATERAL jsonb_each(plan) WHERE id = ${id}::bigint
+    ), batched AS (
+      SELECT stream, state, cardinality(keys) AS records, CASE
+          WHEN state IN ('held', 'cancelled') THEN cardinality(keys)
+          ELSE (SELECT sum(number::int) FROM jsonb_each_text(counts) AS c(outcome, number)) END AS outcomes
+      FROM slotsync.batches WHERE run_id = ${id}::bigint
+    ), streams AS (
+      SELECT stream, coalesce((SELECT records FROM planned AS p WHERE p.stream = s.stream), sum(records), 0)::int AS planned,
+        coalesce(sum(records) FILTER (WHERE state NOT IN ('planned', 'queued')), 0)::int AS ended,
+        coalesce(sum(outcomes) FILTER (WHERE state NOT IN ('planned', 'queued')), 0)::int AS outcomes
+      FROM (SELECT stream FROM planned UNION SELECT stream FROM batched) AS s LEFT JOIN batched USING (stream)
+      GROUP BY stream
+    )
+    SELECT * FROM streams WHERE planned <> ended OR planned <> outcomes ORDER BY stream`;
+  if (rows.length === 0) return undefined;
+  const told = rows.map(
+    ({ stream, planned, ended, outcomes }) =>
+      `${stream}: ${planned} records planned, ${ended} in batches that ended, ${outcomes} with an outcome or held`,
+  );
+  return { code: 'outcomes_missing', message: told.join('; ') };
 }

@@ -1,10 +1,11 @@
 // What waits for an operator. A hold stands while its batches are held and no later run has planned the same again: then
 // that run decides.
 import { sql } from 'drizzle-orm';
-import { query, type Queries } from '../database.js';
+import { query, queryOne, type Queries } from '../database.js';
 import type { Hold, Holds, LimitedOperation, RunKind, RunStatus } from '../schema.js';
 import { revokeApprovals } from './approvals.js';
 import { releaseHeldBatches } from './batches.js';
+import { holdRejected } from './end-run.js';
 
 export interface RunHold extends Hold {
   runId: number;
@@ -43,8 +44,8 @@ export async function readHolds(db: Queries, runId?: number): Promise<RunHold[]>
 
 /**
  * Gives up what a run holds of these streams and operations: its batches are cancelled, approvals of it that were not
- * used end, and a run that only waited has succeeded. What the mirror says does not change by it: the next plan may hold
- * it again.
+ * used end, and a run that only waited is partial, because it sent less than it planned. What the mirror says does not
+ * change by it: the next plan may hold it again.
  */
 export async function rejectHolds(
   db: Queries,
@@ -53,7 +54,7 @@ export async function rejectHolds(
 ): Promise<void> {
   await db.transaction(async (tx) => {
     const [run] = await query<{ holds: Holds; status: RunStatus }>(tx)`
-      SELECT holds, status FROM slotsync.runs WHERE id = ${runId}::bigint FOR UPDATE`;
+      SELECT holds, status FROM slotsync.runs WHERE id = ${runId}::bigint FOR NO KEY UPDATE`;
     if (!run) return;
     for (const { stream, operation } of rejected) {
       await releaseHeldBatches(tx, { runId, stream, operation }, 'cancelled');
@@ -62,8 +63,15 @@ export async function rejectHolds(
     }
     const left = Object.entries(run.holds).filter(([, holds]) => Object.keys(holds).length > 0);
     await query(tx)`
-      UPDATE slotsync.runs SET holds = ${JSON.stringify(Object.fromEntries(left))}::jsonb,
-        status = ${run.status === 'held' && left.length === 0 ? 'succeeded' : run.status}
+      UPDATE slotsync.runs SET holds = ${JSON.stringify(Object.fromEntries(left))}::jsonb
+      WHERE id = ${runId}::bigint`;
+    if (run.status !== 'held' || left.length > 0) return;
+    const { records } = await queryOne<{ records: number }>(tx)`
+      SELECT coalesce(sum(cardinality(keys)), 0)::int AS records FROM slotsync.batches
+      WHERE run_id = ${runId}::bigint AND state = 'cancelled'`;
+    const { code, message } = holdRejected(records);
+    await query(tx)`
+      UPDATE slotsync.runs SET status = 'partial', error_code = ${code}, error_message = ${message}
       WHERE id = ${runId}::bigint`;
   });
 }

@@ -72,7 +72,8 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
       isReferredTo: childrenOf(deps, stream).length > 0,
       referrers,
     });
-    await claim.release(open);
+    // All of it: a batch that has ended elsewhere has no open keys, and may still hold claims.
+    await claim.release(batch.keys);
   } finally {
     claim.stopRenewing();
   }

@@ -20,9 +20,13 @@ export async function prepareBatch(
   claim: BatchClaim,
   settle: Settle,
 ): Promise<Write[]> {
-  const { rows, rendered } = await readUnderClaim(deps, stream, claim);
+  const { rows, rendered, unreadable } = await readUnderClaim(deps, stream, claim);
   const { records } = claim;
   const now = deps.now?.() ?? Date.now();
+  for (const [key, error] of unreadable) {
+    const record = records.get(key);
+    if (record) settle(outcome.unreadable(record, error));
+  }
   const writes = [...records].flatMap(([key, record]): Write[] => {
     const sourceHash = rows.get(key)?.hash;
     const result = rendered.get(key);
@@ -38,7 +42,9 @@ export async function prepareBatch(
   await noteNewIds(deps, claim, writes);
   const own = await refuseSharedIds(deps, stream, writes, settle);
   const open = batch.isForced ? own : own.filter((write) => !isAccepted(write, settle));
-  const gone = [...records.values()].filter(({ localKey }) => !rows.has(localKey));
+  const gone = [...records.values()].filter(
+    ({ localKey }) => !rows.has(localKey) && !unreadable.has(localKey),
+  );
   return [...open, ...(await startRetirements(deps, stream, batch, gone, settle))];
 }
 
@@ -48,17 +54,19 @@ export async function prepareBatch(
  */
 async function readUnderClaim(deps: SyncDeps, stream: Stream, claim: BatchClaim) {
   const read = async (keys: readonly string[]) => {
-    const found = await deps.mirror.readRows(stream, keys);
-    return { found, results: await renderRows(deps.state, stream, found) };
+    const { rows: found, unreadable: unread } = await deps.mirror.readRowsOrReasons(stream, keys);
+    return { found, unread, results: await renderRows(deps.state, stream, found) };
   };
-  const { found: rows, results: rendered } = await read([...claim.records.keys()]);
+  const { found: rows, unread: unreadable, results: rendered } = await read([...claim.records.keys()]);
   const idsOf = (results: ReadonlyMap<string, Rendered>) =>
     new Map([...results].flatMap(([key, result]) => ('extId' in result ? [[key, result.extId]] : [])));
   const readAgain = await claim.claimRowIds(idsOf(rendered));
   if (readAgain.length > 0) {
-    const { found, results } = await read(readAgain);
+    const { found, unread, results } = await read(readAgain);
     const rowIds = idsOf(results);
     for (const key of readAgain) {
+      const reason = unread.get(key);
+      if (reason) unreadable.set(key, reason);
       const [row, result, rowId] = [found.get(key), results.get(key), rowIds.get(key)];
       const record = claim.records.get(key);
       if (record && rowId !== undefined && !claim.covers(record, rowId)) claim.leave(key);
@@ -71,7 +79,7 @@ async function readUnderClaim(deps: SyncDeps, stream: Stream, claim: BatchClaim)
       }
     }
   }
-  return { rows, rendered };
+  return { rows, rendered, unreadable };
 }
 
 /** So that the state knows each object by its external id before it is sent, also when the worker dies then. */

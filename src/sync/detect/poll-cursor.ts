@@ -7,6 +7,7 @@ import { moveWatermark, withPoll, type CursorPosition } from '../../state/inbox/
 import { countWaiting } from '../../state/inbox/read-inbox.js';
 import { readPolledRecords, type PolledRecord } from '../../state/records/polled-records.js';
 import type { ParsedConfig } from '../../streams/config-schema.js';
+import { isShortenedKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { decide, parseMark } from '../decide.js';
 import type { SyncDeps } from '../sync-deps.js';
@@ -19,6 +20,13 @@ interface PollDeps extends Pick<SyncDeps, 'mirror' | 'state'> {
 
 /** Keys of a stream that polling lets wait in the inbox. */
 const KEYS_AT_ONCE = 10_000;
+
+/**
+ * A time is read up to now, so a value far ahead waits. Of other cursors nobody can tell which value is far ahead: a
+ * watermark at a huge number that was a mistake would hide every later row. So that watermark stays behind the newest
+ * rows, which are read again each time: up to so many mistakes hide nothing.
+ */
+const ROWS_READ_AGAIN = 100;
 
 export type Poll = ReturnType<typeof createPoll>;
 
@@ -40,6 +48,8 @@ export function createPoll(
       const polled = { rows: 0, put: 0, more: false };
       const budget = KEYS_AT_ONCE - (await countWaiting(tx, stream.name));
       const range = { watermark, ...polling };
+      const trailing = (await mirror.isTimeCursor(stream)) ? 0 : ROWS_READ_AGAIN;
+      const newest: CursorPosition[] = [];
       let settledTo: CursorPosition | undefined;
       let isSettled = true;
       for await (const rows of mirror.readByCursor(stream, range)) {
@@ -49,9 +59,11 @@ export function createPoll(
         const putting = new Set<string>();
         for (const { key, hash, cursor, isAhead } of rows) {
           const standing = standings.get(key);
-          const verdict = classifyPolled(hash, standing);
+          // Plans refuse a key that is too long: it needs no look before the next sync.
+          const verdict = isShortenedKey(key) ? 'settled' : classifyPolled(hash, standing);
           if (verdict === 'open') isSettled = false;
-          if (isSettled && isAhead) settledTo = { cursor, localKey: key };
+          if (isSettled && isAhead && newest.push({ cursor, localKey: key }) > trailing)
+            settledTo = newest.shift();
           if (verdict !== 'settled' && !standing?.isWaiting) putting.add(key);
         }
         const room = Math.max(0, budget - polled.put);

@@ -1,14 +1,23 @@
 // Plans a run: from its request to its batches. Planning writes nothing but batches, and none is sent before every
-// stream was read to its end; an interrupted planning starts again from nothing.
+// stream was read to its end; an interrupted planning starts again from nothing. Of two that plan one run the newer wins.
+import { randomUUID } from 'node:crypto';
 import type { Lane } from '../../destination/quota/limiter.js';
+import { errorEntry } from '../../error-catalogue.js';
 import { codeOf, dispositionOf, messageWithDetail } from '../../errors.js';
 import { noMeter } from '../../meter.js';
 import { readTakenKeys } from '../../state/inbox/take-changes.js';
 import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
 import { deleteBatches, insertBatches, type NewBatch } from '../../state/runs/batches.js';
-import { failRun } from '../../state/runs/end-run.js';
+import { failPlanning } from '../../state/runs/end-run.js';
 import { finishPlanning } from '../../state/runs/advance-run.js';
 import { pruneRuns } from '../../state/retention.js';
+import {
+  asPlanner,
+  isPlanner,
+  PlannerReplaced,
+  takePlanning,
+  type Planner,
+} from '../../state/runs/planner-token.js';
 import { readRun, type Run } from '../../state/runs/read-runs.js';
 import type { Holds, PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
@@ -28,38 +37,69 @@ const NAMES_KNOWN_FOR = 60 * 60 * 1000;
 /** There may be many incremental runs: only every so many of them prunes. */
 const PRUNE_EVERY = 500;
 
+/** Attempts to read one stream, before it fails alone and the others go on. */
+const STREAM_ATTEMPTS = 3;
+
+interface Attempt {
+  /** A token that no other planner has; the run is given up in its name. */
+  token?: string;
+  /** Failed attempts to plan this run before this one. */
+  attemptsMade?: number;
+  signal?: AbortSignal | undefined;
+}
+
 /**
  * Plans a run: its batches become rows, and the run may then be advanced. A permanent error ends the run with its
- * reason; one that may pass is thrown, to be tried again.
+ * reason; one that may pass is thrown, to be tried again. Ends quietly when another planner has taken the run over.
  */
-export async function planRun(deps: RunDeps, runId: number, signal?: AbortSignal): Promise<void> {
+export async function planRun(
+  deps: RunDeps,
+  runId: number,
+  { token = randomUUID(), attemptsMade = 0, signal }: Attempt = {},
+): Promise<void> {
   const { state, log } = deps;
+  const planner: Planner = { runId, token };
+  if (!(await takePlanning(state.db, planner))) return;
   const run = await readRun(state.db, runId);
-  if (run?.status !== 'planning' || run.pausedAt) return;
+  if (!run) return;
   try {
-    await deleteBatches(state.db, runId);
-    const planned = await planStreams(deps, run, signal);
+    const planned = await planStreams(deps, run, { planner, attemptsMade, signal });
     if (planned.batches > 0) {
       const streams = namedStreams(deps, run);
       const knownForMs = run.kind === 'incremental' ? NAMES_KNOWN_FOR : 0;
       await deps.preflight.requireKnownNames(streams, { lane: run.lane as Lane, signal }, knownForMs);
     }
-    await finishPlanning(state.db, runId, planned);
+    await asPlanner(state.db, planner, (tx) => finishPlanning(tx, runId, planned));
     log.info({ batches: planned.batches }, 'run planned');
-    if (run.kind !== 'incremental' || run.id % PRUNE_EVERY === 0) await pruneRuns(state.db);
   } catch (error) {
-    if (dispositionOf(error) !== 'dead' || (deps.waitForCredentials && codeOf(error) === 'unauthorized'))
-      throw error;
-    await failRun(state.db, runId, { code: codeOf(error), message: messageWithDetail(error) });
+    if (error instanceof PlannerReplaced || !(await isStillPlanner(deps, planner))) {
+      log.info('planning ended: another process plans this run');
+      return;
+    }
+    if (dispositionOf(error) !== 'dead' || (deps.waitForCredentials && isWaitedFor(error))) throw error;
+    await failPlanning(state.db, planner, { code: codeOf(error), message: messageWithDetail(error) });
     log.error({ code: codeOf(error) }, 'run failed while planning');
+    return;
   }
+  if (run.kind !== 'incremental' || run.id % PRUNE_EVERY === 0) await pruneRuns(state.db);
 }
+
+/** While the state does not answer, nobody knows: then the failure that was met counts. */
+const isStillPlanner = ({ state }: RunDeps, planner: Planner) =>
+  isPlanner(state.db, planner).catch(() => true);
+
+/** Its cause lies outside every run, and ends by itself or by an operator: credentials, a server that does not answer. */
+const isWaitedFor = (error: unknown) => errorEntry(codeOf(error)).systemic === 'wait';
 
 function namedStreams({ streams }: RunDeps, run: Run): Stream[] {
   return [...streams.values()].filter(({ name }) => run.streams.includes(name));
 }
 
-async function planStreams(deps: RunDeps, run: Run, signal: AbortSignal | undefined) {
+async function planStreams(
+  deps: RunDeps,
+  run: Run,
+  { planner, attemptsMade, signal }: Omit<Required<Attempt>, 'token'> & { planner: Planner },
+) {
   const { mirror, state, meter = noMeter } = deps;
   const { id: runId, kind, range } = run;
   const plan: Record<string, PlanCounts> = {};
@@ -74,18 +114,19 @@ async function planStreams(deps: RunDeps, run: Run, signal: AbortSignal | undefi
     signal?.throwIfAborted();
     const log = deps.log.child({ stream: stream.name });
     try {
-      const writer = createBatchWriter(state, stream, { runId, retireLevel, meter });
+      const writer = createBatchWriter(state, stream, { planner, retireLevel, meter });
       const keys = kind === 'incremental' && { keys: await readTakenKeys(state.db, runId, stream.name) };
       const request = { kind, range, runId, room, ...keys };
       const planned = await planStream({ mirror, state }, stream, request, writer.sink);
-      plan[stream.name] = planned.counts;
+      plan[stream.name] = { ...planned.counts, inBatches: writer.records() };
       batches += writer.batches();
       approvals.push(...planned.approvals);
       if (Object.keys(planned.holds).length > 0) holds[stream.name] = planned.holds;
       log.info({ ...planned.counts }, 'stream planned');
     } catch (error) {
-      if (dispositionOf(error) !== 'dead') throw error;
-      // One unreadable source does not stop the others: it fails alone, and nothing of it is sent.
+      if (error instanceof PlannerReplaced || signal?.aborted || !failsAlone(error, attemptsMade))
+        throw error;
+      // One unreadable source does not stop the others, and nothing of it is sent.
       const failed: NewBatch = {
         runId,
         stream: stream.name,
@@ -97,7 +138,7 @@ async function planStreams(deps: RunDeps, run: Run, signal: AbortSignal | undefi
         errorCode: codeOf(error),
         errorMessage: `${stream.name}: ${messageWithDetail(error)}`,
       };
-      await state.db.transaction(async (tx) => {
+      await asPlanner(state.db, planner, async (tx) => {
         await deleteBatches(tx, runId, stream.name);
         await insertBatches(tx, [failed]);
       });
@@ -105,4 +146,13 @@ async function planStreams(deps: RunDeps, run: Run, signal: AbortSignal | undefi
     }
   }
   return { plan, holds, approvals, batches };
+}
+
+/**
+ * Whether a stream that failed while planning fails alone now. A permanent fault of its source does at once; one that may
+ * pass (a timeout, a conflict on a standby) after some attempts. What concerns every stream is thrown instead.
+ */
+function failsAlone(error: unknown, attemptsMade: number): boolean {
+  if (isWaitedFor(error)) return false;
+  return dispositionOf(error) === 'dead' || attemptsMade + 1 >= STREAM_ATTEMPTS;
 }

@@ -1,11 +1,12 @@
 // The sink of a run: batches become rows, several in one statement. What falls under a limit starts out held: only once
-// the whole stream was read is it known how many there are.
+// the whole stream was read is it known how many there are. It writes only as long as this is the planner of the run.
 import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
-import type { State } from '../../state/database.js';
+import type { Queries, State } from '../../state/database.js';
 import type { Meter } from '../../meter.js';
 import { failRecords } from '../../state/records/mark-failed.js';
 import { forgetRecords, noteBack, noteGone } from '../../state/records/gone-rows.js';
 import { insertBatches, releaseHeldBatches, type NewBatch } from '../../state/runs/batches.js';
+import { asPlanner, type Planner } from '../../state/runs/planner-token.js';
 import type { Stream } from '../../streams/stream.js';
 import type { PlanSink } from './plan-stream.js';
 
@@ -16,19 +17,23 @@ const ROWS_AT_ONCE = 200;
 export function createBatchWriter(
   { db }: State,
   { name, level }: Stream,
-  { runId, retireLevel, meter }: { runId: number; retireLevel: number; meter: Meter },
+  { planner, retireLevel, meter }: { planner: Planner; retireLevel: number; meter: Meter },
 ) {
+  const { runId } = planner;
+  const write = (work: (tx: Queries) => Promise<void>) => asPlanner(db, planner, work);
   let rows: NewBatch[] = [];
   let batches = 0;
+  let records = 0;
 
   async function flush(): Promise<void> {
-    await insertBatches(db, rows);
+    if (rows.length > 0) await write((tx) => insertBatches(tx, rows));
     rows = [];
   }
 
   const sink: PlanSink = {
     async addBatch({ limit, entries }) {
       batches++;
+      records += entries.length;
       rows.push({
         runId,
         stream: name,
@@ -40,19 +45,22 @@ export function createBatchWriter(
       if (rows.length >= ROWS_AT_ONCE) await flush();
     },
     flush,
-    release: (operation) => releaseHeldBatches(db, { runId, stream: name, operation }, 'planned'),
-    noteRowsGone: (keys) => noteGone(db, name, keys),
-    noteRowsBack: (keys) => noteBack(db, name, keys),
-    forget: (keys) => forgetRecords(db, name, keys),
+    release: (operation) =>
+      write((tx) => releaseHeldBatches(tx, { runId, stream: name, operation }, 'planned')),
+    noteRowsGone: (keys) => write((tx) => noteGone(tx, name, keys)),
+    noteRowsBack: (keys) => write((tx) => noteBack(tx, name, keys)),
+    forget: (keys) => write((tx) => forgetRecords(tx, name, keys)),
     async refuse(refused) {
+      records += refused.length;
       const failures = refused.map(({ key: localKey, ...why }) => ({ localKey, ...why }));
-      await failRecords(db, name, runId, failures);
       const dead = refused.filter(({ deadHash }) => deadHash !== undefined).length;
       const counts = { ...NO_OUTCOMES, failed: refused.length - dead, dead };
       const finished = { state: 'done', counts, finishedAt: new Date() } as const;
-      await insertBatches(db, [
-        { runId, stream: name, level, keys: refused.map(({ key }) => key), ...finished },
-      ]);
+      const keys = refused.map(({ key }) => key);
+      await write(async (tx) => {
+        await failRecords(tx, name, runId, failures);
+        await insertBatches(tx, [{ runId, stream: name, level, keys, ...finished }]);
+      });
       meter.settled(name, counts);
     },
   };
@@ -60,5 +68,7 @@ export function createBatchWriter(
     sink,
     /** Batches that send something, held ones included. */
     batches: () => batches,
+    /** Records in all batches, refused ones included. */
+    records: () => records,
   };
 }

@@ -1,0 +1,56 @@
+// One planner at a time writes what a run is planned from. A queue that lost everything, or a process that slept, can
+// leave two planners of one run; the newest wins, and whatever the other still writes changes nothing.
+import { query, type Queries } from '../database.js';
+import { deleteBatches } from './batches.js';
+
+/** Which run is planned, and the token of the process that plans it. */
+export interface Planner {
+  runId: number;
+  token: string;
+}
+
+/** Another planner took the run over, or its planning has ended: what this one knows is worth nothing any more. */
+export class PlannerReplaced extends Error {}
+
+/**
+ * A planner that stops answering in the middle of a transaction would keep the next one waiting: the server ends it after
+ * this time. Milliseconds.
+ */
+const IDLE_MS = 30_000;
+
+/**
+ * Makes this the planner of its run, and removes what the one before has written. Waits for a write of that one that is
+ * under way. False: the run is not to be planned.
+ */
+export async function takePlanning(db: Queries, { runId, token }: Planner): Promise<boolean> {
+  return db.transaction(async (tx) => {
+    const taken = await query(tx)`
+      UPDATE slotsync.runs SET planner = ${token}
+      WHERE id = ${runId}::bigint AND status = 'planning' AND paused_at IS NULL`;
+    if (taken.count > 0) await deleteBatches(tx, runId);
+    return taken.count > 0;
+  });
+}
+
+/** Whether this is still the planner of its run. */
+export async function isPlanner(db: Queries, { runId, token }: Planner): Promise<boolean> {
+  const found = await query(db)`
+    SELECT FROM slotsync.runs WHERE id = ${runId}::bigint AND planner = ${token} AND status = 'planning'`;
+  return found.length > 0;
+}
+
+/** Writes as the planner of a run, in one transaction. Throws PlannerReplaced, and writes nothing, when it is not. */
+export async function asPlanner<T>(
+  db: Queries,
+  { runId, token }: Planner,
+  write: (tx: Queries) => Promise<T>,
+): Promise<T> {
+  return db.transaction(async (tx) => {
+    const own = await query(tx)`
+      SELECT set_config('idle_in_transaction_session_timeout', ${String(IDLE_MS)}, true) FROM slotsync.runs
+      WHERE id = ${runId}::bigint AND planner = ${token} AND status = 'planning' FOR SHARE`;
+    if (own.length === 0)
+      throw new PlannerReplaced('another process plans this run, or its planning has ended');
+    return write(tx);
+  });
+}

@@ -1,0 +1,58 @@
+// Guarantee 10
+// A room's code changes: the program says what it stood for before, creates the new object, and retires the former one
+// when an operator asks for it.
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
+
+let world: Rehearsal;
+beforeEach(async () => {
+  world = await rehearse({ rows: 3, sandbox: { rate: 0 } });
+  await world.configure(CONFIGURATION.replace('room_{code}', 'room_{seats}'));
+});
+afterEach(() => world.close());
+
+async function stdoutOf(...args: string[]): Promise<string> {
+  return (await world.run(args)).stdout;
+}
+const isActive = (extId: string) => world.sandbox.object(extId)?.active;
+
+it('former object: an operator is shown it everywhere, and retires it by one command', async () => {
+  await world.run(['sync']);
+  await world.sql`UPDATE rooms SET seats = 77 WHERE code = 'R1'`;
+  expect((await world.run(['sync'])).code).toBe(1);
+  const dead = await stdoutOf('failures');
+  expect(dead).toContain("the service knows this record as 'room_1', but its row now gives 'room_77'");
+  expect(dead).toContain('slotsync retry rooms R1 --retire-former');
+
+  await world.run(['retry', 'rooms', 'R1']);
+  expect((await world.run(['sync'])).code).toBe(0);
+  expect([isActive('room_1'), isActive('room_77')]).toEqual([true, true]);
+  const left =
+    '1 former object of records whose external id changed is not retired: slotsync retry --all --retire-former';
+  expect(await stdoutOf('failures')).toBe(`Every record is in sync as it was last read.\n${left}\n`);
+  expect(await stdoutOf('status')).toContain(left);
+  const explained = await stdoutOf('explain', 'rooms', 'R1');
+  expect(explained).toMatch(/Former object room_1: number \d+, active\n {2}to retire it: slotsync retry rooms R1 --/);
+  const { formerObjects } = JSON.parse(await stdoutOf('failures', '--json')) as { formerObjects: number };
+  expect(formerObjects).toBe(1);
+
+  const retried = await world.run(['retry', 'rooms', 'R1', '--retire-former']);
+  expect(retried).toMatchObject({
+    code: 0,
+    stdout: '1 former object will be retired by the next run, within its limits: slotsync sync\n',
+  });
+  expect((await world.run(['sync'])).code).toBe(0);
+  expect([isActive('room_1'), isActive('room_2'), isActive('room_77')]).toEqual([false, true, true]);
+  expect(await stdoutOf('failures')).toBe('Every record is in sync as it was last read.\n');
+
+  const again = await world.run(['retry', 'rooms', 'R1', 'R2', '--retire-former']);
+  expect(again.code).toBe(1);
+  expect(again.stdout).toContain("rooms 'R2' has no former object, or is being written; it was not changed.");
+});
+
+it('former object: a stream that retires nothing refuses to retire it, and says what to do', async () => {
+  const { code, stderr } = await world.run(['retry', 'courses', '--retire-former']);
+  expect(code).toBe(2);
+  expect(stderr).toContain("stream courses has retire: 'keep', so its objects are never retired");
+  expect(stderr).toContain('→ Deactivate the object at the service');
+});

@@ -1,0 +1,188 @@
+// Guarantee 3
+// Two processes plan one run: the queue has lost everything while one of them plans, or it was frozen and wakes. The newer
+// one wins, the other changes nothing, and every stream is sent.
+import { describe, expect, it } from 'vitest';
+import { failPlanning } from '../../src/state/runs/end-run.js';
+import { asPlanner, PlannerReplaced, takePlanning } from '../../src/state/runs/planner-token.js';
+import { listQueuedBatches } from '../../src/state/runs/batches.js';
+import { readRun } from '../../src/state/runs/read-runs.js';
+import { startRun } from '../../src/state/runs/start-run.js';
+import type { Mirror } from '../../src/mirror/mirror.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { planRun } from '../../src/sync/plan/plan-run.js';
+import { COURSES, ROOMS } from '../support/campus.js';
+import { createDeferred } from '../support/wait.js';
+import type { World } from '../support/world.js';
+import { keepRoomWorlds } from '../support/room-worlds.js';
+
+const open = keepRoomWorlds();
+
+const ROWS = 12;
+const CONFIG: SlotsyncConfig = {
+  streams: { rooms: { ...ROOMS, batchSize: 2 }, courses: { ...COURSES, batchSize: 2, references: {} } },
+};
+
+async function openFilled(): Promise<World> {
+  const world = await open(CONFIG);
+  await world.sql`INSERT INTO rooms (code, name) SELECT 'r' || i, 'Room' FROM generate_series(1, ${ROWS}) AS i`;
+  await world.sql`INSERT INTO courses (code, name) SELECT 'c' || i, 'Course' FROM generate_series(1, ${ROWS}) AS i`;
+  return world;
+}
+
+async function start(world: World): Promise<number> {
+  const request = {
+    kind: 'sync',
+    lane: 'sync',
+    startedBy: 'command',
+    streams: ['rooms', 'courses'],
+  } as const;
+  return (await startRun(world.state.db, request)).run.id;
+}
+
+/** The mirror, whose reading of one stream stops after so many rows until it is told to go on. */
+function holdReading(mirror: Mirror, stream: string, afterRows: number) {
+  const [reached, goOn] = [createDeferred(), createDeferred()];
+  const readHashes: Mirror['readHashes'] = async function* (read, selection) {
+    let rows = 0;
+    for await (const block of mirror.readHashes(read, selection)) {
+      const first = read.name === stream ? block.slice(0, Math.max(0, afterRows - rows)) : block;
+      yield first;
+      rows += first.length;
+      if (first.length === block.length) continue;
+      reached.resolve();
+      await goOn.promise;
+      yield block.slice(first.length);
+    }
+  };
+  return { mirror: { ...mirror, readHashes }, reached: reached.promise, goOn: goOn.resolve };
+}
+
+/** A planner that stops in the middle of a stream. The batches of the streams before it are rows already. */
+async function planUntilHeld(world: World, runId: number, stream: string) {
+  const { mirror, reached, goOn } = holdReading(world.mirror, stream, ROWS / 2);
+  const planned = planRun({ ...world.deps(), mirror }, runId);
+  await reached;
+  return {
+    async wake(): Promise<void> {
+      goOn();
+      await planned;
+    },
+  };
+}
+
+const countBatches = async ({ sql }: World, stream: string): Promise<number> => {
+  const [row] = await sql<{ count: number }[]>`
+    SELECT count(*)::int AS count FROM slotsync.batches WHERE stream = ${stream}`;
+  return row?.count ?? 0;
+};
+
+/** Every row of both streams in one batch of the run, none in two. */
+async function expectEachKeyOnce({ sql }: World, runId: number): Promise<void> {
+  const rows = await sql`
+    SELECT stream, count(*)::int AS keys, count(DISTINCT key)::int AS distinct
+    FROM slotsync.batches, unnest(keys) AS key WHERE run_id = ${runId} GROUP BY stream ORDER BY stream`;
+  expect([...rows]).toEqual(['courses', 'rooms'].map((stream) => ({ stream, keys: ROWS, distinct: ROWS })));
+}
+
+async function expectEveryStreamSent(world: World, runId: number): Promise<void> {
+  const queue = (await listQueuedBatches(world.state.db, runId)).map(({ id }) => id);
+  const { run, errors } = await world.finish(runId, queue);
+  expect(errors).toEqual([]);
+  expect(run).toMatchObject({
+    status: 'succeeded',
+    counts: { rooms: { synced: ROWS, unchanged: 0 }, courses: { synced: ROWS, unchanged: 0 } },
+  });
+  expect(world.sandbox.objects()).toHaveLength(2 * ROWS);
+  expect(await world.sql`SELECT DISTINCT state FROM slotsync.batches`).toEqual([{ state: 'done' }]);
+}
+
+describe('planner: two of one run', () => {
+  it('the first sleeps between two writes and wakes while the second plans: only the second has an effect', async () => {
+    const world = await openFilled();
+    const runId = await start(world);
+    const first = await planUntilHeld(world, runId, 'courses');
+    expect(await countBatches(world, 'rooms')).toBe(ROWS / 2);
+    const second = await planUntilHeld(world, runId, 'rooms');
+    await first.wake();
+    expect(await world.sql`SELECT FROM slotsync.batches`).toHaveLength(0);
+    expect((await readRun(world.state.db, runId))?.status).toBe('planning');
+
+    await second.wake();
+    await world.advance(runId);
+    await expectEachKeyOnce(world, runId);
+    await expectEveryStreamSent(world, runId);
+    expect(world.lines.join('')).toContain('planning ended: another process plans this run');
+  });
+
+  it('the first wakes when the second has finished planning and batches are running: it changes nothing', async () => {
+    const world = await openFilled();
+    const runId = await start(world);
+    const first = await planUntilHeld(world, runId, 'rooms');
+    const { queue } = await world.planRun(runId);
+    const [one = 0, ...rest] = queue;
+    await world.apply(one);
+    await first.wake();
+    await expectEachKeyOnce(world, runId);
+    expect(await listQueuedBatches(world.state.db, runId)).toHaveLength(rest.length);
+    await expectEveryStreamSent(world, runId);
+  });
+
+  it('the first meets an error after it was replaced: the run does not fail by it', async () => {
+    const world = await openFilled();
+    const runId = await start(world);
+    await world.sql`ALTER TABLE courses DROP CONSTRAINT courses_pkey`;
+    await world.sql`INSERT INTO courses SELECT * FROM courses WHERE code = 'c1'`;
+    const first = await planUntilHeld(world, runId, 'courses');
+    await world.sql`DELETE FROM courses WHERE ctid = (SELECT max(ctid) FROM courses WHERE code = 'c1')`;
+    await world.planRun(runId);
+    await first.wake();
+    expect(await readRun(world.state.db, runId)).toMatchObject({ status: 'running', errorCode: null });
+    await expectEveryStreamSent(world, runId);
+  });
+
+  it('a planner that was replaced cannot give the run up, and the one that replaced it can', async () => {
+    const world = await open(CONFIG);
+    const runId = await start(world);
+    const { db } = world.state;
+    const [first, second] = [
+      { runId, token: 'first' },
+      { runId, token: 'second' },
+    ];
+    const reason = { code: 'mirror_failed', message: 'no' };
+    expect(await takePlanning(db, first)).toBe(true);
+    expect(await takePlanning(db, second)).toBe(true);
+    await failPlanning(db, first, reason);
+    expect(await readRun(db, runId)).toMatchObject({ status: 'planning', errorCode: null });
+    await failPlanning(db, second, reason);
+    expect(await readRun(db, runId)).toMatchObject({ status: 'failed', errorCode: 'mirror_failed' });
+    expect(await takePlanning(db, first)).toBe(false);
+  });
+
+  it('a takeover waits for a write under way, and the write after it is refused', async () => {
+    const world = await open(CONFIG);
+    const runId = await start(world);
+    const { db } = world.state;
+    await takePlanning(db, { runId, token: 'first' });
+    const [writing, goOn] = [createDeferred(), createDeferred()];
+    const write = asPlanner(db, { runId, token: 'first' }, async (tx) => {
+      writing.resolve();
+      await goOn.promise;
+      // A process that is frozen here is cut off, so that the other need not wait for it.
+      expect(await tx.execute('SHOW idle_in_transaction_session_timeout')).toEqual([
+        { idle_in_transaction_session_timeout: '30s' },
+      ]);
+      await tx.execute(
+        `INSERT INTO slotsync.batches (run_id, stream, level, keys, state) VALUES (${runId}, 'rooms', 0, '{a}', 'planned')`,
+      );
+    });
+    await writing.promise;
+    const takeover = takePlanning(db, { runId, token: 'second' });
+    goOn.resolve();
+    await write;
+    expect(await takeover).toBe(true);
+    expect(await countBatches(world, 'rooms')).toBe(0);
+    await expect(asPlanner(db, { runId, token: 'first' }, () => Promise.resolve())).rejects.toThrow(
+      PlannerReplaced,
+    );
+  });
+});

@@ -1,0 +1,115 @@
+// Guarantees 10, 11
+// The real workers over a real queue: what they give up and when, and what they leave alone.
+import { beforeEach, describe, expect, it } from 'vitest';
+import { migrateQueue, openBullmq, type Bullmq } from '../../src/queue/bullmq.js';
+import { batchJobId, JOB_OPTIONS, QUEUES } from '../../src/queue/jobs.js';
+import { createProducer, type Producer } from '../../src/queue/producer.js';
+import { createWorkers } from '../../src/queue/workers.js';
+import { cancelRun } from '../../src/state/runs/end-run.js';
+import { readRun } from '../../src/state/runs/read-runs.js';
+import { startRun } from '../../src/state/runs/start-run.js';
+import { addRooms, expectInSync, keepRoomWorlds, rooms, roomsAndCourses } from '../support/room-worlds.js';
+import { until } from '../support/wait.js';
+import type { World } from '../support/world.js';
+
+const openRooms = keepRoomWorlds();
+
+let bullmq: Bullmq;
+let producer: Producer;
+
+async function open(config = rooms()): Promise<World> {
+  const world = await openRooms(config);
+  await world.sql`DROP SCHEMA IF EXISTS slotsync_queue CASCADE`;
+  await migrateQueue({ postgresUrl: world.url });
+  bullmq = openBullmq({ postgresUrl: world.url }, 'workers', world.log);
+  producer = createProducer({ bullmq, state: world.state });
+  return world;
+}
+
+/** Works the queue until the condition is met. */
+async function work(world: World, done: () => Promise<boolean>, describeIt: string): Promise<void> {
+  const workers = createWorkers({
+    ...world.deps(),
+    bullmq,
+    producer,
+    startDueRuns: async () => undefined,
+    probe: async () => undefined,
+  });
+  try {
+    await workers.start();
+    await until(done, { describe: describeIt, timeoutMs: 60_000 });
+  } finally {
+    workers.abort();
+    await workers.stop();
+    await producer.close();
+  }
+}
+
+const hasEnded = (world: World, runId: number) => async () =>
+  (await readRun(world.state.db, runId))?.finishedAt instanceof Date;
+
+describe('workers', () => {
+  let world: World;
+  beforeEach(async () => {
+    world = await open();
+    await addRooms(world, 'A');
+  });
+
+  it('batch: it is given up after its last attempt, and its run ends', async () => {
+    const { runId, queue } = await world.plan();
+    const [batchId = 0] = queue;
+    world.sandbox.failNext({ path: '/v1/objects', fault: 'brokenJson', times: 2 });
+    const jobs = bullmq.queue(QUEUES.batches);
+    await jobs.add(
+      'apply',
+      { batchId },
+      { ...JOB_OPTIONS, attempts: 2, jobId: batchJobId(batchId), priority: 2 },
+    );
+    await jobs.close();
+    await work(world, hasEnded(world, runId), 'the run to end after two attempts');
+    expect(await readRun(world.state.db, runId)).toMatchObject({
+      status: 'failed',
+      counts: { rooms: { failed: 1 } },
+    });
+    expect(world.writes()).toHaveLength(2);
+  });
+
+  it('batch: the job of a cancelled run is dropped, and nothing of the run is sent', async () => {
+    const { runId, queue } = await world.plan();
+    await producer.enqueueBatches(queue.map((id) => ({ id, lane: 'sync' })));
+    const count = async () => Object.values(await producer.depth()).reduce((sum, jobs) => sum + jobs, 0);
+    expect(await count()).toBe(1);
+    await cancelRun(world.state.db, runId);
+    world.sandbox.clearArrivals();
+    await work(world, async () => (await count()) === 0, 'the job to be taken');
+    expect(world.sandbox.arrivals()).toEqual([]);
+    expect(await world.recordsOf('rooms')).toEqual({});
+    expect(await readRun(world.state.db, runId)).toMatchObject({ status: 'cancelled' });
+  });
+});
+
+it('workers: a stream whose source times out each time fails alone after three attempts of the plan', async () => {
+  const world = await open(roomsAndCourses({ from: 'offered', references: {} }));
+  await addRooms(world, 'A');
+  await world.sql`INSERT INTO courses VALUES ('c1', 'One')`;
+  await world.sql.unsafe(`
+    CREATE FUNCTION slow(name text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+      RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = '57014'; END $$;
+    CREATE VIEW offered AS SELECT code, slow(name) AS name FROM courses`);
+  const request = {
+    kind: 'sync',
+    lane: 'sync',
+    startedBy: 'command',
+    streams: ['rooms', 'courses'],
+  } as const;
+  const { run } = await startRun(world.state.db, request);
+  await producer.enqueueRun(run.id, run.lane);
+  await work(world, hasEnded(world, run.id), 'the run to end');
+  expect(await readRun(world.state.db, run.id)).toMatchObject({
+    status: 'partial',
+    errorCode: 'mirror_failed',
+    counts: { rooms: { synced: 1 } },
+  });
+  expect(world.lines.filter((line) => line.includes('job failed; it is retried'))).toHaveLength(2);
+  await expectInSync(world);
+});
