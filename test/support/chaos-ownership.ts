@@ -40,6 +40,8 @@ export default defineConfig({
   async fill(sql) {
     for (const stream of STREAMS)
       await sql`CREATE TABLE ${sql(stream)} (id serial PRIMARY KEY, code text NOT NULL UNIQUE, version int NOT NULL)`;
+    // One row stays in each: nothing is retired by an empty source, whoever moved the last row away.
+    for (const stream of STREAMS) await sql`INSERT INTO ${sql(stream)} (code, version) VALUES (${stream}, 0)`;
   },
   async readExpected(sql) {
     const rows = await sql<{ stream: StreamName; id: number; code: string; version: number }[]>`
