@@ -64,6 +64,19 @@ export function unescapeColumn(text: string): string {
   return text.includes('\\') ? text.replace(/\\(.)/gs, (_, char: string) => ESCAPES[char] ?? char) : text;
 }
 
+/** Escapes a column as COPY does; of what is latin1 here. */
+export function escapeColumn(text: string): string {
+  return text.replace(/[\\\b\f\n\r\t\v]/g, (char) => {
+    const name = Object.keys(ESCAPES).find((key) => ESCAPES[key] === char);
+    return `\\${name ?? char}`;
+  });
+}
+
+/** A text as `decodeColumn` takes it. */
+export function encodeColumn(text: string): string {
+  return Buffer.from(text, 'utf8').toString('latin1');
+}
+
 /** The UTF-8 text of a column that was decoded as latin1. */
 export function decodeColumn(latin1: string): string {
   return Buffer.from(latin1, 'latin1').toString('utf8');

@@ -19,14 +19,16 @@ export async function plan(
   options: CommonOptions & { limit?: string },
 ): Promise<number> {
   const room = { records: readLimit(options.limit) ?? Infinity };
-  const streams = selectStreams(await app.configuration(), names);
+  const configuration = await app.configuration();
+  const streams = selectStreams(configuration, names);
+  const all = new Map(configuration.streams.map((stream) => [stream.name, stream]));
   const state = await app.confirmedState();
   const mirror = await app.mirror();
   await requireSources(mirror, { streams });
   const destination = await app.destination();
   const plans: Preview[] = [];
   for (const stream of streams)
-    plans.push(await previewStream({ mirror, state, destination }, stream, { room }));
+    plans.push(await previewStream({ mirror, state, destination, streams: all }, stream, { room }));
 
   const batches = plans.reduce((sum, { requests }) => sum + requests, 0);
   const requests = batches === 0 ? 0 : batches + REQUESTS_PER_RUN;

@@ -7,14 +7,15 @@ import type { Row } from '../streams/config-schema.js';
 import type { Stream } from '../streams/stream.js';
 import { isIdentifiedByKey, renderExternalId } from '../streams/external-id.js';
 import { isTooLong } from '../streams/local-key.js';
-import { decodeColumn, readCopy, unescapeColumn } from '../postgres-copy.js';
+import { decodeColumn, encodeColumn, escapeColumn, readCopy, unescapeColumn } from '../postgres-copy.js';
 import { createKeyFinder } from './find-keys.js';
 import { createBookingReader } from './read-bookings.js';
 import { VALUE_TYPES } from './column-values.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
-import { readApart, type ReadApart } from './read-apart.js';
+import { isRowFault, readApart, type ReadApart } from './read-apart.js';
 import { readDatabaseIdentity, SESSION_FORMATS } from './session-formats.js';
 import {
+  collect,
   createSourceReader,
   findMissingColumns,
   withFallback,
@@ -75,6 +76,15 @@ export function createMirror({ url }: { url: string }) {
   const typeOf = async (stream: Stream, column = ''): Promise<string> =>
     (await reader.typesOf(stream)).get(column) ?? '';
 
+  /** `(key, row hash)` of what is selected: see `readHashes`. */
+  async function* copyHashes(stream: Stream, selection: Selection, shared: readonly string[]) {
+    const keys = selection.keys ? await reader.keyConditions(stream, selection.keys) : [undefined];
+    const conditions = keys.map((condition) => sourceSql.selectCondition(stream, selection, condition));
+    yield* withFallback(conditions, (condition) =>
+      readCopy(open(1), sourceSql.copyHashes(stream, condition, shared)),
+    );
+  }
+
   async function readRows(stream: Stream, keys: readonly string[]): Promise<Map<string, MirrorRow>> {
     const conditions = await reader.keyConditions(stream, keys);
     const hash = `${hashExpression(stream)}::text`;
@@ -116,17 +126,36 @@ export function createMirror({ url }: { url: string }) {
      * `(key, row hash)` of the whole source, or of what is selected of it, in one snapshot and ordered by the key's
      * bytes: blocks of COPY lines, latin1. Behind the hash of a row that gives one of the `shared` external ids stands
      * `:shared:` and that id's place in the list. On its own connection, which ends with the reading, complete or not.
+     * Of selected keys, those whose row cannot be read beside others that can have the hash 0, which is that of no row.
      */
     async *readHashes(
       stream: Stream,
       selection: Selection = {},
       shared: readonly string[] = [],
     ): AsyncGenerator<string[]> {
-      const keys = selection.keys ? await reader.keyConditions(stream, selection.keys) : [undefined];
-      const conditions = keys.map((condition) => sourceSql.selectCondition(stream, selection, condition));
-      yield* withFallback(conditions, (condition) =>
-        readCopy(open(1), sourceSql.copyHashes(stream, condition, shared)),
-      );
+      let isBegun = false;
+      try {
+        for await (const lines of copyHashes(stream, selection, shared)) {
+          isBegun = true;
+          yield lines;
+        }
+      } catch (error) {
+        if (isBegun || !selection.keys || !isRowFault(error)) throw error;
+        const keys = [...new Set(selection.keys)];
+        const { rows, unreadable } = await readApart(keys, async (part) => {
+          const lines = await collect(copyHashes(stream, { ...selection, keys: part }, shared));
+          const byKey = new Map<string, string[]>();
+          for (const line of lines)
+            byKey.set(orderOfLine(line), [...(byKey.get(orderOfLine(line)) ?? []), line]);
+          return byKey;
+        });
+        if (unreadable.size === keys.length) throw error;
+        for (const key of unreadable.keys()) {
+          const order = encodeColumn(key);
+          rows.set(order, [`${escapeColumn(order)}\t0`]);
+        }
+        yield [...rows].toSorted(([a], [b]) => (a < b ? -1 : 1)).flatMap(([, lines]) => lines);
+      }
     },
 
     /**
@@ -197,6 +226,9 @@ export function createMirror({ url }: { url: string }) {
     close: () => sql.end({ timeout: 2 }),
   };
 }
+
+/** The key of a line, by which a reading is ordered. */
+const orderOfLine = (line: string) => unescapeColumn(line.split('\t', 1)[0] ?? '');
 
 function toCursorRow(line: string): CursorRow {
   const [cursor = '', key = '', hash = '', isAhead] = line.split('\t');

@@ -42,7 +42,7 @@ export async function readApart<R>(
  * Whether the server has answered that a statement failed, and not for want of connections, memory, disk or a lock
  * (classes 40, 53 and 55 of SQLSTATE).
  */
-function isRowFault(error: unknown): error is SlotsyncError {
+export function isRowFault(error: unknown): error is SlotsyncError {
   if (!isReadingFault(error)) return false;
   const { sqlstate } = error.facts;
   return typeof sqlstate === 'string' && /^[0-9A-Z]{5}$/.test(sqlstate) && !/^(40|53|55)/.test(sqlstate);

@@ -49,12 +49,17 @@ function describeRecord(record: NonNullable<RecordExplained['record']>): string 
 }
 
 /** Why the object is looked at again, and when. */
-function describeDoubt({ inDoubt, checkAfter }: NonNullable<RecordExplained['record']>): string[] {
+function describeDoubt(record: NonNullable<RecordExplained['record']>): string[] {
+  const { status, inDoubt, checkAfter, refusedHash } = record;
+  const isRefused = status === 'failed' && refusedHash !== null;
+  const at = formatTime(checkAfter);
   return lines(
     inDoubt &&
-      'in doubt: the service may hold something other than what was accepted last; it is looked at again',
+      'in doubt: the service may hold something other than what was accepted last; it is asked again',
+    checkAfter !== null && isRefused && `the service refused it alone: it is sent once more after ${at}`,
     checkAfter !== null &&
-      `a write without a final answer may still be carried out: the service is asked again after ${formatTime(checkAfter)}`,
+      !isRefused &&
+      `a write whose answer was lost may still be carried out: the service is asked again after ${at}`,
   );
 }
 

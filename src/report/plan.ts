@@ -4,7 +4,7 @@ import { formatDuration, plural, table } from './format.js';
 import { lines } from './print.js';
 import { describeChange } from './values.js';
 
-const COUNTS = ['create', 'update', 'retire', 'retry', 'unchanged', 'dead'] as const;
+const COUNTS = ['create', 'update', 'retire', 'moved', 'retry', 'unchanged', 'dead'] as const;
 
 interface PlanCost {
   requests: number;
@@ -25,7 +25,11 @@ export function describePlans(plans: readonly Preview[], cost: PlanCost): string
     ),
     table(
       ['stream', ...COUNTS, 'requests'],
-      plans.map(({ stream, counts, requests }) => [stream, ...COUNTS.map((name) => counts[name]), requests]),
+      plans.map(({ stream, counts, requests }) => [
+        stream,
+        ...COUNTS.map((name) => counts[name] ?? 0),
+        requests,
+      ]),
     ),
     '',
     plans.flatMap(describeProblems),

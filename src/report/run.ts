@@ -13,7 +13,7 @@ import { lines, printLine } from './print.js';
 /** Failures and keys named one by one. */
 const MAX_NAMED = 5;
 const OUTCOMES = ['synced', 'deferred', 'failed', 'dead'] as const;
-const PLANNED = ['create', 'update', 'retire', 'retry', 'unchanged'] as const;
+const PLANNED = ['create', 'update', 'retire', 'moved', 'retry', 'unchanged'] as const;
 
 export function runToJson(run: Run) {
   return { ...run, seconds: secondsOf(run) };
@@ -42,7 +42,7 @@ export async function printRun(state: State, run: Run): Promise<void> {
     const planned = run.plan[stream];
     if (!planned) return [];
     const outcomes = OUTCOMES.map((outcome) => counts[stream]?.[outcome] ?? 0);
-    return [[stream, ...PLANNED.map((operation) => planned[operation]), ...outcomes]];
+    return [[stream, ...PLANNED.map((operation) => planned[operation] ?? 0), ...outcomes]];
   });
   if (rows.length > 0) printLine(`${table(['stream', ...PLANNED, ...OUTCOMES], rows)}\n`);
   if (run.range) printLine(`Asked for: ${describeRange(run.range)}.\n`);

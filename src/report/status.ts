@@ -118,7 +118,9 @@ export function printStatus(reading: StatusReading): void {
 function describeInDoubt({ count, latest }: StatusReading['inDoubt']): string[] {
   if (count === 0) return [];
   const until = latest === null ? '' : `, the last after ${formatTime(latest)}`;
-  return [`${plural(count, 'object')} will be looked at again, because an answer was lost${until}.`];
+  return [
+    `${plural(count, 'object')} will be looked at again (an answer was lost, or the object was refused alone)${until}.`,
+  ];
 }
 
 function describeNightly({ lastDue, nextDue, timezone }: NonNullable<StatusReading['nightly']>): string {

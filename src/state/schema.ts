@@ -90,6 +90,8 @@ export interface PlanCounts {
   retry: number;
   /** Dead, and their rows have not changed since: not sent. */
   dead: number;
+  /** Rows that only changed their key: neither created nor retired. Runs of before have none. */
+  moved?: number;
   /** Records in its batches, held and refused ones included. The run has to end with an outcome of each. */
   inBatches?: number;
 }

@@ -458,6 +458,29 @@ describe('single changes', () => {
     expect(await readHolds(world.state.db)).toMatchObject([{ runId: two, count: 2 }]);
   });
 
+  it('planned side by side see each other also before the first has let anything go', async () => {
+    const world = await open(limited, 20);
+    await remove(world, ...codes(4));
+    const [one, two] = [await take(world, 'r000', 'r001'), await take(world, 'r002', 'r003')];
+    // The first has written its batches and counted the others; the second is planned from beginning to end meanwhile.
+    const [counted, goOn] = [createDeferred(), createDeferred()];
+    const { mirror, ...deps } = world.deps();
+    const isEmpty: typeof mirror.isEmpty = async (stream) => {
+      counted.resolve();
+      await goOn.promise;
+      return mirror.isEmpty(stream);
+    };
+    const first = planRun({ ...deps, mirror: { ...mirror, isEmpty } }, one);
+    await counted.promise;
+    const second = await world.planRun(two);
+    goOn.resolve();
+    await first;
+    await world.finish(one, (await world.advance(one)).queue);
+    await world.finish(two, second.queue);
+    expect(inactive(world)).toEqual(codes(2));
+    expect(await readHolds(world.state.db)).toMatchObject([{ runId: two, count: 2 }]);
+  });
+
   it('are not weighed with what a person approved, and do not use up an approval', async () => {
     const world = await open(limited, 20);
     await remove(world, ...codes(5));

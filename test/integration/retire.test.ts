@@ -12,11 +12,17 @@ import {
   keepRoomWorlds,
   nameAtService,
   rename,
+  ROOMS,
   rooms,
+  roomsAndCourses,
 } from '../support/room-worlds.js';
 import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
+
+/** Which batches of a run come after all others. */
+const levelsOf = ({ sql }: World, runId: number) => sql`
+  SELECT stream, operation, level > 1 AS "isLast" FROM slotsync.batches WHERE run_id = ${runId} ORDER BY stream`;
 
 describe('retirement: a row that is gone', () => {
   const retiring = rooms({ retire: 'deactivate' });
@@ -35,6 +41,29 @@ describe('retirement: a row that is gone', () => {
     expect(isActive(world, 'room_B')).toBe(true);
     expect(await world.statusesOf('rooms')).toEqual({ A: 'retired', B: 'synced' });
     await expectNothingToSend(world);
+  });
+
+  it('is retired after every other write of the run: what referred to its object no longer does', async () => {
+    const { streams } = roomsAndCourses();
+    const world = await open({ streams: { ...streams, rooms: { ...ROOMS, retire: 'deactivate' } } });
+    await addRooms(world, 'A', 'B');
+    await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A')`;
+    await world.sync();
+    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    await world.sql`UPDATE courses SET room = 'B'`;
+    world.sandbox.clearArrivals();
+    // The update fails once: the retirement still waits for it.
+    world.sandbox.failNext({ path: '/objects', method: 'PUT', fault: 'status', status: 503, times: 1 });
+    const { runId, queue } = await world.plan();
+    expect(queue).toHaveLength(1);
+    expect(await levelsOf(world, runId)).toEqual([
+      { stream: 'courses', operation: null, isLast: false },
+      { stream: 'rooms', operation: 'retire', isLast: true },
+    ]);
+    expect(isActive(world, 'room_A')).toBe(true);
+    await world.finish(runId, queue);
+    expect(world.fieldsOf('course_c1')?.['course.room']).toBe('room_B');
+    expect(isActive(world, 'room_A')).toBe(false);
   });
 
   it('and comes back reactivates it', async () => {

@@ -50,6 +50,7 @@ async function main(names: readonly string[]): Promise<number> {
   const began = performance.now();
   print(`The tests of ${mutants.length} mutants, without any mutant`);
   const faults = await testWithoutMutants(mutants);
+  if (interruption.signal.aborted) return 130;
   for (const fault of faults) print(`- ${fault}`);
   if (faults.length > 0) return 1;
   print(`all pass, ${secondsSince(began)} s\n`);
@@ -118,7 +119,9 @@ async function build(): Promise<boolean> {
 }
 
 function apply({ file }: Mutant, ...options: readonly string[]): boolean {
-  const { status, stderr } = spawnSync('git', ['apply', ...options, file], {
+  // As it was copied: the working tree may change meanwhile.
+  const patch = path.join(copy, path.relative(ROOT, file));
+  const { status, stderr } = spawnSync('git', ['apply', ...options, patch], {
     cwd: copy,
     env,
     encoding: 'utf8',

@@ -21,6 +21,14 @@ export async function countUnsettled(db: Queries, stream?: string): Promise<numb
   return count;
 }
 
+/** Whether the service is believed to hold any object of a stream. */
+export async function hasAccepted(db: Queries, stream: string): Promise<boolean> {
+  const { found } = await queryOne<{ found: boolean }>(db)`
+    SELECT EXISTS (SELECT FROM slotsync.records
+      WHERE stream = ${stream} AND (object_hash IS NOT NULL OR in_doubt)) AS found`;
+  return found;
+}
+
 /** Records of a stream that the service is believed to hold, without retired ones. */
 export async function countAccepted(db: Queries, stream: string): Promise<number> {
   const { count } = await queryOne<{ count: number }>(db)`
@@ -29,7 +37,7 @@ export async function countAccepted(db: Queries, stream: string): Promise<number
   return count;
 }
 
-/** Records whose objects are looked at again, because the answer to a write was lost or what they refer to has changed. */
+/** Records whose objects are looked at again, and when the last of them is. */
 export async function countInDoubt(db: Queries): Promise<{ count: number; latest: Date | null }> {
   const { count, latest } = await queryOne<{ count: number; latest: string | null }>(db)`
     SELECT count(*)::int AS count, max(check_after) AS latest FROM slotsync.records

@@ -8,7 +8,8 @@ import { decide, parseMark, type Decision } from '../decide.js';
 
 /** What has to be done about one key, by a write. */
 export interface WriteEntry {
-  operation: 'create' | 'update' | 'retry' | 'retire';
+  /** `moved`: its row is gone, and a row with another key has its object. The merge finds none. */
+  operation: 'create' | 'update' | 'retry' | 'retire' | 'moved';
   key: string;
   /** Of a retirement: an earlier plan has released it, and it waits for the end of its reservations. */
   wasReleased?: true;

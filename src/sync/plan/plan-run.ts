@@ -100,7 +100,7 @@ async function planStreams(
   run: Run,
   { planner, attemptsMade, signal }: Omit<Required<Attempt>, 'token'> & { planner: Planner },
 ) {
-  const { mirror, state, meter = noMeter } = deps;
+  const { state, meter = noMeter } = deps;
   const { id: runId, kind, range } = run;
   const plan: Record<string, PlanCounts> = {};
   const holds: Holds = {};
@@ -117,7 +117,7 @@ async function planStreams(
       const writer = createBatchWriter(state, stream, { planner, retireLevel, meter });
       const keys = kind === 'incremental' && { keys: await readTakenKeys(state.db, runId, stream.name) };
       const request = { kind, range, runId, room, ...keys };
-      const planned = await planStream({ mirror, state }, stream, request, writer.sink);
+      const planned = await planStream(deps, stream, request, writer.sink);
       plan[stream.name] = { ...planned.counts, inBatches: writer.records() };
       batches += writer.batches();
       approvals.push(...planned.approvals);

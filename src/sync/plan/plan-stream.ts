@@ -17,10 +17,11 @@ import type { Stream } from '../../streams/stream.js';
 import { explainHold, hasLimit } from '../mass-change-limits.js';
 import { chooseDue, explainRetirementHold, mayPlanRetirements } from '../retire.js';
 import type { SyncDeps } from '../sync-deps.js';
+import { createMoves } from './moved-records.js';
 import { mergeReadings, type MergeCounts, type RefusedEntry, type WriteEntry } from './merge-readings.js';
 import { explainRefusal, type RefusedRow } from './refused-rows.js';
 
-export type PlanDeps = Pick<SyncDeps, 'mirror' | 'state'>;
+export type PlanDeps = Pick<SyncDeps, 'mirror' | 'state' | 'streams'>;
 
 interface PlanRequest {
   kind: RunKind;
@@ -35,8 +36,15 @@ interface PlanRequest {
 
 /** What becomes of a plan. A sink that only looks at it leaves out what writes. */
 export interface PlanSink {
-  /** The keys of one request. `limit`: the operation whose limit it falls under; such a batch starts out held. */
-  addBatch(batch: { limit: LimitedOperation | undefined; entries: readonly WriteEntry[] }): Promise<void>;
+  /**
+   * The keys of one request. `limit`: the operation whose limit it falls under; such a batch starts out held. `isLast`: it
+   * comes after all other writes of the run.
+   */
+  addBatch(batch: {
+    limit: LimitedOperation | undefined;
+    isLast: boolean;
+    entries: readonly WriteEntry[];
+  }): Promise<void>;
   /** The last batch was added. They are stored before limits are applied: runs planned side by side see each other. */
   flush?(): Promise<void>;
   /** No hold: the batches under this limit may be sent. */
@@ -61,12 +69,49 @@ export async function planStream(deps: PlanDeps, stream: Stream, request: PlanRe
   const keys = (request.keys ?? range?.keys)?.map(shortenKey);
   // A few keys are not worth reading the whole source; what they share with others is found before they are sent.
   const shared = keys ? [] : await mirror.findSharedExternalIds(stream);
-  const planned = { create: 0, update: 0, retire: 0, released: 0 };
+  const planned = { create: 0, update: 0, retire: 0, released: 0, moved: 0, takenOver: 0 };
+  const retires = mayPlanRetirements(stream, request);
 
-  const batches = collect<LimitedOperation | undefined, WriteEntry>(stream.batchSize, (limit, entries) =>
-    sink.addBatch({ limit, entries }),
+  const batches = collect<LimitedOperation | 'moved' | undefined, WriteEntry>(
+    stream.batchSize,
+    (name, entries) =>
+      sink.addBatch({
+        limit: name === 'moved' ? undefined : name,
+        isLast: name === 'moved' || name === 'retire',
+        entries,
+      }),
   );
-  const gone = collect<'gone', WriteEntry>(KEYS_AT_ONCE, async (_, entries) => {
+  const moves = createMoves(deps, stream);
+  /** Whether the record of a gone row comes into `gone`. */
+  const isMet = (key: string) => retires && (keys === undefined || keys.includes(key));
+  /** Moved records in doubt: they are met from both sides. */
+  const movedInDoubt = new Set<string>();
+  async function addMoved(key: string, isInDoubt: boolean): Promise<void> {
+    if (isInDoubt && movedInDoubt.has(key)) return;
+    if (isInDoubt) movedInDoubt.add(key);
+    planned.moved++;
+    await batches.add('moved', { operation: 'moved', key });
+  }
+  const created = collect<'create', WriteEntry>(KEYS_AT_ONCE, async (_, entries) => {
+    const takeovers = await moves.findTakeovers(entries.map(({ key }) => key));
+    for (const entry of entries) {
+      const former = takeovers.get(entry.key);
+      if (!former) {
+        planned.create++;
+        await batches.add(hasLimit(stream, 'create') ? 'create' : undefined, entry);
+        continue;
+      }
+      planned.takenOver++;
+      await batches.add(undefined, entry);
+      if (former.stream !== stream.name) planned.moved++;
+      else if (!isMet(former.localKey)) await addMoved(former.localKey, former.isWritten);
+    }
+  });
+  const gone = collect<'gone', WriteEntry>(KEYS_AT_ONCE, async (_, found) => {
+    const moved = await moves.findMoved(found.map(({ key }) => key));
+    for (const key of moved) await addMoved(key, !retires);
+    if (!retires) return;
+    const entries = found.filter(({ key }) => !moved.has(key));
     if (stream.graceDays > 0) await sink.noteRowsGone?.(entries.map(({ key }) => key));
     for (const entry of await chooseDue(state, stream, entries)) {
       planned.retire++;
@@ -93,7 +138,9 @@ export async function planStream(deps: PlanDeps, stream: Stream, request: PlanRe
     const { operation, key } = entry;
     switch (operation) {
       case 'retire':
-        if (mayPlanRetirements(stream, request)) await gone.add('gone', entry);
+        // Where nothing is retired, a record in doubt is still forgotten when another row has its object.
+        if (retires || (range === null && entry.operation === 'retire' && entry.isInDoubt))
+          await gone.add('gone', entry);
         break;
       case 'back':
       case 'forget':
@@ -110,23 +157,27 @@ export async function planStream(deps: PlanDeps, stream: Stream, request: PlanRe
       default:
         if (room.records > 0) {
           room.records--;
-          if (operation !== 'retry') planned[operation]++;
-          const isLimited = operation !== 'retry' && hasLimit(stream, operation);
-          await batches.add(isLimited ? operation : undefined, entry);
+          if (operation === 'create') await created.add(operation, entry);
+          else {
+            if (operation === 'update') planned.update++;
+            const isLimited = operation === 'update' && hasLimit(stream, operation);
+            await batches.add(isLimited ? operation : undefined, entry);
+          }
         }
     }
   }
-  for (const collected of [gone, unsent, refused, batches, sink]) await collected.flush?.();
+  for (const collected of [created, gone, unsent, refused, batches, sink]) await collected.flush?.();
 
   const { create, update, unchanged, retry, dead } = step.value;
-  const counts: PlanCounts = { create, update, retire: planned.retire, unchanged, retry, dead };
+  const { retire, moved, takenOver } = planned;
+  const counts: PlanCounts = { create: create - takenOver, update, retire, unchanged, retry, dead, moved };
   const weighed = await weighLimits(deps, stream, request, { merged: step.value, planned, keys }, sink);
   return { counts, ...weighed };
 }
 
 /** Releases what is within the limits or approved; the rest stays held, with the reason. */
 async function weighLimits(
-  { mirror, state }: PlanDeps,
+  { mirror, state }: Pick<PlanDeps, 'mirror' | 'state'>,
   stream: Stream,
   { kind, runId }: PlanRequest,
   read: {

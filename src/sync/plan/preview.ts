@@ -4,6 +4,7 @@ import type { ServiceObject } from '../../destination/destination.js';
 import { codeOf, messageOf, SlotsyncError } from '../../errors.js';
 import { readRecordIds } from '../../state/records/external-ids.js';
 import { createObject, diffObjects } from '../../streams/destination-object.js';
+import type { PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { mergeWithService, renderRows, type Rendered } from '../render.js';
 import type { SyncDeps } from '../sync-deps.js';
@@ -11,7 +12,7 @@ import type { WriteEntry } from './merge-readings.js';
 import { planStream, requestsPerBatch, type PlanSink } from './plan-stream.js';
 import type { RefusedRow } from './refused-rows.js';
 
-type PreviewDeps = Pick<SyncDeps, 'mirror' | 'state' | 'destination'>;
+type PreviewDeps = Pick<SyncDeps, 'mirror' | 'state' | 'destination' | 'streams'>;
 type Operation = WriteEntry['operation'];
 
 export type Preview = Awaited<ReturnType<typeof previewStream>>;
@@ -32,7 +33,7 @@ export async function previewStream(
 ) {
   const preview = {
     stream: stream.name,
-    counts: { create: 0, update: 0, retire: 0, unchanged: 0, retry: 0, dead: 0 },
+    counts: { create: 0, update: 0, retire: 0, moved: 0, unchanged: 0, retry: 0, dead: 0 } as PlanCounts,
     /** At most: a record whose object turns out equal needs none. */
     requests: 0,
     samples: [] as NonNullable<Awaited<ReturnType<typeof takeSamples>>>['samples'],
@@ -49,7 +50,9 @@ export async function previewStream(
   const chosen = new Map<Operation, string[]>();
   const batches = { create: 0, update: 0, retire: 0, unlimited: 0 };
   const sink: PlanSink = {
-    async addBatch({ limit, entries }) {
+    async addBatch({ limit, isLast, entries }) {
+      // Records that moved are let go of; that sends nothing.
+      if (limit === undefined && isLast) return;
       batches[limit ?? 'unlimited']++;
       for (const { operation, key } of entries) {
         const keys = chosen.get(operation) ?? [];

@@ -7,7 +7,7 @@ import type { PlanDeps } from './plan-stream.js';
 
 /** Those of the keys that have neither row nor record. */
 export async function findUnknownKeys(
-  { mirror, state }: PlanDeps,
+  { mirror, state }: Pick<PlanDeps, 'mirror' | 'state'>,
   stream: Stream,
   keys: readonly string[],
 ): Promise<string[]> {

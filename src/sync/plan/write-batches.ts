@@ -31,13 +31,13 @@ export function createBatchWriter(
   }
 
   const sink: PlanSink = {
-    async addBatch({ limit, entries }) {
-      batches++;
+    async addBatch({ limit, isLast, entries }) {
+      if (limit !== undefined || !isLast) batches++;
       records += entries.length;
       rows.push({
         runId,
         stream: name,
-        level: limit === 'retire' ? retireLevel : level,
+        level: isLast ? retireLevel : level,
         keys: entries.map(({ key }) => key),
         state: limit === undefined ? 'planned' : 'held',
         operation: limit,

@@ -1,0 +1,75 @@
+// Rows that only change their key: a row with another key gives the external id of a record whose row is gone. Nothing is
+// taken away and nothing is new at the service, so it is neither a retirement nor a create, and falls under no limit.
+import { hasAccepted } from '../../state/records/count-records.js';
+import { readOwners, readRecordIds, type Owner } from '../../state/records/external-ids.js';
+import { mayCollide } from '../../streams/external-id.js';
+import type { Stream } from '../../streams/stream.js';
+import { findGivers } from '../external-id-owners.js';
+import { externalIdOfRow } from '../render.js';
+import type { SyncDeps } from '../sync-deps.js';
+
+type MoveDeps = Pick<SyncDeps, 'mirror' | 'state' | 'streams'>;
+
+/** Looks for moves in the plan of one stream. Throws what the readings throw. */
+export function createMoves(deps: MoveDeps, stream: Stream) {
+  const { mirror, state, streams } = deps;
+  let sources: Promise<Stream[]> | undefined;
+
+  /** Streams whose records may have an object that rows of this one give: usually itself alone, on its first run none. */
+  async function listSources(): Promise<Stream[]> {
+    const found: Stream[] = [];
+    for (const other of streams.values()) {
+      const mayHave = other.name === stream.name || mayCollide(other.externalId, stream.externalId);
+      if (mayHave && (await hasAccepted(state.db, other.name))) found.push(other);
+    }
+    return found;
+  }
+
+  async function readIdsOfRows(keys: readonly string[]): Promise<Map<string, string>> {
+    const ofKeys = await mirror.readExternalIdsOfKeys(stream, keys);
+    if (ofKeys.size > 0) return ofKeys;
+    const rows = await mirror.readRows(stream, keys);
+    const ids = [...rows].map(([key, { row }]) => [key, externalIdOfRow(stream, row)] as const);
+    return new Map(ids.flatMap(([key, id]) => (id === undefined ? [] : [[key, id] as const])));
+  }
+
+  return {
+    /** Of these records, whose rows are gone: those whose external id a row with another key gives now. */
+    async findMoved(keys: readonly string[]): Promise<Set<string>> {
+      const ids = await readRecordIds(state.db, stream.name, keys);
+      const ofKeys = stream.ownsIds ? await mirror.readExternalIdsOfKeys(stream, keys) : undefined;
+      // An id that only this key gives has gone with it.
+      const open = [...ids].filter(([key, id]) => ofKeys?.get(key) !== id);
+      const givers = await findGivers(
+        deps,
+        open.map(([, id]) => id),
+      );
+      const isGivenByOther = ([key, id]: [string, string]) =>
+        givers.get(id)?.some((row) => row.stream !== stream.name || row.localKey !== key) ?? false;
+      return new Set(open.filter(isGivenByOther).map(([key]) => key));
+    },
+
+    /** Of these rows, which no record knows: those that take an object over, each with the record that had it. */
+    async findTakeovers(keys: readonly string[]): Promise<Map<string, Owner>> {
+      const possible = await (sources ??= listSources());
+      if (possible.length === 0) return new Map();
+      const ids = await readIdsOfRows(keys);
+      const owners = await readOwners(state.db, [...ids.values()]);
+      const former = new Map<string, Owner>();
+      for (const [key, id] of ids) {
+        const owner = owners.get(id)?.find(({ isAccepted, isWritten }) => isAccepted || isWritten);
+        if (owner) former.set(key, owner);
+      }
+      const moved = new Map<string, Owner>();
+      for (const source of possible) {
+        const ofSource = [...former].filter(([, owner]) => owner.stream === source.name);
+        const rows = await mirror.readRows(
+          source,
+          ofSource.map(([, { localKey }]) => localKey),
+        );
+        for (const [key, owner] of ofSource) if (!rows.has(owner.localKey)) moved.set(key, owner);
+      }
+      return moved;
+    },
+  };
+}

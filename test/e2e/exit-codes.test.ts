@@ -1,0 +1,83 @@
+// Guarantee 11
+// What every command ends with: 0 done, 1 something failed, 2 wrong use or configuration, 3 held for approval.
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+
+let world: Rehearsal;
+beforeAll(async () => {
+  world = await rehearse({ rows: 30, sandbox: { rate: 0 } });
+});
+afterAll(() => world.close());
+
+/** What happens between two commands. */
+const events = {
+  'a row changes': () => world.sql`UPDATE rooms SET seats = 99 WHERE code = 'R1'`,
+  'the service refuses an object': () =>
+    world.sandbox.refuseObject('room_R1', { status: 400, message: 'no' }),
+  'too many rows are gone': () => world.sql`DELETE FROM rooms WHERE code > 'R15'`,
+  'a table is gone': () => world.sql`ALTER TABLE rooms RENAME TO halls`,
+} as const;
+
+/** One installation, from its first command on: an event, or a command with what it ends with. */
+const STORY: (keyof typeof events | [args: string, code: number])[] = [
+  ['migrate', 0],
+  ['check', 0],
+  ['plan', 0],
+  ['plan nothing', 2],
+  ['sync', 0],
+  ['sync --concurrency none', 2],
+  ['plan', 0],
+  ['status', 0],
+  ['runs 99', 2],
+  ['failures', 0],
+  ['explain rooms R1', 0],
+  ['explain rooms nobody', 1],
+  ['push rooms R1', 0],
+  ['push rooms nobody', 1],
+  ['triggers print', 0],
+  ['triggers explode', 2],
+  ['retry --all', 0],
+  ['retry', 2],
+  ['pause', 0],
+  ['resume', 0],
+  ['cancel 1', 2],
+  ['backfill rooms --keys R1', 0],
+  ['bogus', 2],
+  'too many rows are gone',
+  ['plan', 3],
+  ['sync', 3],
+  ['reject 3', 0],
+  ['approve 3', 2],
+  'a row changes',
+  'the service refuses an object',
+  ['sync courses', 0],
+  ['sync', 1],
+  ['reconcile', 0],
+  'a table is gone',
+  ['plan', 2],
+  ['check', 2],
+];
+
+it('exit codes: every command ends with its own', async () => {
+  const ended: string[] = [];
+  for (const step of STORY) {
+    if (typeof step === 'string') {
+      await events[step]();
+      continue;
+    }
+    const [args] = step;
+    const { code } = await world.run(args.split(' '));
+    ended.push(`${args}: ${code}`);
+  }
+  expect(ended).toEqual(
+    STORY.flatMap((step) => (typeof step === 'string' ? [] : [`${step[0]}: ${step[1]}`])),
+  );
+});
+
+it('exit codes: no command is left out but those that run until they are stopped', async () => {
+  const { stdout } = await world.run(['--help']);
+  const [, listed = ''] = stdout.split('Commands:');
+  const commands = [...listed.matchAll(/^ {2}([a-z]+)/gm)].map(([, name]) => name ?? '');
+  const told = new Set(STORY.flatMap((step) => (typeof step === 'string' ? [] : step[0].split(' ')[0])));
+  expect(commands.filter((name) => !told.has(name))).toEqual(['demo', 'worker', 'sandbox', 'help']);
+});

@@ -1,0 +1,177 @@
+// Guarantee 6
+// Rows that only change their key: neither retired nor created, and no limit holds them.
+import { describe, expect, it } from 'vitest';
+import { addChanges } from '../../src/state/inbox/add-changes.js';
+import { takeChanges } from '../../src/state/inbox/take-changes.js';
+import { planStream } from '../../src/sync/plan/plan-stream.js';
+import { previewStream } from '../../src/sync/plan/preview.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { ROOMS, keepRoomWorlds, rooms } from '../support/room-worlds.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+
+const NOTHING = { count: 0, percent: 0 };
+const STRICT = { create: NOTHING, retire: NOTHING };
+const byNumber = (changes: Parameters<typeof rooms>[0] = {}) =>
+  rooms({ externalId: 'room_{number}', retire: 'deactivate', limits: STRICT, ...changes });
+
+/** A world in which twenty rooms are synced: `k1` with the number `1`, and so on. */
+async function openSynced(config: SlotsyncConfig): Promise<World> {
+  const world = await open(config);
+  await world.sql`
+    INSERT INTO rooms (code, name, number) SELECT 'k' || i, 'Room ' || i, i::text FROM generate_series(1, 20) AS i`;
+  await world.sync();
+  world.sandbox.clearArrivals();
+  return world;
+}
+const giveNewKeys = ({ sql }: World, count: number) =>
+  sql`UPDATE rooms SET code = 'new' || number WHERE number::int <= ${count}`;
+const inactive = ({ sandbox }: World) => sandbox.objects().filter(({ active }) => !active);
+const keysOf = async (world: World, stream = 'rooms') => Object.keys(await world.statusesOf(stream));
+
+async function work(world: World) {
+  const taken = await takeChanges(world.state.db, ['rooms']);
+  if (typeof taken === 'string') throw new Error(taken);
+  const { queue } = await world.planRun(taken.runId);
+  return world.finish(taken.runId, queue);
+}
+
+describe('moved: rows that get new keys', () => {
+  it('are sent while creates are held, no object is switched off, and the former records go', async () => {
+    const world = await openSynced(byNumber());
+    await giveNewKeys(world, 6);
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('other', 'Room', '99')`;
+    const counts = { create: 1, retire: 0, moved: 6, unchanged: 14 };
+    const preview = await previewStream(world.deps(), world.stream('rooms'));
+    expect(preview).toMatchObject({ counts, holds: { create: { count: 1 } } });
+    expect(preview.samples.map(({ operation }) => operation)).not.toContain('retire');
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'held', plan: { rooms: counts } });
+    expect(run.holds).toEqual({ rooms: { create: expect.objectContaining({ count: 1 }) } });
+    expect(inactive(world)).toEqual([]);
+    const keys = await keysOf(world);
+    expect(keys).toHaveLength(20);
+    expect(keys).toContain('new6');
+    expect(keys).not.toContain('k6');
+    await world.sql`DELETE FROM rooms WHERE code = 'other'`;
+    expect((await world.sync()).run).toMatchObject({
+      status: 'succeeded',
+      plan: { rooms: { create: 0, retire: 0, moved: 0, unchanged: 20 } },
+    });
+  });
+
+  it('are moved by the inbox, too', async () => {
+    const world = await openSynced(byNumber());
+    await giveNewKeys(world, 1);
+    await addChanges(world.state.db, 'rooms', ['k1', 'new1']);
+    expect((await work(world)).run).toMatchObject({
+      status: 'succeeded',
+      plan: { rooms: { create: 0, retire: 0, moved: 1 } },
+    });
+    expect(inactive(world)).toEqual([]);
+    expect(await keysOf(world)).not.toContain('k1');
+  });
+
+  it('are moved by the inbox that has only the former key, and the record stays until the other is accepted', async () => {
+    const world = await openSynced(byNumber());
+    await giveNewKeys(world, 1);
+    await addChanges(world.state.db, 'rooms', ['k1']);
+    expect((await work(world)).run).toMatchObject({ plan: { rooms: { create: 0, retire: 0, moved: 1 } } });
+    expect(inactive(world)).toEqual([]);
+    await world.sync();
+    expect(inactive(world)).toEqual([]);
+    expect(await keysOf(world)).not.toContain('k1');
+  });
+
+  it('are not held either where nothing is retired', async () => {
+    const world = await openSynced(byNumber({ retire: 'keep' }));
+    await giveNewKeys(world, 6);
+    const { run } = await world.sync();
+    expect(run).toMatchObject({
+      status: 'succeeded',
+      plan: { rooms: { create: 0, moved: 6, unchanged: 14 } },
+    });
+    const keys = await keysOf(world);
+    expect(keys).toHaveLength(20);
+    expect(keys).toContain('new6');
+  });
+
+  it('are each counted once, also when their records are in doubt', async () => {
+    const world = await openSynced(byNumber({ retire: 'keep', limits: {} }));
+    await giveNewKeys(world, 2);
+    await world.sql`UPDATE slotsync.records SET in_doubt = true WHERE local_key = 'k1'`;
+    expect((await world.sync()).run).toMatchObject({ plan: { rooms: { create: 0, moved: 2 } } });
+    expect(await keysOf(world)).not.toContain('k1');
+  });
+});
+
+describe('moved: a stream that gets another key column', () => {
+  it.each([
+    ['that the external id is made of', 'code', 'number'],
+    ['that it is not made of', 'number', 'code'],
+  ])('%s sends nothing and holds nothing', async (_, before, after) => {
+    const world = await openSynced(byNumber({ key: before }));
+    world.configure(byNumber({ key: after }));
+    const { run } = await world.sync();
+    expect(run).toMatchObject({
+      status: 'succeeded',
+      plan: { rooms: { create: 0, retire: 0, moved: 20 } },
+      holds: {},
+    });
+    expect(world.writes()).toEqual([]);
+    expect(await keysOf(world)).toHaveLength(20);
+    expect(Object.values(await world.recordsOf('rooms'))).toMatchObject(
+      Array.from({ length: 20 }, () => ({ status: 'synced', claimed_by: null })),
+    );
+    expect((await world.sync()).run).toMatchObject({ plan: { rooms: { unchanged: 20, moved: 0 } } });
+  });
+});
+
+it('moved: a row that goes to another stream with the same template is neither retired nor created', async () => {
+  const halls = {
+    ...ROOMS,
+    from: 'courses',
+    externalId: 'room_{room}',
+    fields: { 'room.name': 'name' },
+    limits: STRICT,
+  };
+  const world = await open({
+    streams: {
+      rooms: { ...ROOMS, externalId: 'room_{number}', retire: 'deactivate', limits: STRICT },
+      halls,
+    },
+  });
+  await world.sql`INSERT INTO rooms (code, name, number) VALUES ('k1', 'One', '1'), ('k2', 'Two', '2')`;
+  await world.sql`INSERT INTO courses (code, name, room) VALUES ('h9', 'Nine', '9')`;
+  await world.sync();
+  await world.sql`DELETE FROM rooms WHERE code = 'k1'`;
+  await world.sql`INSERT INTO courses (code, name, room) VALUES ('h1', 'One', '1')`;
+  const { run } = await world.sync();
+  expect(run).toMatchObject({
+    status: 'succeeded',
+    plan: { rooms: { retire: 0, moved: 1 }, halls: { create: 0, moved: 1 } },
+    holds: {},
+  });
+  expect(inactive(world)).toEqual([]);
+  expect([await keysOf(world), await keysOf(world, 'halls')]).toEqual([['k2'], ['h1', 'h9']]);
+});
+
+it('moved: where an external id follows from the key alone, nothing is asked of the mirror for it', async () => {
+  const world = await openSynced(rooms({ retire: 'deactivate' }));
+  await world.sql`DELETE FROM rooms WHERE code IN ('k1', 'k2')`;
+  const asked: string[][] = [];
+  const { mirror, ...deps } = world.deps();
+  const findKeysByExternalId: typeof mirror.findKeysByExternalId = (declared, ids) => {
+    asked.push([...ids]);
+    return mirror.findKeysByExternalId(declared, ids);
+  };
+  const { counts } = await planStream(
+    { ...deps, mirror: { ...mirror, findKeysByExternalId } },
+    world.stream('rooms'),
+    { kind: 'sync', range: null, room: { records: Infinity } },
+    { addBatch: async () => undefined, refuse: async () => undefined },
+  );
+  expect(counts).toMatchObject({ retire: 2, moved: 0 });
+  expect(asked).toEqual([]);
+});

@@ -1,0 +1,63 @@
+// Guarantee 10
+// What an operator is told of objects that are looked at again: why, and when.
+import { afterEach, expect, it, vi } from 'vitest';
+import { describeRecordExplained } from '../../src/report/explain.js';
+import { printStatus, readStatus } from '../../src/report/status.js';
+import { explainRecord } from '../../src/sync/explain-record.js';
+import { addRooms, keepRoomWorlds, rooms } from '../support/room-worlds.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+async function explained(world: World, key: string): Promise<string> {
+  return describeRecordExplained(await explainRecord(world.deps(), world.stream('rooms'), key)).join('\n');
+}
+
+async function status(world: World): Promise<string> {
+  const lines: string[] = [];
+  const reading = await readStatus(world.state, {
+    kinds: ['sync'],
+    configuredStreams: async () => ['rooms'],
+    quotaUsage: () => Promise.reject(new Error('not asked for')),
+  });
+  vi.spyOn(process.stdout, 'write').mockImplementation((text) => lines.push(String(text)) > 0);
+  printStatus(reading);
+  vi.restoreAllMocks();
+  return lines.join('');
+}
+
+const TIME = String.raw`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`;
+
+it('second look: explain and status say that an answer was lost, and when the service is asked again', async () => {
+  const world = await open(rooms({ owns: 'object' }));
+  await addRooms(world, 'A', 'B');
+  expect(await status(world)).not.toContain('looked at again');
+  const { queue, runId } = await world.plan();
+  world.sandbox.failNext({ path: '/v1/objects', fault: 'loseAnswer' });
+  await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
+  const lost = new RegExp(
+    `a write whose answer was lost may still be carried out: the service is asked again after ${TIME}`,
+  );
+  expect(await explained(world, 'A')).toMatch(lost);
+  expect(await explained(world, 'A')).toContain('in doubt: the service may hold something other');
+  const count = new RegExp(
+    `2 objects will be looked at again \\(an answer was lost, or the object was refused alone\\), the last after ${TIME}\\.`,
+  );
+  expect(await status(world)).toMatch(count);
+  await world.finish(runId, queue);
+  expect(await explained(world, 'A')).toMatch(lost);
+  expect(await explained(world, 'A')).not.toContain('in doubt');
+});
+
+it('second look: explain says that an object refused alone is sent once more, and when', async () => {
+  const world = await open(rooms());
+  await addRooms(world, 'A');
+  world.sandbox.refuseObject('room_A', { status: 422, message: 'no' });
+  await world.sync();
+  const text = await explained(world, 'A');
+  expect(text).toMatch(new RegExp(`the service refused it alone: it is sent once more after ${TIME}`));
+  expect(text).not.toContain('answer was lost');
+});
