@@ -250,3 +250,69 @@ describe('the command line', () => {
     expect(code).toBe(2);
   });
 });
+
+describe('a mirror with every kind of bad input', () => {
+  const LONG = 'x'.repeat(4800);
+
+  it('gives each bad row one outcome with a reason; the others arrive, and the run ends', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE odd (id text PRIMARY KEY, code text, size float8, day date, seen numeric);
+      INSERT INTO odd SELECT 'ok' || i, 'c' || i, i, '2026-01-02', i FROM generate_series(1, 20) AS i;
+      INSERT INTO odd SELECT 'empty' || i, '', 1, '2026-01-02', 1 FROM generate_series(1, 200) AS i;
+      INSERT INTO odd VALUES
+        ('nan', 'nan', 'NaN', '2026-01-02', 1), ('inf', 'inf', 'Infinity', '2026-01-02', 1),
+        ('never', 'never', 1, 'infinity', 1), ('bc', 'bc', 1, '0044-03-15 BC', 1),
+        ('junk', 'junk', 1, '2026-01-02', 'NaN'), ('long_id', '${LONG}', 1, '2026-01-02', 1),
+        ('${LONG}', 'long_key', 1, '2026-01-02', 1);
+      CREATE FUNCTION raise() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no rows today'; END $$;
+      CREATE VIEW raising AS SELECT code, raise() AS name, seats FROM rooms;`);
+    await world.configure(`
+      import { defineConfig } from 'slotsync';
+      const declaration = { type: 'room', externalId: 'room_{code}', fields: { 'room.name': 'name' } };
+      export default defineConfig({
+        streams: {
+          rooms: { ...declaration, from: 'rooms', key: 'code' },
+          raising: { ...declaration, from: 'raising', key: 'code', externalId: 'raising_{code}' },
+          slow: {
+            ...declaration, from: { query: 'SELECT code, name FROM rooms, pg_sleep(2)' }, key: 'code',
+            externalId: 'slow_{code}',
+          },
+          odd: {
+            from: 'odd', key: 'id', type: 'room', externalId: 'odd_{code}', cursor: 'seen',
+            fields: { 'room.name': 'day', 'room.seats': 'size' },
+          },
+        },
+      });`);
+    await world.sql.unsafe(`ALTER ROLE CURRENT_USER IN DATABASE ${new URL(world.url).pathname.slice(1)}
+      SET statement_timeout = '1500ms'`);
+    const { code, stdout } = await world.run(['sync']);
+    expect(code).toBe(1);
+    expect(stdout).toContain('partial');
+    expect(stdout).toContain('no rows today');
+    const records = await world.sql<{ key: string; stream: string; status: string; code: string }[]>`
+      SELECT stream, left(local_key, 20) AS key, status, error_code AS code, error_message AS message
+      FROM slotsync.records ORDER BY stream, local_key`;
+    const notSynced = Object.fromEntries(
+      records
+        .filter(({ status, key }) => status !== 'synced' && !key.startsWith('empty'))
+        .map(({ key, code: why }) => [key, why]),
+    );
+    expect(notSynced).toEqual({
+      nan: 'mapping_failed',
+      inf: 'mapping_failed',
+      never: 'mapping_failed',
+      bc: 'mapping_failed',
+      long_id: 'external_id_too_long',
+      [LONG.slice(0, 20)]: 'key_too_long',
+    });
+    const empty = records.filter(({ key }) => key.startsWith('empty'));
+    expect(empty).toHaveLength(200);
+    expect(new Set(empty.map(({ status, code: why }) => `${status} ${why}`))).toEqual(
+      new Set(['dead mapping_failed']),
+    );
+    expect(new Set(records.map(({ stream }) => stream))).toEqual(new Set(['odd', 'rooms']));
+    expect(world.sandbox.objects()).toHaveLength(10 + 20 + 1);
+    const unfinished = await world.sql`SELECT id FROM slotsync.runs WHERE finished_at IS NULL`;
+    expect([...unfinished]).toEqual([]);
+  });
+});

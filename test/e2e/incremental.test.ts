@@ -223,7 +223,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       await becomes('course_901_R1', 'Nattkurs');
     });
 
-    it('is heard also when the connection that listens was lost', async () => {
+    it('is sent also when the connection that listens was lost', async () => {
       const listening = () => world.sql<{ pid: number }[]>`
         SELECT pid FROM pg_stat_activity
         WHERE application_name = 'slotsync inbox' AND query ILIKE 'listen%' AND datname = current_database()`;

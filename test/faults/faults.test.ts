@@ -2,10 +2,11 @@
 // Processes and servers that are lost, one at a time and all at once: whatever goes away and comes back, every object ends
 // up as its row maps, nothing is recorded that was not accepted, the quota holds, and no operator has to act.
 // SLOTSYNC_SEED repeats one schedule of faults; `npm run soak` plays one after another.
-import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
 import { playSeed } from '../support/chaos.js';
+import { playHistory } from '../support/chaos-histories.js';
 import { describeWorld, findFaults, settle } from '../support/chaos-check.js';
+import { createRoomsAndCourses } from '../support/chaos-mirror.js';
 import { openChaosWorld, type ChaosOptions, type ChaosWorld, type Store } from '../support/chaos-world.js';
 import type { GateRule } from '../../src/sandbox/gate.js';
 import type { WorkerProcess } from '../support/chaos-workers.js';
@@ -56,26 +57,40 @@ async function whileAnswersArrive({ service }: ChaosWorld, act: Promise<unknown>
 }
 
 async function waitForRuns({ sql, note }: ChaosWorld): Promise<void> {
-  await until(
-    async () => {
-      const [open] = await sql`SELECT count(*)::int AS runs FROM slotsync.runs WHERE finished_at IS NULL`;
-      return open?.['runs'] === 0;
-    },
-    { timeoutMs: 3 * MINUTE, intervalMs: 200, describe: 'the run to end by itself' },
-  );
+  await until(async () => (await sql`SELECT FROM slotsync.runs WHERE finished_at IS NULL`).length === 0, {
+    timeoutMs: 3 * MINUTE,
+    intervalMs: 200,
+    describe: 'the run to end by itself',
+  });
   note('the run has ended');
+}
+
+/** The workers have looked at every object whose write had no answer. */
+async function waitForChecks({ sql, note }: ChaosWorld): Promise<void> {
+  await until(
+    async () =>
+      (
+        await sql`
+          SELECT FROM slotsync.records WHERE check_after IS NOT NULL OR in_doubt
+          UNION ALL SELECT FROM slotsync.changes
+          UNION ALL SELECT FROM slotsync.runs WHERE finished_at IS NULL`
+      ).length === 0,
+    { timeoutMs: 3 * MINUTE, intervalMs: 200, describe: 'the checks to be followed up' },
+  );
+  note('every check has been followed up');
 }
 
 /** The workers brought it to its end: nobody ran another command, and nothing is left to do. */
 async function expectCompletedAlone(world: ChaosWorld): Promise<void> {
   await waitForRuns(world);
-  const runs = await world.sql`SELECT status, error_code FROM slotsync.runs`;
+  await waitForChecks(world);
+  const runs = await world.sql`SELECT status, error_code FROM slotsync.runs WHERE kind = 'sync'`;
   expect([...runs]).toEqual([{ status: 'succeeded', error_code: null }]);
   expect(await findFaults(world)).toEqual([]);
 }
 
 /** Enough writes to stop in their middle twice. */
-const LARGE = { rooms: 1000, courses: 500, sandbox: { latencyMs: 100 } };
+const LARGE = { mirror: createRoomsAndCourses({ rooms: 1000, courses: 500 }), sandbox: { latencyMs: 100 } };
 
 describe.concurrent('a run whose workers', () => {
   // A batch is taken over when its job has stalled (20 to 30 s) and its claim has ended.
@@ -133,7 +148,11 @@ describe.concurrent('a run whose workers', () => {
     'is frozen before writing, past lock and claim, writes nothing when it wakes',
     async () => {
       await inWorld(
-        { store: 'PostgreSQL', rooms: 1, courses: 25, requestTimeoutMs: 10 * MINUTE },
+        {
+          store: 'PostgreSQL',
+          mirror: createRoomsAndCourses({ rooms: 1, courses: 25 }),
+          requestTimeoutMs: 10 * MINUTE,
+        },
         async (world) => {
           const { service, workers } = world;
           const worker = await beginChange(world, 'courses', { path: '/objects/find' });
@@ -146,6 +165,8 @@ describe.concurrent('a run whose workers', () => {
           const puts = service.puts().length;
           await waitUntilAwake(world, worker);
           expect(service.puts()).toHaveLength(puts);
+          await world.makeChecksDue();
+          expect((await settle(world)).faults).toEqual([]);
           expect(await findFaults(world)).toEqual([]);
         },
       );
@@ -156,20 +177,27 @@ describe.concurrent('a run whose workers', () => {
   it.skipIf(!hasRedis)(
     'is frozen in the middle of writing, past lock and claim, leaves the newer version',
     async () => {
-      await inWorld({ store: 'Redis', rooms: 25, requestTimeoutMs: 10 * MINUTE }, async (world) => {
-        const { service, workers } = world;
-        const worker = await beginChange(world, 'rooms', { method: 'PUT', hold: 'answer' });
-        await until(() => service.held(), { describe: 'the worker to write' });
-        workers.freeze(worker);
-        await answerHeld(world, '/objects');
-        expect(await world.endClaimsOf([worker.name])).toBe(25);
+      await inWorld(
+        {
+          store: 'Redis',
+          mirror: createRoomsAndCourses({ rooms: 25, courses: 0 }),
+          requestTimeoutMs: 10 * MINUTE,
+        },
+        async (world) => {
+          const { service, workers } = world;
+          const worker = await beginChange(world, 'rooms', { method: 'PUT', hold: 'answer' });
+          await until(() => service.held(), { describe: 'the worker to write' });
+          workers.freeze(worker);
+          await answerHeld(world, '/objects');
+          expect(await world.endClaimsOf([worker.name])).toBe(25);
 
-        await takeOver(world, 'rooms', 'room_R1');
-        await waitUntilAwake(world, worker);
-        expect((await settle(world)).faults).toEqual([]);
-        expect(versionOf(world, 'room_R1')).toBe('3');
-        expect(await findFaults(world)).toEqual([]);
-      });
+          await takeOver(world, 'rooms', 'room_R1');
+          await waitUntilAwake(world, worker);
+          expect((await settle(world)).faults).toEqual([]);
+          expect(versionOf(world, 'room_R1')).toBe('3');
+          expect(await findFaults(world)).toEqual([]);
+        },
+      );
     },
     8 * MINUTE,
   );
@@ -178,30 +206,33 @@ describe.concurrent('a run whose workers', () => {
   it(
     'is frozen with a write that waits for the quota, until its claim has ended, writes nothing when it wakes',
     async () => {
-      await inWorld({ store: 'PostgreSQL', rooms: 25 }, async (world) => {
-        const { service, workers } = world;
-        const worker = await beginChange(world, 'rooms');
-        const before = service.puts().length;
-        service.sandbox()?.failNext({
-          path: '/objects',
-          fault: 'status',
-          status: 429,
-          headers: { 'retry-after': '10' },
-        });
-        await until(() => worker.running.output().includes('"throttled"'), {
-          timeoutMs: MINUTE,
-          describe: 'the write to be throttled',
-        });
-        workers.freeze(worker);
-        expect(service.puts()).toHaveLength(before + 1);
+      await inWorld(
+        { store: 'PostgreSQL', mirror: createRoomsAndCourses({ rooms: 25, courses: 0 }) },
+        async (world) => {
+          const { service, workers } = world;
+          const worker = await beginChange(world, 'rooms');
+          const before = service.puts().length;
+          service.sandbox()?.failNext({
+            path: '/objects',
+            fault: 'status',
+            status: 429,
+            headers: { 'retry-after': '10' },
+          });
+          await until(() => worker.running.output().includes('"throttled"'), {
+            timeoutMs: MINUTE,
+            describe: 'the write to be throttled',
+          });
+          workers.freeze(worker);
+          expect(service.puts()).toHaveLength(before + 1);
 
-        await takeOver(world, 'rooms', 'room_R1');
-        const puts = service.puts().length;
-        await waitUntilAwake(world, worker);
-        expect(service.puts()).toHaveLength(puts);
-        expect((await settle(world)).faults).toEqual([]);
-        expect(await findFaults(world)).toEqual([]);
-      });
+          await takeOver(world, 'rooms', 'room_R1');
+          const puts = service.puts().length;
+          await waitUntilAwake(world, worker);
+          expect(service.puts()).toHaveLength(puts);
+          expect((await settle(world)).faults).toEqual([]);
+          expect(await findFaults(world)).toEqual([]);
+        },
+      );
     },
     8 * MINUTE,
   );
@@ -237,7 +268,7 @@ describe.concurrent('a run completes by itself when', () => {
     8 * MINUTE,
   );
 
-  // Twenty seconds stand for minutes: the run waits, and goes on by itself.
+  // Until a worker sends no more: how long it lasts beyond that changes nothing.
   it(
     'the service is down for a while',
     async () => {
@@ -245,7 +276,10 @@ describe.concurrent('a run completes by itself when', () => {
         await beginRun(world);
         await world.service.down();
         world.note('the service is down');
-        await pause(20 * SECOND);
+        await until(
+          () => world.workers.living().some(({ running }) => running.output().includes('sending stopped')),
+          { describe: 'a worker to stop sending' },
+        );
         await world.service.up();
         world.note('the service is up');
         await expectCompletedAlone(world);
@@ -291,3 +325,20 @@ describe.concurrent('faults of every kind, by chance, with four workers at work 
     8 * MINUTE,
   );
 });
+
+// Few codes in two streams with one template; three writers, so that something happens to an object while it is written.
+describe.concurrent(
+  'rows that change key and stream, come and go, with two workers and syncs at work',
+  () => {
+    it.each(schedules)(
+      'leave every object as the row with its code says: seed $seed, queue on $store',
+      async ({ seed, store }) => {
+        process.stdout.write(`SLOTSYNC_SEED=${seed} (history, ${store})\n`);
+        const { faults, summary, evidence } = await playHistory(seed, { store });
+        process.stdout.write(`${summary}\n`);
+        expect(faults, `SLOTSYNC_SEED=${seed} repeats it; timeline and logs: ${evidence}`).toEqual([]);
+      },
+      8 * MINUTE,
+    );
+  },
+);

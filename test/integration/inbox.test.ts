@@ -1,7 +1,7 @@
 // Guarantee 7
 // The inbox's own rules, on a real database: what is taken, what stays, and that nothing is heard too early or not at all.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { addChanges } from '../../src/state/inbox/add-changes.js';
+import { addChanges, listenForChanges } from '../../src/state/inbox/add-changes.js';
 import { readInbox } from '../../src/state/inbox/read-inbox.js';
 import { readTakenKeys, takeChanges } from '../../src/state/inbox/take-changes.js';
 import { cancelRun, failRun } from '../../src/state/runs/end-run.js';
@@ -9,6 +9,7 @@ import { readRun } from '../../src/state/runs/read-runs.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { COURSES, ROOMS } from '../support/campus.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
+import { until } from '../support/wait.js';
 import { openWorld, type World } from '../support/world.js';
 
 const CONFIG: SlotsyncConfig = {
@@ -278,5 +279,26 @@ describe('a record that waits for another', () => {
     await world.sync();
     expect(await world.statusesOf('courses')).toEqual({ C: 'synced' });
     expect(await readInbox(world.state.db)).toEqual([]);
+  });
+});
+
+describe('listening', () => {
+  // Nothing polls here, so that only the notification can have been heard.
+  it('hears of a change also after its connection was lost', async () => {
+    let heard = 0;
+    const listener = listenForChanges(database.url, () => heard++);
+    try {
+      await until(() => heard === 1, { describe: 'the first connection to listen' });
+      const ended = await world.sql`
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE application_name = 'slotsync inbox' AND datname = current_database()`;
+      expect(ended).toHaveLength(1);
+      // It looks once when it listens again: what was notified meanwhile is lost.
+      await until(() => heard === 2, { describe: 'a new connection to listen' });
+      await add('A');
+      await until(() => heard === 3, { describe: 'the change to be heard' });
+    } finally {
+      await listener.close();
+    }
   });
 });

@@ -259,9 +259,9 @@ describe.each([
     const lanes = [...LANES, ...LANES];
     const { limiters, store } = await openLimiters(lanes, 20, { bootGuardMs: 1_500 });
     const judged: number[] = [];
-    const end = performance.now() + 7_000;
+    const isOver = () => judged.length >= 100;
     const work = async (limiter: Limiter, lane: Lane) => {
-      while (performance.now() < end) {
+      while (!isOver()) {
         const patience =
           Math.random() < 0.3 ? AbortSignal.timeout(Math.ceil(300 * Math.random())) : undefined;
         const slot = await limiter.take(lane, patience).catch(() => undefined);
@@ -275,7 +275,7 @@ describe.each([
       }
     };
     const dying = async () => {
-      while (performance.now() < end) {
+      while (!isOver()) {
         const taken = await store.take({ id: randomUUID(), lane: 'incremental', moreWaiting: true }, 2_000);
         if (taken.granted) await store.release(taken.token);
         await pause(150);
@@ -286,7 +286,6 @@ describe.each([
       ...limiters.flatMap(({ limiter, lane }) => [1, 2, 3].map(() => work(limiter, lane))),
     ]);
     expect(mostInAnySecond(judged)).toBeLessThanOrEqual(20);
-    expect(judged.length).toBeGreaterThan(50);
   });
 });
 

@@ -25,8 +25,14 @@ interface FaultKind {
   play: (draw: () => number) => Promise<string>;
 }
 
-export function createFaultPlayer(options: { world: ChaosWorld; random: () => number; latencyMs: number }) {
-  const { world, random, latencyMs } = options;
+/** `only`: the names of the kinds that may come; all of them, unless given. */
+export function createFaultPlayer(options: {
+  world: ChaosWorld;
+  random: () => number;
+  latencyMs: number;
+  only?: readonly string[];
+}) {
+  const { world, random, latencyMs, only } = options;
   const { service, workers, postgres, redis, note } = world;
   const playing = new Map<string, Promise<void>>();
   const played = new Map<string, number>();
@@ -177,6 +183,16 @@ export function createFaultPlayer(options: { world: ChaosWorld; random: () => nu
       play: (draw) => burst({ ...USUAL, brokenJson: 0.3 + draw() * 0.7 }, (1 + draw() * 3) * SECOND),
     },
     {
+      name: 'requests carried out late',
+      part: 'service',
+      weight: 3,
+      play: (draw) =>
+        burst(
+          { ...USUAL, late: 0.3 + draw() * 0.5, lateMs: draw() * 0.8 * world.requestTimeoutMs },
+          (1 + draw() * 4) * SECOND,
+        ),
+    },
+    {
       name: 'no answers',
       part: 'service',
       weight: 1,
@@ -207,6 +223,19 @@ export function createFaultPlayer(options: { world: ChaosWorld; random: () => nu
       },
     },
     {
+      // Some requests outlast their timeout and are carried out after it.
+      name: 'slow service',
+      part: 'network',
+      weight: 3,
+      async play(draw) {
+        const ms = (2 + draw() * 4) * SECOND;
+        service.setLatency(200, 4 * SECOND);
+        await lasts(ms);
+        service.setLatency(latencyMs, latencyMs);
+        return `for ${Math.round(ms)} ms`;
+      },
+    },
+    {
       name: 'a stranger on the quota',
       part: 'stranger',
       weight: 2,
@@ -229,7 +258,9 @@ export function createFaultPlayer(options: { world: ChaosWorld; random: () => nu
 
   function draw(): FaultKind | undefined {
     const able = kinds.filter(({ name, part, most = Infinity, weight }) => {
-      return weight > 0 && !playing.has(part) && (played.get(name) ?? 0) < most;
+      return (
+        weight > 0 && (only?.includes(name) ?? true) && !playing.has(part) && (played.get(name) ?? 0) < most
+      );
     });
     let chance = random() * able.reduce((sum, { weight }) => sum + weight, 0);
     return able.find(({ weight }) => (chance -= weight) < 0);
@@ -259,6 +290,7 @@ export function createFaultPlayer(options: { world: ChaosWorld; random: () => nu
       calming.abort();
       await Promise.all(playing.values());
       service.setFaults({});
+      service.clearFailures();
       service.setLatency(latencyMs, latencyMs);
       await pause(UNDERWAY_MS);
       const gone = workers.all().filter(({ state }) => state === 'gone');

@@ -1,13 +1,33 @@
-// A mirror that does not keep still, and what the service must hold of it in the end.
+// A mirror that does not keep still, and what the service must hold of it in the end: rooms and courses, whose external
+// ids follow from their keys.
 import type postgres from 'postgres';
 import { createRandom } from '../../src/sandbox/random.js';
 import type { SandboxObject } from '../../src/sandbox/object-store.js';
+import type { SandboxSchema } from '../../src/sandbox/schema.js';
 import { messageOf } from '../../src/errors.js';
 
-export const CONFIGURATION = `
+/** What a world is built around: tables, their configuration, and the objects they ask for. */
+export interface ChaosMirror {
+  /** The text of `sync.config.ts`, with REQUEST_TIMEOUT_MS where the world's goes. */
+  configuration: string;
+  schema: SandboxSchema;
+  fill(sql: postgres.Sql): Promise<void>;
+  /** What the service must hold: by external id, the object that the mirror's row maps to. */
+  readExpected(sql: postgres.Sql): Promise<Map<string, Expected>>;
+}
+
+/** An object as far as it must be equal, and whose it is: its id is the service's business. */
+export type Expected = Content & {
+  /** Stream and key of its row. */
+  row: string;
+};
+
+type Content = Pick<SandboxObject, 'typeId' | 'active' | 'fields'>;
+
+const CONFIGURATION = `
 import { defineConfig } from 'slotsync';
 export default defineConfig({
-  service: { requestTimeoutMs: REQUEST_TIMEOUT_MS },
+  service: { requestTimeoutMs: REQUEST_TIMEOUT_MS, lateWriteSeconds: 3 },
   streams: {
     courses: {
       from: 'courses', key: 'id', type: 'course', externalId: 'course_{id}', batchSize: 25,
@@ -24,7 +44,7 @@ export default defineConfig({
 });
 `;
 
-export const SCHEMA = {
+const SCHEMA = {
   types: [{ extId: 'room' }, { extId: 'course' }],
   fields: [
     { extId: 'room.name' },
@@ -37,15 +57,25 @@ export const SCHEMA = {
   ],
 };
 
-/** An object as far as it must be equal: its id is the service's business. */
-type Content = Pick<SandboxObject, 'typeId' | 'active' | 'fields'>;
-
-export async function fillMirror(sql: postgres.Sql, rooms: number, courses: number): Promise<void> {
-  await sql.unsafe(`
-    CREATE TABLE rooms (code text PRIMARY KEY, name text NOT NULL, version int NOT NULL DEFAULT 1);
-    CREATE TABLE courses (id int PRIMARY KEY, name text NOT NULL, room text NOT NULL, version int NOT NULL DEFAULT 1);
-    INSERT INTO rooms SELECT 'R' || i, 'Sal ' || i FROM generate_series(1, ${rooms}) AS i;
-    INSERT INTO courses SELECT i, 'Kurs ' || i, 'R' || (1 + i % ${Math.ceil(rooms / 2)}) FROM generate_series(1, ${courses}) AS i;`);
+/** `notes`: by external id, what the service's own people wrote on courses. */
+export function createRoomsAndCourses(options: {
+  rooms: number;
+  courses: number;
+  notes?: ReadonlyMap<string, string>;
+}): ChaosMirror {
+  const { rooms, courses, notes = new Map() } = options;
+  return {
+    configuration: CONFIGURATION,
+    schema: SCHEMA,
+    async fill(sql) {
+      await sql.unsafe(`
+        CREATE TABLE rooms (code text PRIMARY KEY, name text NOT NULL, version int NOT NULL DEFAULT 1);
+        CREATE TABLE courses (id int PRIMARY KEY, name text NOT NULL, room text NOT NULL, version int NOT NULL DEFAULT 1);
+        INSERT INTO rooms SELECT 'R' || i, 'Sal ' || i FROM generate_series(1, ${rooms}) AS i;
+        INSERT INTO courses SELECT i, 'Kurs ' || i, 'R' || (1 + i % ${Math.ceil(rooms / 2)}) FROM generate_series(1, ${courses}) AS i;`);
+    },
+    readExpected: (sql) => readExpected(sql, notes),
+  };
 }
 
 /** Most rows of a table that are away at once: fewer than make the plan wait for a person. */
@@ -122,26 +152,18 @@ export function createMirrorWriter(options: {
   };
 }
 
-/** What the service must hold: by external id, the object each row maps to. */
-export async function readExpected(
+async function readExpected(
   sql: postgres.Sql,
   notes: ReadonlyMap<string, string>,
-): Promise<Map<string, Content>> {
+): Promise<Map<string, Expected>> {
   const rooms = await sql<{ code: string; name: string; version: number }[]>`SELECT * FROM rooms`;
   const courses = await sql<
     { id: number; name: string; room: string; version: number }[]
   >`SELECT * FROM courses`;
-  const object = (typeId: string, values: Record<string, string | undefined>): Content => ({
-    typeId,
-    active: true,
-    fields: Object.entries(values).flatMap(([fieldId, value]) =>
-      value === undefined ? [] : [{ fieldId, values: [value] }],
-    ),
-  });
   return new Map([
     ...rooms.map(({ code, name, version }) => {
       const fields = { 'room.name': name, 'room.version': String(version) };
-      return [`room_${code}`, object('room', fields)] as const;
+      return [`room_${code}`, expectObject(`rooms ${code}`, 'room', fields)] as const;
     }),
     ...courses.map(({ id, name, room, version }) => {
       const extId = `course_${id}`;
@@ -149,10 +171,23 @@ export async function readExpected(
         'course.name': name,
         'course.version': String(version),
         'course.room': `room_${room}`,
+        'course.note': notes.get(extId),
       };
-      return [extId, object('course', { ...fields, 'course.note': notes.get(extId) })] as const;
+      return [extId, expectObject(`courses ${id}`, 'course', fields)] as const;
     }),
   ]);
+}
+
+/** The active object of a row. */
+export function expectObject(
+  row: string,
+  typeId: string,
+  values: Record<string, string | undefined>,
+): Expected {
+  const fields = Object.entries(values).flatMap(([fieldId, value]) =>
+    value === undefined ? [] : [{ fieldId, values: [value] }],
+  );
+  return { row, typeId, active: true, fields };
 }
 
 /** In one form, whatever order the fields were sent in. */

@@ -2,7 +2,7 @@
 // stranger can use the organization's quota beside us.
 import { setTimeout as pause } from 'node:timers/promises';
 import { mostInAnySecond, type Arrival } from '../../src/sandbox/arrivals.js';
-import type { Faults } from '../../src/sandbox/faults.js';
+import type { FailRule, Faults } from '../../src/sandbox/faults.js';
 import type { GateRule } from '../../src/sandbox/gate.js';
 import { startSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.js';
 
@@ -57,6 +57,13 @@ export async function startChaosService(options: SandboxOptions) {
       faults = next;
       sandbox?.setFaults(next);
     },
+    /** Orders a fault for the next write; while the service is down there is none. */
+    failNextWrite: (rule: Pick<FailRule, 'fault' | 'afterMs' | 'delayMs'>) =>
+      sandbox?.failNext({ ...rule, method: 'PUT', path: '/objects' }),
+    /** Requests whose connection broke and that are still to be carried out. */
+    late: () => sandbox?.late() ?? 0,
+    /** Forgets what was ordered and has not happened. */
+    clearFailures: () => sandbox?.clearFailures(),
     setLatency(latencyMs: number, jitterMs = 0): void {
       latency = [latencyMs, jitterMs];
       sandbox?.setLatency(latencyMs, jitterMs);

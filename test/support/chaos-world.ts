@@ -9,7 +9,7 @@ import { startEmbeddedPostgres } from '../../src/demo/embedded-postgres.js';
 import { migrateQueue } from '../../src/queue/bullmq.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
 import { migrate } from '../../src/state/migrate.js';
-import { CONFIGURATION, fillMirror, SCHEMA } from './chaos-mirror.js';
+import { createRoomsAndCourses, type ChaosMirror } from './chaos-mirror.js';
 import { API, startChaosService } from './chaos-service.js';
 import { createWorkerPool } from './chaos-workers.js';
 import { start, type Finished } from './program.js';
@@ -19,8 +19,8 @@ export type Store = 'PostgreSQL' | 'Redis';
 
 export interface ChaosOptions {
   store: Store;
-  rooms?: number;
-  courses?: number;
+  /** A hundred rooms, unless given. */
+  mirror?: ChaosMirror;
   requestTimeoutMs?: number;
   sandbox?: SandboxOptions;
 }
@@ -33,12 +33,14 @@ const MOST_WORKERS = 200;
 const COMMAND_WITHIN_MS = 180_000;
 
 export async function openChaosWorld(options: ChaosOptions) {
-  const { store, rooms = 100, courses = 0, requestTimeoutMs = 5_000 } = options;
-  const openedAt = performance.now();
-  const timeline: string[] = [];
-  const note = (what: string) => {
-    timeline.push(`${((performance.now() - openedAt) / 1000).toFixed(2).padStart(7)}  ${what}`);
+  const { store, requestTimeoutMs = 5_000 } = options;
+  const { mirror = createRoomsAndCourses({ rooms: 100, courses: 0 }) } = options;
+  const openedAt = Date.now();
+  const events: { at: number; what: string }[] = [];
+  const noteAt = (at: number, what: string): void => {
+    events.push({ at, what });
   };
+  const note = (what: string) => noteAt(Date.now(), what);
 
   const closers: (() => Promise<unknown>)[] = [];
   const close = async () => {
@@ -61,16 +63,16 @@ export async function openChaosWorld(options: ChaosOptions) {
     const sql = postgres(url, { max: 4, onnotice: () => undefined, backoff: () => 0.1 });
     closers.push(() => sql.end({ timeout: 1 }));
     await prepare(sql);
-    await fillMirror(sql, rooms, courses);
+    await mirror.fill(sql);
 
-    const service = await startChaosService({ ...API, schema: SCHEMA, rate: 20, ...options.sandbox });
+    const service = await startChaosService({ ...API, schema: mirror.schema, rate: 20, ...options.sandbox });
     closers.push(service.close);
 
     const folder = await mkdtemp(path.join(tmpdir(), 'slotsync-chaos-'));
     closers.push(() => rm(folder, { recursive: true, force: true }));
     await writeFile(
       path.join(folder, 'sync.config.ts'),
-      CONFIGURATION.replace('REQUEST_TIMEOUT_MS', String(requestTimeoutMs)),
+      mirror.configuration.replace('REQUEST_TIMEOUT_MS', String(requestTimeoutMs)),
     );
     const env = (user = 'postgres') => ({
       MIRROR_DATABASE_URL: url,
@@ -97,13 +99,20 @@ export async function openChaosWorld(options: ChaosOptions) {
 
   return {
     store,
-    rooms,
-    courses,
+    mirror,
+    requestTimeoutMs,
     sql,
     service,
     workers,
     note,
-    timeline: () => timeline.join('\n'),
+    /** Notes what is known to have happened at that time, in milliseconds since 1970. */
+    noteAt,
+    /** A line for each event, in seconds since the world was opened. */
+    timeline: () =>
+      events
+        .sort((a, b) => a.at - b.at)
+        .map(({ at, what }) => `${((at - openedAt) / 1000).toFixed(2).padStart(7)}  ${what}`)
+        .join('\n'),
 
     /** Runs a command to its end; one that never ends is ended, and has no exit code. */
     async run(args: readonly string[]): Promise<Finished> {
@@ -135,12 +144,20 @@ export async function openChaosWorld(options: ChaosOptions) {
     async endClaimsOf(names: readonly string[]): Promise<number> {
       const ended = await sql.begin(async (tx) => {
         await tx`SET LOCAL lock_timeout = '1s'`;
+        const tokens = tx`SELECT token FROM chaos.claims WHERE owner IN ${sql(['', ...names])}`;
+        await tx`
+          UPDATE slotsync.object_claims SET claimed_until = now() - interval '1 second'
+          WHERE claimed_by IN (${tokens}) AND claimed_until > now()`;
         return tx`
-          UPDATE slotsync.records AS r SET claimed_until = now() - interval '1 second'
-          FROM chaos.claims AS c
-          WHERE c.token = r.claimed_by AND c.owner IN ${sql(['', ...names])} AND r.claimed_until > now()`;
+          UPDATE slotsync.records SET claimed_until = now() - interval '1 second'
+          WHERE claimed_by IN (${tokens}) AND claimed_until > now()`;
       });
       return ended.count;
+    },
+
+    /** Plays that the time has passed in which a write whose answer was lost may still be carried out: none is. */
+    async makeChecksDue(): Promise<void> {
+      await sql`UPDATE slotsync.records SET check_after = now() WHERE check_after IS NOT NULL`;
     },
 
     close,
@@ -161,6 +178,8 @@ async function prepare(sql: postgres.Sql): Promise<void> {
       END $$;
     CREATE TRIGGER note_claim AFTER INSERT OR UPDATE OF claimed_by ON slotsync.records
       FOR EACH ROW WHEN (NEW.claimed_by IS NOT NULL) EXECUTE FUNCTION chaos.note_claim();
+    CREATE TRIGGER note_claim AFTER INSERT OR UPDATE OF claimed_by ON slotsync.object_claims
+      FOR EACH ROW EXECUTE FUNCTION chaos.note_claim();
     DO $$ BEGIN
       FOR i IN 1..${MOST_WORKERS} LOOP EXECUTE 'CREATE ROLE worker_' || i || ' SUPERUSER LOGIN'; END LOOP;
     END $$;`);

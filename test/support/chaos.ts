@@ -8,11 +8,13 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { createRandom } from '../../src/sandbox/random.js';
 import { describeWorld, findFaults, settle } from './chaos-check.js';
 import { createFaultPlayer } from './chaos-faults.js';
-import { createMirrorWriter } from './chaos-mirror.js';
+import { createMirrorWriter, createRoomsAndCourses } from './chaos-mirror.js';
 import { openChaosWorld, type ChaosWorld, type Store } from './chaos-world.js';
 import { messageOf } from '../../src/errors.js';
 
 export interface ChaosReport {
+  /** What was played: faults over rooms and courses, or a history of ownership. */
+  kind: 'chaos' | 'history';
   seed: number;
   store: Store;
   /** What is not as it must be; empty when all is well. */
@@ -36,14 +38,14 @@ export async function playSeed(
 ): Promise<ChaosReport> {
   const { store, seconds = 40, rooms = 1000, courses = 1500 } = options;
   const startedAt = performance.now();
+  const notes = new Map<string, string>();
   const world = await openChaosWorld({
     store,
-    rooms,
-    courses,
+    mirror: createRoomsAndCourses({ rooms, courses, notes }),
     sandbox: { latencyMs: LATENCY_MS, jitterMs: LATENCY_MS, tokenSeconds: 12, seed },
   });
   try {
-    const notes = writeNotes(world);
+    writeNotes(world, notes);
     const stopped = new AbortController();
     const writer = createMirrorWriter({ sql: world.sql, seed: seed + 1, rooms, courses });
     const player = createFaultPlayer({ world, random: createRandom(seed), latencyMs: LATENCY_MS });
@@ -65,8 +67,9 @@ export async function playSeed(
     world.note('quiet');
 
     const settled = await settle(world);
-    const faults = [...settled.faults, ...(await findFaults(world, notes))];
+    const faults = [...settled.faults, ...(await findFaults(world))];
     const report = {
+      kind: 'chaos' as const,
       seed,
       store,
       faults,
@@ -88,8 +91,7 @@ export async function playSeed(
 }
 
 /** Before us, people made some of the courses at the service and wrote on them what is nobody else's business. */
-function writeNotes({ service }: ChaosWorld): Map<string, string> {
-  const notes = new Map<string, string>();
+function writeNotes({ service }: ChaosWorld, notes: Map<string, string>): void {
   for (let id = 1; id <= NOTED; id++) {
     const extId = `course_${id}`;
     const text = `remember ${id}`;
@@ -97,7 +99,6 @@ function writeNotes({ service }: ChaosWorld): Map<string, string> {
     const fields = [{ fieldId: 'course.note', values: [text] }];
     service.sandbox()?.putObject({ extId, typeId: 'course', fields });
   }
-  return notes;
 }
 
 /** Asks for runs now and then, as cron does: of everything or of one stream. What fails is asked for another time. */
@@ -115,6 +116,7 @@ function createOperator({ run, note }: ChaosWorld, random: () => number) {
   };
 }
 
+/** Takes step after step, so far apart by chance, until `signal` aborts. */
 async function every(
   signal: AbortSignal,
   random: () => number,
@@ -127,8 +129,9 @@ async function every(
   }
 }
 
-async function keepEvidence(world: ChaosWorld, report: ChaosReport): Promise<string> {
-  const folder = path.join(tmpdir(), `slotsync-chaos-failed-${report.seed}-${report.store}`);
+/** Writes what is known of a failure into a folder, and returns its path. */
+export async function keepEvidence(world: ChaosWorld, report: ChaosReport): Promise<string> {
+  const folder = path.join(tmpdir(), `slotsync-${report.kind}-failed-${report.seed}-${report.store}`);
   await mkdir(folder, { recursive: true });
   const described = await describeWorld(world).catch((error: unknown) => messageOf(error));
   const text = [report.summary, ...report.faults, '', world.timeline(), '', described].join('\n');
