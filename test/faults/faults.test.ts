@@ -193,6 +193,7 @@ describe.concurrent('a run whose workers', () => {
 
           await takeOver(world, 'rooms', 'room_R1');
           await waitUntilAwake(world, worker);
+          await world.makeChecksDue();
           expect((await settle(world)).faults).toEqual([]);
           expect(versionOf(world, 'room_R1')).toBe('3');
           expect(await findFaults(world)).toEqual([]);
