@@ -5,6 +5,19 @@ import { defineConfig } from 'vitest/config';
 const limits = { testTimeout: 300_000, hookTimeout: 300_000 };
 const globalSetup = ['test/support/global-setup.ts'];
 
+/** `most` of each scenario; 0: all of them. Scenarios have a database each, and wait for it most of the time. */
+const schedules = (name: string, most: number) => ({
+  extends: true as const,
+  test: {
+    name,
+    include: ['test/schedules/**/*.test.ts'],
+    globalSetup: [...globalSetup, 'test/schedules/print-counts.ts'],
+    provide: { schedulesAtMost: most },
+    maxConcurrency: 20,
+    ...limits,
+  },
+});
+
 export default defineConfig({
   test: {
     // The tests with services wait more than they compute: 1 CPU minute in 3.
@@ -24,16 +37,9 @@ export default defineConfig({
           ...limits,
         },
       },
-      // Interleavings of a few processes, one after the other; all of them: `npm run test:schedules`.
-      {
-        extends: true,
-        test: {
-          name: 'schedules',
-          include: ['test/schedules/**/*.test.ts'],
-          globalSetup: [...globalSetup, 'test/schedules/print-counts.ts'],
-          ...limits,
-        },
-      },
+      // Interleavings of a few processes, one after the other: some of them for `npm test`, and all of them.
+      schedules('schedules', 15),
+      schedules('all-schedules', 0),
       // Servers that crash and come back, and minutes of random faults: `npm run test:faults`.
       {
         extends: true,

@@ -78,7 +78,7 @@ export function createActor(name: string, isEvent = false): Actor {
           }
         };
         if (state === 'killed') return;
-        parked.push({ ...step, run });
+        parked.push(Object.assign(step, { run }));
         onChange();
       });
     },

@@ -107,65 +107,74 @@ export async function playOne(
   return { decisions: played.decisions, trace: played.trace, faults };
 }
 
+/** A schedule to be played. `rank`: of a bounded part, those of a higher one come first. */
+interface Planned {
+  choices: string[];
+  preemptions: number;
+  rank: number;
+}
+
+/** Of a bounded part, how much of what is left each number of preemptions gets. */
+const SHARES = [1, 0.7, 1];
+/** Most is decided while a request, above all a write, is under way. */
+const RANKS = { write: 2, request: 1, other: 0 } as const;
+
 /**
- * Plays the schedules, those with fewer preemptions first. `most`: so many at most, chosen evenly among those with as
- * many preemptions.
+ * Plays the schedules, those with fewer preemptions first. `most`: so many at most, with preemptions during requests
+ * first, and others chosen evenly.
  */
-export async function explore(
-  world: ExploredWorld,
-  scenario: Scenario,
-  {
-    most = Infinity,
-    onPlayed = () => undefined,
-  }: { most?: number; onPlayed?: (explored: Explored) => void } = {},
-): Promise<Explored> {
+export async function explore(world: ExploredWorld, scenario: Scenario, most = Infinity): Promise<Explored> {
   const explored: Explored = { schedules: 0, failures: [], failed: 0 };
-  const levels: string[][][] = [[[]], [], []];
+  const levels: Planned[][] = [[{ choices: [], preemptions: 0, rank: 2 }], [], []];
   const isTaken = new Set<string>();
-  for (const [preemptions, level] of levels.entries()) {
-    // What is left is shared by the levels that are to come.
-    const share = Math.ceil((most - explored.schedules) / (levels.length - preemptions));
-    let played = 0;
-    for (let open = level.splice(0); open.length > 0; open = level.splice(0)) {
-      for (const choices of chooseEvenly(open, share - played)) {
-        const outcome = await playOne(world, scenario, choices);
-        played++;
-        explored.schedules++;
-        if (outcome.faults.length > 0) {
-          explored.failed++;
-          if (explored.failures.length < 3) explored.failures.push(report(scenario, outcome));
-        }
-        for (const next of branch(outcome.decisions, choices.length, preemptions)) {
-          const name = next.choices.join('');
-          if (isTaken.has(name)) continue;
-          isTaken.add(name);
-          levels[next.preemptions]?.push(next.choices);
-        }
-        onPlayed(explored);
+  for (const [preemptions, open] of levels.entries()) {
+    let left = Math.ceil((most - explored.schedules) * (SHARES[preemptions] ?? 1));
+    for (let next = takeNext(open, left); next && left > 0; next = takeNext(open, --left)) {
+      const outcome = await playOne(world, scenario, next.choices);
+      explored.schedules++;
+      if (outcome.faults.length > 0) {
+        explored.failed++;
+        if (explored.failures.length < 3) explored.failures.push(report(scenario, outcome));
+      }
+      for (const other of branch(scenario, outcome.decisions, next)) {
+        const name = other.choices.join('');
+        if (isTaken.has(name)) continue;
+        isTaken.add(name);
+        levels[other.preemptions]?.push(other);
       }
     }
   }
   return explored;
 }
 
-/** The schedules that decide otherwise at one step after the given ones. */
-function branch(decisions: readonly Decision[], after: number, preemptions: number) {
-  const names = decisions.map(({ chosen }) => chosen);
-  return decisions.slice(after).flatMap(({ others }, at) =>
-    others
-      .map(({ name, preempts }) => ({
-        choices: [...names.slice(0, after + at), name],
-        preemptions: preemptions + (preempts ? 1 : 0),
-      }))
-      .filter((next) => next.preemptions <= PREEMPTIONS_MOST),
-  );
+/** Takes the first of the highest rank off the list; of the lowest, the first of `left` that lie evenly in it. */
+function takeNext(open: Planned[], left: number): Planned | undefined {
+  const rank = Math.max(...open.map((one) => one.rank));
+  if (rank > 0)
+    return open.splice(
+      open.findIndex((one) => one.rank === rank),
+      1,
+    )[0];
+  const skipped = Math.floor(open.length / Math.min(left, open.length));
+  return open.splice(0, skipped)[Math.floor(skipped / 2)];
 }
 
-function chooseEvenly<T>(all: readonly T[], most: number): T[] {
-  if (all.length <= most) return [...all];
-  return Array.from(
-    { length: Math.max(0, most) },
-    (_, at) => all[Math.floor(((at + 0.5) * all.length) / most)] as T,
+/** The schedules that decide otherwise at one step after the given ones. */
+function branch(
+  { sharesRun = false }: Scenario,
+  decisions: readonly Decision[],
+  { choices, preemptions, rank }: Planned,
+): Planned[] {
+  const names = decisions.map(({ chosen }) => chosen);
+  return decisions.slice(choices.length).flatMap(({ others, at }, step) =>
+    others
+      .map(({ name, preempts }) => ({
+        choices: [...names.slice(0, choices.length + step), name],
+        preemptions: preemptions + (preempts ? 1 : 0),
+        // Of one run, what matters is who plans it.
+        rank: sharesRun ? 0 : preempts ? RANKS[at] : rank,
+      }))
+      .filter((next) => next.preemptions <= PREEMPTIONS_MOST),
   );
 }
 

@@ -8,6 +8,8 @@ declare module 'vitest' {
   interface ProvidedContext {
     /** A file with one line for each scenario: its name, its schedules, and how many of them failed. */
     scheduleCounts: string;
+    /** Schedules of each scenario at most; 0: all of them. */
+    schedulesAtMost: number;
   }
 }
 

@@ -30,6 +30,13 @@ export interface ThingRow {
 
 export type Table = 'one' | 'two';
 
+/** Keys of one batch. */
+export interface QueuedKeys {
+  table: Table;
+  keys: readonly string[];
+  operation?: 'retire';
+}
+
 /** A stream over one of the two tables. */
 export interface StreamShape {
   table: Table;
@@ -47,6 +54,8 @@ const ATTEMPTS = 9;
 export const CLAIM_PASSES_SECONDS = 61;
 const DAY_SECONDS = 24 * 60 * 60;
 const ROUNDS_MOST = 30;
+/** Above every stream. */
+const RETIRE_LEVEL = 5;
 
 export type Room = ReturnType<typeof createRoom>;
 export type Process = ReturnType<Room['process']>;
@@ -206,12 +215,23 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
 
   const plain = process();
 
-  /** A run over all streams, planned and with its first batches queued. */
-  async function planSync(): Promise<number> {
-    const runId = await startSync();
-    await planRun({ ...deps, preflight: createPreflight(deps.destination) }, runId);
-    await advanceRun(plain.state.db, runId);
-    return runId;
+  /** A sync as it is when it was planned: its batches over these keys are queued. */
+  async function queueSync(...lists: readonly QueuedKeys[]): Promise<number> {
+    const rows = lists.map(({ table, keys, operation = null }) => {
+      const level = streams.get(nameOf(table))?.level ?? 0;
+      return { stream: nameOf(table), level: operation === 'retire' ? RETIRE_LEVEL : level, operation, keys };
+    });
+    const [run] = await sql<{ id: number }[]>`
+      WITH run AS (
+        INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, started_at)
+        VALUES ('sync', 'sync', 'command', ${names}::text[], 'running', now()) RETURNING id
+      ), batches AS (
+        INSERT INTO slotsync.batches (run_id, stream, level, operation, keys, state)
+        SELECT id, stream, level, operation, keys, CASE WHEN level = min(level) OVER () THEN 'queued' ELSE 'planned' END
+        FROM run, jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb)
+          AS b(stream text, level int, operation text, keys text[])
+      ) SELECT id::int AS id FROM run`;
+    return run?.id ?? 0;
   }
 
   const startSync = async () => (await startRun(plain.state.db, syncRequest)).run.id;
@@ -238,7 +258,7 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
     passTime,
     process,
     plain,
-    planSync,
+    queueSync,
     startSync,
 
     /** Rows of the mirror, all tables. */
@@ -262,19 +282,24 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
       }: { gone?: readonly string[]; rows?: readonly ThingRow[]; push?: boolean },
       more?: { table: Table; gone?: readonly string[]; rows?: readonly ThingRow[] },
     ): Promise<void> {
-      await sql.begin(async (tx) => {
-        for (const part of [{ table, gone, rows }, ...(more ? [more] : [])]) {
-          const { gone: going = [], rows: coming = [] } = part;
-          await tx`DELETE FROM ${tx(part.table)} WHERE world = ${name} AND id = ANY (${[...going]})`;
-          for (const { id, code, name: text, parent = null } of coming)
-            await tx`
-              INSERT INTO ${tx(part.table)} (world, id, code, name, parent) VALUES (${name}, ${id}, ${code}, ${text}, ${parent})
-              ON CONFLICT (world, id) DO UPDATE SET code = excluded.code, name = excluded.name, parent = excluded.parent`;
-          if (!push) continue;
-          for (const key of [...going, ...coming.map(({ id }) => id)])
-            await tx`INSERT INTO slotsync.changes (stream, local_key) VALUES (${nameOf(part.table)}, ${key})`;
-        }
-      });
+      const parts = [{ table, gone, rows }, ...(more ? [{ gone: [], rows: [], ...more }] : [])];
+      const write = async (tx: typeof sql, part: (typeof parts)[number]) => {
+        const pushed = push ? [...part.gone, ...part.rows.map(({ id }) => id)] : [];
+        await tx`
+          WITH gone AS (DELETE FROM ${tx(part.table)} WHERE world = ${name} AND id = ANY (${[...part.gone]})),
+          came AS (
+            INSERT INTO ${tx(part.table)} (world, id, code, name, parent)
+            SELECT ${name}, id, code, name, parent
+            FROM jsonb_to_recordset(${JSON.stringify(part.rows)}::text::jsonb)
+              AS r(id text, code text, name text, parent text)
+            ON CONFLICT (world, id) DO UPDATE SET code = excluded.code, name = excluded.name, parent = excluded.parent)
+          INSERT INTO slotsync.changes (stream, local_key) SELECT ${nameOf(part.table)}, unnest(${pushed}::text[])`;
+      };
+      if (!more) for (const part of parts) await write(sql, part);
+      else
+        await sql.begin(async (tx) => {
+          for (const part of parts) await write(tx as unknown as typeof sql, part);
+        });
     },
 
     /** What the workers do when everything is quiet again: runs are worked to their end, the inbox is emptied. */

@@ -25,13 +25,21 @@ const quiet = (rows: readonly ThingRow[], gone: readonly string[] = []) => ({ ro
 async function plannedSync(
   room: Room,
   before: readonly ThingRow[],
-  change: { rows?: readonly ThingRow[]; gone?: readonly string[] },
+  { rows = [], gone = [] }: { rows?: readonly ThingRow[]; gone?: readonly string[] },
 ): Promise<Record<string, number>> {
-  await room.change('one', quiet([beside('one'), ...before]));
-  if (room.shapes.length > 1) await room.change('two', quiet([beside('two')]));
-  await room.plain.sync();
-  await room.change('one', quiet(change.rows ?? [], change.gone));
-  return { run: await room.planSync() };
+  await syncRows(room, 'one', before);
+  if (room.shapes.length > 1) await syncRows(room, 'two', []);
+  await room.change('one', quiet(rows, gone));
+  const updates = rows.length > 0 ? [{ table: 'one', keys: rows.map(({ id }) => id) } as const] : [];
+  const retirements = gone.length > 0 ? [{ table: 'one', keys: gone, operation: 'retire' } as const] : [];
+  return { run: await room.queueSync(...updates, ...retirements) };
+}
+
+/** These rows and one more are in the mirror and at the service. */
+async function syncRows(room: Room, table: Table, rows: readonly ThingRow[]): Promise<void> {
+  const all = [beside(table), ...rows];
+  await room.change(table, quiet(all));
+  await room.plain.work(await room.queueSync({ table, keys: all.map(({ id }) => id) }), true);
 }
 
 /** Works the run that is planned. */
@@ -164,11 +172,10 @@ export const SCENARIOS: readonly Scenario[] = [
       { ...CODED, table: 'two', prefix: 'bld_' },
     ],
     async prepare(room) {
-      await room.change('two', quiet([beside('two'), row('p', 'parent', { code: 'A' })]));
-      await room.change('one', quiet([beside('one'), row('1', 'child', { parent: 'p' })]));
-      await room.plain.sync();
+      await syncRows(room, 'two', [row('p', 'parent', { code: 'A' })]);
+      await syncRows(room, 'one', [row('1', 'child', { parent: 'p' })]);
       await room.change('one', quiet([row('1', 'renamed child', { parent: 'p' })]));
-      return { run: await room.planSync() };
+      return { run: await room.queueSync({ table: 'one', keys: ['1'] }) };
     },
     processes: {
       A: workRun,
@@ -203,8 +210,7 @@ export const SCENARIOS: readonly Scenario[] = [
     name: 'created-meanwhile',
     streams: [OWNED],
     async prepare(room) {
-      await room.change('one', quiet([beside('one')]));
-      await room.plain.sync();
+      await syncRows(room, 'one', []);
       return {};
     },
     processes: { A: ({ process }) => process.sync(), B: workInbox },

@@ -8,6 +8,8 @@ export interface Decision {
   /** The others that could have gone, and whether that would have preempted the one that went before. */
   others: readonly { name: string; preempts: boolean }[];
   preempts: boolean;
+  /** What the one that went before was about to do. */
+  at: 'write' | 'request' | 'other';
 }
 
 export interface Played {
@@ -76,14 +78,17 @@ export async function playSchedule({
     decisions.push({
       chosen: chosen.name,
       preempts: preempts(chosen),
+      at: placeOf(before),
       others: enabled
         .filter((actor) => actor !== chosen && !(isLocal && preempts(actor)))
         .map((actor) => ({ name: actor.name, preempts: preempts(actor) })),
     });
-    trace.push(`${String(decisions.length).padStart(3)} ${chosen.name} ${chosen.next()?.label ?? ''}`);
+    const step = chosen.next();
     onStep();
     chosen.go();
     for (const actor of [chosen, ...actors]) if (actor.isAlive()) await settle(actor);
+    // A transaction knows its statements only by now.
+    trace.push(`${String(decisions.length).padStart(3)} ${chosen.name} ${step?.label ?? ''}`);
     current = chosen;
   }
   return { decisions, trace, ...(divergedAt === undefined ? {} : { divergedAt }) };
@@ -96,6 +101,11 @@ export async function playSchedule({
     }
     throw new Error(`${actor.name} neither parked nor ended:\n${trace.join('\n')}`);
   }
+}
+
+function placeOf(actor: Actor | undefined): Decision['at'] {
+  const request = actor?.next()?.request;
+  return request === undefined ? 'other' : request.isWrite ? 'write' : 'request';
 }
 
 /** Choices as a short text: `A12M1B3`, the names of actors with how many steps each. */
