@@ -253,6 +253,7 @@ describe('the queue', () => {
         return done(run.id);
       };
       await until(check, { describe: 'the queue to come so far' });
+      await look(); // what `done` has found may be newer than the last look
     } finally {
       workers.abort();
       await workers.stop();

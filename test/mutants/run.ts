@@ -15,7 +15,7 @@ interface Report {
 }
 
 /** A test that a mutant keeps waiting fails after this time. Milliseconds. */
-const TEST_TIMEOUT = 60_000;
+const TEST_TIMEOUT = 120_000;
 /** A test run that does not end is killed after this time. Milliseconds. */
 const RUN_TIMEOUT = 10 * 60_000;
 
