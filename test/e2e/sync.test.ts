@@ -90,6 +90,7 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
 
     it('says why a record did not arrive, from the state alone', async () => {
       await world.sql`UPDATE rooms SET name = repeat('x', 41) WHERE code = 'R2'`;
+      await world.sql`UPDATE rooms SET seats = 3000 WHERE code = 'R3'`; // accepted beside it
       await world.sql`INSERT INTO courses VALUES (900, 'Waits', 'R900')`;
       const sync = await world.run(['sync']);
       expect(sync.code).toBe(1);
@@ -130,6 +131,7 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
     });
 
     it('can be queued for workers', async () => {
+      await world.sql`UPDATE rooms SET name = 'Sal 2' WHERE code = 'R2'`;
       await world.sql`UPDATE rooms SET seats = 2000 WHERE code = 'R5'`;
       const worker = await world.startWorker();
       const detached = await world.run(['sync', '--detach', '--json']);

@@ -235,7 +235,8 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
       });
       await world.sql`UPDATE slotsync.runs SET status = 'running' WHERE id = ${run.id}`;
       await world.sql`
-        INSERT INTO slotsync.batches (run_id, stream, level, keys, state) VALUES (${run.id}, 'rooms', 0, '{A}', 'done')`;
+        INSERT INTO slotsync.batches (run_id, stream, level, keys, state, counts)
+        VALUES (${run.id}, 'rooms', 0, '{A}', 'done', '{"synced": 1}')`;
       await producer.requeue();
       const statuses = await world.sql`SELECT status FROM slotsync.runs ORDER BY id`;
       expect(statuses.map(({ status }) => status as string)).toEqual(['running', 'succeeded']);
