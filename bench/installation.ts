@@ -31,6 +31,8 @@ export async function install(options: {
   serviceUrl: string;
   configuration: object;
   env?: Env;
+  /** The folder of another tree, built, whose program is run. */
+  tree?: string | undefined;
 }) {
   const folder = await mkdtemp(path.join(tmpdir(), 'slotsync-bench-'));
   await writeFile(path.join(folder, 'sync.config.json'), JSON.stringify(options.configuration));
@@ -43,7 +45,8 @@ export async function install(options: {
   };
   const started: Running[] = [];
   const begin = (args: readonly string[], changes: Env = {}): Running => {
-    const running = start(args, { ...env, ...changes }, folder);
+    const cli = options.tree === undefined ? undefined : path.join(options.tree, 'dist', 'cli.js');
+    const running = start(args, { ...env, ...changes }, folder, undefined, cli);
     started.push(running);
     return running;
   };

@@ -25,8 +25,14 @@ const SERVICE = {
   schema: { types: [{ extId: 'room' }], fields: [{ extId: 'room.name' }, { extId: 'room.seats' }] },
 };
 
-/** `npm run bench -- pipeline [objects a request …]`. Medians of three, each over a new database. */
-export async function benchPipeline(args: readonly string[]): Promise<void> {
+/**
+ * `npm run bench -- pipeline [objects a request …] [--beside <folder>]`: also the built program of the tree in that folder,
+ * in turn with this one. Medians of three, each over a new database.
+ */
+export async function benchPipeline(given: readonly string[]): Promise<void> {
+  const flag = given.indexOf('--beside');
+  const tree = flag < 0 ? undefined : given[flag + 1];
+  const args = flag < 0 ? given : given.toSpliced(flag, 2);
   const sizes = SIZES.filter(({ batchSize }) => args.length === 0 || args.includes(String(batchSize)));
   await withCleanup(async (onEnd) => {
     const [server, redis] = [await startEmbeddedPostgres(), await startRedisServer()];
@@ -36,8 +42,13 @@ export async function benchPipeline(args: readonly string[]): Promise<void> {
       [names[0] ?? '', (place) => runBareLoop(place, 1)],
       [names[1] ?? '', (place) => runBareLoop(place, AT_ONCE)],
       ['slotsync, queue in PostgreSQL', (place) => backfill(place)],
-      ['slotsync, queue on Redis', (place) => backfill(place, redis.url)],
+      ['slotsync, queue on Redis', (place) => backfill({ ...place, redisUrl: redis.url })],
     ];
+    if (tree !== undefined)
+      ways.push(
+        [`${tree}, queue in PostgreSQL`, (place) => backfill({ ...place, tree })],
+        [`${tree}, queue on Redis`, (place) => backfill({ ...place, tree, redisUrl: redis.url })],
+      );
     const lines: Cell[][] = [];
     for (const [at, { batchSize, rows }] of sizes.entries()) {
       const rates = ways.map((): number[] => []);
@@ -72,6 +83,10 @@ interface Place {
   databaseUrl: string;
   serviceUrl: string;
   batchSize: number;
+  /** Queue and quota on Redis. */
+  redisUrl?: string;
+  /** The folder of another tree. */
+  tree?: string;
 }
 
 async function fill(databaseUrl: string, rows: number): Promise<void> {
@@ -84,12 +99,13 @@ async function fill(databaseUrl: string, rows: number): Promise<void> {
   await sql.end({ timeout: 1 });
 }
 
-function openProgram({ databaseUrl, serviceUrl, batchSize }: Place, owns: string, redisUrl?: string) {
+function openProgram({ databaseUrl, serviceUrl, batchSize, redisUrl, tree }: Place, owns: string) {
   const fields = { 'room.name': 'name', 'room.seats': 'seats' };
   const rooms = { from: 'rooms', key: 'code', type: 'room', externalId: 'room_{code}', fields };
   return install({
     databaseUrl,
     serviceUrl,
+    tree,
     configuration: { streams: { rooms: { ...rooms, owns, batchSize } } },
     // More than is ever sent: 1 000 is the most that the setting takes.
     env: { REDIS_URL: redisUrl, API_REQUESTS_PER_SECOND: '1000' },
@@ -97,8 +113,8 @@ function openProgram({ databaseUrl, serviceUrl, batchSize }: Place, owns: string
 }
 
 /** Seconds from the end of planning to the end of the run, as the run records them. */
-async function backfill(place: Place, redisUrl?: string): Promise<number> {
-  const slotsync = await openProgram(place, 'object', redisUrl);
+async function backfill(place: Place): Promise<number> {
+  const slotsync = await openProgram(place, 'object');
   const sql = postgres(place.databaseUrl, { max: 1, onnotice: () => undefined });
   try {
     await slotsync.command('migrate');

@@ -25,10 +25,16 @@ export interface Running {
 
 export type Env = Record<string, string | undefined>;
 
-/** Starts `slotsync …args` with these settings and no others. */
-export function start(args: readonly string[], env: Env, cwd = process.cwd(), input?: string): Running {
+/** Starts `slotsync …args` with these settings and no others. `cli`: the built program of another tree. */
+export function start(
+  args: readonly string[],
+  env: Env,
+  cwd = process.cwd(),
+  input?: string,
+  cli = fileURLToPath(CLI),
+): Running {
   requireBuild();
-  const child = spawn(process.execPath, [fileURLToPath(CLI), ...args], {
+  const child = spawn(process.execPath, [cli, ...args], {
     cwd,
     env: onlyThese(env),
     stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
