@@ -2,6 +2,7 @@
 import type { Preview, Sample } from '../sync/plan/preview.js';
 import { formatDuration, plural, table } from './format.js';
 import { lines } from './print.js';
+import { columnsOfPlan } from './run.js';
 import { describeChange } from './values.js';
 
 const COUNTS = ['create', 'update', 'retire', 'moved', 'retry', 'unchanged', 'dead'] as const;
@@ -16,6 +17,10 @@ interface PlanCost {
 }
 
 export function describePlans(plans: readonly Preview[], cost: PlanCost): string[] {
+  const columns = columnsOfPlan(
+    COUNTS,
+    plans.map(({ counts }) => counts),
+  );
   return lines(
     plans.flatMap(({ stream, samples, unread }) =>
       lines(
@@ -24,10 +29,10 @@ export function describePlans(plans: readonly Preview[], cost: PlanCost): string
       ),
     ),
     table(
-      ['stream', ...COUNTS, 'requests'],
+      ['stream', ...columns, 'requests'],
       plans.map(({ stream, counts, requests }) => [
         stream,
-        ...COUNTS.map((name) => counts[name] ?? 0),
+        ...columns.map((name) => counts[name] ?? 0),
         requests,
       ]),
     ),

@@ -15,6 +15,14 @@ const MAX_NAMED = 5;
 const OUTCOMES = ['synced', 'deferred', 'failed', 'dead'] as const;
 const PLANNED = ['create', 'update', 'retire', 'moved', 'retry', 'unchanged'] as const;
 
+/** The columns of a plan's table. `moved` is rare, and stands there only when some are. */
+export function columnsOfPlan<Name extends string>(
+  names: readonly Name[],
+  counts: readonly { moved?: number }[],
+): Name[] {
+  return names.filter((name) => name !== 'moved' || counts.some(({ moved = 0 }) => moved > 0));
+}
+
 export function runToJson(run: Run) {
   return { ...run, seconds: secondsOf(run) };
 }
@@ -38,20 +46,22 @@ export function runsTable(runs: readonly Run[]): string {
 /** The run's table, what it could not do and why, and what happens next. */
 export async function printRun(state: State, run: Run): Promise<void> {
   const counts = run.finishedAt ? run.counts : await sumOutcomes(state.db, run.id);
+  const columns = columnsOfPlan(PLANNED, Object.values(run.plan));
   const rows = run.streams.flatMap((stream) => {
     const planned = run.plan[stream];
     if (!planned) return [];
     const outcomes = OUTCOMES.map((outcome) => counts[stream]?.[outcome] ?? 0);
-    return [[stream, ...PLANNED.map((operation) => planned[operation] ?? 0), ...outcomes]];
+    return [[stream, ...columns.map((operation) => planned[operation] ?? 0), ...outcomes]];
   });
-  if (rows.length > 0) printLine(`${table(['stream', ...PLANNED, ...OUTCOMES], rows)}\n`);
+  if (rows.length > 0) printLine(`${table(['stream', ...columns, ...OUTCOMES], rows)}\n`);
   if (run.range) printLine(`Asked for: ${describeRange(run.range)}.\n`);
   for (const [stream, holds] of Object.entries(run.holds)) {
     for (const { reason } of Object.values(holds)) printLine(`Held: ${stream}: ${reason}\n`);
   }
   if (run.errorMessage !== null) {
     const remedy = remedyFor(run.kind === 'reconcile' ? 'interrupted' : run.errorCode);
-    printLine(`Failed: ${run.errorMessage}\n  → ${remedy}\n`);
+    const what = run.errorCode === 'hold_rejected' ? 'Not sent' : 'Failed';
+    printLine(`${what}: ${run.errorMessage}\n  → ${remedy}\n`);
   }
   if (run.kind === 'reconcile') {
     const { verdicts, events } = await countVerdicts(state.db, run.id);
