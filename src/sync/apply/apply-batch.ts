@@ -72,8 +72,8 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
       isReferredTo: childrenOf(deps, stream).length > 0,
       referrers,
     });
-    // All of it: a batch that has ended elsewhere has no open keys, and may still hold claims.
-    await claim.release(batch.keys);
+    // Not only of open keys: a batch that has ended elsewhere has none, and may still hold claims.
+    await claim.release(batch.keys.filter((key) => !outcomes.has(key)));
   } finally {
     claim.stopRenewing();
   }
