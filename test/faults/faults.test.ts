@@ -314,8 +314,9 @@ const schedules: { seed: number; store: Store }[] = chosen
       { seed: 3, store: hasRedis ? 'Redis' : 'PostgreSQL' },
     ];
 
+// Two of them, so that the suite is over in minutes; `npm run soak` plays as many as there is time for.
 describe.concurrent('faults of every kind, by chance, with four workers at work and rows changing', () => {
-  it.each(schedules)(
+  it.each(schedules.slice(0, 2))(
     'leave everything as it must be: seed $seed, queue on $store',
     async ({ seed, store }) => {
       process.stdout.write(`SLOTSYNC_SEED=${seed} (${store})\n`);
