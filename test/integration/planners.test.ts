@@ -6,7 +6,6 @@ import { failPlanning } from '../../src/state/runs/end-run.js';
 import { asPlanner, PlannerReplaced, takePlanning } from '../../src/state/runs/planner-token.js';
 import { listQueuedBatches } from '../../src/state/runs/batches.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
-import { startRun } from '../../src/state/runs/start-run.js';
 import type { Mirror } from '../../src/mirror/mirror.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
@@ -27,16 +26,6 @@ async function openFilled(): Promise<World> {
   await world.sql`INSERT INTO rooms (code, name) SELECT 'r' || i, 'Room' FROM generate_series(1, ${ROWS}) AS i`;
   await world.sql`INSERT INTO courses (code, name) SELECT 'c' || i, 'Course' FROM generate_series(1, ${ROWS}) AS i`;
   return world;
-}
-
-async function start(world: World): Promise<number> {
-  const request = {
-    kind: 'sync',
-    lane: 'sync',
-    startedBy: 'command',
-    streams: ['rooms', 'courses'],
-  } as const;
-  return (await startRun(world.state.db, request)).run.id;
 }
 
 /** The mirror, whose reading of one stream stops after so many rows until it is told to go on. */
@@ -99,7 +88,7 @@ async function expectEveryStreamSent(world: World, runId: number): Promise<void>
 describe('planner: two of one run', () => {
   it('the first sleeps between two writes and wakes while the second plans: only the second has an effect', async () => {
     const world = await openFilled();
-    const runId = await start(world);
+    const runId = await world.startRun();
     const first = await planUntilHeld(world, runId, 'courses');
     expect(await countBatches(world, 'rooms')).toBe(ROWS / 2);
     const second = await planUntilHeld(world, runId, 'rooms');
@@ -116,7 +105,7 @@ describe('planner: two of one run', () => {
 
   it('the first wakes when the second has finished planning and batches are running: it changes nothing', async () => {
     const world = await openFilled();
-    const runId = await start(world);
+    const runId = await world.startRun();
     const first = await planUntilHeld(world, runId, 'rooms');
     const { queue } = await world.planRun(runId);
     const [one = 0, ...rest] = queue;
@@ -129,7 +118,7 @@ describe('planner: two of one run', () => {
 
   it('the first meets an error after it was replaced: the run does not fail by it', async () => {
     const world = await openFilled();
-    const runId = await start(world);
+    const runId = await world.startRun();
     await world.sql`ALTER TABLE courses DROP CONSTRAINT courses_pkey`;
     await world.sql`INSERT INTO courses SELECT * FROM courses WHERE code = 'c1'`;
     const first = await planUntilHeld(world, runId, 'courses');
@@ -142,7 +131,7 @@ describe('planner: two of one run', () => {
 
   it('a planner that was replaced cannot give the run up, and the one that replaced it can', async () => {
     const world = await open(CONFIG);
-    const runId = await start(world);
+    const runId = await world.startRun();
     const { db } = world.state;
     const [first, second] = [
       { runId, token: 'first' },
@@ -160,7 +149,7 @@ describe('planner: two of one run', () => {
 
   it('a takeover waits for a write under way, and the write after it is refused', async () => {
     const world = await open(CONFIG);
-    const runId = await start(world);
+    const runId = await world.startRun();
     const { db } = world.state;
     await takePlanning(db, { runId, token: 'first' });
     const [writing, goOn] = [createDeferred(), createDeferred()];

@@ -7,7 +7,6 @@ import { createProducer, type Producer } from '../../src/queue/producer.js';
 import { createWorkers } from '../../src/queue/workers.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
-import { startRun } from '../../src/state/runs/start-run.js';
 import { addRooms, expectInSync, keepRoomWorlds, rooms, roomsAndCourses } from '../support/room-worlds.js';
 import { until } from '../support/wait.js';
 import type { World } from '../support/world.js';
@@ -96,16 +95,10 @@ it('workers: a stream whose source times out each time fails alone after three a
     CREATE FUNCTION slow(name text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
       RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = '57014'; END $$;
     CREATE VIEW offered AS SELECT code, slow(name) AS name FROM courses`);
-  const request = {
-    kind: 'sync',
-    lane: 'sync',
-    startedBy: 'command',
-    streams: ['rooms', 'courses'],
-  } as const;
-  const { run } = await startRun(world.state.db, request);
-  await producer.enqueueRun(run.id, run.lane);
-  await work(world, hasEnded(world, run.id), 'the run to end');
-  expect(await readRun(world.state.db, run.id)).toMatchObject({
+  const runId = await world.startRun();
+  await producer.enqueueRun(runId, 'sync');
+  await work(world, hasEnded(world, runId), 'the run to end');
+  expect(await readRun(world.state.db, runId)).toMatchObject({
     status: 'partial',
     errorCode: 'mirror_failed',
     counts: { rooms: { synced: 1 } },

@@ -222,6 +222,8 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     /** Log lines of every level so far, as JSON texts. */
     lines,
     deps,
+    /** Starts a sync of these streams, or of all; it is to be planned. Returns its number. */
+    startRun: (...names: string[]): Promise<number> => start(names),
     /** Plans a run that was started; returns its batches that may go first. */
     planRun: plan,
     advance,
