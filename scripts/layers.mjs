@@ -6,12 +6,15 @@ import path from 'node:path';
 // place counts. Files of one place may import each other. A file outside every place is reported.
 const LEAVES = [
   'settings.ts',
+  'setting-text.ts',
   'errors.ts',
   'error-catalogue.ts',
   'logger.ts',
   'lifecycle.ts',
   'meter.ts',
   'sql-text.ts',
+  'postgres-address.ts',
+  'postgres-connection.ts',
   'postgres-copy.ts',
   'cron-schedule.ts',
 ];
@@ -71,6 +74,7 @@ export const MAY_USE = {
   ioredis: ['app.ts', 'queue', 'destination/quota'],
   postgres: [
     'app.ts',
+    'postgres-connection.ts',
     'postgres-copy.ts',
     'mirror',
     'state',

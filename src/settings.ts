@@ -1,6 +1,7 @@
 // Everything the environment decides, read in one place and checked at once.
 import { readFileSync } from 'node:fs';
 import { codeOf, UsageError } from './errors.js';
+import { findPostgresAddressFault } from './postgres-address.js';
 
 /** What is wrong with a setting's text; undefined when nothing is. */
 type Check = (text: string) => string | undefined;
@@ -14,11 +15,6 @@ const address =
   (protocols: readonly string[], fault: string): Check =>
   (text) =>
     URL.canParse(text) && protocols.includes(new URL(text).protocol) ? undefined : fault;
-
-const postgresAddress = address(
-  ['postgres:', 'postgresql:'],
-  'not a PostgreSQL address; write postgres://user:password@host:5432/database',
-);
 
 const webAddress: Check = (text) => {
   const fault = address(['http:', 'https:'], 'not a web address; write https://host')(text);
@@ -39,8 +35,8 @@ const wholeFrom =
 
 /** Every setting and its check. One that is empty or blank counts as not set. */
 const CHECKS = {
-  MIRROR_DATABASE_URL: postgresAddress,
-  STATE_DATABASE_URL: postgresAddress,
+  MIRROR_DATABASE_URL: findPostgresAddressFault,
+  STATE_DATABASE_URL: findPostgresAddressFault,
   REDIS_URL: address(
     ['redis:', 'rediss:'],
     'not a Redis address; write redis://host:6379, or leave it unset to run on PostgreSQL alone',

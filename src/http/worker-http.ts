@@ -4,6 +4,7 @@ import type { Limiter } from '../destination/quota/limiter.js';
 import { LANES } from '../destination/quota/quota-rules.js';
 import type { Logger } from '../logger.js';
 import { createStateReadings } from '../state/metrics-readings.js';
+import type { SettingText } from '../setting-text.js';
 import { cacheReading } from './cached-reading.js';
 import { createHealth, type HealthDeps } from './health.js';
 import { startHttpServer } from './http-server.js';
@@ -13,7 +14,7 @@ const READING = { keepMs: 1000, withinMs: 1500 };
 
 interface WorkerHttpDeps {
   port: number;
-  stateUrl: string;
+  stateUrl: SettingText;
   log: Logger;
   limiter: () => Promise<Limiter>;
   /** Names of the configured streams. */

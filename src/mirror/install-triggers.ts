@@ -1,6 +1,7 @@
 // Installs triggers on the tables of the mirror, when an operator asks for them. Nothing else writes to the mirror's
 // database. The connection is that of the state, which may write; the mirror's own sessions stay read-only.
-import postgres from 'postgres';
+import { connectPostgres } from '../postgres-connection.js';
+import type { SettingText } from '../setting-text.js';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors.js';
 import type { Stream } from '../streams/stream.js';
 import { readDatabaseIdentity } from './session-formats.js';
@@ -14,13 +15,8 @@ const KINDS: Record<string, string> = { v: 'a view', m: 'a materialized view', f
 export type Triggers = ReturnType<typeof openTriggers>;
 
 /** Opens the connection. Errors are SlotsyncError `triggers_…` or UsageError. */
-export function openTriggers({ url, channel }: { url: string; channel: string }) {
-  const sql = postgres(url, {
-    max: 1,
-    connect_timeout: 10,
-    onnotice: () => undefined,
-    connection: { application_name: 'slotsync triggers' },
-  });
+export function openTriggers({ url, channel }: { url: SettingText; channel: string }) {
+  const sql = connectPostgres(url, 'triggers');
 
   /** One transaction for each stream, so that a busy table does not undo the others. */
   async function run(name: string, statements: readonly string[]): Promise<void> {

@@ -1,7 +1,8 @@
 // The organization's mirror, only ever read: every session is read-only at the server, and every reading is one
 // transaction. How values print as text is fixed, because the row hash is made of that text.
 import { hashExpression } from './row-key-and-hash.js';
-import postgres from 'postgres';
+import { connectPostgres } from '../postgres-connection.js';
+import type { SettingText } from '../setting-text.js';
 import { messageOf } from '../errors.js';
 import type { Row } from '../streams/config-schema.js';
 import type { Stream } from '../streams/stream.js';
@@ -26,7 +27,6 @@ import * as sourceSql from './source-sql.js';
 import type { CursorRange, Selection } from './source-sql.js';
 
 const SESSION = {
-  application_name: 'slotsync mirror',
   default_transaction_read_only: true,
   ...SESSION_FORMATS,
 };
@@ -59,17 +59,15 @@ export type { Selection, SharedExternalId };
 export type Mirror = ReturnType<typeof createMirror>;
 
 /** Opens the mirror. Nothing connects before the first reading. Errors are SlotsyncError `mirror_…`. */
-export function createMirror({ url }: { url: string }) {
+export function createMirror({ url }: { url: SettingText }) {
   const open = (max: number, settings = {}) =>
-    postgres(url, {
+    connectPostgres(url, 'mirror', {
       max,
-      connect_timeout: 10,
       idle_timeout: 60,
       connection: { ...SESSION, ...settings },
       types: VALUE_TYPES,
       // The driver's own reading of arrays takes a null for the text NULL.
       fetch_types: false,
-      onnotice: () => undefined,
     });
   const sql = open(4, BY_KEYS);
   const reader = createSourceReader(sql);

@@ -16,6 +16,8 @@ import pg from 'pg';
 import { codeOf, SlotsyncError, UsageError } from '../errors.js';
 import type { Logger } from '../logger.js';
 import type { QueueName } from './jobs.js';
+import { pgConfig } from '../postgres-connection.js';
+import type { SettingText } from '../setting-text.js';
 import { QUEUE_SCHEMA, queuePrefix, type QueueStore } from './queue-address.js';
 
 export type JobWorker = ReturnType<Bullmq['worker']>;
@@ -47,10 +49,10 @@ export async function requireQueueStore(store: QueueStore): Promise<void> {
 }
 
 async function withClient(
-  { postgresUrl }: { postgresUrl: string },
+  { postgresUrl }: { postgresUrl: SettingText },
   work: (client: pg.Client) => Promise<unknown>,
 ): Promise<void> {
-  const client = new pg.Client({ connectionString: postgresUrl });
+  const client = new pg.Client(pgConfig(postgresUrl, 'queue'));
   await client.connect();
   try {
     await work(client);
@@ -81,7 +83,9 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
   const connect = (maxConnections: number, maxRetriesPerRequest: number | null) =>
     'redisUrl' in store
       ? { prefix: queuePrefix(stateId), connection: { url: store.redisUrl, maxRetriesPerRequest } }
-      : { connection: { connectionString: store.postgresUrl, schema: QUEUE_SCHEMA, max: maxConnections } };
+      : {
+          connection: { ...pgConfig(store.postgresUrl, 'queue'), schema: QUEUE_SCHEMA, max: maxConnections },
+        };
   // BullMQ's types know one kind of connection for each backend; undefined is Redis.
   const backend = ('redisUrl' in store ? undefined : createPostgresBackend) as never;
 

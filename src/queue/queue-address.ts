@@ -1,7 +1,8 @@
 // Where the queues are kept, and the names they have there.
+import type { SettingText } from '../setting-text.js';
 import type { QueueName } from './jobs.js';
 
-export type QueueStore = { redisUrl: string } | { postgresUrl: string };
+export type QueueStore = { redisUrl: string } | { postgresUrl: SettingText };
 
 /** The schema BullMQ keeps its tables in, beside ours. */
 export const QUEUE_SCHEMA = 'slotsync_queue';

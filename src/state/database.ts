@@ -1,9 +1,10 @@
 // The state database: one client, typed tables, and one place where its failures are named.
 import { sql, type SQL } from 'drizzle-orm';
 import { drizzle, type PostgresJsDatabase } from 'drizzle-orm/postgres-js';
-import postgres from 'postgres';
-import { arrayLiteral } from '../sql-text.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors.js';
+import { connectPostgres } from '../postgres-connection.js';
+import type { SettingText } from '../setting-text.js';
+import { arrayLiteral } from '../sql-text.js';
 
 type Database = PostgresJsDatabase;
 /** A database or an open transaction in it. Whatever fails throws a SlotsyncError `state_…`. */
@@ -12,24 +13,13 @@ export type Queries = Omit<Database, '$client'>;
 export type State = ReturnType<typeof openState>;
 
 /** Opens the state. Nothing connects before the first query. */
-export function openState({ url, connections = 10 }: { url: string; connections?: number }) {
-  const client = connect(url, 'state', { max: connections });
+export function openState({ url, connections = 10 }: { url: SettingText; connections?: number }) {
+  const client = connectPostgres(url, 'state', { max: connections });
   return {
     db: nameFailures(drizzle(client)),
     url,
     close: () => client.end({ timeout: 2 }),
   };
-}
-
-/** A client of its own, one connection unless `options` say otherwise; `duty` is what the server lists it by. */
-export function connect(url: string, duty: string, options: postgres.Options<never> = {}): postgres.Sql {
-  return postgres(url, {
-    max: 1,
-    connect_timeout: 10,
-    onnotice: () => undefined,
-    connection: { application_name: `slotsync ${duty}` },
-    ...options,
-  });
 }
 
 /**

@@ -1,6 +1,7 @@
 // What metrics read from the state: the backlog, the latest runs, the age of the last success. Over connections of its own
 // and with a time limit, so that a scrape neither waits for the work nor delays it.
-import { connect } from './database.js';
+import type { SettingText } from '../setting-text.js';
+import { connectPostgres } from '../postgres-connection.js';
 
 export interface StateReading {
   /** Runs to be planned and batches in the queue or in work, and since when the oldest was requested or planned. */
@@ -19,9 +20,9 @@ export type StateReadings = ReturnType<typeof createStateReadings>;
 const RUNS_LOOKED_AT = 10_000;
 
 /** Opens the readings. Nothing connects before the first of them. */
-export function createStateReadings({ url, timeoutMs }: { url: string; timeoutMs: number }) {
+export function createStateReadings({ url, timeoutMs }: { url: SettingText; timeoutMs: number }) {
   // One for a scrape and one for a ping, which must not wait for the scrape.
-  const sql = connect(url, 'metrics', {
+  const sql = connectPostgres(url, 'metrics', {
     max: 2,
     connect_timeout: Math.ceil(timeoutMs / 1000),
     idle_timeout: 60,

@@ -9,7 +9,9 @@ import { drizzle } from 'drizzle-orm/postgres-js';
 import { migrate as runMigrations } from 'drizzle-orm/postgres-js/migrator';
 import { sql } from 'drizzle-orm';
 import { UsageError } from '../errors.js';
-import { asStateError, connect, query, queryOne, type Queries, type State } from './database.js';
+import type { SettingText } from '../setting-text.js';
+import { connectPostgres } from '../postgres-connection.js';
+import { asStateError, query, queryOne, type Queries, type State } from './database.js';
 
 const FOLDER = fileURLToPath(new URL('../../migrations', import.meta.url));
 const NUMBERED = { migrationsFolder: FOLDER, migrationsSchema: 'slotsync', migrationsTable: 'migrations' };
@@ -22,8 +24,8 @@ const MIGRATION_LOCK = 7_215_604_113;
  * Applies what is missing. Two at once wait for each other. Returns how many migrations were applied. Throws UsageError
  * when the schema is newer than this program.
  */
-export async function migrate(databaseUrl: string): Promise<{ applied: number }> {
-  const client = connect(databaseUrl, 'migrate');
+export async function migrate(databaseUrl: SettingText): Promise<{ applied: number }> {
+  const client = connectPostgres(databaseUrl, 'migrate');
   try {
     const db = drizzle(client);
     await query(db)`SELECT pg_advisory_lock(${MIGRATION_LOCK}::bigint)`;

@@ -1,12 +1,13 @@
 // The limiter with its store where the settings put it: on Redis if there is one, else in the state database.
 import type { Logger } from '../../logger.js';
+import type { SettingText } from '../../setting-text.js';
 import { createLimiter } from './limiter.js';
 import type { StoreOptions } from './quota-rules.js';
 
 interface QuotaPlace extends StoreOptions {
   redisUrl: string | undefined;
   /** The migrated state database. */
-  stateUrl: string;
+  stateUrl: SettingText;
   log: Logger;
 }
 
@@ -26,15 +27,10 @@ async function openStore({ redisUrl, stateUrl, key, rate, log }: QuotaPlace) {
     redis.on('error', (error: Error) => log.warn({ reason: error.message }, 'quota store failed'));
     return { store: createRedisStore({ redis, key, rate }), disconnect: async () => redis.disconnect() };
   }
-  const [{ default: postgres }, { createPostgresStore }] = await Promise.all([
-    import('postgres'),
+  const [{ connectPostgres }, { createPostgresStore }] = await Promise.all([
+    import('../../postgres-connection.js'),
     import('./postgres-store.js'),
   ]);
-  const sql = postgres(stateUrl, {
-    max: 2,
-    connect_timeout: 5,
-    onnotice: () => undefined,
-    connection: { application_name: 'slotsync quota' },
-  });
+  const sql = connectPostgres(stateUrl, 'quota', { max: 2, connect_timeout: 5 });
   return { store: createPostgresStore({ sql, key, rate }), disconnect: () => sql.end({ timeout: 1 }) };
 }

@@ -1,5 +1,7 @@
 // Keys are put into the inbox, and workers hear of it. NOTIFY is a hint: workers look every second as well.
-import { connect, queryOne, type Queries } from '../database.js';
+import type { SettingText } from '../../setting-text.js';
+import { connectPostgres } from '../../postgres-connection.js';
+import { queryOne, type Queries } from '../database.js';
 
 /** Programs that add to the inbox may notify this channel, in the same transaction. */
 export const CHANGES_CHANNEL = 'slotsync_changes';
@@ -20,8 +22,8 @@ export async function addChanges(db: Queries, stream: string, keys: readonly str
  * Calls back when something was added to the inbox, and whenever it begins to listen: notifications of before are lost.
  * A connection of its own, which is made again when it is lost.
  */
-export function listenForChanges(url: string, onChange: () => void) {
-  const client = connect(url, 'inbox');
+export function listenForChanges(url: SettingText, onChange: () => void) {
+  const client = connectPostgres(url, 'inbox');
   // The driver reconnects by itself, also after a first failure; looking every second covers the time between.
   client.listen(CHANGES_CHANNEL, onChange, onChange).catch(() => undefined);
   return { close: () => client.end({ timeout: 1 }) };

@@ -1,7 +1,8 @@
 // Marks: what a plan or a poll has to know of a record, as one short text. sync/decide.ts reads them.
 import { readCopy } from '../../postgres-copy.js';
 import { arrayLiteral, quoteLiteral } from '../../sql-text.js';
-import { asStateError, connect, type State } from '../database.js';
+import { connectPostgres } from '../../postgres-connection.js';
+import { asStateError, type State } from '../database.js';
 import { AWAITS_SECOND_LOOK, RETIREMENT_REFUSED, STILL_RESERVED } from './outcome-types.js';
 
 /**
@@ -35,7 +36,7 @@ export async function* readPlanMarks(
   const statement = `COPY (SELECT r.local_key, ${MARK}
     FROM slotsync.records AS r WHERE r.stream = ${quoteLiteral(stream)} ${among} ORDER BY r.local_key) TO STDOUT`;
   try {
-    yield* readCopy(connect(state.url, 'plan'), statement);
+    yield* readCopy(connectPostgres(state.url, 'plan'), statement);
   } catch (error) {
     throw asStateError(error);
   }

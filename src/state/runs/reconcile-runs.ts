@@ -1,6 +1,7 @@
 // The life of a reconcile run: one at a time, worked by the process that started it. It only reads from both sides, so one
 // that was interrupted is not resumed: it failed, and the next one reads again.
-import { asStateError, connect, query, type Queries, type State } from '../database.js';
+import { connectPostgres } from '../../postgres-connection.js';
+import { asStateError, query, type Queries, type State } from '../database.js';
 import type { RunRange, StartedBy } from '../schema.js';
 import { failRun } from './end-run.js';
 import { insertRun } from './start-run.js';
@@ -15,7 +16,7 @@ export async function whileReconcilingAlone<T>(
   state: State,
   run: () => Promise<T>,
 ): Promise<{ result: T } | undefined> {
-  const client = connect(state.url, 'reconcile', { idle_timeout: 0, max_lifetime: null });
+  const client = connectPostgres(state.url, 'reconcile', { idle_timeout: 0, max_lifetime: null });
   try {
     const [row] = await client<{ taken: boolean }[]>`
       SELECT pg_try_advisory_lock(hashtextextended(${LOCK}, 0)) AS taken`.catch((error: unknown) => {

@@ -1,0 +1,115 @@
+// A PostgreSQL address, parsed once for both drivers: postgres.js and pg read the same address differently, TLS above all.
+import { readFileSync, statSync } from 'node:fs';
+import { checkServerIdentity, type ConnectionOptions } from 'node:tls';
+import { codeOf, messageOf, UsageError } from './errors.js';
+
+export interface PostgresAddress {
+  /** A name, an IP address, or the folder of a Unix socket. */
+  host: string;
+  port: number;
+  user: string;
+  /** Undefined: the server asks for none, or the driver finds it in PGPASSWORD. */
+  password: string | undefined;
+  database: string;
+  /** False: not encrypted. As both drivers pass it to `tls.connect`. */
+  tls: false | ConnectionOptions;
+}
+
+const FORM = 'write postgres://user:password@host:5432/database';
+const ENCODE =
+  'in a user or password, percent-encode % as %25, / as %2F, @ as %40, : as %3A, ? as %3F, # as %23';
+const MODES = ['disable', 'require', 'verify-ca', 'verify-full'];
+const PARAMETERS = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey', 'host', 'port'];
+/** Rights of a file by which users other than its owner and group may read it. */
+const READ_BY_OTHERS = 0o004;
+
+/** What is wrong with an address, as a sentence without its secrets; undefined when nothing is. */
+export function findPostgresAddressFault(text: string): string | undefined {
+  try {
+    parsePostgresAddress(text);
+    return undefined;
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
+/**
+ * Parses an address and reads the certificate files that it names. `sslmode` means what it means to libpq: `require`
+ * encrypts without verifying, unless a CA file is named. Throws UsageError, without the address's secrets.
+ */
+export function parsePostgresAddress(text: string): PostgresAddress {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const isPostgres = /^postgres(ql)?:\/\//i.test(text);
+  if (!isPostgres) throw new UsageError(`not a PostgreSQL address; ${FORM}`);
+  // A bare / or ? in the password ends the host too early: the @ then stands behind it.
+  if (url === undefined || `${url.pathname}${url.search}`.includes('@') || url.hash !== '')
+    throw new UsageError(`not a PostgreSQL address; ${FORM}; ${ENCODE}`);
+  for (const name of url.searchParams.keys())
+    if (!PARAMETERS.includes(name))
+      throw new UsageError(`the parameter '${name}' is not known; known are ${PARAMETERS.join(', ')}`);
+
+  const host = url.searchParams.get('host') ?? decode(url.hostname).replace(/^\[(.*)\]$/, '$1');
+  const [user, password] = [decode(url.username), decode(url.password)];
+  const database = decode(url.pathname.slice(1));
+  const port = Number(url.searchParams.get('port') ?? (url.port || 5432));
+  if (host === '') throw new UsageError(`names no host; ${FORM}`);
+  if (user === '') throw new UsageError(`names no user; ${FORM}`);
+  if (database === '' || database.includes('/')) throw new UsageError(`names no database; ${FORM}`);
+  if (!Number.isInteger(port) || port < 1 || port > 65_535)
+    throw new UsageError('the port must be a whole number from 1 to 65535');
+  const parts = { host, port, user, password: password || undefined, database };
+  return { ...parts, tls: readTls(url.searchParams, host) };
+}
+
+function decode(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    throw new UsageError(`holds a % that encodes nothing; ${ENCODE}`);
+  }
+}
+
+function readTls(parameters: URLSearchParams, host: string): PostgresAddress['tls'] {
+  const mode = parameters.get('sslmode') ?? undefined;
+  if (mode !== undefined && !MODES.includes(mode))
+    throw new UsageError(`sslmode is one of ${MODES.join(', ')}`);
+  const files = ['sslrootcert', 'sslcert', 'sslkey'].filter((name) => parameters.has(name));
+  if (mode === undefined || mode === 'disable') {
+    if (files.length > 0)
+      throw new UsageError(`${files[0]} has no effect without encryption; add sslmode=verify-full`);
+    return false;
+  }
+  const ca = readFile(parameters, 'sslrootcert');
+  const [cert, key] = [readFile(parameters, 'sslcert'), readFile(parameters, 'sslkey')];
+  if ((cert === undefined) !== (key === undefined))
+    throw new UsageError('sslcert and sslkey belong together: one of them is missing');
+  if (mode === 'verify-ca' && ca === undefined)
+    throw new UsageError('sslmode=verify-ca needs sslrootcert, the file of the certificate authority');
+  const isVerified = mode !== 'require' || ca !== undefined;
+  return {
+    ...(ca === undefined ? {} : { ca }),
+    ...(cert === undefined ? {} : { cert }),
+    ...(key === undefined ? {} : { key }),
+    rejectUnauthorized: isVerified,
+    // The drivers would compare with `localhost` where the host is an IP address.
+    checkServerIdentity: (_, certificate) =>
+      mode === 'verify-full' ? checkServerIdentity(host, certificate) : undefined,
+  };
+}
+
+function readFile(parameters: URLSearchParams, name: string): string | undefined {
+  const file = parameters.get(name);
+  // As for libpq, `system` stands for the authorities that the system trusts.
+  if (file === null || (name === 'sslrootcert' && file === 'system')) return undefined;
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+    if (name === 'sslkey' && (statSync(file).mode & READ_BY_OTHERS) !== 0)
+      throw new UsageError(`sslkey ${file} may be read by every user of this machine; chmod 600 it`);
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    throw new UsageError(`${name} ${file} cannot be read (${codeOf(error)})`, { cause: error });
+  }
+  if (!text.includes('-----BEGIN')) throw new UsageError(`${name} ${file} holds no PEM text (-----BEGIN …)`);
+  return text;
+}
