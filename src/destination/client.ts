@@ -8,7 +8,8 @@ import { createTokenSource } from './access-token.js';
 import { asTransportError, invalidAnswer, parseAnswer, type Answer, type Call } from './http-errors.js';
 import type { Lane, Limiter, Slot } from './quota/limiter.js';
 import { sendWithinQuota } from './throttling.js';
-import { authenticateAnswer, createPaths, type ErrorBodies } from './wire.js';
+import { createRedaction } from './redaction.js';
+import { authenticateAnswer, createPaths, toDetail, type ErrorBodies } from './wire.js';
 
 export interface Context {
   lane: Lane;
@@ -58,6 +59,8 @@ export function createClient({
   const endpoints = new Map<string, string>(
     Object.entries(paths).map(([endpoint, path]) => [path, endpoint]),
   );
+  const { add: addSecret, redact } = createRedaction();
+  const reading = { errorBodies, redact };
   const latency = { totalMs: 0, count: 0 };
   let requests = 0;
 
@@ -66,15 +69,16 @@ export function createClient({
     // Every caller that waits shares this request, so no single caller's signal may end it.
     authenticate: async () => {
       const call = { method: 'POST', path: paths.authenticate } as const;
+      addSecret(api.key);
       const headers = { authorization: `Api-Key ${api.key}`, 'x-region': api.region };
       const answer = await sendAuthorized(call, headers, { lane: 'incremental' });
-      const parsed = authenticateAnswer.safeParse(parseAnswer(answer, call, errorBodies));
+      const parsed = authenticateAnswer.safeParse(parseAnswer(answer, call, reading));
       if (!parsed.success) throw invalidAnswer(call, 'it holds no token');
       return parsed.data.token;
     },
   });
 
-  const sendAuthorized = (call: Call, headers: Authorization, context: Context) =>
+  const sendAuthorized = (call: Call, headers: Record<string, string>, context: Context) =>
     sendWithinQuota({ limiter, log, meter }, { path: call.path, ...context }, (slot) =>
       sendOnce(slot, call, headers, context.signal),
     );
@@ -83,7 +87,7 @@ export function createClient({
   async function sendOnce(
     slot: Slot,
     call: Call,
-    headers: Authorization,
+    headers: Record<string, string>,
     signal: AbortSignal | undefined,
   ): Promise<Answer> {
     requests++;
@@ -120,7 +124,7 @@ export function createClient({
     return {
       status: response.statusCode,
       retryAfter: response.headers['retry-after'],
-      body: withoutSecrets(await readBody(response, call), headers),
+      body: await readBody(response, call),
     };
   }
 
@@ -131,12 +135,16 @@ export function createClient({
     async send(call: Call, context: Context): Promise<unknown> {
       for (let renewed = false; ; renewed = true) {
         const token = await unlessAborted(tokens.get(), context.signal);
+        addSecret(token);
         const answer = await sendAuthorized(call, { authorization: `Bearer ${token}` }, context);
         if ((answer.status !== 401 && answer.status !== 403) || renewed)
-          return parseAnswer(answer, call, errorBodies);
+          return parseAnswer(answer, call, reading);
         tokens.refuse(token);
       }
     },
+
+    /** What the service says of a failure, as a message: one short line without key and token. */
+    toMessage: (text: string) => toDetail(text, redact),
 
     /** Obtains a token now, to see whether the key is accepted. */
     authenticate: () => tokens.get(),
@@ -148,14 +156,6 @@ export function createClient({
 
     close: () => pool.destroy(),
   };
-}
-
-type Authorization = Record<string, string> & { authorization: string };
-
-/** A gateway may repeat the header that it refused. */
-function withoutSecrets(body: string, { authorization }: Authorization): string {
-  const secret = authorization.replace(/^\S+ /, '');
-  return secret === '' ? body : body.replaceAll(authorization, '[secret]').replaceAll(secret, '[secret]');
 }
 
 async function readBody({ body, headers }: Dispatcher.ResponseData, call: Call): Promise<string> {
