@@ -3,6 +3,7 @@
 import { Pool, type Dispatcher } from 'undici';
 import type { Logger } from '../logger.js';
 import { noMeter, type Meter } from '../meter.js';
+import { currentText } from '../setting-text.js';
 import type { ApiSettings } from '../settings.js';
 import { createTokenSource } from './access-token.js';
 import { asTransportError, invalidAnswer, parseAnswer, type Answer, type Call } from './http-errors.js';
@@ -69,8 +70,9 @@ export function createClient({
     // Every caller that waits shares this request, so no single caller's signal may end it.
     authenticate: async () => {
       const call = { method: 'POST', path: paths.authenticate } as const;
-      addSecret(api.key);
-      const headers = { authorization: `Api-Key ${api.key}`, 'x-region': api.region };
+      const key = currentText(api.key);
+      addSecret(key);
+      const headers = { authorization: `Api-Key ${key}`, 'x-region': api.region };
       const answer = await sendAuthorized(call, headers, { lane: 'incremental' });
       const parsed = authenticateAnswer.safeParse(parseAnswer(answer, call, reading));
       if (!parsed.success) throw invalidAnswer(call, 'it holds no token');

@@ -17,7 +17,7 @@ import { codeOf, SlotsyncError, UsageError } from '../errors.js';
 import type { Logger } from '../logger.js';
 import type { QueueName } from './jobs.js';
 import { pgConfig } from '../postgres-connection.js';
-import type { SettingText } from '../setting-text.js';
+import { currentText, type SettingText } from '../setting-text.js';
 import { QUEUE_SCHEMA, queuePrefix, type QueueStore } from './queue-address.js';
 
 export type JobWorker = ReturnType<Bullmq['worker']>;
@@ -32,7 +32,7 @@ export async function migrateQueue(store: QueueStore): Promise<void> {
  * exist and are not newer than this program. BullMQ itself would wait without limit in both cases.
  */
 export async function requireQueueStore(store: QueueStore): Promise<void> {
-  if ('redisUrl' in store) return requireRedis(store.redisUrl);
+  if ('redisUrl' in store) return requireRedis(currentText(store.redisUrl));
   try {
     await withClient(store, (client) => assertSchemaCompatibility(client, QUEUE_SCHEMA));
   } catch (error) {
@@ -82,7 +82,7 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
   const onError = (error: Error) => log.warn({ reason: error.message }, 'queue connection failed');
   const connect = (maxConnections: number, maxRetriesPerRequest: number | null) =>
     'redisUrl' in store
-      ? { prefix: queuePrefix(stateId), connection: { url: store.redisUrl, maxRetriesPerRequest } }
+      ? { prefix: queuePrefix(stateId), connection: { url: currentText(store.redisUrl), maxRetriesPerRequest } }
       : {
           connection: { ...pgConfig(store.postgresUrl, 'queue'), schema: QUEUE_SCHEMA, max: maxConnections },
         };
