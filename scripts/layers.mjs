@@ -7,6 +7,7 @@ import path from 'node:path';
 const LEAVES = [
   'settings.ts',
   'setting-text.ts',
+  'secret-file.ts',
   'errors.ts',
   'error-catalogue.ts',
   'logger.ts',

@@ -194,17 +194,28 @@ const failure = z.looseObject({
 /** `any`: the body of every error is the service's. `json`: only an object or a list is; the rest is a gateway's. */
 export type ErrorBodies = 'json' | 'any';
 
+export interface FailureReading {
+  errorBodies: ErrorBodies;
+  /** Removes secrets from a text. */
+  redact: (text: string) => string;
+}
+
 /**
  * What the service says of a failure: the message of a JSON body, or the beginning of its text. Undefined: the body is not
  * the service's. Assumed: its errors are JSON.
  */
-export function readFailure(body: string, errorBodies: ErrorBodies): string | undefined {
+export function readFailure(body: string, { errorBodies, redact }: FailureReading): string | undefined {
   const given = parseJson(body);
   if (errorBodies === 'json' && (typeof given !== 'object' || given === null)) return undefined;
   const parsed = failure.safeParse(given);
-  if (!parsed.success) return body.slice(0, 500).replace(/\s+/g, ' ').trim();
+  if (!parsed.success) return toDetail(body, redact);
   const { message, error } = parsed.data;
-  return (message ?? (typeof error === 'object' ? error.message : error) ?? '').slice(0, 500);
+  return toDetail(message ?? (typeof error === 'object' ? error.message : error) ?? '', redact);
+}
+
+/** Words of the service as one line of at most 500 characters. Secrets are removed before it is cut, not in parts. */
+export function toDetail(text: string, redact: FailureReading['redact']): string {
+  return redact(text).slice(0, 1000).replace(/\s+/g, ' ').trim().slice(0, 500);
 }
 
 /** Whether a body that should be JSON is something else, rather than JSON that was cut off or nothing. */

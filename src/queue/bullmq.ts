@@ -16,7 +16,7 @@ import { codeOf, SlotsyncError, UsageError } from '../errors.js';
 import type { Logger } from '../logger.js';
 import type { QueueName } from './jobs.js';
 import { findPooling, pgConfig, waitWhileFull } from '../postgres-connection.js';
-import type { SettingText } from '../setting-text.js';
+import { currentText, type SettingText } from '../setting-text.js';
 import { createSharedBackend } from './queue-pool.js';
 import { QUEUE_SCHEMA, queuePrefix, type QueueStore } from './queue-address.js';
 
@@ -32,7 +32,7 @@ export async function migrateQueue(store: QueueStore): Promise<void> {
  * exist, are not newer than this program, and are reached through sessions of our own. BullMQ itself would wait without limit in both cases.
  */
 export async function requireQueueStore(store: QueueStore): Promise<void> {
-  if ('redisUrl' in store) return requireRedis(store.redisUrl);
+  if ('redisUrl' in store) return requireRedis(currentText(store.redisUrl));
   const { postgresUrl } = store;
   if ((await findPooling(postgresUrl)) === 'transaction') {
     throw new UsageError(
@@ -98,7 +98,10 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
   const isOnRedis = 'redisUrl' in store;
   const connect = (maxRetriesPerRequest: number | null) =>
     isOnRedis
-      ? { prefix: queuePrefix(stateId), connection: { url: store.redisUrl, maxRetriesPerRequest } }
+      ? {
+          prefix: queuePrefix(stateId),
+          connection: { url: currentText(store.redisUrl), maxRetriesPerRequest },
+        }
       : { connection: {} }; // the backend has its own
   // BullMQ's types know one kind of connection for each backend; undefined is Redis.
   const backend = (isOnRedis ? undefined : createSharedBackend(store.postgresUrl, QUEUE_SCHEMA)) as never;

@@ -14,7 +14,7 @@ import { createObject } from '../../src/streams/destination-object.js';
 import { findFreePort } from '../support/free-port.js';
 import { openWorld, type World } from '../support/world.js';
 
-const KEY = 'key-5f0c1e77';
+const KEY = 'key+5f0c/1e77';
 const SCHEMA = { types: [{ extId: 'room' }], fields: [{ extId: 'room.name' }] };
 const NIGHTLY = { lane: 'sync' } as const;
 const CONFIG = {
@@ -407,20 +407,69 @@ describe('an answer', () => {
     expect(error.remedy).toContain('slotsync check');
   });
 
-  it('that repeats the key or the token is told without them', async () => {
-    const sandbox = await startService();
-    const { destination } = connect(sandbox.url);
-    sandbox.failNext({
-      fault: 'status',
+  const base64 = (text: string) => Buffer.from(text).toString('base64');
+  it.each([
+    ['as it is', KEY],
+    ['with its scheme', `Authorization: Api-Key ${KEY}`],
+    ['escaped in JSON', String.raw`key\u002B5f0c\/1e77`],
+    ['escaped in JSON within JSON', String.raw`key\\u002b5f0c\\\/1e77`],
+    ['in an address', encodeURIComponent(KEY)],
+    ['in base64', base64(KEY)],
+    ['in base64 with its scheme', base64(`Api-Key ${KEY}`)],
+    ['at the place where it is cut', 'x'.repeat(485) + KEY],
+  ])('that repeats the key %s is told without it', async (_, text) => {
+    for (const [body, errorBodies] of [
+      [`{"message":"${text} is wrong"}`, 'json'],
+      [`["${text} is wrong"]`, 'json'],
+      [`cannot read ${text} here`, 'any'],
+    ] as const) {
+      const service = await fakeService(() => ({ status: 400, body }));
+      const { detail } = await failureOf(put(connect(service, { errorBodies }).destination, 'a'));
+      expect(detail).toMatch(/\[se/);
+      for (const part of ['key', '5f0c', '1e77', 'Api-Key', base64('key').slice(0, 4)])
+        expect(detail).not.toContain(part);
+    }
+    const item = `{"results":[{"extId":"a","status":400,"message":"no:\n${text}"}]}`.replace('\n', '\\n');
+    const service = await fakeService(() => ({ status: 207, body: item }));
+    const refused = (await put(connect(service).destination, 'a')).get('a');
+    expect(JSON.stringify(refused)).toMatch(/no: .*\[se/);
+    expect(JSON.stringify(refused)).not.toMatch(/key|5f0c|1e77/);
+  });
+
+  it('that repeats the token is told without it', async () => {
+    const service = await fakeService(({ headers }) => ({
       status: 400,
-      body: { message: `bad header Authorization: Api-Key ${KEY}` },
-    });
-    await failureOf(put(destination, 'a'));
-    const service = await fakeService((request) => ({
-      status: 400,
-      body: `cannot read ${request.headers.authorization}`,
+      body: { message: `cannot read ${headers.authorization}, nor its token` },
     }));
-    await failureOf(put(connect(service).destination, 'a'));
+    const { detail } = await failureOf(put(connect(service).destination, 'a'));
+    expect(detail).toBe('cannot read [secret], nor its token');
+  });
+
+  it('that succeeds keeps a value that holds the token or the key', async () => {
+    const value = `Aula ${KEY} and hall`;
+    const service = await fakeService(
+      () => ({
+        status: 200,
+        body: {
+          results: [{ id: 1, extId: 'Aula', fields: [{ fieldId: 'hall', values: [value] }] }],
+          totalPages: 1,
+          totalResults: 1,
+        },
+      }),
+      'Aula',
+    );
+    const found = await connect(service).destination.findObjects(['Aula'], 'room', NIGHTLY);
+    expect(found.get('Aula')).toMatchObject({
+      extId: 'Aula',
+      fields: [{ fieldId: 'hall', values: [value] }],
+    });
+  });
+
+  it('that is half a document is told without its text', async () => {
+    const service = await fakeService(() => ({ status: 200, body: `{"results": ${KEY}` }));
+    const error = await failureOf(put(connect(service).destination, 'a'));
+    expect(error.code).toBe('answer_invalid');
+    expect(error.cause).toBeUndefined();
   });
 
   it('that never comes because nobody listens is `service_unreachable`', async () => {
@@ -521,12 +570,12 @@ interface FakeAnswer {
 /** The service where the sandbox is too good: it authenticates, and answers the rest as the test says. */
 async function fakeService(
   answer: (request: IncomingMessage, body: { page: number }) => FakeAnswer,
+  token = `eyJhbGciOiJub25lIn0.${Buffer.from('{"sub":"demo"}').toString('base64url')}.x`,
 ): Promise<string> {
   const server = createServer((request, response) => {
     void (async () => {
       let text = '';
       for await (const chunk of request) text += chunk;
-      const token = `eyJhbGciOiJub25lIn0.${Buffer.from('{"sub":"demo"}').toString('base64url')}.x`;
       const authenticates = request.url?.endsWith('/authenticate') === true;
       const { status, body } = authenticates
         ? { status: 200, body: { token } }

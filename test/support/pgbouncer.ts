@@ -56,7 +56,9 @@ export async function startPgbouncer(options: { serverUrl: string; poolMode: 'se
     await watchdog.release();
   };
   try {
-    await until(() => child.exitCode !== null || accepts(port), { describe: () => `pgbouncer to start: ${log}` });
+    await until(() => child.exitCode !== null || accepts(port), {
+      describe: () => `pgbouncer to start: ${log}`,
+    });
     if (child.exitCode !== null) throw new Error(`pgbouncer ended at once: ${log}`);
   } catch (error) {
     await stop();
