@@ -1,4 +1,3 @@
-// Guarantee 3
 // Mirror and state behind a real PgBouncer: in session mode everything works, in transaction mode what needs no session,
 // and the rest is refused with a sentence.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -6,6 +5,7 @@ import { isPgbouncerInstalled, startPgbouncer } from '../support/pgbouncer.js';
 import type { Env } from '../support/program.js';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { redisUrl } from '../support/services.js';
+import { until } from '../support/wait.js';
 
 const ROWS = 30;
 
@@ -47,7 +47,8 @@ describe.skipIf(!(await isPgbouncerInstalled())).each([
       const worker = await world.startWorker([], pooled);
       await world.sql`UPDATE rooms SET name = 'Aula' WHERE code = 'R7'`;
       expect(await world.run(['push', 'rooms', 'R7'], pooled)).toMatchObject({ code: 0 });
-      await world.untilSent('room_R7', 'Aula');
+      const isSent = () => JSON.stringify(world.sandbox.objects()).includes('Aula');
+      await until(isSent, { describe: () => `the change to be sent: ${worker.output()}` });
       worker.child.kill('SIGTERM');
       expect((await worker.finished).code).toBe(0);
     });
