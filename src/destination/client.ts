@@ -9,6 +9,7 @@ import { createTokenSource } from './access-token.js';
 import { asTransportError, invalidAnswer, parseAnswer, type Answer, type Call } from './http-errors.js';
 import type { Lane, Limiter, Slot } from './quota/limiter.js';
 import { sendWithinQuota } from './throttling.js';
+import { readBody } from './read-body.js';
 import { createRedaction } from './redaction.js';
 import { authenticateAnswer, createPaths, toDetail, type ErrorBodies } from './wire.js';
 
@@ -32,8 +33,6 @@ export interface ClientOptions {
   errorBodies: ErrorBodies;
   meter?: Meter;
 }
-
-const MOST_BODY_BYTES = 64 * 1024 * 1024;
 
 export type Client = ReturnType<typeof createClient>;
 
@@ -123,11 +122,12 @@ export function createClient({
     latency.totalMs += performance.now() - startedAt;
     latency.count++;
     measure(response.statusCode);
-    return {
-      status: response.statusCode,
-      retryAfter: response.headers['retry-after'],
-      body: await readBody(response, call),
-    };
+    const { statusCode: status, headers: received } = response;
+    const body = await readBody(response.body, status).catch((error: unknown) => {
+      throw asTransportError(error, call);
+    });
+    if (body === undefined) throw invalidAnswer(call, 'it is larger than 64 MB');
+    return { status, retryAfter: received['retry-after'], body };
   }
 
   return {
@@ -158,18 +158,6 @@ export function createClient({
 
     close: () => pool.destroy(),
   };
-}
-
-async function readBody({ body, headers }: Dispatcher.ResponseData, call: Call): Promise<string> {
-  if (Number(headers['content-length'] ?? 0) > MOST_BODY_BYTES) {
-    body.destroy();
-    throw invalidAnswer(call, 'it is larger than 64 MB');
-  }
-  try {
-    return await body.text();
-  } catch (error) {
-    throw asTransportError(error, call);
-  }
 }
 
 /** The result, or the signal's reason as soon as it aborts. What is waited for continues, for the other callers. */

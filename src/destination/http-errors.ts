@@ -1,5 +1,6 @@
 // From an answer that is not 2xx, or none at all, to the error that says what happens next.
 import { codeOf, messageOf, SlotsyncError } from '../errors.js';
+import { isTooDeep } from './read-body.js';
 import { isForeignText, readFailure, type FailureReading } from './wire.js';
 
 export interface Call {
@@ -22,6 +23,7 @@ export function parseAnswer(
   reading: FailureReading,
 ): unknown {
   if (status < 200 || status >= 300) throw errorOf(status, call, readFailure(body, reading));
+  if (isTooDeep(body)) throw invalidAnswer(call, 'its JSON is nested more than 100 levels deep');
   try {
     return JSON.parse(body) as unknown;
   } catch {

@@ -4,6 +4,7 @@
 import { z } from 'zod';
 import { RESERVATION_STATUSES } from '../streams/config-schema.js';
 import { createObject, type DestinationObject, type FieldValues } from '../streams/destination-object.js';
+import { isTooDeep } from './read-body.js';
 
 /** The prefix of the authentication path is fixed by the service; that of the others is configurable. */
 export function createPaths(organizationId: string, prefix: string) {
@@ -18,7 +19,8 @@ export function createPaths(organizationId: string, prefix: string) {
   } as const;
 }
 
-export const authenticateAnswer = z.looseObject({ token: z.string().min(1) });
+/** A token is sent in a header: visible ASCII, of a length that servers take. */
+export const authenticateAnswer = z.looseObject({ token: z.string().regex(/^[!-~]{1,16384}$/) });
 
 const id = z.number().int();
 const externalId = z.string().nullish();
@@ -226,7 +228,7 @@ export const refusedFind = { ...findRequest({}, { page: 1, limit: 1 }), idFormat
 
 function parseJson(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return isTooDeep(text) ? undefined : JSON.parse(text);
   } catch {
     return undefined;
   }

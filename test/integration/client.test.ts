@@ -1,6 +1,6 @@
 // The service's answers, one by one, over real sockets: what each becomes, how often it is asked for, and what must
 // not stand in any of it.
-import { createServer, type IncomingMessage } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { inspect } from 'node:util';
 import { pino } from 'pino';
@@ -497,6 +497,66 @@ describe('an answer', () => {
   });
 });
 
+describe('an answer without end', () => {
+  /** Sends `head` and then `part` for as long as the client takes it, in chunks without a length. */
+  async function endlessService(status: number, head: string, part: string) {
+    const sent = { bytes: 0, isClosed: false };
+    const chunk = Buffer.from(part.repeat(Math.ceil(65_536 / part.length)));
+    const url = await fakeService((_request, _body, response) => {
+      response.writeHead(status, { 'content-type': 'application/json' });
+      response.write(head);
+      const push = () => {
+        // No test takes more than this from the machine, whatever the client does.
+        while (!response.destroyed && sent.bytes < 1024 * MB) {
+          sent.bytes += chunk.length;
+          if (!response.write(chunk)) return;
+        }
+        response.end();
+      };
+      response.on('drain', push).on('close', () => (sent.isClosed = true));
+      push();
+    });
+    return { url, sent };
+  }
+  const MB = 1024 * 1024;
+  /** What sockets and streams hold between client and service. */
+  const IN_BUFFERS = 16 * MB;
+
+  it.each([
+    ['body', 200, '{"results":[', ' ', 64, 'answer_invalid'],
+    ['body of an error', 500, '{"message":"', 'x', 1, 'gateway_answered'],
+    ['body of a page of HTML', 404, '<html>', '<p>', 1, 'gateway_answered'],
+  ])(
+    '%s: with %i it is read to its limit, and the connection is closed',
+    async (_, status, head, part, mb, code) => {
+      const { url, sent } = await endlessService(status, head, part);
+      const { destination, asked } = connect(url, { timeoutMs: 60_000 });
+      expect(await failureOf(put(destination, 'a'))).toMatchObject({ code });
+      await expect.poll(() => sent.isClosed).toBe(true);
+      expect(sent.bytes).toBeLessThan(mb * MB + IN_BUFFERS);
+      expect(asked.held).toBe(0);
+    },
+  );
+
+  it.each([
+    ['a success', 200, 'answer_invalid', /nested more than 100 levels/],
+    ['an error', 400, 'gateway_answered', /not the service’s JSON/],
+  ])('levels of JSON: %s of too many of them is not parsed', async (_, status, code, message) => {
+    const [open, close] = ['{"a":['.repeat(100_000), ']}'.repeat(100_000)];
+    const service = await fakeService(() => ({ status, body: open + close }));
+    const error = await failureOf(put(connect(service).destination, 'a'));
+    expect(error).toMatchObject({ code, message: expect.stringMatching(message) });
+  });
+
+  it('token: one that no header takes is not a token', async () => {
+    for (const token of ['x'.repeat(20_000), 'a\nb', 'tökèn…']) {
+      const service = await fakeService(() => findAnswer([], {}), token);
+      const error = await failureOf(put(connect(service).destination, 'a'));
+      expect(error.message).toContain('it holds no token');
+    }
+  });
+});
+
 describe('a find', () => {
   it('reads every page', async () => {
     const sandbox = await startService({ maxPage: 3 });
@@ -567,9 +627,12 @@ interface FakeAnswer {
   body: unknown;
 }
 
-/** The service where the sandbox is too good: it authenticates, and answers the rest as the test says. */
+/**
+ * The service where the sandbox is too good: it authenticates, and answers the rest as the test says, or leaves it to the
+ * test.
+ */
 async function fakeService(
-  answer: (request: IncomingMessage, body: { page: number }) => FakeAnswer,
+  answer: (request: IncomingMessage, body: { page: number }, response: ServerResponse) => FakeAnswer | void,
   token = `eyJhbGciOiJub25lIn0.${Buffer.from('{"sub":"demo"}').toString('base64url')}.x`,
 ): Promise<string> {
   const server = createServer((request, response) => {
@@ -577,9 +640,11 @@ async function fakeService(
       let text = '';
       for await (const chunk of request) text += chunk;
       const authenticates = request.url?.endsWith('/authenticate') === true;
-      const { status, body } = authenticates
+      const given = authenticates
         ? { status: 200, body: { token } }
-        : answer(request, JSON.parse(text || '{}') as { page: number });
+        : answer(request, JSON.parse(text || '{}') as { page: number }, response);
+      if (given === undefined) return;
+      const { status, body } = given;
       response.writeHead(status, { 'content-type': 'application/json' });
       response.end(typeof body === 'string' ? body : JSON.stringify(body));
     })();

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { isTooDeep } from '../../src/destination/read-body.js';
 import * as wire from '../../src/destination/wire.js';
 import { RESERVATION_STATUSES } from '../../src/streams/config-schema.js';
 import { createObject } from '../../src/streams/destination-object.js';
@@ -40,6 +41,19 @@ describe("the service's own words about a failure", () => {
   it('are cut short, however long the body is', () => {
     expect(reading('x'.repeat(10_000), 'any')).toHaveLength(500);
     expect(reading(JSON.stringify({ message: 'x'.repeat(10_000) }), 'json')).toHaveLength(500);
+  });
+});
+
+describe('the levels of JSON', () => {
+  it('are counted where they open, and not within texts', () => {
+    const nested = (levels: number) => '[{"a":'.repeat(levels / 2) + '1' + '}]'.repeat(levels / 2);
+    expect(isTooDeep(nested(100))).toBe(false);
+    expect(isTooDeep(nested(102))).toBe(true);
+    expect(
+      isTooDeep(JSON.stringify(['['.repeat(200), `"${'{'.repeat(200)}\\`, '\\"' + '['.repeat(200)])),
+    ).toBe(false);
+    expect(isTooDeep(`[${'[],'.repeat(200)}[]]`)).toBe(false);
+    expect(isTooDeep('["\\')).toBe(false);
   });
 });
 
