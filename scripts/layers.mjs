@@ -17,6 +17,8 @@ const LEAVES = [
   'postgres-address.ts',
   'postgres-connection.ts',
   'postgres-copy.ts',
+  'postgres-faults.ts',
+  'postgres-socket.ts',
   'cron-schedule.ts',
 ];
 const DECLARATIONS = ['streams', ...LEAVES];
