@@ -85,7 +85,7 @@ export const MAY_USE = {
   'postgres-array': ['mirror'],
   'drizzle-orm': ['state'],
   undici: ['destination/client.ts'],
-  'p-limit': ['commands', 'sync', 'destination'],
+  'p-limit': ['commands', 'sync', 'destination', 'mirror'],
   commander: ['cli.ts', 'commands'],
   'cli-progress': ['report/progress.ts'],
   'cli-table3': ['report/format.ts'],

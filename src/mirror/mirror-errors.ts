@@ -6,19 +6,10 @@ import { codeOf, messageOf, SlotsyncError } from '../errors.js';
 /** Runs a reading; a failure becomes a SlotsyncError `mirror_…`. */
 export async function read<T>(run: () => Promise<T>): Promise<T> {
   try {
-    const result = await run();
-    return Array.isArray(result) ? (withoutHoles(result) as T) : result;
+    return await run();
   } catch (error) {
     throw asMirrorError(error);
   }
-}
-
-/**
- * The rows of a result. When a statement fails after its first rows, the driver leaves as many holes at the beginning of
- * the next result on that connection.
- */
-export function withoutHoles<T>(result: readonly T[]): T[] {
-  return result.filter(() => true);
 }
 
 /** The statement cannot work as the configuration writes it: table, column, function or syntax. */
