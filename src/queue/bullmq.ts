@@ -82,7 +82,10 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
   const onError = (error: Error) => log.warn({ reason: error.message }, 'queue connection failed');
   const connect = (maxConnections: number, maxRetriesPerRequest: number | null) =>
     'redisUrl' in store
-      ? { prefix: queuePrefix(stateId), connection: { url: currentText(store.redisUrl), maxRetriesPerRequest } }
+      ? {
+          prefix: queuePrefix(stateId),
+          connection: { url: currentText(store.redisUrl), maxRetriesPerRequest },
+        }
       : {
           connection: { ...pgConfig(store.postgresUrl, 'queue'), schema: QUEUE_SCHEMA, max: maxConnections },
         };
