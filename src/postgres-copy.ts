@@ -3,21 +3,22 @@
 import type { Readable } from 'node:stream';
 import type postgres from 'postgres';
 import { codeOf } from './errors.js';
+import { waitWhileFull } from './postgres-connection.js';
 
 /**
  * Runs `COPY … TO STDOUT` and yields the lines in blocks. Ends the client, which serves this reading only, whether the
  * reading is complete or not. Throws the error of PostgreSQL or of the connection.
  */
 export async function* readCopy(client: postgres.Sql, statement: string): AsyncGenerator<string[]> {
-  const query = client.unsafe(statement);
+  let query: postgres.PendingQuery<postgres.Row[]> | undefined;
   let readable: Readable | undefined;
   try {
-    readable = await handOver(query);
+    readable = await waitWhileFull(() => handOver((query = client.unsafe(statement))));
     yield* readLines(readable);
   } finally {
     if (readable && !readable.readableEnded && !readable.destroyed) {
       // The consumer stopped in the middle: cancel the query, and read on until the server has ended it.
-      query.cancel();
+      query?.cancel();
       readable.resume();
     }
     // The driver may have paused its socket at the last block, and a paused socket never closes.

@@ -31,6 +31,6 @@ async function openStore({ redisUrl, stateUrl, key, rate, log }: QuotaPlace) {
     import('../../postgres-connection.js'),
     import('./postgres-store.js'),
   ]);
-  const sql = connectPostgres(stateUrl, 'quota', { max: 2, connect_timeout: 5 });
+  const sql = connectPostgres(stateUrl, 'quota', { connect_timeout: 5 });
   return { store: createPostgresStore({ sql, key, rate }), disconnect: () => sql.end({ timeout: 1 }) };
 }
