@@ -82,9 +82,9 @@ test('lets nobody in who does not know its password, which no list of processes 
 /** The arguments of every process of this machine, read again and again until `stop`. */
 function listArguments() {
   const found = new Set<string>();
-  let isStopped = false;
+  const stopping = new AbortController();
   const reading = (async () => {
-    while (!isStopped) {
+    while (!stopping.signal.aborted) {
       const numbers = (await readdir('/proc').catch(() => [])).filter((name) => /^\d+$/.test(name));
       for (const number of numbers)
         found.add(await readFile(`/proc/${number}/cmdline`, 'utf8').catch(() => ''));
@@ -92,7 +92,7 @@ function listArguments() {
   })();
   return {
     async stop(): Promise<string[]> {
-      isStopped = true;
+      stopping.abort();
       await reading;
       return [...found];
     },
