@@ -104,8 +104,7 @@ function createBase(
     const { createWorkerHttp } = await import('./http/worker-http.js');
     const streams = async () => (await configuration()).streams.map(({ name }) => name);
     const port = settings.httpPort;
-    const opened = createWorkerHttp({ port, stateUrl: stateUrl(), log, limiter, streams });
-    return own(opened, opened.close);
+    return createWorkerHttp({ port, state, log, limiter, streams });
   });
   const meter = async () => (await http())?.meter ?? noMeter;
 

@@ -161,3 +161,17 @@ async function wait(ms: number, signal: AbortSignal): Promise<void> {
     signal.addEventListener('abort', end, { once: true });
   });
 }
+
+/** One at a time, in the order of asking. `enter` resolves with the function that ends the turn. */
+export function createTurns() {
+  let last: Promise<void> = Promise.resolve();
+  return {
+    async enter(): Promise<() => void> {
+      const before = last;
+      let leave = () => undefined as void;
+      last = new Promise((resolve) => (leave = resolve));
+      await before;
+      return leave;
+    },
+  };
+}

@@ -1,11 +1,21 @@
 // Every client of PostgreSQL is opened here, so that each is named at the server, connects in a bounded time, and uses
 // the same reading of the address, whichever driver it is.
+import { setTimeout as pause } from 'node:timers/promises';
 import postgres from 'postgres';
+import { codeOf } from './errors.js';
 import { parsePostgresAddress, type PostgresAddress } from './postgres-address.js';
 import { currentText, type SettingText } from './setting-text.js';
 
 /** How long a connection may take, from the first packet to the server's readiness. */
-export const CONNECT_WITHIN_MS = 10_000;
+const CONNECT_WITHIN_MS = 10_000;
+/** Connections that nobody uses are closed after this time. */
+const IDLE_MS = 60_000;
+/** SQLSTATE too_many_connections: of the server, of the database or of the role. */
+const TOO_MANY_CONNECTIONS = '53300';
+/** Others that use the pooler can make one attempt look like session mode. */
+const POOLING_ATTEMPTS = 3;
+/** How long a server that takes no more connections is waited for. */
+const FULL = { untilMs: 60_000, pauseMs: { first: 250, most: 4000 } };
 
 /**
  * Opens a client of postgres.js with one connection, unless `options` say otherwise. `duty` is what the server lists it
@@ -27,6 +37,9 @@ export function connectPostgres<T extends Record<string, postgres.PostgresType> 
     ssl: tls,
     max: 1,
     connect_timeout: CONNECT_WITHIN_MS / 1000,
+    idle_timeout: IDLE_MS / 1000,
+    // A pooler may send the next statement over another connection, which does not know a prepared one.
+    prepare: false,
     onnotice: () => undefined,
     connection: { application_name: nameOf(duty), ...connection },
     ...others,
@@ -45,6 +58,7 @@ export function pgConfig(address: SettingText, duty: string) {
     ssl: tls,
     application_name: nameOf(duty),
     connectionTimeoutMillis: CONNECT_WITHIN_MS,
+    idleTimeoutMillis: IDLE_MS,
   };
 }
 
@@ -55,4 +69,53 @@ function passwordOf(address: SettingText): { password?: () => string } {
   const read = (): PostgresAddress['password'] => parsePostgresAddress(currentText(address)).password;
   // Without one, both drivers look at PGPASSWORD.
   return read() === undefined ? {} : { password: () => read() ?? '' };
+}
+
+/**
+ * Runs again what failed because the server takes no more connections: nothing of it was carried out. Throws that error
+ * after a minute, and any other at once. Not for work that has begun inside a transaction.
+ */
+export async function waitWhileFull<T>(run: () => Promise<T>, untilMs = FULL.untilMs): Promise<T> {
+  const startedAt = performance.now();
+  for (let pauseMs = FULL.pauseMs.first; ; pauseMs = Math.min(pauseMs * 2, FULL.pauseMs.most)) {
+    try {
+      return await run();
+    } catch (error) {
+      // drizzle wraps the driver's error.
+      const isFull = [error, error instanceof Error && error.cause].some(
+        (each) => codeOf(each) === TOO_MANY_CONNECTIONS,
+      );
+      if (!isFull || performance.now() - startedAt + pauseMs > untilMs) throw error;
+      // Processes that were refused together do not come back together.
+      await pause(pauseMs * (0.5 + Math.random() / 2));
+    }
+  }
+}
+
+/** What stands between this program and the server: a pooler gives a client one connection for each session or transaction. */
+export type Pooling = 'none' | 'session' | 'transaction';
+
+/** Finds out by two connections whether there is a pooler, and in which mode. Throws the driver's errors. */
+export async function findPooling(address: SettingText): Promise<Pooling> {
+  const [one, other] = [connectPostgres(address, 'probe'), connectPostgres(address, 'probe')];
+  const ask = async (sql: Pick<postgres.Sql, 'unsafe'>) => {
+    const answer = await sql.unsafe<{ pid: number }[]>('SELECT pg_backend_pid() AS pid');
+    return { pid: answer[0]?.pid, announced: answer.state.pid };
+  };
+  try {
+    const first = await waitWhileFull(() => ask(one));
+    // A pooler announces numbers of its own.
+    if (first.pid === first.announced) return 'none';
+    for (let attempt = 0; attempt < POOLING_ATTEMPTS; attempt++) {
+      // While the other one is in a transaction, the first gets its connection back only if that is its own.
+      const isShared = await other.begin(async (tx) => {
+        const { pid } = await ask(tx);
+        return pid === first.pid || (await ask(one)).pid !== first.pid;
+      });
+      if (isShared) return 'transaction';
+    }
+    return 'session';
+  } finally {
+    await Promise.all([one, other].map((sql) => sql.end({ timeout: 1 })));
+  }
 }

@@ -3,6 +3,7 @@
 import type { Readable } from 'node:stream';
 import type postgres from 'postgres';
 import { codeOf } from './errors.js';
+import { waitWhileFull } from './postgres-connection.js';
 
 /**
  * Sends a text as a prepared statement without a name. The server refuses a second statement in it; the driver's default
@@ -30,15 +31,15 @@ export async function* readCopy(client: postgres.Sql, statement: string): AsyncG
  * arrive after its end: end the client then.
  */
 export async function* copyOut(client: postgres.Sql, statement: string): AsyncGenerator<string[]> {
-  const query = client.unsafe(statement, [], ONE_STATEMENT);
+  let query: postgres.PendingQuery<postgres.Row[]> | undefined;
   let readable: Readable | undefined;
   try {
-    readable = await handOver(query);
+    readable = await waitWhileFull(() => handOver((query = client.unsafe(statement, [], ONE_STATEMENT))));
     yield* readLines(readable);
   } finally {
     if (readable && !readable.readableEnded && !readable.destroyed) {
       // The consumer stopped in the middle: cancel the query, and read on until the server has ended it.
-      query.cancel();
+      query?.cancel();
       readable.resume();
     }
     // The driver may have paused its socket at the last block, and a paused socket never closes.

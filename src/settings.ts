@@ -1,7 +1,10 @@
 // Everything the environment decides, read in one place and checked at once.
-import { readFileSync } from 'node:fs';
-import { codeOf, UsageError } from './errors.js';
+import { existsSync } from 'node:fs';
+import { parseEnv } from 'node:util';
+import { messageOf, UsageError } from './errors.js';
 import { findPostgresAddressFault } from './postgres-address.js';
+import { isReadableByOthers, readSecretFile, readTextFile } from './secret-file.js';
+import type { SettingText } from './setting-text.js';
 
 /** What is wrong with a setting's text; undefined when nothing is. */
 type Check = (text: string) => string | undefined;
@@ -18,48 +21,77 @@ const address =
 
 const webAddress: Check = (text) => {
   const fault = address(['http:', 'https:'], 'not a web address; write https://host')(text);
-  if (fault !== undefined || new URL(text).protocol === 'https:') return fault;
-  return LOOPBACK.test(new URL(text).hostname)
+  if (fault !== undefined) return fault;
+  const { username, password, pathname, search, hash, protocol, hostname } = new URL(text);
+  if (username !== '' || password !== '')
+    return 'holds a user or password; the service takes API_KEY alone, write https://host';
+  if (/[?#]/.test(text) || search !== '' || hash !== '') return 'holds ? or #; write https://host';
+  if (/[^/]/.test(pathname))
+    return 'holds a path; write https://host, and the path in service.prefix of the configuration';
+  return protocol === 'https:' || LOOPBACK.test(hostname)
     ? undefined
     : 'must be https: the key would be sent unencrypted';
 };
 
+/** What an HTTP header can hold. The fault names the place, not the character: it may be part of a secret. */
+const headerValue: Check = (text) => {
+  const at = Array.from(text).findIndex((character) => !/[!-~]/.test(character));
+  return at < 0
+    ? undefined
+    : `character ${at + 1} of ${Array.from(text).length} is no letter, digit or sign of ASCII; copy it again`;
+};
+
+const apiKey: Check = (text) => headerValue(withoutPrefix(text));
+
+/** It becomes a part of a path, in which everything else is encoded. */
+const organizationId: Check = (text) => {
+  if (/^\.{1,2}$/.test(text)) return 'dots alone are no id';
+  return /[\s\p{Cc}]/u.test(text) ? 'holds a space or a control character; copy it again' : undefined;
+};
+
 const wholeFrom =
   (min: number, max: number): Check =>
-  (text) => {
-    const value = Number(text);
-    return Number.isInteger(value) && value >= min && value <= max
+  (text) =>
+    /^\d+$/.test(text) && Number(text) >= min && Number(text) <= max
       ? undefined
       : `a whole number from ${min} to ${max}`;
-  };
 
 /** Every setting and its check. One that is empty or blank counts as not set. */
 const CHECKS = {
   MIRROR_DATABASE_URL: findPostgresAddressFault,
   STATE_DATABASE_URL: findPostgresAddressFault,
+  MIRROR_DATABASE_URL_FILE: anyText,
+  STATE_DATABASE_URL_FILE: anyText,
   REDIS_URL: address(
     ['redis:', 'rediss:'],
     'not a Redis address; write redis://host:6379, or leave it unset to run on PostgreSQL alone',
   ),
+  REDIS_URL_FILE: anyText,
   API_BASE_URL: webAddress,
-  API_KEY: anyText,
+  API_KEY: apiKey,
   API_KEY_FILE: anyText,
-  API_ORGANIZATION_ID: anyText,
-  API_REGION: anyText,
+  API_ORGANIZATION_ID: organizationId,
+  API_REGION: headerValue,
   API_REQUESTS_PER_SECOND: wholeFrom(1, 1000),
   SLOTSYNC_CONFIG: anyText,
   HTTP_PORT: wholeFrom(0, 65_535),
   LOG_LEVEL: (text) =>
-    LOG_LEVELS.includes(text) ? undefined : `${LOG_LEVELS.slice(0, -1).join(', ')} or ${LOG_LEVELS.at(-1)}`,
+    LOG_LEVELS.includes(text.toLowerCase())
+      ? undefined
+      : `${LOG_LEVELS.slice(0, -1).join(', ')} or ${LOG_LEVELS.at(-1)}`,
 } satisfies Record<string, Check>;
 
 type Setting = keyof typeof CHECKS;
+
+/** Settings that may be given in a file instead, named by the setting with `_FILE` behind it. */
+const SECRETS = ['MIRROR_DATABASE_URL', 'STATE_DATABASE_URL', 'REDIS_URL', 'API_KEY'] as const;
+type Secret = (typeof SECRETS)[number];
 
 export interface ApiSettings {
   /** Without a trailing slash. */
   baseUrl: string;
   /** Without the `Api-Key ` prefix. */
-  key: string;
+  key: SettingText;
   organizationId: string;
   region: string;
 }
@@ -78,10 +110,25 @@ export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = re
     const fault = text === undefined ? undefined : check(text);
     if (fault !== undefined) faults.push(`${name}: ${fault}`);
   }
-  const key = readKey(get('API_KEY'), get('API_KEY_FILE'), faults);
-  const givenKey = get('API_KEY') ?? get('API_KEY_FILE');
-  const [mirrorUrl, baseUrl] = [get('MIRROR_DATABASE_URL'), get('API_BASE_URL')];
-  const stateUrl = get('STATE_DATABASE_URL') ?? mirrorUrl;
+  if (needs.length > 0) faults.push(...findTlsFaults(env));
+  /** The setting itself wins over its file. */
+  const secret = (name: Secret): SettingText | undefined => {
+    const [text, file] = [get(name), get(`${name}_FILE`)];
+    if (text !== undefined || file === undefined) return text;
+    try {
+      return readAgain(file, CHECKS[name]);
+    } catch (error) {
+      faults.push(`${name}_FILE: ${messageOf(error)}`);
+      return file; // never used: the fault ends the command
+    }
+  };
+  const [mirrorUrl, ownStateUrl, redisUrl] = [
+    secret('MIRROR_DATABASE_URL'),
+    secret('STATE_DATABASE_URL'),
+    secret('REDIS_URL'),
+  ];
+  const stateUrl = ownStateUrl ?? mirrorUrl;
+  const [baseUrl, givenKey] = [get('API_BASE_URL'), secret('API_KEY')];
   const organizationId = get('API_ORGANIZATION_ID');
   const needed = {
     mirror: {
@@ -97,7 +144,7 @@ export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = re
       'API_KEY is not set (nor API_KEY_FILE): the organization’s key at the service': givenKey,
       'API_ORGANIZATION_ID is not set: the organization’s id at the service': organizationId,
     },
-  } satisfies Record<Need, Record<string, string | undefined>>;
+  } satisfies Record<Need, Record<string, SettingText | undefined>>;
   for (const [need, values] of Object.entries(needed))
     for (const [fault, value] of Object.entries(values))
       if (needs.includes(need as Need) && value === undefined) faults.push(fault);
@@ -109,48 +156,108 @@ export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = re
   }
 
   const api: ApiSettings | undefined =
-    baseUrl !== undefined && key !== undefined && organizationId !== undefined
-      ? { baseUrl: baseUrl.replace(/\/+$/, ''), key, organizationId, region: get('API_REGION') ?? 'EU_EES' }
+    baseUrl !== undefined && givenKey !== undefined && organizationId !== undefined
+      ? {
+          baseUrl: baseUrl.replace(/\/+$/, ''),
+          key: typeof givenKey === 'string' ? withoutPrefix(givenKey) : () => withoutPrefix(givenKey()),
+          organizationId,
+          region: get('API_REGION') ?? 'EU_EES',
+        }
       : undefined;
   return {
     mirrorUrl,
     /** The mirror's database when not set. */
     stateUrl,
-    redisUrl: get('REDIS_URL'),
+    redisUrl,
     api,
     requestsPerSecond: Number(get('API_REQUESTS_PER_SECOND') ?? 20),
     configPath: get('SLOTSYNC_CONFIG'),
     /** 0: no HTTP. */
     httpPort: Number(get('HTTP_PORT') ?? 0),
     /** Unset: each command has its own. */
-    logLevel: get('LOG_LEVEL'),
+    logLevel: get('LOG_LEVEL')?.toLowerCase(),
   };
 }
 
-/** The organization's key, without its prefix, from API_KEY or the file that API_KEY_FILE names. */
-function readKey(text: string | undefined, file: string | undefined, faults: string[]): string | undefined {
-  let key = text;
-  if (key === undefined && file !== undefined) {
+const withoutPrefix = (key: string) => key.replace(/^Api-Key\s+/i, '');
+
+/**
+ * Reads a secret's file now, which throws UsageError, and returns what reads it again. While it cannot be read, as in the
+ * middle of a replacement, what was read last stays in use.
+ */
+function readAgain(file: string, check: Check): () => string {
+  const read = () => {
+    const text = readSecretFile(file);
+    const fault = check(text);
+    if (fault !== undefined) throw new UsageError(`${file}: ${fault}`);
+    return text;
+  };
+  let last = read();
+  return () => {
     try {
-      key = readFileSync(file, 'utf8').trim();
-      if (key === '') faults.push(`API_KEY_FILE: ${file} is empty`);
-    } catch (error) {
-      faults.push(`API_KEY_FILE: ${file} cannot be read (${codeOf(error)})`);
+      last = read();
+    } catch {
+      // The service or the server says so when the secret is not valid any more.
     }
-  }
-  return key?.replace(/^Api-Key\s+/i, '') || undefined;
+    return last;
+  };
+}
+
+function findTlsFaults(env: NodeJS.ProcessEnv): string[] {
+  const faults: string[] = [];
+  if (env['NODE_TLS_REJECT_UNAUTHORIZED'] === '0')
+    faults.push(
+      'NODE_TLS_REJECT_UNAUTHORIZED: 0 accepts every certificate; unset it, and name your authority in NODE_EXTRA_CA_CERTS',
+    );
+  const authorities = env['NODE_EXTRA_CA_CERTS'];
+  if (authorities && !existsSync(authorities))
+    faults.push(`NODE_EXTRA_CA_CERTS: ${authorities} is not there or cannot be reached`);
+  return faults;
+}
+
+/**
+ * What every user of this machine can read although it holds secrets, as sentences: files of secrets, and the file of
+ * settings.
+ */
+export function findExposedSecrets(envFile = '.env', env: NodeJS.ProcessEnv = process.env): string[] {
+  const files = SECRETS.flatMap((name) => (env[name]?.trim() ? [] : [env[`${name}_FILE`]?.trim() ?? '']));
+  if (existsSync(envFile) && holdsSecret(parseEnv(readTextFile(envFile)))) files.push(envFile);
+  return files
+    .filter((file) => file !== '' && isReadableByOthers(file))
+    .map((file) => `${file} may be read by every user of this machine; chmod 600 it`);
+}
+
+function holdsSecret(settings: NodeJS.Dict<string>): boolean {
+  return SECRETS.some((name) => {
+    const text = settings[name]?.trim() ?? '';
+    return name === 'API_KEY' ? text !== '' : /^\w+:\/\/[^/]*:[^/]*@/.test(text);
+  });
 }
 
 /**
  * The environment, with what the file adds to it: variables that are set already win. Without a name, `.env` of the
- * working directory is read if there is one. Throws UsageError when the file cannot be read.
+ * working directory is read if there is one. Throws UsageError when the file cannot be read or understood.
  */
 export function readEnvironment(file?: string): NodeJS.ProcessEnv {
-  try {
-    process.loadEnvFile(file ?? '.env');
-  } catch (error) {
-    if (file === undefined && codeOf(error) === 'ENOENT') return process.env;
-    throw new UsageError(`${file ?? '.env'} cannot be read (${codeOf(error)})`, { cause: error });
-  }
+  if (file === undefined && !existsSync('.env')) return process.env;
+  const text = readTextFile(file ?? '.env');
+  const line = findUnreadableLine(text);
+  if (line !== undefined)
+    throw new UsageError(`${file ?? '.env'}: line ${line} is not NAME=value`, {
+      remedy: 'Correct the line, or put # before it; .env.example shows the form.',
+    });
+  for (const [name, value] of Object.entries(parseEnv(text))) process.env[name] ??= value;
   return process.env;
+}
+
+/** The number of the first line that Node would skip in silence. */
+function findUnreadableLine(text: string): number | undefined {
+  // A value in quotes may continue over lines.
+  const lines = text.replaceAll(/^[ \t]*#.*|=[ \t]*("[^"]*"|'[^']*'|`[^`]*`)/gm, (part) =>
+    part.startsWith('=') ? `=${part.slice(1).replaceAll(/[^\n]/g, ' ')}` : part,
+  );
+  const at = lines
+    .split('\n')
+    .findIndex((line) => !/^\s*(#.*|(export\s+)?[A-Za-z_][\w.-]*\s*=.*)?\s*$/.test(line));
+  return at < 0 ? undefined : at + 1;
 }

@@ -3,6 +3,7 @@ import { scheduleOf } from '../config-file.js';
 import { nextDue } from '../cron-schedule.js';
 import { formatInZone, plural } from '../report/format.js';
 import { print, printLine } from '../report/print.js';
+import { findExposedSecrets } from '../settings.js';
 import { checkAll, type Finding } from '../sync/check.js';
 import type { CommonOptions } from './command.js';
 import { EXIT, exitCodeOfErrorCode } from './exit-code.js';
@@ -17,6 +18,7 @@ export async function check(app: App, options: CommonOptions): Promise<number> {
     if (!options.json) printLine(`${SIGNS[finding.result]} ${finding.what}: ${finding.text}${remedy}`);
   };
   add({ what: 'settings', result: 'ok', text: describeSettings(app) });
+  for (const text of findExposedSecrets(options.envFile)) add({ what: 'secrets', result: 'note', text });
   const configuration = await app.configuration();
   const deps = {
     configuration,

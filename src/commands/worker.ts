@@ -2,6 +2,7 @@ import type { App } from '../app.js';
 import { scheduleOf } from '../config-file.js';
 import { stopTogether, type Stoppable } from '../lifecycle.js';
 import type { CommonOptions } from './command.js';
+import { findExposedSecrets } from '../settings.js';
 import { listenForSignals } from './signals.js';
 import { readConcurrency, readWholeNumber } from './work-run.js';
 
@@ -14,6 +15,8 @@ export async function worker(app: App, options: WorkerOptions): Promise<void> {
   const concurrency = readConcurrency(options.concurrency);
   const graceMs =
     1000 * readWholeNumber(options.grace, '--grace takes', { min: 0, max: 3600, unit: 'of seconds ' });
+  for (const reason of findExposedSecrets(options.envFile))
+    app.log.warn({ reason }, 'secret is not protected');
   const queue = await app.queue();
   const workers = await queue.workers({ concurrency, waitForCredentials: true });
   const inbox = await queue.inboxWorker();

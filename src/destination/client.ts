@@ -3,12 +3,15 @@
 import { Pool, type Dispatcher } from 'undici';
 import type { Logger } from '../logger.js';
 import { noMeter, type Meter } from '../meter.js';
+import { currentText } from '../setting-text.js';
 import type { ApiSettings } from '../settings.js';
 import { createTokenSource } from './access-token.js';
 import { asTransportError, invalidAnswer, parseAnswer, type Answer, type Call } from './http-errors.js';
 import type { Lane, Limiter, Slot } from './quota/limiter.js';
 import { sendWithinQuota } from './throttling.js';
-import { authenticateAnswer, createPaths, type ErrorBodies } from './wire.js';
+import { readBody } from './read-body.js';
+import { createRedaction } from './redaction.js';
+import { authenticateAnswer, createPaths, toDetail, type ErrorBodies } from './wire.js';
 
 export interface Context {
   lane: Lane;
@@ -30,8 +33,6 @@ export interface ClientOptions {
   errorBodies: ErrorBodies;
   meter?: Meter;
 }
-
-const MOST_BODY_BYTES = 64 * 1024 * 1024;
 
 export type Client = ReturnType<typeof createClient>;
 
@@ -58,6 +59,8 @@ export function createClient({
   const endpoints = new Map<string, string>(
     Object.entries(paths).map(([endpoint, path]) => [path, endpoint]),
   );
+  const { add: addSecret, redact } = createRedaction();
+  const reading = { errorBodies, redact };
   const latency = { totalMs: 0, count: 0 };
   let requests = 0;
 
@@ -66,15 +69,17 @@ export function createClient({
     // Every caller that waits shares this request, so no single caller's signal may end it.
     authenticate: async () => {
       const call = { method: 'POST', path: paths.authenticate } as const;
-      const headers = { authorization: `Api-Key ${api.key}`, 'x-region': api.region };
+      const key = currentText(api.key);
+      addSecret(key);
+      const headers = { authorization: `Api-Key ${key}`, 'x-region': api.region };
       const answer = await sendAuthorized(call, headers, { lane: 'incremental' });
-      const parsed = authenticateAnswer.safeParse(parseAnswer(answer, call, errorBodies));
+      const parsed = authenticateAnswer.safeParse(parseAnswer(answer, call, reading));
       if (!parsed.success) throw invalidAnswer(call, 'it holds no token');
       return parsed.data.token;
     },
   });
 
-  const sendAuthorized = (call: Call, headers: Authorization, context: Context) =>
+  const sendAuthorized = (call: Call, headers: Record<string, string>, context: Context) =>
     sendWithinQuota({ limiter, log, meter }, { path: call.path, ...context }, (slot) =>
       sendOnce(slot, call, headers, context.signal),
     );
@@ -83,7 +88,7 @@ export function createClient({
   async function sendOnce(
     slot: Slot,
     call: Call,
-    headers: Authorization,
+    headers: Record<string, string>,
     signal: AbortSignal | undefined,
   ): Promise<Answer> {
     requests++;
@@ -117,11 +122,12 @@ export function createClient({
     latency.totalMs += performance.now() - startedAt;
     latency.count++;
     measure(response.statusCode);
-    return {
-      status: response.statusCode,
-      retryAfter: response.headers['retry-after'],
-      body: withoutSecrets(await readBody(response, call), headers),
-    };
+    const { statusCode: status, headers: received } = response;
+    const body = await readBody(response.body, status).catch((error: unknown) => {
+      throw asTransportError(error, call);
+    });
+    if (body === undefined) throw invalidAnswer(call, 'it is larger than 64 MB');
+    return { status, retryAfter: received['retry-after'], body };
   }
 
   return {
@@ -131,12 +137,16 @@ export function createClient({
     async send(call: Call, context: Context): Promise<unknown> {
       for (let renewed = false; ; renewed = true) {
         const token = await unlessAborted(tokens.get(), context.signal);
+        addSecret(token);
         const answer = await sendAuthorized(call, { authorization: `Bearer ${token}` }, context);
         if ((answer.status !== 401 && answer.status !== 403) || renewed)
-          return parseAnswer(answer, call, errorBodies);
+          return parseAnswer(answer, call, reading);
         tokens.refuse(token);
       }
     },
+
+    /** What the service says of a failure, as a message: one short line without key and token. */
+    toMessage: (text: string) => toDetail(text, redact),
 
     /** Obtains a token now, to see whether the key is accepted. */
     authenticate: () => tokens.get(),
@@ -148,26 +158,6 @@ export function createClient({
 
     close: () => pool.destroy(),
   };
-}
-
-type Authorization = Record<string, string> & { authorization: string };
-
-/** A gateway may repeat the header that it refused. */
-function withoutSecrets(body: string, { authorization }: Authorization): string {
-  const secret = authorization.replace(/^\S+ /, '');
-  return secret === '' ? body : body.replaceAll(authorization, '[secret]').replaceAll(secret, '[secret]');
-}
-
-async function readBody({ body, headers }: Dispatcher.ResponseData, call: Call): Promise<string> {
-  if (Number(headers['content-length'] ?? 0) > MOST_BODY_BYTES) {
-    body.destroy();
-    throw invalidAnswer(call, 'it is larger than 64 MB');
-  }
-  try {
-    return await body.text();
-  } catch (error) {
-    throw asTransportError(error, call);
-  }
 }
 
 /** The result, or the signal's reason as soon as it aborts. What is waited for continues, for the other callers. */

@@ -195,7 +195,7 @@ export function createDestination(options: DestinationOptions) {
           extId,
           status >= 200 && status < 300
             ? { accepted: true, id: id ?? undefined }
-            : { accepted: false, status, message: message ?? `refused with ${status}` },
+            : { accepted: false, status, message: client.toMessage(message ?? `refused with ${status}`) },
         ]),
       );
     },

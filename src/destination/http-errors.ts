@@ -1,6 +1,7 @@
 // From an answer that is not 2xx, or none at all, to the error that says what happens next.
 import { codeOf, messageOf, SlotsyncError } from '../errors.js';
-import { isForeignText, readFailure, type ErrorBodies } from './wire.js';
+import { isTooDeep } from './read-body.js';
+import { isForeignText, readFailure, type FailureReading } from './wire.js';
 
 export interface Call {
   method: 'POST' | 'PUT';
@@ -19,15 +20,15 @@ export interface Answer {
 export function parseAnswer(
   { status, body }: Pick<Answer, 'status' | 'body'>,
   call: Call,
-  errorBodies: ErrorBodies,
+  reading: FailureReading,
 ): unknown {
-  if (status < 200 || status >= 300) throw errorOf(status, call, readFailure(body, errorBodies));
+  if (status < 200 || status >= 300) throw errorOf(status, call, readFailure(body, reading));
+  if (isTooDeep(body)) throw invalidAnswer(call, 'its JSON is nested more than 100 levels deep');
   try {
     return JSON.parse(body) as unknown;
-  } catch (error) {
-    throw isForeignText(body)
-      ? gatewayAnswered(status, call)
-      : invalidAnswer(call, 'its body is not JSON', error);
+  } catch {
+    // The parser's own message repeats a part of the body.
+    throw isForeignText(body) ? gatewayAnswered(status, call) : invalidAnswer(call, 'its body is not JSON');
   }
 }
 
@@ -63,10 +64,9 @@ function gatewayAnswered(status: number, { method, path }: Call): SlotsyncError 
 }
 
 /** The answer is not what wire.ts describes. The service may have carried the request out. */
-export function invalidAnswer({ method, path }: Call, what: string, cause?: unknown): SlotsyncError {
+export function invalidAnswer({ method, path }: Call, what: string): SlotsyncError {
   return new SlotsyncError('answer_invalid', `${method} ${path}: the answer cannot be understood: ${what}`, {
     facts: { method, path },
-    cause,
   });
 }
 

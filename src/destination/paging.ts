@@ -6,6 +6,10 @@ import type { Page } from './wire.js';
 
 /** Readings of one find before its answers count as contradictory. */
 const MOST_READINGS = 3;
+/** A service may give less on a page than was asked for, down to this share of it. */
+const LEAST_OF_A_PAGE = 0.01;
+/** Pages that any find may have. */
+const ALWAYS_PAGES = 1000;
 const MOST_PAGES = 100_000;
 
 interface PageAnswer<R> {
@@ -38,18 +42,23 @@ export async function readPages<R extends { id: number }>(
   const limit = pLimit(atOnce);
   const ask = async (page: number) => {
     const answer = await send({ page, limit: pageSize });
-    if (typeof answer.totalPages !== 'number' && answer.results.length >= pageSize) {
+    if (typeof answer.totalPages !== 'number' && answer.results.length >= pageSize)
       throw invalidAnswer(call, 'a full page does not say how many pages there are');
-    }
+    if (answer.results.length > pageSize && (answer.totalPages ?? 1) > 1)
+      throw invalidAnswer(call, `a page of many has ${answer.results.length} results, not ${pageSize}`);
     return answer;
   };
   let contradiction = '';
   for (let reading = 1; reading <= MOST_READINGS; reading++) {
     const first = await ask(1);
     const total = first.totalResults ?? undefined;
-    if (total !== undefined && total > most) return { tooMany: total };
     const pages = first.results.length === 0 ? 1 : (first.totalPages ?? 1);
-    if (pages > MOST_PAGES) throw invalidAnswer(call, `it says there are ${pages} pages`);
+    const atLeast = total ?? (pages - 1) * first.results.length + 1;
+    if (atLeast > most) return { tooMany: atLeast };
+    if (pages > mostPages(total, pageSize)) {
+      const ofHowMany = total === undefined ? '' : ` for ${total} results`;
+      throw invalidAnswer(call, `it says there are ${pages} pages${ofHowMany}`);
+    }
     const others = await Promise.all(
       Array.from({ length: Math.max(0, pages - 1) }, (_, at) => limit(() => ask(at + 2))),
     );
@@ -62,4 +71,10 @@ export async function readPages<R extends { id: number }>(
       : `it says there are ${total} results, but only ${seen.size} were in its pages`;
   }
   throw invalidAnswer(call, contradiction);
+}
+
+/** More pages contradict what was asked for. At 20 a second, 100 000 take more than an hour. */
+function mostPages(total: number | undefined, pageSize: number): number {
+  if (total === undefined) return 10 * ALWAYS_PAGES;
+  return Math.min(MOST_PAGES, Math.max(ALWAYS_PAGES, Math.ceil(total / (pageSize * LEAST_OF_A_PAGE))));
 }

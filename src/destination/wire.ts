@@ -4,6 +4,7 @@
 import { z } from 'zod';
 import { RESERVATION_STATUSES } from '../streams/config-schema.js';
 import { createObject, type DestinationObject, type FieldValues } from '../streams/destination-object.js';
+import { isTooDeep } from './read-body.js';
 
 /** The prefix of the authentication path is fixed by the service; that of the others is configurable. */
 export function createPaths(organizationId: string, prefix: string) {
@@ -18,7 +19,8 @@ export function createPaths(organizationId: string, prefix: string) {
   } as const;
 }
 
-export const authenticateAnswer = z.looseObject({ token: z.string().min(1) });
+/** A token is sent in a header: visible ASCII, of a length that servers take. */
+export const authenticateAnswer = z.looseObject({ token: z.string().regex(/^[!-~]{1,16384}$/) });
 
 const id = z.number().int();
 const externalId = z.string().nullish();
@@ -194,17 +196,28 @@ const failure = z.looseObject({
 /** `any`: the body of every error is the service's. `json`: only an object or a list is; the rest is a gateway's. */
 export type ErrorBodies = 'json' | 'any';
 
+export interface FailureReading {
+  errorBodies: ErrorBodies;
+  /** Removes secrets from a text. */
+  redact: (text: string) => string;
+}
+
 /**
  * What the service says of a failure: the message of a JSON body, or the beginning of its text. Undefined: the body is not
  * the service's. Assumed: its errors are JSON.
  */
-export function readFailure(body: string, errorBodies: ErrorBodies): string | undefined {
+export function readFailure(body: string, { errorBodies, redact }: FailureReading): string | undefined {
   const given = parseJson(body);
   if (errorBodies === 'json' && (typeof given !== 'object' || given === null)) return undefined;
   const parsed = failure.safeParse(given);
-  if (!parsed.success) return body.slice(0, 500).replace(/\s+/g, ' ').trim();
+  if (!parsed.success) return toDetail(body, redact);
   const { message, error } = parsed.data;
-  return (message ?? (typeof error === 'object' ? error.message : error) ?? '').slice(0, 500);
+  return toDetail(message ?? (typeof error === 'object' ? error.message : error) ?? '', redact);
+}
+
+/** Words of the service as one line of at most 500 characters. Secrets are removed before it is cut, not in parts. */
+export function toDetail(text: string, redact: FailureReading['redact']): string {
+  return redact(text).slice(0, 1000).replace(/\s+/g, ' ').trim().slice(0, 500);
 }
 
 /** Whether a body that should be JSON is something else, rather than JSON that was cut off or nothing. */
@@ -215,7 +228,7 @@ export const refusedFind = { ...findRequest({}, { page: 1, limit: 1 }), idFormat
 
 function parseJson(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return isTooDeep(text) ? undefined : JSON.parse(text);
   } catch {
     return undefined;
   }

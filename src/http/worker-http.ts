@@ -3,8 +3,8 @@
 import type { Limiter } from '../destination/quota/limiter.js';
 import { LANES } from '../destination/quota/quota-rules.js';
 import type { Logger } from '../logger.js';
+import type { State } from '../state/database.js';
 import { createStateReadings } from '../state/metrics-readings.js';
-import type { SettingText } from '../setting-text.js';
 import { cacheReading } from './cached-reading.js';
 import { createHealth, type HealthDeps } from './health.js';
 import { startHttpServer } from './http-server.js';
@@ -14,16 +14,16 @@ const READING = { keepMs: 1000, withinMs: 1500 };
 
 interface WorkerHttpDeps {
   port: number;
-  stateUrl: SettingText;
+  state: () => Promise<State>;
   log: Logger;
   limiter: () => Promise<Limiter>;
   /** Names of the configured streams. */
   streams: () => Promise<readonly string[]>;
 }
 
-/** Counts from now on; `serve` opens the port. `close` ends the connection to the state. */
-export function createWorkerHttp({ port, stateUrl, log, limiter, streams }: WorkerHttpDeps) {
-  const readings = createStateReadings({ url: stateUrl, timeoutMs: READING.withinMs });
+/** Counts from now on; `serve` opens the port. */
+export function createWorkerHttp({ port, state, log, limiter, streams }: WorkerHttpDeps) {
+  const readings = createStateReadings({ state, timeoutMs: READING.withinMs });
   const metrics = createMetrics({
     lanes: LANES,
     quota: cacheReading(async () => (await limiter()).usage(), READING),
@@ -31,7 +31,6 @@ export function createWorkerHttp({ port, stateUrl, log, limiter, streams }: Work
   });
   return {
     meter: metrics.meter,
-    close: readings.close,
 
     /** Serves /healthz, /readyz and /metrics. Throws UsageError when the port cannot be had. */
     async serve(phase: HealthDeps['phase'], queueDepth: () => Promise<unknown>) {

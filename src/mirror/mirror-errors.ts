@@ -39,7 +39,7 @@ export function asMirrorError(error: unknown): unknown {
       remedy: 'Correct the value or the conversion in the source; the log of the mirror’s server names it.',
     });
   }
-  if (/^(E[A-Z]+|CONNECT|CONNECTION_|08|57P)/.test(sqlstate))
+  if (/^(E[A-Z]+|CONNECT|CONNECTION_|08|57P|53300)/.test(sqlstate))
     return fault('mirror_unreachable', `the mirror cannot be reached (${sqlstate})`);
   // A function of the mirror may raise any text, with names in it. P0: PL/pgSQL; 21: a subquery that gives several rows.
   if (/^(P0|21)/.test(sqlstate))

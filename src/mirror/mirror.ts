@@ -1,9 +1,9 @@
 // The organization's mirror, only ever read: see read-only-sessions.ts. How values print as text is fixed, because the row
 // hash is made of that text.
-import pLimit from 'p-limit';
 import { hashExpression } from './row-key-and-hash.js';
 import type { SettingText } from '../setting-text.js';
 import { messageOf } from '../errors.js';
+import { createTurns } from '../lifecycle.js';
 import type { Row } from '../streams/config-schema.js';
 import type { Stream } from '../streams/stream.js';
 import { isIdentifiedByKey, renderExternalId } from '../streams/external-id.js';
@@ -52,7 +52,7 @@ export type Mirror = ReturnType<typeof createMirror>;
 export function createMirror({ url }: { url: SettingText }) {
   const sessions = openReadOnlySessions(url);
   const reader = createSourceReader(sessions);
-  const turns = pLimit(1);
+  const turns = createTurns();
   const typeOf = async (stream: Stream, column = ''): Promise<string> =>
     (await reader.typesOf(stream)).get(column) ?? '';
 
@@ -80,7 +80,14 @@ export function createMirror({ url }: { url: SettingText }) {
      * until it ends, so it takes the turn first. Do not wait for it with a connection of the state: whoever has the turn
      * may wait for that one.
      */
-    takeTurn: <T>(work: () => Promise<T>): Promise<T> => turns(work),
+    async takeTurn<T>(work: () => Promise<T>): Promise<T> {
+      const leave = await turns.enter();
+      try {
+        return await work();
+      } finally {
+        leave();
+      }
+    },
 
     /** Readings of bookings, for reconciling. */
     bookings: createBookingReader(sessions, reader),

@@ -3,7 +3,7 @@
 // version 16), settings of the session, notifications. A session needs no setting of its own, so a connection pooler may
 // give every transaction another one.
 import postgres from 'postgres';
-import { connectPostgres } from '../postgres-connection.js';
+import { connectPostgres, waitWhileFull } from '../postgres-connection.js';
 import { copyOut, ONE_STATEMENT } from '../postgres-copy.js';
 import type { SettingText } from '../setting-text.js';
 import { quoteLiteral } from '../sql-text.js';
@@ -110,10 +110,8 @@ function openSession(url: SettingText) {
   let timesClosed = 0;
   const client = connectPostgres(url, 'mirror', {
     max: 1,
-    idle_timeout: 60,
     // A connection that the driver replaced in the middle would have no transaction.
     max_lifetime: null,
-    prepare: false,
     types: VALUE_TYPES,
     // The driver's own reading of arrays takes a null for the text NULL.
     fetch_types: false,
@@ -129,7 +127,7 @@ function openSession(url: SettingText) {
       const set = Object.entries(settings).map(
         ([name, value]) => `SET LOCAL ${name} = ${quoteLiteral(String(value))}`,
       );
-      await client.unsafe(['BEGIN READ ONLY', ...set].join('; '));
+      await waitWhileFull(() => client.unsafe(['BEGIN READ ONLY', ...set].join('; ')));
       if (timesClosed !== before) throw connectionClosed();
     },
 

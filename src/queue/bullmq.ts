@@ -2,7 +2,6 @@
 // knows which.
 import {
   assertSchemaCompatibility,
-  createPostgresBackend,
   Queue,
   runMigrations,
   SchemaMigrationRequiredError,
@@ -16,8 +15,9 @@ import pg from 'pg';
 import { codeOf, SlotsyncError, UsageError } from '../errors.js';
 import type { Logger } from '../logger.js';
 import type { QueueName } from './jobs.js';
-import { pgConfig } from '../postgres-connection.js';
-import type { SettingText } from '../setting-text.js';
+import { findPooling, pgConfig, waitWhileFull } from '../postgres-connection.js';
+import { currentText, type SettingText } from '../setting-text.js';
+import { createSharedBackend } from './queue-pool.js';
 import { QUEUE_SCHEMA, queuePrefix, type QueueStore } from './queue-address.js';
 
 export type JobWorker = ReturnType<Bullmq['worker']>;
@@ -29,10 +29,17 @@ export async function migrateQueue(store: QueueStore): Promise<void> {
 
 /**
  * Throws SlotsyncError when Redis cannot be reached, and UsageError unless the queue's own tables, where it has any,
- * exist and are not newer than this program. BullMQ itself would wait without limit in both cases.
+ * exist, are not newer than this program, and are reached through sessions of our own. BullMQ itself would wait without limit in both cases.
  */
 export async function requireQueueStore(store: QueueStore): Promise<void> {
-  if ('redisUrl' in store) return requireRedis(store.redisUrl);
+  if ('redisUrl' in store) return requireRedis(currentText(store.redisUrl));
+  const { postgresUrl } = store;
+  if ((await findPooling(postgresUrl)) === 'transaction') {
+    throw new UsageError(
+      'STATE_DATABASE_URL goes through a pooler in transaction mode, where the queue cannot listen for jobs',
+      { remedy: 'Name the server itself or a pooler in session mode, or set REDIS_URL.' },
+    );
+  }
   try {
     await withClient(store, (client) => assertSchemaCompatibility(client, QUEUE_SCHEMA));
   } catch (error) {
@@ -52,8 +59,11 @@ async function withClient(
   { postgresUrl }: { postgresUrl: SettingText },
   work: (client: pg.Client) => Promise<unknown>,
 ): Promise<void> {
-  const client = new pg.Client(pgConfig(postgresUrl, 'queue'));
-  await client.connect();
+  const client = await waitWhileFull(async () => {
+    const opened = new pg.Client(pgConfig(postgresUrl, 'queue'));
+    await opened.connect();
+    return opened;
+  });
   try {
     await work(client);
   } finally {
@@ -79,20 +89,27 @@ export type Bullmq = ReturnType<typeof openBullmq>;
 
 /** Opens queues and workers of one state; each is closed by whoever opened it. */
 export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
-  const onError = (error: Error) => log.warn({ reason: error.message }, 'queue connection failed');
-  const connect = (maxConnections: number, maxRetriesPerRequest: number | null) =>
-    'redisUrl' in store
-      ? { prefix: queuePrefix(stateId), connection: { url: store.redisUrl, maxRetriesPerRequest } }
-      : {
-          connection: { ...pgConfig(store.postgresUrl, 'queue'), schema: QUEUE_SCHEMA, max: maxConnections },
-        };
+  const reported = new WeakSet<Error>();
+  const onError = (error: Error) => {
+    if (reported.has(error)) return; // each queue and worker that shares the connection reports it
+    reported.add(error);
+    log.warn({ reason: error.message }, 'queue connection failed');
+  };
+  const isOnRedis = 'redisUrl' in store;
+  const connect = (maxRetriesPerRequest: number | null) =>
+    isOnRedis
+      ? {
+          prefix: queuePrefix(stateId),
+          connection: { url: currentText(store.redisUrl), maxRetriesPerRequest },
+        }
+      : { connection: {} }; // the backend has its own
   // BullMQ's types know one kind of connection for each backend; undefined is Redis.
-  const backend = ('redisUrl' in store ? undefined : createPostgresBackend) as never;
+  const backend = (isOnRedis ? undefined : createSharedBackend(store.postgresUrl, QUEUE_SCHEMA)) as never;
 
   return {
     queue(name: QueueName): Queue {
       // A producer that cannot reach Redis fails; the batch's row brings the job back later.
-      const queue = new Queue(name, connect(2, 3), backend);
+      const queue = new Queue(name, connect(3), backend);
       queue.on('error', onError);
       return queue;
     },
@@ -112,7 +129,7 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
         removeOnComplete: { count: 0 },
         removeOnFail: { count: 0 },
         ...options,
-        ...connect(4, null),
+        ...connect(null),
       };
       const worker = new Worker(name, process, config, backend) as unknown as Worker;
       worker.on('error', onError);

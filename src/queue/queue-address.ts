@@ -2,7 +2,7 @@
 import type { SettingText } from '../setting-text.js';
 import type { QueueName } from './jobs.js';
 
-export type QueueStore = { redisUrl: string } | { postgresUrl: SettingText };
+export type QueueStore = { redisUrl: SettingText } | { postgresUrl: SettingText };
 
 /** The schema BullMQ keeps its tables in, beside ours. */
 export const QUEUE_SCHEMA = 'slotsync_queue';

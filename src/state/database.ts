@@ -2,7 +2,8 @@
 import { sql, type SQL } from 'drizzle-orm';
 import { drizzle, type PostgresJsDatabase } from 'drizzle-orm/postgres-js';
 import { codeOf, messageOf, SlotsyncError } from '../errors.js';
-import { connectPostgres } from '../postgres-connection.js';
+import { createTurns } from '../lifecycle.js';
+import { connectPostgres, waitWhileFull } from '../postgres-connection.js';
 import type { SettingText } from '../setting-text.js';
 import { arrayLiteral } from '../sql-text.js';
 
@@ -12,12 +13,18 @@ export type Queries = Omit<Database, '$client'>;
 
 export type State = ReturnType<typeof openState>;
 
-/** Opens the state. Nothing connects before the first query. */
-export function openState({ url, connections = 10 }: { url: SettingText; connections?: number }) {
+/**
+ * Opens the state. Nothing connects before the first query. Transactions wait for a free connection, so none may wait
+ * inside for a query outside of it.
+ */
+export function openState({ url, connections = 2 }: { url: SettingText; connections?: number }) {
   const client = connectPostgres(url, 'state', { max: connections });
   return {
     db: nameFailures(drizzle(client)),
+    client,
     url,
+    /** Readings of whole streams wait here for each other, because each has a connection of its own. */
+    planReadings: createTurns(),
     close: () => client.end({ timeout: 2 }),
   };
 }
@@ -34,7 +41,7 @@ function nameFailures<T extends Pick<Database, '_' | 'transaction'>>(db: T): T {
     const execute = prepared.execute.bind(prepared);
     prepared.execute = async (values) => {
       try {
-        return await execute(values);
+        return await waitWhileFull(() => execute(values));
       } catch (error) {
         throw asStateError(error);
       }
@@ -45,8 +52,8 @@ function nameFailures<T extends Pick<Database, '_' | 'transaction'>>(db: T): T {
   const transaction = db.transaction.bind(db);
   db.transaction = async (work, config) => {
     let thrownByWork: unknown;
-    try {
-      return await transaction(async (tx) => {
+    const begin = () =>
+      transaction(async (tx) => {
         try {
           return await work(nameFailures(tx));
         } catch (error) {
@@ -54,6 +61,8 @@ function nameFailures<T extends Pick<Database, '_' | 'transaction'>>(db: T): T {
           throw error;
         }
       }, config);
+    try {
+      return await waitWhileFull(begin);
     } catch (error) {
       throw error === thrownByWork ? error : asStateError(error);
     }
@@ -67,7 +76,7 @@ export function asStateError(thrown: unknown): unknown {
   // drizzle wraps the driver's error in one whose message holds the parameters.
   const error = thrown instanceof Error && thrown.cause instanceof Error ? thrown.cause : thrown;
   const code = codeOf(error);
-  const unreachable = /^(E[A-Z]+|CONNECT|CONNECTION_|08|57P)/.test(code);
+  const unreachable = /^(E[A-Z]+|CONNECT|CONNECTION_|08|57P|53300)/.test(code);
   const refused = /^(28|3D)/.test(code);
   return new SlotsyncError(
     unreachable ? 'state_unreachable' : refused ? 'state_refused' : 'state_failed',

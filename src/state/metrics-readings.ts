@@ -1,7 +1,6 @@
-// What metrics read from the state: the backlog, the latest runs, the age of the last success. Over connections of its own
-// and with a time limit, so that a scrape neither waits for the work nor delays it.
-import type { SettingText } from '../setting-text.js';
-import { connectPostgres } from '../postgres-connection.js';
+// What metrics read from the state: the backlog, the latest runs, the age of the last success. With a time limit, so that
+// a scrape does not keep one of the state's few connections from the work.
+import type { State } from './database.js';
 
 export interface StateReading {
   /** Runs to be planned and batches in the queue or in work, and since when the oldest was requested or planned. */
@@ -19,23 +18,25 @@ export type StateReadings = ReturnType<typeof createStateReadings>;
 /** Runs looked back over: a week of one each minute. */
 const RUNS_LOOKED_AT = 10_000;
 
-/** Opens the readings. Nothing connects before the first of them. */
-export function createStateReadings({ url, timeoutMs }: { url: SettingText; timeoutMs: number }) {
-  // One for a scrape and one for a ping, which must not wait for the scrape.
-  const sql = connectPostgres(url, 'metrics', {
-    max: 2,
-    connect_timeout: Math.ceil(timeoutMs / 1000),
-    idle_timeout: 60,
-  });
-
+/** The state is opened by the first reading. */
+export function createStateReadings({
+  state,
+  timeoutMs,
+}: {
+  state: () => Promise<State>;
+  timeoutMs: number;
+}) {
+  const client = async () => (await state()).client;
   return {
     /** Resolves when the database answers. */
     async ping(): Promise<void> {
+      const sql = await client();
       await sql`SELECT 1`;
     },
 
     /** Everything in one snapshot; `streams`: those whose last success is wanted. */
     async read(streams: readonly string[]): Promise<StateReading> {
+      const sql = await client();
       return sql.begin('read only', async (tx) => {
         await tx.unsafe(`SET LOCAL statement_timeout = ${timeoutMs}`);
         const backlog = await tx<StateReading['backlog']>`
@@ -73,7 +74,5 @@ export function createStateReadings({ url, timeoutMs }: { url: SettingText; time
         return { backlog, inbox: inbox ?? { changes: 0, oldestSeconds: 0 }, runs, successes };
       });
     },
-
-    close: () => sql.end({ timeout: 1 }),
   };
 }

@@ -10,7 +10,7 @@ import { migrate as runMigrations } from 'drizzle-orm/postgres-js/migrator';
 import { sql } from 'drizzle-orm';
 import { UsageError } from '../errors.js';
 import type { SettingText } from '../setting-text.js';
-import { connectPostgres } from '../postgres-connection.js';
+import { connectPostgres, findPooling } from '../postgres-connection.js';
 import { asStateError, query, queryOne, type Queries, type State } from './database.js';
 
 const FOLDER = fileURLToPath(new URL('../../migrations', import.meta.url));
@@ -27,6 +27,12 @@ const MIGRATION_LOCK = 7_215_604_113;
 export async function migrate(databaseUrl: SettingText): Promise<{ applied: number }> {
   const client = connectPostgres(databaseUrl, 'migrate');
   try {
+    if ((await findPooling(databaseUrl)) === 'transaction') {
+      throw new UsageError(
+        'STATE_DATABASE_URL goes through a pooler in transaction mode, where migrations cannot keep each other out',
+        { remedy: 'For this command, name the server itself or a pooler in session mode.' },
+      );
+    }
     const db = drizzle(client);
     await query(db)`SELECT pg_advisory_lock(${MIGRATION_LOCK}::bigint)`;
     const before = await readApplied(db);

@@ -1,6 +1,6 @@
 // The service's answers, one by one, over real sockets: what each becomes, how often it is asked for, and what must
 // not stand in any of it.
-import { createServer, type IncomingMessage } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { inspect } from 'node:util';
 import { pino } from 'pino';
@@ -14,7 +14,7 @@ import { createObject } from '../../src/streams/destination-object.js';
 import { findFreePort } from '../support/free-port.js';
 import { openWorld, type World } from '../support/world.js';
 
-const KEY = 'key-5f0c1e77';
+const KEY = 'key+5f0c/1e77';
 const SCHEMA = { types: [{ extId: 'room' }], fields: [{ extId: 'room.name' }] };
 const NIGHTLY = { lane: 'sync' } as const;
 const CONFIG = {
@@ -407,20 +407,69 @@ describe('an answer', () => {
     expect(error.remedy).toContain('slotsync check');
   });
 
-  it('that repeats the key or the token is told without them', async () => {
-    const sandbox = await startService();
-    const { destination } = connect(sandbox.url);
-    sandbox.failNext({
-      fault: 'status',
+  const base64 = (text: string) => Buffer.from(text).toString('base64');
+  it.each([
+    ['as it is', KEY],
+    ['with its scheme', `Authorization: Api-Key ${KEY}`],
+    ['escaped in JSON', String.raw`key\u002B5f0c\/1e77`],
+    ['escaped in JSON within JSON', String.raw`key\\u002b5f0c\\\/1e77`],
+    ['in an address', encodeURIComponent(KEY)],
+    ['in base64', base64(KEY)],
+    ['in base64 with its scheme', base64(`Api-Key ${KEY}`)],
+    ['at the place where it is cut', 'x'.repeat(485) + KEY],
+  ])('that repeats the key %s is told without it', async (_, text) => {
+    for (const [body, errorBodies] of [
+      [`{"message":"${text} is wrong"}`, 'json'],
+      [`["${text} is wrong"]`, 'json'],
+      [`cannot read ${text} here`, 'any'],
+    ] as const) {
+      const service = await fakeService(() => ({ status: 400, body }));
+      const { detail } = await failureOf(put(connect(service, { errorBodies }).destination, 'a'));
+      expect(detail).toMatch(/\[se/);
+      for (const part of ['key', '5f0c', '1e77', 'Api-Key', base64('key').slice(0, 4)])
+        expect(detail).not.toContain(part);
+    }
+    const item = `{"results":[{"extId":"a","status":400,"message":"no:\n${text}"}]}`.replace('\n', '\\n');
+    const service = await fakeService(() => ({ status: 207, body: item }));
+    const refused = (await put(connect(service).destination, 'a')).get('a');
+    expect(JSON.stringify(refused)).toMatch(/no: .*\[se/);
+    expect(JSON.stringify(refused)).not.toMatch(/key|5f0c|1e77/);
+  });
+
+  it('that repeats the token is told without it', async () => {
+    const service = await fakeService(({ headers }) => ({
       status: 400,
-      body: { message: `bad header Authorization: Api-Key ${KEY}` },
-    });
-    await failureOf(put(destination, 'a'));
-    const service = await fakeService((request) => ({
-      status: 400,
-      body: `cannot read ${request.headers.authorization}`,
+      body: { message: `cannot read ${headers.authorization}, nor its token` },
     }));
-    await failureOf(put(connect(service).destination, 'a'));
+    const { detail } = await failureOf(put(connect(service).destination, 'a'));
+    expect(detail).toBe('cannot read [secret], nor its token');
+  });
+
+  it('that succeeds keeps a value that holds the token or the key', async () => {
+    const value = `Aula ${KEY} and hall`;
+    const service = await fakeService(
+      () => ({
+        status: 200,
+        body: {
+          results: [{ id: 1, extId: 'Aula', fields: [{ fieldId: 'hall', values: [value] }] }],
+          totalPages: 1,
+          totalResults: 1,
+        },
+      }),
+      'Aula',
+    );
+    const found = await connect(service).destination.findObjects(['Aula'], 'room', NIGHTLY);
+    expect(found.get('Aula')).toMatchObject({
+      extId: 'Aula',
+      fields: [{ fieldId: 'hall', values: [value] }],
+    });
+  });
+
+  it('that is half a document is told without its text', async () => {
+    const service = await fakeService(() => ({ status: 200, body: `{"results": ${KEY}` }));
+    const error = await failureOf(put(connect(service).destination, 'a'));
+    expect(error.code).toBe('answer_invalid');
+    expect(error.cause).toBeUndefined();
   });
 
   it('that never comes because nobody listens is `service_unreachable`', async () => {
@@ -445,6 +494,66 @@ describe('an answer', () => {
     stopping.abort(new Error('the worker is stopping'));
     await expect(call).rejects.toThrow('the worker is stopping');
     expect(asked.held).toBe(0);
+  });
+});
+
+describe('an answer without end', () => {
+  /** Sends `head` and then `part` for as long as the client takes it, in chunks without a length. */
+  async function endlessService(status: number, head: string, part: string) {
+    const sent = { bytes: 0, isClosed: false };
+    const chunk = Buffer.from(part.repeat(Math.ceil(65_536 / part.length)));
+    const url = await fakeService((_request, _body, response) => {
+      response.writeHead(status, { 'content-type': 'application/json' });
+      response.write(head);
+      const push = () => {
+        // No test takes more than this from the machine, whatever the client does.
+        while (!response.destroyed && sent.bytes < 1024 * MB) {
+          sent.bytes += chunk.length;
+          if (!response.write(chunk)) return;
+        }
+        response.end();
+      };
+      response.on('drain', push).on('close', () => (sent.isClosed = true));
+      push();
+    });
+    return { url, sent };
+  }
+  const MB = 1024 * 1024;
+  /** What sockets and streams hold between client and service. */
+  const IN_BUFFERS = 16 * MB;
+
+  it.each([
+    ['body', 200, '{"results":[', ' ', 64, 'answer_invalid'],
+    ['body of an error', 500, '{"message":"', 'x', 1, 'gateway_answered'],
+    ['body of a page of HTML', 404, '<html>', '<p>', 1, 'gateway_answered'],
+  ])(
+    '%s: with %i it is read to its limit, and the connection is closed',
+    async (_, status, head, part, mb, code) => {
+      const { url, sent } = await endlessService(status, head, part);
+      const { destination, asked } = connect(url, { timeoutMs: 60_000 });
+      expect(await failureOf(put(destination, 'a'))).toMatchObject({ code });
+      await expect.poll(() => sent.isClosed).toBe(true);
+      expect(sent.bytes).toBeLessThan(mb * MB + IN_BUFFERS);
+      expect(asked.held).toBe(0);
+    },
+  );
+
+  it.each([
+    ['a success', 200, 'answer_invalid', /nested more than 100 levels/],
+    ['an error', 400, 'gateway_answered', /not the service’s JSON/],
+  ])('levels of JSON: %s of too many of them is not parsed', async (_, status, code, message) => {
+    const [open, close] = ['{"a":['.repeat(100_000), ']}'.repeat(100_000)];
+    const service = await fakeService(() => ({ status, body: open + close }));
+    const error = await failureOf(put(connect(service).destination, 'a'));
+    expect(error).toMatchObject({ code, message: expect.stringMatching(message) });
+  });
+
+  it('token: one that no header takes is not a token', async () => {
+    for (const token of ['x'.repeat(20_000), 'a\nb', 'tökèn…']) {
+      const service = await fakeService(() => findAnswer([], {}), token);
+      const error = await failureOf(put(connect(service).destination, 'a'));
+      expect(error.message).toContain('it holds no token');
+    }
   });
 });
 
@@ -518,19 +627,24 @@ interface FakeAnswer {
   body: unknown;
 }
 
-/** The service where the sandbox is too good: it authenticates, and answers the rest as the test says. */
+/**
+ * The service where the sandbox is too good: it authenticates, and answers the rest as the test says, or leaves it to the
+ * test.
+ */
 async function fakeService(
-  answer: (request: IncomingMessage, body: { page: number }) => FakeAnswer,
+  answer: (request: IncomingMessage, body: { page: number }, response: ServerResponse) => FakeAnswer | void,
+  token = `eyJhbGciOiJub25lIn0.${Buffer.from('{"sub":"demo"}').toString('base64url')}.x`,
 ): Promise<string> {
   const server = createServer((request, response) => {
     void (async () => {
       let text = '';
       for await (const chunk of request) text += chunk;
-      const token = `eyJhbGciOiJub25lIn0.${Buffer.from('{"sub":"demo"}').toString('base64url')}.x`;
       const authenticates = request.url?.endsWith('/authenticate') === true;
-      const { status, body } = authenticates
+      const given = authenticates
         ? { status: 200, body: { token } }
-        : answer(request, JSON.parse(text || '{}') as { page: number });
+        : answer(request, JSON.parse(text || '{}') as { page: number }, response);
+      if (given === undefined) return;
+      const { status, body } = given;
       response.writeHead(status, { 'content-type': 'application/json' });
       response.end(typeof body === 'string' ? body : JSON.stringify(body));
     })();

@@ -5,6 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors.js';
 import { createHealth } from '../../src/http/health.js';
 import { json, startHttpServer, type HttpServer, type Routes } from '../../src/http/http-server.js';
+import { openState, type State } from '../../src/state/database.js';
 import { createStateReadings, type StateReadings } from '../../src/state/metrics-readings.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 
@@ -98,14 +99,16 @@ describe('health', () => {
 describe('what is read from the state', () => {
   let database: TestDatabase;
   let sql: postgres.Sql;
+  let state: State;
   let readings: StateReadings;
   beforeAll(async () => {
     database = await createDatabase();
     sql = postgres(database.url, { max: 1 });
-    readings = createStateReadings({ url: database.url, timeoutMs: 2000 });
+    state = openState({ url: database.url });
+    readings = createStateReadings({ state: async () => state, timeoutMs: 2000 });
   });
   afterAll(async () => {
-    await readings.close();
+    await state.close();
     await sql.end();
     await database.drop();
   });
@@ -207,16 +210,12 @@ describe('what is read from the state', () => {
   });
 
   it('fails in time while the tables are locked, and the ping does not wait for it', async () => {
-    const quick = createStateReadings({ url: database.url, timeoutMs: 200 });
-    try {
-      await sql.begin(async (tx) => {
-        await tx`LOCK TABLE slotsync.runs`;
-        const reading = quick.read(['rooms']);
-        await quick.ping();
-        await expect(reading).rejects.toMatchObject({ code: '57014' });
-      });
-    } finally {
-      await quick.close();
-    }
+    const quick = createStateReadings({ state: async () => state, timeoutMs: 200 });
+    await sql.begin(async (tx) => {
+      await tx`LOCK TABLE slotsync.runs`;
+      const reading = quick.read(['rooms']);
+      await quick.ping();
+      await expect(reading).rejects.toMatchObject({ code: '57014' });
+    });
   });
 });

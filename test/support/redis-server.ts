@@ -1,30 +1,20 @@
 // A Redis for the tests alone, from the `redis-server` on PATH. Tests that take Redis away start one of their own.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { access, mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
+import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { startWatchdog } from '../../src/demo/watchdog.js';
 import { findFreePort } from './free-port.js';
+import { isOnPath } from './programs.js';
 import { until } from './wait.js';
 
 export type RedisServer = Awaited<ReturnType<typeof startRedisServer>>;
 
 /** Whether `redis-server` is on PATH. */
-export async function isRedisInstalled(): Promise<boolean> {
-  const folders = (process.env['PATH'] ?? '').split(delimiter).filter(Boolean);
-  const found = await Promise.all(
-    folders.map((folder) =>
-      access(join(folder, 'redis-server')).then(
-        () => true,
-        () => false,
-      ),
-    ),
-  );
-  return found.includes(true);
-}
+export const isRedisInstalled = () => isOnPath('redis-server');
 
 /**
  * Starts a Redis on 127.0.0.1 that ends with this process, however that ends. Unless `keepsData`, it writes nothing to

@@ -34,6 +34,11 @@ describe('a find', () => {
     expect(pages).toBe(1);
   });
 
+  it('that does not say how much there is, is known by its pages to be more than wanted', async () => {
+    const send = async () => ({ results: rows(1, 2), totalPages: 4 });
+    expect(await readPages(send, { ...READING, most: 6 })).toEqual({ tooMany: 7 });
+  });
+
   it('is read again when fewer were seen than there are', async () => {
     const ids = [1, 2, 3, 4, 5];
     // The first goes when the second page is asked for: 3 slips onto a page that was read already.
@@ -60,9 +65,27 @@ describe('a find', () => {
       { results: rows(1, 2), totalPages: 10_000_000, totalResults: 9 },
       'there are 10000000 pages',
     ],
+    [
+      'has one result on a page where many were asked for',
+      { results: rows(1), totalPages: 90_000, totalResults: 90_000 },
+      'there are 90000 pages for 90000 results',
+      500,
+    ],
+    [
+      'has more on a page than was asked for, and more pages',
+      { results: rows(1, 2, 3), totalPages: 2, totalResults: 6 },
+      'a page of many has 3 results, not 2',
+    ],
+    ['has pages without end and no total', { results: rows(1, 2), totalPages: 10_001 }, '10001 pages'],
     ['does not say how many pages there are', { results: rows(1, 2) }, 'does not say how many pages'],
-  ])('whose answer %s is an error, never a part', async (_name, answer, message) => {
-    const error = await readPages(async () => answer, READING).catch((thrown: unknown) => thrown);
+  ])('whose answer %s is an error, never a part', async (_name, answer, message, pageSize = 2) => {
+    let requests = 0;
+    const send = async () => {
+      requests++;
+      return answer;
+    };
+    const error = await readPages(send, { ...READING, pageSize }).catch((thrown: unknown) => thrown);
+    expect(requests).toBeLessThanOrEqual(3);
     expect(error).toMatchObject({ code: 'answer_invalid', disposition: 'retry' });
     expect((error as SlotsyncError).message).toContain(message);
   });

@@ -5,7 +5,8 @@ import path from 'node:path';
 import { inspect } from 'node:util';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors.js';
-import { loadSettings, readEnvironment, type Need } from '../../src/settings.js';
+import { currentText } from '../../src/setting-text.js';
+import { findExposedSecrets, loadSettings, readEnvironment, type Need } from '../../src/settings.js';
 
 const ENV = {
   MIRROR_DATABASE_URL: 'postgres://reader@db/mirror',
@@ -77,33 +78,99 @@ describe('settings that are complete', () => {
 });
 
 describe('the key', () => {
-  const keyOf = (env: NodeJS.ProcessEnv) =>
-    loadSettings(NEEDS, { ...ENV, API_KEY: undefined, ...env }).api?.key;
-  const file = (name: string, text: string) => {
-    writeFileSync(path.join(folder, name), text);
+  it.each(['k3y', 'Api-Key k3y', 'api-key  k3y', ' Api-Key k3y\n'])('%j is k3y', (key) => {
+    expect(loadSettings(NEEDS, { ...ENV, API_KEY: key }).api?.key).toBe('k3y');
+  });
+});
+
+describe('a secret in a file', () => {
+  const file = (name: string, text: string | Buffer, mode = 0o600) => {
+    writeFileSync(path.join(folder, name), text, { mode });
     return path.join(folder, name);
   };
+  const DATABASE = 'postgres://reader:pass@db/mirror';
+  /** Name, what may stand in its file, and what is read of it. */
+  const SECRETS = [
+    ['MIRROR_DATABASE_URL', DATABASE, DATABASE],
+    ['STATE_DATABASE_URL', DATABASE, DATABASE],
+    ['REDIS_URL', 'redis://:pass@cache:6379', 'redis://:pass@cache:6379'],
+    ['API_KEY', 'Api-Key k3y', 'k3y'],
+  ] as const;
+  const read = (name: string, env: NodeJS.ProcessEnv) => {
+    const { mirrorUrl, stateUrl, redisUrl, api } = loadSettings(NEEDS, { ...ENV, ...env });
+    const found = {
+      MIRROR_DATABASE_URL: mirrorUrl,
+      STATE_DATABASE_URL: stateUrl,
+      REDIS_URL: redisUrl,
+      API_KEY: api?.key,
+    };
+    return found[name as keyof typeof found];
+  };
 
-  it.each(['k3y', 'Api-Key k3y', 'api-key  k3y', ' Api-Key k3y\n'])('%j is k3y', (key) => {
-    expect(keyOf({ API_KEY: key })).toBe('k3y');
-  });
+  it.each(SECRETS)(
+    '%s: a byte order mark and a line end are left out, and it is read again each time',
+    (name, text, expected) => {
+      const at = file(`${name}-1`, `\uFEFF${text}\r\n`);
+      const setting = read(name, { [name]: undefined, [`${name}_FILE`]: at });
+      expect(setting && currentText(setting)).toBe(expected);
+      const [rotated, then] = [text, expected].map((one) =>
+        one.replace('pass', 'next').replace('k3y', 'next'),
+      );
+      writeFileSync(at, rotated ?? '');
+      expect(setting && currentText(setting)).toBe(then);
+      // As in the middle of a replacement.
+      for (const spoil of [() => writeFileSync(at, ''), () => rmSync(at)]) {
+        spoil();
+        expect(setting && currentText(setting)).toBe(then);
+      }
+    },
+  );
 
-  it('may lie in a file, with a line end and a prefix', () => {
-    expect(keyOf({ API_KEY_FILE: file('key', 'Api-Key k3y\n') })).toBe('k3y');
-  });
-
-  it('of the environment wins over that of a file', () => {
-    expect(keyOf({ API_KEY: 'k3y', API_KEY_FILE: file('other', 'another') })).toBe('k3y');
+  it.each(SECRETS)('%s: the setting itself wins, and the file is not read', (name, text, expected) => {
+    expect(read(name, { [name]: text, [`${name}_FILE`]: path.join(folder, 'nowhere') })).toBe(expected);
   });
 
   it.each([
     ['is not there', () => path.join(folder, 'nowhere'), 'cannot be read (ENOENT)'],
-    ['is a folder', () => folder, 'cannot be read (EISDIR)'],
-    ['is empty', () => file('empty', ' \n'), 'is empty'],
-  ])('is refused when its file %s', (_, place, message) => {
-    const at = place();
-    const { faults } = refusal({ ...ENV, API_KEY: undefined, API_KEY_FILE: at });
-    expect(faults).toEqual([`API_KEY_FILE: ${at} ${message}`]);
+    ['is a folder', () => folder, 'is a folder'],
+    ['is empty', () => file('empty', '\uFEFF \n'), 'is empty'],
+    ['holds two lines', () => file('two', 'S3CRET\nS3CRET'), 'holds more than one line'],
+    ['is UTF-16', () => file('utf16', Buffer.from('\uFEFFS3CRET', 'utf16le')), 'is not UTF-8 text'],
+  ])('is refused when the file %s', (_, place, message) => {
+    for (const [name] of SECRETS) {
+      const at = place();
+      const { faults } = refusal({ ...ENV, [name]: undefined, [`${name}_FILE`]: at });
+      expect(faults).toEqual([`${name}_FILE: ${at} ${message}`]);
+    }
+  });
+
+  it('is refused for what is wrong with it, without being shown', () => {
+    const at = file('wrong', 'postgres://reader:S3%CRET@db/mirror');
+    const { faults } = refusal({ ...ENV, MIRROR_DATABASE_URL: undefined, MIRROR_DATABASE_URL_FILE: at });
+    expect(faults).toEqual([
+      expect.stringMatching(/^MIRROR_DATABASE_URL_FILE: \/.*wrong: holds a % that encodes nothing/),
+    ]);
+    expect(faults[0]).not.toMatch(/S3|CRET/);
+  });
+
+  it('is exposed when everyone may read the file, and so is a file of settings with a secret', () => {
+    const [own, everyones] = [file('own', 'k3y'), file('everyones', 'k3y', 0o644)];
+    const exposed = (...given: Parameters<typeof findExposedSecrets>) =>
+      findExposedSecrets(...given).map(
+        (text) => /\/([^/ ]+) may be read by every user.*chmod 600/.exec(text)?.[1],
+      );
+    expect(exposed(own, { API_KEY_FILE: everyones, REDIS_URL_FILE: own })).toEqual(['everyones']);
+    expect(exposed(own, { API_KEY: 'k3y', API_KEY_FILE: everyones })).toEqual([]);
+    const settings = {
+      plain: `LOG_LEVEL=info\nMIRROR_DATABASE_URL=${ENV.MIRROR_DATABASE_URL}\n`,
+      password: `REDIS_URL=redis://:pass@cache\n`,
+      key: 'API_KEY=k3y\n',
+    };
+    for (const [name, text] of Object.entries(settings)) file(name, text, 0o644);
+    expect(Object.keys(settings).flatMap((name) => exposed(path.join(folder, name), {}))).toEqual([
+      'password',
+      'key',
+    ]);
   });
 });
 
@@ -214,7 +281,14 @@ describe('settings that cannot be used', () => {
 });
 
 describe('the file .env', () => {
-  const NAMES = [...Object.keys(ENV), 'API_KEY_FILE', 'STATE_DATABASE_URL', 'REDIS_URL', 'LOG_LEVEL'];
+  const NAMES = [
+    ...Object.keys(ENV),
+    'API_KEY_FILE',
+    'STATE_DATABASE_PASSWORD',
+    'STATE_DATABASE_URL',
+    'REDIS_URL',
+    'LOG_LEVEL',
+  ];
   const before = { folder: process.cwd(), env: { ...process.env } };
 
   beforeEach(() => {
@@ -263,8 +337,26 @@ describe('the file .env', () => {
     expect(() => readEnvironment('nowhere.env')).toThrow('nowhere.env cannot be read (ENOENT)');
   });
 
+  it.each([
+    ['a line of another syntax', 'LOG_LEVEL=info\r\nAPI_KEY: k3y\n', '.env: line 2 is not NAME=value'],
+    ['a name alone', '# see the docs\n\nAPI_KEY\n', '.env: line 3 is not NAME=value'],
+    ['UTF-16', Buffer.from('API_KEY=k3y\n', 'utf16le'), '.env is not UTF-8 text'],
+  ])('with %s is a fault', (_, text, message) => {
+    writeFileSync('.env', text);
+    expect(() => loadSettings([])).toThrow(message);
+  });
+
+  it('may hold comments, quotes over lines, blanks, and a byte order mark', () => {
+    writeFileSync(
+      '.env',
+      `\uFEFFAPI_ORGANIZATION_ID=7 # the test one\n# it's ="so\n  export LOG_LEVEL = "trace"\n\nSTATE_DATABASE_PASSWORD="a\nb: c\n" # two\nREDIS_URL='redis://cache'\r\n`,
+    );
+    expect(loadSettings([])).toMatchObject({ logLevel: 'trace', redisUrl: 'redis://cache' });
+    expect(process.env['API_ORGANIZATION_ID']).toBe('7');
+  });
+
   it('that is there and cannot be read is a fault', () => {
     mkdirSync('.env');
-    expect(() => loadSettings([])).toThrow(UsageError);
+    expect(() => loadSettings([])).toThrow('.env is a folder');
   });
 });

@@ -1,10 +1,14 @@
 import { describe, expect, it } from 'vitest';
+import { isTooDeep } from '../../src/destination/read-body.js';
 import * as wire from '../../src/destination/wire.js';
 import { RESERVATION_STATUSES } from '../../src/streams/config-schema.js';
 import { createObject } from '../../src/streams/destination-object.js';
 
 const taken = (schema: { safeParse(value: unknown): { success: boolean } }, value: unknown) =>
   schema.safeParse(value).success;
+
+const reading = (body: string, errorBodies: wire.ErrorBodies) =>
+  wire.readFailure(body, { errorBodies, redact: (text) => text });
 
 describe("the service's own words about a failure", () => {
   it.each([
@@ -19,8 +23,8 @@ describe("the service's own words about a failure", () => {
     ['nothing, when JSON says nothing', '{"status":400}', ''],
     ['the text of JSON of another shape', '["a","b"]', '["a","b"]'],
   ])('are %s', (_, body, words) => {
-    expect(wire.readFailure(body, 'json')).toBe(words);
-    expect(wire.readFailure(body, 'any')).toBe(words);
+    expect(reading(body, 'json')).toBe(words);
+    expect(reading(body, 'any')).toBe(words);
   });
 
   it.each([
@@ -30,13 +34,26 @@ describe("the service's own words about a failure", () => {
     ['JSON that was cut off', '{"message":"no such', '{"message":"no such'],
     ['no body', '', ''],
   ])('are not in %s, unless the configuration says that every body is its own', (_, body, words) => {
-    expect(wire.readFailure(body, 'json')).toBeUndefined();
-    expect(wire.readFailure(body, 'any')).toBe(words);
+    expect(reading(body, 'json')).toBeUndefined();
+    expect(reading(body, 'any')).toBe(words);
   });
 
   it('are cut short, however long the body is', () => {
-    expect(wire.readFailure('x'.repeat(10_000), 'any')).toHaveLength(500);
-    expect(wire.readFailure(JSON.stringify({ message: 'x'.repeat(10_000) }), 'json')).toHaveLength(500);
+    expect(reading('x'.repeat(10_000), 'any')).toHaveLength(500);
+    expect(reading(JSON.stringify({ message: 'x'.repeat(10_000) }), 'json')).toHaveLength(500);
+  });
+});
+
+describe('the levels of JSON', () => {
+  it('are counted where they open, and not within texts', () => {
+    const nested = (levels: number) => '[{"a":'.repeat(levels / 2) + '1' + '}]'.repeat(levels / 2);
+    expect(isTooDeep(nested(100))).toBe(false);
+    expect(isTooDeep(nested(102))).toBe(true);
+    expect(
+      isTooDeep(JSON.stringify(['['.repeat(200), `"${'{'.repeat(200)}\\`, '\\"' + '['.repeat(200)])),
+    ).toBe(false);
+    expect(isTooDeep(`[${'[],'.repeat(200)}[]]`)).toBe(false);
+    expect(isTooDeep('["\\')).toBe(false);
   });
 });
 

@@ -1,11 +1,11 @@
 // The limiter with its store where the settings put it: on Redis if there is one, else in the state database.
 import type { Logger } from '../../logger.js';
-import type { SettingText } from '../../setting-text.js';
+import { currentText, type SettingText } from '../../setting-text.js';
 import { createLimiter } from './limiter.js';
 import type { StoreOptions } from './quota-rules.js';
 
 interface QuotaPlace extends StoreOptions {
-  redisUrl: string | undefined;
+  redisUrl: SettingText | undefined;
   /** The migrated state database. */
   stateUrl: SettingText;
   log: Logger;
@@ -23,7 +23,7 @@ async function openStore({ redisUrl, stateUrl, key, rate, log }: QuotaPlace) {
       import('ioredis'),
       import('./redis-store.js'),
     ]);
-    const redis = new Redis(redisUrl, { maxRetriesPerRequest: 1, enableReadyCheck: true });
+    const redis = new Redis(currentText(redisUrl), { maxRetriesPerRequest: 1, enableReadyCheck: true });
     redis.on('error', (error: Error) => log.warn({ reason: error.message }, 'quota store failed'));
     return { store: createRedisStore({ redis, key, rate }), disconnect: async () => redis.disconnect() };
   }
@@ -31,6 +31,6 @@ async function openStore({ redisUrl, stateUrl, key, rate, log }: QuotaPlace) {
     import('../../postgres-connection.js'),
     import('./postgres-store.js'),
   ]);
-  const sql = connectPostgres(stateUrl, 'quota', { max: 2, connect_timeout: 5 });
+  const sql = connectPostgres(stateUrl, 'quota', { connect_timeout: 5 });
   return { store: createPostgresStore({ sql, key, rate }), disconnect: () => sql.end({ timeout: 1 }) };
 }

@@ -1,6 +1,6 @@
 // Keys are put into the inbox, and workers hear of it. NOTIFY is a hint: workers look every second as well.
 import type { SettingText } from '../../setting-text.js';
-import { connectPostgres } from '../../postgres-connection.js';
+import { connectPostgres, findPooling } from '../../postgres-connection.js';
 import { queryOne, type Queries } from '../database.js';
 
 /** Programs that add to the inbox may notify this channel, in the same transaction. */
@@ -20,11 +20,24 @@ export async function addChanges(db: Queries, stream: string, keys: readonly str
 
 /**
  * Calls back when something was added to the inbox, and whenever it begins to listen: notifications of before are lost.
- * A connection of its own, which is made again when it is lost.
+ * A connection of its own, which is made again when it is lost. Behind a pooler in transaction mode it never calls back.
  */
 export function listenForChanges(url: SettingText, onChange: () => void) {
   const client = connectPostgres(url, 'inbox');
-  // The driver reconnects by itself, also after a first failure; looking every second covers the time between.
-  client.listen(CHANGES_CHANNEL, onChange, onChange).catch(() => undefined);
-  return { close: () => client.end({ timeout: 1 }) };
+  const closing = new AbortController();
+  const listen = async () => {
+    // There a session belongs to nobody: notifications would reach no one.
+    const pooling = await findPooling(url).catch(() => 'none');
+    if (pooling === 'transaction' || closing.signal.aborted) return;
+    // The driver reconnects by itself, also after a first failure; looking every second covers the time between.
+    await client.listen(CHANGES_CHANNEL, onChange, onChange);
+  };
+  const started = listen().catch(() => undefined);
+  return {
+    async close(): Promise<void> {
+      closing.abort();
+      await client.end({ timeout: 1 });
+      await started;
+    },
+  };
 }

@@ -1,8 +1,9 @@
 // Marks: what a plan or a poll has to know of a record, as one short text. sync/decide.ts reads them.
-import { readCopy } from '../../postgres-copy.js';
-import { arrayLiteral, quoteLiteral } from '../../sql-text.js';
+import { sql } from 'drizzle-orm';
 import { connectPostgres } from '../../postgres-connection.js';
-import { asStateError, type State } from '../database.js';
+import { encodeColumn, escapeColumn, readCopy } from '../../postgres-copy.js';
+import { quoteLiteral } from '../../sql-text.js';
+import { anyOf, asStateError, query, type State } from '../database.js';
 import { AWAITS_SECOND_LOOK, RETIREMENT_REFUSED, STILL_RESERVED } from './outcome-types.js';
 
 /**
@@ -25,19 +26,30 @@ export const MARK = `CASE
     END || CASE WHEN r.gone_since IS NULL THEN '' ELSE ':gone' END
   END`;
 
-/** `(key, mark)` of a stream, or of these keys of it, in the byte order of the key: blocks of COPY lines, latin1. */
+/**
+ * `(key, mark)` of a stream, or of these keys of it, in the byte order of the key: blocks of COPY lines, latin1. A stream is
+ * read over a connection of its own, one stream at a time in a process; a few keys need none.
+ */
 export async function* readPlanMarks(
   state: State,
   stream: string,
   keys?: readonly string[],
 ): AsyncGenerator<string[]> {
-  const among =
-    keys === undefined ? '' : `AND r.local_key = ANY (${quoteLiteral(arrayLiteral(keys))}::text[])`;
+  if (keys !== undefined) {
+    const rows = await query<{ key: string; mark: string }>(state.db)`
+      SELECT r.local_key AS key, ${sql.raw(MARK)} AS mark FROM slotsync.records AS r
+      WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} ORDER BY r.local_key`;
+    yield rows.map(({ key, mark }) => `${escapeColumn(encodeColumn(key))}\t${mark}`);
+    return;
+  }
   const statement = `COPY (SELECT r.local_key, ${MARK}
-    FROM slotsync.records AS r WHERE r.stream = ${quoteLiteral(stream)} ${among} ORDER BY r.local_key) TO STDOUT`;
+    FROM slotsync.records AS r WHERE r.stream = ${quoteLiteral(stream)} ORDER BY r.local_key) TO STDOUT`;
+  const leave = await state.planReadings.enter();
   try {
     yield* readCopy(connectPostgres(state.url, 'plan'), statement);
   } catch (error) {
     throw asStateError(error);
+  } finally {
+    leave();
   }
 }

@@ -1,7 +1,6 @@
 // The life of a reconcile run: one at a time, worked by the process that started it. It only reads from both sides, so one
 // that was interrupted is not resumed: it failed, and the next one reads again.
-import { connectPostgres } from '../../postgres-connection.js';
-import { asStateError, query, type Queries, type State } from '../database.js';
+import { query, tryLock, type Queries, type State } from '../database.js';
 import type { RunRange, StartedBy } from '../schema.js';
 import { failRun } from './end-run.js';
 import { insertRun } from './start-run.js';
@@ -10,22 +9,23 @@ const LOCK = 'slotsync reconcile';
 
 /**
  * Runs while holding the lock of all reconciling; undefined when another process holds it. The lock is held by a
- * connection of its own and ends with it, however the process ends.
+ * transaction that does nothing else, so it ends with the process, however that ends, and a pooler keeps it too.
  */
 export async function whileReconcilingAlone<T>(
-  state: State,
+  { db }: State,
   run: () => Promise<T>,
 ): Promise<{ result: T } | undefined> {
-  const client = connectPostgres(state.url, 'reconcile', { idle_timeout: 0, max_lifetime: null });
+  let done: { result: T } | undefined;
   try {
-    const [row] = await client<{ taken: boolean }[]>`
-      SELECT pg_try_advisory_lock(hashtextextended(${LOCK}, 0)) AS taken`.catch((error: unknown) => {
-      throw asStateError(error);
+    await db.transaction(async (tx) => {
+      await query(tx)`SET LOCAL idle_in_transaction_session_timeout = 0`;
+      if (await tryLock(tx, LOCK)) done = { result: await run() };
     });
-    return row?.taken ? { result: await run() } : undefined;
-  } finally {
-    await client.end({ timeout: 1 });
+  } catch (error) {
+    // A lock that was lost at the end takes nothing back.
+    if (done === undefined) throw error;
   }
+  return done;
 }
 
 /** Starts a reconcile run, under the lock: whatever is unfinished was interrupted. Returns its id. */

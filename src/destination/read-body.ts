@@ -1,0 +1,64 @@
+// The body of an answer, within limits: nobody but the service decides how much arrives, and all of it is kept in memory.
+import type { Readable } from 'node:stream';
+
+const MB = 1024 * 1024;
+/** Of an answer that is understood whole. */
+const MOST_BYTES = 64 * MB;
+/** Of an error, of which only a message is kept. */
+const MOST_FAILURE_BYTES = MB;
+/** Answers of the service have about six levels. */
+const MOST_LEVELS = 100;
+
+/**
+ * The text of a body, read no further than its limit; what is beyond is not received. Undefined: a 2xx answer is larger than
+ * 64 MB. An error's body is cut off after 1 MB. Throws what the connection throws.
+ */
+export async function readBody(body: Readable, status: number): Promise<string | undefined> {
+  const isFailure = status < 200 || status >= 300;
+  const most = isFailure ? MOST_FAILURE_BYTES : MOST_BYTES;
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  // Leaving the loop early destroys the body, and with it the connection.
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    chunks.push(chunk);
+    if (bytes <= most) continue;
+    if (!isFailure) return undefined;
+    break;
+  }
+  return new TextDecoder().decode(Buffer.concat(chunks).subarray(0, most));
+}
+
+/** Whether JSON has more levels than any answer. The parser would take minutes and gigabytes for millions of them. */
+export function isTooDeep(json: string): boolean {
+  let level = 0;
+  for (let at = 0; at < json.length; at++) {
+    switch (json.charCodeAt(at)) {
+      case QUOTE:
+        at = endOfString(json, at);
+        break;
+      case BRACKET:
+      case BRACE:
+        if (++level > MOST_LEVELS) return true;
+        break;
+      case CLOSING_BRACKET:
+      case CLOSING_BRACE:
+        level--;
+    }
+  }
+  return false;
+}
+
+const [QUOTE, BACKSLASH, BRACKET, BRACE, CLOSING_BRACKET, CLOSING_BRACE] = Array.from(
+  '"\\[{]}',
+  (character) => character.charCodeAt(0),
+);
+
+function endOfString(json: string, start: number): number {
+  for (let at = start + 1; at < json.length; at++) {
+    const code = json.charCodeAt(at);
+    if (code === BACKSLASH) at++;
+    else if (code === QUOTE) return at;
+  }
+  return json.length;
+}

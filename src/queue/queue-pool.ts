@@ -1,0 +1,81 @@
+// The queue's connections to PostgreSQL. BullMQ gives each queue and each worker a pool and a listening connection of its
+// own: two dozen for one process. Here all of them share one small pool, which is opened by the first and closed with the last.
+import { PostgresConnection, PostgresQueueBackend, type BackendFactory, type PgPool } from 'bullmq';
+import pg from 'pg';
+import { pgConfig, waitWhileFull } from '../postgres-connection.js';
+import type { SettingText } from '../setting-text.js';
+import { quoteIdentifier } from '../sql-text.js';
+
+/** One of them listens for new jobs, in a process that works them. */
+const CONNECTIONS = 3;
+
+type ListenClient = Awaited<ReturnType<PostgresConnection['getListenClient']>>;
+
+/** Waits for a server that takes no more connections. */
+class WaitingPool extends pg.Pool {
+  override connect = ((callback?: Parameters<pg.Pool['connect']>[0]) =>
+    callback ? super.connect(callback) : waitWhileFull(() => super.connect())) as pg.Pool['connect'];
+  override query = ((...statement: Parameters<pg.Pool['query']>) =>
+    waitWhileFull(async () => super.query(...statement))) as unknown as pg.Pool['query'];
+}
+
+/** Counts who uses it, and ends the pool with the last of them. */
+class SharedConnection extends PostgresConnection {
+  users = 0;
+  private readonly forget: () => void;
+  private listening: ListenClient | undefined;
+
+  constructor(pool: pg.Pool, schema: string, forget: () => void) {
+    super(pool as unknown as PgPool);
+    this.forget = forget;
+    // BullMQ takes a schema's name only together with a pool of its own making.
+    Object.assign(this, { schema });
+    this.setMaxListeners(0); // each queue and each worker listens
+  }
+
+  /** The listening client, whose statements wait for each other: several workers send theirs at once. */
+  override async getListenClient(): Promise<ListenClient> {
+    const client = await super.getListenClient();
+    if (this.listening === client) return client;
+    this.listening = client;
+    const query = client.query.bind(client);
+    let last: Promise<unknown> = Promise.resolve();
+    client.query = (text, params) => {
+      const result = last.then(() => query(text, params));
+      last = result.catch(() => undefined);
+      return result;
+    };
+    return client;
+  }
+
+  override async close(): Promise<void> {
+    if (--this.users > 0) return;
+    this.forget();
+    await super.close();
+    await this.pool.end();
+  }
+}
+
+/** A backend for BullMQ whose queues and workers share their connections; `schema` holds BullMQ's tables. */
+export function createSharedBackend(address: SettingText, schema: string) {
+  let shared: SharedConnection | undefined;
+
+  const open = () => {
+    // Not a parameter of the connection, which poolers refuse. Each connection waits for it.
+    const setSchema = (client: pg.ClientBase) =>
+      client.query(`SET search_path TO ${quoteIdentifier(schema)}`);
+    const pool = new WaitingPool({
+      ...pgConfig(address, 'queue'),
+      max: CONNECTIONS,
+      keepAlive: true,
+      onConnect: setSchema as never,
+    });
+    return new SharedConnection(pool, schema, () => (shared = undefined));
+  };
+
+  return ((name, options) => {
+    shared ??= open();
+    shared.users++;
+    return new PostgresQueueBackend(shared, name, options as never);
+  }) satisfies BackendFactory;
+}
