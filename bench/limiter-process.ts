@@ -2,7 +2,8 @@
 import { Pool } from 'undici';
 import { LIMITERS, type LimiterOptions } from './limiters.js';
 
-const [limiter = '', serviceUrl = '', options = '{}'] = process.argv.slice(2);
+const [limiter = '', serviceUrl = ''] = process.argv.slice(2);
+const options = process.env['LIMITER_OPTIONS'] ?? '{}';
 const pool = new Pool(serviceUrl, { connections: 64 });
 const begin = await LIMITERS[limiter]?.(JSON.parse(options) as LimiterOptions, async () => {
   const { body } = await pool.request({ method: 'GET', path: '/' });

@@ -83,8 +83,9 @@ async function measure(cell: CellOptions): Promise<Cell[]> {
       concurrency: CONCURRENCY,
       backlog: at === 0 ? backlog : 0,
     };
-    const args = [limiter, sandbox.url, JSON.stringify(options)];
-    return fork(SCRIPT, args, { execArgv: ['--import', 'jiti/register'] });
+    // The addresses hold passwords, and every user can list the arguments of a process.
+    const env = { ...process.env, LIMITER_OPTIONS: JSON.stringify(options) };
+    return fork(SCRIPT, [limiter, sandbox.url], { env, execArgv: ['--import', 'jiti/register'] });
   });
   try {
     await Promise.all(children.map((child) => once(child, 'message')));

@@ -14,6 +14,7 @@ const LEAVES = [
   'lifecycle.ts',
   'meter.ts',
   'sql-text.ts',
+  'visible-text.ts',
   'postgres-address.ts',
   'postgres-connection.ts',
   'postgres-copy.ts',

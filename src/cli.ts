@@ -6,7 +6,7 @@ import { addCommands } from './commands/command-table.js';
 import { EXIT, exitCodeOfErrorCode } from './commands/exit-code.js';
 import { codeOf } from './errors.js';
 import { describeError, errorToJson } from './report/error-message.js';
-import { printJson } from './report/print.js';
+import { printJson, printLine, printNote } from './report/print.js';
 
 async function main(argv: readonly string[]): Promise<void> {
   const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
@@ -17,6 +17,10 @@ async function main(argv: readonly string[]): Promise<void> {
       'Keeps a scheduling service true to a Postgres mirror, within the organization’s request quota.',
     )
     .version(version)
+    .configureOutput({
+      writeOut: (text) => printLine(text.replace(/\n$/, '')),
+      writeErr: (text) => printNote(text.replace(/\n$/, '')),
+    })
     .showHelpAfterError('(slotsync --help lists the commands and options)')
     .addHelpText(
       'after',
@@ -34,7 +38,7 @@ async function main(argv: readonly string[]): Promise<void> {
     }
     process.exitCode = exitCodeOfErrorCode(codeOf(error));
     if (argv.includes('--json')) printJson(errorToJson(error));
-    process.stderr.write(`${describeError(error)}\n`);
+    printNote(describeError(error));
   }
 }
 

@@ -58,7 +58,13 @@ async function readExported(file: string): Promise<unknown> {
   const { createJiti } = await import('jiti');
   const self = import.meta.url.endsWith('.ts') ? './index.ts' : './index.js';
   const alias = { slotsync: fileURLToPath(new URL(self, import.meta.url)) };
-  const jiti = createJiti(import.meta.url, { alias, moduleCache: false, interopDefault: false });
+  // A cache on disk would be in the temporary folder, where other users of the machine could leave code to be run.
+  const jiti = createJiti(import.meta.url, {
+    alias,
+    fsCache: false,
+    moduleCache: false,
+    interopDefault: false,
+  });
   return (await jiti.import<{ default?: unknown }>(file)).default;
 }
 

@@ -1,6 +1,7 @@
 // JSON lines for machines, one readable line for a terminal. Messages are constant; facts are fields.
 // Logs go to standard error, so that a command's own output can be piped.
 import { pino, type Logger as PinoLogger } from 'pino';
+import { visible, visibleWhenDecoded } from './visible-text.js';
 
 export type Logger = PinoLogger;
 
@@ -20,13 +21,13 @@ export async function createLogger(
   const options = { level, redact, base: null };
   if (!isTerminal) {
     return pino(
-      { ...options, timestamp: pino.stdTimeFunctions.isoTime },
+      { ...options, hooks: { streamWrite: visible }, timestamp: pino.stdTimeFunctions.isoTime },
       pino.destination({ dest, sync: true }),
     );
   }
   const { default: pretty } = await import('pino-pretty');
   return pino(
-    options,
+    { ...options, hooks: { streamWrite: visibleWhenDecoded } },
     pretty({ destination: dest, sync: true, translateTime: 'SYS:HH:MM:ss', ignore: 'pid,hostname' }),
   );
 }

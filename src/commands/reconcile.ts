@@ -1,7 +1,7 @@
 import type { App } from '../app.js';
 import { UsageError } from '../errors.js';
 import { requireSources } from '../mirror/require-sources.js';
-import { print } from '../report/print.js';
+import { print, printNote } from '../report/print.js';
 import { createProgress } from '../report/progress.js';
 import { describeReconcile, MAX_BOOKINGS, reconcileToJson } from '../report/reconcile.js';
 import { reconcile, type ReconcileResult } from '../sync/reconcile/reconcile.js';
@@ -43,7 +43,7 @@ export async function reconcileBookings(app: App, options: ReconcileOptions): Pr
     result = await reconcile({ ...deps, onProgress }, { from, to, isDryRun, named }, interrupted.signal);
   } catch (error) {
     if (!interrupted.signal.aborted) throw error;
-    process.stderr.write('Stopped. Verdicts so far are kept; slotsync reconcile reads everything again.\n');
+    printNote('Stopped. Verdicts so far are kept; slotsync reconcile reads everything again.');
     return EXIT.failed;
   } finally {
     progress.stop();

@@ -2,6 +2,7 @@
 // flight within the grace. Second: interrupt it. A third ends the process at once, as the system does by default.
 import { once } from 'node:events';
 import type { Stoppable } from '../lifecycle.js';
+import { printNote } from '../report/print.js';
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 /** How long a process that is stopping may take to close its connections. */
@@ -15,7 +16,7 @@ export function listenForSignals(work: Stoppable, graceMs?: number) {
       unlisten();
       return work.abort();
     }
-    process.stderr.write('\nStopping: finishing the work in flight; a second signal interrupts it.\n');
+    printNote('\nStopping: finishing the work in flight; a second signal interrupts it.');
     void work.stop(graceMs);
     first.abort();
   }

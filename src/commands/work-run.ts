@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { App } from '../app.js';
 import { createQuotaUseReader } from '../destination/quota/quota-use.js';
 import { SlotsyncError, UsageError } from '../errors.js';
-import { print, printJson, printLine } from '../report/print.js';
+import { print, printJson, printLine, printNote } from '../report/print.js';
 import { createProgress } from '../report/progress.js';
 import { printRun, runToJson } from '../report/run.js';
 import type { State } from '../state/database.js';
@@ -96,7 +96,7 @@ export async function workRun(
       run = await waitForRun(state, id, stop.requested, readQuotaUse);
     }
     if (!run?.finishedAt) {
-      process.stderr.write(`Stopped. What was accepted is recorded; ${resumeCommand} goes on from there.\n`);
+      printNote(`Stopped. What was accepted is recorded; ${resumeCommand} goes on from there.`);
       return EXIT.failed;
     }
     if (json) printJson({ ...extraJson, run: runToJson(run) });

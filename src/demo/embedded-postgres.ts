@@ -1,14 +1,16 @@
 // A real PostgreSQL for the demo and for tests, where none is set up. PostgreSQL refuses to run as root, so root runs
-// it as the account `nobody`, which every system has.
+// it as the account `nobody`, which every system has. Other users of the machine can reach its port, but neither know
+// its password nor enter its folder.
 import { execFile } from 'node:child_process';
+import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { lchown, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { lchown, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
-import { messageOf, SlotsyncError } from '../errors.js';
+import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors.js';
 import { copyPostgresPackage, findPostgresPackage, type FileOwner } from './postgres-binaries.js';
 import { startWatchdog } from './watchdog.js';
 
@@ -24,20 +26,26 @@ export type EmbeddedPostgres = Awaited<ReturnType<typeof startEmbeddedPostgres>>
 const execute = promisify(execFile);
 /** Between choosing a free port and listening on it, another process can take it. */
 const START_ATTEMPTS = 3;
-const INITDB_FLAGS = ['--no-sync', '--auth=trust', '--encoding=UTF8', '--locale=C', '--username=postgres'];
+const INITDB_FLAGS = [
+  '--no-sync',
+  '--auth=scram-sha-256',
+  '--encoding=UTF8',
+  '--locale=C',
+  '--username=postgres',
+];
 const SERVER_FLAGS =
   '-c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=300 -c timezone=UTC ' +
   '-c fsync=off -c synchronous_commit=off -c full_page_writes=off';
 
 /**
  * Starts a PostgreSQL on a free port of 127.0.0.1, in a fresh temporary folder, with the superuser `postgres`
- * and no password. It takes about a second. The server does not keep this process alive, and ends with it, even when
+ * and a random password, which is in the urls alone. It takes about a second. The server does not keep this process alive, and ends with it, even when
  * it is killed. Data is not durable (`fsync=off`). Throws UsageError when no PostgreSQL comes with the installation.
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {}) {
   const packageDirectory = options.packageDirectory ?? findPostgresPackage();
   const owner = process.getuid?.() === 0 ? await findNobody() : undefined;
-  const folder = await mkdtemp(join(await temporaryFolder(owner), 'slotsync-postgres-'));
+  const folder = await createTemporaryFolder(owner);
   if (owner) await lchown(folder, owner.uid, owner.gid);
   const dataDirectory = join(folder, 'data');
   const logFile = join(folder, 'server.log');
@@ -61,6 +69,14 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
       return startOnFreePort(attempt + 1);
     }
   };
+  /** The password is passed in a file, since every user can list the arguments of a process. */
+  const createCluster = async (password: string) => {
+    const file = join(folder, 'password');
+    await writeFile(file, scramVerifier(password), { mode: 0o600 });
+    if (owner) await lchown(file, owner.uid, owner.gid);
+    await run('initdb', ...INITDB_FLAGS, `--pwfile=${file}`);
+    await rm(file);
+  };
   const cleanUp = async () => {
     await rm(folder, { recursive: true, force: true });
     await watchdog.release();
@@ -68,10 +84,11 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
 
   try {
     await copyPostgresPackage(packageDirectory, folder, owner);
-    await run('initdb', ...INITDB_FLAGS);
+    const password = randomBytes(24).toString('hex');
+    await createCluster(password);
     const port = await startOnFreePort();
 
-    const urlOf = (database: string) => `postgres://postgres@127.0.0.1:${port}/${database}`;
+    const urlOf = (database: string) => `postgres://postgres:${password}@127.0.0.1:${port}/${database}`;
     let stopped: Promise<void> | undefined;
     return {
       url: urlOf('postgres'),
@@ -111,11 +128,36 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
   }
 }
 
+/**
+ * What PostgreSQL stores of a password. Its own has 4096 iterations, which slow down guessing, and make a connection half
+ * as expensive again. A random password needs one.
+ */
+function scramVerifier(password: string): string {
+  const salt = randomBytes(16);
+  const salted = pbkdf2Sync(password, salt, 1, 32, 'sha256');
+  const keyOf = (name: string) => createHmac('sha256', salted).update(name).digest();
+  const storedKey = createHash('sha256').update(keyOf('Client Key')).digest('base64');
+  return `SCRAM-SHA-256$1:${salt.toString('base64')}$${storedKey}:${keyOf('Server Key').toString('base64')}`;
+}
+
 async function findNobody(): Promise<FileOwner> {
   const passwd = await readFile('/etc/passwd', 'utf8').catch(() => '');
   const [, uid = '65534', gid = '65534'] = /^nobody:[^:]*:(-?\d+):(-?\d+):/m.exec(passwd) ?? [];
   // Some systems write -2 there; the system calls want it unsigned.
   return { uid: Number(uid) >>> 0, gid: Number(gid) >>> 0 };
+}
+
+/** A folder that its user alone may enter. Throws UsageError when there is no place for it. */
+async function createTemporaryFolder(owner: FileOwner | undefined): Promise<string> {
+  const parent = await temporaryFolder(owner);
+  try {
+    return await mkdtemp(join(parent, 'slotsync-postgres-'));
+  } catch (cause) {
+    throw new UsageError(`the temporary folder ${parent} cannot be used (${codeOf(cause)})`, {
+      remedy: 'TMPDIR chooses another one.',
+      cause,
+    });
+  }
 }
 
 /** The system's temporary folder; `/tmp` when `owner` may not enter that one. */

@@ -61,6 +61,7 @@ export async function playDemo(cli: string, { keep, json, seed }: DemoOptions): 
       MIRROR_DATABASE_URL: url,
       STATE_DATABASE_URL: url,
       REDIS_URL: '',
+      REDIS_URL_FILE: '',
       API_BASE_URL: sandbox.url,
       API_KEY: 'sandbox-key',
       API_KEY_FILE: '',
@@ -132,7 +133,11 @@ export async function playDemo(cli: string, { keep, json, seed }: DemoOptions): 
       say('\nDatabase and sandbox run until Ctrl-C. In another terminal:\n');
       for (const [name, value] of Object.entries(env)) say(`  export ${name}='${value}'`);
       say(`\n  node ${cli} status`);
-      say(`  psql '${url}' -c 'SELECT * FROM slotsync.records LIMIT 5'`);
+      // Every user of the machine can list the arguments of psql.
+      const { password } = new URL(url);
+      say(
+        `  PGPASSWORD='${password}' psql '${url.replace(`:${password}@`, '@')}' -c 'SELECT * FROM slotsync.records LIMIT 5'`,
+      );
       say(`  curl ${sandbox.url}/sandbox/summary`);
       if (!interrupted.signal.aborted) await once(interrupted.signal, 'abort');
     } else {

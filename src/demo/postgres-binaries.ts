@@ -48,7 +48,7 @@ export async function copyPostgresPackage(
       await link(from, to).catch(() => copyFile(from, to));
       continue;
     }
-    await (found.isDirectory() ? mkdir(to) : copyFile(from, to));
+    await (found.isDirectory() ? mkdir(to, { mode: 0o700 }) : copyFile(from, to));
     if (owner) await lchown(to, owner.uid, owner.gid);
   }
   const list = await readFile(join(native, 'pg-symlinks.json'), 'utf8').catch(() => '[]');

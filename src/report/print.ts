@@ -1,7 +1,14 @@
-// Standard output: lines for people, one JSON document for programs.
+// What people read: lines on standard output, or one JSON document for programs; notes and errors on standard error.
+// Nothing else writes there but the progress bar, so that no text can command the terminal.
+import { visible } from '../visible-text.js';
 
 export function printLine(text = ''): void {
-  process.stdout.write(`${text}\n`);
+  process.stdout.write(`${visible(text)}\n`);
+}
+
+/** A line on standard error, where it does not mix with the output. */
+export function printNote(text: string): void {
+  process.stderr.write(`${visible(text)}\n`);
 }
 
 /** Big integers are printed as text. */

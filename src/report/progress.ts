@@ -1,7 +1,8 @@
 // Progress on standard error: a bar on a terminal, a line every few seconds elsewhere.
 import { SingleBar } from 'cli-progress';
+import { visible } from '../visible-text.js';
 import { formatDuration, formatNumber } from './format.js';
-import { lines } from './print.js';
+import { lines, printNote } from './print.js';
 
 interface ProgressFacts {
   /** Share of the quota in use, 0 to 1; undefined when it is not known. */
@@ -19,7 +20,7 @@ export function createProgress(what: string) {
   const pace = createPace();
   return {
     update(done: number, total: number, facts: ProgressFacts = {}): void {
-      const text = describePace(pace(done, performance.now()), total - done, facts);
+      const text = visible(describePace(pace(done, performance.now()), total - done, facts));
       show(done, total, text, facts.blocked);
     },
     stop,
@@ -63,7 +64,7 @@ function createLines(what: string): { show: Show; stop(): void } {
       printedAt = now;
       const percent = total === 0 ? '' : `, ${Math.floor((done / total) * 100)} %`;
       const progress = `${formatNumber(done)} of ${formatNumber(total)}${percent}`;
-      process.stderr.write(`${what}: ${progress}, ${pace || 'resumed'}\n`);
+      printNote(`${what}: ${progress}, ${pace || 'resumed'}`);
     },
     stop: () => undefined,
   };

@@ -12,7 +12,7 @@ const ROOT = resolve(import.meta.dirname, '../..');
 const RUNNER = `
   const { spawn } = await import('node:child_process');
   const { createJiti } = await import('jiti');
-  const { endWithTests } = await createJiti(process.cwd() + '/').import('./test/support/child-processes.ts');
+  const { endWithTests } = await createJiti(process.cwd() + '/', { fsCache: false }).import('./test/support/child-processes.ts');
   const start = () => {
     const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)'], { stdio: 'ignore' });
     endWithTests(child);

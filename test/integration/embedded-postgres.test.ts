@@ -1,7 +1,7 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { chown, cp, lstat, mkdir, mkdtemp, readFile, rm, stat } from 'node:fs/promises';
+import { chown, cp, lstat, mkdir, mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
@@ -50,6 +50,54 @@ test('answers, restarts, and leaves neither process nor folder behind', async ()
   await until(() => !isRunning(pid), { describe: 'the process to end' });
   expect(existsSync(dirname(server.dataDirectory))).toBe(false);
 });
+
+test('lets nobody in who does not know its password, which no list of processes and no file shows', async () => {
+  const listed = listArguments();
+  const server = await start();
+  const { password } = new URL(server.url);
+  expect(password).toMatch(/^[0-9a-f]{48}$/);
+  if (existsSync('/proc/self/cmdline'))
+    expect((await listed.stop()).filter((line) => line.includes(server.dataDirectory))).not.toEqual([]);
+  expect((await listed.stop()).filter((line) => line.includes(password))).toEqual([]);
+
+  for (const wrong of ['', 'postgres', `${password}0`]) {
+    const url = new URL(server.url);
+    url.password = wrong;
+    await expect(selectOne(url.href), wrong).rejects.toMatchObject({ code: '28P01' });
+  }
+  const sql = postgres(server.url, { max: 1 });
+  onTestFinished(() => sql.end());
+  expect(await sql`SELECT DISTINCT auth_method AS method FROM pg_hba_file_rules`).toEqual([
+    { method: 'scram-sha-256' },
+  ]);
+
+  const folder = dirname(server.dataDirectory);
+  const modeOf = async (file: string) => (await stat(join(folder, file))).mode & 0o777;
+  expect(await Promise.all(['', 'data', 'native', 'server.log'].map(modeOf))).toEqual([
+    0o700, 0o700, 0o700, 0o600,
+  ]);
+  expect((await readdir(folder)).toSorted()).toEqual(['data', 'native', 'server.log']);
+});
+
+/** The arguments of every process of this machine, read again and again until `stop`. */
+function listArguments() {
+  const found = new Set<string>();
+  const stopping = new AbortController();
+  const reading = (async () => {
+    while (!stopping.signal.aborted) {
+      const numbers = (await readdir('/proc').catch(() => [])).filter((name) => /^\d+$/.test(name));
+      for (const number of numbers)
+        found.add(await readFile(`/proc/${number}/cmdline`, 'utf8').catch(() => ''));
+    }
+  })();
+  return {
+    async stop(): Promise<string[]> {
+      stopping.abort();
+      await reading;
+      return [...found];
+    },
+  };
+}
 
 test('takes another port when the first one is taken', async () => {
   const taken = createServer().listen(0, '127.0.0.1');

@@ -1,7 +1,8 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createJiti } from 'jiti';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { checkConfiguration, loadConfiguration } from '../../src/config-file.js';
 import { UsageError } from '../../src/errors.js';
 import { configKeys, type SlotsyncConfig } from '../../src/streams/config-schema.js';
@@ -93,6 +94,32 @@ describe('a configuration file', () => {
     expect(await typeOf()).toBe('room');
     writeFileSync(path.join(folder, 'sync.config.ts'), text('hall'));
     expect(await typeOf()).toBe('hall');
+  });
+});
+
+describe('the cache of compiled files that another user may write to', () => {
+  it('is neither read nor written', async () => {
+    const config = (type: string) =>
+      `export default ${JSON.stringify({ streams: { rooms: rooms({ type }) } })};`;
+    const temporary = folderOf({});
+    const folder = folderOf({ 'sync.config.ts': config('room') });
+    vi.stubEnv('TMPDIR', temporary);
+    vi.stubEnv('JITI_FS_CACHE', 'true');
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const typeOf = async () => (await loadConfiguration(undefined, folder)).streams[0]?.type;
+    expect(await typeOf()).toBe('room');
+    expect(readdirSync(temporary)).toEqual([]);
+
+    // As another user would plant it: the compiled file in its place, with other code.
+    const program = path.resolve('src/config-file.ts');
+    const options = { moduleCache: false, interopDefault: false };
+    await createJiti(program, options).import(path.join(folder, 'sync.config.ts'));
+    const [compiled = ''] = readdirSync(path.join(temporary, 'jiti'));
+    const planted = path.join(temporary, 'jiti', compiled);
+    writeFileSync(planted, readFileSync(planted, 'utf8').replace('"type": "room"', '"type": "planted"'));
+    expect(readFileSync(planted, 'utf8')).toContain('planted');
+    expect(await typeOf()).toBe('room');
+    expect(readdirSync(path.join(temporary, 'jiti'))).toEqual([compiled]);
   });
 });
 

@@ -30,4 +30,15 @@ describe.each([
     expect(written.match(/\[secret\]/g)).toHaveLength(4);
     expect(written).toContain('shown');
   });
+
+  it('controls: what a terminal would obey is shown, wherever it stands', async () => {
+    const file = path.join(folder, `controls-${isTerminal}.log`);
+    const log = await createLogger('info', isTerminal, file);
+    const text = 'a\x1b]0;x\x07b\u202Ec\x9bd\x7fe';
+    log.info({ text, inside: { [text]: [text] }, err: new Error(text) }, text);
+    const written = readFileSync(file, 'utf8').replaceAll(/\p{Cc}\[\d+m/gu, ''); // our own colours
+    expect(written).not.toMatch(/(?!\n)[\p{Cc}\p{Bidi_Control}]/u);
+    const shown = written.split('a\\u001b]0;x\\u0007b\\u202ec\\u009bd\\u007fe').length - 1;
+    expect(shown).toBeGreaterThanOrEqual(4);
+  });
 });

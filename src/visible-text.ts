@@ -1,0 +1,15 @@
+// Text of a row, a key or an answer may hold characters that a terminal obeys instead of showing them: they move the
+// cursor, set its title or reverse the direction of writing. Whatever a person reads passes through here.
+
+/** Control characters but the line feed, line separators, and marks of direction. */
+const OBEYED = /(?!\n)[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu;
+
+/** The text with such characters written as JSON escapes them, so that JSON keeps its meaning. */
+export function visible(text: string): string {
+  return text.replace(OBEYED, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+/** A line of JSON whose texts are to be decoded and shown: what they would become is escaped once more. */
+export function visibleWhenDecoded(json: string): string {
+  return visible(json).replace(/\\[\\ubfr]/g, (escape) => (escape === '\\\\' ? escape : `\\${escape}`));
+}

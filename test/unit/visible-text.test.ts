@@ -1,0 +1,37 @@
+// What a terminal would obey is shown, wherever it is printed.
+import { readdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { visible, visibleWhenDecoded } from '../../src/visible-text.js';
+
+/** A terminal's title, a cleared screen, a colour of one byte, a reversed word, a deletion, a line of its own. */
+const OBEYED = '\x1b]0;x\x07 \x1b[2J \x9b31m \u202Edrow\u202C \x7f\b\r \u2028 \u0085 \u2066';
+
+describe('a text for a terminal', () => {
+  it('controls: each is shown as JSON escapes it, and line feeds stay', () => {
+    expect(visible(OBEYED)).toBe(
+      '\\u001b]0;x\\u0007 \\u001b[2J \\u009b31m \\u202edrow\\u202c \\u007f\\u0008\\u000d \\u2028 \\u0085 \\u2066',
+    );
+    expect(visible('Aula Å\n  שלום 会議室 👩‍🔧')).toBe('Aula Å\n  שלום 会議室 👩‍🔧');
+  });
+
+  it('JSON: it keeps its meaning, also when it is decoded and shown', () => {
+    const value = { [OBEYED]: [`${OBEYED}\n\t"\\u001b`, 'C:\\users\\'] };
+    const json = visible(JSON.stringify(value));
+    expect(JSON.parse(json)).toEqual(value);
+    expect(visible(json)).toBe(json);
+    const shown = JSON.parse(visibleWhenDecoded(JSON.stringify(['\x1b[2J\r\x9b\n "a\\u001b\\'])));
+    expect(shown).toEqual(['\\u001b[2J\\r\\u009b\n "a\\u001b\\']);
+  });
+});
+
+it('print.ts: nothing else in src/ writes to a standard stream', () => {
+  const root = fileURLToPath(new URL('../../src/', import.meta.url));
+  const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) =>
+    file.endsWith('.ts'),
+  );
+  const writing = files.filter((file) =>
+    /\b(?:console\.|(?:stdout|stderr)\.write)/.test(readFileSync(root + file, 'utf8')),
+  );
+  expect(writing).toEqual(['report/print.ts']);
+});
