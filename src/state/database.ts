@@ -3,7 +3,6 @@ import { sql, type SQL } from 'drizzle-orm';
 import { drizzle, type PostgresJsDatabase } from 'drizzle-orm/postgres-js';
 import { codeOf, messageOf, SlotsyncError } from '../errors.js';
 import { readConnectionFault } from '../postgres-faults.js';
-import { createTurns } from '../lifecycle.js';
 import { connectPostgres, waitWhileFull } from '../postgres-connection.js';
 import type { SettingText } from '../setting-text.js';
 import { arrayLiteral } from '../sql-text.js';
@@ -24,8 +23,6 @@ export function openState({ url, connections = 2 }: { url: SettingText; connecti
     db: nameFailures(drizzle(client)),
     client,
     url,
-    /** Readings of whole streams wait here for each other, because each has a connection of its own. */
-    planReadings: createTurns(),
     close: () => client.end({ timeout: 2 }),
   };
 }
