@@ -7,7 +7,7 @@ import type { PostgresAddress } from './postgres-address.js';
 export const NOT_POSTGRESQL = 'NOT_POSTGRESQL';
 
 /** First bytes of a server's answer: authentication, error, notice, another version; of TLS, yes and no. */
-const FIRST_BYTES = new Set([...'RENvS'].map((letter) => letter.charCodeAt(0)));
+const FIRST_BYTES = new Set(Buffer.from('RENvS'));
 
 /** Returns what opens the sockets of one client. */
 export function createSocketOpener({ host, port }: Pick<PostgresAddress, 'host' | 'port'>): () => Socket {
