@@ -73,11 +73,9 @@ class NoteSending extends Decorator {
 }
 
 /** Connections to the proxy: whatever fails there says so. */
-function openProxy(origin: URL, options: Pool.Options): Pool {
+function openProxy(origin: URL, options: Pool.Options): Dispatcher {
   const pool = new Pool(origin, options);
-  const connect = pool.connect.bind(pool) as (
-    to: Dispatcher.ConnectOptions,
-  ) => Promise<Dispatcher.ConnectData>;
+  const connect: (to: Dispatcher.ConnectOptions) => Promise<Dispatcher.ConnectData> = pool.connect.bind(pool);
   return Object.assign(pool, {
     async connect(to: Dispatcher.ConnectOptions): Promise<Dispatcher.ConnectData> {
       const answer = await connect(to).catch((error: unknown) => {
@@ -87,5 +85,5 @@ function openProxy(origin: URL, options: Pool.Options): Pool {
       answer.socket.on('error', () => undefined).destroy();
       throw new ProxyFailure(`it answered ${answer.statusCode}`);
     },
-  }) as Pool;
+  });
 }
