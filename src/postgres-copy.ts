@@ -6,14 +6,35 @@ import { codeOf } from './errors.js';
 import { waitWhileFull } from './postgres-connection.js';
 
 /**
+ * Sends a text as a prepared statement without a name. The server refuses a second statement in it; the driver's default
+ * for a text without parameters runs all of them.
+ */
+export const ONE_STATEMENT: postgres.UnsafeQueryOptions & { simple: false } = {
+  prepare: false,
+  simple: false,
+};
+
+/**
  * Runs `COPY … TO STDOUT` and yields the lines in blocks. Ends the client, which serves this reading only, whether the
  * reading is complete or not. Throws the error of PostgreSQL or of the connection.
  */
 export async function* readCopy(client: postgres.Sql, statement: string): AsyncGenerator<string[]> {
+  try {
+    yield* copyOut(client, statement);
+  } finally {
+    await client.end({ timeout: 1 });
+  }
+}
+
+/**
+ * The same, and leaves the client open. A reading that is abandoned asks the server to cancel it, and the request may
+ * arrive after its end: end the client then.
+ */
+export async function* copyOut(client: postgres.Sql, statement: string): AsyncGenerator<string[]> {
   let query: postgres.PendingQuery<postgres.Row[]> | undefined;
   let readable: Readable | undefined;
   try {
-    readable = await waitWhileFull(() => handOver((query = client.unsafe(statement))));
+    readable = await waitWhileFull(() => handOver((query = client.unsafe(statement, [], ONE_STATEMENT))));
     yield* readLines(readable);
   } finally {
     if (readable && !readable.readableEnded && !readable.destroyed) {
@@ -23,7 +44,6 @@ export async function* readCopy(client: postgres.Sql, statement: string): AsyncG
     }
     // The driver may have paused its socket at the last block, and a paused socket never closes.
     if (readable && !readable.errored) readable._read(0);
-    await client.end({ timeout: 1 });
   }
 }
 
@@ -31,15 +51,15 @@ export async function* readCopy(client: postgres.Sql, statement: string): AsyncG
  * When the first row already fails, the driver destroys the stream in the same turn in which it hands it over. A listener
  * added after the promise has resolved is too late, and the process ends with an uncaught error.
  */
-function handOver(query: Pick<postgres.PendingQuery<postgres.Row[]>, 'readable'>): Promise<Readable> {
-  const handed = query as unknown as { resolve: (stream: Readable) => void };
+async function handOver(query: PromiseLike<unknown>): Promise<Readable> {
+  const handed = query as unknown as { resolve: (stream: Readable) => void } & PromiseLike<Readable>;
   const resolve = handed.resolve;
   handed.resolve = (stream) => {
     handed.resolve = resolve; // called once more, with the result, when the query is done
     stream.on('error', () => undefined); // `errored` holds it, from the moment the stream is destroyed
     resolve(stream);
   };
-  return query.readable();
+  return handed;
 }
 
 /** Yields the lines of a COPY in blocks, constant in memory. */

@@ -1,12 +1,11 @@
 // Which rows give an external id now, and which refer to a record: what is written, retired and sent again is decided by
 // the mirror, not by what the state remembers.
-import type postgres from 'postgres';
 import { arrayLiteral, quoteLiteral } from '../sql-text.js';
 import { mayGive, templateColumns, type ExternalIdTemplate } from '../streams/external-id.js';
 import type { DeclaredSource, Stream } from '../streams/stream.js';
 import { keyColumns } from './column-values.js';
 import { isSingleValue, mappedText, mayBeText } from './mapped-text.js';
-import { withoutHoles } from './mirror-errors.js';
+import type { ReadOnlySessions } from './read-only-sessions.js';
 import { column, joinedText, keyExpression } from './row-key-and-hash.js';
 import { collect, withFallback, type ColumnTypes, type SourceReader } from './source-reader.js';
 import * as sourceSql from './source-sql.js';
@@ -15,10 +14,10 @@ import * as sourceSql from './source-sql.js';
 const MOST_KEYS = 6;
 
 /** Errors are SlotsyncError `mirror_…`. */
-export function createKeyFinder(sql: postgres.Sql, reader: SourceReader) {
+export function createKeyFinder(sessions: ReadOnlySessions, reader: SourceReader) {
   async function* select<T extends object>(statements: readonly string[]): AsyncGenerator<T[]> {
     yield* withFallback(statements, async function* (statement) {
-      yield withoutHoles(await sql.unsafe<T[]>(statement));
+      yield await sessions.query<T>(statement);
     });
   }
 

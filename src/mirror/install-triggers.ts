@@ -1,10 +1,10 @@
 // Installs triggers on the tables of the mirror, when an operator asks for them. Nothing else writes to the mirror's
-// database. The connection is that of the state, which may write; the mirror's own sessions stay read-only.
+// database. The connection is that of the state, which may write; the mirror's own transactions stay read-only.
 import { connectPostgres } from '../postgres-connection.js';
 import type { SettingText } from '../setting-text.js';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors.js';
 import type { Stream } from '../streams/stream.js';
-import { readDatabaseIdentity } from './session-formats.js';
+import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from './session-formats.js';
 import { functionName, FUNCTION_PREFIX, installTriggers, removeTriggers, tableName } from './trigger-sql.js';
 
 /** Writers of a table wait while a lock on it is requested: not for longer than this. */
@@ -32,7 +32,7 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
 
   return {
     /** Which database this is, to be compared with the mirror's. */
-    databaseIdentity: () => readDatabaseIdentity(sql),
+    databaseIdentity: async () => (await sql.unsafe<DatabaseIdentity[]>(SELECT_DATABASE_IDENTITY))[0],
 
     /** Why a stream's source can have no triggers; undefined when it can. */
     async refusal({ name, source }: Stream): Promise<string | undefined> {

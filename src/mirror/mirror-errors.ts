@@ -6,19 +6,10 @@ import { codeOf, messageOf, SlotsyncError } from '../errors.js';
 /** Runs a reading; a failure becomes a SlotsyncError `mirror_…`. */
 export async function read<T>(run: () => Promise<T>): Promise<T> {
   try {
-    const result = await run();
-    return Array.isArray(result) ? (withoutHoles(result) as T) : result;
+    return await run();
   } catch (error) {
     throw asMirrorError(error);
   }
-}
-
-/**
- * The rows of a result. When a statement fails after its first rows, the driver leaves as many holes at the beginning of
- * the next result on that connection.
- */
-export function withoutHoles<T>(result: readonly T[]): T[] {
-  return result.filter(() => true);
 }
 
 /** The statement cannot work as the configuration writes it: table, column, function or syntax. */
@@ -48,7 +39,7 @@ export function asMirrorError(error: unknown): unknown {
       remedy: 'Correct the value or the conversion in the source; the log of the mirror’s server names it.',
     });
   }
-  if (/^(E[A-Z]+|CONNECT|CONNECTION_|08|57P)/.test(sqlstate))
+  if (/^(E[A-Z]+|CONNECT|CONNECTION_|08|57P|53300)/.test(sqlstate))
     return fault('mirror_unreachable', `the mirror cannot be reached (${sqlstate})`);
   // A function of the mirror may raise any text, with names in it. P0: PL/pgSQL; 21: a subquery that gives several rows.
   if (/^(P0|21)/.test(sqlstate))

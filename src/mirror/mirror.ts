@@ -1,20 +1,21 @@
-// The organization's mirror, only ever read: every session is read-only at the server, and every reading is one
-// transaction. How values print as text is fixed, because the row hash is made of that text.
+// The organization's mirror, only ever read: see read-only-sessions.ts. How values print as text is fixed, because the row
+// hash is made of that text.
 import { hashExpression } from './row-key-and-hash.js';
-import { connectPostgres } from '../postgres-connection.js';
 import type { SettingText } from '../setting-text.js';
 import { messageOf } from '../errors.js';
+import { createTurns } from '../lifecycle.js';
 import type { Row } from '../streams/config-schema.js';
 import type { Stream } from '../streams/stream.js';
 import { isIdentifiedByKey, renderExternalId } from '../streams/external-id.js';
 import { isTooLong } from '../streams/local-key.js';
-import { decodeColumn, encodeColumn, escapeColumn, readCopy, unescapeColumn } from '../postgres-copy.js';
+import { decodeColumn, encodeColumn, escapeColumn, unescapeColumn } from '../postgres-copy.js';
 import { createKeyFinder } from './find-keys.js';
 import { createBookingReader } from './read-bookings.js';
-import { VALUE_TYPES } from './column-values.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
 import { isRowFault, readApart, type ReadApart } from './read-apart.js';
-import { readDatabaseIdentity, SESSION_FORMATS } from './session-formats.js';
+import { openReadOnlySessions } from './read-only-sessions.js';
+import { SELECT_ROLE_RIGHTS, type RoleRights } from './role-rights.js';
+import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from './session-formats.js';
 import {
   collect,
   createSourceReader,
@@ -25,16 +26,6 @@ import {
 } from './source-reader.js';
 import * as sourceSql from './source-sql.js';
 import type { CursorRange, Selection } from './source-sql.js';
-
-const SESSION = {
-  default_transaction_read_only: true,
-  ...SESSION_FORMATS,
-};
-/**
- * Rows are read by their keys, a hundred at a time, which the index serves best on any disk of today. Not for whole
- * sources, where this setting would rule out sorting in parallel.
- */
-const BY_KEYS = { random_page_cost: 1.1 };
 
 /** Types whose values read the same as their text. */
 const READS_AS_ITS_KEY = new Set(['text', 'character varying', 'smallint', 'integer', 'bigint', 'uuid']);
@@ -60,17 +51,9 @@ export type Mirror = ReturnType<typeof createMirror>;
 
 /** Opens the mirror. Nothing connects before the first reading. Errors are SlotsyncError `mirror_…`. */
 export function createMirror({ url }: { url: SettingText }) {
-  const open = (max: number, settings = {}) =>
-    connectPostgres(url, 'mirror', {
-      max,
-      idle_timeout: 60,
-      connection: { ...SESSION, ...settings },
-      types: VALUE_TYPES,
-      // The driver's own reading of arrays takes a null for the text NULL.
-      fetch_types: false,
-    });
-  const sql = open(4, BY_KEYS);
-  const reader = createSourceReader(sql);
+  const sessions = openReadOnlySessions(url);
+  const reader = createSourceReader(sessions);
+  const turns = createTurns();
   const typeOf = async (stream: Stream, column = ''): Promise<string> =>
     (await reader.typesOf(stream)).get(column) ?? '';
 
@@ -79,7 +62,7 @@ export function createMirror({ url }: { url: SettingText }) {
     const keys = selection.keys ? await reader.keyConditions(stream, selection.keys) : [undefined];
     const conditions = keys.map((condition) => sourceSql.selectCondition(stream, selection, condition));
     yield* withFallback(conditions, (condition) =>
-      readCopy(open(1), sourceSql.copyHashes(stream, condition, shared)),
+      sessions.copy(sourceSql.copyHashes(stream, condition, shared)),
     );
   }
 
@@ -87,27 +70,48 @@ export function createMirror({ url }: { url: SettingText }) {
     const conditions = await reader.keyConditions(stream, keys);
     const hash = `${hashExpression(stream)}::text`;
     const found = new Map<string, MirrorRow>();
-    for await (const rows of reader.readRows(stream, { hash }, conditions))
-      for (const { key, row, computed } of rows)
-        found.set(key ?? '', { row, hash: String(computed['hash']) });
+    for (const { key, row, computed } of await reader.readRows(stream, { hash }, conditions))
+      found.set(key ?? '', { row, hash: String(computed['hash']) });
     return found;
   }
 
   return {
+    /**
+     * Runs `work` when no other work of this process has the turn. What reads in blocks holds one of the few connections
+     * until it ends, so it takes the turn first. Do not wait for it with a connection of the state: whoever has the turn
+     * may wait for that one.
+     */
+    async takeTurn<T>(work: () => Promise<T>): Promise<T> {
+      const leave = await turns.enter();
+      try {
+        return await work();
+      } finally {
+        leave();
+      }
+    },
+
     /** Readings of bookings, for reconciling. */
-    bookings: createBookingReader(sql, reader),
+    bookings: createBookingReader(sessions, reader),
 
     /** Version and database, when the mirror can be read. */
     async ping(): Promise<{ version: string; database: string }> {
-      const [row] = await read(
-        () => sql<{ version: string; database: string }[]>`
-          SELECT current_setting('server_version') AS version, current_database() AS database`,
+      const [row] = await read(() =>
+        sessions.query<{ version: string; database: string }>(
+          `SELECT current_setting('server_version') AS version, current_database() AS database`,
+        ),
       );
       return row ?? { version: '', database: '' };
     },
 
+    /** What the role may do beside reading. */
+    async roleRights(): Promise<RoleRights> {
+      const [row] = await read(() => sessions.query<RoleRights>(SELECT_ROLE_RIGHTS));
+      return row ?? { role: '', powers: [], writable: [], writableCount: 0 };
+    },
+
     /** Which database this is, to be compared with another connection's. */
-    databaseIdentity: () => read(() => readDatabaseIdentity(sql)),
+    databaseIdentity: async () =>
+      (await read(() => sessions.query<DatabaseIdentity>(SELECT_DATABASE_IDENTITY)))[0],
 
     /** Faults of a stream's source; empty when every column that the stream names is in it. */
     checkStream(stream: Stream): Promise<string[]> {
@@ -123,22 +127,19 @@ export function createMirror({ url }: { url: SettingText }) {
     /**
      * `(key, row hash)` of the whole source, or of what is selected of it, in one snapshot and ordered by the key's
      * bytes: blocks of COPY lines, latin1. Behind the hash of a row that gives one of the `shared` external ids stands
-     * `:shared:` and that id's place in the list. On its own connection, which ends with the reading, complete or not.
-     * Of selected keys, those whose row cannot be read beside others that can have the hash 0, which is that of no row.
+     * `:shared:` and that id's place in the list. Call it within `takeTurn`, unless there are `keys`: those are read before
+     * the first block. Of selected keys, those whose row cannot be read beside others that can have the hash 0, which is that of no row.
      */
     async *readHashes(
       stream: Stream,
       selection: Selection = {},
       shared: readonly string[] = [],
     ): AsyncGenerator<string[]> {
-      let isBegun = false;
+      if (!selection.keys) return yield* copyHashes(stream, selection, shared);
       try {
-        for await (const lines of copyHashes(stream, selection, shared)) {
-          isBegun = true;
-          yield lines;
-        }
+        yield await collect(copyHashes(stream, selection, shared));
       } catch (error) {
-        if (isBegun || !selection.keys || !isRowFault(error)) throw error;
+        if (!isRowFault(error)) throw error;
         const keys = [...new Set(selection.keys)];
         const { rows, unreadable } = await readApart(keys, async (part) => {
           const lines = await collect(copyHashes(stream, { ...selection, keys: part }, shared));
@@ -158,15 +159,14 @@ export function createMirror({ url }: { url: SettingText }) {
 
     /**
      * Rows in the order of the stream's cursor, in one snapshot: from the watermark on, and what the overlap adds before
-     * it. The reading ends when its consumer stops. On its own connection.
+     * it. The reading ends when its consumer stops. Call it within `takeTurn`.
      */
     async *readByCursor(stream: Stream, range: CursorRange): AsyncGenerator<CursorRow[]> {
       const { cursor } = stream;
       if (cursor === undefined) return;
       const type = (await typeOf(stream, cursor)) || 'text';
       const statement = sourceSql.copyByCursor(stream, cursor, type, range);
-      for await (const lines of withFallback([statement], (copy) => readCopy(open(1), copy)))
-        yield lines.map(toCursorRow);
+      for await (const lines of withFallback([statement], sessions.copy)) yield lines.map(toCursorRow);
     },
 
     /** Whether the stream's cursor is a time: then looking back by seconds has a meaning. */
@@ -174,19 +174,20 @@ export function createMirror({ url }: { url: SettingText }) {
 
     /** Whether the source has no row. */
     async isEmpty(stream: Stream): Promise<boolean> {
-      const rows = await read(() => sql.unsafe(`SELECT 1 FROM ${sourceSql.relation(stream.source)} LIMIT 1`));
+      const rows = await read(() =>
+        sessions.query(`SELECT 1 FROM ${sourceSql.relation(stream.source)} LIMIT 1`),
+      );
       return rows.length === 0;
     },
 
     /**
-     * Why rows cannot be selected so, in PostgreSQL's words; undefined when they can. The server parses one prepared
-     * statement and executes nothing: a condition with a second statement behind it could end the transaction, and with
-     * it what keeps the session read-only.
+     * Why rows cannot be selected so, in PostgreSQL's words; undefined when they can. The server parses a statement and
+     * executes nothing.
      */
     async checkCondition(stream: Stream, selection: Selection): Promise<string | undefined> {
       try {
         for (const statement of sourceSql.tryConditions(stream, selection))
-          await sql.unsafe(statement).describe();
+          await sessions.describe(statement);
         return undefined;
       } catch (error) {
         const isWrong = isDataFault(error) || isSourceFault(asMirrorError(error));
@@ -216,12 +217,12 @@ export function createMirror({ url }: { url: SettingText }) {
     },
 
     // Which rows give an external id now, and which refer to a record.
-    ...createKeyFinder(sql, reader),
+    ...createKeyFinder(sessions, reader),
 
     /** External ids that several rows would give. Reads the whole source, unless the template rules it out. */
     findSharedExternalIds: (stream: Stream) => reader.findSharedExternalIds(`streams.${stream.name}`, stream),
 
-    close: () => sql.end({ timeout: 2 }),
+    close: sessions.close,
   };
 }
 

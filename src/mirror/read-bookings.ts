@@ -1,14 +1,13 @@
 // Reads the bookings of the mirror, by time, by key or by external id. PostgreSQL, which knows when the clocks of a zone
 // change, converts times without a zone; what is read has times in milliseconds.
 import { column, keyExpression } from './row-key-and-hash.js';
-import type postgres from 'postgres';
 import { arrayLiteral, quoteLiteral } from '../sql-text.js';
 import { SlotsyncError } from '../errors.js';
 import { templateColumns } from '../streams/external-id.js';
 import { toBooking, type Booking, type BookingSource } from '../streams/bookings.js';
 import { read } from './mirror-errors.js';
+import type { ReadOnlySessions } from './read-only-sessions.js';
 import {
-  collect,
   findMissingColumns,
   type ColumnTypes,
   type NamedColumn,
@@ -28,11 +27,11 @@ export interface Slice {
 const KEY_REMEDY = 'Name the columns that identify a booking in reservations.key.';
 const SOURCE_REMEDY = 'Correct the configuration; `slotsync check` reads every source.';
 
-/** Rows in one block where nothing else bounds them. */
+/** Rows that are read at once where nothing else bounds them. */
 const ROWS_AT_ONCE = 1000;
 
-/** Readings of bookings over the mirror's connections. Errors are SlotsyncError `mirror_…`. */
-export function createBookingReader(sql: postgres.Sql, reader: SourceReader) {
+/** Readings of bookings. Errors are SlotsyncError `mirror_…`. */
+export function createBookingReader(sessions: ReadOnlySessions, reader: SourceReader) {
   async function timesOf(bookings: BookingSource) {
     const types = await reader.typesOf(bookings);
     const [fault] = findFaults(bookings, types);
@@ -42,20 +41,13 @@ export function createBookingReader(sql: postgres.Sql, reader: SourceReader) {
     return { types, begin: instant(begin, types, timezone), end: instant(end, types, timezone) };
   }
 
-  async function* readBlocks(
-    bookings: BookingSource,
-    conditions: readonly string[],
-    blockSize?: number,
-  ): AsyncGenerator<Booking[]> {
+  async function readAll(bookings: BookingSource, ...conditions: readonly string[]): Promise<Booking[]> {
     const { types, begin, end } = await timesOf(bookings);
     const isCancelled = bookings.cancelled === undefined ? 'false' : truth(bookings.cancelled, types);
     const computed = { begin: seconds(begin), end: seconds(end), isCancelled };
-    for await (const rows of reader.readRows(bookings, computed, conditions, blockSize))
-      yield rows.map((row) => fromRow(bookings, row));
+    const rows = await reader.readRows(bookings, computed, conditions);
+    return rows.map((row) => fromRow(bookings, row));
   }
-
-  const readAll = (bookings: BookingSource, ...conditions: readonly string[]) =>
-    collect(readBlocks(bookings, conditions));
 
   async function within(bookings: BookingSource, { from, to, isFirst }: Slice): Promise<string> {
     const { begin, end } = await timesOf(bookings);
@@ -74,7 +66,7 @@ export function createBookingReader(sql: postgres.Sql, reader: SourceReader) {
     async count(bookings: BookingSource, slice: Slice): Promise<number> {
       const condition = await within(bookings, slice);
       const [row] = await read(() =>
-        sql.unsafe<{ count: number }[]>(
+        sessions.query<{ count: number }>(
           `SELECT count(*)::int AS count FROM ${sourceSql.relation(bookings.source)} WHERE ${condition}`,
         ),
       );
@@ -91,7 +83,19 @@ export function createBookingReader(sql: postgres.Sql, reader: SourceReader) {
     async *readUndated(bookings: BookingSource): AsyncGenerator<Booking[]> {
       const { begin, end } = await timesOf(bookings);
       const dated = [begin, end].map((time) => `coalesce(${isDated(time)}, false)`).join(' AND ');
-      yield* readBlocks(bookings, [`NOT (${dated})`], ROWS_AT_ONCE);
+      const found = await read(() =>
+        sessions.query<{ key: string | null }>(
+          `SELECT ${keyExpression(bookings)} AS key FROM ${sourceSql.relation(bookings.source)} WHERE NOT (${dated})`,
+        ),
+      );
+      const keys = found.map(({ key }) => {
+        if (key === null) throw keyIsNull();
+        return key;
+      });
+      for (let at = 0; at < keys.length; at += ROWS_AT_ONCE) {
+        const conditions = await reader.keyConditions(bookings, keys.slice(at, at + ROWS_AT_ONCE));
+        yield await readAll(bookings, ...conditions.map((condition) => `${condition} AND NOT (${dated})`));
+      }
     },
 
     /** The bookings with these external ids, whenever they are. */
@@ -116,7 +120,7 @@ export function createBookingReader(sql: postgres.Sql, reader: SourceReader) {
     async requireKeys(bookings: BookingSource, window: Slice): Promise<void> {
       const condition = await within(bookings, window);
       const rows = await read(() =>
-        sql.unsafe<{ key: string | null; count: number }[]>(
+        sessions.query<{ key: string | null; count: number }>(
           `SELECT ${keyExpression(bookings)} AS key, count(*)::int AS count
           FROM ${sourceSql.relation(bookings.source)} WHERE ${condition}
           GROUP BY 1 HAVING count(*) > 1 OR ${keyExpression(bookings)} IS NULL LIMIT 5`,

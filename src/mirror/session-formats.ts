@@ -1,9 +1,8 @@
-// The settings of every session at the mirror, and which database a session is in.
-import type postgres from 'postgres';
+// How values of the mirror print as text, and which database a session is in.
 
 /**
- * How values print as text. Row hashes and local keys are made of that text, so every session, and every function that
- * makes keys, has the same settings.
+ * How values print as text. Row hashes and local keys are made of that text, so every transaction at the mirror, and
+ * every function that makes keys, has the same settings.
  */
 export const SESSION_FORMATS = {
   TimeZone: 'UTC',
@@ -20,9 +19,7 @@ export interface DatabaseIdentity {
   port: string;
 }
 
-export async function readDatabaseIdentity(sql: postgres.Sql): Promise<DatabaseIdentity> {
-  const rows = await sql<DatabaseIdentity[]>`
-    SELECT current_database() AS database, extract(epoch FROM pg_postmaster_start_time())::text AS "startedAt",
-      current_setting('port') AS port`;
-  return rows.at(-1) ?? { database: '', startedAt: '', port: '' };
-}
+/** Gives one DatabaseIdentity. */
+export const SELECT_DATABASE_IDENTITY = `
+  SELECT current_database() AS database, extract(epoch FROM pg_postmaster_start_time())::text AS "startedAt",
+    current_setting('port') AS port`;

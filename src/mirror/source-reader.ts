@@ -2,16 +2,16 @@
 // their keys, and the external ids that several of its rows share.
 import { keyExpression } from './row-key-and-hash.js';
 import { closest } from 'fastest-levenshtein';
-import type postgres from 'postgres';
 import { messageOf, SlotsyncError } from '../errors.js';
-import { arrayLiteral } from '../sql-text.js';
+import { arrayLiteral, quoteLiteral } from '../sql-text.js';
 import type { Row } from '../streams/config-schema.js';
 import { isIdentifiedByKey, templateColumns } from '../streams/external-id.js';
 import { isShortenedKey } from '../streams/local-key.js';
 import type { DeclaredSource, Source } from '../streams/stream.js';
 import { keyColumns, readValues } from './column-values.js';
 import { readsOwnText } from './mapped-text.js';
-import { asMirrorError, isDataFault, isSourceFault, read, withoutHoles } from './mirror-errors.js';
+import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
+import type { ReadOnlySessions } from './read-only-sessions.js';
 import * as sourceSql from './source-sql.js';
 
 /** A column, and the place in the declaration that names it. */
@@ -41,8 +41,8 @@ const NAMED_KEYS = 6;
 
 export type SourceReader = ReturnType<typeof createSourceReader>;
 
-/** Readings over the given connections. Errors are SlotsyncError `mirror_…`. */
-export function createSourceReader(sql: postgres.Sql) {
+/** Readings in the given sessions. Errors are SlotsyncError `mirror_…`. */
+export function createSourceReader(sessions: ReadOnlySessions) {
   const described = new WeakMap<Source, Promise<ColumnTypes>>();
 
   function describe(source: Source): Promise<ColumnTypes> {
@@ -54,12 +54,12 @@ export function createSourceReader(sql: postgres.Sql) {
 
   async function readColumnTypes(source: Source): Promise<ColumnTypes> {
     const statement = `SELECT * FROM ${sourceSql.relation(source)}`;
-    const { columns } = await read(() => sql.unsafe(statement).describe());
-    const types = await read(
-      () =>
-        sql<{ oid: number; type: string }[]>`
-          SELECT oid::int8::int AS oid, format_type(oid, -1) AS type FROM pg_type
-          WHERE oid = ANY (${arrayLiteral(columns.map(({ type }) => String(type)))}::oid[])`,
+    const { columns } = await read(() => sessions.describe(statement));
+    const oids = quoteLiteral(arrayLiteral(columns.map(({ type }) => String(type))));
+    const types = await read(() =>
+      sessions.query<{ oid: number; type: string }>(
+        `SELECT oid::int8::int AS oid, format_type(oid, -1) AS type FROM pg_type WHERE oid = ANY (${oids}::oid[])`,
+      ),
     );
     const names = new Map(types.map(({ oid, type }) => [oid, type]));
     return new Map(columns.map(({ name, type }) => [name, names.get(type) ?? 'text']));
@@ -70,10 +70,10 @@ export function createSourceReader(sql: postgres.Sql) {
 
   async function suggestTable(source: Source): Promise<string> {
     if (!('table' in source)) return '';
-    const tables = await read(
-      () => sql<{ name: string }[]>`
+    const tables = await read(() =>
+      sessions.query<{ name: string }>(`
         SELECT n.nspname || '.' || c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-        WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')`,
+        WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')`),
     );
     const names = tables.map(({ name }) => name);
     return names.length === 0 ? '' : `; did you mean ${closest(source.table.join('.'), names)}?`;
@@ -86,7 +86,7 @@ export function createSourceReader(sql: postgres.Sql) {
     if (shared.length === 0) return [];
     const ids = shared.map(({ externalId }) => externalId);
     const statement = sourceSql.selectKeysOfIds(declared, ids, NAMED_KEYS);
-    const named = await read(() => sql.unsafe<Omit<SharedExternalId, 'count'>[]>(statement));
+    const named = await read(() => sessions.query<Omit<SharedExternalId, 'count'>>(statement));
     const keysOf = new Map(named.map(({ externalId, keys }) => [externalId, keys]));
     return shared.map((one) => ({ ...one, keys: keysOf.get(one.externalId) ?? [] }));
   }
@@ -117,24 +117,19 @@ export function createSourceReader(sql: postgres.Sql) {
         : [byColumns, byText];
     },
 
-    /**
-     * Rows that a condition selects (see `withFallback`), each with the SQL expressions, in blocks of the given size;
-     * without one, in one block.
-     */
-    async *readRows(
+    /** Rows that a condition selects (see `withFallback`), each with the SQL expressions. */
+    async readRows(
       declared: DeclaredSource,
       expressions: Readonly<Record<string, string>>,
       conditions: readonly string[],
-      blockSize?: number,
-    ): AsyncGenerator<SourceRow[]> {
+    ): Promise<SourceRow[]> {
       const types = await typesOf(declared);
       const computed = { key: keyExpression(declared), ...expressions };
-      yield* withFallback(conditions, async function* (condition) {
-        const query = sql.unsafe<Row[]>(sourceSql.selectRows(declared.source, computed, condition));
-        const blocks = blockSize === undefined ? [await query] : query.cursor(blockSize);
-        for await (const rows of blocks)
-          yield withoutHoles(rows).map((row) => toSourceRow(row, Object.keys(computed), types));
+      const names = Object.keys(computed);
+      const rows = withFallback(conditions, async function* (condition) {
+        yield await sessions.query<Row>(sourceSql.selectRows(declared.source, computed, condition));
       });
+      return (await collect(rows)).map((row) => toSourceRow(row, names, types));
     },
 
     /**
@@ -144,7 +139,7 @@ export function createSourceReader(sql: postgres.Sql) {
     async findSharedExternalIds(place: string, declared: DeclaredSource): Promise<SharedExternalId[]> {
       if (isIdentifiedByKey(declared.key, declared.externalId)) return [];
       const shared = await read(() =>
-        sql.unsafe<Omit<SharedExternalId, 'keys'>[]>(
+        sessions.query<Omit<SharedExternalId, 'keys'>>(
           sourceSql.selectSharedExternalIds(declared, MOST_SHARED + 1),
         ),
       );

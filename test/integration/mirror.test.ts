@@ -7,6 +7,7 @@ import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config-file.js';
 import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
+import { describeExcess } from '../../src/mirror/role-rights.js';
 import { openState, type State } from '../../src/state/database.js';
 import { readPlanMarks } from '../../src/state/records/plan-marks.js';
 import type { Stream } from '../../src/streams/stream.js';
@@ -14,6 +15,7 @@ import { mergeReadings, type PlanEntry } from '../../src/sync/plan/merge-reading
 import { decodeColumn, unescapeColumn } from '../../src/postgres-copy.js';
 import type { Declaration } from '../support/campus.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
+import { until } from '../support/wait.js';
 
 let database: TestDatabase;
 let sql: postgres.Sql;
@@ -44,9 +46,11 @@ function streamOf(declaration: Partial<Declaration> & Pick<Declaration, 'from' |
 }
 
 /** The whole reading, decoded: `[key, hash]` in the order it came. */
-async function readAll(stream: Stream): Promise<[key: string, hash: string][]> {
+const readAll = (stream: Stream) => readAllOf(mirror, stream);
+
+async function readAllOf(of: Mirror, stream: Stream): Promise<[key: string, hash: string][]> {
   const read: [string, string][] = [];
-  for await (const lines of mirror.readHashes(stream)) {
+  for await (const lines of of.readHashes(stream)) {
     for (const line of lines) {
       const [key = '', hash = ''] = line.split('\t');
       read.push([decodeColumn(unescapeColumn(key)), hash]);
@@ -351,13 +355,14 @@ describe('rows that cannot be read', () => {
   it('are those whose statement takes longer than the mirror’s role may', async () => {
     const slow =
       'SELECT i AS id, CASE WHEN i = 3 THEN pg_sleep(5)::text END AS x FROM generate_series(1, 4) AS i';
-    const url = new URL(database.url);
-    url.searchParams.set('statement_timeout', '150');
-    const impatient = createMirror({ url: url.href });
+    const name = new URL(database.url).pathname.slice(1);
+    await sql.unsafe(`ALTER DATABASE ${name} SET statement_timeout = 150`);
+    const impatient = createMirror({ url: database.url });
     const stream = streamOf({ from: { query: slow }, key: 'id' });
     const { rows, unreadable } = await impatient.readRowsOrReasons(stream, ['1', '2', '3', '4']);
     expect([[...rows.keys()], [...unreadable.keys()]]).toEqual([['1', '2', '4'], ['3']]);
     await impatient.close();
+    await sql.unsafe(`ALTER DATABASE ${name} RESET ALL`);
   });
 
   it('are no rows at all when none can be read: that is the source', async () => {
@@ -511,6 +516,8 @@ describe('writing', () => {
     await sql`CREATE SEQUENCE counted`;
     await sql`
       CREATE FUNCTION touch() RETURNS integer LANGUAGE plpgsql AS $$ BEGIN INSERT INTO touched VALUES (now()); RETURN 1; END $$`;
+    await sql`
+      CREATE FUNCTION run(statement text) RETURNS integer LANGUAGE plpgsql AS $$ BEGIN EXECUTE statement; RETURN 1; END $$`;
   });
 
   const sources = [
@@ -537,6 +544,64 @@ describe('writing', () => {
     expect(await sql`SELECT is_called FROM counted`).toEqual([{ is_called: false }]);
   }
 
+  it.each([
+    'SET transaction_read_only = off',
+    'SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE',
+    'SET default_transaction_read_only = off',
+  ])('is refused after a function has run %s', async (statement) => {
+    const other = createMirror({ url: database.url });
+    const keys = ['1'];
+    const switching = streamOf({ from: { query: execute(statement) }, key: 'id' });
+    await Promise.allSettled([other.readRows(switching, keys), planAll(switching)]);
+    const writing = streamOf({ from: { query: 'SELECT touch() AS id' }, key: 'id' });
+    await expect(other.readRows(writing, keys)).rejects.toMatchObject({ code: 'mirror_read_only' });
+    await expect(planAll(writing)).rejects.toMatchObject({ code: 'mirror_read_only' });
+    await expectUntouched();
+    await other.close();
+  });
+
+  // What PostgreSQL permits in a transaction that is read-only; large objects before version 16.
+  it.each([
+    ['a large object', 'SELECT lo_create(0)'],
+    ['a setting of the session', "SELECT set_config('slotsync.left', 'yes', false)"],
+    ['a notification', "SELECT pg_notify('left', '')"],
+    ['an advisory lock', 'SELECT pg_advisory_lock(4711)'],
+    ['a lock of a table', 'LOCK TABLE touched IN ACCESS EXCLUSIVE MODE'],
+    ['a cursor', 'DECLARE left_open CURSOR WITH HOLD FOR SELECT 1'],
+    ['another role', 'SET ROLE pg_monitor'],
+  ])('leaves nothing behind: %s', async (_, statement) => {
+    const heard: string[] = [];
+    const listening = postgres(database.url, { max: 1 });
+    await listening.listen('left', (payload) => void heard.push(payload));
+    const leaving = streamOf({ from: { query: execute(statement) }, key: 'id' });
+    await mirror.readRows(leaving, ['1']).catch((error: unknown) => {
+      expect(error).toMatchObject({ code: 'mirror_read_only' });
+    });
+    await planAll(leaving).catch(() => undefined);
+    const query = `SELECT coalesce(current_setting('slotsync.left', true), '') || (SELECT count(*) FROM pg_cursors WHERE name = 'left_open') ||
+      (SELECT count(*) FROM pg_largeobject_metadata) || (current_user = session_user)
+      || (SELECT count(*) FROM pg_locks WHERE relation = 'touched'::regclass OR locktype = 'advisory' AND objid = 4711) AS left`;
+    expect((await readAll(streamOf({ from: { query }, key: 'left' })))[0]?.[0]).toBe('00true0');
+    await sql`SELECT pg_notify('left', 'end')`;
+    await expect.poll(() => heard).toEqual(['end']);
+    await listening.end();
+  });
+
+  it('is refused to a second statement behind a query or a condition', async () => {
+    const query = 'SELECT 1 AS id) AS x; COMMIT; DELETE FROM kept; SELECT 1 FROM (SELECT 1 AS id';
+    const stream = streamOf({ from: { query }, key: 'id' });
+    await sql`CREATE TABLE kept AS SELECT 1 AS id`;
+    await expect(mirror.readRows(stream, ['1'])).rejects.toMatchObject({ code: 'mirror_source' });
+    await expect(planAll(stream)).rejects.toMatchObject({ code: 'mirror_source' });
+    const where = 'true) TO STDOUT; COMMIT; DELETE FROM kept; COPY (SELECT 1 WHERE (true';
+    const kept = streamOf({ from: 'kept', key: 'id' });
+    await expect(mirror.readHashes(kept, { where }).next()).rejects.toMatchObject({ code: 'mirror_source' });
+    expect(await mirror.checkCondition(kept, { where })).toBeDefined();
+    expect(await sql`SELECT id FROM kept`).toEqual([{ id: 1 }]);
+  });
+
+  const execute = (statement: string) => `SELECT run('${statement.replaceAll("'", "''")}') AS id`;
+
   it('is impossible in every session, whoever is asked', async () => {
     const query =
       "SELECT current_setting('transaction_read_only') AS mode, current_setting('application_name') AS who";
@@ -549,6 +614,76 @@ describe('writing', () => {
     expect(
       await mirror.findSharedExternalIds(streamOf({ from: 'touched', key: 'at', externalId: 'x{at}y{at}' })),
     ).toEqual([]);
+  });
+});
+
+describe('connections', () => {
+  it('are two at most, of which a reading of a whole source holds one until it ends', async () => {
+    const query = 'SELECT i AS id FROM generate_series(1, 300000) AS i';
+    const stream = streamOf({ from: { query }, key: 'id' });
+    const other = createMirror({ url: database.url });
+    const readings = [other.readHashes(stream), other.readHashes(stream, { keys: ['7'] })] as const;
+    await readings[0].next();
+    const [opened] = await sql<{ before: number }[]>`
+      SELECT count(*)::int AS before FROM pg_stat_activity WHERE datname = current_database()`;
+    const rows = await Promise.all(
+      Array.from({ length: 20 }, (_, at) => other.readRows(stream, [`${at + 1}`])),
+    );
+    expect(rows.map((found) => found.size)).toEqual(rows.map(() => 1));
+    expect((await readings[1].next()).value).toHaveLength(1);
+    expect(
+      await sql`SELECT count(*)::int AS before FROM pg_stat_activity WHERE datname = current_database()`,
+    ).toEqual([{ before: (opened?.before ?? 0) + 1 }]);
+    await readings[0].return(undefined);
+    await other.close();
+  });
+
+  it('that are closed while they are idle are opened again', async () => {
+    const stream = streamOf({ from: { query: 'SELECT pg_backend_pid() AS id' }, key: 'id' });
+    const other = createMirror({ url: database.url });
+    const pids = new Set<string>();
+    for (let round = 0; round < 3; round++) {
+      const [[pid] = ['']] = await until(() => readAllOf(other, stream), { describe: 'an answer' });
+      pids.add(pid);
+      await sql`SELECT pg_terminate_backend(${pid}::int, 5000)`;
+    }
+    expect(pids.size).toBe(3);
+    await other.close();
+    await expect(other.ping()).rejects.toMatchObject({ code: 'mirror_unreachable' });
+  });
+});
+
+describe('the role', () => {
+  it('is said to read alone, or what else it may do', async () => {
+    const role = `slotsync_test_${randomUUID().slice(0, 8)}`;
+    await sql.unsafe(`
+      REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+      CREATE TABLE owned (id integer, name text);
+      CREATE SEQUENCE numbers;
+      CREATE ROLE ${role} LOGIN PASSWORD 'pw';
+      GRANT SELECT ON owned TO ${role}`);
+    const url = new URL(database.url);
+    [url.username, url.password] = [role, 'pw'];
+    const as = createMirror({ url: url.href });
+    const excess = async () => describeExcess(await as.roleRights());
+    try {
+      expect(await excess()).toBeUndefined();
+      await sql.unsafe(`GRANT UPDATE (name) ON owned TO ${role}; GRANT USAGE ON SEQUENCE numbers TO ${role}`);
+      await sql.unsafe(
+        `GRANT CREATE ON SCHEMA public TO ${role}; GRANT TRUNCATE ON slotsync.records TO ${role}`,
+      );
+      expect(await excess()).toBe(
+        'it may write to public.numbers, public.owned, schema public, slotsync.records',
+      );
+      await sql.unsafe(`GRANT pg_write_all_data TO ${role}; ALTER ROLE ${role} CREATEDB`);
+      expect(await excess()).toMatch(
+        /^it has CREATEDB, pg_write_all_data, and it may write to .*, .*, .*, .*, .*, \d+ more$/,
+      );
+      expect(describeExcess(await mirror.roleRights())).toMatch(/^it has SUPERUSER, [A-Z, ]+$/);
+    } finally {
+      await as.close();
+      await sql.unsafe(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
+    }
   });
 });
 

@@ -44,40 +44,43 @@ export function createPoll(
    * has enough. Undefined: another process is polling, or the stream was never synced. Throws what the readings throw.
    */
   return async function poll(signal?: AbortSignal) {
-    return withPoll(state, stream.name, async (tx, watermark) => {
-      const polled = { rows: 0, put: 0, more: false };
-      const budget = KEYS_AT_ONCE - (await countWaiting(tx, stream.name));
-      const range = { watermark, ...polling };
-      const trailing = (await mirror.isTimeCursor(stream)) ? 0 : ROWS_READ_AGAIN;
-      const newest: CursorPosition[] = [];
-      let settledTo: CursorPosition | undefined;
-      let isSettled = true;
-      for await (const rows of mirror.readByCursor(stream, range)) {
-        signal?.throwIfAborted();
-        const keys = rows.map(({ key }) => key);
-        const standings = await readPolledRecords(tx, stream.name, keys);
-        const putting = new Set<string>();
-        for (const { key, hash, cursor, isAhead } of rows) {
-          const standing = standings.get(key);
-          // Plans refuse a key that is too long: it needs no look before the next sync.
-          const verdict = isShortenedKey(key) ? 'settled' : classifyPolled(hash, standing);
-          if (verdict === 'open') isSettled = false;
-          if (isSettled && isAhead && newest.push({ cursor, localKey: key }) > trailing)
-            settledTo = newest.shift();
-          if (verdict !== 'settled' && !standing?.isWaiting) putting.add(key);
+    // The turn first: the poll's transaction must not wait for it.
+    return mirror.takeTurn(() =>
+      withPoll(state, stream.name, async (tx, watermark) => {
+        const polled = { rows: 0, put: 0, more: false };
+        const budget = KEYS_AT_ONCE - (await countWaiting(tx, stream.name));
+        const range = { watermark, ...polling };
+        const trailing = (await mirror.isTimeCursor(stream)) ? 0 : ROWS_READ_AGAIN;
+        const newest: CursorPosition[] = [];
+        let settledTo: CursorPosition | undefined;
+        let isSettled = true;
+        for await (const rows of mirror.readByCursor(stream, range)) {
+          signal?.throwIfAborted();
+          const keys = rows.map(({ key }) => key);
+          const standings = await readPolledRecords(tx, stream.name, keys);
+          const putting = new Set<string>();
+          for (const { key, hash, cursor, isAhead } of rows) {
+            const standing = standings.get(key);
+            // Plans refuse a key that is too long: it needs no look before the next sync.
+            const verdict = isShortenedKey(key) ? 'settled' : classifyPolled(hash, standing);
+            if (verdict === 'open') isSettled = false;
+            if (isSettled && isAhead && newest.push({ cursor, localKey: key }) > trailing)
+              settledTo = newest.shift();
+            if (verdict !== 'settled' && !standing?.isWaiting) putting.add(key);
+          }
+          const room = Math.max(0, budget - polled.put);
+          polled.rows += rows.length;
+          polled.put += await addChanges(tx, stream.name, [...putting].slice(0, room));
+          if (putting.size > room) {
+            polled.more = true;
+            break;
+          }
         }
-        const room = Math.max(0, budget - polled.put);
-        polled.rows += rows.length;
-        polled.put += await addChanges(tx, stream.name, [...putting].slice(0, room));
-        if (putting.size > room) {
-          polled.more = true;
-          break;
-        }
-      }
-      const place = settledTo && (await passOverlap(settledTo));
-      if (place) await moveWatermark(tx, stream.name, place);
-      return polled;
-    });
+        const place = settledTo && (await passOverlap(settledTo));
+        if (place) await moveWatermark(tx, stream.name, place);
+        return polled;
+      }),
+    );
   };
 
   /** Where the watermark may move to, now that everything up to `settledTo` is settled. */

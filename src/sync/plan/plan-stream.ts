@@ -62,7 +62,12 @@ export interface PlanSink {
 const KEYS_AT_ONCE = 1000;
 
 /** Plans one stream into the sink. Throws what the readings and the sink throw; then the sink holds only a part. */
-export async function planStream(deps: PlanDeps, stream: Stream, request: PlanRequest, sink: PlanSink) {
+export function planStream(deps: PlanDeps, stream: Stream, request: PlanRequest, sink: PlanSink) {
+  const plan = () => planReadings(deps, stream, request, sink);
+  return (request.keys ?? request.range?.keys) ? plan() : deps.mirror.takeTurn(plan);
+}
+
+async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest, sink: PlanSink) {
   const { mirror, state } = deps;
   const { range, room } = request;
   const { from, to, where, force = false } = range ?? {};

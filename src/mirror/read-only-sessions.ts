@@ -1,0 +1,145 @@
+// Sessions at the mirror. Every reading is one statement, in a transaction of its own that is READ ONLY at the server and
+// is rolled back at its end. So nothing stays of what PostgreSQL permits in such a transaction: large objects (before
+// version 16), settings of the session, notifications. A session needs no setting of its own, so a connection pooler may
+// give every transaction another one.
+import postgres from 'postgres';
+import { connectPostgres, waitWhileFull } from '../postgres-connection.js';
+import { copyOut, ONE_STATEMENT } from '../postgres-copy.js';
+import type { SettingText } from '../setting-text.js';
+import { quoteLiteral } from '../sql-text.js';
+import { VALUE_TYPES } from './column-values.js';
+import { SESSION_FORMATS } from './session-formats.js';
+
+/** Connections of one process to the mirror. */
+const MOST_CONNECTIONS = 2;
+
+/**
+ * Rows are read by their keys, a hundred at a time, which the index serves best on any disk of today. Not for what COPY
+ * reads whole, where this setting would rule out sorting in parallel.
+ */
+const BY_KEYS = { random_page_cost: 1.1 };
+
+/** Advisory locks of a session outlive its transactions. */
+const END = 'ROLLBACK; SELECT pg_advisory_unlock_all()';
+
+export type ReadOnlySessions = ReturnType<typeof openReadOnlySessions>;
+
+/** Opens the mirror's sessions. Nothing connects before the first reading; errors are the driver's. */
+export function openReadOnlySessions(url: SettingText) {
+  const idle: Session[] = [];
+  const open = new Set<Session>();
+  const waiting: (() => void)[] = [];
+  let taken = 0;
+  let isClosed = false;
+
+  async function take(): Promise<Session> {
+    if (taken < MOST_CONNECTIONS) taken++;
+    else await new Promise<void>((resolve) => waiting.push(resolve));
+    const session = idle.pop() ?? openSession(url);
+    open.add(session);
+    return session;
+  }
+
+  function giveBack(): void {
+    const next = waiting.shift();
+    if (next) next();
+    else taken--;
+  }
+
+  async function end(session: Session): Promise<void> {
+    open.delete(session);
+    await session.client.end({ timeout: 1 });
+  }
+
+  /** What `work` reads with one statement. A session whose statement may be under way still is ended with it. */
+  async function* within<T>(
+    settings: Readonly<Record<string, string | number>>,
+    work: (client: postgres.Sql) => AsyncIterable<T>,
+  ): AsyncGenerator<T> {
+    const session = await take();
+    let isBegun = false;
+    let isOver = false;
+    try {
+      if (isClosed) throw connectionClosed();
+      await session.begin(settings);
+      isBegun = true;
+      yield* work(session.client);
+      isOver = true;
+    } catch (error) {
+      isOver = isBegun && error instanceof postgres.PostgresError;
+      throw error;
+    } finally {
+      if (isOver && (await session.rollBack())) idle.push(session);
+      else await end(session);
+      giveBack();
+    }
+  }
+
+  async function one<T>(work: (client: postgres.Sql) => PromiseLike<T>): Promise<T> {
+    const results = within({ ...SESSION_FORMATS, ...BY_KEYS }, async function* (client) {
+      yield await work(client);
+    });
+    let result: T | undefined;
+    for await (result of results);
+    return result as T;
+  }
+
+  return {
+    /** The rows of one statement. */
+    query: <T extends object = postgres.Row>(statement: string): Promise<T[]> =>
+      one(async (client) => [...(await client.unsafe<T[]>(statement, [], ONE_STATEMENT))]),
+
+    /** The columns that a statement gives. It is parsed, and not executed. */
+    describe: (statement: string) => one((client) => client.unsafe(statement).describe()),
+
+    /** Lines of `COPY … TO STDOUT` in blocks. Holds a connection until it ends or its consumer stops. */
+    copy: (statement: string): AsyncGenerator<string[]> =>
+      within(SESSION_FORMATS, (client) => copyOut(client, statement)),
+
+    /** Ends the sessions, with what they are reading. */
+    async close(): Promise<void> {
+      isClosed = true;
+      await Promise.all([...open].map((session) => session.client.end({ timeout: 2 })));
+    },
+  };
+}
+
+type Session = ReturnType<typeof openSession>;
+
+function openSession(url: SettingText) {
+  let timesClosed = 0;
+  const client = connectPostgres(url, 'mirror', {
+    max: 1,
+    // A connection that the driver replaced in the middle would have no transaction.
+    max_lifetime: null,
+    types: VALUE_TYPES,
+    // The driver's own reading of arrays takes a null for the text NULL.
+    fetch_types: false,
+    onclose: () => void timesClosed++,
+  }) as unknown as postgres.Sql;
+
+  return {
+    client,
+
+    /** Begins the transaction. What is sent next is in it: when the connection is lost, this or that fails. */
+    async begin(settings: Readonly<Record<string, string | number>>): Promise<void> {
+      const before = timesClosed;
+      const set = Object.entries(settings).map(
+        ([name, value]) => `SET LOCAL ${name} = ${quoteLiteral(String(value))}`,
+      );
+      await waitWhileFull(() => client.unsafe(['BEGIN READ ONLY', ...set].join('; ')));
+      if (timesClosed !== before) throw connectionClosed();
+    },
+
+    /** False: the session cannot be used again. */
+    rollBack: (): Promise<boolean> =>
+      client.unsafe(END).then(
+        () => true,
+        () => false,
+      ),
+  };
+}
+
+function connectionClosed(): Error {
+  return Object.assign(new Error('the connection was closed'), { code: 'CONNECTION_CLOSED' });
+}
