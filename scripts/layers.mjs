@@ -89,7 +89,7 @@ export const MAY_USE = {
   ],
   'postgres-array': ['mirror'],
   'drizzle-orm': ['state'],
-  undici: ['destination/client.ts'],
+  undici: ['destination/connections.ts'],
   'p-limit': ['commands', 'sync', 'destination'],
   commander: ['cli.ts', 'commands'],
   'cli-progress': ['report/progress.ts'],

@@ -94,7 +94,7 @@ describe('layers: packages', () => {
   test.each([
     ['bullmq', 'queue/new.ts', 'sync/apply/new.ts'],
     ['drizzle-orm/pg-core', 'state/runs/new.ts', 'mirror/new.ts'],
-    ['undici', 'destination/client.ts', 'destination/new.ts'],
+    ['undici', 'destination/connections.ts', 'destination/new.ts'],
     ['commander', 'commands/new.ts', 'app.ts'],
     ['prom-client', 'http/metrics.ts', 'http/new.ts'],
     ['ioredis', 'redis-connection.ts', 'destination/quota/new.ts'],
