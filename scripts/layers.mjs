@@ -21,6 +21,8 @@ const LEAVES = [
   'postgres-copy.ts',
   'redis-address.ts',
   'redis-connection.ts',
+  'postgres-faults.ts',
+  'postgres-socket.ts',
   'cron-schedule.ts',
 ];
 const DECLARATIONS = ['streams', ...LEAVES];
