@@ -15,9 +15,12 @@ const LEAVES = [
   'meter.ts',
   'sql-text.ts',
   'visible-text.ts',
+  'pem-file.ts',
   'postgres-address.ts',
   'postgres-connection.ts',
   'postgres-copy.ts',
+  'redis-address.ts',
+  'redis-connection.ts',
   'postgres-faults.ts',
   'postgres-socket.ts',
   'cron-schedule.ts',
@@ -75,7 +78,7 @@ const ANYWHERE = ['.'];
 export const MAY_USE = {
   bullmq: ['queue'],
   pg: ['queue'],
-  ioredis: ['app.ts', 'queue', 'destination/quota'],
+  ioredis: ['redis-connection.ts'],
   postgres: [
     'app.ts',
     'postgres-connection.ts',

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { parseEnv } from 'node:util';
 import { messageOf, UsageError } from './errors.js';
 import { findPostgresAddressFault } from './postgres-address.js';
+import { findRedisAddressFault } from './redis-address.js';
 import { isReadableByOthers, readSecretFile, readTextFile } from './secret-file.js';
 import type { SettingText } from './setting-text.js';
 
@@ -74,10 +75,7 @@ const CHECKS = {
   STATE_DATABASE_URL: findPostgresAddressFault,
   MIRROR_DATABASE_URL_FILE: anyText,
   STATE_DATABASE_URL_FILE: anyText,
-  REDIS_URL: address(
-    ['redis:', 'rediss:'],
-    'not a Redis address; write redis://host:6379, or leave it unset to run on PostgreSQL alone',
-  ),
+  REDIS_URL: findRedisAddressFault,
   REDIS_URL_FILE: anyText,
   API_BASE_URL: webAddress,
   API_KEY: apiKey,

@@ -97,7 +97,7 @@ describe('layers: packages', () => {
     ['undici', 'destination/connections.ts', 'destination/new.ts'],
     ['commander', 'commands/new.ts', 'app.ts'],
     ['prom-client', 'http/metrics.ts', 'http/new.ts'],
-    ['ioredis', 'destination/quota/new.ts', 'destination/new.ts'],
+    ['ioredis', 'redis-connection.ts', 'destination/quota/new.ts'],
     ['pg', 'queue/new.ts', 'state/new.ts'],
     ['postgres', 'mirror/new.ts', 'streams/new.ts'],
     ['pino', 'logger.ts', 'errors.ts'],

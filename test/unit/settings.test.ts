@@ -272,7 +272,7 @@ describe('settings that cannot be used', () => {
     ['API_REQUESTS_PER_SECOND', 'twenty', 'a whole number from 1 to 1000'],
     ['HTTP_PORT', '65536', 'a whole number from 0 to 65535'],
     ['LOG_LEVEL', 'verbose', 'fatal, error, warn, info, debug, trace or silent'],
-    ['REDIS_URL', 'cache:6379', 'not a Redis address; write redis://host:6379'],
+    ['REDIS_URL', 'cache:6379', 'not a Redis address; write redis://user:password@host:6379'],
     [
       'MIRROR_DATABASE_URL',
       'db/mirror',
