@@ -2,12 +2,13 @@
 // Redis behind three Sentinels: the primary dies, and is replaced while it is well, in the middle of a run.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readDocumentedAcl } from '../support/redis-acl.js';
-import { startSentinels } from '../support/redis-group.js';
+import { ask, startSentinels } from '../support/redis-group.js';
 import { isRedisInstalled } from '../support/redis-server.js';
 import { rehearse } from '../support/rehearsal.js';
+import { SMALL_BATCHES } from '../support/small-batches.js';
 import { until } from '../support/wait.js';
 
-const ROWS = 500;
+const ROWS = 700;
 
 describe.skipIf(!(await isRedisInstalled()))('Sentinels: a run during which the primary', () => {
   let group: Awaited<ReturnType<typeof startSentinels>>;
@@ -32,11 +33,24 @@ describe.skipIf(!(await isRedisInstalled()))('Sentinels: a run during which the 
       const first = await group.primary();
       await group.failOver();
       await group.untilReplaced(first);
-
       await sent(world.puts().length + 40);
+
       const second = await group.primary();
       await second.crash();
       await group.untilReplaced(second);
+      await sent(world.puts().length + 40);
+      await second.restart('lost');
+
+      const third = await group.primary();
+      await until(
+        async () => /connected_slaves:2/.test(String(await ask(third.port, 'INFO', 'replication'))),
+        {
+          describe: 'the server that died to follow',
+        },
+      );
+      third.freeze();
+      await group.untilReplaced(third);
+      third.thaw();
       await sent(world.puts().length + 40);
 
       const { code, stdout } = await sync.finished;
@@ -52,20 +66,3 @@ describe.skipIf(!(await isRedisInstalled()))('Sentinels: a run during which the 
     }
   });
 });
-
-/** One or two objects a request, so that a failover finds work in every state. */
-const SMALL_BATCHES = `
-import { defineConfig } from 'slotsync';
-export default defineConfig({
-  streams: {
-    courses: {
-      from: 'courses', key: 'id', type: 'course', externalId: 'course_{id}', batchSize: 2, owns: 'object',
-      fields: { 'course.name': 'name' },
-    },
-    rooms: {
-      from: 'rooms', key: 'code', type: 'room', externalId: 'room_{code}', batchSize: 2, owns: 'object',
-      fields: { 'room.name': 'name', 'room.seats': (row) => row.seats },
-    },
-  },
-});
-`;

@@ -140,6 +140,18 @@ export async function startCluster(user: { name: string; password: string; right
   const close = async () => {
     await Promise.all(nodes.map((node) => node.kill()));
   };
+  const untilReady = () =>
+    until(
+      async () => {
+        const infos = await Promise.all(nodes.map(({ port }) => ask(port, 'CLUSTER', 'INFO')));
+        const roles = await Promise.all(nodes.map(({ port }) => ask(port, 'INFO', 'replication')));
+        return (
+          infos.every((info) => /cluster_state:ok/.test(String(info))) &&
+          roles.filter((role) => /connected_slaves:1/.test(String(role))).length === 3
+        );
+      },
+      { describe: 'the Cluster to be ready' },
+    );
   try {
     for (let at = 0; at < 6; at++)
       nodes.push(
@@ -156,17 +168,7 @@ export async function startCluster(user: { name: string; password: string; right
       );
     const addresses = nodes.map(({ port }) => `127.0.0.1:${port}`);
     await run('redis-cli', ['--cluster', 'create', ...addresses, '--cluster-replicas', '1', '--cluster-yes']);
-    await until(
-      async () => {
-        const infos = await Promise.all(nodes.map(({ port }) => ask(port, 'CLUSTER', 'INFO')));
-        const roles = await Promise.all(nodes.map(({ port }) => ask(port, 'INFO', 'replication')));
-        return (
-          infos.every((info) => /cluster_state:ok/.test(String(info))) &&
-          roles.filter((role) => /connected_slaves:1/.test(String(role))).length === 3
-        );
-      },
-      { describe: 'the Cluster to be ready' },
-    );
+    await untilReady();
   } catch (error) {
     await close();
     throw error;
@@ -190,6 +192,8 @@ export async function startCluster(user: { name: string; password: string; right
       .map(({ port }) => `127.0.0.1:${port}`)
       .join(',')}`,
     nodes,
+    /** Resolves when every primary has its replica. */
+    untilReady,
     async primaryOf(key: string): Promise<RedisServer> {
       const port = await portOf(key);
       return nodes.find((node) => node.port === port) as RedisServer;
