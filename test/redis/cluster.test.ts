@@ -23,8 +23,9 @@ describe.skipIf(!(await isRedisInstalled()))('Cluster: a run during which the no
       await world.configure(SMALL_BATCHES);
       const workers = await Promise.all([1, 2].map(() => world.startWorker()));
       const sync = world.start(['sync']);
+      /** Or until the run is over, where the servers are slower than the requests. */
       const sent = (count: number) =>
-        until(() => world.puts().length >= count, {
+        until(() => world.puts().length >= count || sync.child.exitCode !== null, {
           describe: () =>
             `${count} requests, of ${world.puts().length}: ${sync.output()} ${workers.map((one) => one.output()).join('')}`,
         });

@@ -116,8 +116,17 @@ export async function startSentinels(user: { name: string; password: string; rig
       const ports = (await primaries()).sort((a, b) => a - b);
       return servers.find(({ port }) => port === ports[1]) as RedisServer;
     },
-    /** Asks for another primary while the present one is well. */
-    failOver: async () => askSentinel((sentinels[0] as RedisServer).port, 'FAILOVER', NAME),
+    /**
+     * As when the network parts: replicas and Sentinels lose a server, which still answers those who are connected and takes
+     * writes. Ends when it is started again.
+     */
+    async cutOff({ port }: RedisServer): Promise<void> {
+      await ask(port, 'CONFIG', 'SET', 'min-replicas-to-write', '0');
+      const redis = new Redis({ port });
+      redis.on('error', () => undefined);
+      await redis.multi().acl('SETUSER', 'default', 'off').client('KILL', 'USER', 'default').exec();
+      redis.disconnect();
+    },
     /** Resolves when all Sentinels name another primary than this one, and it takes writes. */
     async untilReplaced(former: RedisServer): Promise<void> {
       await until(
