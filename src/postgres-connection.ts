@@ -11,7 +11,7 @@ import { currentText, type SettingText } from './setting-text.js';
 /** How long a connection may take, from the first packet to the server's readiness. */
 const CONNECT_WITHIN_MS = 8000;
 /** Connections that nobody uses are closed after this time. */
-const IDLE_MS = 60_000;
+const IDLE_MS = 10_000;
 /** Others that use the pooler can make one attempt look like session mode. */
 const POOLING_ATTEMPTS = 3;
 /** How long a server that takes no more connections is waited for. */

@@ -63,10 +63,16 @@ export function createClient({
     // Every caller that waits shares this request, so no single caller's signal may end it.
     authenticate: async () => {
       const call = { method: 'POST', path: paths.authenticate } as const;
+      const sendKey = (key: string) => {
+        addSecret(key);
+        const headers = { authorization: `Api-Key ${key}`, 'x-region': api.region };
+        return sendAuthorized(call, headers, { lane: 'incremental' });
+      };
       const key = currentText(api.key);
-      addSecret(key);
-      const headers = { authorization: `Api-Key ${key}`, 'x-region': api.region };
-      const answer = await sendAuthorized(call, headers, { lane: 'incremental' });
+      let answer = await sendKey(key);
+      // Its file may have been replaced in between: the old key is withdrawn when the new one is there.
+      const replaced = isUnauthorized(answer) ? currentText(api.key) : key;
+      if (replaced !== key) answer = await sendKey(replaced);
       const parsed = authenticateAnswer.safeParse(parseAnswer(answer, call, reading));
       if (!parsed.success) throw invalidAnswer(call, 'it holds no token');
       return parsed.data.token;
@@ -135,8 +141,7 @@ export function createClient({
         const token = await unlessAborted(tokens.get(), context.signal);
         addSecret(token);
         const answer = await sendAuthorized(call, { authorization: `Bearer ${token}` }, context);
-        if ((answer.status !== 401 && answer.status !== 403) || renewed)
-          return parseAnswer(answer, call, reading);
+        if (!isUnauthorized(answer) || renewed) return parseAnswer(answer, call, reading);
         tokens.refuse(token);
       }
     },
@@ -155,6 +160,8 @@ export function createClient({
     close: connections.close,
   };
 }
+
+const isUnauthorized = ({ status }: Answer) => status === 401 || status === 403;
 
 /** The result, or the signal's reason as soon as it aborts. What is waited for continues, for the other callers. */
 async function unlessAborted<T>(result: Promise<T>, signal: AbortSignal | undefined): Promise<T> {

@@ -1,4 +1,5 @@
 // From an answer that is not 2xx, or none at all, to the error that says what happens next.
+import { remedyFor } from '../error-catalogue.js';
 import { codeOf, SlotsyncError } from '../errors.js';
 import { ProxyFailure } from './connections.js';
 import { isTooDeep } from './read-body.js';
@@ -40,7 +41,8 @@ function errorOf(status: number, call: Call, detail: string | undefined): Slotsy
   const message = `${method} ${path} answered ${status}`;
   if (status >= 300 && status < 400) return new SlotsyncError('redirected', message, context);
   // Too large for whoever answers: smaller requests help.
-  if (status === 413) return new SlotsyncError('refused', message, context);
+  if (status === 413)
+    return new SlotsyncError('refused', message, { ...context, remedy: remedyFor('refused_413') });
   if (detail === undefined && status !== 401) return gatewayAnswered(status, call);
   if (path.endsWith('/authenticate') && (status === 401 || status === 403 || status === 404)) {
     const remedy =
