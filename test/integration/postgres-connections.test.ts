@@ -54,9 +54,10 @@ describe('server that takes no more connections', () => {
     database = await createDatabase();
     admin = postgres(database.url, { max: 1, onnotice: () => undefined });
     await migrateQueue({ postgresUrl: database.url });
-    await admin.unsafe(`CREATE ROLE ${role} LOGIN SUPERUSER PASSWORD 'secret'`);
-    await admin.unsafe(`ALTER ROLE ${role} NOSUPERUSER`);
-    await admin.unsafe(`GRANT pg_read_all_data TO ${role}`);
+    await admin.unsafe(`
+      CREATE ROLE ${role} LOGIN PASSWORD 'secret';
+      GRANT USAGE ON SCHEMA slotsync, slotsync_queue TO ${role};
+      GRANT SELECT ON ALL TABLES IN SCHEMA slotsync, slotsync_queue TO ${role}`);
     const server = new URL(database.url);
     const [port, host] = [Number(server.port || 5432), server.hostname];
     proxy = createServer((socket) => {
