@@ -24,7 +24,18 @@ export type JobWorker = ReturnType<Bullmq['worker']>;
 
 /** Brings the queue's own tables up to date, where it has any. */
 export async function migrateQueue(store: QueueStore): Promise<void> {
-  if ('postgresUrl' in store) await withClient(store, (client) => runMigrations(client, QUEUE_SCHEMA));
+  if (!('postgresUrl' in store)) return;
+  await withClient(store, async (client) => {
+    const { rows } = await client.query<{ exists: boolean }>(
+      'SELECT to_regnamespace($1) IS NOT NULL AS exists',
+      [QUEUE_SCHEMA],
+    );
+    // This statement of BullMQ's needs the right to create schemas also where the schema exists.
+    const isSkipped = (text: string) => rows[0]?.exists && text.startsWith('CREATE SCHEMA IF NOT EXISTS');
+    const query = async (text: string, values?: unknown[]) =>
+      isSkipped(text) ? { rows: [] } : client.query(text, values);
+    await runMigrations({ query } as never, QUEUE_SCHEMA);
+  });
 }
 
 /**
