@@ -1,19 +1,21 @@
 # syntax=docker/dockerfile:1
-FROM node:22-slim AS build
+# Versions are exact. .github/renovate.json adds their digests and renews both.
+FROM node:22.20.0-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json ./
-RUN npm ci --no-audit --no-fund
+# No package runs a script of its own at installation: none is needed.
+RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY tsconfig.json tsconfig.build.json ./
 COPY scripts ./scripts
 COPY src ./src
 RUN npm run build
 
-FROM node:22-slim
+FROM node:22.20.0-slim
 ENV NODE_ENV=production
 WORKDIR /app
 COPY package.json package-lock.json ./
 # The optional packages are the demo's PostgreSQL, larger than all other packages together.
-RUN npm ci --omit=dev --omit=optional --no-audit --no-fund && npm cache clean --force
+RUN npm ci --ignore-scripts --omit=dev --omit=optional --no-audit --no-fund && npm cache clean --force
 COPY --from=build /app/dist ./dist
 COPY migrations ./migrations
 USER node

@@ -40,6 +40,11 @@ export default defineConfig({
       // Interleavings of a few processes, one after the other: some of them for `npm test`, and all of them.
       schedules('schedules', 15),
       schedules('all-schedules', 0),
+      // Redis with Sentinels and as a Cluster, each with a failover: `npm run test:redis`.
+      {
+        extends: true,
+        test: { name: 'redis', include: ['test/redis/**/*.test.ts'], globalSetup, ...limits },
+      },
       // Servers that crash and come back, and minutes of random faults: `npm run test:faults`.
       {
         extends: true,

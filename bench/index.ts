@@ -1,4 +1,5 @@
 // `npm run bench -- <name>`: figures side by side with what a user would pick instead, on this machine alone.
+import { benchConnections } from './connections.js';
 import { benchLatency } from './latency.js';
 import { benchLimiter } from './limiter.js';
 import { benchPipeline } from './pipeline.js';
@@ -7,6 +8,7 @@ import { benchReconcile } from './reconcile.js';
 import { benchRecovery } from './recovery.js';
 
 const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = {
+  connections: benchConnections,
   latency: benchLatency,
   limiter: benchLimiter,
   pipeline: benchPipeline,

@@ -16,9 +16,14 @@ const LEAVES = [
   'meter.ts',
   'sql-text.ts',
   'visible-text.ts',
+  'pem-file.ts',
   'postgres-address.ts',
   'postgres-connection.ts',
   'postgres-copy.ts',
+  'redis-address.ts',
+  'redis-connection.ts',
+  'postgres-faults.ts',
+  'postgres-socket.ts',
   'cron-schedule.ts',
 ];
 const DECLARATIONS = ['streams', ...LEAVES];
@@ -74,7 +79,7 @@ const ANYWHERE = ['.'];
 export const MAY_USE = {
   bullmq: ['queue'],
   pg: ['queue'],
-  ioredis: ['app.ts', 'queue', 'destination/quota'],
+  ioredis: ['redis-connection.ts'],
   postgres: [
     'app.ts',
     'postgres-connection.ts',
@@ -87,7 +92,7 @@ export const MAY_USE = {
   ],
   'postgres-array': ['mirror'],
   'drizzle-orm': ['state'],
-  undici: ['destination/client.ts'],
+  undici: ['destination/connections.ts'],
   'p-limit': ['commands', 'sync', 'destination'],
   commander: ['cli.ts', 'commands'],
   'cli-progress': ['report/progress.ts'],

@@ -16,6 +16,7 @@ export async function openQueue(app: AppBase) {
   const { state, stateId } = await app.bound();
   await requireQueueStore(app.queueStore());
   const bullmq = openBullmq(app.queueStore(), stateId, log);
+  own(bullmq, bullmq.close);
   const producer = createProducer({ bullmq, state });
   own(producer, producer.close);
   const shared = { bullmq, producer, log, state };

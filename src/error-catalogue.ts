@@ -59,6 +59,14 @@ export const ERRORS = {
     'Compare the reason the service gives with docs/api-contract.md, then: slotsync check',
     { recordRemedy: CORRECT_ROW },
   ),
+  refused_413: dead(
+    'a request, or one object alone, is larger than the service or a gateway takes',
+    'Set a smaller `batchSize` for the stream in the configuration, then: slotsync check',
+    {
+      recordRemedy:
+        'No smaller `batchSize` helps one object: shorten the values of its row, or have the limit there raised, then: {retry}',
+    },
+  ),
   service_unreachable: retry(
     'the service does not answer',
     `${WHEN_BACK}. Check API_BASE_URL and the network path (proxy, firewall, DNS).`,
@@ -223,7 +231,7 @@ export type ErrorCode = keyof typeof ERRORS;
 
 /** The entry of a code as the state and other systems have it: `refused_400` is `refused` with its status. */
 export function errorEntry(code: string | null): ErrorEntry {
-  const base = (code ?? '').replace(/_\d{3}$/, '');
+  const base = Object.hasOwn(ERRORS, code ?? '') ? (code ?? '') : (code ?? '').replace(/_\d{3}$/, '');
   return Object.hasOwn(ERRORS, base) ? ERRORS[base as ErrorCode] : ERRORS.unexpected;
 }
 

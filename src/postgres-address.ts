@@ -1,7 +1,7 @@
 // A PostgreSQL address, parsed once for both drivers: postgres.js and pg read the same address differently, TLS above all.
-import { readFileSync, statSync } from 'node:fs';
 import { checkServerIdentity, type ConnectionOptions } from 'node:tls';
-import { codeOf, messageOf, UsageError } from './errors.js';
+import { messageOf, UsageError } from './errors.js';
+import { readPemFile } from './pem-file.js';
 
 export interface PostgresAddress {
   /** A name, an IP address, or the folder of a Unix socket. */
@@ -20,8 +20,6 @@ const ENCODE =
   'in a user or password, percent-encode % as %25, / as %2F, @ as %40, : as %3A, ? as %3F, # as %23';
 const MODES = ['disable', 'require', 'verify-ca', 'verify-full'];
 const PARAMETERS = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey', 'host', 'port'];
-/** Rights of a file by which users other than its owner and group may read it. */
-const READ_BY_OTHERS = 0o004;
 
 /** What is wrong with an address, as a sentence without its secrets; undefined when nothing is. */
 export function findPostgresAddressFault(text: string): string | undefined {
@@ -79,8 +77,8 @@ function readTls(parameters: URLSearchParams, host: string): PostgresAddress['tl
       throw new UsageError(`${files[0]} has no effect without encryption; add sslmode=verify-full`);
     return false;
   }
-  const ca = readFile(parameters, 'sslrootcert');
-  const [cert, key] = [readFile(parameters, 'sslcert'), readFile(parameters, 'sslkey')];
+  const ca = readPemFile(parameters, 'sslrootcert');
+  const [cert, key] = [readPemFile(parameters, 'sslcert'), readPemFile(parameters, 'sslkey')];
   if ((cert === undefined) !== (key === undefined))
     throw new UsageError('sslcert and sslkey belong together: one of them is missing');
   if (mode === 'verify-ca' && ca === undefined)
@@ -95,21 +93,4 @@ function readTls(parameters: URLSearchParams, host: string): PostgresAddress['tl
     checkServerIdentity: (_, certificate) =>
       mode === 'verify-full' ? checkServerIdentity(host, certificate) : undefined,
   };
-}
-
-function readFile(parameters: URLSearchParams, name: string): string | undefined {
-  const file = parameters.get(name);
-  // As for libpq, `system` stands for the authorities that the system trusts.
-  if (file === null || (name === 'sslrootcert' && file === 'system')) return undefined;
-  let text: string;
-  try {
-    text = readFileSync(file, 'utf8');
-    if (name === 'sslkey' && (statSync(file).mode & READ_BY_OTHERS) !== 0)
-      throw new UsageError(`sslkey ${file} may be read by every user of this machine; chmod 600 it`);
-  } catch (error) {
-    if (error instanceof UsageError) throw error;
-    throw new UsageError(`${name} ${file} cannot be read (${codeOf(error)})`, { cause: error });
-  }
-  if (!text.includes('-----BEGIN')) throw new UsageError(`${name} ${file} holds no PEM text (-----BEGIN …)`);
-  return text;
 }

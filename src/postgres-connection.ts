@@ -3,15 +3,15 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import postgres from 'postgres';
 import { codeOf } from './errors.js';
+import { TOO_MANY_CONNECTIONS } from './postgres-faults.js';
+import { createSocketOpener } from './postgres-socket.js';
 import { parsePostgresAddress, type PostgresAddress } from './postgres-address.js';
 import { currentText, type SettingText } from './setting-text.js';
 
 /** How long a connection may take, from the first packet to the server's readiness. */
-const CONNECT_WITHIN_MS = 10_000;
+const CONNECT_WITHIN_MS = 8000;
 /** Connections that nobody uses are closed after this time. */
-const IDLE_MS = 60_000;
-/** SQLSTATE too_many_connections: of the server, of the database or of the role. */
-const TOO_MANY_CONNECTIONS = '53300';
+const IDLE_MS = 10_000;
 /** Others that use the pooler can make one attempt look like session mode. */
 const POOLING_ATTEMPTS = 3;
 /** How long a server that takes no more connections is waited for. */
@@ -35,6 +35,7 @@ export function connectPostgres<T extends Record<string, postgres.PostgresType> 
     user,
     ...passwordOf(address),
     ssl: tls,
+    socket: createSocketOpener({ host, port }),
     max: 1,
     connect_timeout: CONNECT_WITHIN_MS / 1000,
     idle_timeout: IDLE_MS / 1000,

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { parseEnv } from 'node:util';
 import { messageOf, UsageError } from './errors.js';
 import { findPostgresAddressFault } from './postgres-address.js';
+import { findRedisAddressFault } from './redis-address.js';
 import { isReadableByOthers, readSecretFile, readTextFile } from './text-file.js';
 import type { SettingText } from './setting-text.js';
 
@@ -49,6 +50,18 @@ const organizationId: Check = (text) => {
   return /[\s\p{Cc}]/u.test(text) ? 'holds a space or a control character; copy it again' : undefined;
 };
 
+/** The fault holds nothing of it: it may have a password. */
+const proxyAddress: Check = (text) => {
+  const fault = address(['http:', 'https:'], 'not the address of a proxy; write http://host:3128')(text);
+  if (fault !== undefined) return fault;
+  const { username, password, pathname, search, hash } = new URL(text);
+  if (pathname !== '/' || search !== '' || hash !== '') return 'holds a path, ? or #; write http://host:3128';
+  if ((username === '') !== (password === '')) return 'has a user or a password, and not both';
+  return isPercentEncoded(username + password) ? undefined : 'has a bare % in user or password; write %25';
+};
+
+const isPercentEncoded = (text: string) => !/%(?![\da-f]{2})/i.test(text);
+
 const wholeFrom =
   (min: number, max: number): Check =>
   (text) =>
@@ -62,10 +75,7 @@ const CHECKS = {
   STATE_DATABASE_URL: findPostgresAddressFault,
   MIRROR_DATABASE_URL_FILE: anyText,
   STATE_DATABASE_URL_FILE: anyText,
-  REDIS_URL: address(
-    ['redis:', 'rediss:'],
-    'not a Redis address; write redis://host:6379, or leave it unset to run on PostgreSQL alone',
-  ),
+  REDIS_URL: findRedisAddressFault,
   REDIS_URL_FILE: anyText,
   API_BASE_URL: webAddress,
   API_KEY: apiKey,
@@ -73,6 +83,8 @@ const CHECKS = {
   API_ORGANIZATION_ID: organizationId,
   API_REGION: headerValue,
   API_REQUESTS_PER_SECOND: wholeFrom(1, 1000),
+  HTTPS_PROXY: proxyAddress,
+  NO_PROXY: anyText,
   SLOTSYNC_CONFIG: anyText,
   HTTP_PORT: wholeFrom(0, 65_535),
   LOG_LEVEL: (text) =>
@@ -94,6 +106,8 @@ export interface ApiSettings {
   key: SettingText;
   organizationId: string;
   region: string;
+  /** `except`: names of hosts, separated by commas, that are connected to straight. */
+  proxy?: { url: string; except: string } | undefined;
 }
 
 export type Settings = ReturnType<typeof loadSettings>;
@@ -103,7 +117,9 @@ export type Need = 'mirror' | 'state' | 'api';
 
 /** Reads the settings. Throws UsageError that lists every fault and every missing setting at once. */
 export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = readEnvironment()) {
-  const get = (name: Setting) => env[name]?.trim() || undefined;
+  /** Names of proxies may be in lower case, which wins, as in other programs. */
+  const get = (name: Setting) =>
+    (name.endsWith('_PROXY') && env[name.toLowerCase()]?.trim()) || env[name]?.trim() || undefined;
   const faults: string[] = [];
   for (const [name, check] of Object.entries(CHECKS)) {
     const text = get(name as Setting);
@@ -162,6 +178,7 @@ export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = re
           key: typeof givenKey === 'string' ? withoutPrefix(givenKey) : () => withoutPrefix(givenKey()),
           organizationId,
           region: get('API_REGION') ?? 'EU_EES',
+          proxy: proxyOf(get('HTTPS_PROXY'), get('NO_PROXY')),
         }
       : undefined;
   return {
@@ -177,6 +194,12 @@ export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = re
     /** Unset: each command has its own. */
     logLevel: get('LOG_LEVEL')?.toLowerCase(),
   };
+}
+
+/** This machine is never reached through a proxy. */
+function proxyOf(url: string | undefined, except = ''): ApiSettings['proxy'] {
+  if (url === undefined || except === '*') return undefined;
+  return { url, except: [except, 'localhost', '127.0.0.1', '[::1]'].filter(Boolean).join(',') };
 }
 
 const withoutPrefix = (key: string) => key.replace(/^Api-Key\s+/i, '');

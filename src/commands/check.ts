@@ -8,7 +8,7 @@ import { checkAll, type Finding } from '../sync/check.js';
 import type { CommonOptions } from './command.js';
 import { EXIT, exitCodeOfErrorCode } from './exit-code.js';
 
-const SIGNS = { ok: '✓', fault: '✗', note: '·' } as const;
+const SIGNS = { ok: '✓', fault: '✗', warning: '!', note: '·' } as const;
 
 export async function check(app: App, options: CommonOptions): Promise<number> {
   const findings: Finding[] = [];
@@ -36,9 +36,10 @@ export async function check(app: App, options: CommonOptions): Promise<number> {
   }
 
   const faults = findings.filter(({ result }) => result === 'fault');
+  const warnings = findings.filter(({ result }) => result === 'warning').length;
   print(options, { ok: faults.length === 0, findings }, [
     faults.length === 0
-      ? '\nNo faults found. See what would be sent: slotsync plan'
+      ? `\nNo faults found${warnings > 0 ? `, ${plural(warnings, 'warning')}` : ''}. See what would be sent: slotsync plan`
       : `\n${plural(faults.length, 'fault')} to correct.`,
   ]);
   if (faults.length === 0) return EXIT.done;

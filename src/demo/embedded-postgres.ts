@@ -39,8 +39,8 @@ const SERVER_FLAGS =
 
 /**
  * Starts a PostgreSQL on a free port of 127.0.0.1, in a fresh temporary folder, with the superuser `postgres`
- * and a random password, which is in the urls alone. It takes about a second. The server does not keep this process alive, and ends with it, even when
- * it is killed. Data is not durable (`fsync=off`). Throws UsageError when no PostgreSQL comes with the installation.
+ * and a random password, which is in the urls alone. It takes about a second. The server does not keep this process
+ * alive, and ends with it, even when it is killed. Data is not durable (`fsync=off`). Throws UsageError when no PostgreSQL comes with the installation.
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {}) {
   const packageDirectory = options.packageDirectory ?? findPostgresPackage();
@@ -72,7 +72,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
   /** The password is passed in a file, since every user can list the arguments of a process. */
   const createCluster = async (password: string) => {
     const file = join(folder, 'password');
-    await writeFile(file, scramVerifier(password), { mode: 0o600 });
+    await writeFile(file, password, { mode: 0o600 });
     if (owner) await lchown(file, owner.uid, owner.gid);
     await run('initdb', ...INITDB_FLAGS, `--pwfile=${file}`);
     await rm(file);
@@ -89,6 +89,16 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
     const port = await startOnFreePort();
 
     const urlOf = (database: string) => `postgres://postgres:${password}@127.0.0.1:${port}/${database}`;
+    const administer = async (statement: (sql: postgres.Sql) => PromiseLike<unknown>) => {
+      const sql = postgres(urlOf('postgres'), { max: 1 });
+      try {
+        await statement(sql);
+      } finally {
+        await sql.end();
+      }
+    };
+    // Not in the file: initdb before release 14 takes the first 99 characters.
+    await administer((sql) => sql.unsafe(`ALTER ROLE postgres PASSWORD '${scramVerifier(password)}'`));
     let stopped: Promise<void> | undefined;
     return {
       url: urlOf('postgres'),
@@ -96,12 +106,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
       dataDirectory,
       /** Creates an empty database and returns its url. Its name is plain: letters, digits, `_` and `-`. */
       async createDatabase(name: string): Promise<string> {
-        const sql = postgres(urlOf('postgres'), { max: 1 });
-        try {
-          await sql`CREATE DATABASE ${sql(name)}`;
-        } finally {
-          await sql.end();
-        }
+        await administer((sql) => sql`CREATE DATABASE ${sql(name)}`);
         return urlOf(name);
       },
       /** Closes all connections and starts the server again, with the same data on the same port. */

@@ -1,11 +1,11 @@
 // One request to the service. It takes a slot of the organization's quota and keeps it until the headers of the answer
 // have arrived. Retries belong to the queue, with two exceptions: a 429 (throttling.ts), and one renewal of the token.
-import { Pool, type Dispatcher } from 'undici';
 import type { Logger } from '../logger.js';
 import { noMeter, type Meter } from '../meter.js';
 import { currentText } from '../setting-text.js';
 import type { ApiSettings } from '../settings.js';
 import { createTokenSource } from './access-token.js';
+import { openConnections } from './connections.js';
 import { asTransportError, invalidAnswer, parseAnswer, type Answer, type Call } from './http-errors.js';
 import type { Lane, Limiter, Slot } from './quota/limiter.js';
 import { sendWithinQuota } from './throttling.js';
@@ -47,13 +47,7 @@ export function createClient({
   errorBodies,
   meter = noMeter,
 }: ClientOptions) {
-  const pool = new Pool(api.baseUrl, {
-    connections: 32,
-    pipelining: 1,
-    connect: { timeout: Math.min(10_000, requestTimeoutMs) },
-    headersTimeout: requestTimeoutMs,
-    bodyTimeout: requestTimeoutMs,
-  });
+  const connections = openConnections(api, requestTimeoutMs);
   const paths = createPaths(api.organizationId, prefix);
   /** By path: names without the organization's id. */
   const endpoints = new Map<string, string>(
@@ -69,10 +63,16 @@ export function createClient({
     // Every caller that waits shares this request, so no single caller's signal may end it.
     authenticate: async () => {
       const call = { method: 'POST', path: paths.authenticate } as const;
+      const sendKey = (key: string) => {
+        addSecret(key);
+        const headers = { authorization: `Api-Key ${key}`, 'x-region': api.region };
+        return sendAuthorized(call, headers, { lane: 'incremental' });
+      };
       const key = currentText(api.key);
-      addSecret(key);
-      const headers = { authorization: `Api-Key ${key}`, 'x-region': api.region };
-      const answer = await sendAuthorized(call, headers, { lane: 'incremental' });
+      let answer = await sendKey(key);
+      // Its file may have been replaced in between: the old key is withdrawn when the new one is there.
+      const replaced = isUnauthorized(answer) ? currentText(api.key) : key;
+      if (replaced !== key) answer = await sendKey(replaced);
       const parsed = authenticateAnswer.safeParse(parseAnswer(answer, call, reading));
       if (!parsed.success) throw invalidAnswer(call, 'it holds no token');
       return parsed.data.token;
@@ -95,21 +95,23 @@ export function createClient({
     const startedAt = performance.now();
     const measure = (outcome: number | 'interrupted' | 'unreachable' | 'lost') =>
       meter.requested(endpoints.get(call.path) ?? 'other', outcome, (performance.now() - startedAt) / 1000);
-    let response: Dispatcher.ResponseData;
+    const request = {
+      method: call.method,
+      path: call.path,
+      headers: {
+        accept: 'application/json',
+        ...(call.body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      body: call.body === undefined ? null : JSON.stringify(call.body),
+      signal: AbortSignal.any([...(signal ? [signal] : []), AbortSignal.timeout(requestTimeoutMs)]),
+    };
+    let response: Awaited<ReturnType<typeof connections.request>>;
+    let isSent = false;
     try {
-      response = await pool.request({
-        method: call.method,
-        path: call.path,
-        headers: {
-          accept: 'application/json',
-          ...(call.body === undefined ? {} : { 'content-type': 'application/json' }),
-          ...headers,
-        },
-        body: call.body === undefined ? null : JSON.stringify(call.body),
-        signal: AbortSignal.any([...(signal ? [signal] : []), AbortSignal.timeout(requestTimeoutMs)]),
-      });
+      response = await connections.request(request, () => (isSent = true));
     } catch (error) {
-      const failure = asTransportError(error, call);
+      const failure = asTransportError(error, call, isSent);
       if (signal?.aborted !== true) {
         measure(failure.code === 'service_unreachable' ? 'unreachable' : 'lost');
         throw failure;
@@ -124,7 +126,7 @@ export function createClient({
     measure(response.statusCode);
     const { statusCode: status, headers: received } = response;
     const body = await readBody(response.body, status).catch((error: unknown) => {
-      throw asTransportError(error, call);
+      throw asTransportError(error, call, true);
     });
     if (body === undefined) throw invalidAnswer(call, 'it is larger than 64 MB');
     return { status, retryAfter: received['retry-after'], body };
@@ -139,8 +141,7 @@ export function createClient({
         const token = await unlessAborted(tokens.get(), context.signal);
         addSecret(token);
         const answer = await sendAuthorized(call, { authorization: `Bearer ${token}` }, context);
-        if ((answer.status !== 401 && answer.status !== 403) || renewed)
-          return parseAnswer(answer, call, reading);
+        if (!isUnauthorized(answer) || renewed) return parseAnswer(answer, call, reading);
         tokens.refuse(token);
       }
     },
@@ -156,9 +157,11 @@ export function createClient({
     /** Requests sent so far, of any kind. */
     requests: () => requests,
 
-    close: () => pool.destroy(),
+    close: connections.close,
   };
 }
+
+const isUnauthorized = ({ status }: Answer) => status === 401 || status === 403;
 
 /** The result, or the signal's reason as soon as it aborts. What is waited for continues, for the other callers. */
 async function unlessAborted<T>(result: Promise<T>, signal: AbortSignal | undefined): Promise<T> {

@@ -1,5 +1,7 @@
 // From an answer that is not 2xx, or none at all, to the error that says what happens next.
-import { codeOf, messageOf, SlotsyncError } from '../errors.js';
+import { remedyFor } from '../error-catalogue.js';
+import { codeOf, SlotsyncError } from '../errors.js';
+import { ProxyFailure } from './connections.js';
 import { isTooDeep } from './read-body.js';
 import { isForeignText, readFailure, type FailureReading } from './wire.js';
 
@@ -39,7 +41,8 @@ function errorOf(status: number, call: Call, detail: string | undefined): Slotsy
   const message = `${method} ${path} answered ${status}`;
   if (status >= 300 && status < 400) return new SlotsyncError('redirected', message, context);
   // Too large for whoever answers: smaller requests help.
-  if (status === 413) return new SlotsyncError('refused', message, context);
+  if (status === 413)
+    return new SlotsyncError('refused', message, { ...context, remedy: remedyFor('refused_413') });
   if (detail === undefined && status !== 401) return gatewayAnswered(status, call);
   if (path.endsWith('/authenticate') && (status === 401 || status === 403 || status === 404)) {
     const remedy =
@@ -70,23 +73,35 @@ export function invalidAnswer({ method, path }: Call, what: string): SlotsyncErr
   });
 }
 
-/** Codes of failures before the request was sent: the service has seen nothing of it. */
-const NEVER_SENT = new Set([
-  'ECONNREFUSED',
-  'ENOTFOUND',
-  'EAI_AGAIN',
-  'EHOSTUNREACH',
-  'ENETUNREACH',
-  'UND_ERR_CONNECT_TIMEOUT',
-]);
-
 /** The error for a request that got no answer. Unless it was never sent, the service may have carried it out. */
-export function asTransportError(error: unknown, { method, path }: Call): SlotsyncError {
+export function asTransportError(error: unknown, { method, path }: Call, isSent: boolean): SlotsyncError {
   const isTimeout = error instanceof Error && error.name === 'TimeoutError';
   const reason = isTimeout ? 'timeout' : codeOf(error);
-  const context = { facts: { method, path, reason }, cause: error };
-  if (NEVER_SENT.has(reason) || (error instanceof Error && /certificate|self.signed/i.test(messageOf(error))))
-    return new SlotsyncError('service_unreachable', `the service cannot be reached (${reason})`, context);
-  const message = `${method} ${path}: no answer arrived (${reason}); the service may have carried it out`;
-  return new SlotsyncError('answer_lost', message, context);
+  if (isSent) {
+    const message = `${method} ${path}: no answer arrived (${reason}); the service may have carried it out`;
+    return new SlotsyncError('answer_lost', message, { facts: { method, path, reason }, cause: error });
+  }
+  const isProxy = error instanceof ProxyFailure;
+  const what = isProxy
+    ? `the proxy does not connect to the service (${error.message})`
+    : `the service cannot be reached (${reason})`;
+  return new SlotsyncError('service_unreachable', `${what}; nothing was sent`, {
+    facts: { method, path, reason: isProxy ? 'proxy' : reason },
+    remedy: isProxy ? CHECK_PROXY : remedyOfHandshake(reason),
+    cause: error,
+  });
+}
+
+const CHECK_PROXY =
+  'Check HTTPS_PROXY, with user and password, or name the service in NO_PROXY. Then: slotsync check';
+
+/** What to do about a connection whose encryption failed; undefined: it failed before. */
+function remedyOfHandshake(code: string): string | undefined {
+  if (code === 'EPROTO' || code.startsWith('ERR_SSL_'))
+    return 'Check the port in API_BASE_URL: https does not answer there. Then: slotsync check';
+  if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
+    return 'Check API_BASE_URL: the certificate is for another name. Then: slotsync check';
+  if (/CERT|SIGNATURE|ISSUER/.test(code))
+    return 'The certificate is not trusted: name the file of its authority in NODE_EXTRA_CA_CERTS. Then: slotsync check';
+  return undefined;
 }

@@ -3,9 +3,17 @@
 import { connectPostgres } from '../postgres-connection.js';
 import type { SettingText } from '../setting-text.js';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors.js';
+import { arrayLiteral } from '../sql-text.js';
 import type { Stream } from '../streams/stream.js';
 import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from './session-formats.js';
-import { functionName, FUNCTION_PREFIX, installTriggers, removeTriggers, tableName } from './trigger-sql.js';
+import {
+  functionName,
+  FUNCTION_PREFIX,
+  grantInbox,
+  installTriggers,
+  removeTriggers,
+  type Owned,
+} from './trigger-sql.js';
 
 /** Writers of a table wait while a lock on it is requested: not for longer than this. */
 const LOCK_TIMEOUT = '3s';
@@ -30,49 +38,88 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
     }
   }
 
+  /** Undefined when there is no such table. Looked up in the catalog, which needs no right on the table or its schema. */
+  async function findTable({ source }: Pick<Stream, 'source'>) {
+    if ('query' in source) return undefined;
+    const [name = '', schema = null] = source.table.toReversed();
+    const [row] = await sql<(Owned & { oid: string; kind: string; isOwn: boolean })[]>`
+      SELECT c.oid::text AS oid, n.nspname AS schema, c.relname AS name, c.relkind AS kind,
+        pg_get_userbyid(c.relowner) AS owner, pg_get_userbyid(c.relowner) = current_user AS "isOwn"
+      FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      WHERE c.relname = ${name}
+        AND CASE WHEN ${schema}::text IS NULL THEN pg_table_is_visible(c.oid) ELSE n.nspname = ${schema} END`;
+    return row;
+  }
+
+  /** The installed functions of this name, in any schema. */
+  const findFunctions = (name: string) => sql<(Owned & { tables: string[] })[]>`
+    SELECT n.nspname AS schema, p.proname AS name, pg_get_userbyid(p.proowner) AS owner,
+      array_to_json(ARRAY(SELECT DISTINCT tgrelid::oid::text FROM pg_trigger WHERE tgfoid = p.oid)) AS tables
+    FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+    WHERE p.proname = ${name} AND p.prorettype = 'trigger'::regtype`;
+
   return {
     /** Which database this is, to be compared with the mirror's. */
     databaseIdentity: async () => (await sql.unsafe<DatabaseIdentity[]>(SELECT_DATABASE_IDENTITY))[0],
 
     /** Why a stream's source can have no triggers; undefined when it can. */
-    async refusal({ name, source }: Stream): Promise<string | undefined> {
+    async refusal({ name, source, key }: Stream): Promise<string | undefined> {
       if ('query' in source) return `${name}: its source is a query; triggers need a table`;
-      const table = tableName({ source });
-      const [row] = await sql<{ kind: string }[]>`
-        SELECT relkind AS kind FROM pg_class WHERE oid = to_regclass(${table})`;
-      if (!row) return `${name}: there is no table ${source.table.join('.')} that this role can see`;
-      const kind = KINDS[row.kind];
-      return kind && `${name}: ${source.table.join('.')} is ${kind}; triggers need a table`;
+      const table = source.table.join('.');
+      const found = await findTable({ source });
+      if (!found) return `${name}: there is no table ${table} in the database of the state`;
+      const kind = KINDS[found.kind];
+      if (kind) return `${name}: ${table} is ${kind}; triggers need a table`;
+      // Only a superuser makes functions of these languages, and casts of types without one of its own print by them.
+      const [cast] = await sql<{ column: string; type: string }[]>`
+        WITH RECURSIVE types AS (
+          SELECT attname AS column, atttypid AS type FROM pg_attribute
+          WHERE attrelid = ${found.oid}::oid AND attname = ANY (${arrayLiteral(key)}::text[])
+          UNION ALL
+          SELECT types.column, t.typbasetype FROM types JOIN pg_type AS t ON t.oid = types.type WHERE t.typtype = 'd')
+        SELECT types.column, format_type(types.type, NULL) AS type FROM types
+        JOIN pg_cast AS c ON c.castsource = types.type AND c.casttarget = 'text'::regtype
+        JOIN pg_proc AS p ON p.oid = c.castfunc JOIN pg_language AS l ON l.oid = p.prolang
+        WHERE l.lanname NOT IN ('internal', 'c') AND p.pronamespace <> 'pg_catalog'::regnamespace`;
+      return (
+        cast &&
+        `${name}: its key column ${cast.column} is of type ${cast.type}, which has a cast to text of its own; triggers call only those of PostgreSQL`
+      );
     },
 
     /** The statements that `install` would run. */
     async print(stream: Stream): Promise<string[]> {
-      const [row] = await sql<{ role: string }[]>`SELECT current_user AS role`;
-      return installTriggers(stream, channel, row?.role ?? 'CURRENT_USER');
+      const table = await findTable(stream);
+      return table ? installTriggers(stream, channel, table) : [];
     },
 
     /** Installs or updates a stream's triggers. Those on a table it had before are removed. */
     async install(stream: Stream): Promise<void> {
-      const name = functionName(stream.name);
-      const former = await sql`
-        SELECT FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid JOIN pg_namespace AS n ON n.oid = p.pronamespace
-        WHERE n.nspname = 'slotsync' AND p.proname = ${name}
-          AND t.tgrelid IS DISTINCT FROM to_regclass(${tableName(stream)}) LIMIT 1`;
-      // Dropping the function drops its triggers, even on a table this role does not own.
-      const drops = former.length > 0 ? [removeTriggers(name)] : [];
-      await run(stream.name, [...drops, ...(await this.print(stream))]);
+      const table = await findTable(stream);
+      if (!table) return;
+      const installed = await findFunctions(functionName(stream.name));
+      const former = installed.filter(
+        ({ schema, tables }) => schema !== table.schema || tables.some((oid) => oid !== table.oid),
+      );
+      await run(stream.name, [
+        // Dropping the function drops its triggers, even on a table this role does not own.
+        ...former.flatMap(removeTriggers),
+        ...(table.isOwn ? [] : grantInbox(table.owner)),
+        ...installTriggers(stream, channel, table),
+      ]);
     },
 
     /** Names of the installed functions, those of streams that are no longer configured included. */
     async list(): Promise<string[]> {
       const rows = await sql<{ name: string }[]>`
-        SELECT p.proname AS name FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
-        WHERE n.nspname = 'slotsync' AND starts_with(p.proname, ${FUNCTION_PREFIX}) ORDER BY p.proname`;
+        SELECT DISTINCT proname AS name FROM pg_proc
+        WHERE starts_with(proname::text, ${FUNCTION_PREFIX}::text) AND prorettype = 'trigger'::regtype ORDER BY proname`;
       return rows.map(({ name }) => name);
     },
 
-    /** Removes an installed function with its triggers, on any table. */
-    remove: (name: string): Promise<void> => run(name, [removeTriggers(name)]),
+    /** Removes the installed functions of this name with their triggers, on any table. */
+    remove: async (name: string): Promise<void> =>
+      run(name, (await findFunctions(name)).flatMap(removeTriggers)),
 
     close: () => sql.end({ timeout: 1 }),
   };
@@ -89,7 +136,7 @@ function asTriggersError(error: unknown, name: string): unknown {
   if (code === '42501') {
     return new UsageError(`${name}: ${messageOf(error)}`, {
       remedy:
-        'The role of STATE_DATABASE_URL needs the right TRIGGER on the table: grant it, or let the owner of the table run what `slotsync triggers print` shows.',
+        'Triggers are installed by the owner of the table: let it run what `slotsync triggers print` shows. docs/security.md has the rights that it needs.',
       cause: error,
     });
   }

@@ -2,6 +2,7 @@
 // a function or a value of the mirror may have put a person's name into it.
 import type { ErrorCode } from '../error-catalogue.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors.js';
+import { readConnectionFault } from '../postgres-faults.js';
 
 /** Runs a reading; a failure becomes a SlotsyncError `mirror_…`. */
 export async function read<T>(run: () => Promise<T>): Promise<T> {
@@ -31,7 +32,8 @@ export function asMirrorError(error: unknown): unknown {
 
   if (/^(42|3F|0A)/.test(sqlstate)) return fault('mirror_source', text);
   if (sqlstate === '25006') return fault('mirror_read_only', `the source tries to write: ${text}`);
-  if (/^(28|3D)/.test(sqlstate)) return fault('mirror_refused', `the mirror refused the connection: ${text}`);
+  const connection = readConnectionFault(error);
+  if (connection) return fault(`mirror_${connection.kind}`, `the mirror ${connection.said}`);
   if (sqlstate.startsWith('22')) {
     // The value itself follows the colon; it may be personal data.
     const kind = text.replace(/: .*$/s, '');
@@ -39,8 +41,6 @@ export function asMirrorError(error: unknown): unknown {
       remedy: 'Correct the value or the conversion in the source; the log of the mirror’s server names it.',
     });
   }
-  if (/^(E[A-Z]+|CONNECT|CONNECTION_|08|57P|53300)/.test(sqlstate))
-    return fault('mirror_unreachable', `the mirror cannot be reached (${sqlstate})`);
   // A function of the mirror may raise any text, with names in it. P0: PL/pgSQL; 21: a subquery that gives several rows.
   if (/^(P0|21)/.test(sqlstate))
     return fault('mirror_raised', `the source raised an error (${sqlstate})`, { detail: text });

@@ -14,6 +14,7 @@ import { createBookingReader } from './read-bookings.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
 import { isRowFault, readApart, type ReadApart } from './read-apart.js';
 import { openReadOnlySessions } from './read-only-sessions.js';
+import { SELECT_ROLE_RIGHTS, type RoleRights } from './role-rights.js';
 import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from './session-formats.js';
 import {
   collect,
@@ -100,6 +101,12 @@ export function createMirror({ url }: { url: SettingText }) {
         ),
       );
       return row ?? { version: '', database: '' };
+    },
+
+    /** What the role may do beside reading. */
+    async roleRights(): Promise<RoleRights> {
+      const [row] = await read(() => sessions.query<RoleRights>(SELECT_ROLE_RIGHTS));
+      return row ?? { role: '', powers: [], writable: [], writableCount: 0 };
     },
 
     /** Which database this is, to be compared with another connection's. */

@@ -123,12 +123,14 @@ function openSession(url: SettingText) {
 
     /** Begins the transaction. What is sent next is in it: when the connection is lost, this or that fails. */
     async begin(settings: Readonly<Record<string, string | number>>): Promise<void> {
-      const before = timesClosed;
       const set = Object.entries(settings).map(
         ([name, value]) => `SET LOCAL ${name} = ${quoteLiteral(String(value))}`,
       );
-      await waitWhileFull(() => client.unsafe(['BEGIN READ ONLY', ...set].join('; ')));
-      if (timesClosed !== before) throw connectionClosed();
+      await waitWhileFull(async () => {
+        const before = timesClosed;
+        await client.unsafe(['BEGIN READ ONLY', ...set].join('; '));
+        if (timesClosed !== before) throw connectionClosed();
+      });
     },
 
     /** False: the session cannot be used again. */

@@ -1,5 +1,6 @@
 // Triggers that write to the inbox which rows a statement changed: once for each statement, in its transaction. They run
-// in the organization's own writes, so every failure in them becomes a warning.
+// in the organization's own writes, so every failure in them becomes a warning. Their function belongs to the owner of the
+// table: what it calls to print a key may be the owner's code, and must not run with the rights of the state's role.
 import { createHash } from 'node:crypto';
 import { quoteIdentifier, quoteLiteral } from '../sql-text.js';
 import type { Stream } from '../streams/stream.js';
@@ -22,7 +23,7 @@ const EVENTS = {
 
 export const FUNCTION_PREFIX = 'slotsync_changes_';
 
-/** Name of a stream's function in schema `slotsync`; its triggers begin with it too. */
+/** Name of a stream's function in the schema of its table; its triggers begin with it too. */
 export function functionName(stream: string): string {
   const name = FUNCTION_PREFIX + stream;
   // Leaves room for `_insert`; two long names that begin alike stay different.
@@ -30,33 +31,52 @@ export function functionName(stream: string): string {
   return `${name.slice(0, NAME_BYTES - 16)}_${createHash('sha256').update(stream).digest('hex').slice(0, 8)}`;
 }
 
+/** A table or a function, and the role that owns it. */
+export interface Owned {
+  schema: string;
+  name: string;
+  owner: string;
+}
+
 /**
- * The statements that install a stream's triggers on its table; each may be run again. The function runs as `owner`, a
- * role that may write to the inbox, so writers of the table need no right on the state.
+ * The statements that install a stream's triggers on its table, for one transaction of its owner or of a role that can
+ * become its owner; each may be run again. The function runs as the owner, which may insert into the inbox, so writers of
+ * the table need no right on the state.
  */
-export function installTriggers(stream: Stream, channel: string, owner: string): string[] {
-  const name = quoteIdentifier(functionName(stream.name));
+export function installTriggers(stream: Stream, channel: string, table: Owned): string[] {
+  const qualify = (name: string) => `${quoteIdentifier(table.schema)}.${quoteIdentifier(name)}`;
+  const name = qualify(functionName(stream.name));
   const triggers = Object.entries(EVENTS).map(
     ([event, { transition }]) => `CREATE OR REPLACE TRIGGER ${triggerName(stream, event)}
-  AFTER ${event} ON ${tableName(stream)} REFERENCING ${transition}
-  FOR EACH STATEMENT EXECUTE FUNCTION slotsync.${name}()`,
+  AFTER ${event} ON ${qualify(table.name)} REFERENCING ${transition}
+  FOR EACH STATEMENT EXECUTE FUNCTION ${name}()`,
   );
   return [
+    becomeOwner(table.owner),
+    // Fails without the right to insert, which in the triggers would only be a warning.
+    `INSERT INTO slotsync.changes (stream, local_key) SELECT '', '' WHERE false`,
     createFunction(stream, channel, name),
-    `ALTER FUNCTION slotsync.${name}() OWNER TO ${quoteIdentifier(owner)}`,
-    `REVOKE ALL ON FUNCTION slotsync.${name}() FROM PUBLIC`,
+    `REVOKE ALL ON FUNCTION ${name}() FROM PUBLIC`,
     ...triggers,
   ];
 }
 
-/** The statement that removes a function with its triggers, on any table. */
-export function removeTriggers(name: string): string {
-  return `DROP FUNCTION IF EXISTS slotsync.${quoteIdentifier(name)}() CASCADE`;
+/** What the owner of a table needs to note changes. */
+export function grantInbox(role: string): string[] {
+  return [
+    `GRANT USAGE ON SCHEMA slotsync TO ${quoteIdentifier(role)}`,
+    `GRANT INSERT (stream, local_key) ON slotsync.changes TO ${quoteIdentifier(role)}`,
+  ];
 }
 
-export function tableName({ source }: Pick<Stream, 'source'>): string {
-  return 'table' in source ? source.table.map(quoteIdentifier).join('.') : '';
+/** The statements that remove a function with its triggers, on any table. */
+export function removeTriggers({ schema, name, owner }: Owned): string[] {
+  const drop = `DROP FUNCTION IF EXISTS ${quoteIdentifier(schema)}.${quoteIdentifier(name)}() CASCADE`;
+  return [becomeOwner(owner), drop, 'RESET ROLE'];
 }
+
+/** Until the transaction ends: so that a superuser who runs the statements does not become the owner of the function. */
+const becomeOwner = (owner: string) => `SET LOCAL ROLE ${quoteIdentifier(owner)}`;
 
 function triggerName(stream: Stream, event: string): string {
   return quoteIdentifier(`${functionName(stream.name)}_${event.toLowerCase()}`);
@@ -80,7 +100,7 @@ function createFunction(stream: Stream, channel: string, name: string): string {
         ${rows.map((table) => `SELECT ${keyExpression(stream)} AS k FROM ${table} AS slotsync_row`).join(' UNION\n        ')}
       ) AS keys WHERE k !~ ${quoteLiteral(SHORTENED_KEY)} GROUP BY k;`,
   );
-  return `CREATE OR REPLACE FUNCTION slotsync.${name}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+  return `CREATE OR REPLACE FUNCTION ${name}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 ${set.join('\n')}
 AS $slotsync$
 BEGIN

@@ -10,13 +10,13 @@ import {
   type Job,
   type WorkerOptions,
 } from 'bullmq';
-import { Redis } from 'ioredis';
 import pg from 'pg';
-import { codeOf, SlotsyncError, UsageError } from '../errors.js';
+import { UsageError } from '../errors.js';
 import type { Logger } from '../logger.js';
 import type { QueueName } from './jobs.js';
 import { findPooling, pgConfig, waitWhileFull } from '../postgres-connection.js';
-import { currentText, type SettingText } from '../setting-text.js';
+import { openRedis, requireRedis, type RedisClient } from '../redis-connection.js';
+import type { SettingText } from '../setting-text.js';
 import { createSharedBackend } from './queue-pool.js';
 import { QUEUE_SCHEMA, queuePrefix, type QueueStore } from './queue-address.js';
 
@@ -28,11 +28,12 @@ export async function migrateQueue(store: QueueStore): Promise<void> {
 }
 
 /**
- * Throws SlotsyncError when Redis cannot be reached, and UsageError unless the queue's own tables, where it has any,
- * exist, are not newer than this program, and are reached through sessions of our own. BullMQ itself would wait without limit in both cases.
+ * Throws SlotsyncError when Redis cannot be reached, and UsageError when it refuses, or unless the queue's own tables, where
+ * it has any, exist, are not newer than this program, and are reached through sessions of our own. BullMQ itself would wait
+ * without limit in each case.
  */
 export async function requireQueueStore(store: QueueStore): Promise<void> {
-  if ('redisUrl' in store) return requireRedis(currentText(store.redisUrl));
+  if ('redisUrl' in store) return requireRedis(store.redisUrl);
   const { postgresUrl } = store;
   if ((await findPooling(postgresUrl)) === 'transaction') {
     throw new UsageError(
@@ -71,24 +72,18 @@ async function withClient(
   }
 }
 
-async function requireRedis(url: string): Promise<void> {
-  const redis = new Redis(url, { lazyConnect: true, connectTimeout: 5000, retryStrategy: () => null });
-  redis.on('error', () => undefined); // connect() below throws it
-  try {
-    await redis.connect();
-    await redis.ping();
-  } catch (error) {
-    const message = `Redis cannot be reached (${codeOf(error)})`;
-    throw new SlotsyncError('queue_unreachable', message, { cause: error });
-  } finally {
-    redis.disconnect();
-  }
-}
-
 export type Bullmq = ReturnType<typeof openBullmq>;
 
-/** Opens queues and workers of one state; each is closed by whoever opened it. */
+/** Opens queues and workers of one state; each is closed by whoever opened it, and then what they share. */
 export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
+  /** One for all queues and one for all workers; BullMQ adds one to each worker, which waits for jobs. */
+  const clients = new Map<string, RedisClient>();
+  const shareRedis = (address: SettingText, maxRetriesPerRequest: number | null) => {
+    const duty = maxRetriesPerRequest === null ? 'worker' : 'producer';
+    const client = clients.get(duty) ?? openRedis(address, duty, { maxRetriesPerRequest });
+    clients.set(duty, client);
+    return client;
+  };
   const reported = new WeakSet<Error>();
   const onError = (error: Error) => {
     if (reported.has(error)) return; // each queue and worker that shares the connection reports it
@@ -100,7 +95,7 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
     isOnRedis
       ? {
           prefix: queuePrefix(stateId),
-          connection: { url: currentText(store.redisUrl), maxRetriesPerRequest },
+          connection: shareRedis(store.redisUrl, maxRetriesPerRequest),
         }
       : { connection: {} }; // the backend has its own
   // BullMQ's types know one kind of connection for each backend; undefined is Redis.
@@ -147,6 +142,11 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
           await worker.close();
         },
       };
+    },
+
+    /** To be called when every queue and worker is closed. */
+    async close(): Promise<void> {
+      for (const client of clients.values()) client.disconnect();
     },
   };
 }

@@ -15,6 +15,7 @@ import type { SandboxControls } from './service.js';
 
 const none = undefined;
 const cancelBody = z.strictObject({ extId: z.string().optional() }).default({});
+const apiKeyBody = z.strictObject({ key: z.string().min(1) });
 const statusBody = z.strictObject({ status: statusSchema });
 
 /** The table of control requests: each is one of the sandbox's controls over HTTP. */
@@ -45,6 +46,7 @@ export function controlRequests(sandbox: SandboxControls): Endpoint[] {
       sandbox.refuseObject(extId, body),
     ),
     endpoint('DELETE', '/sandbox/refusals/{}', none, (_, extId) => sandbox.allowObject(extId)),
+    endpoint('PUT', '/sandbox/api-key', apiKeyBody, ({ key }) => sandbox.setApiKey(key)),
     endpoint('DELETE', '/sandbox/tokens', none, sandbox.revokeTokens),
     endpoint('GET', '/sandbox/reservations', none, () => ({
       reservations: sandbox.reservations(),

@@ -15,8 +15,9 @@ export interface AccessOptions {
 }
 
 export function createTokens(options: AccessOptions) {
-  const { organizationId = 'demo', apiKey = 'sandbox-key', region = 'EU_EES' } = options;
+  const { organizationId = 'demo', region = 'EU_EES' } = options;
   const { tokenSeconds = 300, tokenExp = true, expiredStatus = 401 } = options;
+  let { apiKey = 'sandbox-key' } = options;
   const endsAtMs = new Map<string, number>();
 
   function issue(): string {
@@ -49,6 +50,8 @@ export function createTokens(options: AccessOptions) {
       if (Date.now() >= ends) throw new Refusal(expiredStatus, 'token expired or revoked');
     },
     controls: {
+      /** Only this key is accepted from now on. Tokens stay as they are. */
+      setApiKey: (key: string): void => void (apiKey = key),
       /** Every token issued so far is refused from now on. */
       revokeTokens(): void {
         for (const token of endsAtMs.keys()) endsAtMs.set(token, 0);

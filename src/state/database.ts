@@ -2,7 +2,7 @@
 import { sql, type SQL } from 'drizzle-orm';
 import { drizzle, type PostgresJsDatabase } from 'drizzle-orm/postgres-js';
 import { codeOf, messageOf, SlotsyncError } from '../errors.js';
-import { createTurns } from '../lifecycle.js';
+import { readConnectionFault } from '../postgres-faults.js';
 import { connectPostgres, waitWhileFull } from '../postgres-connection.js';
 import type { SettingText } from '../setting-text.js';
 import { arrayLiteral } from '../sql-text.js';
@@ -23,8 +23,6 @@ export function openState({ url, connections = 2 }: { url: SettingText; connecti
     db: nameFailures(drizzle(client)),
     client,
     url,
-    /** Readings of whole streams wait here for each other, because each has a connection of its own. */
-    planReadings: createTurns(),
     close: () => client.end({ timeout: 2 }),
   };
 }
@@ -76,13 +74,10 @@ export function asStateError(thrown: unknown): unknown {
   // drizzle wraps the driver's error in one whose message holds the parameters.
   const error = thrown instanceof Error && thrown.cause instanceof Error ? thrown.cause : thrown;
   const code = codeOf(error);
-  const unreachable = /^(E[A-Z]+|CONNECT|CONNECTION_|08|57P|53300)/.test(code);
-  const refused = /^(28|3D)/.test(code);
+  const fault = readConnectionFault(error);
   return new SlotsyncError(
-    unreachable ? 'state_unreachable' : refused ? 'state_refused' : 'state_failed',
-    unreachable
-      ? `the state database cannot be reached (${code})`
-      : `the state database ${refused ? 'refused the connection' : 'could not answer'}: ${messageOf(error)}`,
+    fault === undefined ? 'state_failed' : `state_${fault.kind}`,
+    `the state database ${fault?.said ?? `could not answer: ${messageOf(error)}`}`,
     { facts: { sqlstate: code }, cause: error },
   );
 }

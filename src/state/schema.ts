@@ -18,6 +18,7 @@ import {
   uuid,
   type ExtraConfigColumn,
 } from 'drizzle-orm/pg-core';
+import { MAX_ID_BYTES } from '../streams/local-key.js';
 
 export const slotsync = pgSchema('slotsync');
 
@@ -266,6 +267,12 @@ export const changes = slotsync.table(
     partialIndex('changes_waiting', 'run_id IS NULL', table.id),
     partialIndex('changes_taken', 'run_id IS NOT NULL', table.runId),
     index('changes_key').on(table.stream, table.localKey),
+    // Other programs write here.
+    check(
+      'changes_size',
+      sql.raw(`octet_length(stream) <= ${MAX_ID_BYTES} AND octet_length(local_key) <= ${MAX_ID_BYTES}`),
+    ),
+    check('changes_times', sql`isfinite(requested_at) AND isfinite(not_before)`),
   ],
 );
 

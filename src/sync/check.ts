@@ -5,13 +5,16 @@ import type { Configuration } from '../config-file.js';
 import type { Destination } from '../destination/destination.js';
 import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../errors.js';
 import type { Mirror } from '../mirror/mirror.js';
+import { createReader, describeExcess } from '../mirror/role-rights.js';
+import type { State } from '../state/database.js';
+import { readStateRole, type StateRole } from '../state/state-role.js';
 import { findUnknownNames } from './plan/preflight.js';
 import { probeAssumptions } from './probe-assumptions.js';
 
 export interface Finding {
   what: string;
-  /** `note`: not a fault. */
-  result: 'ok' | 'fault' | 'note';
+  /** `warning`: works, and should be changed. `note`: not a fault. */
+  result: 'ok' | 'fault' | 'warning' | 'note';
   text: string;
   remedy?: string;
   code?: string;
@@ -20,7 +23,7 @@ export interface Finding {
 /** What is opened while it is checked: a failure to open is a finding. */
 interface CheckDeps {
   configuration: Configuration;
-  confirmedState: () => Promise<unknown>;
+  confirmedState: () => Promise<State>;
   mirror: Mirror;
   destination: () => Promise<Destination>;
   isQuotaInState: boolean;
@@ -36,19 +39,47 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
   yield { what: 'configuration', result: 'ok', text: `${streams.length} streams: ${names}` };
 
   const confirmed = 'the tables exist and belong to this destination';
-  const state = await attempt('state', () => deps.confirmedState().then(() => confirmed));
+  let stateRole: StateRole | undefined;
+  const state = await attempt('state', async () => {
+    stateRole = await readStateRole(await deps.confirmedState());
+    return confirmed;
+  });
   yield* state;
   const mirrorFindings = await attempt('mirror', async () => {
     const { database, version } = await mirror.ping();
     return `database ${database}, PostgreSQL ${version}`;
   });
   yield* mirrorFindings;
-  if (isOk(mirrorFindings)) yield* checkSources(mirror, configuration);
+  if (isOk(mirrorFindings)) {
+    yield* checkRole(mirror, configuration, stateRole);
+    yield* checkSources(mirror, configuration);
+  }
 
   if (deps.isQuotaInState && !isOk(state)) {
     const text = 'not tested: the quota is counted in the state, which cannot be used';
     yield { what: 'credentials', result: 'note', text };
   } else yield* checkService(await deps.destination(), configuration);
+}
+
+/** A role that can only read makes it certain that nothing is written, whatever this program does. */
+async function* checkRole(
+  mirror: Mirror,
+  { streams, reservations }: Configuration,
+  stateRole: StateRole | undefined,
+): AsyncGenerator<Finding> {
+  const what = 'role of the mirror';
+  const [rights, server] = [await mirror.roleRights(), await mirror.databaseIdentity()];
+  const isStateRole =
+    stateRole?.role === rights.role &&
+    stateRole.startedAt === server?.startedAt &&
+    stateRole.port === server.port;
+  const excess = [describeExcess(rights), isStateRole ? 'it is the role of the state' : undefined]
+    .filter((clause) => clause !== undefined)
+    .join('; ');
+  if (excess === '') return yield { what, result: 'ok', text: `${rights.role} may only read` };
+  const sources = reservations?.bookings ? [...streams, reservations.bookings] : streams;
+  const remedy = `Use a role that may only read (docs/security.md): ${createReader(sources)}`;
+  yield { what, result: 'warning', text: `${rights.role} may do more than read: ${excess}`, remedy };
 }
 
 async function* checkSources(mirror: Mirror, { streams, reservations }: Configuration) {

@@ -1,5 +1,7 @@
 // The circuit breaker over a whole worker: wrong credentials and a gateway in the service's place cost a dozen requests,
 // and the run continues when the service answers again.
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { rehearse } from '../support/rehearsal.js';
 import { STORES } from '../support/services.js';
@@ -45,16 +47,18 @@ describe.each(STORES)('circuit breaker: the key is refused, with the queue on $s
 });
 
 describe('circuit breaker: the key is refused from the start', () => {
-  it('keeps the run, costs a handful of requests, and does it when the key is accepted', async () => {
+  it('keeps the run, costs a handful of requests, and does it when the key’s file holds the right one', async () => {
     const world = await rehearse({ rows: 20 });
     try {
-      world.sandbox.failNext({ fault: 'status', status: 401, times: 1000 });
-      const worker = await world.startWorker();
+      const file = path.join(world.folder, 'api_key');
+      await writeFile(file, 'withdrawn-key', { mode: 0o600 });
+      const worker = await world.startWorker([], { API_KEY: undefined, API_KEY_FILE: file });
       await world.run(['sync', '--detach']);
       await until(() => worker.output().includes('sending stopped'), { describe: 'the stop' });
       expect(world.sandbox.arrivals().length).toBeLessThan(20);
-      world.sandbox.clearFailures();
+      await writeFile(file, 'sandbox-key');
       await until(() => world.sandbox.objects().length === 40, { describe: 'everything to arrive' });
+      expect(worker.output()).not.toMatch(/withdrawn-key|sandbox-key/);
     } finally {
       await world.close();
     }

@@ -215,6 +215,25 @@ describe('the token', () => {
     ]);
   });
 
+  it('key: one that was replaced is read again, when the service refuses it and when a token is renewed', async () => {
+    const sandbox = await startService({ apiKey: 'second-key' });
+    const keys = ['first-key', 'second-key', 'third-key'];
+    const { destination } = connect(sandbox.url, { api: { key: () => keys.shift() ?? 'third-key' } });
+    await put(destination, 'a');
+    expect(authentications(sandbox)).toBe(2);
+
+    sandbox.setApiKey('third-key');
+    sandbox.revokeTokens();
+    await put(destination, 'b');
+    expect(authentications(sandbox)).toBe(3);
+
+    sandbox.setApiKey('fourth-key');
+    sandbox.revokeTokens();
+    const error = await failureOf(put(destination, 'c'));
+    expect(error).toMatchObject({ code: 'unauthorized', facts: { status: 401 } });
+    expect(authentications(sandbox)).toBe(4);
+  });
+
   it('is asked for again after the service could not give one', async () => {
     const sandbox = await startService();
     const { destination } = connect(sandbox.url);
@@ -316,6 +335,13 @@ describe('an answer', () => {
     expect(error.message).not.toContain('because');
     expect(sandbox.arrivals().filter(({ path }) => path === '/elsewhere')).toEqual([]);
     expect(count(sandbox, '/objects')).toBe(1);
+  });
+
+  it('413 names the setting that makes requests smaller', async () => {
+    const sandbox = await startService({ maxObjects: 1 });
+    const { destination } = connect(sandbox.url);
+    const { remedy } = await failureOf(put(destination, 'a', 'b'));
+    expect(remedy).toMatch(/^Set a smaller `batchSize`.*slotsync check$/);
   });
 
   it.each([400, 403, 404, 409, 422, 500, 502, 503, 504, 200])(

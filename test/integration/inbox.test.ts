@@ -1,9 +1,11 @@
 // Guarantee 7
 // The inbox's own rules, on a real database: what is taken, what stays, and that nothing is heard too early or not at all.
+import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { addChanges, listenForChanges } from '../../src/state/inbox/add-changes.js';
 import { readInbox } from '../../src/state/inbox/read-inbox.js';
 import { readTakenKeys, takeChanges } from '../../src/state/inbox/take-changes.js';
+import { createStateReadings } from '../../src/state/metrics-readings.js';
 import { cancelRun, failRun } from '../../src/state/runs/end-run.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
@@ -44,6 +46,71 @@ const keysOf = async (runId: number, stream = 'rooms') =>
   (await readTakenKeys(world.state.db, runId, stream)).toSorted();
 /** A run that was taken, to its end. */
 const work = async (runId: number) => world.finish(runId, (await world.planRun(runId)).queue);
+
+describe('rows of other programs', () => {
+  const writer = `slotsync_test_writer_${randomUUID().slice(0, 8)}`;
+
+  it('have a stream and a key, and nothing else that the documented right permits', async () => {
+    const { sql } = world;
+    await sql.begin(async (tx) => {
+      await tx.unsafe(`CREATE ROLE ${writer}; GRANT USAGE ON SCHEMA slotsync TO ${writer};
+        GRANT INSERT (stream, local_key) ON slotsync.changes TO ${writer}; SET LOCAL ROLE ${writer}`);
+      await tx`INSERT INTO slotsync.changes (stream, local_key) VALUES ('rooms', 'A')`;
+      for (const column of ['run_id', 'requested_at', 'not_before'])
+        await expect(
+          tx.savepoint((inner) =>
+            inner.unsafe(
+              `INSERT INTO slotsync.changes (stream, local_key, ${column}) VALUES ('rooms', 'B', NULL)`,
+            ),
+          ),
+        ).rejects.toThrow('permission denied for table changes');
+      await tx.unsafe(`RESET ROLE; DROP OWNED BY ${writer}; DROP ROLE ${writer}`);
+    });
+    expect(await keysOf(await taken())).toEqual(['A']);
+  });
+
+  it.each([
+    ['an infinite time', `'rooms', 'A', '-infinity', NULL`, 'changes_times'],
+    ['an infinite delay', `'rooms', 'A', now(), 'infinity'`, 'changes_times'],
+    ['a key that is too long', `'rooms', repeat('a', 1025), now(), NULL`, 'changes_size'],
+    ['a stream that is too long', `repeat('a', 1025), 'A', now(), NULL`, 'changes_size'],
+  ])('are refused with %s', async (_, values, constraint) => {
+    const insert = `INSERT INTO slotsync.changes (stream, local_key, requested_at, not_before) VALUES (${values})`;
+    await expect(world.sql.unsafe(insert)).rejects.toMatchObject({ constraint_name: constraint });
+  });
+
+  it('break neither reading nor taking, whatever they hold', async () => {
+    await world.sql`INSERT INTO rooms VALUES ('A', 'Room A'), ('B', 'Room B')`;
+    const odd = ['\u001b]0;title\u0007\u001b[2J', 'a\u0001b', '', '%s\\|"', '🏫'.repeat(256)];
+    await world.sql`
+      INSERT INTO slotsync.changes (stream, local_key, requested_at, run_id)
+      SELECT s, k, t, r FROM unnest(${[...odd, 'rooms', 'runs']}::text[]) AS s,
+        unnest(${[...odd, 'A']}::text[]) AS k,
+        unnest(ARRAY['4713-01-02 BC', '294276-01-01', 'now']::timestamptz[]) AS t,
+        unnest(ARRAY[NULL, -1, 9223372036854775807]::bigint[]) AS r`;
+    const streams = await readInbox(world.state.db);
+    expect(streams.map(({ stream }) => stream)).toEqual(expect.arrayContaining([...odd, 'rooms', 'runs']));
+    expect(streams.every(({ oldestSeconds }) => Number.isFinite(oldestSeconds))).toBe(true);
+    const readings = createStateReadings({ state: async () => world.state, timeoutMs: 10_000 });
+    expect(await readings.read([...odd, 'rooms'])).toMatchObject({
+      inbox: { changes: 7 * 6 * 3, oldestSeconds: expect.any(Number) },
+    });
+    const { run } = await work(await taken());
+    expect(run).toMatchObject({ status: 'succeeded', counts: { rooms: { synced: 1 } } });
+    expect(await world.sql`SELECT DISTINCT stream FROM slotsync.changes WHERE stream = 'rooms'`).toEqual([]);
+    await world.sql`DELETE FROM slotsync.changes`;
+  });
+
+  it('of very many streams are listed in part', async () => {
+    await world.sql`
+      INSERT INTO slotsync.changes (stream, local_key) SELECT 's' || i, 'A' FROM generate_series(1, 1000) AS i`;
+    await add('A', 'B');
+    const streams = await readInbox(world.state.db);
+    expect(streams).toHaveLength(500);
+    expect(streams.map(({ stream }) => stream)).toContain('rooms');
+    await world.sql`DELETE FROM slotsync.changes`;
+  });
+});
 
 describe('taking', () => {
   it('takes each key once, with every row of it, oldest first', async () => {

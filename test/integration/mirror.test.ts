@@ -7,6 +7,7 @@ import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config-file.js';
 import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
+import { describeExcess } from '../../src/mirror/role-rights.js';
 import { openState, type State } from '../../src/state/database.js';
 import { readPlanMarks } from '../../src/state/records/plan-marks.js';
 import type { Stream } from '../../src/streams/stream.js';
@@ -579,7 +580,7 @@ describe('writing', () => {
     await planAll(leaving).catch(() => undefined);
     const query = `SELECT coalesce(current_setting('slotsync.left', true), '') || (SELECT count(*) FROM pg_cursors WHERE name = 'left_open') ||
       (SELECT count(*) FROM pg_largeobject_metadata) || (current_user = session_user)
-      || (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' OR mode LIKE 'AccessE%') AS left`;
+      || (SELECT count(*) FROM pg_locks WHERE relation = 'touched'::regclass OR locktype = 'advisory' AND objid = 4711) AS left`;
     expect((await readAll(streamOf({ from: { query }, key: 'left' })))[0]?.[0]).toBe('00true0');
     await sql`SELECT pg_notify('left', 'end')`;
     await expect.poll(() => heard).toEqual(['end']);
@@ -649,6 +650,40 @@ describe('connections', () => {
     expect(pids.size).toBe(3);
     await other.close();
     await expect(other.ping()).rejects.toMatchObject({ code: 'mirror_unreachable' });
+  });
+});
+
+describe('the role', () => {
+  it('is said to read alone, or what else it may do', async () => {
+    const role = `slotsync_test_${randomUUID().slice(0, 8)}`;
+    await sql.unsafe(`
+      REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+      CREATE TABLE owned (id integer, name text);
+      CREATE SEQUENCE numbers;
+      CREATE ROLE ${role} LOGIN PASSWORD 'pw';
+      GRANT SELECT ON owned TO ${role}`);
+    const url = new URL(database.url);
+    [url.username, url.password] = [role, 'pw'];
+    const as = createMirror({ url: url.href });
+    const excess = async () => describeExcess(await as.roleRights());
+    try {
+      expect(await excess()).toBeUndefined();
+      await sql.unsafe(`GRANT UPDATE (name) ON owned TO ${role}; GRANT USAGE ON SEQUENCE numbers TO ${role}`);
+      await sql.unsafe(
+        `GRANT CREATE ON SCHEMA public TO ${role}; GRANT TRUNCATE ON slotsync.records TO ${role}`,
+      );
+      expect(await excess()).toBe(
+        'it may write to public.numbers, public.owned, schema public, slotsync.records',
+      );
+      await sql.unsafe(`GRANT pg_write_all_data TO ${role}; ALTER ROLE ${role} CREATEDB`);
+      expect(await excess()).toMatch(
+        /^it has CREATEDB, pg_write_all_data, and it may write to .*, .*, .*, .*, .*, \d+ more$/,
+      );
+      expect(describeExcess(await mirror.roleRights())).toMatch(/^it has SUPERUSER, [A-Z, ]+$/);
+    } finally {
+      await as.close();
+      await sql.unsafe(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
+    }
   });
 });
 

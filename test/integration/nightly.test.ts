@@ -170,6 +170,7 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
     afterEach(async () => {
       await scheduler.close();
       await producer.close();
+      await bullmq.close();
     });
 
     it('is registered once by several workers, replaced, registered again when it is lost, and removed', async () => {

@@ -193,6 +193,101 @@ describe('a statement', () => {
   });
 });
 
+describe('a table of another role', () => {
+  const suffix = randomBytes(4).toString('hex');
+  const owner = `slotsync_test_owner_${suffix}`;
+  const stateRole = `slotsync_test_state_${suffix}`;
+  const kinds = () => stream('campus.kinds', 'kind');
+  const as = (role: string) => {
+    const url = new URL(database.url);
+    [url.username, url.password] = [role, 'pw'];
+    return url.href;
+  };
+
+  beforeEach(async () => {
+    await sql.unsafe(`
+      CREATE ROLE ${owner} LOGIN PASSWORD 'pw';
+      CREATE ROLE ${stateRole} LOGIN PASSWORD 'pw';
+      GRANT USAGE ON SCHEMA slotsync TO ${stateRole};
+      GRANT SELECT ON slotsync.changes TO ${stateRole};
+      CREATE SCHEMA campus AUTHORIZATION ${owner};
+      SET ROLE ${owner};
+      CREATE TYPE campus.kind AS ENUM ('lab', 'hall');
+      CREATE TABLE campus.kinds (kind campus.kind, name text);
+      CREATE TABLE campus.called (who text);
+      RESET ROLE`);
+  });
+  afterEach(async () => {
+    await sql.unsafe(
+      `RESET ROLE; DROP OWNED BY ${owner}, ${stateRole} CASCADE; DROP ROLE ${owner}, ${stateRole}`,
+    );
+  });
+
+  const createCast = () =>
+    sql.unsafe(`
+      SET ROLE ${owner};
+      CREATE FUNCTION campus.print(campus.kind) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO campus.called VALUES (current_user);
+        RETURN 'x';
+      END $$;
+      CREATE CAST (campus.kind AS text) WITH FUNCTION campus.print;
+      RESET ROLE`);
+
+  it('refuses a key whose type has a cast to text of its own, also below a domain', async () => {
+    expect(await triggers.refusal(kinds())).toBeUndefined();
+    await createCast();
+    await sql.unsafe(`SET ROLE ${owner}; CREATE DOMAIN campus.narrow AS campus.kind;
+      CREATE TABLE campus.narrows (kind campus.narrow, name text); RESET ROLE`);
+    for (const table of ['campus.kinds', 'campus.narrows'])
+      expect(await triggers.refusal(stream(table, ['kind', 'name']))).toMatch(
+        /^rooms: its key column kind is of type campus\.kind, which has a cast to text of its own/,
+      );
+  });
+
+  it('runs a cast of its owner with the rights of its owner, whoever has installed and whoever writes', async () => {
+    await triggers.install(kinds());
+    await createCast();
+    await sql.unsafe(`INSERT INTO campus.kinds VALUES ('lab')`);
+    expect(await sql`SELECT DISTINCT who FROM campus.called`).toEqual([{ who: owner }]);
+    expect(await noted()).toEqual(['x']);
+    expect(warnings.filter((text) => text.startsWith('slotsync'))).toEqual([]);
+  });
+
+  it('gets triggers from what is printed, run by its owner or by a superuser', async () => {
+    const statements = `BEGIN; ${(await triggers.print(kinds())).join(';\n')}; COMMIT`;
+    const theirs = postgres(as(owner), { max: 1, onnotice: () => undefined });
+    try {
+      await expect(theirs.unsafe(statements)).rejects.toThrow('permission denied for schema slotsync');
+      await theirs`ROLLBACK`;
+      await sql.unsafe(`
+        GRANT USAGE ON SCHEMA slotsync TO ${owner};
+        GRANT INSERT (stream, local_key) ON slotsync.changes TO ${owner}`);
+      for (const runs of [sql, theirs, sql]) await runs.unsafe(statements);
+      await theirs.unsafe(`INSERT INTO campus.kinds VALUES ('lab')`);
+      expect(await noted()).toEqual(['lab']);
+      await expect(theirs`SELECT FROM slotsync.changes`).rejects.toThrow('permission denied');
+    } finally {
+      await theirs.end();
+    }
+    expect(await triggers.list()).toEqual([functionName('rooms')]);
+    await triggers.remove(functionName('rooms'));
+    expect(await triggers.list()).toEqual([]);
+  });
+
+  it('is left to its owner by a role of the state that cannot act for it', async () => {
+    const ofState = openTriggers({ url: as(stateRole), channel: 'slotsync_changes' });
+    try {
+      await expect(ofState.install(kinds())).rejects.toMatchObject({
+        message: expect.stringContaining('permission denied'),
+        remedy: expect.stringContaining('`slotsync triggers print`'),
+      });
+      expect(await triggers.list()).toEqual([]);
+    } finally {
+      await ofState.close();
+    }
+  });
+});
+
 describe('installing', () => {
   const installed = () => sql<{ table: string; trigger: string }[]>`
     SELECT tgrelid::regclass::text AS table, tgname AS trigger FROM pg_trigger

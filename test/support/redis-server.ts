@@ -1,7 +1,7 @@
 // A Redis for the tests alone, from the `redis-server` on PATH. Tests that take Redis away start one of their own.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -16,17 +16,33 @@ export type RedisServer = Awaited<ReturnType<typeof startRedisServer>>;
 /** Whether `redis-server` is on PATH. */
 export const isRedisInstalled = () => isOnPath('redis-server');
 
+interface RedisServerOptions {
+  port?: number;
+  keepsData?: boolean;
+  /** More settings of redis.conf. */
+  settings?: Record<string, string | number>;
+  /** Lines for the end of its configuration file, which a Sentinel and a node of a Cluster rewrite. */
+  lines?: readonly string[];
+  /** A Sentinel instead of a server. */
+  isSentinel?: boolean;
+}
+
 /**
  * Starts a Redis on 127.0.0.1 that ends with this process, however that ends. Unless `keepsData`, it writes nothing to
  * disk: started again on the same `port`, it comes back empty.
  */
-export async function startRedisServer(options: { port?: number; keepsData?: boolean } = {}) {
+export async function startRedisServer(options: RedisServerOptions = {}) {
   const port = options.port ?? (await findFreePort());
   const folder = await mkdtemp(join(tmpdir(), 'slotsync-redis-'));
   const pidFile = join(folder, 'redis.pid');
   const appendonly = options.keepsData ? 'yes' : 'no';
-  const settings = { port, bind: '127.0.0.1', save: '', appendonly, dir: folder, pidfile: pidFile };
-  const flags = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, String(value)]);
+  const shared = { port, bind: '127.0.0.1', dir: folder, pidfile: pidFile, daemonize: 'no' };
+  const ofServer = options.isSentinel ? {} : { save: '', appendonly };
+  const settings = Object.entries({ ...shared, ...ofServer, ...options.settings });
+  const lines = settings.map(([name, value]) => `${name} ${value === '' ? '""' : value}`);
+  const file = join(folder, 'redis.conf');
+  await writeFile(file, [...lines, ...(options.lines ?? [])].join('\n'));
+  const flags = [file, ...(options.isSentinel ? ['--sentinel'] : [])];
   const watchdog = startWatchdog({ folder, pidFile });
 
   async function launch() {
@@ -48,7 +64,7 @@ export async function startRedisServer(options: { port?: number; keepsData?: boo
       await end('SIGKILL');
       throw error;
     }
-    return { end };
+    return { end, child: server };
   }
   const leave = async () => {
     await rm(folder, { recursive: true, force: true });
@@ -66,7 +82,13 @@ export async function startRedisServer(options: { port?: number; keepsData?: boo
   return {
     url: `redis://127.0.0.1:${port}`,
     port,
+    folder,
     stop: () => stop('SIGTERM'),
+    /** As when its host hangs: connections stay open, and nothing is answered until `thaw`. */
+    freeze: () => server.child.kill('SIGSTOP'),
+    thaw: () => server.child.kill('SIGCONT'),
+    /** Ends the process and leaves the folder: `restart` starts it again. */
+    crash: () => server.end('SIGKILL'),
     /** As when the machine goes: connections are cut, nothing is said. */
     kill: () => stop('SIGKILL'),
     /** Cuts all connections and starts the server again on its port, with its data (`keepsData`) or with nothing. */
@@ -84,7 +106,7 @@ function answersPing(port: number): Promise<boolean> {
     const socket = connect(port, '127.0.0.1', () => socket.write('PING\r\n'));
     socket.setTimeout(1_000, () => socket.destroy());
     socket.on('data', (answer) => {
-      resolve(answer.toString().startsWith('+PONG'));
+      resolve(/^(\+PONG|-NOAUTH|-CLUSTERDOWN)/.test(answer.toString()));
       socket.destroy();
     });
     socket.on('error', () => resolve(false));

@@ -94,10 +94,10 @@ describe('layers: packages', () => {
   test.each([
     ['bullmq', 'queue/new.ts', 'sync/apply/new.ts'],
     ['drizzle-orm/pg-core', 'state/runs/new.ts', 'mirror/new.ts'],
-    ['undici', 'destination/client.ts', 'destination/new.ts'],
+    ['undici', 'destination/connections.ts', 'destination/new.ts'],
     ['commander', 'commands/new.ts', 'app.ts'],
     ['prom-client', 'http/metrics.ts', 'http/new.ts'],
-    ['ioredis', 'destination/quota/new.ts', 'destination/new.ts'],
+    ['ioredis', 'redis-connection.ts', 'destination/quota/new.ts'],
     ['pg', 'queue/new.ts', 'state/new.ts'],
     ['postgres', 'mirror/new.ts', 'streams/new.ts'],
     ['pino', 'logger.ts', 'errors.ts'],

@@ -204,6 +204,32 @@ describe('the address of the service', () => {
   });
 });
 
+describe('the proxy on the way to the service', () => {
+  const proxyOf = (env: NodeJS.ProcessEnv) => loadSettings(NEEDS, { ...ENV, ...env }).api?.proxy;
+  const url = 'http://user:p%40ss@proxy:3128';
+
+  it('is HTTPS_PROXY but for NO_PROXY and this machine; lower case wins', () => {
+    const except = 'localhost,127.0.0.1,[::1]';
+    expect(proxyOf({ HTTPS_PROXY: url })).toEqual({ url, except });
+    expect(proxyOf({ https_proxy: url, HTTPS_PROXY: 'http://other:1', NO_PROXY: 'a.b' })).toEqual({
+      url,
+      except: `a.b,${except}`,
+    });
+    expect(proxyOf({ HTTPS_PROXY: url, no_proxy: '*' })).toBeUndefined();
+    expect(proxyOf({ HTTPS_PROXY: ' ', HTTP_PROXY: url })).toBeUndefined();
+  });
+
+  it.each([
+    ['proxy:3128', 'not the address of a proxy; write http://host:3128'],
+    ['socks5://proxy:1080', 'not the address of a proxy; write http://host:3128'],
+    ['http://proxy:3128/pac', 'holds a path, ? or #; write http://host:3128'],
+    ['http://user@proxy:3128', 'has a user or a password, and not both'],
+    ['http://user:50%@proxy:3128', 'has a bare % in user or password; write %25'],
+  ])('%s is none', (text, fault) => {
+    expect(refusal({ ...ENV, https_proxy: text }).faults).toEqual([`HTTPS_PROXY: ${fault}`]);
+  });
+});
+
 describe('settings that cannot be used', () => {
   it('are all named at once: what is missing, and what is wrong', () => {
     const { message, faults, remedy } = refusal({
@@ -246,7 +272,7 @@ describe('settings that cannot be used', () => {
     ['API_REQUESTS_PER_SECOND', 'twenty', 'a whole number from 1 to 1000'],
     ['HTTP_PORT', '65536', 'a whole number from 0 to 65535'],
     ['LOG_LEVEL', 'verbose', 'fatal, error, warn, info, debug, trace or silent'],
-    ['REDIS_URL', 'cache:6379', 'not a Redis address; write redis://host:6379'],
+    ['REDIS_URL', 'cache:6379', 'not a Redis address; write redis://user:password@host:6379'],
     [
       'MIRROR_DATABASE_URL',
       'db/mirror',

@@ -1,6 +1,6 @@
 // The limiter with its store where the settings put it: on Redis if there is one, else in the state database.
 import type { Logger } from '../../logger.js';
-import { currentText, type SettingText } from '../../setting-text.js';
+import type { SettingText } from '../../setting-text.js';
 import { createLimiter } from './limiter.js';
 import type { StoreOptions } from './quota-rules.js';
 
@@ -11,7 +11,10 @@ interface QuotaPlace extends StoreOptions {
   log: Logger;
 }
 
-/** Opens the limiter and the connection of its store. To be closed in this order: `limiter.close`, `disconnect`. */
+/**
+ * Opens the limiter and the connection of its store. To be closed in this order: `limiter.close`, `disconnect`. Throws as
+ * `requireRedis` does.
+ */
 export async function openLimiter({ leaseMs, ...place }: QuotaPlace & { leaseMs?: number | undefined }) {
   const { store, disconnect } = await openStore(place);
   return { limiter: createLimiter({ store, leaseMs }), disconnect };
@@ -19,11 +22,13 @@ export async function openLimiter({ leaseMs, ...place }: QuotaPlace & { leaseMs?
 
 async function openStore({ redisUrl, stateUrl, key, rate, log }: QuotaPlace) {
   if (redisUrl !== undefined) {
-    const [{ Redis }, { createRedisStore }] = await Promise.all([
-      import('ioredis'),
+    const [{ openRedis, requireRedis }, { createRedisStore }] = await Promise.all([
+      import('../../redis-connection.js'),
       import('./redis-store.js'),
     ]);
-    const redis = new Redis(currentText(redisUrl), { maxRetriesPerRequest: 1, enableReadyCheck: true });
+    await requireRedis(redisUrl);
+    // The limiter asks again itself, for a limited time.
+    const redis = openRedis(redisUrl, 'quota', { maxRetriesPerRequest: 1, leavesOldPrimary: true });
     redis.on('error', (error: Error) => log.warn({ reason: error.message }, 'quota store failed'));
     return { store: createRedisStore({ redis, key, rate }), disconnect: async () => redis.disconnect() };
   }

@@ -7,9 +7,9 @@ local step, rules = ARGV[1], cjson.decode(ARGV[2])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
--- A restarted or promoted server may have come back with an older copy; its run id tells.
-local info = redis.pcall('INFO', 'server')
-local server = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
+-- A restarted or promoted server may have come back with an older copy; its run id tells. Without the right to ask for it
+-- nothing is granted.
+local server = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
 
 local stored = redis.call('GET', KEYS[1])
 local state = stored and cjson.decode(stored) or nil

@@ -1,7 +1,7 @@
 // The slots in Redis: one key, one script, so that every step is atomic and Redis Cluster serves it too.
 // The same algorithm as in PostgreSQL; what it must hold is written in limiter.ts.
 import { createHash } from 'node:crypto';
-import type { Cluster, Redis } from 'ioredis';
+import type { RedisClient } from '../../redis-connection.js';
 import { parseTaken, parseUsage } from './store-answers.js';
 import type { SlotStore } from './limiter.js';
 import { SCRIPT } from './redis-script.js';
@@ -15,7 +15,7 @@ export function createRedisStore({
   key,
   rate,
   rules: changes,
-}: StoreOptions & { redis: Redis | Cluster }): SlotStore {
+}: StoreOptions & { redis: RedisClient }): SlotStore {
   const rules = JSON.stringify(quotaRules(rate, changes));
   const name = `slotsync:quota:${key}`;
 

@@ -13,14 +13,18 @@ export interface InboxOfStream {
   oldestSeconds: number;
 }
 
+/** Streams that are read: those with most rows. Another program may add any name. */
+const MOST_STREAMS = 500;
+
 export async function readInbox(db: Queries): Promise<InboxOfStream[]> {
-  return query<InboxOfStream>(db)`
+  const streams = await query<InboxOfStream>(db)`
     SELECT stream,
       count(DISTINCT local_key) FILTER (WHERE run_id IS NULL)::int AS waiting,
       count(DISTINCT local_key) FILTER (WHERE run_id IS NULL AND not_before > now())::int AS later,
       count(DISTINCT local_key) FILTER (WHERE run_id IS NOT NULL)::int AS "inFlight",
       greatest(0, extract(epoch FROM now() - min(requested_at)))::float8 AS "oldestSeconds"
-    FROM slotsync.changes GROUP BY stream ORDER BY stream`;
+    FROM slotsync.changes GROUP BY stream ORDER BY count(*) DESC, stream LIMIT ${MOST_STREAMS}`;
+  return streams.toSorted((a, b) => (a.stream < b.stream ? -1 : 1));
 }
 
 /** Keys of a stream that wait for their first attempt. */

@@ -30,6 +30,10 @@ export async function takeChanges(db: Queries, streams: readonly string[]): Prom
       SELECT count(*)::int AS runs FROM slotsync.runs
       WHERE finished_at IS NULL AND kind = 'incremental' AND paused_at IS NULL`;
     if (runs >= RUNS_AT_ONCE) return 'nothing';
+    // A program that adds rows may have named a run.
+    await query(tx)`
+      UPDATE slotsync.changes AS c SET run_id = NULL WHERE c.run_id IS NOT NULL AND NOT EXISTS (
+        SELECT FROM slotsync.runs AS r WHERE r.id = c.run_id AND r.kind = 'incremental' AND r.finished_at IS NULL)`;
     // The rows are chosen by one snapshot and taken by their ids: one that is committed later stays for the next run, also
     // when its key is taken now, since the mirror may be read before that row's change is visible.
     const chosen = await queryOne<{ streams: string[] | null; ids: string[] }>(tx)`

@@ -28,7 +28,7 @@ export const MARK = `CASE
 
 /**
  * `(key, mark)` of a stream, or of these keys of it, in the byte order of the key: blocks of COPY lines, latin1. A stream is
- * read over a connection of its own, one stream at a time in a process; a few keys need none.
+ * read over a connection of its own, which is why plans take turns; a few keys need none.
  */
 export async function* readPlanMarks(
   state: State,
@@ -44,12 +44,9 @@ export async function* readPlanMarks(
   }
   const statement = `COPY (SELECT r.local_key, ${MARK}
     FROM slotsync.records AS r WHERE r.stream = ${quoteLiteral(stream)} ORDER BY r.local_key) TO STDOUT`;
-  const leave = await state.planReadings.enter();
   try {
     yield* readCopy(connectPostgres(state.url, 'plan'), statement);
   } catch (error) {
     throw asStateError(error);
-  } finally {
-    leave();
   }
 }

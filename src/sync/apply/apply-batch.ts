@@ -150,7 +150,12 @@ async function settleInto(
   };
   const objects = toWrite.map(({ object }) => object);
   try {
-    await putHalving(put, objects, results);
+    await putHalving(put, objects, results, () =>
+      deps.log.warn(
+        { objects: objects.length },
+        'request too large: it is halved; a smaller batchSize saves requests',
+      ),
+    );
   } finally {
     const isAnyAccepted = [...results.values()].some(({ accepted }) => accepted);
     for (const write of toWrite) {

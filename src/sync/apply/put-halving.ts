@@ -9,12 +9,13 @@ const REFUSALS = new Set([400, 404, 409, 413, 422]);
 
 /**
  * Puts all objects; `results` is filled as answers arrive, so that what is known survives an error.
- * Throws what `put` throws, unless it is a refusal.
+ * Throws what `put` throws, unless it is a refusal. `onTooLarge` is called when all of them are too large for one request.
  */
 export async function putHalving<T extends DestinationObject>(
   put: (objects: readonly T[]) => Promise<Map<string, PutResult>>,
   objects: readonly T[],
   results: Map<string, PutResult>,
+  onTooLarge: () => void = () => undefined,
 ): Promise<void> {
   try {
     for (const [extId, result] of await put(objects)) results.set(extId, result);
@@ -26,6 +27,7 @@ export async function putHalving<T extends DestinationObject>(
       results.set(only.extId, { accepted: false, status, message: messageWithDetail(error) });
       return;
     }
+    if (status === 413) onTooLarge();
     const middle = Math.ceil(objects.length / 2);
     await putHalving(put, objects.slice(0, middle), results);
     await putHalving(put, objects.slice(middle), results);

@@ -1,0 +1,89 @@
+// Connections to the service: straight, or through the organization's proxy. What fails before a connection stands, at the
+// proxy or while certificates are checked, has sent nothing of the request; that is noted here.
+import { DecoratorHandler, EnvHttpProxyAgent, Pool, type Dispatcher } from 'undici';
+import { codeOf } from '../errors.js';
+import type { ApiSettings } from '../settings.js';
+
+/** Longest for each step: to the service or the proxy, through the proxy, and the handshake. */
+const CONNECT_WITHIN_MS = 10_000;
+
+/** A proxy that cannot be reached, or that does not connect. */
+export class ProxyFailure extends Error {
+  override readonly name = 'ProxyFailure';
+}
+
+export type Connections = ReturnType<typeof openConnections>;
+
+/** At most 32 connections, with one request at a time on each. */
+export function openConnections(
+  { baseUrl, proxy }: Pick<ApiSettings, 'baseUrl' | 'proxy'>,
+  requestTimeoutMs: number,
+) {
+  const timeout = Math.min(CONNECT_WITHIN_MS, requestTimeoutMs);
+  const options = {
+    connections: 32,
+    pipelining: 1,
+    connect: { timeout },
+    headersTimeout: requestTimeoutMs,
+    bodyTimeout: requestTimeoutMs,
+  };
+  const dispatcher =
+    proxy === undefined
+      ? new Pool(baseUrl, options)
+      : new EnvHttpProxyAgent({
+          ...options,
+          httpProxy: '', // plain http stays on this machine
+          httpsProxy: proxy.url,
+          noProxy: proxy.except,
+          proxyTls: { timeout },
+          requestTls: { timeout },
+          clientFactory: (origin, given) => openProxy(origin, { ...given, headersTimeout: timeout }),
+        });
+
+  return {
+    /** Sends; `onSent` is called before the first byte is written to a connection that stands. */
+    request: (request: Omit<Dispatcher.RequestOptions, 'origin'>, onSent: () => void) =>
+      dispatcher.compose(noteSending(onSent)).request({ ...request, origin: baseUrl }),
+    close: () => dispatcher.destroy(),
+  };
+}
+
+function noteSending(onSent: () => void): Dispatcher.DispatcherComposeInterceptor {
+  return (dispatch) => (options, handler) => dispatch(options, new NoteSending(handler, onSent));
+}
+
+/** undici's type leaves its methods out. */
+const Decorator = DecoratorHandler as new (handler: Dispatcher.DispatchHandler) => {
+  onRequestStart(controller: Dispatcher.DispatchController, context: unknown): void;
+};
+
+class NoteSending extends Decorator {
+  readonly #onSent: () => void;
+
+  constructor(handler: Dispatcher.DispatchHandler, onSent: () => void) {
+    super(handler);
+    this.#onSent = onSent;
+  }
+
+  override onRequestStart(controller: Dispatcher.DispatchController, context: unknown): void {
+    super.onRequestStart(controller, context);
+    // One that was aborted while it waited for a connection is not written.
+    if (!controller.aborted) this.#onSent();
+  }
+}
+
+/** Connections to the proxy: whatever fails there says so. */
+function openProxy(origin: URL, options: Pool.Options): Dispatcher {
+  const pool = new Pool(origin, options);
+  const connect: (to: Dispatcher.ConnectOptions) => Promise<Dispatcher.ConnectData> = pool.connect.bind(pool);
+  return Object.assign(pool, {
+    async connect(to: Dispatcher.ConnectOptions): Promise<Dispatcher.ConnectData> {
+      const answer = await connect(to).catch((error: unknown) => {
+        throw new ProxyFailure(codeOf(error), { cause: error });
+      });
+      if (answer.statusCode === 200) return answer;
+      answer.socket.on('error', () => undefined).destroy();
+      throw new ProxyFailure(`it answered ${answer.statusCode}`);
+    },
+  });
+}

@@ -1,0 +1,71 @@
+// What the mirror's role may do beside reading. The program only reads, but the right guarantee is a role that can do
+// nothing else: docs/security.md.
+import { quoteIdentifier } from '../sql-text.js';
+import type { DeclaredSource } from '../streams/stream.js';
+
+export interface RoleRights {
+  role: string;
+  /** Attributes and predefined roles that go beyond reading, such as SUPERUSER. */
+  powers: string[];
+  /** What the role may write to or create in: the first few. */
+  writable: string[];
+  writableCount: number;
+}
+
+/** Objects that are named. */
+const NAMED = 5;
+
+/** Gives one RoleRights. What a superuser may write to is not listed. */
+export const SELECT_ROLE_RIGHTS = `
+  WITH me AS (SELECT r.* FROM pg_roles AS r WHERE r.rolname = current_user),
+  powers AS (
+    SELECT power FROM me CROSS JOIN LATERAL (VALUES
+      ('SUPERUSER', rolsuper), ('CREATEROLE', rolcreaterole), ('CREATEDB', rolcreatedb),
+      ('REPLICATION', rolreplication), ('BYPASSRLS', rolbypassrls)) AS v(power, has) WHERE has
+    UNION ALL
+    SELECT r.rolname FROM me JOIN pg_roles AS r ON pg_has_role(me.oid, r.oid, 'member')
+    WHERE NOT me.rolsuper AND r.rolname IN ('pg_write_all_data', 'pg_write_server_files', 'pg_execute_server_program')),
+  writable AS (
+    SELECT n.nspname || '.' || c.relname AS name, n.nspname LIKE 'slotsync%' AS ours
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname <> 'information_schema' AND n.nspname !~ '^pg_' AND CASE
+      WHEN c.relkind = 'S' THEN has_sequence_privilege(c.oid, 'USAGE, UPDATE')
+      WHEN c.relkind IN ('r', 'p', 'f', 'v') THEN has_any_column_privilege(c.oid, 'INSERT, UPDATE')
+        OR has_table_privilege(c.oid, 'DELETE, TRUNCATE')
+      END
+    UNION ALL
+    SELECT 'schema ' || nspname, nspname LIKE 'slotsync%' FROM pg_namespace
+    WHERE nspname <> 'information_schema' AND nspname !~ '^pg_' AND has_schema_privilege(oid, 'CREATE')
+    UNION ALL
+    SELECT 'database ' || current_database(), true WHERE has_database_privilege(current_database(), 'CREATE'))
+  SELECT current_user::text AS role, array_to_json(ARRAY(SELECT power FROM powers)) AS powers,
+    CASE WHEN me.rolsuper THEN '[]' ELSE array_to_json(ARRAY(SELECT name FROM writable ORDER BY ours, name LIMIT ${NAMED})) END AS writable,
+    CASE WHEN me.rolsuper THEN 0 ELSE (SELECT count(*)::int FROM writable) END AS "writableCount"
+  FROM me`;
+
+/** What the role has beyond reading, as a clause; undefined: nothing. */
+export function describeExcess({ powers, writable, writableCount }: RoleRights): string | undefined {
+  const more = writableCount - writable.length;
+  const named = [...writable, ...(more > 0 ? [`${more} more`] : [])].join(', ');
+  const clauses = [
+    ...(powers.length > 0 ? [`it has ${powers.join(', ')}`] : []),
+    ...(writableCount > 0 ? [`it may write to ${named}`] : []),
+  ];
+  return clauses.length > 0 ? clauses.join(', and ') : undefined;
+}
+
+/** SQL for a role that may read the tables of these sources and nothing else; queries are left out. */
+export function createReader(sources: readonly Pick<DeclaredSource, 'source'>[]): string {
+  const tables = sources.flatMap(({ source }) => ('table' in source ? [source.table] : []));
+  const list = (names: readonly string[]) => [...new Set(names)].join(', ');
+  const schemas = tables.flatMap((parts) => (parts.length > 1 ? [quoteIdentifier(parts[0] ?? '')] : []));
+  return [
+    `CREATE ROLE slotsync_mirror LOGIN PASSWORD '…'`,
+    ...(schemas.length > 0 ? [`GRANT USAGE ON SCHEMA ${list(schemas)} TO slotsync_mirror`] : []),
+    ...(tables.length > 0
+      ? [
+          `GRANT SELECT ON ${list(tables.map((parts) => parts.map(quoteIdentifier).join('.')))} TO slotsync_mirror`,
+        ]
+      : []),
+  ].join('; ');
+}

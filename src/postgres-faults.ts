@@ -1,0 +1,32 @@
+// What a failed connection to PostgreSQL means, for mirror and state alike.
+import { codeOf, messageOf } from './errors.js';
+import { NOT_POSTGRESQL } from './postgres-socket.js';
+
+/** SQLSTATE too_many_connections: of the server, of the database or of the role. */
+export const TOO_MANY_CONNECTIONS = '53300';
+
+const REASONS: Record<string, string> = {
+  [NOT_POSTGRESQL]: ': what answers there is not PostgreSQL',
+  [TOO_MANY_CONNECTIONS]: ': it takes no more connections',
+  CONNECT_TIMEOUT: ': it does not answer',
+};
+
+/**
+ * `unreachable`: it may answer later. `refused`: it will not, until a setting or a right is changed. `said` follows the name
+ * of the database in a sentence. Undefined: the failure is not the connection's.
+ */
+export function readConnectionFault(
+  error: unknown,
+): { kind: 'unreachable' | 'refused'; said: string } | undefined {
+  const code = codeOf(error);
+  if (/^(ERR_TLS_|SELF_SIGNED_|UNABLE_TO_|DEPTH_ZERO_|CERT_)/.test(code)) {
+    const said = `has a certificate that is not accepted: ${messageOf(error)}; see sslmode and sslrootcert`;
+    return { kind: 'refused', said };
+  }
+  // Invalid authorization, no such database.
+  if (/^(28|3D)/.test(code)) return { kind: 'refused', said: `refused the connection: ${messageOf(error)}` };
+  // Of the system, of the driver, and the classes connection exception and operator intervention.
+  if (/^(E[A-Z]+|CONNECT|CONNECTION_|08|57P)/.test(code) || code in REASONS)
+    return { kind: 'unreachable', said: `cannot be reached (${code}${REASONS[code] ?? ''})` };
+  return undefined;
+}

@@ -1,0 +1,40 @@
+// The sockets of postgres.js. The driver connects again and again, without an error, to a server that closes a connection
+// before it is ready, as a web server does at a PostgreSQL address. Here the second attempt fails with a reason.
+import { connect, Socket } from 'node:net';
+import type { PostgresAddress } from './postgres-address.js';
+
+/** `code` of the error: something else than PostgreSQL answers, or what answers hangs up. */
+export const NOT_POSTGRESQL = 'NOT_POSTGRESQL';
+
+/** First bytes of a server's answer: authentication, error, notice, another version; of TLS, yes and no. */
+const FIRST_BYTES = new Set(Buffer.from('RENvS'));
+
+/** Returns what opens the sockets of one client. */
+export function createSocketOpener({ host, port }: Pick<PostgresAddress, 'host' | 'port'>): () => Socket {
+  let hungUp: Error | undefined;
+  return () => {
+    if (hungUp !== undefined) {
+      const reason = hungUp;
+      hungUp = undefined;
+      const failed = new Socket();
+      setImmediate(() => failed.destroy(reason));
+      return failed;
+    }
+    const isFolder = host.startsWith('/');
+    const socket = isFolder ? connect(`${host}/.s.PGSQL.${port}`) : connect(port, host);
+    const onClose = (hadError: boolean) => {
+      if (!hadError) hungUp = notPostgresql('it closed the connection without an answer');
+    };
+    socket.once('close', onClose);
+    socket.once('data', (bytes: Buffer) => {
+      socket.off('close', onClose);
+      if (!FIRST_BYTES.has(bytes[0] ?? 0)) socket.destroy(notPostgresql('what answers is not PostgreSQL'));
+    });
+    // The driver asks for this name when it starts TLS.
+    return Object.assign(socket, { host });
+  };
+}
+
+function notPostgresql(message: string): Error {
+  return Object.assign(new Error(message), { code: NOT_POSTGRESQL });
+}

@@ -1,0 +1,133 @@
+// A Redis address, parsed once: a single server, Sentinels, or a Cluster, with or without TLS. Drivers read such addresses
+// each in its own way, and none of them knows the last two.
+import type { ConnectionOptions } from 'node:tls';
+import { messageOf, UsageError } from './errors.js';
+import { readPemFile } from './pem-file.js';
+
+export interface RedisAddress {
+  kind: 'server' | 'sentinel' | 'cluster';
+  /** The server, the Sentinels, or nodes of the Cluster by which the others are found. */
+  nodes: readonly { host: string; port: number }[];
+  user: string | undefined;
+  password: string | undefined;
+  /** A Cluster has number 0 only. */
+  database: number;
+  /** What the Sentinels call the primary, and how to log in at them. */
+  sentinel: { name: string; user: string | undefined; password: string | undefined };
+  /** False: not encrypted. As ioredis passes it to `tls.connect`. */
+  tls: false | ConnectionOptions;
+}
+
+const FORM =
+  'write redis://user:password@host:6379/0 (rediss for TLS), redis+sentinel://host:26379/name or redis+cluster://host:6379';
+const ENCODE =
+  'in a user or password, percent-encode % as %25, / as %2F, @ as %40, : as %3A, ? as %3F, # as %23';
+const TLS_PARAMETERS = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey'];
+const SENTINEL_PARAMETERS = ['sentinelUser', 'sentinelPassword'];
+
+/** What is wrong with an address, as a sentence without its secrets; undefined when nothing is. */
+export function findRedisAddressFault(text: string): string | undefined {
+  try {
+    parseRedisAddress(text);
+    return undefined;
+  } catch (error) {
+    return messageOf(error);
+  }
+}
+
+/** Parses an address and reads the certificate files that it names. Throws UsageError, without the address's secrets. */
+export function parseRedisAddress(text: string): RedisAddress {
+  const [, scheme, secure, mode, authority = '', path = '', query = ''] =
+    /^(redis(s?)(?:\+(sentinel|cluster))?):\/\/([^/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?$/i.exec(text) ?? [];
+  if (scheme === undefined) {
+    const isRedis = /^rediss?(\+(sentinel|cluster))?:\/\//i.test(text);
+    throw new UsageError(`not a Redis address; ${isRedis ? ENCODE : FORM}`);
+  }
+  const kind = (mode?.toLowerCase() as 'sentinel' | 'cluster' | undefined) ?? 'server';
+  if (/\p{Cc}/u.test(text)) throw new UsageError('holds a control character, such as a tab or a line break');
+  const parameters = new URLSearchParams(query.replaceAll('+', '%2B')); // a + in a file's name or a password is no blank
+  const known = [...TLS_PARAMETERS, ...(kind === 'sentinel' ? SENTINEL_PARAMETERS : [])];
+  const at = authority.lastIndexOf('@');
+  // A bare / or ? in the password ends the hosts too early: the @ then stands behind them.
+  if (at === -1 && `${path}?${query}`.includes('@'))
+    throw new UsageError(`not a Redis address; ${FORM}; ${ENCODE}`);
+  for (const name of parameters.keys())
+    if (!known.includes(name))
+      throw new UsageError(`the parameter '${name}' is not known; known are ${known.join(', ')}`);
+
+  const [user = '', ...password] = at === -1 ? [] : authority.slice(0, at).split(':');
+  return {
+    kind,
+    nodes: readNodes(authority.slice(at + 1), kind),
+    user: decode(user) || undefined,
+    password: decode(password.join(':')) || undefined,
+    ...readPath(decode(path), kind),
+    sentinel: {
+      name: kind === 'sentinel' ? decode(path.split('/')[0] ?? '') : '',
+      user: parameters.get('sentinelUser') || undefined,
+      password: parameters.get('sentinelPassword') || undefined,
+    },
+    tls: readTls(parameters, secure !== ''),
+  };
+}
+
+function decode(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    throw new UsageError(`holds a % that encodes nothing; ${ENCODE}`);
+  }
+}
+
+function readNodes(hosts: string, kind: RedisAddress['kind']): RedisAddress['nodes'] {
+  const nodes = hosts.split(',').map((one) => {
+    const [, name, port] = /^(\[[\da-f:.%]+\]|[\w.-]+)(?::(\d+))?$/i.exec(one) ?? [];
+    if (name === undefined) throw new UsageError(`names no host; ${FORM}`);
+    const number = Number(port ?? (kind === 'sentinel' ? 26_379 : 6379));
+    if (number < 1 || number > 65_535)
+      throw new UsageError('the port must be a whole number from 1 to 65535');
+    return { host: name.replace(/^\[(.*)\]$/, '$1'), port: number };
+  });
+  if (kind === 'server' && nodes.length > 1)
+    throw new UsageError(`names several hosts; write redis+sentinel:// or redis+cluster://`);
+  return nodes;
+}
+
+function readPath(path: string, kind: RedisAddress['kind']): { database: number } {
+  const parts = path.replace(/\/$/, '').split('/');
+  if (kind === 'sentinel' && parts.shift() === '')
+    throw new UsageError(
+      'does not name the primary; write redis+sentinel://host:26379/name, with the name that the Sentinels know it by',
+    );
+  const [database = '', ...others] = parts;
+  if (others.length > 0 || !/^\d{0,4}$/.test(database))
+    throw new UsageError(`the number of the database must be a whole number from 0 to 9999`);
+  if (kind === 'cluster' && Number(database) !== 0)
+    throw new UsageError('a Redis Cluster has no databases but number 0; remove the number from the address');
+  return { database: Number(database) };
+}
+
+function readTls(parameters: URLSearchParams, isSecure: boolean): RedisAddress['tls'] {
+  const given = TLS_PARAMETERS.find((name) => parameters.has(name));
+  if (!isSecure) {
+    if (given !== undefined)
+      throw new UsageError(`${given} has no effect without encryption; write rediss:// instead of redis://`);
+    return false;
+  }
+  const mode = parameters.get('sslmode') ?? 'verify-full';
+  if (!['verify-ca', 'verify-full'].includes(mode))
+    throw new UsageError('sslmode is verify-ca or verify-full; a rediss:// address is always verified');
+  const [ca, cert, key] = ['sslrootcert', 'sslcert', 'sslkey'].map((name) => readPemFile(parameters, name));
+  if ((cert === undefined) !== (key === undefined))
+    throw new UsageError('sslcert and sslkey belong together: one of them is missing');
+  if (mode === 'verify-ca' && ca === undefined)
+    throw new UsageError('sslmode=verify-ca needs sslrootcert, the file of the certificate authority');
+  return {
+    ...(ca === undefined ? {} : { ca }),
+    ...(cert === undefined ? {} : { cert }),
+    ...(key === undefined ? {} : { key }),
+    rejectUnauthorized: true,
+    // The nodes of a Cluster and the servers behind Sentinels are often known by addresses that no certificate has.
+    ...(mode === 'verify-ca' ? { checkServerIdentity: () => undefined } : {}),
+  };
+}

@@ -1,0 +1,284 @@
+// Every client of Redis is opened here, so that each is named at the server, notices a server that no longer answers,
+// follows a failover, and reads the password again when it connects.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
+import { codeOf, messageOf, SlotsyncError, UsageError } from './errors.js';
+import { parseRedisAddress, type RedisAddress } from './redis-address.js';
+import { currentText, type SettingText } from './setting-text.js';
+
+export type RedisClient = Redis | Cluster;
+
+/** Answers in the form that the queue expects, of whatever version of the protocol. */
+type Options = Omit<RedisOptions, 'replyMapping' | 'retryStrategy'> & { replyMapping: 'legacy' };
+
+const CONNECT_WITHIN_MS = 5_000;
+/**
+ * A connection whose server sends nothing for so long, though an answer is due, is closed and made anew: the server may be
+ * frozen, or its host gone without a word. Longer than the queue's longest blocking command, 10 s.
+ */
+const ANSWER_WITHIN_MS = 13_000;
+/** How long the first look at a server may take, from the name look-up to the last answer. */
+const PROBE_WITHIN_MS = 10_000;
+const LOOK_AGAIN_MS = 250;
+/** The server became a replica, or is not ready yet: another connection finds the primary. */
+const NOT_THE_PRIMARY = /^(READONLY|UNBLOCKED|MASTERDOWN)/;
+const RECONNECT_AND_SEND_AGAIN = 2;
+
+interface OpenOptions {
+  /** Reconnections after which a command fails; null: it waits without limit. A Cluster's client waits. */
+  maxRetriesPerRequest: number | null;
+  /**
+   * Leaves the old primary as soon as a Sentinel announces the new one, also when the old one still answers. Costs a
+   * connection to each Sentinel.
+   */
+  leavesOldPrimary?: boolean;
+}
+
+/**
+ * Opens a client, which connects at once and reconnects until `disconnect` is called. `duty` is what the server lists it by.
+ * Whoever opens it listens for `error`. Throws UsageError when the address cannot be used.
+ */
+export function openRedis(address: SettingText, duty: string, options: OpenOptions): RedisClient {
+  const parsed = parseRedisAddress(currentText(address));
+  const common: Options = {
+    ...shared(parsed, duty),
+    maxRetriesPerRequest: options.maxRetriesPerRequest,
+    failoverDetector: options.leavesOldPrimary ?? false,
+    reconnectOnError: (error) => NOT_THE_PRIMARY.test(error.message) && RECONNECT_AND_SEND_AGAIN,
+  };
+  if (parsed.kind === 'cluster') return openCluster(parsed, address, common);
+  return new Redis({
+    ...common,
+    // ioredis calls it as a method of the options that the next connection uses.
+    retryStrategy(this: RedisOptions, times: number) {
+      Object.assign(this, readPasswords(address));
+      return reconnectAfterMs(times);
+    },
+    sentinelRetryStrategy: reconnectAfterMs,
+  });
+}
+
+function openCluster(parsed: RedisAddress, address: SettingText, redisOptions: Options): Cluster {
+  const cluster = new Cluster([...parsed.nodes], {
+    redisOptions,
+    ...clusterOptions(),
+    clusterRetryStrategy: reconnectAfterMs,
+  });
+  // Before a node's client connects.
+  cluster.on('+node', (node: Redis) => Object.assign(node.options, readPasswords(address)));
+  // The queue makes copies for its blocking commands: they need the same listener.
+  cluster.duplicate = (_, { redisOptions: changes }: ClusterOptions = {}) =>
+    openCluster(parsed, address, { ...redisOptions, ...changes, replyMapping: 'legacy' });
+  return cluster;
+}
+
+function clusterOptions() {
+  return {
+    // The names as they are, for the certificates.
+    dnsLookup: (name, callback) => callback(null, name),
+    slotsRefreshTimeout: CONNECT_WITHIN_MS,
+    // A command is sent again for so long while a replica is promoted: 16 times.
+    retryDelayOnFailover: 500,
+    retryDelayOnClusterDown: 500,
+  } satisfies ClusterOptions;
+}
+
+/** What both a lasting client and the first look at a server use. */
+function shared(parsed: RedisAddress, duty: string): Options {
+  const { kind, nodes, user, password, database, sentinel, tls } = parsed;
+  const [node] = nodes;
+  const options: Options = {
+    replyMapping: 'legacy',
+    ...(user === undefined ? {} : { username: user }),
+    ...(password === undefined ? {} : { password }),
+    ...(kind === 'server' ? node : {}),
+    ...(tls === false ? {} : { tls }),
+    db: database,
+    connectionName: `slotsync:${duty}`,
+    connectTimeout: CONNECT_WITHIN_MS,
+    socketTimeout: ANSWER_WITHIN_MS,
+  };
+  if (kind !== 'sentinel') return options;
+  return {
+    ...options,
+    sentinels: [...nodes],
+    name: sentinel.name,
+    ...(sentinel.user === undefined ? {} : { sentinelUsername: sentinel.user }),
+    ...(sentinel.password === undefined ? {} : { sentinelPassword: sentinel.password }),
+    ...(tls === false ? {} : { sentinelTLS: tls, enableTLSForSentinelMode: true }),
+    sentinelCommandTimeout: CONNECT_WITHIN_MS,
+  };
+}
+
+/** The passwords as they are in the setting now; nothing when its file cannot be read at present. */
+function readPasswords(address: SettingText): Pick<RedisOptions, 'password' | 'sentinelPassword'> {
+  try {
+    const { password, sentinel } = parseRedisAddress(currentText(address));
+    return {
+      ...(password === undefined ? {} : { password }),
+      ...(sentinel.password === undefined ? {} : { sentinelPassword: sentinel.password }),
+    };
+  } catch {
+    return {}; // the connection is tried with what was read before
+  }
+}
+
+/** Doubling from 50 ms to 2 s, up to a quarter more at random. */
+function reconnectAfterMs(times: number): number {
+  return Math.round(Math.min(2000, 50 * 2 ** Math.min(times - 1, 10)) * (1 + Math.random() / 4));
+}
+
+/**
+ * Looks whether Redis can be used: it answers, is what the address says, and grants the rights. Throws SlotsyncError when it
+ * does not answer within ten seconds, and UsageError when it refuses.
+ */
+export async function requireRedis(address: SettingText): Promise<void> {
+  const parsed = parseRedisAddress(currentText(address));
+  // ioredis's own look at INFO ends in a line on the terminal when the user may not ask for it.
+  const checks = { lazyConnect: true, enableReadyCheck: false, maxRetriesPerRequest: 0 };
+  const options: Options = { ...shared(parsed, 'probe'), ...checks };
+  const client =
+    parsed.kind === 'cluster'
+      ? new Cluster([...parsed.nodes], {
+          redisOptions: options,
+          ...clusterOptions(),
+          lazyConnect: true,
+          clusterRetryStrategy: () => null,
+        })
+      : new Redis({ ...options, retryStrategy: null, sentinelRetryStrategy: () => null });
+  // A connection that is refused is reported by the event, and again as one that was closed.
+  let reported: unknown;
+  const report = (error: unknown) => (reported = error);
+  for (const event of ['error', 'sentinelError', 'node error']) client.on(event, report);
+
+  let timer: NodeJS.Timeout | undefined;
+  const tooLate = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error('ETIMEDOUT')), PROBE_WITHIN_MS);
+  });
+  const probe = probeServer(client, parsed);
+  probe.catch(() => undefined);
+  try {
+    await Promise.race([probe, tooLate]);
+    if (reported !== undefined && parsed.kind === 'server') throw reported; // SELECT was refused
+  } catch (error) {
+    throw error instanceof SlotsyncError ? error : explainFault(reported ?? error, parsed);
+  } finally {
+    clearTimeout(timer);
+    client.disconnect();
+  }
+}
+
+async function probeServer(client: RedisClient, { kind }: RedisAddress): Promise<void> {
+  await client.connect();
+  let info = await client.info();
+  for (; /^loading:1/m.test(info); info = await client.info()) await sleep(LOOK_AGAIN_MS);
+  const mode = /^redis_mode:(\w+)/m.exec(info)?.[1];
+  if (kind === 'server' && mode === 'sentinel')
+    throw refusal('a Sentinel answers', 'Write redis+sentinel://host:26379/name.');
+  if (kind !== 'cluster' && mode === 'cluster')
+    throw refusal('a node of a Redis Cluster answers', 'Write redis+cluster://host:6379,host:6379.');
+  const version = /^redis_version:((\d+)\.(\d+)\S*)/m.exec(info);
+  const [, text, major, minor] = version ?? [];
+  if (Number(major) < 6 || (major === '6' && Number(minor) < 2))
+    throw refusal(`the server has version ${text}`, 'Redis from 6.2 on is needed.');
+  if (kind === 'server' && /^role:slave/m.test(info))
+    throw refusal('a replica answers', 'Name the primary, or Sentinels that know it: redis+sentinel://….');
+  for (const key of ['{slotsync:probe}:rights', 'slotsync:quota:probe'])
+    await client.eval(TRY_RIGHTS, 1, key);
+}
+
+/** What the quota needs, and of each kind of command of the queue one. Leaves nothing. */
+const TRY_RIGHTS = `
+redis.call('INFO', 'server')
+redis.call('TIME')
+redis.call('HSET', KEYS[1], 'a', 'b')
+redis.call('DEL', KEYS[1])
+redis.call('XADD', KEYS[1], '*', 'a', 'b')
+redis.call('DEL', KEYS[1])
+redis.call('ZADD', KEYS[1], 1, 'a')
+redis.call('ZPOPMIN', KEYS[1])
+redis.call('SET', KEYS[1], 'a', 'PX', 1000)
+return redis.call('DEL', KEYS[1])
+`;
+
+/** What a person has to do about an error of the first look, in the words of the setting. */
+function explainFault(error: unknown, { kind, database, tls }: RedisAddress): SlotsyncError {
+  const text = [messageOf(error), messageOf((error as { lastNodeError?: unknown }).lastNodeError ?? '')]
+    .join(' ')
+    .replaceAll(/\s+/g, ' ')
+    .trim();
+  const is = (pattern: RegExp) => pattern.test(`${codeOf(error)} ${text}`);
+  const scheme = kind === 'server' ? '' : `+${kind}`;
+  const encode = 'percent-encoded';
+
+  if (is(/NOAUTH|HELLO must be called/))
+    return refusal(
+      'the server asks for a password',
+      `Write it into the address, ${encode}: redis${tls ? 's' : ''}${scheme}://user:password@….`,
+      error,
+    );
+  if (is(/WRONGPASS|invalid (username-)?password|AUTH failed/i))
+    return refusal(
+      'the server refused the user or the password',
+      `Correct them in the address, ${encode}.`,
+      error,
+    );
+  if (is(/NOPERM|No permissions|can't run this command|can't access at least one/))
+    return refusal(
+      `the user lacks a right (${text.slice(0, 160)})`,
+      'Give it the rights that docs/operations.md lists under Redis.',
+      error,
+    );
+  if (is(/DB index is out of range|SELECT is not allowed/))
+    return refusal(
+      `the server has no database ${database}`,
+      'Correct the number at the end of the address.',
+      error,
+    );
+  if (is(/cluster support disabled/))
+    return refusal(
+      'the server is not part of a Cluster',
+      'Write redis:// instead of redis+cluster://.',
+      error,
+    );
+  if (kind === 'sentinel' && is(/unknown command|No such master/i))
+    return is(/No such master/)
+      ? refusal('the Sentinels do not know that name', 'Correct the name at the end of the address.', error)
+      : refusal('the server is no Sentinel', 'Write redis://, or the port of the Sentinels.', error);
+  if (tls && is(/CERT|SELF_SIGNED|UNABLE_TO|altname|ERR_TLS|certificate/i))
+    return refusal(
+      `the server’s certificate is not accepted (${codeOf(error)})`,
+      'Name the authority that signed it: ?sslrootcert=/path/ca.pem. If only the host’s name differs: &sslmode=verify-ca.',
+      error,
+    );
+  if (tls && is(/wrong version number|ERR_SSL|EPROTO|packet length/i))
+    return refusal(
+      `the server does not answer in TLS (${codeOf(error)})`,
+      `Write redis${scheme}:// instead of rediss${scheme}://, or name the port for TLS.`,
+      error,
+    );
+  // 21 is the first byte of an alert in TLS.
+  const isClosed = is(/ECONNRESET|EPIPE|Connection is closed|RESP type 21 /);
+  if (!isClosed && is(/Protocol error|RESP type/))
+    return refusal('what answers does not speak the protocol of Redis', 'Correct host and port.', error);
+  const isLate = is(/ETIMEDOUT/);
+  const reason = isLate
+    ? `no answer within ${PROBE_WITHIN_MS / 1000} s`
+    : isClosed
+      ? 'the connection is closed at once'
+      : shortReason(error, text);
+  const hint = isLate || isClosed ? ' and its scheme, redis:// or rediss:// for TLS,' : '';
+  return new SlotsyncError('queue_unreachable', `REDIS_URL: Redis cannot be reached (${reason})`, {
+    remedy: `Check REDIS_URL${hint} and that Redis is running.`,
+    cause: error,
+  });
+}
+
+function shortReason(error: unknown, text: string): string {
+  const code = codeOf(error);
+  return code === 'unexpected' ? (/\bE[A-Z]{4,}/.exec(text)?.[0] ?? text.slice(0, 160)) : code;
+}
+
+function refusal(fault: string, remedy: string, cause?: unknown): UsageError {
+  return new UsageError(`REDIS_URL: ${fault}`, { remedy, cause });
+}

@@ -1,0 +1,119 @@
+// Dockerfile, docker-compose.yml and the unit file: what of them can be checked without Docker and without an init system.
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { endWithTests } from '../support/child-processes.js';
+import { findFreePort } from '../support/free-port.js';
+import { isOnPath } from '../support/programs.js';
+import { isRedisInstalled } from '../support/redis-server.js';
+import { until } from '../support/wait.js';
+
+const [hasRedis, hasSystemd] = await Promise.all([isRedisInstalled(), isOnPath('systemd-analyze')]);
+const root = fileURLToPath(new URL('../../', import.meta.url));
+const read = (file: string) => readFileSync(path.join(root, file), 'utf8');
+const compose = read('docker-compose.yml');
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(path.join(tmpdir(), 'slotsync-deployment-'));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+describe('containers', () => {
+  it('images: each has an exact version or a digest, and a tool renews them', () => {
+    const images = [
+      ...[...read('Dockerfile').matchAll(/^FROM (\S+)/gm)].map(([, image]) => image),
+      ...[...compose.matchAll(/^ +image: (\S+)/gm)].map(([, image]) => image),
+    ].filter((image) => image !== 'slotsync:latest');
+    expect(images.length).toBeGreaterThan(3);
+    for (const image of images) expect(image).toMatch(/:\d+\.\d+(\.\d+)?-|@sha256:/);
+    expect((JSON.parse(read('.github/renovate.json')) as { extends: string[] }).extends).toContain(
+      'docker:pinDigests',
+    );
+  });
+
+  it('packages: none runs a script of its own when it is installed', () => {
+    const installs = read('Dockerfile').match(/^RUN npm (ci|install).*/gm) ?? [];
+    expect(installs).toHaveLength(2);
+    for (const line of installs) expect(line).toContain('--ignore-scripts');
+  });
+
+  it('services: each has a root that is only read, and no capability that it does not need', () => {
+    const [shared = '', services = ''] = compose.split(/^(?:services|volumes):$/m);
+    const [, ...texts] = services.split(/^ {2}(?=\w+:$)/m);
+    expect(texts).toHaveLength(4);
+    for (const service of texts) {
+      const text = service.includes('<<: *slotsync') ? shared + service : service;
+      for (const line of ['read_only: true', 'cap_drop: [ALL]', 'no-new-privileges:true'])
+        expect(text).toContain(line);
+    }
+  });
+
+  it.skipIf(!hasRedis)('Redis: it wants its password, which is not among its arguments', async () => {
+    const [, script = ''] = /command:\n +- sh\n +- -c\n +- >-\n((?: {8}.+\n)+)/.exec(compose) ?? [];
+    const port = await findFreePort();
+    const file = path.join(folder, 'redis.conf');
+    const here = script.replaceAll('$$', '$').replaceAll('/tmp/redis.conf', file).replaceAll(/\n +/g, ' ');
+    const arguments_ = `${here.trim()} --port ${port} --dir ${folder} --bind 127.0.0.1`;
+    const env = { PATH: process.env['PATH'], REDISCLI_AUTH: 'p4ssw0rd' };
+    const redis = spawn('sh', ['-c', arguments_], { env, stdio: 'ignore' });
+    endWithTests(redis);
+    await until(async () => (await ask(port, 'PING')).startsWith('-NOAUTH'), {
+      describe: 'Redis to refuse',
+    });
+    expect(await ask(port, 'AUTH p4ssw0rd\r\nCONFIG GET maxmemory-policy')).toMatch(/\+OK[^]*noeviction/);
+    expect(readFileSync(`/proc/${redis.pid}/cmdline`, 'utf8')).not.toContain('p4ssw0rd');
+    const ended = once(redis, 'exit');
+    redis.kill(); // reaches Redis itself, which stands in the place of the shell
+    await ended;
+  });
+});
+
+/** What Redis answers; empty while it does not listen. */
+function ask(port: number, command: string): Promise<string> {
+  return new Promise((resolve) => {
+    let answer = '';
+    const socket = connect(port, '127.0.0.1', () => socket.write(`${command}\r\nQUIT\r\n`));
+    socket.on('data', (chunk) => (answer += chunk.toString()));
+    socket.on('error', () => resolve(''));
+    socket.on('close', () => resolve(answer));
+  });
+}
+
+describe.skipIf(!hasSystemd)('the unit file of a worker', () => {
+  const unit = read('examples/systemd/slotsync-worker.service');
+  const analyze = (...args: string[]) => {
+    const { status, stdout, stderr } = spawnSync('systemd-analyze', args, { encoding: 'utf8' });
+    return { status, text: stdout + stderr };
+  };
+
+  it('is understood, every line of it', () => {
+    const file = path.join(folder, 'slotsync-worker.service');
+    // The program is not where it will be installed.
+    writeFileSync(file, unit.replace(/^ExecStart=\S+/m, `ExecStart=${process.execPath}`));
+    expect(analyze('verify', file)).toEqual({ status: 0, text: '' });
+  });
+
+  it('is exposed to little', () => {
+    const { text } = analyze(
+      'security',
+      '--offline=yes',
+      '--no-pager',
+      path.join(root, 'examples/systemd/slotsync-worker.service'),
+    );
+    const [, exposure] = /Overall exposure level for \S+ (\d+\.\d+)/.exec(text) ?? [];
+    expect(Number(exposure), text).toBeLessThanOrEqual(1.5);
+  });
+
+  it('has each secret as a credential, and none in its environment', () => {
+    const credentials = [...unit.matchAll(/^LoadCredential=(\w+):/gm)].map(([, name]) => name ?? '');
+    expect(credentials).toEqual(['mirror_database_url', 'state_database_url', 'api_key']);
+    for (const name of credentials)
+      expect(unit).toContain(`Environment=${name.toUpperCase()}_FILE=%d/${name}\n`);
+  });
+});

@@ -1,0 +1,87 @@
+// Removing a person from the state, by the statements that docs/security.md gives.
+import { readFileSync } from 'node:fs';
+import postgres from 'postgres';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { quoteLiteral } from '../../src/sql-text.js';
+import { createDatabase, type TestDatabase } from '../support/services.js';
+
+const DOCUMENT = new URL('../../docs/security.md', import.meta.url);
+const PERSON = { stream: 'staff', key: "o'Hara 4711", id: `person_"o'Hara" 4711` };
+
+let database: TestDatabase;
+let sql: postgres.Sql;
+beforeAll(async () => {
+  database = await createDatabase();
+  sql = postgres(database.url, { max: 1, onnotice: () => undefined });
+});
+afterAll(async () => {
+  await sql.end();
+  await database.drop();
+});
+
+/** The statements, with their variables as psql replaces them. */
+function statements(): string {
+  const text = readFileSync(DOCUMENT, 'utf8');
+  const [, found] = /## Personal data.*?```sql\n(.*?)```/s.exec(text) ?? [];
+  if (found === undefined) throw new Error('docs/security.md has no statements');
+  return found
+    .replaceAll(":'stream'", quoteLiteral(PERSON.stream))
+    .replaceAll(":'key'", quoteLiteral(PERSON.key));
+}
+
+/** Every row of every table of the state, as text. */
+async function readAll(): Promise<string[]> {
+  const tables = await sql<{ name: string }[]>`
+    SELECT format('%I.%I', schemaname, tablename) AS name FROM pg_tables WHERE schemaname = 'slotsync'`;
+  const rows = await Promise.all(
+    tables.map(({ name }) =>
+      sql.unsafe<{ row: string }[]>(`SELECT to_jsonb(t)::text AS row FROM ${name} AS t`),
+    ),
+  );
+  return rows.flat().map(({ row }) => row);
+}
+
+it('personal data: nothing of a removed person stays, and everything of others does', async () => {
+  const booking = (id: string) => sql.json({ objects: [{ stream: 'staff', externalId: id }], fields: {} });
+  for (const { stream, key, id } of [PERSON, { stream: 'staff', key: '12', id: 'person_12' }]) {
+    await sql`
+      INSERT INTO slotsync.records (stream, local_key, external_id, former_external_id, status, error_message)
+      VALUES (${stream}, ${key}, ${id}, ${`${id} (former)`}, 'failed', ${`no room for ${id}`})`;
+    await sql`
+      INSERT INTO slotsync.records (stream, local_key, external_id, status, waits_for, error_message)
+      VALUES ('courses', ${`of ${key.length}`}, ${`course ${key.length}`}, 'deferred',
+        ${JSON.stringify([stream, key])}, ${`waits for ${key}`})`;
+    await sql`INSERT INTO slotsync.changes (stream, local_key) VALUES (${stream}, ${key})`;
+    await sql`
+      INSERT INTO slotsync.object_claims (external_id, claimed_by, claimed_until) VALUES (${id}, 'batch', now())`;
+    const [run] = await sql<{ id: string }[]>`
+      INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, range, finished_at)
+      VALUES ('backfill', 'backfill', 'command', ${[stream]}, 'succeeded', ${sql.json({ keys: [key, 'x'] })}, now())
+      RETURNING id`;
+    await sql`
+      INSERT INTO slotsync.batches (run_id, stream, level, keys, state, error_message)
+      VALUES (${run?.id ?? ''}, ${stream}, 0, ${[key, 'x']}, 'done', ${`the batch of ${key}`})`;
+    const number = key.length;
+    await sql`
+      INSERT INTO slotsync.reservations (key, destination_id, verdict, here, there, seen_at)
+      VALUES (${`b${number}`}, ${number}, 'agrees', ${booking(id)}, ${booking(id)}, now())`;
+    await sql`
+      INSERT INTO slotsync.reservation_events (key, to_verdict, differs)
+      VALUES (${`b${number}`}, 'agrees', ${sql.json({ objects: { here: [id], there: [] } })})`;
+    await sql`INSERT INTO slotsync.cancellations (destination_id, reservation) VALUES (${number + 100}, ${number})`;
+  }
+  await sql`
+    INSERT INTO slotsync.watermarks (stream, cursor, local_key) VALUES (${PERSON.stream}, '2026-01-01', ${PERSON.key})`;
+  const before = await readAll();
+  const names = (row: string) =>
+    [PERSON.key, PERSON.id].some((name) => row.includes(JSON.stringify(name).slice(1, -1)));
+  expect(before.filter(names).length).toBeGreaterThan(8);
+
+  await sql.unsafe(statements());
+  const after = await readAll();
+  expect(after.filter(names)).toEqual([]);
+  const ofOthers = (rows: string[]) =>
+    rows.filter((row) => row.includes('person_12') || row.includes('"12"'));
+  expect(ofOthers(after)).toEqual(ofOthers(before));
+  expect(await sql`SELECT key FROM slotsync.reservations`).toEqual([{ key: 'b2' }]);
+});

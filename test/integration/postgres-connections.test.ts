@@ -1,0 +1,112 @@
+// Connections to PostgreSQL that cannot be had: what does not answer, what is not PostgreSQL, and a server that is full.
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer as createWebServer } from 'node:http';
+import { connect, createServer, type AddressInfo, type Server } from 'node:net';
+import postgres from 'postgres';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createMirror } from '../../src/mirror/mirror.js';
+import { migrateQueue, requireQueueStore } from '../../src/queue/bullmq.js';
+import { openState, query, type State } from '../../src/state/database.js';
+import { readPlanMarks } from '../../src/state/records/plan-marks.js';
+import { createDatabase, type TestDatabase } from '../support/services.js';
+import { until } from '../support/wait.js';
+
+async function listen(server: Server): Promise<number> {
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return (server.address() as AddressInfo).port;
+}
+
+const read = (state: State) => query(state.db)`SELECT 1`;
+
+describe('address of something else', () => {
+  const servers: Server[] = [];
+  afterAll(() => servers.forEach((server) => server.close()));
+
+  it.each([
+    ['a web server', () => createWebServer((_, answer) => answer.end('hello')), 'NOT_POSTGRESQL'],
+    ['a server that hangs up', () => createServer((socket) => socket.end()), 'NOT_POSTGRESQL'],
+    ['a server that says nothing', () => createServer(), 'CONNECT_TIMEOUT'],
+  ])('%s: the state and the mirror say so instead of waiting', async (_, create, code) => {
+    const server = create();
+    servers.push(server);
+    const url = `postgres://someone:secret@127.0.0.1:${await listen(server)}/campus`;
+    const [state, mirror] = [openState({ url }), createMirror({ url })];
+    const failed = await Promise.allSettled([read(state), mirror.ping()]);
+    await Promise.all([state.close(), mirror.close()]);
+    expect(failed).toMatchObject([
+      { reason: { code: 'state_unreachable', message: expect.stringContaining(code) } },
+      { reason: { code: 'mirror_unreachable', message: expect.stringContaining(code) } },
+    ]);
+  });
+});
+
+describe('server that takes no more connections', () => {
+  let database: TestDatabase;
+  let admin: postgres.Sql;
+  /** Counts the connections that the server has ended. */
+  let proxy: Server;
+  let refused = 0;
+  let url: string;
+  const role = `slotsync_full_${randomBytes(4).toString('hex')}`;
+  beforeAll(async () => {
+    database = await createDatabase();
+    admin = postgres(database.url, { max: 1, onnotice: () => undefined });
+    await migrateQueue({ postgresUrl: database.url });
+    await admin.unsafe(`
+      CREATE ROLE ${role} LOGIN PASSWORD 'secret';
+      GRANT USAGE ON SCHEMA slotsync, slotsync_queue TO ${role};
+      GRANT SELECT ON ALL TABLES IN SCHEMA slotsync, slotsync_queue TO ${role}`);
+    const server = new URL(database.url);
+    const [port, host] = [Number(server.port || 5432), server.hostname];
+    proxy = createServer((socket) => {
+      const onward = connect(port, host);
+      onward.on('end', () => refused++);
+      for (const [from, to] of [
+        [socket, onward],
+        [onward, socket],
+      ] as const) {
+        from.on('error', () => to.destroy());
+        from.pipe(to);
+      }
+    });
+    server.username = role;
+    server.password = 'secret';
+    server.host = `127.0.0.1:${await listen(proxy)}`;
+    url = server.href;
+  });
+  afterAll(async () => {
+    proxy.close();
+    await admin.unsafe(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
+    await admin.end();
+    await database.drop();
+  });
+
+  it.each([
+    ['a query of the state', (state: State) => read(state)],
+    ['a transaction of the state', (state: State) => state.db.transaction((tx) => query(tx)`SELECT 1`)],
+    ['a reading of a whole stream', async (state: State) => readPlanMarks(state, 'rooms').next()],
+    ['the queue', () => requireQueueStore({ postgresUrl: url })],
+    [
+      'the mirror',
+      async () => {
+        const mirror = createMirror({ url });
+        await mirror.ping();
+        await mirror.close();
+      },
+    ],
+  ])('%s: waits until there is one', async (_, work) => {
+    const state = openState({ url });
+    await admin.unsafe(`ALTER ROLE ${role} CONNECTION LIMIT 0`);
+    const before = refused;
+    const worked = work(state).then(
+      () => 'worked',
+      (error: unknown) => error,
+    );
+    await until(() => refused > before, { describe: 'a connection to be refused' });
+    await admin.unsafe(`ALTER ROLE ${role} CONNECTION LIMIT -1`);
+    expect(await worked).toBe('worked');
+    await state.close();
+  });
+});

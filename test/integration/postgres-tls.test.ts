@@ -1,0 +1,95 @@
+// TLS to PostgreSQL against a real server with a certificate of a private authority. Both drivers must decide alike.
+import { chown, copyFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startEmbeddedPostgres, type EmbeddedPostgres } from '../../src/demo/embedded-postgres.js';
+import { messageOf } from '../../src/errors.js';
+import { connectPostgres, pgConfig } from '../../src/postgres-connection.js';
+import { createAuthority, type Authority } from '../support/certificates.js';
+import { isOnPath } from '../support/programs.js';
+
+const ENCRYPTED = 'SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()';
+
+/** What each driver says: whether the connection is encrypted, or why there is none. */
+const DRIVERS = {
+  async postgres(url: string): Promise<unknown> {
+    const sql = connectPostgres(url, 'test');
+    const answer = await sql.unsafe<{ ssl: boolean }[]>(ENCRYPTED).catch(messageOf);
+    await sql.end({ timeout: 1 });
+    return typeof answer === 'string' ? answer : answer[0]?.ssl;
+  },
+  async pg(url: string): Promise<unknown> {
+    const client = new pg.Client(pgConfig(url, 'test'));
+    try {
+      await client.connect();
+      const { rows } = await client.query<{ ssl: boolean }>(ENCRYPTED);
+      return rows[0]?.ssl;
+    } catch (error) {
+      return messageOf(error);
+    } finally {
+      await client.end().catch(() => undefined);
+    }
+  },
+};
+
+describe.skipIf(!(await isOnPath('openssl')))('TLS to PostgreSQL', () => {
+  let server: EmbeddedPostgres;
+  let authority: Authority;
+  let stranger: Authority;
+  beforeAll(async () => {
+    [server, authority, stranger] = await Promise.all([
+      startEmbeddedPostgres(),
+      createAuthority(),
+      createAuthority(),
+    ]);
+    const { cert, key } = await authority.issue('server', ['DNS:localhost']);
+    const { uid, gid } = await stat(server.dataDirectory);
+    for (const [file, name] of [
+      [cert, 'server.crt'],
+      [key, 'server.key'],
+    ] as const) {
+      await copyFile(file, join(server.dataDirectory, name));
+      await chown(join(server.dataDirectory, name), uid, gid);
+    }
+    const sql = connectPostgres(server.url, 'test');
+    await sql`ALTER SYSTEM SET ssl = on`;
+    await sql.end();
+    await server.restart();
+  });
+  afterAll(() => Promise.all([server.stop(), authority.remove(), stranger.remove()]));
+
+  const CASES = [
+    { mode: '', expected: false },
+    { mode: 'disable', expected: false },
+    { mode: 'require', expected: true },
+    { mode: 'require', ca: 'ours', expected: true },
+    { mode: 'require', ca: 'another', expected: /certificate/ },
+    { mode: 'verify-ca', ca: 'ours', expected: true },
+    { mode: 'verify-ca', ca: 'another', expected: /certificate/ },
+    { mode: 'verify-full', ca: 'ours', host: 'localhost', expected: true },
+    { mode: 'verify-full', ca: 'ours', expected: /127\.0\.0\.1 is not in the cert/ },
+    { mode: 'verify-full', ca: 'another', host: 'localhost', expected: /certificate/ },
+    { mode: 'verify-full', ca: 'system', host: 'localhost', expected: /certificate/ },
+  ] as const;
+  for (const [driver, ask] of Object.entries(DRIVERS))
+    it.each(CASES)(`${driver}: sslmode=$mode with the authority '$ca', at $host`, async (given) => {
+      const url = new URL(server.url);
+      if ('host' in given) url.hostname = given.host;
+      if (given.mode !== '') url.searchParams.set('sslmode', given.mode);
+      const files = { ours: authority.ca, another: stranger.ca, system: 'system' };
+      if ('ca' in given) url.searchParams.set('sslrootcert', files[given.ca]);
+      const said = await ask(url.href);
+      if (given.expected instanceof RegExp) expect(said).toMatch(given.expected);
+      else expect(said).toBe(given.expected);
+    });
+
+  it.each(Object.entries(DRIVERS))('%s: a server without TLS is refused', async (_, ask) => {
+    const plain = await startEmbeddedPostgres();
+    try {
+      expect(await ask(`${plain.url}?sslmode=require`)).toMatch(/TLS|SSL|secure/);
+    } finally {
+      await plain.stop();
+    }
+  });
+});
