@@ -167,9 +167,9 @@ async function runWith({ args, env = {}, files = {}, isProcess = false }: Input)
   const fill = (text: string) =>
     text.replace(TAKEN, String((taken.address() as AddressInfo).port)).replace('<nobody>', nobody.href);
   const words = (typeof args === 'string' ? args.split(' ') : args).map(fill);
-  const settings = Object.fromEntries(
+  const settings: Env = Object.fromEntries(
     Object.entries({ ...world.env, ...env }).map(([name, text]) => [name, text && fill(text)]),
-  ) as Env;
+  );
   return isProcess ? start(words, settings, place).finished : run(words, settings, place);
 }
 

@@ -30,7 +30,7 @@ describe('error codes', () => {
     expect(errorEntry('refused_422')).toBe(ERRORS.refused);
     expect(errorEntry('retirement_refused_409')).toBe(ERRORS.retirement_refused);
     expect(errorEntry('refused_413')).toBe(ERRORS.refused_413);
-    expect(recordRemedy('refused_413', 'slotsync retry rooms A')).toMatch(
+    expect(recordRemedy('refused_413', () => 'slotsync retry rooms A')).toMatch(
       /`batchSize`.* slotsync retry rooms A$/,
     );
     expect(errorEntry('ECONNREFUSED')).toBe(ERRORS.unexpected);
