@@ -6,9 +6,8 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import { drizzle } from 'drizzle-orm/postgres-js';
-import { migrate as runMigrations } from 'drizzle-orm/postgres-js/migrator';
 import { sql } from 'drizzle-orm';
-import { UsageError } from '../errors.js';
+import { codeOf, UsageError } from '../errors.js';
 import type { SettingText } from '../setting-text.js';
 import { connectPostgres, findPooling } from '../postgres-connection.js';
 import { asStateError, query, queryOne, type Queries, type State } from './database.js';
@@ -37,7 +36,8 @@ export async function migrate(databaseUrl: SettingText): Promise<{ applied: numb
     await query(db)`SELECT pg_advisory_lock(${MIGRATION_LOCK}::bigint)`;
     const before = await readApplied(db);
     refuseNewer(before);
-    await runMigrations(db, NUMBERED);
+    await createSchema(db);
+    await applyNumbered(db, before);
     const { count, checksums } = await readApplied(db);
     const changed = readChanged(checksums);
     for (const { name, checksum, text } of changed) {
@@ -54,6 +54,39 @@ export async function migrate(databaseUrl: SettingText): Promise<{ applied: numb
   } finally {
     await client.end({ timeout: 2 });
   }
+}
+
+/** `CREATE SCHEMA IF NOT EXISTS` needs the right to create schemas also where it exists. */
+async function createSchema(db: Queries): Promise<void> {
+  const { exists, role } = await queryOne<{ exists: boolean; role: string }>(db)`
+    SELECT to_regnamespace('slotsync') IS NOT NULL AS exists, quote_ident(current_user) AS role`;
+  if (exists) return;
+  try {
+    await query(db)`CREATE SCHEMA slotsync`;
+  } catch (error) {
+    // drizzle wraps the driver's error.
+    if (codeOf(error instanceof Error ? error.cause : error) !== '42501') throw error;
+    throw new UsageError('the role of STATE_DATABASE_URL may not create the schema slotsync', {
+      remedy: `Let the owner of the database run: CREATE SCHEMA slotsync AUTHORIZATION ${role}; CREATE SCHEMA slotsync_queue AUTHORIZATION ${role};`,
+      cause: error,
+    });
+  }
+}
+
+/** All of them or none. */
+async function applyNumbered(db: Queries, { latest }: Applied): Promise<void> {
+  const missing = readMigrationFiles(NUMBERED).filter(({ folderMillis }) => folderMillis > latest);
+  if (missing.length === 0) return;
+  await db.transaction(async (tx) => {
+    await query(tx)`
+      CREATE TABLE IF NOT EXISTS slotsync.migrations (id serial PRIMARY KEY, hash text NOT NULL, created_at bigint)`;
+    for (const { sql: statements, hash, folderMillis } of missing) {
+      for (const statement of statements)
+        if (!statement.trimStart().startsWith('CREATE SCHEMA')) await tx.execute(sql.raw(statement));
+      await query(tx)`
+        INSERT INTO slotsync.migrations (hash, created_at) VALUES (${hash}, ${folderMillis}::bigint)`;
+    }
+  });
 }
 
 /** Throws UsageError unless the schema is exactly the one this program knows. */

@@ -1,0 +1,162 @@
+// Least privilege: the SQL of docs/security.md makes the roles, with other names, and every command runs with them.
+import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import postgres from 'postgres';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { until } from '../support/wait.js';
+
+const SUFFIX = randomBytes(4).toString('hex');
+const ROLES = ['slotsync_mirror', 'slotsync_state', 'campus_app', 'campus_owner', 'slotsync_reader'] as const;
+type Role = (typeof ROLES)[number];
+
+/** Roles belong to the whole server, which other tests use too. */
+const rename = (sql: string) => ROLES.reduce((text, role) => text.replaceAll(role, nameOf(role)), sql);
+const nameOf = (role: Role) => `${role}_${SUFFIX}`;
+
+const [mirrorSql = '', stateSql = '', appSql = '', ownerSql = '', readerSql = ''] = readBlocks();
+
+/** The blocks of SQL in the section on roles, in order. */
+function readBlocks(): string[] {
+  const page = readFileSync(new URL('../../docs/security.md', import.meta.url), 'utf8');
+  const [section = ''] = (page.split('## Database roles\n')[1] ?? '').split('\n## ');
+  return [...section.matchAll(/```sql\n(.*?)```/gs)].map(([, sql = '']) => rename(sql));
+}
+
+const JUNE = ['--from', '2026-06-01', '--to', '2026-07-01'];
+let world: Rehearsal;
+let settings: Record<string, string>;
+
+function addressOf(role: Role): string {
+  const url = new URL(world.url);
+  [url.username, url.password] = [nameOf(role), 'choose-one'];
+  return url.href;
+}
+const run = (...args: string[]) => world.run(args, settings);
+
+beforeAll(async () => {
+  world = await rehearse({ rows: 3, migrated: false, sandbox: { rate: 0 } });
+  settings = {
+    MIRROR_DATABASE_URL: addressOf('slotsync_mirror'),
+    STATE_DATABASE_URL: addressOf('slotsync_state'),
+  };
+  const from = CONFIGURATION.replaceAll(/from: '(\w+)'/g, "from: 'campus.$1'").replace(
+    '  streams: {',
+    `  reservations: {
+      from: 'campus.bookings', key: 'id', externalId: 'res_{id}', begin: 'begins', end: 'ends', timezone: 'UTC',
+      objects: [{ stream: 'rooms', key: 'room' }],
+    },
+    streams: {`,
+  );
+  await world.configure(from);
+  await world.sql.unsafe(`
+    REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+    CREATE ROLE ${nameOf('campus_owner')} LOGIN PASSWORD 'choose-one';
+    CREATE SCHEMA campus;
+    ALTER TABLE rooms SET SCHEMA campus;
+    ALTER TABLE courses SET SCHEMA campus;
+    CREATE TABLE campus.bookings (id int PRIMARY KEY, begins timestamp, ends timestamp, room text);
+    INSERT INTO campus.bookings VALUES (1, '2026-06-02 09:00', '2026-06-02 10:00', 'R1');
+    ALTER TABLE campus.rooms OWNER TO ${nameOf('campus_owner')};
+    ALTER TABLE campus.courses OWNER TO ${nameOf('campus_owner')};`);
+});
+
+afterAll(async () => {
+  for (const role of ROLES.toReversed().map(nameOf))
+    await world.sql.unsafe(`DROP OWNED BY ${role} CASCADE; DROP ROLE ${role}`);
+  await world.close();
+});
+
+it('roles: a state that may create no schema is told what to run, and needs no more than that', async () => {
+  await world.sql.unsafe(mirrorSql);
+  const [createRole = '', ...createSchemas] = stateSql.trim().split('\n');
+  await world.sql.unsafe(createRole);
+  const refused = await run('migrate');
+  expect(refused).toMatchObject({ code: 2 });
+  expect(refused.stderr).toContain(`→ Let the owner of the database run: ${createSchemas.join(' ')}`);
+  await world.sql.unsafe(createSchemas.join('\n'));
+  for (const stdout of ['Applied', 'up to date'])
+    expect(await run('migrate')).toMatchObject({ code: 0, stdout: expect.stringContaining(stdout) });
+});
+
+it('roles: every command runs with those of the mirror and of the state', async () => {
+  const check = await run('check', '--json');
+  const { findings } = JSON.parse(check.stdout) as { findings: { what: string; result: string }[] };
+  expect(findings.filter(({ result }) => result === 'fault' || result === 'warning')).toEqual([]);
+  expect(findings).toContainEqual({
+    what: 'role of the mirror',
+    result: 'ok',
+    text: `${nameOf('slotsync_mirror')} may only read`,
+  });
+  for (const args of [
+    ['plan'],
+    ['sync'],
+    ['backfill', 'rooms', '--where', 'seats > 1'],
+    ['reconcile', ...JUNE],
+  ])
+    expect(await run(...args), args[0]).toMatchObject({ code: 0 });
+  for (const args of [
+    ['status'],
+    ['runs'],
+    ['failures'],
+    ['explain', 'rooms', 'R1'],
+    ['push', 'rooms', 'R1'],
+  ])
+    expect(await run(...args), args[0]).toMatchObject({ code: 0, stderr: '' });
+  expect(world.sandbox.object('room_R3')).toMatchObject({ active: true });
+});
+
+it('roles: check warns of a mirror that may write or has the role of the state, with SQL for another', async () => {
+  const same = await world.run(['check'], { ...settings, MIRROR_DATABASE_URL: addressOf('slotsync_state') });
+  expect(same.stdout).toMatch(
+    /! role of the mirror: \S+ may do more than read: it may write to .*slotsync.*; it is the role of the state\n/,
+  );
+  await world.sql.unsafe(`GRANT UPDATE (name) ON campus.rooms TO ${nameOf('slotsync_mirror')}`);
+  const { code, stdout } = await run('check');
+  expect(code).toBe(0);
+  expect(stdout).toContain('may do more than read: it may write to campus.rooms\n');
+  expect(stdout).toContain('GRANT SELECT ON "campus"."rooms", "campus"."courses", "campus"."bookings" TO');
+  expect(stdout).toContain('No faults found, 1 warning.');
+  await world.sql.unsafe(`REVOKE UPDATE (name) ON campus.rooms FROM ${nameOf('slotsync_mirror')}`);
+});
+
+it('roles: a worker takes what the owner’s triggers and another program put into the inbox', async () => {
+  await world.sql.unsafe(ownerSql + appSql);
+  const printed = await run('triggers', 'print', 'rooms', 'courses');
+  expect(printed).toMatchObject({ code: 0 });
+  const [owner, app] = [addressOf('campus_owner'), addressOf('campus_app')].map((url) =>
+    postgres(url, { max: 1, onnotice: () => undefined }),
+  );
+  try {
+    await owner?.unsafe(printed.stdout);
+    await owner?.unsafe(`UPDATE campus.rooms SET name = 'Triggered' WHERE code = 'R1'`);
+    await world.sql`ALTER TABLE campus.rooms DISABLE TRIGGER USER`;
+    await world.sql`UPDATE campus.rooms SET name = 'Inserted' WHERE code = 'R2'`;
+    await app?.unsafe(
+      `INSERT INTO slotsync.changes (stream, local_key) VALUES ('rooms', 'R2'), ('\u001b[2J', 'x')`,
+    );
+    await world.startWorker([], settings);
+    const nameOfRoom = (code: string) => JSON.stringify(world.sandbox.object(`room_${code}`));
+    await until(() => nameOfRoom('R1').includes('Triggered') && nameOfRoom('R2').includes('Inserted'), {
+      describe: 'both rooms at the service',
+    });
+  } finally {
+    await Promise.all([owner?.end(), app?.end()]);
+  }
+});
+
+it('roles: who only looks can, and can do nothing else', async () => {
+  await world.sql.unsafe(readerSql);
+  const reading = { ...settings, STATE_DATABASE_URL: addressOf('slotsync_reader') };
+  const status = await world.run(['status'], reading);
+  expect(status).toMatchObject({ code: 0, stderr: '' });
+  expect(status.stdout).toContain('quota: ');
+  expect(status.stdout).not.toContain('\u001b');
+  for (const args of [['runs'], ['failures']])
+    expect(await world.run(args, reading), args[0]).toMatchObject({ code: 0, stderr: '' });
+  const sql = postgres(addressOf('slotsync_reader'), { max: 1 });
+  await expect(sql`INSERT INTO slotsync.changes (stream, local_key) VALUES ('rooms', 'A')`).rejects.toThrow(
+    'permission denied',
+  );
+  await sql.end();
+});
