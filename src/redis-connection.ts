@@ -22,16 +22,23 @@ const PROBE_WITHIN_MS = 10_000;
 const LOOK_AGAIN_MS = 250;
 /** The server became a replica, or is not ready yet: another connection finds the primary. */
 const NOT_THE_PRIMARY = /^(READONLY|UNBLOCKED|MASTERDOWN)/;
+/** The server takes no writes at present, or not from this user. BullMQ's workers would ask again without a pause. */
+const TAKES_NO_WRITES = /^(NOREPLICAS|OOM|MISCONF|NOPERM)/;
 const RECONNECT_AND_SEND_AGAIN = 2;
 
 interface OpenOptions {
-  /** Reconnections after which a command fails; null: it waits without limit. A Cluster's client waits. */
+  /**
+   * Reconnections after which a command fails; null: it waits without limit, also while the server takes no writes. A
+   * Cluster's client waits.
+   */
   maxRetriesPerRequest: number | null;
   /**
    * Leaves the old primary as soon as a Sentinel announces the new one, also when the old one still answers. Costs a
    * connection to each Sentinel.
    */
   leavesOldPrimary?: boolean;
+  /** Told why a command is sent again later. */
+  onPostponed: (error: Error) => void;
 }
 
 /**
@@ -44,7 +51,12 @@ export function openRedis(address: SettingText, duty: string, options: OpenOptio
     ...shared(parsed, duty),
     maxRetriesPerRequest: options.maxRetriesPerRequest,
     failoverDetector: options.leavesOldPrimary ?? false,
-    reconnectOnError: (error) => NOT_THE_PRIMARY.test(error.message) && RECONNECT_AND_SEND_AGAIN,
+    reconnectOnError: (error) => {
+      const waits = options.maxRetriesPerRequest === null && TAKES_NO_WRITES.test(error.message);
+      if (!waits && !NOT_THE_PRIMARY.test(error.message)) return false;
+      options.onPostponed(error);
+      return RECONNECT_AND_SEND_AGAIN;
+    },
   };
   if (parsed.kind === 'cluster') return openCluster(parsed, address, common);
   return new Redis({
@@ -123,9 +135,9 @@ function readPasswords(address: SettingText): Pick<RedisOptions, 'password' | 's
   }
 }
 
-/** Doubling from 50 ms to 2 s, up to a quarter more at random. */
+/** Doubling from 250 ms to 2 s, up to a quarter more at random. */
 function reconnectAfterMs(times: number): number {
-  return Math.round(Math.min(2000, 50 * 2 ** Math.min(times - 1, 10)) * (1 + Math.random() / 4));
+  return Math.round(Math.min(2000, 250 * 2 ** Math.min(times - 1, 10)) * (1 + Math.random() / 4));
 }
 
 /**

@@ -85,21 +85,27 @@ async function withClient(
 
 export type Bullmq = ReturnType<typeof openBullmq>;
 
+const LOG_AGAIN_MS = 10_000;
+
 /** Opens queues and workers of one state; each is closed by whoever opened it, and then what they share. */
 export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
+  /** When an error was last logged, by the beginning of its message: the rest of it may differ each time. */
+  const logged = new Map<string, number>();
+  const onError = ({ message }: Error) => {
+    // Each queue and worker that shares the connection reports it, and some of them many times a second.
+    const [kind, now] = [message.slice(0, 30), performance.now()];
+    if (now - (logged.get(kind) ?? -Infinity) < LOG_AGAIN_MS) return;
+    logged.set(kind, now);
+    log.warn({ reason: message }, 'queue connection failed');
+  };
   /** One for all queues and one for all workers; BullMQ adds one to each worker, which waits for jobs. */
   const clients = new Map<string, RedisClient>();
   const shareRedis = (address: SettingText, maxRetriesPerRequest: number | null) => {
     const duty = maxRetriesPerRequest === null ? 'worker' : 'producer';
-    const client = clients.get(duty) ?? openRedis(address, duty, { maxRetriesPerRequest });
+    const client =
+      clients.get(duty) ?? openRedis(address, duty, { maxRetriesPerRequest, onPostponed: onError });
     clients.set(duty, client);
     return client;
-  };
-  const reported = new WeakSet<Error>();
-  const onError = (error: Error) => {
-    if (reported.has(error)) return; // each queue and worker that shares the connection reports it
-    reported.add(error);
-    log.warn({ reason: error.message }, 'queue connection failed');
   };
   const isOnRedis = 'redisUrl' in store;
   const connect = (maxRetriesPerRequest: number | null) =>

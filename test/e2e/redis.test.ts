@@ -36,7 +36,7 @@ describe.skipIf(!(await isRedisInstalled()))('Redis', () => {
     server = await startRedisServer({
       settings: { 'tls-port': tlsPort, 'tls-cert-file': mine.cert, 'tls-key-file': mine.key, ...tls },
       lines: [
-        `user slotsync ${rights}`,
+        `user slotsync-worker ${rights}`,
         'user few on >few ~{slotsync:*}:* ~slotsync:quota:* +@all -info',
         'user stranger on >stranger ~other:* +@all',
       ],
@@ -162,7 +162,7 @@ describe.skipIf(!(await isRedisInstalled()))('Redis', () => {
 
   describe('TLS', () => {
     it('and a user of the documented rights suffice for workers, runs and schedules; other keys are refused', async () => {
-      const REDIS_URL = fill(`rediss://slotsync:${PASSWORD}@localhost:{tls}?sslrootcert={ca}`);
+      const REDIS_URL = fill(`rediss://slotsync-worker:${PASSWORD}@localhost:{tls}?sslrootcert={ca}`);
       await world.configure(WITH_SCHEDULE);
       await ask(server.port, 'ACL', 'LOG', 'RESET');
       const worker = await world.startWorker([], { REDIS_URL });
@@ -174,7 +174,7 @@ describe.skipIf(!(await isRedisInstalled()))('Redis', () => {
 
       // The connections of the commands that have ended may be there for a moment.
       const clients = await until(
-        async () => (await clientsOf('slotsync')).length === 7 && clientsOf('slotsync'),
+        async () => (await clientsOf('slotsync-worker')).length === 7 && clientsOf('slotsync-worker'),
         {
           describe: 'the 7 connections of the worker alone',
         },
@@ -194,7 +194,7 @@ describe.skipIf(!(await isRedisInstalled()))('Redis', () => {
         ['KEYS', '*'],
       ])
         expect(
-          String(await ask(server.port, 'ACL', 'DRYRUN', 'slotsync', ...command)),
+          String(await ask(server.port, 'ACL', 'DRYRUN', 'slotsync-worker', ...command)),
           command.join(' '),
         ).not.toBe('OK');
     });

@@ -48,6 +48,7 @@ describe('start-up', () => {
         'errors',
         'report/error-message',
         'report/print',
+        'visible-text',
       ]);
     },
   );

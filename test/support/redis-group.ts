@@ -116,8 +116,17 @@ export async function startSentinels(user: { name: string; password: string; rig
       const ports = (await primaries()).sort((a, b) => a - b);
       return servers.find(({ port }) => port === ports[1]) as RedisServer;
     },
-    /** Asks for another primary while the present one is well. */
-    failOver: async () => askSentinel((sentinels[0] as RedisServer).port, 'FAILOVER', NAME),
+    /**
+     * As when the network parts: replicas and Sentinels lose a server, which still answers those who are connected and takes
+     * writes. Ends when it is started again.
+     */
+    async cutOff({ port }: RedisServer): Promise<void> {
+      await ask(port, 'CONFIG', 'SET', 'min-replicas-to-write', '0');
+      const redis = new Redis({ port });
+      redis.on('error', () => undefined);
+      await redis.multi().acl('SETUSER', 'default', 'off').client('KILL', 'USER', 'default').exec();
+      redis.disconnect();
+    },
     /** Resolves when all Sentinels name another primary than this one, and it takes writes. */
     async untilReplaced(former: RedisServer): Promise<void> {
       await until(
@@ -140,6 +149,18 @@ export async function startCluster(user: { name: string; password: string; right
   const close = async () => {
     await Promise.all(nodes.map((node) => node.kill()));
   };
+  const untilReady = () =>
+    until(
+      async () => {
+        const infos = await Promise.all(nodes.map(({ port }) => ask(port, 'CLUSTER', 'INFO')));
+        const roles = await Promise.all(nodes.map(({ port }) => ask(port, 'INFO', 'replication')));
+        return (
+          infos.every((info) => /cluster_state:ok/.test(String(info))) &&
+          roles.filter((role) => /connected_slaves:1/.test(String(role))).length === 3
+        );
+      },
+      { describe: 'the Cluster to be ready' },
+    );
   try {
     for (let at = 0; at < 6; at++)
       nodes.push(
@@ -156,17 +177,7 @@ export async function startCluster(user: { name: string; password: string; right
       );
     const addresses = nodes.map(({ port }) => `127.0.0.1:${port}`);
     await run('redis-cli', ['--cluster', 'create', ...addresses, '--cluster-replicas', '1', '--cluster-yes']);
-    await until(
-      async () => {
-        const infos = await Promise.all(nodes.map(({ port }) => ask(port, 'CLUSTER', 'INFO')));
-        const roles = await Promise.all(nodes.map(({ port }) => ask(port, 'INFO', 'replication')));
-        return (
-          infos.every((info) => /cluster_state:ok/.test(String(info))) &&
-          roles.filter((role) => /connected_slaves:1/.test(String(role))).length === 3
-        );
-      },
-      { describe: 'the Cluster to be ready' },
-    );
+    await untilReady();
   } catch (error) {
     await close();
     throw error;
@@ -190,6 +201,8 @@ export async function startCluster(user: { name: string; password: string; right
       .map(({ port }) => `127.0.0.1:${port}`)
       .join(',')}`,
     nodes,
+    /** Resolves when every primary has its replica. */
+    untilReady,
     async primaryOf(key: string): Promise<RedisServer> {
       const port = await portOf(key);
       return nodes.find((node) => node.port === port) as RedisServer;

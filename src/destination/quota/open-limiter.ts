@@ -27,9 +27,13 @@ async function openStore({ redisUrl, stateUrl, key, rate, log }: QuotaPlace) {
       import('./redis-store.js'),
     ]);
     await requireRedis(redisUrl);
-    // The limiter asks again itself, for a limited time.
-    const redis = openRedis(redisUrl, 'quota', { maxRetriesPerRequest: 1, leavesOldPrimary: true });
-    redis.on('error', (error: Error) => log.warn({ reason: error.message }, 'quota store failed'));
+    const onError = (error: Error) => log.warn({ reason: error.message }, 'quota store failed');
+    const redis = openRedis(redisUrl, 'quota', {
+      maxRetriesPerRequest: 1, // the limiter asks again itself, for a limited time
+      leavesOldPrimary: true,
+      onPostponed: onError,
+    });
+    redis.on('error', onError);
     return { store: createRedisStore({ redis, key, rate }), disconnect: async () => redis.disconnect() };
   }
   const [{ connectPostgres }, { createPostgresStore }] = await Promise.all([

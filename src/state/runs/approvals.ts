@@ -19,7 +19,8 @@ export async function recordApprovals(
     for (const { stream, operation } of given) await revokeApprovals(tx, stream, operation);
     const expiresAt = sql`now() + make_interval(secs => ${hours * 60 * 60})`;
     const rows = given.map((approval) => ({ ...approval, expiresAt }));
-    return tx.insert(approvals).values(rows).returning();
+    // As in insertBatches.
+    return tx.insert(approvals).overridingSystemValue().values(rows).returning();
   });
 }
 

@@ -16,7 +16,12 @@ export interface Batch extends Pick<
 export type NewBatch = typeof batches.$inferInsert;
 
 export async function insertBatches(db: Queries, rows: readonly NewBatch[]): Promise<void> {
-  if (rows.length > 0) await db.insert(batches).values([...rows]);
+  // PostgreSQL before release 14 refuses several rows with a generated id without it.
+  if (rows.length > 0)
+    await db
+      .insert(batches)
+      .overridingSystemValue()
+      .values([...rows]);
 }
 
 /** Removes what a planning wrote, of one stream or of all. Only the planner of the run may: planner-token.ts. */
