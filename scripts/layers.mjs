@@ -7,7 +7,8 @@ import path from 'node:path';
 const LEAVES = [
   'settings.ts',
   'setting-text.ts',
-  'secret-file.ts',
+  'text-file.ts',
+  'listen-error.ts',
   'errors.ts',
   'error-catalogue.ts',
   'logger.ts',

@@ -4,9 +4,9 @@ import { readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import { addCommands } from './commands/command-table.js';
 import { EXIT, exitCodeOfErrorCode } from './commands/exit-code.js';
-import { codeOf } from './errors.js';
+import { codeOf, UsageError } from './errors.js';
 import { describeError, errorToJson } from './report/error-message.js';
-import { printJson, printLine, printNote } from './report/print.js';
+import { exitWhenPrinted, printJson, printLine, printNote } from './report/print.js';
 
 async function main(argv: readonly string[]): Promise<void> {
   const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
@@ -20,8 +20,8 @@ async function main(argv: readonly string[]): Promise<void> {
     .configureOutput({
       writeOut: (text) => printLine(text.replace(/\n$/, '')),
       writeErr: (text) => printNote(text.replace(/\n$/, '')),
+      outputError: () => undefined, // printed below, as every error
     })
-    .showHelpAfterError('(slotsync --help lists the commands and options)')
     .addHelpText(
       'after',
       '\nExit codes: 0 done, 1 something failed, 2 wrong use or configuration, 3 held for approval.',
@@ -30,22 +30,47 @@ async function main(argv: readonly string[]): Promise<void> {
   for (const command of [program, ...program.commands]) command.exitOverride();
 
   try {
+    requireWorkingFolder();
     await program.parseAsync(argv);
-  } catch (error) {
-    if (error instanceof CommanderError) {
-      process.exitCode = error.exitCode === 0 ? EXIT.done : EXIT.usage;
+  } catch (thrown) {
+    if (thrown instanceof CommanderError && /^commander\.(help|version)/.test(thrown.code)) {
+      process.exitCode = thrown.exitCode === 0 ? EXIT.done : EXIT.usage;
       return;
     }
+    const error = thrown instanceof CommanderError ? asUsageError(thrown) : thrown;
     process.exitCode = exitCodeOfErrorCode(codeOf(error));
     if (argv.includes('--json')) printJson(errorToJson(error));
     printNote(describeError(error));
   }
 }
 
+/** What commander refuses, in the form of every other error. */
+function asUsageError({ message }: CommanderError): UsageError {
+  const text = message.replace(/^error: /, '').replace(/\n\(Did you mean (.*\?)\)$/, '; did you mean $1');
+  return new UsageError(text, {
+    remedy: 'slotsync --help lists commands and options. A key that begins with - stands behind --.',
+  });
+}
+
+function requireWorkingFolder(): void {
+  try {
+    process.cwd();
+  } catch (error) {
+    throw new UsageError('the working directory does not exist any more', {
+      remedy: 'Change to another one.',
+      cause: error,
+    });
+  }
+}
+
 // `slotsync plan | head` closes the pipe early: that is no failure.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code === 'EPIPE') process.exit();
-  throw error;
-});
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EPIPE') process.exit();
+    throw error;
+  });
+}
 
 await main(process.argv);
+// A configuration file may leave timers and connections behind, which must not keep the process alive.
+exitWhenPrinted();

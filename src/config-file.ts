@@ -1,6 +1,6 @@
 // Finds, loads and checks the configuration file. TypeScript is loaded without a build step; an import of `slotsync`
 // in the file is this program, wherever the file is.
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { closest, distance } from 'fastest-levenshtein';
@@ -17,8 +17,12 @@ import {
 import { describeFault, type Fault } from './streams/config-schema.js';
 import { resolveReservations, type ReservationConfig } from './streams/bookings.js';
 import { resolveStreams, type Stream } from './streams/stream.js';
+import { readTextFile } from './text-file.js';
 
 const NAMES = ['sync.config.ts', 'sync.config.js', 'sync.config.mjs', 'sync.config.json'];
+
+/** A file may await what it needs, such as a secret from elsewhere. */
+const LOAD_WITHIN_MS = 30_000;
 
 export interface Configuration extends Omit<ParsedConfig, 'streams' | 'reservations'> {
   /** Parents first. */
@@ -35,6 +39,7 @@ export function findConfiguration(folder = process.cwd()): string | undefined {
 export async function loadConfiguration(
   file: string | undefined,
   folder = process.cwd(),
+  loadWithinMs = LOAD_WITHIN_MS,
 ): Promise<Configuration> {
   const found = file === undefined ? findConfiguration(folder) : path.resolve(folder, file);
   if (found === undefined || !existsSync(found)) {
@@ -43,18 +48,58 @@ export async function loadConfiguration(
       remedy: 'Write one (docs/configuration.md), or name it with --config or SLOTSYNC_CONFIG.',
     });
   }
-  let exported: unknown;
+  const name = path.basename(found);
   try {
-    exported = await readExported(found);
+    return checkConfiguration(await loadAlone(() => readExported(found), loadWithinMs), name);
   } catch (error) {
-    const reason = messageOf(error).replace(/\s+/g, ' ').trim();
-    throw new UsageError(`${path.basename(found)} cannot be loaded: ${reason}`, { cause: error });
+    if (error instanceof UsageError) throw error;
+    // Node adds which files of this program asked for a module.
+    const reason = messageOf(error)
+      .split(/\s*Require stack:/)[0]
+      ?.replace(/\s+/g, ' ')
+      .trim();
+    throw new UsageError(`${name} cannot be loaded: ${reason}`, {
+      remedy: 'Correct the file; docs/configuration.md describes it.',
+      cause: error,
+    });
   }
-  return checkConfiguration(exported, path.basename(found));
+}
+
+/**
+ * What `load` loads. A file that ends the process, that awaits what never happens, or that leaves an error to nobody,
+ * would end the command without a word: it throws instead.
+ */
+async function loadAlone<T>(load: () => Promise<T>, withinMs: number): Promise<T> {
+  let fail: (reason: unknown) => void = () => undefined;
+  const failed = new Promise<never>((_, reject) => (fail = reject));
+  failed.catch(() => undefined); // whoever races it gets the error
+  const events = ['uncaughtException', 'unhandledRejection'] as const;
+  const { exit } = process;
+  process.exit = () => {
+    throw new Error('it ends the process with process.exit()');
+  };
+  for (const event of events) process.on(event, fail);
+  const onIdle = () => fail(new Error('it awaits something that never happens'));
+  process.once('beforeExit', onIdle);
+  const timer = setTimeout(() => {
+    fail(new Error(`it is not loaded after ${withinMs / 1000} s: does it await something?`));
+  }, withinMs).unref();
+  try {
+    const loaded = await Promise.race([load(), failed]);
+    // What the file leaves to nobody is reported after the file has ended.
+    await Promise.race([new Promise((resolve) => setImmediate(resolve)), failed]);
+    return loaded;
+  } finally {
+    clearTimeout(timer);
+    process.exit = exit;
+    process.off('beforeExit', onIdle);
+    for (const event of events) process.off(event, fail);
+  }
 }
 
 async function readExported(file: string): Promise<unknown> {
-  if (file.endsWith('.json')) return JSON.parse(readFileSync(file, 'utf8'));
+  const text = readTextFile(file);
+  if (file.endsWith('.json')) return JSON.parse(text);
   const { createJiti } = await import('jiti');
   const self = import.meta.url.endsWith('.ts') ? './index.ts' : './index.js';
   const alias = { slotsync: fileURLToPath(new URL(self, import.meta.url)) };
@@ -70,9 +115,10 @@ async function readExported(file: string): Promise<unknown> {
 
 /** Checks what a configuration file exported; `name` stands in the message. Throws UsageError with every fault. */
 export function checkConfiguration(exported: unknown, name = 'the configuration'): Configuration {
-  if (exported === undefined || exported === null) {
-    throw new UsageError(`${name} exports no configuration`, {
-      remedy: 'It needs `export default defineConfig({ … })`.',
+  const other = describeOther(exported);
+  if (other !== undefined) {
+    throw new UsageError(`${name} holds ${other}, not a configuration`, {
+      remedy: 'It needs `export default defineConfig({ … })`, or in JSON an object with `streams`.',
     });
   }
   // The input distinguishes what is missing from what is wrong.
@@ -91,6 +137,13 @@ export function checkConfiguration(exported: unknown, name = 'the configuration'
     });
   }
   return { ...parsed.data, streams, reservations };
+}
+
+/** What a file holds in place of an object with declarations; undefined for an object. */
+function describeOther(exported: unknown): string | undefined {
+  if (exported === undefined || exported === null) return 'nothing';
+  if (Array.isArray(exported)) return 'a list';
+  return typeof exported === 'object' ? undefined : `a ${typeof exported}`;
 }
 
 /** The schedule as cron-schedule.ts takes it; undefined without one. */

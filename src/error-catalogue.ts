@@ -240,8 +240,8 @@ export function remedyFor(code: string | null): string {
   return errorEntry(code).remedy.replaceAll('{retry}', 'slotsync retry');
 }
 
-/** What to do about a record with this code. `retryCommand` is that record's. */
-export function recordRemedy(code: string | null, retryCommand: string): string {
+/** What to do about a record with this code. `retryCommand` gives that record's, with an option if one is named. */
+export function recordRemedy(code: string | null, retryCommand: (option?: string) => string): string {
   const { remedy, recordRemedy: ofRecord = remedy } = errorEntry(code);
-  return ofRecord.replaceAll('{retry}', retryCommand);
+  return ofRecord.replaceAll(/\{retry\}(?: (--[a-z-]+))?/g, (_, option?: string) => retryCommand(option));
 }

@@ -4,7 +4,7 @@ import { parseEnv } from 'node:util';
 import { messageOf, UsageError } from './errors.js';
 import { findPostgresAddressFault } from './postgres-address.js';
 import { findRedisAddressFault } from './redis-address.js';
-import { isReadableByOthers, readSecretFile, readTextFile } from './secret-file.js';
+import { isReadableByOthers, readSecretFile, readTextFile } from './text-file.js';
 import type { SettingText } from './setting-text.js';
 
 /** What is wrong with a setting's text; undefined when nothing is. */

@@ -1,10 +1,10 @@
 // The part of the mirror a backfill is for: read from its options, and checked before a run exists.
-import { readFile } from 'node:fs/promises';
-import { codeOf, UsageError } from '../errors.js';
+import { messageOf, UsageError } from '../errors.js';
 import type { Mirror } from '../mirror/mirror.js';
 import { formatNumber } from '../report/format.js';
 import type { RunRange } from '../state/schema.js';
 import type { Stream } from '../streams/stream.js';
+import { readTextFile } from '../text-file.js';
 import { readLimit } from './work-run.js';
 
 export interface RangeOptions {
@@ -39,7 +39,7 @@ async function readKeys({ keys, keysFile }: RangeOptions): Promise<string[] | un
   const named =
     keysFile === undefined
       ? (keys ?? '').split(',').map((key) => key.trim())
-      : (await readText(keysFile)).split(/\r?\n/);
+      : readKeysFile(keysFile).split(/\r?\n/);
   const found = [...new Set(named.filter((key) => key !== ''))].toSorted();
   if (found.length === 0) throw new UsageError(`${option} names no key`);
   if (found.length > MAX_KEYS) {
@@ -52,11 +52,11 @@ async function readKeys({ keys, keysFile }: RangeOptions): Promise<string[] | un
   return found;
 }
 
-async function readText(file: string): Promise<string> {
+function readKeysFile(file: string): string {
   try {
-    return await readFile(file, 'utf8');
+    return readTextFile(file);
   } catch (error) {
-    throw new UsageError(`--keys-file ${file} cannot be read (${codeOf(error)})`, { cause: error });
+    throw new UsageError(`--keys-file ${messageOf(error)}`, { cause: error });
   }
 }
 

@@ -213,7 +213,7 @@ function addSandbox(program: Command): void {
     new Option(flags, description).choices(values);
   common(program.command('sandbox'))
     .description('simulate the scheduling service on this machine; its data is lost when it ends')
-    .option('--port <port>', 'port to listen on; 0: a free one', wholeNumber, 8377)
+    .option('--port <port>', 'port to listen on; 0: a free one', portNumber, 8377)
     .option('--host <host>', 'address to listen on', '127.0.0.1')
     .option('--organization <id>', 'the organization it accepts', 'demo')
     .option('--api-key <key>', 'the key it accepts', 'sandbox-key')
@@ -259,12 +259,20 @@ function addSandbox(program: Command): void {
 
 function wholeNumber(text: string): number {
   const value = Number(text);
-  if (!Number.isSafeInteger(value) || value < 0) throw new InvalidArgumentError('a whole number is needed.');
+  if (!/^\d+$/.test(text) || !Number.isSafeInteger(value))
+    throw new InvalidArgumentError('a whole number is needed.');
   return value;
+}
+
+function portNumber(text: string): number {
+  const port = wholeNumber(text);
+  if (port > 65_535) throw new InvalidArgumentError('a port is a whole number from 0 to 65535.');
+  return port;
 }
 
 function share(text: string): number {
   const value = Number(text);
-  if (!(value >= 0 && value <= 1)) throw new InvalidArgumentError('a share from 0 to 1 is needed.');
+  if (!/^[\d.]+$/.test(text) || !(value >= 0 && value <= 1))
+    throw new InvalidArgumentError('a share from 0 to 1 is needed.');
   return value;
 }

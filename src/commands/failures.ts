@@ -5,6 +5,7 @@ import { countUnsettled } from '../state/records/count-records.js';
 import { countFormerObjects } from '../state/records/former-objects.js';
 import { listFailures } from '../state/records/list-failures.js';
 import type { CommonOptions } from './command.js';
+import { requireKnownStream } from './require-known-stream.js';
 import { readWholeNumber } from './work-run.js';
 
 export async function failures(
@@ -13,7 +14,9 @@ export async function failures(
   options: CommonOptions & { limit: string },
 ): Promise<void> {
   const limit = readWholeNumber(options.limit, '--limit takes');
-  const { db } = await app.state();
+  const state = await app.state();
+  await requireKnownStream(app, state, stream);
+  const { db } = state;
   const listed = await listFailures(db, { stream, limit });
   const total = await countUnsettled(db, stream);
   const shown = listed.length < total ? ` (the first ${listed.length} shown)` : '';

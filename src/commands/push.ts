@@ -52,7 +52,8 @@ function requireKeys({ name, key }: Stream, keys: readonly string[]): void {
 async function readLines(): Promise<string[]> {
   const keys: string[] = [];
   for await (const line of createInterface({ input: process.stdin, crlfDelay: Infinity })) {
-    if (line.trim() !== '') keys.push(line);
+    const key = keys.length === 0 ? line.replace(/^\uFEFF/, '') : line; // a byte order mark is no part of a key
+    if (key.trim() !== '') keys.push(key);
   }
   return keys;
 }

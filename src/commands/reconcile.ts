@@ -66,6 +66,8 @@ function readTime(text: string | undefined, option: string): number | undefined 
   if (text === undefined) return undefined;
   const [, day = '', clock, zone = 'Z'] = TIME.exec(text) ?? [];
   const at = Date.parse(clock === undefined ? day : `${day}T${clock}${zone}`);
-  if (at >= 0) return at;
+  // Date.parse takes 30 February for 2 March.
+  const isDay = !Number.isNaN(at) && new Date(Date.parse(day)).toISOString().startsWith(day);
+  if (at >= 0 && isDay) return at;
   throw new UsageError(`${option} takes a day such as 2026-09-01, or an ISO time, not '${text}'`);
 }

@@ -8,6 +8,7 @@ import { listOtherFormerStreams, retireFormer } from '../state/records/former-ob
 import { listTwiceChanged, retryRecords } from '../state/records/retry-records.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
+import { requireKnownStream } from './require-known-stream.js';
 
 type RetryOptions = CommonOptions & { all?: boolean; retireFormer?: boolean };
 
@@ -24,7 +25,9 @@ export async function retry(
   }
   if (stream !== undefined && options.all) throw new UsageError('either a stream or --all, not both');
   if (options.retireFormer) return retryAndRetire(app, stream, keys, options);
-  const { db } = await app.state();
+  const state = await app.state();
+  await requireKnownStream(app, state, stream);
+  const { db } = state;
   const retried = await retryRecords(db, { stream, keys });
   const twice = await listTwiceChanged(db, { stream, keys });
   const missing = missingOf(keys, [...retried, ...twice]);
@@ -33,7 +36,7 @@ export async function retry(
     ...twice.map(
       (record) =>
         `${record.stream} '${record.localKey}' was not changed: its external id changed twice, and its former object ` +
-        `${record.formerExternalId} would be forgotten. To retire it: ${retryCommand(record)} --retire-former`,
+        `${record.formerExternalId} would be forgotten. To retire it: ${retryCommand(record, '--retire-former')}`,
     ),
     `${plural(retried.length, 'record')} will be sent by the next run: slotsync sync`,
   ]);

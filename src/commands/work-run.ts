@@ -153,7 +153,7 @@ export function readLimit(text: string | undefined): number | undefined {
 /** Throws UsageError for anything but a whole number from `min` to `max`. */
 export function readWholeNumber(text: string, what: string, { min = 1, max = Infinity, unit = '' } = {}) {
   const value = Number(text);
-  if (text.trim() !== '' && Number.isSafeInteger(value) && value >= min && value <= max) return value;
+  if (/^\s*\d+\s*$/.test(text) && Number.isSafeInteger(value) && value >= min && value <= max) return value;
   const bounds = `from ${min} ${max === Infinity ? 'on' : `to ${max}`}`;
   throw new UsageError(`${what} a whole number ${unit}${bounds}, not '${text}'`);
 }

@@ -3,7 +3,8 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { codeOf, UsageError } from '../errors.js';
+import { codeOf } from '../errors.js';
+import { asListenError } from '../listen-error.js';
 import type { Logger } from '../logger.js';
 
 /** All addresses: in a container, the loopback address cannot be reached from outside. */
@@ -54,13 +55,8 @@ export async function startHttpServer({ port, routes, log }: { port: number; rou
   try {
     await once(server, 'listening');
   } catch (error) {
-    const code = codeOf(error);
-    const reason =
-      code === 'EADDRINUSE' ? `port ${port} is taken` : `cannot listen at port ${port} (${code})`;
-    throw new UsageError(`HTTP_PORT: ${reason}`, {
-      remedy: 'Each worker on a host needs a port of its own; 0 is none.',
-      cause: error,
-    });
+    const remedy = 'Each worker on a host needs a port of its own; 0 is none.';
+    throw asListenError(error, { setting: 'HTTP_PORT', port, host: HOST, remedy });
   }
   server.on('error', (error) => log.warn({ code: codeOf(error) }, 'http server failed'));
 

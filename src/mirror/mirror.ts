@@ -186,8 +186,10 @@ export function createMirror({ url }: { url: SettingText }) {
      */
     async checkCondition(stream: Stream, selection: Selection): Promise<string | undefined> {
       try {
-        for (const statement of sourceSql.tryConditions(stream, selection))
-          await sessions.describe(statement);
+        for (const statement of sourceSql.tryConditions(stream, selection)) {
+          const { types: parameters } = await sessions.describe(statement);
+          if (parameters.length > 0) return 'parameters such as $1 have no value here';
+        }
         return undefined;
       } catch (error) {
         const isWrong = isDataFault(error) || isSourceFault(asMirrorError(error));

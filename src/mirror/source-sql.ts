@@ -112,14 +112,16 @@ export function selectCondition(
 }
 
 /**
- * Statements that parse only when a selection is a condition. The second refuses a condition that closes its parenthesis
- * and continues with SQL of its own.
+ * Statements that parse only when a selection is one condition. The second refuses a condition with an ORDER BY or a UNION
+ * behind it. The third has no parenthesis that a condition such as `false) OR (true` could close, by which it would
+ * escape from what else is selected.
  */
 export function tryConditions(stream: Stream, selection: Selection): string[] {
   const { where } = selection;
   const from = `FROM ${relation(stream.source)}`;
   const plain = `SELECT 1 ${from} ${selectCondition(stream, selection)}`;
-  return where === undefined ? [plain] : [plain, `SELECT CASE WHEN (${where}\n) THEN 1 END ${from}`];
+  if (where === undefined) return [plain];
+  return [plain, `SELECT CASE WHEN (${where}\n) THEN 1 END ${from}`, `SELECT 1 ${from} WHERE ${where}\n`];
 }
 
 /**

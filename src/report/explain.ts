@@ -68,7 +68,7 @@ function describeFormer({ stream, key, former }: RecordExplained): string[] {
   if (!former) return [];
   const { externalId, there, isRetiring } = former;
   const at = there ? `number ${there.id}, ${there.active ? 'active' : 'inactive'}` : 'not at the service';
-  const command = `${retryCommand({ stream, localKey: key })} --retire-former`;
+  const command = retryCommand({ stream, localKey: key }, '--retire-former');
   return lines(
     `\nFormer object ${externalId}: ${at}`,
     there?.active && `  to retire it: ${isRetiring ? `slotsync sync ${stream}` : command}`,

@@ -18,7 +18,7 @@ export function describeFailure(failure: Failure): string {
     `${failure.stream} '${failure.localKey}'${known}: ${failure.status}, ${failure.errorMessage ?? 'its batch is not finished'}`,
     formerExternalId !== null &&
       formerExternalId !== externalId &&
-      `  its former object ${formerExternalId} is not retired; to retire it: ${retryCommand(failure)} --retire-former`,
+      `  its former object ${formerExternalId} is not retired; to retire it: ${retryCommand(failure, '--retire-former')}`,
     `  → ${nextStep(failure)}`,
   ).join('\n');
 }
@@ -32,13 +32,15 @@ export function describeUnsettled(count: number): string {
 /** What happens next to a record: it is sent automatically, or an operator acts, and with which command. */
 export function nextStep(failure: FailedRecord): string {
   const { status, errorCode, stream, localKey } = failure;
-  const remedy = recordRemedy(errorCode, retryCommand({ stream, localKey }));
+  const remedy = recordRemedy(errorCode, (option) => retryCommand({ stream, localKey }, option));
   return status === 'deferred' ? remedy + parentStep(failure) : remedy;
 }
 
-/** The command that sends a record again. */
-export function retryCommand({ stream, localKey }: RecordKey): string {
-  return `slotsync retry ${stream} ${quote(localKey)}`;
+/** The command that sends a record again, as a shell takes it. A key that begins with - would be read as an option. */
+export function retryCommand({ stream, localKey }: RecordKey, option?: string): string {
+  const key = quote(localKey);
+  const words = localKey.startsWith('-') ? [option, stream, '--', key] : [stream, key, option];
+  return lines('slotsync retry', ...words).join(' ');
 }
 
 /** What to do about objects that records had before their external ids changed. Nothing when there are none. */

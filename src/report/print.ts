@@ -11,6 +11,11 @@ export function printNote(text: string): void {
   process.stderr.write(`${visible(text)}\n`);
 }
 
+/** Ends the process with its exit code, when everything is printed. */
+export function exitWhenPrinted(): void {
+  process.stdout.write('', () => process.exit());
+}
+
 /** Big integers are printed as text. */
 export function printJson(value: unknown): void {
   printLine(

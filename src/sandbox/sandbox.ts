@@ -5,6 +5,7 @@ import { once, setMaxListeners } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text as readText } from 'node:stream/consumers';
+import { asListenError } from '../listen-error.js';
 import { controlRequests } from './control-requests.js';
 import { errorAnswer, parseJson, Refusal, send } from './http.js';
 import { createRouter } from './router.js';
@@ -22,7 +23,7 @@ export interface Sandbox extends SandboxControls {
   close(): Promise<void>;
 }
 
-/** Starts the sandbox and resolves when it listens; throws when the port is taken. */
+/** Starts the sandbox and resolves when it listens; throws UsageError when it cannot listen. */
 export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
   const { host = '127.0.0.1', port = 0 } = options;
   const closing = new AbortController();
@@ -51,7 +52,12 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
     void handleRequest(request, response);
   });
   server.listen(port, host);
-  await once(server, 'listening');
+  try {
+    await once(server, 'listening');
+  } catch (error) {
+    const remedy = '--port and --host choose others; --port 0 takes a free port.';
+    throw asListenError(error, { setting: '--port', port, host, remedy });
+  }
   const { port: listeningAt } = server.address() as AddressInfo;
 
   return {

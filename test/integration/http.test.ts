@@ -54,7 +54,7 @@ describe('the server', () => {
     const { port } = await listen({});
     const second = startHttpServer({ port, routes: {}, log });
     await expect(second).rejects.toThrow(UsageError);
-    await expect(second).rejects.toThrow(`HTTP_PORT: port ${port} is taken`);
+    await expect(second).rejects.toThrow(`HTTP_PORT: port ${port} of 0.0.0.0 is taken`);
   });
 });
 

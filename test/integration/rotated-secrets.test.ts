@@ -1,4 +1,3 @@
-// Guarantee 9
 // A secret that is replaced in its file is used without a restart: a database password by the next connection, the key
 // by the next authentication.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -69,7 +68,8 @@ it('state and mirror: the password of their role is replaced in the file while t
     );
   }
   await writeAddress('second');
-  for (const read of Object.values(readings)) await read();
+  for (const [name, read] of Object.entries(readings))
+    await until(() => read().then(() => true), { describe: `the ${name} to connect with the new password` });
 });
 
 it('key: one that the service refuses is read again by the next authentication', async () => {

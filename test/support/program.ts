@@ -70,8 +70,9 @@ async function runAlone(args: readonly string[], env: Env, cwd: string): Promise
     env: process.env,
     cwd: process.cwd(),
     exitCode: process.exitCode,
+    exit: process.exit,
     writes: [stdout.write, stderr.write] as const,
-    listeners: stdout.listeners('error'),
+    listeners: [stdout, stderr].map((stream) => stream.listeners('error')),
   };
   const printed = { stdout: '', stderr: '' };
   const into = (stream: keyof typeof printed) =>
@@ -85,6 +86,7 @@ async function runAlone(args: readonly string[], env: Env, cwd: string): Promise
   process.argv = [process.execPath, fileURLToPath(CLI), ...args];
   process.env = onlyThese({ LOG_LEVEL: 'silent', ...env });
   process.exitCode = undefined;
+  process.exit = (() => undefined) as unknown as typeof process.exit; // its last act, when everything is printed
   stdout.write = into('stdout');
   stderr.write = into('stderr');
   try {
@@ -95,10 +97,11 @@ async function runAlone(args: readonly string[], env: Env, cwd: string): Promise
     process.argv = before.argv;
     process.env = before.env;
     process.exitCode = before.exitCode;
+    process.exit = before.exit;
     [stdout.write, stderr.write] = before.writes;
-    for (const listener of stdout.listeners('error')) {
-      if (!before.listeners.includes(listener)) stdout.off('error', listener as () => void);
-    }
+    for (const [at, stream] of [stdout, stderr].entries())
+      for (const listener of stream.listeners('error'))
+        if (!before.listeners[at]?.includes(listener)) stream.off('error', listener as () => void);
     process.chdir(before.cwd);
   }
 }

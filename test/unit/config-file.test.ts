@@ -74,8 +74,8 @@ describe('a configuration file', () => {
     ]);
   });
 
-  it('may be JSON', async () => {
-    const folder = folderOf({ 'sync.config.json': JSON.stringify({ streams: { rooms: ROOMS } }) });
+  it('may be JSON, with a byte order mark', async () => {
+    const folder = folderOf({ 'sync.config.json': `\uFEFF${JSON.stringify({ streams: { rooms: ROOMS } })}` });
     expect((await loadConfiguration(undefined, folder)).streams.map(({ name }) => name)).toEqual(['rooms']);
   });
 
@@ -163,10 +163,57 @@ describe('a configuration file that cannot be loaded', () => {
       '{ "streams": ',
       /^sync\.config\.json cannot be loaded: .*JSON/,
     ],
+    [
+      'JSON that is none',
+      'sync.config.json',
+      '{ streams: {} }',
+      /^sync\.config\.json cannot be loaded: .*JSON/,
+    ],
+    ['UTF-16', 'sync.config.json', '\0{\0}', /^.*sync\.config\.json is not UTF-8 text$/],
+    [
+      'a package that is not installed',
+      'sync.config.ts',
+      "import 'words-of-nobody';",
+      /: Cannot find module 'words-of-nobody'$/,
+    ],
+    [
+      'the end of the process',
+      'sync.config.ts',
+      'process.exit(0);',
+      /: it ends the process with process\.exit\(\)$/,
+    ],
+    ['what is thrown and no error', 'sync.config.ts', 'throw "no tenant";', /: no tenant$/],
+    [
+      'a property that throws',
+      'sync.config.ts',
+      'export default { get streams() { throw new Error("none"); } };',
+      /: none$/,
+    ],
   ])('names %s, in one line', async (_, name, text, message) => {
     const error = await loadRefusal(folderOf({ [name]: text }));
     expect(error.message).toMatch(message);
     expect(error.message).not.toContain('\n');
+  });
+
+  it('names what awaits without end, after a while', async () => {
+    const folder = folderOf({ 'sync.config.ts': 'await new Promise(() => undefined);\nexport default {};' });
+    await expect(loadConfiguration(undefined, folder, 50)).rejects.toThrow(
+      'sync.config.ts cannot be loaded: it is not loaded after 0.05 s: does it await something?',
+    );
+  });
+
+  it('names a folder', async () => {
+    const folder = folderOf({ 'sync.config.ts/nothing': '' });
+    expect((await loadRefusal(folder)).message).toBe(`${path.join(folder, 'sync.config.ts')} is a folder`);
+  });
+
+  it('leaves the process as it was', async () => {
+    const { exit } = process;
+    const count = () => process.listenerCount('uncaughtException') + process.listenerCount('beforeExit');
+    const before = count();
+    await loadRefusal(folderOf({ 'sync.config.ts': 'process.exit(0);' }));
+    expect(process.exit).toBe(exit);
+    expect(count()).toBe(before);
   });
 
   it.each([
@@ -177,9 +224,15 @@ describe('a configuration file that cannot be loaded', () => {
     ],
     ['undefined', 'export default undefined;'],
     ['null', 'export default null;'],
-  ])('is told what it needs when it exports %s', async (_, text) => {
+    ['a list', 'export default [];'],
+    ['a number', 'export default 42;'],
+    ['a string', 'export default "rooms";'],
+    ['a function', 'export default () => ({});'],
+    ['a class', 'export default class Rooms {}', 'a function'],
+  ])('is told what it needs when it exports %s', async (what, text, named = what) => {
     const error = await loadRefusal(folderOf({ 'sync.config.ts': text }));
-    expect(error.message).toBe('sync.config.ts exports no configuration');
+    const held = /^(a|an) /.test(named) ? named : 'nothing';
+    expect(error.message).toBe(`sync.config.ts holds ${held}, not a configuration`);
     expect(error.remedy).toContain('export default defineConfig({');
   });
 });
@@ -263,8 +316,6 @@ describe('a configuration with faults', () => {
     ['no streams', {}, 'streams: is missing: an object: stream name to declaration'],
     ['an empty list of streams', { streams: {} }, 'streams: at least one stream'],
     ['streams that are no object', { streams: [ROOMS] }, 'streams: an object: stream name to declaration'],
-    ['a list', [ROOMS], 'Invalid input: expected object, received array'],
-    ['text', 'rooms', 'Invalid input: expected object, received string'],
   ])('such as %s', (_, exported, fault) => {
     const error = refusal(exported);
     expect(error.message).toBe('sync.config.ts has a fault');

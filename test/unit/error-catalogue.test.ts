@@ -12,7 +12,9 @@ const [, listed = ''] = /<!-- error codes -->\n([^]*?)<!-- end of error codes --
 /** The table as docs/operations.md has it. */
 function table(): Promise<string> {
   const rows = Object.entries<ErrorEntry>(ERRORS).map(([code, entry]) => {
-    const remedy = recordRemedy(code, 'slotsync retry <stream> <key>').replaceAll('<stream> <key>', '…');
+    const remedy = recordRemedy(code, (option = '') =>
+      `slotsync retry <stream> <key> ${option}`.trim(),
+    ).replaceAll('<stream> <key>', '…');
     return `| \`${code}\` | ${entry.disposition} | ${entry.exitCode ?? 1} | ${entry.meaning} | ${remedy} |`;
   });
   const head = '| code | disposition | exit code | meaning | what to do |\n| - | - | - | - | - |';
@@ -28,7 +30,7 @@ describe('error codes', () => {
     expect(errorEntry('refused_422')).toBe(ERRORS.refused);
     expect(errorEntry('retirement_refused_409')).toBe(ERRORS.retirement_refused);
     expect(errorEntry('refused_413')).toBe(ERRORS.refused_413);
-    expect(recordRemedy('refused_413', 'slotsync retry rooms A')).toMatch(
+    expect(recordRemedy('refused_413', () => 'slotsync retry rooms A')).toMatch(
       /`batchSize`.* slotsync retry rooms A$/,
     );
     expect(errorEntry('ECONNREFUSED')).toBe(ERRORS.unexpected);
@@ -45,7 +47,7 @@ describe('error codes', () => {
     for (const code of Object.keys(ERRORS) as (keyof typeof ERRORS)[]) {
       expect(remedyFor(code)).not.toContain('{');
       expect(new SlotsyncError(code, '').remedy).not.toContain('{');
-      expect(recordRemedy(code, 'slotsync retry rooms A')).not.toContain('{');
+      expect(recordRemedy(code, () => 'slotsync retry rooms A')).not.toContain('{');
     }
   });
 });

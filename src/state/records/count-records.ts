@@ -21,6 +21,17 @@ export async function countUnsettled(db: Queries, stream?: string): Promise<numb
   return count;
 }
 
+/** The streams that have records. */
+export async function listRecordedStreams(db: Queries): Promise<string[]> {
+  const rows = await query<{ stream: string }>(db)`
+    WITH RECURSIVE names AS (
+      SELECT min(stream) AS stream FROM slotsync.records
+      UNION ALL SELECT (SELECT min(r.stream) FROM slotsync.records AS r WHERE r.stream > names.stream)
+      FROM names WHERE names.stream IS NOT NULL
+    ) SELECT stream FROM names WHERE stream IS NOT NULL`;
+  return rows.map(({ stream }) => stream);
+}
+
 /** Whether the service is believed to hold any object of a stream. */
 export async function hasAccepted(db: Queries, stream: string): Promise<boolean> {
   const { found } = await queryOne<{ found: boolean }>(db)`

@@ -1,4 +1,4 @@
-// Secrets in files, as container platforms and systemd hand them over: one file, one secret.
+// Files that people and platforms write: settings, configurations, keys, and secrets, one in each file.
 import { readFileSync, statSync } from 'node:fs';
 import { codeOf, UsageError } from './errors.js';
 

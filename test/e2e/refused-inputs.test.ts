@@ -1,0 +1,253 @@
+// Guarantee 10
+// What people type and write, wrongly: each ends with its exit code and one line that names the place, without a stack
+// trace and without a secret. What settings and configurations alone decide is in test/unit/{settings,config-file}.test.ts.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { run, start, type Env, type Finished } from '../support/program.js';
+import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
+
+const SECRET = 'S3CRET';
+const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
+
+interface Input {
+  /** Split at spaces; a list where an argument holds one. */
+  args: string | readonly string[];
+  env?: Env;
+  /** In the working folder, beside the configuration; a name that ends with / is a folder. */
+  files?: Record<string, string | Buffer>;
+  /** As a process of its own, because it concerns the process; a start costs half a second. */
+  isProcess?: boolean;
+}
+
+type Row = readonly [title: string, input: Input | string, exitCode: number, line: RegExp | string];
+
+/** What stands in place of the port of a server that listens. */
+const TAKEN = '<taken>';
+
+const database = (address: string): Env => ({ MIRROR_DATABASE_URL: address });
+const configuration = (text: string, name = 'sync.config.ts'): Input => ({
+  args: 'plan',
+  files: { [name]: text },
+});
+const program = (text: string): Input => ({ ...configuration(text), isProcess: true });
+
+// prettier-ignore
+const TABLE: Record<string, readonly Row[]> = {
+  'the command line': [
+    ['unknown command', { args: 'sinc', isProcess: true }, 2, "unknown command 'sinc'; did you mean sync?"],
+    ['unknown option', 'plan --jsno', 2, "unknown option '--jsno'; did you mean --json?"],
+    ['option without its value', 'plan --config', 2, "option '-c, --config <file>' argument missing"],
+    ['argument too many', 'migrate now', 2, "too many arguments for 'migrate'. Expected 0 arguments but got 1."],
+    ['argument missing', 'push rooms', 2, "missing required argument 'keys'"],
+    ['key that looks like an option', 'retry rooms -x', 2, "unknown option '-x'"],
+    ['unknown stream', 'plan romms', 2, "no stream 'romms' in the configuration"],
+    ['unknown stream of the state', 'failures romms', 2, "no stream 'romms' is in the state or in the configuration"],
+    ['unknown stream to retry', 'retry romms R1', 2, "no stream 'romms' is in the state or in the configuration"],
+    ['unknown run', 'runs 999', 2, 'there is no run 999'],
+    ['unknown kind', 'runs --kind nightly', 2, "--kind takes one of incremental, sync, backfill, reconcile, verify, not 'nightly'"],
+    ['unknown action', 'triggers instal', 2, "triggers install, remove or print, not 'instal'"],
+    ['stream and --all', 'retry rooms --all', 2, 'either a stream or --all, not both'],
+    ['neither stream nor --all', 'retry', 2, 'name a stream and its keys, or --all'],
+  ],
+  numbers: [
+    ['negative', 'sync --limit -1', 2, "--limit takes a whole number from 1 on, not '-1'"],
+    ['zero', 'failures --limit 0', 2, "--limit takes a whole number from 1 on, not '0'"],
+    ['with an exponent', 'plan --limit 1e3', 2, "--limit takes a whole number from 1 on, not '1e3'"],
+    ['hexadecimal', 'plan --limit 0x10', 2, "--limit takes a whole number from 1 on, not '0x10'"],
+    ['with a fraction', 'runs 1.5', 2, "a run is a whole number from 1 on, not '1.5'"],
+    ['too large', 'worker --concurrency 201', 2, "--concurrency takes a whole number from 1 to 200, not '201'"],
+    ['not finite', 'failures --limit 1e9999', 2, "--limit takes a whole number from 1 on, not '1e9999'"],
+    ['that is a word', 'demo --seed one', 2, "option '--seed <number>' argument 'one' is invalid. a whole number is needed."],
+    ['share beyond 1', 'sandbox --hang 2', 2, "option '--hang <share>' argument '2' is invalid. a share from 0 to 1 is needed."],
+  ],
+  times: [
+    ['day that does not exist', 'reconcile --from 2026-02-30', 2, "--from takes a day such as 2026-09-01, or an ISO time, not '2026-02-30'"],
+    ['hour that does not exist', 'reconcile --to 2026-02-03T25:00', 2, "--to takes a day such as 2026-09-01, or an ISO time, not '2026-02-03T25:00'"],
+    ['word', 'reconcile --from yesterday', 2, "--from takes a day such as 2026-09-01, or an ISO time, not 'yesterday'"],
+    ['end before the begin', 'reconcile --from 2026-05-02 --to 2026-05-01', 2, '--from is not before --to'],
+  ],
+  'a part of the mirror': [
+    ['that closes its parenthesis', { args: ['backfill', 'rooms', '--where', 'false) OR (true', '--limit', '1'] }, 2, '--where, for rooms: syntax error at or near ")"'],
+    ['with a second statement', { args: ['backfill', 'rooms', '--where', 'true; DROP TABLE rooms'] }, 2, '--where, for rooms: syntax error at or near ";"'],
+    ['with an open comment', { args: ['backfill', 'rooms', '--where', 'true /* all'] }, 2, /^--where, for rooms: unterminated \/\* comment/],
+    ['with an order', { args: ['backfill', 'rooms', '--where', 'true ORDER BY 1'] }, 2, '--where, for rooms: syntax error at or near "ORDER"'],
+    ['with a parameter', { args: ['backfill', 'rooms', '--where', 'code = $1'] }, 2, '--where, for rooms: parameters such as $1 have no value here'],
+    ['that is no condition', { args: ['backfill', 'rooms', '--where', 'seats'] }, 2, '--where, for rooms: argument of WHERE must be type boolean, not type integer'],
+    ['with no condition', { args: ['backfill', 'rooms', '--where', ' '] }, 2, '--where takes a condition, such as "seats > 100"'],
+    ['of a cursor that is not there', 'backfill rooms --from 5', 2, /^rooms has no cursor: name one/],
+    ['of no stream', 'backfill --keys R1', 2, '--keys is about one stream: name it'],
+    ['without keys', 'backfill rooms --keys ,', 2, '--keys names no key'],
+    ['in a file that is not there', 'backfill rooms --keys-file keys', 2, '--keys-file keys cannot be read (ENOENT)'],
+    ['in a folder', 'backfill rooms --keys-file .', 2, '--keys-file . is a folder'],
+    ['in an empty file', { args: 'backfill rooms --keys-file keys', files: { keys: '\uFEFF\r\n' } }, 2, '--keys-file names no key'],
+    ['in a file of UTF-16', { args: 'backfill rooms --keys-file keys', files: { keys: Buffer.from('\uFEFFR1\n', 'utf16le') } }, 2, '--keys-file keys is not UTF-8 text'],
+  ],
+  ports: [
+    ['beyond the last', 'sandbox --port 65536', 2, "option '--port <port>' argument '65536' is invalid. a port is a whole number from 0 to 65535."],
+    ['that is taken, of the sandbox', `sandbox --port ${TAKEN}`, 2, /^--port: port \d+ of 127\.0\.0\.1 is taken$/],
+    ['of an address elsewhere', 'sandbox --port 0 --host 192.0.2.1', 2, '--port: port 0 of 192.0.2.1 cannot be opened: this machine does not have that address'],
+    ['that is taken, of a worker', { args: 'worker', env: { HTTP_PORT: TAKEN } }, 2, /^HTTP_PORT: port \d+ of 0\.0\.0\.0 is taken$/],
+  ],
+  settings: [
+    ['two at once', { args: 'plan', env: { API_KEY: `${SECRET}\t`.repeat(2), HTTP_PORT: '0x10' } }, 2, /API_KEY: character 7 of 13 .*HTTP_PORT: a whole number from 0 to 65535/],
+    ['key with an emoji', { args: 'plan', env: { API_KEY: `${SECRET}😀` } }, 2, /API_KEY: character 7 of 7 is no letter, digit or sign of ASCII/],
+    ['region with a space', { args: 'plan', env: { API_REGION: 'EU EES' } }, 2, /API_REGION: character 3 of 6/],
+    ['organization that commands the terminal', { args: 'plan', env: { API_ORGANIZATION_ID: 'de\u001B[31mmo' } }, 2, /API_ORGANIZATION_ID: holds a space or a control character/],
+    ['organization of dots', { args: 'plan', env: { API_ORGANIZATION_ID: '..' } }, 2, /API_ORGANIZATION_ID: dots alone/],
+    ['address with a path', { args: 'plan', env: { API_BASE_URL: 'https://service.example/v1' } }, 2, /API_BASE_URL: holds a path; .*service\.prefix/],
+    ['address with a query', { args: 'plan', env: { API_BASE_URL: 'https://service.example?a=1' } }, 2, /API_BASE_URL: holds \? or #/],
+    ['address with a fragment', { args: 'plan', env: { API_BASE_URL: 'https://service.example/#' } }, 2, /API_BASE_URL: holds \? or #/],
+    ['address with a password', { args: 'plan', env: { API_BASE_URL: `https://me:${SECRET}@service.example` } }, 2, /API_BASE_URL: holds a user or password/],
+    ['address that is not encrypted', { args: 'plan', env: { API_BASE_URL: 'http://service.example' } }, 2, /API_BASE_URL: must be https/],
+    ['certificates that are not looked at', { args: 'plan', env: { NODE_TLS_REJECT_UNAUTHORIZED: '0' }, isProcess: true }, 2, /NODE_TLS_REJECT_UNAUTHORIZED: 0 accepts every certificate; unset it/],
+    ['% in a password', { args: 'plan', env: database(`postgres://me:${SECRET}%@db/campus`) }, 2, /MIRROR_DATABASE_URL: .*percent-encode % as %25/],
+    ['/ in a password', { args: 'plan', env: database(`postgres://me:${SECRET}/x@db/campus`) }, 2, /MIRROR_DATABASE_URL: .*\/ as %2F/],
+    ['# in a password', { args: 'plan', env: database(`postgres://me:${SECRET}#x@db/campus`) }, 2, /MIRROR_DATABASE_URL: .*# as %23/],
+    ['port of a database beyond the last', { args: 'plan', env: database(`postgres://me:${SECRET}@db:65536/campus`) }, 2, /MIRROR_DATABASE_URL: /],
+    ['address without a database', { args: 'plan', env: database(`postgres://me:${SECRET}@db`) }, 2, /MIRROR_DATABASE_URL: names no database/],
+    ['address of another server', { args: 'plan', env: database(`mysql://me:${SECRET}@db/campus`) }, 2, /MIRROR_DATABASE_URL: not a PostgreSQL address/],
+    ['file of a secret that is a folder', { args: 'plan', env: { API_KEY: undefined, API_KEY_FILE: '.' } }, 2, /API_KEY_FILE: \. is a folder/],
+    ['file of a secret with two lines', { args: 'plan', env: { API_KEY: undefined, API_KEY_FILE: 'key' }, files: { key: `${SECRET}\n${SECRET}\n` } }, 2, /API_KEY_FILE: key holds more than one line/],
+    ['.env that is a folder', { args: 'plan', files: { '.env/': '' } }, 2, '.env is a folder'],
+    ['.env of YAML', { args: 'plan', files: { '.env': `LOG_LEVEL=info\nAPI_KEY: ${SECRET}\n` } }, 2, '.env: line 2 is not NAME=value'],
+    ['.env of UTF-16', { args: 'plan', files: { '.env': Buffer.from('LOG_LEVEL=info\n', 'utf16le') } }, 2, '.env is not UTF-8 text'],
+    ['unknown level', { args: 'plan', env: { LOG_LEVEL: 'loud' } }, 2, /LOG_LEVEL: fatal, error, warn, info, debug, trace or silent/],
+    ['role that does not exist', { args: 'status', env: { STATE_DATABASE_URL: '<nobody>' } }, 2, /^the state database refused the connection: /],
+    ['database that does not answer', { args: 'status', env: { STATE_DATABASE_URL: `postgres://me:${SECRET}@127.0.0.1:1/campus` } }, 1, 'the state database cannot be reached (ECONNREFUSED)'],
+    ['configuration that is not there', { args: 'plan', env: { SLOTSYNC_CONFIG: 'nowhere.ts' } }, 2, /^there is no configuration file .*nowhere\.ts$/],
+    ['configuration that is a folder', { args: 'plan', env: { SLOTSYNC_CONFIG: '.' } }, 2, /is a folder$/],
+  ],
+  'a configuration': [
+    ['that ends the process', program('process.exit(0);'), 2, 'sync.config.ts cannot be loaded: it ends the process with process.exit()'],
+    ['that awaits without end', program('await new Promise(() => undefined);'), 2, 'sync.config.ts cannot be loaded: it awaits something that never happens'],
+    ['that leaves a rejection to nobody', program(`${CONFIGURATION} Promise.reject(new Error('no vault'));`), 2, 'sync.config.ts cannot be loaded: no vault'],
+    ['that throws later', program("setTimeout(() => { throw new Error('no vault'); }); await new Promise((r) => setTimeout(r, 500));"), 2, 'sync.config.ts cannot be loaded: no vault'],
+    ['that throws lines', program("throw new Error('two\\nlines \\x1b[31mred');"), 2, /^sync\.config\.ts cannot be loaded: two lines /],
+    ['with a syntax error', configuration('export default {\n  streams: {,\n};'), 2, /^sync\.config\.ts cannot be loaded: .*sync\.config\.ts:2:\d+$/],
+    ['of a package that is not there', configuration("import 'words-of-nobody';"), 2, "sync.config.ts cannot be loaded: Cannot find module 'words-of-nobody'"],
+    ['that is a function', configuration('export default () => ({});'), 2, 'sync.config.ts holds a function, not a configuration'],
+    ['of JSON that is a list', configuration('[]', 'sync.config.json'), 2, 'sync.config.json holds a list, not a configuration'],
+    ['of JSON that is null', configuration('null', 'sync.config.json'), 2, 'sync.config.json holds nothing, not a configuration'],
+    ['of JSON that ends too early', configuration('{ "streams": ', 'sync.config.json'), 2, /^sync\.config\.json cannot be loaded: .*JSON/],
+  ],
+};
+
+let world: Rehearsal;
+let folder: string;
+const taken = createServer();
+
+beforeAll(async () => {
+  world = await rehearse({ rows: 3, sandbox: { rate: 0 } });
+  folder = await mkdtemp(path.join(tmpdir(), 'slotsync-inputs-'));
+  taken.listen(0, '0.0.0.0');
+  await once(taken, 'listening');
+});
+afterAll(async () => {
+  await world.close();
+  await rm(folder, { recursive: true });
+  taken.close();
+});
+
+/** In a folder of its own, with the configuration of the world unless the files hold another. */
+async function runWith({ args, env = {}, files = {}, isProcess = false }: Input): Promise<Finished> {
+  const place = await mkdtemp(path.join(folder, 'input-'));
+  const all: typeof files = Object.keys(files).some((name) => name.startsWith('sync.config'))
+    ? files
+    : { 'sync.config.ts': CONFIGURATION, ...files };
+  for (const [name, text] of Object.entries(all))
+    await (name.endsWith('/') ? mkdir(path.join(place, name)) : writeFile(path.join(place, name), text));
+  const nobody = new URL(world.url);
+  [nobody.username, nobody.password] = ['nobody_there', SECRET];
+  const fill = (text: string) =>
+    text.replace(TAKEN, String((taken.address() as AddressInfo).port)).replace('<nobody>', nobody.href);
+  const words = (typeof args === 'string' ? args.split(' ') : args).map(fill);
+  const settings: Env = Object.fromEntries(
+    Object.entries({ ...world.env, ...env }).map(([name, text]) => [name, text && fill(text)]),
+  );
+  return isProcess ? start(words, settings, place).finished : run(words, settings, place);
+}
+
+describe.each(Object.entries(TABLE))('%s', (_, rows) => {
+  it.concurrent.each(rows)('%s', async (title, input, exitCode, line) => {
+    const { code, stdout, stderr } = await runWith(typeof input === 'string' ? { args: input } : input);
+    const [first = '', ...others] = stderr.trimEnd().split('\n');
+    const said = first.replace(/^slotsync: /, '');
+    const what = said === 'the settings cannot be used' ? others.join(' ') : said;
+    expect(first, `${title}: ${stderr}`).toMatch(/^slotsync: /);
+    if (typeof line === 'string') expect(what).toBe(line);
+    else expect(what).toMatch(line);
+    expect(code).toBe(exitCode);
+    // One error, its faults and the next step.
+    expect(others.filter((other) => !/^ {2}(- |→ )/.test(other))).toEqual([]);
+    expect(stdout).toBe('');
+    expect(stderr).not.toContain(SECRET);
+    // eslint-disable-next-line no-control-regex
+    expect(stderr).not.toMatch(/[\u0000-\u0009\u000B-\u001F]/);
+  });
+});
+
+it('output: a reader that closes the pipe early is no failure', async () => {
+  const child = spawn('sh', ['-c', `"${process.execPath}" "${CLI}" --help | head -n 1`], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (data: Buffer) => (output += data.toString()));
+  await once(child, 'close');
+  expect(output).toBe('Usage: slotsync [options] [command]\n');
+});
+
+it('process: a folder that was removed is named', async () => {
+  const gone = await mkdtemp(path.join(folder, 'gone-'));
+  const child = spawn('sh', ['-c', `rmdir "${gone}"; "${process.execPath}" "${CLI}" plan`], {
+    cwd: gone,
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  let stderr = '';
+  child.stderr.on('data', (data: Buffer) => (stderr += data.toString()));
+  const [code] = (await once(child, 'close')) as [number];
+  expect(stderr).toMatch(/^slotsync: the working directory does not exist any more\n {2}→ /);
+  expect(code).toBe(2);
+});
+
+it('process: what a configuration leaves running does not keep it alive', async () => {
+  const text = `${CONFIGURATION} setInterval(() => undefined, 1000);`;
+  const { code, stderr } = await runWith({
+    args: 'plan romms',
+    files: { 'sync.config.ts': text },
+    isProcess: true,
+  });
+  expect(stderr).toContain("no stream 'romms'");
+  expect(code).toBe(2);
+});
+
+it('keys: the commands that are printed for them can be pasted, whatever they hold', async () => {
+  const keys = ['--all', '-x', "it's", 'two words', '$(touch x)', 'R1'];
+  await world.sql`DELETE FROM courses`;
+  await world.sql`DELETE FROM rooms`;
+  for (const code of keys) await world.sql`INSERT INTO rooms VALUES (${code}, 'a', 1)`;
+  await world.configure(CONFIGURATION.replace('(row) => row.seats', "() => { throw new Error('odd'); }"));
+  await world.run(['sync', 'rooms']);
+  const { stdout } = await world.run(['failures']);
+  const commands = [...stdout.matchAll(/slotsync (retry rooms .*)$/gm)].map(([, command]) => command);
+  expect(commands).toHaveLength(keys.length);
+  const script = `slotsync() { "${process.execPath}" "${CLI}" "$@"; }\n${commands.map((command) => `slotsync ${command}`).join('\n')}`;
+  const child = spawn('sh', ['-c', script], {
+    cwd: world.folder,
+    env: { PATH: process.env['PATH'], ...world.env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (data: Buffer) => (output += data.toString()));
+  await once(child, 'close');
+  expect(output.trimEnd().split('\n')).toEqual(
+    keys.map(() => '1 record will be sent by the next run: slotsync sync'),
+  );
+});
