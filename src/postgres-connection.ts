@@ -5,7 +5,7 @@ import postgres from 'postgres';
 import { codeOf, UsageError } from './errors.js';
 import { TOO_MANY_CONNECTIONS } from './postgres-faults.js';
 import { createSocketOpener } from './postgres-socket.js';
-import { parsePostgresAddress, type PostgresAddress } from './postgres-address.js';
+import { parsePostgresAddress } from './postgres-address.js';
 import { currentText, type SettingText } from './setting-text.js';
 
 /** How long a connection may take, from the first packet to the server's readiness. */
@@ -26,16 +26,11 @@ export function connectPostgres<T extends Record<string, postgres.PostgresType> 
   duty: string,
   options: postgres.Options<T> = {},
 ) {
-  const { tls, user, host, port, database } = parsePostgresAddress(currentText(address));
   const { connection, ...others } = options;
+  const server = serverOf(address);
   return postgres<T>({
-    host,
-    port,
-    database,
-    user,
-    ...passwordOf(address),
-    ssl: tls,
-    socket: createSocketOpener({ host, port }),
+    ...server,
+    socket: createSocketOpener(server),
     max: 1,
     connect_timeout: CONNECT_WITHIN_MS / 1000,
     idle_timeout: IDLE_MS / 1000,
@@ -49,14 +44,8 @@ export function connectPostgres<T extends Record<string, postgres.PostgresType> 
 
 /** The same for pg, as the configuration of a client or a pool. Throws UsageError when the address cannot be used. */
 export function pgConfig(address: SettingText, duty: string) {
-  const { tls, user, host, port, database } = parsePostgresAddress(currentText(address));
   return {
-    host,
-    port,
-    database,
-    user,
-    ...passwordOf(address),
-    ssl: tls,
+    ...serverOf(address),
     application_name: nameOf(duty),
     connectionTimeoutMillis: CONNECT_WITHIN_MS,
     idleTimeoutMillis: IDLE_MS,
@@ -65,11 +54,20 @@ export function pgConfig(address: SettingText, duty: string) {
 
 const nameOf = (duty: string) => `slotsync ${duty}`;
 
-/** Asked for by each new connection, so that a password that was replaced in its file is used by the next one. */
-function passwordOf(address: SettingText): { password?: () => string } {
-  const read = (): PostgresAddress['password'] => parsePostgresAddress(currentText(address)).password;
+/** What both drivers call alike. */
+function serverOf(address: SettingText) {
+  const { tls, password, user, host, port, database } = parsePostgresAddress(currentText(address));
+  // Asked for by each new connection, so that a password that was replaced in its file is used by the next one.
+  const readPassword = () => parsePostgresAddress(currentText(address)).password ?? '';
   // Without one, both drivers look at PGPASSWORD.
-  return read() === undefined ? {} : { password: () => read() ?? '' };
+  return {
+    host,
+    port,
+    database,
+    user,
+    ssl: tls,
+    ...(password === undefined ? {} : { password: readPassword }),
+  };
 }
 
 /**
