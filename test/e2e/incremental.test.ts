@@ -318,7 +318,7 @@ describe('slotsync triggers', () => {
     }
   });
 
-  it('names the right that is missing', async () => {
+  it('leaves the table of another role to its owner', async () => {
     await world.sql.unsafe(`
       CREATE ROLE slotsync_e2e_state LOGIN PASSWORD 'x';
       GRANT ALL ON SCHEMA slotsync TO slotsync_e2e_state; GRANT ALL ON ALL TABLES IN SCHEMA slotsync TO slotsync_e2e_state;
@@ -331,8 +331,8 @@ describe('slotsync triggers', () => {
         STATE_DATABASE_URL: state.href,
       });
       expect(code).toBe(2);
-      expect(stderr).toContain('rooms: permission denied for table rooms');
-      expect(stderr).toContain('needs the right TRIGGER on the table');
+      expect(stderr).toContain('rooms: permission denied to set role');
+      expect(stderr).toContain('let it run what `slotsync triggers print` shows');
     } finally {
       await world.sql.unsafe('DROP OWNED BY slotsync_e2e_state; DROP ROLE slotsync_e2e_state');
     }

@@ -675,9 +675,9 @@ describe('the role', () => {
       expect(await excess()).toBe(
         'it may write to public.numbers, public.owned, schema public, slotsync.records',
       );
-      await sql.unsafe(`GRANT pg_write_all_data TO ${role}; ALTER ROLE ${role} CREATEDB`);
+      await sql.unsafe(`GRANT pg_write_server_files TO ${role}; ALTER ROLE ${role} CREATEDB`);
       expect(await excess()).toMatch(
-        /^it has CREATEDB, pg_write_all_data, and it may write to .*, .*, .*, .*, .*, \d+ more$/,
+        /^it has CREATEDB, pg_write_server_files, and it may write to .*, .*, .*, .*, .*, \d+ more$/,
       );
       expect(describeExcess(await mirror.roleRights())).toMatch(/^it has SUPERUSER, [A-Z, ]+$/);
     } finally {
