@@ -4,7 +4,7 @@ import { messageOf, UsageError } from './errors.js';
 import { readPemFile } from './pem-file.js';
 
 export interface PostgresAddress {
-  /** A name, an IP address, or the folder of a Unix socket. */
+  /** A name, an IP address, or the folder of a Unix socket: `%2Frun%2Fpostgresql` in the address. */
   host: string;
   port: number;
   user: string;
@@ -19,7 +19,7 @@ const FORM = 'write postgres://user:password@host:5432/database';
 const ENCODE =
   'in a user or password, percent-encode % as %25, / as %2F, @ as %40, : as %3A, ? as %3F, # as %23';
 const MODES = ['disable', 'require', 'verify-ca', 'verify-full'];
-const PARAMETERS = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey', 'host', 'port'];
+const PARAMETERS = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey'];
 
 /** What is wrong with an address, as a sentence without its secrets; undefined when nothing is. */
 export function findPostgresAddressFault(text: string): string | undefined {
@@ -46,10 +46,10 @@ export function parsePostgresAddress(text: string): PostgresAddress {
     if (!PARAMETERS.includes(name))
       throw new UsageError(`the parameter '${name}' is not known; known are ${PARAMETERS.join(', ')}`);
 
-  const host = url.searchParams.get('host') ?? decode(url.hostname).replace(/^\[(.*)\]$/, '$1');
+  const host = decode(url.hostname).replace(/^\[(.*)\]$/, '$1');
   const [user, password] = [decode(url.username), decode(url.password)];
   const database = decode(url.pathname.slice(1));
-  const port = Number(url.searchParams.get('port') ?? (url.port || 5432));
+  const port = Number(url.port || 5432);
   if (host === '') throw new UsageError(`names no host; ${FORM}`);
   if (user === '') throw new UsageError(`names no user; ${FORM}`);
   if (database === '' || database.includes('/')) throw new UsageError(`names no database; ${FORM}`);
@@ -57,6 +57,11 @@ export function parsePostgresAddress(text: string): PostgresAddress {
     throw new UsageError('the port must be a whole number from 1 to 65535');
   const parts = { host, port, user, password: password || undefined, database };
   return { ...parts, tls: readTls(url.searchParams, host) };
+}
+
+/** Whether what is sent there, passwords and rows, can be read on the way: not encrypted, and to another machine. */
+export function isReadableOnTheWay({ host, tls }: PostgresAddress): boolean {
+  return tls === false && !host.startsWith('/') && !/^(localhost|127(\.\d{1,3}){3}|::1)$/.test(host);
 }
 
 function decode(part: string): string {

@@ -2,7 +2,7 @@
 // the same reading of the address, whichever driver it is.
 import { setTimeout as pause } from 'node:timers/promises';
 import postgres from 'postgres';
-import { codeOf } from './errors.js';
+import { codeOf, UsageError } from './errors.js';
 import { TOO_MANY_CONNECTIONS } from './postgres-faults.js';
 import { createSocketOpener } from './postgres-socket.js';
 import { parsePostgresAddress, type PostgresAddress } from './postgres-address.js';
@@ -119,4 +119,12 @@ export async function findPooling(address: SettingText): Promise<Pooling> {
   } finally {
     await Promise.all([one, other].map((sql) => sql.end({ timeout: 1 })));
   }
+}
+
+/** Refuses to keep the queue behind such a pooler. */
+export function refuseTransactionPooling(): never {
+  throw new UsageError(
+    'STATE_DATABASE_URL goes through a pooler in transaction mode, where the queue cannot listen for jobs',
+    { remedy: 'Name the server itself or a pooler in session mode, or set REDIS_URL.' },
+  );
 }

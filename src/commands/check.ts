@@ -1,6 +1,8 @@
 import type { App } from '../app.js';
 import { scheduleOf } from '../config-file.js';
 import { nextDue } from '../cron-schedule.js';
+import { isReadableOnTheWay, parsePostgresAddress } from '../postgres-address.js';
+import { currentText } from '../setting-text.js';
 import { formatInZone, plural } from '../report/format.js';
 import { print, printLine } from '../report/print.js';
 import { findExposedSecrets } from '../settings.js';
@@ -19,6 +21,15 @@ export async function check(app: App, options: CommonOptions): Promise<number> {
   };
   add({ what: 'settings', result: 'ok', text: describeSettings(app) });
   for (const text of findExposedSecrets(options.envFile)) add({ what: 'secrets', result: 'note', text });
+  for (const [setting, url] of Object.entries({
+    MIRROR_DATABASE_URL: app.settings.mirrorUrl,
+    STATE_DATABASE_URL: app.settings.stateUrl === app.settings.mirrorUrl ? undefined : app.settings.stateUrl,
+  })) {
+    if (url === undefined || !isReadableOnTheWay(parsePostgresAddress(currentText(url)))) continue;
+    const text = `${setting} names another machine, and the connection is not encrypted`;
+    const remedy = `Add ?sslmode=verify-full to the address, and sslrootcert for an authority of your own.`;
+    add({ what: 'encryption', result: 'warning', text, remedy });
+  }
   const configuration = await app.configuration();
   const deps = {
     configuration,

@@ -14,7 +14,7 @@ import pg from 'pg';
 import { UsageError } from '../errors.js';
 import type { Logger } from '../logger.js';
 import type { QueueName } from './jobs.js';
-import { findPooling, pgConfig, waitWhileFull } from '../postgres-connection.js';
+import { findPooling, pgConfig, refuseTransactionPooling, waitWhileFull } from '../postgres-connection.js';
 import { openRedis, requireRedis, type RedisClient } from '../redis-connection.js';
 import type { SettingText } from '../setting-text.js';
 import { createSharedBackend } from './queue-pool.js';
@@ -46,12 +46,7 @@ export async function migrateQueue(store: QueueStore): Promise<void> {
 export async function requireQueueStore(store: QueueStore): Promise<void> {
   if ('redisUrl' in store) return requireRedis(store.redisUrl);
   const { postgresUrl } = store;
-  if ((await findPooling(postgresUrl)) === 'transaction') {
-    throw new UsageError(
-      'STATE_DATABASE_URL goes through a pooler in transaction mode, where the queue cannot listen for jobs',
-      { remedy: 'Name the server itself or a pooler in session mode, or set REDIS_URL.' },
-    );
-  }
+  if ((await findPooling(postgresUrl)) === 'transaction') refuseTransactionPooling();
   try {
     await withClient(store, (client) => assertSchemaCompatibility(client, QUEUE_SCHEMA));
   } catch (error) {

@@ -7,6 +7,7 @@ import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../errors.
 import type { Mirror } from '../mirror/mirror.js';
 import { createReader, describeExcess } from '../mirror/role-rights.js';
 import type { State } from '../state/database.js';
+import { findPooling, refuseTransactionPooling } from '../postgres-connection.js';
 import { readStateRole, type StateRole } from '../state/state-role.js';
 import { findUnknownNames } from './plan/preflight.js';
 import { probeAssumptions } from './probe-assumptions.js';
@@ -41,8 +42,11 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
   const confirmed = 'the tables exist and belong to this destination';
   let stateRole: StateRole | undefined;
   const state = await attempt('state', async () => {
-    stateRole = await readStateRole(await deps.confirmedState());
-    return confirmed;
+    const opened = await deps.confirmedState();
+    stateRole = await readStateRole(opened);
+    const pooling = await findPooling(opened.url);
+    if (pooling === 'transaction' && deps.isQuotaInState) refuseTransactionPooling();
+    return pooling === 'none' ? confirmed : `${confirmed}; reached through a pooler in ${pooling} mode`;
   });
   yield* state;
   const mirrorFindings = await attempt('mirror', async () => {

@@ -1,0 +1,232 @@
+// The way to the service: straight or through a proxy, with a certificate of a public or a private authority. What fails
+// before a request is written has sent nothing, and says so.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { createServer as createHttpServer, type IncomingMessage } from 'node:http';
+import { connect as connectTcp, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { text as readText } from 'node:stream/consumers';
+import { createServer as createTlsServer } from 'node:tls';
+import { inspect } from 'node:util';
+import { pino } from 'pino';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { createClient } from '../../src/destination/client.js';
+import type { Limiter } from '../../src/destination/quota/limiter.js';
+import { SlotsyncError } from '../../src/errors.js';
+import { startSandbox, type Sandbox } from '../../src/sandbox/sandbox.js';
+import type { ApiSettings } from '../../src/settings.js';
+import { createAuthority, type Authority } from '../support/certificates.js';
+import { endWithTests } from '../support/child-processes.js';
+import { findFreePort } from '../support/free-port.js';
+
+const PASSWORD = 'p@ss word';
+const CREDENTIALS = `proxy-user:${encodeURIComponent(PASSWORD)}`;
+const PROXY_AUTHORIZATION = `Basic ${Buffer.from(`proxy-user:${PASSWORD}`).toString('base64')}`;
+
+let authority: Authority | undefined;
+let sandbox: Sandbox;
+let closers: (() => unknown)[] = [];
+beforeAll(async () => {
+  authority = await createAuthority().catch(() => undefined);
+  sandbox = await startSandbox({ rate: 0 });
+});
+afterEach(() => {
+  for (const close of closers.splice(0).reverse()) close();
+});
+afterAll(async () => {
+  await sandbox.close();
+  await authority?.remove();
+});
+
+/** Listens on a port of this machine until the test ends. */
+async function listen(server: Server): Promise<number> {
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket.on('error', () => undefined).on('close', () => sockets.delete(socket)));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  closers.push(() => {
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+/** The sandbox behind https, with a certificate of the private authority. */
+async function startTls(): Promise<number> {
+  const { cert, key } = (await authority?.issue('service', ['DNS:service.test', 'DNS:localhost'])) ?? {};
+  const options = { cert: readFileSync(cert ?? ''), key: readFileSync(key ?? '') };
+  const server = createTlsServer(options, (socket) => {
+    const behind = connectTcp(Number(new URL(sandbox.url).port), '127.0.0.1');
+    behind.on('error', () => undefined);
+    socket.on('error', () => undefined).on('close', () => behind.destroy());
+    socket.pipe(behind).pipe(socket);
+  });
+  return listen(server);
+}
+
+/** A proxy that connects everybody who knows the password to one port, whatever host was asked for. */
+async function startProxy(port: number) {
+  const asked: string[] = [];
+  const proxy = createHttpServer();
+  proxy.on('connect', ({ url = '', headers }: IncomingMessage, socket: Socket) => {
+    asked.push(url);
+    if (headers['proxy-authorization'] !== PROXY_AUTHORIZATION) {
+      socket.end('HTTP/1.1 407 Proxy Authentication Required\r\n\r\n');
+      return;
+    }
+    const service = connectTcp(port, '127.0.0.1').on('error', () => undefined);
+    socket.on('error', () => undefined).on('close', () => service.destroy());
+    socket.write('HTTP/1.1 200 Connection established\r\n\r\n');
+    socket.pipe(service).pipe(socket);
+  });
+  return { port: await listen(proxy), asked };
+}
+
+const limiter = {
+  take: async () => ({ usable: () => true, release: async () => undefined }),
+} as unknown as Limiter;
+
+/** The error of a request for a token. */
+async function failureOf(api: Pick<ApiSettings, 'baseUrl' | 'proxy'>): Promise<SlotsyncError> {
+  const client = createClient({
+    api: { key: 'sandbox-key', organizationId: 'demo', region: 'EU_EES', ...api },
+    limiter,
+    log: pino({ level: 'silent' }),
+    prefix: '/v1',
+    requestTimeoutMs: 2000,
+    tokenSeconds: 300,
+    errorBodies: 'json',
+  });
+  closers.push(client.close);
+  const error: unknown = await client.authenticate().catch((thrown: unknown) => thrown);
+  expect(error).toBeInstanceOf(SlotsyncError);
+  for (const secret of [PASSWORD, CREDENTIALS, PROXY_AUTHORIZATION])
+    expect(inspect(error, { depth: 10, showHidden: true })).not.toContain(secret);
+  return error as SlotsyncError;
+}
+
+const closes = () => createServer((socket) => socket.destroy());
+const silent = () => createServer(() => undefined);
+/** Reads what it is sent, so that something was sent, and then breaks the connection. */
+const breaks = () => createServer((socket) => socket.once('data', () => socket.resetAndDestroy()));
+const answersHttp = () => createHttpServer((_, response) => response.end('{}'));
+
+const https = (port: number) => ({ baseUrl: `https://127.0.0.1:${port}` });
+const http = (port: number) => ({ baseUrl: `http://127.0.0.1:${port}` });
+const through = (port: number) => ({
+  baseUrl: 'https://service.test',
+  proxy: { url: `http://${CREDENTIALS}@127.0.0.1:${port}`, except: 'elsewhere.test' },
+});
+
+describe('a request that was not written', () => {
+  it.each([
+    ['https to a port that speaks http', answersHttp, https, /ERR_SSL|EPROTO/, /port in API_BASE_URL/],
+    ['a connection that ends in the handshake', closes, https, /ECONNRESET|UND_ERR_SOCKET/, /API_BASE_URL/],
+    ['a handshake that is not answered', silent, https, /timeout|TIMEOUT/, /API_BASE_URL/],
+    ['a proxy that closes', closes, through, /proxy does not connect.*\(/, /HTTPS_PROXY/],
+    ['a proxy that says nothing', silent, through, /proxy does not connect.*TIMEOUT/, /HTTPS_PROXY/],
+  ])('%s: it says that nothing was sent', async (_, create, way, message, remedy) => {
+    const error = await failureOf(way(await listen(create())));
+    expect(error).toMatchObject({ code: 'service_unreachable', remedy: expect.stringMatching(remedy) });
+    expect(error.message).toMatch(message);
+    expect(error.message).toMatch(/; nothing was sent$/);
+  });
+
+  it('a proxy: one that nobody listens at, or that wants a password, is named by its setting', async () => {
+    const refused = await failureOf(through(await findFreePort()));
+    expect(refused.message).toBe(
+      'the proxy does not connect to the service (ECONNREFUSED); nothing was sent',
+    );
+    const { port, asked } = await startProxy(0);
+    const { proxy, ...way } = through(port);
+    const wrong = { ...proxy, url: `http://proxy-user:wrong@127.0.0.1:${port}` };
+    const unauthorized = await failureOf({ ...way, proxy: wrong });
+    expect(unauthorized).toMatchObject({
+      code: 'service_unreachable',
+      message: 'the proxy does not connect to the service (it answered 407); nothing was sent',
+      remedy: expect.stringContaining('HTTPS_PROXY'),
+    });
+    expect(asked).toEqual(['service.test:443']);
+  });
+});
+
+it('a request that was written may have been carried out, and says so', async () => {
+  const error = await failureOf(http(await listen(breaks())));
+  expect(error.code).toBe('answer_lost');
+  expect(error.message).toMatch(/the service may have carried it out$/);
+});
+
+it('plain http: it is never sent to a proxy', async () => {
+  const { port, asked } = await startProxy(0);
+  expect(await failureOf({ ...through(port), ...http(await findFreePort()) })).toMatchObject({
+    facts: { reason: 'ECONNREFUSED' },
+  });
+  expect(asked).toEqual([]);
+});
+
+/** A process of its own asks for a token, with the settings of its environment: authorities are read at its start. */
+async function authenticate(env: Record<string, string>): Promise<string> {
+  const dist = (file: string) => JSON.stringify(new URL(`../../dist/${file}`, import.meta.url));
+  const script = `
+    const { loadSettings } = await import(${dist('settings.js')});
+    const { createClient } = await import(${dist('destination/client.js')});
+    const client = createClient({
+      api: loadSettings(['api'], process.env).api,
+      limiter: { take: async () => ({ usable: () => true, release: async () => undefined }) },
+      prefix: '/v1', requestTimeoutMs: 60_000, tokenSeconds: 300, errorBodies: 'json',
+    });
+    console.log(await client.authenticate().then(
+      (token) => 'token ' + token.length,
+      ({ code, message, remedy }) => [code, message, remedy].join('\\n'),
+    ));
+    await client.close();`;
+  const given = { API_KEY: 'sandbox-key', API_ORGANIZATION_ID: 'demo', PATH: process.env['PATH'], ...env };
+  const child = spawn(process.execPath, ['--input-type=module', '-e', script], { env: given });
+  endWithTests(child);
+  const [stdout, stderr] = await Promise.all([readText(child.stdout), readText(child.stderr)]);
+  expect(stderr).toBe('');
+  return stdout.trim();
+}
+
+describe('a private authority', () => {
+  it('certificate: it is trusted with NODE_EXTRA_CA_CERTS, straight and through a proxy', async (test) => {
+    if (!authority) return test.skip('openssl is not there');
+    const port = await startTls();
+    const { port: proxyPort, asked } = await startProxy(port);
+    const trusted = { NODE_EXTRA_CA_CERTS: authority.ca };
+    const [straight, proxied] = [`https://localhost:${port}`, 'https://service.test'];
+    const proxy = `http://${CREDENTIALS}@127.0.0.1:${proxyPort}`;
+
+    const [unknown, known, local, distant, lowerCase, otherName] = await Promise.all([
+      authenticate({ API_BASE_URL: straight }),
+      authenticate({ API_BASE_URL: straight, ...trusted }),
+      authenticate({ API_BASE_URL: straight, HTTPS_PROXY: 'http://127.0.0.1:9', ...trusted }),
+      authenticate({ API_BASE_URL: proxied, HTTPS_PROXY: proxy, ...trusted }),
+      authenticate({
+        API_BASE_URL: proxied,
+        https_proxy: proxy,
+        HTTPS_PROXY: 'http://127.0.0.1:9',
+        ...trusted,
+      }),
+      authenticate({ API_BASE_URL: `https://127.0.0.1:${port}`, ...trusted }),
+    ]);
+    expect(unknown).toMatch(/^service_unreachable\n.*nothing was sent\n.*NODE_EXTRA_CA_CERTS/);
+    for (const answer of [known, local, distant, lowerCase]) expect(answer).toMatch(/^token \d+$/);
+    expect(otherName).toMatch(/^service_unreachable\n.*ALTNAME.*\n.*another name/);
+    expect(asked).toEqual(['service.test:443', 'service.test:443']);
+  });
+
+  it('NO_PROXY: a host that it names is connected to straight', async (test) => {
+    if (!authority) return test.skip('openssl is not there');
+    const port = await startTls();
+    const { port: proxyPort, asked } = await startProxy(port);
+    const { proxy } = through(proxyPort);
+    const error = await failureOf({ ...https(port), proxy: { ...proxy, except: 'a.test, 127.0.0.1' } });
+    expect(error.remedy).toContain('NODE_EXTRA_CA_CERTS');
+    expect(asked).toEqual([]);
+    await failureOf({ ...https(port), proxy });
+    expect(asked).toEqual([`127.0.0.1:${port}`]);
+  });
+});

@@ -1,0 +1,82 @@
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import {
+  findPostgresAddressFault,
+  isReadableOnTheWay,
+  parsePostgresAddress,
+} from '../../src/postgres-address.js';
+
+const folder = mkdtempSync(path.join(tmpdir(), 'addresses-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+const file = (name: string, text: string, mode = 0o600) => {
+  const at = path.join(folder, name);
+  writeFileSync(at, text);
+  chmodSync(at, mode);
+  return at;
+};
+const PEM = '-----BEGIN CERTIFICATE-----\n';
+
+describe('PostgreSQL address: taken apart', () => {
+  it.each([
+    ['postgres://u:p@db/campus', { host: 'db', port: 5432, user: 'u', password: 'p', database: 'campus' }],
+    ['postgresql://u@db:6543/campus', { port: 6543, password: undefined }],
+    ['postgres://u:a%25b%2Fc%40d@db/campus', { password: 'a%b/c@d' }],
+    ['postgres://u:p@ss@db/campus', { host: 'db', password: 'p@ss' }],
+    ['postgres://u@[::1]:5433/campus', { host: '::1', port: 5433 }],
+    ['postgres://u@%2Frun%2Fpostgresql/campus', { host: '/run/postgresql', port: 5432 }],
+    ['postgres://u@db/Campus%20mirror', { database: 'Campus mirror' }],
+  ])('%s', (text, parts) => expect(parsePostgresAddress(text)).toMatchObject(parts));
+});
+
+describe('PostgreSQL address: refused, without its password', () => {
+  it.each([
+    ['mysql://u:s3cret@db/campus', 'not a PostgreSQL address'],
+    ['db.campus.example', 'not a PostgreSQL address'],
+    ['postgres://u:s3cret@db', 'names no database'],
+    ['postgres://u:s3cret@db/a/b', 'names no database'],
+    ['postgres://db/campus', 'names no user'],
+    ['postgres:///campus', 'names no host'],
+    ['postgres://u:s3cret%@db/campus', 'holds a % that encodes nothing; in a user or password'],
+    ['postgres://u:s3/cret@db/campus', 'percent-encode % as %25, / as %2F'],
+    ['postgres://u:12/s3cret@db/campus', 'percent-encode'],
+    ['postgres://u:s3?cret@db/campus', 'percent-encode'],
+    ['postgres://u:s3#cret@db/campus', 'percent-encode'],
+    ['postgres://u:s3cret@db:0/campus', 'the port must be a whole number from 1 to 65535'],
+    ['postgres://u:s3cret@db/campus?sslmode=prefer', 'sslmode is one of disable, require'],
+    ['postgres://u:s3cret@db/campus?schema=x', "the parameter 'schema' is not known"],
+    ['postgres://u:s3cret@db/campus?sslrootcert=/ca.pem', 'sslrootcert has no effect without encryption'],
+    ['postgres://u:s3cret@db/campus?sslmode=verify-ca', 'needs sslrootcert'],
+    [
+      'postgres://u:s3cret@db/campus?sslmode=verify-full&sslrootcert=/nowhere',
+      '/nowhere cannot be read (ENOENT)',
+    ],
+    [`postgres://u:s3cret@db/campus?sslmode=require&sslrootcert=${folder}`, 'cannot be read (EISDIR)'],
+    [
+      `postgres://u:s3cret@db/campus?sslmode=require&sslrootcert=${file('text', 'not a certificate')}`,
+      'holds no PEM text',
+    ],
+    [`postgres://u:s3cret@db/campus?sslmode=require&sslcert=${file('cert', PEM)}`, 'belong together'],
+    [
+      `postgres://u:s3cret@db/campus?sslmode=require&sslcert=${file('cert', PEM)}&sslkey=${file('key', PEM, 0o644)}`,
+      'may be read by every user of this machine; chmod 600 it',
+    ],
+  ])('%s', (text, fault) => {
+    const found = findPostgresAddressFault(text) ?? 'none';
+    expect(found).toContain(fault);
+    expect(found).not.toMatch(/s3|cret@/);
+  });
+});
+
+describe('PostgreSQL address: whether it is read on the way', () => {
+  it.each([
+    ['postgres://u@db.campus.example/campus', true],
+    ['postgres://u@db.campus.example/campus?sslmode=require', false],
+    ['postgres://u@10.1.2.3/campus?sslmode=disable', true],
+    ['postgres://u@localhost/campus', false],
+    ['postgres://u@127.0.0.2/campus', false],
+    ['postgres://u@[::1]/campus', false],
+    ['postgres://u@%2Frun%2Fpostgresql/campus', false],
+  ])('%s: %s', (text, expected) => expect(isReadableOnTheWay(parsePostgresAddress(text))).toBe(expected));
+});
