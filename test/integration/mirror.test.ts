@@ -675,7 +675,8 @@ describe('the role', () => {
       expect(await excess()).toBe(
         'it may write to public.numbers, public.owned, schema public, slotsync.records',
       );
-      await sql.unsafe(`GRANT pg_write_server_files TO ${role}; ALTER ROLE ${role} CREATEDB`);
+      await sql.unsafe(`GRANT pg_write_server_files TO ${role}; ALTER ROLE ${role} CREATEDB;
+        GRANT DELETE ON ALL TABLES IN SCHEMA slotsync TO ${role}`);
       expect(await excess()).toMatch(
         /^it has CREATEDB, pg_write_server_files, and it may write to .*, .*, .*, .*, .*, \d+ more$/,
       );

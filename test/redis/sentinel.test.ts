@@ -1,6 +1,7 @@
 // Guarantees 1, 3
 // Redis behind three Sentinels: the primary is lost in three ways in the middle of a run.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openRedis, type RedisClient } from '../../src/redis-connection.js';
 import { readDocumentedAcl } from '../support/redis-acl.js';
 import { ask, startSentinels } from '../support/redis-group.js';
 import { isRedisInstalled } from '../support/redis-server.js';
@@ -16,6 +17,30 @@ describe.skipIf(!(await isRedisInstalled()))('Sentinels: a run during which the 
     group = await startSentinels(await readDocumentedAcl());
   });
   afterAll(() => group?.close());
+
+  it('is cut off is left by the quota’s connection, although it still answers', async () => {
+    const options = { maxRetriesPerRequest: 1, onPostponed: () => undefined };
+    const leaving = openRedis(group.url, 'quota', { ...options, leavesOldPrimary: true });
+    const staying = openRedis(group.url, 'producer', options);
+    const portOf = async (redis: RedisClient) =>
+      Number(/tcp_port:(\d+)/.exec(await redis.info('server'))?.[1]);
+    try {
+      for (const redis of [leaving, staying]) redis.on('error', () => undefined);
+      const first = await group.primary();
+      expect([await portOf(leaving), await portOf(staying)]).toEqual([first.port, first.port]);
+      await group.cutOff(first);
+      await group.untilReplaced(first);
+      const { port } = await group.primary();
+      await until(async () => (await portOf(leaving)) === port, { describe: 'the new primary to be used' });
+      // The old one still answers.
+      expect(await portOf(staying)).toBe(first.port);
+      await first.restart('lost');
+      await untilFollowed({ port });
+    } finally {
+      leaving.disconnect();
+      staying.disconnect();
+    }
+  });
 
   it('is cut off, dies and freezes loses no batch and exceeds no second of the quota', async () => {
     const world = await rehearse({ redisUrl: group.url, rows: ROWS, sandbox: { latencyMs: 20 } });
