@@ -5,6 +5,7 @@ import path from 'node:path';
 // A place is a file, a folder with everything below it, or `folder/*`: the files directly in it. The most specific
 // place counts. Files of one place may import each other. A file outside every place is reported.
 const LEAVES = [
+  'connections',
   'settings.ts',
   'setting-text.ts',
   'text-file.ts',
@@ -16,14 +17,6 @@ const LEAVES = [
   'meter.ts',
   'sql-text.ts',
   'visible-text.ts',
-  'pem-file.ts',
-  'postgres-address.ts',
-  'postgres-connection.ts',
-  'postgres-copy.ts',
-  'redis-address.ts',
-  'redis-connection.ts',
-  'postgres-faults.ts',
-  'postgres-socket.ts',
   'cron-schedule.ts',
 ];
 const DECLARATIONS = ['streams', ...LEAVES];
@@ -79,17 +72,8 @@ const ANYWHERE = ['.'];
 export const MAY_USE = {
   bullmq: ['queue'],
   pg: ['queue'],
-  ioredis: ['redis-connection.ts'],
-  postgres: [
-    'app.ts',
-    'postgres-connection.ts',
-    'postgres-copy.ts',
-    'mirror',
-    'state',
-    'destination/quota',
-    'demo',
-    'commands/demo.ts',
-  ],
+  ioredis: ['connections/redis-connection.ts'],
+  postgres: ['app.ts', 'connections', 'mirror', 'state', 'destination/quota', 'demo', 'commands/demo.ts'],
   'postgres-array': ['mirror'],
   'drizzle-orm': ['state'],
   undici: ['destination/connections.ts'],

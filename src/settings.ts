@@ -2,8 +2,8 @@
 import { existsSync } from 'node:fs';
 import { parseEnv } from 'node:util';
 import { messageOf, UsageError } from './errors.js';
-import { findPostgresAddressFault } from './postgres-address.js';
-import { findRedisAddressFault } from './redis-address.js';
+import { findPostgresAddressFault } from './connections/postgres-address.js';
+import { findRedisAddressFault } from './connections/redis-address.js';
 import { isReadableByOthers, readSecretFile, readTextFile } from './text-file.js';
 import type { SettingText } from './setting-text.js';
 

@@ -1,7 +1,7 @@
 import type { App } from '../app.js';
 import { scheduleOf } from '../config-file.js';
 import { nextDue } from '../cron-schedule.js';
-import { isReadableOnTheWay, parsePostgresAddress } from '../postgres-address.js';
+import { isReadableOnTheWay, parsePostgresAddress } from '../connections/postgres-address.js';
 import { currentText } from '../setting-text.js';
 import { formatInZone, plural } from '../report/format.js';
 import { print, printLine } from '../report/print.js';

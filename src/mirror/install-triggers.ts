@@ -1,6 +1,6 @@
 // Installs triggers on the tables of the mirror, when an operator asks for them. Nothing else writes to the mirror's
 // database. The connection is that of the state, which may write; the mirror's own transactions stay read-only.
-import { connectPostgres } from '../postgres-connection.js';
+import { connectPostgres } from '../connections/postgres-connection.js';
 import type { SettingText } from '../setting-text.js';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors.js';
 import { arrayLiteral } from '../sql-text.js';

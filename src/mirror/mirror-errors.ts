@@ -2,7 +2,7 @@
 // a function or a value of the mirror may have put a person's name into it.
 import type { ErrorCode } from '../error-catalogue.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors.js';
-import { readConnectionFault } from '../postgres-faults.js';
+import { readConnectionFault } from '../connections/postgres-faults.js';
 
 /** Runs a reading; a failure becomes a SlotsyncError `mirror_…`. */
 export async function read<T>(run: () => Promise<T>): Promise<T> {

@@ -8,7 +8,7 @@ import type { Row } from '../streams/config-schema.js';
 import type { Stream } from '../streams/stream.js';
 import { isIdentifiedByKey, renderExternalId } from '../streams/external-id.js';
 import { isTooLong } from '../streams/local-key.js';
-import { decodeColumn, encodeColumn, escapeColumn, unescapeColumn } from '../postgres-copy.js';
+import { decodeColumn, encodeColumn, escapeColumn, unescapeColumn } from '../connections/postgres-copy.js';
 import { createKeyFinder } from './find-keys.js';
 import { createBookingReader } from './read-bookings.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';

@@ -3,8 +3,8 @@
 // version 16), settings of the session, notifications. A session needs no setting of its own, so a connection pooler may
 // give every transaction another one.
 import postgres from 'postgres';
-import { connectPostgres, waitWhileFull } from '../postgres-connection.js';
-import { copyOut, ONE_STATEMENT } from '../postgres-copy.js';
+import { connectPostgres, waitWhileFull } from '../connections/postgres-connection.js';
+import { copyOut, ONE_STATEMENT } from '../connections/postgres-copy.js';
 import type { SettingText } from '../setting-text.js';
 import { quoteLiteral } from '../sql-text.js';
 import { VALUE_TYPES } from './column-values.js';

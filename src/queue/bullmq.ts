@@ -14,8 +14,13 @@ import pg from 'pg';
 import { UsageError } from '../errors.js';
 import type { Logger } from '../logger.js';
 import type { QueueName } from './jobs.js';
-import { findPooling, pgConfig, refuseTransactionPooling, waitWhileFull } from '../postgres-connection.js';
-import { openRedis, requireRedis, type RedisClient } from '../redis-connection.js';
+import {
+  findPooling,
+  pgConfig,
+  refuseTransactionPooling,
+  waitWhileFull,
+} from '../connections/postgres-connection.js';
+import { openRedis, requireRedis, type RedisClient } from '../connections/redis-connection.js';
 import type { SettingText } from '../setting-text.js';
 import { createSharedBackend } from './queue-pool.js';
 import { QUEUE_SCHEMA, queuePrefix, type QueueStore } from './queue-address.js';

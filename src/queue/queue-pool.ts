@@ -2,7 +2,7 @@
 // own: two dozen for one process. Here all of them share one small pool, which is opened by the first and closed with the last.
 import { PostgresConnection, PostgresQueueBackend, type BackendFactory, type PgPool } from 'bullmq';
 import pg from 'pg';
-import { pgConfig, waitWhileFull } from '../postgres-connection.js';
+import { pgConfig, waitWhileFull } from '../connections/postgres-connection.js';
 import type { SettingText } from '../setting-text.js';
 import { quoteIdentifier } from '../sql-text.js';
 

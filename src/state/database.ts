@@ -2,8 +2,8 @@
 import { sql, type SQL } from 'drizzle-orm';
 import { drizzle, type PostgresJsDatabase } from 'drizzle-orm/postgres-js';
 import { codeOf, messageOf, SlotsyncError } from '../errors.js';
-import { readConnectionFault } from '../postgres-faults.js';
-import { connectPostgres, waitWhileFull } from '../postgres-connection.js';
+import { readConnectionFault } from '../connections/postgres-faults.js';
+import { connectPostgres, waitWhileFull } from '../connections/postgres-connection.js';
 import type { SettingText } from '../setting-text.js';
 import { arrayLiteral } from '../sql-text.js';
 

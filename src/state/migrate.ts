@@ -9,7 +9,7 @@ import { drizzle } from 'drizzle-orm/postgres-js';
 import { sql } from 'drizzle-orm';
 import { codeOf, UsageError } from '../errors.js';
 import type { SettingText } from '../setting-text.js';
-import { connectPostgres, findPooling } from '../postgres-connection.js';
+import { connectPostgres, findPooling } from '../connections/postgres-connection.js';
 import { asStateError, query, queryOne, type Queries, type State } from './database.js';
 
 const FOLDER = fileURLToPath(new URL('../../migrations', import.meta.url));

@@ -7,7 +7,7 @@ import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../errors.
 import type { Mirror } from '../mirror/mirror.js';
 import { createReader, describeExcess } from '../mirror/role-rights.js';
 import type { State } from '../state/database.js';
-import { findPooling, refuseTransactionPooling } from '../postgres-connection.js';
+import { findPooling, refuseTransactionPooling } from '../connections/postgres-connection.js';
 import { readStateRole, type StateRole } from '../state/state-role.js';
 import { findUnknownNames } from './plan/preflight.js';
 import { probeAssumptions } from './probe-assumptions.js';

@@ -12,7 +12,7 @@ import { openState, type State } from '../../src/state/database.js';
 import { readPlanMarks } from '../../src/state/records/plan-marks.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { mergeReadings, type PlanEntry } from '../../src/sync/plan/merge-readings.js';
-import { decodeColumn, unescapeColumn } from '../../src/postgres-copy.js';
+import { decodeColumn, unescapeColumn } from '../../src/connections/postgres-copy.js';
 import type { Declaration } from '../support/campus.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';

@@ -6,7 +6,7 @@ import { failPlanning } from '../../src/state/runs/end-run.js';
 import { asPlanner, PlannerReplaced, takePlanning } from '../../src/state/runs/planner-token.js';
 import { listQueuedBatches } from '../../src/state/runs/batches.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
-import type { Mirror } from '../../src/mirror/mirror.js';
+import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
 import { COURSES, ROOMS } from '../support/campus.js';
@@ -48,13 +48,16 @@ function holdReading(mirror: Mirror, stream: string, afterRows: number) {
 
 /** A planner that stops in the middle of a stream. The batches of the streams before it are rows already. */
 async function planUntilHeld(world: World, runId: number, stream: string) {
-  const { mirror, reached, goOn } = holdReading(world.mirror, stream, ROWS / 2);
+  // Readings of one process take turns; this is another one.
+  const own = createMirror({ url: world.url });
+  const { mirror, reached, goOn } = holdReading(own, stream, ROWS / 2);
   const planned = planRun({ ...world.deps(), mirror }, runId);
   await reached;
   return {
     async wake(): Promise<void> {
       goOn();
       await planned;
+      await own.close();
     },
   };
 }

@@ -5,7 +5,7 @@ import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startEmbeddedPostgres, type EmbeddedPostgres } from '../../src/demo/embedded-postgres.js';
 import { messageOf } from '../../src/errors.js';
-import { connectPostgres, pgConfig } from '../../src/postgres-connection.js';
+import { connectPostgres, pgConfig } from '../../src/connections/postgres-connection.js';
 import { createAuthority, type Authority } from '../support/certificates.js';
 import { isOnPath } from '../support/programs.js';
 

@@ -1,7 +1,7 @@
 // Guarantees 1, 3
 // Redis behind three Sentinels: the primary is lost in three ways in the middle of a run.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { openRedis, type RedisClient } from '../../src/redis-connection.js';
+import { openRedis, type RedisClient } from '../../src/connections/redis-connection.js';
 import { readDocumentedAcl } from '../support/redis-acl.js';
 import { ask, startSentinels } from '../support/redis-group.js';
 import { isRedisInstalled } from '../support/redis-server.js';

@@ -104,6 +104,7 @@ export async function playOne(
   await room.plain.sync();
   faults.push(...(await room.finish()));
   faults.push(...(await findFaults(room, watch.sent, scenario.left?.(room) ?? [])));
+  await world.closeMirrors();
   return { decisions: played.decisions, trace: played.trace, faults };
 }
 

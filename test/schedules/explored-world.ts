@@ -4,7 +4,7 @@ import { pino } from 'pino';
 import postgres from 'postgres';
 import { createDestination, type Destination } from '../../src/destination/destination.js';
 import { createLimiter, type SlotStore } from '../../src/destination/quota/limiter.js';
-import { createMirror } from '../../src/mirror/mirror.js';
+import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
 import { openState, type State } from '../../src/state/database.js';
 import { createDatabase } from '../support/services.js';
 import { startSteppedService } from './service.js';
@@ -38,6 +38,7 @@ export async function openExploredWorld() {
   const log = pino({ level: 'silent' });
   const limiter = createLimiter({ store: FREE });
   const mirror = createMirror({ url: database.url });
+  const mirrors: Mirror[] = [];
   const states = new Map<string, State>();
   const destinations = new Map<string, Destination>();
   const openDestination = (prefix: string) => {
@@ -72,6 +73,15 @@ export async function openExploredWorld() {
       destinations.set(name, destination);
       return { state, destination };
     },
+
+    /** A mirror for one process: its connections are few, and one that was killed keeps them. */
+    openMirror(): Mirror {
+      const opened = createMirror({ url: database.url });
+      mirrors.push(opened);
+      return opened;
+    },
+    /** Ends what the processes of a schedule read. */
+    closeMirrors: () => Promise.all(mirrors.splice(0).map((opened) => opened.close())),
 
     /** Whether a session of this database waits for a lock. */
     async isBlocked(): Promise<boolean> {

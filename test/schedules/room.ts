@@ -109,7 +109,7 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
     const own: SyncDeps = actor
       ? {
           ...deps,
-          mirror: mirrorOf(actor, world.mirror, onRead),
+          mirror: mirrorOf(actor, world.openMirror(), onRead),
           state: stateOf(actor, clients.state, isAlone),
           destination: destinationOf(actor, clients.destination),
         }

@@ -6,7 +6,7 @@ import {
   findPostgresAddressFault,
   isReadableOnTheWay,
   parsePostgresAddress,
-} from '../../src/postgres-address.js';
+} from '../../src/connections/postgres-address.js';
 
 const folder = mkdtempSync(path.join(tmpdir(), 'addresses-'));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -1,7 +1,7 @@
 import { PassThrough, Readable } from 'node:stream';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { decodeColumn, readLines, unescapeColumn } from '../../src/postgres-copy.js';
+import { decodeColumn, readLines, unescapeColumn } from '../../src/connections/postgres-copy.js';
 
 async function collect(readable: Readable): Promise<string[]> {
   const lines: string[] = [];

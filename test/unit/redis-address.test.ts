@@ -1,6 +1,6 @@
 // Addresses of Redis that are understood. Those that are refused, with the line that is printed: test/e2e/redis.test.ts.
 import { describe, expect, it } from 'vitest';
-import { findRedisAddressFault, parseRedisAddress } from '../../src/redis-address.js';
+import { findRedisAddressFault, parseRedisAddress } from '../../src/connections/redis-address.js';
 
 describe('Redis address', () => {
   it.each([

@@ -23,7 +23,7 @@ export async function openLimiter({ leaseMs, ...place }: QuotaPlace & { leaseMs?
 async function openStore({ redisUrl, stateUrl, key, rate, log }: QuotaPlace) {
   if (redisUrl !== undefined) {
     const [{ openRedis, requireRedis }, { createRedisStore }] = await Promise.all([
-      import('../../redis-connection.js'),
+      import('../../connections/redis-connection.js'),
       import('./redis-store.js'),
     ]);
     await requireRedis(redisUrl);
@@ -37,7 +37,7 @@ async function openStore({ redisUrl, stateUrl, key, rate, log }: QuotaPlace) {
     return { store: createRedisStore({ redis, key, rate }), disconnect: async () => redis.disconnect() };
   }
   const [{ connectPostgres }, { createPostgresStore }] = await Promise.all([
-    import('../../postgres-connection.js'),
+    import('../../connections/postgres-connection.js'),
     import('./postgres-store.js'),
   ]);
   const sql = connectPostgres(stateUrl, 'quota', { connect_timeout: 5 });

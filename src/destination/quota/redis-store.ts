@@ -1,7 +1,7 @@
 // The slots in Redis: one key, one script, so that every step is atomic and Redis Cluster serves it too.
 // The same algorithm as in PostgreSQL; what it must hold is written in limiter.ts.
 import { createHash } from 'node:crypto';
-import type { RedisClient } from '../../redis-connection.js';
+import type { RedisClient } from '../../connections/redis-connection.js';
 import { parseTaken, parseUsage } from './store-answers.js';
 import type { SlotStore } from './limiter.js';
 import { SCRIPT } from './redis-script.js';

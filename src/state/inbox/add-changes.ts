@@ -1,6 +1,6 @@
 // Keys are put into the inbox, and workers hear of it. NOTIFY is a hint: workers look every second as well.
 import type { SettingText } from '../../setting-text.js';
-import { connectPostgres, findPooling } from '../../postgres-connection.js';
+import { connectPostgres, findPooling } from '../../connections/postgres-connection.js';
 import { queryOne, type Queries } from '../database.js';
 
 /** Programs that add to the inbox may notify this channel, in the same transaction. */

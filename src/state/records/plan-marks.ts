@@ -1,7 +1,7 @@
 // Marks: what a plan or a poll has to know of a record, as one short text. sync/decide.ts reads them.
 import { sql } from 'drizzle-orm';
-import { connectPostgres } from '../../postgres-connection.js';
-import { encodeColumn, escapeColumn, readCopy } from '../../postgres-copy.js';
+import { connectPostgres } from '../../connections/postgres-connection.js';
+import { encodeColumn, escapeColumn, readCopy } from '../../connections/postgres-copy.js';
 import { quoteLiteral } from '../../sql-text.js';
 import { anyOf, asStateError, query, type State } from '../database.js';
 import { AWAITS_SECOND_LOOK, RETIREMENT_REFUSED, STILL_RESERVED } from './outcome-types.js';

@@ -1,7 +1,7 @@
 // The comparison every plan is made of: two readings in the byte order of the key, walked side by side in
 // constant memory. Pure: it knows lines, not databases. Equal lines, the common case, are compared whole
 // and never taken apart.
-import { decodeColumn, unescapeColumn } from '../../postgres-copy.js';
+import { decodeColumn, unescapeColumn } from '../../connections/postgres-copy.js';
 import { SlotsyncError } from '../../errors.js';
 import { isShortenedKey } from '../../streams/local-key.js';
 import { decide, parseMark, type Decision } from '../decide.js';

@@ -1,5 +1,5 @@
 // Keys that an operator has typed: one that neither the mirror nor the state knows is a typo, and is reported.
-import { decodeColumn, unescapeColumn } from '../../postgres-copy.js';
+import { decodeColumn, unescapeColumn } from '../../connections/postgres-copy.js';
 import { readRecordKeys } from '../../state/records/read-records.js';
 import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';

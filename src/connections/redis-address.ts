@@ -1,7 +1,7 @@
 // A Redis address, parsed once: a single server, Sentinels, or a Cluster, with or without TLS. Drivers read such addresses
 // each in its own way, and none of them knows the last two.
 import type { ConnectionOptions } from 'node:tls';
-import { messageOf, UsageError } from './errors.js';
+import { messageOf, UsageError } from '../errors.js';
 import { readPemFile } from './pem-file.js';
 
 export interface RedisAddress {

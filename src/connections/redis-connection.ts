@@ -2,9 +2,9 @@
 // follows a failover, and reads the password again when it connects.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
-import { codeOf, messageOf, SlotsyncError, UsageError } from './errors.js';
+import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors.js';
 import { parseRedisAddress, type RedisAddress } from './redis-address.js';
-import { currentText, type SettingText } from './setting-text.js';
+import { currentText, type SettingText } from '../setting-text.js';
 
 export type RedisClient = Redis | Cluster;
 

@@ -1,5 +1,5 @@
 // What a failed connection to PostgreSQL means, for mirror and state alike.
-import { codeOf, messageOf } from './errors.js';
+import { codeOf, messageOf } from '../errors.js';
 import { NOT_POSTGRESQL } from './postgres-socket.js';
 
 /** SQLSTATE too_many_connections: of the server, of the database or of the role. */

@@ -1,6 +1,6 @@
 // A PostgreSQL address, parsed once for both drivers: postgres.js and pg read the same address differently, TLS above all.
 import { checkServerIdentity, type ConnectionOptions } from 'node:tls';
-import { messageOf, UsageError } from './errors.js';
+import { messageOf, UsageError } from '../errors.js';
 import { readPemFile } from './pem-file.js';
 
 export interface PostgresAddress {

@@ -2,11 +2,11 @@
 // the same reading of the address, whichever driver it is.
 import { setTimeout as pause } from 'node:timers/promises';
 import postgres from 'postgres';
-import { codeOf, UsageError } from './errors.js';
+import { codeOf, UsageError } from '../errors.js';
 import { TOO_MANY_CONNECTIONS } from './postgres-faults.js';
 import { createSocketOpener } from './postgres-socket.js';
 import { parsePostgresAddress } from './postgres-address.js';
-import { currentText, type SettingText } from './setting-text.js';
+import { currentText, type SettingText } from '../setting-text.js';
 
 /** How long a connection may take, from the first packet to the server's readiness. */
 const CONNECT_WITHIN_MS = 8000;

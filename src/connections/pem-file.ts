@@ -1,6 +1,6 @@
 // Certificates and keys that an address names by file, for every server that is reached over TLS.
 import { readFileSync, statSync } from 'node:fs';
-import { codeOf, UsageError } from './errors.js';
+import { codeOf, UsageError } from '../errors.js';
 
 /** Rights of a file by which users other than its owner and group may read it. */
 const READ_BY_OTHERS = 0o004;
