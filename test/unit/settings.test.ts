@@ -316,6 +316,7 @@ describe('the file .env', () => {
     'STATE_DATABASE_URL',
     'REDIS_URL',
     'LOG_LEVEL',
+    'NODE_EXTRA_CA_CERTS',
   ];
   const before = { folder: process.cwd(), env: { ...process.env } };
 

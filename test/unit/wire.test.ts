@@ -114,7 +114,7 @@ describe('the answer of a find', () => {
 
   it('is not understood at its first fault, and names that one alone', () => {
     const { error } = objects.safeParse(
-      answer(room, ...Array<object>(100_000).fill({ id: 'x', fields: [1, 2] })),
+      answer(room, ...Array.from({ length: 100_000 }, () => ({ id: 'x', fields: [1, 2] }))),
     );
     expect(error?.issues.map(({ path }) => path.join('.'))).toEqual(['results.1.id', 'results.1.fields.0']);
   });
