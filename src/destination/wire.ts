@@ -19,7 +19,7 @@ export function createPaths(organizationId: string, prefix: string) {
   } as const;
 }
 
-/** A token is sent in a header: visible ASCII, of a length that servers take. */
+/** A token is sent in a header: visible ASCII, of a length that servers accept. */
 export const authenticateAnswer = z.looseObject({ token: z.string().regex(/^[!-~]{1,16384}$/) });
 
 const id = z.number().int();
@@ -215,7 +215,7 @@ export function readFailure(body: string, { errorBodies, redact }: FailureReadin
   return toDetail(message ?? (typeof error === 'object' ? error.message : error) ?? '', redact);
 }
 
-/** Words of the service as one line of at most 500 characters. Secrets are removed before it is cut, not in parts. */
+/** A message of the service as one line of at most 500 characters. Secrets are removed before it is shortened. */
 export function toDetail(text: string, redact: FailureReading['redact']): string {
   return redact(text).slice(0, 1000).replace(/\s+/g, ' ').trim().slice(0, 500);
 }

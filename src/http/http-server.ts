@@ -55,7 +55,7 @@ export async function startHttpServer({ port, routes, log }: { port: number; rou
   try {
     await once(server, 'listening');
   } catch (error) {
-    const remedy = 'Each worker on a host needs a port of its own; 0 is none.';
+    const remedy = 'Each worker on a host needs its own port; 0 opens none.';
     throw asListenError(error, { setting: 'HTTP_PORT', port, host: HOST, remedy });
   }
   server.on('error', (error) => log.warn({ code: codeOf(error) }, 'http server failed'));
