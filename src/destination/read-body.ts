@@ -1,10 +1,10 @@
-// The body of an answer, within limits: nobody but the service decides how much arrives, and all of it is kept in memory.
+// The body of an answer, within limits: the service decides how much it sends, and all of it is kept in memory.
 import type { Readable } from 'node:stream';
 
 const MB = 1024 * 1024;
-/** Of an answer that is understood whole. */
+/** Limit of an answer that is parsed. */
 const MOST_BYTES = 64 * MB;
-/** Of an error, of which only a message is kept. */
+/** Limit of an error's body, of which only a message is kept. */
 const MOST_FAILURE_BYTES = MB;
 /** Answers of the service have about six levels. */
 const MOST_LEVELS = 100;
@@ -12,7 +12,7 @@ const MOST_LEVELS = 100;
 const MOST_VALUES = 4_000_000;
 
 /**
- * The text of a body, read no further than its limit; what is beyond is not received. Undefined: a 2xx answer is larger than
+ * The text of a body, up to its limit; the rest is not received. Undefined: a 2xx answer is larger than
  * 64 MB. An error's body is cut off after 1 MB. Throws what the connection throws.
  */
 export async function readBody(body: Readable, status: number): Promise<string | undefined> {

@@ -1,5 +1,5 @@
-// What the service says of a failure becomes a message for people and a row of the state, and a gateway may repeat the
-// header that it refused. Only such texts are redacted: an object that was read is written back, so it must stay as it is.
+// Error texts of the service are shown to operators and stored in the state, and a gateway may repeat the header that it
+// refused. Only such texts are redacted. An object that was read is written back, so it must not be changed.
 
 /** Secrets that are remembered: an answer may repeat a token that has been renewed since. */
 const MOST_SECRETS = 10;

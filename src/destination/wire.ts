@@ -19,7 +19,7 @@ export function createPaths(organizationId: string, prefix: string) {
   } as const;
 }
 
-/** A token is sent in a header: visible ASCII, of a length that servers take. */
+/** A token is sent in a header: visible ASCII, of a length that servers accept. */
 export const authenticateAnswer = z.looseObject({ token: z.string().regex(/^[!-~]{1,16384}$/) });
 
 /** A list is understood up to its first fault: a million faults would take gigabytes. */
@@ -235,7 +235,7 @@ export function readFailure(body: string, { errorBodies, redact }: FailureReadin
 /** Characters in which secrets are looked for: far more than are kept, so that none is cut in two among those. */
 const REDACTED = 100_000;
 
-/** Words of the service as one line of at most 500 characters. Secrets are removed before it is cut, not in parts. */
+/** A message of the service as one line of at most 500 characters. Secrets are removed before it is shortened. */
 export function toDetail(text: string, redact: FailureReading['redact']): string {
   return redact(text.slice(0, REDACTED)).slice(0, 1000).replace(/\s+/g, ' ').trim().slice(0, 500);
 }

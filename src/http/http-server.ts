@@ -66,7 +66,7 @@ export async function startHttpServer({
   try {
     await once(server, 'listening');
   } catch (error) {
-    const remedy = 'Each worker on a host needs a port of its own; 0 is none.';
+    const remedy = 'Each worker on a host needs its own port; 0 opens none.';
     const setting = ['EADDRNOTAVAIL', 'ENOTFOUND'].includes(codeOf(error)) ? 'HTTP_HOST' : 'HTTP_PORT';
     throw asListenError(error, { setting, port, host, remedy });
   }

@@ -28,7 +28,7 @@ export async function migrate(databaseUrl: SettingText): Promise<{ applied: numb
   try {
     if ((await findPooling(databaseUrl)) === 'transaction') {
       throw new UsageError(
-        'STATE_DATABASE_URL goes through a pooler in transaction mode, where migrations cannot keep each other out',
+        'STATE_DATABASE_URL goes through a pooler in transaction mode, where two migrations could run at once',
         { remedy: 'For this command, name the server itself or a pooler in session mode.' },
       );
     }

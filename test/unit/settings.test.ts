@@ -135,7 +135,7 @@ describe('a secret in a file', () => {
     ['is not there', () => path.join(folder, 'nowhere'), 'cannot be read (ENOENT)'],
     ['is a folder', () => folder, 'is a folder'],
     ['is empty', () => file('empty', '\uFEFF \n'), 'is empty'],
-    ['holds two lines', () => file('two', 'S3CRET\nS3CRET'), 'holds more than one line'],
+    ['holds two lines', () => file('two', 'S3CRET\nS3CRET'), 'contains more than one line'],
     ['is UTF-16', () => file('utf16', Buffer.from('\uFEFFS3CRET', 'utf16le')), 'is not UTF-8 text'],
   ])('is refused when the file %s', (_, place, message) => {
     for (const [name] of SECRETS) {
@@ -149,7 +149,7 @@ describe('a secret in a file', () => {
     const at = file('wrong', 'postgres://reader:S3%CRET@db/mirror');
     const { faults } = refusal({ ...ENV, MIRROR_DATABASE_URL: undefined, MIRROR_DATABASE_URL_FILE: at });
     expect(faults).toEqual([
-      expect.stringMatching(/^MIRROR_DATABASE_URL_FILE: \/.*wrong: holds a % that encodes nothing/),
+      expect.stringMatching(/^MIRROR_DATABASE_URL_FILE: \/.*wrong: contains a % that encodes nothing/),
     ]);
     expect(faults[0]).not.toMatch(/S3|CRET/);
   });
@@ -192,7 +192,7 @@ describe('the address of the service', () => {
     'http://notlocalhost',
     'http://127.0.0.1.example.org',
     'http://10.0.0.1',
-  ])('%s would show the key to everyone on the way', (url) => {
+  ])('%s would send the key unencrypted', (url) => {
     expect(refusal({ ...ENV, API_BASE_URL: url }).faults).toEqual([
       'API_BASE_URL: must be https: the key would be sent unencrypted',
     ]);
@@ -205,7 +205,7 @@ describe('the address of the service', () => {
   });
 });
 
-describe('the proxy on the way to the service', () => {
+describe('the proxy for requests to the service', () => {
   const proxyOf = (env: NodeJS.ProcessEnv) => loadSettings(NEEDS, { ...ENV, ...env }).api?.proxy;
   const url = 'http://user:p%40ss@proxy:3128';
 
@@ -223,9 +223,9 @@ describe('the proxy on the way to the service', () => {
   it.each([
     ['proxy:3128', 'not the address of a proxy; write http://host:3128'],
     ['socks5://proxy:1080', 'not the address of a proxy; write http://host:3128'],
-    ['http://proxy:3128/pac', 'holds a path, ? or #; write http://host:3128'],
-    ['http://user@proxy:3128', 'has a user or a password, and not both'],
-    ['http://user:50%@proxy:3128', 'has a bare % in user or password; write %25'],
+    ['http://proxy:3128/pac', 'contains a path, ? or #; write http://host:3128'],
+    ['http://user@proxy:3128', 'has a user without a password, or a password without a user'],
+    ['http://user:50%@proxy:3128', 'contains a % that encodes nothing in user or password; write %25'],
   ])('%s is none', (text, fault) => {
     expect(refusal({ ...ENV, https_proxy: text }).faults).toEqual([`HTTPS_PROXY: ${fault}`]);
   });
