@@ -44,11 +44,11 @@ async function main(argv: readonly string[]): Promise<void> {
   }
 }
 
-/** What commander refuses, in the form of every other error. */
+/** A usage error of commander, in the form of every other error. */
 function asUsageError({ message }: CommanderError): UsageError {
   const text = message.replace(/^error: /, '').replace(/\n\(Did you mean (.*\?)\)$/, '; did you mean $1');
   return new UsageError(text, {
-    remedy: 'slotsync --help lists commands and options. A key that begins with - stands behind --.',
+    remedy: 'slotsync --help lists commands and options. Put -- before a key that begins with -.',
   });
 }
 
@@ -57,7 +57,7 @@ function requireWorkingFolder(): void {
     process.cwd();
   } catch (error) {
     throw new UsageError('the working directory does not exist any more', {
-      remedy: 'Change to another one.',
+      remedy: 'Change to an existing directory.',
       cause: error,
     });
   }

@@ -66,13 +66,13 @@ export async function loadConfiguration(
 }
 
 /**
- * What `load` loads. A file that ends the process, that awaits what never happens, or that leaves an error to nobody,
- * would end the command without a word: it throws instead.
+ * What `load` loads. If the file ends the process, awaits something that never happens, or leaves an error unhandled, this
+ * throws. Otherwise the command would end silently.
  */
 async function loadAlone<T>(load: () => Promise<T>, withinMs: number): Promise<T> {
   let fail: (reason: unknown) => void = () => undefined;
   const failed = new Promise<never>((_, reject) => (fail = reject));
-  failed.catch(() => undefined); // whoever races it gets the error
+  failed.catch(() => undefined); // the race below gets the error
   const events = ['uncaughtException', 'unhandledRejection'] as const;
   const { exit } = process;
   process.exit = () => {
@@ -86,7 +86,7 @@ async function loadAlone<T>(load: () => Promise<T>, withinMs: number): Promise<T
   }, withinMs).unref();
   try {
     const loaded = await Promise.race([load(), failed]);
-    // What the file leaves to nobody is reported after the file has ended.
+    // Unhandled errors of the file are reported after the file has ended.
     await Promise.race([new Promise((resolve) => setImmediate(resolve)), failed]);
     return loaded;
   } finally {

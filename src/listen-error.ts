@@ -3,9 +3,9 @@ import { codeOf, UsageError } from './errors.js';
 
 const REASONS: Record<string, string> = {
   EADDRINUSE: 'is taken',
-  EACCES: 'may not be opened by this user; ports below 1024 need a right of their own',
+  EACCES: 'may not be opened by this user; ports below 1024 need a special right',
   EADDRNOTAVAIL: 'cannot be opened: this machine does not have that address',
-  ENOTFOUND: 'cannot be opened: that host is not known',
+  ENOTFOUND: 'cannot be opened: the host is unknown',
 };
 
 /** The error of `listen` as a UsageError. `setting` is what names the port. */

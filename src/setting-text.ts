@@ -1,4 +1,4 @@
-// A secret that is kept in a file can be replaced while the program runs. So whoever uses one reads it when it is needed.
+// A secret in a file can be replaced while the program runs. So it is read each time it is used.
 
 /** A setting's text, or how to read it again. The function throws UsageError when its file cannot be read. */
 export type SettingText = string | (() => string);

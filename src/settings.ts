@@ -25,10 +25,10 @@ const webAddress: Check = (text) => {
   if (fault !== undefined) return fault;
   const { username, password, pathname, search, hash, protocol, hostname } = new URL(text);
   if (username !== '' || password !== '')
-    return 'holds a user or password; the service takes API_KEY alone, write https://host';
-  if (/[?#]/.test(text) || search !== '' || hash !== '') return 'holds ? or #; write https://host';
+    return 'contains a user or password, which the service does not use; write https://host';
+  if (/[?#]/.test(text) || search !== '' || hash !== '') return 'contains ? or #; write https://host';
   if (/[^/]/.test(pathname))
-    return 'holds a path; write https://host, and the path in service.prefix of the configuration';
+    return 'contains a path; write https://host, and the path in service.prefix of the configuration';
   return protocol === 'https:' || LOOPBACK.test(hostname)
     ? undefined
     : 'must be https: the key would be sent unencrypted';
@@ -47,17 +47,21 @@ const apiKey: Check = (text) => headerValue(withoutPrefix(text));
 /** It becomes a part of a path, in which everything else is encoded. */
 const organizationId: Check = (text) => {
   if (/^\.{1,2}$/.test(text)) return 'dots alone are no id';
-  return /[\s\p{Cc}]/u.test(text) ? 'holds a space or a control character; copy it again' : undefined;
+  return /[\s\p{Cc}]/u.test(text) ? 'contains a space or a control character; copy it again' : undefined;
 };
 
-/** The fault holds nothing of it: it may have a password. */
+/** The message repeats no part of the address, which may contain a password. */
 const proxyAddress: Check = (text) => {
   const fault = address(['http:', 'https:'], 'not the address of a proxy; write http://host:3128')(text);
   if (fault !== undefined) return fault;
   const { username, password, pathname, search, hash } = new URL(text);
-  if (pathname !== '/' || search !== '' || hash !== '') return 'holds a path, ? or #; write http://host:3128';
-  if ((username === '') !== (password === '')) return 'has a user or a password, and not both';
-  return isPercentEncoded(username + password) ? undefined : 'has a bare % in user or password; write %25';
+  if (pathname !== '/' || search !== '' || hash !== '')
+    return 'contains a path, ? or #; write http://host:3128';
+  if ((username === '') !== (password === ''))
+    return 'has a user without a password, or a password without a user';
+  return isPercentEncoded(username + password)
+    ? undefined
+    : 'contains a % that encodes nothing in user or password; write %25';
 };
 
 const isPercentEncoded = (text: string) => !/%(?![\da-f]{2})/i.test(text);
@@ -87,6 +91,8 @@ const CHECKS = {
   NO_PROXY: anyText,
   SLOTSYNC_CONFIG: anyText,
   HTTP_PORT: wholeFrom(0, 65_535),
+  HTTP_HOST: (text) =>
+    /^[\w.:-]+$/.test(text) ? undefined : 'the address of this machine alone, such as 127.0.0.1 or ::1',
   LOG_LEVEL: (text) =>
     LOG_LEVELS.includes(text.toLowerCase())
       ? undefined
@@ -106,7 +112,7 @@ export interface ApiSettings {
   key: SettingText;
   organizationId: string;
   region: string;
-  /** `except`: names of hosts, separated by commas, that are connected to straight. */
+  /** `except`: names of hosts, separated by commas, that are connected to directly. */
   proxy?: { url: string; except: string } | undefined;
 }
 
@@ -191,6 +197,8 @@ export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = re
     configPath: get('SLOTSYNC_CONFIG'),
     /** 0: no HTTP. */
     httpPort: Number(get('HTTP_PORT') ?? 0),
+    /** All addresses: in a container, the loopback address cannot be reached from outside. */
+    httpHost: get('HTTP_HOST') ?? '0.0.0.0',
     /** Unset: each command has its own. */
     logLevel: get('LOG_LEVEL')?.toLowerCase(),
   };
@@ -234,13 +242,12 @@ function findTlsFaults(env: NodeJS.ProcessEnv): string[] {
     );
   const authorities = env['NODE_EXTRA_CA_CERTS'];
   if (authorities && !existsSync(authorities))
-    faults.push(`NODE_EXTRA_CA_CERTS: ${authorities} is not there or cannot be reached`);
+    faults.push(`NODE_EXTRA_CA_CERTS: ${authorities} does not exist or cannot be read`);
   return faults;
 }
 
 /**
- * What every user of this machine can read although it holds secrets, as sentences: files of secrets, and the file of
- * settings.
+ * Files with secrets that every user of this machine may read, as sentences: files of `…_FILE` settings, and `.env`.
  */
 export function findExposedSecrets(envFile = '.env', env: NodeJS.ProcessEnv = process.env): string[] {
   const files = SECRETS.flatMap((name) => (env[name]?.trim() ? [] : [env[`${name}_FILE`]?.trim() ?? '']));
@@ -269,11 +276,16 @@ export function readEnvironment(file?: string): NodeJS.ProcessEnv {
     throw new UsageError(`${file ?? '.env'}: line ${line} is not NAME=value`, {
       remedy: 'Correct the line, or put # before it; .env.example shows the form.',
     });
-  for (const [name, value] of Object.entries(parseEnv(text))) process.env[name] ??= value;
+  const settings = parseEnv(text);
+  if (settings['NODE_EXTRA_CA_CERTS'] && process.env['NODE_EXTRA_CA_CERTS'] === undefined)
+    throw new UsageError(`${file ?? '.env'}: NODE_EXTRA_CA_CERTS has no effect in a file of settings`, {
+      remedy: 'Node reads it when it starts: set it in the environment, and remove it here.',
+    });
+  for (const [name, value] of Object.entries(settings)) process.env[name] ??= value;
   return process.env;
 }
 
-/** The number of the first line that Node would skip in silence. */
+/** The number of the first line that Node would skip silently. */
 function findUnreadableLine(text: string): number | undefined {
   // A value in quotes may continue over lines.
   const lines = text.replaceAll(/^[ \t]*#.*|=[ \t]*("[^"]*"|'[^']*'|`[^`]*`)/gm, (part) =>

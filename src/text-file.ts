@@ -1,4 +1,4 @@
-// Files that people and platforms write: settings, configurations, keys, and secrets, one in each file.
+// Text files of the operator: settings, configurations, lists of keys, and files with one secret each.
 import { readFileSync, statSync } from 'node:fs';
 import { codeOf, UsageError } from './errors.js';
 
@@ -19,7 +19,7 @@ export function readTextFile(file: string): string {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
     if (!text.includes('\0')) return text;
   } catch {
-    // Not UTF-8, which is said below.
+    // Not UTF-8: reported below.
   }
   throw new UsageError(`${file} is not UTF-8 text`);
 }
@@ -28,7 +28,7 @@ export function readTextFile(file: string): string {
 export function readSecretFile(file: string): string {
   const secret = readTextFile(file).trim();
   if (secret === '') throw new UsageError(`${file} is empty`);
-  if (/[\r\n]/.test(secret)) throw new UsageError(`${file} holds more than one line`);
+  if (/[\r\n]/.test(secret)) throw new UsageError(`${file} contains more than one line`);
   return secret;
 }
 

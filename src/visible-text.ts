@@ -1,5 +1,5 @@
-// Text of a row, a key or an answer may hold characters that a terminal obeys instead of showing them: they move the
-// cursor, set its title or reverse the direction of writing. Whatever a person reads passes through here.
+// Text of a row, a key or an answer may contain control characters: a terminal would move its cursor, set its title or
+// reverse the text direction. Every text that is printed or logged passes through here.
 
 /** Control characters but the line feed, line separators, and marks of direction. */
 const OBEYED = /(?!\n)[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu;

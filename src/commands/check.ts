@@ -1,7 +1,7 @@
 import type { App } from '../app.js';
 import { scheduleOf } from '../config-file.js';
 import { nextDue } from '../cron-schedule.js';
-import { isReadableOnTheWay, parsePostgresAddress } from '../connections/postgres-address.js';
+import { isUnencryptedRemote, parsePostgresAddress } from '../connections/postgres-address.js';
 import { currentText } from '../setting-text.js';
 import { formatInZone, plural } from '../report/format.js';
 import { print, printLine } from '../report/print.js';
@@ -25,9 +25,9 @@ export async function check(app: App, options: CommonOptions): Promise<number> {
     MIRROR_DATABASE_URL: app.settings.mirrorUrl,
     STATE_DATABASE_URL: app.settings.stateUrl === app.settings.mirrorUrl ? undefined : app.settings.stateUrl,
   })) {
-    if (url === undefined || !isReadableOnTheWay(parsePostgresAddress(currentText(url)))) continue;
+    if (url === undefined || !isUnencryptedRemote(parsePostgresAddress(currentText(url)))) continue;
     const text = `${setting} names another machine, and the connection is not encrypted`;
-    const remedy = `Add ?sslmode=verify-full to the address, and sslrootcert for an authority of your own.`;
+    const remedy = `Add ?sslmode=verify-full to the address, and &sslrootcert=/path/ca.pem for a private authority.`;
     add({ what: 'encryption', result: 'warning', text, remedy });
   }
   const configuration = await app.configuration();

@@ -1,9 +1,7 @@
 // Certificates and keys that an address names by file, for every server that is reached over TLS.
-import { readFileSync, statSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { codeOf, UsageError } from '../errors.js';
-
-/** Rights of a file by which users other than its owner and group may read it. */
-const READ_BY_OTHERS = 0o004;
+import { isReadableByOthers } from '../text-file.js';
 
 /** Reads the PEM file that an address's parameter names. Throws UsageError that names the parameter and the file. */
 export function readPemFile(parameters: URLSearchParams, name: string): string | undefined {
@@ -13,12 +11,13 @@ export function readPemFile(parameters: URLSearchParams, name: string): string |
   let text: string;
   try {
     text = readFileSync(file, 'utf8');
-    if (name === 'sslkey' && (statSync(file).mode & READ_BY_OTHERS) !== 0)
+    if (name === 'sslkey' && isReadableByOthers(file))
       throw new UsageError(`sslkey ${file} may be read by every user of this machine; chmod 600 it`);
   } catch (error) {
     if (error instanceof UsageError) throw error;
     throw new UsageError(`${name} ${file} cannot be read (${codeOf(error)})`, { cause: error });
   }
-  if (!text.includes('-----BEGIN')) throw new UsageError(`${name} ${file} holds no PEM text (-----BEGIN …)`);
+  if (!text.includes('-----BEGIN'))
+    throw new UsageError(`${name} ${file} contains no PEM text (-----BEGIN …)`);
   return text;
 }

@@ -1,4 +1,5 @@
-// A PostgreSQL address, parsed once for both drivers: postgres.js and pg read the same address differently, TLS above all.
+// A PostgreSQL address, parsed once for both drivers: postgres.js and pg interpret the same address differently, above all
+// its TLS parameters.
 import { checkServerIdentity, type ConnectionOptions } from 'node:tls';
 import { messageOf, UsageError } from '../errors.js';
 import { readPemFile } from './pem-file.js';
@@ -44,7 +45,7 @@ export function parsePostgresAddress(text: string): PostgresAddress {
     throw new UsageError(`not a PostgreSQL address; ${FORM}; ${ENCODE}`);
   for (const name of url.searchParams.keys())
     if (!PARAMETERS.includes(name))
-      throw new UsageError(`the parameter '${name}' is not known; known are ${PARAMETERS.join(', ')}`);
+      throw new UsageError(`the parameter '${name}' is not supported; supported: ${PARAMETERS.join(', ')}`);
 
   const host = decode(url.hostname).replace(/^\[(.*)\]$/, '$1');
   const [user, password] = [decode(url.username), decode(url.password)];
@@ -59,8 +60,8 @@ export function parsePostgresAddress(text: string): PostgresAddress {
   return { ...parts, tls: readTls(url.searchParams, host) };
 }
 
-/** Whether what is sent there, passwords and rows, can be read on the way: not encrypted, and to another machine. */
-export function isReadableOnTheWay({ host, tls }: PostgresAddress): boolean {
+/** Whether passwords and rows are sent unencrypted to another machine. */
+export function isUnencryptedRemote({ host, tls }: PostgresAddress): boolean {
   return tls === false && !host.startsWith('/') && !/^(localhost|127(\.\d{1,3}){3}|::1)$/.test(host);
 }
 
@@ -68,7 +69,7 @@ function decode(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
-    throw new UsageError(`holds a % that encodes nothing; ${ENCODE}`);
+    throw new UsageError(`contains a % that encodes nothing; ${ENCODE}`);
   }
 }
 

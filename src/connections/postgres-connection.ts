@@ -10,11 +10,11 @@ import { currentText, type SettingText } from '../setting-text.js';
 
 /** How long a connection may take, from the first packet to the server's readiness. */
 const CONNECT_WITHIN_MS = 8000;
-/** Connections that nobody uses are closed after this time. */
+/** Idle connections are closed after this time. */
 const IDLE_MS = 10_000;
 /** Others that use the pooler can make one attempt look like session mode. */
 const POOLING_ATTEMPTS = 3;
-/** How long a server that takes no more connections is waited for. */
+/** How long a statement is tried again while the server has too many connections. */
 const FULL = { untilMs: 60_000, pauseMs: { first: 250, most: 4000 } };
 
 /**
@@ -54,7 +54,7 @@ export function pgConfig(address: SettingText, duty: string) {
 
 const nameOf = (duty: string) => `slotsync ${duty}`;
 
-/** What both drivers call alike. */
+/** Options that have the same name in both drivers. */
 function serverOf(address: SettingText) {
   const { tls, password, user, host, port, database } = parsePostgresAddress(currentText(address));
   // Asked for by each new connection, so that a password that was replaced in its file is used by the next one.
@@ -71,7 +71,7 @@ function serverOf(address: SettingText) {
 }
 
 /**
- * Runs again what failed because the server takes no more connections: nothing of it was carried out. Throws that error
+ * Runs `work` again while the server has too many connections, since nothing of it was carried out. Throws that error
  * after a minute, and any other at once. Not for work that has begun inside a transaction.
  */
 export async function waitWhileFull<T>(run: () => Promise<T>, untilMs = FULL.untilMs): Promise<T> {
@@ -94,7 +94,7 @@ export async function waitWhileFull<T>(run: () => Promise<T>, untilMs = FULL.unt
 /** What stands between this program and the server: a pooler gives a client one connection for each session or transaction. */
 export type Pooling = 'none' | 'session' | 'transaction';
 
-/** Finds out by two connections whether there is a pooler, and in which mode. Throws the driver's errors. */
+/** Detects a pooler and its mode with two connections. Throws the driver's errors. */
 export async function findPooling(address: SettingText): Promise<Pooling> {
   const [one, other] = [connectPostgres(address, 'probe'), connectPostgres(address, 'probe')];
   const ask = async (sql: Pick<postgres.Sql, 'unsafe'>) => {

@@ -7,8 +7,9 @@ export const TOO_MANY_CONNECTIONS = '53300';
 
 const REASONS: Record<string, string> = {
   [NOT_POSTGRESQL]: ': what answers there is not PostgreSQL',
-  [TOO_MANY_CONNECTIONS]: ': it takes no more connections',
+  [TOO_MANY_CONNECTIONS]: ': it has too many connections',
   CONNECT_TIMEOUT: ': it does not answer',
+  ECONNRESET: ': it closed the connection; if sslmode is set, the server may not offer TLS',
 };
 
 /**

@@ -1,9 +1,9 @@
-// The sockets of postgres.js. The driver connects again and again, without an error, to a server that closes a connection
-// before it is ready, as a web server does at a PostgreSQL address. Here the second attempt fails with a reason.
+// The sockets of postgres.js. If a server closes a connection before it is ready, as a web server does at a PostgreSQL
+// address, the driver reconnects for ever without an error. Here the second attempt fails with a reason.
 import { connect, Socket } from 'node:net';
 import type { PostgresAddress } from './postgres-address.js';
 
-/** `code` of the error: something else than PostgreSQL answers, or what answers hangs up. */
+/** `code` of the error: what answers is not PostgreSQL, or it closes the connection. */
 export const NOT_POSTGRESQL = 'NOT_POSTGRESQL';
 
 /** First bytes of a server's answer: authentication, error, notice, another version; of TLS, yes and no. */

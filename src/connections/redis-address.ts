@@ -1,5 +1,5 @@
-// A Redis address, parsed once: a single server, Sentinels, or a Cluster, with or without TLS. Drivers read such addresses
-// each in its own way, and none of them knows the last two.
+// A Redis address, parsed once: a single server, Sentinels, or a Cluster, with or without TLS. ioredis and BullMQ interpret
+// addresses differently, and neither supports the last two.
 import type { ConnectionOptions } from 'node:tls';
 import { messageOf, UsageError } from '../errors.js';
 import { readPemFile } from './pem-file.js';
@@ -44,7 +44,8 @@ export function parseRedisAddress(text: string): RedisAddress {
     throw new UsageError(`not a Redis address; ${isRedis ? ENCODE : FORM}`);
   }
   const kind = (mode?.toLowerCase() as 'sentinel' | 'cluster' | undefined) ?? 'server';
-  if (/\p{Cc}/u.test(text)) throw new UsageError('holds a control character, such as a tab or a line break');
+  if (/\p{Cc}/u.test(text))
+    throw new UsageError('contains a control character, such as a tab or a line break');
   const parameters = new URLSearchParams(query.replaceAll('+', '%2B')); // a + in a file's name or a password is no blank
   const known = [...TLS_PARAMETERS, ...(kind === 'sentinel' ? SENTINEL_PARAMETERS : [])];
   const at = authority.lastIndexOf('@');
@@ -53,7 +54,7 @@ export function parseRedisAddress(text: string): RedisAddress {
     throw new UsageError(`not a Redis address; ${FORM}; ${ENCODE}`);
   for (const name of parameters.keys())
     if (!known.includes(name))
-      throw new UsageError(`the parameter '${name}' is not known; known are ${known.join(', ')}`);
+      throw new UsageError(`the parameter '${name}' is not supported; supported: ${known.join(', ')}`);
 
   const [user = '', ...password] = at === -1 ? [] : authority.slice(0, at).split(':');
   return {
@@ -75,7 +76,7 @@ function decode(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
-    throw new UsageError(`holds a % that encodes nothing; ${ENCODE}`);
+    throw new UsageError(`contains a % that encodes nothing; ${ENCODE}`);
   }
 }
 

@@ -13,11 +13,11 @@ type Options = Omit<RedisOptions, 'replyMapping' | 'retryStrategy'> & { replyMap
 
 const CONNECT_WITHIN_MS = 5_000;
 /**
- * A connection whose server sends nothing for so long, though an answer is due, is closed and made anew: the server may be
- * frozen, or its host gone without a word. Longer than the queue's longest blocking command, 10 s.
+ * If an answer is due and the server sends nothing for this time, the connection is closed and opened again: the server may
+ * be frozen, or its host may be gone. Longer than the queue's longest blocking command, 10 s.
  */
 const ANSWER_WITHIN_MS = 13_000;
-/** How long the first look at a server may take, from the name look-up to the last answer. */
+/** Limit of the first check of a server, from the name look-up to the last answer. */
 const PROBE_WITHIN_MS = 10_000;
 const LOOK_AGAIN_MS = 250;
 /** The server became a replica, or is not ready yet: another connection finds the primary. */
@@ -95,7 +95,7 @@ function clusterOptions() {
   } satisfies ClusterOptions;
 }
 
-/** What both a lasting client and the first look at a server use. */
+/** Options of a lasting client and of the first check of a server. */
 function shared(parsed: RedisAddress, duty: string): Options {
   const { kind, nodes, user, password, database, sentinel, tls } = parsed;
   const [node] = nodes;
@@ -122,7 +122,7 @@ function shared(parsed: RedisAddress, duty: string): Options {
   };
 }
 
-/** The passwords as they are in the setting now; nothing when its file cannot be read at present. */
+/** The current passwords of the setting; nothing while its file cannot be read. */
 function readPasswords(address: SettingText): Pick<RedisOptions, 'password' | 'sentinelPassword'> {
   try {
     const { password, sentinel } = parseRedisAddress(currentText(address));
@@ -141,7 +141,7 @@ function reconnectAfterMs(times: number): number {
 }
 
 /**
- * Looks whether Redis can be used: it answers, is what the address says, and grants the rights. Throws SlotsyncError when it
+ * Checks that Redis can be used: it answers, is what the address says, and grants the rights. Throws SlotsyncError when it
  * does not answer within ten seconds, and UsageError when it refuses.
  */
 export async function requireRedis(address: SettingText): Promise<void> {
@@ -192,7 +192,7 @@ async function probeServer(client: RedisClient, { kind }: RedisAddress): Promise
   const version = /^redis_version:((\d+)\.(\d+)\S*)/m.exec(info);
   const [, text, major, minor] = version ?? [];
   if (Number(major) < 6 || (major === '6' && Number(minor) < 2))
-    throw refusal(`the server has version ${text}`, 'Redis from 6.2 on is needed.');
+    throw refusal(`the server has version ${text}`, 'Redis 6.2 or later is required.');
   if (kind === 'server' && /^role:slave/m.test(info))
     throw refusal('a replica answers', 'Name the primary, or Sentinels that know it: redis+sentinel://….');
   for (const key of ['{slotsync:probe}:rights', 'slotsync:quota:probe'])
@@ -213,7 +213,7 @@ redis.call('SET', KEYS[1], 'a', 'PX', 1000)
 return redis.call('DEL', KEYS[1])
 `;
 
-/** What a person has to do about an error of the first look, in the words of the setting. */
+/** The error of the first check as one that names the setting and the remedy. */
 function explainFault(error: unknown, { kind, database, tls }: RedisAddress): SlotsyncError {
   const text = [messageOf(error), messageOf((error as { lastNodeError?: unknown }).lastNodeError ?? '')]
     .join(' ')
@@ -225,7 +225,7 @@ function explainFault(error: unknown, { kind, database, tls }: RedisAddress): Sl
 
   if (is(/NOAUTH|HELLO must be called/))
     return refusal(
-      'the server asks for a password',
+      'the server requires a password',
       `Write it into the address, ${encode}: redis${tls ? 's' : ''}${scheme}://user:password@….`,
       error,
     );
@@ -256,7 +256,7 @@ function explainFault(error: unknown, { kind, database, tls }: RedisAddress): Sl
   if (kind === 'sentinel' && is(/unknown command|No such master/i))
     return is(/No such master/)
       ? refusal('the Sentinels do not know that name', 'Correct the name at the end of the address.', error)
-      : refusal('the server is no Sentinel', 'Write redis://, or the port of the Sentinels.', error);
+      : refusal('the server is not a Sentinel', 'Write redis://, or the port of the Sentinels.', error);
   if (tls && is(/CERT|SELF_SIGNED|UNABLE_TO|altname|ERR_TLS|certificate/i))
     return refusal(
       `the server’s certificate is not accepted (${codeOf(error)})`,
@@ -277,7 +277,7 @@ function explainFault(error: unknown, { kind, database, tls }: RedisAddress): Sl
   const reason = isLate
     ? `no answer within ${PROBE_WITHIN_MS / 1000} s`
     : isClosed
-      ? 'the connection is closed at once'
+      ? CLOSED[kind]
       : shortReason(error, text);
   const hint = isLate || isClosed ? ' and its scheme, redis:// or rediss:// for TLS,' : '';
   return new SlotsyncError('queue_unreachable', `REDIS_URL: Redis cannot be reached (${reason})`, {
@@ -285,6 +285,13 @@ function explainFault(error: unknown, { kind, database, tls }: RedisAddress): Sl
     cause: error,
   });
 }
+
+/** ioredis reports Sentinels and nodes that cannot be reached as a closed connection too. */
+const CLOSED = {
+  server: 'the connection is closed at once',
+  sentinel: 'no Sentinel answers, or the primary does not',
+  cluster: 'no node answers',
+};
 
 function shortReason(error: unknown, text: string): string {
   const code = codeOf(error);

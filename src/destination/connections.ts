@@ -1,10 +1,10 @@
-// Connections to the service: straight, or through the organization's proxy. What fails before a connection stands, at the
-// proxy or while certificates are checked, has sent nothing of the request; that is noted here.
+// Connections to the service: directly, or through the organization's proxy. A failure before the connection is established,
+// at the proxy or in the TLS handshake, has sent nothing of the request. This file notes which requests were sent.
 import { DecoratorHandler, EnvHttpProxyAgent, Pool, type Dispatcher } from 'undici';
 import { codeOf } from '../errors.js';
 import type { ApiSettings } from '../settings.js';
 
-/** Longest for each step: to the service or the proxy, through the proxy, and the handshake. */
+/** Time limit of each step: to the service or the proxy, through the proxy, and the handshake. */
 const CONNECT_WITHIN_MS = 10_000;
 
 /** A proxy that cannot be reached, or that does not connect. */
@@ -41,7 +41,7 @@ export function openConnections(
         });
 
   return {
-    /** Sends; `onSent` is called before the first byte is written to a connection that stands. */
+    /** Sends; `onSent` is called before the first byte is written to an established connection. */
     request: (request: Omit<Dispatcher.RequestOptions, 'origin'>, onSent: () => void) =>
       dispatcher.compose(noteSending(onSent)).request({ ...request, origin: baseUrl }),
     close: () => dispatcher.destroy(),
@@ -67,12 +67,12 @@ class NoteSending extends Decorator {
 
   override onRequestStart(controller: Dispatcher.DispatchController, context: unknown): void {
     super.onRequestStart(controller, context);
-    // One that was aborted while it waited for a connection is not written.
+    // A request that was aborted while it waited for a connection is not written.
     if (!controller.aborted) this.#onSent();
   }
 }
 
-/** Connections to the proxy: whatever fails there says so. */
+/** Connections to the proxy. Their failures are ProxyFailure. */
 function openProxy(origin: URL, options: Pool.Options): Dispatcher {
   const pool = new Pool(origin, options);
   const connect: (to: Dispatcher.ConnectOptions) => Promise<Dispatcher.ConnectData> = pool.connect.bind(pool);

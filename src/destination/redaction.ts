@@ -1,5 +1,5 @@
-// What the service says of a failure becomes a message for people and a row of the state, and a gateway may repeat the
-// header that it refused. Only such texts are redacted: an object that was read is written back, so it must stay as it is.
+// Error texts of the service are shown to operators and stored in the state, and a gateway may repeat the header that it
+// refused. Only such texts are redacted. An object that was read is written back, so it must not be changed.
 
 /** Secrets that are remembered: an answer may repeat a token that has been renewed since. */
 const MOST_SECRETS = 10;
@@ -59,15 +59,18 @@ function placesOf(form: string, text: string): number[] {
   return places;
 }
 
-/** Escapes as the characters they stand for, however often a text was put into JSON; and where each one starts. */
+/**
+ * Escapes as the characters they stand for, however often a text was put into JSON; and where each one starts. A run of
+ * backslashes is matched once: a body of nothing else must not take time by its square.
+ */
 function decodeEscapes(text: string): { text: string; starts: readonly number[] } {
   const characters: string[] = [];
   const starts: number[] = [];
-  for (const { 0: all, 1: unicode, 2: percent, 3: plain, index } of text.matchAll(
-    /\\+u([\da-f]{4})|%([\da-f]{2})|\\*([^\\])|\\/gi,
+  for (const { 0: all, 1: unicode, 2: escaped, 3: percent, index } of text.matchAll(
+    /\\+(?:u([\da-f]{4})|([^\\]))?|%([\da-f]{2})|[^\\]/gi,
   )) {
     const code = unicode ?? percent;
-    characters.push(code === undefined ? (plain ?? all) : String.fromCharCode(Number.parseInt(code, 16)));
+    characters.push(code === undefined ? (escaped ?? all) : String.fromCharCode(Number.parseInt(code, 16)));
     starts.push(index);
   }
   return { text: characters.join(''), starts };

@@ -77,9 +77,9 @@ export function createMirror({ url }: { url: SettingText }) {
 
   return {
     /**
-     * Runs `work` when no other work of this process has the turn. What reads in blocks holds one of the few connections
-     * until it ends, so it takes the turn first. Do not wait for it with a connection of the state: whoever has the turn
-     * may wait for that one.
+     * Runs `work` when no other work of this process has the turn. A reading in blocks keeps one of the few connections
+     * until it ends, so it takes the turn first. Do not wait for the turn while holding a connection of the state: the
+     * work that has the turn may wait for that connection.
      */
     async takeTurn<T>(work: () => Promise<T>): Promise<T> {
       const leave = await turns.enter();

@@ -1,7 +1,7 @@
 // Sessions at the mirror. Every reading is one statement, in a transaction of its own that is READ ONLY at the server and
-// is rolled back at its end. So nothing stays of what PostgreSQL permits in such a transaction: large objects (before
-// version 16), settings of the session, notifications. A session needs no setting of its own, so a connection pooler may
-// give every transaction another one.
+// is rolled back at its end. So nothing remains of what PostgreSQL permits in such a transaction: large objects (before
+// version 16), settings of the session, notifications. Nothing depends on the session, so a connection pooler may use
+// another one for each transaction.
 import postgres from 'postgres';
 import { connectPostgres, waitWhileFull } from '../connections/postgres-connection.js';
 import { copyOut, ONE_STATEMENT } from '../connections/postgres-copy.js';
@@ -121,7 +121,7 @@ function openSession(url: SettingText) {
   return {
     client,
 
-    /** Begins the transaction. What is sent next is in it: when the connection is lost, this or that fails. */
+    /** Begins the transaction. The next statement runs in it, or fails when the connection is lost. */
     async begin(settings: Readonly<Record<string, string | number>>): Promise<void> {
       const set = Object.entries(settings).map(
         ([name, value]) => `SET LOCAL ${name} = ${quoteLiteral(String(value))}`,

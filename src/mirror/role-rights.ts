@@ -1,5 +1,5 @@
-// What the mirror's role may do beside reading. The program only reads, but the right guarantee is a role that can do
-// nothing else: docs/security.md.
+// What the mirror's role may do besides reading. The program only reads, but only a role that can do nothing else
+// guarantees it: docs/security.md.
 import { quoteIdentifier } from '../sql-text.js';
 import type { DeclaredSource } from '../streams/stream.js';
 

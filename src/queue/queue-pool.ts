@@ -1,5 +1,5 @@
 // The queue's connections to PostgreSQL. BullMQ gives each queue and each worker a pool and a listening connection of its
-// own: two dozen for one process. Here all of them share one small pool, which is opened by the first and closed with the last.
+// own: two dozen for one process. Here all of them share one small pool. The first opens it, the last closes it.
 import { PostgresConnection, PostgresQueueBackend, type BackendFactory, type PgPool } from 'bullmq';
 import pg from 'pg';
 import { pgConfig, waitWhileFull } from '../connections/postgres-connection.js';
@@ -11,7 +11,7 @@ const CONNECTIONS = 3;
 
 type ListenClient = Awaited<ReturnType<PostgresConnection['getListenClient']>>;
 
-/** Waits for a server that takes no more connections. */
+/** Waits while the server has too many connections. */
 class WaitingPool extends pg.Pool {
   override connect = ((callback?: Parameters<pg.Pool['connect']>[0]) =>
     callback ? super.connect(callback) : waitWhileFull(() => super.connect())) as pg.Pool['connect'];

@@ -1,5 +1,5 @@
 // What people read: lines on standard output, or one JSON document for programs; notes and errors on standard error.
-// Nothing else writes there but the progress bar, so that no text can command the terminal.
+// Nothing else writes there but the progress bar, so that no text can control the terminal.
 import { visible } from '../visible-text.js';
 
 export function printLine(text = ''): void {

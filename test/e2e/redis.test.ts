@@ -98,7 +98,7 @@ describe.skipIf(!(await isRedisInstalled()))('Redis', () => {
   describe('address', () => {
     it.each([
       // input, exit code, what the lines say
-      ['redis://localhost:{locked}', 2, 'REDIS_URL: the server asks for a password'],
+      ['redis://localhost:{locked}', 2, 'REDIS_URL: the server requires a password'],
       ['redis://:wrong@localhost:{locked}', 2, 'REDIS_URL: the server refused the user or the password'],
       [
         'redis://nobody:right@localhost:{locked}',
@@ -111,17 +111,17 @@ describe.skipIf(!(await isRedisInstalled()))('Redis', () => {
       [
         'redis://user:50%@localhost',
         2,
-        'REDIS_URL: holds a % that encodes nothing; in a user or password, percent-encode',
+        'REDIS_URL: contains a % that encodes nothing; in a user or password, percent-encode',
       ],
       ['redis://user:a/b@localhost', 2, 'percent-encode % as %25, / as %2F'],
       ['redis://localhost:{plain}/one', 2, 'REDIS_URL: the number of the database must be a whole number'],
-      ['redis://localhost:{plain}?tls=yes', 2, "REDIS_URL: the parameter 'tls' is not known"],
+      ['redis://localhost:{plain}?tls=yes', 2, "REDIS_URL: the parameter 'tls' is not supported"],
       ['redis+cluster://localhost:{node}/3', 2, 'REDIS_URL: a Redis Cluster has no databases but number 0'],
       ['redis+cluster://localhost:{plain}', 2, 'REDIS_URL: the server is not part of a Cluster'],
       ['redis://localhost:{node}', 2, 'REDIS_URL: a node of a Redis Cluster answers'],
       ['redis://localhost:{sentinel}', 2, 'REDIS_URL: a Sentinel answers'],
       ['redis+sentinel://localhost:{sentinel}/unknown', 2, 'REDIS_URL: the Sentinels do not know that name'],
-      ['redis+sentinel://localhost:{plain}/known', 2, 'REDIS_URL: the server is no Sentinel'],
+      ['redis+sentinel://localhost:{plain}/known', 2, 'REDIS_URL: the server is not a Sentinel'],
       ['redis+sentinel://localhost:{sentinel}', 2, 'REDIS_URL: does not name the primary'],
       ['redis://localhost:{replica}', 2, 'REDIS_URL: a replica answers'],
       ['rediss://localhost:{tls}', 2, 'REDIS_URL: the server’s certificate is not accepted'],
@@ -136,6 +136,8 @@ describe.skipIf(!(await isRedisInstalled()))('Redis', () => {
       ['rediss://localhost:{web}', 2, 'REDIS_URL: the server does not answer in TLS'],
       ['redis://localhost:{web}', 2, 'REDIS_URL: what answers does not speak the protocol of Redis'],
       ['redis://localhost:{closed}', 1, 'REDIS_URL: Redis cannot be reached (ECONNREFUSED)'],
+      ['redis+sentinel://localhost:{closed}/known', 1, 'cannot be reached (no Sentinel answers'],
+      ['redis+cluster://localhost:{closed}', 1, 'cannot be reached (no node answers)'],
     ])('%s ends with %i: %s', async (address, code, line) => {
       const finished = await world.run(['sync'], { REDIS_URL: fill(address) });
       expect(finished.stderr).toContain(line);

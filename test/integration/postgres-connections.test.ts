@@ -26,7 +26,7 @@ describe('address of something else', () => {
 
   it.each([
     ['a web server', () => createWebServer((_, answer) => answer.end('hello')), 'NOT_POSTGRESQL'],
-    ['a server that hangs up', () => createServer((socket) => socket.end()), 'NOT_POSTGRESQL'],
+    ['a server that closes the connection', () => createServer((socket) => socket.end()), 'NOT_POSTGRESQL'],
     ['a server that says nothing', () => createServer(), 'CONNECT_TIMEOUT'],
   ])('%s: the state and the mirror say so instead of waiting', async (_, create, code) => {
     const server = create();
@@ -42,7 +42,7 @@ describe('address of something else', () => {
   });
 });
 
-describe('server that takes no more connections', () => {
+describe('server with too many connections', () => {
   let database: TestDatabase;
   let admin: postgres.Sql;
   /** Counts the connections that the server has ended. */

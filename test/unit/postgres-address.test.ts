@@ -4,7 +4,7 @@ import path from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import {
   findPostgresAddressFault,
-  isReadableOnTheWay,
+  isUnencryptedRemote,
   parsePostgresAddress,
 } from '../../src/connections/postgres-address.js';
 
@@ -38,14 +38,14 @@ describe('PostgreSQL address: refused, without its password', () => {
     ['postgres://u:s3cret@db/a/b', 'names no database'],
     ['postgres://db/campus', 'names no user'],
     ['postgres:///campus', 'names no host'],
-    ['postgres://u:s3cret%@db/campus', 'holds a % that encodes nothing; in a user or password'],
+    ['postgres://u:s3cret%@db/campus', 'contains a % that encodes nothing; in a user or password'],
     ['postgres://u:s3/cret@db/campus', 'percent-encode % as %25, / as %2F'],
     ['postgres://u:12/s3cret@db/campus', 'percent-encode'],
     ['postgres://u:s3?cret@db/campus', 'percent-encode'],
     ['postgres://u:s3#cret@db/campus', 'percent-encode'],
     ['postgres://u:s3cret@db:0/campus', 'the port must be a whole number from 1 to 65535'],
     ['postgres://u:s3cret@db/campus?sslmode=prefer', 'sslmode is one of disable, require'],
-    ['postgres://u:s3cret@db/campus?schema=x', "the parameter 'schema' is not known"],
+    ['postgres://u:s3cret@db/campus?schema=x', "the parameter 'schema' is not supported"],
     ['postgres://u:s3cret@db/campus?sslrootcert=/ca.pem', 'sslrootcert has no effect without encryption'],
     ['postgres://u:s3cret@db/campus?sslmode=verify-ca', 'needs sslrootcert'],
     [
@@ -55,7 +55,7 @@ describe('PostgreSQL address: refused, without its password', () => {
     [`postgres://u:s3cret@db/campus?sslmode=require&sslrootcert=${folder}`, 'cannot be read (EISDIR)'],
     [
       `postgres://u:s3cret@db/campus?sslmode=require&sslrootcert=${file('text', 'not a certificate')}`,
-      'holds no PEM text',
+      'contains no PEM text',
     ],
     [`postgres://u:s3cret@db/campus?sslmode=require&sslcert=${file('cert', PEM)}`, 'belong together'],
     [
@@ -69,7 +69,7 @@ describe('PostgreSQL address: refused, without its password', () => {
   });
 });
 
-describe('PostgreSQL address: whether it is read on the way', () => {
+describe('PostgreSQL address: unencrypted, and to another machine', () => {
   it.each([
     ['postgres://u@db.campus.example/campus', true],
     ['postgres://u@db.campus.example/campus?sslmode=require', false],
@@ -78,5 +78,5 @@ describe('PostgreSQL address: whether it is read on the way', () => {
     ['postgres://u@127.0.0.2/campus', false],
     ['postgres://u@[::1]/campus', false],
     ['postgres://u@%2Frun%2Fpostgresql/campus', false],
-  ])('%s: %s', (text, expected) => expect(isReadableOnTheWay(parsePostgresAddress(text))).toBe(expected));
+  ])('%s: %s', (text, expected) => expect(isUnencryptedRemote(parsePostgresAddress(text))).toBe(expected));
 });

@@ -35,7 +35,7 @@ describe('Redis address', () => {
     ['redis://u:a#b@cache', 'percent-encode'],
     ['redis://u:a?b@cache', 'percent-encode'],
     ['redis://', 'names no host'],
-    ['redis://ca\tche', 'holds a control character'],
+    ['redis://ca\tche', 'contains a control character'],
     ['rediss://cache?sslmode=disable', 'sslmode is verify-ca or verify-full'],
     ['rediss://cache?sslmode=verify-ca', 'needs sslrootcert'],
     ['redis+sentinel://a/', 'does not name the primary'],

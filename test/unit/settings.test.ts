@@ -40,6 +40,7 @@ describe('settings that are complete', () => {
       requestsPerSecond: 20,
       configPath: undefined,
       httpPort: 0,
+      httpHost: '0.0.0.0',
       logLevel: undefined,
     });
   });
@@ -134,7 +135,7 @@ describe('a secret in a file', () => {
     ['is not there', () => path.join(folder, 'nowhere'), 'cannot be read (ENOENT)'],
     ['is a folder', () => folder, 'is a folder'],
     ['is empty', () => file('empty', '\uFEFF \n'), 'is empty'],
-    ['holds two lines', () => file('two', 'S3CRET\nS3CRET'), 'holds more than one line'],
+    ['holds two lines', () => file('two', 'S3CRET\nS3CRET'), 'contains more than one line'],
     ['is UTF-16', () => file('utf16', Buffer.from('\uFEFFS3CRET', 'utf16le')), 'is not UTF-8 text'],
   ])('is refused when the file %s', (_, place, message) => {
     for (const [name] of SECRETS) {
@@ -148,7 +149,7 @@ describe('a secret in a file', () => {
     const at = file('wrong', 'postgres://reader:S3%CRET@db/mirror');
     const { faults } = refusal({ ...ENV, MIRROR_DATABASE_URL: undefined, MIRROR_DATABASE_URL_FILE: at });
     expect(faults).toEqual([
-      expect.stringMatching(/^MIRROR_DATABASE_URL_FILE: \/.*wrong: holds a % that encodes nothing/),
+      expect.stringMatching(/^MIRROR_DATABASE_URL_FILE: \/.*wrong: contains a % that encodes nothing/),
     ]);
     expect(faults[0]).not.toMatch(/S3|CRET/);
   });
@@ -191,7 +192,7 @@ describe('the address of the service', () => {
     'http://notlocalhost',
     'http://127.0.0.1.example.org',
     'http://10.0.0.1',
-  ])('%s would show the key to everyone on the way', (url) => {
+  ])('%s would send the key unencrypted', (url) => {
     expect(refusal({ ...ENV, API_BASE_URL: url }).faults).toEqual([
       'API_BASE_URL: must be https: the key would be sent unencrypted',
     ]);
@@ -204,7 +205,7 @@ describe('the address of the service', () => {
   });
 });
 
-describe('the proxy on the way to the service', () => {
+describe('the proxy for requests to the service', () => {
   const proxyOf = (env: NodeJS.ProcessEnv) => loadSettings(NEEDS, { ...ENV, ...env }).api?.proxy;
   const url = 'http://user:p%40ss@proxy:3128';
 
@@ -222,9 +223,9 @@ describe('the proxy on the way to the service', () => {
   it.each([
     ['proxy:3128', 'not the address of a proxy; write http://host:3128'],
     ['socks5://proxy:1080', 'not the address of a proxy; write http://host:3128'],
-    ['http://proxy:3128/pac', 'holds a path, ? or #; write http://host:3128'],
-    ['http://user@proxy:3128', 'has a user or a password, and not both'],
-    ['http://user:50%@proxy:3128', 'has a bare % in user or password; write %25'],
+    ['http://proxy:3128/pac', 'contains a path, ? or #; write http://host:3128'],
+    ['http://user@proxy:3128', 'has a user without a password, or a password without a user'],
+    ['http://user:50%@proxy:3128', 'contains a % that encodes nothing in user or password; write %25'],
   ])('%s is none', (text, fault) => {
     expect(refusal({ ...ENV, https_proxy: text }).faults).toEqual([`HTTPS_PROXY: ${fault}`]);
   });
@@ -270,6 +271,7 @@ describe('settings that cannot be used', () => {
     ['API_REQUESTS_PER_SECOND', '1.5', 'a whole number from 1 to 1000'],
     ['API_REQUESTS_PER_SECOND', '1001', 'a whole number from 1 to 1000'],
     ['API_REQUESTS_PER_SECOND', 'twenty', 'a whole number from 1 to 1000'],
+    ['HTTP_HOST', 'http://localhost', 'the address of this machine alone, such as 127.0.0.1 or ::1'],
     ['HTTP_PORT', '65536', 'a whole number from 0 to 65535'],
     ['LOG_LEVEL', 'verbose', 'fatal, error, warn, info, debug, trace or silent'],
     ['REDIS_URL', 'cache:6379', 'not a Redis address; write redis://user:password@host:6379'],
@@ -314,6 +316,7 @@ describe('the file .env', () => {
     'STATE_DATABASE_URL',
     'REDIS_URL',
     'LOG_LEVEL',
+    'NODE_EXTRA_CA_CERTS',
   ];
   const before = { folder: process.cwd(), env: { ...process.env } };
 
@@ -366,6 +369,11 @@ describe('the file .env', () => {
   it.each([
     ['a line of another syntax', 'LOG_LEVEL=info\r\nAPI_KEY: k3y\n', '.env: line 2 is not NAME=value'],
     ['a name alone', '# see the docs\n\nAPI_KEY\n', '.env: line 3 is not NAME=value'],
+    [
+      'authorities that Node would not read',
+      'NODE_EXTRA_CA_CERTS=/ca.pem',
+      '.env: NODE_EXTRA_CA_CERTS has no effect',
+    ],
     ['UTF-16', Buffer.from('API_KEY=k3y\n', 'utf16le'), '.env is not UTF-8 text'],
   ])('with %s is a fault', (_, text, message) => {
     writeFileSync('.env', text);

@@ -26,7 +26,7 @@ export function listenForChanges(url: SettingText, onChange: () => void) {
   const client = connectPostgres(url, 'inbox');
   const closing = new AbortController();
   const listen = async () => {
-    // There a session belongs to nobody: notifications would reach no one.
+    // In transaction mode no session stays with a client, so no notification would arrive.
     const pooling = await findPooling(url).catch(() => 'none');
     if (pooling === 'transaction' || closing.signal.aborted) return;
     // The driver reconnects by itself, also after a first failure; looking every second covers the time between.
