@@ -20,6 +20,7 @@ import {
   refuseTransactionPooling,
   waitWhileFull,
 } from '../connections/postgres-connection.js';
+import { asStateError } from '../state/database.js';
 import { openRedis, requireRedis, type RedisClient } from '../connections/redis-connection.js';
 import type { SettingText } from '../setting-text.js';
 import { createSharedBackend } from './queue-pool.js';
@@ -63,7 +64,7 @@ export async function requireQueueStore(store: QueueStore): Promise<void> {
       const remedy = 'Update slotsync on this machine to the version that migrated them.';
       throw new UsageError('the queue tables are newer than this program', { remedy });
     }
-    throw error;
+    throw asStateError(error);
   }
 }
 

@@ -8,6 +8,8 @@ import { quoteIdentifier } from '../sql-text.js';
 
 /** One of them listens for new jobs, in a process that works them. */
 const CONNECTIONS = 3;
+/** For one of them to be free. Whether the server answers at all was seen before. */
+const WAIT_WITHIN_MS = 30_000;
 
 type ListenClient = Awaited<ReturnType<PostgresConnection['getListenClient']>>;
 
@@ -67,6 +69,7 @@ export function createSharedBackend(address: SettingText, schema: string) {
     const pool = new WaitingPool({
       ...pgConfig(address, 'queue'),
       max: CONNECTIONS,
+      connectionTimeoutMillis: WAIT_WITHIN_MS,
       keepAlive: true,
       onConnect: setSchema as never,
     });
