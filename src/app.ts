@@ -103,8 +103,8 @@ function createBase(
     if (!isObserved || settings.httpPort === 0) return undefined;
     const { createWorkerHttp } = await import('./http/worker-http.js');
     const streams = async () => (await configuration()).streams.map(({ name }) => name);
-    const port = settings.httpPort;
-    return createWorkerHttp({ port, state, log, limiter, streams });
+    const { httpHost: host, httpPort: port } = settings;
+    return createWorkerHttp({ host, port, state, log, limiter, streams });
   });
   const meter = async () => (await http())?.meter ?? noMeter;
 

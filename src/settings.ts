@@ -91,6 +91,8 @@ const CHECKS = {
   NO_PROXY: anyText,
   SLOTSYNC_CONFIG: anyText,
   HTTP_PORT: wholeFrom(0, 65_535),
+  HTTP_HOST: (text) =>
+    /^[\w.:-]+$/.test(text) ? undefined : 'the address of this machine alone, such as 127.0.0.1 or ::1',
   LOG_LEVEL: (text) =>
     LOG_LEVELS.includes(text.toLowerCase())
       ? undefined
@@ -195,6 +197,8 @@ export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = re
     configPath: get('SLOTSYNC_CONFIG'),
     /** 0: no HTTP. */
     httpPort: Number(get('HTTP_PORT') ?? 0),
+    /** All addresses: in a container, the loopback address cannot be reached from outside. */
+    httpHost: get('HTTP_HOST') ?? '0.0.0.0',
     /** Unset: each command has its own. */
     logLevel: get('LOG_LEVEL')?.toLowerCase(),
   };
@@ -272,7 +276,12 @@ export function readEnvironment(file?: string): NodeJS.ProcessEnv {
     throw new UsageError(`${file ?? '.env'}: line ${line} is not NAME=value`, {
       remedy: 'Correct the line, or put # before it; .env.example shows the form.',
     });
-  for (const [name, value] of Object.entries(parseEnv(text))) process.env[name] ??= value;
+  const settings = parseEnv(text);
+  if (settings['NODE_EXTRA_CA_CERTS'] && process.env['NODE_EXTRA_CA_CERTS'] === undefined)
+    throw new UsageError(`${file ?? '.env'}: NODE_EXTRA_CA_CERTS has no effect in a file of settings`, {
+      remedy: 'Node reads it when it starts: set it in the environment, and remove it here.',
+    });
+  for (const [name, value] of Object.entries(settings)) process.env[name] ??= value;
   return process.env;
 }
 

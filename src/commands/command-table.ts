@@ -68,7 +68,7 @@ export function addCommands(program: Command): void {
     .option('--grace <seconds>', 'time to finish the work in flight when stopped', '30')
     .addHelpText(
       'after',
-      '\nWith HTTP_PORT set: /healthz, /readyz and /metrics on that port, on every network address.',
+      '\nWith HTTP_PORT set: /healthz, /readyz and /metrics on that port, at HTTP_HOST or every address.',
     )
     .action(
       withApp(

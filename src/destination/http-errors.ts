@@ -2,7 +2,7 @@
 import { remedyFor } from '../error-catalogue.js';
 import { codeOf, SlotsyncError } from '../errors.js';
 import { ProxyFailure } from './connections.js';
-import { isTooDeep } from './read-body.js';
+import { findExcess } from './read-body.js';
 import { isForeignText, readFailure, type FailureReading } from './wire.js';
 
 export interface Call {
@@ -25,7 +25,8 @@ export function parseAnswer(
   reading: FailureReading,
 ): unknown {
   if (status < 200 || status >= 300) throw errorOf(status, call, readFailure(body, reading));
-  if (isTooDeep(body)) throw invalidAnswer(call, 'its JSON is nested more than 100 levels deep');
+  const excess = findExcess(body);
+  if (excess !== undefined) throw invalidAnswer(call, `its JSON is ${excess}`);
   try {
     return JSON.parse(body) as unknown;
   } catch {

@@ -8,6 +8,8 @@ const MOST_BYTES = 64 * MB;
 const MOST_FAILURE_BYTES = MB;
 /** Answers of the service have about six levels. */
 const MOST_LEVELS = 100;
+/** A thousand objects with several hundred fields each have a million. */
+const MOST_VALUES = 4_000_000;
 
 /**
  * The text of a body, up to its limit; the rest is not received. Undefined: a 2xx answer is larger than
@@ -29,9 +31,13 @@ export async function readBody(body: Readable, status: number): Promise<string |
   return new TextDecoder().decode(Buffer.concat(chunks).subarray(0, most));
 }
 
-/** Whether JSON has more levels than any answer. The parser would take minutes and gigabytes for millions of them. */
-export function isTooDeep(json: string): boolean {
+/**
+ * What JSON has more of than any answer, before it is parsed: millions of levels or of empty values would take minutes and
+ * gigabytes. Undefined: nothing.
+ */
+export function findExcess(json: string): string | undefined {
   let level = 0;
+  let values = 0;
   for (let at = 0; at < json.length; at++) {
     switch (json.charCodeAt(at)) {
       case QUOTE:
@@ -39,18 +45,23 @@ export function isTooDeep(json: string): boolean {
         break;
       case BRACKET:
       case BRACE:
-        if (++level > MOST_LEVELS) return true;
+        if (++level > MOST_LEVELS) return `nested more than ${MOST_LEVELS} levels deep`;
+        values++;
+        break;
+      case COMMA:
+        values++;
         break;
       case CLOSING_BRACKET:
       case CLOSING_BRACE:
         level--;
     }
+    if (values > MOST_VALUES) return 'of more than 4 million values';
   }
-  return false;
+  return undefined;
 }
 
-const [QUOTE, BACKSLASH, BRACKET, BRACE, CLOSING_BRACKET, CLOSING_BRACE] = Array.from(
-  '"\\[{]}',
+const [QUOTE, BACKSLASH, BRACKET, BRACE, CLOSING_BRACKET, CLOSING_BRACE, COMMA] = Array.from(
+  '"\\[{]},',
   (character) => character.charCodeAt(0),
 );
 

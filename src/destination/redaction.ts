@@ -59,15 +59,18 @@ function placesOf(form: string, text: string): number[] {
   return places;
 }
 
-/** Escapes as the characters they stand for, however often a text was put into JSON; and where each one starts. */
+/**
+ * Escapes as the characters they stand for, however often a text was put into JSON; and where each one starts. A run of
+ * backslashes is matched once: a body of nothing else must not take time by its square.
+ */
 function decodeEscapes(text: string): { text: string; starts: readonly number[] } {
   const characters: string[] = [];
   const starts: number[] = [];
-  for (const { 0: all, 1: unicode, 2: percent, 3: plain, index } of text.matchAll(
-    /\\+u([\da-f]{4})|%([\da-f]{2})|\\*([^\\])|\\/gi,
+  for (const { 0: all, 1: unicode, 2: escaped, 3: percent, index } of text.matchAll(
+    /\\+(?:u([\da-f]{4})|([^\\]))?|%([\da-f]{2})|[^\\]/gi,
   )) {
     const code = unicode ?? percent;
-    characters.push(code === undefined ? (plain ?? all) : String.fromCharCode(Number.parseInt(code, 16)));
+    characters.push(code === undefined ? (escaped ?? all) : String.fromCharCode(Number.parseInt(code, 16)));
     starts.push(index);
   }
   return { text: characters.join(''), starts };

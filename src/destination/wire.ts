@@ -4,7 +4,7 @@
 import { z } from 'zod';
 import { RESERVATION_STATUSES } from '../streams/config-schema.js';
 import { createObject, type DestinationObject, type FieldValues } from '../streams/destination-object.js';
-import { isTooDeep } from './read-body.js';
+import { findExcess } from './read-body.js';
 
 /** The prefix of the authentication path is fixed by the service; that of the others is configurable. */
 export function createPaths(organizationId: string, prefix: string) {
@@ -22,10 +22,27 @@ export function createPaths(organizationId: string, prefix: string) {
 /** A token is sent in a header: visible ASCII, of a length that servers accept. */
 export const authenticateAnswer = z.looseObject({ token: z.string().regex(/^[!-~]{1,16384}$/) });
 
+/** A list is understood up to its first fault: a million faults would take gigabytes. */
+const listOf = <T extends z.ZodType>(element: T) =>
+  z.array(z.unknown()).transform((given, context): z.output<T>[] => {
+    const list: z.output<T>[] = [];
+    for (const [at, value] of given.entries()) {
+      const { data, error } = element.safeParse(value);
+      if (error) {
+        context.issues.push(
+          ...error.issues.map((issue) => ({ ...issue, path: [at, ...issue.path] }) as never),
+        );
+        return z.NEVER;
+      }
+      list.push(data);
+    }
+    return list;
+  });
+
 const id = z.number().int();
 const externalId = z.string().nullish();
 
-const field = z.looseObject({ fieldId: z.string(), values: z.array(z.string()).nullish() });
+const field = z.looseObject({ fieldId: z.string(), values: listOf(z.string()).nullish() });
 
 /**
  * Assumed: `typeId` and `active` are on an object that is read; where they are absent, our type and true are taken.
@@ -36,7 +53,7 @@ export const foundObject = z.looseObject({
   extId: externalId,
   typeId: z.string().nullish(),
   active: z.boolean().nullish(),
-  fields: z.array(field),
+  fields: listOf(field),
 });
 
 /** A type or a field. Assumed: `name`. */
@@ -45,7 +62,7 @@ export const foundDefinition = z.looseObject({ id, extId: externalId, name: z.st
 /** Beyond this a number of seconds lies past the year 9999: it would be milliseconds. */
 const seconds = z.number().min(0).max(253_402_300_799, 'Unix seconds expected');
 
-const bookedObjects = z.array(z.looseObject({ typeId: z.string(), objectId: z.string() }));
+const bookedObjects = listOf(z.looseObject({ typeId: z.string(), objectId: z.string() }));
 
 /** Times in Unix seconds. Assumed: `extId`. */
 export const foundReservation = z.looseObject({
@@ -53,9 +70,9 @@ export const foundReservation = z.looseObject({
   extId: externalId,
   begin: seconds,
   end: seconds,
-  status: z.array(z.string()).nullish(),
+  status: listOf(z.string()).nullish(),
   objects: bookedObjects.nullish(),
-  fields: z.array(field).nullish(),
+  fields: listOf(field).nullish(),
 });
 
 /** A reservation that must name its objects: an answer without them is refused. */
@@ -69,7 +86,7 @@ export const foundCancellation = foundReservation.extend({
 
 export function findAnswer<T extends z.ZodType>(result: T) {
   return z.looseObject({
-    results: z.array(result),
+    results: listOf(result),
     page: z.number().int().nullish(),
     totalPages: z.number().int().nullish(),
     totalResults: z.number().int().nullish(),
@@ -127,7 +144,7 @@ export function putRequest(objects: readonly DestinationObject[]) {
 
 /** Assumed: one result for each object, in any order, named by `extId`; `status` as in HTTP. */
 export const putAnswer = z.looseObject({
-  results: z.array(
+  results: listOf(
     z.looseObject({
       extId: z.string(),
       id: id.nullish(),
@@ -215,9 +232,12 @@ export function readFailure(body: string, { errorBodies, redact }: FailureReadin
   return toDetail(message ?? (typeof error === 'object' ? error.message : error) ?? '', redact);
 }
 
+/** Characters in which secrets are looked for: far more than are kept, so that none is cut in two among those. */
+const REDACTED = 100_000;
+
 /** A message of the service as one line of at most 500 characters. Secrets are removed before it is shortened. */
 export function toDetail(text: string, redact: FailureReading['redact']): string {
-  return redact(text).slice(0, 1000).replace(/\s+/g, ' ').trim().slice(0, 500);
+  return redact(text.slice(0, REDACTED)).slice(0, 1000).replace(/\s+/g, ' ').trim().slice(0, 500);
 }
 
 /** Whether a body that should be JSON is something else, rather than JSON that was cut off or nothing. */
@@ -228,7 +248,7 @@ export const refusedFind = { ...findRequest({}, { page: 1, limit: 1 }), idFormat
 
 function parseJson(text: string): unknown {
   try {
-    return isTooDeep(text) ? undefined : JSON.parse(text);
+    return findExcess(text) === undefined ? JSON.parse(text) : undefined;
   } catch {
     return undefined;
   }

@@ -7,9 +7,9 @@ import { codeOf } from '../errors.js';
 import { asListenError } from '../listen-error.js';
 import type { Logger } from '../logger.js';
 
-/** All addresses: in a container, the loopback address cannot be reached from outside. */
-const HOST = '0.0.0.0';
 const SECOND = 1000;
+/** Of a monitoring system and a few people. Beyond them new ones are closed, so that files are left for the work. */
+const MOST_CONNECTIONS = 100;
 
 export interface HttpAnswer {
   status: number;
@@ -22,10 +22,21 @@ export type Routes = Readonly<Record<string, () => HttpAnswer | Promise<HttpAnsw
 
 export type HttpServer = Awaited<ReturnType<typeof startHttpServer>>;
 
-/** Listens; port 0 takes a free one. Throws UsageError when it cannot listen at the port. */
-export async function startHttpServer({ port, routes, log }: { port: number; routes: Routes; log: Logger }) {
+/** Listens; port 0 takes a free one. Throws UsageError when it cannot listen at the port of that host. */
+export async function startHttpServer({
+  host,
+  port,
+  routes,
+  log,
+}: {
+  host: string;
+  port: number;
+  routes: Routes;
+  log: Logger;
+}) {
   const timeouts = { requestTimeout: 10 * SECOND, keepAliveTimeout: 5 * SECOND };
   const server = createServer(timeouts, (request, response) => void respond(request, response));
+  server.maxConnections = MOST_CONNECTIONS;
 
   async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { status, contentType, body } = await answer(request);
@@ -51,12 +62,13 @@ export async function startHttpServer({ port, routes, log }: { port: number; rou
     }
   }
 
-  server.listen(port, HOST);
+  server.listen(port, host);
   try {
     await once(server, 'listening');
   } catch (error) {
     const remedy = 'Each worker on a host needs its own port; 0 opens none.';
-    throw asListenError(error, { setting: 'HTTP_PORT', port, host: HOST, remedy });
+    const setting = ['EADDRNOTAVAIL', 'ENOTFOUND'].includes(codeOf(error)) ? 'HTTP_HOST' : 'HTTP_PORT';
+    throw asListenError(error, { setting, port, host, remedy });
   }
   server.on('error', (error) => log.warn({ code: codeOf(error) }, 'http server failed'));
 

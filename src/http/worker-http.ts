@@ -13,6 +13,7 @@ import { createMetrics } from './metrics.js';
 const READING = { keepMs: 1000, withinMs: 1500 };
 
 interface WorkerHttpDeps {
+  host: string;
   port: number;
   state: () => Promise<State>;
   log: Logger;
@@ -22,7 +23,7 @@ interface WorkerHttpDeps {
 }
 
 /** Counts from now on; `serve` opens the port. */
-export function createWorkerHttp({ port, state, log, limiter, streams }: WorkerHttpDeps) {
+export function createWorkerHttp({ host, port, state, log, limiter, streams }: WorkerHttpDeps) {
   const readings = createStateReadings({ state, timeoutMs: READING.withinMs });
   const metrics = createMetrics({
     lanes: LANES,
@@ -42,7 +43,7 @@ export function createWorkerHttp({ port, state, log, limiter, streams }: WorkerH
       const { contentType } = metrics;
       const answerMetrics = async () => ({ status: 200, contentType, body: await metrics.text() });
       const routes = { '/healthz': health.liveness, '/readyz': health.readiness, '/metrics': answerMetrics };
-      const server = await startHttpServer({ port, log, routes });
+      const server = await startHttpServer({ host, port, log, routes });
       log.info({ port: server.port }, 'http started');
       return server;
     },

@@ -16,7 +16,7 @@ afterEach(async () => {
 });
 
 async function listen(routes: Routes, port = 0): Promise<HttpServer> {
-  const server = await startHttpServer({ port, routes, log });
+  const server = await startHttpServer({ host: '127.0.0.1', port, routes, log });
   servers.push(server);
   return server;
 }
@@ -52,9 +52,18 @@ describe('the server', () => {
 
   it('says in one sentence that its port is taken', async () => {
     const { port } = await listen({});
-    const second = startHttpServer({ port, routes: {}, log });
+    const second = startHttpServer({ host: '127.0.0.1', port, routes: {}, log });
     await expect(second).rejects.toThrow(UsageError);
-    await expect(second).rejects.toThrow(`HTTP_PORT: port ${port} of 0.0.0.0 is taken`);
+    await expect(second).rejects.toThrow(`HTTP_PORT: port ${port} of 127.0.0.1 is taken`);
+  });
+
+  it('host: the server listens at that address alone, and names the setting of one that is not of this machine', async () => {
+    const { port } = await listen({});
+    // The same port of another address is free, as it would not be under 0.0.0.0.
+    servers.push(await startHttpServer({ host: '127.0.0.2', port, routes: {}, log }));
+    await expect(startHttpServer({ host: '192.0.2.1', port: 0, routes: {}, log })).rejects.toThrow(
+      'HTTP_HOST: port 0 of 192.0.2.1 cannot be opened: this machine does not have that address',
+    );
   });
 });
 

@@ -1,4 +1,5 @@
 // The state's schema: brought up to date from anything older, refused when it is another, and bound to one service.
+import { randomBytes } from 'node:crypto';
 import postgres from 'postgres';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors.js';
@@ -54,6 +55,27 @@ it('leaves what lies beside it and what is in it alone', async () => {
   await migrate(url);
   expect(await sql`SELECT local_key FROM slotsync.changes`).toEqual([{ local_key: 'A' }]);
   expect(await sql`SELECT * FROM public.records`).toEqual([]);
+});
+
+it('schema: one that another role has made is not read, also by a superuser', async () => {
+  const { url, sql } = await open(createEmptyDatabase);
+  const role = `planter_${randomBytes(4).toString('hex')}`;
+  await sql.unsafe(`
+    CREATE ROLE ${role};
+    CREATE SCHEMA slotsync AUTHORIZATION ${role};
+    CREATE TABLE public.loot ();
+    CREATE FUNCTION slotsync.steal() RETURNS text LANGUAGE plpgsql AS $$ BEGIN DROP TABLE public.loot; RETURN ''; END $$;
+    CREATE TABLE slotsync.migrations (created_at bigint);
+    CREATE VIEW slotsync.repeatable_migrations AS SELECT 'a'::text AS name, slotsync.steal() AS checksum;
+    ALTER VIEW slotsync.repeatable_migrations OWNER TO ${role};`);
+  try {
+    await expect(migrate(url)).rejects.toThrow(`the schema slotsync belongs to ${role}`);
+    expect(await sql`SELECT to_regclass('public.loot') IS NOT NULL AS "isThere"`).toEqual([
+      { isThere: true },
+    ]);
+  } finally {
+    await sql.unsafe(`DROP OWNED BY ${role} CASCADE; DROP ROLE ${role}`);
+  }
 });
 
 it('is done once when several begin at once', async () => {

@@ -40,6 +40,7 @@ describe('settings that are complete', () => {
       requestsPerSecond: 20,
       configPath: undefined,
       httpPort: 0,
+      httpHost: '0.0.0.0',
       logLevel: undefined,
     });
   });
@@ -270,6 +271,7 @@ describe('settings that cannot be used', () => {
     ['API_REQUESTS_PER_SECOND', '1.5', 'a whole number from 1 to 1000'],
     ['API_REQUESTS_PER_SECOND', '1001', 'a whole number from 1 to 1000'],
     ['API_REQUESTS_PER_SECOND', 'twenty', 'a whole number from 1 to 1000'],
+    ['HTTP_HOST', 'http://localhost', 'the address of this machine alone, such as 127.0.0.1 or ::1'],
     ['HTTP_PORT', '65536', 'a whole number from 0 to 65535'],
     ['LOG_LEVEL', 'verbose', 'fatal, error, warn, info, debug, trace or silent'],
     ['REDIS_URL', 'cache:6379', 'not a Redis address; write redis://user:password@host:6379'],
@@ -314,6 +316,7 @@ describe('the file .env', () => {
     'STATE_DATABASE_URL',
     'REDIS_URL',
     'LOG_LEVEL',
+    'NODE_EXTRA_CA_CERTS',
   ];
   const before = { folder: process.cwd(), env: { ...process.env } };
 
@@ -366,6 +369,11 @@ describe('the file .env', () => {
   it.each([
     ['a line of another syntax', 'LOG_LEVEL=info\r\nAPI_KEY: k3y\n', '.env: line 2 is not NAME=value'],
     ['a name alone', '# see the docs\n\nAPI_KEY\n', '.env: line 3 is not NAME=value'],
+    [
+      'authorities that Node would not read',
+      'NODE_EXTRA_CA_CERTS=/ca.pem',
+      '.env: NODE_EXTRA_CA_CERTS has no effect',
+    ],
     ['UTF-16', Buffer.from('API_KEY=k3y\n', 'utf16le'), '.env is not UTF-8 text'],
   ])('with %s is a fault', (_, text, message) => {
     writeFileSync('.env', text);

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { isTooDeep } from '../../src/destination/read-body.js';
+import { createRedaction } from '../../src/destination/redaction.js';
+import { findExcess } from '../../src/destination/read-body.js';
 import * as wire from '../../src/destination/wire.js';
 import { RESERVATION_STATUSES } from '../../src/streams/config-schema.js';
 import { createObject } from '../../src/streams/destination-object.js';
@@ -38,22 +39,33 @@ describe("the service's own words about a failure", () => {
     expect(reading(body, 'any')).toBe(words);
   });
 
+  it('redaction: backslashes and short secrets without end take no time by their square', () => {
+    const { add, redact } = createRedaction();
+    for (const secret of ['a+b/c', 'x']) add(secret);
+    for (const text of ['\\'.repeat(500_000), 'x'.repeat(500_000), `${'\\'.repeat(200_000)}u002B`])
+      expect(wire.toDetail(text, redact).length).toBeLessThanOrEqual(500);
+    expect(redact(String.raw`a\u002Bb\\\/c, a\\u002bb%2Fc, \q \\`)).toBe(
+      String.raw`[secret], [secret], \q \\`,
+    );
+  });
+
   it('are cut short, however long the body is', () => {
     expect(reading('x'.repeat(10_000), 'any')).toHaveLength(500);
     expect(reading(JSON.stringify({ message: 'x'.repeat(10_000) }), 'json')).toHaveLength(500);
   });
 });
 
-describe('the levels of JSON', () => {
+describe('the levels and values of JSON', () => {
   it('are counted where they open, and not within texts', () => {
     const nested = (levels: number) => '[{"a":'.repeat(levels / 2) + '1' + '}]'.repeat(levels / 2);
-    expect(isTooDeep(nested(100))).toBe(false);
-    expect(isTooDeep(nested(102))).toBe(true);
-    expect(
-      isTooDeep(JSON.stringify(['['.repeat(200), `"${'{'.repeat(200)}\\`, '\\"' + '['.repeat(200)])),
-    ).toBe(false);
-    expect(isTooDeep(`[${'[],'.repeat(200)}[]]`)).toBe(false);
-    expect(isTooDeep('["\\')).toBe(false);
+    expect(findExcess(nested(100))).toBeUndefined();
+    expect(findExcess(nested(102))).toBe('nested more than 100 levels deep');
+    const texts = ['['.repeat(200), `"${'{'.repeat(200)}\\`, '\\"' + '['.repeat(200), ','.repeat(5_000_000)];
+    expect(findExcess(JSON.stringify(texts))).toBeUndefined();
+    expect(findExcess(`[${'[],'.repeat(200)}[]]`)).toBeUndefined();
+    expect(findExcess('["\\')).toBeUndefined();
+    for (const value of ['1', '{}'])
+      expect(findExcess(`[${`${value},`.repeat(4_000_000)}1]`)).toBe('of more than 4 million values');
   });
 });
 
@@ -98,6 +110,13 @@ describe('the answer of a find', () => {
     ['null', null],
   ])('is not understood with %s', (_, value) => {
     expect(taken(objects, value)).toBe(false);
+  });
+
+  it('is not understood at its first fault, and names that one alone', () => {
+    const { error } = objects.safeParse(
+      answer(room, ...Array.from({ length: 100_000 }, () => ({ id: 'x', fields: [1, 2] }))),
+    );
+    expect(error?.issues.map(({ path }) => path.join('.'))).toEqual(['results.1.id', 'results.1.fields.0']);
   });
 
   it('about reservations needs begin and end', () => {
