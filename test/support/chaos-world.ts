@@ -62,7 +62,7 @@ export async function openChaosWorld(options: ChaosOptions) {
 
     const sql = postgres(url, { max: 4, onnotice: () => undefined, backoff: () => 0.1 });
     closers.push(() => sql.end({ timeout: 1 }));
-    await prepare(sql);
+    await prepare(sql, new URL(url).password);
     await mirror.fill(sql);
 
     const service = await startChaosService({ ...API, schema: mirror.schema, rate: 20, ...options.sandbox });
@@ -76,7 +76,7 @@ export async function openChaosWorld(options: ChaosOptions) {
     );
     const env = (user = 'postgres') => ({
       MIRROR_DATABASE_URL: url,
-      STATE_DATABASE_URL: url.replace('postgres@', `${user}@`),
+      STATE_DATABASE_URL: Object.assign(new URL(url), { username: user }).href,
       REDIS_URL: redis?.url,
       API_BASE_URL: service.url,
       API_ORGANIZATION_ID: API.organizationId,
@@ -164,7 +164,8 @@ export async function openChaosWorld(options: ChaosOptions) {
   };
 }
 
-async function prepare(sql: postgres.Sql): Promise<void> {
+/** Each worker has a role of its own, with this password, so that the server says whose a claim is. */
+async function prepare(sql: postgres.Sql, password: string): Promise<void> {
   const [database] = await sql<{ name: string }[]>`SELECT current_database() AS name`;
   // The server's setting would lose what was committed last when it crashes, which no real one does.
   await sql.unsafe(`
@@ -181,6 +182,6 @@ async function prepare(sql: postgres.Sql): Promise<void> {
     CREATE TRIGGER note_claim AFTER INSERT OR UPDATE OF claimed_by ON slotsync.object_claims
       FOR EACH ROW EXECUTE FUNCTION chaos.note_claim();
     DO $$ BEGIN
-      FOR i IN 1..${MOST_WORKERS} LOOP EXECUTE 'CREATE ROLE worker_' || i || ' SUPERUSER LOGIN'; END LOOP;
+      FOR i IN 1..${MOST_WORKERS} LOOP EXECUTE format('CREATE ROLE worker_%s SUPERUSER LOGIN PASSWORD %L', i, '${password}'); END LOOP;
     END $$;`);
 }
