@@ -3,7 +3,7 @@
 FROM node:22.20.0-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json ./
-# No package runs a script of its own at installation: none is needed.
+# No install script of a package is needed, so none is run.
 RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY tsconfig.json tsconfig.build.json ./
 COPY scripts ./scripts

@@ -62,15 +62,15 @@ export async function migrate(databaseUrl: SettingText): Promise<{ applied: numb
  * this one. Owners that are superusers or of which this role is a member are trusted; a superuser is a member of all.
  */
 async function requireOwnSchema(db: Queries): Promise<void> {
-  const [foreign] = await query<{ owner: string; role: string }>(db)`
-    SELECT pg_get_userbyid(n.nspowner) AS owner, current_user::text AS role
+  const [foreign] = await query<{ name: string; owner: string; role: string }>(db)`
+    SELECT n.nspname AS name, pg_get_userbyid(n.nspowner) AS owner, current_user::text AS role
     FROM pg_catalog.pg_namespace AS n JOIN pg_catalog.pg_roles AS o ON o.oid = n.nspowner
     JOIN pg_catalog.pg_roles AS me ON me.rolname = current_user
-    WHERE n.nspname = 'slotsync' AND o.oid <> me.oid AND NOT o.rolsuper
+    WHERE n.nspname IN ('slotsync', 'slotsync_queue') AND o.oid <> me.oid AND NOT o.rolsuper
       AND (me.rolsuper OR NOT pg_catalog.pg_has_role(me.oid, o.oid, 'MEMBER'))`;
   if (!foreign) return;
   throw new UsageError(
-    `the schema slotsync belongs to ${foreign.owner}, and ${foreign.role} would run what is in it`,
+    `the schema ${foreign.name} belongs to ${foreign.owner}, and ${foreign.role} would run what is in it`,
     {
       remedy: `Migrate as ${foreign.owner}. If the schema is not known to you, drop it or use another database.`,
     },
