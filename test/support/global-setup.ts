@@ -8,6 +8,7 @@ import { messageOf } from '../../src/errors.js';
 import { migrateQueue } from '../../src/queue/bullmq.js';
 import { migrate } from '../../src/state/migrate.js';
 import { isDockerThere } from './docker.js';
+import { isOnPath } from './programs.js';
 import { isRedisInstalled, startRedisServer } from './redis-server.js';
 import type { Services } from './services.js';
 
@@ -40,6 +41,9 @@ export default async function setup(project: TestProject): Promise<() => Promise
         '\n Without Redis, its tests were SKIPPED. Set TEST_REDIS_URL, start Docker, or install redis-server.\n\n',
       );
     }
+    for (const program of ['pgbouncer', 'openssl'])
+      if (!(await isOnPath(program)))
+        process.stdout.write(`\n Without ${program}, its tests were SKIPPED. Install it.\n\n`);
   };
 }
 
