@@ -4,7 +4,7 @@ import postgres from 'postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Running } from '../support/program.js';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
-import { createDatabase, STORES } from '../support/services.js';
+import { createDatabase, isForMirrorAlone, STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
 
 /** Rooms are polled often, courses have a composite key, and halls are a query. */
@@ -39,7 +39,7 @@ interface StatusJson {
 }
 
 describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
-  describe.skipIf(skip)('a change', () => {
+  describe.skipIf(skip || isForMirrorAlone())('a change', () => {
     let world: Rehearsal;
     let worker: Running;
 
@@ -273,7 +273,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
   });
 });
 
-describe('slotsync triggers', () => {
+describe.skipIf(isForMirrorAlone())('slotsync triggers', () => {
   let world: Rehearsal;
   beforeAll(async () => {
     world = await rehearse({ rows: 3 });

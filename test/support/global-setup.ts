@@ -29,7 +29,12 @@ export default async function setup(project: TestProject): Promise<() => Promise
     await Promise.all([database.stop(), redis?.stop()]);
     throw error;
   }
-  const services: Services = { adminUrl: database.url, template, redisUrl: redis?.url ?? null };
+  const services: Services = {
+    adminUrl: database.url,
+    template,
+    redisUrl: redis?.url ?? null,
+    postgresRelease: await readRelease(database.url),
+  };
   project.provide('services', services);
 
   return async () => {
@@ -41,6 +46,8 @@ export default async function setup(project: TestProject): Promise<() => Promise
         '\n Without Redis, its tests were SKIPPED. Set TEST_REDIS_URL, start Docker, or install redis-server.\n\n',
       );
     }
+    if (services.postgresRelease < 14)
+      process.stdout.write('\n PostgreSQL 13 serves as a mirror alone: tests of triggers were SKIPPED.\n\n');
     for (const program of ['pgbouncer', 'openssl'])
       if (!(await isOnPath(program)))
         process.stdout.write(`\n Without ${program}, its tests were SKIPPED. Install it.\n\n`);
@@ -116,6 +123,17 @@ async function createTemplate(adminUrl: string, template: string): Promise<void>
   url.pathname = template;
   await migrate(url.href);
   await migrateQueue({ postgresUrl: url.href });
+}
+
+async function readRelease(adminUrl: string): Promise<number> {
+  const sql = postgres(adminUrl, { max: 1 });
+  try {
+    const [row] = await sql<{ release: number }[]>`
+      SELECT current_setting('server_version_num')::int / 10000 AS release`;
+    return row?.release ?? 0;
+  } finally {
+    await sql.end();
+  }
 }
 
 async function dropTemplate(adminUrl: string, template: string): Promise<void> {

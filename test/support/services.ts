@@ -10,6 +10,8 @@ export interface Services {
   /** The name of the migrated database that others are cloned from. */
   template: string;
   redisUrl: string | null;
+  /** Of the PostgreSQL under test. */
+  postgresRelease: number;
 }
 
 declare module 'vitest' {
@@ -38,6 +40,9 @@ export function createEmptyDatabase(): Promise<TestDatabase> {
 export function redisUrl(): string | undefined {
   return inject('services').redisUrl ?? undefined;
 }
+
+/** Release 13 serves as a mirror alone: without triggers, which write to a state in the same database. */
+export const isForMirrorAlone = () => inject('services').postgresRelease < 14;
 
 /** The stores that queue and quota can lie on, for `describe.each`; `url` is what REDIS_URL is set to. */
 export const STORES = [
