@@ -9,14 +9,14 @@ import { until } from '../test/support/wait.js';
 import { install, withCleanup } from './installation.js';
 import { describeMachine } from './machine.js';
 
-const ROWS = 20_000;
+const ROWS = 8000;
 const ROOMS = { from: 'rooms', key: 'code', type: 'room', externalId: 'room_{code}' };
 const CONFIGURATION = {
   streams: { rooms: { ...ROOMS, fields: { 'room.name': 'name' }, batchSize: 20, cursor: 'changed_at' } },
 };
 const SCHEMA = { types: [{ extId: 'room' }], fields: [{ extId: 'room.name' }] };
 
-/** `npm run bench -- connections [folder of another tree]`. Takes about a minute for each line. */
+/** `npm run bench -- connections [folder of another tree]`. Takes about half a minute for each line. */
 export async function benchConnections([other]: readonly string[]): Promise<void> {
   await withCleanup(async (onEnd) => {
     const server = await startEmbeddedPostgres();
