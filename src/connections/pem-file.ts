@@ -3,8 +3,28 @@ import { readFileSync } from 'node:fs';
 import { codeOf, UsageError } from '../errors.js';
 import { isReadableByOthers } from '../text-file.js';
 
+/** Parameters that say how a connection is encrypted, the same for every kind of address. */
+export const TLS_PARAMETERS = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey'];
+
+/**
+ * The authority, certificate and key that an address names, as `tls.connect` takes them. Throws UsageError when a file
+ * cannot be used or one is missing that `mode` or another file needs.
+ */
+export function readCertificates(parameters: URLSearchParams, mode: string) {
+  const [ca, cert, key] = ['sslrootcert', 'sslcert', 'sslkey'].map((name) => readPemFile(parameters, name));
+  if ((cert === undefined) !== (key === undefined))
+    throw new UsageError('sslcert and sslkey belong together: one of them is missing');
+  if (mode === 'verify-ca' && ca === undefined)
+    throw new UsageError('sslmode=verify-ca needs sslrootcert, the file of the certificate authority');
+  return {
+    ...(ca === undefined ? {} : { ca }),
+    ...(cert === undefined ? {} : { cert }),
+    ...(key === undefined ? {} : { key }),
+  };
+}
+
 /** Reads the PEM file that an address's parameter names. Throws UsageError that names the parameter and the file. */
-export function readPemFile(parameters: URLSearchParams, name: string): string | undefined {
+function readPemFile(parameters: URLSearchParams, name: string): string | undefined {
   const file = parameters.get(name);
   // As for libpq, `system` stands for the authorities that the system trusts.
   if (file === null || (name === 'sslrootcert' && file === 'system')) return undefined;

@@ -2,7 +2,7 @@
 // its TLS parameters.
 import { checkServerIdentity, type ConnectionOptions } from 'node:tls';
 import { messageOf, UsageError } from '../errors.js';
-import { readPemFile } from './pem-file.js';
+import { readCertificates, TLS_PARAMETERS } from './pem-file.js';
 
 export interface PostgresAddress {
   /** A name, an IP address, or the folder of a Unix socket: `%2Frun%2Fpostgresql` in the address. */
@@ -20,7 +20,6 @@ const FORM = 'write postgres://user:password@host:5432/database';
 const ENCODE =
   'in a user or password, percent-encode % as %25, / as %2F, @ as %40, : as %3A, ? as %3F, # as %23';
 const MODES = ['disable', 'require', 'verify-ca', 'verify-full'];
-const PARAMETERS = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey'];
 
 /** What is wrong with an address, as a sentence without its secrets; undefined when nothing is. */
 export function findPostgresAddressFault(text: string): string | undefined {
@@ -44,8 +43,10 @@ export function parsePostgresAddress(text: string): PostgresAddress {
   if (url === undefined || `${url.pathname}${url.search}`.includes('@') || url.hash !== '')
     throw new UsageError(`not a PostgreSQL address; ${FORM}; ${ENCODE}`);
   for (const name of url.searchParams.keys())
-    if (!PARAMETERS.includes(name))
-      throw new UsageError(`the parameter '${name}' is not supported; supported: ${PARAMETERS.join(', ')}`);
+    if (!TLS_PARAMETERS.includes(name))
+      throw new UsageError(
+        `the parameter '${name}' is not supported; supported: ${TLS_PARAMETERS.join(', ')}`,
+      );
 
   const host = decode(url.hostname).replace(/^\[(.*)\]$/, '$1');
   const [user, password] = [decode(url.username), decode(url.password)];
@@ -83,17 +84,10 @@ function readTls(parameters: URLSearchParams, host: string): PostgresAddress['tl
       throw new UsageError(`${files[0]} has no effect without encryption; add sslmode=verify-full`);
     return false;
   }
-  const ca = readPemFile(parameters, 'sslrootcert');
-  const [cert, key] = [readPemFile(parameters, 'sslcert'), readPemFile(parameters, 'sslkey')];
-  if ((cert === undefined) !== (key === undefined))
-    throw new UsageError('sslcert and sslkey belong together: one of them is missing');
-  if (mode === 'verify-ca' && ca === undefined)
-    throw new UsageError('sslmode=verify-ca needs sslrootcert, the file of the certificate authority');
-  const isVerified = mode !== 'require' || ca !== undefined;
+  const certificates = readCertificates(parameters, mode);
+  const isVerified = mode !== 'require' || 'ca' in certificates;
   return {
-    ...(ca === undefined ? {} : { ca }),
-    ...(cert === undefined ? {} : { cert }),
-    ...(key === undefined ? {} : { key }),
+    ...certificates,
     rejectUnauthorized: isVerified,
     // The drivers would compare with `localhost` where the host is an IP address.
     checkServerIdentity: (_, certificate) =>

@@ -2,7 +2,7 @@
 // addresses differently, and neither supports the last two.
 import type { ConnectionOptions } from 'node:tls';
 import { messageOf, UsageError } from '../errors.js';
-import { readPemFile } from './pem-file.js';
+import { readCertificates, TLS_PARAMETERS } from './pem-file.js';
 
 export interface RedisAddress {
   kind: 'server' | 'sentinel' | 'cluster';
@@ -22,7 +22,6 @@ const FORM =
   'write redis://user:password@host:6379/0 (rediss for TLS), redis+sentinel://host:26379/name or redis+cluster://host:6379';
 const ENCODE =
   'in a user or password, percent-encode % as %25, / as %2F, @ as %40, : as %3A, ? as %3F, # as %23';
-const TLS_PARAMETERS = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey'];
 const SENTINEL_PARAMETERS = ['sentinelUser', 'sentinelPassword'];
 
 /** What is wrong with an address, as a sentence without its secrets; undefined when nothing is. */
@@ -118,15 +117,8 @@ function readTls(parameters: URLSearchParams, isSecure: boolean): RedisAddress['
   const mode = parameters.get('sslmode') ?? 'verify-full';
   if (!['verify-ca', 'verify-full'].includes(mode))
     throw new UsageError('sslmode is verify-ca or verify-full; a rediss:// address is always verified');
-  const [ca, cert, key] = ['sslrootcert', 'sslcert', 'sslkey'].map((name) => readPemFile(parameters, name));
-  if ((cert === undefined) !== (key === undefined))
-    throw new UsageError('sslcert and sslkey belong together: one of them is missing');
-  if (mode === 'verify-ca' && ca === undefined)
-    throw new UsageError('sslmode=verify-ca needs sslrootcert, the file of the certificate authority');
   return {
-    ...(ca === undefined ? {} : { ca }),
-    ...(cert === undefined ? {} : { cert }),
-    ...(key === undefined ? {} : { key }),
+    ...readCertificates(parameters, mode),
     rejectUnauthorized: true,
     // The nodes of a Cluster and the servers behind Sentinels are often known by addresses that no certificate has.
     ...(mode === 'verify-ca' ? { checkServerIdentity: () => undefined } : {}),
