@@ -18,11 +18,13 @@ const LEAVES = [
   'sql-text.ts',
   'visible-text.ts',
   'cron-schedule.ts',
+  'csv-file.ts',
 ];
 const DECLARATIONS = ['streams', ...LEAVES];
 const SYSTEMS = ['mirror', 'destination', 'state', ...DECLARATIONS];
 /** What several use cases need. */
 const SHARED = [
+  'sync/compare-objects.ts',
   'sync/decide.ts',
   'sync/external-id-owners.ts',
   'sync/mass-change-limits.ts',
@@ -33,7 +35,15 @@ const SHARED = [
   'sync/sync-deps.ts',
 ];
 const BELOW_A_USE_CASE = [...SHARED, ...SYSTEMS];
-const FOLDERS = ['sync/plan', 'sync/apply', 'sync/detect', 'sync/reconcile', 'sync/verify'];
+const FOLDERS = [
+  'sync/plan',
+  'sync/apply',
+  'sync/detect',
+  'sync/reconcile',
+  'sync/verify',
+  'sync/match',
+  'sync/init',
+];
 const USE_CASES = ['sync/*', ...FOLDERS, ...BELOW_A_USE_CASE];
 const COMMANDS = ['commands', 'commands/demo.ts', 'commands/sandbox.ts'];
 const PROGRAM = [...COMMANDS, 'app.ts', 'app-queue.ts', 'config-file.ts', 'report', 'queue', ...USE_CASES];
@@ -82,6 +92,9 @@ export const MAY_USE = {
   'cli-progress': ['report/progress.ts'],
   'cli-table3': ['report/format.ts'],
   'cron-parser': ['cron-schedule.ts'],
+  'csv-parse': ['csv-file.ts'],
+  'csv-stringify': ['csv-file.ts'],
+  '@inquirer/checkbox': ['commands/init.ts'],
   jiti: ['config-file.ts'],
   pino: ['logger.ts'],
   'pino-pretty': ['logger.ts'],

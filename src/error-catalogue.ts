@@ -85,6 +85,7 @@ export const ERRORS = {
     'the answer of the service does not match docs/api-contract.md',
     `${NEXT_RUN}. If it happens again: slotsync check`,
   ),
+  reading_moved: retry('objects came or went at the service while they were read', NEXT_RUN),
   answer_incomplete: retry('the service gave no final answer for some objects', NEXT_RUN),
   throttled: defer(
     'the service answered 429 thirty times in a row',
@@ -219,6 +220,18 @@ export const ERRORS = {
   external_id_taken: dead(
     'an object of another type has this external id',
     'Correct the template, or the object at the service, then: {retry}',
+  ),
+  match_ambiguous: dead(
+    'several objects at the service, or several rows, have the same values of the fields in `match`',
+    'Look at them: slotsync match. Link the right one from a file (slotsync match --apply), or make the values differ, then: {retry}',
+  ),
+  match_unassignable: dead(
+    'the object that `match` found has no external id, and giving it one is not switched on',
+    'Give the object an external id at the service, or set `service.assignExternalIds`, then: {retry}',
+  ),
+  link_broken: dead(
+    'the object that the record is linked to is not at the service any more',
+    'Restore it at the service, or undo the link: slotsync match --unlink. Then: {retry}',
   ),
   reference_never_came: dead(
     'the record it refers to was not accepted within `waitDays`',

@@ -4,7 +4,7 @@ import { codeOf } from '../errors.js';
 import type { DestinationObject } from '../streams/destination-object.js';
 import { createClient, type ClientOptions, type Context } from './client.js';
 import { invalidAnswer, type Call } from './http-errors.js';
-import { isWholeAnswer, readPages } from './paging.js';
+import { eachPage, isWholeAnswer, readAgainWhenMoved, readPages } from './paging.js';
 import * as wire from './wire.js';
 
 export type { Cancellation, Period, Reservation } from './wire.js';
@@ -12,6 +12,8 @@ export type { Cancellation, Period, Reservation } from './wire.js';
 export interface DestinationOptions extends ClientOptions {
   /** Most results asked for in one page. */
   pageSize: number;
+  searchByFields?: boolean;
+  assignExternalIds?: boolean;
   /** Seconds, beyond the request timeout, within which a write whose answer was lost may still be carried out. */
   lateWriteSeconds: number;
 }
@@ -23,6 +25,9 @@ export type PutResult =
 export interface ServiceObject extends DestinationObject {
   id: number;
 }
+
+/** An object as one of its type: it may have been made by hand, without an external id. */
+export type FoundObject = Omit<ServiceObject, 'extId'> & { extId: string | undefined };
 
 export interface UpcomingReservation {
   /** External id, or id. */
@@ -150,6 +155,63 @@ export function createDestination(options: DestinationOptions) {
       return objects;
     },
 
+    /** The objects with these numbers of the service, whatever their external ids; one it does not have is not in the answer. */
+    async findObjectsByNumber(ids: readonly number[], typeId: string, context: Context) {
+      const found: FoundObject[] = [];
+      for (const filter of filtersOf({ ids }))
+        for (const object of resultsOf(await readFind(finds.objects, filter, context)))
+          found.push(wire.toFoundObject(object, typeId));
+      return new Map(found.map((object) => [object.id, object]));
+    },
+
+    /**
+     * Reads a type whole: `read` gets its objects page by page, in ascending number, inactive ones too. When objects come or
+     * go meanwhile, `read` is called again from the beginning; what it returns of a complete reading is the result. `pace` is
+     * awaited before each request.
+     */
+    readType<T>(
+      typeId: string,
+      context: Context,
+      read: (pages: AsyncIterable<readonly FoundObject[]>) => Promise<T>,
+      { pace = async () => undefined }: { pace?: () => Promise<void> } = {},
+    ): Promise<T> {
+      async function* pages(): AsyncGenerator<FoundObject[]> {
+        const send = async (page: wire.Page) => {
+          await pace();
+          return findPage(finds.objects, wire.typeFilter(typeId), page, context);
+        };
+        const { path } = finds.objects;
+        for await (const results of eachPage(send, {
+          path,
+          pageSize: options.pageSize,
+          atOnce: PAGES_AT_ONCE,
+        }))
+          yield results.map((found) => wire.toFoundObject(found, typeId));
+      }
+      return readAgainWhenMoved(finds.objects.path, () => read(pages()));
+    },
+
+    /** How many objects a type has, inactive ones too. One request. Undefined: the service does not tell. */
+    async countObjects(typeId: string, context: Context): Promise<number | undefined> {
+      const { totalResults } = await findPage(finds.objects, wire.typeFilter(typeId), ONE_RESULT, context);
+      return totalResults ?? undefined;
+    },
+
+    /** Objects of a type that have one of the values in each of the fields, by the service's own search. */
+    async findObjectsByFields(
+      typeId: string,
+      wanted: ReadonlyMap<string, readonly string[]>,
+      context: Context,
+    ): Promise<FoundObject[]> {
+      const found = await readFind(finds.objects, wire.fieldsFilter(typeId, wanted), context);
+      return resultsOf(found).map((object) => wire.toFoundObject(object, typeId));
+    },
+
+    /** Whether objects can be found by the values of their fields. */
+    searchesByFields: options.searchByFields ?? true,
+    /** Whether a PUT may give an object its external id by its number. */
+    assignsExternalIds: options.assignExternalIds ?? false,
+
     /**
      * Reservations of these objects of one type that have not ended at `now` (Unix seconds) and are to take place, the
      * next one first. An object without any is not in the answer; one that has more than fit into a page may have more
@@ -184,10 +246,7 @@ export function createDestination(options: DestinationOptions) {
     },
 
     /** Writes objects whole. An object of which the service answered nothing is not in the answer. */
-    async putObjects(
-      objects: readonly DestinationObject[],
-      context: Context,
-    ): Promise<Map<string, PutResult>> {
+    async putObjects(objects: readonly wire.PutObject[], context: Context): Promise<Map<string, PutResult>> {
       const call = { method: 'PUT', path: paths.objects, body: wire.putRequest(objects) } as const;
       const { results } = await sendAndParse(wire.putAnswer, call, context);
       return new Map(

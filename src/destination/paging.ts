@@ -1,7 +1,8 @@
 // A find is read to its last page. Pages are counted by offset, so they shift when a result is added or removed
 // meanwhile: when the total changed during the reading, everything is read again. A reading is complete or an error.
 import pLimit from 'p-limit';
-import { invalidAnswer } from './http-errors.js';
+import { codeOf, messageOf, SlotsyncError } from '../errors.js';
+import { invalidAnswer, type Call } from './http-errors.js';
 import type { Page } from './wire.js';
 
 /** Readings of one find before its answers count as contradictory. */
@@ -71,6 +72,73 @@ export async function readPages<R extends { id: number }>(
       : `it says there are ${total} results, but only ${seen.size} were in its pages`;
   }
   throw invalidAnswer(call, contradiction);
+}
+
+/**
+ * A find of any size, page by page in ascending id; the next pages are asked for while one is worked on. Throws
+ * `reading_moved` when results came or went meanwhile: read again from the beginning. Throws `answer_invalid` when a page
+ * contradicts the first one.
+ */
+export async function* eachPage<R extends { id: number }>(
+  send: (page: Page) => Promise<PageAnswer<R>>,
+  { path, pageSize, atOnce = 1 }: Omit<Reading, 'most'>,
+): AsyncGenerator<R[]> {
+  const call = { method: 'POST', path } as const;
+  const first = await send({ page: 1, limit: pageSize });
+  const total = first.totalResults ?? undefined;
+  const pages = first.results.length === 0 ? 1 : (first.totalPages ?? undefined);
+  if (pages === undefined && first.results.length >= pageSize)
+    throw invalidAnswer(call, 'a full page does not say how many pages there are');
+  if ((pages ?? 1) > mostPages(total, pageSize))
+    throw invalidAnswer(
+      call,
+      `it says there are ${pages} pages for ${total ?? 'an unknown number of'} results`,
+    );
+  const ahead: Promise<PageAnswer<R>>[] = [];
+  let asked = 1;
+  let lastId = -Infinity;
+  let seen = 0;
+  try {
+    for (let answer: PageAnswer<R> | undefined = first; answer; answer = await ahead.shift()) {
+      while (asked < (pages ?? 1) && ahead.length < atOnce) {
+        const next = send({ page: ++asked, limit: pageSize });
+        next.catch(() => undefined); // whoever awaits it gets the error
+        ahead.push(next);
+      }
+      if (answer !== first && (answer.totalResults ?? undefined) !== total) throw readingMoved(call);
+      for (const { id } of answer.results) {
+        // Ids ascend: one that does not was moved here from an earlier page.
+        if (id <= lastId) throw readingMoved(call);
+        lastId = id;
+      }
+      seen += answer.results.length;
+      yield answer.results;
+    }
+  } finally {
+    await Promise.allSettled(ahead);
+  }
+  if (total !== undefined && seen !== total)
+    throw readingMoved(call, `${total} results promised, ${seen} seen`);
+}
+
+/** Readings of one type before its answers count as contradictory. */
+export async function readAgainWhenMoved<T>(path: string, read: () => Promise<T>): Promise<T> {
+  for (let reading = 1; ; reading++) {
+    try {
+      return await read();
+    } catch (error) {
+      if (codeOf(error) !== 'reading_moved') throw error;
+      if (reading < MOST_READINGS) continue;
+      throw invalidAnswer(
+        { method: 'POST', path },
+        `its pages did not fit together in ${MOST_READINGS} readings (${messageOf(error)})`,
+      );
+    }
+  }
+}
+
+function readingMoved({ method, path }: Call, how = 'results came or went meanwhile'): SlotsyncError {
+  return new SlotsyncError('reading_moved', how, { facts: { method, path } });
 }
 
 /** More pages contradict what was asked for. At 20 a second, 100 000 take more than an hour. */

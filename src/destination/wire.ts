@@ -137,10 +137,29 @@ export const upcomingFilter = (typeId: string, extIds: readonly string[], window
   reservationStatus: STANDING_STATUSES,
 });
 
-/** Assumed: the request's shape; a match by `extId`; an object that exists is replaced whole. */
-export function putRequest(objects: readonly DestinationObject[]) {
+/** Every object of a type, inactive ones too, in ascending id. Assumed: `typeId` selects; `sort` is honoured. */
+export const typeFilter = (typeId: string) => ({ typeId, sort: 'ASCID' }) as const;
+
+/**
+ * Objects of a type that have one of the values in each of the fields. Assumed: several values of a field match any,
+ * several fields must all match, and text fields can be searched: `service.searchByFields`.
+ */
+export const fieldsFilter = (typeId: string, wanted: ReadonlyMap<string, readonly string[]>) => ({
+  typeId,
+  fields: { exactSearchFields: [...wanted].map(([fieldId, values]) => ({ fieldId, values })) },
+  sort: 'ASCID',
+});
+
+/**
+ * Assumed: the request's shape; a match by `extId`; an object that exists is replaced whole. Assumed, and off unless
+ * `service.assignExternalIds`: an `id` beside `extId` names the object that is given this external id.
+ */
+export function putRequest(objects: readonly PutObject[]) {
   return { ...EXTERNAL, objects };
 }
+
+/** An object to be written; with a number it is that object, which has no external id yet. */
+export type PutObject = DestinationObject & { id?: number | undefined };
 
 /** Assumed: one result for each object, in any order, named by `extId`; `status` as in HTTP. */
 export const putAnswer = z.looseObject({
@@ -153,6 +172,12 @@ export const putAnswer = z.looseObject({
     }),
   ),
 });
+
+/** An object that was read as one of a type; it may have no external id. */
+export function toFoundObject(found: z.output<typeof foundObject>, typeId: string) {
+  const { extId, ...object } = toDestinationObject(found, { extId: '', typeId });
+  return { ...object, id: found.id, extId: extId === '' ? undefined : extId };
+}
 
 /** An object that was read, as we compare and write it. */
 export function toDestinationObject(

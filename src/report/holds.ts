@@ -3,7 +3,13 @@ import type { Approval } from '../state/runs/approvals.js';
 import type { RunHold } from '../state/runs/holds.js';
 import { formatNumber, formatTime, plural } from './format.js';
 
-const NOUNS = { create: 'creation', update: 'update', retire: 'retirement' } as const;
+const NOUNS = {
+  create: 'creation',
+  update: 'update',
+  retire: 'retirement',
+  overwrite: 'overwriting',
+  repair: 'repair',
+} as const;
 
 /** `12 retirements of rooms`. */
 export function describeHeld({ count, operation, stream }: Pick<RunHold, 'count' | 'operation' | 'stream'>) {

@@ -15,6 +15,7 @@ import {
   smallint,
   text,
   timestamp,
+  uniqueIndex,
   uuid,
   type ExtraConfigColumn,
 } from 'drizzle-orm/pg-core';
@@ -49,8 +50,11 @@ export type BatchState = (typeof BATCH_STATES)[number];
 export const RECORD_STATUSES = ['pending', 'synced', 'retired', 'deferred', 'failed', 'dead'] as const;
 export type RecordStatus = (typeof RECORD_STATUSES)[number];
 
-/** What a limit is set for; each may be held on its own. */
-export const LIMITED_OPERATIONS = ['create', 'update', 'retire'] as const;
+/**
+ * What a limit is set for; each may be held on its own. `overwrite`: a create of a stream that has accepted nothing yet,
+ * whose object is at the service already and would be changed. `repair`: drift that is sent again.
+ */
+export const LIMITED_OPERATIONS = ['create', 'update', 'retire', 'overwrite', 'repair'] as const;
 export type LimitedOperation = (typeof LIMITED_OPERATIONS)[number];
 
 /** What a reconcile says of one booking. */
@@ -66,6 +70,20 @@ export const VERDICTS = [
   'not_compared',
 ] as const;
 export type Verdict = (typeof VERDICTS)[number];
+
+/** What established which object a record stands for, where its template did not: a match, or a rename. */
+export const LINKED_BY = ['match', 'rename'] as const;
+export type LinkedBy = (typeof LINKED_BY)[number];
+
+/**
+ * What a verify says of an object that is not as it should be. `extra`: an object of a type we sync that is nobody's
+ * record.
+ */
+export const DRIFT_KINDS = ['changed', 'missing', 'inactive', 'wrong_type', 'extra'] as const;
+export type DriftKind = (typeof DRIFT_KINDS)[number];
+
+/** By field, the values that differ: `here` as the mapping gives them, `there` at the service. */
+export type DriftFields = Record<string, { here: readonly string[]; there: readonly string[] }>;
 
 /** Where the two sides of a booking differ: `here` in the mirror, `there` at the service. */
 export type Differences = Partial<
@@ -110,6 +128,8 @@ export interface RunRange {
   limit?: number;
   /** Sends what is unchanged too. */
   force?: boolean;
+  /** Of a verify: sends what drifts, as the table of drift has it. Without it a verify only reads. */
+  repair?: boolean;
 }
 
 /** Why an operation waits for an operator. */
@@ -236,6 +256,97 @@ export const records = slotsync.table(
     partialIndex('records_former_external_id', 'former_external_id IS NOT NULL', table.stream),
   ],
 );
+
+/**
+ * Which object a record stands for, where its template does not say. A link wins over the template and outlives the
+ * record.
+ */
+export const links = slotsync.table(
+  'links',
+  {
+    stream: text('stream').notNull(),
+    localKey: keyText('local_key').notNull(),
+    /** The object's external id; one that it is still to be given when `assigns_id`. */
+    externalId: keyText('external_id').notNull(),
+    /** The service's number of the object when it was linked. */
+    destinationId: big('destination_id'),
+    /** The object has no external id yet: the first write names its number and gives it one. */
+    assignsId: boolean('assigns_id').notNull().default(false),
+    linkedBy: text('linked_by').$type<LinkedBy>().notNull(),
+    /** The fields that named the object; null: an operator did. */
+    fields: text('fields').array(),
+    linkedAt: time('linked_at').notNull().defaultNow(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.stream, table.localKey] }),
+    oneOf('links', 'linked_by', LINKED_BY),
+    uniqueIndex('links_external_id').on(table.externalId),
+  ],
+);
+
+/** One object that is not as it should be at the service. The row is deleted when that is mended. */
+export const drift = slotsync.table(
+  'drift',
+  {
+    stream: text('stream').notNull(),
+    /** Our key; for an object that is nobody's record, `#` and the service's number. */
+    localKey: keyText('local_key').notNull(),
+    externalId: text('external_id'),
+    kind: text('kind').$type<DriftKind>().notNull(),
+    /** Of `changed`. */
+    fields: jsonb('fields').$type<DriftFields>(),
+    /** When the service was seen to hold it so. */
+    seenAt: time('seen_at').notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.stream, table.localKey] }),
+    oneOf('drift', 'kind', DRIFT_KINDS),
+    index('drift_external_id').on(table.externalId),
+  ],
+);
+
+/** The history of drift: one row for each change of what is said of an object. */
+export const driftEvents = slotsync.table(
+  'drift_events',
+  {
+    id: big('id').primaryKey().generatedAlwaysAsIdentity(),
+    stream: text('stream').notNull(),
+    localKey: keyText('local_key').notNull(),
+    externalId: text('external_id'),
+    /** Null: it was as it should be. */
+    fromKind: text('from_kind').$type<DriftKind>(),
+    /** Null: it is as it should be. */
+    toKind: text('to_kind').$type<DriftKind>(),
+    fields: jsonb('fields').$type<DriftFields>(),
+    at: time('at').notNull().defaultNow(),
+    runId: big('run_id'),
+  },
+  (table) => [
+    index('drift_events_key').on(table.stream, table.localKey),
+    index('drift_events_at').on(table.at),
+  ],
+);
+
+/** When each stream was last read back from the service as a whole. */
+export const verifications = slotsync.table('verifications', {
+  stream: text('stream').primaryKey(),
+  /** When the last whole pass over its type began. */
+  verifiedAt: time('verified_at').notNull(),
+  /** Objects of its records that were compared then. */
+  objects: big('objects').notNull(),
+  runId: big('run_id'),
+});
+
+/** That everything the state held of a key was deleted at an operator's command. The key itself is not kept. */
+export const removals = slotsync.table('removals', {
+  id: big('id').primaryKey().generatedAlwaysAsIdentity(),
+  stream: text('stream').notNull(),
+  /** SHA-256 of the stream, a line feed and the key, in hexadecimal. */
+  keyHash: text('key_hash').notNull(),
+  removedAt: time('removed_at').notNull().defaultNow(),
+  /** Rows deleted, by table. */
+  deleted: jsonb('deleted').$type<Record<string, number>>().notNull(),
+});
 
 /**
  * The right to write an object whose external id does not follow from the key of its record alone: then records of

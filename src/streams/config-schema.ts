@@ -114,7 +114,21 @@ export interface StreamConfig {
      * @example create: { count: 500, percent: 20 }
      */
     create?: Optional<LimitThreshold>;
+    /** The limit of objects that are at the service already and would be changed, while the stream has accepted nothing
+     * yet. Always in force.
+     * @example overwrite: { count: 50, percent: 100 }
+     */
+    overwrite?: Optional<LimitThreshold>;
+    /** The limit of drift that is sent again, which is always in force.
+     * @example repair: { count: 100, percent: 20 }
+     */
+    repair?: Optional<LimitThreshold>;
   }>;
+  /** Fields that name an object which is at the service already. Before a record is created, an object with the same
+   * values of all of them that no record stands for is looked for, and linked.
+   * @example match: ['room.name']
+   */
+  match?: Optional<string[]>;
   /** Days that a record waits for a record it refers to, 14 by default. After them it is dead.
    * @example waitDays: 30
    */
@@ -217,6 +231,23 @@ export interface SlotsyncConfig {
      */
     lagSeconds?: Optional<number>;
   }>;
+  /** When workers read back what the service holds, and what they do about drift.
+   * @example verify: { after: 'sync', repair: 'within-limits' }
+   */
+  verify?: Optional<{
+    /** After each nightly sync, or a cron expression, read in the time zone of `schedule`.
+     * @example after: '0 5 * * 0'
+     */
+    after: string;
+    /** Whether drift is sent again: `never` (the default), or as far as `limits.repair` allows.
+     * @example repair: 'within-limits'
+     */
+    repair?: Optional<'never' | 'within-limits'>;
+    /** Share of the quota that a verify uses at most, from 0.05 to 1; 0.5 by default. The command uses it too.
+     * @example share: 0.25
+     */
+    share?: Optional<number>;
+  }>;
   /** Hours after which an approval that was not used expires; 24 by default.
    * @example approvalHours: 8
    */
@@ -245,6 +276,14 @@ export interface SlotsyncConfig {
      * @example pageSize: 500
      */
     pageSize?: Optional<number>;
+    /** Whether objects can be found by the values of their fields; true by default. Otherwise `match` reads types whole.
+     * @example searchByFields: false
+     */
+    searchByFields?: Optional<boolean>;
+    /** Whether a PUT that names an object's number gives the object its external id; false by default.
+     * @example assignExternalIds: true
+     */
+    assignExternalIds?: Optional<boolean>;
     /** Which bodies of errors are the service's: `json` by default, and the rest is a gateway's; or `any`.
      * @example errorBodies: 'any'
      */
@@ -319,8 +358,11 @@ export const streamSchema = z.strictObject({
       retire: threshold.prefault({}),
       update: threshold.optional(),
       create: threshold.optional(),
+      overwrite: threshold.prefault({}),
+      repair: threshold.prefault({}),
     } satisfies Shape<NonNullable<StreamConfig['limits']>>)
     .prefault({}),
+  match: z.array(name('a field id'), 'a list of field ids').min(1, 'at least one field id').optional(),
   waitDays: z.number('a number of days above 0').positive().default(14),
 } satisfies Shape<StreamConfig>);
 
@@ -398,6 +440,13 @@ export const configSchema = z.strictObject({
       lagSeconds: seconds.max(3600).default(2),
     } satisfies Section<'polling'>)
     .prefault({}),
+  verify: z
+    .strictObject({
+      after: name("'sync', or a cron expression such as '0 5 * * 0'"),
+      repair: z.enum(['never', 'within-limits'], "'never' or 'within-limits'").default('never'),
+      share: z.number('a share from 0.05 to 1').min(0.05).max(1).default(0.5),
+    } satisfies Section<'verify'>)
+    .optional(),
   approvalHours: z.number('a number of hours above 0').positive().max(8760).default(24),
   service: z
     .strictObject({
@@ -409,6 +458,8 @@ export const configSchema = z.strictObject({
       lateWriteSeconds: seconds.max(3600).default(30),
       tokenSeconds: z.number().int().min(10).default(300),
       pageSize: z.number().int().min(1).max(10_000).default(1000),
+      searchByFields: z.boolean('true or false').default(true),
+      assignExternalIds: z.boolean('true or false').default(false),
       errorBodies: z.enum(['json', 'any']).default('json'),
     } satisfies Section<'service'>)
     .prefault({}),

@@ -30,11 +30,14 @@ export class MappingError extends Error {
 }
 export type MappingErrorCode = 'mapping_failed' | 'key_too_long' | 'external_id_too_long';
 
-/** Maps one row; throws MappingError with the place and the reason. */
-export function mapRow(stream: Stream, row: Row): MappedRow {
+/**
+ * Maps one row; throws MappingError with the place and the reason. `linkedId`: the external id of the object that the
+ * record is linked to, in place of the template's.
+ */
+export function mapRow(stream: Stream, row: Row, linkedId?: string): MappedRow {
   const guarded = guardColumns(row);
   const idPath = `${stream.name}.externalId`;
-  const extId = place(idPath, () => renderExternalId(stream.externalId, guarded));
+  const extId = linkedId ?? place(idPath, () => renderExternalId(stream.externalId, guarded));
   refuseTooLong(extId, idPath, 'external_id_too_long', 'the external id');
   const values = new Map<string, readonly string[]>();
   for (const [fieldId, from] of stream.fields) {

@@ -19,7 +19,13 @@ export interface LimitFacts {
   runId?: number | undefined;
 }
 
-const DONE = { create: 'created', update: 'updated', retire: 'retired' } as const;
+const DONE = {
+  create: 'created',
+  update: 'updated',
+  retire: 'retired',
+  overwrite: 'overwritten at the service',
+  repair: 'repaired',
+} as const;
 
 /** Whether a stream has a limit for the operation; without one it is never held. */
 export function hasLimit({ limits }: Stream, operation: LimitedOperation): boolean {

@@ -4,6 +4,7 @@ import type { ServiceObject } from '../destination/destination.js';
 import { messageOf } from '../errors.js';
 import type { State } from '../state/database.js';
 import { readExternalIds } from '../state/records/external-ids.js';
+import { readLinks } from '../state/records/links.js';
 import { mergeObject, type DestinationObject } from '../streams/destination-object.js';
 import type { Row } from '../streams/config-schema.js';
 import { renderExternalId } from '../streams/external-id.js';
@@ -29,7 +30,8 @@ export interface Unmapped {
 }
 
 /**
- * Renders rows, by key. One query for all their references. `placeholder` gives a text for a reference that is not at
+ * Renders rows, by key. A link wins over the template of the external id. One query for all links and one for all
+ * references. `placeholder` gives a text for a reference that is not at
  * the service yet; without it, that reference is the result.
  */
 export async function renderRows(
@@ -38,7 +40,10 @@ export async function renderRows(
   rows: ReadonlyMap<string, { row: Row }>,
   placeholder: (reference: NeededReference) => string | undefined = () => undefined,
 ): Promise<Map<string, Rendered>> {
-  const mapped = new Map([...rows].map(([key, { row }]) => [key, mapOrExplain(stream, row)]));
+  const links = await readLinks(db, stream.name, [...rows.keys()]);
+  const mapped = new Map(
+    [...rows].map(([key, { row }]) => [key, mapOrExplain(stream, row, links.get(key)?.externalId)]),
+  );
   const references = [...mapped.values()].flatMap((result) => ('problem' in result ? [] : result.references));
   const externalIdOf = await readExternalIds(db, references);
   return new Map(
@@ -64,9 +69,9 @@ export function externalIdOfRow(stream: Stream, row: Row): string | undefined {
   }
 }
 
-function mapOrExplain(stream: Stream, row: Row): MappedRow | Unmapped {
+function mapOrExplain(stream: Stream, row: Row, linkedId: string | undefined): MappedRow | Unmapped {
   try {
-    return mapRow(stream, row);
+    return mapRow(stream, row, linkedId);
   } catch (error) {
     const code = error instanceof MappingError ? error.code : 'mapping_failed';
     return { problem: messageOf(error), code };

@@ -74,7 +74,16 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
   const keys = (request.keys ?? range?.keys)?.map(shortenKey);
   // A few keys are not worth reading the whole source; what they share with others is found before they are sent.
   const shared = keys ? [] : await mirror.findSharedExternalIds(stream);
-  const planned = { create: 0, update: 0, retire: 0, released: 0, moved: 0, takenOver: 0 };
+  const planned = {
+    create: 0,
+    update: 0,
+    retire: 0,
+    overwrite: 0,
+    repair: 0,
+    released: 0,
+    moved: 0,
+    takenOver: 0,
+  };
   const retires = mayPlanRetirements(stream, request);
 
   const batches = collect<LimitedOperation | 'moved' | undefined, WriteEntry>(

@@ -48,7 +48,7 @@ export async function previewStream(
     error: undefined as { code: string; message: string } | undefined,
   };
   const chosen = new Map<Operation, string[]>();
-  const batches = { create: 0, update: 0, retire: 0, unlimited: 0 };
+  const batches = { create: 0, update: 0, retire: 0, overwrite: 0, repair: 0, unlimited: 0 };
   const sink: PlanSink = {
     async addBatch({ limit, isLast, entries }) {
       // Records that moved are let go of; that sends nothing.

@@ -1,0 +1,79 @@
+// Tables as files: CSV that spreadsheets open and save. Written with a byte order mark, so that a spreadsheet takes it for
+// UTF-8; read with or without one, separated by commas, semicolons or tabs, as spreadsheets of different countries save it.
+import { createWriteStream } from 'node:fs';
+import { once } from 'node:events';
+import { finished } from 'node:stream/promises';
+import { parse } from 'csv-parse/sync';
+import { stringify } from 'csv-stringify/sync';
+import { messageOf, UsageError } from './errors.js';
+import { readTextFile } from './text-file.js';
+
+export interface CsvRow {
+  /** Line of the file on which the row begins. */
+  line: number;
+  values: Readonly<Record<string, string>>;
+}
+
+const BYTE_ORDER_MARK = '\uFEFF';
+
+/**
+ * The rows of a file, by the names in its first line. Throws UsageError when it cannot be read, is no table, or lacks one of
+ * the columns that are needed.
+ */
+export function readCsvFile(file: string, columns: readonly string[]): CsvRow[] {
+  const remedy = `It needs a first line with the columns ${columns.join(', ')}.`;
+  let rows: { record: Record<string, string>; info: { lines: number } }[];
+  try {
+    const text = readTextFile(file);
+    const heading = text.split('\n', 1)[0] ?? '';
+    const delimiter = [',', ';', '\t'].find((one) => heading.includes(one)) ?? ',';
+    const options = { bom: true, columns: true, delimiter, info: true } as const;
+    rows = parse(text, { ...options, skip_empty_lines: true, skip_records_with_empty_values: true }) as never;
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    throw new UsageError(`${file} is not a CSV file: ${messageOf(error)}`, { remedy });
+  }
+  const [first] = rows;
+  const missing = first ? columns.filter((column) => !Object.hasOwn(first.record, column)) : [];
+  if (missing.length > 0) throw new UsageError(`${file} has no column ${missing.join(', ')}`, { remedy });
+  return rows.map(({ record, info }) => ({
+    line: info.lines,
+    values: Object.fromEntries(Object.entries(record).map(([column, text]) => [column, uncell(text)])),
+  }));
+}
+
+/** Opens a file for rows of these columns; an existing one is replaced. A cell that a spreadsheet would compute is quoted. */
+export async function openCsvFile(file: string, columns: readonly string[]) {
+  const stream = createWriteStream(file);
+  const failed = finished(stream);
+  failed.catch(() => undefined); // whoever writes or closes gets the error
+  try {
+    await Promise.race([once(stream, 'open'), failed]);
+  } catch (error) {
+    throw new UsageError(`${file} cannot be written: ${messageOf(error)}`, {
+      remedy: 'Name a file in a folder that you may write to.',
+    });
+  }
+  stream.write(BYTE_ORDER_MARK + columns.map(cell).join(',') + '\n');
+  return {
+    /** Waits while the disk is slower than the rows. */
+    async write(
+      rows: readonly Readonly<Record<string, string | number | null | undefined>>[],
+    ): Promise<void> {
+      const text = stringify(rows.map((row) => columns.map((column) => cell(row[column]))));
+      if (!stream.write(text)) await Promise.race([once(stream, 'drain'), failed]);
+    },
+    async close(): Promise<void> {
+      stream.end();
+      await failed;
+    },
+  };
+}
+
+/** A text that begins like a formula would be computed by a spreadsheet: it gets an apostrophe, which `uncell` removes. */
+function cell(value: string | number | null | undefined): string {
+  const text = value === null || value === undefined ? '' : String(value);
+  return /^['=+\-@\t\r]/.test(text) ? `'${text}` : text;
+}
+
+const uncell = (text: string) => (text.startsWith("'") ? text.slice(1) : text);

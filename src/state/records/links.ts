@@ -1,0 +1,73 @@
+// Links: which object a record stands for, where its template does not say. A link is of the key, not of the record: it
+// is there before the record and outlives it.
+import { sql, type SQL } from 'drizzle-orm';
+import { anyOf, query, type Queries } from '../database.js';
+import type { LinkedBy } from '../schema.js';
+import type { RecordKey } from './outcome-types.js';
+
+export interface Link extends RecordKey {
+  /** Of the object; one that it is still to be given when `assignsId`. */
+  externalId: string;
+  /** The service's number of the object when it was linked. */
+  destinationId: number | null;
+  /** The object has no external id yet: the first write names its number and gives it one. */
+  assignsId: boolean;
+  linkedBy: LinkedBy;
+  /** The fields that named the object; null: an operator did. */
+  fields: string[] | null;
+  linkedAt: string;
+}
+
+/** The links of these keys, by key. */
+export async function readLinks(db: Queries, stream: string, keys: readonly string[]) {
+  if (keys.length === 0) return new Map<string, Link>();
+  const links = await selectLinks(db, sql`stream = ${stream} AND local_key = ${anyOf(keys)}`);
+  return new Map(links.map((link) => [link.localKey, link]));
+}
+
+/** The links to objects with these external ids, by external id: whichever row the template names, it does not have them. */
+export async function readLinksTo(db: Queries, externalIds: readonly string[]) {
+  if (externalIds.length === 0) return new Map<string, Link>();
+  const links = await selectLinks(db, sql`external_id = ${anyOf(externalIds)}`);
+  return new Map(links.map((link) => [link.externalId, link]));
+}
+
+const selectLinks = (db: Queries, condition: SQL) =>
+  query<Link>(db)`
+    SELECT stream, local_key AS "localKey", external_id AS "externalId", destination_id::float8 AS "destinationId",
+      assigns_id AS "assignsId", linked_by AS "linkedBy", fields, linked_at AS "linkedAt"
+    FROM slotsync.links WHERE ${condition}`;
+
+/**
+ * Links keys to objects. Returns those that were linked: not a key that has a link already, nor an object that another key
+ * is linked to. Look afterwards whether a record has the object meanwhile, and undo the link then: whoever writes notes the
+ * external id before it looks for links.
+ */
+export async function insertLinks(
+  db: Queries,
+  links: readonly Omit<Link, 'linkedAt'>[],
+): Promise<RecordKey[]> {
+  if (links.length === 0) return [];
+  return query<RecordKey>(db)`
+    INSERT INTO slotsync.links (stream, local_key, external_id, destination_id, assigns_id, linked_by, fields)
+    SELECT stream, "localKey", "externalId", "destinationId", "assignsId", "linkedBy", fields
+    FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text,
+      "destinationId" bigint, "assignsId" boolean, "linkedBy" text, fields text[])
+    ON CONFLICT DO NOTHING RETURNING stream, local_key AS "localKey"`;
+}
+
+/** Deletes the links of these keys; returns what they were. */
+export async function deleteLinks(db: Queries, stream: string, keys: readonly string[]): Promise<Link[]> {
+  if (keys.length === 0) return [];
+  const links = [...(await readLinks(db, stream, keys)).values()];
+  await query(db)`DELETE FROM slotsync.links WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`;
+  return links;
+}
+
+/** The objects of these links have their external ids now. */
+export async function noteAssigned(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
+  if (keys.length === 0) return;
+  await query(db)`
+    UPDATE slotsync.links SET assigns_id = false
+    WHERE stream = ${stream} AND local_key = ${anyOf(keys)} AND assigns_id`;
+}

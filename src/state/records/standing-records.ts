@@ -1,0 +1,58 @@
+// Records as they are compared with what stands at the service: what was accepted last, and whether anything may have been
+// sent since.
+import { sql, type SQL } from 'drizzle-orm';
+import { arrayLiteral } from '../../sql-text.js';
+import { anyOf, query, type Queries } from '../database.js';
+import type { RecordStatus } from '../schema.js';
+import type { RecordKey } from './outcome-types.js';
+
+/** Hashes as text. */
+export interface StandingRecord extends RecordKey {
+  externalId: string;
+  destinationId: number | null;
+  status: RecordStatus;
+  sourceHash: string | null;
+  objectHash: string | null;
+  /** No batch is writing it, nothing about it is in doubt, and no late write is waited for. */
+  isSettled: boolean;
+  /** Seconds since anything about it was written. */
+  quietSeconds: number;
+}
+
+/** Of a row of `records` (named r). */
+const STANDING = sql`r.stream, r.local_key AS "localKey", r.external_id AS "externalId",
+  r.destination_id::float8 AS "destinationId", r.status, r.source_hash::text AS "sourceHash",
+  r.object_hash AS "objectHash",
+  r.claimed_by IS NULL AND NOT r.in_doubt AND r.check_after IS NULL AS "isSettled",
+  extract(epoch FROM clock_timestamp() - r.updated_at)::float8 AS "quietSeconds"`;
+
+/** The records that have each of these external ids, those whose object the service has accepted first. */
+export async function readStandingByExternalId(
+  db: Queries,
+  externalIds: readonly string[],
+): Promise<Map<string, StandingRecord[]>> {
+  const rows = await query<StandingRecord>(db)`
+    SELECT r.* FROM unnest(${arrayLiteral([...new Set(externalIds)])}::text[]) AS w(external_id)
+    CROSS JOIN LATERAL (
+      SELECT ${STANDING} FROM slotsync.records AS r WHERE r.external_id = w.external_id
+      ORDER BY r.object_hash IS NULL, r.status = 'retired', r.stream, r.local_key OFFSET 0) AS r`;
+  const found = new Map<string, StandingRecord[]>();
+  for (const row of rows) found.set(row.externalId, [...(found.get(row.externalId) ?? []), row]);
+  return found;
+}
+
+/** The records of these keys that have an external id. */
+export async function readStandingByKey(db: Queries, stream: string, keys: readonly string[]) {
+  return readStanding(db, sql`r.stream = ${stream} AND r.local_key = ${anyOf(keys)}`, keys.length);
+}
+
+/** The records of a stream that have an external id, in the order of their keys: those after `after`, at most `most`. */
+export async function listStanding(db: Queries, stream: string, after: string | undefined, most: number) {
+  return readStanding(db, sql`r.stream = ${stream} AND r.local_key > ${after ?? ''}`, most);
+}
+
+async function readStanding(db: Queries, condition: SQL, most: number): Promise<StandingRecord[]> {
+  return query<StandingRecord>(db)`
+    SELECT ${STANDING} FROM slotsync.records AS r
+    WHERE ${condition} AND r.external_id IS NOT NULL ORDER BY r.local_key LIMIT ${most}`;
+}

@@ -1,0 +1,98 @@
+// What stands at the service beside what should stand there. Verify, match and the first contact of a stream all compare
+// here. Reads on every side and writes nothing.
+import type { FoundObject } from '../destination/destination.js';
+import type { SlotsyncError } from '../errors.js';
+import type { MirrorRow } from '../mirror/mirror.js';
+import { readStandingByExternalId, type StandingRecord } from '../state/records/standing-records.js';
+import { diffObjects, type DestinationObject, type FieldChange } from '../streams/destination-object.js';
+import type { Stream } from '../streams/stream.js';
+import { findGivers } from './external-id-owners.js';
+import { mergeWithService, renderRows, type Rendered } from './render.js';
+import type { SyncDeps } from './sync-deps.js';
+
+export type CompareDeps = Pick<SyncDeps, 'mirror' | 'state' | 'streams'>;
+
+/** The record or row that stands for an object. */
+export interface Owner {
+  stream: Stream;
+  key: string;
+  /** Undefined: no record has the object; its row gives the external id. */
+  record: StandingRecord | undefined;
+  /** As the mirror has it now; undefined: it is gone, or cannot be read. */
+  row: MirrorRow | undefined;
+  /** What the row becomes. */
+  rendered: Rendered | undefined;
+  /** Why the row cannot be read. */
+  unreadable: SlotsyncError | undefined;
+  /** Keys of further rows that give the same external id, where no record has it. */
+  others: readonly string[];
+}
+
+/** An object, and who stands for it; undefined: nobody. */
+export interface ObjectBeside {
+  object: FoundObject;
+  owner: Owner | undefined;
+}
+
+const NOTHING_READ = { row: undefined, rendered: undefined, unreadable: undefined };
+
+/**
+ * For each object the record that has its external id, or else the row that gives it, with what the row becomes now. A
+ * few queries for all of them. Throws what mirror and state throw.
+ */
+export async function findOwners(
+  deps: CompareDeps,
+  objects: readonly FoundObject[],
+): Promise<ObjectBeside[]> {
+  const extIds = objects.flatMap(({ extId }) => extId ?? []);
+  const records = await readStandingByExternalId(deps.state.db, extIds);
+  const known = (extId: string | undefined) =>
+    (records.get(extId ?? '') ?? []).find(({ stream }) => deps.streams.has(stream));
+  const givers = await findGivers(
+    deps,
+    extIds.filter((extId) => !known(extId)),
+  );
+  const owned = objects.map((object) => {
+    const record = known(object.extId);
+    const [giver, ...others] = (record ? [] : givers.get(object.extId ?? '')) ?? [];
+    const name = record ?? giver;
+    return { object, record, name, others: others.map(({ localKey }) => localKey) };
+  });
+
+  const wanted = new Map<string, string[]>();
+  for (const { name } of owned)
+    if (name) wanted.set(name.stream, [...(wanted.get(name.stream) ?? []), name.localKey]);
+  const rows = new Map<string, Awaited<ReturnType<typeof readRendered>>>();
+  for (const [name, keys] of wanted) {
+    const stream = deps.streams.get(name);
+    if (stream) rows.set(name, await readRendered(deps, stream, keys));
+  }
+  return owned.map(({ object, record, name, others }) => {
+    const stream = name && deps.streams.get(name.stream);
+    if (!name || !stream) return { object, owner: undefined };
+    const key = name.localKey;
+    const read = rows.get(stream.name)?.(key) ?? NOTHING_READ;
+    return { object, owner: { stream, key, record, others, ...read } };
+  });
+}
+
+/** Rows as they are now, and what they become, by key. */
+export async function readRendered({ mirror, state }: CompareDeps, stream: Stream, keys: readonly string[]) {
+  const { rows, unreadable } = await mirror.readRowsOrReasons(stream, keys);
+  const rendered = await renderRows(state, stream, rows);
+  return (key: string) => ({
+    row: rows.get(key),
+    rendered: rendered.get(key),
+    unreadable: unreadable.get(key),
+  });
+}
+
+/** What a write of this object would change there: fields that the mapping owns, and `active`. Empty: nothing. */
+export function differencesOf(
+  stream: Stream,
+  object: DestinationObject,
+  standing: FoundObject | undefined,
+): FieldChange[] {
+  const found = standing && { ...standing, extId: object.extId };
+  return diffObjects(found, mergeWithService(stream, object, found));
+}
