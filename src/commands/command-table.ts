@@ -170,6 +170,15 @@ export function addCommands(program: Command): void {
     )
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./explain.js')).explain));
 
+  common(program.command('forget'))
+    .argument('<stream>', "a stream, or 'reservations'")
+    .argument('<key...>', 'local key; of a composite key its parts')
+    .option('--force', 'although its object at the service is not retired, and nothing will retire it then')
+    .description(
+      'delete everything the state holds of one key, with a record that it was; its row must be gone from the mirror',
+    )
+    .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./forget.js')).forget));
+
   addSandbox(program);
 }
 
