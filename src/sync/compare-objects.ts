@@ -5,6 +5,7 @@ import type { SlotsyncError } from '../errors.js';
 import type { MirrorRow } from '../mirror/mirror.js';
 import { readStandingByExternalId, type StandingRecord } from '../state/records/standing-records.js';
 import { diffObjects, type DestinationObject, type FieldChange } from '../streams/destination-object.js';
+import type { NeededReference } from '../streams/map-row.js';
 import type { Stream } from '../streams/stream.js';
 import { findGivers } from './external-id-owners.js';
 import { mergeWithService, renderRows, type Rendered } from './render.js';
@@ -34,15 +35,19 @@ export interface ObjectBeside {
   owner: Owner | undefined;
 }
 
+/** A text for a reference to a record that is not at the service yet; undefined: there is none. */
+type Placeholder = (reference: NeededReference) => string | undefined;
+
 const NOTHING_READ = { row: undefined, rendered: undefined, unreadable: undefined };
 
 /**
  * For each object the record that has its external id, or else the row that gives it, with what the row becomes now. A
- * few queries for all of them. Throws what mirror and state throw.
+ * few queries for all of them. Throws what mirror and state throw. `placeholder`: as in `renderRows`.
  */
 export async function findOwners(
   deps: CompareDeps,
   objects: readonly FoundObject[],
+  placeholder?: Placeholder,
 ): Promise<ObjectBeside[]> {
   const extIds = objects.flatMap(({ extId }) => extId ?? []);
   const records = await readStandingByExternalId(deps.state.db, extIds);
@@ -65,7 +70,7 @@ export async function findOwners(
   const rows = new Map<string, Awaited<ReturnType<typeof readRendered>>>();
   for (const [name, keys] of wanted) {
     const stream = deps.streams.get(name);
-    if (stream) rows.set(name, await readRendered(deps, stream, keys));
+    if (stream) rows.set(name, await readRendered(deps, stream, keys, placeholder));
   }
   return owned.map(({ object, record, name, others }) => {
     const stream = name && deps.streams.get(name.stream);
@@ -77,9 +82,14 @@ export async function findOwners(
 }
 
 /** Rows as they are now, and what they become, by key. */
-export async function readRendered({ mirror, state }: CompareDeps, stream: Stream, keys: readonly string[]) {
+export async function readRendered(
+  { mirror, state }: CompareDeps,
+  stream: Stream,
+  keys: readonly string[],
+  placeholder?: Placeholder,
+) {
   const { rows, unreadable } = await mirror.readRowsOrReasons(stream, keys);
-  const rendered = await renderRows(state, stream, rows);
+  const rendered = await renderRows(state, stream, rows, placeholder);
   return (key: string) => ({
     row: rows.get(key),
     rendered: rendered.get(key),
