@@ -111,6 +111,7 @@ describe('docs/configuration.md', () => {
       'retire',
       'update',
       'create',
+      'overwrite',
       'pastDays',
       'futureDays',
     ];
