@@ -33,7 +33,6 @@ export interface JoinedObject {
 /** A row whose object was not met. */
 export interface JoinedRow {
   key: string;
-  externalId: string | undefined;
   /** Of the fields by which it is matched; undefined: it has no such value. */
   value?: string | undefined;
   /** JSON. */
@@ -48,7 +47,7 @@ export interface JoinedLine {
   stream: string | null;
   key: string | null;
   number: number | null;
-  /** Of the object; of a row alone the one it gives. */
+  /** Of the object. */
   externalId: string | null;
   /** JSON of what the row becomes. */
   here: string | null;
@@ -75,8 +74,7 @@ const CREATE = `
   CREATE TEMP TABLE match_objects (number bigint, external_id text, object text, class text, stream text, key text,
     differs text[], note text) ON COMMIT DROP;
   CREATE TEMP TABLE match_candidates (stream text, number bigint, value text) ON COMMIT DROP;
-  CREATE TEMP TABLE match_rows (stream text, key text COLLATE "C", external_id text, value text, object text,
-    problem text) ON COMMIT DROP;
+  CREATE TEMP TABLE match_rows (stream text, key text COLLATE "C", value text, object text, problem text) ON COMMIT DROP;
   CREATE TEMP TABLE match_groups (stream text, value text, rows bigint, objects bigint, is_contested boolean)
     ON COMMIT DROP;
   SET LOCAL idle_in_transaction_session_timeout = 0`;
@@ -119,7 +117,7 @@ const LINES = sql`
     JOIN match_objects AS o ON o.number = c.number
   WHERE ${IS_PAIRED}
   UNION ALL
-  SELECT ${ROW_CLASS}, r.stream, r.value, r.key, NULL, r.external_id, r.object, NULL, NULL, r.problem
+  SELECT ${ROW_CLASS}, r.stream, r.value, r.key, NULL, NULL, r.object, NULL, NULL, r.problem
   FROM match_rows AS r LEFT JOIN match_groups AS g ON g.stream = r.stream AND g.value = r.value
   WHERE g.stream IS NULL OR NOT ${IS_PAIRED}
   UNION ALL
@@ -185,9 +183,9 @@ function createTables(tx: Queries) {
     },
 
     async addRows(stream: string, rows: readonly JoinedRow[]): Promise<void> {
-      const columns = 'key text, "externalId" text, value text, object text, problem text';
+      const columns = 'key text, value text, object text, problem text';
       await query(tx)`
-        INSERT INTO match_rows SELECT ${stream}, key, "externalId", value, object, problem
+        INSERT INTO match_rows SELECT ${stream}, key, value, object, problem
         FROM ${records(rows, columns)}`;
     },
 

@@ -13,10 +13,7 @@ export function valuesOf(fieldIds: readonly string[], fields: readonly FieldValu
  * One text for the values of these fields: two that are equal name the same thing. Undefined when a field has no value
  * that can be compared: what is empty on both sides is not the same.
  */
-export function matchValue(
-  fieldIds: readonly string[],
-  fields: readonly FieldValues[],
-): string | undefined {
+export function matchValue(fieldIds: readonly string[], fields: readonly FieldValues[]): string | undefined {
   const values = valuesOf(fieldIds, fields);
   const isComparable = (list: readonly string[]) =>
     list.some((value) => value !== '') && !list.includes(NOT_THERE_YET);

@@ -9,7 +9,13 @@ import type { JoinedObject, JoinedRow, MatchTables } from '../../state/match-tab
 import type { FieldChange } from '../../streams/destination-object.js';
 import { matchValue, NOT_THERE_YET } from '../../streams/match-values.js';
 import type { Stream } from '../../streams/stream.js';
-import { differencesOf, findOwners, readRendered, type ObjectBeside, type Owner } from '../compare-objects.js';
+import {
+  differencesOf,
+  findOwners,
+  readRendered,
+  type ObjectBeside,
+  type Owner,
+} from '../compare-objects.js';
 import type { SyncDeps } from '../sync-deps.js';
 
 export type MatchDeps = Pick<SyncDeps, 'mirror' | 'state' | 'destination' | 'streams'>;
@@ -44,7 +50,11 @@ export async function compareType(
   deps: MatchDeps,
   streams: readonly MatchedStream[],
   tables: MatchTables,
-  { context, pace, onRead }: { context: Context; pace?: () => Promise<void>; onRead?: (objects: number) => void },
+  {
+    context,
+    pace,
+    onRead,
+  }: { context: Context; pace?: () => Promise<void>; onRead?: (objects: number) => void },
 ): Promise<TypeCounts> {
   const type = streams[0]?.stream.type ?? '';
   const found = await deps.destination.readType(
@@ -114,7 +124,9 @@ function judge(
   if (stream.type !== object.typeId)
     return notComparable(`its external id is that of a record of type ${stream.type}`);
   if (others.length > 0)
-    return notComparable(`rows ${[key, ...others].map((each) => `'${each}'`).join(', ')} give this external id`);
+    return notComparable(
+      `rows ${[key, ...others].map((each) => `'${each}'`).join(', ')} give this external id`,
+    );
   if (unreadable) return notComparable(messageOf(unreadable));
   if (!row || !rendered) return { ...of, class: 'row_gone' };
   if ('problem' in rendered) return notComparable(rendered.problem);
@@ -140,12 +152,12 @@ function addRows(
       const read = await readRendered(deps, stream, unmet, placeholder);
       const rows = unmet.map((key): JoinedRow | undefined => {
         const { row, rendered, unreadable } = read(key);
-        if (unreadable) return { key, externalId: undefined, problem: messageOf(unreadable) };
+        if (unreadable) return { key, problem: messageOf(unreadable) };
         if (!row || !rendered) return undefined; // deleted meanwhile
-        if ('problem' in rendered) return { key, externalId: undefined, problem: rendered.problem };
-        if ('missing' in rendered) return { key, externalId: rendered.extId };
-        const { extId, object } = rendered;
-        return { key, externalId: extId, value: matchValue(by, object.fields), object: JSON.stringify(object) };
+        if ('problem' in rendered) return { key, problem: rendered.problem };
+        if ('missing' in rendered) return { key };
+        const { object } = rendered;
+        return { key, value: matchValue(by, object.fields), object: JSON.stringify(object) };
       });
       await tables.addRows(
         stream.name,

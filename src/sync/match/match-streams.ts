@@ -2,11 +2,22 @@
 // samples, and line by line for a file. Writes nothing in mirror, records or service.
 import { UsageError } from '../../errors.js';
 import type { Context } from '../../destination/client.js';
-import { withMatchTables, type JoinedLine, type MatchClass, type MatchTables } from '../../state/match-tables.js';
+import {
+  withMatchTables,
+  type JoinedLine,
+  type MatchClass,
+  type MatchTables,
+} from '../../state/match-tables.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
 import { NOT_THERE_YET, valuesOf } from '../../streams/match-values.js';
 import type { Stream } from '../../streams/stream.js';
-import { comparedDifferences, compareType, type MatchDeps, type MatchedStream, type TypeCounts } from './compare-type.js';
+import {
+  comparedDifferences,
+  compareType,
+  type MatchDeps,
+  type MatchedStream,
+  type TypeCounts,
+} from './compare-type.js';
 
 /** One finding: a row, an object, or both. */
 export interface MatchLine {
@@ -59,7 +70,8 @@ export interface MatchRequest {
   samples: number;
   /** Gets every finding. */
   write?: ((lines: readonly MatchLine[]) => Promise<void>) | undefined;
-  onRead?: ((objects: number) => void) | undefined;
+  /** Gets how many objects were read, and how many there are. */
+  onRead?: ((objects: number, total: number) => void) | undefined;
   pace?: (() => Promise<void>) | undefined;
 }
 
@@ -72,6 +84,10 @@ export async function matchStreams(
   const types = groupByType(deps.streams, request);
   const context: Context = { lane: 'verify', signal };
   const results: TypeMatches[] = [];
+  let total = 0;
+  for (const [first] of types)
+    total +=
+      (request.onRead && first && (await deps.destination.countObjects(first.stream.type, context))) ?? 0;
   let read = 0;
   for (const streams of types) {
     results.push(
@@ -79,7 +95,7 @@ export async function matchStreams(
         const counts = await compareType(deps, streams, tables, {
           context,
           ...(request.pace && { pace: request.pace }),
-          onRead: (objects) => request.onRead?.(read + objects),
+          onRead: (objects) => request.onRead?.(read + objects, Math.max(total, read + objects)),
         });
         read += counts.objects;
         return report(streams, tables, counts, request);
@@ -100,7 +116,10 @@ export function groupByType(
     const [place, fields] = by ? ['--by', by] : [`streams.${stream.name}.match`, stream.match ?? []];
     return fields
       .filter((field) => !stream.owned.has(field))
-      .map((field) => `${place}: streams.${stream.name} maps no field '${field}'; it maps ${[...stream.owned].join(', ')}`);
+      .map(
+        (field) =>
+          `${place}: streams.${stream.name} maps no field '${field}'; it maps ${[...stream.owned].join(', ')}`,
+      );
   });
   if (faults.length > 0)
     throw new UsageError('rows cannot be matched by a field that they do not map', {
@@ -129,7 +148,8 @@ async function report(
   const asked = streams.filter(({ stream }) => names.includes(stream.name));
   const only = streams.length === 1 ? streams[0]?.stream.name : undefined;
   const isAsked = ({ stream }: JoinedLine) => stream === null || names.includes(stream);
-  const toLines = (found: readonly JoinedLine[]) => found.filter(isAsked).map((line) => toLine(line, streams, only));
+  const toLines = (found: readonly JoinedLine[]) =>
+    found.filter(isAsked).map((line) => toLine(line, streams, only));
 
   const result: TypeMatches = {
     type: streams[0]?.stream.type ?? '',
