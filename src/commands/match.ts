@@ -65,7 +65,11 @@ async function compare(app: App, names: string[], options: MatchOptions): Promis
     const matched = await readAll(app, deps, request, file, interrupted.signal);
     await file?.close();
     if (unfinished !== undefined && out !== undefined) await rename(unfinished, out);
-    print(options, { types: matched, file: out ?? null }, describeMatches(matched, out));
+    print(
+      options,
+      { types: matched, file: out ?? null },
+      describeMatches(matched, out, { assignsIds: deps.destination.assignsExternalIds }),
+    );
     return EXIT.done;
   } catch (error) {
     await file?.close().catch(() => undefined); // the first error is the one to tell

@@ -13,7 +13,11 @@ const NAMED_FIELDS = 4;
 /** Characters of a sample, so that it stays on one line of a terminal. */
 const WIDTH = 80;
 
-export function describeMatches(types: readonly TypeMatches[], file: string | undefined): string[] {
+export function describeMatches(
+  types: readonly TypeMatches[],
+  file: string | undefined,
+  { assignsIds }: { assignsIds: boolean },
+): string[] {
   const all = types.flatMap(({ streams }) => streams);
   const linkable = all.reduce((sum, { counts }) => sum + counts.match, 0);
   const unmatched = all.filter(({ by, counts }) => by.length === 0 && counts.only_here > 0);
@@ -22,6 +26,9 @@ export function describeMatches(types: readonly TypeMatches[], file: string | un
     unmatched.length > 0 &&
       types.some(({ nobodys }) => nobodys.only_there + nobodys.without_id > 0) &&
       `Compared by external id only. To find objects by their values: slotsync match ${unmatched.map(({ stream }) => stream).join(' ')} --by <field,…>`,
+    !assignsIds &&
+      all.some(({ unnamed }) => unnamed > 0) &&
+      'Objects without an external id are linked only with service.assignExternalIds, or once they have one.',
     file !== undefined &&
       `Written to ${file}. Delete the lines that are wrong, then: slotsync match --apply ${file}`,
     file === undefined &&
@@ -55,7 +62,7 @@ function describeType({ type, objects, streams, nobodys, samples }: TypeMatches)
 type Row = readonly [string, number, string];
 const rowsOf = (rows: readonly Row[]) => rows.filter(([, count]) => count > 0);
 
-function rowsOfStream({ counts, fields, unnamed, rowGone, by }: StreamMatches): Row[] {
+function rowsOfStream({ counts, fields, unnamed, rowGone, incomplete, by }: StreamMatches): Row[] {
   const named = Object.entries(fields)
     .slice(0, NAMED_FIELDS)
     .map(([field, count]) => `${field} ${formatNumber(count)}`);
@@ -63,6 +70,7 @@ function rowsOfStream({ counts, fields, unnamed, rowGone, by }: StreamMatches): 
   const rows = rowsOf([
     ['equal', counts.equal, 'same external id, nothing to change'],
     ['differs', counts.differs, `same external id: ${named.join(', ')}${more}`],
+    ['', incomplete, 'of both refer to what is not there yet: not compared'],
     ['match', counts.match, `one object has the same ${by.join(', ')}`],
     ['', unnamed, 'of them have no external id'],
     ['ambiguous', counts.ambiguous, 'several rows or objects have the same values'],

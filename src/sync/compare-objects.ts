@@ -3,6 +3,7 @@
 import type { FoundObject } from '../destination/destination.js';
 import type { SlotsyncError } from '../errors.js';
 import type { MirrorRow } from '../mirror/mirror.js';
+import { readLinksToNumbers } from '../state/records/link-records.js';
 import { readStandingByExternalId, type StandingRecord } from '../state/records/standing-records.js';
 import { diffObjects, type DestinationObject, type FieldChange } from '../streams/destination-object.js';
 import type { NeededReference } from '../streams/map-row.js';
@@ -41,8 +42,9 @@ type Placeholder = (reference: NeededReference) => string | undefined;
 const NOTHING_READ = { row: undefined, rendered: undefined, unreadable: undefined };
 
 /**
- * For each object the record that has its external id, or else the row that gives it, with what the row becomes now. A
- * few queries for all of them. Throws what mirror and state throw. `placeholder`: as in `renderRows`.
+ * For each object the record that has its external id, or else the row that gives it, with what the row becomes now; for
+ * one without an external id the row that is linked to it. A few queries for all of them. Throws what mirror and state
+ * throw. `placeholder`: as in `renderRows`.
  */
 export async function findOwners(
   deps: CompareDeps,
@@ -50,6 +52,11 @@ export async function findOwners(
   placeholder?: Placeholder,
 ): Promise<ObjectBeside[]> {
   const extIds = objects.flatMap(({ extId }) => extId ?? []);
+  const unnamed = objects.filter(({ extId }) => extId === undefined);
+  const toBeNamed = await readLinksToNumbers(
+    deps.state.db,
+    unnamed.map(({ id }) => id),
+  );
   const records = await readStandingByExternalId(deps.state.db, extIds);
   const known = (extId: string | undefined) =>
     (records.get(extId ?? '') ?? []).find(({ stream }) => deps.streams.has(stream));
@@ -60,7 +67,7 @@ export async function findOwners(
   const owned = objects.map((object) => {
     const record = known(object.extId);
     const [giver, ...others] = (record ? [] : givers.get(object.extId ?? '')) ?? [];
-    const name = record ?? giver;
+    const name = record ?? giver ?? (object.extId === undefined ? toBeNamed.get(object.id) : undefined);
     return { object, record, name, others: others.map(({ localKey }) => localKey) };
   });
 

@@ -96,7 +96,9 @@ const toLink = ({ stream, key, id, object }: FoundLink): NewLink => ({
 /** Throws UsageError when there are faults. */
 function refuse(faults: readonly LineFault[]): void {
   if (faults.length === 0) return;
-  const ordered = faults.toSorted((a, b) => a.line - b.line);
+  // Of each line the first.
+  const ofLine = new Map(faults.toReversed().map((fault) => [fault.line, fault]));
+  const ordered = [...ofLine.values()].toSorted((a, b) => a.line - b.line);
   const more = ordered.length - NAMED_FAULTS;
   throw new UsageError(
     `nothing was linked: ${ordered.length === 1 ? 'a line has a fault' : `${ordered.length} lines have faults`}`,

@@ -7,7 +7,7 @@ import { messageOf } from '../../errors.js';
 import { decodeColumn, unescapeColumn } from '../../connections/postgres-copy.js';
 import type { JoinedObject, JoinedRow, MatchTables } from '../../state/match-tables.js';
 import type { FieldChange } from '../../streams/destination-object.js';
-import { matchValue, NOT_THERE_YET } from '../../streams/match-values.js';
+import { matchValue, NOT_THERE_YET } from '../match-values.js';
 import type { Stream } from '../../streams/stream.js';
 import {
   differencesOf,
@@ -32,6 +32,8 @@ export interface TypeCounts {
   /** By stream. */
   rows: Map<string, number>;
   equal: Map<string, number>;
+  /** Of the rows that were compared with their object, those that refer to a record that is not at the service yet. */
+  incomplete: Map<string, number>;
 }
 
 /** Rows that are read at once. */
@@ -62,10 +64,11 @@ export async function compareType(
     context,
     async (pages) => {
       await tables.clear();
-      const counts = { objects: 0, equal: new Map<string, number>() };
+      const counts = { objects: 0, equal: new Map<string, number>(), incomplete: new Map<string, number>() };
       for await (const page of pages) {
-        for (const owner of await addObjects(deps, streams, page, tables))
-          counts.equal.set(owner, (counts.equal.get(owner) ?? 0) + 1);
+        const { equal, incomplete } = await addObjects(deps, streams, page, tables);
+        countInto(counts.equal, equal);
+        countInto(counts.incomplete, incomplete);
         counts.objects += page.length;
         onRead?.(counts.objects);
       }
@@ -80,13 +83,17 @@ export async function compareType(
   return { ...found, rows };
 }
 
-/** Adds the objects of a page that are not equal. Returns the stream of each that is. */
+function countInto(counts: Map<string, number>, owners: readonly Owner[]): void {
+  for (const { stream } of owners) counts.set(stream.name, (counts.get(stream.name) ?? 0) + 1);
+}
+
+/** Adds the objects of a page that are not equal. Returns who stands for those that are, and for those compared in part. */
 async function addObjects(
   deps: MatchDeps,
   streams: readonly MatchedStream[],
   page: readonly FoundObject[],
   tables: MatchTables,
-): Promise<string[]> {
+): Promise<{ equal: Owner[]; incomplete: Owner[] }> {
   const beside = await findOwners(deps, page, placeholder);
   const judged = beside.map((one) => ({ ...one, finding: one.owner && judge(one.object, one.owner) }));
   await tables.addMet(beside.flatMap(({ owner }) => keysOf(owner)));
@@ -103,7 +110,19 @@ async function addObjects(
       }),
     ),
   );
-  return judged.flatMap(({ owner, finding }) => (owner && !finding ? owner.stream.name : []));
+  const compared = judged.flatMap(({ owner, finding }) =>
+    owner && (!finding || finding.class === 'differs') ? { owner, finding } : [],
+  );
+  return {
+    equal: compared.filter(({ finding }) => !finding).map(({ owner }) => owner),
+    incomplete: compared.map(({ owner }) => owner).filter(refersAhead),
+  };
+}
+
+/** Whether a row refers to a record that is not at the service yet. */
+function refersAhead({ rendered }: Owner): boolean {
+  const fields = rendered && 'object' in rendered ? rendered.object.fields : [];
+  return fields.some(({ values }) => values.includes(NOT_THERE_YET));
 }
 
 function keysOf(owner: Owner | undefined) {

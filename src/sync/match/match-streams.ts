@@ -2,6 +2,7 @@
 // samples, and line by line for a file. Writes nothing in mirror, records or service.
 import { UsageError } from '../../errors.js';
 import type { Context } from '../../destination/client.js';
+import type { FoundObject } from '../../destination/destination.js';
 import {
   withMatchTables,
   type JoinedLine,
@@ -9,7 +10,7 @@ import {
   type MatchTables,
 } from '../../state/match-tables.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
-import { NOT_THERE_YET, valuesOf } from '../../streams/match-values.js';
+import { NOT_THERE_YET, valuesOf } from '../match-values.js';
 import type { Stream } from '../../streams/stream.js';
 import {
   comparedDifferences,
@@ -49,6 +50,8 @@ export interface StreamMatches {
   unnamed: number;
   /** Objects of records whose row is gone. */
   rowGone: number;
+  /** Of `equal` and `differs`: they refer to a record that is not at the service yet, and that field was not compared. */
+  incomplete: number;
 }
 
 export interface TypeMatches {
@@ -139,7 +142,7 @@ export function groupByType(
 async function report(
   streams: readonly MatchedStream[],
   tables: MatchTables,
-  { objects, rows, equal }: TypeCounts,
+  { objects, rows, equal, incomplete }: TypeCounts,
   { names, samples, write }: MatchRequest,
 ): Promise<TypeMatches> {
   const counted = await tables.count();
@@ -176,6 +179,7 @@ async function report(
         ),
         unnamed: unnamed.find(({ stream }) => stream === name)?.objects ?? 0,
         rowGone: of('row_gone', 'objects'),
+        incomplete: incomplete.get(name) ?? 0,
       };
     }),
     nobodys: { only_there: 0, without_id: 0, ambiguous: 0 },
@@ -192,9 +196,9 @@ async function report(
 function toLine(found: JoinedLine, streams: readonly MatchedStream[], only: string | undefined): MatchLine {
   const name = found.stream ?? only;
   const matched = streams.find(({ stream }) => stream.name === name);
-  const here = parse<DestinationObject>(found.here);
-  const there = parse<DestinationObject & { id: number }>(found.there);
-  const valuesIn = (object: DestinationObject | undefined) =>
+  const here = parse(found.here) as DestinationObject | undefined;
+  const there = parse(found.there) as FoundObject | undefined;
+  const valuesIn = (object: Pick<DestinationObject, 'fields'> | undefined) =>
     object && matched
       ? valuesOf(matched.by, object.fields).map((values) => values.filter((one) => one !== NOT_THERE_YET))
       : [];
@@ -216,6 +220,4 @@ function toLine(found: JoinedLine, streams: readonly MatchedStream[], only: stri
   };
 }
 
-function parse<T>(json: string | null): T | undefined {
-  return json === null ? undefined : (JSON.parse(json) as T);
-}
+const parse = (json: string | null): unknown => (json === null ? undefined : JSON.parse(json));

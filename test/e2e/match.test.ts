@@ -1,0 +1,95 @@
+// A service that is not empty: what stands there is found, looked at, linked, and then kept by sync.
+import { readFile } from 'node:fs/promises';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+
+/** As the rehearsal's, with rooms matched by name, and external ids that may be given. */
+const CONFIGURATION = `
+export default {
+  streams: {
+    courses: {
+      from: 'courses', key: 'id', type: 'course', externalId: 'course_{id}',
+      fields: { 'course.name': 'name' },
+      references: { 'course.room': { stream: 'rooms', key: 'room' } },
+    },
+    rooms: {
+      from: 'rooms', key: 'code', type: 'room', externalId: 'room_{code}', batchSize: 100,
+      fields: { 'room.name': 'name', 'room.seats': (row) => row.seats },
+      limits: { overwrite: { count: 100, percent: 100 } },
+    },
+  },
+  service: { assignExternalIds: true },
+};
+`;
+
+let world: Rehearsal;
+afterEach(() => world.close());
+
+const roomFields = (i: number, name = `Sal ${i}`, seats = i) => [
+  { fieldId: 'room.name', values: [name] },
+  { fieldId: 'room.seats', values: [String(seats)] },
+];
+const file = () => path.join(world.folder, 'matches.csv');
+const readLines = async () => (await readFile(file(), 'utf8')).replace('\uFEFF', '').trim().split('\n');
+const matched = async (...args: string[]) => {
+  const { stdout, stderr, code } = await world.run(['match', ...args, '--json']);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  return JSON.parse(stdout) as {
+    types: {
+      objects: number;
+      nobodys: Record<string, number>;
+      streams: { stream: string; rows: number; counts: Record<string, number> }[];
+    }[];
+  };
+};
+
+describe('rooms made by hand beside ours', () => {
+  const ROWS = 480;
+  const BY_HAND = 40;
+
+  beforeEach(async () => {
+    world = await rehearse({ rows: ROWS, sandbox: { rate: 0 } });
+    await world.configure(CONFIGURATION);
+    for (let i = 1; i <= ROWS - BY_HAND; i++)
+      world.sandbox.putObject({ extId: `room_R${i}`, typeId: 'room', fields: roomFields(i) });
+    for (let i = ROWS - BY_HAND + 1; i <= ROWS; i++)
+      world.sandbox.addObject({
+        extId: i % 2 ? null : `hand_${i}`,
+        typeId: 'room',
+        fields: roomFields(i, `Sal ${i}`, 1),
+      });
+  });
+
+  it('match: finds them by name, links them, and sync makes no second one of them', async () => {
+    const { types } = await matched('rooms', '--by', 'room.name', '--out', 'matches.csv');
+    expect(types).toMatchObject([
+      {
+        objects: ROWS,
+        streams: [{ rows: ROWS, counts: { equal: 440, differs: 0, match: 40, ambiguous: 0, only_here: 0 } }],
+        nobodys: { only_there: 0, without_id: 0 },
+      },
+    ]);
+    expect(world.puts()).toHaveLength(0);
+    const found = await readLines();
+    expect(found).toHaveLength(1 + BY_HAND);
+    expect(found[1]).toMatch(/^match,rooms,R441,,\d+,Sal 441,Sal 441,room.seats,$/);
+
+    const applied = await world.run(['match', '--apply', 'matches.csv']);
+    expect(applied).toMatchObject({ code: 0, stdout: expect.stringContaining('40 rows linked.') });
+    expect(await matched('rooms')).toMatchObject({
+      types: [{ streams: [{ counts: { equal: 440, differs: 40, only_here: 0 } }] }],
+    });
+
+    const synced = await world.run(['sync', 'rooms']);
+    expect(synced).toMatchObject({ code: 0, stderr: '' });
+    expect([...world.sandbox.objects(), ...world.sandbox.unnamedObjects()]).toHaveLength(ROWS);
+    expect(world.sandbox.object('hand_480')?.fields).toEqual(roomFields(480));
+    expect(world.sandbox.object('room_R479')?.fields).toEqual(roomFields(479));
+    expect(await matched('rooms')).toMatchObject({ types: [{ streams: [{ counts: { equal: ROWS } }] }] });
+
+    // Applied a second time, the file changes nothing.
+    const again = await world.run(['match', '--apply', 'matches.csv', '--json']);
+    expect(JSON.parse(again.stdout)).toMatchObject({ linked: [], already: BY_HAND });
+  });
+});
