@@ -30,6 +30,7 @@ const SHARED = [
   'sync/mass-change-limits.ts',
   'sync/outcome-reasons.ts',
   'sync/render.ts',
+  'sync/render-with-parents.ts',
   'sync/request-pace.ts',
   'sync/retire.ts',
   'sync/start-due-nightly.ts',

@@ -25,6 +25,7 @@ export async function readHolds(db: Queries, runId?: number): Promise<RunHold[]>
   return query<RunHold>(db)`
     SELECT r.id::float8 AS "runId", r.kind, s.stream, o.operation,
       (o.hold->>'count')::int AS count, o.hold->>'reason' AS reason, (o.hold->>'approvable')::boolean AS approvable,
+      coalesce(o.hold->'samples', '[]') AS samples,
       later.id::float8 AS "plannedAnewBy"
     FROM slotsync.runs AS r,
       jsonb_each(r.holds) AS s(stream, holds),
@@ -40,6 +41,17 @@ export async function readHolds(db: Queries, runId?: number): Promise<RunHold[]>
       SELECT FROM slotsync.batches AS b
       WHERE b.run_id = r.id AND b.stream = s.stream AND b.operation = o.operation AND b.state = 'held')
     ORDER BY r.id DESC, s.stream, o.operation`;
+}
+
+/** Removes what holds show of a record's values. */
+export async function deleteHeldSamples(tx: Queries, stream: string, key: string): Promise<void> {
+  const path = `$.${JSON.stringify(stream)}.overwrite.samples`;
+  await query(tx)`
+    UPDATE slotsync.runs SET holds = jsonb_set(holds, ARRAY[${stream}, 'overwrite', 'samples'], coalesce((
+      SELECT jsonb_agg(sample) FROM jsonb_array_elements(holds->${stream}->'overwrite'->'samples') AS sample
+      WHERE sample->>'key' <> ${key}), '[]'))
+    WHERE holds->${stream}->'overwrite' ? 'samples'
+      AND jsonb_path_exists(holds, ${path + '[*] ? (@.key == $key)'}::jsonpath, ${JSON.stringify({ key })}::jsonb)`;
 }
 
 /**
