@@ -9,7 +9,7 @@ import { explainRecord } from '../sync/explain-record.js';
 import type { CommonOptions } from './command.js';
 
 /** The name of the bookings where a stream is expected, unless a stream has it. */
-const BOOKINGS = 'reservations';
+export const BOOKINGS = 'reservations';
 
 export async function explain(app: App, name: string, key: string, options: CommonOptions): Promise<void> {
   const configuration = await app.configuration();
