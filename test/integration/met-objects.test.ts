@@ -2,7 +2,9 @@
 // Creates whose objects are at the service already: what people keep there is not overwritten unasked. Looked at as an
 // operator does: objects at the service, rows of the state, runs and their holds.
 import { expect, it } from 'vitest';
-import { deleteHeldSamples, readHolds } from '../../src/state/runs/holds.js';
+import { forgetKey } from '../../src/state/records/forget-key.js';
+import { readHolds } from '../../src/state/runs/holds.js';
+import { readRun } from '../../src/state/runs/read-runs.js';
 import { recordApprovals } from '../../src/state/runs/approvals.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
@@ -159,10 +161,28 @@ it('overwriting: the plan says what creates meet, field by field', async () => {
   );
 });
 
-it('overwriting: the samples of a key can be deleted', async () => {
+it('overwriting: samples of a key are deleted when it is forgotten', async () => {
   const world = await open(rooms(), 20, 20);
-  await world.sync();
-  await deleteHeldSamples(world.state.db, 'rooms', 'r001');
-  const [hold] = await readHolds(world.state.db);
-  expect(hold?.samples?.map(({ key }) => key)).toEqual(['r000', 'r002']);
+  const { run } = await world.sync();
+  await world.sql`UPDATE slotsync.batches SET state = 'cancelled'`;
+  expect(await forgetKey(world.state.db, { stream: 'rooms', localKey: 'r001' })).toMatchObject({
+    deleted: { runs: 1 },
+  });
+  const { holds } = (await readRun(world.state.db, run.id)) ?? {};
+  expect(holds?.['rooms']?.overwrite?.samples?.map(({ key }) => key)).toEqual(['r000', 'r002']);
+});
+
+it('overwriting: an object without an external id that a record is linked to is asked for by its number', async () => {
+  const world = await open(rooms(), 20, 0);
+  for (const code of codes(20)) {
+    const { id } = world.sandbox.addObject({
+      typeId: 'room',
+      fields: [{ fieldId: 'room.name', values: ['By hand'] }],
+    });
+    await world.sql`
+      INSERT INTO slotsync.links (stream, local_key, external_id, destination_id, assigns_id, linked_by)
+      VALUES ('rooms', ${code}, ${`room_${code}`}, ${id}, true, 'match')`;
+  }
+  const { counts } = await previewStream(world.deps(), world.stream('rooms'));
+  expect(counts).toMatchObject({ create: 20, overwrite: 20 });
 });

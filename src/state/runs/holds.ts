@@ -43,17 +43,6 @@ export async function readHolds(db: Queries, runId?: number): Promise<RunHold[]>
     ORDER BY r.id DESC, s.stream, o.operation`;
 }
 
-/** Removes what holds show of a record's values. */
-export async function deleteHeldSamples(tx: Queries, stream: string, key: string): Promise<void> {
-  const path = `$.${JSON.stringify(stream)}.overwrite.samples`;
-  await query(tx)`
-    UPDATE slotsync.runs SET holds = jsonb_set(holds, ARRAY[${stream}, 'overwrite', 'samples'], coalesce((
-      SELECT jsonb_agg(sample) FROM jsonb_array_elements(holds->${stream}->'overwrite'->'samples') AS sample
-      WHERE sample->>'key' <> ${key}), '[]'))
-    WHERE holds->${stream}->'overwrite' ? 'samples'
-      AND jsonb_path_exists(holds, ${path + '[*] ? (@.key == $key)'}::jsonpath, ${JSON.stringify({ key })}::jsonb)`;
-}
-
 /**
  * Gives up what a run holds of these streams and operations: its batches are cancelled, approvals of it that were not
  * used end, and a run that only waited is partial, because it sent less than it planned. What the mirror says does not

@@ -2,7 +2,8 @@
 // by hand, by another integration, or by this program whose state is lost. What people keep there is not overwritten
 // unasked, so the service is asked about every create before it is planned.
 import type { Context } from '../../destination/client.js';
-import type { Destination } from '../../destination/destination.js';
+import type { Destination, FoundObject } from '../../destination/destination.js';
+import { readLinks } from '../../state/records/links.js';
 import { readStandingByExternalId, type StandingRecord } from '../../state/records/standing-records.js';
 import type { HeldSample } from '../../state/schema.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
@@ -12,7 +13,7 @@ import { renderWithParents } from '../render-with-parents.js';
 import type { SyncDeps } from '../sync-deps.js';
 
 export interface MeetDeps extends Pick<SyncDeps, 'mirror' | 'state' | 'streams'> {
-  destination: Pick<Destination, 'findObjects'>;
+  destination: Pick<Destination, 'findObjects' | 'findObjectsByNumber'>;
 }
 
 /** By key of the creates that meet an object of their type that is nobody's record. No changes: it is equal. */
@@ -36,13 +37,37 @@ export async function meetObjects(
   if (objects.size === 0) return met;
   const extIds = [...objects.values()].map(({ extId }) => extId);
   const found = await deps.destination.findObjects(extIds, stream.type, context);
+  const unnamed = await findUnnamed(deps, stream, [...objects.keys()], context);
   for (const [key, object] of objects) {
-    const standing = found.get(object.extId);
+    const standing = unnamed.get(key) ?? found.get(object.extId);
     // An object of another type is not overwritten: its record says so.
     if (standing?.typeId !== stream.type) continue;
     met.set(key, { key, externalId: object.extId, changes: differencesOf(stream, object, standing) });
   }
   return withoutOwned(deps, met);
+}
+
+/** By key, the objects that records are linked to and that have no external id yet. */
+async function findUnnamed(
+  { state, destination }: MeetDeps,
+  stream: Stream,
+  keys: readonly string[],
+  context: Context,
+): Promise<Map<string, FoundObject>> {
+  const links = [...(await readLinks(state.db, stream.name, keys)).values()];
+  const numbers = new Map(
+    links.flatMap(({ localKey, destinationId, assignsId }) =>
+      assignsId && destinationId !== null ? [[localKey, destinationId] as const] : [],
+    ),
+  );
+  if (numbers.size === 0) return new Map();
+  const found = await destination.findObjectsByNumber([...numbers.values()], stream.type, context);
+  return new Map(
+    [...numbers].flatMap(([key, number]) => {
+      const object = found.get(number);
+      return object ? [[key, object] as const] : [];
+    }),
+  );
 }
 
 /** What the service holds of our own records, retired ones too, is not overwritten but synced. */

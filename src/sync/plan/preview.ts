@@ -57,17 +57,22 @@ export async function previewStream(
   };
   const chosen = new Map<Operation, Planned[]>();
   const batches = { create: 0, update: 0, retire: 0, overwrite: 0, repair: 0, unlimited: 0 };
-  const findObjects: PreviewDeps['destination']['findObjects'] = async (...asked) => {
+  /** What is written down must be true. Samples are shown with the reason why they may not be. */
+  async function orUnread<K, V>(answer: Promise<Map<K, V>>): Promise<Map<K, V>> {
     try {
-      return await deps.destination.findObjects(...asked);
+      return await answer;
     } catch (error) {
-      // What is written down must be true; samples are shown with the reason why they may not be.
       if (each) throw error;
       preview.unread = `${messageOf(error)} (${codeOf(error)})`;
       return new Map();
     }
+  }
+  const { findObjects, findObjectsByNumber } = deps.destination;
+  const destination: PreviewDeps['destination'] = {
+    findObjects: (...asked) => orUnread(findObjects(...asked)),
+    findObjectsByNumber: (...asked) => orUnread(findObjectsByNumber(...asked)),
   };
-  const asking = { ...deps, destination: { findObjects } };
+  const asking = { ...deps, destination };
   const context = { ...CONTEXT, signal };
   let open: Planned[] = [];
   async function handOver(): Promise<void> {
