@@ -27,21 +27,21 @@ export function readCsvFile(file: string, columns: readonly string[]): CsvRow[] 
   try {
     const heading = text.split('\n', 1)[0] ?? '';
     const delimiter = [',', ';', '\t'].find((one) => heading.includes(one)) ?? ',';
-    const skip = { skip_empty_lines: true, skip_records_with_empty_values: true } as const;
-    parsed = parse(text, { bom: true, delimiter, info: true, ...skip }) as never;
+    parsed = parse(text, { bom: true, delimiter, info: true, skip_empty_lines: true }) as never;
   } catch (error) {
     throw new UsageError(`${file} is not a CSV file: ${messageOf(error)}`, { remedy });
   }
   const [heading, ...rows] = parsed;
-  if (!heading) throw new UsageError(`${file} is empty`, { remedy });
-  const names = heading.record.map((name) => uncell(name.trim()));
+  const names = (heading?.record ?? []).map((name) => uncell(name.trim()));
   const missing = columns.filter((column) => !names.includes(column));
   if (missing.length > 0) throw new UsageError(`${file} has no column ${missing.join(', ')}`, { remedy });
   const lineAt = countLines(text);
-  return rows.map(({ record }, at) => ({
-    line: lineAt(parsed[at]?.info.bytes ?? 0),
-    values: Object.fromEntries(names.map((name, place) => [name, uncell(record[place] ?? '')])),
-  }));
+  return rows
+    .map(({ record }, at) => ({
+      line: lineAt(parsed[at]?.info.bytes ?? 0),
+      values: Object.fromEntries(names.map((name, place) => [name, uncell(record[place] ?? '')])),
+    }))
+    .filter(({ values }) => Object.values(values).some((value) => value !== ''));
 }
 
 /** The line on which the first row behind a place begins. Places ascend; they are counted in bytes of UTF-8. */
