@@ -24,8 +24,14 @@ export function addCommands(program: Command): void {
 
   common(program.command('check'))
     .description(
-      'check settings, mirror, every source, credentials, types, fields and what is assumed of the service; writes nothing at the service',
+      'check settings, mirror, every source, credentials, types, fields and what is assumed of the service; writes nothing at the service without --write-probe',
     )
+    .option(
+      '--write-probe <number>',
+      'also write the object of this number back as it was read; if it has no external id, it gets one',
+      wholeNumber,
+    )
+    .option('--external-id <id>', 'the external id it gets (default: slotsync_<number>)')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./check.js')).check));
 
   common(program.command('plan'))
