@@ -170,7 +170,10 @@ export function addCommands(program: Command): void {
 
   common(program.command('explain'))
     .argument('<stream>', "a stream, or 'reservations'")
-    .argument('<key>', 'local key; of a booking also its external id, or # and its number at the service')
+    .argument(
+      '<key...>',
+      'local key, of a composite key its parts; or the external id, or # and the number at the service',
+    )
     .description(
       'everything about one record or booking: in the mirror, at the service, in the state, and what happens next',
     )
