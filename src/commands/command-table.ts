@@ -22,6 +22,16 @@ export function addCommands(program: Command): void {
     .description('create or update the state tables (schema slotsync); safe to run at any time')
     .action(withApp({ needs: STATE }, async () => (await import('./migrate.js')).migrateState));
 
+  common(program.command('discover'))
+    .description('the types and fields of the service, and how many objects it has; needs no configuration')
+    .option(
+      '--types <file>',
+      'write the names as TypeScript, such as service.d.ts, for defineConfig<Service>',
+    )
+    .action(
+      withApp({ needs: ['api'], isUnconfigured: true }, async () => (await import('./discover.js')).discover),
+    );
+
   common(program.command('check'))
     .description(
       'check settings, mirror, every source, credentials, types, fields and what is assumed of the service; writes nothing at the service without --write-probe',
