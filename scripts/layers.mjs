@@ -31,6 +31,7 @@ const SHARED = [
   'sync/match-values.ts',
   'sync/outcome-reasons.ts',
   'sync/render.ts',
+  'sync/render-with-parents.ts',
   'sync/request-pace.ts',
   'sync/retire.ts',
   'sync/start-due-nightly.ts',

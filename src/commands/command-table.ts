@@ -210,7 +210,7 @@ function runOptions(command: Command): Command {
 function holdOptions(command: Command): Command {
   return command
     .option('--stream <name>', 'only of this stream')
-    .option('--operation <operation>', 'only create, update or retire');
+    .option('--operation <operation>', 'only create, update, retire, overwrite or repair');
 }
 
 const SANDBOX_CONTROLS = `
