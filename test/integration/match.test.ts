@@ -397,10 +397,7 @@ describe('match: a file that is applied', () => {
     await expect(
       applyLinks(world.deps(), csv({ key: 'A', number: other.id }, { key: 'B', number: one.id })),
     ).rejects.toMatchObject({
-      faults: [
-        `line 2: rooms 'A' is linked to 'one' already; undo that link first: slotsync match --unlink`,
-        expect.stringContaining(`line 3: `),
-      ],
+      faults: [`line 2: rooms 'A' is linked to 'one' already; undo that link first: slotsync match --unlink`],
     });
     expect(await links(world)).toHaveLength(1);
   });
