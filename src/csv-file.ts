@@ -22,24 +22,40 @@ const BYTE_ORDER_MARK = '\uFEFF';
  */
 export function readCsvFile(file: string, columns: readonly string[]): CsvRow[] {
   const remedy = `It needs a first line with the columns ${columns.join(', ')}.`;
-  let rows: { record: Record<string, string>; info: { lines: number } }[];
+  const text = readTextFile(file);
+  let parsed: { record: string[]; info: { bytes: number } }[];
   try {
-    const text = readTextFile(file);
     const heading = text.split('\n', 1)[0] ?? '';
     const delimiter = [',', ';', '\t'].find((one) => heading.includes(one)) ?? ',';
-    const options = { bom: true, columns: true, delimiter, info: true } as const;
-    rows = parse(text, { ...options, skip_empty_lines: true, skip_records_with_empty_values: true }) as never;
+    parsed = parse(text, { bom: true, delimiter, info: true, skip_empty_lines: true }) as never;
   } catch (error) {
-    if (error instanceof UsageError) throw error;
     throw new UsageError(`${file} is not a CSV file: ${messageOf(error)}`, { remedy });
   }
-  const [first] = rows;
-  const missing = first ? columns.filter((column) => !Object.hasOwn(first.record, column)) : [];
+  const [heading, ...rows] = parsed;
+  const names = (heading?.record ?? []).map((name) => uncell(name.trim()));
+  const missing = columns.filter((column) => !names.includes(column));
   if (missing.length > 0) throw new UsageError(`${file} has no column ${missing.join(', ')}`, { remedy });
-  return rows.map(({ record, info }) => ({
-    line: info.lines,
-    values: Object.fromEntries(Object.entries(record).map(([column, text]) => [column, uncell(text)])),
-  }));
+  const lineAt = countLines(text);
+  return rows
+    .map(({ record }, at) => ({
+      line: lineAt(parsed[at]?.info.bytes ?? 0),
+      values: Object.fromEntries(names.map((name, place) => [name, uncell(record[place] ?? '')])),
+    }))
+    .filter(({ values }) => Object.values(values).some((value) => value !== ''));
+}
+
+/** The line on which the first row behind a place begins. Places ascend; they are counted in bytes of UTF-8. */
+function countLines(text: string): (place: number) => number {
+  const bytes = Buffer.from(text);
+  const isBreak = (at: number) => bytes[at] === 0x0a || bytes[at] === 0x0d;
+  let counted = 0;
+  let line = 1;
+  return (place) => {
+    let start = place;
+    while (isBreak(start)) start++; // of empty lines
+    for (; counted < start; counted++) if (bytes[counted] === 0x0a) line++;
+    return line;
+  };
 }
 
 /** Opens a file for rows of these columns; an existing one is replaced. A cell that a spreadsheet would compute is quoted. */

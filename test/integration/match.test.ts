@@ -1,391 +1,404 @@
-// `match` in a run: an object that is at the service already is linked before a record is created. Never a second object
-// for one thing, never one object for two rows.
+// What stands at the service beside what the mirror has, and links that an operator makes of it.
 import { describe, expect, it } from 'vitest';
+import { readCsvFile, type CsvRow } from '../../src/csv-file.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
-import { readBatch } from '../../src/state/runs/batches.js';
-import { retryRecords } from '../../src/state/records/retry-records.js';
-import { COURSES } from '../support/campus.js';
-import { ROOMS, addRooms, expectNothingToSend, keepRoomWorlds, rooms } from '../support/room-worlds.js';
-import type { World, WorldOptions } from '../support/world.js';
+import { applyLinks } from '../../src/sync/match/apply-links.js';
+import { matchStreams, type MatchLine, type MatchRequest } from '../../src/sync/match/match-streams.js';
+import { COURSES, ROOMS } from '../support/campus.js';
+import type { World } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
 
-const open = keepRoomWorlds();
+const open = keepWorlds();
+const CONFIG: SlotsyncConfig = {
+  streams: { rooms: ROOMS, courses: COURSES },
+  service: { assignExternalIds: true },
+};
 
-const MATCHED = { ...ROOMS, match: ['room.name'] };
-const matching = (changes: Partial<typeof MATCHED> = {}, more: Partial<SlotsyncConfig> = {}) => ({
-  ...rooms({ ...MATCHED, ...changes }),
-  ...more,
-});
+async function campus(rooms: [code: string, name: string | null][], config = CONFIG): Promise<World> {
+  const world = await open(config);
+  await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
+  await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
+  for (const [code, name] of rooms) await world.sql`INSERT INTO rooms VALUES (${code}, ${name})`;
+  return world;
+}
 
-/** An object as somebody made it by hand. */
-const addObject = (
-  world: World,
-  name: string,
-  extId: string | null,
-  more: { seats?: string; active?: boolean } = {},
-) =>
-  world.sandbox.addObject({
-    extId,
-    typeId: 'room',
-    active: more.active ?? true,
-    fields: [
-      { fieldId: 'room.name', values: [name] },
-      { fieldId: 'room.seats', values: more.seats === undefined ? [] : [more.seats] },
-    ],
+const named = (name: string) => [{ fieldId: 'room.name', values: [name] }];
+const room = (world: World, extId: string | null, name: string) =>
+  world.sandbox.addObject({ extId, typeId: 'room', fields: named(name) });
+
+async function find(world: World, request: Partial<MatchRequest> = {}) {
+  const lines: MatchLine[] = [];
+  const types = await matchStreams(world.deps(), {
+    names: ['rooms'],
+    by: ['room.name'],
+    samples: 3,
+    write: async (found) => void lines.push(...found),
+    ...request,
   });
-const linksOf = (world: World) =>
-  world.sql<
-    { local_key: string; external_id: string; assigns_id: boolean; linked_by: string; fields: string[] }[]
-  >`
-    SELECT * FROM slotsync.links ORDER BY stream, local_key`;
-const objectNames = (world: World) => world.sandbox.objects().map(({ extId }) => extId);
+  const [type] = types;
+  const [stream] = type?.streams ?? [];
+  if (!type || !stream) throw new Error('a type has a stream');
+  return {
+    types,
+    type,
+    stream,
+    lines: lines.map((line) => [line.class, line.key, line.externalId, line.number]),
+  };
+}
 
-describe('match: a row', () => {
-  it('is linked to the one object with its values, updates it, and creates no other', async () => {
-    const world = await open(matching());
-    const { id } = addObject(world, 'Room A', 'hand_7');
-    await addRooms(world, 'A', 'B');
-    await world.sql`UPDATE rooms SET seats = 12`;
-    const { run } = await world.sync();
-    expect(run).toMatchObject({ status: 'succeeded' });
-    expect(await linksOf(world)).toMatchObject([
-      {
-        local_key: 'A',
-        external_id: 'hand_7',
-        destination_id: String(id),
-        linked_by: 'match',
-        fields: ['room.name'],
-      },
-    ]);
-    expect(objectNames(world)).toEqual(['hand_7', 'room_B']);
-    expect(world.fieldsOf('hand_7')).toEqual({ 'room.name': 'Room A', 'room.seats': '12' });
-    expect(await world.recordsOf('rooms')).toMatchObject({ A: { external_id: 'hand_7', status: 'synced' } });
-    await expectNothingToSend(world);
-
-    await world.sql`UPDATE rooms SET name = 'Hall A' WHERE code = 'A'`;
-    await world.sync();
-    expect(world.fieldsOf('hand_7')).toMatchObject({ 'room.name': 'Hall A' });
-    await world.sql`DELETE FROM slotsync.records`;
-    await world.sync();
-    expect(objectNames(world)).toEqual(['hand_7', 'room_B']);
-  });
-
-  it('is not looked for where an object with its own external id stands there', async () => {
-    const world = await open(matching());
-    addObject(world, 'Room A', 'hand_7');
-    addObject(world, 'other', 'room_A');
-    await addRooms(world, 'A');
-    await world.sync();
-    expect(await linksOf(world)).toEqual([]);
-    expect(world.fieldsOf('room_A')).toEqual({ 'room.name': 'Room A' });
-  });
-
-  it('without a value in one of the fields is created', async () => {
-    const world = await open(matching({ match: ['room.name', 'room.seats'] }));
-    addObject(world, 'Room A', 'hand_7');
-    addObject(world, 'Room B', 'hand_8', { seats: '4' });
-    await addRooms(world, 'A', 'B');
-    await world.sql`UPDATE rooms SET seats = 4 WHERE code = 'B'`;
-    await world.sync();
-    expect(objectNames(world)).toEqual(['hand_7', 'hand_8', 'room_A']);
-  });
-
-  it('that several objects match is dead and names them; made unique and retried, it is linked', async () => {
-    const world = await open(matching());
-    addObject(world, 'Room A', 'hand_7');
-    addObject(world, 'Room A', 'hand_8', { active: false });
-    const { id } = addObject(world, 'Room A', null);
-    await addRooms(world, 'A', 'B');
-    expect((await world.sync()).run).toMatchObject({
-      status: 'partial',
-      counts: { rooms: { synced: 1, dead: 1 } },
-    });
-    const { A } = await world.recordsOf('rooms');
-    expect(A).toMatchObject({ status: 'dead', error_code: 'match_ambiguous' });
-    expect(A?.error_message).toContain(
-      `3 objects have its values of room.name: 'hand_7', 'hand_8' (inactive), number ${id}`,
-    );
-    expect(objectNames(world)).toEqual(['hand_7', 'hand_8', 'room_B']);
-    world.sandbox.removeObject(id);
-    world.sandbox.removeObject('hand_8');
-    await retryRecords(world.state.db, { stream: 'rooms', keys: ['A'] });
-    await world.sync();
-    expect(await linksOf(world)).toMatchObject([{ local_key: 'A', external_id: 'hand_7' }]);
-  });
-
-  it.each([
-    ['in one batch', 100],
-    ['in two batches', 1],
-  ])('that shares its object with another one %s is dead, and nothing is created', async (_, batchSize) => {
-    const world = await open(matching({ batchSize }));
-    addObject(world, 'Twin', 'hand_7');
-    await world.sql`INSERT INTO rooms (code, name) VALUES ('A', 'Twin'), ('B', 'Twin')`;
-    await world.sync();
-    const records = Object.values(await world.recordsOf('rooms'));
-    const dead = records.filter(({ status }) => status === 'dead');
-    expect(dead.length).toBe(batchSize === 1 ? 1 : 2);
-    for (const { error_code, error_message, local_key } of dead) {
-      expect(error_code).toBe('match_ambiguous');
-      expect(error_message).toContain(local_key === 'A' ? "'B'" : "'A'");
-    }
-    expect(objectNames(world)).toEqual(['hand_7']);
-    await expectNothingToSend(world);
-  });
-
-  it('matches no object that stands for another row, record or link', async () => {
-    const world = await open({
-      streams: {
-        rooms: MATCHED,
-        halls: { ...MATCHED, from: 'halls', externalId: 'hall_{code}', match: undefined },
-      },
-    });
-    await world.sql`CREATE TABLE halls (code text PRIMARY KEY, name text, seats integer)`;
-    await world.sql`INSERT INTO halls VALUES ('accepted', 'Record'), ('new', 'Row')`;
-    await world.sync('halls');
-    await world.sql`DELETE FROM slotsync.records WHERE local_key = 'new'`;
-    await world.sql`INSERT INTO rooms (code, name) VALUES ('A', 'Record'), ('B', 'Row')`;
-    await world.sync('rooms');
-    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced' });
-    expect(await linksOf(world)).toEqual([]);
-    expect(objectNames(world)).toEqual(['hall_accepted', 'hall_new', 'room_A', 'room_B']);
-  });
-
-  it('of two streams that match one object at the same moment is linked once', async () => {
-    const world = await open({
-      streams: { rooms: MATCHED, halls: { ...MATCHED, externalId: 'hall_{code}' } },
-    });
-    addObject(world, 'Room A', 'hand_7');
-    await addRooms(world, 'A');
-    const { queue, runId } = await world.plan();
-    world.sandbox.setLatency(50);
-    await Promise.allSettled(queue.map((id) => world.apply(id)));
-    const batches = await Promise.all(queue.map((id) => readBatch(world.state.db, id)));
-    await world.finish(
-      runId,
-      batches.flatMap((batch) => (batch?.state === 'queued' ? [batch.id] : [])),
-    );
-    expect(await linksOf(world)).toHaveLength(1);
-    expect(objectNames(world)).toEqual(['hand_7']);
-    const records = [
-      ...Object.values(await world.recordsOf('rooms')),
-      ...Object.values(await world.recordsOf('halls')),
-    ];
-    expect(records.map(({ status }) => status).toSorted()).not.toEqual(['synced', 'synced']);
-  });
-
-  it('compares a reference by its external id', async () => {
-    const world = await open({
-      streams: { rooms: ROOMS, courses: { ...COURSES, match: ['course.room', 'course.name'] } },
-    });
-    const course = (extId: string, room: string) =>
-      world.sandbox.addObject({
-        extId,
-        typeId: 'course',
-        fields: [
-          { fieldId: 'course.name', values: ['One'] },
-          { fieldId: 'course.room', values: [room] },
-        ],
-      });
-    course('hand_A', 'room_A');
-    course('hand_B', 'room_B');
-    await addRooms(world, 'A', 'B');
-    await world.sql`INSERT INTO courses VALUES ('1', 'One', 'B')`;
-    await world.sync();
-    expect(await linksOf(world)).toMatchObject([{ local_key: '1', external_id: 'hand_B' }]);
-  });
-
-  it('is compared here: a service that cannot search, or answers too much, is as good', async () => {
-    const world = await open(matching({}, { service: { searchByFields: false } }), {
-      sandbox: { searchesFields: false },
-    });
-    addObject(world, 'Room A', 'hand_7');
-    addObject(world, 'Room', 'hand_8');
-    await addRooms(world, 'A');
-    await world.sync();
-    expect(await linksOf(world)).toMatchObject([{ local_key: 'A', external_id: 'hand_7' }]);
-  });
-
-  it('whose worker dies between the link and the write goes on with the linked object', async () => {
-    const world = await open(matching());
-    addObject(world, 'Room A', 'hand_7');
-    await addRooms(world, 'A');
-    await world.sql`UPDATE rooms SET seats = 3`;
-    world.sandbox.failNext({ path: '/objects', method: 'PUT', fault: 'reset', times: 'always' });
-    await world.sync();
-    expect(await linksOf(world)).toHaveLength(1);
-    expect(await world.recordsOf('rooms')).toMatchObject({ A: { external_id: 'hand_7', in_doubt: true } });
-    world.sandbox.clearFailures();
-    await world.passLateWrites();
-    await world.sync();
-    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced' });
-    expect(world.sandbox.objects()).toHaveLength(1);
-    expect(world.fieldsOf('hand_7')).toMatchObject({ 'room.seats': '3' });
-  });
-
-  it('whose worker died before the link is still matched, once nothing can be carried out late', async () => {
-    const world = await open(matching());
-    addObject(world, 'Room A', 'hand_7');
-    await addRooms(world, 'A');
-    await world.sql`INSERT INTO slotsync.records (stream, local_key, external_id, status, claimed_by, claimed_until)
-      VALUES ('rooms', 'A', 'room_A', 'pending', 'dead', now() - interval '1 minute')`;
-    const { runId, queue } = await world.plan();
-    await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'claimed' });
-    await world.passLateWrites();
-    await world.finish(runId, queue);
-    expect(objectNames(world)).toEqual(['hand_7']);
-    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced' });
-  });
-
-  it('that lets go of a former object is created anew, and not linked to that one', async () => {
-    const world = await open(matching({ externalId: 'room_{number}' }));
-    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1')`;
-    await world.sync();
-    await world.sql`UPDATE rooms SET number = '2'`;
-    await world.sync();
-    await retryRecords(world.state.db, { stream: 'rooms', keys: ['A'] });
-    await world.sync();
-    expect(objectNames(world)).toEqual(['room_1', 'room_2']);
-  });
-});
-
-describe('match: an object without an external id', () => {
-  const assigning: WorldOptions = { sandbox: { assignsExternalIds: true } };
-  const assigned = (changes: Partial<typeof MATCHED> = {}) =>
-    matching(changes, { service: { assignExternalIds: true } });
-
-  it('is not touched unless it may be given one', async () => {
-    const world = await open(matching(), assigning);
-    const { id } = addObject(world, 'Room A', null);
-    await addRooms(world, 'A');
-    await world.sync();
-    expect(await world.recordsOf('rooms')).toMatchObject({
-      A: {
-        status: 'dead',
-        error_code: 'match_unassignable',
-        error_message: expect.stringContaining(`number ${id}`),
-      },
-    });
-    expect(objectNames(world)).toEqual([]);
-  });
-
-  it.each(['fields', 'object'] as const)(
-    'is given the external id of its row, with its number, when the mapping owns %s',
-    async (owns) => {
-      const world = await open(assigned({ owns }), assigning);
-      const { id } = addObject(world, 'Room A', null, { seats: '9' });
-      await addRooms(world, 'A');
-      await world.sync();
-      expect(world.sandbox.object('room_A')).toMatchObject({ id });
-      expect(await linksOf(world)).toMatchObject([
-        { external_id: 'room_A', assigns_id: false, destination_id: String(id) },
-      ]);
-      expect(await world.recordsOf('rooms')).toMatchObject({
-        A: { status: 'synced', destination_id: String(id) },
-      });
-      await expectNothingToSend(world);
-      await world.sql`UPDATE rooms SET name = 'Hall'`;
-      await world.sync();
-      expect(world.sandbox.object('room_A')).toMatchObject({
-        id,
-        fields: [{ fieldId: 'room.name', values: ['Hall'] }],
-      });
-      expect(world.sandbox.unnamedObjects()).toEqual([]);
+/** The lines of a file, from the second on. */
+const csv = (...rows: Record<string, string | number>[]): CsvRow[] =>
+  rows.map((row, at) => ({
+    line: at + 2,
+    values: {
+      class: 'match',
+      stream: 'rooms',
+      external_id: '',
+      ...Object.fromEntries(Object.entries(row).map(([column, value]) => [column, String(value)])),
     },
+  }));
+
+const links = (world: World) =>
+  world.sql`SELECT stream, local_key, external_id, assigns_id FROM slotsync.links ORDER BY stream, local_key`;
+
+/** The faults for which nothing was linked. */
+async function refused(world: World, rows: CsvRow[]): Promise<readonly string[]> {
+  const error = await applyLinks(world.deps(), rows).then(
+    () => undefined,
+    (thrown: unknown) => thrown as { faults: string[] },
   );
+  expect(await links(world)).toEqual([]);
+  return error?.faults ?? ['it was linked'];
+}
 
-  it('that got it by a write whose answer was lost is not named by its number again', async () => {
-    const world = await open(assigned(), assigning);
-    const { id } = addObject(world, 'Room A', null);
-    await addRooms(world, 'A');
-    await world.sql`UPDATE rooms SET seats = 3`;
-    world.sandbox.failNext({ path: '/objects', method: 'PUT', fault: 'loseAnswer', times: 'always' });
-    await world.sync();
-    expect(world.sandbox.object('room_A')).toMatchObject({ id });
-    expect(await linksOf(world)).toMatchObject([{ assigns_id: true }]);
-    world.sandbox.clearFailures();
-    await world.sql`UPDATE rooms SET seats = 4`;
-    world.sandbox.clearArrivals();
-    await world.sync();
-    expect(await linksOf(world)).toMatchObject([{ assigns_id: false }]);
-    await world.passLateWrites();
-    await world.sync();
-    expect(world.sandbox.objects()).toMatchObject([{ id, extId: 'room_A' }]);
-    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced' });
-  });
-});
-
-describe('link: an object that is not at the service any more', () => {
-  it.each(['fields', 'object'] as const)('is not made again when the mapping owns %s', async (owns) => {
-    const world = await open(matching({ owns }));
-    addObject(world, 'Room A', 'hand_7');
-    await addRooms(world, 'A', 'B');
-    await world.sync();
-    world.sandbox.removeObject('hand_7');
-    world.sandbox.removeObject('room_B');
-    await world.sql`UPDATE rooms SET seats = 5`;
-    await world.sync();
-    expect(await world.recordsOf('rooms')).toMatchObject({
-      A: { status: 'dead', error_code: 'link_broken', error_message: expect.stringContaining("'hand_7'") },
-      B: { status: 'synced' },
+describe('match: rows and objects', () => {
+  it('are sorted by external id, then by values, and each counts once', async () => {
+    const world = await campus([
+      ['A', 'Aula'],
+      ['B', 'Bio'],
+      ['C', 'Chem'],
+      ['D', 'Twin'],
+      ['E', 'Twin'],
+      ['F', 'Far'],
+      ['G', null],
+    ]);
+    room(world, 'room_A', 'Aula');
+    const differing = room(world, 'room_B', 'Old name');
+    const byHand = room(world, 'hand', 'Chem');
+    const twin = room(world, null, 'Twin');
+    const cellar = room(world, 'cellar', 'Cellar');
+    const attic = room(world, null, 'Attic');
+    const { type, stream, lines } = await find(world);
+    expect(stream).toMatchObject({
+      rows: 7,
+      counts: { equal: 1, differs: 1, match: 1, ambiguous: 2, only_here: 2, not_comparable: 0 },
+      fields: { 'room.name': 1 },
+      unnamed: 0,
     });
-    expect(objectNames(world)).toEqual(['room_B']);
+    expect(type).toMatchObject({ objects: 6, nobodys: { only_there: 1, without_id: 1, ambiguous: 1 } });
+    expect(lines).toEqual([
+      ['match', 'C', 'hand', byHand.id],
+      ['ambiguous', 'D', undefined, twin.id],
+      ['ambiguous', 'E', undefined, twin.id],
+      ['only_here', 'F', undefined, undefined],
+      ['only_here', 'G', undefined, undefined],
+      ['without_id', undefined, undefined, attic.id],
+      ['only_there', undefined, 'cellar', cellar.id],
+      ['differs', 'B', 'room_B', differing.id],
+    ]);
   });
 
-  it('is retired as any other when its row goes, and no row of the template stands for it', async () => {
-    const world = await open(matching({ retire: 'deactivate' }));
-    addObject(world, 'Room A', 'hand_7');
-    await addRooms(world, 'A', 'B');
+  it('without fields are compared by external id alone', async () => {
+    const world = await campus([['A', 'Aula']]);
+    room(world, 'hand', 'Aula');
+    const { stream, type } = await find(world, { by: undefined });
+    expect(stream.counts).toMatchObject({ match: 0, only_here: 1 });
+    expect(type.nobodys).toMatchObject({ only_there: 1 });
+  });
+
+  it('go by the stream’s own fields unless others are named', async () => {
+    const world = await campus([['A', 'Aula']], {
+      ...CONFIG,
+      streams: { rooms: { ...ROOMS, match: ['room.name'] } },
+    });
+    room(world, 'hand', 'Aula');
+    expect((await find(world, { by: undefined })).stream).toMatchObject({
+      by: ['room.name'],
+      counts: { match: 1 },
+    });
+  });
+
+  it('are none on either side of an empty mirror and service', async () => {
+    const { stream, type, lines } = await find(await campus([]));
+    expect(stream).toMatchObject({ rows: 0, counts: { equal: 0, only_here: 0 } });
+    expect(type).toMatchObject({ objects: 0, samples: [] });
+    expect(lines).toEqual([]);
+  });
+
+  it('of two streams that match one object are ambiguous, whichever stream was asked for', async () => {
+    const both: SlotsyncConfig = {
+      streams: {
+        rooms: { ...ROOMS, match: ['room.name'] },
+        halls: { ...ROOMS, from: 'halls', externalId: 'hall_{code}', match: ['room.name'] },
+      },
+    };
+    const world = await campus(
+      [
+        ['A', 'Aula'],
+        ['B', 'Bio'],
+      ],
+      both,
+    );
+    await world.sql`CREATE TABLE halls (code text PRIMARY KEY, name text)`;
+    await world.sql`INSERT INTO halls VALUES ('H', 'Aula'), ('A', 'Own')`;
+    room(world, null, 'Aula');
+    room(world, null, 'Bio');
+    room(world, 'hall_A', 'Own');
+    const found = await find(world, { by: undefined });
+    expect(found.types.flatMap(({ streams }) => streams.map(({ stream }) => stream))).toEqual(['rooms']);
+    expect(found.stream.counts).toMatchObject({ match: 1, ambiguous: 1, only_here: 0 });
+    expect(found.type.samples.find((line) => line.class === 'ambiguous')).toMatchObject({
+      key: 'A',
+      note: 'rows of two streams match this object',
+    });
+    const halls = await find(world, { names: ['halls'], by: undefined });
+    expect(halls.stream.counts).toMatchObject({ equal: 1, ambiguous: 1 });
+  });
+
+  it('that have the same values too often are listed alone, not as pairs', async () => {
+    const many = Array.from({ length: 11 }, (_, i): [string, string] => [
+      `R${String(i).padStart(2, '0')}`,
+      'Same',
+    ]);
+    const world = await campus(many);
+    for (let i = 0; i < 11; i++) room(world, null, 'Same');
+    const { stream, type, lines } = await find(world);
+    expect(stream.counts.ambiguous).toBe(11);
+    expect(type.nobodys.ambiguous).toBe(11);
+    expect(lines).toHaveLength(22);
+  });
+
+  it('of records whose row is gone, and rows that cannot be mapped, are named', async () => {
+    const broken: SlotsyncConfig = {
+      streams: {
+        rooms: {
+          ...ROOMS,
+          fields: {
+            'room.name': (row) => {
+              if (row['name'] === 'bad') throw new Error('no name');
+              return row['name'] as string;
+            },
+          },
+        },
+      },
+    };
+    const world = await campus(
+      [
+        ['A', 'Aula'],
+        ['B', 'Bio'],
+      ],
+      broken,
+    );
     await world.sync();
     await world.sql`DELETE FROM rooms WHERE code = 'A'`;
-    await world.sync();
-    expect(world.sandbox.object('hand_7')).toMatchObject({ active: false });
-    await addRooms(world, 'A');
-    await world.sync();
-    expect(world.sandbox.object('hand_7')).toMatchObject({ active: true });
-    expect(objectNames(world)).toEqual(['hand_7', 'room_B']);
+    await world.sql`UPDATE rooms SET name = 'bad' WHERE code = 'B'`;
+    await world.sql`INSERT INTO rooms VALUES ('C', 'bad')`;
+    const { stream, type } = await find(world);
+    expect(stream).toMatchObject({ rowGone: 1, counts: { not_comparable: 2, only_here: 0 } });
+    expect(
+      type.samples.filter((line) => line.class === 'not_comparable').map(({ key, note }) => [key, note]),
+    ).toEqual([
+      ['B', "rooms.fields['room.name']: no name"],
+      ['C', "rooms.fields['room.name']: no name"],
+    ]);
+  });
+
+  it('that refer to what is not at the service yet are compared in everything else', async () => {
+    const world = await campus([['A', 'Aula']]);
+    await world.sql`INSERT INTO courses VALUES ('K', 'Kurs', 'A'), ('L', 'Lab', NULL)`;
+    const fields = [{ fieldId: 'course.name', values: ['Kurs'] }];
+    world.sandbox.addObject({ extId: 'course_K', typeId: 'course', fields });
+    world.sandbox.addObject({
+      extId: null,
+      typeId: 'course',
+      fields: [{ fieldId: 'course.name', values: ['Lab'] }],
+    });
+    const { stream } = await find(world, { names: ['courses'], by: ['course.name'] });
+    expect(stream).toMatchObject({ incomplete: 1, counts: { equal: 1, match: 1 } });
+    const byReference = await find(world, { names: ['courses'], by: ['course.room'] });
+    expect(byReference.stream.counts).toMatchObject({ equal: 1, match: 0, only_here: 1 });
+  });
+
+  it('are read again when the service moves them meanwhile, and counted once', async () => {
+    const world = await campus([['A', 'Aula']], { ...CONFIG, service: { pageSize: 1 } });
+    room(world, 'room_A', 'Aula');
+    room(world, 'x', 'X');
+    room(world, 'y', 'Y');
+    let asked = 0;
+    const { type } = await find(world, {
+      pace: async () => {
+        if (++asked === 3) room(world, 'z', 'Z');
+      },
+    });
+    expect(type).toMatchObject({ objects: 4, nobodys: { only_there: 3 } });
+  });
+
+  it('with keys of any text come back from the file as they are', async () => {
+    const keys = ['007', '=1+1', 'a,"b"\nc', "'quoted", '-5', 'Å|\\'];
+    const world = await campus(keys.map((key) => [key, `name ${key}`]));
+    for (const key of keys) room(world, null, `name ${key}`);
+    const { openCsvFile } = await import('../../src/csv-file.js');
+    const { MATCH_COLUMNS, NEEDED_COLUMNS, toCsvRow } = await import('../../src/sync/match/match-file.js');
+    const file = `${process.env['TMPDIR'] ?? '/tmp'}/slotsync-match-${process.pid}.csv`;
+    const out = await openCsvFile(file, MATCH_COLUMNS);
+    await find(world, { write: (found) => out.write(found.map(toCsvRow)) });
+    await out.close();
+    const { linked } = await applyLinks(world.deps(), readCsvFile(file, NEEDED_COLUMNS));
+    expect(linked.map(({ key }) => key).toSorted()).toEqual(keys.toSorted());
+    const { rm } = await import('node:fs/promises');
+    await rm(file);
   });
 });
 
-describe('link: an external id that the template of another row gives', () => {
-  const byKey = { streams: { rooms: MATCHED } };
-  const byNumber = { streams: { rooms: { ...MATCHED, externalId: 'room_{number}' } } };
-
-  it.each([
-    ['its key', byKey],
-    ['another column', byNumber],
-  ])('from %s is refused to it, and the linked row keeps its object', async (_, config) => {
-    const world = await open(config);
-    addObject(world, 'Room A', 'room_1');
-    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'Room A', '9')`;
-    await world.sync();
-    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('1', 'other', '1')`;
-    await world.sql`UPDATE rooms SET seats = 5 WHERE code = 'A'`;
-    await world.sync();
-    expect(await world.recordsOf('rooms')).toMatchObject({
-      A: { status: 'synced', external_id: 'room_1' },
-      1: {
-        status: 'failed',
-        error_code: 'external_id_shared',
-        error_message: expect.stringContaining("rooms 'A'"),
-      },
+describe('match: a file that is applied', () => {
+  it('links rows to objects with and without an external id, once', async () => {
+    const world = await campus([
+      ['A', 'Aula'],
+      ['B', 'Bio'],
+    ]);
+    const [a, b] = [room(world, 'hand', 'Aula'), room(world, null, 'Bio')];
+    const rows = csv(
+      { key: 'A', external_id: 'hand', number: a.id },
+      { key: 'B', number: b.id },
+      { key: 'B', number: b.id, class: 'ambiguous' },
+    );
+    expect(await applyLinks(world.deps(), rows)).toMatchObject({
+      linked: [
+        { key: 'A', externalId: 'hand', assignsId: false },
+        { key: 'B', externalId: 'room_B', assignsId: true },
+      ],
+      already: 0,
+      others: 1,
     });
-    expect(world.fieldsOf('room_1')).toEqual({ 'room.name': 'Room A', 'room.seats': '5' });
+    expect(await links(world)).toEqual([
+      { stream: 'rooms', local_key: 'A', external_id: 'hand', assigns_id: false },
+      { stream: 'rooms', local_key: 'B', external_id: 'room_B', assigns_id: true },
+    ]);
+    expect(await applyLinks(world.deps(), rows)).toMatchObject({ linked: [], already: 2 });
+    expect(world.writes()).toHaveLength(0);
   });
 
-  it('is not shared by a linked row, which does not use its own', async () => {
-    const world = await open(byNumber);
-    addObject(world, 'Room A', 'hand_7');
-    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'Room A', '1')`;
-    await world.sync();
-    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('B', 'b', '1')`;
-    expect((await world.sync()).run.status).toBe('succeeded');
-    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('C', 'c', '1')`;
-    await world.sql`UPDATE rooms SET seats = 5 WHERE code = 'A'`;
-    await world.sync();
-    expect(await world.recordsOf('rooms')).toMatchObject({
-      A: { status: 'synced', external_id: 'hand_7' },
-      C: { status: 'failed', error_code: 'external_id_shared' },
+  it('names an object by its external id alone', async () => {
+    const world = await campus([['A', 'Aula']]);
+    const { id } = room(world, 'hand', 'x');
+    await applyLinks(world.deps(), csv({ key: 'A', external_id: 'hand', number: '' }));
+    expect(await world.sql`SELECT destination_id::int AS id FROM slotsync.links`).toEqual([{ id }]);
+  });
+
+  it('links nothing when one line has a fault, and names each by its line', async () => {
+    const world = await campus([
+      ['A', 'Aula'],
+      ['B', 'Bio'],
+      ['C', 'Chem'],
+      ['D', 'Den'],
+    ]);
+    await world.sync('rooms');
+    await world.sql`INSERT INTO rooms VALUES ('E', 'Ed'), ('F', 'Far')`;
+    const free = room(world, 'hand', 'Ed');
+    const given = room(world, 'room_F', 'Far');
+    const course = world.sandbox.addObject({ extId: 'c', typeId: 'course', fields: [] });
+    const ours = world.sandbox.object('room_A');
+    await world.sql`DELETE FROM rooms WHERE code = 'B'`;
+    const gone = world.sandbox.object('room_B');
+    expect(
+      await refused(
+        world,
+        csv(
+          { key: 'E', number: free.id },
+          { key: 'E', number: free.id },
+          { key: '7', number: free.id },
+          { key: 'E', number: 999_999, stream: 'room' },
+          { key: 'D', number: 999_999 },
+          { key: 'F', number: free.id },
+          { key: 'C', number: course.id },
+          { key: '', number: 1 },
+          { key: 'x', number: '' },
+          { key: 'y', number: '1.5' },
+          { key: 'z', number: '1', class: 'mach' },
+        ),
+      ),
+    ).toEqual([
+      `line 3: rooms 'E' is in line 2 already`,
+      expect.stringContaining(`line 4: there is no row '7' in rooms; a spreadsheet may have changed the key`),
+      `line 5: there is no stream 'room'; did you mean rooms?`,
+      'line 6: there is no object with the number 999999 at the service',
+      `line 7: object ${free.id} is in line 2 already`,
+      `line 8: the object with the number ${course.id} is of type course, and those of rooms are of type room`,
+      'line 9: the key is empty: name the row that is to be linked',
+      'line 10: number and external_id are empty: name the object',
+      `line 11: '1.5' is not the number of an object`,
+      `line 12: there is no class 'mach'; a line is linked whose class is match`,
+    ]);
+    expect(
+      await refused(
+        world,
+        csv(
+          { key: 'E', number: ours?.id ?? 0 },
+          { key: 'F', number: gone?.id ?? 0 },
+          { key: 'D', number: given.id },
+          { key: 'C', number: free.id, external_id: 'other' },
+        ),
+      ),
+    ).toEqual([
+      `line 2: object ${ours?.id} ('room_A') is the object of the record rooms 'A'`,
+      `line 3: object ${gone?.id} ('room_B') is the object of the record rooms 'B', whose row is gone; if its key has changed: slotsync rename`,
+      `line 4: object ${given.id} ('room_F') is that of the row rooms 'F', which gives its external id`,
+      `line 5: the object with the number ${free.id} has the external id 'hand', not 'other'`,
+    ]);
+    expect(await refused(world, csv({ key: 'E', number: free.id }, { key: 'C', number: free.id }))).toEqual([
+      `line 3: rooms 'C' has the object 'room_C' already`,
+    ]);
+  });
+
+  it('does not link one object twice', async () => {
+    const world = await campus([
+      ['A', 'Aula'],
+      ['B', 'Bio'],
+    ]);
+    const { id } = room(world, 'hand', 'x');
+    const rows = csv({ key: 'A', number: id }, { key: 'B', number: '', external_id: 'hand' });
+    expect(await refused(world, rows)).toEqual([`line 3: object ${id} is in line 2 already`]);
+  });
+
+  it('gives no external id that is switched off, or that another object has', async () => {
+    const world = await campus([
+      ['A', 'Aula'],
+      ['B', 'Bio'],
+    ]);
+    const { id } = room(world, null, 'Aula');
+    room(world, 'room_B', 'Bio');
+    expect(await refused(world, csv({ key: 'B', number: id }))).toEqual([
+      `line 2: object ${id} would be given the external id 'room_B', which another object has`,
+    ]);
+    const off = await campus([['A', 'Aula']], { streams: CONFIG.streams });
+    const other = room(off, null, 'Aula');
+    expect(await refused(off, csv({ key: 'A', number: other.id }))).toEqual([
+      `line 2: object ${other.id} has no external id; give it one at the service, or set service.assignExternalIds`,
+    ]);
+  });
+
+  it('does not move a link', async () => {
+    const world = await campus([
+      ['A', 'Aula'],
+      ['B', 'Bio'],
+    ]);
+    const [one, other] = [room(world, 'one', 'x'), room(world, 'other', 'y')];
+    await applyLinks(world.deps(), csv({ key: 'A', number: one.id }));
+    await expect(
+      applyLinks(world.deps(), csv({ key: 'A', number: other.id }, { key: 'B', number: one.id })),
+    ).rejects.toMatchObject({
+      faults: [`line 2: rooms 'A' is linked to 'one' already; undo that link first: slotsync match --unlink`],
     });
-    expect(world.fieldsOf('hand_7')).toMatchObject({ 'room.seats': '5' });
-    expect(objectNames(world)).toEqual(['hand_7', 'room_1']);
+    expect(await links(world)).toHaveLength(1);
   });
 });
