@@ -1,3 +1,4 @@
+// Guarantee 4
 // A row has another key: its object follows it, with its number and its bookings, or nothing has changed.
 import { describe, expect, it } from 'vitest';
 import { claimRecords } from '../../src/state/records/claims.js';
