@@ -11,6 +11,7 @@ import { isTooLong } from '../streams/local-key.js';
 import { decodeColumn, encodeColumn, escapeColumn, unescapeColumn } from '../connections/postgres-copy.js';
 import { createKeyFinder } from './find-keys.js';
 import { createBookingReader } from './read-bookings.js';
+import { createCatalogueReader } from './read-catalogue.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
 import { isRowFault, readApart, type ReadApart } from './read-apart.js';
 import { openReadOnlySessions } from './read-only-sessions.js';
@@ -89,6 +90,9 @@ export function createMirror({ url }: { url: SettingText }) {
         leave();
       }
     },
+
+    /** What there is: tables, columns, keys. */
+    catalogue: createCatalogueReader(sessions),
 
     /** Readings of bookings, for reconciling. */
     bookings: createBookingReader(sessions, reader),
