@@ -70,6 +70,18 @@ export function addCommands(program: Command): void {
     .description('show what sync would do, with samples field by field; writes nothing')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./plan.js')).plan));
 
+  common(program.command('match'))
+    .argument('[streams...]', 'streams to compare (default: all); with --unlink, local keys')
+    .description('find the objects that are at the service already, and link rows to them; sends nothing')
+    .option(
+      '--by <fields>',
+      'field ids, separated by commas: equal values name the same thing (default: `match`)',
+    )
+    .option('--out <file>', 'write every finding to a CSV file, to be looked at and edited')
+    .option('--apply <file>', 'link what is left in that file in lines of class match')
+    .option('--unlink <stream>', 'undo the links of these keys of the stream')
+    .action(withApp({ needs: EVERYTHING }, async () => (await import('./match.js')).match));
+
   runOptions(common(program.command('sync')))
     .argument('[streams...]', 'streams to sync (default: all)')
     .description('bring the service up to date with the mirror, once')
@@ -159,6 +171,16 @@ export function addCommands(program: Command): void {
       'only records whose external id changed: also retire the objects they had before, with the next sync',
     )
     .action(withApp({ needs: STATE }, async () => (await import('./retry.js')).retry));
+
+  common(program.command('rename'))
+    .argument('<stream>', 'the stream of both keys')
+    .argument(
+      '<old>',
+      'local key whose row is gone from the mirror; of a composite key as slotsync failures prints it',
+    )
+    .argument('<new>', 'local key that the row has now')
+    .description('let the object of a row whose key changed follow it, with its bookings')
+    .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./rename.js')).rename));
 
   holdOptions(runOptions(common(program.command('approve'))))
     .argument('<run>', 'number of the run that holds something')
