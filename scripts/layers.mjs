@@ -19,6 +19,7 @@ const LEAVES = [
   'visible-text.ts',
   'cron-schedule.ts',
   'csv-file.ts',
+  'output-file.ts',
 ];
 const DECLARATIONS = ['streams', ...LEAVES];
 const SYSTEMS = ['mirror', 'destination', 'state', ...DECLARATIONS];
