@@ -36,6 +36,7 @@ const SHARED = [
   'sync/request-pace.ts',
   'sync/retire.ts',
   'sync/start-due-nightly.ts',
+  'sync/survey-service.ts',
   'sync/sync-deps.ts',
 ];
 const BELOW_A_USE_CASE = [...SHARED, ...SYSTEMS];
