@@ -13,6 +13,7 @@ import { lookAgain, type RecordKeys } from '../../state/records/settle-records.j
 import { isSameObject, type DestinationObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { externalIdTaken, ofPut, unchanged, type Settle, type Write } from '../outcome-reasons.js';
+import { requireLookups } from '../current-streams.js';
 import { mergeWithService } from '../render.js';
 import { chooseRetirements } from '../retire.js';
 import { claimBatch, type BatchClaim, type ClaimDeps } from './batch-claim.js';
@@ -44,6 +45,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
       remedy: 'Put it back, or let the run end and start another.',
     });
   }
+  requireLookups(stream);
   const claim = await claimBatch(deps, stream, batch);
   const outcomes = new Map<string, Outcome>();
   /** Keys of records of which a write was sent and nothing final is known. */
