@@ -154,6 +154,16 @@ export function addCommands(program: Command): void {
     )
     .action(withApp({ needs: STATE }, async () => (await import('./retry.js')).retry));
 
+  common(program.command('rename'))
+    .argument('<stream>', 'the stream of both keys')
+    .argument(
+      '<old>',
+      'local key whose row is gone from the mirror; of a composite key as slotsync failures prints it',
+    )
+    .argument('<new>', 'local key that the row has now')
+    .description('let the object of a row whose key changed follow it, with its bookings')
+    .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./rename.js')).rename));
+
   holdOptions(runOptions(common(program.command('approve'))))
     .argument('<run>', 'number of the run that holds something')
     .description('approve what a run holds, up to the number it names, and sync its streams')
