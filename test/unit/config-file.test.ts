@@ -285,7 +285,7 @@ describe('a configuration with faults', () => {
   it('is told of words that are not known, and which were probably meant', () => {
     const { faults } = refusal({
       shedule: { nightly: '0 2 * * *' },
-      streams: { rooms: { ...ROOMS, externalID: 'x', batch_size: 5, shade: 'red', window: {} } },
+      streams: { rooms: { ...ROOMS, externalID: 'x', batch_size: 5, paintwork: 'red', window: {} } },
       reservations: {
         from: 'b',
         key: 'id',
@@ -298,7 +298,7 @@ describe('a configuration with faults', () => {
     expect(faults).toEqual([
       "streams.rooms.externalID: unknown; did you mean 'externalId'?",
       "streams.rooms.batch_size: unknown; did you mean 'batchSize'?",
-      'streams.rooms.shade: unknown; remove it, or check the spelling',
+      'streams.rooms.paintwork: unknown; remove it, or check the spelling',
       'streams.rooms.window: unknown; remove it, or check the spelling',
       "reservations.window.futureDay: unknown; did you mean 'futureDays'?",
       "shedule: unknown; did you mean 'schedule'?",
