@@ -8,6 +8,7 @@ import { universityConfig, universitySchema } from '../../src/demo/sync.config.j
 import { loadUniversity } from '../../src/demo/university.js';
 import { renderConfiguration } from '../../src/report/configuration-file.js';
 import type { SandboxSchema } from '../../src/sandbox/schema.js';
+import type { FieldSource } from '../../src/streams/lookups.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { matchTables, type NamedType } from '../../src/sync/init/match-tables.js';
 import { proposeConfiguration } from '../../src/sync/init/propose-configuration.js';
@@ -61,8 +62,9 @@ function mappedColumns(streams: readonly Stream[]): Set<string> {
   );
 }
 
-function columnsOf(from: string | ((row: Record<string, unknown>) => unknown)): string[] {
+function columnsOf(from: FieldSource): string[] {
   if (typeof from === 'string') return [from];
+  if (typeof from !== 'function') return [from.column];
   const read = new Set<string>();
   from(new Proxy({}, { get: (_, column) => (read.add(String(column)), '1') }));
   return [...read];
