@@ -47,7 +47,9 @@ export function addCommands(program: Command): void {
   common(program.command('plan'))
     .argument('[streams...]', 'streams to plan (default: all)')
     .option('--limit <records>', 'as if at most this many records were written, and none retired')
-    .description('show what sync would do, with samples field by field; writes nothing')
+    .option('--full', 'show every operation field by field, not only samples')
+    .option('--out <file>', 'write every operation field by field to a file: .csv or .jsonl')
+    .description('show what sync would do, with samples field by field; writes nothing at the service')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./plan.js')).plan));
 
   common(program.command('match'))
