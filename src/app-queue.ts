@@ -8,6 +8,7 @@ import { createNightlyScheduler } from './queue/nightly-scheduler.js';
 import { createProducer } from './queue/producer.js';
 import { createWorkers, type Workers } from './queue/workers.js';
 import { requireMigrated } from './state/migrate.js';
+import { createCurrentStreams } from './sync/current-streams.js';
 import { reconcilePeriodically } from './sync/reconcile/reconcile-periodically.js';
 
 /** Throws SlotsyncError when the queue's store cannot be reached. */
@@ -47,7 +48,9 @@ export async function openQueue(app: AppBase) {
         await destination.probe('objects', { from: 0, to: 0 }, { lane: 'verify', signal });
       };
       const deps = { ...shared, ...options, meter, startDueRuns, mirror, destination, probe };
-      return ownStoppable(createWorkers({ ...deps, streams: await streams() }));
+      const declared = await streams();
+      const { ofRun: streamsOf } = createCurrentStreams(mirror, declared);
+      return ownStoppable(createWorkers({ ...deps, streams: declared, streamsOf }));
     },
 
     /** Incremental sync of every stream of the configuration; the caller starts and stops it. */

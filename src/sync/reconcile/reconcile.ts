@@ -23,6 +23,7 @@ import {
 import type { StartedBy } from '../../state/schema.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
 import { NIGHTLY } from '../../state/runs/nightly-occurrences.js';
+import { readLookupTables, requireLookups } from '../current-streams.js';
 import type { SyncDeps } from '../sync-deps.js';
 import type { MatchDeps } from './match-bookings.js';
 import { readChanges } from './read-changes.js';
@@ -187,11 +188,13 @@ async function reconcileIn(
   const range = { from: new Date(from).toISOString(), to: new Date(to).toISOString() };
   const runId = await startReconciliation(db, deps.startedBy, range);
   try {
-    const { bookings } = reservations;
+    const [bookings] = await readLookupTables(mirror, reservations.bookings ? [reservations.bookings] : []);
+    if (bookings) requireLookups(bookings);
     const shared = bookings ? await mirror.bookings.findShared(bookings) : new Set<string>();
     if (bookings && read === 'window')
       await mirror.bookings.requireKeys(bookings, { ...period, isFirst: true });
-    const matching = { mirror, destination, reservations, db, runId, lane: LANE, shared } as const;
+    const current = { ...reservations, bookings };
+    const matching = { mirror, destination, reservations: current, db, runId, lane: LANE, shared } as const;
     const hadWork = await work(matching, { sliceSize, onProgress, signal });
     await (hadWork ? finishRun : dropReconciliation)(db, runId);
   } catch (error) {
