@@ -32,6 +32,26 @@ export function addCommands(program: Command): void {
       withApp({ needs: ['api'], isUnconfigured: true }, async () => (await import('./discover.js')).discover),
     );
 
+  common(program.command('init'))
+    .description('write a first sync.config.ts from the mirror’s tables and the service’s types')
+    .option('--tables <tables>', 'these tables and those they refer to, separated by commas')
+    .option('--yes', 'every table that is like a type, without asking')
+    .option('--out <file>', 'the file to write; it must not exist', 'sync.config.ts')
+    .addHelpText(
+      'after',
+      [
+        '\nOn a terminal it asks which tables. What names and values do not settle is a comment in the file that',
+        'begins with "unsure". The file uses the names in service.d.ts beside it, if slotsync discover --types',
+        'wrote one. Reads both sides and writes only the file.',
+      ].join('\n'),
+    )
+    .action(
+      withApp(
+        { needs: ['mirror', 'api'], isUnconfigured: true },
+        async () => (await import('./init.js')).init,
+      ),
+    );
+
   common(program.command('check'))
     .description(
       'check settings, mirror, every source, credentials, types, fields and what is assumed of the service; writes nothing at the service without --write-probe',

@@ -12,6 +12,7 @@ import { decodeColumn, encodeColumn, escapeColumn, unescapeColumn } from '../con
 import { createKeyFinder } from './find-keys.js';
 import { createLookupReader } from './read-lookup.js';
 import { createBookingReader } from './read-bookings.js';
+import { createCatalogueReader } from './read-catalogue.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
 import { isRowFault, readApart, type ReadApart } from './read-apart.js';
 import { openReadOnlySessions } from './read-only-sessions.js';
@@ -90,6 +91,9 @@ export function createMirror({ url }: { url: SettingText }) {
         leave();
       }
     },
+
+    /** What there is: tables, columns, keys. */
+    catalogue: createCatalogueReader(sessions),
 
     /** Readings of bookings, for reconciling. */
     bookings: createBookingReader(sessions, reader),
