@@ -33,6 +33,7 @@ const SHARED = [
   'sync/match-candidates.ts',
   'sync/match-values.ts',
   'sync/outcome-reasons.ts',
+  'sync/read-keys.ts',
   'sync/render.ts',
   'sync/render-with-parents.ts',
   'sync/request-pace.ts',
