@@ -159,6 +159,10 @@ export const ERRORS = {
     'Action: none. The next run plans it again, and holds it again unless the mirror has changed: slotsync sync',
   ),
   reconcile_running: defer('another process is reconciling', 'Wait until it has ended: slotsync status'),
+  verify_running: defer(
+    'another process is verifying',
+    'Wait until it has ended: slotsync runs --kind verify',
+  ),
   interrupted: retry(
     'the process of a reconcile run ended before the run did',
     'The next reconcile run reads everything again: slotsync reconcile',
