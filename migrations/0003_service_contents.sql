@@ -55,5 +55,6 @@ CREATE INDEX "drift_external_id" ON "slotsync"."drift" USING btree ("external_id
 CREATE INDEX "drift_events_key" ON "slotsync"."drift_events" USING btree ("stream","local_key");--> statement-breakpoint
 CREATE INDEX "drift_events_at" ON "slotsync"."drift_events" USING btree ("at");--> statement-breakpoint
 CREATE UNIQUE INDEX "links_external_id" ON "slotsync"."links" USING btree ("external_id");--> statement-breakpoint
+CREATE UNIQUE INDEX "links_destination_id" ON "slotsync"."links" USING btree ("destination_id");--> statement-breakpoint
 ALTER TABLE "slotsync"."approvals" ADD CONSTRAINT "approvals_operation" CHECK (operation IN ('create', 'update', 'retire', 'overwrite', 'repair'));--> statement-breakpoint
 ALTER TABLE "slotsync"."batches" ADD CONSTRAINT "batches_operation" CHECK (operation IN ('create', 'update', 'retire', 'overwrite', 'repair'));

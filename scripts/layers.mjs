@@ -28,6 +28,7 @@ const SHARED = [
   'sync/decide.ts',
   'sync/external-id-owners.ts',
   'sync/mass-change-limits.ts',
+  'sync/match-values.ts',
   'sync/outcome-reasons.ts',
   'sync/render.ts',
   'sync/request-pace.ts',

@@ -22,24 +22,27 @@ const BYTE_ORDER_MARK = '\uFEFF';
  */
 export function readCsvFile(file: string, columns: readonly string[]): CsvRow[] {
   const remedy = `It needs a first line with the columns ${columns.join(', ')}.`;
+  const text = readTextFile(file);
+  const heading = text.split('\n', 1)[0] ?? '';
+  const delimiter = [',', ';', '\t'].find((one) => heading.includes(one)) ?? ',';
+  let names: string[] = [];
+  const noteNames = (found: string[]) => (names = found);
   let rows: { record: Record<string, string>; info: { lines: number } }[];
   try {
-    const text = readTextFile(file);
-    const heading = text.split('\n', 1)[0] ?? '';
-    const delimiter = [',', ';', '\t'].find((one) => heading.includes(one)) ?? ',';
-    const options = { bom: true, columns: true, delimiter, info: true } as const;
-    rows = parse(text, { ...options, skip_empty_lines: true, skip_records_with_empty_values: true }) as never;
+    const options = { bom: true, columns: noteNames, delimiter, info: true, skip_empty_lines: true } as const;
+    rows = parse(text, options) as never;
   } catch (error) {
-    if (error instanceof UsageError) throw error;
     throw new UsageError(`${file} is not a CSV file: ${messageOf(error)}`, { remedy });
   }
-  const [first] = rows;
-  const missing = first ? columns.filter((column) => !Object.hasOwn(first.record, column)) : [];
+  const missing = columns.filter((column) => !names.includes(column));
   if (missing.length > 0) throw new UsageError(`${file} has no column ${missing.join(', ')}`, { remedy });
-  return rows.map(({ record, info }) => ({
-    line: info.lines,
-    values: Object.fromEntries(Object.entries(record).map(([column, text]) => [column, uncell(text)])),
-  }));
+  const isEmpty = (record: Record<string, string>) => Object.values(record).every((value) => value === '');
+  return rows
+    .filter(({ record }) => !isEmpty(record))
+    .map(({ record, info }) => ({
+      line: info.lines,
+      values: Object.fromEntries(Object.entries(record).map(([column, value]) => [column, uncell(value)])),
+    }));
 }
 
 /** Opens a file for rows of these columns; an existing one is replaced. A cell that a spreadsheet would compute is quoted. */

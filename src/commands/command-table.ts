@@ -175,11 +175,23 @@ export function addCommands(program: Command): void {
 
   common(program.command('explain'))
     .argument('<stream>', "a stream, or 'reservations'")
-    .argument('<key>', 'local key; of a booking also its external id, or # and its number at the service')
+    .argument(
+      '<key...>',
+      'local key, of a composite key its parts; or the external id, or # and the number at the service',
+    )
     .description(
       'everything about one record or booking: in the mirror, at the service, in the state, and what happens next',
     )
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./explain.js')).explain));
+
+  common(program.command('forget'))
+    .argument('<stream>', "a stream, or 'reservations'")
+    .argument('<key...>', 'local key; of a composite key its parts')
+    .option('--force', 'although its object at the service is not retired, and nothing will retire it then')
+    .description(
+      'delete everything the state holds of one key, with a record that it was; its row must be gone from the mirror',
+    )
+    .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./forget.js')).forget));
 
   addSandbox(program);
 }
@@ -205,6 +217,10 @@ What people do at the service is done below /sandbox/, from this machine, withou
   POST   /sandbox/reservations/{id}/restore   no body
   POST   /sandbox/reservations/{id}/status    {status: ["C_PLANNED"]}
   DELETE /sandbox/reservations/{id}           without a cancellation
+  POST   /sandbox/objects                     {extId?, typeId, active?, fields?}: made by hand, without extId no
+                                              external id
+  PATCH  /sandbox/objects/{id}                {extId?, active?, fields?}: what is named is changed
+  DELETE /sandbox/objects/{id}                without a trace
 {id} is the number or the external id. To stop the service at a known place, and do something meanwhile:
   POST   /sandbox/gate    {path?: "objects", method?: "PUT", hold?: "request" | "answer", after?: 3}
   GET    /sandbox/gate    {closed, held}: how many requests are held
@@ -217,6 +233,7 @@ With fault "late" the connection is reset (afterMs: 200 | "asked") and the reque
   GET    /sandbox/late          {waiting}: how many requests wait to be carried out
   POST   /sandbox/late/release  carries them out, without delayMs
   POST   /sandbox/late/reset    resets the connection, with afterMs "asked"
+  PUT    /sandbox/pages         {missing: 1}: so many pages at the end of every find are empty, though they are counted
 All of them: docs/api-contract.md.`;
 
 function addSandbox(program: Command): void {
@@ -246,6 +263,11 @@ function addSandbox(program: Command): void {
       ]),
     )
     .option('--max-objects <objects>', 'maximum number of objects in a PUT', wholeNumber, 1000)
+    .option(
+      '--assign-external-ids',
+      'take `id` beside `extId` in a PUT, and give that object the external id',
+    )
+    .option('--no-field-search', 'refuse finds of objects by fields')
     .option('--no-modified', 'ignore the filter `modified` of finds')
     .option('--latency <ms>', 'time until an answer', wholeNumber, 0)
     .option('--jitter <ms>', 'random variation of that time', wholeNumber, 0)

@@ -16,6 +16,8 @@ interface SandboxCommandOptions
   expiredStatus: string;
   putStatus?: string;
   modified: boolean;
+  fieldSearch: boolean;
+  assignExternalIds?: boolean;
   latency: number;
   jitter: number;
 }
@@ -43,12 +45,24 @@ export async function sandbox(options: SandboxCommandOptions): Promise<void> {
 }
 
 function toSandboxOptions(options: SandboxCommandOptions): SandboxOptions {
-  const { organization, modified, latency, jitter, expiredStatus, putStatus, ...sameName } = options;
+  const {
+    organization,
+    modified,
+    fieldSearch,
+    assignExternalIds,
+    latency,
+    jitter,
+    expiredStatus,
+    putStatus,
+    ...sameName
+  } = options;
   const { status500, reset, loseAnswer, brokenJson, hang, html, htmlStatus, late, lateMs } = options;
   return {
     ...sameName,
     organizationId: organization,
     honoursModified: modified,
+    searchesFields: fieldSearch,
+    assignsExternalIds: assignExternalIds,
     latencyMs: latency,
     jitterMs: jitter,
     expiredStatus: expiredStatus === '403' ? 403 : 401,

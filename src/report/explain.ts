@@ -1,12 +1,14 @@
 // What `explain` prints: one record, or one booking, in the mirror, at the service and in the state, and what happens
 // next.
+import type { FoundObject } from '../destination/destination.js';
+import type { Stream } from '../streams/stream.js';
 import type { BookingExplained } from '../sync/explain-booking.js';
 import type { RecordExplained } from '../sync/explain-record.js';
 import { describeBooking, describePeriod, nextOfVerdict, VERDICT_MEANINGS } from './bookings.js';
-import { nextStep, retryCommand } from './failures.js';
+import { commandFor, nextStep, retryCommand } from './failures.js';
 import { formatTime, plural } from './format.js';
 import { lines } from './print.js';
-import { describeChange, describeFields, formatValue } from './values.js';
+import { describeChange, describeFields, formatValue, formatValues } from './values.js';
 
 export function describeRecordExplained(explained: RecordExplained): string[] {
   const { stream, key, row, object, problem, record, there, changes, batches } = explained;
@@ -19,11 +21,13 @@ export function describeRecordExplained(explained: RecordExplained): string[] {
     problem !== undefined && `\nObject it becomes: none, ${problem}`,
     `\nRecord: ${record ? describeRecord(record) : 'none; it was never sent'}`,
     record && describeDoubt(record).map((line) => `  ${line}`),
+    describeLink(explained),
     !!record?.errorMessage && `  ${record.errorCode}: ${record.errorMessage}`,
     there
       ? `\nAt the service: number ${there.id}, ${there.active ? 'active' : 'inactive'}`
       : '\nAt the service: nothing with this external id',
     describeFields(there?.fields ?? []),
+    describeDrift(explained),
     describeFormer(explained),
     object && (changes.length === 0 ? '\nA write would change nothing.' : '\nA write would change'),
     object && changes.map((change) => `  ${describeChange(change)}`),
@@ -63,6 +67,57 @@ function describeDoubt(record: NonNullable<RecordExplained['record']>): string[]
   );
 }
 
+/** Which object it is linked to, how that came about, and how it is undone. */
+function describeLink({ stream, key, link }: RecordExplained): string[] {
+  if (!link) return [];
+  const by = {
+    match: link.fields === null ? 'by an operator’s match' : `by a match of ${link.fields.join(', ')}`,
+    rename: 'by a rename',
+  }[link.linkedBy];
+  const name = link.assignsId
+    ? `the object with number ${link.destinationId}, which gets the external id ${link.externalId}`
+    : link.externalId;
+  const undo = commandFor('slotsync match --unlink', stream, key);
+  return [`\nLink: to ${name}, ${by}, ${formatTime(new Date(link.linkedAt))}`, `  to undo it: ${undo}`];
+}
+
+/** What a verify has said of its object. What stands there now is shown beside it. */
+function describeDrift({ stream, drift }: RecordExplained): string[] {
+  if (!drift) return [];
+  const { kind, fields, seenAt } = drift;
+  const changed = Object.entries(fields ?? {}).map(
+    ([field, { here, there }]) =>
+      `  ${field}: ${formatValues(there)} at the service, ${formatValues(here)} expected`,
+  );
+  return [
+    `\nDrift: ${DRIFT_MEANINGS[kind]}, seen ${formatTime(seenAt)}`,
+    ...changed,
+    `  to repair it: slotsync verify ${stream} --repair`,
+  ];
+}
+
+const DRIFT_MEANINGS = {
+  changed: 'it was changed at the service',
+  missing: 'it is missing at the service',
+  inactive: 'it is inactive at the service',
+  wrong_type: 'an object of another type has its external id',
+  extra: 'it is nobody’s record',
+} as const;
+
+/** An object of the service that no row and no record of the stream stands for. */
+export function describeUnowned({ name, type }: Stream, object: FoundObject): string[] {
+  const { id, extId, typeId, active, fields } = object;
+  const known = extId === undefined ? 'no external id' : `external id ${extId}`;
+  return lines(
+    `At the service: number ${id}, ${known}, type ${typeId}, ${active ? 'active' : 'inactive'}`,
+    describeFields(fields),
+    `\nNo row and no record of ${name} stands for it.`,
+    typeId === type
+      ? `Next: to link a row to it: slotsync match ${name}`
+      : `Next: nothing; ${name} has objects of type ${type}`,
+  );
+}
+
 /** The object it had before its external id changed. Before a retry that is the one it still has. */
 function describeFormer({ stream, key, former }: RecordExplained): string[] {
   if (!former) return [];
@@ -76,7 +131,7 @@ function describeFormer({ stream, key, former }: RecordExplained): string[] {
 }
 
 export function nextOfRecord(explained: RecordExplained): string {
-  const { stream, key, row, record, problem, changes, isAccepted, waitingChanges } = explained;
+  const { stream, key, row, record, there, problem, changes, isAccepted, waitingChanges } = explained;
   const nextRun = (does: string) => `the next run ${does}: slotsync sync ${stream}`;
   if (waitingChanges > 0) return 'it is in the inbox; a worker processes it';
   if (record && record.status !== 'synced' && record.status !== 'retired') {
@@ -88,9 +143,9 @@ export function nextOfRecord(explained: RecordExplained): string {
   if (problem !== undefined) return nextRun('reports the same');
   if (!record || record.status === 'retired') return nextRun('creates it');
   if (!isAccepted || record.inDoubt) return nextRun('sends it');
-  return changes.length === 0
-    ? 'nothing: the service holds what was accepted'
-    : 'it was changed at the service; a run sends it again only when its row changes';
+  if (changes.length === 0) return 'nothing: the service holds what was accepted';
+  const how = there ? 'it was changed at the service' : 'its object is missing at the service';
+  return `${how}; it is sent again when its row changes, or by: slotsync verify ${stream} --repair`;
 }
 
 export function describeBookingExplained(explained: BookingExplained, timezone: string): string[] {

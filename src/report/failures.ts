@@ -36,11 +36,16 @@ export function nextStep(failure: FailedRecord): string {
   return status === 'deferred' ? remedy + parentStep(failure) : remedy;
 }
 
-/** The command that sends a record again, as a shell takes it. A key that begins with - would be read as an option. */
+/** The command that sends a record again, as a shell takes it. */
 export function retryCommand({ stream, localKey }: RecordKey, option?: string): string {
+  return commandFor('slotsync retry', stream, localKey, option);
+}
+
+/** A command about one record, as a shell takes it. A key that begins with - would be read as an option. */
+export function commandFor(command: string, stream: string, localKey: string, option?: string): string {
   const key = quote(localKey);
   const words = localKey.startsWith('-') ? [option, stream, '--', key] : [stream, key, option];
-  return lines('slotsync retry', ...words).join(' ');
+  return lines(command, ...words).join(' ');
 }
 
 /** What to do about objects that records had before their external ids changed. Nothing when there are none. */

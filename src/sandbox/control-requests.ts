@@ -1,10 +1,11 @@
 // The control requests of a rehearsal, below /sandbox/. They are *not part of the service*, and no client code may use them.
 // They need no authentication, are not counted by the quota, and have no latency and no faults. In a path, {} is an
-// external id; for reservations also the integer id. Times are Unix seconds.
+// external id; for objects and reservations also the integer id. Times are Unix seconds.
 import { z } from 'zod';
 import { failRuleSchema, faultsSchema } from './faults.js';
 import { gateRuleSchema } from './gate.js';
-import { objectInput } from './object-store.js';
+import type { ObjectReference } from './id-store.js';
+import { addedObject, objectChange, objectInput } from './object-store.js';
 import { refusalSchema } from './put-objects.js';
 import { quotaSchema } from './quota-window.js';
 import { latencySchema } from './request-steps.js';
@@ -16,6 +17,7 @@ import type { SandboxControls } from './service.js';
 const none = undefined;
 const cancelBody = z.strictObject({ extId: z.string().optional() }).default({});
 const apiKeyBody = z.strictObject({ key: z.string().min(1) });
+const pagesBody = z.strictObject({ missing: z.int().min(0) });
 const statusBody = z.strictObject({ status: statusSchema });
 
 /** The table of control requests: each is one of the sandbox's controls over HTTP. */
@@ -25,9 +27,17 @@ export function controlRequests(sandbox: SandboxControls): Endpoint[] {
     endpoint('GET', '/sandbox/arrivals', none, sandbox.arrivals),
     endpoint('DELETE', '/sandbox/arrivals', none, sandbox.clearArrivals),
     endpoint('GET', '/sandbox/objects', none, (_, _name, { query }) =>
-      sandbox.objects().filter(({ typeId }) => typeId === (query.get('typeId') ?? typeId)),
+      [...sandbox.objects(), ...sandbox.unnamedObjects()].filter(
+        ({ typeId }) => typeId === (query.get('typeId') ?? typeId),
+      ),
     ),
     endpoint('PUT', '/sandbox/objects', objectInput, sandbox.putObject),
+    endpoint('POST', '/sandbox/objects', addedObject, sandbox.addObject),
+    endpoint('PATCH', '/sandbox/objects/{}', objectChange, (body, name) =>
+      sandbox.changeObject(keyOf(name), body),
+    ),
+    endpoint('DELETE', '/sandbox/objects/{}', none, (_, name) => sandbox.removeObject(keyOf(name))),
+    endpoint('PUT', '/sandbox/pages', pagesBody, ({ missing }) => sandbox.setMissingPages(missing)),
     endpoint('PUT', '/sandbox/schema', schemaDefinition, sandbox.defineSchema),
     endpoint('PUT', '/sandbox/faults', faultsSchema, sandbox.setFaults),
     endpoint('POST', '/sandbox/fail-next', failRuleSchema, sandbox.failNext),
@@ -70,14 +80,17 @@ function reservation<T>(
   body: z.ZodType<T> | undefined,
   work: (key: ReservationKey, body: T) => unknown,
 ): Endpoint {
-  return endpoint(method, `/sandbox/reservations/{}${verb}`, body, (given, name) =>
-    work(/^\d+$/.test(name) ? Number(name) : name, given),
-  );
+  return endpoint(method, `/sandbox/reservations/{}${verb}`, body, (given, name) => work(keyOf(name), given));
+}
+
+/** Digits are a number of the service, anything else is an external id. */
+function keyOf(name: string): ObjectReference {
+  return /^\d+$/.test(name) ? Number(name) : name;
 }
 
 function summaryOf(sandbox: SandboxControls) {
   const objects: Record<string, { active: number; inactive: number }> = {};
-  for (const { typeId, active } of sandbox.objects()) {
+  for (const { typeId, active } of [...sandbox.objects(), ...sandbox.unnamedObjects()]) {
     const counts = (objects[typeId] ??= { active: 0, inactive: 0 });
     counts[active ? 'active' : 'inactive'] += 1;
   }

@@ -36,7 +36,7 @@ export function createSelectReservations(
   const hasObjects = (searchObjects: NonNullable<ReservationFind['searchObjects']>, idFormat: IdFormat) => {
     const wanted = new Map<string, Set<string>>();
     for (const { typeId, objectId } of searchObjects) {
-      const type = schema.types.require(typeId, idFormat).extId;
+      const type = schema.types.require(typeId, idFormat).extId ?? '';
       const known = objects.store.resolve(objectId, idFormat);
       const extId = typeof objectId === 'string' ? objectId : (known?.extId ?? '');
       wanted.set(type, (wanted.get(type) ?? new Set()).add(extId));

@@ -1,6 +1,7 @@
 // What the service stores of one kind (types, fields, objects, reservations, cancellations): each has an integer id, which
-// the service gives, and an external id. It is replaced, never changed, so it can be handed out without a copy.
+// the service gives, and an external id, or none. It is replaced, never changed, so it can be handed out without a copy.
 import { z } from 'zod';
+import { createAscending, type Ascending } from './ascending.js';
 import { Refusal } from './http.js';
 
 /** A reference: the external id with `idFormat` EXTERNAL, the integer id with INTERNAL. */
@@ -12,14 +13,23 @@ export type IdFormat = z.infer<typeof idFormat>;
 
 export interface Identified {
   id: number;
-  extId: string;
+  /** Null: no external reference can name it. */
+  extId: string | null;
 }
 
-/** A store of what `noun` names, empty at first. Ids ascend from `first` in the order of creation. */
-export function createIdStore<T extends Identified>(noun: string, first: number) {
-  let byId = new Map<number, T>();
+/**
+ * A store of what `noun` names, empty at first. Ids ascend from `first` in the order of creation. `groupOf` says in which
+ * group it is listed.
+ */
+export function createIdStore<T extends Identified>(
+  noun: string,
+  first: number,
+  groupOf: (one: T) => string = () => '',
+) {
+  const byId = new Map<number, T>();
   const byExtId = new Map<string, T>();
-  const givenIds = new Map<string, number>();
+  const everything = createAscending<T>();
+  const groups = new Map<string, Ascending<T>>();
   let nextId = first;
 
   const get = (key: ObjectReference): T | undefined =>
@@ -30,11 +40,20 @@ export function createIdStore<T extends Identified>(noun: string, first: number)
     if (typeof given === kind) return get(given);
     throw new Refusal(400, `${noun}Id: ${expected} expected with idFormat ${format}`);
   };
+  const groupFor = (one: T): Ascending<T> => {
+    const name = groupOf(one);
+    const group = groups.get(name) ?? createAscending<T>();
+    groups.set(name, group);
+    return group;
+  };
+  /** Takes it out of the groups and the external ids, before it is replaced or removed. */
+  const unlist = (one: T): void => {
+    groupFor(one).remove(one.id);
+    if (one.extId !== null && byExtId.get(one.extId) === one) byExtId.delete(one.extId);
+  };
 
   return {
     nextId: () => nextId,
-    /** The id that this external id has or had; the next one when it is new. */
-    idFor: (extId: string): number => givenIds.get(extId) ?? nextId,
     get,
     resolve,
     /** What a reference names; a 400 when there is nothing. */
@@ -44,20 +63,26 @@ export function createIdStore<T extends Identified>(noun: string, first: number)
       return found;
     },
     /** In ascending id order. */
-    all: (): T[] => [...byId.values()],
+    all: (): T[] => [...everything.list],
+    /** In ascending id order, all or those of a group: not a copy, it changes with the next write. */
+    listed: (group?: string): readonly T[] =>
+      group === undefined ? everything.list : (groups.get(group)?.list ?? []),
     /** Adds it, or replaces the one that has its id. */
     put(one: T): T {
-      const isOutOfOrder = one.id < nextId && !byId.has(one.id);
+      const replaced = byId.get(one.id);
+      if (replaced !== undefined && (replaced.extId !== one.extId || groupOf(replaced) !== groupOf(one)))
+        unlist(replaced);
       byId.set(one.id, one);
-      byExtId.set(one.extId, one);
-      givenIds.set(one.extId, one.id);
+      everything.put(one);
+      groupFor(one).put(one);
+      if (one.extId !== null) byExtId.set(one.extId, one);
       nextId = Math.max(nextId, one.id + 1);
-      if (isOutOfOrder) byId = new Map([...byId].sort(([a], [b]) => a - b));
       return one;
     },
     remove(one: T): void {
       byId.delete(one.id);
-      if (byExtId.get(one.extId) === one) byExtId.delete(one.extId);
+      everything.remove(one.id);
+      unlist(one);
     },
     /** The reference by which an answer shows it; 0 for what is not stored. */
     shown: (extId: string, format: IdFormat): ObjectReference =>

@@ -1,6 +1,8 @@
-// The objects of the organization, as the service stores them: found by external id, replaced whole.
+// The objects of the organization, as the service stores them: found by external id, replaced whole. One that was made by
+// hand may have no external id; it is found by its number, by its type and by its fields.
 import { z } from 'zod';
-import { createIdStore, reference, type IdFormat } from './id-store.js';
+import { Refusal } from './http.js';
+import { createIdStore, reference, type IdFormat, type ObjectReference } from './id-store.js';
 import { find, modifiedWithin, nowSeconds, period } from './paging.js';
 import { fieldsSchema, type SandboxFields, type Schema } from './schema.js';
 
@@ -14,14 +16,24 @@ export const objectInput = z.strictObject({
 });
 export type SandboxObjectInput = z.infer<typeof objectInput>;
 
+/** An object made by hand: without an external id unless one is entered. */
+export const addedObject = objectInput.extend({ extId: z.string().min(1).nullish() });
+export type AddedObject = z.infer<typeof addedObject>;
+
+/** A change by hand: what is not named stays. A field without values is emptied; null takes the external id away. */
+export const objectChange = addedObject.omit({ typeId: true });
+export type ObjectChange = z.infer<typeof objectChange>;
+
 export interface SandboxObject {
   id: number;
-  extId: string;
+  extId: string | null;
   typeId: string;
   active: boolean;
   /** In the order of the field definitions, without empty ones. */
   fields: SandboxFields;
 }
+
+export type NamedObject = SandboxObject & { extId: string };
 
 type StoredObject = SandboxObject & { modified: number };
 
@@ -35,8 +47,13 @@ export const objectFind = find.extend({
   modified: period.optional(),
 });
 
-export function createObjects(schema: Schema) {
-  const store = createIdStore<StoredObject>('object', 1001);
+export interface ObjectOptions {
+  /** False: a find of objects by fields is refused. */
+  searchesFields?: boolean | undefined;
+}
+
+export function createObjects(schema: Schema, { searchesFields = true }: ObjectOptions = {}) {
+  const store = createIdStore<StoredObject>('object', 1001, ({ typeId }) => typeId);
 
   const show = (stored: StoredObject, format: IdFormat) => ({
     ...withoutModified(stored),
@@ -49,57 +66,115 @@ export function createObjects(schema: Schema) {
     })),
   });
 
+  const existing = (key: ObjectReference): StoredObject => {
+    const found = store.get(key);
+    if (found === undefined) throw new Refusal(404, `no object ${key}`);
+    return found;
+  };
+  const requireFree = (extId: string | null): void => {
+    if (extId !== null && store.get(extId) !== undefined) throw new Refusal(400, `object ${extId} exists`);
+  };
+  const placeOf = ({ fieldId }: { fieldId: string }) => schema.fields.get(fieldId)?.id ?? Infinity;
+  const put = ({ fields, ...object }: Omit<SandboxObject, 'fields'> & { fields: SandboxFields }) => {
+    const filled = fields
+      .filter(({ values }) => values.length > 0)
+      .map(({ fieldId, values }) => ({ fieldId, values: [...values] }))
+      .sort((a, b) => placeOf(a) - placeOf(b));
+    return withoutModified(store.put({ ...object, fields: filled, modified: nowSeconds() }));
+  };
+  /** References are to the object: they follow when its external id changes. */
+  const renameReferences = (typeId: string, from: string, to: string | null): void => {
+    const isReference = ({ fieldId, values }: SandboxFields[number]) =>
+      schema.fields.get(fieldId)?.reference === typeId && values.includes(from);
+    for (const object of store.all()) {
+      if (!object.fields.some(isReference)) continue;
+      const fields = object.fields.map((field) =>
+        isReference(field)
+          ? { ...field, values: field.values.flatMap((value) => (value === from ? (to ?? []) : value)) }
+          : field,
+      );
+      store.put({ ...object, fields });
+    }
+  };
+
+  /** By external id or number. */
+  function object(key: string): NamedObject | undefined;
+  function object(key: ObjectReference): SandboxObject | undefined;
+  function object(key: ObjectReference): SandboxObject | undefined {
+    const stored = store.get(key);
+    return stored && withoutModified(stored);
+  }
+
   return {
     store,
 
     /** What a find of objects selects. */
     selectObjects(request: z.infer<typeof objectFind>) {
       const { typeId, modified, idFormat: format } = request;
-      const type = typeId === undefined ? undefined : schema.types.require(typeId, format).extId;
+      if (request.fields !== undefined && !searchesFields)
+        throw new Refusal(400, 'fields: objects cannot be searched by fields');
+      const type = typeId === undefined ? undefined : (schema.types.require(typeId, format).extId ?? '');
       const byFields = (request.fields?.exactSearchFields ?? []).map(({ fieldId, values }) => {
         const { extId } = schema.fields.require(fieldId, format);
         const wanted = new Set(values);
         return ({ fields }: StoredObject) =>
           fields.some((field) => field.fieldId === extId && field.values.some((one) => wanted.has(one)));
       });
-      const byType = ({ typeId }: StoredObject) => typeId === type;
       return {
-        filters: [type === undefined ? undefined : byType, modifiedWithin(modified), ...byFields],
+        group: type,
+        filters: [modifiedWithin(modified), ...byFields],
         show: (object: StoredObject) => show(object, format),
       };
     },
 
     controls: {
-      objects: (): SandboxObject[] => store.all().map(withoutModified),
-      object(extId: string): SandboxObject | undefined {
-        const stored = store.get(extId);
-        return stored && withoutModified(stored);
-      },
+      /** Those that have an external id. */
+      objects: (): NamedObject[] => store.all().map(withoutModified).filter(isNamed),
+      /** Those that have none. */
+      unnamedObjects: (): SandboxObject[] =>
+        store
+          .all()
+          .filter((object) => !isNamed(object))
+          .map(withoutModified),
+      object,
       /**
        * Creates or replaces an object as a scheduler does at the service: nothing is checked. A field that is not given is
-       * emptied.
+       * emptied. With `id` it is that object, whatever external id it had.
        */
-      putObject({ extId, typeId, active = true, fields = [] }: SandboxObjectInput): SandboxObject {
-        const place = ({ fieldId }: { fieldId: string }) => schema.fields.get(fieldId)?.id ?? Infinity;
-        const filled = fields
-          .filter(({ values }) => values.length > 0)
-          .map(({ fieldId, values }) => ({ fieldId, values: [...values] }))
-          .sort((a, b) => place(a) - place(b));
-        const stored = {
-          id: store.idFor(extId),
-          extId,
-          typeId,
-          active,
-          fields: filled,
-          modified: nowSeconds(),
-        };
-        return withoutModified(store.put(stored));
+      putObject(input: SandboxObjectInput & { id?: number | undefined }): NamedObject {
+        const { extId, typeId, active = true, fields = [] } = input;
+        const id = input.id ?? store.get(extId)?.id ?? store.nextId();
+        return { ...put({ id, extId, typeId, active, fields }), extId };
       },
+      /** An object as a scheduler makes it by hand, without an external id unless one is given. */
+      addObject({ extId = null, typeId, active = true, fields = [] }: AddedObject): SandboxObject {
+        requireFree(extId);
+        return put({ id: store.nextId(), extId, typeId, active, fields });
+      },
+      /** A change by hand, by number or external id. */
+      changeObject(key: ObjectReference, change: ObjectChange): SandboxObject {
+        const was = existing(key);
+        const { extId = was.extId, active = was.active } = change;
+        if (extId !== was.extId) requireFree(extId);
+        const values = new Map(
+          [...was.fields, ...(change.fields ?? [])].map((field) => [field.fieldId, field.values]),
+        );
+        const fields = [...values].map(([fieldId, values]) => ({ fieldId, values }));
+        const changed = put({ ...withoutModified(was), extId, active, fields });
+        if (was.extId !== null && extId !== was.extId) renameReferences(was.typeId, was.extId, extId);
+        return changed;
+      },
+      /** Removes it without a trace. What refers to it still does. */
+      removeObject: (key: ObjectReference): void => store.remove(existing(key)),
     },
   };
 }
 
 export type Objects = ReturnType<typeof createObjects>;
+
+function isNamed<T extends SandboxObject>(object: T): object is T & { extId: string } {
+  return object.extId !== null;
+}
 
 function withoutModified({ id, extId, typeId, active, fields }: StoredObject): SandboxObject {
   return { id, extId, typeId, active, fields };

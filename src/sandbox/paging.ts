@@ -25,40 +25,64 @@ type Filter<T> = (one: T) => boolean;
 /** What a find takes from a store, page by page. */
 export interface FindSelection<T> {
   show: (one: T) => unknown;
+  /** A filter too: only what is listed in this group of the store. */
+  group?: string | undefined;
   /** The filters that were given; undefined for one that was not. */
   filters?: readonly (Filter<T> | undefined)[];
   /** False for what is found only if it is listed. */
   isVisible?: Filter<T>;
 }
 
-/**
- * One page of what a find selects, in ascending id order. `ids` and `extIds` are a union with the other filters: what
- * they list is found although it does not match the rest. Without other filters only what they list is found.
- */
+export interface PageRules {
+  /** Most results on one page; a greater limit is lowered to it. */
+  maxPage: number;
+  /** So many pages at the end are empty, although the answer counts them. */
+  missingPages: number;
+}
+
+/** One page of what a find selects, in ascending id order. */
 export function findPage<T extends Identified>(
   store: IdStore<T>,
   request: FindRequest,
-  { show, filters = [], isVisible = () => true }: FindSelection<T>,
-  maxPage: number,
+  selection: FindSelection<T>,
+  { maxPage, missingPages }: PageRules,
 ) {
-  // An empty list is no filter: alone it selects everything, as if it had been left out.
-  const keys = [...(request.ids ?? []), ...(request.extIds ?? [])];
-  const listed = new Set(keys.flatMap((key) => store.get(key) ?? []));
-  const given = filters.filter((filter) => filter !== undefined);
-  const matches = (one: T) => isVisible(one) && given.every((filter) => filter(one));
-  const selected =
-    keys.length > 0 && given.length === 0
-      ? [...listed].sort((a, b) => a.id - b.id)
-      : store.all().filter((one) => listed.has(one) || matches(one));
+  const selected = select(store, request, selection);
   const { page } = request;
   const limit = Math.min(request.limit, maxPage);
+  const totalPages = Math.ceil(selected.length / limit);
+  const isMissing = page > totalPages - missingPages;
   return {
-    results: selected.slice((page - 1) * limit, page * limit).map(show),
+    results: isMissing ? [] : selected.slice((page - 1) * limit, page * limit).map(selection.show),
     limit,
     page,
-    totalPages: Math.ceil(selected.length / limit),
+    totalPages,
     totalResults: selected.length,
   };
+}
+
+/**
+ * `ids` and `extIds` are a union with the other filters: what they list is found although it does not match the rest.
+ * Without other filters only what they list is found. A whole group is not copied.
+ */
+function select<T extends Identified>(
+  store: IdStore<T>,
+  { ids = [], extIds = [] }: FindRequest,
+  { group, filters = [], isVisible }: FindSelection<T>,
+): readonly T[] {
+  // An empty list is no filter: alone it selects everything, as if it had been left out.
+  const keys = [...ids, ...extIds];
+  const listed = new Set(keys.flatMap((key) => store.get(key) ?? []));
+  const given = filters.filter((filter) => filter !== undefined);
+  const byId = (a: T, b: T) => a.id - b.id;
+  if (keys.length > 0 && given.length === 0 && group === undefined) return [...listed].sort(byId);
+  const conditions = isVisible === undefined ? given : [isVisible, ...given];
+  const candidates = store.listed(group);
+  const matching =
+    conditions.length === 0
+      ? candidates
+      : candidates.filter((one) => conditions.every((condition) => condition(one)));
+  return listed.size === 0 ? matching : [...new Set([...matching, ...listed])].sort(byId);
 }
 
 /** The filter for what was changed within a period, both ends included. */

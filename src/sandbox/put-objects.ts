@@ -18,6 +18,8 @@ export const putBody = z.strictObject({
   idFormat,
   objects: z.array(
     z.strictObject({
+      /** The object that is to get `extId`. */
+      id: z.int().optional(),
       extId: z.string().min(1),
       typeId: reference,
       active: z.boolean().optional(),
@@ -33,14 +35,16 @@ export interface PutOptions {
   maxObjects?: number | undefined;
   /** What a reference to an unknown object makes the service refuse: the whole call or the object. */
   references?: 'call' | 'item' | undefined;
+  /** True: `id` beside `extId` gives an object without an external id this one. Else an object with `id` is refused. */
+  assignsExternalIds?: boolean | undefined;
 }
 
 /** An object of a call, with its references as external ids; `typeId` is empty when the type is unknown. */
-type SentObject = SandboxObjectInput & { fields: SandboxFields };
+type SentObject = SandboxObjectInput & { fields: SandboxFields; id: number | undefined };
 
 export function createPutObjects(
   { schema, objects }: { schema: Schema; objects: Objects },
-  { putStatus, maxObjects = 1000, references = 'call' }: PutOptions,
+  { putStatus, maxObjects = 1000, references = 'call', assignsExternalIds = false }: PutOptions,
 ) {
   const ordered = new Map<string, ObjectRefusal>();
 
@@ -53,9 +57,22 @@ export function createPutObjects(
       return objects.store.get(Number(value))?.extId ?? value;
     });
 
+  /** Why the object of this number cannot be given this external id. */
+  function faultOfId(id: number, extId: string): string | undefined {
+    if (!assignsExternalIds) return 'id: not accepted beside extId';
+    const named = objects.store.get(id);
+    if (named === undefined) return `id: no object ${id}`;
+    if (named.extId === extId) return undefined;
+    if (named.extId !== null) return `id: object ${id} has the external id ${named.extId}`;
+    const owner = objects.store.get(extId);
+    return owner && `extId: ${extId} is the external id of object ${owner.id}`;
+  }
+
   /** Why the service would refuse this object alone, whatever else is in the call. */
-  function faultOf({ extId, typeId, fields }: SentObject): string | undefined {
-    const stored = objects.store.get(extId)?.typeId;
+  function faultOf({ id, extId, typeId, fields }: SentObject): string | undefined {
+    const fault = id === undefined ? undefined : faultOfId(id, extId);
+    if (fault !== undefined) return fault;
+    const stored = objects.store.get(id ?? extId)?.typeId;
     if (stored !== undefined && stored !== typeId)
       return `object is of type ${stored}, its type cannot be changed`;
     const filled = new Set<string>();
@@ -69,8 +86,10 @@ export function createPutObjects(
     }
     const missing = schema.fields
       .all()
-      .find(({ extId, mandatory, type = typeId }) => mandatory && type === typeId && !filled.has(extId));
-    return missing && `mandatory field ${missing.extId} is missing`;
+      .find(
+        ({ extId, mandatory, type = typeId }) => mandatory && type === typeId && !filled.has(extId ?? ''),
+      );
+    return missing && `mandatory field ${missing.extId ?? missing.id} is missing`;
   }
 
   /** A reference must name an object that is stored or accepted in this call, so one refusal can cause others. */
@@ -106,19 +125,24 @@ export function createPutObjects(
       const sent = new Map<string, SentObject>();
       // Why an object alone is refused; objects that are not in the map are accepted.
       const refused = new Map<string, ObjectRefusal>();
-      for (const { extId, typeId, active, fields } of call.objects) {
+      const numbers = new Set<number>();
+      for (const { id, extId, typeId, active, fields } of call.objects) {
         if (sent.has(extId)) throw new Refusal(400, `object ${extId} is named twice in the call`);
+        if (id !== undefined && numbers.has(id))
+          throw new Refusal(400, `object ${id} is named twice in the call`);
+        if (id !== undefined) numbers.add(id);
         const refusal = ordered.get(extId);
         if (refusal?.wholeCall) throw new Refusal(refusal.status, refusal.message);
         const type = schema.types.resolve(typeId, call.idFormat);
         const object = {
+          id,
           extId,
           typeId: type?.extId ?? '',
           active,
           fields: fields.map(({ fieldId, values }) => {
             const field = schema.fields.require(fieldId, call.idFormat);
             return {
-              fieldId: field.extId,
+              fieldId: field.extId ?? '',
               values: field.reference === undefined ? values : toExtIds(values, call.idFormat),
             };
           }),

@@ -4,11 +4,14 @@ import { z } from 'zod';
 import { Refusal } from './http.js';
 import { createIdStore, type Identified } from './id-store.js';
 
+/** Null: made by hand, so that nothing can name it but its number. */
+const extId = z.string().min(1).nullable();
+
 export const schemaDefinition = z.strictObject({
-  types: z.array(z.strictObject({ extId: z.string().min(1), name: z.string().optional() })),
+  types: z.array(z.strictObject({ extId, name: z.string().optional() })),
   fields: z.array(
     z.strictObject({
-      extId: z.string().min(1),
+      extId,
       name: z.string().optional(),
       /** The type it belongs to; any, when absent. */
       type: z.string().optional(),
@@ -32,6 +35,15 @@ export function createSchema(initial: SandboxSchema = { types: [], fields: [] })
   const types = createIdStore<SandboxSchema['types'][number] & Identified>('type', 1);
   const fields = createIdStore<SandboxSchema['fields'][number] & Identified>('field', 101);
 
+  const givenIds = new Map<string, number>();
+  /** The id that this external id has or had in the store; the next one when it is new, or none. */
+  const idIn = (store: { nextId(): number }, noun: string, extId: string | null): number => {
+    if (extId === null) return store.nextId();
+    const id = givenIds.get(`${noun} ${extId}`) ?? store.nextId();
+    givenIds.set(`${noun} ${extId}`, id);
+    return id;
+  };
+
   /** Replaces all types and fields; known external ids keep their ids. */
   function defineSchema(schema: SandboxSchema): void {
     const known = new Set(schema.types.map(({ extId }) => extId));
@@ -40,8 +52,8 @@ export function createSchema(initial: SandboxSchema = { types: [], fields: [] })
         if (type !== undefined && !known.has(type))
           throw new Refusal(400, `field ${field.extId}: type ${type} is not defined`);
     for (const store of [types, fields]) for (const one of store.all()) store.remove(one);
-    for (const type of schema.types) types.put({ ...type, id: types.idFor(type.extId) });
-    for (const field of schema.fields) fields.put({ ...field, id: fields.idFor(field.extId) });
+    for (const type of schema.types) types.put({ ...type, id: idIn(types, 'type', type.extId) });
+    for (const field of schema.fields) fields.put({ ...field, id: idIn(fields, 'field', field.extId) });
   }
   defineSchema(initial);
 

@@ -3,7 +3,7 @@ import type { z } from 'zod';
 import { createSelectReservations, reservationFind } from './find-reservations.js';
 import { Refusal } from './http.js';
 import type { Identified, IdStore } from './id-store.js';
-import { createObjects, objectFind } from './object-store.js';
+import { createObjects, objectFind, type ObjectOptions } from './object-store.js';
 import { find, findPage, type FindRequest, type FindSelection } from './paging.js';
 import { createPutObjects, putBody, type PutOptions } from './put-objects.js';
 import { createRequestSteps, type StepOptions } from './request-steps.js';
@@ -12,11 +12,13 @@ import { createRouter, endpoint, type Endpoint } from './router.js';
 import { createSchema, type SandboxSchema } from './schema.js';
 import { createTokens, type AccessOptions } from './tokens.js';
 
-export interface ServiceOptions extends AccessOptions, PutOptions, StepOptions {
+export interface ServiceOptions extends AccessOptions, ObjectOptions, PutOptions, StepOptions {
   /** Without one every type is unknown. */
   schema?: SandboxSchema | undefined;
   /** Most results on one page; a greater limit is lowered to it. */
   maxPage?: number | undefined;
+  /** So many pages at the end of a find are empty, although its answers count them. */
+  missingPages?: number | undefined;
   /** Whether finds of reservations honour `modified`. */
   honoursModified?: boolean | undefined;
 }
@@ -24,8 +26,9 @@ export interface ServiceOptions extends AccessOptions, PutOptions, StepOptions {
 /** The service until `signal` aborts; then the requests on their way are dropped. */
 export function createService(options: ServiceOptions, signal: AbortSignal) {
   const { maxPage = 1000, honoursModified = true } = options;
+  let { missingPages = 0 } = options;
   const schema = createSchema(options.schema);
-  const objects = createObjects(schema);
+  const objects = createObjects(schema, options);
   const reservations = createReservations();
   const tokens = createTokens(options);
   const put = createPutObjects({ schema, objects }, options);
@@ -38,7 +41,7 @@ export function createService(options: ServiceOptions, signal: AbortSignal) {
     select: (request: F) => FindSelection<T>,
   ) =>
     endpoint('POST', `/v1/${noun}/find`, body, (request) =>
-      findPage(store, request, select(request), maxPage),
+      findPage(store, request, select(request), { maxPage, missingPages }),
     );
   const withToken = (row: Endpoint): Endpoint => ({
     ...row,
@@ -75,6 +78,8 @@ export function createService(options: ServiceOptions, signal: AbortSignal) {
       ...reservations.controls,
       ...tokens.controls,
       ...steps.controls,
+      /** From now on so many pages at the end of every find are empty, although its answers count them. */
+      setMissingPages: (pages: number): void => void (missingPages = pages),
     },
   };
 }
@@ -83,5 +88,5 @@ export type SandboxControls = ReturnType<typeof createService>['controls'];
 
 /** Types and fields are shown by name. */
 function selectNames(): FindSelection<Identified & { name?: string | undefined }> {
-  return { show: ({ id, extId, name = extId }) => ({ id, extId, name }) };
+  return { show: ({ id, extId, name = extId ?? undefined }) => ({ id, extId, name }) };
 }

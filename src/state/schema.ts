@@ -291,6 +291,7 @@ export const links = slotsync.table(
     primaryKey({ columns: [table.stream, table.localKey] }),
     oneOf('links', 'linked_by', LINKED_BY),
     uniqueIndex('links_external_id').on(table.externalId),
+    uniqueIndex('links_destination_id').on(table.destinationId),
   ],
 );
 

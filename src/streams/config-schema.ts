@@ -18,6 +18,17 @@ export type FieldFunction = (row: Row) => FieldValue;
 
 type Optional<T> = T | undefined;
 
+/** External ids of the types and fields that a service knows. `slotsync discover --types` writes those of yours. */
+export interface ServiceNames {
+  type: string;
+  field: string;
+}
+
+/** A value for some of the fields; without known names for any. */
+type ByField<Service extends ServiceNames, T> = string extends Service['field']
+  ? Record<string, T>
+  : { [Field in Service['field']]?: T };
+
 export interface SourceQuery {
   /** A SELECT. Its columns are the row.
    * @example query: 'SELECT * FROM campus.staff WHERE left_on IS NULL'
@@ -49,7 +60,7 @@ export interface LimitThreshold {
 }
 
 /** One stream: which rows become which objects. */
-export interface StreamConfig {
+export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
   /** Where the rows are: a table, a view, or a query. Names are taken literally; quote a part that holds a dot.
    * @example from: 'campus.rooms'
    */
@@ -61,7 +72,7 @@ export interface StreamConfig {
   /** External id of the object type at the service.
    * @example type: 'room'
    */
-  type: string;
+  type: Service['type'];
   /** Template of the external id. The columns it names must never change for a row.
    * @example externalId: 'room_{room_code}'
    */
@@ -69,11 +80,11 @@ export interface StreamConfig {
   /** Field id at the service to column, or to a function of the row. A null sends no value, a list sends several.
    * @example fields: { 'room.name': 'name', 'room.seats': (row) => String(row.seats) }
    */
-  fields: Record<string, string | FieldFunction>;
+  fields: ByField<Service, string | FieldFunction>;
   /** Field id at the service to a record of another stream. That record is sent first.
    * @example references: { 'course.room': { stream: 'rooms', key: 'home_room' } }
    */
-  references?: Optional<Record<string, KeyReference>>;
+  references?: Optional<ByField<Service, KeyReference>>;
   /** A column that grows whenever a row changes. With it, workers poll the source for changes between nightly runs.
    * @example cursor: 'updated_at'
    */
@@ -128,21 +139,24 @@ export interface StreamConfig {
    * values of all of them that no record stands for is looked for, and linked.
    * @example match: ['room.name']
    */
-  match?: Optional<string[]>;
+  match?: Optional<Service['field'][]>;
   /** Days that a record waits for a record it refers to, 14 by default. After them it is dead.
    * @example waitDays: 30
    */
   waitDays?: Optional<number>;
 }
 
-type BookedSource = Pick<StreamConfig, 'from' | 'key' | 'externalId' | 'fields'>;
+type BookedSource<Service extends ServiceNames> = Pick<
+  StreamConfig<Service>,
+  'from' | 'key' | 'externalId' | 'fields'
+>;
 
 /**
  * Which bookings are compared with the service's reservations, and how. Without a source, the service's reservations are
  * kept in the state and compared with nothing. The reservation's `fields` are compared too.
  */
-export interface ReservationsConfig extends Partial<{
-  [Key in keyof BookedSource]: Optional<BookedSource[Key]>;
+export interface ReservationsConfig<Service extends ServiceNames = ServiceNames> extends Partial<{
+  [Key in keyof BookedSource<Service>]: Optional<BookedSource<Service>[Key]>;
 }> {
   /** The column with the time at which the booking begins.
    * @example begin: 'starts_at'
@@ -188,7 +202,7 @@ export interface ReservationsConfig extends Partial<{
 }
 
 /** What `sync.config.ts` exports. */
-export interface SlotsyncConfig {
+export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
   /** When workers start the nightly sync. Without it they never do.
    * @example schedule: { nightly: '0 2 * * *', timezone: 'Europe/Stockholm' }
    */
@@ -209,11 +223,11 @@ export interface SlotsyncConfig {
   /** What is synced: stream name to declaration.
    * @example streams: { rooms: { from: 'campus.rooms', key: 'room_code', type: 'room', … } }
    */
-  streams: Record<string, StreamConfig>;
+  streams: Record<string, StreamConfig<Service>>;
   /** Which bookings of the mirror are compared with the service's reservations.
    * @example reservations: { from: 'campus.bookings', key: 'id', externalId: 'res_{id}', … }
    */
-  reservations?: Optional<ReservationsConfig>;
+  reservations?: Optional<ReservationsConfig<Service>>;
   /** How workers poll the streams that have a `cursor`.
    * @example polling: { everySeconds: 30 }
    */
@@ -473,13 +487,19 @@ export type ParsedConfig = z.output<typeof configSchema>;
 export type StreamDeclaration = ParsedConfig['streams'][string];
 
 /**
- * Types the configuration in an editor; returns it unchanged.
- * @example export default defineConfig({ streams: { … } });
+ * Types the configuration in an editor; returns it unchanged. With the names of your service, which `slotsync discover
+ * --types` writes, an editor completes and checks every type and field.
+ * @example export default defineConfig<Service>({ streams: { … } });
  */
-export function defineConfig(config: SlotsyncConfig): SlotsyncConfig {
-  // What the types allow, the schema reads: compiled, not run.
-  return config satisfies z.input<typeof configSchema>;
+export function defineConfig<Service extends ServiceNames = ServiceNames>(
+  config: SlotsyncConfig<NoInfer<Service>>,
+): SlotsyncConfig<Service> {
+  return config;
 }
+
+/** What the types allow, the schema reads: compiled, not run. */
+export type ReadableConfig = Satisfied<SlotsyncConfig, z.input<typeof configSchema>>;
+type Satisfied<T extends Needed, Needed> = T;
 
 /** Every key of the configuration's objects, to suggest the one that was meant. */
 export function configKeys(): string[] {

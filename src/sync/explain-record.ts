@@ -2,11 +2,12 @@
 // the service. Reads on all sides and writes nothing.
 import type { ServiceObject } from '../destination/destination.js';
 import type { State } from '../state/database.js';
+import { readDriftOf } from '../state/drift/read-drift-of.js';
 import { formerKey } from '../state/records/former-objects.js';
+import { readLinks } from '../state/records/links.js';
 import { readPlanMarks } from '../state/records/plan-marks.js';
 import { countChangesOf, listBatchesOf, readRecord, type RecordRow } from '../state/records/read-records.js';
 import { diffObjects, hashObject } from '../streams/destination-object.js';
-import { shortenKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
 import { decide, parseMark, type Mark } from './decide.js';
 import { describeMissing, mergeWithService, renderRows } from './render.js';
@@ -19,20 +20,20 @@ export type RecordExplained = Awaited<ReturnType<typeof explainRecord>>;
 const CONTEXT = { lane: 'incremental' } as const;
 const MOST_BATCHES = 5;
 
-/** Explains one record of a stream. Throws what mirror, state and service throw. */
+/** Explains one record of a stream, by its key. Throws what mirror, state and service throw. */
 export async function explainRecord(
   { mirror, destination, state }: ExplainDeps,
   stream: Stream,
-  named: string,
+  key: string,
 ) {
-  const key = shortenKey(named);
   const rows = await mirror.readRows(stream, [key]);
   const found = rows.get(key);
   const record = await readRecord(state.db, stream.name, key);
   const rendered = (await renderRows(state, stream, rows)).get(key);
   const object = rendered && 'object' in rendered ? rendered.object : undefined;
   const missing = rendered && 'missing' in rendered ? describeMissing(rendered.missing) : undefined;
-  const externalId = object?.extId ?? record?.externalId ?? undefined;
+  const link = (await readLinks(state.db, stream.name, [key])).get(key);
+  const externalId = object?.extId ?? link?.externalId ?? record?.externalId ?? undefined;
   const wanted = [externalId, record?.formerExternalId].filter((id) => typeof id === 'string');
   const standing: ReadonlyMap<string, ServiceObject> =
     wanted.length === 0 ? new Map() : await destination.findObjects(wanted, stream.type, CONTEXT);
@@ -46,7 +47,9 @@ export async function explainRecord(
     /** Why the row does not become an object now. */
     problem: rendered && 'problem' in rendered ? rendered.problem : missing,
     record,
+    link,
     there,
+    drift: await readDriftOf(state.db, stream.name, key),
     former: await explainFormer(state, stream, record, standing),
     /** What a write would change at the service, field by field. */
     changes: object ? diffObjects(there, mergeWithService(stream, object, there)) : [],

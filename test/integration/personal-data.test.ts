@@ -1,33 +1,25 @@
-// Removing a person from the state, by the statements that docs/security.md gives.
-import { readFileSync } from 'node:fs';
+// Removing a person from the state.
 import postgres from 'postgres';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { quoteLiteral } from '../../src/sql-text.js';
+import { openState, type State } from '../../src/state/database.js';
+import { forgetKey } from '../../src/state/records/forget-key.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 
-const DOCUMENT = new URL('../../docs/security.md', import.meta.url);
 const PERSON = { stream: 'staff', key: "o'Hara 4711", id: `person_"o'Hara" 4711` };
 
 let database: TestDatabase;
 let sql: postgres.Sql;
+let state: State;
 beforeAll(async () => {
   database = await createDatabase();
   sql = postgres(database.url, { max: 1, onnotice: () => undefined });
+  state = openState({ url: database.url });
 });
 afterAll(async () => {
+  await state.close();
   await sql.end();
   await database.drop();
 });
-
-/** The statements, with their variables as psql replaces them. */
-function statements(): string {
-  const text = readFileSync(DOCUMENT, 'utf8');
-  const [, found] = /## Personal data.*?```sql\n(.*?)```/s.exec(text) ?? [];
-  if (found === undefined) throw new Error('docs/security.md has no statements');
-  return found
-    .replaceAll(":'stream'", quoteLiteral(PERSON.stream))
-    .replaceAll(":'key'", quoteLiteral(PERSON.key));
-}
 
 /** Every row of every table of the state, as text. */
 async function readAll(): Promise<string[]> {
@@ -77,7 +69,7 @@ it('personal data: nothing of a removed person stays, and everything of others d
     [PERSON.key, PERSON.id].some((name) => row.includes(JSON.stringify(name).slice(1, -1)));
   expect(before.filter(names).length).toBeGreaterThan(8);
 
-  await sql.unsafe(statements());
+  await forgetKey(state.db, { stream: PERSON.stream, localKey: PERSON.key });
   const after = await readAll();
   expect(after.filter(names)).toEqual([]);
   const ofOthers = (rows: string[]) =>

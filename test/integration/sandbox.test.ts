@@ -14,7 +14,7 @@ const SCHEMA = {
 
 interface FoundObject {
   id: number;
-  extId: string;
+  extId: string | null;
   typeId: string | number;
   active: boolean;
   fields: { fieldId: string | number; values: string[] }[];
@@ -412,6 +412,137 @@ describe('finding objects, types and fields', () => {
     expect((await find('fields')).results).toEqual([field]);
     expect((await find('types')).totalResults).toBe(0);
     expect(() => sandbox.defineSchema({ types: [], fields: [{ extId: 'x', type: 'y' }] })).toThrow(/type y/);
+  });
+});
+
+describe('objects made by hand', () => {
+  const named = (name: string) => [{ fieldId: 'room.name', values: [name] }];
+
+  it('are found without an external id, by type, fields and number, and not by external id', async () => {
+    const sandbox = await start();
+    const unnamed = sandbox.addObject({ typeId: 'room', fields: named('A') });
+    const other = sandbox.addObject({ typeId: 'room', extId: 'room_B', active: false });
+    const { find } = await connect(sandbox);
+    expect((await find('objects', { typeId: 'room' })).results).toEqual([unnamed, other]);
+    expect(unnamed).toMatchObject({ extId: null, active: true });
+    expect((await find('objects', { ids: [unnamed.id] })).results).toEqual([unnamed]);
+    const byField = { fields: { exactSearchFields: [{ fieldId: 'room.name', values: ['A'] }] } };
+    expect((await find('objects', byField)).results).toEqual([unnamed]);
+    expect((await find('objects', { extIds: ['null', String(unnamed.id), ''] })).results).toEqual([]);
+    expect([sandbox.objects(), sandbox.unnamedObjects()]).toEqual([[other], [unnamed]]);
+    expect(() => sandbox.addObject({ typeId: 'room', extId: 'room_B' })).toThrow(/room_B exists/);
+  });
+
+  it('are changed in what is named, and removed; one that is made again has another number', async () => {
+    const sandbox = await start();
+    const { put } = await connect(sandbox);
+    await put([room('A', { 'room.seats': '4' })]);
+    const before = sandbox.object('room_A');
+    const changed = sandbox.changeObject('room_A', { fields: [{ fieldId: 'room.seats', values: [] }] });
+    expect(changed).toEqual({ ...before, fields: named('A') });
+    expect(sandbox.changeObject('room_A', { active: false })).toEqual({ ...changed, active: false });
+    sandbox.removeObject('room_A');
+    expect(sandbox.object('room_A')).toBeUndefined();
+    expect(() => sandbox.removeObject('room_A')).toThrow(/no object room_A/);
+    await put([room('A')]);
+    expect(sandbox.object('room_A')?.id).toBeGreaterThan(changed.id);
+  });
+
+  it('keep their references when an external id is changed', async () => {
+    const sandbox = await start();
+    sandbox.putObject(room('A'));
+    sandbox.putObject({
+      extId: 'c',
+      typeId: 'course',
+      fields: [{ fieldId: 'course.room', values: ['room_A'] }],
+    });
+    sandbox.changeObject('room_A', { extId: 'room_N1' });
+    expect(sandbox.object('room_A')).toBeUndefined();
+    expect(sandbox.object('c')?.fields).toEqual([{ fieldId: 'course.room', values: ['room_N1'] }]);
+    const { put } = await connect(sandbox);
+    await put([room('A')]);
+    expect(sandbox.objects().map(({ extId }) => extId)).toEqual(['room_N1', 'c', 'room_A']);
+  });
+
+  it('get the external id that stands beside their number in a PUT', async () => {
+    const sandbox = await start({ assignsExternalIds: true });
+    const { id } = sandbox.addObject({ typeId: 'room', fields: named('Old') });
+    const { put, find } = await connect(sandbox);
+    expect((await put([{ ...room('A'), id }])).status).toBe(200);
+    expect(sandbox.object(id)).toMatchObject({ extId: 'room_A', fields: named('A') });
+    expect((await find('objects', { extIds: ['room_A'] })).results).toMatchObject([{ id }]);
+    expect((await put([{ ...room('A'), id }])).status).toBe(200);
+    expect(sandbox.unnamedObjects()).toEqual([]);
+  });
+
+  it.each<[string, object, RegExp]>([
+    ['a number that does not exist', { id: 99, extId: 'room_C' }, /no object 99/],
+    ['an object with another external id', { id: 1001, extId: 'room_C' }, /external id room_A/],
+    ['an external id of another object', { id: 1002, extId: 'room_A' }, /object 1001/],
+    ['another type', { id: 1002, extId: 'room_C', typeId: 'course', fields: [] }, /type/],
+  ])('are refused alone with %s', async (_, changes, reason) => {
+    const sandbox = await start({ assignsExternalIds: true });
+    sandbox.putObject(room('A'));
+    const unnamed = sandbox.addObject({ typeId: 'room', fields: named('B') });
+    const { put } = await connect(sandbox);
+    const answer = await put([{ ...room('C'), ...changes }, room('D')]);
+    const [refused, accepted] = ((await answer.json()) as Put).results;
+    expect([answer.status, refused?.status, accepted?.status]).toEqual([207, 400, 200]);
+    expect(refused?.message).toMatch(reason);
+    expect(sandbox.object(unnamed.id)).toEqual(unnamed);
+  });
+
+  it('are refused with a number where external ids are not assigned, and twice in one call', async () => {
+    const sandbox = await start();
+    const { id } = sandbox.addObject({ typeId: 'room' });
+    const answer = await (await connect(sandbox)).put([{ ...room('A'), id }]);
+    expect(((await answer.json()) as Put).results).toMatchObject([{ status: 400 }]);
+    expect(sandbox.objects()).toEqual([]);
+    const assigning = await start({ assignsExternalIds: true });
+    const other = assigning.addObject({ typeId: 'room' });
+    const { put } = await connect(assigning);
+    const twice = [
+      { ...room('A'), id: other.id },
+      { ...room('B'), id: other.id },
+    ];
+    expect((await put(twice)).status).toBe(400);
+    expect(assigning.objects()).toEqual([]);
+  });
+});
+
+describe('finds that cannot be relied upon', () => {
+  it('refuses a search by fields where it is switched off, and nothing else', async () => {
+    const sandbox = await start({ searchesFields: false });
+    sandbox.putObject(room('A'));
+    const { call, find } = await connect(sandbox);
+    const fields = { exactSearchFields: [{ fieldId: 'room.name', values: ['A'] }] };
+    expect((await call('POST', '/v1/objects/find', { idFormat: 'EXTERNAL', fields })).status).toBe(400);
+    expect((await find('objects', { typeId: 'room' })).totalResults).toBe(1);
+  });
+
+  it('can leave the last pages empty, which it counts all the same', async () => {
+    const sandbox = await start({ missingPages: 1 });
+    for (const name of ['A', 'B', 'C']) sandbox.putObject(room(name));
+    const { find } = await connect(sandbox);
+    const page = (page: number) => find('objects', { typeId: 'room', limit: 2, page });
+    expect(await page(1)).toMatchObject({ totalPages: 2, totalResults: 3, results: [{}, {}] });
+    expect(await page(2)).toMatchObject({ totalPages: 2, totalResults: 3, results: [] });
+    sandbox.setMissingPages(0);
+    expect((await page(2)).results).toHaveLength(1);
+  });
+
+  it('keeps ascending ids through writes in any order', async () => {
+    const sandbox = await start();
+    const ids = ['A', 'B', 'C', 'D'].map((name) => sandbox.putObject(room(name)).id);
+    sandbox.removeObject('room_B');
+    sandbox.putObject({ ...room('Z'), id: ids[1] });
+    sandbox.putObject({ extId: 'room_C', typeId: 'course' });
+    const { find } = await connect(sandbox);
+    const found = async (body: object) => (await find('objects', body)).results.map(({ id }) => id);
+    expect(await found({})).toEqual(ids);
+    expect(await found({ typeId: 'room' })).toEqual([ids[0], ids[1], ids[3]]);
+    expect(await found({ typeId: 'course' })).toEqual([ids[2]]);
+    expect(await found({ typeId: 'course', ids: [ids[0]] })).toEqual([ids[0], ids[2]]);
   });
 });
 
@@ -947,6 +1078,25 @@ describe('control interface', () => {
     expect((await control(sandbox, 'GET', 'arrivals')).body).toEqual(sandbox.arrivals());
     expect((await control(sandbox, 'DELETE', 'arrivals')).status).toBe(204);
     expect(sandbox.arrivals()).toEqual([]);
+  });
+
+  it('makes, changes and removes objects by hand, and leaves pages out', async () => {
+    const sandbox = await start();
+    const made = await control(sandbox, 'POST', 'objects', { typeId: 'room' });
+    const { id } = made.body as { id: number };
+    expect(made).toMatchObject({ status: 200, body: { extId: null, typeId: 'room', active: true } });
+    expect((await control(sandbox, 'GET', 'objects?typeId=room')).body).toEqual([made.body]);
+    expect((await control(sandbox, 'PATCH', `objects/${id}`, { extId: 'room_A' })).body).toMatchObject({
+      id,
+      extId: 'room_A',
+    });
+    expect((await control(sandbox, 'PATCH', 'objects/room_A', { active: false })).status).toBe(200);
+    expect((await control(sandbox, 'DELETE', 'objects/room_A')).status).toBe(204);
+    expect((await control(sandbox, 'DELETE', 'objects/room_A')).status).toBe(404);
+    expect((await control(sandbox, 'PATCH', 'objects/1', { typeId: 'course' })).status).toBe(400);
+    sandbox.addObject({ typeId: 'room' });
+    expect((await control(sandbox, 'PUT', 'pages', { missing: 1 })).status).toBe(204);
+    expect((await (await connect(sandbox)).find('objects')).results).toEqual([]);
   });
 
   it('orders faults, refusals, latency and quota', async () => {

@@ -202,7 +202,7 @@ function findBadRows(rows: Rows): Set<string> {
         const isRefused = universitySchema.fields
           .filter(({ type }) => type === stream.type)
           .some(({ extId: field, mandatory = false, maxLength = Infinity }) => {
-            const sent = values.get(field) ?? [];
+            const sent = values.get(field ?? '') ?? [];
             return (mandatory && sent.length === 0) || sent.some((value) => value.length > maxLength);
           });
         const isWaiting = references.some(

@@ -1,6 +1,6 @@
 // A find is read whole or it is an error: pages that shift, repeat or skip are read again.
 import { describe, expect, it } from 'vitest';
-import { readPages } from '../../src/destination/paging.js';
+import { eachPage, readAgainWhenMoved, readPages } from '../../src/destination/paging.js';
 import type { SlotsyncError } from '../../src/errors.js';
 
 const READING = { path: '/v1/reservations/find', pageSize: 2, atOnce: 4 };
@@ -96,5 +96,67 @@ describe('a find', () => {
       if (page === 2) ids.push(ids.length + 1);
     });
     await expect(readPages(send, READING)).rejects.toMatchObject({ code: 'answer_invalid' });
+  });
+});
+
+describe('a type', () => {
+  type Send = Parameters<typeof eachPage<{ id: number }>>[0];
+  const readAll = (send: Send, reading = READING) =>
+    readAgainWhenMoved(reading.path, async () => {
+      const pages: number[][] = [];
+      for await (const page of eachPage(send, reading)) pages.push(page.map(({ id }) => id));
+      return pages;
+    });
+
+  it('is read page by page, in order, whatever order the answers come in', async () => {
+    const answer = serve([1, 2, 3, 4, 5, 6, 7]);
+    const opened: (() => void)[] = [];
+    const send: Send = async (page) => {
+      if (page.page > 1) await new Promise<void>((resolve) => opened.push(resolve));
+      return answer(page);
+    };
+    const read = readAll(send);
+    while (opened.length < 3) await new Promise((resolve) => setImmediate(resolve));
+    for (const open of opened.toReversed()) open();
+    expect(await read).toEqual([[1, 2], [3, 4], [5, 6], [7]]);
+    expect(await readAll(serve([]))).toEqual([[]]);
+  });
+
+  it('is read again from the beginning when an object goes meanwhile, or comes', async () => {
+    const ids = [1, 2, 3, 4, 5];
+    const send = serve(ids, (page, reading) => {
+      if (page === 2 && reading === 1) ids.shift();
+      if (page === 2 && reading === 2) ids.push(6);
+    });
+    expect(await readAll(send, { ...READING, atOnce: 1 })).toEqual([[2, 3], [4, 5], [6]]);
+  });
+
+  it('is read again when one goes and one comes, so that a page repeats what another had', async () => {
+    const ids = [2, 3, 4, 5];
+    const send = serve(ids, (page, reading) => {
+      if (page === 2 && reading === 1) ids.splice(0, 4, 1, 2, 3, 4);
+    });
+    expect(await readAll(send, { ...READING, atOnce: 1 })).toEqual([
+      [1, 2],
+      [3, 4],
+    ]);
+  });
+
+  it('that has fewer pages than it promised is an error that says so, after three readings', async () => {
+    let readings = 0;
+    const send: Send = async ({ page }) => {
+      if (page === 1) readings++;
+      return { results: page === 1 ? rows(1, 2) : [], totalPages: 3, totalResults: 6 };
+    };
+    const code = 'answer_invalid' satisfies SlotsyncError['code'];
+    await expect(readAll(send)).rejects.toMatchObject({ code });
+    await expect(readAll(send)).rejects.toThrow('6 results promised, 2 seen');
+    expect(readings).toBe(6);
+  });
+
+  it('that does not say how many pages there are is not taken for whole', async () => {
+    await expect(readAll(async () => ({ results: rows(1, 2) }))).rejects.toThrow(
+      'a full page does not say how many pages there are',
+    );
   });
 });

@@ -63,6 +63,26 @@ export async function sampleStanding(db: Queries, stream: string, count: number)
     ORDER BY random() LIMIT ${count}`;
 }
 
+/** Keys of the records of a stream whose object has this number at the service. */
+export async function listKeysByNumber(
+  db: Queries,
+  stream: string,
+  destinationId: number,
+): Promise<string[]> {
+  const rows = await query<{ localKey: string }>(db)`
+    SELECT local_key AS "localKey" FROM slotsync.records
+    WHERE stream = ${stream} AND destination_id = ${destinationId}::bigint ORDER BY object_hash IS NULL, local_key`;
+  return rows.map(({ localKey }) => localKey);
+}
+
+/** Keys of the records of a stream that had the object before their external id changed. */
+export async function listKeysByFormerId(db: Queries, stream: string, externalId: string): Promise<string[]> {
+  const rows = await query<{ localKey: string }>(db)`
+    SELECT local_key AS "localKey" FROM slotsync.records
+    WHERE stream = ${stream} AND former_external_id = ${externalId} ORDER BY local_key`;
+  return rows.map(({ localKey }) => localKey);
+}
+
 async function readStanding(db: Queries, condition: SQL, most: number): Promise<StandingRecord[]> {
   return query<StandingRecord>(db)`
     SELECT ${STANDING} FROM slotsync.records AS r

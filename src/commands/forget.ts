@@ -1,0 +1,68 @@
+import type { App } from '../app.js';
+import { SlotsyncError, UsageError } from '../errors.js';
+import { describeForgotten } from '../report/forget.js';
+import { print } from '../report/print.js';
+import { forgetBooking, forgetKey, type ForgetRefusal } from '../state/records/forget-key.js';
+import { readRecord } from '../state/records/read-records.js';
+import { joinKey, shortenKey } from '../streams/local-key.js';
+import type { CommonOptions } from './command.js';
+import { BOOKINGS } from './explain.js';
+import { requireKnownStream } from './require-known-stream.js';
+
+export async function forget(
+  app: App,
+  stream: string,
+  parts: string[],
+  options: CommonOptions & { force?: boolean },
+): Promise<void> {
+  const localKey = shortenKey(joinKey(parts));
+  const key = { stream, localKey };
+  const { db } = await app.state();
+  const { streams } = await app.configuration();
+  const declared = streams.find(({ name }) => name === stream);
+  if (!declared && stream === BOOKINGS) {
+    const forgotten = await forgetBooking(db, localKey);
+    if (!forgotten) throw nothingOf(key);
+    print(options, { ...key, ...forgotten }, describeForgotten(stream, forgotten));
+    return;
+  }
+  await requireKnownStream(app, { db }, stream);
+  const record = await readRecord(db, stream, localKey);
+  if (declared) {
+    const rows = await (await app.mirror()).readRows(declared, [localKey]);
+    if (rows.has(localKey)) {
+      throw new UsageError(
+        `the row of ${stream} '${localKey}' is in the mirror: the next run would record it again`,
+        {
+          remedy: 'Remove the row first.',
+        },
+      );
+    }
+  }
+  if (record && record.objectHash !== null && record.status !== 'retired' && !options.force) {
+    throw new UsageError(
+      `the object of ${stream} '${localKey}' is not retired: nothing would retire it afterwards`,
+      {
+        remedy: `Retire it first: slotsync sync ${stream}. To leave it as it is: slotsync forget with --force.`,
+      },
+    );
+  }
+  const forgotten = await forgetKey(db, key);
+  if (!forgotten) throw nothingOf(key);
+  if ('refused' in forgotten) throw asUsageError(forgotten, stream);
+  print(options, { ...key, ...forgotten }, describeForgotten(stream, forgotten));
+}
+
+function asUsageError(refusal: ForgetRefusal, stream: string): UsageError {
+  if (refusal.refused === 'claimed') {
+    const remedy = 'Run the command again when that batch has ended: slotsync status';
+    return new UsageError(`a batch is writing the record of ${stream}`, { remedy });
+  }
+  const { runId } = refusal;
+  return new UsageError(`run ${runId} has the key in a batch that has not ended`, {
+    remedy: `Wait for its end, or end it: slotsync cancel ${runId}, or for what it holds: slotsync reject ${runId}`,
+  });
+}
+
+const nothingOf = ({ stream, localKey }: { stream: string; localKey: string }) =>
+  new SlotsyncError('not_found', `the state holds nothing of ${stream} '${localKey}'`);

@@ -1,0 +1,12 @@
+// What `forget` prints.
+import type { Forgotten } from '../state/records/forget-key.js';
+import { lines } from './print.js';
+
+export function describeForgotten(stream: string, { deleted, externalIds }: Forgotten): string[] {
+  const tables = Object.entries(deleted).map(([table, count]) => `${table} ${count}`);
+  return lines(
+    `Deleted what the state held of this key of ${stream}: ${tables.join(', ')}.`,
+    externalIds.length > 0 &&
+      `The service may still hold ${externalIds.join(', ')}: what it holds is removed there.`,
+  );
+}

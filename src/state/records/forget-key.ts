@@ -1,0 +1,149 @@
+// Everything the state holds of one key is deleted, with a record that it was. For a person whose data must go: the row in
+// the mirror and the object at the service are the organization's own to remove.
+import { createHash } from 'node:crypto';
+import { sql, type SQL } from 'drizzle-orm';
+import { arrayLiteral } from '../../sql-text.js';
+import { anyOf, query, type Queries } from '../database.js';
+import { formerKey } from './former-objects.js';
+import { recordName, type RecordKey } from './outcome-types.js';
+
+/** Why nothing was deleted: `runId` has the key in a batch that has not ended, or a batch is writing the record. */
+export type ForgetRefusal = { refused: 'in_run'; runId: number } | { refused: 'claimed' };
+
+export interface Forgotten {
+  /** Rows deleted, and rows of which the key was taken out, by table. */
+  deleted: Record<string, number>;
+  /** The objects it had, which the service may still hold. */
+  externalIds: string[];
+}
+
+/** In the place of a message that named the key. */
+const CLEARED = 'it named a key that was removed';
+
+/** How `removals` names a key. */
+export function hashRemoved({ stream, localKey }: RecordKey): string {
+  return createHash('sha256').update(`${stream}\n${localKey}`).digest('hex');
+}
+
+/**
+ * Deletes every row of a key and of bookings that name its objects, takes it out of rows about many keys, and clears the
+ * messages that name it or its objects. All or nothing. Undefined: the state holds nothing of it.
+ */
+export async function forgetKey(db: Queries, key: RecordKey): Promise<Forgotten | ForgetRefusal | undefined> {
+  const { stream, localKey } = key;
+  return db.transaction(async (tx) => {
+    const [run] = await query<{ id: number }>(tx)`
+      SELECT run_id::float8 AS id FROM slotsync.batches
+      WHERE stream = ${stream} AND state IN ('planned', 'queued', 'held') AND ${localKey} = ANY (keys) LIMIT 1`;
+    if (run) return { refused: 'in_run', runId: run.id };
+    const records = await query<{ externalId: string | null; former: string | null; isClaimed: boolean }>(tx)`
+      SELECT external_id AS "externalId", former_external_id AS former,
+        coalesce(claimed_until > now(), false) AS "isClaimed"
+      FROM slotsync.records WHERE stream = ${stream} AND local_key = ${localKey} FOR UPDATE`;
+    if (records.some(({ isClaimed }) => isClaimed)) return { refused: 'claimed' };
+    const links = await query<{ externalId: string }>(tx)`
+      SELECT external_id AS "externalId" FROM slotsync.links WHERE stream = ${stream} AND local_key = ${localKey}`;
+    const named = [...records.flatMap((one) => [one.externalId, one.former]), ...links.map(idOf)];
+    const externalIds = [...new Set(named.filter((id) => id !== null))];
+    const deleted = await execute(tx, [
+      ...statementsOfKey(key, externalIds),
+      ...statementsOfBookings(externalIds),
+    ]);
+    if (Object.keys(deleted).length === 0) return undefined;
+    await noteRemoval(tx, key, deleted);
+    return { deleted, externalIds };
+  });
+}
+
+/** The same of one booking. */
+export async function forgetBooking(db: Queries, localKey: string): Promise<Forgotten | undefined> {
+  return db.transaction(async (tx) => {
+    const [booking] = await query<{ externalId: string | null }>(tx)`
+      SELECT external_id AS "externalId" FROM slotsync.reservations WHERE key = ${localKey}`;
+    const deleted = await execute(tx, deleteBookings(sql`r.key = ${localKey}`));
+    if (!booking) return undefined;
+    await noteRemoval(tx, { stream: 'reservations', localKey }, deleted);
+    return { deleted, externalIds: booking.externalId === null ? [] : [booking.externalId] };
+  });
+}
+
+type Statement = readonly [table: string, statement: SQL];
+
+const idOf = ({ externalId }: { externalId: string }) => externalId;
+
+function statementsOfKey(key: RecordKey, externalIds: readonly string[]): Statement[] {
+  const { stream, localKey } = key;
+  const keys = [localKey, ...externalIds.map(formerKey)];
+  const these = sql`${arrayLiteral(keys)}::text[]`;
+  // Messages quote keys.
+  const names = sql`${arrayLiteral([`'${localKey}'`, ...externalIds])}::text[]`;
+  const isNamed = sql`EXISTS (SELECT FROM unnest(${names}) AS name WHERE strpos(error_message, name) > 0)`;
+  const deleteOfKey = (table: string): Statement => [
+    table,
+    sql`DELETE FROM ${sql.raw(`slotsync.${table}`)} WHERE stream = ${stream} AND local_key = ANY (${these})`,
+  ];
+  return [
+    ...['records', 'links', 'changes', 'drift', 'drift_events'].map(deleteOfKey),
+    ['object_claims', sql`DELETE FROM slotsync.object_claims WHERE external_id = ${anyOf(externalIds)}`],
+    [
+      'records',
+      sql`UPDATE slotsync.records SET waits_for = NULL, error_message = ${CLEARED}
+        WHERE waits_for = ${recordName(key)}`,
+    ],
+    ['records', sql`UPDATE slotsync.records SET error_message = ${CLEARED} WHERE ${isNamed}`],
+    [
+      'batches',
+      sql`UPDATE slotsync.batches SET keys = array(SELECT k FROM unnest(keys) AS k WHERE k <> ALL (${these})),
+          error_message = CASE WHEN error_message IS NOT NULL THEN ${CLEARED} END
+        WHERE stream = ${stream} AND keys && ${these}`,
+    ],
+    ['batches', sql`UPDATE slotsync.batches SET error_message = ${CLEARED} WHERE ${isNamed}`],
+    [
+      'runs',
+      sql`UPDATE slotsync.runs SET range = jsonb_set(range, '{keys}', (range->'keys') - ${localKey}::text)
+        WHERE ${stream} = ANY (streams) AND range->'keys' ? ${localKey}`,
+    ],
+    ['runs', sql`UPDATE slotsync.runs SET error_message = ${CLEARED} WHERE ${isNamed}`],
+    [
+      'watermarks',
+      sql`UPDATE slotsync.watermarks SET local_key = '' WHERE stream = ${stream} AND local_key = ${localKey}`,
+    ],
+  ];
+}
+
+/** Bookings store the objects of both sides as JSON. */
+function statementsOfBookings(externalIds: readonly string[]): Statement[] {
+  const quoted = sql`${arrayLiteral(externalIds.map((id) => JSON.stringify(id)))}::text[]`;
+  return deleteBookings(sql`EXISTS (SELECT FROM unnest(${quoted}) AS name
+    WHERE strpos(concat(r.here, r.there, r.differs), name) > 0)`);
+}
+
+/** The bookings (named r) that fulfil a condition, with their history and their cancellations. */
+function deleteBookings(condition: SQL): Statement[] {
+  const these = sql`FROM slotsync.reservations AS r WHERE ${condition}`;
+  return [
+    ['reservation_events', sql`DELETE FROM slotsync.reservation_events WHERE key IN (SELECT r.key ${these})`],
+    [
+      'cancellations',
+      sql`DELETE FROM slotsync.cancellations
+        WHERE reservation IN (SELECT r.destination_id ${these}) OR external_id IN (SELECT r.external_id ${these})`,
+    ],
+    ['reservations', sql`DELETE ${these}`],
+  ];
+}
+
+/** Executes the statements in order; returns how many rows each table had of them. */
+async function execute(tx: Queries, statements: readonly Statement[]): Promise<Record<string, number>> {
+  const rows: Record<string, number> = {};
+  for (const [table, statement] of statements) {
+    const { count } = (await tx.execute(statement)) as unknown as { count: number };
+    if (count > 0) rows[table] = (rows[table] ?? 0) + count;
+  }
+  return rows;
+}
+
+async function noteRemoval(tx: Queries, key: RecordKey, deleted: Record<string, number>): Promise<void> {
+  await query(tx)`
+    INSERT INTO slotsync.removals (stream, key_hash, deleted)
+    VALUES (${key.stream}, ${hashRemoved(key)}, ${JSON.stringify(deleted)}::jsonb)`;
+}

@@ -1,0 +1,197 @@
+// Records are linked to objects. A link and a write of the same object, begun at the same moment, must not both hold: a batch
+// notes the external id of what it writes and looks for links then; a link is inserted and then it is looked for records
+// of that external id. So one of the two sees the other, or each does. Meanwhile the object is claimed, so that no batch
+// writes it by a link that may still be undone.
+import { randomUUID } from 'node:crypto';
+import { query, type Queries, type State } from '../database.js';
+import { claimObjects, releaseObjectClaims } from './object-claims.js';
+import { deleteLinks, insertLinks, readLinks, readLinksTo, type Link } from './links.js';
+import { recordName, type RecordKey } from './outcome-types.js';
+import { wakeSharers } from './wake-waiting.js';
+
+export type NewLink = Omit<Link, 'linkedAt'>;
+
+/** A link that was not made, and why, as the end of a sentence. */
+export interface RefusedLink {
+  link: NewLink;
+  reason: string;
+}
+
+/** Links made in one statement, which takes far less than the seconds their objects are claimed for. */
+const AT_ONCE = 1000;
+const CLAIM_SECONDS = 60;
+
+/**
+ * Links keys to objects, where nothing speaks against it: the key has another link, or a record whose object was accepted or
+ * may have been sent under another external id; another key is linked to the object, or has a record that has it or is
+ * writing it. Records that were never accepted get the external id in the same transaction, so that a worker that dies
+ * leaves nothing that contradicts the link. Not within a transaction: a link must be visible to others before it is
+ * looked at again. `token`: of a batch that has claimed keys and objects, and has seen that nothing stands under the external
+ * ids the keys had before.
+ */
+export async function linkRecords(
+  { db }: Pick<State, 'db'>,
+  links: readonly NewLink[],
+  token?: string,
+): Promise<{ linked: RecordKey[]; refused: RefusedLink[] }> {
+  const linked: RecordKey[] = [];
+  const refused: RefusedLink[] = [];
+  for (let at = 0; at < links.length; at += AT_ONCE) {
+    const some = links.slice(at, at + AT_ONCE);
+    const made = token === undefined ? await claimAndLink(db, some) : await linkSome(db, some, token);
+    linked.push(...made.linked);
+    refused.push(...made.refused);
+  }
+  return { linked, refused };
+}
+
+async function claimAndLink(db: State['db'], links: readonly NewLink[]) {
+  const token = `link ${randomUUID()}`;
+  const wanted = links.map(({ externalId }) => externalId);
+  const claimed = await claimObjects(db, { token, seconds: CLAIM_SECONDS }, wanted);
+  try {
+    const made = await linkSome(
+      db,
+      links.filter(({ externalId }) => claimed.has(externalId)),
+      token,
+    );
+    const refused = links.filter(({ externalId }) => !claimed.has(externalId));
+    return {
+      ...made,
+      refused: [
+        ...made.refused,
+        ...refused.map((link) => ({ link, reason: 'a batch is writing its object' })),
+      ],
+    };
+  } finally {
+    await releaseObjectClaims(db, token, [...claimed.keys()]);
+  }
+}
+
+async function linkSome(db: State['db'], links: readonly NewLink[], token: string) {
+  const refused: RefusedLink[] = [];
+  const refuse = (reasons: ReadonlyMap<string, string>) => (link: NewLink) => {
+    const reason = reasons.get(recordName(link));
+    if (reason !== undefined) refused.push({ link, reason });
+    return reason === undefined;
+  };
+  const free = links.filter(refuse(await findObstacles(db, links, token)));
+  const inserted = await db.transaction(async (tx) => {
+    const names = new Set((await insertLinks(tx, free)).map(recordName));
+    const made = free.filter((link) => names.has(recordName(link)));
+    await noteLinked(tx, made, token);
+    return made;
+  });
+  const isInserted = new Set(inserted);
+  const stopped = free.filter((link) => !isInserted.has(link));
+  stopped.filter(refuse(await explainConflicts(db, stopped)));
+
+  const reasons = await findObstacles(db, inserted, token);
+  await undoLinks(
+    db,
+    inserted.filter((link) => reasons.has(recordName(link))),
+  );
+  const kept = inserted.filter(refuse(reasons));
+  return { linked: kept.map(({ stream, localKey }) => ({ stream, localKey })), refused };
+}
+
+/** By record, what its record or another one of the object says against a link. */
+async function findObstacles(db: Queries, links: readonly NewLink[], token: string) {
+  if (links.length === 0) return new Map<string, string>();
+  const rows = await query<RecordKey & { owner: RecordKey; externalId: string; isOwn: boolean }>(db)`
+    WITH wanted AS MATERIALIZED (
+      SELECT * FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb)
+        AS l(stream text, "localKey" text, "externalId" text, "assignsId" boolean)
+    ), own AS (
+      SELECT w.stream, w."localKey", r.stream AS owner, r.local_key AS key, r.external_id, true AS is_own
+      FROM wanted AS w CROSS JOIN LATERAL (
+        SELECT * FROM slotsync.records AS r WHERE r.stream = w.stream AND r.local_key = w."localKey" OFFSET 0) AS r
+      WHERE (w."assignsId" OR r.external_id IS DISTINCT FROM w."externalId")
+        AND (r.object_hash IS NOT NULL OR r.claimed_by <> ${token} OR (r.claimed_by IS NULL AND r.in_doubt))
+    ), others AS (
+      SELECT w.stream, w."localKey", r.stream, r.local_key, r.external_id, false
+      FROM wanted AS w CROSS JOIN LATERAL (
+        SELECT * FROM slotsync.records AS r WHERE r.external_id = w."externalId" OFFSET 0) AS r
+      WHERE (r.stream, r.local_key) IS DISTINCT FROM (w.stream, w."localKey")
+        AND (r.claimed_by IS NOT NULL OR r.in_doubt OR (r.object_hash IS NOT NULL AND r.status <> 'retired'))
+    )
+    SELECT stream, "localKey", jsonb_build_object('stream', owner, 'localKey', key) AS owner,
+      external_id AS "externalId", is_own AS "isOwn" FROM (TABLE others UNION ALL TABLE own) AS o(stream, "localKey", owner, key, external_id, is_own)`;
+  return new Map(
+    rows.map(({ owner, externalId, isOwn, ...record }) => [
+      recordName(record),
+      isOwn
+        ? `its record has the object '${externalId}', or is being written`
+        : `'${externalId}' is the object of ${owner.stream} '${owner.localKey}'`,
+    ]),
+  );
+}
+
+/** Why links were not inserted: the key has one, or another key has its object. */
+async function explainConflicts(db: Queries, links: readonly NewLink[]) {
+  const reasons = new Map<string, string>();
+  const to = await readLinksTo(
+    db,
+    links.map(({ externalId }) => externalId),
+  );
+  for (const stream of new Set(links.map((link) => link.stream))) {
+    const ofStream = links.filter((link) => link.stream === stream);
+    const own = await readLinks(
+      db,
+      stream,
+      ofStream.map(({ localKey }) => localKey),
+    );
+    for (const link of ofStream) {
+      const other = own.get(link.localKey);
+      const owner = to.get(link.externalId);
+      const reason = other
+        ? `it is linked to '${other.externalId}' already`
+        : owner
+          ? `${owner.stream} '${owner.localKey}' is linked to '${link.externalId}'`
+          : `another record is linked to the object with number ${link.destinationId ?? 'unknown'}`;
+      reasons.set(recordName(link), reason);
+    }
+  }
+  return reasons;
+}
+
+/** Records that the service has never accepted stand for these objects from here on; not those that a batch is writing. */
+async function noteLinked(tx: Queries, links: readonly NewLink[], token: string): Promise<void> {
+  await query(tx)`
+    WITH linked AS (
+      SELECT r.stream, r.local_key, l."externalId" FROM slotsync.records AS r
+      JOIN jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text)
+        ON r.stream = l.stream AND r.local_key = l."localKey"
+      WHERE r.object_hash IS NULL
+        AND (r.claimed_by = ${token} OR (r.claimed_by IS NULL AND NOT r.in_doubt))
+      ORDER BY r.stream, r.local_key FOR UPDATE OF r
+    )
+    UPDATE slotsync.records AS r SET external_id = l."externalId"
+    FROM linked AS l WHERE r.stream = l.stream AND r.local_key = l.local_key`;
+}
+
+async function undoLinks(db: State['db'], links: readonly NewLink[]): Promise<void> {
+  if (links.length === 0) return;
+  await db.transaction(async (tx) => {
+    for (const { stream, localKey } of links) await deleteLinks(tx, stream, [localKey]);
+    await query(tx)`
+      UPDATE slotsync.records AS r SET external_id = NULL
+      FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text)
+      WHERE r.stream = l.stream AND r.local_key = l."localKey" AND r.object_hash IS NULL
+        AND r.external_id = l."externalId"`;
+    // What was refused meanwhile, because of a link that is not there any more.
+    await wakeSharers(
+      tx,
+      links.map(({ externalId }) => externalId),
+    );
+  });
+}
+
+/** The links to objects with these numbers of the service, by number. */
+export async function readLinksToNumbers(db: Queries, numbers: readonly number[]) {
+  if (numbers.length === 0) return new Map<number, RecordKey>();
+  const rows = await query<RecordKey & { destinationId: number }>(db)`
+    SELECT stream, local_key AS "localKey", destination_id::float8 AS "destinationId" FROM slotsync.links
+    WHERE destination_id IN (SELECT value::bigint FROM jsonb_array_elements_text(${JSON.stringify(numbers)}::jsonb))`;
+  return new Map(rows.map(({ destinationId, ...key }) => [destinationId, key]));
+}

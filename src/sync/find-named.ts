@@ -1,0 +1,79 @@
+// Which record of a stream an operator means: named by its key, by the parts of a composite key, by the external id of its
+// object, or by the service's number of it.
+import type { FoundObject } from '../destination/destination.js';
+import { UsageError } from '../errors.js';
+import { formerKey } from '../state/records/former-objects.js';
+import { readLinksTo } from '../state/records/links.js';
+import { readRecordKeys } from '../state/records/read-records.js';
+import {
+  listKeysByFormerId,
+  listKeysByNumber,
+  readStandingByExternalId,
+} from '../state/records/standing-records.js';
+import { joinKey, shortenKey } from '../streams/local-key.js';
+import type { Stream } from '../streams/stream.js';
+import { findGivers } from './external-id-owners.js';
+import type { SyncDeps } from './sync-deps.js';
+
+type NameDeps = Pick<SyncDeps, 'mirror' | 'destination' | 'state' | 'streams'>;
+
+/**
+ * `key`: of a row or a record of the stream. `object`: nobody's in the stream; the service has it. Neither: nothing is
+ * named so.
+ */
+export type Named = { key: string } | { object: FoundObject } | undefined;
+
+const CONTEXT = { lane: 'incremental' } as const;
+
+/**
+ * Finds what is named. A key comes first: a key that reads like a number or an external id is a key. Throws UsageError when
+ * the parts are not those of the stream's key.
+ */
+export async function findNamed(deps: NameDeps, stream: Stream, parts: readonly string[]): Promise<Named> {
+  const [only = ''] = parts;
+  if (parts.length > 1 && parts.length !== stream.key.length) {
+    throw new UsageError(`a key of ${stream.name} has ${stream.key.length} parts, not ${parts.length}`, {
+      remedy: `Name one value for each of: ${stream.key.join(', ')}.`,
+    });
+  }
+  const key = parts.length === 1 ? only : joinKey(parts);
+  if (await isKey(deps, stream, shortenKey(key))) return { key: shortenKey(key) };
+  if (parts.length > 1) return undefined;
+  return (await findByExternalId(deps, stream, only)) ?? findByNumber(deps, stream, only);
+}
+
+async function isKey(
+  { mirror, state }: NameDeps,
+  { name, ...stream }: Stream,
+  key: string,
+): Promise<boolean> {
+  const known = await readRecordKeys(state.db, name, [key]);
+  if (known.size > 0) return true;
+  const { rows, unreadable } = await mirror.readRowsOrReasons({ name, ...stream }, [key]);
+  return rows.size + unreadable.size > 0;
+}
+
+async function findByExternalId(deps: NameDeps, stream: Stream, extId: string): Promise<Named> {
+  const { state, destination } = deps;
+  const found = (await readStandingByExternalId(state.db, [extId])).get(extId) ?? [];
+  const records = found.filter(({ localKey }) => localKey !== formerKey(extId));
+  const link = (await readLinksTo(state.db, [extId])).get(extId);
+  const givers = (await findGivers(deps, [extId])).get(extId) ?? [];
+  const owner = [...records, ...(link ? [link] : []), ...givers].find((one) => one.stream === stream.name);
+  if (owner) return { key: owner.localKey };
+  const [former] = await listKeysByFormerId(state.db, stream.name, extId);
+  if (former !== undefined) return { key: former };
+  const object = (await destination.findObjects([extId], stream.type, CONTEXT)).get(extId);
+  return object && { object };
+}
+
+async function findByNumber(deps: NameDeps, stream: Stream, named: string): Promise<Named> {
+  const [, digits] = /^#?(\d{1,15})$/.exec(named) ?? [];
+  if (digits === undefined) return undefined;
+  const number = Number(digits);
+  const [key] = await listKeysByNumber(deps.state.db, stream.name, number);
+  if (key !== undefined) return { key };
+  const object = (await deps.destination.findObjectsByNumber([number], stream.type, CONTEXT)).get(number);
+  if (object?.extId === undefined) return object && { object };
+  return (await findByExternalId(deps, stream, object.extId)) ?? { object };
+}

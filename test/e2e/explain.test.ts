@@ -1,0 +1,108 @@
+// Guarantee 10
+// Whatever an operator has in hand, a key, an external id or the service's number, leads to the record, and to the command
+// that mends it.
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
+
+let world: Rehearsal;
+beforeEach(async () => {
+  world = await rehearse({ rows: 3, sandbox: { rate: 0 } });
+});
+afterEach(() => world.close());
+
+async function explain(...args: string[]): Promise<string> {
+  const { code, stdout, stderr } = await world.run(['explain', ...args]);
+  expect([code, stderr]).toEqual([0, '']);
+  return stdout;
+}
+
+it('explain: an external id and a number of the service lead to the record, or to an object of nobody', async () => {
+  await world.run(['sync']);
+  const { id } = world.sandbox.object('room_R2') ?? {};
+  const byKey = await explain('rooms', 'R2');
+  expect(byKey).toContain(`At the service: number ${id}, active`);
+  for (const name of ['room_R2', `#${id}`, String(id)]) expect(await explain('rooms', name)).toBe(byKey);
+
+  await world.sql`INSERT INTO rooms VALUES ('R9', 'Sal 9', 9)`;
+  expect(await explain('rooms', 'room_R9')).toMatch(/^rooms 'R9'\n[^]*Record: none; it was never sent/);
+
+  const made = world.sandbox.putObject({
+    extId: 'by_hand',
+    typeId: 'room',
+    fields: [{ fieldId: 'room.name', values: ['Aula'] }],
+  });
+  for (const name of ['by_hand', `#${made.id}`]) {
+    const text = await explain('rooms', name);
+    expect(text).toContain(
+      `At the service: number ${made.id}, external id by_hand, type room, active\n  room.name: "Aula"`,
+    );
+    expect(text).toContain(
+      'No row and no record of rooms stands for it.\nNext: to link a row to it: slotsync match rooms',
+    );
+  }
+  const unknown = await world.run(['explain', 'rooms', 'nothing']);
+  expect(unknown.code).toBe(1);
+  expect(unknown.stderr).toContain("no object the external id or number, 'nothing'");
+});
+
+it('explain: a key that reads like a number of the service is a key', async () => {
+  await world.sql`DELETE FROM courses WHERE id > 1`;
+  await world.run(['sync']);
+  const { id } = world.sandbox.object('course_1') ?? {};
+  await world.sql`INSERT INTO courses VALUES (${id ?? 0}, 'Another', 'R1')`;
+  expect(await explain('courses', String(id))).toContain('name: "Another"');
+  expect(await explain('courses', `#${id}`)).toContain('name: "Kurs 1"');
+});
+
+it('explain: a composite key is taken by its parts, or joined as failures shows it', async () => {
+  await world.configure(CONFIGURATION.replace("key: 'id'", "key: ['id', 'room']"));
+  await world.run(['sync']);
+  const joined = await explain('courses', '2|R2');
+  expect(joined).toContain('name: "Kurs 2"');
+  expect(await explain('courses', '2', 'R2')).toBe(joined);
+  const wrong = await world.run(['explain', 'courses', '2', 'R2', 'x']);
+  expect(wrong.code).toBe(2);
+  expect(wrong.stderr).toContain('a key of courses has 2 parts, not 3');
+  expect(wrong.stderr).toContain('→ Name one value for each of: id, room.');
+});
+
+it('explain: an object that is missing or changed at the service is said so, with the command that mends it', async () => {
+  await world.run(['sync']);
+  const fields = [{ fieldId: 'room.name', values: ['By hand'] }];
+  world.sandbox.putObject({ extId: 'room_R1', typeId: 'room', fields });
+  const changed = await explain('rooms', 'R1');
+  expect(changed).toContain('room.name: "By hand" → "Sal 1"');
+  expect(changed).toMatch(/Next: it was changed at the service; .*slotsync verify rooms --repair\n$/);
+
+  await world.sql`
+    INSERT INTO slotsync.drift (stream, local_key, external_id, kind, fields, seen_at)
+    VALUES ('rooms', 'R1', 'room_R1', 'changed',
+      ${world.sql.json({ 'room.name': { here: ['Sal 1'], there: ['By hand'] } })}, '2026-11-01T05:00:00Z')`;
+  expect(await explain('rooms', 'R1')).toContain(
+    'Drift: it was changed at the service, seen 2026-11-01 05:00:00\n' +
+      '  room.name: "By hand" at the service, "Sal 1" expected\n  to repair it: slotsync verify rooms --repair',
+  );
+});
+
+it('explain: a link is shown with how it came about and how it is undone', async () => {
+  await world.sql`
+    INSERT INTO slotsync.links (stream, local_key, external_id, linked_by, fields, linked_at)
+    VALUES ('rooms', 'R3', 'old_room', 'match', '{room.name}', '2026-11-01T05:00:00Z')`;
+  const text = await explain('rooms', 'old_room');
+  expect(text).toContain('Object it becomes: old_room, type room');
+  expect(text).toContain(
+    'Link: to old_room, by a match of room.name, 2026-11-01 05:00:00\n  to undo it: slotsync match --unlink rooms R3',
+  );
+});
+
+it('explain: a former external id leads to the record that had it', async () => {
+  await world.configure(CONFIGURATION.replace('room_{code}', 'room_{seats}'));
+  await world.run(['sync']);
+  await world.sql`UPDATE rooms SET seats = 77 WHERE code = 'R1'`;
+  await world.run(['sync']);
+  await world.run(['retry', 'rooms', 'R1']);
+  await world.run(['sync']);
+  expect(await explain('rooms', 'room_1')).toMatch(
+    /^rooms 'R1'\n[^]*Former object room_1: number \d+, active/,
+  );
+});
