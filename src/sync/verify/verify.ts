@@ -59,7 +59,31 @@ const AT_ONCE = 1000;
  * Verifies streams. Throws SlotsyncError `verify_running` when another verify is under way, else what the sides throw, or
  * the signal's reason; what was seen until then stays written.
  */
-export async function verify(
+export function verify(
+  deps: VerifyDeps,
+  request?: VerifyRequest,
+  signal?: AbortSignal,
+): Promise<VerifyResult> {
+  return whileAlone(deps, () => verifyAlone(deps, request, signal));
+}
+
+/** Makes records of the objects whose rows have none. Throws as `verify`. */
+export function adopt(
+  deps: VerifyDeps,
+  streams: readonly Stream[] = [...deps.streams.values()],
+  signal?: AbortSignal,
+): Promise<AdoptResult> {
+  return whileAlone(deps, () => adoptAlone(deps, streams, signal));
+}
+
+async function whileAlone<T>({ state }: VerifyDeps, work: () => Promise<T>): Promise<T> {
+  const alone = await whileReadingAlone(state, 'verify', work);
+  if (alone) return alone.result;
+  throw new SlotsyncError('verify_running', 'another verify is under way', {});
+}
+
+/** Verifies streams, under the lock of all verifying. */
+export async function verifyAlone(
   deps: VerifyDeps,
   request: VerifyRequest = {},
   signal?: AbortSignal,
@@ -79,11 +103,10 @@ export async function verify(
   return { runId, streams: tallies, drifting, requests };
 }
 
-/** Makes records of the objects whose rows have none. Throws as `verify`. */
-export async function adopt(
+async function adoptAlone(
   deps: VerifyDeps,
-  streams: readonly Stream[] = [...deps.streams.values()],
-  signal?: AbortSignal,
+  streams: readonly Stream[],
+  signal: AbortSignal | undefined,
 ): Promise<AdoptResult> {
   const { runId, result, requests } = await inRun(deps, streams, { adopt: true }, signal, (pass) =>
     adoptObjects(pass, streams),
@@ -109,7 +132,7 @@ async function readBack(pass: Pass, streams: readonly Stream[], extras: boolean)
   for (const type of new Set(streams.map((stream) => stream.type))) {
     const those = streams.filter((stream) => stream.type === type);
     const found = await readTypeBack(pass, { type, streams: those, extras });
-    for (const [name, tally] of found) tallies.set(name, sumOf(tallies.get(name), tally));
+    for (const [name, tally] of found) tallies.set(name, tally);
     const { db } = pass.state;
     for (const { name } of those) {
       const source = { runId: pass.runId, stream: name };
@@ -118,12 +141,6 @@ async function readBack(pass: Pass, streams: readonly Stream[], extras: boolean)
     }
   }
   return tallies;
-}
-
-function sumOf(before: Tally | undefined, later: Tally): Tally {
-  const sum = { ...(before ?? emptyTally()) };
-  addTally(sum, later);
-  return sum;
 }
 
 async function lookAtSamples(pass: Pass, streams: readonly Stream[], sample: number): Promise<Tallies> {
@@ -141,7 +158,7 @@ async function lookAtSamples(pass: Pass, streams: readonly Stream[], sample: num
   return tallies;
 }
 
-/** Does the work as a run with a row of its own, while no other verify is under way. */
+/** Does the work as a run with a row of its own. */
 async function inRun<T>(
   deps: VerifyDeps,
   streams: readonly Stream[],
@@ -151,43 +168,38 @@ async function inRun<T>(
 ): Promise<{ runId: number; result: T; requests: number }> {
   const { mirror, destination, state, log, startedBy, pace, clock = () => performance.now() } = deps;
   const { db } = state;
-  const alone = await whileReadingAlone(state, 'verify', async () => {
-    const requestsBefore = destination.requests();
-    const runId = await startReading(db, {
-      kind: 'verify',
-      lane: 'verify',
-      startedBy,
-      streams: streams.map(({ name }) => name),
-      range: Object.keys(range).length === 0 ? undefined : range,
-    });
-    try {
-      let total = 0;
-      for (const { name } of streams) {
-        const accepted = await countAccepted(db, name);
-        total += range.sample === undefined ? accepted : Math.min(range.sample, accepted);
-      }
-      let done = 0;
-      const progress = async (objects: number) => {
-        done += objects;
-        deps.onProgress?.(Math.min(done, total), total);
-        const run = await readRun(db, runId);
-        if (!run || run.finishedAt)
-          throw new SlotsyncError('run_cancelled', `run ${runId} was cancelled`, {});
-      };
-      const sides = { mirror, destination, state, streams: deps.streams };
-      const result = await work({ ...sides, runId, pace, signal, clock, progress });
-      await finishRun(db, runId);
-      await pruneDrift(db);
-      return { runId, result, requests: destination.requests() - requestsBefore };
-    } catch (error) {
-      const reason = signal?.aborted
-        ? { code: 'interrupted', message: 'the process was stopped' }
-        : { code: codeOf(error), message: messageWithDetail(error) };
-      await failRun(db, runId, reason);
-      log.warn({ runId, code: reason.code }, 'verify ended early');
-      throw error;
-    }
+  const requestsBefore = destination.requests();
+  const runId = await startReading(db, {
+    kind: 'verify',
+    lane: 'verify',
+    startedBy,
+    streams: streams.map(({ name }) => name),
+    range: Object.keys(range).length === 0 ? undefined : range,
   });
-  if (alone) return alone.result;
-  throw new SlotsyncError('verify_running', 'another verify is under way', {});
+  try {
+    let total = 0;
+    for (const { name } of streams) {
+      const accepted = await countAccepted(db, name);
+      total += range.sample === undefined ? accepted : Math.min(range.sample, accepted);
+    }
+    let done = 0;
+    const progress = async (objects: number) => {
+      done += objects;
+      deps.onProgress?.(Math.min(done, total), total);
+      const run = await readRun(db, runId);
+      if (!run || run.finishedAt) throw new SlotsyncError('run_cancelled', `run ${runId} was cancelled`, {});
+    };
+    const sides = { mirror, destination, state, streams: deps.streams };
+    const result = await work({ ...sides, runId, pace, signal, clock, progress });
+    await finishRun(db, runId);
+    await pruneDrift(db);
+    return { runId, result, requests: destination.requests() - requestsBefore };
+  } catch (error) {
+    const reason = signal?.aborted
+      ? { code: 'interrupted', message: 'the process was stopped' }
+      : { code: codeOf(error), message: messageWithDetail(error) };
+    await failRun(db, runId, reason);
+    log.warn({ runId, code: reason.code }, 'verify ended early');
+    throw error;
+  }
 }
