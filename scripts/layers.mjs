@@ -31,9 +31,11 @@ const SHARED = [
   'sync/match-values.ts',
   'sync/outcome-reasons.ts',
   'sync/render.ts',
+  'sync/render-with-parents.ts',
   'sync/request-pace.ts',
   'sync/retire.ts',
   'sync/start-due-nightly.ts',
+  'sync/survey-service.ts',
   'sync/sync-deps.ts',
 ];
 const BELOW_A_USE_CASE = [...SHARED, ...SYSTEMS];

@@ -23,6 +23,8 @@ export interface AppOptions {
   logLevel?: string;
   /** Counts for /metrics when HTTP_PORT is set. */
   isObserved?: boolean;
+  /** Works before there is a configuration file: its defaults are taken then. */
+  isUnconfigured?: boolean;
 }
 
 export type AppBase = ReturnType<typeof createBase>;
@@ -42,7 +44,11 @@ export async function createApp({ needs, envFile, logLevel = 'warn', ...options 
 function createBase(
   settings: Settings,
   log: Logger,
-  { configPath = settings.configPath, isObserved = false }: Pick<AppOptions, 'configPath' | 'isObserved'>,
+  {
+    configPath = settings.configPath,
+    isObserved = false,
+    isUnconfigured = false,
+  }: Pick<AppOptions, 'configPath' | 'isObserved' | 'isUnconfigured'>,
 ) {
   const { add: own, releaseAll } = createReleasers({ log, withinMs: RELEASE_WITHIN_MS });
   /** Opens once, and closes with the app. */
@@ -58,6 +64,13 @@ function createBase(
   const configuration = once(async (): Promise<Configuration> =>
     (await import('./config-file.js')).loadConfiguration(configPath),
   );
+
+  /** The section `service` of the configuration. */
+  const service = once(async () => {
+    const { existsConfiguration, DEFAULT_SERVICE } = await import('./config-file.js');
+    if (isUnconfigured && !existsConfiguration(configPath)) return DEFAULT_SERVICE;
+    return (await configuration()).service;
+  });
 
   const connection = owned(async () => openState({ url: stateUrl() }));
   const state = once(async (): Promise<State> => {
@@ -95,8 +108,7 @@ function createBase(
   }
 
   const limiter = once(async () => {
-    const { service } = await configuration();
-    return openQuota(api(), service.requestTimeoutMs + 1000);
+    return openQuota(api(), (await service()).requestTimeoutMs + 1000);
   });
 
   /** Undefined when no HTTP is asked for. */
@@ -111,8 +123,8 @@ function createBase(
 
   const destination = owned(async () => {
     const { createDestination } = await import('./destination/destination.js');
-    const { service } = await configuration();
-    return createDestination({ api: api(), limiter: await limiter(), log, meter: await meter(), ...service });
+    const deps = { limiter: await limiter(), log, meter: await meter() };
+    return createDestination({ api: api(), ...deps, ...(await service()) });
   });
 
   return {

@@ -30,6 +30,14 @@ export interface Configuration extends Omit<ParsedConfig, 'streams' | 'reservati
   reservations: ReservationConfig | undefined;
 }
 
+/** What the section `service` is without a configuration. */
+export const DEFAULT_SERVICE = configSchema.shape.service.parse(undefined);
+
+/** Whether there is a configuration to load: the file, or the first `sync.config.*` of the folder. */
+export function existsConfiguration(file: string | undefined): boolean {
+  return file === undefined ? findConfiguration() !== undefined : existsSync(file);
+}
+
 /** The first `sync.config.*` of the folder, if there is one. */
 export function findConfiguration(folder = process.cwd()): string | undefined {
   return NAMES.map((name) => path.join(folder, name)).find(existsSync);

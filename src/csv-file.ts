@@ -23,26 +23,39 @@ const BYTE_ORDER_MARK = '\uFEFF';
 export function readCsvFile(file: string, columns: readonly string[]): CsvRow[] {
   const remedy = `It needs a first line with the columns ${columns.join(', ')}.`;
   const text = readTextFile(file);
-  const heading = text.split('\n', 1)[0] ?? '';
-  const delimiter = [',', ';', '\t'].find((one) => heading.includes(one)) ?? ',';
-  let names: string[] = [];
-  const noteNames = (found: string[]) => (names = found);
-  let rows: { record: Record<string, string>; info: { lines: number } }[];
+  let parsed: { record: string[]; info: { bytes: number } }[];
   try {
-    const options = { bom: true, columns: noteNames, delimiter, info: true, skip_empty_lines: true } as const;
-    rows = parse(text, options) as never;
+    const heading = text.split('\n', 1)[0] ?? '';
+    const delimiter = [',', ';', '\t'].find((one) => heading.includes(one)) ?? ',';
+    parsed = parse(text, { bom: true, delimiter, info: true, skip_empty_lines: true }) as never;
   } catch (error) {
     throw new UsageError(`${file} is not a CSV file: ${messageOf(error)}`, { remedy });
   }
+  const [heading, ...rows] = parsed;
+  const names = (heading?.record ?? []).map((name) => uncell(name.trim()));
   const missing = columns.filter((column) => !names.includes(column));
   if (missing.length > 0) throw new UsageError(`${file} has no column ${missing.join(', ')}`, { remedy });
-  const isEmpty = (record: Record<string, string>) => Object.values(record).every((value) => value === '');
+  const lineAt = countLines(text);
   return rows
-    .filter(({ record }) => !isEmpty(record))
-    .map(({ record, info }) => ({
-      line: info.lines,
-      values: Object.fromEntries(Object.entries(record).map(([column, value]) => [column, uncell(value)])),
-    }));
+    .map(({ record }, at) => ({
+      line: lineAt(parsed[at]?.info.bytes ?? 0),
+      values: Object.fromEntries(names.map((name, place) => [name, uncell(record[place] ?? '')])),
+    }))
+    .filter(({ values }) => Object.values(values).some((value) => value !== ''));
+}
+
+/** The line on which the first row behind a place begins. Places ascend; they are counted in bytes of UTF-8. */
+function countLines(text: string): (place: number) => number {
+  const bytes = Buffer.from(text);
+  const isBreak = (at: number) => bytes[at] === 0x0a || bytes[at] === 0x0d;
+  let counted = 0;
+  let line = 1;
+  return (place) => {
+    let start = place;
+    while (isBreak(start)) start++; // of empty lines
+    for (; counted < start; counted++) if (bytes[counted] === 0x0a) line++;
+    return line;
+  };
 }
 
 /** Opens a file for rows of these columns; an existing one is replaced. A cell that a spreadsheet would compute is quoted. */

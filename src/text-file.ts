@@ -1,5 +1,15 @@
 // Text files of the operator: settings, configurations, lists of keys, and files with one secret each.
-import { readFileSync, statSync } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  existsSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import path from 'node:path';
 import { codeOf, UsageError } from './errors.js';
 
 /** Rights of a file by which users other than its owner and group may read it. */
@@ -22,6 +32,48 @@ export function readTextFile(file: string): string {
     // Not UTF-8: reported below.
   }
   throw new UsageError(`${file} is not UTF-8 text`);
+}
+
+/** Throws UsageError when a file cannot be written because of its folder. */
+export function requireWritableFolder(file: string): void {
+  try {
+    accessSync(path.dirname(file), constants.W_OK);
+  } catch (error) {
+    throw cannotBeWritten(file, error);
+  }
+}
+
+/** Writes a file that is not there yet. Throws UsageError when it is, or cannot be written. */
+export function writeNewFile(file: string, text: string): void {
+  try {
+    writeFileSync(file, text, { flag: 'wx' });
+  } catch (error) {
+    if (codeOf(error) === 'EEXIST')
+      throw new UsageError(`${file} exists, and nothing is overwritten`, {
+        remedy: 'Move it away, or name another file.',
+        cause: error,
+      });
+    throw cannotBeWritten(file, error);
+  }
+}
+
+/** Writes a file whole: whoever reads it has the former text or the new one. Throws UsageError when it cannot be written. */
+export function replaceFile(file: string, text: string): void {
+  const beside = `${file}.${process.pid}.tmp`;
+  try {
+    writeFileSync(beside, text, { flag: 'wx' });
+    renameSync(beside, file);
+  } catch (error) {
+    if (existsSync(beside)) rmSync(beside);
+    throw cannotBeWritten(file, error);
+  }
+}
+
+function cannotBeWritten(file: string, cause: unknown): UsageError {
+  return new UsageError(`${file} cannot be written (${codeOf(cause)})`, {
+    remedy: 'Name a file in a folder that exists and that you may write to.',
+    cause,
+  });
 }
 
 /** The one line that a secret's file holds. Throws UsageError, without the line, when it holds none or several. */

@@ -3,6 +3,7 @@ import { scheduleOf } from '../config-file.js';
 import { nextDue } from '../cron-schedule.js';
 import { isUnencryptedRemote, parsePostgresAddress } from '../connections/postgres-address.js';
 import { currentText } from '../setting-text.js';
+import { UsageError } from '../errors.js';
 import { formatInZone, plural } from '../report/format.js';
 import { print, printLine } from '../report/print.js';
 import { findExposedSecrets } from '../settings.js';
@@ -12,7 +13,15 @@ import { EXIT, exitCodeOfErrorCode } from './exit-code.js';
 
 const SIGNS = { ok: '✓', fault: '✗', warning: '!', note: '·' } as const;
 
-export async function check(app: App, options: CommonOptions): Promise<number> {
+interface CheckOptions extends CommonOptions {
+  writeProbe?: number;
+  externalId?: string;
+}
+
+export async function check(app: App, options: CheckOptions): Promise<number> {
+  const { writeProbe: number, externalId } = options;
+  if (externalId !== undefined && number === undefined)
+    throw new UsageError('--external-id names what an object gets by --write-probe <number>; name that too');
   const findings: Finding[] = [];
   const add = (finding: Finding) => {
     findings.push(finding);
@@ -36,6 +45,7 @@ export async function check(app: App, options: CommonOptions): Promise<number> {
     confirmedState: app.confirmedState,
     mirror: await app.mirror(),
     destination: app.destination,
+    writeProbe: number === undefined ? undefined : { number, externalId: externalId ?? `slotsync_${number}` },
     isQuotaInState: app.settings.redisUrl === undefined,
   };
   for await (const finding of checkAll(deps)) add(finding);

@@ -22,10 +22,26 @@ export function addCommands(program: Command): void {
     .description('create or update the state tables (schema slotsync); safe to run at any time')
     .action(withApp({ needs: STATE }, async () => (await import('./migrate.js')).migrateState));
 
+  common(program.command('discover'))
+    .description('the types and fields of the service, and how many objects it has; needs no configuration')
+    .option(
+      '--types <file>',
+      'write the names as TypeScript, such as service.d.ts, for defineConfig<Service>',
+    )
+    .action(
+      withApp({ needs: ['api'], isUnconfigured: true }, async () => (await import('./discover.js')).discover),
+    );
+
   common(program.command('check'))
     .description(
-      'check settings, mirror, every source, credentials, types, fields and what is assumed of the service; writes nothing at the service',
+      'check settings, mirror, every source, credentials, types, fields and what is assumed of the service; writes nothing at the service without --write-probe',
     )
+    .option(
+      '--write-probe <number>',
+      'also write the object of this number back as it was read; if it has no external id, it gets one',
+      wholeNumber,
+    )
+    .option('--external-id <id>', 'the external id it gets (default: slotsync_<number>)')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./check.js')).check));
 
   common(program.command('plan'))
@@ -33,6 +49,18 @@ export function addCommands(program: Command): void {
     .option('--limit <records>', 'as if at most this many records were written, and none retired')
     .description('show what sync would do, with samples field by field; writes nothing')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./plan.js')).plan));
+
+  common(program.command('match'))
+    .argument('[streams...]', 'streams to compare (default: all); with --unlink, local keys')
+    .description('find the objects that are at the service already, and link rows to them; sends nothing')
+    .option(
+      '--by <fields>',
+      'field ids, separated by commas: equal values name the same thing (default: `match`)',
+    )
+    .option('--out <file>', 'write every finding to a CSV file, to be looked at and edited')
+    .option('--apply <file>', 'link what is left in that file in lines of class match')
+    .option('--unlink <stream>', 'undo the links of these keys of the stream')
+    .action(withApp({ needs: EVERYTHING }, async () => (await import('./match.js')).match));
 
   runOptions(common(program.command('sync')))
     .argument('[streams...]', 'streams to sync (default: all)')

@@ -23,7 +23,7 @@ type Ended = Promise<number | void>;
 
 /** An action for commander: runs what `load` returns with an app. */
 export function withApp<A extends unknown[]>(
-  opens: Pick<AppOptions, 'needs' | 'logLevel' | 'isObserved'>,
+  opens: Omit<AppOptions, 'configPath' | 'envFile'>,
   load: () => Promise<(app: App, ...args: A) => Ended>,
 ): (...args: A) => Promise<void> {
   return async (...args) => {

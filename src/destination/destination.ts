@@ -29,6 +29,13 @@ export interface ServiceObject extends DestinationObject {
 /** An object as one of its type: it may have been made by hand, without an external id. */
 export type FoundObject = Omit<ServiceObject, 'extId'> & { extId: string | undefined };
 
+/** A type or a field. One without an external id cannot be named in a configuration. */
+export interface Definition {
+  id: number;
+  extId: string | undefined;
+  name: string | undefined;
+}
+
 export interface UpcomingReservation {
   /** External id, or id. */
   name: string;
@@ -125,12 +132,18 @@ export function createDestination(options: DestinationOptions) {
     return { results };
   }
 
-  async function findDefinitions(path: string, extIds: readonly string[] | 'all', context: Context) {
-    const filter = extIds === 'all' ? {} : { extIds };
+  async function readDefinitions(path: string, filter: object, context: Context): Promise<Definition[]> {
     const found = await readFind({ path, schema: wire.foundDefinition }, filter, context);
-    return resultsOf(found).flatMap(({ extId, name }) =>
-      extId === null || extId === undefined ? [] : [{ extId, name: name ?? undefined }],
-    );
+    return resultsOf(found).map(({ id, extId, name }) => ({
+      id,
+      extId: extId ?? undefined,
+      name: name ?? undefined,
+    }));
+  }
+
+  async function findDefinitions(path: string, extIds: readonly string[] | 'all', context: Context) {
+    const found = await readDefinitions(path, extIds === 'all' ? {} : { extIds }, context);
+    return found.flatMap(({ extId, name }) => (extId === undefined ? [] : [{ extId, name }]));
   }
 
   return {
@@ -266,6 +279,11 @@ export function createDestination(options: DestinationOptions) {
     findFields: (extIds: readonly string[] | 'all', context: Context) =>
       findDefinitions(paths.findFields, extIds, context),
 
+    /** Every type, also one without an external id. */
+    listTypes: (context: Context) => readDefinitions(paths.findTypes, {}, context),
+    /** Every field, also one without an external id. */
+    listFields: (context: Context) => readDefinitions(paths.findFields, {}, context),
+
     /** The reservations that are selected. */
     findReservations: (selection: ReservationSelection, context: Context) =>
       findSelected(finds.reservations, wire.toReservation, selection, context),
@@ -287,6 +305,15 @@ export function createDestination(options: DestinationOptions) {
     probe(find: keyof typeof finds, window: wire.Period, context: Context) {
       const filter = find === 'objects' ? {} : wire.windowFilter(window);
       return findPage<FindResult>(finds[find], filter, ONE_RESULT, context);
+    },
+
+    /** Whether one page of a find by fields has an object with this value in this field; and what else it has. */
+    async probeFields(typeId: string, fieldId: string, value: string, context: Context) {
+      const filter = wire.fieldsFilter(typeId, new Map([[fieldId, [value]]]));
+      const { results } = await findPage(finds.objects, filter, ONE_RESULT, context);
+      const isOne = ({ fields }: (typeof results)[number]) =>
+        fields.some((field) => field.fieldId === fieldId && field.values?.includes(value));
+      return { found: results.filter(isOne).length, others: results.filter((one) => !isOne(one)).length };
     },
 
     /**

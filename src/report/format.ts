@@ -65,3 +65,9 @@ export function formatTime(at: Date | null): string {
 export function formatInZone(at: Date, timeZone: string): string {
   return at.toLocaleString('sv-SE', { timeZone, dateStyle: 'short', timeStyle: 'short' });
 }
+
+/** A text of at most so many characters; what is left out at its end is shown as `…`. */
+export function shorten(text: string, most: number): string {
+  const characters = Array.from(text);
+  return characters.length <= most ? text : `${characters.slice(0, most - 1).join('')}…`;
+}

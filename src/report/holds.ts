@@ -1,6 +1,8 @@
 // What is held for approval and what has been approved, as `status`, `approve` and `reject` print it.
 import type { Approval } from '../state/runs/approvals.js';
 import type { RunHold } from '../state/runs/holds.js';
+import type { Hold } from '../state/schema.js';
+import { describeChange } from './values.js';
 import { formatNumber, formatTime, plural } from './format.js';
 
 const NOUNS = {
@@ -22,6 +24,14 @@ export function describeApproval({ allowed, operation, stream, expiresAt, runId 
   return `Approved: up to ${held} until ${formatTime(expiresAt)} UTC (held in run ${runId}).`;
 }
 
+/** What some of the held records would change at the service, field by field. */
+export function describeSamples({ samples = [] }: Pick<Hold, 'samples'>): string[] {
+  return samples.flatMap(({ key, externalId, changes }) => [
+    `  '${key}' → ${externalId}`,
+    ...changes.map((change) => `    ${describeChange(change)}`),
+  ]);
+}
+
 /** One line for each stream and operation, with the reason of the latest run. */
 export function describeHolds(holds: readonly RunHold[]): string[] {
   const groups = new Map<string, RunHold[]>();
@@ -33,6 +43,7 @@ export function describeHolds(holds: readonly RunHold[]): string[] {
     if (!hold) return [];
     const runs = others.length === 1 ? 'an earlier run' : 'earlier runs';
     const more = others.length === 0 ? '' : `\n  and ${formatNumber(others.length)} more of ${runs}`;
-    return [`Held in run ${hold.runId}: ${hold.stream}: ${hold.reason}${more}`];
+    const reason = `Held in run ${hold.runId}: ${hold.stream}: ${hold.reason}${more}`;
+    return [[reason, ...describeSamples(hold)].join('\n')];
   });
 }

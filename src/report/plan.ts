@@ -1,5 +1,7 @@
 // What `plan` prints: samples field by field, a table of the operations, what would be held, and the time it takes.
-import type { Preview, Sample } from '../sync/plan/preview.js';
+import type { Preview } from '../sync/plan/preview.js';
+import type { PlanCounts } from '../state/schema.js';
+import type { PlannedOperation } from '../sync/plan/planned-operations.js';
 import { formatDuration, plural, table } from './format.js';
 import { lines } from './print.js';
 import { columnsOfPlan } from './run.js';
@@ -42,7 +44,10 @@ export function describePlans(plans: readonly Preview[], cost: PlanCost): string
   );
 }
 
-function describeSample(stream: string, { operation, key, externalId, changes, problem }: Sample): string[] {
+function describeSample(
+  stream: string,
+  { operation, key, externalId, changes, problem }: PlannedOperation,
+): string[] {
   return lines(
     `${operation} ${stream} '${key}'${externalId === undefined ? '' : ` → ${externalId}`}`,
     problem === undefined
@@ -53,14 +58,22 @@ function describeSample(stream: string, { operation, key, externalId, changes, p
   );
 }
 
-function describeProblems({ stream, error, holds, refused, refusals }: Preview): string[] {
+function describeProblems({ stream, counts, error, holds, refused, refusals }: Preview): string[] {
   const more = refused - refusals.length;
   return lines(
     error && `${stream} cannot be planned: ${error.message}`,
+    describeMet(stream, counts),
     Object.values(holds).map(({ reason }) => `${stream}: held: ${reason}`),
     refusals.map(({ key, message }) => `${stream} '${key}' would not be sent: ${message}.`),
     more > 0 && `${stream}: ${plural(more, 'more row', 'more rows')} would not be sent.`,
   );
+}
+
+/** What records that were never accepted meet at the service, when they meet something. */
+function describeMet(stream: string, { new: fresh = 0, equal = 0, overwrite = 0 }: PlanCounts) {
+  if (equal + overwrite === 0) return undefined;
+  const asked = plural(fresh + equal + overwrite, 'record');
+  return `${stream}: ${asked} never accepted: ${fresh} new, ${equal} at the service already and equal, ${overwrite} would overwrite what is there.`;
 }
 
 function describeCost({ requests, rate, latencyMs, seconds, endsAt }: PlanCost): string {

@@ -8,6 +8,7 @@ import { listRuns, sumOutcomes, type Run } from '../state/runs/read-runs.js';
 import type { RunRange } from '../state/schema.js';
 import { describeFailure, describeUnsettled } from './failures.js';
 import { formatDuration, formatNumber, formatTime, plural, table } from './format.js';
+import { describeSamples } from './holds.js';
 import { lines, printLine } from './print.js';
 
 /** Failures and keys named one by one. */
@@ -56,7 +57,8 @@ export async function printRun(state: State, run: Run): Promise<void> {
   if (rows.length > 0) printLine(`${table(['stream', ...columns, ...OUTCOMES], rows)}\n`);
   if (run.range) printLine(`Asked for: ${describeRange(run.range)}.\n`);
   for (const [stream, holds] of Object.entries(run.holds)) {
-    for (const { reason } of Object.values(holds)) printLine(`Held: ${stream}: ${reason}\n`);
+    for (const hold of Object.values(holds))
+      printLine([`Held: ${stream}: ${hold.reason}`, ...describeSamples(hold), ''].join('\n'));
   }
   if (run.errorMessage !== null) {
     const remedy = remedyFor(run.kind === 'reconcile' ? 'interrupted' : run.errorCode);

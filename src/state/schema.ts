@@ -51,8 +51,8 @@ export const RECORD_STATUSES = ['pending', 'synced', 'retired', 'deferred', 'fai
 export type RecordStatus = (typeof RECORD_STATUSES)[number];
 
 /**
- * What a limit is set for; each may be held on its own. `overwrite`: a create of a stream that has accepted nothing yet,
- * whose object is at the service already and would be changed. `repair`: drift that is sent again.
+ * What a limit is set for; each may be held on its own. `overwrite`: a create whose object is at the service already,
+ * nobody's record, and would be changed. `repair`: drift that is sent again.
  */
 export const LIMITED_OPERATIONS = ['create', 'update', 'retire', 'overwrite', 'repair'] as const;
 export type LimitedOperation = (typeof LIMITED_OPERATIONS)[number];
@@ -113,6 +113,13 @@ export interface PlanCounts {
   moved?: number;
   /** Of a repair: objects that drift, and are looked at and sent again. */
   repair?: number;
+  /**
+   * When records that were never accepted meet objects that are nobody's record: how many meet none, an equal one, and one
+   * that would be changed.
+   */
+  new?: number;
+  equal?: number;
+  overwrite?: number;
   /** Records in its batches, held and refused ones included. The run has to end with an outcome of each. */
   inBatches?: number;
 }
@@ -149,6 +156,15 @@ export interface Hold {
   reason: string;
   /** False: no approval releases it; the reason says what does. */
   approvable: boolean;
+  /** Of `overwrite`: some of the records, and what would be changed. */
+  samples?: HeldSample[];
+}
+
+/** What a write would change at the service: the values it holds, and those it would hold. */
+export interface HeldSample {
+  key: string;
+  externalId: string;
+  changes: { field: string; old: readonly string[]; new: readonly string[] }[];
 }
 export type Holds = Record<string, Partial<Record<LimitedOperation, Hold>>>;
 

@@ -125,8 +125,8 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
      * @example create: { count: 500, percent: 20 }
      */
     create?: Optional<LimitThreshold>;
-    /** The limit of objects that are at the service already and would be changed, while the stream has accepted nothing
-     * yet. Always in force.
+    /** The limit of creates that would change an object which is at the service already and is nobody's record. Always in
+     * force.
      * @example overwrite: { count: 50, percent: 100 }
      */
     overwrite?: Optional<LimitThreshold>;

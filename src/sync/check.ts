@@ -10,7 +10,8 @@ import type { State } from '../state/database.js';
 import { findPooling, refuseTransactionPooling } from '../connections/postgres-connection.js';
 import { readStateRole, type StateRole } from '../state/state-role.js';
 import { findUnknownNames } from './plan/preflight.js';
-import { probeAssumptions } from './probe-assumptions.js';
+import { probeAssumptions, type Assumption } from './probe-assumptions.js';
+import { probeWrite, type WriteProbe } from './write-probe.js';
 
 export interface Finding {
   what: string;
@@ -28,6 +29,8 @@ interface CheckDeps {
   mirror: Mirror;
   destination: () => Promise<Destination>;
   isQuotaInState: boolean;
+  /** The object to write back; only where the state belongs to this destination. */
+  writeProbe?: WriteProbe | undefined;
 }
 
 const SOURCES_AT_ONCE = 2;
@@ -62,7 +65,17 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
   if (deps.isQuotaInState && !isOk(state)) {
     const text = 'not tested: the quota is counted in the state, which cannot be used';
     yield { what: 'credentials', result: 'note', text };
-  } else yield* checkService(await deps.destination(), configuration);
+  } else {
+    const destination = await deps.destination();
+    const { writeProbe } = deps;
+    const tryWrite =
+      writeProbe &&
+      (async () => {
+        if (!isOk(state)) throw new UsageError('nothing is written while the state has a fault');
+        return probeWrite(destination, writeProbe);
+      });
+    yield* checkService(destination, configuration, tryWrite);
+  }
 }
 
 /** A role that can only read makes it certain that nothing is written, whatever this program does. */
@@ -108,7 +121,11 @@ function sourceFindings(what: string, faults: readonly string[], ok: string): Fi
   return faults.map((text) => ({ what, result: 'fault', text, code: 'mirror_source' }));
 }
 
-async function* checkService(destination: Destination, { streams }: Configuration): AsyncGenerator<Finding> {
+async function* checkService(
+  destination: Destination,
+  { streams }: Configuration,
+  tryWrite: (() => Promise<Assumption[]>) | undefined,
+): AsyncGenerator<Finding> {
   let token = '';
   const credentials = await attempt('credentials', async () => {
     token = await destination.authenticate();
@@ -121,7 +138,15 @@ async function* checkService(destination: Destination, { streams }: Configuratio
     if (unknown.length > 0) throw new UsageError('', { faults: unknown });
     return 'the service knows every name of the configuration';
   });
-  for (const { name, held, found, needed } of await probeAssumptions(destination, token)) {
+  let written: readonly Assumption[] | undefined;
+  if (tryWrite) {
+    const findings = await attempt('write probe', async () => {
+      written = await tryWrite();
+      return 'one object was read, written and read again';
+    });
+    yield* findings;
+  }
+  for (const { name, held, found, needed } of await probeAssumptions(destination, token, { written })) {
     const result = held === 'yes' ? 'ok' : held === 'no' && needed ? 'fault' : 'note';
     yield { what: `assumed: ${name}`, result, text: found };
   }

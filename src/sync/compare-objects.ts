@@ -3,8 +3,10 @@
 import type { FoundObject } from '../destination/destination.js';
 import type { SlotsyncError } from '../errors.js';
 import type { MirrorRow } from '../mirror/mirror.js';
+import { readLinksToNumbers } from '../state/records/link-records.js';
 import { readStandingByExternalId, type StandingRecord } from '../state/records/standing-records.js';
 import { diffObjects, type DestinationObject, type FieldChange } from '../streams/destination-object.js';
+import type { NeededReference } from '../streams/map-row.js';
 import type { Stream } from '../streams/stream.js';
 import { findGivers } from './external-id-owners.js';
 import { mergeWithService, renderRows, type Rendered } from './render.js';
@@ -34,17 +36,27 @@ export interface ObjectBeside {
   owner: Owner | undefined;
 }
 
+/** A text for a reference to a record that is not at the service yet; undefined: there is none. */
+type Placeholder = (reference: NeededReference) => string | undefined;
+
 const NOTHING_READ = { row: undefined, rendered: undefined, unreadable: undefined };
 
 /**
- * For each object the record that has its external id, or else the row that gives it, with what the row becomes now. A
- * few queries for all of them. Throws what mirror and state throw.
+ * For each object the record that has its external id, or else the row that gives it, with what the row becomes now; for
+ * one without an external id the row that is linked to it. A few queries for all of them. Throws what mirror and state
+ * throw. `placeholder`: as in `renderRows`.
  */
 export async function findOwners(
   deps: CompareDeps,
   objects: readonly FoundObject[],
+  placeholder?: Placeholder,
 ): Promise<ObjectBeside[]> {
   const extIds = objects.flatMap(({ extId }) => extId ?? []);
+  const unnamed = objects.filter(({ extId }) => extId === undefined);
+  const toBeNamed = await readLinksToNumbers(
+    deps.state.db,
+    unnamed.map(({ id }) => id),
+  );
   const records = await readStandingByExternalId(deps.state.db, extIds);
   const known = (extId: string | undefined) =>
     (records.get(extId ?? '') ?? []).find(({ stream }) => deps.streams.has(stream));
@@ -55,7 +67,7 @@ export async function findOwners(
   const owned = objects.map((object) => {
     const record = known(object.extId);
     const [giver, ...others] = (record ? [] : givers.get(object.extId ?? '')) ?? [];
-    const name = record ?? giver;
+    const name = record ?? giver ?? (object.extId === undefined ? toBeNamed.get(object.id) : undefined);
     return { object, record, name, others: others.map(({ localKey }) => localKey) };
   });
 
@@ -65,7 +77,7 @@ export async function findOwners(
   const rows = new Map<string, Awaited<ReturnType<typeof readRendered>>>();
   for (const [name, keys] of wanted) {
     const stream = deps.streams.get(name);
-    if (stream) rows.set(name, await readRendered(deps, stream, keys));
+    if (stream) rows.set(name, await readRendered(deps, stream, keys, placeholder));
   }
   return owned.map(({ object, record, name, others }) => {
     const stream = name && deps.streams.get(name.stream);
@@ -77,9 +89,14 @@ export async function findOwners(
 }
 
 /** Rows as they are now, and what they become, by key. */
-export async function readRendered({ mirror, state }: CompareDeps, stream: Stream, keys: readonly string[]) {
+export async function readRendered(
+  { mirror, state }: CompareDeps,
+  stream: Stream,
+  keys: readonly string[],
+  placeholder?: Placeholder,
+) {
   const { rows, unreadable } = await mirror.readRowsOrReasons(stream, keys);
-  const rendered = await renderRows(state, stream, rows);
+  const rendered = await renderRows(state, stream, rows, placeholder);
   return (key: string) => ({
     row: rows.get(key),
     rendered: rendered.get(key),

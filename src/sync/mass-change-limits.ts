@@ -9,9 +9,9 @@ export interface LimitFacts {
   count: number;
   /** Of them, those that an earlier plan has released and that wait for the end of their reservations since. */
   released?: number;
-  /** Incremental retirements within 24 hours count too. */
+  /** Incremental retirements, and overwritings, within 24 hours count too. */
   earlier?: number;
-  /** Records the service is believed to hold. */
+  /** Records the service is believed to hold; of `overwrite`, those that the plan would create. */
   accepted: number;
   /** What a valid approval allows. */
   allowed?: number | undefined;
@@ -25,7 +25,6 @@ const DONE = {
   create: 'created',
   update: 'updated',
   retire: 'retired',
-  overwrite: 'overwritten at the service',
   repair: 'repaired',
 } as const;
 
@@ -58,5 +57,7 @@ export function explainHold(stream: Stream, facts: LimitFacts): Hold | undefined
 
 /** `12 of 100 records would be retired` */
 export function describeCount({ operation, count, accepted }: LimitFacts): string {
+  if (operation === 'overwrite')
+    return `${count} of ${accepted} records that were never accepted would overwrite objects at the service`;
   return `${count} of ${accepted} records would be ${DONE[operation]}`;
 }

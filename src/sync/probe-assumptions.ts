@@ -1,10 +1,11 @@
 // What is assumed of the service and can be checked without writing. Each probe says in words whether the assumption
 // holds; docs/api-contract.md has the same list with the settings that change it.
+import { randomUUID } from 'node:crypto';
 import type { Destination } from '../destination/destination.js';
 import { readExpiry } from '../destination/access-token.js';
 import { messageWithDetail } from '../errors.js';
 
-interface Assumption {
+export interface Assumption {
   /** As in docs/api-contract.md. */
   name: string;
   /** `unknown`: the service holds nothing to see it by, or it would take a write. */
@@ -17,13 +18,35 @@ interface Assumption {
 const CONTEXT = { lane: 'incremental' } as const;
 const DAY_SECONDS = 24 * 60 * 60;
 
+/** What is only seen when something is written. */
+const UNWRITTEN: readonly Assumption[] = [
+  {
+    name: 'write',
+    held: 'unknown',
+    found:
+      'PUT /objects is only seen when something is written: by the first sync, or --write-probe <number>',
+  },
+  {
+    name: 'assign-external-ids',
+    held: 'unknown',
+    found:
+      'off unless service.assignExternalIds; --write-probe <number> tests it on one object without an external id',
+  },
+];
+
 const assume = (name: string, held: Assumption['held'], found: string): Assumption => ({ name, held, found });
 
-/** Probes in a fixed order; a probe that fails is an assumption that did not hold, not an error. */
+/**
+ * Probes in a fixed order; a probe that fails is an assumption that did not hold, not an error. `written` is what a write
+ * has shown.
+ */
 export async function probeAssumptions(
   destination: Destination,
   token: string,
-  now = Date.now(),
+  {
+    written = UNWRITTEN,
+    now = Date.now(),
+  }: { written?: readonly Assumption[] | undefined; now?: number } = {},
 ): Promise<Assumption[]> {
   const today = Math.floor(now / 1000);
   const window = { from: today - 30 * DAY_SECONDS, to: today + 30 * DAY_SECONDS };
@@ -33,7 +56,6 @@ export async function probeAssumptions(
       const found = `${totalResults ?? results.length} in the 30 days before and after today`;
       return assume(`find-${find}`, 'yes', found);
     });
-  const write = 'PUT /objects is only seen when something is written; the first batch of a sync shows it';
   return [
     probeToken(token, now),
     ...(await attempt('find-envelope', () => probeObjects(destination, window), { needed: true })),
@@ -41,7 +63,7 @@ export async function probeAssumptions(
     ...(await probeFind('cancellations')),
     ...(await attempt('modified', () => probeModified(destination, now))),
     ...(await attempt('errors', () => probeErrors(destination))),
-    assume('write', 'unknown', write),
+    ...written,
   ];
 }
 
@@ -75,13 +97,37 @@ async function probeObjects(
       ? assume('find-envelope', 'yes', `pages are numbered; ${totalResults} objects in all`)
       : assume('find-envelope', 'no', 'the answer says nothing of further pages: one page is taken for all');
   const [object] = results as Record<string, unknown>[];
-  if (!object) return [envelope, assume('object-shape', 'unknown', 'there is no object to look at yet')];
+  if (!object) {
+    const none = 'there is no object to look at yet';
+    return [envelope, assume('object-shape', 'unknown', none), assume('field-search', 'unknown', none)];
+  }
   const missing = ['extId', 'typeId', 'active', 'fields'].filter((property) => !(property in object));
   const shape =
     missing.length === 0
       ? assume('object-shape', 'yes', 'an object that is read has extId, typeId, active and fields')
       : assume('object-shape', 'no', `an object that is read has no ${missing.join(', ')}`);
-  return [envelope, shape];
+  return [envelope, shape, ...(await attempt('field-search', () => probeFieldSearch(destination, object)))];
+}
+
+/** Looks for an object by a value that was just read, and for one by a value that nothing has. */
+async function probeFieldSearch(destination: Destination, object: object): Promise<Assumption> {
+  const name = 'field-search';
+  const { typeId, fields = [] } = object as {
+    typeId?: string | null;
+    fields?: { fieldId: string; values?: string[] | null }[];
+  };
+  const field = fields.find(({ values }) => (values?.[0] ?? '') !== '');
+  const value = field?.values?.[0];
+  if (typeof typeId !== 'string' || field === undefined || value === undefined)
+    return assume(name, 'unknown', 'the object that was read has no value to look for');
+  const remedy = destination.searchesByFields ? '; set service.searchByFields to false' : '';
+  const byValue = await destination.probeFields(typeId, field.fieldId, value, CONTEXT);
+  if (byValue.found === 0)
+    return assume(name, 'no', `a value of ${field.fieldId} that was just read is not found${remedy}`);
+  const byNothing = await destination.probeFields(typeId, field.fieldId, `${value} ${randomUUID()}`, CONTEXT);
+  if (byNothing.others > 0)
+    return assume(name, 'no', `a value that no object has finds objects all the same${remedy}`);
+  return assume(name, 'yes', `a value of ${field.fieldId} that was just read is found again`);
 }
 
 async function probeModified(destination: Destination, now: number): Promise<Assumption> {

@@ -169,7 +169,7 @@ it('moved: where an external id follows from the key alone, nothing is asked of 
   const { counts } = await planStream(
     { ...deps, mirror: { ...mirror, findKeysByExternalId } },
     world.stream('rooms'),
-    { kind: 'sync', range: null, room: { records: Infinity } },
+    { kind: 'sync', range: null, room: { records: Infinity }, context: { lane: 'sync' } },
     { addBatch: async () => undefined, refuse: async () => undefined },
   );
   expect(counts).toMatchObject({ retire: 2, moved: 0 });

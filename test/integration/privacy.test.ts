@@ -191,6 +191,8 @@ describe('a sync meets', () => {
   ])(
     'words of the service about a person, in answer to a %s: what is thrown stays clean',
     async (_, path, status) => {
+      await world.sync();
+      await world.sql`UPDATE staff SET boss = 'somebody', phone = phone || '1'`;
       world.sandbox.failNext({ path, fault: 'status', status, body: ECHO, times: 3 });
       const { errors } = await world.sync();
       expectCleanLog();

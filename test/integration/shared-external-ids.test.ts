@@ -19,7 +19,7 @@ function watch() {
   };
   return { sink, refused, planned };
 }
-const WHOLE = { kind: 'sync', range: null, room: { records: Infinity } } as const;
+const WHOLE = { kind: 'sync', range: null, room: { records: Infinity }, context: { lane: 'sync' } } as const;
 
 describe('external id: one of 60 000 rows', () => {
   it('is counted, named by six keys, and its rows are refused in portions', async () => {

@@ -44,6 +44,10 @@ describe('written object: it', () => {
     await addRooms(world, 'A');
     await world.sync();
     expect(world.fieldsOf('room_A')).toEqual({ 'room.name': 'Room A' });
+    world.sandbox.clearArrivals();
+    await rename(world, 'A', 'Newer');
+    await world.sync();
+    expect(world.fieldsOf('room_A')).toEqual({ 'room.name': 'Newer' });
     expect(finds(world)).toEqual([]);
   });
 

@@ -43,6 +43,11 @@ it('csv: what a spreadsheet of another country saves is read, with the line of e
   ]);
 });
 
+it('csv: the line of a row is where it begins, behind cells of several lines', () => {
+  writeFileSync(file, 'key,name\n"1\r\n1",a\n2,"b\nb\nb"\n\n3,c\n');
+  expect(readCsvFile(file, ['key', 'name']).map(({ line }) => line)).toEqual([2, 4, 8]);
+});
+
 it('csv: a file that is no table, or lacks a column, or cannot be written is one error that names it', async () => {
   writeFileSync(file, 'key,other\n1,2\n');
   expect(() => readCsvFile(file, ['key', 'name'])).toThrow(`${file} has no column name`);

@@ -103,6 +103,14 @@ function statementsOfKey(key: RecordKey, externalIds: readonly string[]): Statem
       sql`UPDATE slotsync.runs SET range = jsonb_set(range, '{keys}', (range->'keys') - ${localKey}::text)
         WHERE ${stream} = ANY (streams) AND range->'keys' ? ${localKey}`,
     ],
+    // What was held shows some records field by field.
+    [
+      'runs',
+      sql`UPDATE slotsync.runs SET holds = jsonb_set(holds, ARRAY[${stream}, 'overwrite', 'samples'], (
+          SELECT coalesce(jsonb_agg(sample), '[]') FROM jsonb_array_elements(holds->${stream}->'overwrite'->'samples') AS sample
+          WHERE sample->>'key' <> ${localKey}))
+        WHERE holds->${stream}->'overwrite'->'samples' @> ${JSON.stringify([{ key: localKey }])}::jsonb`,
+    ],
     ['runs', sql`UPDATE slotsync.runs SET error_message = ${CLEARED} WHERE ${isNamed}`],
     [
       'watermarks',

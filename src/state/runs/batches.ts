@@ -77,14 +77,17 @@ export async function cancelBatches(db: Queries, runId: number): Promise<void> {
 }
 
 /**
- * Records of a stream that incremental runs of the last day retire or have retired, one run left out. What a run that
+ * Records of a stream that incremental runs of the last day retire, overwrite, or have, one run left out. What a run that
  * is still being planned may release counts too, so that runs planned side by side see each other.
  */
-export async function countRetiringToday(db: Queries, stream: string, exceptRun: number): Promise<number> {
+export async function countWithinADay(
+  db: Queries,
+  { stream, operation, exceptRun }: { stream: string; operation: LimitedOperation; exceptRun: number },
+): Promise<number> {
   const { count } = await queryOne<{ count: number }>(db)`
     SELECT count(DISTINCT key)::int AS count
     FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = b.run_id CROSS JOIN unnest(b.keys) AS key
-    WHERE r.kind = 'incremental' AND r.id <> ${exceptRun}::bigint AND b.stream = ${stream} AND b.operation = 'retire'
+    WHERE r.kind = 'incremental' AND r.id <> ${exceptRun}::bigint AND b.stream = ${stream} AND b.operation = ${operation}
       AND b.created_at > now() - interval '1 day'
       AND (b.state IN ('planned', 'queued', 'done') OR (b.state = 'held' AND r.status = 'planning'))`;
   return count;

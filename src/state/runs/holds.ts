@@ -25,6 +25,7 @@ export async function readHolds(db: Queries, runId?: number): Promise<RunHold[]>
   return query<RunHold>(db)`
     SELECT r.id::float8 AS "runId", r.kind, s.stream, o.operation,
       (o.hold->>'count')::int AS count, o.hold->>'reason' AS reason, (o.hold->>'approvable')::boolean AS approvable,
+      coalesce(o.hold->'samples', '[]') AS samples,
       later.id::float8 AS "plannedAnewBy"
     FROM slotsync.runs AS r,
       jsonb_each(r.holds) AS s(stream, holds),

@@ -18,6 +18,8 @@ export interface WriteEntry {
   wasReleased?: true;
   /** Of a retirement: the service may hold something else than was accepted last. */
   isInDoubt?: true;
+  /** Of a retry: the service has accepted nothing of it yet. */
+  isNew?: true;
 }
 
 /** A row that is not sent, whatever else there would be to do about it. */
@@ -111,6 +113,8 @@ export async function* mergeReadings(
             yield { operation: decision, key, wasReleased: true };
           else if (decision === 'retire' && known?.status === 'doubt')
             yield { operation: decision, key, isInDoubt: true };
+          else if (decision === 'retry' && !known?.isAtService)
+            yield { operation: decision, key, isNew: true };
           else if (decision !== 'dead' && decision !== 'unchanged' && decision !== 'ended')
             yield { operation: decision, key };
         }

@@ -117,7 +117,8 @@ async function planStreams(
     try {
       const writer = createBatchWriter(state, stream, { planner, retireLevel, meter });
       const keys = kind === 'incremental' && { keys: await readTakenKeys(state.db, runId, stream.name) };
-      const request = { kind, range, runId, room, ...keys };
+      const context = { lane: run.lane as Lane, signal };
+      const request = { kind, range, runId, room, context, ...keys };
       const planned = range?.repair
         ? await planRepair(deps, stream, { runId, seenBy: range.verified }, writer.sink)
         : await planStream(deps, stream, request, writer.sink);

@@ -3,25 +3,27 @@
 import { readPlanMarks } from '../../state/records/plan-marks.js';
 import { countAccepted } from '../../state/records/count-records.js';
 import { listOpenApprovals } from '../../state/runs/approvals.js';
-import { countRetiringToday } from '../../state/runs/batches.js';
+import { countWithinADay } from '../../state/runs/batches.js';
 import {
   LIMITED_OPERATIONS,
+  type HeldSample,
   type Hold,
   type LimitedOperation,
   type PlanCounts,
   type RunKind,
   type RunRange,
 } from '../../state/schema.js';
+import type { Context } from '../../destination/client.js';
 import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { explainHold, hasLimit } from '../mass-change-limits.js';
 import { chooseDue, explainRetirementHold, mayPlanRetirements } from '../retire.js';
-import type { SyncDeps } from '../sync-deps.js';
 import { createMoves } from './moved-records.js';
+import { meetObjects, type MeetDeps, type MetObjects } from './met-objects.js';
 import { mergeReadings, type MergeCounts, type RefusedEntry, type WriteEntry } from './merge-readings.js';
 import { explainRefusal, type RefusedRow } from './refused-rows.js';
 
-export type PlanDeps = Pick<SyncDeps, 'mirror' | 'state' | 'streams'>;
+export type PlanDeps = MeetDeps;
 
 interface PlanRequest {
   kind: RunKind;
@@ -32,6 +34,8 @@ interface PlanRequest {
   runId?: number;
   /** Records that may still be written, over all streams of the run; used up here. */
   room: { records: number };
+  /** For the questions to the service. */
+  context: Context;
 }
 
 /** What becomes of a plan. A sink that only looks at it leaves out what writes. */
@@ -58,8 +62,10 @@ export interface PlanSink {
   refuse(rows: readonly RefusedRow[]): Promise<void>;
 }
 
-/** Keys handed to the sink at once. */
+/** Keys handed to the sink at once, and objects asked for. */
 const KEYS_AT_ONCE = 1000;
+/** Of what is overwritten, records kept field by field. */
+const SAMPLES = 3;
 
 /** Plans one stream into the sink. Throws what the readings and the sink throw; then the sink holds only a part. */
 export function planStream(deps: PlanDeps, stream: Stream, request: PlanRequest, sink: PlanSink) {
@@ -83,6 +89,10 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
     released: 0,
     moved: 0,
     takenOver: 0,
+    /** Records never accepted, about whose objects the service is asked. */
+    asked: 0,
+    equal: 0,
+    samples: [] as HeldSample[],
   };
   const retires = mayPlanRetirements(stream, request);
 
@@ -106,13 +116,30 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
     planned.moved++;
     await batches.add('moved', { operation: 'moved', key });
   }
+  async function meet(keys: readonly string[]): Promise<MetObjects> {
+    if (keys.length === 0) return new Map();
+    planned.asked += keys.length;
+    return meetObjects(deps, stream, keys, request.context);
+  }
+  /** What the service has accepted nothing of yet. */
   const created = collect<'create', WriteEntry>(KEYS_AT_ONCE, async (_, entries) => {
-    const takeovers = await moves.findTakeovers(entries.map(({ key }) => key));
+    const creates = entries.filter(({ operation }) => operation === 'create');
+    const takeovers = await moves.findTakeovers(creates.map(({ key }) => key));
+    const met = await meet(entries.flatMap(({ key }) => (takeovers.has(key) ? [] : key)));
     for (const entry of entries) {
       const former = takeovers.get(entry.key);
       if (!former) {
-        planned.create++;
-        await batches.add(hasLimit(stream, 'create') ? 'create' : undefined, entry);
+        const object = met.get(entry.key);
+        if (object && object.changes.length > 0) {
+          planned.overwrite++;
+          if (planned.samples.length < SAMPLES) planned.samples.push(object);
+          await batches.add('overwrite', entry);
+          continue;
+        }
+        if (object) planned.equal++;
+        if (entry.operation === 'create') planned.create++;
+        const isLimited = entry.operation === 'create' && hasLimit(stream, 'create');
+        await batches.add(isLimited ? 'create' : undefined, entry);
         continue;
       }
       planned.takenOver++;
@@ -171,7 +198,7 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
       default:
         if (room.records > 0) {
           room.records--;
-          if (operation === 'create') await created.add(operation, entry);
+          if (operation === 'create' || entry.isNew) await created.add('create', entry);
           else {
             if (operation === 'update') planned.update++;
             const isLimited = operation === 'update' && hasLimit(stream, operation);
@@ -183,10 +210,11 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
   for (const collected of [created, gone, unsent, refused, batches, sink]) await collected.flush?.();
 
   const { create, update, unchanged, retry, dead } = step.value;
-  const { retire, moved, takenOver } = planned;
+  const { retire, moved, takenOver, asked, equal, overwrite } = planned;
   const counts: PlanCounts = { create: create - takenOver, update, retire, unchanged, retry, dead, moved };
+  if (equal + overwrite > 0) Object.assign(counts, { new: asked - equal - overwrite, equal, overwrite });
   const weighed = await weighLimits(deps, stream, request, { merged: step.value, planned, keys }, sink);
-  return { counts, ...weighed };
+  return { counts, asked, ...weighed };
 }
 
 /** Releases what is within the limits or approved; the rest stays held, with the reason. */
@@ -196,7 +224,7 @@ async function weighLimits(
   { kind, runId }: PlanRequest,
   read: {
     merged: MergeCounts;
-    planned: Record<LimitedOperation | 'released', number>;
+    planned: Record<LimitedOperation | 'released' | 'asked', number> & { samples: HeldSample[] };
     keys: readonly string[] | undefined;
   },
   sink: PlanSink,
@@ -216,10 +244,19 @@ async function weighLimits(
   const accepted = keys === undefined ? merged.accepted : await countAccepted(state.db, stream.name);
   for (const operation of operations) {
     const approval = approvals.findLast((open) => open.operation === operation);
-    const facts = { operation, count: planned[operation], accepted, runId };
+    const isOverwrite = operation === 'overwrite';
+    const isCountedByDay = isIncremental && (isOverwrite || operation === 'retire');
+    const facts = {
+      operation,
+      count: planned[operation],
+      accepted: isOverwrite ? planned.asked : accepted,
+      earlier: isCountedByDay
+        ? await countWithinADay(state.db, { stream: stream.name, operation, exceptRun: runId ?? 0 })
+        : 0,
+      runId,
+    };
     const ofRetirement = operation === 'retire' && {
       released: planned.released,
-      earlier: isIncremental ? await countRetiringToday(state.db, stream.name, runId ?? 0) : 0,
       isSourceEmpty: keys === undefined ? merged.rows === 0 : await mirror.isEmpty(stream),
     };
     const explain = (allowed?: number) =>
@@ -229,7 +266,7 @@ async function weighLimits(
     const unapproved = explain();
     const hold = unapproved && explain(approval?.allowed);
     if (hold) {
-      holds[operation] = hold;
+      holds[operation] = isOverwrite ? { ...hold, samples: planned.samples } : hold;
       continue;
     }
     await sink.release?.(operation);

@@ -1,0 +1,47 @@
+import { existsSync } from 'node:fs';
+import type { App } from '../app.js';
+import { UsageError } from '../errors.js';
+import { print } from '../report/print.js';
+import { createProgress } from '../report/progress.js';
+import { describeService, renderServiceTypes, TYPES_MARKER } from '../report/service.js';
+import { createPace } from '../sync/request-pace.js';
+import { surveyService } from '../sync/survey-service.js';
+import { readTextFile, replaceFile, requireWritableFolder } from '../text-file.js';
+import type { CommonOptions } from './command.js';
+
+/** Of the quota: the service is in use by others. */
+const SHARE = 0.5;
+
+export async function discover(app: App, options: CommonOptions & { types?: string }): Promise<void> {
+  const { types: file } = options;
+  if (file !== undefined) requireOwnFile(file);
+  const service = describePlace(app);
+  const progress = createProgress('objects');
+  const pace = createPace({ requestsPerSecond: app.settings.requestsPerSecond, share: SHARE });
+  const survey = await surveyService(await app.destination(), {
+    isWhole: true,
+    pace,
+    onProgress: progress.update,
+  }).finally(progress.stop);
+  const isEmpty = survey.types.length === 0 && survey.fields.length === 0;
+  if (file !== undefined && !isEmpty) replaceFile(file, renderServiceTypes(survey, service));
+  const types = survey.types.map(({ extIds: _sample, ...type }) => type);
+  print(options, { service, types, fields: survey.fields }, [
+    ...describeService(survey, service),
+    ...(file === undefined || isEmpty ? [] : [`\n${file} holds the names, for defineConfig<Service>.`]),
+  ]);
+}
+
+/** The organization and the address, as messages name the service. */
+function describePlace({ settings: { api } }: App): string {
+  return `organization ${api?.organizationId} at ${api?.baseUrl}`;
+}
+
+/** Throws UsageError for a file that something else has written. */
+function requireOwnFile(file: string): void {
+  requireWritableFolder(file);
+  if (!existsSync(file) || readTextFile(file).startsWith(TYPES_MARKER)) return;
+  throw new UsageError(`${file} was not written by slotsync discover, and is not overwritten`, {
+    remedy: 'Move it away, or name another file.',
+  });
+}

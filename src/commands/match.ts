@@ -1,0 +1,159 @@
+import { rename, rm } from 'node:fs/promises';
+import type { App } from '../app.js';
+import { selectStream, selectStreams } from '../config-file.js';
+import { openCsvFile, readCsvFile } from '../csv-file.js';
+import { UsageError } from '../errors.js';
+import { requireSources } from '../mirror/require-sources.js';
+import { describeApplied, describeMatches, SAMPLES } from '../report/match.js';
+import { plural } from '../report/format.js';
+import { lines, print, printNote } from '../report/print.js';
+import { createProgress } from '../report/progress.js';
+import { deleteLinks } from '../state/records/links.js';
+import { applyLinks } from '../sync/match/apply-links.js';
+import type { MatchDeps } from '../sync/match/compare-type.js';
+import { MATCH_COLUMNS, NEEDED_COLUMNS, toCsvRow } from '../sync/match/match-file.js';
+import { groupByType, matchStreams, type MatchRequest } from '../sync/match/match-streams.js';
+import { createPreflight } from '../sync/plan/preflight.js';
+import { createPace } from '../sync/request-pace.js';
+import type { CommonOptions } from './command.js';
+import { EXIT } from './exit-code.js';
+
+interface MatchOptions extends CommonOptions {
+  by?: string;
+  out?: string;
+  apply?: string;
+  unlink?: string;
+}
+
+/** Of the quota, where the configuration does not say how much a verify uses. */
+const DEFAULT_SHARE = 0.5;
+
+export async function match(app: App, names: string[], options: MatchOptions): Promise<number> {
+  const { by, out, apply, unlink } = options;
+  if (unlink !== undefined) {
+    if (by !== undefined || out !== undefined || apply !== undefined)
+      throw new UsageError('--unlink takes a stream and keys, and no other option');
+    return undoLinks(app, unlink, names, options);
+  }
+  if (apply === undefined) return compare(app, names, options);
+  if (by !== undefined || out !== undefined || names.length > 0)
+    throw new UsageError('--apply takes a file, and neither streams nor other options');
+  return applyFile(app, apply, options);
+}
+
+async function compare(app: App, names: string[], options: MatchOptions): Promise<number> {
+  const by = options.by === undefined ? undefined : readFields(options.by);
+  const configuration = await app.configuration();
+  const chosen = selectStreams(configuration, names);
+  const deps = await openDeps(app);
+  const request = { names: chosen.map(({ name }) => name), by, samples: SAMPLES };
+  const compared = groupByType(deps.streams, request).flatMap((streams) =>
+    streams.map(({ stream }) => stream),
+  );
+  await requireSources(deps.mirror, { streams: compared });
+  await createPreflight(deps.destination).requireKnownNames(compared, { lane: 'verify' });
+
+  const { out } = options;
+  // The file of an earlier match stays as it is until this one is complete.
+  const unfinished = out === undefined ? undefined : `${out}.unfinished`;
+  const file = unfinished === undefined ? undefined : await openCsvFile(unfinished, MATCH_COLUMNS);
+  const interrupted = new AbortController();
+  const interrupt = () => interrupted.abort(new Error('interrupted'));
+  process.once('SIGINT', interrupt);
+  process.once('SIGTERM', interrupt);
+  try {
+    const matched = await readAll(app, deps, request, file, interrupted.signal);
+    await file?.close();
+    if (unfinished !== undefined && out !== undefined) await rename(unfinished, out);
+    print(
+      options,
+      { types: matched, file: out ?? null },
+      describeMatches(matched, out, { assignsIds: deps.destination.assignsExternalIds }),
+    );
+    return EXIT.done;
+  } catch (error) {
+    await file?.close().catch(() => undefined); // the first error is the one to tell
+    if (unfinished !== undefined) await rm(unfinished, { force: true });
+    if (!interrupted.signal.aborted) throw error;
+    printNote('Stopped. Nothing was changed.');
+    return EXIT.failed;
+  } finally {
+    process.off('SIGINT', interrupt);
+    process.off('SIGTERM', interrupt);
+  }
+}
+
+async function readAll(
+  app: App,
+  deps: MatchDeps,
+  request: MatchRequest,
+  file: Awaited<ReturnType<typeof openCsvFile>> | undefined,
+  signal: AbortSignal,
+) {
+  const { verify } = await app.configuration();
+  const share = verify?.share ?? DEFAULT_SHARE;
+  const pace = createPace({ requestsPerSecond: app.settings.requestsPerSecond, share });
+  const progress = createProgress('objects read');
+  try {
+    return await matchStreams(
+      deps,
+      {
+        ...request,
+        pace: () => pace(signal),
+        onRead: (read, total) => progress.update(read, total),
+        write: file && ((found) => file.write(found.map(toCsvRow))),
+      },
+      signal,
+    );
+  } finally {
+    progress.stop();
+  }
+}
+
+async function applyFile(app: App, name: string, options: MatchOptions): Promise<number> {
+  const rows = readCsvFile(name, NEEDED_COLUMNS);
+  const deps = await openDeps(app);
+  await requireSources(deps.mirror, { streams: [...deps.streams.values()] });
+  const applied = await applyLinks(deps, rows);
+  print(options, applied, describeApplied(applied));
+  return EXIT.done;
+}
+
+async function undoLinks(app: App, name: string, keys: string[], options: MatchOptions): Promise<number> {
+  const stream = selectStream(await app.configuration(), name);
+  if (keys.length === 0)
+    throw new UsageError('name the keys whose links are to be undone', {
+      remedy: `slotsync match --unlink ${stream.name} <key…>`,
+    });
+  const { db } = await app.confirmedState();
+  const undone = await deleteLinks(db, stream.name, [...new Set(keys)]);
+  const found = new Set(undone.map(({ localKey }) => localKey));
+  const missing = keys.filter((key) => !found.has(key));
+  print(options, { stream: stream.name, unlinked: undone, missing }, [
+    ...lines(
+      missing.map((key) => `${stream.name} '${key}' has no link.`),
+      `${plural(undone.length, 'link')} undone.`,
+      undone.length > 0 && `What the next sync does now: slotsync plan ${stream.name}`,
+    ),
+  ]);
+  return missing.length > 0 ? EXIT.failed : EXIT.done;
+}
+
+async function openDeps(app: App): Promise<MatchDeps> {
+  const { streams } = await app.configuration();
+  return {
+    state: await app.confirmedState(),
+    mirror: await app.mirror(),
+    destination: await app.destination(),
+    streams: new Map(streams.map((stream) => [stream.name, stream])),
+  };
+}
+
+function readFields(text: string): string[] {
+  const fields = text.split(',').map((field) => field.trim());
+  if (fields.includes(''))
+    throw new UsageError(`--by takes field ids separated by commas, not '${text}'`, {
+      remedy: "Name fields of the mapping, such as --by 'room.code,room.campus'.",
+    });
+  return [...new Set(fields)];
+}

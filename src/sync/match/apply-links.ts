@@ -1,0 +1,227 @@
+// Links what an operator left in the file of `match`. Everything is read again first, so that nothing is linked on the
+// word of the file alone: a line with a fault links nothing, and neither do the others.
+import type { CsvRow } from '../../csv-file.js';
+import type { Context } from '../../destination/client.js';
+import type { FoundObject } from '../../destination/destination.js';
+import { messageOf, UsageError } from '../../errors.js';
+import { deleteLinks, readLinks } from '../../state/records/links.js';
+import { linkRecords, type NewLink } from '../../state/records/link-records.js';
+import { readStandingByKey } from '../../state/records/standing-records.js';
+import type { Stream } from '../../streams/stream.js';
+import { findOwners, type Owner } from '../compare-objects.js';
+import { externalIdOfRow } from '../render.js';
+import type { MatchDeps } from './compare-type.js';
+import { findRepeated, readMatchLines, type LineFault, type WantedLink } from './match-file.js';
+
+export interface AppliedLinks {
+  linked: { stream: string; key: string; externalId: string; number: number; assignsId: boolean }[];
+  /** Lines whose record has this object already. */
+  already: number;
+  /** Lines of other classes. */
+  others: number;
+}
+
+/** A line whose row and object were found. */
+interface FoundLink extends WantedLink {
+  object: FoundObject;
+  /** Of the object, or the one that it is to be given. */
+  id: string;
+}
+
+/** Lines that are looked up at once. */
+const AT_ONCE = 1000;
+/** Faults that are named. */
+const NAMED_FAULTS = 20;
+
+/** Throws UsageError that names each line with a fault; nothing is linked then. */
+export async function applyLinks(
+  deps: MatchDeps,
+  rows: readonly CsvRow[],
+  signal?: AbortSignal,
+): Promise<AppliedLinks> {
+  const { wanted, faults, others } = readMatchLines(rows, [...deps.streams.keys()]);
+  const found: FoundLink[] = [];
+  let already = 0;
+  for (const stream of deps.streams.values()) {
+    const lines = wanted.filter((line) => line.stream === stream.name);
+    for (let at = 0; at < lines.length; at += AT_ONCE) {
+      const checked = await checkLines(deps, stream, lines.slice(at, at + AT_ONCE), {
+        lane: 'verify',
+        signal,
+      });
+      found.push(...checked.found);
+      faults.push(...checked.faults);
+      already += checked.already;
+    }
+  }
+  faults.push(...findRepeated(found, ({ object }) => `object ${object.id}`));
+  refuse(faults);
+  const links = found.map(toLink);
+  const { linked, refused } = await linkRecords(deps.state, links);
+  if (refused.length > 0) {
+    // Something was written meanwhile. Nothing of the file is kept.
+    for (const { name } of deps.streams.values())
+      await deleteLinks(
+        deps.state.db,
+        name,
+        linked.filter(({ stream }) => stream === name).map(({ localKey }) => localKey),
+      );
+    const lineOf = ({ link }: { link: NewLink }) =>
+      found.find(({ stream, key }) => stream === link.stream && key === link.localKey)?.line ?? 0;
+    refuse(refused.map((one) => ({ line: lineOf(one), message: one.reason })));
+  }
+  return {
+    linked: found.map(({ stream, key, id, object }) => ({
+      stream,
+      key,
+      externalId: id,
+      number: object.id,
+      assignsId: object.extId === undefined,
+    })),
+    already,
+    others,
+  };
+}
+
+const toLink = ({ stream, key, id, object }: FoundLink): NewLink => ({
+  stream,
+  localKey: key,
+  externalId: id,
+  destinationId: object.id,
+  assignsId: object.extId === undefined,
+  linkedBy: 'match',
+  fields: null,
+});
+
+/** Throws UsageError when there are faults. */
+function refuse(faults: readonly LineFault[]): void {
+  if (faults.length === 0) return;
+  // Of each line the first.
+  const ofLine = new Map(faults.toReversed().map((fault) => [fault.line, fault]));
+  const ordered = [...ofLine.values()].toSorted((a, b) => a.line - b.line);
+  const more = ordered.length - NAMED_FAULTS;
+  throw new UsageError(
+    `nothing was linked: ${ordered.length === 1 ? 'a line has a fault' : `${ordered.length} lines have faults`}`,
+    {
+      faults: [
+        ...ordered.slice(0, NAMED_FAULTS).map(({ line, message }) => `line ${line}: ${message}`),
+        ...(more > 0 ? [`and ${more} more`] : []),
+      ],
+      remedy: 'Correct or delete these lines, or write the file again: slotsync match --out',
+    },
+  );
+}
+
+/** Looks up rows, objects, records and links of lines of one stream. */
+async function checkLines(
+  deps: MatchDeps,
+  stream: Stream,
+  lines: readonly WantedLink[],
+  context: Context,
+): Promise<{ found: FoundLink[]; faults: LineFault[]; already: number }> {
+  const keys = lines.map(({ key }) => key);
+  const { rows, unreadable } = await deps.mirror.readRowsOrReasons(stream, keys);
+  const links = await readLinks(deps.state.db, stream.name, keys);
+  const standing = await readStandingByKey(deps.state.db, stream.name, keys);
+  const accepted = new Map(
+    standing.flatMap((one) => (one.objectHash === null ? [] : [[one.localKey, one.externalId]])),
+  );
+  const objectOf = await findNamed(deps, stream, lines, context);
+
+  const found: FoundLink[] = [];
+  const faults: LineFault[] = [];
+  let already = 0;
+  for (const line of lines) {
+    const row = rows.get(line.key)?.row;
+    const object = objectOf(line);
+    const judged = (() => {
+      const reason = unreadable.get(line.key);
+      if (reason) return messageOf(reason);
+      if (!row)
+        return `there is no row '${line.key}' in ${stream.name}; a spreadsheet may have changed the key, as 007 to 7`;
+      if (typeof object === 'string') return object;
+      const id = object.extId ?? externalIdOfRow(stream, row);
+      if (id === undefined) return 'the row gives no external id that the object could be given';
+      return { ...line, object, id };
+    })();
+    if (typeof judged === 'string') faults.push({ line: line.line, message: judged });
+    else found.push(judged);
+  }
+
+  const owners = new Map(
+    (
+      await findOwners(
+        deps,
+        found.map(({ object }) => object),
+      )
+    ).map(({ object, owner }) => [object.id, owner]),
+  );
+  const unnamed = found.filter(({ object }) => object.extId === undefined).map(({ id }) => id);
+  const taken =
+    unnamed.length === 0 ? new Map() : await deps.destination.findObjects(unnamed, stream.type, context);
+  const free = found.filter((line) => {
+    const owner = owners.get(line.object.id);
+    const link = links.get(line.key);
+    if (isOf(owner, stream, line.key) || (link && link.destinationId === line.object.id)) {
+      already++;
+      return false;
+    }
+    const message = (() => {
+      if (owner) return describeOwner(owner, line);
+      if (link)
+        return `${stream.name} '${line.key}' is linked to '${link.externalId}' already; undo that link first: slotsync match --unlink`;
+      const own = accepted.get(line.key);
+      if (own !== undefined && own !== line.id)
+        return `${stream.name} '${line.key}' has the object '${own}' already`;
+      if (line.object.extId !== undefined) return undefined;
+      if (!deps.destination.assignsExternalIds)
+        return `object ${line.object.id} has no external id; give it one at the service, or set service.assignExternalIds`;
+      if (taken.has(line.id))
+        return `object ${line.object.id} would be given the external id '${line.id}', which another object has`;
+      return undefined;
+    })();
+    if (message !== undefined) faults.push({ line: line.line, message });
+    return message === undefined;
+  });
+  return { found: free, faults, already };
+}
+
+const isOf = (owner: Owner | undefined, stream: Stream, key: string) =>
+  owner?.stream.name === stream.name && owner.key === key;
+
+function describeOwner({ stream, key, record, row }: Owner, line: FoundLink): string {
+  const name = `object ${line.object.id} ('${line.id}')`;
+  if (!record) return `${name} is that of the row ${stream.name} '${key}', which gives its external id`;
+  if (row || stream.name !== line.stream)
+    return `${name} is the object of the record ${stream.name} '${key}'`;
+  return `${name} is the object of the record ${stream.name} '${key}', whose row is gone; if its key has changed: slotsync rename`;
+}
+
+/** The object that a line names, or why there is none. */
+async function findNamed(
+  { destination }: MatchDeps,
+  stream: Stream,
+  lines: readonly WantedLink[],
+  context: Context,
+): Promise<(line: WantedLink) => FoundObject | string> {
+  const numbers = lines.flatMap(({ number }) => number ?? []);
+  const extIds = lines.flatMap(({ number, externalId }) => (number === undefined ? (externalId ?? []) : []));
+  const byNumber =
+    numbers.length === 0
+      ? new Map<number, FoundObject>()
+      : await destination.findObjectsByNumber(numbers, stream.type, context);
+  const byExtId =
+    extIds.length === 0
+      ? new Map<string, FoundObject>()
+      : await destination.findObjects(extIds, stream.type, context);
+  return ({ number, externalId }) => {
+    const object = number === undefined ? byExtId.get(externalId ?? '') : byNumber.get(number);
+    const name = number === undefined ? `with the external id '${externalId}'` : `with the number ${number}`;
+    if (!object) return `there is no object ${name} at the service`;
+    if (object.typeId !== stream.type)
+      return `the object ${name} is of type ${object.typeId}, and those of ${stream.name} are of type ${stream.type}`;
+    if (externalId !== undefined && object.extId !== externalId)
+      return `the object ${name} has ${object.extId === undefined ? 'no external id' : `the external id '${object.extId}'`}, not '${externalId}'`;
+    return object;
+  };
+}

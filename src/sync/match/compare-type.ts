@@ -1,0 +1,206 @@
+// Compares all objects of one type with all rows of its streams, in three steps: objects whose external id is known here,
+// rows whose object was not met, and what is left of both by the values of fields. Nothing is written but temporary
+// tables.
+import type { FoundObject } from '../../destination/destination.js';
+import type { Context } from '../../destination/client.js';
+import { messageOf } from '../../errors.js';
+import { decodeColumn, unescapeColumn } from '../../connections/postgres-copy.js';
+import type { JoinedObject, JoinedRow, MatchTables } from '../../state/match-tables.js';
+import type { FieldChange } from '../../streams/destination-object.js';
+import { matchValue, NOT_THERE_YET } from '../match-values.js';
+import type { Stream } from '../../streams/stream.js';
+import {
+  differencesOf,
+  findOwners,
+  readRendered,
+  type ObjectBeside,
+  type Owner,
+} from '../compare-objects.js';
+import type { SyncDeps } from '../sync-deps.js';
+
+export type MatchDeps = Pick<SyncDeps, 'mirror' | 'state' | 'destination' | 'streams'>;
+
+/** A stream, and the fields by which its rows are matched; none: only by external id. */
+export interface MatchedStream {
+  stream: Stream;
+  by: readonly string[];
+}
+
+export interface TypeCounts {
+  /** Objects of the type. */
+  objects: number;
+  /** By stream. */
+  rows: Map<string, number>;
+  equal: Map<string, number>;
+  /** Of the rows that were compared with their object, those that refer to a record that is not at the service yet. */
+  incomplete: Map<string, number>;
+}
+
+/** Rows that are read at once. */
+const ROWS_AT_ONCE = 1000;
+
+/** In place of a reference to a record that is not at the service yet. */
+const placeholder = () => NOT_THERE_YET;
+
+/** What a write would change; a reference to a record that is not at the service yet is not compared. */
+export function comparedDifferences(...compared: Parameters<typeof differencesOf>): FieldChange[] {
+  return differencesOf(...compared).filter((change) => !change.new.includes(NOT_THERE_YET));
+}
+
+/** Fills the tables with what is not equal. `streams`: all of the type. */
+export async function compareType(
+  deps: MatchDeps,
+  streams: readonly MatchedStream[],
+  tables: MatchTables,
+  {
+    context,
+    pace,
+    onRead,
+  }: { context: Context; pace?: () => Promise<void>; onRead?: (objects: number) => void },
+): Promise<TypeCounts> {
+  const type = streams[0]?.stream.type ?? '';
+  const found = await deps.destination.readType(
+    type,
+    context,
+    async (pages) => {
+      await tables.clear();
+      const counts = { objects: 0, equal: new Map<string, number>(), incomplete: new Map<string, number>() };
+      for await (const page of pages) {
+        const { equal, incomplete } = await addObjects(deps, streams, page, tables);
+        countInto(counts.equal, equal);
+        countInto(counts.incomplete, incomplete);
+        counts.objects += page.length;
+        onRead?.(counts.objects);
+      }
+      return counts;
+    },
+    pace && { pace },
+  );
+  await tables.indexMet();
+  const rows = new Map<string, number>();
+  for (const matched of streams) rows.set(matched.stream.name, await addRows(deps, matched, tables, context));
+  await tables.join();
+  return { ...found, rows };
+}
+
+function countInto(counts: Map<string, number>, owners: readonly Owner[]): void {
+  for (const { stream } of owners) counts.set(stream.name, (counts.get(stream.name) ?? 0) + 1);
+}
+
+/** Adds the objects of a page that are not equal. Returns who stands for those that are, and for those compared in part. */
+async function addObjects(
+  deps: MatchDeps,
+  streams: readonly MatchedStream[],
+  page: readonly FoundObject[],
+  tables: MatchTables,
+): Promise<{ equal: Owner[]; incomplete: Owner[] }> {
+  const beside = await findOwners(deps, page, placeholder);
+  const judged = beside.map((one) => ({ ...one, finding: one.owner && judge(one.object, one.owner) }));
+  await tables.addMet(beside.flatMap(({ owner }) => keysOf(owner)));
+  const nobodys = judged.filter(({ owner }) => !owner).map(({ object }) => object);
+  await tables.addObjects([
+    ...nobodys.map(toJoined),
+    ...judged.flatMap(({ object, finding }) => (finding ? { ...toJoined(object), ...finding } : [])),
+  ]);
+  await tables.addCandidates(
+    nobodys.flatMap(({ id, fields }) =>
+      streams.flatMap(({ stream, by }) => {
+        const value = matchValue(by, fields);
+        return value === undefined ? [] : { stream: stream.name, number: id, value };
+      }),
+    ),
+  );
+  const compared = judged.flatMap(({ owner, finding }) =>
+    owner && (!finding || finding.class === 'differs') ? { owner, finding } : [],
+  );
+  return {
+    equal: compared.filter(({ finding }) => !finding).map(({ owner }) => owner),
+    incomplete: compared.map(({ owner }) => owner).filter(refersAhead),
+  };
+}
+
+/** Whether a row refers to a record that is not at the service yet. */
+function refersAhead({ rendered }: Owner): boolean {
+  const fields = rendered && 'object' in rendered ? rendered.object.fields : [];
+  return fields.some(({ values }) => values.includes(NOT_THERE_YET));
+}
+
+function keysOf(owner: Owner | undefined) {
+  return owner ? [owner.key, ...owner.others].map((key) => ({ stream: owner.stream.name, key })) : [];
+}
+
+function toJoined(object: FoundObject): JoinedObject {
+  return { number: object.id, externalId: object.extId, object: JSON.stringify(object) };
+}
+
+/** What is to be said of an object that somebody stands for; undefined: it is equal. */
+function judge(
+  object: FoundObject,
+  { stream, key, row, rendered, unreadable, others }: NonNullable<ObjectBeside['owner']>,
+): Pick<JoinedObject, 'class' | 'stream' | 'key' | 'differs' | 'note'> | undefined {
+  const of = { stream: stream.name, key };
+  const notComparable = (note: string) => ({ ...of, class: 'not_comparable' as const, note });
+  if (stream.type !== object.typeId)
+    return notComparable(`its external id is that of a record of type ${stream.type}`);
+  if (others.length > 0)
+    return notComparable(
+      `rows ${[key, ...others].map((each) => `'${each}'`).join(', ')} give this external id`,
+    );
+  if (unreadable) return notComparable(messageOf(unreadable));
+  if (!row || !rendered) return { ...of, class: 'row_gone' };
+  if ('problem' in rendered) return notComparable(rendered.problem);
+  if ('missing' in rendered) return undefined;
+  const differs = comparedDifferences(stream, rendered.object, object).map(({ field }) => field);
+  return differs.length === 0 ? undefined : { ...of, class: 'differs', differs };
+}
+
+/** Adds the rows of a stream whose object was not met. Returns how many rows it has. */
+function addRows(
+  deps: MatchDeps,
+  { stream, by }: MatchedStream,
+  tables: MatchTables,
+  { signal }: Context,
+): Promise<number> {
+  return deps.mirror.takeTurn(async () => {
+    let count = 0;
+    for await (const keys of keyBlocks(deps.mirror.readHashes(stream))) {
+      signal?.throwIfAborted();
+      count += keys.length;
+      const unmet = await tables.withoutMet(stream.name, keys);
+      if (unmet.length === 0) continue;
+      const read = await readRendered(deps, stream, unmet, placeholder);
+      const rows = unmet.map((key): JoinedRow | undefined => {
+        const { row, rendered, unreadable } = read(key);
+        if (unreadable) return { key, problem: messageOf(unreadable) };
+        if (!row || !rendered) return undefined; // deleted meanwhile
+        if ('problem' in rendered) return { key, problem: rendered.problem };
+        if ('missing' in rendered) return { key };
+        const { object } = rendered;
+        return { key, value: matchValue(by, object.fields), object: JSON.stringify(object) };
+      });
+      await tables.addRows(
+        stream.name,
+        rows.filter((row) => row !== undefined),
+      );
+    }
+    return count;
+  });
+}
+
+/** The keys of a reading of hashes, each once, in blocks. A row without a key is left to `plan`, which says so. */
+async function* keyBlocks(blocks: AsyncIterable<readonly string[]>): AsyncGenerator<string[]> {
+  let keys: string[] = [];
+  let last: string | undefined;
+  for await (const lines of blocks) {
+    for (const line of lines) {
+      const column = line.slice(0, line.indexOf('\t'));
+      if (column === last || column === String.raw`\N`) continue;
+      last = column;
+      keys.push(decodeColumn(unescapeColumn(column)));
+      if (keys.length < ROWS_AT_ONCE) continue;
+      yield keys;
+      keys = [];
+    }
+  }
+  if (keys.length > 0) yield keys;
+}

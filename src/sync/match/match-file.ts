@@ -1,0 +1,113 @@
+// The file of `match`: written by it, edited by an operator, read back to link what is left in it. Pure; csv-file.ts reads
+// and writes.
+import { closest } from 'fastest-levenshtein';
+import type { CsvRow } from '../../csv-file.js';
+import { MATCH_CLASSES } from '../../state/match-tables.js';
+import type { MatchLine } from './match-streams.js';
+
+export const MATCH_COLUMNS = [
+  'class',
+  'stream',
+  'key',
+  'external_id',
+  'number',
+  'here',
+  'there',
+  'differs',
+  'note',
+] as const;
+
+/** Without these nothing can be linked. */
+export const NEEDED_COLUMNS = ['class', 'stream', 'key', 'external_id', 'number'] as const;
+
+/** A line of the file that is to be linked. */
+export interface WantedLink {
+  /** Of the file. */
+  line: number;
+  stream: string;
+  key: string;
+  /** At least one of the two. */
+  externalId: string | undefined;
+  number: number | undefined;
+}
+
+/** What is wrong with a line of the file. */
+export interface LineFault {
+  line: number;
+  message: string;
+}
+
+export function toCsvRow(
+  line: MatchLine,
+): Record<(typeof MATCH_COLUMNS)[number], string | number | undefined> {
+  return {
+    class: line.class,
+    stream: line.stream,
+    key: line.key,
+    external_id: line.externalId,
+    number: line.number,
+    here: joinValues(line.here),
+    there: joinValues(line.there),
+    differs: line.differs.join(', '),
+    note: line.note,
+  };
+}
+
+/** Values of several fields, for people. */
+export function joinValues(values: readonly (readonly string[])[]): string {
+  return values.map((list) => list.join(', ')).join(' | ');
+}
+
+/** The lines of class `match`, and how many are of others. */
+export function readMatchLines(rows: readonly CsvRow[], streams: readonly string[]) {
+  const wanted: WantedLink[] = [];
+  const faults: LineFault[] = [];
+  let others = 0;
+  for (const { line, values } of rows) {
+    const name = values['class']?.trim() ?? '';
+    if (name !== 'match') {
+      others++;
+      if (!(MATCH_CLASSES as readonly string[]).includes(name))
+        faults.push({ line, message: `there is no class '${name}'; a line is linked whose class is match` });
+      continue;
+    }
+    const read = readLink(line, values, streams);
+    if (typeof read === 'string') faults.push({ line, message: read });
+    else wanted.push(read);
+  }
+  faults.push(...findRepeated(wanted, ({ stream, key }) => `${stream} '${key}'`));
+  return { wanted, faults, others };
+}
+
+function readLink(line: number, values: CsvRow['values'], streams: readonly string[]): WantedLink | string {
+  const { key = '', external_id: externalId = '' } = values;
+  const stream = values['stream']?.trim() ?? '';
+  if (stream === '') return 'the stream is empty';
+  if (!streams.includes(stream))
+    return `there is no stream '${stream}'; did you mean ${closest(stream, [...streams])}?`;
+  if (key === '') return 'the key is empty: name the row that is to be linked';
+  const text = values['number']?.trim() ?? '';
+  if (text === '' && externalId === '') return 'number and external_id are empty: name the object';
+  if (!/^\d*$/.test(text)) return `'${text}' is not the number of an object`;
+  return {
+    line,
+    stream,
+    key,
+    externalId: externalId === '' ? undefined : externalId,
+    number: text === '' ? undefined : Number(text),
+  };
+}
+
+/** A fault for each line that names what an earlier line names. */
+export function findRepeated<T extends { line: number }>(
+  lines: readonly T[],
+  nameOf: (line: T) => string,
+): LineFault[] {
+  const first = new Map<string, number>();
+  return lines.flatMap((one) => {
+    const name = nameOf(one);
+    const before = first.get(name);
+    if (before === undefined) first.set(name, one.line);
+    return before === undefined ? [] : [{ line: one.line, message: `${name} is in line ${before} already` }];
+  });
+}

@@ -1,0 +1,80 @@
+// Objects that creates meet: an object with the external id of a row that no record knows is at the service already. Made
+// by hand, by another integration, or by this program whose state is lost. What people keep there is not overwritten
+// unasked, so the service is asked about every create before it is planned.
+import type { Context } from '../../destination/client.js';
+import type { Destination, FoundObject } from '../../destination/destination.js';
+import { readLinks } from '../../state/records/links.js';
+import { readStandingByExternalId, type StandingRecord } from '../../state/records/standing-records.js';
+import type { HeldSample } from '../../state/schema.js';
+import type { DestinationObject } from '../../streams/destination-object.js';
+import type { Stream } from '../../streams/stream.js';
+import { differencesOf } from '../compare-objects.js';
+import { renderWithParents } from '../render-with-parents.js';
+import type { SyncDeps } from '../sync-deps.js';
+
+export interface MeetDeps extends Pick<SyncDeps, 'mirror' | 'state' | 'streams'> {
+  destination: Pick<Destination, 'findObjects' | 'findObjectsByNumber'>;
+}
+
+/** By key of the creates that meet an object of their type that is nobody's record. No changes: it is equal. */
+export type MetObjects = ReadonlyMap<string, HeldSample>;
+
+/**
+ * Looks for the objects of these rows: one request for a thousand of them. A row that cannot be read or mapped meets none.
+ * Throws what mirror, state and service throw.
+ */
+export async function meetObjects(
+  deps: MeetDeps,
+  stream: Stream,
+  keys: readonly string[],
+  context: Context,
+): Promise<MetObjects> {
+  const { rows } = await deps.mirror.readRowsOrReasons(stream, keys);
+  const objects = new Map<string, DestinationObject>();
+  for (const [key, result] of await renderWithParents(deps, stream, rows))
+    if ('object' in result) objects.set(key, result.object);
+  const met = new Map<string, HeldSample>();
+  if (objects.size === 0) return met;
+  const extIds = [...objects.values()].map(({ extId }) => extId);
+  const found = await deps.destination.findObjects(extIds, stream.type, context);
+  const unnamed = await findUnnamed(deps, stream, [...objects.keys()], context);
+  for (const [key, object] of objects) {
+    const standing = unnamed.get(key) ?? found.get(object.extId);
+    // An object of another type is not overwritten: its record says so.
+    if (standing?.typeId !== stream.type) continue;
+    met.set(key, { key, externalId: object.extId, changes: differencesOf(stream, object, standing) });
+  }
+  return withoutOwned(deps, met);
+}
+
+/** By key, the objects that records are linked to and that have no external id yet. */
+async function findUnnamed(
+  { state, destination }: MeetDeps,
+  stream: Stream,
+  keys: readonly string[],
+  context: Context,
+): Promise<Map<string, FoundObject>> {
+  const links = [...(await readLinks(state.db, stream.name, keys)).values()];
+  const numbers = new Map(
+    links.flatMap(({ localKey, destinationId, assignsId }) =>
+      assignsId && destinationId !== null ? [[localKey, destinationId] as const] : [],
+    ),
+  );
+  if (numbers.size === 0) return new Map();
+  const found = await destination.findObjectsByNumber([...numbers.values()], stream.type, context);
+  return new Map(
+    [...numbers].flatMap(([key, number]) => {
+      const object = found.get(number);
+      return object ? [[key, object] as const] : [];
+    }),
+  );
+}
+
+/** What the service holds of our own records, retired ones too, is not overwritten but synced. */
+async function withoutOwned({ state }: MeetDeps, met: MetObjects): Promise<MetObjects> {
+  const ids = [...met.values()].flatMap(({ externalId, changes }) => (changes.length > 0 ? externalId : []));
+  if (ids.length === 0) return met;
+  const records = await readStandingByExternalId(state.db, ids);
+  const isOurs = ({ objectHash, isSettled }: StandingRecord) => objectHash !== null || !isSettled;
+  return new Map([...met].filter(([, { externalId }]) => !records.get(externalId)?.some(isOurs)));
+}

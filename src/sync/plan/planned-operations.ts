@@ -1,0 +1,76 @@
+// The operations of a plan, field by field: what each write would change at the service, or why there would be none.
+import type { Context } from '../../destination/client.js';
+import type { ServiceObject } from '../../destination/destination.js';
+import { readRecordIds } from '../../state/records/external-ids.js';
+import { createObject, diffObjects, type FieldChange } from '../../streams/destination-object.js';
+import type { Stream } from '../../streams/stream.js';
+import { mergeWithService, type Rendered } from '../render.js';
+import { renderWithParents } from '../render-with-parents.js';
+import type { WriteEntry } from './merge-readings.js';
+import type { MeetDeps } from './met-objects.js';
+import type { RefusedRow } from './refused-rows.js';
+
+/** `overwrite`: a create, or the retry of one, whose object is at the service already and would be changed. */
+export type Operation = Exclude<WriteEntry['operation'], 'moved'> | 'overwrite';
+
+/** One operation of a plan. */
+export interface Planned {
+  operation: Operation;
+  key: string;
+}
+
+/** The same, with what it would change; `refuse`: a row that would not be sent. */
+export interface PlannedOperation {
+  operation: Operation | 'refuse';
+  key: string;
+  externalId: string | undefined;
+  /** Empty: the service holds exactly this, or there is a problem. */
+  changes: FieldChange[];
+  problem: string | undefined;
+}
+
+/** Compares what is planned with what stands at the service. One request for a thousand objects. */
+export async function describeOperations(
+  deps: MeetDeps,
+  stream: Stream,
+  planned: readonly Planned[],
+  context: Context,
+): Promise<PlannedOperation[]> {
+  if (planned.length === 0) return [];
+  const keys = planned.map(({ key }) => key);
+  const known = await readRecordIds(deps.state.db, stream.name, keys);
+  const { rows, unreadable } = await deps.mirror.readRowsOrReasons(stream, keys);
+  const rendered = await renderWithParents(
+    deps,
+    stream,
+    rows,
+    (parent) => `(${parent.stream} ${parent.localKey})`,
+  );
+  const externalIdOf = (key: string) => {
+    const result = rendered.get(key);
+    return result && 'extId' in result ? result.extId : known.get(key);
+  };
+  const extIds = keys.flatMap((key) => externalIdOf(key) ?? []);
+  const found =
+    extIds.length === 0
+      ? new Map<string, ServiceObject>()
+      : await deps.destination.findObjects(extIds, stream.type, context);
+  return planned.map(({ operation, key }) => {
+    const [result, externalId, reason] = [rendered.get(key), externalIdOf(key), unreadable.get(key)];
+    const unmapped = result && 'problem' in result ? result.problem : undefined;
+    const changes = reason ? [] : changesOf(stream, result, found.get(externalId ?? ''));
+    return { operation, key, externalId, changes, problem: unmapped ?? reason?.message };
+  });
+}
+
+export function toRefused({ key, externalId, message }: RefusedRow): PlannedOperation {
+  return { operation: 'refuse', key, externalId, changes: [], problem: message };
+}
+
+/** What the write of a rendered row, or without a row the retirement, would change. */
+function changesOf(stream: Stream, result: Rendered | undefined, standing: ServiceObject | undefined) {
+  if (!result) return standing ? diffObjects(standing, { ...standing, active: false }) : [];
+  if ('problem' in result) return [];
+  const object = 'object' in result ? result.object : createObject(result.extId, stream.type, true, []);
+  return diffObjects(standing, mergeWithService(stream, object, standing));
+}

@@ -1,0 +1,116 @@
+// What check says of the service without writing, and with the one object that it may write back.
+import { afterEach, describe, expect, it } from 'vitest';
+import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
+import { probeAssumptions } from '../../src/sync/probe-assumptions.js';
+import { probeWrite } from '../../src/sync/write-probe.js';
+import { ROOMS } from '../support/campus.js';
+import { openWorld, type World } from '../support/world.js';
+
+let world: World;
+afterEach(() => world.close());
+
+async function open(sandbox: SandboxOptions = {}, assignExternalIds = false): Promise<World> {
+  world = await openWorld({ streams: { rooms: ROOMS }, service: { assignExternalIds } }, { sandbox });
+  return world;
+}
+
+const fields = [{ fieldId: 'room.name', values: ['Aula'] }];
+const puts = () => world.sandbox.arrivals().filter(({ method }) => method === 'PUT');
+
+describe('field-search', () => {
+  const probe = async () => {
+    const token = await world.destination.authenticate();
+    const all = await probeAssumptions(world.destination, token);
+    return all.find(({ name }) => name === 'field-search');
+  };
+
+  it('holds when a value that was just read is found again', async () => {
+    await open();
+    world.sandbox.addObject({ typeId: 'room', fields });
+    expect(await probe()).toMatchObject({ held: 'yes', found: expect.not.stringContaining('Aula') });
+    expect(puts()).toEqual([]);
+  });
+
+  it('does not hold when the service refuses it', async () => {
+    await open({ searchesFields: false });
+    world.sandbox.addObject({ typeId: 'room', fields });
+    expect(await probe()).toMatchObject({ held: 'no' });
+  });
+
+  it('is unknown without a value to look for', async () => {
+    await open();
+    expect(await probe()).toMatchObject({ held: 'unknown' });
+    world.sandbox.addObject({ typeId: 'room' });
+    expect(await probe()).toMatchObject({ held: 'unknown' });
+  });
+});
+
+describe('write probe', () => {
+  const probe = async (number: number, externalId = `slotsync_${number}`) =>
+    Object.fromEntries(
+      (await probeWrite(world.destination, { number, externalId })).map((one) => [one.name, one]),
+    );
+
+  it('gives an object its external id, and leaves the rest as it was', async () => {
+    await open({ assignsExternalIds: true });
+    const { id } = world.sandbox.addObject({ typeId: 'room', active: false, fields });
+    expect(await probe(id)).toMatchObject({
+      write: { held: 'yes' },
+      'assign-external-ids': { held: 'yes', found: expect.stringContaining(`slotsync_${id}`) },
+    });
+    expect(world.sandbox.object(id)).toMatchObject({ extId: `slotsync_${id}`, active: false, fields });
+    expect(puts()).toHaveLength(1);
+  });
+
+  it('writes an object with an external id by that, and no number', async () => {
+    await open();
+    const object = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields });
+    expect(await probe(object.id)).toMatchObject({
+      write: { held: 'yes' },
+      'assign-external-ids': { held: 'unknown' },
+    });
+    expect(world.sandbox.object('room_1')).toEqual(object);
+  });
+
+  it.each([
+    [false, false],
+    [true, true],
+  ])('says why an object is refused; needed: %s', async (assignExternalIds, needed) => {
+    await open({}, assignExternalIds);
+    const object = world.sandbox.addObject({ typeId: 'room', fields });
+    expect(await probe(object.id)).toMatchObject({
+      'assign-external-ids': { held: 'no', found: expect.stringContaining('refused'), needed },
+    });
+    expect(world.sandbox.object(object.id)).toEqual(object);
+  });
+
+  it('says which fields the service changed', async () => {
+    await open();
+    const { id } = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields });
+    world.sandbox.closeGate({ method: 'PUT', hold: 'answer' });
+    const probed = probe(id);
+    await expect.poll(() => world.sandbox.gate().held).toBe(1);
+    world.sandbox.changeObject(id, { fields: [{ fieldId: 'room.name', values: ['AULA'] }] });
+    world.sandbox.openGate();
+    expect(await probed).toMatchObject({
+      write: { held: 'no', found: expect.stringContaining('room.name') },
+    });
+  });
+
+  it('reports an answer that was lost, and what is there now', async () => {
+    await open();
+    const { id } = world.sandbox.putObject({ extId: 'room_1', typeId: 'room', fields });
+    world.sandbox.failNext({ method: 'PUT', fault: 'loseAnswer' });
+    expect(await probe(id)).toMatchObject({ write: { held: 'no' } });
+    expect(puts()).toHaveLength(1);
+  });
+
+  it('writes nothing for a number that nothing has, or an external id that another object has', async () => {
+    await open({ assignsExternalIds: true });
+    const { id } = world.sandbox.addObject({ typeId: 'room' });
+    world.sandbox.addObject({ typeId: 'room', extId: 'room_1' });
+    await expect(probe(99)).rejects.toThrow('the service has no object 99');
+    await expect(probe(id, 'room_1')).rejects.toThrow('room_1 is the external id of object');
+    expect(puts()).toEqual([]);
+  });
+});

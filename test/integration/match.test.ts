@@ -1,0 +1,404 @@
+// What stands at the service beside what the mirror has, and links that an operator makes of it.
+import { describe, expect, it } from 'vitest';
+import { readCsvFile, type CsvRow } from '../../src/csv-file.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { applyLinks } from '../../src/sync/match/apply-links.js';
+import { matchStreams, type MatchLine, type MatchRequest } from '../../src/sync/match/match-streams.js';
+import { COURSES, ROOMS } from '../support/campus.js';
+import type { World } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
+
+const open = keepWorlds();
+const CONFIG: SlotsyncConfig = {
+  streams: { rooms: ROOMS, courses: COURSES },
+  service: { assignExternalIds: true },
+};
+
+async function campus(rooms: [code: string, name: string | null][], config = CONFIG): Promise<World> {
+  const world = await open(config);
+  await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
+  await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
+  for (const [code, name] of rooms) await world.sql`INSERT INTO rooms VALUES (${code}, ${name})`;
+  return world;
+}
+
+const named = (name: string) => [{ fieldId: 'room.name', values: [name] }];
+const room = (world: World, extId: string | null, name: string) =>
+  world.sandbox.addObject({ extId, typeId: 'room', fields: named(name) });
+
+async function find(world: World, request: Partial<MatchRequest> = {}) {
+  const lines: MatchLine[] = [];
+  const types = await matchStreams(world.deps(), {
+    names: ['rooms'],
+    by: ['room.name'],
+    samples: 3,
+    write: async (found) => void lines.push(...found),
+    ...request,
+  });
+  const [type] = types;
+  const [stream] = type?.streams ?? [];
+  if (!type || !stream) throw new Error('a type has a stream');
+  return {
+    types,
+    type,
+    stream,
+    lines: lines.map((line) => [line.class, line.key, line.externalId, line.number]),
+  };
+}
+
+/** The lines of a file, from the second on. */
+const csv = (...rows: Record<string, string | number>[]): CsvRow[] =>
+  rows.map((row, at) => ({
+    line: at + 2,
+    values: {
+      class: 'match',
+      stream: 'rooms',
+      external_id: '',
+      ...Object.fromEntries(Object.entries(row).map(([column, value]) => [column, String(value)])),
+    },
+  }));
+
+const links = (world: World) =>
+  world.sql`SELECT stream, local_key, external_id, assigns_id FROM slotsync.links ORDER BY stream, local_key`;
+
+/** The faults for which nothing was linked. */
+async function refused(world: World, rows: CsvRow[]): Promise<readonly string[]> {
+  const error = await applyLinks(world.deps(), rows).then(
+    () => undefined,
+    (thrown: unknown) => thrown as { faults: string[] },
+  );
+  expect(await links(world)).toEqual([]);
+  return error?.faults ?? ['it was linked'];
+}
+
+describe('match: rows and objects', () => {
+  it('are sorted by external id, then by values, and each counts once', async () => {
+    const world = await campus([
+      ['A', 'Aula'],
+      ['B', 'Bio'],
+      ['C', 'Chem'],
+      ['D', 'Twin'],
+      ['E', 'Twin'],
+      ['F', 'Far'],
+      ['G', null],
+    ]);
+    room(world, 'room_A', 'Aula');
+    const differing = room(world, 'room_B', 'Old name');
+    const byHand = room(world, 'hand', 'Chem');
+    const twin = room(world, null, 'Twin');
+    const cellar = room(world, 'cellar', 'Cellar');
+    const attic = room(world, null, 'Attic');
+    const { type, stream, lines } = await find(world);
+    expect(stream).toMatchObject({
+      rows: 7,
+      counts: { equal: 1, differs: 1, match: 1, ambiguous: 2, only_here: 2, not_comparable: 0 },
+      fields: { 'room.name': 1 },
+      unnamed: 0,
+    });
+    expect(type).toMatchObject({ objects: 6, nobodys: { only_there: 1, without_id: 1, ambiguous: 1 } });
+    expect(lines).toEqual([
+      ['match', 'C', 'hand', byHand.id],
+      ['ambiguous', 'D', undefined, twin.id],
+      ['ambiguous', 'E', undefined, twin.id],
+      ['only_here', 'F', undefined, undefined],
+      ['only_here', 'G', undefined, undefined],
+      ['without_id', undefined, undefined, attic.id],
+      ['only_there', undefined, 'cellar', cellar.id],
+      ['differs', 'B', 'room_B', differing.id],
+    ]);
+  });
+
+  it('without fields are compared by external id alone', async () => {
+    const world = await campus([['A', 'Aula']]);
+    room(world, 'hand', 'Aula');
+    const { stream, type } = await find(world, { by: undefined });
+    expect(stream.counts).toMatchObject({ match: 0, only_here: 1 });
+    expect(type.nobodys).toMatchObject({ only_there: 1 });
+  });
+
+  it('go by the stream’s own fields unless others are named', async () => {
+    const world = await campus([['A', 'Aula']], {
+      ...CONFIG,
+      streams: { rooms: { ...ROOMS, match: ['room.name'] } },
+    });
+    room(world, 'hand', 'Aula');
+    expect((await find(world, { by: undefined })).stream).toMatchObject({
+      by: ['room.name'],
+      counts: { match: 1 },
+    });
+  });
+
+  it('are none on either side of an empty mirror and service', async () => {
+    const { stream, type, lines } = await find(await campus([]));
+    expect(stream).toMatchObject({ rows: 0, counts: { equal: 0, only_here: 0 } });
+    expect(type).toMatchObject({ objects: 0, samples: [] });
+    expect(lines).toEqual([]);
+  });
+
+  it('of two streams that match one object are ambiguous, whichever stream was asked for', async () => {
+    const both: SlotsyncConfig = {
+      streams: {
+        rooms: { ...ROOMS, match: ['room.name'] },
+        halls: { ...ROOMS, from: 'halls', externalId: 'hall_{code}', match: ['room.name'] },
+      },
+    };
+    const world = await campus(
+      [
+        ['A', 'Aula'],
+        ['B', 'Bio'],
+      ],
+      both,
+    );
+    await world.sql`CREATE TABLE halls (code text PRIMARY KEY, name text)`;
+    await world.sql`INSERT INTO halls VALUES ('H', 'Aula'), ('A', 'Own')`;
+    room(world, null, 'Aula');
+    room(world, null, 'Bio');
+    room(world, 'hall_A', 'Own');
+    const found = await find(world, { by: undefined });
+    expect(found.types.flatMap(({ streams }) => streams.map(({ stream }) => stream))).toEqual(['rooms']);
+    expect(found.stream.counts).toMatchObject({ match: 1, ambiguous: 1, only_here: 0 });
+    expect(found.type.samples.find((line) => line.class === 'ambiguous')).toMatchObject({
+      key: 'A',
+      note: 'rows of two streams match this object',
+    });
+    const halls = await find(world, { names: ['halls'], by: undefined });
+    expect(halls.stream.counts).toMatchObject({ equal: 1, ambiguous: 1 });
+  });
+
+  it('that have the same values too often are listed alone, not as pairs', async () => {
+    const many = Array.from({ length: 11 }, (_, i): [string, string] => [
+      `R${String(i).padStart(2, '0')}`,
+      'Same',
+    ]);
+    const world = await campus(many);
+    for (let i = 0; i < 11; i++) room(world, null, 'Same');
+    const { stream, type, lines } = await find(world);
+    expect(stream.counts.ambiguous).toBe(11);
+    expect(type.nobodys.ambiguous).toBe(11);
+    expect(lines).toHaveLength(22);
+  });
+
+  it('of records whose row is gone, and rows that cannot be mapped, are named', async () => {
+    const broken: SlotsyncConfig = {
+      streams: {
+        rooms: {
+          ...ROOMS,
+          fields: {
+            'room.name': (row) => {
+              if (row['name'] === 'bad') throw new Error('no name');
+              return row['name'] as string;
+            },
+          },
+        },
+      },
+    };
+    const world = await campus(
+      [
+        ['A', 'Aula'],
+        ['B', 'Bio'],
+      ],
+      broken,
+    );
+    await world.sync();
+    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    await world.sql`UPDATE rooms SET name = 'bad' WHERE code = 'B'`;
+    await world.sql`INSERT INTO rooms VALUES ('C', 'bad')`;
+    const { stream, type } = await find(world);
+    expect(stream).toMatchObject({ rowGone: 1, counts: { not_comparable: 2, only_here: 0 } });
+    expect(
+      type.samples.filter((line) => line.class === 'not_comparable').map(({ key, note }) => [key, note]),
+    ).toEqual([
+      ['B', "rooms.fields['room.name']: no name"],
+      ['C', "rooms.fields['room.name']: no name"],
+    ]);
+  });
+
+  it('that refer to what is not at the service yet are compared in everything else', async () => {
+    const world = await campus([['A', 'Aula']]);
+    await world.sql`INSERT INTO courses VALUES ('K', 'Kurs', 'A'), ('L', 'Lab', NULL)`;
+    const fields = [{ fieldId: 'course.name', values: ['Kurs'] }];
+    world.sandbox.addObject({ extId: 'course_K', typeId: 'course', fields });
+    world.sandbox.addObject({
+      extId: null,
+      typeId: 'course',
+      fields: [{ fieldId: 'course.name', values: ['Lab'] }],
+    });
+    const { stream } = await find(world, { names: ['courses'], by: ['course.name'] });
+    expect(stream).toMatchObject({ incomplete: 1, counts: { equal: 1, match: 1 } });
+    const byReference = await find(world, { names: ['courses'], by: ['course.room'] });
+    expect(byReference.stream.counts).toMatchObject({ equal: 1, match: 0, only_here: 1 });
+  });
+
+  it('are read again when the service moves them meanwhile, and counted once', async () => {
+    const world = await campus([['A', 'Aula']], { ...CONFIG, service: { pageSize: 1 } });
+    room(world, 'room_A', 'Aula');
+    room(world, 'x', 'X');
+    room(world, 'y', 'Y');
+    let asked = 0;
+    const { type } = await find(world, {
+      pace: async () => {
+        if (++asked === 3) room(world, 'z', 'Z');
+      },
+    });
+    expect(type).toMatchObject({ objects: 4, nobodys: { only_there: 3 } });
+  });
+
+  it('with keys of any text come back from the file as they are', async () => {
+    const keys = ['007', '=1+1', 'a,"b"\nc', "'quoted", '-5', 'Å|\\'];
+    const world = await campus(keys.map((key) => [key, `name ${key}`]));
+    for (const key of keys) room(world, null, `name ${key}`);
+    const { openCsvFile } = await import('../../src/csv-file.js');
+    const { MATCH_COLUMNS, NEEDED_COLUMNS, toCsvRow } = await import('../../src/sync/match/match-file.js');
+    const file = `${process.env['TMPDIR'] ?? '/tmp'}/slotsync-match-${process.pid}.csv`;
+    const out = await openCsvFile(file, MATCH_COLUMNS);
+    await find(world, { write: (found) => out.write(found.map(toCsvRow)) });
+    await out.close();
+    const { linked } = await applyLinks(world.deps(), readCsvFile(file, NEEDED_COLUMNS));
+    expect(linked.map(({ key }) => key).toSorted()).toEqual(keys.toSorted());
+    const { rm } = await import('node:fs/promises');
+    await rm(file);
+  });
+});
+
+describe('match: a file that is applied', () => {
+  it('links rows to objects with and without an external id, once', async () => {
+    const world = await campus([
+      ['A', 'Aula'],
+      ['B', 'Bio'],
+    ]);
+    const [a, b] = [room(world, 'hand', 'Aula'), room(world, null, 'Bio')];
+    const rows = csv(
+      { key: 'A', external_id: 'hand', number: a.id },
+      { key: 'B', number: b.id },
+      { key: 'B', number: b.id, class: 'ambiguous' },
+    );
+    expect(await applyLinks(world.deps(), rows)).toMatchObject({
+      linked: [
+        { key: 'A', externalId: 'hand', assignsId: false },
+        { key: 'B', externalId: 'room_B', assignsId: true },
+      ],
+      already: 0,
+      others: 1,
+    });
+    expect(await links(world)).toEqual([
+      { stream: 'rooms', local_key: 'A', external_id: 'hand', assigns_id: false },
+      { stream: 'rooms', local_key: 'B', external_id: 'room_B', assigns_id: true },
+    ]);
+    expect(await applyLinks(world.deps(), rows)).toMatchObject({ linked: [], already: 2 });
+    expect(world.writes()).toHaveLength(0);
+  });
+
+  it('names an object by its external id alone', async () => {
+    const world = await campus([['A', 'Aula']]);
+    const { id } = room(world, 'hand', 'x');
+    await applyLinks(world.deps(), csv({ key: 'A', external_id: 'hand', number: '' }));
+    expect(await world.sql`SELECT destination_id::int AS id FROM slotsync.links`).toEqual([{ id }]);
+  });
+
+  it('links nothing when one line has a fault, and names each by its line', async () => {
+    const world = await campus([
+      ['A', 'Aula'],
+      ['B', 'Bio'],
+      ['C', 'Chem'],
+      ['D', 'Den'],
+    ]);
+    await world.sync('rooms');
+    await world.sql`INSERT INTO rooms VALUES ('E', 'Ed'), ('F', 'Far')`;
+    const free = room(world, 'hand', 'Ed');
+    const given = room(world, 'room_F', 'Far');
+    const course = world.sandbox.addObject({ extId: 'c', typeId: 'course', fields: [] });
+    const ours = world.sandbox.object('room_A');
+    await world.sql`DELETE FROM rooms WHERE code = 'B'`;
+    const gone = world.sandbox.object('room_B');
+    expect(
+      await refused(
+        world,
+        csv(
+          { key: 'E', number: free.id },
+          { key: 'E', number: free.id },
+          { key: '7', number: free.id },
+          { key: 'E', number: 999_999, stream: 'room' },
+          { key: 'D', number: 999_999 },
+          { key: 'F', number: free.id },
+          { key: 'C', number: course.id },
+          { key: '', number: 1 },
+          { key: 'x', number: '' },
+          { key: 'y', number: '1.5' },
+          { key: 'z', number: '1', class: 'mach' },
+        ),
+      ),
+    ).toEqual([
+      `line 3: rooms 'E' is in line 2 already`,
+      expect.stringContaining(`line 4: there is no row '7' in rooms; a spreadsheet may have changed the key`),
+      `line 5: there is no stream 'room'; did you mean rooms?`,
+      'line 6: there is no object with the number 999999 at the service',
+      `line 7: object ${free.id} is in line 2 already`,
+      `line 8: the object with the number ${course.id} is of type course, and those of rooms are of type room`,
+      'line 9: the key is empty: name the row that is to be linked',
+      'line 10: number and external_id are empty: name the object',
+      `line 11: '1.5' is not the number of an object`,
+      `line 12: there is no class 'mach'; a line is linked whose class is match`,
+    ]);
+    expect(
+      await refused(
+        world,
+        csv(
+          { key: 'E', number: ours?.id ?? 0 },
+          { key: 'F', number: gone?.id ?? 0 },
+          { key: 'D', number: given.id },
+          { key: 'C', number: free.id, external_id: 'other' },
+        ),
+      ),
+    ).toEqual([
+      `line 2: object ${ours?.id} ('room_A') is the object of the record rooms 'A'`,
+      `line 3: object ${gone?.id} ('room_B') is the object of the record rooms 'B', whose row is gone; if its key has changed: slotsync rename`,
+      `line 4: object ${given.id} ('room_F') is that of the row rooms 'F', which gives its external id`,
+      `line 5: the object with the number ${free.id} has the external id 'hand', not 'other'`,
+    ]);
+    expect(await refused(world, csv({ key: 'E', number: free.id }, { key: 'C', number: free.id }))).toEqual([
+      `line 3: rooms 'C' has the object 'room_C' already`,
+    ]);
+  });
+
+  it('does not link one object twice', async () => {
+    const world = await campus([
+      ['A', 'Aula'],
+      ['B', 'Bio'],
+    ]);
+    const { id } = room(world, 'hand', 'x');
+    const rows = csv({ key: 'A', number: id }, { key: 'B', number: '', external_id: 'hand' });
+    expect(await refused(world, rows)).toEqual([`line 3: object ${id} is in line 2 already`]);
+  });
+
+  it('gives no external id that is switched off, or that another object has', async () => {
+    const world = await campus([
+      ['A', 'Aula'],
+      ['B', 'Bio'],
+    ]);
+    const { id } = room(world, null, 'Aula');
+    room(world, 'room_B', 'Bio');
+    expect(await refused(world, csv({ key: 'B', number: id }))).toEqual([
+      `line 2: object ${id} would be given the external id 'room_B', which another object has`,
+    ]);
+    const off = await campus([['A', 'Aula']], { streams: CONFIG.streams });
+    const other = room(off, null, 'Aula');
+    expect(await refused(off, csv({ key: 'A', number: other.id }))).toEqual([
+      `line 2: object ${other.id} has no external id; give it one at the service, or set service.assignExternalIds`,
+    ]);
+  });
+
+  it('does not move a link', async () => {
+    const world = await campus([
+      ['A', 'Aula'],
+      ['B', 'Bio'],
+    ]);
+    const [one, other] = [room(world, 'one', 'x'), room(world, 'other', 'y')];
+    await applyLinks(world.deps(), csv({ key: 'A', number: one.id }));
+    await expect(
+      applyLinks(world.deps(), csv({ key: 'A', number: other.id }, { key: 'B', number: one.id })),
+    ).rejects.toMatchObject({
+      faults: [`line 2: rooms 'A' is linked to 'one' already; undo that link first: slotsync match --unlink`],
+    });
+    expect(await links(world)).toHaveLength(1);
+  });
+});
