@@ -25,19 +25,20 @@ export function describeVerify(
   listed: readonly DriftRow[],
   request: {
     seconds: number;
+    /** Streams as they were named; none: all. */
+    names: readonly string[];
     sample?: number | undefined;
     extras?: boolean | undefined;
     repair?: boolean | undefined;
   },
 ): string[] {
-  const { seconds, sample, extras = false, repair = false } = request;
+  const { seconds, names, sample, extras = false, repair = false } = request;
   const waiting = streams.reduce((sum, one) => sum + one.waiting, 0);
   const compared = streams.reduce((sum, one) => sum + one.compared, 0);
   const left = drifting - listed.length;
   const wrongType = streams.reduce((sum, one) => sum + (one.wrong_type ?? 0), 0);
   const sent =
     streams.reduce((sum, one) => sum + KINDS.reduce((of, kind) => of + (one[kind] ?? 0), 0), 0) - wrongType;
-  const names = streams.map(({ stream }) => stream).join(' ');
   return lines(
     table(
       ['stream', 'compared', ...KINDS.map(titleOf), 'waiting'],
@@ -58,7 +59,9 @@ export function describeVerify(
     waiting > 0 &&
       `${plural(waiting, 'object')} ${waiting === 1 ? 'was' : 'were'} not compared: a sync has something to do about them, or their rows are gone.`,
     `Run ${runId}: ${sample === undefined ? '' : 'a sample of '}${plural(compared, 'object')} compared in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${drifting === 0 ? 'no drift' : `${plural(drifting, 'object')} drift${drifting === 1 ? 's' : ''}`}.`,
-    sent > 0 && !repair && `To send ${sent === 1 ? 'it' : 'them'} again: slotsync verify ${names} --repair`,
+    sent > 0 &&
+      !repair &&
+      `To send ${sent === 1 ? 'it' : 'them'} again: ${['slotsync verify', ...names].join(' ')} --repair`,
     wrongType > 0 &&
       'An object of another type is never sent: give it another external id at the service, or its row another one, then: slotsync sync',
     extras &&
@@ -102,4 +105,13 @@ export function describeAdopt({ runId, streams, requests }: AdoptResult, seconds
     `Run ${runId}: ${plural(made, 'record')} made in ${formatDuration(seconds)}, ${plural(requests, 'request')}; nothing was written at the service.`,
     `${differing === 0 ? 'A sync sends only what has changed since' : `A sync sends the ${formatNumber(differing)} that differ`}: slotsync plan, slotsync sync`,
   );
+}
+
+/** What a verify has left. Nothing when nothing drifts. */
+export function describeDriftLeft(objects: number): string[] {
+  if (objects === 0) return [];
+  const seen = objects === 1 ? 'was seen to differ' : 'were seen to differ';
+  return [
+    `${plural(objects, 'object')} ${seen} at the service from what it accepted: SELECT * FROM slotsync.drift, slotsync verify`,
+  ];
 }

@@ -48,8 +48,8 @@ export async function startFreeRun(db: Queries, request: RunRequest) {
 /** The unfinished runs that cover any of these streams; no other run starts until the transaction ends. */
 async function lockUnfinished(tx: Queries, streams: readonly string[]): Promise<Run[]> {
   await takeLock(tx, START_LOCK);
-  const isUnfinished = and(isNull(runs.finishedAt), ne(runs.kind, 'incremental'), sql`NOT ${ONLY_READS}`);
-  const covers = sql`${runs.streams} && ${arrayLiteral(streams)}::text[]`;
+  const isUnfinished = and(isNull(runs.finishedAt), ne(runs.kind, 'incremental'));
+  const covers = sql`${runs.streams} && ${arrayLiteral(streams)}::text[] AND NOT ${ONLY_READS}`;
   return tx.select().from(runs).where(and(isUnfinished, covers)).orderBy(runs.id);
 }
 
