@@ -7,7 +7,7 @@ import { invalidAnswer, type Call } from './http-errors.js';
 import { eachPage, isWholeAnswer, readAgainWhenMoved, readPages } from './paging.js';
 import * as wire from './wire.js';
 
-export type { Cancellation, Period, Reservation } from './wire.js';
+export type { Cancellation, Period, PutObject, Reservation } from './wire.js';
 
 export interface DestinationOptions extends ClientOptions {
   /** Most results asked for in one page. */

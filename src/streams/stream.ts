@@ -89,6 +89,12 @@ function resolveStream(
 ): Omit<Stream, 'level' | 'ownsIds'> {
   const at = `streams.${name}`;
   const { from, key, externalId, fields, references, ...declared } = declaration;
+  const owned = new Set([...Object.keys(fields), ...Object.keys(references)]);
+  for (const [place, fieldId] of (declared.match ?? []).entries())
+    if (!owned.has(fieldId)) {
+      const message = `'${fieldId}' is not among the stream's fields and references: ${[...owned].join(', ')}`;
+      faults.push({ path: `${at}.match[${place}]`, message });
+    }
   return {
     ...declared,
     name,
@@ -99,7 +105,7 @@ function resolveStream(
         faults.push({ path, message: `'${fieldId}' is also among the fields; keep one of the two` });
       return { fieldId, ...resolveReference(reference, path, streams, faults) };
     }),
-    owned: new Set([...Object.keys(fields), ...Object.keys(references)]),
+    owned,
     fingerprint: fingerprint(declaration),
   };
 }

@@ -1,7 +1,7 @@
 // Which row stands for an object, where several records have its external id, or none. The mirror decides: a record owns an
 // external id only while its row is there and gives it, so a row that came back under another key, or in another stream,
 // takes its object over.
-import type { Mirror } from '../mirror/mirror.js';
+import { readLinks, readLinksTo } from '../state/records/links.js';
 import { readOwners, type Owner } from '../state/records/external-ids.js';
 import { mayGive } from '../streams/external-id.js';
 import type { Stream } from '../streams/stream.js';
@@ -36,8 +36,7 @@ export async function findOtherOwners(
       .map((owner) => ({ claimant, owner })),
   );
   const gives = await readGivenIds(
-    mirror,
-    streams,
+    { mirror, state, streams },
     others.map(({ owner }) => owner),
   );
   const found = new Map<string, RowName>();
@@ -47,7 +46,7 @@ export async function findOtherOwners(
 }
 
 /** Whether the row of one of these records gives an external id now. */
-async function readGivenIds(mirror: Mirror, streams: SyncDeps['streams'], wanted: readonly RowName[]) {
+async function readGivenIds({ mirror, state, streams }: OwnerDeps, wanted: readonly RowName[]) {
   const ids = new Map<string, string | undefined>();
   const unknown = new Set<string>();
   const nameOf = ({ stream, localKey }: RowName) => JSON.stringify([stream, localKey]);
@@ -56,8 +55,11 @@ async function readGivenIds(mirror: Mirror, streams: SyncDeps['streams'], wanted
     if (!source) continue;
     const keys = wanted.filter((owner) => owner.stream === name).map(({ localKey }) => localKey);
     const { rows, unreadable } = await mirror.readRowsOrReasons(source, keys);
-    for (const [localKey, { row }] of rows)
-      ids.set(nameOf({ stream: name, localKey }), externalIdOfRow(source, row));
+    const links = await readLinks(state.db, name, keys);
+    for (const [localKey, { row }] of rows) {
+      const given = links.get(localKey)?.externalId ?? externalIdOfRow(source, row);
+      ids.set(nameOf({ stream: name, localKey }), given);
+    }
     for (const localKey of unreadable.keys()) unknown.add(nameOf({ stream: name, localKey }));
   }
   /** A row that cannot be read may give it still. */
@@ -68,20 +70,40 @@ async function readGivenIds(mirror: Mirror, streams: SyncDeps['streams'], wanted
 /** A row that gives an external id now, and whether the service has accepted the object as that row's. */
 export type Giver = RowName & { isAccepted: boolean };
 
-/** By external id, the rows of any stream that give it now, whether or not the state knows them. */
+/**
+ * By external id, the rows of any stream that give it now, by their template or by a link, whether or not the state knows
+ * them.
+ */
 export async function findGivers(
   { mirror, state, streams }: OwnerDeps,
   externalIds: readonly string[],
 ): Promise<Map<string, Giver[]>> {
   const givers = new Map<string, Giver[]>();
   if (externalIds.length === 0) return givers;
+  const linked = [...(await readLinksTo(state.db, externalIds)).values()];
   for (const stream of streams.values()) {
-    const possible = externalIds.filter((id) => mayGive(stream.externalId, id));
-    if (possible.length === 0) continue;
-    for (const [id, keys] of await mirror.findKeysByExternalId(stream, possible)) {
+    const add = (id: string, keys: readonly string[]) => {
       const found = keys.map((localKey) => ({ stream: stream.name, localKey, isAccepted: false }));
-      givers.set(id, [...(givers.get(id) ?? []), ...found]);
+      if (found.length > 0) givers.set(id, [...(givers.get(id) ?? []), ...found]);
+    };
+    const possible = externalIds.filter((id) => mayGive(stream.externalId, id));
+    if (possible.length > 0) {
+      const found = await mirror.findKeysByExternalId(stream, possible);
+      const elsewhere = await readLinks(state.db, stream.name, [...found.values()].flat());
+      for (const [id, keys] of found)
+        add(
+          id,
+          keys.filter((key) => !elsewhere.has(key)),
+        );
     }
+    const links = linked.filter((link) => link.stream === stream.name);
+    if (links.length === 0) continue;
+    const { rows, unreadable } = await mirror.readRowsOrReasons(
+      stream,
+      links.map(({ localKey }) => localKey),
+    );
+    for (const { externalId, localKey } of links)
+      if (rows.has(localKey) || unreadable.has(localKey)) add(externalId, [localKey]);
   }
   if (givers.size === 0) return givers;
   const owners = await readOwners(state.db, [...givers.keys()]);

@@ -3,6 +3,7 @@
 import type { UpcomingReservation, ServiceObject, PutResult } from '../destination/destination.js';
 import { messageWithDetail, type SlotsyncError } from '../errors.js';
 import type { ClaimedRecord } from '../state/records/claims.js';
+import type { Link } from '../state/records/links.js';
 import {
   EXTERNAL_ID_CHANGED,
   EXTERNAL_ID_SHARED,
@@ -27,6 +28,8 @@ export interface Write {
   /** Of the object as the mapping gives it; of a retirement, as it is written. */
   objectHash: string;
   retires: boolean;
+  /** The record is linked to the object, whatever its template gives. */
+  link?: Link | undefined;
 }
 
 const DAY = 24 * 60 * 60 * 1000;
@@ -69,8 +72,15 @@ export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): 
 }
 
 function acceptance(write: Write, destinationId?: number) {
-  const { sourceHash, objectHash, retires } = write;
-  return { ...named(write), destinationId, sourceHash, objectHash, retired: retires };
+  const { sourceHash, objectHash, retires, link } = write;
+  return {
+    ...named(write),
+    destinationId,
+    sourceHash,
+    objectHash,
+    retired: retires,
+    assigned: link?.assignsId,
+  };
 }
 
 const named = ({ record, object }: Write) => ({ localKey: record.localKey, externalId: object.extId });
@@ -105,6 +115,30 @@ export function externalIdTaken(write: Write, { extId, typeId }: ServiceObject, 
 export function externalIdShared(write: Write, other: { stream: string; localKey: string }): Outcome {
   const message = `external id '${write.object.extId}' is also that of ${other.stream} '${other.localKey}'`;
   return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
+}
+
+/** Several objects, or several rows: a person has to say which is which. `why` names them. */
+export function matchAmbiguous(write: Write, why: string): Outcome {
+  return { ...named(write), ...dead('match_ambiguous', why, write.sourceHash) };
+}
+
+/** The one object that matches has no external id, and may not be given one. */
+export function matchUnassignable(write: Write, number: number): Outcome {
+  const message = `the object with number ${number} matches, but has no external id`;
+  return { ...named(write), ...dead('match_unassignable', message, write.sourceHash) };
+}
+
+/** The object was another record's by the time it was to be linked: the next run looks again. */
+export function linkRefused({ record }: Write, reason: string): Outcome {
+  const message = `an object matches, but the record cannot be linked to it: ${reason}`;
+  return { localKey: record.localKey, outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
+}
+
+/** The record is linked to an object that is not at the service: another one is not made in its place. */
+export function linkBroken(write: Write, link: Link): Outcome {
+  const name = link.assignsId ? `number ${link.destinationId ?? 'unknown'}` : `'${link.externalId}'`;
+  const message = `it is linked to the object ${name}, which is not at the service`;
+  return { ...named(write), ...dead('link_broken', message, write.sourceHash) };
 }
 
 /** A record whose reference is not at the service waits for it; after `waitDays` it is dead. `now`: milliseconds. */

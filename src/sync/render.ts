@@ -4,7 +4,7 @@ import type { ServiceObject } from '../destination/destination.js';
 import { messageOf } from '../errors.js';
 import type { State } from '../state/database.js';
 import { readExternalIds } from '../state/records/external-ids.js';
-import { readLinks } from '../state/records/links.js';
+import { readLinks, type Link } from '../state/records/links.js';
 import { mergeObject, type DestinationObject } from '../streams/destination-object.js';
 import type { Row } from '../streams/config-schema.js';
 import { renderExternalId } from '../streams/external-id.js';
@@ -21,7 +21,13 @@ import type { Stream } from '../streams/stream.js';
 
 /** A row as an object; or the reference that is not at the service yet; or why there is none. */
 export type Rendered =
-  { extId: string; object: DestinationObject } | { extId: string; missing: NeededReference } | Unmapped;
+  (Identified & { object: DestinationObject }) | (Identified & { missing: NeededReference }) | Unmapped;
+
+/** Which object a row gives. `link`: the external id is the link's, and not the template's. */
+export interface Identified {
+  extId: string;
+  link?: Link | undefined;
+}
 
 /** Why a row cannot become an object. */
 export interface Unmapped {
@@ -53,13 +59,14 @@ export async function renderRows(
         ? result
         : {
             extId: result.extId,
+            link: links.get(key),
             ...toObject(stream, result, (reference) => externalIdOf(reference) ?? placeholder(reference)),
           },
     ]),
   );
 }
 
-/** The external id that a row gives; undefined when it gives none that can be sent. */
+/** The external id that a row's template gives, links aside; undefined when it gives none that can be sent. */
 export function externalIdOfRow(stream: Stream, row: Row): string | undefined {
   try {
     const externalId = renderExternalId(stream.externalId, row);

@@ -356,7 +356,11 @@ describe('what a person names', () => {
       ['two', {}, "a run is a whole number from 1 on, not 'two'"],
       ['2', { stream: 'courses' }, 'run 2 does not hold courses; it holds: retire of rooms'],
       ['2', { operation: 'update' }, 'run 2 does not hold update; it holds: retire of rooms'],
-      ['2', { operation: 'delete' }, "--operation takes create, update, retire, overwrite, repair, not 'delete'"],
+      [
+        '2',
+        { operation: 'delete' },
+        "--operation takes create, update, retire, overwrite, repair, not 'delete'",
+      ],
     ];
     for (const [run, options, message] of wrong) {
       await expect(chooseHolds(world.state, run, options)).rejects.toMatchObject({ code: 'usage', message });

@@ -36,6 +36,8 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
       sourceHash: string;
       objectHash: string;
       retired?: boolean;
+      /** The object has got its external id by this write, or by one before: its link says so no more. */
+      assigned?: boolean | undefined;
     }
   | ({ outcome: 'deferred' } & Reason)
   | ({ outcome: 'failed'; inDoubt?: boolean } & Partial<Refused> & Omit<Reason, 'waitsFor'>)

@@ -3,6 +3,7 @@ import { anyOf, query, type Queries } from '../database.js';
 import { mendDrift } from '../drift/write-drift.js';
 import { releaseClaim } from './claims.js';
 import { FORMER_HAS_RECORD, KEPT_FOR_FORMER } from './former-objects.js';
+import { noteAssigned } from './links.js';
 import { recordName, storable, type Outcome } from './outcome-types.js';
 import { wakeWaiting } from './wake-waiting.js';
 
@@ -70,6 +71,12 @@ export async function settleRecords(
       claimed_by = NULL, claimed_until = NULL, run_id = ${runId}::bigint, updated_at = now()
     WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keptKeys)} AND r.claimed_by = ${token}
     RETURNING r.local_key AS "localKey"`;
+  const assigned = outcomes.filter((outcome) => 'assigned' in outcome && outcome.assigned);
+  await noteAssigned(
+    db,
+    stream,
+    assigned.map(({ localKey }) => localKey),
+  );
   await forgetClaimed(db, { token, stream }, keysOf('forgotten'));
   await releaseClaim(db, { token, stream }, keysOf('skipped'));
   const settled = new Set(written.map(({ localKey }) => localKey));

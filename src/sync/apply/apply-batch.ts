@@ -1,7 +1,7 @@
 // A batch becomes accepted objects: claim the records and objects, read the rows as they are now, map them, drop what the
 // service already holds, read what the mapping does not own whole or what is in doubt, write once, and settle every record
 // with its outcome in one transaction. Nothing is recorded as accepted that the service did not accept.
-import type { ServiceObject, PutResult } from '../../destination/destination.js';
+import type { PutObject, ServiceObject, PutResult } from '../../destination/destination.js';
 import type { Context } from '../../destination/client.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import { codeOf, SlotsyncError } from '../../errors.js';
@@ -10,12 +10,20 @@ import { settleBatch } from '../../state/runs/finish-batch.js';
 import type { Batch } from '../../state/runs/batches.js';
 import { countOutcomes, type Outcome } from '../../state/records/outcome-types.js';
 import { lookAgain, type RecordKeys } from '../../state/records/settle-records.js';
-import { isSameObject, type DestinationObject } from '../../streams/destination-object.js';
+import { isSameObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
-import { externalIdTaken, ofPut, unchanged, type Settle, type Write } from '../outcome-reasons.js';
+import {
+  externalIdTaken,
+  linkBroken,
+  ofPut,
+  unchanged,
+  type Settle,
+  type Write,
+} from '../outcome-reasons.js';
 import { mergeWithService } from '../render.js';
 import { chooseRetirements } from '../retire.js';
 import { claimBatch, type BatchClaim, type ClaimDeps } from './batch-claim.js';
+import { matchObjects, type Matched } from './match-objects.js';
 import { prepareBatch } from './prepare.js';
 import { putHalving } from './put-halving.js';
 
@@ -110,25 +118,25 @@ async function settleInto(
     return [];
   };
 
-  const prepared = await prepareBatch(deps, stream, batch, claim, settle);
-  const toRead = prepared.filter(
-    ({ retires, record }) => retires || stream.owns === 'fields' || isLookedAt(record),
+  const matched = await matchObjects(
+    deps,
+    stream,
+    { claim, writes: await prepareBatch(deps, stream, batch, claim, settle) },
+    context,
+    settle,
   );
-  const extIds = toRead.map(({ object }) => object.extId);
-  const found =
-    extIds.length === 0
-      ? new Map<string, ServiceObject>()
-      : await deps.destination.findObjects(extIds, stream.type, context);
+  const prepared = matched.writes;
+  const { found, unnamed } = await readObjects(deps, stream, matched, context);
   const retirements = prepared.filter(({ retires }) => retires);
   const toWrite = [
-    ...chooseWrites(stream, batch, prepared, found, settle),
+    ...chooseWrites(stream, batch, prepared, { found, unnamed }, settle),
     ...(await chooseRetirements(deps, stream, { batch, retirements, found }, context, settle)),
   ];
   if (toWrite.length === 0) return;
 
   const keys = new Map(toWrite.map(({ object, record }) => [object.extId, record.localKey]));
   const results = new Map<string, PutResult>();
-  const put = async (objects: readonly DestinationObject[]) => {
+  const put = async (objects: readonly PutObject[]) => {
     let isSent = false;
     // Slot first, clock second: however long the quota is waited for, the claim outlives the request.
     const beforeSend = async () => {
@@ -145,10 +153,13 @@ async function settleInto(
     }
   };
   /** Those that the answer settles are taken off again. */
-  const noteUnanswered = (objects: readonly DestinationObject[]) => {
+  const noteUnanswered = (objects: readonly PutObject[]) => {
     for (const { extId } of objects) run.unanswered.add(keys.get(extId) ?? '');
   };
-  const objects = toWrite.map(({ object }) => object);
+  // An object without an external id is named by its number, and gets one.
+  const objects = toWrite.map(({ object, link }): PutObject =>
+    unnamed.has(object.extId) ? { ...object, id: link?.destinationId ?? undefined } : object,
+  );
   try {
     await putHalving(put, objects, results, () =>
       deps.log.warn(
@@ -166,6 +177,47 @@ async function settleInto(
   }
 }
 
+/** Objects as they stand at the service, by the external id that their writes give them. */
+interface Standing {
+  found: ReadonlyMap<string, ServiceObject>;
+  /** Those that have no external id yet. */
+  unnamed: ReadonlySet<string>;
+}
+
+/**
+ * Reads the objects that must be looked at before they are written: those the mapping does not own whole, those in doubt or
+ * retired, and those that records are linked to, which nothing is made in place of.
+ */
+async function readObjects(
+  { destination }: ApplyDeps,
+  stream: Stream,
+  { writes, seen }: Matched,
+  context: Context,
+): Promise<Standing> {
+  const found = new Map([...seen].flatMap(([extId, object]) => (object ? [[extId, object] as const] : [])));
+  const unnamed = new Set<string>();
+  const toRead = writes.filter(
+    ({ retires, record, link, object }) =>
+      !seen.has(object.extId) && (retires || link || stream.owns === 'fields' || isLookedAt(record)),
+  );
+  const extIds = toRead.flatMap(({ object, link }) => (link?.assignsId ? [] : object.extId));
+  if (extIds.length > 0)
+    for (const [extId, object] of await destination.findObjects(extIds, stream.type, context))
+      found.set(extId, object);
+  const links = toRead.flatMap(({ link }) => (link?.assignsId ? link : []));
+  if (links.length === 0) return { found, unnamed };
+  const numbers = links.flatMap(({ destinationId }) => destinationId ?? []);
+  const byNumber = await destination.findObjectsByNumber(numbers, stream.type, context);
+  for (const { externalId, destinationId } of links) {
+    const object = byNumber.get(destinationId ?? NaN);
+    // One that has got another external id is not the object that was linked any more.
+    if (!object || (object.extId !== undefined && object.extId !== externalId)) continue;
+    found.set(externalId, { ...object, extId: externalId });
+    if (object.extId === undefined) unnamed.add(externalId);
+  }
+  return { found, unnamed };
+}
+
 /** In doubt, and no write is under way any more that could change the object after it was looked at. */
 function isLookedAt({ inDoubt, isCheckPending }: Write['record']): boolean {
   return inDoubt && !isCheckPending;
@@ -176,18 +228,20 @@ function chooseWrites(
   stream: Stream,
   { isForced }: Batch,
   prepared: readonly Write[],
-  found: ReadonlyMap<string, ServiceObject>,
+  { found, unnamed }: Standing,
   settle: Settle,
 ): Write[] {
   return prepared.flatMap((write) => {
     if (write.retires) return [];
-    const { record } = write;
+    const { record, link } = write;
     const standing = found.get(write.object.extId);
+    if (link && !standing) return settle(linkBroken(write, link));
     if (standing && standing.typeId !== stream.type)
       return settle(externalIdTaken(write, standing, stream.type));
     const merged = mergeWithService(stream, write.object, standing);
     const isSettling = !record.inDoubt || isLookedAt(record);
-    if (standing && isSettling && !isForced && isSameObject(merged, standing))
+    const isNamed = !unnamed.has(write.object.extId);
+    if (standing && isNamed && isSettling && !isForced && isSameObject(merged, standing))
       return settle(unchanged(write, standing.id));
     return [{ ...write, object: merged }];
   });

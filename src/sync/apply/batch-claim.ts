@@ -13,8 +13,10 @@ import {
   type Claim,
   type ClaimedRecord,
 } from '../../state/records/claims.js';
+import { readLinks } from '../../state/records/links.js';
 import { claimObjects, releaseObjectClaims, renewObjectClaims } from '../../state/records/object-claims.js';
 import type { Stream } from '../../streams/stream.js';
+import type { Identified } from '../render.js';
 import type { SyncDeps } from '../sync-deps.js';
 
 export interface ClaimDeps extends SyncDeps {
@@ -43,7 +45,13 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
   };
   let until = clock() + validMs;
   const idsOfKeys = await mirror.readExternalIdsOfKeys(stream, keys);
-  const claimed = await claimRecords(db, { ...claim, keys, runId, externalIds: idsOfKeys });
+  const links = await readLinks(db, stream.name, keys);
+  /** Keys whose objects do not follow from them. */
+  const linked = new Set(links.keys());
+  const externalIds = new Map(
+    [...idsOfKeys].map(([key, id]) => [key, links.get(key)?.externalId ?? id] as const),
+  );
+  const claimed = await claimRecords(db, { ...claim, keys, runId, externalIds });
   // What drifts is looked at, whatever was accepted last.
   const records = operation === 'repair' ? asInDoubt(claimed) : claimed;
   /** Records without those whose object another batch has. */
@@ -62,7 +70,8 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
 
   /** The external ids of a record that its claim does not cover. `rowId`: the one that its row gives. */
   function idsToClaim(record: ClaimedRecord, rowId?: string): string[] {
-    const ownIds = stream.ownsIds ? [rowId, idsOfKeys.get(record.localKey)] : [];
+    const { localKey } = record;
+    const ownIds = stream.ownsIds && !linked.has(localKey) ? [rowId, idsOfKeys.get(localKey)] : [];
     return [record.externalId, rowId].filter(
       (known): known is string => typeof known === 'string' && !ownIds.includes(known) && !objects.has(known),
     );
@@ -103,18 +112,21 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
     records: writable as ReadonlyMap<string, ClaimedRecord>,
 
     /** Claims the objects that rows give, by key; see `claimIds`. */
-    claimRowIds: (rowIds: ReadonlyMap<string, string>): Promise<string[]> =>
-      claimIds(
+    claimRowIds(rowIds: ReadonlyMap<string, Identified>): Promise<string[]> {
+      for (const [key, { link }] of rowIds) if (link) linked.add(key);
+      return claimIds(
         new Map(
-          [...rowIds].flatMap(([key, rowId]) => {
+          [...rowIds].flatMap(([key, { extId }]) => {
             const record = writable.get(key);
-            return record ? [[key, idsToClaim(record, rowId)] as const] : [];
+            return record ? [[key, idsToClaim(record, extId)] as const] : [];
           }),
         ),
-      ),
+      );
+    },
 
     /** Whether an object may be written under this claim. */
-    covers: (record: ClaimedRecord, rowId: string): boolean => idsToClaim(record, rowId).length === 0,
+    covers: (record: ClaimedRecord, { extId, link }: Identified): boolean =>
+      (!link || linked.has(record.localKey)) && idsToClaim(record, extId).length === 0,
 
     /** Leaves a record to a later attempt. */
     leave: (key: string): void => void writable.delete(key),

@@ -1,6 +1,7 @@
 // Which records of a claimed batch are to be written, and which have their outcome before anything is sent. Rows are
 // read here, under the claim, so that the mirror decides and not what was known when the run was planned.
 import { noteExternalIds } from '../../state/records/claims.js';
+import { readLinksTo } from '../../state/records/links.js';
 import type { Batch } from '../../state/runs/batches.js';
 import { hashObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
@@ -32,15 +33,18 @@ export async function prepareBatch(
     const result = rendered.get(key);
     if (sourceHash === undefined || !result) return [];
     if ('problem' in result) return settle(outcome.mappingFailed(record, sourceHash, result));
-    const former = record.objectHash === null && !record.inDoubt ? null : record.externalId;
+    // A record is linked only while nothing may have been sent of it.
+    const isFirst = record.objectHash === null && (!record.inDoubt || result.link !== undefined);
+    const former = isFirst ? null : record.externalId;
     if (former !== null && former !== result.extId)
       return settle(outcome.externalIdChanged(record, sourceHash, { former, now: result.extId }));
     if ('missing' in result) return settle(outcome.referenceMissing(record, sourceHash, result, stream, now));
-    const { object } = result;
-    return [{ record, object, sourceHash, objectHash: hashObject(object), retires: false }];
+    const { object, link } = result;
+    return [{ record, object, sourceHash, objectHash: hashObject(object), retires: false, link }];
   });
   await noteNewIds(deps, claim, writes);
-  const own = await refuseSharedIds(deps, stream, writes, settle);
+  const unlinked = await refuseLinkedIds(deps, stream, claim, writes, settle);
+  const own = await refuseSharedIds(deps, stream, unlinked, settle);
   const open = batch.isForced ? own : own.filter((write) => !isAccepted(write, settle));
   const gone = [...records.values()].filter(
     ({ localKey }) => !rows.has(localKey) && !unreadable.has(localKey),
@@ -59,7 +63,7 @@ async function readUnderClaim(deps: SyncDeps, stream: Stream, claim: BatchClaim)
   };
   const { found: rows, unread: unreadable, results: rendered } = await read([...claim.records.keys()]);
   const idsOf = (results: ReadonlyMap<string, Rendered>) =>
-    new Map([...results].flatMap(([key, result]) => ('extId' in result ? [[key, result.extId]] : [])));
+    new Map([...results].flatMap(([key, result]) => ('extId' in result ? [[key, result]] : [])));
   const readAgain = await claim.claimRowIds(idsOf(rendered));
   if (readAgain.length > 0) {
     const { found, unread, results } = await read(readAgain);
@@ -90,6 +94,32 @@ async function noteNewIds({ state }: SyncDeps, claim: BatchClaim, writes: readon
 }
 
 /**
+ * An object that a record is linked to is no other's, whatever the template of another row gives. A record whose own link
+ * is not there any more is left to a later attempt.
+ */
+async function refuseLinkedIds(
+  { state }: SyncDeps,
+  stream: Stream,
+  claim: BatchClaim,
+  writes: readonly Write[],
+  settle: Settle,
+): Promise<Write[]> {
+  const links = await readLinksTo(
+    state.db,
+    writes.map(({ object }) => object.extId),
+  );
+  return writes.filter((write) => {
+    const { localKey } = write.record;
+    const link = links.get(write.object.extId);
+    const isOwn = link?.stream === stream.name && link.localKey === localKey;
+    if (link && !isOwn) settle(outcome.externalIdShared(write, link));
+    else if (write.link && !link) claim.leave(localKey);
+    else return true;
+    return false;
+  });
+}
+
+/**
  * One external id belongs to one row: where two would share it, neither is sent from here. What another batch is
  * writing for the first time counts as well. Both have noted their ids before they look here: of two that write at
  * once, one sees the other, or each does.
@@ -100,17 +130,20 @@ async function refuseSharedIds(
   writes: readonly Write[],
   settle: Settle,
 ): Promise<Write[]> {
-  if (stream.ownsIds) return [...writes];
+  const claimants = stream.ownsIds ? writes.filter(({ link }) => link) : writes;
+  if (claimants.length === 0) return [...writes];
   const inBatch = new Map<string, Write[]>();
-  for (const write of writes) {
+  for (const write of claimants) {
     const { extId } = write.object;
     inBatch.set(extId, [...(inBatch.get(extId) ?? []), write]);
   }
   const owners = await findOtherOwners(
     deps,
     stream,
-    writes,
-    (owner, { record }) => owner.isAccepted || (owner.isWritten && record.objectHash === null),
+    claimants,
+    (owner, { record, link }) =>
+      // Who writes a linked object for the first time finds the link, and does not.
+      owner.isAccepted || (owner.isWritten && record.objectHash === null && !link),
   );
   return writes.filter((write) => {
     const beside = inBatch.get(write.object.extId)?.find((other) => other !== write);

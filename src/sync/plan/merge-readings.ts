@@ -32,6 +32,8 @@ export interface RefusedEntry {
   sharedId: number | undefined;
   /** There is nothing to do about it otherwise. */
   isSettled: boolean;
+  /** What there would be to do otherwise. */
+  decision: Decision;
 }
 
 /** `back`: the row was seen to be gone and is in the mirror again; what else there is to do about it follows. */
@@ -108,7 +110,7 @@ export async function* mergeReadings(
             const isSettled = isTooLong
               ? known?.status === 'dead' && known.hash === hash
               : decision === 'unchanged' || decision === 'dead';
-            yield { operation: 'refuse', key, hash, sharedId, isSettled };
+            yield { operation: 'refuse', key, hash, sharedId, isSettled, decision };
           } else if (decision === 'retire' && known?.status === 'reserved')
             yield { operation: decision, key, wasReleased: true };
           else if (decision === 'retire' && known?.status === 'doubt')

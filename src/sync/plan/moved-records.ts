@@ -2,6 +2,7 @@
 // taken away and nothing is new at the service, so it is neither a retirement nor a create, and falls under no limit.
 import { hasAccepted } from '../../state/records/count-records.js';
 import { readOwners, readRecordIds, type Owner } from '../../state/records/external-ids.js';
+import { readLinks } from '../../state/records/links.js';
 import { mayCollide } from '../../streams/external-id.js';
 import type { Stream } from '../../streams/stream.js';
 import { findGivers } from '../external-id-owners.js';
@@ -26,11 +27,16 @@ export function createMoves(deps: MoveDeps, stream: Stream) {
   }
 
   async function readIdsOfRows(keys: readonly string[]): Promise<Map<string, string>> {
+    const links = await readLinks(state.db, stream.name, keys);
+    const ofLinks = [...links].map(([key, { externalId }]) => [key, externalId] as const);
     const ofKeys = await mirror.readExternalIdsOfKeys(stream, keys);
-    if (ofKeys.size > 0) return ofKeys;
+    if (ofKeys.size > 0) return new Map([...ofKeys, ...ofLinks]);
     const rows = await mirror.readRows(stream, keys);
     const ids = [...rows].map(([key, { row }]) => [key, externalIdOfRow(stream, row)] as const);
-    return new Map(ids.flatMap(([key, id]) => (id === undefined ? [] : [[key, id] as const])));
+    return new Map([
+      ...ids.flatMap(([key, id]) => (id === undefined ? [] : [[key, id] as const])),
+      ...ofLinks,
+    ]);
   }
 
   return {

@@ -1,5 +1,6 @@
 // The plan of one stream: what differs between mirror and state, in batches, weighed against the stream's limits. A run
 // and a preview plan through this one function, so that they cannot disagree; a sink says what becomes of the batches.
+import { readLinks } from '../../state/records/links.js';
 import { readPlanMarks } from '../../state/records/plan-marks.js';
 import { countAccepted } from '../../state/records/count-records.js';
 import { listOpenApprovals } from '../../state/runs/approvals.js';
@@ -16,12 +17,14 @@ import {
 import type { Context } from '../../destination/client.js';
 import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
+import type { Decision } from '../decide.js';
 import { explainHold, hasLimit } from '../mass-change-limits.js';
 import { chooseDue, explainRetirementHold, mayPlanRetirements } from '../retire.js';
 import { createMoves } from './moved-records.js';
 import { meetObjects, type MeetDeps, type MetObjects } from './met-objects.js';
 import { mergeReadings, type MergeCounts, type RefusedEntry, type WriteEntry } from './merge-readings.js';
 import { explainRefusal, type RefusedRow } from './refused-rows.js';
+import { readSharedIds } from './shared-external-ids.js';
 
 export type PlanDeps = MeetDeps;
 
@@ -79,7 +82,7 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
   const { from, to, where, force = false } = range ?? {};
   const keys = (request.keys ?? range?.keys)?.map(shortenKey);
   // A few keys are not worth reading the whole source; what they share with others is found before they are sent.
-  const shared = keys ? [] : await mirror.findSharedExternalIds(stream);
+  const shared = keys ? [] : await readSharedIds(deps, stream);
   const planned = {
     create: 0,
     update: 0,
@@ -163,9 +166,24 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
   const unsent = collect<'back' | 'forget', string>(KEYS_AT_ONCE, async (operation, found) =>
     operation === 'back' ? sink.noteRowsBack?.(found) : sink.forget?.(found),
   );
-  const refused = collect<'refused', RefusedEntry>(KEYS_AT_ONCE, (_, entries) =>
-    sink.refuse(entries.map((entry) => explainRefusal(entry, shared))),
-  );
+  const refused = collect<'refused', RefusedEntry>(KEYS_AT_ONCE, async (_, entries) => {
+    // A linked row does not use the external id that it shares.
+    const sharing = entries.flatMap(({ key, sharedId }) => (sharedId === undefined ? [] : key));
+    const links = await readLinks(state.db, stream.name, sharing);
+    for (const { key, decision } of entries)
+      if (links.has(key) && isWrite(decision)) await addWrite({ operation: decision, key });
+    const unlinked = entries.filter(({ key }) => !links.has(key));
+    await sink.refuse(unlinked.map((entry) => explainRefusal(entry, shared)));
+  });
+  async function addWrite(entry: WriteEntry): Promise<void> {
+    if (room.records <= 0) return;
+    room.records--;
+    const { operation } = entry;
+    if (operation === 'create' || entry.isNew) return created.add('create', entry);
+    if (operation === 'update') planned.update++;
+    const isLimited = operation === 'update' && hasLimit(stream, operation);
+    await batches.add(isLimited ? operation : undefined, entry);
+  }
 
   const sharedIds = shared.map(({ externalId }) => externalId);
   const entries = mergeReadings(
@@ -196,18 +214,10 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
         break;
       }
       default:
-        if (room.records > 0) {
-          room.records--;
-          if (operation === 'create' || entry.isNew) await created.add('create', entry);
-          else {
-            if (operation === 'update') planned.update++;
-            const isLimited = operation === 'update' && hasLimit(stream, operation);
-            await batches.add(isLimited ? operation : undefined, entry);
-          }
-        }
+        await addWrite(entry);
     }
   }
-  for (const collected of [created, gone, unsent, refused, batches, sink]) await collected.flush?.();
+  for (const collected of [refused, created, gone, unsent, batches, sink]) await collected.flush?.();
 
   const { create, update, unchanged, retry, dead } = step.value;
   const { retire, moved, takenOver, asked, equal, overwrite } = planned;
@@ -274,6 +284,9 @@ async function weighLimits(
   }
   return weighed;
 }
+
+const isWrite = (decision: Decision) =>
+  decision === 'create' || decision === 'update' || decision === 'retry';
 
 /** Collects values into lists of a size, by name; each full list, and at the end each rest, is handed over. */
 function collect<Name, T>(size: number, handOver: (name: Name, values: T[]) => Promise<void>) {

@@ -1,0 +1,391 @@
+// `match` in a run: an object that is at the service already is linked before a record is created. Never a second object
+// for one thing, never one object for two rows.
+import { describe, expect, it } from 'vitest';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { readBatch } from '../../src/state/runs/batches.js';
+import { retryRecords } from '../../src/state/records/retry-records.js';
+import { COURSES } from '../support/campus.js';
+import { ROOMS, addRooms, expectNothingToSend, keepRoomWorlds, rooms } from '../support/room-worlds.js';
+import type { World, WorldOptions } from '../support/world.js';
+
+const open = keepRoomWorlds();
+
+const MATCHED = { ...ROOMS, match: ['room.name'] };
+const matching = (changes: Partial<typeof MATCHED> = {}, more: Partial<SlotsyncConfig> = {}) => ({
+  ...rooms({ ...MATCHED, ...changes }),
+  ...more,
+});
+
+/** An object as somebody made it by hand. */
+const addObject = (
+  world: World,
+  name: string,
+  extId: string | null,
+  more: { seats?: string; active?: boolean } = {},
+) =>
+  world.sandbox.addObject({
+    extId,
+    typeId: 'room',
+    active: more.active ?? true,
+    fields: [
+      { fieldId: 'room.name', values: [name] },
+      { fieldId: 'room.seats', values: more.seats === undefined ? [] : [more.seats] },
+    ],
+  });
+const linksOf = (world: World) =>
+  world.sql<
+    { local_key: string; external_id: string; assigns_id: boolean; linked_by: string; fields: string[] }[]
+  >`
+    SELECT * FROM slotsync.links ORDER BY stream, local_key`;
+const objectNames = (world: World) => world.sandbox.objects().map(({ extId }) => extId);
+
+describe('match: a row', () => {
+  it('is linked to the one object with its values, updates it, and creates no other', async () => {
+    const world = await open(matching());
+    const { id } = addObject(world, 'Room A', 'hand_7');
+    await addRooms(world, 'A', 'B');
+    await world.sql`UPDATE rooms SET seats = 12`;
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'succeeded' });
+    expect(await linksOf(world)).toMatchObject([
+      {
+        local_key: 'A',
+        external_id: 'hand_7',
+        destination_id: String(id),
+        linked_by: 'match',
+        fields: ['room.name'],
+      },
+    ]);
+    expect(objectNames(world)).toEqual(['hand_7', 'room_B']);
+    expect(world.fieldsOf('hand_7')).toEqual({ 'room.name': 'Room A', 'room.seats': '12' });
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { external_id: 'hand_7', status: 'synced' } });
+    await expectNothingToSend(world);
+
+    await world.sql`UPDATE rooms SET name = 'Hall A' WHERE code = 'A'`;
+    await world.sync();
+    expect(world.fieldsOf('hand_7')).toMatchObject({ 'room.name': 'Hall A' });
+    await world.sql`DELETE FROM slotsync.records`;
+    await world.sync();
+    expect(objectNames(world)).toEqual(['hand_7', 'room_B']);
+  });
+
+  it('is not looked for where an object with its own external id stands there', async () => {
+    const world = await open(matching());
+    addObject(world, 'Room A', 'hand_7');
+    addObject(world, 'other', 'room_A');
+    await addRooms(world, 'A');
+    await world.sync();
+    expect(await linksOf(world)).toEqual([]);
+    expect(world.fieldsOf('room_A')).toEqual({ 'room.name': 'Room A' });
+  });
+
+  it('without a value in one of the fields is created', async () => {
+    const world = await open(matching({ match: ['room.name', 'room.seats'] }));
+    addObject(world, 'Room A', 'hand_7');
+    addObject(world, 'Room B', 'hand_8', { seats: '4' });
+    await addRooms(world, 'A', 'B');
+    await world.sql`UPDATE rooms SET seats = 4 WHERE code = 'B'`;
+    await world.sync();
+    expect(objectNames(world)).toEqual(['hand_7', 'hand_8', 'room_A']);
+  });
+
+  it('that several objects match is dead and names them; made unique and retried, it is linked', async () => {
+    const world = await open(matching());
+    addObject(world, 'Room A', 'hand_7');
+    addObject(world, 'Room A', 'hand_8', { active: false });
+    const { id } = addObject(world, 'Room A', null);
+    await addRooms(world, 'A', 'B');
+    expect((await world.sync()).run).toMatchObject({
+      status: 'partial',
+      counts: { rooms: { synced: 1, dead: 1 } },
+    });
+    const { A } = await world.recordsOf('rooms');
+    expect(A).toMatchObject({ status: 'dead', error_code: 'match_ambiguous' });
+    expect(A?.error_message).toContain(
+      `3 objects have its values of room.name: 'hand_7', 'hand_8' (inactive), number ${id}`,
+    );
+    expect(objectNames(world)).toEqual(['hand_7', 'hand_8', 'room_B']);
+    world.sandbox.removeObject(id);
+    world.sandbox.removeObject('hand_8');
+    await retryRecords(world.state.db, { stream: 'rooms', keys: ['A'] });
+    await world.sync();
+    expect(await linksOf(world)).toMatchObject([{ local_key: 'A', external_id: 'hand_7' }]);
+  });
+
+  it.each([
+    ['in one batch', 100],
+    ['in two batches', 1],
+  ])('that shares its object with another one %s is dead, and nothing is created', async (_, batchSize) => {
+    const world = await open(matching({ batchSize }));
+    addObject(world, 'Twin', 'hand_7');
+    await world.sql`INSERT INTO rooms (code, name) VALUES ('A', 'Twin'), ('B', 'Twin')`;
+    await world.sync();
+    const records = Object.values(await world.recordsOf('rooms'));
+    const dead = records.filter(({ status }) => status === 'dead');
+    expect(dead.length).toBe(batchSize === 1 ? 1 : 2);
+    for (const { error_code, error_message, local_key } of dead) {
+      expect(error_code).toBe('match_ambiguous');
+      expect(error_message).toContain(local_key === 'A' ? "'B'" : "'A'");
+    }
+    expect(objectNames(world)).toEqual(['hand_7']);
+    await expectNothingToSend(world);
+  });
+
+  it('matches no object that stands for another row, record or link', async () => {
+    const world = await open({
+      streams: {
+        rooms: MATCHED,
+        halls: { ...MATCHED, from: 'halls', externalId: 'hall_{code}', match: undefined },
+      },
+    });
+    await world.sql`CREATE TABLE halls (code text PRIMARY KEY, name text, seats integer)`;
+    await world.sql`INSERT INTO halls VALUES ('accepted', 'Record'), ('new', 'Row')`;
+    await world.sync('halls');
+    await world.sql`DELETE FROM slotsync.records WHERE local_key = 'new'`;
+    await world.sql`INSERT INTO rooms (code, name) VALUES ('A', 'Record'), ('B', 'Row')`;
+    await world.sync('rooms');
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced' });
+    expect(await linksOf(world)).toEqual([]);
+    expect(objectNames(world)).toEqual(['hall_accepted', 'hall_new', 'room_A', 'room_B']);
+  });
+
+  it('of two streams that match one object at the same moment is linked once', async () => {
+    const world = await open({
+      streams: { rooms: MATCHED, halls: { ...MATCHED, externalId: 'hall_{code}' } },
+    });
+    addObject(world, 'Room A', 'hand_7');
+    await addRooms(world, 'A');
+    const { queue, runId } = await world.plan();
+    world.sandbox.setLatency(50);
+    await Promise.allSettled(queue.map((id) => world.apply(id)));
+    const batches = await Promise.all(queue.map((id) => readBatch(world.state.db, id)));
+    await world.finish(
+      runId,
+      batches.flatMap((batch) => (batch?.state === 'queued' ? [batch.id] : [])),
+    );
+    expect(await linksOf(world)).toHaveLength(1);
+    expect(objectNames(world)).toEqual(['hand_7']);
+    const records = [
+      ...Object.values(await world.recordsOf('rooms')),
+      ...Object.values(await world.recordsOf('halls')),
+    ];
+    expect(records.map(({ status }) => status).toSorted()).not.toEqual(['synced', 'synced']);
+  });
+
+  it('compares a reference by its external id', async () => {
+    const world = await open({
+      streams: { rooms: ROOMS, courses: { ...COURSES, match: ['course.room', 'course.name'] } },
+    });
+    const course = (extId: string, room: string) =>
+      world.sandbox.addObject({
+        extId,
+        typeId: 'course',
+        fields: [
+          { fieldId: 'course.name', values: ['One'] },
+          { fieldId: 'course.room', values: [room] },
+        ],
+      });
+    course('hand_A', 'room_A');
+    course('hand_B', 'room_B');
+    await addRooms(world, 'A', 'B');
+    await world.sql`INSERT INTO courses VALUES ('1', 'One', 'B')`;
+    await world.sync();
+    expect(await linksOf(world)).toMatchObject([{ local_key: '1', external_id: 'hand_B' }]);
+  });
+
+  it('is compared here: a service that cannot search, or answers too much, is as good', async () => {
+    const world = await open(matching({}, { service: { searchByFields: false } }), {
+      sandbox: { searchesFields: false },
+    });
+    addObject(world, 'Room A', 'hand_7');
+    addObject(world, 'Room', 'hand_8');
+    await addRooms(world, 'A');
+    await world.sync();
+    expect(await linksOf(world)).toMatchObject([{ local_key: 'A', external_id: 'hand_7' }]);
+  });
+
+  it('whose worker dies between the link and the write goes on with the linked object', async () => {
+    const world = await open(matching());
+    addObject(world, 'Room A', 'hand_7');
+    await addRooms(world, 'A');
+    await world.sql`UPDATE rooms SET seats = 3`;
+    world.sandbox.failNext({ path: '/objects', method: 'PUT', fault: 'reset', times: 'always' });
+    await world.sync();
+    expect(await linksOf(world)).toHaveLength(1);
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { external_id: 'hand_7', in_doubt: true } });
+    world.sandbox.clearFailures();
+    await world.passLateWrites();
+    await world.sync();
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced' });
+    expect(world.sandbox.objects()).toHaveLength(1);
+    expect(world.fieldsOf('hand_7')).toMatchObject({ 'room.seats': '3' });
+  });
+
+  it('whose worker died before the link is still matched, once nothing can be carried out late', async () => {
+    const world = await open(matching());
+    addObject(world, 'Room A', 'hand_7');
+    await addRooms(world, 'A');
+    await world.sql`INSERT INTO slotsync.records (stream, local_key, external_id, status, claimed_by, claimed_until)
+      VALUES ('rooms', 'A', 'room_A', 'pending', 'dead', now() - interval '1 minute')`;
+    const { runId, queue } = await world.plan();
+    await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'claimed' });
+    await world.passLateWrites();
+    await world.finish(runId, queue);
+    expect(objectNames(world)).toEqual(['hand_7']);
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced' });
+  });
+
+  it('that lets go of a former object is created anew, and not linked to that one', async () => {
+    const world = await open(matching({ externalId: 'room_{number}' }));
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1')`;
+    await world.sync();
+    await world.sql`UPDATE rooms SET number = '2'`;
+    await world.sync();
+    await retryRecords(world.state.db, { stream: 'rooms', keys: ['A'] });
+    await world.sync();
+    expect(objectNames(world)).toEqual(['room_1', 'room_2']);
+  });
+});
+
+describe('match: an object without an external id', () => {
+  const assigning: WorldOptions = { sandbox: { assignsExternalIds: true } };
+  const assigned = (changes: Partial<typeof MATCHED> = {}) =>
+    matching(changes, { service: { assignExternalIds: true } });
+
+  it('is not touched unless it may be given one', async () => {
+    const world = await open(matching(), assigning);
+    const { id } = addObject(world, 'Room A', null);
+    await addRooms(world, 'A');
+    await world.sync();
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: {
+        status: 'dead',
+        error_code: 'match_unassignable',
+        error_message: expect.stringContaining(`number ${id}`),
+      },
+    });
+    expect(objectNames(world)).toEqual([]);
+  });
+
+  it.each(['fields', 'object'] as const)(
+    'is given the external id of its row, with its number, when the mapping owns %s',
+    async (owns) => {
+      const world = await open(assigned({ owns }), assigning);
+      const { id } = addObject(world, 'Room A', null, { seats: '9' });
+      await addRooms(world, 'A');
+      await world.sync();
+      expect(world.sandbox.object('room_A')).toMatchObject({ id });
+      expect(await linksOf(world)).toMatchObject([
+        { external_id: 'room_A', assigns_id: false, destination_id: String(id) },
+      ]);
+      expect(await world.recordsOf('rooms')).toMatchObject({
+        A: { status: 'synced', destination_id: String(id) },
+      });
+      await expectNothingToSend(world);
+      await world.sql`UPDATE rooms SET name = 'Hall'`;
+      await world.sync();
+      expect(world.sandbox.object('room_A')).toMatchObject({
+        id,
+        fields: [{ fieldId: 'room.name', values: ['Hall'] }],
+      });
+      expect(world.sandbox.unnamedObjects()).toEqual([]);
+    },
+  );
+
+  it('that got it by a write whose answer was lost is not named by its number again', async () => {
+    const world = await open(assigned(), assigning);
+    const { id } = addObject(world, 'Room A', null);
+    await addRooms(world, 'A');
+    await world.sql`UPDATE rooms SET seats = 3`;
+    world.sandbox.failNext({ path: '/objects', method: 'PUT', fault: 'loseAnswer', times: 'always' });
+    await world.sync();
+    expect(world.sandbox.object('room_A')).toMatchObject({ id });
+    expect(await linksOf(world)).toMatchObject([{ assigns_id: true }]);
+    world.sandbox.clearFailures();
+    await world.sql`UPDATE rooms SET seats = 4`;
+    world.sandbox.clearArrivals();
+    await world.sync();
+    expect(await linksOf(world)).toMatchObject([{ assigns_id: false }]);
+    await world.passLateWrites();
+    await world.sync();
+    expect(world.sandbox.objects()).toMatchObject([{ id, extId: 'room_A' }]);
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced' });
+  });
+});
+
+describe('link: an object that is not at the service any more', () => {
+  it.each(['fields', 'object'] as const)('is not made again when the mapping owns %s', async (owns) => {
+    const world = await open(matching({ owns }));
+    addObject(world, 'Room A', 'hand_7');
+    await addRooms(world, 'A', 'B');
+    await world.sync();
+    world.sandbox.removeObject('hand_7');
+    world.sandbox.removeObject('room_B');
+    await world.sql`UPDATE rooms SET seats = 5`;
+    await world.sync();
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { status: 'dead', error_code: 'link_broken', error_message: expect.stringContaining("'hand_7'") },
+      B: { status: 'synced' },
+    });
+    expect(objectNames(world)).toEqual(['room_B']);
+  });
+
+  it('is retired as any other when its row goes, and no row of the template stands for it', async () => {
+    const world = await open(matching({ retire: 'deactivate' }));
+    addObject(world, 'Room A', 'hand_7');
+    await addRooms(world, 'A', 'B');
+    await world.sync();
+    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    await world.sync();
+    expect(world.sandbox.object('hand_7')).toMatchObject({ active: false });
+    await addRooms(world, 'A');
+    await world.sync();
+    expect(world.sandbox.object('hand_7')).toMatchObject({ active: true });
+    expect(objectNames(world)).toEqual(['hand_7', 'room_B']);
+  });
+});
+
+describe('link: an external id that the template of another row gives', () => {
+  const byKey = { streams: { rooms: MATCHED } };
+  const byNumber = { streams: { rooms: { ...MATCHED, externalId: 'room_{number}' } } };
+
+  it.each([
+    ['its key', byKey],
+    ['another column', byNumber],
+  ])('from %s is refused to it, and the linked row keeps its object', async (_, config) => {
+    const world = await open(config);
+    addObject(world, 'Room A', 'room_1');
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'Room A', '9')`;
+    await world.sync();
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('1', 'other', '1')`;
+    await world.sql`UPDATE rooms SET seats = 5 WHERE code = 'A'`;
+    await world.sync();
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { status: 'synced', external_id: 'room_1' },
+      1: {
+        status: 'failed',
+        error_code: 'external_id_shared',
+        error_message: expect.stringContaining("rooms 'A'"),
+      },
+    });
+    expect(world.fieldsOf('room_1')).toEqual({ 'room.name': 'Room A', 'room.seats': '5' });
+  });
+
+  it('is not shared by a linked row, which does not use its own', async () => {
+    const world = await open(byNumber);
+    addObject(world, 'Room A', 'hand_7');
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'Room A', '1')`;
+    await world.sync();
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('B', 'b', '1')`;
+    expect((await world.sync()).run.status).toBe('succeeded');
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('C', 'c', '1')`;
+    await world.sql`UPDATE rooms SET seats = 5 WHERE code = 'A'`;
+    await world.sync();
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { status: 'synced', external_id: 'hand_7' },
+      C: { status: 'failed', error_code: 'external_id_shared' },
+    });
+    expect(world.fieldsOf('hand_7')).toMatchObject({ 'room.seats': '5' });
+    expect(objectNames(world)).toEqual(['hand_7', 'room_1']);
+  });
+});
