@@ -2,6 +2,7 @@
 import { benchConnections } from './connections.js';
 import { benchLatency } from './latency.js';
 import { benchLimiter } from './limiter.js';
+import { benchMatch } from './match.js';
 import { benchPipeline } from './pipeline.js';
 import { benchPlan } from './plan.js';
 import { benchReconcile } from './reconcile.js';
@@ -11,6 +12,7 @@ const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = {
   connections: benchConnections,
   latency: benchLatency,
   limiter: benchLimiter,
+  match: benchMatch,
   pipeline: benchPipeline,
   plan: benchPlan,
   reconcile: benchReconcile,

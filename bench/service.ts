@@ -8,6 +8,8 @@ import type { SandboxOptions } from '../src/sandbox/sandbox.js';
 export interface ServiceOptions extends SandboxOptions {
   /** So many of an hour each, their begins evenly between two times (seconds), in a hundred rooms. */
   reservations?: { count: number; from: number; to: number };
+  /** Things 1 to `count`, as `fillThings` has their rows: those above `named` were made by hand, without an external id. */
+  things?: { count: number; named: number };
 }
 
 const SCRIPT = fileURLToPath(new URL('service-process.ts', import.meta.url));

@@ -11,6 +11,7 @@ import { createWorkers, type Workers } from './queue/workers.js';
 import { requireMigrated } from './state/migrate.js';
 import { registerSchedule, removeSchedule, VERIFY } from './state/runs/nightly-occurrences.js';
 import type { Run } from './state/runs/read-runs.js';
+import { createCurrentStreams } from './sync/current-streams.js';
 import { reconcilePeriodically } from './sync/reconcile/reconcile-periodically.js';
 import { verifyPeriodically } from './sync/verify/verify-periodically.js';
 
@@ -53,7 +54,9 @@ export async function openQueue(app: AppBase) {
         await destination.probe('objects', { from: 0, to: 0 }, { lane: 'verify', signal });
       };
       const deps = { ...shared, ...options, meter, startDueRuns, mirror, destination, probe };
-      return ownStoppable(createWorkers({ ...deps, streams: await streams() }));
+      const declared = await streams();
+      const { ofRun: streamsOf } = createCurrentStreams(mirror, declared);
+      return ownStoppable(createWorkers({ ...deps, streams: declared, streamsOf }));
     },
 
     /** Incremental sync of every stream of the configuration; the caller starts and stops it. */

@@ -61,9 +61,13 @@ function createBase(
   const stateUrl = () => required(settings.stateUrl, 'STATE_DATABASE_URL');
   const api = () => required(settings.api, 'API_BASE_URL');
 
-  const configuration = once(async (): Promise<Configuration> =>
-    (await import('./config-file.js')).loadConfiguration(configPath),
-  );
+  /** With the lookups that are tables of the mirror as they are now; workers read them again for each run. */
+  const configuration = once(async (): Promise<Configuration> => {
+    const loaded = await (await import('./config-file.js')).loadConfiguration(configPath);
+    if (settings.mirrorUrl === undefined || !usesLookupTables(loaded)) return loaded;
+    const { readLookupTables } = await import('./sync/current-streams.js');
+    return { ...loaded, streams: await readLookupTables(await mirror(), loaded.streams) };
+  });
 
   /** The section `service` of the configuration. */
   const service = once(async () => {
@@ -179,6 +183,11 @@ function createBase(
       return { ...sides, reservations, startedBy, log };
     },
   };
+}
+
+/** A reconcile reads the tables of its own lookups. */
+function usesLookupTables({ streams }: Configuration): boolean {
+  return streams.some(({ lookups }) => lookups.tables.size > 0);
 }
 
 function required<T>(value: T | undefined, setting: string): T {

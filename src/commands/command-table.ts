@@ -32,6 +32,26 @@ export function addCommands(program: Command): void {
       withApp({ needs: ['api'], isUnconfigured: true }, async () => (await import('./discover.js')).discover),
     );
 
+  common(program.command('init'))
+    .description('write a first sync.config.ts from the mirror’s tables and the service’s types')
+    .option('--tables <tables>', 'these tables and those they refer to, separated by commas')
+    .option('--yes', 'every table that is like a type, without asking')
+    .option('--out <file>', 'the file to write; it must not exist', 'sync.config.ts')
+    .addHelpText(
+      'after',
+      [
+        '\nOn a terminal it asks which tables. What names and values do not settle is a comment in the file that',
+        'begins with "unsure". The file uses the names in service.d.ts beside it, if slotsync discover --types',
+        'wrote one. Reads both sides and writes only the file.',
+      ].join('\n'),
+    )
+    .action(
+      withApp(
+        { needs: ['mirror', 'api'], isUnconfigured: true },
+        async () => (await import('./init.js')).init,
+      ),
+    );
+
   common(program.command('check'))
     .description(
       'check settings, mirror, every source, credentials, types, fields and what is assumed of the service; writes nothing at the service without --write-probe',
@@ -47,7 +67,9 @@ export function addCommands(program: Command): void {
   common(program.command('plan'))
     .argument('[streams...]', 'streams to plan (default: all)')
     .option('--limit <records>', 'as if at most this many records were written, and none retired')
-    .description('show what sync would do, with samples field by field; writes nothing')
+    .option('--full', 'show every operation field by field, not only samples')
+    .option('--out <file>', 'write every operation field by field to a file: .csv or .jsonl')
+    .description('show what sync would do, with samples field by field; writes nothing at the service')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./plan.js')).plan));
 
   common(program.command('match'))
@@ -151,6 +173,16 @@ export function addCommands(program: Command): void {
       'only records whose external id changed: also retire the objects they had before, with the next sync',
     )
     .action(withApp({ needs: STATE }, async () => (await import('./retry.js')).retry));
+
+  common(program.command('rename'))
+    .argument('<stream>', 'the stream of both keys')
+    .argument(
+      '<old>',
+      'local key whose row is gone from the mirror; of a composite key as slotsync failures prints it',
+    )
+    .argument('<new>', 'local key that the row has now')
+    .description('let the object of a row whose key changed follow it, with its bookings')
+    .action(withApp({ needs: ['mirror', 'state'] }, async () => (await import('./rename.js')).rename));
 
   holdOptions(runOptions(common(program.command('approve'))))
     .argument('<run>', 'number of the run that holds something')

@@ -68,7 +68,12 @@ async function compare(app: App, names: string[], options: MatchOptions): Promis
     print(
       options,
       { types: matched, file: out ?? null },
-      describeMatches(matched, out, { assignsIds: deps.destination.assignsExternalIds }),
+      describeMatches(matched, {
+        names,
+        by: options.by,
+        out,
+        assignsIds: deps.destination.assignsExternalIds,
+      }),
     );
     return EXIT.done;
   } catch (error) {

@@ -67,6 +67,6 @@ function parentStep({ waitsFor, parentStatus }: FailedRecord): string {
   return isStuck ? `; that record is ${parentStatus}: slotsync failures ${stream}` : '';
 }
 
-function quote(key: string): string {
+export function quote(key: string): string {
   return /^[\w.@-]+$/.test(key) ? key : `'${key.replaceAll("'", `'\\''`)}'`;
 }

@@ -3,6 +3,7 @@
 import type { AppliedLinks } from '../sync/match/apply-links.js';
 import { joinValues } from '../sync/match/match-file.js';
 import type { MatchLine, StreamMatches, TypeMatches } from '../sync/match/match-streams.js';
+import { quote } from './failures.js';
 import { formatNumber, plural, table } from './format.js';
 import { lines } from './print.js';
 
@@ -13,27 +14,37 @@ const NAMED_FIELDS = 4;
 /** Characters of a sample, so that it stays on one line of a terminal. */
 const WIDTH = 80;
 
+/** How the command was called, and what that means. */
+interface Called {
+  names: readonly string[];
+  by: string | undefined;
+  /** The file that was written. */
+  out: string | undefined;
+  /** Whether an object without an external id can be linked. */
+  assignsIds: boolean;
+}
+
 export function describeMatches(
   types: readonly TypeMatches[],
-  file: string | undefined,
-  { assignsIds }: { assignsIds: boolean },
+  { names, by, out, assignsIds }: Called,
 ): string[] {
   const all = types.flatMap(({ streams }) => streams);
   const linkable = all.reduce((sum, { counts }) => sum + counts.match, 0);
-  const unmatched = all.filter(({ by, counts }) => by.length === 0 && counts.only_here > 0);
+  const isUnmatched = all.some(({ by: fields, counts }) => fields.length === 0 && counts.only_here > 0);
+  const again = ['slotsync match', ...names, ...(by === undefined ? [] : ['--by', quote(by)])].join(' ');
   return lines(
     types.flatMap(describeType),
-    unmatched.length > 0 &&
+    isUnmatched &&
       types.some(({ nobodys }) => nobodys.only_there + nobodys.without_id > 0) &&
-      `Compared by external id only. To find objects by their values: slotsync match ${unmatched.map(({ stream }) => stream).join(' ')} --by <field,…>`,
+      'To find objects by their values too: slotsync match <stream> --by <field,…>',
     !assignsIds &&
       all.some(({ unnamed }) => unnamed > 0) &&
-      'Objects without an external id are linked only with service.assignExternalIds, or once they have one.',
-    file !== undefined &&
-      `Written to ${file}. Delete the lines that are wrong, then: slotsync match --apply ${file}`,
-    file === undefined &&
+      'Objects without an external id are linked only with service.assignExternalIds, or\nonce they have one.',
+    out !== undefined &&
+      `Written to ${out}. Delete the lines that are wrong, then:\nslotsync match --apply ${quote(out)}`,
+    out === undefined &&
       linkable > 0 &&
-      `To look at ${linkable === 1 ? 'the match' : `all ${formatNumber(linkable)} matches`} and link what is right: slotsync match --out matches.csv`,
+      `To look at ${linkable === 1 ? 'the match' : `all ${formatNumber(linkable)} matches`} and link what is right:\n${again} --out matches.csv`,
     'Nothing was changed.',
   );
 }

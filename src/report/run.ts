@@ -58,6 +58,8 @@ export async function printRun(state: State, run: Run): Promise<void> {
     return [[stream, ...columns.map((operation) => planned[operation] ?? 0), ...outcomes]];
   });
   if (rows.length > 0) printLine(`${table(['stream', ...columns, ...OUTCOMES], rows)}\n`);
+  const equal = Object.values(counts).reduce((sum, { unchanged }) => sum + unchanged, 0);
+  if (equal > 0) printLine(`${plural(equal, 'record')} needed no write.\n`);
   if (run.range) printLine(`Asked for: ${describeRange(run.range)}.\n`);
   for (const [stream, holds] of Object.entries(run.holds)) {
     for (const hold of Object.values(holds))

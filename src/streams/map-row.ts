@@ -6,6 +6,7 @@ import { isTooLong, joinKey, MAX_ID_BYTES } from './local-key.js';
 import { createObject, type DestinationObject } from './destination-object.js';
 import type { Stream } from './stream.js';
 import { toValues, UnfitValue } from './field-values.js';
+import { translate, type FieldSource, type UsedLookups } from './lookups.js';
 
 export interface NeededReference {
   fieldId: string;
@@ -44,7 +45,7 @@ export function mapRow(stream: Stream, row: Row, linkedId?: string): MappedRow {
     const path = `${stream.name}.fields['${fieldId}']`;
     values.set(
       fieldId,
-      place(path, () => toValues(typeof from === 'function' ? from(guarded) : guarded[from])),
+      place(path, () => readField(from, guarded, stream.lookups)),
     );
   }
   const references = stream.references.flatMap(({ fieldId, stream: parent, key }) => {
@@ -55,6 +56,13 @@ export function mapRow(stream: Stream, row: Row, linkedId?: string): MappedRow {
     });
   });
   return { extId, values, references };
+}
+
+/** The values of one field. The row is guarded: see `guardColumns`. Throws a plain Error. */
+export function readField(from: FieldSource, row: Row, lookups: UsedLookups): string[] {
+  if (typeof from === 'function') return toValues(from(row));
+  if (typeof from === 'string') return toValues(row[from]);
+  return toValues(row[from.column]).flatMap((code) => translate(lookups, from, code));
 }
 
 /** The whole object, once every reference is an external id. */

@@ -1,3 +1,4 @@
+// Guarantee 5
 // Links: made only where nothing speaks against them, and what they are worth to the writing of rows.
 import { describe, expect, it } from 'vitest';
 import { linkRecords, type NewLink } from '../../src/state/records/link-records.js';

@@ -1,3 +1,4 @@
+// Guarantees 4, 5
 // `match` in a run: an object that is at the service already is linked before a record is created. Never a second object
 // for one thing, never one object for two rows.
 import { describe, expect, it } from 'vitest';

@@ -243,6 +243,16 @@ describe('match: rows and objects', () => {
     expect(type).toMatchObject({ objects: 4, nobodys: { only_there: 3 } });
   });
 
+  it('are none, when the service has fewer pages than it promised', async () => {
+    const world = await campus([['A', 'Aula']], { ...CONFIG, service: { pageSize: 1 } });
+    for (const extId of ['a', 'b', 'c']) room(world, extId, extId);
+    world.sandbox.setMissingPages(1);
+    await expect(find(world)).rejects.toMatchObject({
+      code: 'answer_invalid',
+      message: expect.stringContaining('its pages did not fit together in 3 readings'),
+    });
+  });
+
   it('with keys of any text come back from the file as they are', async () => {
     const keys = ['007', '=1+1', 'a,"b"\nc', "'quoted", '-5', 'Å|\\'];
     const world = await campus(keys.map((key) => [key, `name ${key}`]));
@@ -352,7 +362,7 @@ describe('match: a file that is applied', () => {
     ).toEqual([
       `line 2: object ${ours?.id} ('room_A') is the object of the record rooms 'A'`,
       `line 3: object ${gone?.id} ('room_B') is the object of the record rooms 'B', whose row is gone; if its key has changed: slotsync rename`,
-      `line 4: object ${given.id} ('room_F') is that of the row rooms 'F', which gives its external id`,
+      `line 4: object ${given.id} ('room_F') is the object of the row rooms 'F', by its template or a link`,
       `line 5: the object with the number ${free.id} has the external id 'hand', not 'other'`,
     ]);
     expect(await refused(world, csv({ key: 'E', number: free.id }, { key: 'C', number: free.id }))).toEqual([
@@ -397,7 +407,10 @@ describe('match: a file that is applied', () => {
     await expect(
       applyLinks(world.deps(), csv({ key: 'A', number: other.id }, { key: 'B', number: one.id })),
     ).rejects.toMatchObject({
-      faults: [`line 2: rooms 'A' is linked to 'one' already; undo that link first: slotsync match --unlink`],
+      faults: [
+        `line 2: rooms 'A' is linked to 'one' already; undo that link first: slotsync match --unlink`,
+        `line 3: object ${one.id} ('one') is the object of the row rooms 'A', by its template or a link`,
+      ],
     });
     expect(await links(world)).toHaveLength(1);
   });

@@ -1,4 +1,4 @@
-// Guarantees 2, 3, 4, 6, 7
+// Guarantees 2, 3, 4, 5, 6, 7
 // Interleavings, one after the other instead of by chance: a few processes run the real use cases against a real database
 // and the sandbox, and at every statement, reading, request and answer a scheduler decides who goes next.
 import { appendFileSync } from 'node:fs';

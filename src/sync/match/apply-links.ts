@@ -191,7 +191,7 @@ const isOf = (owner: Owner | undefined, stream: Stream, key: string) =>
 
 function describeOwner({ stream, key, record, row }: Owner, line: FoundLink): string {
   const name = `object ${line.object.id} ('${line.id}')`;
-  if (!record) return `${name} is that of the row ${stream.name} '${key}', which gives its external id`;
+  if (!record) return `${name} is the object of the row ${stream.name} '${key}', by its template or a link`;
   if (row || stream.name !== line.stream)
     return `${name} is the object of the record ${stream.name} '${key}'`;
   return `${name} is the object of the record ${stream.name} '${key}', whose row is gone; if its key has changed: slotsync rename`;

@@ -1,6 +1,6 @@
 // The sink of `plan`: counts, requests, time, and a few records field by field. Reads the mirror, the state and, for what
 // stands at the service now, the service. Writes nothing anywhere.
-import { codeOf, messageOf, SlotsyncError } from '../../errors.js';
+import { codeOf, messageOf, SlotsyncError, UsageError } from '../../errors.js';
 import type { PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import {
@@ -114,7 +114,9 @@ export async function previewStream(
         preview.requests += count * requestsPerBatch(stream, limit === 'retire');
     preview.samples = await describeOperations(asking, stream, [...chosen.values()].flat(), context);
   } catch (error) {
-    if (!(error instanceof SlotsyncError) || error.disposition !== 'dead') throw error;
+    // What `each` throws is no fault of the stream.
+    if (!(error instanceof SlotsyncError) || error instanceof UsageError || error.disposition !== 'dead')
+      throw error;
     preview.error = { code: error.code, message: error.message };
   }
   return preview;

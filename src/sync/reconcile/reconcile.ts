@@ -19,6 +19,7 @@ import {
 import type { StartedBy } from '../../state/schema.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
 import { NIGHTLY } from '../../state/runs/nightly-occurrences.js';
+import { readLookupTables, requireLookups } from '../current-streams.js';
 import type { SyncDeps } from '../sync-deps.js';
 import type { MatchDeps } from './match-bookings.js';
 import { readChanges } from './read-changes.js';
@@ -185,11 +186,13 @@ async function reconcileIn(
   const request = { kind: 'reconcile', lane: LANE, startedBy, streams: [], range } as const;
   const runId = await startReading(db, request);
   try {
-    const { bookings } = reservations;
+    const [bookings] = await readLookupTables(mirror, reservations.bookings ? [reservations.bookings] : []);
+    if (bookings) requireLookups(bookings);
     const shared = bookings ? await mirror.bookings.findShared(bookings) : new Set<string>();
     if (bookings && read === 'window')
       await mirror.bookings.requireKeys(bookings, { ...period, isFirst: true });
-    const matching = { mirror, destination, reservations, db, runId, lane: LANE, shared } as const;
+    const current = { ...reservations, bookings };
+    const matching = { mirror, destination, reservations: current, db, runId, lane: LANE, shared } as const;
     const hadWork = await work(matching, { sliceSize, onProgress, signal });
     await (hadWork ? finishRun : dropReading)(db, runId);
   } catch (error) {

@@ -12,6 +12,7 @@ import { readRun } from '../../state/runs/read-runs.js';
 import { startReading, whileReadingAlone } from '../../state/runs/reading-runs.js';
 import type { RunRange, StartedBy } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
+import { readLookupTables, requireLookups } from '../current-streams.js';
 import type { Pace } from '../request-pace.js';
 import type { SyncDeps } from '../sync-deps.js';
 import { adoptObjects, type Adopted } from './adopt.js';
@@ -90,10 +91,9 @@ export async function verifyAlone(
 ): Promise<VerifyResult> {
   const { sample, extras = false, streams = [...deps.streams.values()] } = request;
   const range = { ...(sample === undefined ? {} : { sample }), ...(extras ? { extras } : {}) };
-  const { runId, result, requests } = await inRun(deps, streams, range, signal, async (pass) => {
-    if (sample !== undefined) return lookAtSamples(pass, streams, sample);
-    return readBack(pass, streams, extras);
-  });
+  const { runId, result, requests } = await inRun(deps, streams, range, signal, async (pass, selected) =>
+    sample === undefined ? readBack(pass, selected, extras) : lookAtSamples(pass, selected, sample),
+  );
   const tallies = streams.map((stream) => {
     const tally = result.get(stream.name) ?? emptyTally();
     return { stream: stream.name, type: stream.type, ...tally };
@@ -108,8 +108,8 @@ async function adoptAlone(
   streams: readonly Stream[],
   signal: AbortSignal | undefined,
 ): Promise<AdoptResult> {
-  const { runId, result, requests } = await inRun(deps, streams, { adopt: true }, signal, (pass) =>
-    adoptObjects(pass, streams),
+  const { runId, result, requests } = await inRun(deps, streams, { adopt: true }, signal, (pass, selected) =>
+    adoptObjects(pass, selected),
   );
   const adopted = streams.flatMap(({ name, type }) => {
     const counts = result.get(name);
@@ -164,7 +164,7 @@ async function inRun<T>(
   streams: readonly Stream[],
   range: RunRange,
   signal: AbortSignal | undefined,
-  work: (pass: Pass) => Promise<T>,
+  work: (pass: Pass, streams: readonly Stream[]) => Promise<T>,
 ): Promise<{ runId: number; result: T; requests: number }> {
   const { mirror, destination, state, log, startedBy, pace, clock = () => performance.now() } = deps;
   const { db } = state;
@@ -189,8 +189,13 @@ async function inRun<T>(
       const run = await readRun(db, runId);
       if (!run || run.finishedAt) throw new SlotsyncError('run_cancelled', `run ${runId} was cancelled`, {});
     };
-    const sides = { mirror, destination, state, streams: deps.streams };
-    const result = await work({ ...sides, runId, pace, signal, clock, progress });
+    // Rows are mapped by what the tables of lookups hold now.
+    const current = await readLookupTables(mirror, [...deps.streams.values()]);
+    const selected = current.filter(({ name }) => streams.some((stream) => stream.name === name));
+    selected.forEach(requireLookups);
+    const all = new Map(current.map((stream) => [stream.name, stream]));
+    const sides = { mirror, destination, state, streams: all };
+    const result = await work({ ...sides, runId, pace, signal, clock, progress }, selected);
     await finishRun(db, runId);
     await pruneDrift(db);
     return { runId, result, requests: destination.requests() - requestsBefore };

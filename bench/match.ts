@@ -1,0 +1,104 @@
+// What it costs to see what stands at a service that is not empty: requests beside the least possible, seconds and memory.
+// Beside it the loop one would write: a find of a hundred external ids at a time, which cannot see what has none.
+import postgres from 'postgres';
+import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
+import { table, type Cell } from '../src/report/format.js';
+import { megabytes, RATE, showProgress } from './figures.js';
+import { install, withCleanup } from './installation.js';
+import { describeMachine } from './machine.js';
+import { startService } from './service.js';
+import { fillThings, THINGS, THINGS_SCHEMA } from './things.js';
+
+const LATENCY_MS = 50;
+const PAGE = 1000;
+const IDS_AT_ONCE = 100;
+/** Of the objects, made by hand: without an external id. */
+const BY_HAND = 0.05;
+/** The loop is measured up to so many objects; beyond it takes many minutes. */
+const MOST_IN_LOOP = 100_000;
+
+/** `npm run bench -- match [objects…]`; default 10 000, 100 000 and 1 000 000. Once each. */
+export async function benchMatch(args: readonly string[]): Promise<void> {
+  const counts = args.length > 0 ? args.map(Number) : [10_000, 100_000, 1_000_000];
+  await withCleanup(async (onEnd) => {
+    const server = await startEmbeddedPostgres();
+    onEnd(server.stop);
+    const lines: Cell[][] = [];
+    let machine = '';
+    for (const [at, count] of counts.entries()) {
+      const databaseUrl = await server.createDatabase(`bench_${at}`);
+      const sql = postgres(databaseUrl, { max: 1, onnotice: () => undefined });
+      onEnd(() => sql.end({ timeout: 1 }));
+      await fillThings(sql, count);
+      machine = await describeMachine({ sql });
+      const named = Math.round(count * (1 - BY_HAND));
+      const service = await startService({
+        rate: RATE,
+        latencyMs: LATENCY_MS,
+        schema: THINGS_SCHEMA,
+        things: { count, named },
+      });
+      for (const share of [0.5, 1]) {
+        const slotsync = await install({
+          databaseUrl,
+          serviceUrl: service.url,
+          configuration: { ...THINGS, verify: { after: 'sync', share } },
+        });
+        onEnd(slotsync.close);
+        await slotsync.command('migrate');
+        const before = await service.requests();
+        const { stdout, seconds, peakBytes } = await slotsync.command(
+          'match',
+          '--by',
+          'thing.name',
+          '--json',
+        );
+        const requests = (await service.requests()) - before;
+        const found = readCounts(stdout);
+        const name = `slotsync match, share ${share}`;
+        lines.push([count, name, requests, count / PAGE, seconds.toFixed(1), megabytes(peakBytes), found]);
+      }
+      if (count <= MOST_IN_LOOP) {
+        const before = await service.requests();
+        const { seconds, found } = await loop(service.url, count);
+        const requests = (await service.requests()) - before;
+        lines.push([count, 'loop: find 100 ids', requests, count / PAGE, seconds.toFixed(1), '', found]);
+      }
+      await service.stop();
+      showProgress(at + 1, counts.length);
+    }
+    const headings = ['objects', '', 'requests', 'pages', 'seconds', 'peak memory, MB', 'found'];
+    process.stdout.write(`${machine}\n\n${table(headings, lines)}\n`);
+  });
+}
+
+/** `9 500 equal, 500 matched`. */
+function readCounts(stdout: string): string {
+  const { types } = JSON.parse(stdout) as {
+    types: { streams: { counts: { equal: number; match: number } }[] }[];
+  };
+  const counts = types[0]?.streams[0]?.counts;
+  return `${counts?.equal} equal, ${counts?.match} matched`;
+}
+
+/** One request after the other, without a quota: latency alone keeps it below 20 a second. */
+async function loop(url: string, count: number) {
+  const startedAt = performance.now();
+  const authenticated = await fetch(`${url}/v1/organizations/demo/api-keys/authenticate`, {
+    method: 'POST',
+    headers: { authorization: 'Api-Key sandbox-key', 'x-region': 'EU_EES' },
+  });
+  const { token } = (await authenticated.json()) as { token: string };
+  let found = 0;
+  for (let id = 1; id <= count; id += IDS_AT_ONCE) {
+    const extIds = Array.from({ length: Math.min(IDS_AT_ONCE, count - id + 1) }, (_, i) => `thing_${id + i}`);
+    const answer = await fetch(`${url}/v1/objects/find`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ idFormat: 'EXTERNAL', extIds, limit: PAGE }),
+    });
+    if (!answer.ok) throw new Error(`the service answered ${answer.status}`);
+    found += ((await answer.json()) as { results: unknown[] }).results.length;
+  }
+  return { seconds: (performance.now() - startedAt) / 1000, found: `${found} by id` };
+}

@@ -1,0 +1,145 @@
+// A record gets another key: the object follows the row to which an operator says it belongs.
+import { anyOf, query, type Queries } from '../database.js';
+import { addChanges } from '../inbox/add-changes.js';
+import { readLinksToNumbers } from './link-records.js';
+import { deleteLinks, insertLinks, readLinks, readLinksTo } from './links.js';
+import { recordName, type RecordKey } from './outcome-types.js';
+import { lookAgain } from './settle-records.js';
+import { wakeArrived } from './wake-arrived.js';
+
+/** Why a record was not renamed. `other`: whose object it is. */
+export type RenameRefusal =
+  | { refused: 'claimed' | 'never_accepted' }
+  | { refused: 'has_object' | 'has_former' | 'linked'; externalId: string }
+  | { refused: 'in_doubt' }
+  | { refused: 'taken'; externalId: string; other: RecordKey };
+
+export interface Renamed {
+  externalId: string;
+  /** The template of the new row gives another external id, so that the record is linked to the object. */
+  isLinked: boolean;
+}
+
+interface Renaming {
+  stream: string;
+  from: string;
+  to: string;
+  /** What the template gives for the row of the new key; undefined: nothing that can be sent. */
+  templateId: string | undefined;
+}
+
+interface LockedRecord {
+  localKey: string;
+  externalId: string;
+  former: string | null;
+  destinationId: number | null;
+  isAccepted: boolean;
+  /** A batch is writing it. A claim that has expired goes with the record, which is in doubt then. */
+  isClaimed: boolean;
+  /** A write of it may have been sent, or may still be. */
+  inDoubt: boolean;
+}
+
+/** The external id of the object that a record has, if the service has accepted one. */
+export async function readAcceptedId(db: Queries, { stream, localKey }: RecordKey) {
+  const [record] = await query<{ externalId: string }>(db)`
+    SELECT external_id AS "externalId" FROM slotsync.records
+    WHERE stream = ${stream} AND local_key = ${localKey} AND object_hash IS NOT NULL AND external_id IS NOT NULL`;
+  return record?.externalId;
+}
+
+/**
+ * Gives a record another key, with what waits for it and what was seen of it, and lets it be looked at. All or nothing. Its
+ * object must be claimed: then nobody begins to write it meanwhile by a key of his own.
+ */
+export async function renameRecord(db: Queries, renaming: Renaming): Promise<Renamed | RenameRefusal> {
+  return db.transaction(async (tx) => {
+    const { stream, from, to, templateId } = renaming;
+    const records = await lockRecords(tx, stream, [from, to]);
+    const [record, replaced] = [from, to].map((key) => records.find(({ localKey }) => localKey === key));
+    if (record?.isClaimed || replaced?.isClaimed) return { refused: 'claimed' };
+    if (!record?.isAccepted) return { refused: 'never_accepted' };
+    const { externalId, destinationId } = record;
+    if (replaced?.isAccepted) return { refused: 'has_object', externalId: replaced.externalId };
+    if (replaced?.inDoubt) return { refused: 'in_doubt' };
+    const former = replaced?.former ?? null;
+    if (former !== null && former !== externalId) return { refused: 'has_former', externalId: former };
+    const links = await readLinks(tx, stream, [from, to]);
+    const own = links.get(to);
+    if (own) return { refused: 'linked', externalId: own.externalId };
+    const other = await findOtherOwner(tx, renaming, { externalId, destinationId });
+    if (other) return { refused: 'taken', externalId, other };
+    // A batch that claims the new key from here on waits for this transaction, and gets the record as it is then.
+    if (!replaced && !(await insertRecord(tx, stream, to))) return { refused: 'claimed' };
+
+    await moveRows(tx, renaming);
+    const isLinked = templateId !== externalId;
+    const was = links.get(from);
+    if (was?.externalId === externalId && isLinked)
+      await query(
+        tx,
+      )`UPDATE slotsync.links SET local_key = ${to} WHERE stream = ${stream} AND local_key = ${from}`;
+    else {
+      await deleteLinks(tx, stream, [from]);
+      const link = { stream, localKey: to, externalId, destinationId, assignsId: false, fields: null };
+      if (isLinked) await insertLinks(tx, [{ ...link, linkedBy: 'rename' }]);
+    }
+    await lookAgain(tx, { stream, keys: [to] });
+    await addChanges(tx, stream, [to]);
+    await wakeArrived(tx);
+    return { externalId, isLinked };
+  });
+}
+
+async function lockRecords(tx: Queries, stream: string, keys: readonly string[]): Promise<LockedRecord[]> {
+  return query<LockedRecord>(tx)`
+    SELECT local_key AS "localKey", external_id AS "externalId", former_external_id AS former,
+      destination_id::float8 AS "destinationId",
+      in_doubt OR check_after > now() OR claimed_by IS NOT NULL AS "inDoubt",
+      object_hash IS NOT NULL AND external_id IS NOT NULL AS "isAccepted",
+      coalesce(claimed_until > now(), false) AS "isClaimed"
+    FROM slotsync.records WHERE stream = ${stream} AND local_key = ${anyOf(keys)} ORDER BY local_key FOR UPDATE`;
+}
+
+/** Another key that the object belongs to, by its record or by a link. */
+async function findOtherOwner(
+  tx: Queries,
+  { stream, from }: Renaming,
+  { externalId, destinationId }: Pick<LockedRecord, 'externalId' | 'destinationId'>,
+): Promise<RecordKey | undefined> {
+  const [owner] = await query<RecordKey>(tx)`
+    SELECT stream, local_key AS "localKey" FROM slotsync.records
+    WHERE external_id = ${externalId} AND (stream, local_key) IS DISTINCT FROM (${stream}, ${from})
+      AND (claimed_by IS NOT NULL OR in_doubt OR (object_hash IS NOT NULL AND status <> 'retired')) LIMIT 1`;
+  if (owner) return owner;
+  const links: (RecordKey | undefined)[] = [
+    (await readLinksTo(tx, [externalId])).get(externalId),
+    destinationId === null ? undefined : (await readLinksToNumbers(tx, [destinationId])).get(destinationId),
+  ];
+  return links.find((link) => link && (link.stream !== stream || link.localKey !== from));
+}
+
+/** Returns false when another transaction has inserted it meanwhile. */
+async function insertRecord(tx: Queries, stream: string, localKey: string): Promise<boolean> {
+  const inserted = await query(tx)`
+    INSERT INTO slotsync.records (stream, local_key, status) VALUES (${stream}, ${localKey}, 'pending')
+    ON CONFLICT DO NOTHING`;
+  return inserted.count > 0;
+}
+
+/** Everything that is of the old key is of the new one; what was of the new one is replaced. */
+async function moveRows(tx: Queries, { stream, from, to }: Renaming): Promise<void> {
+  const [name, former] = [to, from].map((localKey) => recordName({ stream, localKey }));
+  await query(tx)`DELETE FROM slotsync.records WHERE stream = ${stream} AND local_key = ${to}`;
+  await query(tx)`
+    UPDATE slotsync.records SET local_key = ${to}, gone_since = NULL, updated_at = now()
+    WHERE stream = ${stream} AND local_key = ${from}`;
+  await query(tx)`UPDATE slotsync.records SET waits_for = ${name} WHERE waits_for = ${former}`;
+  await query(tx)`DELETE FROM slotsync.drift WHERE stream = ${stream} AND local_key = ${to}`;
+  await query(tx)`
+    UPDATE slotsync.drift SET local_key = ${to} WHERE stream = ${stream} AND local_key = ${from}`;
+  // What a run has taken is its own.
+  await query(tx)`
+    UPDATE slotsync.changes SET local_key = ${to}
+    WHERE stream = ${stream} AND local_key = ${from} AND run_id IS NULL`;
+}

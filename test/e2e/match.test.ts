@@ -1,0 +1,173 @@
+// A service that is not empty: what stands there is found, looked at, linked, and then kept by sync.
+import { readFile, readdir, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+
+/** As the rehearsal's, with rooms matched by name, and external ids that may be given. */
+const CONFIGURATION = `
+export default {
+  streams: {
+    courses: {
+      from: 'courses', key: 'id', type: 'course', externalId: 'course_{id}',
+      fields: { 'course.name': 'name' },
+      references: { 'course.room': { stream: 'rooms', key: 'room' } },
+    },
+    rooms: {
+      from: 'rooms', key: 'code', type: 'room', externalId: 'room_{code}', batchSize: 100,
+      fields: { 'room.name': 'name', 'room.seats': (row) => row.seats },
+      limits: { overwrite: { count: 100, percent: 100 } },
+    },
+  },
+  service: { assignExternalIds: true },
+};
+`;
+
+let world: Rehearsal;
+afterEach(() => world.close());
+
+const roomFields = (i: number, name = `Sal ${i}`, seats = i) => [
+  { fieldId: 'room.name', values: [name] },
+  { fieldId: 'room.seats', values: [String(seats)] },
+];
+const file = () => path.join(world.folder, 'matches.csv');
+const readLines = async () => (await readFile(file(), 'utf8')).replace('\uFEFF', '').trim().split('\n');
+const matched = async (...args: string[]) => {
+  const { stdout, stderr, code } = await world.run(['match', ...args, '--json']);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  return JSON.parse(stdout) as {
+    types: {
+      objects: number;
+      nobodys: Record<string, number>;
+      streams: { stream: string; rows: number; counts: Record<string, number> }[];
+    }[];
+  };
+};
+
+describe('rooms made by hand beside ours', () => {
+  const ROWS = 480;
+  const BY_HAND = 40;
+
+  beforeEach(async () => {
+    world = await rehearse({ rows: ROWS, sandbox: { rate: 0, assignsExternalIds: true } });
+    await world.configure(CONFIGURATION);
+    for (let i = 1; i <= ROWS - BY_HAND; i++)
+      world.sandbox.putObject({ extId: `room_R${i}`, typeId: 'room', fields: roomFields(i) });
+    for (let i = ROWS - BY_HAND + 1; i <= ROWS; i++)
+      world.sandbox.addObject({
+        extId: i % 2 ? null : `hand_${i}`,
+        typeId: 'room',
+        fields: roomFields(i, `Sal ${i}`, 1),
+      });
+  });
+
+  it('match: finds them by name, links them, and sync makes no second one of them', async () => {
+    const { types } = await matched('rooms', '--by', 'room.name', '--out', 'matches.csv');
+    expect(types).toMatchObject([
+      {
+        objects: ROWS,
+        streams: [{ rows: ROWS, counts: { equal: 440, differs: 0, match: 40, ambiguous: 0, only_here: 0 } }],
+        nobodys: { only_there: 0, without_id: 0 },
+      },
+    ]);
+    expect(world.puts()).toHaveLength(0);
+    const found = await readLines();
+    expect(found).toHaveLength(1 + BY_HAND);
+    expect(found[1]).toMatch(/^match,rooms,R441,,\d+,Sal 441,Sal 441,room.seats,$/);
+
+    const applied = await world.run(['match', '--apply', 'matches.csv']);
+    expect(applied).toMatchObject({ code: 0, stdout: expect.stringContaining('40 rows linked.') });
+    expect(await matched('rooms')).toMatchObject({
+      types: [{ streams: [{ counts: { equal: 440, differs: 40, only_here: 0 } }] }],
+    });
+
+    const synced = await world.run(['sync', 'rooms']);
+    expect(synced).toMatchObject({ code: 0, stderr: '' });
+    expect([...world.sandbox.objects(), ...world.sandbox.unnamedObjects()]).toHaveLength(ROWS);
+    expect(world.sandbox.object('hand_480')?.fields).toEqual(roomFields(480));
+    expect(world.sandbox.object('room_R479')?.fields).toEqual(roomFields(479));
+    expect(await matched('rooms')).toMatchObject({ types: [{ streams: [{ counts: { equal: ROWS } }] }] });
+
+    // Applied a second time, the file changes nothing.
+    const again = await world.run(['match', '--apply', 'matches.csv', '--json']);
+    expect(JSON.parse(again.stdout)).toMatchObject({ linked: [], already: BY_HAND });
+  });
+});
+
+describe('the command', () => {
+  beforeEach(async () => {
+    world = await rehearse({ rows: 6, sandbox: { rate: 0, assignsExternalIds: true } });
+    await world.configure(CONFIGURATION);
+  });
+
+  it('match: an undone link is none, and the object stays as it is', async () => {
+    const { id } = world.sandbox.addObject({ extId: 'hand', typeId: 'room', fields: roomFields(1) });
+    await writeFile(file(), `class;stream;key;external_id;number\r\nmatch;rooms;R1;;${id}\r\n`);
+    expect((await world.run(['match', '--apply', 'matches.csv'])).code).toBe(0);
+    const undone = await world.run(['match', '--unlink', 'rooms', 'R1', 'R2']);
+    expect(undone).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining("rooms 'R2' has no link.\n1 link undone."),
+    });
+    await world.run(['sync', 'rooms']);
+    expect(world.sandbox.object('hand')?.fields).toEqual(roomFields(1));
+    expect(world.sandbox.object('room_R1')?.fields).toEqual(roomFields(1));
+  });
+
+  it('match: a file that cannot be used links nothing and says why in one line', async () => {
+    const refused = async (text: string) => {
+      await writeFile(file(), text);
+      const { code, stderr } = await world.run(['match', '--apply', 'matches.csv']);
+      expect(code).toBe(2);
+      return stderr.split('\n').slice(0, 2).join(' ');
+    };
+    expect(await refused('')).toContain('matches.csv has no column class, stream, key, external_id, number');
+    expect(await refused('class,stream\nmatch,rooms\n')).toContain('has no column key, external_id, number');
+    expect(await refused('class,stream,key,external_id,number\nmatch,rooms,"R1,,\n')).toContain(
+      'is not a CSV file',
+    );
+    expect(await refused('class,stream,key,external_id,number\nmatch,rooms,R9,hand,\n')).toContain(
+      "line 2: there is no row 'R9' in rooms",
+    );
+    expect((await world.run(['match', '--apply', 'none.csv'])).stderr).toContain(
+      'none.csv cannot be read (ENOENT)',
+    );
+    expect(await world.sql`SELECT * FROM slotsync.links`).toEqual([]);
+  });
+
+  it.each([
+    [['--by', 'room.nme'], "--by: streams.rooms maps no field 'room.nme'; it maps room.name, room.seats"],
+    [['--by', 'room.name,'], "--by takes field ids separated by commas, not 'room.name,'"],
+    [['--out', 'none/matches.csv'], 'none/matches.csv.unfinished cannot be written'],
+    [['--apply', 'matches.csv'], '--apply takes a file, and neither streams nor other options'],
+    [['--unlink', 'halls'], "no stream 'halls' in the configuration"],
+  ])('match rooms %j: is refused before anything is asked of the service', async (args, message) => {
+    const { code, stderr } = await world.run(['match', 'rooms', ...args]);
+    expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) });
+    expect(world.sandbox.arrivals().filter(({ path: at }) => at.endsWith('/objects/find'))).toHaveLength(0);
+  });
+
+  it('match: when the service fails, the former file stays', async () => {
+    await writeFile(file(), 'edited by hand');
+    world.sandbox.failNext({ path: '/objects/find', fault: 'status', status: 500, times: 'always' });
+    const { code, stderr } = await world.run(['match', 'rooms', '--out', 'matches.csv']);
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('answered 500') });
+    expect(await readFile(file(), 'utf8')).toBe('edited by hand');
+    expect(await readdir(world.folder)).not.toContain('matches.csv.unfinished');
+  });
+
+  it('match: lines fit a terminal of 80 columns', async () => {
+    await world.sql`UPDATE rooms SET name = repeat('long ', 7) || code, seats = seats + 1000000`;
+    const names = await world.sql<{ code: string; name: string }[]>`SELECT code, name FROM rooms`;
+    for (const { code, name } of names)
+      world.sandbox.addObject({
+        extId: code < 'R4' ? `room_${code}` : null,
+        typeId: 'room',
+        fields: [{ fieldId: 'room.name', values: [name] }],
+      });
+    const { stdout } = await world.run(['match', 'rooms', '--by', 'room.name']);
+    expect(stdout).toContain('match        3  one object has the same room.name');
+    expect(stdout).toContain('slotsync match rooms --by room.name --out matches.csv');
+    for (const line of stdout.split('\n')) expect(line.length, line).toBeLessThanOrEqual(80);
+  });
+});
