@@ -32,6 +32,7 @@ const SHARED = [
   'sync/mass-change-limits.ts',
   'sync/match-values.ts',
   'sync/outcome-reasons.ts',
+  'sync/read-keys.ts',
   'sync/render.ts',
   'sync/render-with-parents.ts',
   'sync/request-pace.ts',
