@@ -16,6 +16,7 @@ const SIGNS = { ok: '✓', fault: '✗', warning: '!', note: '·' } as const;
 interface CheckOptions extends CommonOptions {
   writeProbe?: number;
   externalId?: string;
+  rows?: boolean;
 }
 
 export async function check(app: App, options: CheckOptions): Promise<number> {
@@ -46,6 +47,7 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     mirror: await app.mirror(),
     destination: app.destination,
     writeProbe: number === undefined ? undefined : { number, externalId: externalId ?? `slotsync_${number}` },
+    mapsRows: options.rows,
     isQuotaInState: app.settings.redisUrl === undefined,
   };
   for await (const finding of checkAll(deps)) add(finding);

@@ -56,6 +56,7 @@ export function addCommands(program: Command): void {
     .description(
       'check settings, mirror, every source, credentials, types, fields and what is assumed of the service; writes nothing at the service without --write-probe',
     )
+    .option('--rows', 'also map every row, and group those that could not be sent by the reason')
     .option(
       '--write-probe <number>',
       'also write the object of this number back as it was read; if it has no external id, it gets one',

@@ -24,9 +24,12 @@ export interface MappedRow {
 export class MappingError extends Error {
   override readonly name = 'MappingError';
   readonly code: MappingErrorCode;
-  constructor(code: MappingErrorCode, message: string, options?: ErrorOptions) {
-    super(message, options);
+  /** In the configuration; the message begins with it. */
+  readonly place: string;
+  constructor(code: MappingErrorCode, place: string, reason: string, options?: ErrorOptions) {
+    super(`${place}: ${reason}`, options);
     this.code = code;
+    this.place = place;
   }
 }
 export type MappingErrorCode = 'mapping_failed' | 'key_too_long' | 'external_id_too_long';
@@ -118,13 +121,13 @@ export function guardColumns(row: Row): Row {
 
 /** No index of the state would take it. */
 function refuseTooLong(text: string, path: string, code: MappingErrorCode, what: string): void {
-  if (isTooLong(text)) throw new MappingError(code, `${path}: ${what} is longer than ${MAX_ID_BYTES} bytes`);
+  if (isTooLong(text)) throw new MappingError(code, path, `${what} is longer than ${MAX_ID_BYTES} bytes`);
 }
 
 function place<T>(path: string, run: () => T): T {
   try {
     return run();
   } catch (error) {
-    throw new MappingError('mapping_failed', `${path}: ${messageOf(error)}`, { cause: error });
+    throw new MappingError('mapping_failed', path, messageOf(error), { cause: error });
   }
 }
