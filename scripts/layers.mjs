@@ -30,6 +30,7 @@ const SHARED = [
   'sync/decide.ts',
   'sync/external-id-owners.ts',
   'sync/mass-change-limits.ts',
+  'sync/match-candidates.ts',
   'sync/match-values.ts',
   'sync/outcome-reasons.ts',
   'sync/read-keys.ts',
