@@ -19,17 +19,21 @@ const LEAVES = [
   'visible-text.ts',
   'cron-schedule.ts',
   'csv-file.ts',
+  'output-file.ts',
 ];
 const DECLARATIONS = ['streams', ...LEAVES];
 const SYSTEMS = ['mirror', 'destination', 'state', ...DECLARATIONS];
 /** What several use cases need. */
 const SHARED = [
   'sync/compare-objects.ts',
+  'sync/current-streams.ts',
   'sync/decide.ts',
   'sync/external-id-owners.ts',
   'sync/mass-change-limits.ts',
+  'sync/match-candidates.ts',
   'sync/match-values.ts',
   'sync/outcome-reasons.ts',
+  'sync/read-keys.ts',
   'sync/render.ts',
   'sync/render-with-parents.ts',
   'sync/request-pace.ts',
@@ -70,7 +74,8 @@ export const MAY_IMPORT = {
   mirror: DECLARATIONS,
   destination: DECLARATIONS,
   state: DECLARATIONS,
-  'config-file.ts': DECLARATIONS,
+  'config-file.ts': ['config-modules.ts', ...DECLARATIONS],
+  'config-modules.ts': LEAVES,
   'index.ts': DECLARATIONS,
   streams: LEAVES,
   ...each(LEAVES, LEAVES),
@@ -99,7 +104,7 @@ export const MAY_USE = {
   'csv-parse': ['csv-file.ts'],
   'csv-stringify': ['csv-file.ts'],
   '@inquirer/checkbox': ['commands/init.ts'],
-  jiti: ['config-file.ts'],
+  jiti: ['config-file.ts', 'config-modules.ts'],
   pino: ['logger.ts'],
   'pino-pretty': ['logger.ts'],
   'prom-client': ['http/metrics.ts'],

@@ -13,6 +13,7 @@ import { bindDestination, confirmDestination } from './state/destination-binding
 import { requireMigrated } from './state/migrate.js';
 import type { StartedBy } from './state/schema.js';
 import type { ReconcileDeps } from './sync/reconcile/reconcile.js';
+import type { VerifyDeps } from './sync/verify/verify.js';
 
 export interface AppOptions {
   needs: readonly Need[];
@@ -60,9 +61,13 @@ function createBase(
   const stateUrl = () => required(settings.stateUrl, 'STATE_DATABASE_URL');
   const api = () => required(settings.api, 'API_BASE_URL');
 
-  const configuration = once(async (): Promise<Configuration> =>
-    (await import('./config-file.js')).loadConfiguration(configPath),
-  );
+  /** With the lookups that are tables of the mirror as they are now; workers read them again for each run. */
+  const configuration = once(async (): Promise<Configuration> => {
+    const loaded = await (await import('./config-file.js')).loadConfiguration(configPath);
+    if (settings.mirrorUrl === undefined || !usesLookupTables(loaded)) return loaded;
+    const { readLookupTables } = await import('./sync/current-streams.js');
+    return { ...loaded, streams: await readLookupTables(await mirror(), loaded.streams) };
+  });
 
   /** The section `service` of the configuration. */
   const service = once(async () => {
@@ -157,6 +162,18 @@ function createBase(
       return (await openQuota(owner)).usage();
     },
 
+    /** What a verify needs; a state that is new is bound to the destination. */
+    async verifying(startedBy: StartedBy): Promise<VerifyDeps> {
+      const { createPace } = await import('./sync/request-pace.js');
+      const { DEFAULT_VERIFY_SHARE } = await import('./streams/config-schema.js');
+      const { streams, verify } = await configuration();
+      const { state: opened } = await bound();
+      const { requestsPerSecond } = settings;
+      const sides = { mirror: await mirror(), destination: await destination(), state: opened };
+      const pace = createPace({ requestsPerSecond, share: verify?.share ?? DEFAULT_VERIFY_SHARE });
+      return { ...sides, streams: new Map(streams.map((one) => [one.name, one])), startedBy, pace, log };
+    },
+
     /** What a reconcile needs; a state that is new is bound to the destination. */
     async reconciling(startedBy: StartedBy): Promise<ReconcileDeps> {
       const { NO_RESERVATIONS } = await import('./streams/bookings.js');
@@ -166,6 +183,11 @@ function createBase(
       return { ...sides, reservations, startedBy, log };
     },
   };
+}
+
+/** A reconcile reads the tables of its own lookups. */
+function usesLookupTables({ streams }: Configuration): boolean {
+  return streams.some(({ lookups }) => lookups.tables.size > 0);
 }
 
 function required<T>(value: T | undefined, setting: string): T {

@@ -5,8 +5,10 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { closest, distance } from 'fastest-levenshtein';
 import type { z } from 'zod';
+import { hashModules } from './config-modules.js';
+import { readCsvFile } from './csv-file.js';
 import { messageOf, UsageError } from './errors.js';
-import { findPatternFault } from './cron-schedule.js';
+import { AFTER_SYNC, findPatternFault } from './cron-schedule.js';
 import {
   configKeys,
   configSchema,
@@ -15,6 +17,7 @@ import {
   type StreamDeclaration,
 } from './streams/config-schema.js';
 import { describeFault, type Fault } from './streams/config-schema.js';
+import { resolveLookups } from './streams/lookups.js';
 import { resolveReservations, type ReservationConfig } from './streams/bookings.js';
 import { resolveStreams, type Stream } from './streams/stream.js';
 import { readTextFile } from './text-file.js';
@@ -58,7 +61,8 @@ export async function loadConfiguration(
   }
   const name = path.basename(found);
   try {
-    return checkConfiguration(await loadAlone(() => readExported(found), loadWithinMs), name);
+    const { exported, modules } = await loadAlone(() => readExported(found), loadWithinMs);
+    return checkConfiguration(exported, name, { folder: path.dirname(found), modules });
   } catch (error) {
     if (error instanceof UsageError) throw error;
     // Node adds which files of this program asked for a module.
@@ -105,9 +109,10 @@ async function loadAlone<T>(load: () => Promise<T>, withinMs: number): Promise<T
   }
 }
 
-async function readExported(file: string): Promise<unknown> {
+/** What the file exports, and a hash of its modules. */
+async function readExported(file: string): Promise<{ exported: unknown; modules: string }> {
   const text = readTextFile(file);
-  if (file.endsWith('.json')) return JSON.parse(text);
+  if (file.endsWith('.json')) return { exported: JSON.parse(text), modules: '' };
   const { createJiti } = await import('jiti');
   const self = import.meta.url.endsWith('.ts') ? './index.ts' : './index.js';
   const alias = { slotsync: fileURLToPath(new URL(self, import.meta.url)) };
@@ -118,11 +123,19 @@ async function readExported(file: string): Promise<unknown> {
     moduleCache: false,
     interopDefault: false,
   });
-  return (await jiti.import<{ default?: unknown }>(file)).default;
+  const exported = (await jiti.import<{ default?: unknown }>(file)).default;
+  return { exported, modules: hashModules(jiti, file) };
 }
 
-/** Checks what a configuration file exported; `name` stands in the message. Throws UsageError with every fault. */
-export function checkConfiguration(exported: unknown, name = 'the configuration'): Configuration {
+/**
+ * Checks what a configuration file exported; `name` stands in the message. Lookups are read from files beside it, in `folder`.
+ * `modules`: a hash of the file and of what it imports. Throws UsageError with every fault.
+ */
+export function checkConfiguration(
+  exported: unknown,
+  name = 'the configuration',
+  { folder = process.cwd(), modules = '' }: { folder?: string; modules?: string } = {},
+): Configuration {
   const other = describeOther(exported);
   if (other !== undefined) {
     throw new UsageError(`${name} holds ${other}, not a configuration`, {
@@ -135,16 +148,39 @@ export function checkConfiguration(exported: unknown, name = 'the configuration'
   const { readable, unreadable } = parsed.success
     ? { readable: parsed.data.streams, unreadable: new Set<string>() }
     : parseStreams(exported);
-  const streams = resolveStreams(readable, faults, unreadable);
+  const readFile = (file: string, columns: readonly [string, string]) => readCodes(folder, file, columns);
+  const declaredLookups = parsed.data?.lookups ?? nameLookups(exported);
+  const lookups = resolveLookups(declaredLookups, readFile, faults);
+  const streams = resolveStreams(readable, faults, { unreadable, lookups, modules });
   faults.push(...checkSchedule(exported));
   const reservations =
-    parsed.data?.reservations && resolveReservations(parsed.data.reservations, streams, faults);
+    parsed.data?.reservations && resolveReservations(parsed.data.reservations, streams, lookups, faults);
   if (!parsed.success || faults.length > 0) {
     throw new UsageError(`${name} has ${faults.length === 1 ? 'a fault' : `${faults.length} faults`}`, {
       faults: faults.map(describeFault),
     });
   }
   return { ...parsed.data, streams, reservations };
+}
+
+/** The codes of a file. A fault of it is thrown as a text that does not repeat the folder. */
+function readCodes(folder: string, file: string, [key, value]: readonly [string, string]) {
+  try {
+    return readCsvFile(path.resolve(folder, file), [key, value]).map(({ line, values }) => ({
+      line,
+      code: values[key] ?? '',
+      value: values[value] ?? '',
+    }));
+  } catch (error) {
+    throw new Error(messageOf(error).replace(path.resolve(folder, file), file), { cause: error });
+  }
+}
+
+/** The names of lookups of a configuration that cannot be read as a whole, so that who uses them has no fault. */
+function nameLookups(exported: unknown): ParsedConfig['lookups'] {
+  const { lookups } = exported as { lookups?: unknown };
+  const names = typeof lookups === 'object' && lookups !== null ? Object.keys(lookups) : [];
+  return Object.fromEntries(names.map((name) => [name, {}]));
 }
 
 /** What a file holds in place of an object with declarations; undefined for an object. */
@@ -161,10 +197,30 @@ export function scheduleOf({ schedule }: Pick<ParsedConfig, 'schedule'>) {
   return { pattern, timezone, catchUp };
 }
 
+/** When workers verify: a cron pattern, or `sync`, which is after each nightly sync. Undefined: they do not. */
+export function verifyScheduleOf({ schedule, verify }: Pick<ParsedConfig, 'schedule' | 'verify'>) {
+  return verify && { pattern: verify.after, timezone: schedule?.timezone ?? 'UTC' };
+}
+
+interface ScheduleParts {
+  schedule?: { nightly?: unknown } | null;
+  verify?: { after?: unknown } | null;
+}
+
 function checkSchedule(exported: unknown): Fault[] {
-  const nightly = (exported as { schedule?: { nightly?: unknown } | null }).schedule?.nightly;
-  const fault = typeof nightly === 'string' && nightly !== '' ? findPatternFault(nightly) : undefined;
-  return fault === undefined ? [] : [{ path: 'schedule.nightly', message: fault }];
+  const { schedule, verify } = exported as ScheduleParts;
+  const faultOf = (pattern: unknown) =>
+    typeof pattern === 'string' && pattern !== '' ? findPatternFault(pattern) : undefined;
+  const ofVerify =
+    verify?.after !== AFTER_SYNC
+      ? faultOf(verify?.after)
+      : schedule
+        ? undefined
+        : "'sync' means after each nightly sync, and there is no `schedule`";
+  return [
+    { path: 'schedule.nightly', message: faultOf(schedule?.nightly) },
+    { path: 'verify.after', message: ofVerify },
+  ].flatMap(({ path: at, message }) => (message === undefined ? [] : [{ path: at, message }]));
 }
 
 /** The streams that can be read although the configuration as a whole cannot, so that their faults are reported too. */

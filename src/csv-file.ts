@@ -1,11 +1,9 @@
 // Tables as files: CSV that spreadsheets open and save. Written with a byte order mark, so that a spreadsheet takes it for
 // UTF-8; read with or without one, separated by commas, semicolons or tabs, as spreadsheets of different countries save it.
-import { createWriteStream } from 'node:fs';
-import { once } from 'node:events';
-import { finished } from 'node:stream/promises';
 import { parse } from 'csv-parse/sync';
 import { stringify } from 'csv-stringify/sync';
 import { messageOf, UsageError } from './errors.js';
+import { openOutputFile } from './output-file.js';
 import { readTextFile } from './text-file.js';
 
 export interface CsvRow {
@@ -60,29 +58,14 @@ function countLines(text: string): (place: number) => number {
 
 /** Opens a file for rows of these columns; an existing one is replaced. A cell that a spreadsheet would compute is quoted. */
 export async function openCsvFile(file: string, columns: readonly string[]) {
-  const stream = createWriteStream(file);
-  const failed = finished(stream);
-  failed.catch(() => undefined); // whoever writes or closes gets the error
-  try {
-    await Promise.race([once(stream, 'open'), failed]);
-  } catch (error) {
-    throw new UsageError(`${file} cannot be written: ${messageOf(error)}`, {
-      remedy: 'Name a file in a folder that you may write to.',
-    });
-  }
-  stream.write(BYTE_ORDER_MARK + columns.map(cell).join(',') + '\n');
+  const { write, close, discard } = await openOutputFile(file);
+  await write(BYTE_ORDER_MARK + columns.map(cell).join(',') + '\n');
   return {
     /** Waits while the disk is slower than the rows. */
-    async write(
-      rows: readonly Readonly<Record<string, string | number | null | undefined>>[],
-    ): Promise<void> {
-      const text = stringify(rows.map((row) => columns.map((column) => cell(row[column]))));
-      if (!stream.write(text)) await Promise.race([once(stream, 'drain'), failed]);
-    },
-    async close(): Promise<void> {
-      stream.end();
-      await failed;
-    },
+    write: (rows: readonly Readonly<Record<string, string | number | null | undefined>>[]): Promise<void> =>
+      write(stringify(rows.map((row) => columns.map((column) => cell(row[column]))))),
+    close,
+    discard,
   };
 }
 

@@ -3,6 +3,7 @@ export { defineConfig } from './streams/config-schema.js';
 export type {
   FieldFunction,
   FieldValue,
+  LookupField,
   Row,
   ServiceNames,
   SlotsyncConfig,

@@ -32,10 +32,31 @@ export function addCommands(program: Command): void {
       withApp({ needs: ['api'], isUnconfigured: true }, async () => (await import('./discover.js')).discover),
     );
 
+  common(program.command('init'))
+    .description('write a first sync.config.ts from the mirror’s tables and the service’s types')
+    .option('--tables <tables>', 'these tables and those they refer to, separated by commas')
+    .option('--yes', 'every table that is like a type, without asking')
+    .option('--out <file>', 'the file to write; it must not exist', 'sync.config.ts')
+    .addHelpText(
+      'after',
+      [
+        '\nOn a terminal it asks which tables. What names and values do not settle is a comment in the file that',
+        'begins with "unsure". The file uses the names in service.d.ts beside it, if slotsync discover --types',
+        'wrote one. Reads both sides and writes only the file.',
+      ].join('\n'),
+    )
+    .action(
+      withApp(
+        { needs: ['mirror', 'api'], isUnconfigured: true },
+        async () => (await import('./init.js')).init,
+      ),
+    );
+
   common(program.command('check'))
     .description(
       'check settings, mirror, every source, credentials, types, fields and what is assumed of the service; writes nothing at the service without --write-probe',
     )
+    .option('--rows', 'also map every row, and group those that could not be sent by the reason')
     .option(
       '--write-probe <number>',
       'also write the object of this number back as it was read; if it has no external id, it gets one',
@@ -47,7 +68,9 @@ export function addCommands(program: Command): void {
   common(program.command('plan'))
     .argument('[streams...]', 'streams to plan (default: all)')
     .option('--limit <records>', 'as if at most this many records were written, and none retired')
-    .description('show what sync would do, with samples field by field; writes nothing')
+    .option('--full', 'show every operation field by field, not only samples')
+    .option('--out <file>', 'write every operation field by field to a file: .csv or .jsonl')
+    .description('show what sync would do, with samples field by field; writes nothing at the service')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./plan.js')).plan));
 
   common(program.command('match'))
@@ -199,6 +222,17 @@ export function addCommands(program: Command): void {
     .option('--dry-run', 'compare and report, but store nothing')
     .option('--strict', 'exit with 1 if a booking is missing at the service or unknown in the mirror')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./reconcile.js')).reconcileBookings));
+
+  runOptions(common(program.command('verify')))
+    .argument('[streams...]', 'streams to verify (default: all)')
+    .description('read back what the service holds, and report where it differs from what was accepted last')
+    .option('--sample <records>', 'look at so many records of each stream, chosen at random')
+    .option('--extras', 'also report objects of these types that are nobody’s record')
+    .option('--repair', 'send again what differs, as far as limits.repair allows')
+    .option('--adopt', 'the state was lost: make its records again from both sides, without a write')
+    .option('--out <file>', 'write what differs to a CSV file, one line for each field')
+    .addHelpText('after', '\nExit code 1 when an object drifts, 3 when its repair waits for approval.')
+    .action(withApp({ needs: EVERYTHING }, async () => (await import('./verify.js')).verifyObjects));
 
   common(program.command('explain'))
     .argument('<stream>', "a stream, or 'reservations'")

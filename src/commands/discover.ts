@@ -8,6 +8,7 @@ import { createPace } from '../sync/request-pace.js';
 import { surveyService } from '../sync/survey-service.js';
 import { readTextFile, replaceFile, requireWritableFolder } from '../text-file.js';
 import type { CommonOptions } from './command.js';
+import { describePlace } from './service-place.js';
 
 /** Of the quota: the service is in use by others. */
 const SHARE = 0.5;
@@ -30,11 +31,6 @@ export async function discover(app: App, options: CommonOptions & { types?: stri
     ...describeService(survey, service),
     ...(file === undefined || isEmpty ? [] : [`\n${file} holds the names, for defineConfig<Service>.`]),
   ]);
-}
-
-/** The organization and the address, as messages name the service. */
-function describePlace({ settings: { api } }: App): string {
-  return `organization ${api?.organizationId} at ${api?.baseUrl}`;
 }
 
 /** Throws UsageError for a file that something else has written. */

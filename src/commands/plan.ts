@@ -1,8 +1,11 @@
 import type { App } from '../app.js';
 import { selectStreams } from '../config-file.js';
 import { requireSources } from '../mirror/require-sources.js';
-import { describePlans } from '../report/plan.js';
-import { print } from '../report/print.js';
+import { UsageError } from '../errors.js';
+import { describeOperation, describePlans } from '../report/plan.js';
+import { openPlanFile } from '../report/plan-file.js';
+import { print, printLine, printNote } from '../report/print.js';
+import type { PlannedOperation } from '../sync/plan/planned-operations.js';
 import { previewStream, secondsAtQuota, type Preview } from '../sync/plan/preview.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
@@ -16,8 +19,12 @@ const REQUESTS_PER_RUN = 3;
 export async function plan(
   app: App,
   names: string[],
-  options: CommonOptions & { limit?: string },
+  options: CommonOptions & { limit?: string; out?: string; full?: boolean },
 ): Promise<number> {
+  if (options.full && options.json)
+    throw new UsageError('--full prints text, not JSON', {
+      remedy: 'Write every operation as JSON with --out plan.jsonl.',
+    });
   const room = { records: readLimit(options.limit) ?? Infinity };
   const configuration = await app.configuration();
   const streams = selectStreams(configuration, names);
@@ -26,9 +33,29 @@ export async function plan(
   const mirror = await app.mirror();
   await requireSources(mirror, { streams });
   const destination = await app.destination();
+  const file = options.out === undefined ? undefined : await openPlanFile(options.out);
+  async function each(stream: string, operations: readonly PlannedOperation[]): Promise<void> {
+    await file?.write(stream, operations);
+    if (options.full) for (const one of operations) printLine(describeOperation(stream, one).join('\n'));
+  }
+  const wantsEach = file !== undefined || options.full === true;
   const plans: Preview[] = [];
-  for (const stream of streams)
-    plans.push(await previewStream({ mirror, state, destination, streams: all }, stream, { room }));
+  try {
+    for (const stream of streams) {
+      const eachOf = wantsEach ? (some: readonly PlannedOperation[]) => each(stream.name, some) : undefined;
+      const previewed = { mirror, state, destination, streams: all };
+      plans.push(await previewStream(previewed, stream, { room, each: eachOf }));
+    }
+    const isComplete = plans.every(({ error }) => error === undefined);
+    if (isComplete) await file?.close();
+    else if (file) {
+      await file.discard();
+      printNote(`${options.out} was not written: a stream cannot be planned.`);
+    }
+  } catch (error) {
+    await file?.discard();
+    throw error;
+  }
 
   const batches = plans.reduce((sum, { requests }) => sum + requests, 0);
   const requests = batches === 0 ? 0 : batches + REQUESTS_PER_RUN;
@@ -37,7 +64,11 @@ export async function plan(
   const seconds = secondsAtQuota(requests, rate, latencyMs);
   const endsAt = new Date(Date.now() + seconds * 1000);
   const cost = { requests, rate, latencyMs, seconds, endsAt };
-  print(options, { streams: plans, requests, seconds, endsAt }, describePlans(plans, cost));
+  print(
+    options,
+    { streams: plans, requests, seconds, endsAt },
+    describePlans(plans, cost, { samples: !options.full }),
+  );
   if (plans.some(({ error }) => error)) return EXIT.failed;
   return plans.some(({ holds }) => Object.keys(holds).length > 0) ? EXIT.held : EXIT.done;
 }

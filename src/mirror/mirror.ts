@@ -10,7 +10,9 @@ import { isIdentifiedByKey, renderExternalId } from '../streams/external-id.js';
 import { isTooLong } from '../streams/local-key.js';
 import { decodeColumn, encodeColumn, escapeColumn, unescapeColumn } from '../connections/postgres-copy.js';
 import { createKeyFinder } from './find-keys.js';
+import { createLookupReader } from './read-lookup.js';
 import { createBookingReader } from './read-bookings.js';
+import { createCatalogueReader } from './read-catalogue.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
 import { isRowFault, readApart, type ReadApart } from './read-apart.js';
 import { openReadOnlySessions } from './read-only-sessions.js';
@@ -81,14 +83,10 @@ export function createMirror({ url }: { url: SettingText }) {
      * until it ends, so it takes the turn first. Do not wait for the turn while holding a connection of the state: the
      * work that has the turn may wait for that connection.
      */
-    async takeTurn<T>(work: () => Promise<T>): Promise<T> {
-      const leave = await turns.enter();
-      try {
-        return await work();
-      } finally {
-        leave();
-      }
-    },
+    takeTurn: turns.take,
+
+    /** What there is: tables, columns, keys. */
+    catalogue: createCatalogueReader(sessions),
 
     /** Readings of bookings, for reconciling. */
     bookings: createBookingReader(sessions, reader),
@@ -114,14 +112,17 @@ export function createMirror({ url }: { url: SettingText }) {
       (await read(() => sessions.query<DatabaseIdentity>(SELECT_DATABASE_IDENTITY)))[0],
 
     /** Faults of a stream's source; empty when every column that the stream names is in it. */
-    checkStream(stream: Stream): Promise<string[]> {
+    async checkStream(stream: Stream): Promise<string[]> {
       const others: readonly NamedColumn[] = [
         ...stream.references.flatMap(({ fieldId, key }) =>
           key.map((column) => [`references['${fieldId}']`, column] as const),
         ),
         ...(stream.cursor === undefined ? [] : [['cursor', stream.cursor] as const]),
       ];
-      return reader.check(stream, (types) => findMissingColumns(stream, others, types));
+      const { fault } = stream.lookups;
+      if (fault && !isSourceFault(fault)) throw fault;
+      const faults = await reader.check(stream, (types) => findMissingColumns(stream, others, types));
+      return fault ? [...faults, messageOf(fault)] : faults;
     },
 
     /**
@@ -217,6 +218,9 @@ export function createMirror({ url }: { url: SettingText }) {
       const ids = named.map((key) => [key, renderExternalId(stream.externalId, { [column]: key })] as const);
       return new Map(ids.filter(([, externalId]) => !isTooLong(externalId)));
     },
+
+    // Lookups that are tables.
+    ...createLookupReader(sessions, reader),
 
     // Which rows give an external id now, and which refer to a record.
     ...createKeyFinder(sessions, reader),

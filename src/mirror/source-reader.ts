@@ -96,7 +96,10 @@ export function createSourceReader(sessions: ReadOnlySessions) {
     typesOf,
 
     /** Faults of the source: that it cannot be read, or those that `faultsOf` finds in its columns as they are now. */
-    async check({ source }: DeclaredSource, faultsOf: (types: ColumnTypes) => string[]): Promise<string[]> {
+    async check(
+      { source }: Pick<DeclaredSource, 'source'>,
+      faultsOf: (types: ColumnTypes) => string[],
+    ): Promise<string[]> {
       try {
         return faultsOf(await describe(source));
       } catch (error) {
@@ -192,10 +195,17 @@ export function findMissingColumns(
     ...key.map((column) => ['key', column] as const),
     ...templateColumns(externalId).map((column) => ['externalId', column] as const),
     ...[...fields].flatMap(([fieldId, from]) =>
-      typeof from === 'string' ? [[`fields['${fieldId}']`, from] as const] : [],
+      typeof from === 'function'
+        ? []
+        : [[`fields['${fieldId}']`, typeof from === 'string' ? from : from.column] as const],
     ),
     ...others,
   ];
+  return findAbsent(named, types);
+}
+
+/** A fault for each of the columns that is not there. */
+export function findAbsent(named: readonly NamedColumn[], types: ColumnTypes): string[] {
   return named
     .filter(([, column]) => !types.has(column))
     .map(

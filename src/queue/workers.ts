@@ -28,6 +28,8 @@ interface WorkersOptions extends ApplyDeps {
   probe: (signal: AbortSignal) => Promise<unknown>;
   /** Starts and queues the runs that the schedule says are due. */
   startDueRuns: () => Promise<void>;
+  /** The streams as a run needs them; as they are declared unless given. */
+  streamsOf?: (runId: number) => Promise<ApplyDeps['streams']>;
   /**
    * Credentials that are refused while a run is planned are waited for too, because no command waits for the run.
    * Otherwise they end the run, and the command reports it.
@@ -46,6 +48,7 @@ const REQUEUE_EVERY_MS = 15 * SECOND;
 
 export function createWorkers(options: WorkersOptions) {
   const { bullmq, producer, state, log, concurrency = 12 } = options;
+  const { streamsOf = async () => options.streams } = options;
   const preflight = createPreflight(options.destination);
   /** `ended`: it stopped working the queue without a call of `stop`. */
   let phase: 'starting' | 'running' | 'stopping' | 'ended' = 'starting';
@@ -87,7 +90,7 @@ export function createWorkers(options: WorkersOptions) {
       if (batch?.state !== 'queued' || batch.isPaused) return; // its row brings it back when it is resumed
       child = log.child({ runId: batch.runId, stream: batch.stream, batch: batch.id });
       aborting.throwIfAborted();
-      await applyBatch({ ...options, log: child }, batch, aborting);
+      await applyBatch({ ...options, streams: await streamsOf(batch.runId), log: child }, batch, aborting);
       breaker.succeeded(nameOf(job));
       await producer.advance(batch.runId);
     } catch (error) {
@@ -118,7 +121,8 @@ export function createWorkers(options: WorkersOptions) {
     const token = randomUUID();
     try {
       const attempt = { token, attemptsMade: job.attemptsMade, signal: aborting };
-      await planRun({ ...options, preflight, log: child }, runId, attempt);
+      const planned = { ...options, streams: await streamsOf(runId), preflight, log: child };
+      await planRun(planned, runId, attempt);
       await producer.advance(runId);
     } catch (error) {
       await handleFailure(error, job, jobToken, {

@@ -42,14 +42,23 @@ export function describeRecordExplained(explained: RecordExplained): string[] {
 }
 
 function describeRecord(record: NonNullable<RecordExplained['record']>): string {
-  const { status, externalId, syncedAt, attempts, runId } = record;
+  const { status, externalId, attempts, runId } = record;
   return lines(
     status,
     externalId !== null && `as ${externalId}`,
-    syncedAt === null ? 'never accepted' : `accepted ${formatTime(syncedAt)}`,
+    describeAcceptance(record),
     attempts > 0 && plural(attempts, 'attempt'),
     runId !== null && `last changed by run ${runId}`,
   ).join(', ');
+}
+
+function describeAcceptance({
+  syncedAt,
+  status,
+  objectHash,
+}: NonNullable<RecordExplained['record']>): string {
+  if (syncedAt !== null) return `accepted ${formatTime(syncedAt)}`;
+  return objectHash !== null && status === 'synced' ? 'found equal, never written' : 'never accepted';
 }
 
 /** Why the object is looked at again, and when. */

@@ -18,7 +18,11 @@ interface PlanCost {
   endsAt: Date;
 }
 
-export function describePlans(plans: readonly Preview[], cost: PlanCost): string[] {
+export function describePlans(
+  plans: readonly Preview[],
+  cost: PlanCost,
+  shown: { samples: boolean },
+): string[] {
   const columns = columnsOfPlan(
     COUNTS,
     plans.map(({ counts }) => counts),
@@ -26,7 +30,7 @@ export function describePlans(plans: readonly Preview[], cost: PlanCost): string
   return lines(
     plans.flatMap(({ stream, samples, unread }) =>
       lines(
-        samples.flatMap((sample) => describeSample(stream, sample)),
+        shown.samples && samples.flatMap((sample) => describeOperation(stream, sample)),
         unread !== undefined && `${stream}: the objects at the service could not be read: ${unread}\n`,
       ),
     ),
@@ -44,7 +48,8 @@ export function describePlans(plans: readonly Preview[], cost: PlanCost): string
   );
 }
 
-function describeSample(
+/** One operation, field by field. */
+export function describeOperation(
   stream: string,
   { operation, key, externalId, changes, problem }: PlannedOperation,
 ): string[] {

@@ -3,10 +3,10 @@
 import type { ParsedConfig, Row } from './config-schema.js';
 import { renderExternalId } from './external-id.js';
 import type { Fault } from './config-schema.js';
-import { guardColumns, referencedKeys } from './map-row.js';
+import { guardColumns, readField, referencedKeys } from './map-row.js';
 import type { FieldValues } from './destination-object.js';
+import type { Lookup } from './lookups.js';
 import { resolveDeclared, resolveReference, type DeclaredSource, type Stream } from './stream.js';
-import { toValues } from './field-values.js';
 
 /** Where the bookings are in the mirror, and how a row of theirs is read. */
 export interface BookingSource extends DeclaredSource {
@@ -74,6 +74,7 @@ export const NO_RESERVATIONS: ReservationConfig = {
 export function resolveReservations(
   declaration: Declaration,
   streams: readonly Stream[],
+  lookups: ReadonlyMap<string, Lookup>,
   faults: Fault[],
 ): ReservationConfig {
   const { window, everyMinutes, status, fields, from, key, externalId, begin, end } = declaration;
@@ -91,7 +92,7 @@ export function resolveReservations(
   // The schema lets pass all five or none.
   if (!from || !key || !externalId || !begin || !end) return config;
   const { timezone, cancelled } = declaration;
-  const source = resolveDeclared({ from, key, externalId, fields }, 'reservations', faults);
+  const source = resolveDeclared({ from, key, externalId, fields }, 'reservations', lookups, faults);
   return { ...config, bookings: { ...source, begin, end, timezone, cancelled, objects } };
 }
 
@@ -120,7 +121,7 @@ export function toBooking(source: BookingSource, { row, key, begin, end, isCance
   const fields = attempt([], 'not_mappable', () =>
     [...source.fields].map(([fieldId, from]) => ({
       fieldId,
-      values: toValues(typeof from === 'function' ? from(guarded) : guarded[from]),
+      values: readField(from, guarded, source.lookups),
     })),
   );
   return { key, externalId, begin, end, isCancelled, references, fields, problem };

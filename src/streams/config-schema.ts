@@ -36,6 +36,54 @@ export interface SourceQuery {
   query: string;
 }
 
+/** A column whose codes are translated. */
+export interface LookupField {
+  /** The column with the code, or with a list of codes.
+   * @example column: 'group_code'
+   */
+  column: string;
+  /** The name of a lookup of this configuration.
+   * @example lookup: 'group'
+   */
+  lookup: string;
+  /** Of a code that the lookup does not have: `refuse` the row (the default), `keep` the code, or null: send no value.
+   * @example otherwise: 'keep'
+   */
+  otherwise?: Optional<'refuse' | 'keep' | null>;
+}
+
+/** A CSV file with codes, beside the configuration file. */
+export interface LookupFile {
+  /** Its path, from the folder of the configuration file.
+   * @example file: 'groups.csv'
+   */
+  file: string;
+  /** The column with the code.
+   * @example key: 'code'
+   */
+  key: string;
+  /** The column with the value.
+   * @example value: 'name'
+   */
+  value: string;
+}
+
+/** A table of the mirror with codes. Read whenever a run is planned. */
+export interface LookupSource {
+  /** A table, a view, or a query.
+   * @example from: 'campus.groups'
+   */
+  from: string | SourceQuery;
+  /** The column with the code.
+   * @example key: 'code'
+   */
+  key: string;
+  /** The column with the value.
+   * @example value: 'name'
+   */
+  value: string;
+}
+
 export interface KeyReference {
   /** The name of a stream of this configuration.
    * @example stream: 'rooms'
@@ -77,10 +125,10 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
    * @example externalId: 'room_{room_code}'
    */
   externalId: string;
-  /** Field id at the service to column, or to a function of the row. A null sends no value, a list sends several.
+  /** Field id at the service to column, to a function of the row, or to a column whose codes a lookup translates. A null sends no value, a list sends several.
    * @example fields: { 'room.name': 'name', 'room.seats': (row) => String(row.seats) }
    */
-  fields: ByField<Service, string | FieldFunction>;
+  fields: ByField<Service, string | FieldFunction | LookupField>;
   /** Field id at the service to a record of another stream. That record is sent first.
    * @example references: { 'course.room': { stream: 'rooms', key: 'home_room' } }
    */
@@ -224,6 +272,10 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
    * @example streams: { rooms: { from: 'campus.rooms', key: 'room_code', type: 'room', … } }
    */
   streams: Record<string, StreamConfig<Service>>;
+  /** Codes and what stands for them at the service, by name: written here, in a CSV file, or in a table of the mirror.
+   * @example lookups: { group: { Manufacturing: 'MFG' }, room: { from: 'campus.room_codes', key: 'code', value: 'name' } }
+   */
+  lookups?: Optional<Record<string, Record<string, string | null> | LookupFile | LookupSource>>;
   /** Which bookings of the mirror are compared with the service's reservations.
    * @example reservations: { from: 'campus.bookings', key: 'id', externalId: 'res_{id}', … }
    */
@@ -319,8 +371,13 @@ const columns = z.union([column, z.array(column).min(1, 'at least one column')],
 });
 
 const fieldFunction = z.custom<FieldFunction>((value) => typeof value === 'function');
-const field = z.union([column, fieldFunction], {
-  error: 'a column name, or a function of the row: (row) => …',
+const lookupField = z.strictObject({
+  column,
+  lookup: name('the name of a lookup'),
+  otherwise: z.enum(['refuse', 'keep'], "'refuse', 'keep' or null").nullable().default('refuse'),
+} satisfies Shape<LookupField>);
+const field = z.union([column, fieldFunction, lookupField], {
+  error: "a column name, a function of the row: (row) => …, or { column: 'code', lookup: 'name' }",
 });
 const fields = z.record(
   name('a field id'),
@@ -332,6 +389,22 @@ const query = z.strictObject({ query: name('a SELECT') } satisfies Shape<SourceQ
 const source = z.union([name('a table or view'), query], {
   error: "a table or view such as 'campus.rooms', or { query: 'select …' }",
 });
+
+const lookups = z.record(
+  name('the name of a lookup'),
+  z.union(
+    [
+      z.strictObject({ from: source, key: column, value: column } satisfies Shape<LookupSource>),
+      z.strictObject({ file: name('a CSV file'), key: column, value: column } satisfies Shape<LookupFile>),
+      z.record(z.string(), z.string().nullable()),
+    ],
+    {
+      error:
+        "codes and their values, { file: 'codes.csv', key: 'code', value: 'name' }, or { from: 'campus.codes', key: 'code', value: 'name' }",
+    },
+  ),
+  'an object: name to lookup',
+);
 
 const timezone = z.string("a time zone such as 'Europe/Stockholm', as text").superRefine((zone, context) => {
   try {
@@ -431,6 +504,9 @@ const reservations = z
       context.addIssue({ code: 'custom', path: [key], message: `is missing: ${BOOKING_KEYS[key]}` });
   });
 
+/** Share of the quota that readings of whole types use, where `verify.share` says nothing. */
+export const DEFAULT_VERIFY_SHARE = 0.5;
+
 export const configSchema = z.strictObject({
   schedule: z
     .strictObject({
@@ -446,6 +522,7 @@ export const configSchema = z.strictObject({
       'an object: stream name to declaration',
     )
     .refine((streams) => Object.keys(streams).length > 0, 'at least one stream'),
+  lookups: lookups.default({}),
   reservations: reservations.optional(),
   polling: z
     .strictObject({
@@ -458,7 +535,7 @@ export const configSchema = z.strictObject({
     .strictObject({
       after: name("'sync', or a cron expression such as '0 5 * * 0'"),
       repair: z.enum(['never', 'within-limits'], "'never' or 'within-limits'").default('never'),
-      share: z.number('a share from 0.05 to 1').min(0.05).max(1).default(0.5),
+      share: z.number('a share from 0.05 to 1').min(0.05).max(1).default(DEFAULT_VERIFY_SHARE),
     } satisfies Section<'verify'>)
     .optional(),
   approvalHours: z.number('a number of hours above 0').positive().max(8760).default(24),

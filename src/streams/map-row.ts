@@ -6,6 +6,7 @@ import { isTooLong, joinKey, MAX_ID_BYTES } from './local-key.js';
 import { createObject, type DestinationObject } from './destination-object.js';
 import type { Stream } from './stream.js';
 import { toValues, UnfitValue } from './field-values.js';
+import { translate, type FieldSource, type UsedLookups } from './lookups.js';
 
 export interface NeededReference {
   fieldId: string;
@@ -23,9 +24,12 @@ export interface MappedRow {
 export class MappingError extends Error {
   override readonly name = 'MappingError';
   readonly code: MappingErrorCode;
-  constructor(code: MappingErrorCode, message: string, options?: ErrorOptions) {
-    super(message, options);
+  /** In the configuration; the message begins with it. */
+  readonly place: string;
+  constructor(code: MappingErrorCode, place: string, reason: string, options?: ErrorOptions) {
+    super(`${place}: ${reason}`, options);
     this.code = code;
+    this.place = place;
   }
 }
 export type MappingErrorCode = 'mapping_failed' | 'key_too_long' | 'external_id_too_long';
@@ -44,7 +48,7 @@ export function mapRow(stream: Stream, row: Row, linkedId?: string): MappedRow {
     const path = `${stream.name}.fields['${fieldId}']`;
     values.set(
       fieldId,
-      place(path, () => toValues(typeof from === 'function' ? from(guarded) : guarded[from])),
+      place(path, () => readField(from, guarded, stream.lookups)),
     );
   }
   const references = stream.references.flatMap(({ fieldId, stream: parent, key }) => {
@@ -55,6 +59,13 @@ export function mapRow(stream: Stream, row: Row, linkedId?: string): MappedRow {
     });
   });
   return { extId, values, references };
+}
+
+/** The values of one field. The row is guarded: see `guardColumns`. Throws a plain Error. */
+export function readField(from: FieldSource, row: Row, lookups: UsedLookups): string[] {
+  if (typeof from === 'function') return toValues(from(row));
+  if (typeof from === 'string') return toValues(row[from]);
+  return toValues(row[from.column]).flatMap((code) => translate(lookups, from, code));
 }
 
 /** The whole object, once every reference is an external id. */
@@ -110,13 +121,13 @@ export function guardColumns(row: Row): Row {
 
 /** No index of the state would take it. */
 function refuseTooLong(text: string, path: string, code: MappingErrorCode, what: string): void {
-  if (isTooLong(text)) throw new MappingError(code, `${path}: ${what} is longer than ${MAX_ID_BYTES} bytes`);
+  if (isTooLong(text)) throw new MappingError(code, path, `${what} is longer than ${MAX_ID_BYTES} bytes`);
 }
 
 function place<T>(path: string, run: () => T): T {
   try {
     return run();
   } catch (error) {
-    throw new MappingError('mapping_failed', `${path}: ${messageOf(error)}`, { cause: error });
+    throw new MappingError('mapping_failed', path, messageOf(error), { cause: error });
   }
 }

@@ -1,13 +1,14 @@
 // Resolves the declarations of the configuration file to streams: templates parsed, references checked, levels known.
 // All faults are collected; nothing stops at the first.
 import { createHash } from 'node:crypto';
-import type { FieldFunction, KeyReference, ParsedConfig, StreamDeclaration } from './config-schema.js';
+import type { KeyReference, ParsedConfig, StreamDeclaration } from './config-schema.js';
 import { isIdentifiedByKey, mayCollide, parseTemplate, type ExternalIdTemplate } from './external-id.js';
 import type { Fault } from './config-schema.js';
 import { levelStreams } from './dependency-order.js';
+import { listContent, useLookups, type FieldSource, type Lookup, type UsedLookups } from './lookups.js';
+import { parseTable, type Source } from './source.js';
 
-/** Where rows come from: a relation by its (literal) name parts, or a query. */
-export type Source = { table: readonly string[] } | { query: string };
+export type { Source };
 
 export interface Reference {
   fieldId: string;
@@ -21,7 +22,8 @@ export interface DeclaredSource {
   source: Source;
   key: readonly string[];
   externalId: ExternalIdTemplate;
-  fields: ReadonlyMap<string, string | FieldFunction>;
+  fields: ReadonlyMap<string, FieldSource>;
+  lookups: UsedLookups;
 }
 
 type SourceKey = 'from' | 'key' | 'externalId' | 'fields';
@@ -43,14 +45,20 @@ export interface Stream extends DeclaredSource, Omit<StreamDeclaration, SourceKe
   fingerprint: bigint;
 }
 
-/**
- * Resolves all declarations, parents first; faults are added to `faults`. `unreadable` names streams that are declared
- * with faults of their own: they may be referred to.
- */
+/** What of a configuration matters to its streams, beside themselves. */
+interface Surroundings {
+  /** Streams that are declared with faults of their own: they may be referred to. */
+  unreadable?: ReadonlySet<string>;
+  lookups?: ReadonlyMap<string, Lookup>;
+  /** A hash of the configuration file and of what it imports: a function may use all of it. */
+  modules?: string;
+}
+
+/** Resolves all declarations, parents first; faults are added to `faults`. */
 export function resolveStreams(
   streams: ParsedConfig['streams'],
   faults: Fault[],
-  unreadable: ReadonlySet<string> = new Set(),
+  { unreadable = new Set(), lookups = new Map(), modules = '' }: Surroundings = {},
 ): Stream[] {
   const declarations = Object.entries(streams);
   const parents = declarations.map(
@@ -59,7 +67,7 @@ export function resolveStreams(
   const levels = levelStreams(new Map(parents), faults);
   const known = new Map(declarations.map(([name, { key }]) => [name, toList(key)]));
   const resolved = declarations.map(([name, declaration]) =>
-    resolveStream(name, declaration, { known, unreadable }, faults),
+    resolveStream(name, declaration, { known, unreadable, lookups, modules }, faults),
   );
   return resolved
     .map((stream) => ({ ...stream, level: levels.get(stream.name) ?? 0, ownsIds: ownsIds(stream, resolved) }))
@@ -81,14 +89,19 @@ interface DeclaredStreams {
   unreadable?: ReadonlySet<string>;
 }
 
+interface Declared extends Required<Surroundings>, DeclaredStreams {
+  unreadable: ReadonlySet<string>;
+}
+
 function resolveStream(
   name: string,
   declaration: StreamDeclaration,
-  streams: DeclaredStreams,
+  streams: Declared,
   faults: Fault[],
 ): Omit<Stream, 'level' | 'ownsIds'> {
   const at = `streams.${name}`;
   const { from, key, externalId, fields, references, ...declared } = declaration;
+  const source = resolveDeclared({ from, key, externalId, fields }, at, streams.lookups, faults);
   const owned = new Set([...Object.keys(fields), ...Object.keys(references)]);
   for (const [place, fieldId] of (declared.match ?? []).entries())
     if (!owned.has(fieldId)) {
@@ -98,7 +111,7 @@ function resolveStream(
   return {
     ...declared,
     name,
-    ...resolveDeclared({ from, key, externalId, fields }, at, faults),
+    ...source,
     references: Object.entries(references).map(([fieldId, reference]) => {
       const path = `${at}.references.${fieldId}`;
       if (Object.hasOwn(fields, fieldId))
@@ -106,7 +119,7 @@ function resolveStream(
       return { fieldId, ...resolveReference(reference, path, streams, faults) };
     }),
     owned,
-    fingerprint: fingerprint(declaration),
+    fingerprint: fingerprint(declaration, source.lookups, streams.modules),
   };
 }
 
@@ -118,6 +131,7 @@ function toList(value: string | string[]): string[] {
 export function resolveDeclared(
   { from, key, externalId, fields }: Pick<StreamDeclaration, SourceKey>,
   path: string,
+  lookups: ReadonlyMap<string, Lookup>,
   faults: Fault[],
 ): DeclaredSource {
   const orFault = <T>(parsed: T | string, of: SourceKey, otherwise: T): T => {
@@ -130,6 +144,7 @@ export function resolveDeclared(
     key: toList(key),
     externalId: orFault(parseTemplate(externalId), 'externalId', []),
     fields: new Map(Object.entries(fields)),
+    lookups: useLookups(fields, lookups, path, faults),
   };
 }
 
@@ -151,20 +166,23 @@ export function resolveReference(
   return { stream, key: toList(key) };
 }
 
-/** Parses `schema.table`, parts optionally in double quotes; returns the fault as text when it cannot. */
-function parseTable(name: string): Source | string {
-  const parts = [...name.matchAll(/\s*(?:"((?:[^"]|"")+)"|([^".\s]+))\s*(\.|$)/gy)];
-  const last = parts.at(-1);
-  if (!last || last.index + last[0].length !== name.length || last[3] === '.' || parts.length > 3) {
-    return `'${name}' is not a table name; write schema.table, and quote a part that holds a dot or a space: schema."my table"`;
-  }
-  return { table: parts.map(([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain ?? '') };
-}
-
-/** 64 bits over everything that decides how a row becomes an object; functions by their source text. */
-function fingerprint({ key, type, externalId, fields, references }: StreamDeclaration): bigint {
-  const text = JSON.stringify([key, type, externalId, fields, references], (_, value: unknown) =>
-    typeof value === 'function' ? value.toString() : value,
+/**
+ * 64 bits over everything that decides how a row becomes an object. Functions count by their source text, and by the modules
+ * that they may reach for.
+ */
+function fingerprint(
+  { key, type, externalId, fields, references }: StreamDeclaration,
+  { contents, tables }: UsedLookups,
+  modules: string,
+): bigint {
+  const isComputed = Object.values(fields).some((from) => typeof from === 'function');
+  const surroundings = [
+    ...(isComputed && modules !== '' ? [modules] : []),
+    ...(contents.size + tables.size > 0 ? [[...contents].map(listContent), [...tables]] : []),
+  ];
+  const text = JSON.stringify(
+    [key, type, externalId, fields, references, ...surroundings],
+    (_, value: unknown) => (typeof value === 'function' ? value.toString() : value),
   );
   return createHash('sha256').update(text).digest().readBigInt64BE();
 }

@@ -10,6 +10,7 @@ import type { State } from '../state/database.js';
 import { findPooling, refuseTransactionPooling } from '../connections/postgres-connection.js';
 import { readStateRole, type StateRole } from '../state/state-role.js';
 import { findUnknownNames } from './plan/preflight.js';
+import { checkRows } from './check-rows.js';
 import { probeAssumptions, type Assumption } from './probe-assumptions.js';
 import { probeWrite, type WriteProbe } from './write-probe.js';
 
@@ -20,6 +21,9 @@ export interface Finding {
   text: string;
   remedy?: string;
   code?: string;
+  /** Of rows: how many, and the first of their keys. */
+  count?: number;
+  keys?: readonly string[];
 }
 
 /** What is opened while it is checked: a failure to open is a finding. */
@@ -29,6 +33,8 @@ interface CheckDeps {
   mirror: Mirror;
   destination: () => Promise<Destination>;
   isQuotaInState: boolean;
+  /** Maps every row too. */
+  mapsRows?: boolean | undefined;
   /** The object to write back; only where the state belongs to this destination. */
   writeProbe?: WriteProbe | undefined;
 }
@@ -59,7 +65,11 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
   yield* mirrorFindings;
   if (isOk(mirrorFindings)) {
     yield* checkRole(mirror, configuration, stateRole);
-    yield* checkSources(mirror, configuration);
+    const sources = await collect(checkSources(mirror, configuration));
+    yield* sources;
+    if (deps.mapsRows && isOk(state) && isOk(sources)) yield* checkAllRows(deps);
+    else if (deps.mapsRows)
+      yield { what: 'rows', result: 'note', text: 'not mapped: state or sources have a fault' };
   }
 
   if (deps.isQuotaInState && !isOk(state)) {
@@ -153,6 +163,35 @@ async function* checkService(
 }
 
 const isOk = (findings: readonly Finding[]) => findings.every(({ result }) => result === 'ok');
+
+async function* checkAllRows(deps: CheckDeps): AsyncGenerator<Finding> {
+  const { mirror } = deps;
+  const streams = new Map(deps.configuration.streams.map((stream) => [stream.name, stream]));
+  for (const stream of streams.values()) {
+    const what = `rows of ${stream.name}`;
+    const faults: Finding[] = [];
+    const findings = await attempt(what, async () => {
+      const checked = await checkRows({ mirror, state: await deps.confirmedState(), streams }, stream);
+      for (const { reason, count, keys } of checked.faults) {
+        const [first] = keys;
+        const named = first === undefined ? '' : `, such as ${keys.map((key) => `'${key}'`).join(', ')}`;
+        const remedy =
+          first === undefined ? undefined : `slotsync explain ${stream.name} '${first}' shows one of them.`;
+        const fault = { what, result: 'fault', code: 'mapping_failed', count, keys } as const;
+        const text = `${count} of ${checked.rows}${named}: ${reason}`;
+        faults.push({ ...fault, text, ...(remedy === undefined ? {} : { remedy }) });
+      }
+      return checked.rows === 1 ? '1 can be sent' : `all ${checked.rows} can be sent`;
+    });
+    yield* faults.length > 0 ? faults : findings;
+  }
+}
+
+async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const item of items) all.push(item);
+  return all;
+}
 
 /** Runs one check; what it throws are its faults. */
 async function attempt(what: string, run: () => Promise<string>): Promise<Finding[]> {

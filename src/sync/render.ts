@@ -33,6 +33,8 @@ export interface Identified {
 export interface Unmapped {
   problem: string;
   code: MappingErrorCode;
+  /** In the configuration; the problem begins with it. */
+  place: string;
 }
 
 /**
@@ -80,8 +82,9 @@ function mapOrExplain(stream: Stream, row: Row, linkedId: string | undefined): M
   try {
     return mapRow(stream, row, linkedId);
   } catch (error) {
-    const code = error instanceof MappingError ? error.code : 'mapping_failed';
-    return { problem: messageOf(error), code };
+    if (error instanceof MappingError)
+      return { problem: error.message, code: error.code, place: error.place };
+    return { problem: `${stream.name}: ${messageOf(error)}`, code: 'mapping_failed', place: stream.name };
   }
 }
 

@@ -95,6 +95,18 @@ it('explain: a link is shown with how it came about and how it is undone', async
   );
 });
 
+it('explain: a record that was found equal is not called never accepted, and the run says that no write was needed', async () => {
+  const fields = [
+    { fieldId: 'room.name', values: ['Sal 2'] },
+    { fieldId: 'room.seats', values: ['2'] },
+  ];
+  world.sandbox.putObject({ extId: 'room_R2', typeId: 'room', fields });
+  await world.configure(CONFIGURATION.replace("owns: 'object'", "owns: 'fields'"));
+  const { stdout } = await world.run(['sync', 'rooms']);
+  expect(stdout).toContain('1 record needed no write.');
+  expect(await explain('rooms', 'R2')).toContain('Record: synced, as room_R2, found equal, never written,');
+});
+
 it('explain: a former external id leads to the record that had it', async () => {
   await world.configure(CONFIGURATION.replace('room_{code}', 'room_{seats}'));
   await world.run(['sync']);

@@ -6,7 +6,14 @@ import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { readBatch } from '../../src/state/runs/batches.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { COURSES } from '../support/campus.js';
-import { ROOMS, addRooms, expectNothingToSend, keepRoomWorlds, rooms } from '../support/room-worlds.js';
+import {
+  ROOMS,
+  addRooms,
+  codes,
+  expectNothingToSend,
+  keepRoomWorlds,
+  rooms,
+} from '../support/room-worlds.js';
 import type { World, WorldOptions } from '../support/world.js';
 
 const open = keepRoomWorlds();
@@ -171,6 +178,27 @@ describe('match: a row', () => {
       ...Object.values(await world.recordsOf('halls')),
     ];
     expect(records.map(({ status }) => status).toSorted()).not.toEqual(['synced', 'synced']);
+  });
+
+  it('waits for approval with others when more objects than the limit would be overwritten', async () => {
+    const world = await open(matching());
+    const keys = codes(12);
+    for (const code of keys) addObject(world, `Room ${code}`, `hand_${code}`);
+    await addRooms(world, ...keys);
+    await world.sql`UPDATE rooms SET seats = 5`;
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'held', holds: { rooms: { overwrite: { count: 12 } } } });
+    expect(run.holds['rooms']?.overwrite?.samples?.[0]).toMatchObject({
+      externalId: 'hand_r000',
+      changes: [{ field: 'room.seats', old: [], new: ['5'] }],
+    });
+    expect(world.writes()).toEqual([]);
+    expect(await linksOf(world)).toEqual([]);
+    await world.sql`UPDATE slotsync.runs SET status = 'partial', finished_at = now()`;
+    await world.sql`UPDATE rooms SET seats = NULL`;
+    expect((await world.sync()).run.status).toBe('succeeded');
+    expect(await linksOf(world)).toHaveLength(12);
+    expect(world.writes()).toEqual([]);
   });
 
   it('compares a reference by its external id', async () => {

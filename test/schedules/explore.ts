@@ -19,6 +19,10 @@ export interface Scenario {
   sharesRun?: boolean;
   /** External ids that may stay active though no row gives them. */
   left?(room: Room): string[];
+  /** Codes of records that may end without being sent, because an object can be that of one row alone. */
+  refused?: readonly string[];
+  /** What else must hold when everything is quiet. */
+  judge?(room: Room): Promise<string[]>;
 }
 
 /** What an actor of a scenario has. */
@@ -103,7 +107,10 @@ export async function playOne(
   faults.push(...(await room.finish()));
   await room.plain.sync();
   faults.push(...(await room.finish()));
-  faults.push(...(await findFaults(room, watch.sent, scenario.left?.(room) ?? [])));
+  faults.push(
+    ...(await findFaults(room, watch.sent, { left: scenario.left?.(room), refused: scenario.refused })),
+    ...((await scenario.judge?.(room)) ?? []),
+  );
   await world.closeMirrors();
   return { decisions: played.decisions, trace: played.trace, faults };
 }

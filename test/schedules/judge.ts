@@ -52,13 +52,38 @@ export async function readPresent(room: Room): Promise<Set<string>> {
   return ids;
 }
 
-/** What is wrong when everything is quiet; `left`: external ids that may stay active although no row gives them. */
+/** What may be so when everything is quiet. */
+interface Allowed {
+  /** External ids that may stay active although no row gives them. */
+  left?: readonly string[] | undefined;
+  /** Codes with which records may end that are not sent; their rows stand for no object. */
+  refused?: readonly string[] | undefined;
+}
+
+/** What is wrong when everything is quiet. */
 export async function findFaults(
   room: Room,
   sent: ReadonlySet<string>,
-  left: readonly string[],
+  { left = [], refused = [] }: Allowed,
 ): Promise<string[]> {
   const faults: string[] = [];
+  const links = await room.readLinks();
+  const records = await room.sql<
+    {
+      stream: string;
+      local_key: string;
+      external_id: string;
+      status: string;
+      error_code: string;
+      object_hash: string;
+      in_doubt: boolean;
+    }[]
+  >`SELECT * FROM slotsync.records WHERE stream = ANY (${room.names}) ORDER BY stream, local_key`;
+  const isRefused = ({ status, error_code }: { status: string; error_code: string }) =>
+    (status === 'dead' || status === 'failed') && refused.includes(error_code);
+  const unsentKeys = new Set(
+    records.filter(isRefused).map(({ stream, local_key }) => `${stream} ${local_key}`),
+  );
   const expected = new Map<string, { name: string; parent?: string }>();
   const rows = new Map<string, ThingRow[]>();
   for (const { table } of room.shapes) rows.set(table, await room.rowsOf(table));
@@ -66,7 +91,9 @@ export async function findFaults(
     const parentShape = room.shapes.find(({ table }) => table === shape.parent);
     for (const row of rows.get(shape.table) ?? []) {
       const parent = rows.get(shape.parent ?? '')?.find(({ id }) => id === row.parent);
-      expected.set(room.extIdOf(shape, row), {
+      const key = `${room.nameOf(shape.table)} ${row.id}`;
+      if (unsentKeys.has(key)) continue;
+      expected.set(links.get(key) ?? room.extIdOf(shape, row), {
         name: row.name,
         ...(parentShape && parent ? { parent: room.extIdOf(parentShape, parent) } : {}),
       });
@@ -86,17 +113,6 @@ export async function findFaults(
     if (!expected.has(extId) && !left.includes(extId) && room.service.object(extId)?.active)
       faults.push(`guarantee 3: ${extId} is active, and no row gives it`);
 
-  const records = await room.sql<
-    {
-      stream: string;
-      local_key: string;
-      external_id: string;
-      status: string;
-      error_code: string;
-      object_hash: string;
-      in_doubt: boolean;
-    }[]
-  >`SELECT * FROM slotsync.records WHERE stream = ANY (${room.names}) ORDER BY stream, local_key`;
   for (const {
     stream,
     local_key: key,
@@ -107,6 +123,7 @@ export async function findFaults(
     in_doubt,
   } of records) {
     const name = `the record of ${stream} '${key}'`;
+    if (isRefused({ status, error_code })) continue;
     if (status !== 'synced' && status !== 'retired') {
       faults.push(`guarantee 3: ${name} is left ${status} (${error_code})`);
       continue;

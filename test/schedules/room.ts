@@ -5,6 +5,7 @@ import { codeOf, messageOf } from '../../src/errors.js';
 import { decideRetry } from '../../src/queue/retry-policy.js';
 import { addDueChecks } from '../../src/state/inbox/due-checks.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
+import { linkRecords } from '../../src/state/records/link-records.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { advanceRun } from '../../src/state/runs/advance-run.js';
 import { listQueuedBatches, readBatch } from '../../src/state/runs/batches.js';
@@ -15,6 +16,7 @@ import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { applyBatch } from '../../src/sync/apply/apply-batch.js';
 import { createPreflight } from '../../src/sync/plan/preflight.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
+import { renameKey } from '../../src/sync/rename-record.js';
 import type { SyncDeps } from '../../src/sync/sync-deps.js';
 import type { Actor } from './actor.js';
 import { destinationOf, mirrorOf, stateOf } from './clients.js';
@@ -46,6 +48,8 @@ export interface StreamShape {
   /** The table whose rows its rows refer to. */
   parent?: Table;
   unlessReserved?: boolean;
+  /** Before a record is created, an object of its name is looked for. */
+  match?: true;
 }
 
 /** Attempts of a batch before it is given up, as the queue has them. */
@@ -77,6 +81,7 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
         : {}),
       retire: 'deactivate',
       unlessReserved: shape.unlessReserved ?? false,
+      ...(shape.match ? { match: ['thing.name'] } : {}),
     },
   ]);
   const configuration = checkConfiguration({ streams: Object.fromEntries(declared) });
@@ -210,6 +215,30 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
       },
 
       retry: (table: Table, ...keys: string[]) => retryRecords(state.db, { stream: nameOf(table), keys }),
+
+      /** An operator links a key to an object, where nothing speaks against it. */
+      link: (table: Table, localKey: string, externalId: string) =>
+        linkRecords(state, [
+          {
+            stream: nameOf(table),
+            localKey,
+            externalId,
+            destinationId: null,
+            assignsId: false,
+            linkedBy: 'match',
+            fields: null,
+          },
+        ]),
+
+      /** An operator renames a key, if that is possible now. */
+      async rename(table: Table, from: string, to: string): Promise<void> {
+        const stream = streams.get(nameOf(table));
+        if (!stream) return;
+        await renameKey(own, stream, { from, to }).catch((error: unknown) => {
+          if (codeOf(error) !== 'usage') throw error;
+          errors.push(messageOf(error));
+        });
+      },
     };
   }
 
@@ -264,6 +293,13 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
     /** Rows of the mirror, all tables. */
     rowsOf: (table: Table) =>
       sql<ThingRow[]>`SELECT id, code, name, parent FROM ${sql(table)} WHERE world = ${name}`,
+
+    /** By stream and key, the external ids of the objects that keys are linked to. */
+    async readLinks(): Promise<ReadonlyMap<string, string>> {
+      const links = await sql<{ name: string; id: string }[]>`
+        SELECT stream || ' ' || local_key AS name, external_id AS id FROM slotsync.links WHERE stream = ANY (${names})`;
+      return new Map(links.map(({ name: of, id }) => [of, id]));
+    },
 
     /** External id of a row, as the configuration says. */
     extIdOf: ({ prefix, identifiedBy }: StreamShape, row: ThingRow) =>

@@ -110,7 +110,102 @@ function bothKinds(name: string, scenario: Omit<Scenario, 'name' | 'streams'>): 
   ];
 }
 
+/** An object that somebody made by hand, and its external id. No other room has its name. */
+const byHand = (room: Room) => ({ extId: `hand_${room.name}`, name: `hall ${room.name}` });
+const addByHand = (room: Room) => {
+  const { extId, name } = byHand(room);
+  room.service.addObject({ extId, typeId: 'thing', fields: [{ fieldId: 'thing.name', values: [name] }] });
+};
+const named = (room: Room) => quiet([row('1', byHand(room).name)]);
+const onlyOneLink = async (room: Room) => {
+  const links = [...(await room.readLinks())];
+  return links.length === 1 ? [] : [`guarantee 5: ${links.length} keys are linked to the object, not 1`];
+};
+
+/** The object stands for the row that is linked to it, or for that whose template gives it. */
+const eitherOwner = async (room: Room) => {
+  const records = await room.sql<{ status: string }[]>`
+    SELECT status FROM slotsync.records WHERE stream = ANY (${room.names}) AND local_key IN ('1', '2')`;
+  const links = await room.readLinks();
+  const synced = records.filter(({ status }) => status === 'synced').length;
+  if (synced === 2 - links.size) return [];
+  return [`guarantee 5: ${synced} of two records are synced, with ${links.size} links`];
+};
+
 export const SCENARIOS: readonly Scenario[] = [
+  {
+    name: 'match',
+    streams: [
+      { ...OWNED, match: true },
+      { ...OWNED, table: 'two', prefix: 'z_', match: true },
+    ],
+    async prepare(room) {
+      addByHand(room);
+      await room.change('one', named(room));
+      await room.change('two', named(room));
+      return {
+        one: await room.queueSync({ table: 'one', keys: ['1'] }),
+        two: await room.queueSync({ table: 'two', keys: ['1'] }),
+      };
+    },
+    processes: {
+      A: ({ process, known }) => process.work(known['one'] ?? 0, true),
+      B: ({ process, known }) => process.work(known['two'] ?? 0, true),
+    },
+    refused: ['match_ambiguous', 'external_id_shared'],
+    judge: onlyOneLink,
+  },
+  ...bothKinds('match-crash', {
+    async prepare(room) {
+      addByHand(room);
+      await room.change('one', named(room));
+      return { run: await room.queueSync({ table: 'one', keys: ['1'] }) };
+    },
+    processes: { A: workRun, B: workInbox },
+    events: {
+      M: ({ room, ...cast }, actor) =>
+        transaction('one', { rows: [row('3', `another of ${room.name}`)] })({ room, ...cast }, actor),
+      K: kill('A'),
+    },
+    judge: onlyOneLink,
+  }).map((scenario) => ({
+    ...scenario,
+    streams: scenario.streams.map((shape) => ({ ...shape, match: true as const })),
+  })),
+  ...bothKinds('link', {
+    async prepare(room) {
+      await syncRows(room, 'one', []);
+      await room.change('one', quiet([row('1', 'owner'), row('2', 'linked')]));
+      return { run: await room.queueSync({ table: 'one', keys: ['1'] }) };
+    },
+    processes: {
+      A: workRun,
+      async B({ process, room }) {
+        const [shape] = room.shapes;
+        if (!shape) return;
+        const extId = room.extIdOf(shape, row('1', 'owner'));
+        // As the command does, which links only to what it has just seen at the service.
+        const there = room.service.object(extId);
+        if (!there) room.service.putObject({ extId, typeId: 'thing' });
+        await process.link('one', '2', extId);
+        await process.takeFromInbox();
+        await room.change('one', { rows: [row('2', 'linked, and changed')] });
+        await process.takeFromInbox();
+      },
+    },
+    refused: ['external_id_shared'],
+    judge: eitherOwner,
+  }),
+  ...bothKinds('rename', {
+    prepare: (room) => plannedSync(room, [row('1', 'old')], { gone: ['1'], rows: [row('2', 'new')] }),
+    processes: {
+      A: workRun,
+      async B({ process }) {
+        await process.rename('one', '1', '2');
+        await process.takeFromInbox();
+      },
+    },
+  }),
   {
     name: 'new-key',
     streams: [CODED],

@@ -31,7 +31,9 @@ import { NO_RESERVATIONS } from '../../src/streams/bookings.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { applyBatch, type ApplyDeps } from '../../src/sync/apply/apply-batch.js';
 import { createPreflight } from '../../src/sync/plan/preflight.js';
+import { createCurrentStreams } from '../../src/sync/current-streams.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
+import type { VerifyDeps } from '../../src/sync/verify/verify.js';
 import { createDatabase, type TestDatabase } from './services.js';
 
 /** A row of `slotsync.records`, as psql shows it. */
@@ -124,6 +126,9 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     preflight: createPreflight(destination),
   });
 
+  /** As a worker that has loaded its configuration long ago. */
+  let current = createCurrentStreams(mirror, deps().streams);
+
   /** What the producer does: the run takes its step, and the batches to be sent then are the queue. */
   async function advance(runId: number): Promise<{ queue: number[] }> {
     const queued = (await advanceRun(state.db, runId)) ? await listQueuedBatches(state.db, runId) : [];
@@ -131,18 +136,19 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
   }
 
   async function plan(runId: number, attemptsMade = 0): Promise<{ queue: number[] }> {
-    await planRun(deps(), runId, { attemptsMade });
+    await planRun({ ...deps(), streams: await current.ofRun(runId) }, runId, { attemptsMade });
     return advance(runId);
   }
 
   async function apply(
     batchId: number,
     signal?: AbortSignal,
-    given: ApplyDeps = deps(),
+    given?: ApplyDeps,
   ): Promise<{ queue: number[] }> {
     const batch = await readBatch(state.db, batchId);
     if (batch?.state !== 'queued') throw new Error(`batch ${batchId} is ${batch?.state ?? 'not there'}`);
-    await applyBatch(given, batch, signal);
+    const streams = await current.ofRun(batch.runId);
+    await applyBatch(given ?? { ...deps(), streams }, batch, signal);
     return advance(batch.runId);
   }
 
@@ -295,6 +301,9 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       return found;
     },
 
+    /** What a verify is given here; nothing is paced. */
+    verifying: (): VerifyDeps => ({ ...deps(), startedBy: 'command', pace: async () => undefined }),
+
     /** What a reconcile is given here. */
     reconciling: () => ({
       mirror,
@@ -309,6 +318,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     /** As when the engineer edits the configuration file between two runs. */
     configure(next: SlotsyncConfig): void {
       configuration = checkConfiguration(next);
+      current = createCurrentStreams(mirror, deps().streams);
     },
 
     /** What asks for the time believes that so many days have passed. */

@@ -267,7 +267,8 @@ describe('a configuration with faults', () => {
       'streams.rooms.key': 'at least one column',
       'streams.rooms.type': "is missing: the external id of a type at the service, such as 'room', as text",
       'streams.rooms.externalId': "a template such as 'room_{room_code}': must not be empty",
-      'streams.rooms.fields.room.name': 'a column name, or a function of the row: (row) => …',
+      'streams.rooms.fields.room.name':
+        "a column name, a function of the row: (row) => …, or { column: 'code', lookup: 'name' }",
       'streams.rooms.fields.': 'a field id: must not be empty',
       'streams.rooms.references.room.building': expect.stringContaining('expected object'),
       'streams.rooms.retire': "'keep' or 'deactivate'",
@@ -284,7 +285,7 @@ describe('a configuration with faults', () => {
   it('is told of words that are not known, and which were probably meant', () => {
     const { faults } = refusal({
       shedule: { nightly: '0 2 * * *' },
-      streams: { rooms: { ...ROOMS, externalID: 'x', batch_size: 5, colour: 'red', window: {} } },
+      streams: { rooms: { ...ROOMS, externalID: 'x', batch_size: 5, paintwork: 'red', window: {} } },
       reservations: {
         from: 'b',
         key: 'id',
@@ -297,7 +298,7 @@ describe('a configuration with faults', () => {
     expect(faults).toEqual([
       "streams.rooms.externalID: unknown; did you mean 'externalId'?",
       "streams.rooms.batch_size: unknown; did you mean 'batchSize'?",
-      'streams.rooms.colour: unknown; remove it, or check the spelling',
+      'streams.rooms.paintwork: unknown; remove it, or check the spelling',
       'streams.rooms.window: unknown; remove it, or check the spelling',
       "reservations.window.futureDay: unknown; did you mean 'futureDays'?",
       "shedule: unknown; did you mean 'schedule'?",
@@ -310,6 +311,21 @@ describe('a configuration with faults', () => {
       "schedule.timezone: there is no time zone 'Europe/Stokholm'; did you mean 'Europe/Stockholm'?",
       "schedule.nightly: '0 2' is not minute, hour, day, month, weekday",
     ]);
+  });
+
+  it('is told of a time to verify that never comes', () => {
+    const verifying = (after: string, more = {}) =>
+      refusal({ verify: { after }, streams: { rooms: ROOMS }, ...more }).faults;
+    expect(verifying('0 2')).toEqual(["verify.after: '0 2' is not minute, hour, day, month, weekday"]);
+    expect(verifying('sync')).toEqual([
+      "verify.after: 'sync' means after each nightly sync, and there is no `schedule`",
+    ]);
+    const configuration = { verify: { after: 'sync' }, schedule: { nightly: '0 2 * * *' } };
+    expect(checkConfiguration({ ...configuration, streams: { rooms: ROOMS } }).verify).toEqual({
+      after: 'sync',
+      repair: 'never',
+      share: 0.5,
+    });
   });
 
   it.each<[string, unknown, string]>([

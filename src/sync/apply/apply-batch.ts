@@ -12,6 +12,7 @@ import { countOutcomes, type Outcome } from '../../state/records/outcome-types.j
 import { lookAgain, type RecordKeys } from '../../state/records/settle-records.js';
 import { isSameObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
+import { requireLookups } from '../current-streams.js';
 import {
   externalIdTaken,
   linkBroken,
@@ -52,6 +53,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
       remedy: 'Put it back, or let the run end and start another.',
     });
   }
+  requireLookups(stream);
   const claim = await claimBatch(deps, stream, batch);
   const outcomes = new Map<string, Outcome>();
   /** Keys of records of which a write was sent and nothing final is known. */

@@ -9,6 +9,7 @@ import { readPolledRecords, type PolledRecord } from '../../state/records/polled
 import type { ParsedConfig } from '../../streams/config-schema.js';
 import { isShortenedKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
+import { readLookupTables, requireLookups } from '../current-streams.js';
 import { decide, parseMark } from '../decide.js';
 import type { SyncDeps } from '../sync-deps.js';
 
@@ -33,8 +34,9 @@ export type Poll = ReturnType<typeof createPoll>;
 /** The poll of one stream; what it keeps between two looks is lost without harm. */
 export function createPoll(
   { mirror, state, polling, now = () => performance.now() }: PollDeps,
-  stream: Stream,
+  declared: Stream,
 ) {
+  const { name } = declared;
   // A cursor that is no time cannot be looked back on by time: its watermark moves to where a look has come only when
   // the overlap has passed since.
   let reached: { place: CursorPosition; at: number } | undefined;
@@ -45,8 +47,10 @@ export function createPoll(
    */
   return async function poll(signal?: AbortSignal) {
     // The turn first: the poll's transaction must not wait for it.
+    const [stream = declared] = await readLookupTables(mirror, [declared]);
+    requireLookups(stream);
     return mirror.takeTurn(() =>
-      withPoll(state, stream.name, async (tx, watermark) => {
+      withPoll(state, name, async (tx, watermark) => {
         const polled = { rows: 0, put: 0, more: false };
         const budget = KEYS_AT_ONCE - (await countWaiting(tx, stream.name));
         const range = { watermark, ...polling };
@@ -85,7 +89,7 @@ export function createPoll(
 
   /** Where the watermark may move to, now that everything up to `settledTo` is settled. */
   async function passOverlap(settledTo: CursorPosition): Promise<CursorPosition | undefined> {
-    if (await mirror.isTimeCursor(stream)) return settledTo;
+    if (await mirror.isTimeCursor(declared)) return settledTo;
     const due = reached && now() - reached.at >= polling.overlapSeconds * 1000 ? reached.place : undefined;
     if (!reached || due) reached = { place: settledTo, at: now() };
     return due;

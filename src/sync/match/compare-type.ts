@@ -4,7 +4,6 @@
 import type { FoundObject } from '../../destination/destination.js';
 import type { Context } from '../../destination/client.js';
 import { messageOf } from '../../errors.js';
-import { decodeColumn, unescapeColumn } from '../../connections/postgres-copy.js';
 import type { JoinedObject, JoinedRow, MatchTables } from '../../state/match-tables.js';
 import type { FieldChange } from '../../streams/destination-object.js';
 import { matchValue, NOT_THERE_YET } from '../match-values.js';
@@ -16,6 +15,7 @@ import {
   type ObjectBeside,
   type Owner,
 } from '../compare-objects.js';
+import { readKeys } from '../read-keys.js';
 import type { SyncDeps } from '../sync-deps.js';
 
 export type MatchDeps = Pick<SyncDeps, 'mirror' | 'state' | 'destination' | 'streams'>;
@@ -35,9 +35,6 @@ export interface TypeCounts {
   /** Of the rows that were compared with their object, those that refer to a record that is not at the service yet. */
   incomplete: Map<string, number>;
 }
-
-/** Rows that are read at once. */
-const ROWS_AT_ONCE = 1000;
 
 /** In place of a reference to a record that is not at the service yet. */
 const placeholder = () => NOT_THERE_YET;
@@ -163,7 +160,7 @@ function addRows(
 ): Promise<number> {
   return deps.mirror.takeTurn(async () => {
     let count = 0;
-    for await (const keys of keyBlocks(deps.mirror.readHashes(stream))) {
+    for await (const keys of readKeys(deps.mirror.readHashes(stream))) {
       signal?.throwIfAborted();
       count += keys.length;
       const unmet = await tables.withoutMet(stream.name, keys);
@@ -185,22 +182,4 @@ function addRows(
     }
     return count;
   });
-}
-
-/** The keys of a reading of hashes, each once, in blocks. A row without a key is left to `plan`, which says so. */
-async function* keyBlocks(blocks: AsyncIterable<readonly string[]>): AsyncGenerator<string[]> {
-  let keys: string[] = [];
-  let last: string | undefined;
-  for await (const lines of blocks) {
-    for (const line of lines) {
-      const column = line.slice(0, line.indexOf('\t'));
-      if (column === last || column === String.raw`\N`) continue;
-      last = column;
-      keys.push(decodeColumn(unescapeColumn(column)));
-      if (keys.length < ROWS_AT_ONCE) continue;
-      yield keys;
-      keys = [];
-    }
-  }
-  if (keys.length > 0) yield keys;
 }

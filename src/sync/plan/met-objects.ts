@@ -9,11 +9,11 @@ import type { HeldSample } from '../../state/schema.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { differencesOf } from '../compare-objects.js';
+import { findMeant, type MatchDeps } from '../match-candidates.js';
 import { renderWithParents } from '../render-with-parents.js';
-import type { SyncDeps } from '../sync-deps.js';
 
-export interface MeetDeps extends Pick<SyncDeps, 'mirror' | 'state' | 'streams'> {
-  destination: Pick<Destination, 'findObjects' | 'findObjectsByNumber'>;
+export interface MeetDeps extends MatchDeps {
+  destination: Pick<Destination, 'findObjects' | 'findObjectsByNumber'> & MatchDeps['destination'];
 }
 
 /** By key of the creates that meet an object of their type that is nobody's record. No changes: it is equal. */
@@ -31,8 +31,12 @@ export async function meetObjects(
 ): Promise<MetObjects> {
   const { rows } = await deps.mirror.readRowsOrReasons(stream, keys);
   const objects = new Map<string, DestinationObject>();
-  for (const [key, result] of await renderWithParents(deps, stream, rows))
-    if ('object' in result) objects.set(key, result.object);
+  const linked = new Set<string>();
+  for (const [key, result] of await renderWithParents(deps, stream, rows)) {
+    if (!('object' in result)) continue;
+    objects.set(key, result.object);
+    if (result.link) linked.add(key);
+  }
   const met = new Map<string, HeldSample>();
   if (objects.size === 0) return met;
   const extIds = [...objects.values()].map(({ extId }) => extId);
@@ -43,6 +47,19 @@ export async function meetObjects(
     // An object of another type is not overwritten: its record says so.
     if (standing?.typeId !== stream.type) continue;
     met.set(key, { key, externalId: object.extId, changes: differencesOf(stream, object, standing) });
+  }
+  if (stream.match) {
+    // The run links these before it would create them: they are overwritten as well.
+    const absent = [...objects].flatMap(([key, object]) =>
+      linked.has(key) || found.has(object.extId) ? [] : { key, object },
+    );
+    for (const [key, meant] of await findMeant(deps, stream, absent, context)) {
+      const object = objects.get(key);
+      if (!object || !('object' in meant)) continue;
+      const externalId = meant.object.extId ?? object.extId;
+      const changes = differencesOf(stream, { ...object, extId: externalId }, meant.object);
+      met.set(key, { key, externalId, changes });
+    }
   }
   return withoutOwned(deps, met);
 }

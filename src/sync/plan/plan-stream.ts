@@ -20,6 +20,7 @@ import type { Stream } from '../../streams/stream.js';
 import type { Decision } from '../decide.js';
 import { explainHold, hasLimit } from '../mass-change-limits.js';
 import { chooseDue, explainRetirementHold, mayPlanRetirements } from '../retire.js';
+import { requireLookups } from '../current-streams.js';
 import { createMoves } from './moved-records.js';
 import { meetObjects, type MeetDeps, type MetObjects } from './met-objects.js';
 import { mergeReadings, type MergeCounts, type RefusedEntry, type WriteEntry } from './merge-readings.js';
@@ -77,6 +78,7 @@ export function planStream(deps: PlanDeps, stream: Stream, request: PlanRequest,
 }
 
 async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest, sink: PlanSink) {
+  requireLookups(stream);
   const { mirror, state } = deps;
   const { range, room } = request;
   const { from, to, where, force = false } = range ?? {};

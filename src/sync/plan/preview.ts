@@ -1,6 +1,6 @@
 // The sink of `plan`: counts, requests, time, and a few records field by field. Reads the mirror, the state and, for what
 // stands at the service now, the service. Writes nothing anywhere.
-import { codeOf, messageOf, SlotsyncError } from '../../errors.js';
+import { codeOf, messageOf, SlotsyncError, UsageError } from '../../errors.js';
 import type { PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import {
@@ -58,19 +58,24 @@ export async function previewStream(
   const chosen = new Map<Operation, Planned[]>();
   const batches = { create: 0, update: 0, retire: 0, overwrite: 0, repair: 0, unlimited: 0 };
   /** What is written down must be true. Samples are shown with the reason why they may not be. */
-  async function orUnread<K, V>(answer: Promise<Map<K, V>>): Promise<Map<K, V>> {
+  async function orUnread<T>(answer: Promise<T>, nothing: () => T | Promise<T>): Promise<T> {
     try {
       return await answer;
     } catch (error) {
       if (each) throw error;
       preview.unread = `${messageOf(error)} (${codeOf(error)})`;
-      return new Map();
+      return nothing();
     }
   }
-  const { findObjects, findObjectsByNumber } = deps.destination;
+  const { findObjects, findObjectsByNumber, findObjectsByFields, readType, searchesByFields } =
+    deps.destination;
   const destination: PreviewDeps['destination'] = {
-    findObjects: (...asked) => orUnread(findObjects(...asked)),
-    findObjectsByNumber: (...asked) => orUnread(findObjectsByNumber(...asked)),
+    findObjects: (...asked) => orUnread(findObjects(...asked), () => new Map()),
+    findObjectsByNumber: (...asked) => orUnread(findObjectsByNumber(...asked), () => new Map()),
+    findObjectsByFields: (...asked) => orUnread(findObjectsByFields(...asked), () => []),
+    readType: (typeId, asked, read) =>
+      orUnread(readType(typeId, asked, read), () => read((async function* () {})())),
+    searchesByFields,
   };
   const asking = { ...deps, destination };
   const context = { ...CONTEXT, signal };
@@ -114,7 +119,9 @@ export async function previewStream(
         preview.requests += count * requestsPerBatch(stream, limit === 'retire');
     preview.samples = await describeOperations(asking, stream, [...chosen.values()].flat(), context);
   } catch (error) {
-    if (!(error instanceof SlotsyncError) || error.disposition !== 'dead') throw error;
+    // What `each` throws is no fault of the stream.
+    if (!(error instanceof SlotsyncError) || error instanceof UsageError || error.disposition !== 'dead')
+      throw error;
     preview.error = { code: error.code, message: error.message };
   }
   return preview;

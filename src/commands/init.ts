@@ -1,0 +1,134 @@
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import type { App } from '../app.js';
+import { UsageError } from '../errors.js';
+import type { CatalogueTable } from '../mirror/read-catalogue.js';
+import { describeProposal, renderConfiguration, toSource } from '../report/configuration-file.js';
+import { print } from '../report/print.js';
+import { TYPES_MARKER } from '../report/service.js';
+import { matchTables, type NamedType, type TableOfType } from '../sync/init/match-tables.js';
+import { nearestTable, proposeConfiguration } from '../sync/init/propose-configuration.js';
+import { surveyService } from '../sync/survey-service.js';
+import { readTextFile, requireWritableFolder, writeNewFile } from '../text-file.js';
+import { visible } from '../visible-text.js';
+import type { CommonOptions } from './command.js';
+import { describePlace } from './service-place.js';
+
+interface InitOptions extends CommonOptions {
+  tables?: string;
+  yes?: boolean;
+  out: string;
+}
+
+/** The names of the service, as `slotsync discover --types` writes them beside the configuration. */
+const TYPES_FILE = 'service.d.ts';
+
+export async function init(app: App, options: InitOptions): Promise<void> {
+  const { out } = options;
+  if (!out.endsWith('.ts'))
+    throw new UsageError(`--out ${out}: the file is TypeScript; name one that ends with .ts`);
+  if (existsSync(out))
+    throw new UsageError(`${out} exists, and nothing is overwritten`, {
+      remedy: 'Move it away, or name another file with --out.',
+    });
+  requireWritableFolder(out);
+  const isAsked = options.tables === undefined && !options.yes;
+  if (isAsked && !(process.stdin.isTTY && process.stdout.isTTY))
+    throw new UsageError('this is no terminal to ask which tables', {
+      remedy: 'Name them with --tables, or take every table that is like a type with --yes.',
+    });
+
+  const { catalogue, ping } = await app.mirror();
+  const { database } = await ping();
+  const tables = await catalogue.readTables();
+  if (tables.length === 0)
+    throw new UsageError(`database ${database} has no table that this role may read`, {
+      remedy: 'Check the database in MIRROR_DATABASE_URL, and GRANT SELECT on its tables.',
+    });
+  const service = describePlace(app);
+  const survey = await surveyService(await app.destination(), { isWhole: false });
+  const types = survey.types.filter((type): type is NamedType => type.extId !== undefined);
+  if (types.length === 0)
+    throw new UsageError(`${service} knows no type with an external id`, {
+      remedy: 'Types are defined at the service, with their external ids. See: slotsync discover',
+    });
+  const named = options.tables === undefined ? [] : findTables(options.tables, tables);
+  const matched = matchTables(tables, types, named);
+  const chosen = isAsked
+    ? await askForTables(tables, matched)
+    : options.tables === undefined
+      ? tables.filter((table) => matched.some((match) => match.table === table))
+      : named;
+  const proposal = await proposeConfiguration(catalogue, survey, matched, new Set(chosen));
+  if (proposal.streams.length === 0) {
+    const faults = proposal.leftOut.map(({ table, why }) => `${toSource(table)}: ${why}`);
+    throw new UsageError('no table is like a type of the service: there is nothing to write', {
+      faults,
+      remedy: `Types: ${types.map(({ extId }) => extId).join(', ')}. Write the file by hand (docs/configuration.md).`,
+    });
+  }
+  const names = path.join(path.dirname(out), TYPES_FILE);
+  const hasTypes = existsSync(names) && readTextFile(names).startsWith(TYPES_MARKER);
+  const text = renderConfiguration(proposal, {
+    service,
+    database,
+    types: hasTypes ? './service.js' : undefined,
+  });
+  writeNewFile(out, text);
+  const unsure = text.match(/\/\/ unsure:/g)?.length ?? 0;
+  const streams = proposal.streams.map(({ name, type, fields, references }) => ({
+    name,
+    type: type.extId,
+    fields: fields.length,
+    references: references.length,
+  }));
+  print(options, { file: out, streams, unsure }, [
+    `${out}: ${describeProposal(proposal).join('\n')}`,
+    unsure === 0
+      ? '\nNext: slotsync check'
+      : `\n${unsure} ${unsure === 1 ? 'line begins' : 'lines begin'} with "// unsure". Read them, then: slotsync check`,
+  ]);
+}
+
+/** The tables that are ticked on the terminal; those that are like a type are ticked at first. */
+async function askForTables(
+  tables: readonly CatalogueTable[],
+  matched: readonly TableOfType[],
+): Promise<CatalogueTable[]> {
+  const { default: checkbox } = await import('@inquirer/checkbox');
+  const typeOf = new Map(matched.map(({ table, type }) => [table, type.extId]));
+  const choices = tables
+    .filter((table) => typeOf.has(table))
+    .map((table) => ({
+      name: visible(`${toSource(table)} → ${typeOf.get(table)}`),
+      value: table,
+      checked: true,
+    }));
+  if (choices.length === 0) return [];
+  try {
+    return await checkbox({ message: 'Which tables?', choices, required: true });
+  } catch (error) {
+    throw new UsageError('stopped: nothing was written', { cause: error });
+  }
+}
+
+/** The tables of a list of names, with or without their schema. Throws UsageError for one that does not exist. */
+function findTables(list: string, tables: readonly CatalogueTable[]): CatalogueTable[] {
+  return list
+    .split(',')
+    .map((name) => name.trim())
+    .filter((name) => name !== '')
+    .map((wanted) => {
+      const found = tables.filter((table) => [table.name, toSource(table)].includes(wanted));
+      const [table, another] = found;
+      if (table !== undefined && another === undefined) return table;
+      if (table !== undefined)
+        throw new UsageError(`--tables ${wanted}: there are several`, {
+          remedy: `Name the schema too: ${found.map(toSource).join(', ')}.`,
+        });
+      const near = nearestTable(wanted, tables);
+      throw new UsageError(`--tables ${wanted}: there is no such table that may be read`, {
+        remedy: near ? `Did you mean ${toSource(near)}?` : '',
+      });
+    });
+}

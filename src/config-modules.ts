@@ -1,0 +1,45 @@
+// Which modules a configuration file consists of. A function of a field may use a constant of its file, or of a file that is
+// imported; its own source text does not change with that constant.
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import type { Jiti } from 'jiti';
+
+/** Files whose imports are looked at; others, such as JSON, import nothing. */
+const CODE = /\.[cm]?[jt]sx?$/;
+/** How compiled code imports: jiti leaves no other form. What only reads so is no file, and does not count. */
+const IMPORT = /\b(?:require|jitiImport|import)\(\s*(?:"([^"\n]+)"|'([^'\n]+)')\s*\)/g;
+
+/**
+ * A hash of a file and of every module that it imports, directly or not: their places from the file's folder, and their
+ * texts. Not of packages, and not of what is named by an expression.
+ */
+export function hashModules(jiti: Jiti, file: string): string {
+  const texts = new Map<string, string>();
+  const open = [file];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    if (texts.has(next)) continue;
+    const text = readFileSync(next, 'utf8');
+    texts.set(next, text);
+    if (CODE.test(next)) open.push(...findImports(jiti, next, text));
+  }
+  const folder = path.dirname(file);
+  const modules = [...texts]
+    .map(([name, text]) => [path.relative(folder, name).split(path.sep).join('/'), text] as const)
+    .toSorted(([a], [b]) => (a < b ? -1 : 1));
+  return createHash('sha256').update(JSON.stringify(modules)).digest('base64url');
+}
+
+function findImports(jiti: Jiti, file: string, source: string): string[] {
+  const compiled = jiti.transform({ filename: file, source, ts: /\.[cm]?tsx?$/.test(file), async: false });
+  return [...compiled.matchAll(IMPORT)].flatMap(([, double, single]) => {
+    const specifier = double ?? single ?? '';
+    // `#name` is an import of the folder's own package.json; other bare names are packages.
+    if (!/^(\.{0,2}\/|#|file:)/.test(specifier)) return [];
+    const resolved = jiti.esmResolve(specifier, { parentURL: pathToFileURL(file), try: true });
+    if (resolved === undefined || resolved.startsWith('node:')) return [];
+    const found = resolved.startsWith('file:') ? fileURLToPath(resolved) : resolved;
+    return path.isAbsolute(found) && !found.split(path.sep).includes('node_modules') ? [found] : [];
+  });
+}

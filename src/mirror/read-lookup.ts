@@ -1,0 +1,53 @@
+// Reads lookups that are tables of the mirror: code to value, whole.
+import { messageOf, SlotsyncError } from '../errors.js';
+import { MOST_CODES, type LookupContent, type LookupTable } from '../streams/lookups.js';
+import { mappedText } from './mapped-text.js';
+import { read } from './mirror-errors.js';
+import type { ReadOnlySessions } from './read-only-sessions.js';
+import { column } from './row-key-and-hash.js';
+import { findAbsent, type ColumnTypes, type SourceReader } from './source-reader.js';
+import { relation } from './source-sql.js';
+
+export function createLookupReader(sessions: ReadOnlySessions, reader: SourceReader) {
+  return {
+    /**
+     * The content of a lookup. Throws SlotsyncError `mirror_source` with the place when the table or a column is not there,
+     * a code stands in several rows, or there are too many.
+     */
+    async readLookup(name: string, { source, key, value }: LookupTable): Promise<LookupContent> {
+      const refuse = (fault: string): never => {
+        throw new SlotsyncError('mirror_source', `lookups.${name}.${fault}`);
+      };
+      let types: ColumnTypes = new Map();
+      const [fault] = await reader.check({ source }, (found) => {
+        types = found;
+        return findAbsent(
+          [
+            ['key', key],
+            ['value', value],
+          ] as const,
+          found,
+        );
+      });
+      if (fault !== undefined) refuse(fault);
+      const text = (of: string) => mappedText(column(of), types.get(of) ?? 'text');
+      const rows = await read(() =>
+        sessions.query<{ code: string; value: string | null }>(`
+          SELECT ${text(key)} AS code, ${text(value)} AS value FROM ${relation(source)}
+          WHERE ${column(key)} IS NOT NULL LIMIT ${MOST_CODES + 1}`),
+      ).catch((error: unknown) => {
+        if (!(error instanceof SlotsyncError) || error.disposition !== 'dead') throw error;
+        return refuse(`from: ${messageOf(error)}`);
+      });
+      if (rows.length > MOST_CODES)
+        refuse(`from: it has more than ${MOST_CODES} codes, too many for a lookup`);
+      const content = new Map(rows.map((row) => [row.code, row.value]));
+      if (content.size < rows.length) {
+        const codes = new Set<string>();
+        const repeated = rows.find(({ code }) => codes.size === codes.add(code).size);
+        refuse(`key: a code stands in several rows, such as '${repeated?.code}'`);
+      }
+      return content;
+    },
+  };
+}

@@ -1,0 +1,135 @@
+// A proposed configuration as the text of `sync.config.ts`. What is not certain is a comment that begins with "unsure".
+import type { ProposedConfiguration, ProposedStream } from '../sync/init/propose-configuration.js';
+import { plural } from './format.js';
+import { inOneLine, quote } from './service.js';
+
+interface FileFacts {
+  /** The service, as messages name it. */
+  service: string;
+  database: string;
+  /** Where the module with the names of the service is, as it is imported; undefined: there is none. */
+  types: string | undefined;
+}
+
+export function renderConfiguration(
+  { streams, leftOut, typesWithoutTable }: ProposedConfiguration,
+  { service, database, types }: FileFacts,
+): string {
+  return [
+    comment(`Written by slotsync init from database ${database}`),
+    comment(`and ${service}.`),
+    '// Read each line that says "unsure", then: slotsync check, and slotsync plan.',
+    "import { defineConfig } from 'slotsync';",
+    ...(types === undefined ? [] : [`import type { Service } from ${quote(types)};`]),
+    '',
+    `export default defineConfig${types === undefined ? '' : '<Service>'}({`,
+    '  streams: {',
+    ...streams.flatMap(renderStream).map((line) => indent(line, 4)),
+    ...leftOut.map(({ table, why }) => indent(comment(`${toSource(table)}: ${why}`), 4)),
+    ...typesWithoutTable.map((type) => indent(comment(`type ${nameOf(type)}: no table is chosen for it`), 4)),
+    '  },',
+    '});',
+    '',
+  ].join('\n');
+}
+
+function renderStream(stream: ProposedStream): string[] {
+  const { name, table, type, key, externalId, cursor } = stream;
+  const size = table.rows === undefined ? '' : `, about ${plural(table.rows, 'row')}`;
+  return [
+    `${name}: {`,
+    ...[
+      ...unsure(stream.unsure),
+      `from: ${quote(toSource(table))}, // ${table.kind}${size}`,
+      ...stream.currency.map((column) =>
+        comment(`unsure: ${column} may say which rows are current; a query as source can leave others out`),
+      ),
+      ...unsure(key.unsure),
+      `key: ${toKey(key.columns)},`,
+      `type: ${quote(type.extId)},${type.name === undefined || type.name === type.extId ? '' : ` ${comment(type.name)}`}`,
+      ...unsure(externalId.unsure),
+      `externalId: ${quote(externalId.template)},`,
+      ...renderFields(stream),
+      ...renderReferences(stream),
+      ...(cursor === undefined ? [] : [`cursor: ${quote(cursor)},`]),
+      ...(stream.unusedColumns.length === 0
+        ? []
+        : [comment(`columns that fill nothing: ${stream.unusedColumns.join(', ')}`)]),
+    ].map((line) => indent(line, 2)),
+    '},',
+  ];
+}
+
+function renderFields({ fields, emptyFields }: ProposedStream): string[] {
+  if (fields.length + emptyFields.length === 0) return ['fields: {},'];
+  return [
+    'fields: {',
+    ...fields.flatMap(({ field, columns, unsure: reason }) => [
+      ...unsure(reason).map((line) => indent(line, 2)),
+      indent(`${toProperty(field.extId)}: ${toValue(columns)},`, 2),
+    ]),
+    ...emptyFields.map((field) => indent(comment(`no column is like ${nameOf(field)}`), 2)),
+    '},',
+  ];
+}
+
+function renderReferences({ references, unplaced }: ProposedStream): string[] {
+  const missing = unplaced.map(({ columns, stream }) =>
+    comment(`unsure: ${columns.join(', ')} refers to ${stream}, and no field is like it`),
+  );
+  if (references.length === 0) return missing;
+  return [
+    'references: {',
+    ...references.flatMap(({ field, stream, columns, unsure: reason }) => [
+      ...unsure(reason).map((line) => indent(line, 2)),
+      indent(`${toProperty(field.extId)}: { stream: ${quote(stream)}, key: ${toKey(columns)} },`, 2),
+    ]),
+    '},',
+    ...missing,
+  ];
+}
+
+/** A table as `from` names it: a part is quoted when it would be read as something else. */
+export function toSource({ schema, name }: { schema: string; name: string }): string {
+  return [schema, name]
+    .map((part) => (/^[^".\s]+$/.test(part) ? part : `"${part.replaceAll('"', '""')}"`))
+    .join('.');
+}
+
+/** One column, or a function that joins several. */
+function toValue(columns: readonly string[]): string {
+  const [column = ''] = columns;
+  if (columns.length === 1) return quote(column);
+  const values = columns.map((name) => (isIdentifier(name) ? `row.${name}` : `row[${quote(name)}]`));
+  return `(row) => [${values.join(', ')}].filter(Boolean).join(' ') || null`;
+}
+
+function toKey(columns: readonly string[]): string {
+  const [column = ''] = columns;
+  return columns.length === 1 ? quote(column) : `[${columns.map(quote).join(', ')}]`;
+}
+
+const isIdentifier = (name: string) => /^[a-z_$][\w$]*$/i.test(name);
+const toProperty = (name: string) => (isIdentifier(name) ? name : quote(name));
+const nameOf = ({ extId, name }: { extId: string; name: string | undefined }) =>
+  name === undefined || name === extId ? quote(extId) : `${quote(extId)} (${name})`;
+const unsure = (reason: string | undefined) => (reason === undefined ? [] : [comment(`unsure: ${reason}`)]);
+const comment = (text: string) => `// ${inOneLine(text)}`;
+const indent = (line: string, by: number) => `${' '.repeat(by)}${line}`;
+
+/** What was proposed, in a few lines. */
+export function describeProposal({ streams, leftOut, typesWithoutTable }: ProposedConfiguration): string[] {
+  const fields = streams.reduce((sum, one) => sum + one.fields.length, 0);
+  const references = streams.reduce((sum, one) => sum + one.references.length, 0);
+  return [
+    [plural(streams.length, 'stream'), plural(fields, 'field'), plural(references, 'reference')].join(', '),
+    ...streams.map(
+      ({ name, table, type, fields, references }) =>
+        `  ${name}: ${toSource(table)} → ${type.extId}, ${plural(fields.length + references.length, 'field')}`,
+    ),
+    ...leftOut.map(({ table, why }) => `  left out: ${toSource(table)}: ${why}`),
+    ...(typesWithoutTable.length === 0
+      ? []
+      : [`  types without a table: ${typesWithoutTable.map(({ extId }) => extId).join(', ')}`]),
+  ];
+}

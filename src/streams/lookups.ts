@@ -1,0 +1,170 @@
+// Lookups translate codes of the mirror into values of the service. Pure: where a lookup is a table, its content is read by
+// callers that know the mirror.
+import { createHash } from 'node:crypto';
+import { closest } from 'fastest-levenshtein';
+import { messageOf, type SlotsyncError } from '../errors.js';
+import type {
+  Fault,
+  FieldFunction,
+  LookupField,
+  LookupFile,
+  LookupSource,
+  ParsedConfig,
+} from './config-schema.js';
+import { parseTable, type Source } from './source.js';
+
+/** How a field is computed: a column, a function of the row, or a column whose codes are translated. */
+export type FieldSource = string | FieldFunction | Required<LookupField>;
+
+/** Code to value. A code without a value sends nothing. */
+export type LookupContent = ReadonlyMap<string, string | null>;
+
+/** Where the codes are that a table of the mirror translates. */
+export interface LookupTable {
+  source: Source;
+  key: string;
+  value: string;
+}
+
+/** A lookup of the configuration; of a table, without its content. */
+export type Lookup = { content: LookupContent } | { table: LookupTable };
+
+/** What the fields of one declaration use, by name. */
+export interface UsedLookups {
+  contents: ReadonlyMap<string, LookupContent>;
+  /** Their contents are read when a run is planned. */
+  tables: ReadonlyMap<string, LookupTable>;
+  /** A table of them could not be read: nothing can be mapped. */
+  fault?: SlotsyncError | undefined;
+  /** The fingerprint of the stream without the contents of its tables. */
+  unread?: bigint | undefined;
+}
+
+export const NO_LOOKUPS: UsedLookups = { contents: new Map(), tables: new Map() };
+
+/** More codes than this are no lookup: they are kept in memory. */
+export const MOST_CODES = 100_000;
+
+/** Reads a CSV beside the configuration file: its codes, in order, each with its line. Throws a fault as text. */
+export type ReadLookupFile = (
+  file: string,
+  columns: readonly [key: string, value: string],
+) => { line: number; code: string; value: string }[];
+
+/** Resolves the declared lookups; faults are added to `faults`. */
+export function resolveLookups(
+  declared: ParsedConfig['lookups'],
+  readFile: ReadLookupFile,
+  faults: Fault[],
+): Map<string, Lookup> {
+  const lookups = new Map<string, Lookup>();
+  for (const [name, lookup] of Object.entries(declared)) {
+    const path = `lookups.${name}`;
+    if (isTable(lookup)) {
+      const { from, key, value } = lookup;
+      const source = typeof from === 'string' ? parseTable(from) : from;
+      if (typeof source === 'string') faults.push({ path: `${path}.from`, message: source });
+      else lookups.set(name, { table: { source, key, value } });
+    }
+    const content = isTable(lookup)
+      ? new Map<string, string>()
+      : isFile(lookup)
+        ? readContent(lookup, path, readFile, faults)
+        : new Map(Object.entries(lookup));
+    if (!lookups.has(name)) lookups.set(name, { content });
+  }
+  return lookups;
+}
+
+type Declared = ParsedConfig['lookups'][string];
+
+/** Codes may be called so too: then one of the three is missing. */
+const isTable = (lookup: Declared): lookup is LookupSource =>
+  ['from', 'key', 'value'].every((key) => Object.hasOwn(lookup, key));
+const isFile = (lookup: Declared): lookup is LookupFile =>
+  ['file', 'key', 'value'].every((key) => Object.hasOwn(lookup, key));
+
+function readContent(
+  { file, key, value: valueColumn }: LookupFile,
+  path: string,
+  readFile: ReadLookupFile,
+  faults: Fault[],
+): LookupContent {
+  const content = new Map<string, string | null>();
+  const lines = new Map<string, number>();
+  const add = (message: string) => faults.push({ path: `${path}.file`, message });
+  try {
+    for (const { line, code, value } of readFile(file, [key, valueColumn])) {
+      const before = lines.get(code);
+      if (before !== undefined)
+        add(`${file}: lines ${before} and ${line} both have the code '${code}'; keep one of them`);
+      lines.set(code, line);
+      content.set(code, value === '' ? null : value);
+    }
+  } catch (error) {
+    add(messageOf(error));
+  }
+  return content;
+}
+
+/** The lookups that these fields use; an unknown name is a fault. `path`: the place of the declaration. */
+export function useLookups(
+  fields: Readonly<Record<string, FieldSource>>,
+  lookups: ReadonlyMap<string, Lookup>,
+  path: string,
+  faults: Fault[],
+): UsedLookups {
+  const contents = new Map<string, LookupContent>();
+  const tables = new Map<string, LookupTable>();
+  for (const [fieldId, from] of Object.entries(fields)) {
+    if (typeof from !== 'object') continue;
+    const lookup = lookups.get(from.lookup);
+    if (!lookup) {
+      const near =
+        lookups.size === 0
+          ? 'there are none'
+          : `did you mean '${closest(from.lookup, [...lookups.keys()])}'?`;
+      faults.push({
+        path: `${path}.fields.${fieldId}.lookup`,
+        message: `no lookup '${from.lookup}'; ${near}`,
+      });
+    } else if ('table' in lookup) tables.set(from.lookup, lookup.table);
+    else contents.set(from.lookup, lookup.content);
+  }
+  return { contents, tables };
+}
+
+/** The values of a code. Throws a plain Error, which does not name the code, when the lookup does not have it. */
+export function translate(
+  { contents, fault }: UsedLookups,
+  { column, lookup, otherwise }: Required<LookupField>,
+  code: string,
+): string[] {
+  const content = contents.get(lookup);
+  if (!content) throw new Error(`lookup '${lookup}' could not be read${fault ? `: ${fault.message}` : ''}`);
+  const value = content.get(code);
+  if (value === null) return [];
+  if (value !== undefined) return [value];
+  if (otherwise === 'keep') return [code];
+  if (otherwise === null) return [];
+  throw new Error(`column ${column} holds a code that lookup '${lookup}' does not have`);
+}
+
+/** A declaration with these contents of its tables. The fingerprint of a stream changes with them. */
+export function fillLookups<T extends { lookups: UsedLookups; fingerprint?: bigint }>(
+  declared: T,
+  read: ReadonlyMap<string, LookupContent>,
+): T {
+  const { contents, tables, unread = declared.fingerprint } = declared.lookups;
+  const ofTables = [...tables.keys()].map((name) => [name, read.get(name) ?? new Map()] as const);
+  const lookups = { tables, contents: new Map([...contents, ...ofTables]), unread };
+  if (unread === undefined) return { ...declared, lookups };
+  const text = JSON.stringify([String(unread), ofTables.map(listContent)]);
+  const fingerprint = createHash('sha256').update(text).digest().readBigInt64BE();
+  return { ...declared, lookups, fingerprint };
+}
+
+/** A content as one list, in the order of its codes. */
+export function listContent([name, content]: readonly [string, LookupContent]) {
+  return [name, [...content].sort(([a], [b]) => (a < b ? -1 : 1))] as const;
+}

@@ -1,0 +1,14 @@
+// Where rows come from, and how the configuration writes it.
+
+/** A relation by its (literal) name parts, or a query. */
+export type Source = { table: readonly string[] } | { query: string };
+
+/** Parses `schema.table`, parts optionally in double quotes; returns the fault as text when it cannot. */
+export function parseTable(name: string): Source | string {
+  const parts = [...name.matchAll(/\s*(?:"((?:[^"]|"")+)"|([^".\s]+))\s*(\.|$)/gy)];
+  const last = parts.at(-1);
+  if (!last || last.index + last[0].length !== name.length || last[3] === '.' || parts.length > 3) {
+    return `'${name}' is not a table name; write schema.table, and quote a part that holds a dot or a space: schema."my table"`;
+  }
+  return { table: parts.map(([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain ?? '') };
+}

@@ -1,0 +1,34 @@
+// What identifies a row: the primary key, else a unique index, else the column that looks most like one.
+import type { CatalogueTable } from '../../mirror/read-catalogue.js';
+import { tokensOf } from './name-tokens.js';
+
+export interface ProposedKey {
+  columns: string[];
+  unsure?: string | undefined;
+}
+
+/** The key that the mirror declares; undefined when it declares none that can be used. */
+export function declaredKey({ primaryKey, uniqueKeys, columns }: CatalogueTable): ProposedKey | undefined {
+  const isUsable = (key: readonly string[]) =>
+    key.every((name) => columns.some((column) => column.name === name && isKeyColumn(column)));
+  const [declared] = [...(primaryKey ? [primaryKey] : []), ...uniqueKeys].filter(isUsable);
+  return declared && { columns: declared };
+}
+
+/** Columns that may be the key of a table without one, the likeliest first. */
+export function guessKeys(table: CatalogueTable): string[] {
+  const own = new Set(tokensOf(table.name));
+  const rank = (name: string): number => {
+    const words = tokensOf(name);
+    const rest = words.filter((word) => !own.has(word)).join(' ');
+    if (['id', 'uuid', 'guid'].includes(rest)) return 0;
+    if (['code', 'key', 'number', 'nr', 'no'].includes(rest)) return 1;
+    return words.some((word) => ['id', 'code', 'number'].includes(word)) ? 2 : 3;
+  };
+  return table.columns
+    .filter(isKeyColumn)
+    .map(({ name }) => name)
+    .toSorted((a, b) => rank(a) - rank(b));
+}
+
+const isKeyColumn = ({ isText, type }: { isText: boolean; type: string }) => isText && !type.endsWith('[]');

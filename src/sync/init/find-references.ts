@@ -1,0 +1,116 @@
+// Which columns of a table refer to which other table: by foreign keys, and in a mirror without them by names and values.
+import { isReadingFault } from '../../errors.js';
+import type { Catalogue, CatalogueColumn, CatalogueTable } from '../../mirror/read-catalogue.js';
+import type { ReferenceCandidate } from './match-fields.js';
+import { compareNames, tokensOf } from './name-tokens.js';
+
+/** A table that is a stream, with its key. */
+export interface KeyedTable {
+  table: CatalogueTable;
+  key: readonly string[];
+  /** External id of the type. */
+  type: string;
+}
+
+/** The share of a column's values that must be keys of the other table, where names say that it refers to it. */
+const LEAST_SHARE = 0.8;
+/** Where only the values say so: this share, of this many different values. */
+const TELLING_SHARE = 0.95;
+const TELLING_VALUES = 10;
+/** Keys that are counted up from 1 hold every amount: no evidence of a reference. */
+const AMOUNTS = Array.from({ length: 100 }, (_, number) => String(number));
+const SIMILAR = 0.6;
+
+/**
+ * The references of a table to others. `isWanted` says for which columns values alone are evidence enough: without a field
+ * of such a name, small numbers would refer to anything.
+ */
+export async function findReferences(
+  catalogue: Pick<Catalogue, 'countKnown' | 'sampleValues'>,
+  child: KeyedTable,
+  others: readonly KeyedTable[],
+  isWanted: (column: string) => boolean,
+): Promise<ReferenceCandidate<KeyedTable>[]> {
+  const parents = others.filter(({ table }) => table !== child.table);
+  const found: ReferenceCandidate<KeyedTable>[] = [];
+  const declared = new Set<string>();
+  for (const { columns, of, targets } of child.table.foreignKeys) {
+    const parent = others.find(({ table }) => table.schema === of.schema && table.name === of.name);
+    if (!parent) continue;
+    for (const column of columns) declared.add(column);
+    const inKeyOrder = parent.key.map((name) => columns[targets.indexOf(name)]);
+    if (parent.table === child.table || parent.key.length !== targets.length) continue;
+    if (inKeyOrder.every((column) => column !== undefined)) found.push(candidate(parent, inKeyOrder));
+  }
+
+  for (const parent of parents.filter(({ key }) => key.length > 1)) {
+    const isSame = parent.key.every((name) => child.table.columns.some((column) => column.name === name));
+    if (isSame && parent.key.every((name) => !declared.has(name) && !child.key.includes(name)))
+      found.push(candidate(parent, parent.key));
+  }
+
+  const single = parents.filter(({ key }) => key.length === 1);
+  for (const column of child.table.columns) {
+    const { name, isText } = column;
+    const isKey = child.key.length === 1 && child.key[0] === name;
+    if (!isText || isKey || declared.has(name)) continue;
+    const named = single.filter((parent) => isNamedAfter(column, parent));
+    const asked = named.length > 0 ? named : isWanted(name) ? single : [];
+    const byValue = asked.filter((parent) => isComparable(column, parent));
+    if (byValue.length === 0) continue;
+    const values = await orNothing(catalogue.sampleValues(child.table, column), []);
+    const shares: { parent: KeyedTable; share: number }[] = [];
+    for (const parent of byValue) {
+      const known = await orNothing(catalogue.countKnown(parent.table, parent.key, '', values), 0);
+      shares.push({ parent, share: values.length === 0 ? 0 : known / values.length });
+    }
+    const [best] = shares.toSorted((a, b) => b.share - a.share);
+    if (!best) continue;
+    const isTelling = async () =>
+      best.share >= TELLING_SHARE &&
+      values.length >= TELLING_VALUES &&
+      (await orNothing(catalogue.countKnown(best.parent.table, best.parent.key, '', AMOUNTS), 1)) === 0;
+    if (named.length > 0 ? best.share >= LEAST_SHARE : await isTelling()) {
+      const unsure = named.length > 0 ? undefined : `its values are keys of ${best.parent.table.name}`;
+      found.push({ ...candidate(best.parent, [name]), unsure });
+    }
+  }
+  return found;
+}
+
+function candidate(parent: KeyedTable, columns: readonly string[]): ReferenceCandidate<KeyedTable> {
+  const words = [tokensOf(parent.type.split('.').at(-1) ?? ''), tokensOf(parent.table.name)];
+  return { columns, to: parent, words };
+}
+
+/** Whether a column is named after a table, its type, or its key. */
+function isNamedAfter({ name }: CatalogueColumn, { table, type, key }: KeyedTable): boolean {
+  const words = tokensOf(name);
+  const context = new Set(['id', 'code', 'key']);
+  const names = [table.name, type, type.split('.').at(-1) ?? type];
+  if (names.some((one) => compareNames(words, tokensOf(one), context) >= SIMILAR)) return true;
+  const [column = ''] = key;
+  return tokensOf(column).length > 1 && compareNames(words, tokensOf(column)) >= 0.9;
+}
+
+/** A text may hold anything; numbers are compared with numbers. */
+function isComparable({ type }: CatalogueColumn, { table, key }: KeyedTable): boolean {
+  const own = kindOf(type.replace(/\[\]$/, ''));
+  const theirs = kindOf(table.columns.find(({ name }) => name === key[0])?.type ?? '');
+  return own === theirs || own === 'text' || theirs === 'text';
+}
+
+function kindOf(type: string): string {
+  if (/^(smallint|integer|bigint|numeric)$/.test(type)) return 'number';
+  return /^(text|character|character varying|bpchar|citext)$/.test(type) ? 'text' : type;
+}
+
+/** A view may fail when it is read; then nothing is known of its values. */
+async function orNothing<T>(reading: Promise<T>, otherwise: T): Promise<T> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (isReadingFault(error)) return otherwise;
+    throw error;
+  }
+}

@@ -1,0 +1,233 @@
+// A first configuration from both sides: which table is which type, what identifies a row, which column fills which field,
+// what refers to what. What names and values do not settle is said in a comment. Reads, and writes nothing.
+import { isReadingFault } from '../../errors.js';
+import type { Catalogue, CatalogueTable, RelationName } from '../../mirror/read-catalogue.js';
+import type { ServiceSurvey } from '../survey-service.js';
+import { declaredKey, guessKeys, type ProposedKey } from './choose-key.js';
+import { findReferences, type KeyedTable } from './find-references.js';
+import {
+  fieldsOf,
+  matchFields,
+  type NamedField,
+  type ProposedField,
+  type ProposedReference,
+} from './match-fields.js';
+import type { NamedType, TableOfType } from './match-tables.js';
+import { tokensOf, compareNames } from './name-tokens.js';
+import { proposeExternalId, type ProposedExternalId } from './propose-external-id.js';
+
+export interface ProposedStream {
+  name: string;
+  table: CatalogueTable;
+  type: NamedType;
+  /** Of the names of table and type. */
+  unsure: string | undefined;
+  key: ProposedKey;
+  externalId: ProposedExternalId;
+  fields: ProposedField[];
+  references: (ProposedReference<KeyedTable> & { stream: string })[];
+  cursor: string | undefined;
+  /** Columns that say which rows are current. */
+  currency: string[];
+  /** Columns that refer to a stream, for which there is no field. */
+  unplaced: { columns: readonly string[]; stream: string }[];
+  /** Columns that nothing is filled from. */
+  unusedColumns: string[];
+  /** Fields of the type that nothing fills. */
+  emptyFields: NamedField[];
+}
+
+export interface ProposedConfiguration {
+  /** Parents first. */
+  streams: ProposedStream[];
+  /** Tables that were chosen and are no stream, and why. */
+  leftOut: { table: RelationName; why: string }[];
+  /** Types of the service that no stream is of. */
+  typesWithoutTable: NamedType[];
+}
+
+/** Likeness below which a table and a type get a comment. */
+const SURE = 0.75;
+
+/**
+ * Proposes streams for the chosen tables and for those they refer to. `matched` are all tables that are like a type.
+ * Throws what the mirror throws, except for a view that cannot be read: that is left out.
+ */
+export async function proposeConfiguration(
+  catalogue: Catalogue,
+  { types, fields }: ServiceSurvey,
+  matched: readonly TableOfType[],
+  chosen: ReadonlySet<CatalogueTable>,
+): Promise<ProposedConfiguration> {
+  const namedTypes = types.flatMap((type) => (isNamed(type) ? [type] : []));
+  const namedFields = fields.flatMap((field) => (isNamed(field) ? [field] : []));
+  const leftOut: ProposedConfiguration['leftOut'] = [];
+  const keyed = new Map<CatalogueTable, KeyedTable & { proposed: ProposedKey; match: TableOfType }>();
+  for (const match of matched) {
+    const { table, type } = match;
+    const proposed = await proposeKey(catalogue, table);
+    if (proposed) keyed.set(table, { table, key: proposed.columns, type: type.extId, proposed, match });
+    else if (chosen.has(table)) leftOut.push({ table, why: 'no column identifies a row' });
+  }
+  for (const table of chosen)
+    if (!matched.some((match) => match.table === table))
+      leftOut.push({ table, why: 'no type of the service is like it' });
+
+  const names = createNames();
+  const streams = new Map<CatalogueTable, ProposedStream>();
+  const waiting = [...chosen].filter((table) => keyed.has(table));
+  for (let table = waiting.shift(); table !== undefined; table = waiting.shift()) {
+    const own = keyed.get(table);
+    if (own === undefined || streams.has(table)) continue;
+    const { proposed: key, match } = own;
+    const { type, likeness } = match;
+    const externalId = await readable(proposeExternalId(catalogue, table, type, key.columns));
+    if (externalId === undefined) {
+      leftOut.push({
+        table,
+        why: 'no external id can be made of its key; a query as source can rename the column',
+      });
+      keyed.delete(table);
+      continue;
+    }
+    const ofType = fieldsOf(type, namedFields, namedTypes);
+    const plain = matchFields(table, type, ofType, []);
+    const isWanted = (column: string) => plain.fields.some(({ columns }) => columns.includes(column));
+    const candidates = await findReferences(catalogue, own, [...keyed.values()], isWanted);
+    const { fields, references, unplaced } = matchFields(table, type, ofType, candidates);
+    for (const { to } of references) waiting.push(to.table);
+    const filled = new Set([...fields, ...references].map(({ field }) => field.extId));
+    const used = new Set([...fields, ...references].flatMap(({ columns }) => columns));
+    const cursor = findCursor(table);
+    streams.set(table, {
+      name: names(table, type),
+      table,
+      type,
+      unsure: likeness < SURE ? `${table.name} and ${type.extId} are only similar` : undefined,
+      key,
+      externalId,
+      fields: inOrderOf(table, fields),
+      references: references.map((reference) => ({ ...reference, stream: '' })),
+      cursor,
+      currency: table.columns.filter(isCurrency).map(({ name }) => name),
+      unplaced: unplaced.map(({ columns, to }) => ({ columns, stream: to.table.name })),
+      unusedColumns: table.columns
+        .map(({ name }) => name)
+        .filter((name) => !used.has(name) && !key.columns.includes(name) && name !== cursor),
+      emptyFields: ofType.filter(({ extId }) => !filled.has(extId) && filledBy(extId, type, namedTypes)),
+    });
+  }
+  const sorted = parentsFirst([...streams.values()], streams);
+  const used = new Set(sorted.map(({ type }) => type.extId));
+  return { streams: sorted, leftOut, typesWithoutTable: namedTypes.filter(({ extId }) => !used.has(extId)) };
+}
+
+function isNamed<T extends { extId: string | undefined }>(one: T): one is T & { extId: string } {
+  return one.extId !== undefined;
+}
+
+async function proposeKey(catalogue: Catalogue, table: CatalogueTable): Promise<ProposedKey | undefined> {
+  const declared = declaredKey(table);
+  if (declared) return declared;
+  const guesses = guessKeys(table);
+  for (const column of guesses) {
+    if (await readable(catalogue.isUnique(table, column)))
+      return {
+        columns: [column],
+        unsure: `the ${table.kind} declares no key; ${column} is unique in its first rows`,
+      };
+  }
+  const [first] = guesses;
+  return first === undefined
+    ? undefined
+    : {
+        columns: [first],
+        unsure: `the ${table.kind} declares no key, and no column is unique in its first rows`,
+      };
+}
+
+/** What is read; undefined when the source cannot be read. */
+async function readable<T>(reading: Promise<T>): Promise<T | undefined> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (isReadingFault(error)) return undefined;
+    throw error;
+  }
+}
+
+/** A name for each stream: letters, digits and `_`, a letter first. */
+function createNames(): (table: CatalogueTable, type: NamedType) => string {
+  const used = new Set<string>();
+  return (table, type) => {
+    const [base = 'stream'] = [table.name, type.extId]
+      .map((name) => name.replaceAll(/[^a-z0-9]+/gi, '_').replaceAll(/^[^a-z]+|_+$/gi, ''))
+      .filter((name) => name !== '');
+    let name = base;
+    for (let count = 2; used.has(name.toLowerCase()); count++) name = `${base}_${count}`;
+    used.add(name.toLowerCase());
+    return name;
+  };
+}
+
+/** A time of the last change. */
+function findCursor({ columns }: CatalogueTable): string | undefined {
+  return columns.find(
+    ({ name, type }) =>
+      type.startsWith('timestamp') &&
+      !type.endsWith('[]') &&
+      tokensOf(name).some((word) => /^(updated?|modified|changed?|mtime)$/.test(word)),
+  )?.name;
+}
+
+/** `left_on`, `deleted_at`, `is_active`: rows that a query may have to leave out. */
+function isCurrency({ name }: { name: string }): boolean {
+  return tokensOf(name).some((word) =>
+    /^(left|deleted|removed|archived|retired|active|inactive|obsolete)$/.test(word),
+  );
+}
+
+function inOrderOf({ columns }: CatalogueTable, fields: ProposedField[]): ProposedField[] {
+  const place = ({ columns: [first] }: ProposedField) => columns.findIndex(({ name }) => name === first);
+  return fields.toSorted((a, b) => place(a) - place(b));
+}
+
+/** A field that could be any type's is not missed at each of them. */
+function filledBy(field: string, type: NamedType, types: readonly NamedType[]): boolean {
+  const [first = ''] = tokensOf(field);
+  return (
+    tokensOf(type.extId).includes(first) || !types.some((other) => tokensOf(other.extId).includes(first))
+  );
+}
+
+/** Names the streams that are referred to, and leaves out a reference that would close a circle. */
+function parentsFirst(
+  streams: readonly ProposedStream[],
+  byTable: ReadonlyMap<CatalogueTable, ProposedStream>,
+): ProposedStream[] {
+  const sorted: ProposedStream[] = [];
+  const place = (stream: ProposedStream, path: readonly ProposedStream[]): void => {
+    if (sorted.includes(stream)) return;
+    const references: ProposedStream['references'] = [];
+    for (const reference of stream.references) {
+      const parent = byTable.get(reference.to.table);
+      if (parent === undefined || parent === stream || path.includes(parent)) {
+        stream.unplaced.push({ columns: reference.columns, stream: reference.to.table.name });
+        continue;
+      }
+      place(parent, [...path, stream]);
+      references.push({ ...reference, stream: parent.name });
+    }
+    stream.references = references;
+    sorted.push(stream);
+  };
+  for (const stream of streams) place(stream, []);
+  return sorted;
+}
+
+/** The names most like one that does not exist. */
+export function nearestTable(name: string, tables: readonly RelationName[]): RelationName | undefined {
+  const words = tokensOf(name);
+  const ranked = tables.map((table) => ({ table, likeness: compareNames(words, tokensOf(table.name)) }));
+  return ranked.toSorted((a, b) => b.likeness - a.likeness)[0]?.table;
+}

@@ -1,0 +1,133 @@
+// From nothing to a configuration that passes check, as an operator does it on the first day.
+import { spawnSync } from 'node:child_process';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { universitySchema } from '../../src/demo/sync.config.js';
+import { loadUniversity } from '../../src/demo/university.js';
+import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { isForMirrorAlone } from '../support/services.js';
+import { findFreePort } from '../support/free-port.js';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+
+let world: Rehearsal;
+const inFolder = (file: string) => path.join(world.folder, file);
+const written = () => readFile(inFolder('sync.config.ts'), 'utf8');
+
+beforeAll(async () => {
+  world = await rehearse({ rows: 0, sandbox: { rate: 0, schema: universitySchema } });
+  await world.sql`DROP TABLE rooms, courses`;
+  if (!isForMirrorAlone()) await loadUniversity(world.sql, { seed: 7 });
+  await rm(inFolder('sync.config.ts'));
+});
+afterAll(() => world.close());
+afterEach(async () => {
+  await rm(inFolder('sync.config.ts'), { force: true });
+  await rm(inFolder('service.d.ts'), { force: true });
+});
+
+describe.skipIf(isForMirrorAlone())('init', () => {
+  it('writes a file that passes check and prettier, and plans every stream', async () => {
+    const { code, stdout } = await world.run(['init', '--yes']);
+    expect([code, stdout]).toEqual([0, expect.stringContaining('5 streams, 21 fields, 4 references')]);
+    expect(Math.max(...stdout.split('\n').map((line) => line.length))).toBeLessThanOrEqual(80);
+    const prettier = spawnSync(
+      process.execPath,
+      [
+        path.join(root, 'node_modules/prettier/bin/prettier.cjs'),
+        '--stdin-filepath',
+        path.join(root, 'sync.config.ts'),
+      ],
+      { input: await written(), encoding: 'utf8', cwd: root },
+    );
+    expect(prettier.stdout).toBe(await written());
+    const check = await world.run(['check']);
+    expect([check.code, check.stdout]).toEqual([0, expect.not.stringContaining('✗')]);
+    const plan = await world.run(['plan', '--json']);
+    expect((JSON.parse(plan.stdout) as { streams: unknown[] }).streams).toHaveLength(5);
+    expect(world.sandbox.objects()).toEqual([]);
+  });
+
+  it('uses the names of the service beside it, and compiles', async () => {
+    await world.run(['discover', '--types', 'service.d.ts']);
+    expect((await world.run(['init', '--yes'])).code).toBe(0);
+    expect(await written()).toContain("import type { Service } from './service.js';");
+    const options = {
+      extends: path.join(root, 'tsconfig.json'),
+      compilerOptions: {
+        paths: { slotsync: [path.join(root, 'src/index.ts')] },
+        typeRoots: [path.join(root, 'node_modules/@types')],
+      },
+      files: ['sync.config.ts'],
+      include: [],
+    };
+    await writeFile(inFolder('package.json'), JSON.stringify({ type: 'module' }));
+    await writeFile(inFolder('tsconfig.json'), JSON.stringify(options));
+    const compile = () =>
+      spawnSync(process.execPath, [path.join(root, 'node_modules/typescript/bin/tsc'), '-p', world.folder], {
+        encoding: 'utf8',
+      }).stdout;
+    expect(compile()).toBe('');
+    await writeFile(inFolder('sync.config.ts'), (await written()).replace("'room.seats':", "'room.seets':"));
+    expect(compile()).toContain('room.seets');
+    expect((await world.run(['check'])).stdout).toContain("did you mean 'room.seats'?");
+  });
+
+  it('takes the tables that are named and those they refer to', async () => {
+    const { stdout } = await world.run(['init', '--tables', 'campus.courses, buildings', '--json']);
+    const { streams, file } = JSON.parse(stdout) as { streams: { name: string }[]; file: string };
+    expect(file).toBe('sync.config.ts');
+    expect(streams.map(({ name }) => name).toSorted()).toEqual(['buildings', 'courses', 'rooms', 'staff']);
+  });
+
+  it('overwrites nothing', async () => {
+    await writeFile(inFolder('sync.config.ts'), '// mine\n');
+    const { code, stderr } = await world.run(['init', '--yes']);
+    expect([code, stderr]).toEqual([2, expect.stringContaining('sync.config.ts exists')]);
+    expect(await written()).toBe('// mine\n');
+    expect((await world.run(['init', '--yes', '--out', 'other.config.ts'])).code).toBe(2); // mine is no configuration
+    await rm(inFolder('sync.config.ts'));
+    expect((await world.run(['init', '--yes', '--out', 'other.config.ts'])).code).toBe(0);
+    expect(await readFile(inFolder('other.config.ts'), 'utf8')).toContain('defineConfig(');
+  });
+
+  it.each([
+    ['no terminal and no tables', [], 'this is no terminal to ask which tables'],
+    ['a table that does not exist', ['--tables', 'corses'], 'Did you mean campus.courses?'],
+    ['a table that is like no type', ['--tables', 'bookings'], 'bookings: no type of the service is like it'],
+    ['a folder that does not exist', ['--yes', '--out', 'no/sync.config.ts'], 'cannot be written (ENOENT)'],
+    ['a file that is no TypeScript', ['--yes', '--out', 'sync.config.json'], 'ends with .ts'],
+  ])('refuses %s, and writes nothing', async (_, args, message) => {
+    const { code, stderr } = await world.run(['init', ...args]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
+    await expect(written()).rejects.toThrow('ENOENT');
+  });
+
+  it('ends with what to do when the service does not answer, or knows no type', async () => {
+    const url = `http://127.0.0.1:${await findFreePort()}`;
+    const unanswered = await world.run(['init', '--yes'], { API_BASE_URL: url });
+    expect([unanswered.code, unanswered.stderr]).toEqual([1, expect.stringContaining('the service cannot be reached')]);
+    world.sandbox.defineSchema({ types: [{ extId: null, name: 'By hand' }], fields: [] });
+    const untyped = await world.run(['init', '--yes']);
+    world.sandbox.defineSchema(universitySchema);
+    expect([untyped.code, untyped.stderr]).toEqual([2, expect.stringContaining('knows no type')]);
+    await expect(written()).rejects.toThrow('ENOENT');
+  });
+});
+
+describe('init without a table', () => {
+  it('says which database is empty', async () => {
+    const empty = await rehearse({ rows: 0, sandbox: { rate: 0 } });
+    try {
+      await empty.sql`DROP TABLE rooms, courses`;
+      await rm(path.join(empty.folder, 'sync.config.ts'));
+      await mkdir(path.join(empty.folder, 'sub'));
+      const { code, stderr } = await empty.run(['init', '--yes', '--out', 'sub/sync.config.ts']);
+      expect([code, stderr]).toEqual([2, expect.stringContaining('has no table that this role may read')]);
+    } finally {
+      await empty.close();
+    }
+  });
+});

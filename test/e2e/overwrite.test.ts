@@ -1,0 +1,118 @@
+// Guarantee 6
+// The first sync into a service where people keep rooms under our external ids: what the plan says, field by field, what
+// is held, and what an approval lets go.
+import { readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { parse } from 'csv-parse/sync';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+
+let world: Rehearsal;
+beforeAll(async () => {
+  world = await rehearse({ rows: 60, sandbox: { rate: 0 } });
+  for (let at = 1; at <= 40; at++) {
+    const fields = [{ fieldId: 'room.name', values: [`By hand ${at}`] }];
+    world.sandbox.putObject({ extId: `room_R${at}`, typeId: 'room', fields });
+  }
+});
+afterAll(() => world.close());
+
+const byHand = () =>
+  world.sandbox.objects().filter(({ fields }) => fields[0]?.values[0]?.startsWith('By hand'));
+
+describe('plan', () => {
+  it('plan: says how many creates are new and how many would overwrite, and that they would be held', async () => {
+    const { code, stdout } = await world.run(['plan', 'rooms']);
+    expect(stdout).toMatch(/overwrite rooms 'R1' → room_R1\n {2}room\.name: "By hand 1" → "Sal 1"/);
+    expect(stdout).toContain(
+      'rooms: 60 records never accepted: 20 new, 0 at the service already and equal, 40 would overwrite what is there.',
+    );
+    expect(stdout).toMatch(/rooms: held: 40 of 60 records that were never accepted would overwrite objects/);
+    expect(code).toBe(3);
+    const { streams } = JSON.parse((await world.run(['plan', 'rooms', '--json'])).stdout) as {
+      streams: unknown[];
+    };
+    expect(streams).toMatchObject([{ counts: { create: 60, new: 20, equal: 0, overwrite: 40 } }]);
+  });
+
+  it('plan: --full shows every operation field by field', async () => {
+    const { stdout } = await world.run(['plan', 'rooms', '--full']);
+    expect(stdout.match(/^overwrite rooms/gm)).toHaveLength(40);
+    expect(stdout.match(/^create rooms/gm)).toHaveLength(20);
+    const { code, stderr } = await world.run(['plan', '--full', '--json']);
+    expect(stderr).toContain('--full prints text, not JSON');
+    expect(code).toBe(2);
+  });
+
+  it('plan: --out writes a line for each field to a .csv file, and an object for each operation to a .jsonl file', async () => {
+    expect((await world.run(['plan', '--out', 'plan.csv'])).code).toBe(3);
+    const text = readFileSync(path.join(world.folder, 'plan.csv'), 'utf8');
+    const rows: Record<string, string>[] = parse(text, { bom: true, columns: true });
+    const overwriting = rows.filter(({ operation }) => operation === 'overwrite');
+    expect(new Set(overwriting.map(({ key }) => key)).size).toBe(40);
+    expect(rows).toContainEqual({
+      stream: 'rooms',
+      operation: 'overwrite',
+      key: 'R1',
+      external_id: 'room_R1',
+      field: 'room.name',
+      there: 'By hand 1',
+      here: 'Sal 1',
+      problem: '',
+    });
+    expect((await world.run(['plan', 'rooms', '--out', 'plan.jsonl'])).code).toBe(3);
+    const operations = readFileSync(path.join(world.folder, 'plan.jsonl'), 'utf8')
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { operation: string; key: string; changes: unknown });
+    expect(operations).toHaveLength(60);
+    expect(operations.find(({ key }) => key === 'R1')).toMatchObject({
+      stream: 'rooms',
+      operation: 'overwrite',
+      external_id: 'room_R1',
+      changes: [
+        { field: 'room.name', there: ['By hand 1'], here: ['Sal 1'] },
+        { field: 'room.seats', there: [], here: ['1'] },
+      ],
+    });
+  });
+
+  it('plan: another ending, or a file that cannot be written, is one error', async () => {
+    const wrong = await world.run(['plan', '--out', 'plan.xlsx']);
+    expect(wrong.stderr).toContain("--out takes a file that ends with .csv or .jsonl, not 'plan.xlsx'");
+    expect(wrong.code).toBe(2);
+    writeFileSync(path.join(world.folder, 'file'), '');
+    const unwritable = await world.run(['plan', '--out', 'file/plan.csv']);
+    expect(unwritable.stderr).toMatch(/^slotsync: .*plan\.csv cannot be written: /);
+    expect(unwritable.code).toBe(2);
+  });
+});
+
+describe('sync', () => {
+  it('sync: holds what would overwrite with samples, sends the rest, and holds it again', async () => {
+    for (const night of [1, 2]) {
+      const { code, stdout } = await world.run(['sync', 'rooms']);
+      expect(stdout).toMatch(
+        /Held: rooms: 40 of \d+ records that were never accepted would overwrite objects/,
+      );
+      expect(stdout).toMatch(/'R1' → room_R1\n {4}room\.name: "By hand 1" → /);
+      expect(code, `night ${night}`).toBe(3);
+      expect(byHand()).toHaveLength(40);
+    }
+    expect(world.sandbox.objects()).toHaveLength(60);
+    expect((await world.run(['status'])).stdout).toMatch(/Held in run 2: rooms: 40 of 40[^]*'R1' → room_R1/);
+  });
+
+  it('sync: retry and push do not get past the hold', async () => {
+    await world.run(['retry', 'rooms']);
+    await world.run(['push', 'rooms', 'R1', 'R2']);
+    expect((await world.run(['sync', 'rooms'])).code).toBe(3);
+    expect(byHand()).toHaveLength(40);
+  });
+
+  it('approve: lets them go', async () => {
+    const { code } = await world.run(['approve', '3']);
+    expect(code).toBe(0);
+    expect(byHand()).toEqual([]);
+  });
+});

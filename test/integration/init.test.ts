@@ -1,0 +1,253 @@
+// What init proposes, from real catalogues and values. The demo's own configuration is the yardstick.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { checkConfiguration, loadConfiguration } from '../../src/config-file.js';
+import { universityConfig, universitySchema } from '../../src/demo/sync.config.js';
+import { loadUniversity } from '../../src/demo/university.js';
+import { renderConfiguration } from '../../src/report/configuration-file.js';
+import type { SandboxSchema } from '../../src/sandbox/schema.js';
+import type { FieldSource } from '../../src/streams/lookups.js';
+import type { Stream } from '../../src/streams/stream.js';
+import { matchTables, type NamedType } from '../../src/sync/init/match-tables.js';
+import { proposeConfiguration } from '../../src/sync/init/propose-configuration.js';
+import { surveyService } from '../../src/sync/survey-service.js';
+import { ROOMS } from '../support/campus.js';
+import { isForMirrorAlone } from '../support/services.js';
+import { openWorld, type World } from '../support/world.js';
+
+let world: World;
+beforeEach(async () => {
+  world = await openWorld({ streams: { rooms: ROOMS } });
+});
+afterEach(() => world.close());
+
+/** What is proposed for these tables, or for all that are like a type. */
+async function propose(...names: string[]) {
+  const { catalogue } = world.mirror;
+  const tables = await catalogue.readTables();
+  const survey = await surveyService(world.destination, { isWhole: false });
+  const types = survey.types.filter((type): type is NamedType => type.extId !== undefined);
+  const named = tables.filter(({ name }) => names.includes(name));
+  const matched = matchTables(tables, types, named);
+  const chosen = new Set(names.length > 0 ? named : matched.map(({ table }) => table));
+  const proposal = await proposeConfiguration(catalogue, survey, matched, chosen);
+  const text = renderConfiguration(proposal, { service: 'service', database: 'db', types: undefined });
+  return { ...proposal, text };
+}
+
+/** The streams of a text, as the program reads it. */
+async function readStreams(text: string): Promise<readonly Stream[]> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'slotsync-init-'));
+  try {
+    await writeFile(path.join(folder, 'sync.config.ts'), text);
+    return (await loadConfiguration(undefined, folder)).streams;
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
+/** Which column fills which field, by type. What a function reads counts too. */
+function mappedColumns(streams: readonly Stream[]): Set<string> {
+  return new Set(
+    streams.flatMap(({ type, fields, references }) => [
+      ...[...fields].flatMap(([field, from]) =>
+        columnsOf(from).map((column) => `${type}: ${field} from ${column}`),
+      ),
+      ...references.flatMap(({ fieldId, key }) =>
+        key.map((column) => `${type}: ${fieldId} refers by ${column}`),
+      ),
+    ]),
+  );
+}
+
+function columnsOf(from: FieldSource): string[] {
+  if (typeof from === 'string') return [from];
+  if (typeof from !== 'function') return [from.column];
+  const read = new Set<string>();
+  from(new Proxy({}, { get: (_, column) => (read.add(String(column)), '1') }));
+  return [...read];
+}
+
+const withoutNames = ({ types, fields }: SandboxSchema): SandboxSchema => ({
+  types: types.map(({ extId }) => ({ extId })),
+  fields: fields.map(({ extId }) => ({ extId })),
+});
+
+describe.skipIf(isForMirrorAlone())('init: the sample university', () => {
+  const { streams: expected } = checkConfiguration(universityConfig);
+
+  it.each([
+    ['with', universitySchema],
+    ['without', withoutNames(universitySchema)],
+  ])('maps nine columns in ten as the demo does, %s names at the service', async (_, schema) => {
+    await loadUniversity(world.sql, { seed: 7 });
+    world.sandbox.defineSchema(schema);
+    const { text } = await propose();
+    const streams = await readStreams(text);
+    for (const stream of streams) expect(await world.mirror.checkStream(stream)).toEqual([]);
+
+    const wanted = [...mappedColumns(expected)];
+    const mapped = mappedColumns(streams);
+    const missing = wanted.filter((one) => !mapped.has(one));
+    expect(missing.length, missing.join('\n')).toBeLessThanOrEqual(wanted.length / 10);
+    for (const { type, key, cursor } of expected) {
+      const own = streams.find((stream) => stream.type === type);
+      expect([own?.key, own?.cursor ?? cursor], type).toEqual([key, cursor ?? own?.cursor]);
+    }
+  });
+
+  it('makes external ids as those that are at the service', async () => {
+    await loadUniversity(world.sql, { seed: 7 });
+    world.sandbox.defineSchema(universitySchema);
+    for (const number of [1001, 1002, 1010])
+      world.sandbox.putObject({ extId: `person_S${number}`, typeId: 'person.staff' });
+    const groups = await world.sql<{ extId: string }[]>`
+      SELECT 'GRP-' || programme_code || '-' || year_group AS "extId" FROM campus.student_groups LIMIT 20`;
+    for (const { extId } of groups) world.sandbox.putObject({ extId, typeId: 'group' });
+    world.sandbox.putObject({ extId: 'elsewhere/1', typeId: 'building' });
+    const { streams } = await propose();
+    const templates = new Map(streams.map(({ type, externalId }) => [type.extId, externalId]));
+    expect(templates.get('person.staff')).toEqual({ template: 'person_{staff_number}' });
+    expect(templates.get('group')).toEqual({ template: 'GRP-{programme_code}-{year_group}' });
+    expect(templates.get('room')).toEqual({ template: 'room_{room_code}' });
+    expect(templates.get('building')?.unsure).toMatch(/no column holds/);
+  });
+
+  it('adds what the chosen tables refer to', async () => {
+    await loadUniversity(world.sql, { seed: 7 });
+    world.sandbox.defineSchema(universitySchema);
+    const { streams } = await propose('courses');
+    expect(streams.map(({ name }) => name).toSorted()).toEqual(['buildings', 'courses', 'rooms', 'staff']);
+  });
+});
+
+describe('init: tables as they come', () => {
+  it('takes references from foreign keys, of several columns and in any order', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE programmes (year int, code text, title text, PRIMARY KEY (code, year));
+      CREATE TABLE courses (id int PRIMARY KEY, name text, p_year int, p_code text,
+        FOREIGN KEY (p_year, p_code) REFERENCES programmes (year, code));`);
+    world.sandbox.defineSchema({
+      types: [{ extId: 'programme' }, { extId: 'course' }],
+      fields: [{ extId: 'programme.title' }, { extId: 'course.name' }, { extId: 'course.programme' }],
+    });
+    const streams = await readStreams((await propose()).text);
+    expect(streams.find(({ type }) => type === 'course')?.references).toEqual([
+      { fieldId: 'course.programme', stream: 'programmes', key: ['p_code', 'p_year'] },
+    ]);
+  });
+
+  it('keeps names with quotes, capitals, dots, spaces and line breaks', async () => {
+    await world.sql.unsafe(`
+      CREATE SCHEMA "My ""Campus""";
+      CREATE TABLE "My ""Campus"""."Rooms.of the 'house'" ("Room's ""code""" text PRIMARY KEY, "Full\\ Name\n2" text, "värde" text);
+      INSERT INTO "My ""Campus"""."Rooms.of the 'house'" VALUES ('a', 'b', 'c');`);
+    world.sandbox.defineSchema({
+      types: [{ extId: "house's rooms", name: 'Rum\n*/ i huset' }],
+      fields: [
+        { extId: "house's code" },
+        { extId: 'house full.name 2', name: 'x' },
+        { extId: "house's \\värde" },
+      ],
+    });
+    const { text } = await propose();
+    const [stream] = await readStreams(text);
+    expect(stream).toMatchObject({
+      source: { table: ['My "Campus"', "Rooms.of the 'house'"] },
+      key: [`Room's "code"`],
+      type: "house's rooms",
+    });
+    expect(Object.fromEntries(stream?.fields ?? [])).toMatchObject({
+      'house full.name 2': 'Full\\ Name\n2',
+      "house's \\värde": 'värde',
+    });
+    if (stream) expect(await world.mirror.checkStream(stream)).toEqual([]);
+  });
+
+  it('guesses the key of a view, and says so', async () => {
+    await world.sql.unsafe(`
+      CREATE VIEW rooms AS SELECT 'house' AS house, 'R' || i AS room_code, 'Sal' AS name FROM generate_series(1, 9) AS i;`);
+    const { streams, text } = await propose();
+    expect(streams[0]?.key).toMatchObject({ columns: ['room_code'] });
+    expect(text).toMatch(/\/\/ unsure: the view declares no key; room_code is unique/);
+    expect(await readStreams(text)).toHaveLength(1);
+  });
+
+  it('takes a unique index that is not null for the key of a table without one', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE rooms (name text UNIQUE, nr int NOT NULL UNIQUE, id int);`);
+    expect((await propose()).streams[0]?.key).toEqual({ columns: ['nr'] });
+  });
+
+  it('leaves out a reference that would close a circle, or is to the table itself', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE rooms (code text PRIMARY KEY, part_of text REFERENCES rooms);
+      CREATE TABLE courses (code text PRIMARY KEY, room text REFERENCES rooms);
+      ALTER TABLE rooms ADD course text REFERENCES courses;`);
+    world.sandbox.defineSchema({
+      types: [{ extId: 'room' }, { extId: 'course' }],
+      fields: [{ extId: 'room.course' }, { extId: 'course.room' }, { extId: 'room.part' }],
+    });
+    const { text } = await propose();
+    const streams = await readStreams(text);
+    expect(streams.flatMap(({ references }) => references)).toHaveLength(1);
+    expect(text).toMatch(/unsure: \w+ refers to \w+, and no field/);
+  });
+
+  it('does not take amounts for keys that are counted up', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE buildings (id int PRIMARY KEY, name text);
+      CREATE TABLE rooms (code text PRIMARY KEY, seats int, name text);
+      INSERT INTO buildings SELECT i, 'B' || i FROM generate_series(1, 500) AS i;
+      INSERT INTO rooms SELECT 'R' || i, i + 7, 'Sal' FROM generate_series(1, 300) AS i;`);
+    world.sandbox.defineSchema({
+      types: [{ extId: 'room' }, { extId: 'building' }],
+      fields: [{ extId: 'room.seats' }, { extId: 'room.name' }, { extId: 'building.name' }],
+    });
+    const rooms = (await readStreams((await propose()).text)).find(({ type }) => type === 'room');
+    expect([rooms?.references, rooms?.fields.get('room.seats')]).toEqual([[], 'seats']);
+  });
+
+  it('does not take small numbers for keys', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE buildings (id int PRIMARY KEY, name text);
+      CREATE TABLE rooms (code text PRIMARY KEY, floor int, name text);
+      INSERT INTO buildings SELECT i, 'B' || i FROM generate_series(1, 50) AS i;
+      INSERT INTO rooms SELECT 'R' || i, i % 5 + 1, 'Sal' FROM generate_series(1, 50) AS i;`);
+    world.sandbox.defineSchema({
+      types: [{ extId: 'room' }, { extId: 'building' }],
+      fields: [{ extId: 'room.floor' }, { extId: 'room.name' }, { extId: 'building.name' }],
+    });
+    const rooms = (await readStreams((await propose()).text)).find(({ type }) => type === 'room');
+    expect([rooms?.references, rooms?.fields.get('room.floor')]).toEqual([[], 'floor']);
+  });
+
+  it('leaves columns alone that no field can be filled from, and lists what it did not use', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE rooms (code text PRIMARY KEY, name json, floor int);`);
+    const { streams, text } = await propose();
+    expect(streams[0]?.fields).toEqual([]);
+    expect(text).toContain("// no column is like 'room.name'");
+    expect(text).toContain('// columns that fill nothing: name, floor');
+  });
+
+  it('shows no table of its own', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE rooms (code text PRIMARY KEY);
+      CREATE SCHEMA IF NOT EXISTS slotsync_queue; CREATE TABLE slotsync_queue.rooms (code text);`);
+    const tables = await world.mirror.catalogue.readTables();
+    expect(tables.map(({ schema, name }) => `${schema}.${name}`)).toEqual(['public.rooms']);
+  });
+
+  it('says which tables and types have no counterpart', async () => {
+    await world.sql.unsafe(`CREATE TABLE rooms (code text PRIMARY KEY); CREATE TABLE invoices (id int);`);
+    world.sandbox.defineSchema({ types: [{ extId: 'room' }, { extId: 'vehicle' }], fields: [] });
+    const { text, leftOut } = await propose('rooms', 'invoices');
+    expect(leftOut).toMatchObject([{ table: { name: 'invoices' } }]);
+    expect(text).toContain('// public.invoices: no type of the service is like it');
+    expect(text).toContain("// type 'vehicle': no table is chosen for it");
+    expect(await readStreams(text)).toHaveLength(1);
+  });
+});

@@ -1,0 +1,51 @@
+import { describe, expect, it } from 'vitest';
+import { compareNames, tokensOf } from '../../src/sync/init/name-tokens.js';
+
+describe('words of a name', () => {
+  it.each([
+    ['wheelchairAccess', ['wheelchair', 'access']],
+    ['numberOfPlaces', ['number', 'of', 'place']],
+    ['ClassesOfStudents', ['class', 'of', 'student']],
+    ['course.name.en', ['course', 'name', 'en']],
+    ['SISPersonID', ['sis', 'person', 'id']],
+    ['room-2_codes', ['room', '2', 'code']],
+    ['faculties', ['faculty']],
+    ['campus', ['campus']],
+    ['status', ['status']],
+    ['Öppna_förelÄsningar', ['öppna', 'förel', 'äsningar']],
+    ['教室', ['教室']],
+    ['…', []],
+  ])('%s', (name, words) => {
+    expect(tokensOf(name)).toEqual(words);
+  });
+});
+
+describe('likeness of names', () => {
+  const compare = (one: string, other: string, ...context: string[]) =>
+    compareNames(tokensOf(one), tokensOf(other), new Set(context));
+
+  it.each([
+    ['rooms', 'room', 1],
+    ['nameEn', 'name.en', 1],
+    ['seats', 'Number of seats', 0.8],
+    ['wheelchairAccess', 'Accessible by wheelchair', 0.8],
+    ['eqipment', 'equipment', 0.8],
+  ])('%s and %s mean the same', (one, other, least) => {
+    expect(compare(one, other)).toBeGreaterThanOrEqual(least);
+    expect(compare(other, one)).toBe(compare(one, other));
+  });
+
+  it.each([
+    ['capacity', 'seats'],
+    ['name', 'note'],
+    ['art', 'start'],
+    ['', 'name'],
+  ])('%s and %s do not', (one, other) => {
+    expect(compare(one, other)).toBe(0);
+  });
+
+  it('words of the context say little', () => {
+    expect(compare('rooms_name', 'name', 'room')).toBeGreaterThan(0.85);
+    expect(compare('rooms_name', 'rooms_area', 'room')).toBeLessThan(0.5);
+  });
+});
