@@ -5,10 +5,12 @@ import { UsageError } from '../errors.js';
 import type { CatalogueTable } from '../mirror/read-catalogue.js';
 import { describeProposal, renderConfiguration, toSource } from '../report/configuration-file.js';
 import { print } from '../report/print.js';
+import { TYPES_MARKER } from '../report/service.js';
 import { matchTables, type NamedType, type TableOfType } from '../sync/init/match-tables.js';
 import { nearestTable, proposeConfiguration } from '../sync/init/propose-configuration.js';
 import { surveyService } from '../sync/survey-service.js';
-import { requireWritableFolder, writeNewFile } from '../text-file.js';
+import { readTextFile, requireWritableFolder, writeNewFile } from '../text-file.js';
+import { visible } from '../visible-text.js';
 import type { CommonOptions } from './command.js';
 import { describePlace } from './service-place.js';
 
@@ -65,7 +67,8 @@ export async function init(app: App, options: InitOptions): Promise<void> {
       remedy: `Types: ${types.map(({ extId }) => extId).join(', ')}. Write the file by hand (docs/configuration.md).`,
     });
   }
-  const hasTypes = existsSync(path.join(path.dirname(out), TYPES_FILE));
+  const names = path.join(path.dirname(out), TYPES_FILE);
+  const hasTypes = existsSync(names) && readTextFile(names).startsWith(TYPES_MARKER);
   const text = renderConfiguration(proposal, {
     service,
     database,
@@ -96,7 +99,11 @@ async function askForTables(
   const typeOf = new Map(matched.map(({ table, type }) => [table, type.extId]));
   const choices = tables
     .filter((table) => typeOf.has(table))
-    .map((table) => ({ name: `${toSource(table)} → ${typeOf.get(table)}`, value: table, checked: true }));
+    .map((table) => ({
+      name: visible(`${toSource(table)} → ${typeOf.get(table)}`),
+      value: table,
+      checked: true,
+    }));
   if (choices.length === 0) return [];
   try {
     return await checkbox({ message: 'Which tables?', choices, required: true });

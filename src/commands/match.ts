@@ -117,7 +117,8 @@ async function readAll(
 
 async function applyFile(app: App, name: string, options: MatchOptions): Promise<number> {
   const rows = readCsvFile(name, NEEDED_COLUMNS);
-  const deps = await openDeps(app);
+  const { state } = await app.bound(); // a link is to an object of this destination
+  const deps = { ...(await openDeps(app)), state };
   await requireSources(deps.mirror, { streams: [...deps.streams.values()] });
   const applied = await applyLinks(deps, rows);
   print(options, applied, describeApplied(applied));

@@ -1,5 +1,6 @@
 // What a service knows and holds, as people read it, and its names as TypeScript, for `defineConfig<Service>`.
 import type { ServiceSurvey } from '../sync/survey-service.js';
+import { visible } from '../visible-text.js';
 import { plural, shorten, table } from './format.js';
 import { lines } from './print.js';
 
@@ -75,4 +76,5 @@ export function quote(text: string): string {
   return `'${escaped.replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029')}'`;
 }
 
-export const inOneLine = (text: string) => text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}\s]+/gu, ' ').trim();
+/** A text as a comment holds it: on one line, without characters that an editor or a terminal obeys. */
+export const inOneLine = (text: string) => visible(text.replaceAll(/\s+/gu, ' ').trim());

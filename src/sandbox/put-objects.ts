@@ -35,8 +35,11 @@ export interface PutOptions {
   maxObjects?: number | undefined;
   /** What a reference to an unknown object makes the service refuse: the whole call or the object. */
   references?: 'call' | 'item' | undefined;
-  /** True: `id` beside `extId` gives an object without an external id this one. Else an object with `id` is refused. */
-  assignsExternalIds?: boolean | undefined;
+  /**
+   * What `id` beside `extId` does: true, it gives that object without an external id this one; `ignored`, nothing, so that
+   * an unknown `extId` creates an object. Otherwise an object with `id` is refused.
+   */
+  assignsExternalIds?: boolean | 'ignored' | undefined;
 }
 
 /** An object of a call, with its references as external ids; `typeId` is empty when the type is unknown. */
@@ -126,7 +129,8 @@ export function createPutObjects(
       // Why an object alone is refused; objects that are not in the map are accepted.
       const refused = new Map<string, ObjectRefusal>();
       const numbers = new Set<number>();
-      for (const { id, extId, typeId, active, fields } of call.objects) {
+      for (const { id: given, extId, typeId, active, fields } of call.objects) {
+        const id = assignsExternalIds === 'ignored' ? undefined : given;
         if (sent.has(extId)) throw new Refusal(400, `object ${extId} is named twice in the call`);
         if (id !== undefined && numbers.has(id))
           throw new Refusal(400, `object ${id} is named twice in the call`);

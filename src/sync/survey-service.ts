@@ -26,7 +26,7 @@ export interface ServiceSurvey {
 interface SurveyOptions {
   /** Read every type to its end, or only the first page of each. */
   isWhole: boolean;
-  /** Awaited before each request. */
+  /** Awaited before each request for objects. */
   pace?: () => Promise<void>;
   onProgress?: (read: number, total: number) => void;
   signal?: AbortSignal | undefined;
@@ -46,7 +46,10 @@ export async function surveyService(
   const fields = await destination.listFields(context);
   const named = types.flatMap(({ extId }) => extId ?? []);
   const counts = new Map<string, number>();
-  for (const extId of named) counts.set(extId, (await destination.countObjects(extId, context)) ?? 0);
+  for (const extId of named) {
+    await pace();
+    counts.set(extId, (await destination.countObjects(extId, context)) ?? 0);
+  }
   const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
 
   const filled = new Map<string, Map<string, number>>();

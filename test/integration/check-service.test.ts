@@ -1,4 +1,5 @@
 // What check says of the service without writing, and with the one object that it may write back.
+import { readFileSync } from 'node:fs';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
 import { probeAssumptions } from '../../src/sync/probe-assumptions.js';
@@ -45,6 +46,19 @@ describe('field-search', () => {
   });
 });
 
+it('assumptions: docs/api-contract.md names each with its check, and no other', async () => {
+  await open();
+  const token = await world.destination.authenticate();
+  const probed = (await probeAssumptions(world.destination, token)).map(({ name }) => name);
+  const page = readFileSync(new URL('../../docs/api-contract.md', import.meta.url), 'utf8');
+  const [, assumed = ''] = page.split(/^## Assumed$|^## Limits of an answer$/m);
+  const named = assumed
+    .split('\n')
+    .filter((line) => line.startsWith('|'))
+    .flatMap((row) => /^`([a-z-]+)`/.exec(row.split('|').at(-2)?.trim() ?? '')?.[1] ?? []);
+  expect([...new Set(named)].toSorted()).toEqual(probed.toSorted());
+});
+
 describe('write probe', () => {
   const probe = async (number: number, externalId = `slotsync_${number}`) =>
     Object.fromEntries(
@@ -82,6 +96,17 @@ describe('write probe', () => {
       'assign-external-ids': { held: 'no', found: expect.stringContaining('refused'), needed },
     });
     expect(world.sandbox.object(object.id)).toEqual(object);
+  });
+
+  it('says which object was created when the number is ignored', async () => {
+    await open({ assignsExternalIds: 'ignored' });
+    const { id } = world.sandbox.addObject({ typeId: 'room', fields });
+    const created = `object ${id + 1} was created with the external id slotsync_${id}`;
+    expect(await probe(id)).toMatchObject({
+      write: { held: 'unknown' },
+      'assign-external-ids': { held: 'no', found: expect.stringContaining(created) },
+    });
+    expect(world.sandbox.unnamedObjects()).toHaveLength(1);
   });
 
   it('says which fields the service changed', async () => {

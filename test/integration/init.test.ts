@@ -196,6 +196,20 @@ describe('init: tables as they come', () => {
     expect(text).toMatch(/unsure: \w+ refers to \w+, and no field/);
   });
 
+  it('does not take amounts for keys that are counted up', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE buildings (id int PRIMARY KEY, name text);
+      CREATE TABLE rooms (code text PRIMARY KEY, seats int, name text);
+      INSERT INTO buildings SELECT i, 'B' || i FROM generate_series(1, 500) AS i;
+      INSERT INTO rooms SELECT 'R' || i, i + 7, 'Sal' FROM generate_series(1, 300) AS i;`);
+    world.sandbox.defineSchema({
+      types: [{ extId: 'room' }, { extId: 'building' }],
+      fields: [{ extId: 'room.seats' }, { extId: 'room.name' }, { extId: 'building.name' }],
+    });
+    const rooms = (await readStreams((await propose()).text)).find(({ type }) => type === 'room');
+    expect([rooms?.references, rooms?.fields.get('room.seats')]).toEqual([[], 'seats']);
+  });
+
   it('does not take small numbers for keys', async () => {
     await world.sql.unsafe(`
       CREATE TABLE buildings (id int PRIMARY KEY, name text);

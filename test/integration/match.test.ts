@@ -231,8 +231,8 @@ describe('match: rows and objects', () => {
 
   it('are read again when the service moves them meanwhile, and counted once', async () => {
     const world = await campus([['A', 'Aula']], { ...CONFIG, service: { pageSize: 1 } });
-    room(world, 'room_A', 'Aula');
     room(world, 'x', 'X');
+    room(world, 'room_A', 'Aula');
     room(world, 'y', 'Y');
     let asked = 0;
     const { type } = await find(world, {

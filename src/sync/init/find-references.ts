@@ -17,6 +17,8 @@ const LEAST_SHARE = 0.8;
 /** Where only the values say so: this share, of this many different values. */
 const TELLING_SHARE = 0.95;
 const TELLING_VALUES = 10;
+/** Keys that are counted up from 1 hold every amount: no evidence of a reference. */
+const AMOUNTS = Array.from({ length: 100 }, (_, number) => String(number));
 const SIMILAR = 0.6;
 
 /**
@@ -64,8 +66,11 @@ export async function findReferences(
     }
     const [best] = shares.toSorted((a, b) => b.share - a.share);
     if (!best) continue;
-    const isTelling = best.share >= TELLING_SHARE && values.length >= TELLING_VALUES;
-    if (named.length > 0 ? best.share >= LEAST_SHARE : isTelling) {
+    const isTelling = async () =>
+      best.share >= TELLING_SHARE &&
+      values.length >= TELLING_VALUES &&
+      (await orNothing(catalogue.countKnown(best.parent.table, best.parent.key, '', AMOUNTS), 1)) === 0;
+    if (named.length > 0 ? best.share >= LEAST_SHARE : await isTelling()) {
       const unsure = named.length > 0 ? undefined : `its values are keys of ${best.parent.table.name}`;
       found.push({ ...candidate(best.parent, [name]), unsure });
     }
