@@ -1,15 +1,19 @@
 // Assembly of what works the queue: producer, scheduler, workers, inbox, and a worker's HTTP. Loaded only by the
 // commands that queue or work something.
 import type { AppBase } from './app.js';
-import { type Stoppable, once } from './lifecycle.js';
+import { verifyScheduleOf } from './config-file.js';
+import { createTurns, type Stoppable, once } from './lifecycle.js';
 import { openBullmq, requireQueueStore } from './queue/bullmq.js';
 import { createInboxWorker } from './queue/inbox-worker.js';
 import { createNightlyScheduler } from './queue/nightly-scheduler.js';
 import { createProducer } from './queue/producer.js';
 import { createWorkers, type Workers } from './queue/workers.js';
 import { requireMigrated } from './state/migrate.js';
+import { registerSchedule, removeSchedule, VERIFY } from './state/runs/nightly-occurrences.js';
+import type { Run } from './state/runs/read-runs.js';
 import { createCurrentStreams } from './sync/current-streams.js';
 import { reconcilePeriodically } from './sync/reconcile/reconcile-periodically.js';
+import { verifyPeriodically } from './sync/verify/verify-periodically.js';
 
 /** Throws SlotsyncError when the queue's store cannot be reached. */
 export async function openQueue(app: AppBase) {
@@ -21,6 +25,8 @@ export async function openQueue(app: AppBase) {
   const producer = createProducer({ bullmq, state });
   own(producer, producer.close);
   const shared = { bullmq, producer, log, state };
+  /** Of readings that keep a connection of the state until they have ended. */
+  const turns = createTurns();
   const streams = async () =>
     new Map((await app.configuration()).streams.map((stream) => [stream.name, stream]));
   const scheduler = once(async () => {
@@ -64,7 +70,22 @@ export async function openQueue(app: AppBase) {
     async reconcilePeriodically(): Promise<Stoppable | undefined> {
       if ((await app.configuration()).reservations === undefined) return undefined;
       const deps = await app.reconciling('schedule');
-      return ownStoppable(reconcilePeriodically(deps, deps.reservations.everyMinutes));
+      const { everyMinutes } = deps.reservations;
+      return ownStoppable(reconcilePeriodically(deps, { everyMinutes, turns }));
+    },
+
+    /** Verifies when it is due until the caller stops it; undefined if the configuration does not say when. */
+    async verifyPeriodically(): Promise<Stoppable | undefined> {
+      const configuration = await app.configuration();
+      const schedule = verifyScheduleOf(configuration);
+      if (schedule) await registerSchedule(state.db, VERIFY, schedule);
+      else await removeSchedule(state.db, VERIFY);
+      if (!schedule) return undefined;
+      const isReconciled = configuration.reservations !== undefined;
+      const repairs = configuration.verify?.repair === 'within-limits';
+      const startRepair = ({ id, lane }: Run) => producer.enqueueRun(id, lane);
+      const deps = { ...(await app.verifying('schedule')), isReconciled, repairs, startRepair };
+      return ownStoppable(verifyPeriodically(deps, turns));
     },
 
     /** Health of these workers and metrics of this process over HTTP, when HTTP_PORT asks for them. */

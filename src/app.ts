@@ -13,6 +13,7 @@ import { bindDestination, confirmDestination } from './state/destination-binding
 import { requireMigrated } from './state/migrate.js';
 import type { StartedBy } from './state/schema.js';
 import type { ReconcileDeps } from './sync/reconcile/reconcile.js';
+import type { VerifyDeps } from './sync/verify/verify.js';
 
 export interface AppOptions {
   needs: readonly Need[];
@@ -159,6 +160,18 @@ function createBase(
     /** How the quota of the state's destination is used now. Throws what the store throws. */
     async quotaUsage(owner: Pick<ApiSettings, 'baseUrl' | 'organizationId'>): Promise<QuotaUsage> {
       return (await openQuota(owner)).usage();
+    },
+
+    /** What a verify needs; a state that is new is bound to the destination. */
+    async verifying(startedBy: StartedBy): Promise<VerifyDeps> {
+      const { createPace } = await import('./sync/request-pace.js');
+      const { DEFAULT_VERIFY_SHARE } = await import('./streams/config-schema.js');
+      const { streams, verify } = await configuration();
+      const { state: opened } = await bound();
+      const { requestsPerSecond } = settings;
+      const sides = { mirror: await mirror(), destination: await destination(), state: opened };
+      const pace = createPace({ requestsPerSecond, share: verify?.share ?? DEFAULT_VERIFY_SHARE });
+      return { ...sides, streams: new Map(streams.map((one) => [one.name, one])), startedBy, pace, log };
     },
 
     /** What a reconcile needs; a state that is new is bound to the destination. */

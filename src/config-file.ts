@@ -8,7 +8,7 @@ import type { z } from 'zod';
 import { hashModules } from './config-modules.js';
 import { readCsvFile } from './csv-file.js';
 import { messageOf, UsageError } from './errors.js';
-import { findPatternFault } from './cron-schedule.js';
+import { AFTER_SYNC, findPatternFault } from './cron-schedule.js';
 import {
   configKeys,
   configSchema,
@@ -197,10 +197,30 @@ export function scheduleOf({ schedule }: Pick<ParsedConfig, 'schedule'>) {
   return { pattern, timezone, catchUp };
 }
 
+/** When workers verify: a cron pattern, or `sync`, which is after each nightly sync. Undefined: they do not. */
+export function verifyScheduleOf({ schedule, verify }: Pick<ParsedConfig, 'schedule' | 'verify'>) {
+  return verify && { pattern: verify.after, timezone: schedule?.timezone ?? 'UTC' };
+}
+
+interface ScheduleParts {
+  schedule?: { nightly?: unknown } | null;
+  verify?: { after?: unknown } | null;
+}
+
 function checkSchedule(exported: unknown): Fault[] {
-  const nightly = (exported as { schedule?: { nightly?: unknown } | null }).schedule?.nightly;
-  const fault = typeof nightly === 'string' && nightly !== '' ? findPatternFault(nightly) : undefined;
-  return fault === undefined ? [] : [{ path: 'schedule.nightly', message: fault }];
+  const { schedule, verify } = exported as ScheduleParts;
+  const faultOf = (pattern: unknown) =>
+    typeof pattern === 'string' && pattern !== '' ? findPatternFault(pattern) : undefined;
+  const ofVerify =
+    verify?.after !== AFTER_SYNC
+      ? faultOf(verify?.after)
+      : schedule
+        ? undefined
+        : "'sync' means after each nightly sync, and there is no `schedule`";
+  return [
+    { path: 'schedule.nightly', message: faultOf(schedule?.nightly) },
+    { path: 'verify.after', message: ofVerify },
+  ].flatMap(({ path: at, message }) => (message === undefined ? [] : [{ path: at, message }]));
 }
 
 /** The streams that can be read although the configuration as a whole cannot, so that their faults are reported too. */

@@ -10,6 +10,9 @@ export interface Schedule {
   timezone: string;
 }
 
+/** In the place of a pattern: after each nightly sync. */
+export const AFTER_SYNC = 'sync';
+
 const HOUR = 60 * 60 * 1000;
 /** More than any clock is put forward or back. */
 const CLOCK_CHANGE_MS = 3 * HOUR;
@@ -59,6 +62,22 @@ export function latestDue(schedule: Schedule, since: Date, now: Date): Date | un
     if (latest) return latest;
   }
   return undefined;
+}
+
+/** A schedule as the state knows it: what was started of it, and since when. */
+export interface FollowedSchedule extends Schedule {
+  registeredAt: Date;
+  lastDue: Date | null;
+}
+
+/** The latest occurrence that is due and was not started yet. A schedule that was registered just now has missed nothing. */
+export function unstartedDue(schedule: FollowedSchedule, now: Date): Date | undefined {
+  return latestDue(schedule, startedUntil(schedule), now);
+}
+
+/** Occurrences up to here were started, or were before the schedule. */
+export function startedUntil({ registeredAt, lastDue }: Omit<FollowedSchedule, keyof Schedule>): Date {
+  return lastDue && lastDue > registeredAt ? lastDue : registeredAt;
 }
 
 function occurrencesFrom({ pattern, timezone }: Schedule, atMs: number) {

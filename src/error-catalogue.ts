@@ -159,13 +159,17 @@ export const ERRORS = {
     'Action: none. The next run plans it again, and holds it again unless the mirror has changed: slotsync sync',
   ),
   reconcile_running: defer('another process is reconciling', 'Wait until it has ended: slotsync status'),
+  verify_running: defer(
+    'another process is verifying',
+    'Wait until it has ended: slotsync runs --kind verify',
+  ),
   interrupted: retry(
-    'the process of a reconcile run ended before the run did',
-    'The next reconcile run reads everything again: slotsync reconcile',
+    'the process of a run that only reads ended before the run did',
+    'The next one reads everything again: slotsync reconcile, slotsync verify',
   ),
   run_cancelled: dead(
     'the run was cancelled',
-    'Action: none. To start another: slotsync sync, slotsync reconcile',
+    'Action: none. To start another: slotsync sync, slotsync reconcile, slotsync verify',
   ),
   run_lost: dead('the run is no longer in the state', 'Its row was deleted. Start another: slotsync sync'),
   not_found: dead(

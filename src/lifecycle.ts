@@ -162,16 +162,23 @@ async function wait(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** One at a time, in the order of asking. `enter` resolves with the function that ends the turn. */
+export type Turns = ReturnType<typeof createTurns>;
+
+/** One at a time, in the order of asking. */
 export function createTurns() {
   let last: Promise<void> = Promise.resolve();
   return {
-    async enter(): Promise<() => void> {
+    /** Does the work when no other work has the turn. */
+    async take<T>(work: () => Promise<T>): Promise<T> {
       const before = last;
       let leave = () => undefined as void;
       last = new Promise((resolve) => (leave = resolve));
       await before;
-      return leave;
+      try {
+        return await work();
+      } finally {
+        leave();
+      }
     },
   };
 }

@@ -1,6 +1,6 @@
 import type { App } from '../app.js';
-import { scheduleOf } from '../config-file.js';
-import { nextDue } from '../cron-schedule.js';
+import { scheduleOf, verifyScheduleOf } from '../config-file.js';
+import { AFTER_SYNC, nextDue } from '../cron-schedule.js';
 import { isUnencryptedRemote, parsePostgresAddress } from '../connections/postgres-address.js';
 import { currentText } from '../setting-text.js';
 import { UsageError } from '../errors.js';
@@ -56,6 +56,15 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     const next = formatInZone(nextDue(schedule, new Date()), schedule.timezone);
     const text = `the next nightly sync is due ${next} (${schedule.timezone}), if a worker is running`;
     add({ what: 'schedule', result: 'ok', text });
+  }
+
+  const verify = verifyScheduleOf(configuration);
+  if (verify) {
+    const at = verify.pattern === AFTER_SYNC ? schedule : verify;
+    const next = at && formatInZone(nextDue(at, new Date()), at.timezone);
+    const when = verify.pattern === AFTER_SYNC ? 'after the nightly sync due' : 'due';
+    const text = `the next verify is ${when} ${next} (${verify.timezone}), if a worker is running`;
+    add({ what: 'verify', result: 'ok', text });
   }
 
   const faults = findings.filter(({ result }) => result === 'fault');

@@ -223,6 +223,17 @@ export function addCommands(program: Command): void {
     .option('--strict', 'exit with 1 if a booking is missing at the service or unknown in the mirror')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./reconcile.js')).reconcileBookings));
 
+  runOptions(common(program.command('verify')))
+    .argument('[streams...]', 'streams to verify (default: all)')
+    .description('read back what the service holds, and report where it differs from what was accepted last')
+    .option('--sample <records>', 'look at so many records of each stream, chosen at random')
+    .option('--extras', 'also report objects of these types that are nobody’s record')
+    .option('--repair', 'send again what differs, as far as limits.repair allows')
+    .option('--adopt', 'the state was lost: make its records again from both sides, without a write')
+    .option('--out <file>', 'write what differs to a CSV file, one line for each field')
+    .addHelpText('after', '\nExit code 1 when an object drifts, 3 when its repair waits for approval.')
+    .action(withApp({ needs: EVERYTHING }, async () => (await import('./verify.js')).verifyObjects));
+
   common(program.command('explain'))
     .argument('<stream>', "a stream, or 'reservations'")
     .argument(

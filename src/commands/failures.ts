@@ -1,4 +1,6 @@
 import type { App } from '../app.js';
+import { countDrift } from '../state/drift/read-drift.js';
+import { describeDriftLeft } from '../report/verify.js';
 import { describeFailure, describeFormerObjects, describeUnsettled, nextStep } from '../report/failures.js';
 import { print } from '../report/print.js';
 import { countUnsettled } from '../state/records/count-records.js';
@@ -21,10 +23,14 @@ export async function failures(
   const total = await countUnsettled(db, stream);
   const shown = listed.length < total ? ` (the first ${listed.length} shown)` : '';
   const formerObjects = await countFormerObjects(db, stream);
+  const drift = (await countDrift(db))
+    .filter((one) => one.stream === (stream ?? one.stream))
+    .reduce((sum, { count }) => sum + count, 0);
   const withNext = listed.map((failure) => ({ ...failure, next: nextStep(failure) }));
-  print(options, { total, failures: withNext, formerObjects }, [
+  print(options, { total, failures: withNext, formerObjects, drift }, [
     ...listed.map((failure) => `${describeFailure(failure)}\n`),
     `${describeUnsettled(total)}${shown}.`,
     ...describeFormerObjects(formerObjects, stream),
+    ...describeDriftLeft(drift),
   ]);
 }

@@ -30,6 +30,8 @@ export async function worker(app: App, options: WorkerOptions): Promise<void> {
     await inbox.start();
     const reconcile = signals.requested() ? undefined : await queue.reconcilePeriodically();
     if (reconcile) parts.push(reconcile);
+    const verify = signals.requested() ? undefined : await queue.verifyPeriodically();
+    if (verify) parts.push(verify);
     if (!signals.requested()) app.log.info({ concurrency }, 'worker started');
     await signals.firstSignal();
   } finally {

@@ -8,6 +8,7 @@ import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom
 import type { QuotaUsage } from '../destination/quota/limiter.js';
 import type { Meter } from '../meter.js';
 import type { StateReading } from '../state/metrics-readings.js';
+import { DRIFT_KINDS } from '../state/schema.js';
 
 /** What is shown of the quota's usage. */
 export interface QuotaReading extends Pick<
@@ -94,6 +95,19 @@ export function createMetrics({ lanes, quota, state }: MetricsSources) {
     ['stream'],
   );
 
+  const drifting = gauge(
+    ofState,
+    'slotsync_drift_objects',
+    'Objects that a verify saw to differ from what was accepted last: changed, missing, inactive, wrong_type, extra',
+    ['stream', 'kind'],
+  );
+  const verifiedAge = gauge(
+    ofState,
+    'slotsync_verified_age_seconds',
+    'Since the last whole verify of the stream began; +Inf: never',
+    ['stream'],
+  );
+
   const meter: Meter = {
     waited: (lane, seconds) => waits.observe({ lane }, seconds),
     requested(endpoint, status, seconds) {
@@ -118,7 +132,7 @@ export function createMetrics({ lanes, quota, state }: MetricsSources) {
   }
 
   async function showState(): Promise<void> {
-    const { backlog, inbox, runs, successes } = await state();
+    const { backlog, inbox, runs, successes, drift, verified } = await state();
     ofState.resetMetrics();
     inboxChanges.set(inbox.changes);
     inboxOldest.set(inbox.oldestSeconds);
@@ -129,6 +143,9 @@ export function createMetrics({ lanes, quota, state }: MetricsSources) {
     }
     for (const { kind, status, seconds } of runs) duration.set({ kind, status }, seconds);
     for (const { stream, ageSeconds } of successes) success.set({ stream }, ageSeconds ?? Infinity);
+    for (const { stream } of verified) for (const kind of DRIFT_KINDS) drifting.set({ stream, kind }, 0);
+    for (const { stream, kind, objects } of drift) drifting.set({ stream, kind }, objects);
+    for (const { stream, ageSeconds } of verified) verifiedAge.set({ stream }, ageSeconds ?? Infinity);
   }
 
   /** The gauges of a source as text; empty when it does not answer, so that old values do not pass for current ones. */

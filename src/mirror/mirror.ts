@@ -83,14 +83,7 @@ export function createMirror({ url }: { url: SettingText }) {
      * until it ends, so it takes the turn first. Do not wait for the turn while holding a connection of the state: the
      * work that has the turn may wait for that connection.
      */
-    async takeTurn<T>(work: () => Promise<T>): Promise<T> {
-      const leave = await turns.enter();
-      try {
-        return await work();
-      } finally {
-        leave();
-      }
-    },
+    takeTurn: turns.take,
 
     /** What there is: tables, columns, keys. */
     catalogue: createCatalogueReader(sessions),

@@ -4,7 +4,8 @@ import { countVerdicts } from '../state/bookings/read-reservations.js';
 import type { State } from '../state/database.js';
 import { countUnsettled } from '../state/records/count-records.js';
 import { listFailures } from '../state/records/list-failures.js';
-import { listRuns, sumOutcomes, type Run } from '../state/runs/read-runs.js';
+import { countDriftEvents } from '../state/drift/read-drift.js';
+import { listRuns, onlyReads, sumOutcomes, type Run } from '../state/runs/read-runs.js';
 import type { RunRange } from '../state/schema.js';
 import { describeFailure, describeUnsettled } from './failures.js';
 import { formatDuration, formatNumber, formatTime, plural, table } from './format.js';
@@ -14,14 +15,16 @@ import { lines, printLine } from './print.js';
 /** Failures and keys named one by one. */
 const MAX_NAMED = 5;
 const OUTCOMES = ['synced', 'deferred', 'failed', 'dead'] as const;
-const PLANNED = ['create', 'update', 'retire', 'moved', 'retry', 'unchanged'] as const;
+const PLANNED = ['create', 'update', 'retire', 'moved', 'repair', 'retry', 'unchanged'] as const;
+/** Columns that stand in a table only when some are. */
+const RARE: readonly string[] = ['moved', 'repair'];
 
-/** The columns of a plan's table. `moved` is rare, and stands there only when some are. */
+/** The columns of a plan's table, without rare ones that are empty. */
 export function columnsOfPlan<Name extends string>(
   names: readonly Name[],
-  counts: readonly { moved?: number }[],
+  counts: readonly Partial<Record<Name, number>>[],
 ): Name[] {
-  return names.filter((name) => name !== 'moved' || counts.some(({ moved = 0 }) => moved > 0));
+  return names.filter((name) => !RARE.includes(name) || counts.some((of) => (of[name] ?? 0) > 0));
 }
 
 export function runToJson(run: Run) {
@@ -63,7 +66,7 @@ export async function printRun(state: State, run: Run): Promise<void> {
       printLine([`Held: ${stream}: ${hold.reason}`, ...describeSamples(hold), ''].join('\n'));
   }
   if (run.errorMessage !== null) {
-    const remedy = remedyFor(run.kind === 'reconcile' ? 'interrupted' : run.errorCode);
+    const remedy = remedyFor(onlyReads(run) ? 'interrupted' : run.errorCode);
     const what = run.errorCode === 'hold_rejected' ? 'Not sent' : 'Failed';
     printLine(`${what}: ${run.errorMessage}\n  → ${remedy}\n`);
   }
@@ -72,12 +75,17 @@ export async function printRun(state: State, run: Run): Promise<void> {
     const compared = Object.values(verdicts).reduce((sum, count) => sum + count, 0);
     printLine(`Bookings compared last by this run: ${compared}. Verdicts it changed: ${events}.\n`);
   }
+  if (run.kind === 'verify') {
+    const { found, mended } = await countDriftEvents(state.db, run.id);
+    printLine(`Changes of what drifts: ${found} found, ${mended} mended. What drifts now: slotsync status\n`);
+  }
   await printFailures(state, run);
   printLine(`Run ${run.id} ${run.status}${run.finishedAt ? ` in ${formatDuration(secondsOf(run))}` : ''}.`);
 }
 
 /** What a run was requested for beside its streams; keys by their number only. */
-function describeRange({ keys, from, to, where, limit, force }: RunRange): string {
+function describeRange(range: RunRange): string {
+  const { keys, from, to, where, limit, force, repair, verified, sample, extras, adopt } = range;
   return lines(
     keys && plural(keys.length, 'key'),
     from !== undefined && `from ${from}`,
@@ -85,6 +93,10 @@ function describeRange({ keys, from, to, where, limit, force }: RunRange): strin
     where !== undefined && `where ${where}`,
     limit !== undefined && `at most ${plural(limit, 'record')}`,
     force && 'unchanged and dead records too',
+    repair && (verified === undefined ? 'what drifts' : `what run ${verified} saw drift`),
+    sample !== undefined && `a sample of ${plural(sample, 'record')} of each stream`,
+    extras && 'objects that are nobody’s record too',
+    adopt && 'records of objects that have none',
   ).join(', ');
 }
 

@@ -4,11 +4,18 @@ import type { Schedule } from '../cron-schedule.js';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
 import { codeOf } from '../errors.js';
 import { readReservationsWatermark } from '../state/bookings/reservations-watermark.js';
-import type { State } from '../state/database.js';
+import type { Queries, State } from '../state/database.js';
 import { readBinding, type Binding } from '../state/destination-binding.js';
 import { listWatermarks } from '../state/inbox/poll-watermarks.js';
 import { readInbox } from '../state/inbox/read-inbox.js';
-import { countInDoubt, countRecords, countUnsettled } from '../state/records/count-records.js';
+import { countDrift } from '../state/drift/read-drift.js';
+import { listVerifications } from '../state/drift/verifications.js';
+import {
+  countInDoubt,
+  countRecords,
+  countUnsettled,
+  listRecordedStreams,
+} from '../state/records/count-records.js';
 import { countFormerObjects } from '../state/records/former-objects.js';
 import { listOpenApprovals } from '../state/runs/approvals.js';
 import { readHolds } from '../state/runs/holds.js';
@@ -52,6 +59,7 @@ export async function readStatus(
     unsettled: await countUnsettled(db),
     inDoubt: await countInDoubt(db),
     formerObjects: await countFormerObjects(db),
+    verified: await readVerified(db),
     holds: await readHolds(db),
     approvals: await listOpenApprovals(db),
     inbox: {
@@ -66,6 +74,21 @@ export async function readStatus(
     /** `unknown`: the code of the failure to read it. */
     quota: binding && (await deps.quotaUsage(binding).catch((error) => ({ unknown: codeOf(error) }))),
   };
+}
+
+/** Per stream with records: when it was read back last, and how many of its objects drift. */
+async function readVerified(db: Queries) {
+  const [passes, drift] = [await listVerifications(db), await countDrift(db)];
+  const names = new Set([...(await listRecordedStreams(db)), ...drift.map(({ stream }) => stream)]);
+  return [...names].toSorted().map((stream) => {
+    const pass = passes.find((one) => one.stream === stream);
+    return {
+      stream,
+      verifiedAt: pass ? new Date(pass.verifiedAt) : null,
+      objects: pass?.objects ?? null,
+      drift: drift.reduce((sum, one) => sum + (one.stream === stream ? one.count : 0), 0),
+    };
+  });
 }
 
 async function readNextDue(schedule: Schedule): Promise<Date> {
@@ -86,7 +109,7 @@ export function statusToJson({ binding, nightly, runs, inbox, ...rest }: StatusR
 
 export function printStatus(reading: StatusReading): void {
   const { binding, nightly, records, unfinished, runs, unsettled, holds, approvals, inbox, quota } = reading;
-  const { inDoubt, formerObjects } = reading;
+  const { inDoubt, formerObjects, verified } = reading;
   printLine(
     binding
       ? `Organization ${binding.organizationId} at ${binding.baseUrl}, since ${formatTime(binding.boundAt)}.\n`
@@ -97,6 +120,7 @@ export function printStatus(reading: StatusReading): void {
     records.find((row) => row.stream === stream && row.status === status)?.count ?? 0;
   const rows = streams.map((stream) => [stream, ...STATUSES.map((status) => countOf(stream, status))]);
   if (rows.length > 0) printLine(`${table(['records', ...STATUSES], rows)}\n`);
+  if (verified.length > 0) printLine(`${describeVerified(verified)}\n`);
   for (const { run, progress } of unfinished) {
     const { id, kind, pausedAt } = run;
     const paused = pausedAt && `, paused since ${formatTime(pausedAt)}; to go on: slotsync resume ${id}`;
@@ -113,6 +137,24 @@ export function printStatus(reading: StatusReading): void {
   for (const line of describeInDoubt(inDoubt)) printLine(line);
   for (const line of describeFormerObjects(formerObjects)) printLine(line);
   printLine(`${describeUnsettled(unsettled)}${unsettled === 0 ? '.' : ': slotsync failures'}`);
+}
+
+/** A record says what the service accepted; only a verify says what it holds. */
+function describeVerified(verified: StatusReading['verified']): string {
+  const rows = verified.map(({ stream, verifiedAt, objects, drift }) => [
+    stream,
+    verifiedAt ? formatTime(verifiedAt) : 'never verified',
+    objects === null ? '–' : formatNumber(objects),
+    verifiedAt || drift > 0 ? formatNumber(drift) : '–',
+  ]);
+  const isUnknown = verified.some(({ verifiedAt }) => !verifiedAt);
+  const isDrifting = verified.some(({ drift }) => drift > 0);
+  return lines(
+    table(['at the service', 'verified', 'objects', 'drift'], rows),
+    isUnknown &&
+      'Of a stream that was never verified, what the service holds now is not known: slotsync verify',
+    isDrifting && 'To send again what drifts: slotsync verify --repair',
+  ).join('\n');
 }
 
 function describeInDoubt({ count, latest }: StatusReading['inDoubt']): string[] {

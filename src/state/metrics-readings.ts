@@ -11,6 +11,10 @@ export interface StateReading {
   runs: { kind: string; status: string; seconds: number }[];
   /** Per stream, how long ago a run that covered it succeeded; null: none of those looked at. */
   successes: { stream: string; ageSeconds: number | null }[];
+  /** Objects that drift. */
+  drift: { stream: string; kind: string; objects: number }[];
+  /** Per stream, how long ago its last whole verify began; null: never. */
+  verified: { stream: string; ageSeconds: number | null }[];
 }
 
 export type StateReadings = ReturnType<typeof createStateReadings>;
@@ -71,7 +75,14 @@ export function createStateReadings({
             ORDER BY id DESC LIMIT 1
           ) AS "ageSeconds"
           FROM jsonb_array_elements_text(${JSON.stringify(streams)}::text::jsonb) AS named(stream)`;
-        return { backlog, inbox: inbox ?? { changes: 0, oldestSeconds: 0 }, runs, successes };
+        const drift = await tx<StateReading['drift']>`
+          SELECT stream, kind, count(*)::int AS objects FROM slotsync.drift GROUP BY stream, kind`;
+        const verified = await tx<StateReading['verified']>`
+          SELECT named.stream, greatest(0, extract(epoch FROM now() - verified_at))::float8 AS "ageSeconds"
+          FROM jsonb_array_elements_text(${JSON.stringify(streams)}::text::jsonb) AS named(stream)
+          LEFT JOIN slotsync.verifications AS v ON v.stream = named.stream`;
+        const noInbox = { changes: 0, oldestSeconds: 0 };
+        return { backlog, inbox: inbox ?? noInbox, runs, successes, drift, verified };
       });
     },
   };

@@ -1,4 +1,4 @@
-// How long finished runs and the history of bookings are kept. Records are kept for good.
+// How long finished runs and the history of bookings and of drift are kept. Records are kept for good.
 import { sql } from 'drizzle-orm';
 import { query, type Queries } from './database.js';
 
@@ -8,6 +8,7 @@ const KEEP_FREQUENT_RUNS_DAYS = 14;
 /** Held batches are kept as long as their run. */
 const KEEP_BATCHES_DAYS = 14;
 const KEEP_BOOKINGS_DAYS = 365;
+const KEEP_DRIFT_DAYS = 365;
 
 const daysAgo = (days: number) => sql`now() - make_interval(days => ${days})`;
 
@@ -20,6 +21,11 @@ export async function pruneRuns(db: Queries): Promise<void> {
     DELETE FROM slotsync.batches AS b USING slotsync.runs AS r
     WHERE r.id = b.run_id AND r.finished_at < ${daysAgo(KEEP_BATCHES_DAYS)} AND b.state <> 'held'`;
   await pruneObjectClaims(db);
+}
+
+/** Deletes the history of drift when it is older than it is kept. */
+export async function pruneDrift(db: Queries): Promise<void> {
+  await query(db)`DELETE FROM slotsync.drift_events WHERE at < ${daysAgo(KEEP_DRIFT_DAYS)}`;
 }
 
 /** Deletes claims on objects that a process left behind: nothing it sent then can still be carried out. */

@@ -111,6 +111,8 @@ export interface PlanCounts {
   dead: number;
   /** Rows that only changed their key: neither created nor retired. Runs of before have none. */
   moved?: number;
+  /** Of a repair: objects that drift, and are looked at and sent again. */
+  repair?: number;
   /**
    * When records that were never accepted meet objects that are nobody's record: how many meet none, an equal one, and one
    * that would be changed.
@@ -137,6 +139,14 @@ export interface RunRange {
   force?: boolean;
   /** Of a verify: sends what drifts, as the table of drift has it. Without it a verify only reads. */
   repair?: boolean;
+  /** Of a repair: only what this verify has seen. */
+  verified?: number;
+  /** Of a verify: so many records of each stream, chosen at random. */
+  sample?: number;
+  /** Of a verify: objects that are nobody's record count as drift. */
+  extras?: boolean;
+  /** Of a verify: makes records of objects whose rows have none. */
+  adopt?: boolean;
 }
 
 /** Why an operation waits for an operator. */
@@ -310,7 +320,7 @@ export const drift = slotsync.table(
     localKey: keyText('local_key').notNull(),
     externalId: text('external_id'),
     kind: text('kind').$type<DriftKind>().notNull(),
-    /** Of `changed`. */
+    /** Of `changed` and `inactive`. */
     fields: jsonb('fields').$type<DriftFields>(),
     /** When the service was seen to hold it so. */
     seenAt: time('seen_at').notNull(),

@@ -504,6 +504,9 @@ const reservations = z
       context.addIssue({ code: 'custom', path: [key], message: `is missing: ${BOOKING_KEYS[key]}` });
   });
 
+/** Share of the quota that readings of whole types use, where `verify.share` says nothing. */
+export const DEFAULT_VERIFY_SHARE = 0.5;
+
 export const configSchema = z.strictObject({
   schedule: z
     .strictObject({
@@ -532,7 +535,7 @@ export const configSchema = z.strictObject({
     .strictObject({
       after: name("'sync', or a cron expression such as '0 5 * * 0'"),
       repair: z.enum(['never', 'within-limits'], "'never' or 'within-limits'").default('never'),
-      share: z.number('a share from 0.05 to 1').min(0.05).max(1).default(0.5),
+      share: z.number('a share from 0.05 to 1').min(0.05).max(1).default(DEFAULT_VERIFY_SHARE),
     } satisfies Section<'verify'>)
     .optional(),
   approvalHours: z.number('a number of hours above 0').positive().max(8760).default(24),

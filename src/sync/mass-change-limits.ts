@@ -17,6 +17,8 @@ export interface LimitFacts {
   allowed?: number | undefined;
   /** The run that would hold it; undefined for a preview. */
   runId?: number | undefined;
+  /** What it looks like to somebody who has to decide. */
+  looksLike?: string | undefined;
 }
 
 const DONE = {
@@ -33,7 +35,7 @@ export function hasLimit({ limits }: Stream, operation: LimitedOperation): boole
 
 /** Why the operation must wait for an operator, if it must, and the command that approves it. */
 export function explainHold(stream: Stream, facts: LimitFacts): Hold | undefined {
-  const { operation, count, released = 0, earlier = 0, accepted, allowed, runId } = facts;
+  const { operation, count, released = 0, earlier = 0, accepted, allowed, runId, looksLike } = facts;
   const limit = stream.limits[operation];
   if (limit === undefined || count === released) return undefined;
   // The first filling of a stream is no mass change.
@@ -47,8 +49,9 @@ export function explainHold(stream: Stream, facts: LimitFacts): Hold | undefined
   const command =
     runId === undefined
       ? 'a run would hold them for: slotsync approve'
-      : `if this is intended: slotsync approve ${runId} --stream ${stream.name} --operation ${operation}`;
-  const reason = `${describeCount(facts)}${before}, more than ${limit.count} and more than ${limit.percent} %${outgrown}; ${command}`;
+      : `if ${looksLike === undefined ? 'this is intended' : 'that is so'}: slotsync approve ${runId} --stream ${stream.name} --operation ${operation}`;
+  const what = looksLike === undefined ? '' : `${looksLike}; `;
+  const reason = `${what}${describeCount(facts)}${before}, more than ${limit.count} and more than ${limit.percent} %${outgrown}; ${command}`;
   return { count, reason, approvable: true };
 }
 

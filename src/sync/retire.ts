@@ -70,11 +70,14 @@ export async function startRetirements(
     const object = createObject(externalId, stream.type, false, []);
     return [{ record, object, sourceHash: sourceHash ?? '0', objectHash: '', retires: true }];
   });
-  // 6. Only what a plan has put up for retirement: a table may be empty because it is being reloaded.
-  if (stream.retire === 'deactivate' && operation === 'retire') return retirements;
-  for (const { record } of await leaveToGivers(deps, stream, retirements, settle))
-    settle(outcome.skipped(record));
-  return [];
+  // 6. Only what a plan has put up for retirement: a table may be empty because it is being reloaded. A repair retires
+  // again what was retired before.
+  const isChosen = ({ record }: Write) =>
+    stream.retire === 'deactivate' &&
+    (operation === 'retire' || (operation === 'repair' && record.status === 'retired'));
+  const others = retirements.filter((retirement) => !isChosen(retirement));
+  for (const { record } of await leaveToGivers(deps, stream, others, settle)) settle(outcome.skipped(record));
+  return retirements.filter(isChosen);
 }
 
 /**

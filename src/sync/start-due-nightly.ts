@@ -1,9 +1,8 @@
 // The nightly sync: an occurrence of the schedule becomes a run, once, whichever process notices that it is due. The
 // occurrence is claimed in the transaction that starts the run, so a crash in between loses neither.
-import { latestDue } from '../cron-schedule.js';
-import { claimOccurrence, readSchedule, type RegisteredSchedule } from '../state/runs/nightly-occurrences.js';
+import { unstartedDue } from '../cron-schedule.js';
+import { claimOccurrence, NIGHTLY, readSchedule } from '../state/runs/nightly-occurrences.js';
 import type { Run } from '../state/runs/read-runs.js';
-import { NIGHTLY } from '../state/runs/nightly-occurrences.js';
 import { startFreeRun } from '../state/runs/start-run.js';
 import type { SyncDeps } from './sync-deps.js';
 
@@ -21,7 +20,7 @@ export async function startDueNightly(
   now = new Date(),
 ): Promise<Run[]> {
   const schedule = await readSchedule(state.db, NIGHTLY);
-  const due = schedule && latestDue(schedule, sinceOf(schedule), now);
+  const due = schedule && unstartedDue(schedule, now);
   if (!due) return [];
   const request = {
     kind: 'sync',
@@ -52,12 +51,7 @@ export async function skipMissedOccurrences(
 ): Promise<void> {
   const schedule = await readSchedule(state.db, NIGHTLY);
   const before = new Date(now.getTime() - MISSED_AFTER_MS);
-  const due = schedule && latestDue(schedule, sinceOf(schedule), before);
+  const due = schedule && unstartedDue(schedule, before);
   if (due && (await claimOccurrence(state.db, schedule, due)))
     log.info({ due }, 'missed nightly sync skipped');
-}
-
-/** A schedule that was registered just now has missed nothing. */
-function sinceOf({ registeredAt, lastDue }: RegisteredSchedule): Date {
-  return lastDue && lastDue > registeredAt ? lastDue : registeredAt;
 }

@@ -5,7 +5,8 @@ import postgres from 'postgres';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { registerSchedule } from '../../src/state/runs/nightly-occurrences.js';
-import { whileReconcilingAlone } from '../../src/state/runs/reconcile-runs.js';
+import { createTurns } from '../../src/lifecycle.js';
+import { whileReadingAlone } from '../../src/state/runs/reading-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import type { Verdict } from '../../src/state/schema.js';
 import { reconcilePeriodically } from '../../src/sync/reconcile/reconcile-periodically.js';
@@ -358,7 +359,9 @@ describe('a reconcile', () => {
     await world.sql`
       INSERT INTO slotsync.runs (kind, lane, started_by, streams, status)
       VALUES ('reconcile', 'sync', 'schedule', '{}', 'running')`;
-    const held = await whileReconcilingAlone(world.state, () => run().catch((error: unknown) => error));
+    const held = await whileReadingAlone(world.state, 'reconcile', () =>
+      run().catch((error: unknown) => error),
+    );
     expect(held?.result).toMatchObject({ code: 'reconcile_running', disposition: 'defer' });
     await run();
     expect(
@@ -653,7 +656,9 @@ describe('between nights', () => {
   });
 
   it('is done by one of several processes', async () => {
-    const kept = [1, 2, 3].map(() => reconcilePeriodically(world.reconciling(), 15));
+    const kept = [1, 2, 3].map(() =>
+      reconcilePeriodically(world.reconciling(), { everyMinutes: 15, turns: createTurns() }),
+    );
     const runs = () => world.sql`SELECT status FROM slotsync.runs WHERE kind = 'reconcile'`;
     await until(async () => (await runs()).some(({ status }) => status === 'succeeded'), {
       describe: 'a reconcile',

@@ -33,6 +33,7 @@ import { applyBatch, type ApplyDeps } from '../../src/sync/apply/apply-batch.js'
 import { createPreflight } from '../../src/sync/plan/preflight.js';
 import { createCurrentStreams } from '../../src/sync/current-streams.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
+import type { VerifyDeps } from '../../src/sync/verify/verify.js';
 import { createDatabase, type TestDatabase } from './services.js';
 
 /** A row of `slotsync.records`, as psql shows it. */
@@ -299,6 +300,9 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       if (!found) throw new Error(`the configuration of this test has no stream ${name}`);
       return found;
     },
+
+    /** What a verify is given here; nothing is paced. */
+    verifying: (): VerifyDeps => ({ ...deps(), startedBy: 'command', pace: async () => undefined }),
 
     /** What a reconcile is given here. */
     reconciling: () => ({

@@ -313,6 +313,21 @@ describe('a configuration with faults', () => {
     ]);
   });
 
+  it('is told of a time to verify that never comes', () => {
+    const verifying = (after: string, more = {}) =>
+      refusal({ verify: { after }, streams: { rooms: ROOMS }, ...more }).faults;
+    expect(verifying('0 2')).toEqual(["verify.after: '0 2' is not minute, hour, day, month, weekday"]);
+    expect(verifying('sync')).toEqual([
+      "verify.after: 'sync' means after each nightly sync, and there is no `schedule`",
+    ]);
+    const configuration = { verify: { after: 'sync' }, schedule: { nightly: '0 2 * * *' } };
+    expect(checkConfiguration({ ...configuration, streams: { rooms: ROOMS } }).verify).toEqual({
+      after: 'sync',
+      repair: 'never',
+      share: 0.5,
+    });
+  });
+
   it.each<[string, unknown, string]>([
     ['no streams', {}, 'streams: is missing: an object: stream name to declaration'],
     ['an empty list of streams', { streams: {} }, 'streams: at least one stream'],

@@ -21,6 +21,11 @@ const STATE: StateReading = {
     { stream: 'rooms', ageSeconds: 3600 },
     { stream: 'courses', ageSeconds: null },
   ],
+  drift: [{ stream: 'rooms', kind: 'changed', objects: 4 }],
+  verified: [
+    { stream: 'rooms', ageSeconds: 7200 },
+    { stream: 'courses', ageSeconds: null },
+  ],
 };
 
 function play(changes: { quota?: () => Promise<QuotaReading>; state?: () => Promise<StateReading> } = {}) {
@@ -80,6 +85,12 @@ describe('the metrics', () => {
       '{stream="rooms"} 3600',
       '{stream="courses"} +Inf',
     ]);
+    expect(samples(shown, 'slotsync_drift_objects')).toContain('{stream="rooms",kind="changed"} 4');
+    expect(samples(shown, 'slotsync_drift_objects')).toContain('{stream="courses",kind="missing"} 0');
+    expect(samples(shown, 'slotsync_verified_age_seconds')).toEqual([
+      '{stream="rooms"} 7200',
+      '{stream="courses"} +Inf',
+    ]);
     expect(samples(shown, 'slotsync_source_up')).toEqual(['{source="quota"} 1', '{source="state"} 1']);
     expect(samples(shown, 'process_start_time_seconds')).toHaveLength(1);
   });
@@ -105,7 +116,7 @@ describe('the metrics', () => {
     let state = STATE;
     const metrics = play({ state: async () => state });
     await metrics.text();
-    state = { backlog: [], inbox: { changes: 0, oldestSeconds: 0 }, runs: [], successes: [] };
+    state = { backlog: [], inbox: { changes: 0, oldestSeconds: 0 }, runs: [], successes: [], drift: [], verified: [] };
     const shown = await metrics.text();
     expect(samples(shown, 'slotsync_queue_jobs')).toEqual(['{lane="incremental"} 0', '{lane="sync"} 0']);
     expect(samples(shown, 'slotsync_run_duration_seconds')).toEqual([]);

@@ -1,5 +1,6 @@
 // The outcome of claimed records: the one place that writes what the service accepted.
 import { anyOf, query, type Queries } from '../database.js';
+import { mendDrift } from '../drift/write-drift.js';
 import { releaseClaim } from './claims.js';
 import { FORMER_HAS_RECORD, KEPT_FOR_FORMER } from './former-objects.js';
 import { noteAssigned } from './links.js';
@@ -78,10 +79,11 @@ export async function settleRecords(
   );
   await forgetClaimed(db, { token, stream }, keysOf('forgotten'));
   await releaseClaim(db, { token, stream }, keysOf('skipped'));
+  const settled = new Set(written.map(({ localKey }) => localKey));
+  await mendDrift(db, { stream, runId }, seenAsTheyShouldBe(outcomes, settled));
   for (const children of referrers) await lookAgain(db, children);
   await wakeWaiting(db, { stream, runId, outcomes, isReferredTo });
 
-  const settled = new Set(written.map(({ localKey }) => localKey));
   const lost = keptKeys.filter((key) => !settled.has(key));
   if (lost.length > 0)
     await query(db)`
@@ -116,6 +118,24 @@ async function forgetClaimed(
     FROM forgotten AS f
     WHERE r.external_id = f.external_id AND (f.in_doubt OR f.check_after IS NOT NULL)
       AND NOT (r.stream = ${stream} AND r.local_key = ${anyOf(keys)})`;
+}
+
+/**
+ * Records whose objects were accepted or seen to be equal just now, and those that are gone: nothing of them drifts. A
+ * record that is unchanged without a look at the service has no number.
+ */
+function seenAsTheyShouldBe(outcomes: readonly Outcome[], settled: ReadonlySet<string>) {
+  const isSeen = (one: Outcome) =>
+    one.outcome === 'synced' || (one.outcome === 'unchanged' && one.destinationId !== undefined);
+  const seen = outcomes.filter(
+    (one) => one.outcome === 'forgotten' || (isSeen(one) && settled.has(one.localKey)),
+  );
+  return {
+    keys: seen.map(({ localKey }) => localKey),
+    externalIds: seen.flatMap(({ outcome, externalId }) =>
+      outcome === 'forgotten' ? [] : (externalId ?? []),
+    ),
+  };
 }
 
 /** Records that are to be looked at although their rows have not changed, also those that a batch is writing now. */

@@ -17,6 +17,8 @@ export interface StandingRecord extends RecordKey {
   isSettled: boolean;
   /** Seconds since anything about it was written. */
   quietSeconds: number;
+  /** When that was, as text at full precision. */
+  writtenAt: string;
 }
 
 /** Of a row of `records` (named r). */
@@ -24,7 +26,8 @@ const STANDING = sql`r.stream, r.local_key AS "localKey", r.external_id AS "exte
   r.destination_id::float8 AS "destinationId", r.status, r.source_hash::text AS "sourceHash",
   r.object_hash AS "objectHash",
   r.claimed_by IS NULL AND NOT r.in_doubt AND r.check_after IS NULL AS "isSettled",
-  extract(epoch FROM clock_timestamp() - r.updated_at)::float8 AS "quietSeconds"`;
+  extract(epoch FROM clock_timestamp() - r.updated_at)::float8 AS "quietSeconds",
+  r.updated_at::text AS "writtenAt"`;
 
 /** The records that have each of these external ids, those whose object the service has accepted first. */
 export async function readStandingByExternalId(
@@ -48,7 +51,16 @@ export async function readStandingByKey(db: Queries, stream: string, keys: reado
 
 /** The records of a stream that have an external id, in the order of their keys: those after `after`, at most `most`. */
 export async function listStanding(db: Queries, stream: string, after: string | undefined, most: number) {
-  return readStanding(db, sql`r.stream = ${stream} AND r.local_key > ${after ?? ''}`, most);
+  const isAfter = after === undefined ? sql`true` : sql`r.local_key > ${after}`;
+  return readStanding(db, sql`r.stream = ${stream} AND ${isAfter}`, most);
+}
+
+/** So many records of a stream whose objects are to be as they were accepted last, chosen at random. */
+export async function sampleStanding(db: Queries, stream: string, count: number): Promise<StandingRecord[]> {
+  return query<StandingRecord>(db)`
+    SELECT ${STANDING} FROM slotsync.records AS r
+    WHERE r.stream = ${stream} AND r.external_id IS NOT NULL AND r.status = 'synced'
+    ORDER BY random() LIMIT ${count}`;
 }
 
 /** Keys of the records of a stream whose object has this number at the service. */

@@ -4,7 +4,7 @@ import { query, queryOne, type Queries } from '../database.js';
 import type { Holds, PlanCounts } from '../schema.js';
 import { useApprovals } from './approvals.js';
 import { finishRun } from './end-run.js';
-import type { Run } from './read-runs.js';
+import { onlyReads, type Run } from './read-runs.js';
 
 /**
  * Marks the plan as complete; from here on the run is its batches, and `advanceRun` queues the first of them. Call it as
@@ -37,10 +37,10 @@ export async function advanceRun(db: Queries, id: number): Promise<boolean> {
 }
 
 async function takeStep(tx: Queries, id: number): Promise<boolean> {
-  const [run] = await query<Pick<Run, 'status' | 'kind'>>(tx)`
-    SELECT status, kind FROM slotsync.runs WHERE id = ${id}::bigint FOR NO KEY UPDATE`;
-  // A reconcile has no batches: the process that works it ends it.
-  if (run?.status !== 'running' || run.kind === 'reconcile') return false;
+  const [run] = await query<Pick<Run, 'status' | 'kind' | 'range'>>(tx)`
+    SELECT status, kind, range FROM slotsync.runs WHERE id = ${id}::bigint FOR NO KEY UPDATE`;
+  // A run that only reads has no batches: the process that works it ends it.
+  if (run?.status !== 'running' || onlyReads(run)) return false;
   const open = await queryOne<{ queued: number; next: number | null }>(tx)`
     SELECT count(*) FILTER (WHERE state = 'queued')::int AS queued, min(level) FILTER (WHERE state = 'planned') AS next
     FROM slotsync.batches WHERE run_id = ${id}::bigint AND state IN ('queued', 'planned')`;

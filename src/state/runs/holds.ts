@@ -2,6 +2,7 @@
 // that run decides.
 import { sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
+import { REPAIRED } from '../drift/read-drift.js';
 import type { Hold, Holds, LimitedOperation, RunKind, RunStatus } from '../schema.js';
 import { revokeApprovals } from './approvals.js';
 import { releaseHeldBatches } from './batches.js';
@@ -18,7 +19,7 @@ export interface RunHold extends Hold {
 
 /**
  * The holds of a run that were not rejected, or those of all runs that still stand. Single keys and parts of a stream
- * say nothing of the whole: only a run over at least the same replaces a hold.
+ * say nothing of the whole: only a run over at least the same replaces a hold. A repair is held only while anything drifts.
  */
 export async function readHolds(db: Queries, runId?: number): Promise<RunHold[]> {
   const which = runId === undefined ? sql`later.id IS NULL` : sql`r.id = ${runId}::bigint`;
@@ -33,13 +34,16 @@ export async function readHolds(db: Queries, runId?: number): Promise<RunHold[]>
       LEFT JOIN LATERAL (
         SELECT max(l.id) AS id FROM slotsync.runs AS l
         WHERE l.id > r.id AND l.plan ? s.stream AND l.status NOT IN ('planning', 'cancelled')
-          AND CASE WHEN r.kind = 'backfill' OR r.range IS NOT NULL
+          AND CASE WHEN r.kind = 'verify' THEN l.kind = r.kind AND l.range IS NOT DISTINCT FROM r.range
+            WHEN r.kind = 'backfill' OR r.range IS NOT NULL
             THEN l.range IS NULL AND l.kind <> 'incremental' OR l.kind = r.kind AND l.range IS NOT DISTINCT FROM r.range
             ELSE l.range IS NULL AND l.kind NOT IN ('incremental', 'backfill') END
       ) AS later ON true
     WHERE r.holds <> '{}'::jsonb AND ${which} AND EXISTS (
       SELECT FROM slotsync.batches AS b
       WHERE b.run_id = r.id AND b.stream = s.stream AND b.operation = o.operation AND b.state = 'held')
+      AND (o.operation <> 'repair' OR EXISTS (
+        SELECT FROM slotsync.drift AS d WHERE d.stream = s.stream AND d.${REPAIRED}))
     ORDER BY r.id DESC, s.stream, o.operation`;
 }
 

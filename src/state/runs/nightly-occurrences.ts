@@ -7,6 +7,8 @@ import { schedules } from '../schema.js';
 
 /** The name of the nightly schedule, in the state and in the queue. */
 export const NIGHTLY = 'nightly';
+/** The name of the schedule by which workers verify, in the state. */
+export const VERIFY = 'verify';
 
 export type RegisteredSchedule = typeof schedules.$inferSelect;
 
@@ -49,9 +51,27 @@ export async function claimOccurrence(
 export async function readUnreconciledOccurrence(db: Queries, name: string): Promise<string | undefined> {
   const [row] = await query<{ due: string }>(db)`
     SELECT last_due::text AS due FROM slotsync.schedules
-    WHERE name = ${name} AND coalesce(last_reconciled, '-infinity') < last_due AND NOT EXISTS (
-      SELECT FROM slotsync.runs WHERE kind = 'sync' AND finished_at IS NULL AND paused_at IS NULL)`;
+    WHERE name = ${name} AND coalesce(last_reconciled, '-infinity') < last_due AND ${HAS_ENDED}`;
   return row?.due;
+}
+
+/** No sync is under way, except paused ones. */
+const HAS_ENDED = sql`NOT EXISTS (
+  SELECT FROM slotsync.runs WHERE kind = 'sync' AND finished_at IS NULL AND paused_at IS NULL)`;
+
+/**
+ * The latest occurrence of the nightly schedule, when its run has ended, and the bookings were reconciled after it where that
+ * is waited for. Undefined: it has not, or none was started yet.
+ */
+export async function readEndedNightly(
+  db: Queries,
+  { isReconciled }: { isReconciled: boolean },
+): Promise<Date | undefined> {
+  const [row] = await query<{ due: string }>(db)`
+    SELECT last_due AS due FROM slotsync.schedules
+    WHERE name = ${NIGHTLY} AND last_due IS NOT NULL AND ${HAS_ENDED}
+      AND (NOT ${isReconciled} OR last_reconciled >= last_due)`;
+  return row && new Date(row.due);
 }
 
 /** Notes that the bookings were reconciled after this occurrence. */

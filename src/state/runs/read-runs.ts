@@ -1,10 +1,18 @@
 // What is asked of runs: one, the latest, the unfinished ones, and how far they are.
-import { desc, eq, inArray, isNull } from 'drizzle-orm';
+import { desc, eq, inArray, isNull, sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
 import { NO_OUTCOMES } from '../records/outcome-types.js';
 import { RUN_KINDS, runs, type OutcomeCounts, type RunKind } from '../schema.js';
 
 export type Run = typeof runs.$inferSelect;
+
+/** A run without batches, which the process that started it works: a reconcile, or a verify that repairs nothing. */
+export const onlyReads = ({ kind, range }: Pick<Run, 'kind' | 'range'>): boolean =>
+  kind === 'reconcile' || (kind === 'verify' && range?.repair !== true);
+/** The same in SQL, of a row of `runs`. */
+export const ONLY_READS = sql.raw(
+  `(kind = 'reconcile' OR kind = 'verify' AND NOT coalesce((range->>'repair')::boolean, false))`,
+);
 
 /** What is listed unless asked otherwise: incremental runs may be as many as there are changes. */
 export const LISTED_KINDS = RUN_KINDS.filter((kind) => kind !== 'incremental');

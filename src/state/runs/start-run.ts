@@ -1,10 +1,10 @@
-// A run begins as a row. No two unfinished runs cover one stream, incremental runs excepted: they cover single keys, which
-// batches claim.
+// A run begins as a row. No two unfinished runs cover one stream, except incremental runs, which cover single keys that
+// batches claim, and runs that only read.
 import { and, isNull, ne, sql } from 'drizzle-orm';
 import { arrayLiteral } from '../../sql-text.js';
 import { takeLock, type Queries } from '../database.js';
 import { runs, type RunKind, type RunRange, type StartedBy } from '../schema.js';
-import type { Run } from './read-runs.js';
+import { ONLY_READS, type Run } from './read-runs.js';
 
 /** Serializes the start of runs, so that two never cover one stream. */
 const START_LOCK = 'slotsync run start';
@@ -49,7 +49,7 @@ export async function startFreeRun(db: Queries, request: RunRequest) {
 async function lockUnfinished(tx: Queries, streams: readonly string[]): Promise<Run[]> {
   await takeLock(tx, START_LOCK);
   const isUnfinished = and(isNull(runs.finishedAt), ne(runs.kind, 'incremental'));
-  const covers = sql`${runs.streams} && ${arrayLiteral(streams)}::text[]`;
+  const covers = sql`${runs.streams} && ${arrayLiteral(streams)}::text[] AND NOT ${ONLY_READS}`;
   return tx.select().from(runs).where(and(isUnfinished, covers)).orderBy(runs.id);
 }
 

@@ -33,7 +33,7 @@ const MARGIN_MS = 10 * SECOND;
 export type BatchClaim = Awaited<ReturnType<typeof claimBatch>>;
 
 /** Claims what of a batch no other batch has. */
-export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, keys }: Batch) {
+export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, keys, operation }: Batch) {
   const { mirror, destination, state, clock = () => performance.now() } = deps;
   const { db } = state;
   const validMs = destination.requestTimeoutMs + BEYOND_REQUEST_MS;
@@ -51,7 +51,9 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
   const externalIds = new Map(
     [...idsOfKeys].map(([key, id]) => [key, links.get(key)?.externalId ?? id] as const),
   );
-  const records = await claimRecords(db, { ...claim, keys, runId, externalIds });
+  const claimed = await claimRecords(db, { ...claim, keys, runId, externalIds });
+  // What drifts is looked at, whatever was accepted last.
+  const records = operation === 'repair' ? asInDoubt(claimed) : claimed;
   /** Records without those whose object another batch has. */
   const writable = new Map(records);
   const objects = new Set<string>();
@@ -150,6 +152,10 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
       await releaseObjectClaims(db, claim.token, [...objects]);
     },
   };
+}
+
+function asInDoubt(records: ReadonlyMap<string, ClaimedRecord>): Map<string, ClaimedRecord> {
+  return new Map([...records].map(([key, record]) => [key, { ...record, inDoubt: true }]));
 }
 
 /** Before anything of it was sent. */

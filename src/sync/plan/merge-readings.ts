@@ -8,8 +8,11 @@ import { decide, parseMark, type Decision } from '../decide.js';
 
 /** What has to be done about one key, by a write. */
 export interface WriteEntry {
-  /** `moved`: its row is gone, and a row with another key has its object. The merge finds none. */
-  operation: 'create' | 'update' | 'retry' | 'retire' | 'moved';
+  /**
+   * `moved`: its row is gone, and a row with another key has its object. `repair`: its object drifts. The merge finds
+   * neither.
+   */
+  operation: 'create' | 'update' | 'retry' | 'retire' | 'moved' | 'repair';
   key: string;
   /** Of a retirement: an earlier plan has released it, and it waits for the end of its reservations. */
   wasReleased?: true;

@@ -22,6 +22,7 @@ import { readRun, type Run } from '../../state/runs/read-runs.js';
 import type { Holds, PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import type { SyncDeps } from '../sync-deps.js';
+import { planRepair } from './plan-repair.js';
 import { planStream } from './plan-stream.js';
 import type { Preflight } from './preflight.js';
 import { createBatchWriter } from './write-batches.js';
@@ -118,7 +119,9 @@ async function planStreams(
       const keys = kind === 'incremental' && { keys: await readTakenKeys(state.db, runId, stream.name) };
       const context = { lane: run.lane as Lane, signal };
       const request = { kind, range, runId, room, context, ...keys };
-      const planned = await planStream(deps, stream, request, writer.sink);
+      const planned = range?.repair
+        ? await planRepair(deps, stream, { runId, seenBy: range.verified }, writer.sink)
+        : await planStream(deps, stream, request, writer.sink);
       plan[stream.name] = { ...planned.counts, inBatches: writer.records() };
       batches += writer.batches();
       approvals.push(...planned.approvals);

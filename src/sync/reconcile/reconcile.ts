@@ -7,11 +7,7 @@ import { countVerdicts, listDiscrepancies } from '../../state/bookings/read-rese
 import { pruneBookings } from '../../state/retention.js';
 import type { Queries } from '../../state/database.js';
 import { failRun, finishRun } from '../../state/runs/end-run.js';
-import {
-  dropReconciliation,
-  startReconciliation,
-  whileReconcilingAlone,
-} from '../../state/runs/reconcile-runs.js';
+import { dropReading, startReading, whileReadingAlone } from '../../state/runs/reading-runs.js';
 import {
   moveReservationsWatermark,
   readReservationsWatermark,
@@ -67,7 +63,7 @@ export async function reconcile(
   range: ReconcileRange = {},
   signal?: AbortSignal,
 ): Promise<ReconcileResult> {
-  const alone = await whileReconcilingAlone(deps.state, () => reconcileWindow(deps, range, signal));
+  const alone = await whileReadingAlone(deps.state, 'reconcile', () => reconcileWindow(deps, range, signal));
   if (alone) return alone.result;
   throw new SlotsyncError('reconcile_running', 'another reconcile is under way', {});
 }
@@ -83,7 +79,7 @@ export async function reconcileModified(
   signal?: AbortSignal,
 ): Promise<ReconcileResult | undefined> {
   const { state, destination, now: clock = Date.now } = deps;
-  const alone = await whileReconcilingAlone(state, async () => {
+  const alone = await whileReadingAlone(state, 'reconcile', async () => {
     const mark = await readReservationsWatermark(state.db);
     if (mark && mark.ageSeconds < everyMinutes * 60) return undefined;
     const now = clock();
@@ -110,7 +106,7 @@ export async function reconcileNightly(
 ): Promise<ReconcileResult | undefined> {
   const { db } = deps.state;
   if (!(await readUnreconciledOccurrence(db, NIGHTLY))) return undefined;
-  const alone = await whileReconcilingAlone(deps.state, async () => {
+  const alone = await whileReadingAlone(deps.state, 'reconcile', async () => {
     const due = await readUnreconciledOccurrence(db, NIGHTLY);
     if (!due) return undefined;
     const result = await reconcileWindow(deps, {}, signal);
@@ -186,7 +182,9 @@ async function reconcileIn(
   const requestsBefore = destination.requests();
   const [from, to] = [period.from * 1000, period.to * 1000];
   const range = { from: new Date(from).toISOString(), to: new Date(to).toISOString() };
-  const runId = await startReconciliation(db, deps.startedBy, range);
+  const { startedBy } = deps;
+  const request = { kind: 'reconcile', lane: LANE, startedBy, streams: [], range } as const;
+  const runId = await startReading(db, request);
   try {
     const [bookings] = await readLookupTables(mirror, reservations.bookings ? [reservations.bookings] : []);
     if (bookings) requireLookups(bookings);
@@ -196,7 +194,7 @@ async function reconcileIn(
     const current = { ...reservations, bookings };
     const matching = { mirror, destination, reservations: current, db, runId, lane: LANE, shared } as const;
     const hadWork = await work(matching, { sliceSize, onProgress, signal });
-    await (hadWork ? finishRun : dropReconciliation)(db, runId);
+    await (hadWork ? finishRun : dropReading)(db, runId);
   } catch (error) {
     const reason = signal?.aborted
       ? { code: 'interrupted', message: 'the process was stopped' }

@@ -1,0 +1,152 @@
+import type { App } from '../app.js';
+import { selectStreams } from '../config-file.js';
+import { openCsvFile } from '../csv-file.js';
+import { UsageError } from '../errors.js';
+import { requireSources } from '../mirror/require-sources.js';
+import { print, printNote } from '../report/print.js';
+import { createProgress } from '../report/progress.js';
+import { describeAdopt, describeVerify, MAX_DRIFTING } from '../report/verify.js';
+import { listDriftSeenBy, type DriftRow } from '../state/drift/read-drift.js';
+import type { State } from '../state/database.js';
+import type { Stream } from '../streams/stream.js';
+import { adopt, verify, type VerifyDeps, type VerifyResult } from '../sync/verify/verify.js';
+import { EXIT } from './exit-code.js';
+import { readRunOptions, readWholeNumber, startAndWork, type RunOptions } from './work-run.js';
+
+interface VerifyOptions extends RunOptions {
+  sample?: string;
+  extras?: boolean;
+  repair?: boolean;
+  adopt?: boolean;
+  out?: string;
+}
+
+const MAX_DRIFTING_AS_JSON = 10_000;
+const COLUMNS = ['stream', 'key', 'external_id', 'kind', 'field', 'here', 'there', 'seen_at'];
+/** Rows of a file that are read at once. */
+const ROWS_AT_ONCE = 1000;
+
+export async function verifyObjects(app: App, names: string[], options: VerifyOptions): Promise<number> {
+  const runOptions = readRunOptions(options);
+  const sample = options.sample === undefined ? undefined : readWholeNumber(options.sample, '--sample takes');
+  refuseTogether(options);
+  const streams = selectStreams(await app.configuration(), names);
+  const deps = await app.verifying('command');
+  await requireSources(deps.mirror, { streams });
+  if (options.adopt) return adoptObjects(deps, streams, options);
+
+  const { extras = false, repair = false, json = false } = options;
+  // Opened first: a file that cannot be written is reported before anything is read.
+  const file = options.out === undefined ? undefined : await openCsvFile(options.out, COLUMNS);
+  const startedAt = performance.now();
+  const result = await interruptibly(deps, (given, signal) =>
+    verify(given, { streams, sample, extras }, signal),
+  );
+  if (!result) return EXIT.failed;
+  const { state } = deps;
+  if (file) await writeDrift(state, result.runId, file);
+  const limit = json ? MAX_DRIFTING_AS_JSON : MAX_DRIFTING;
+  const drift = result.drifting === 0 ? [] : await listDriftSeenBy(state.db, result.runId, { limit });
+  const seconds = (performance.now() - startedAt) / 1000;
+  const document = { ...result, drift };
+  const repairable = repair ? streams.filter(({ name }) => isRepairable(result, name)) : [];
+  if (!json || repairable.length === 0)
+    print(options, document, describeVerify(result, drift, { seconds, names, sample, extras, repair }));
+  const code = result.drifting === 0 ? EXIT.done : EXIT.failed;
+  if (repairable.length === 0) return code;
+
+  const range = { repair: true, ...(sample === undefined ? {} : { verified: result.runId }) };
+  const request = { kind: 'verify', lane: 'verify', range } as const;
+  const work = { resumeCommand: 'slotsync verify --repair', extraJson: json ? { verify: document } : {} };
+  const repaired = await startAndWork(app, repairable, request, runOptions, work);
+  return repaired === EXIT.done && isAnyLeft(result) ? EXIT.failed : repaired;
+}
+
+/** Drift that can be sent again. */
+const isRepairable = ({ streams }: VerifyResult, name: string) =>
+  streams.some(
+    ({ stream, changed = 0, missing = 0, inactive = 0 }) =>
+      stream === name && changed + missing + inactive > 0,
+  );
+
+/** Drift that a repair does not send. */
+const isAnyLeft = ({ streams, drifting }: VerifyResult) =>
+  drifting >
+  streams.reduce((sum, { changed = 0, missing = 0, inactive = 0 }) => sum + changed + missing + inactive, 0);
+
+function refuseTogether({ adopt: adopts, repair, sample, extras, out, detach }: VerifyOptions): void {
+  const others = Object.entries({ repair, sample, extras, out, detach }).filter(
+    ([, given]) => given !== undefined,
+  );
+  const [other] = others;
+  if (adopts && other)
+    throw new UsageError(`--adopt makes records and compares nothing: leave out --${other[0]}`, {
+      remedy: 'slotsync verify --adopt, then slotsync sync, then slotsync verify',
+    });
+  if (detach && !repair) throw new UsageError('--detach is about a repair: add --repair');
+}
+
+async function adoptObjects(
+  deps: VerifyDeps,
+  streams: readonly Stream[],
+  options: VerifyOptions,
+): Promise<number> {
+  const startedAt = performance.now();
+  const result = await interruptibly(deps, (given, signal) => adopt(given, streams, signal));
+  if (!result) return EXIT.failed;
+  print(options, result, describeAdopt(result, (performance.now() - startedAt) / 1000));
+  return EXIT.done;
+}
+
+/** Undefined: it was stopped by a signal. */
+async function interruptibly<T>(
+  deps: VerifyDeps,
+  work: (deps: VerifyDeps, signal: AbortSignal) => Promise<T>,
+): Promise<T | undefined> {
+  const interrupted = new AbortController();
+  const interrupt = () => interrupted.abort(new Error('interrupted'));
+  process.once('SIGINT', interrupt);
+  process.once('SIGTERM', interrupt);
+  const progress = createProgress('objects');
+  try {
+    return await work(
+      { ...deps, onProgress: (done, total) => progress.update(done, total) },
+      interrupted.signal,
+    );
+  } catch (error) {
+    if (!interrupted.signal.aborted) throw error;
+    printNote('Stopped. What was seen so far is kept; the same command reads everything again.');
+    return undefined;
+  } finally {
+    progress.stop();
+    process.off('SIGINT', interrupt);
+    process.off('SIGTERM', interrupt);
+  }
+}
+
+/** One line for each field that differs, and one for an object that is missing, of another type, or nobody's. */
+async function writeDrift(
+  state: State,
+  runId: number,
+  csv: Awaited<ReturnType<typeof openCsvFile>>,
+): Promise<void> {
+  for (let after: DriftRow | undefined; ;) {
+    const rows = await listDriftSeenBy(state.db, runId, { after, limit: ROWS_AT_ONCE });
+    await csv.write(rows.flatMap(toLines));
+    after = rows.at(-1);
+    if (rows.length < ROWS_AT_ONCE) break;
+  }
+  await csv.close();
+}
+
+function toLines({ stream, localKey, externalId, kind, fields, seenAt }: DriftRow) {
+  const row = { stream, key: localKey, external_id: externalId, kind, seen_at: seenAt };
+  const differences = Object.entries(fields ?? {});
+  if (differences.length === 0) return [row];
+  return differences.map(([field, { here, there }]) => ({
+    ...row,
+    field,
+    here: here.join(', '),
+    there: there.join(', '),
+  }));
+}

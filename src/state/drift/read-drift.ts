@@ -1,0 +1,99 @@
+// What is asked of the table of drift.
+import { sql, type SQL } from 'drizzle-orm';
+import { query, queryOne, type Queries, type RowOf } from '../database.js';
+import type { drift, DriftKind } from '../schema.js';
+
+export type DriftRow = RowOf<typeof drift>;
+
+/** Kinds that a repair sends again. */
+export const REPAIRED = sql.raw(`kind IN ('changed', 'missing', 'inactive')`);
+
+const ALL = sql.raw(
+  `stream, local_key AS "localKey", external_id AS "externalId", kind, fields, seen_at AS "seenAt"`,
+);
+
+/** Objects that drift, by stream and kind. */
+export async function countDrift(db: Queries) {
+  return query<{ stream: string; kind: DriftKind; count: number }>(db)`
+    SELECT stream, kind, count(*)::int AS count FROM slotsync.drift GROUP BY stream, kind ORDER BY stream, kind`;
+}
+
+/** What a verify has seen to drift, by stream and key: those after a row, at most `limit`. */
+export async function listDriftSeenBy(
+  db: Queries,
+  runId: number,
+  { after, limit }: { after?: Pick<DriftRow, 'stream' | 'localKey'> | undefined; limit: number },
+): Promise<DriftRow[]> {
+  const isAfter = after ? sql`(stream, local_key) > (${after.stream}, ${after.localKey})` : sql`true`;
+  return query<DriftRow>(db)`
+    SELECT ${ALL} FROM slotsync.drift AS d
+    WHERE stream = ANY (SELECT unnest(streams) FROM slotsync.runs WHERE id = ${runId}::bigint)
+      AND ${isSeenBy(runId)} AND ${isAfter}
+    ORDER BY stream, local_key LIMIT ${limit}`;
+}
+
+/** Since the run began; one verify runs at a time. */
+const isSeenBy = (runId: number): SQL =>
+  sql`seen_at >= (SELECT started_at FROM slotsync.runs WHERE id = ${runId}::bigint)`;
+
+/** A record whose drift is to be repaired. */
+export interface Repairable {
+  localKey: string;
+  /** Its object is to be made inactive again. */
+  isRetired: boolean;
+}
+
+/** Which drift: of a stream, all of it or what one verify has seen. */
+export interface DriftChoice {
+  stream: string;
+  seenBy?: number | undefined;
+}
+
+/** The records whose drift can be repaired, in the order of their keys: those after `after`, at most `most`. */
+export async function listRepairable(
+  db: Queries,
+  choice: DriftChoice,
+  after: string | undefined,
+  most: number,
+): Promise<Repairable[]> {
+  return query<Repairable>(db)`
+    SELECT d.local_key AS "localKey", r.status = 'retired' AS "isRetired" FROM slotsync.drift AS d
+    JOIN slotsync.records AS r ON r.stream = d.stream AND r.local_key = d.local_key
+    WHERE ${isChosen(choice)} AND ${after === undefined ? sql`true` : sql`d.local_key > ${after}`} ORDER BY d.local_key LIMIT ${most}`;
+}
+
+/** What the drift of a stream looks like: how many drift, and in which one field all of those that are changed. */
+export interface DriftSummary {
+  total: number;
+  missing: number;
+  inactive: number;
+  changed: number;
+  /** The field in which every changed object differs, if there is one. */
+  commonField: string | null;
+}
+
+export async function summarizeDrift(db: Queries, choice: DriftChoice): Promise<DriftSummary> {
+  return queryOne<DriftSummary>(db)`
+    WITH chosen AS MATERIALIZED (SELECT kind, fields FROM slotsync.drift AS d WHERE ${isChosen(choice)})
+    SELECT count(*)::int AS total, count(*) FILTER (WHERE kind = 'missing')::int AS missing,
+      count(*) FILTER (WHERE kind = 'inactive')::int AS inactive,
+      count(*) FILTER (WHERE kind = 'changed')::int AS changed, (
+        SELECT field FROM chosen AS c CROSS JOIN LATERAL jsonb_object_keys(c.fields) AS field WHERE c.kind = 'changed'
+        GROUP BY field HAVING count(*) = (SELECT count(*) FROM chosen WHERE kind = 'changed')
+        ORDER BY field LIMIT 1) AS "commonField"
+    FROM chosen`;
+}
+
+const isChosen = ({ stream, seenBy }: DriftChoice): SQL =>
+  sql`d.stream = ${stream} AND d.${REPAIRED} AND ${seenBy === undefined ? sql`true` : isSeenBy(seenBy)}`;
+
+/** Changes that a run made to what is said of objects. */
+export async function countDriftEvents(
+  db: Queries,
+  runId: number,
+): Promise<{ found: number; mended: number }> {
+  return queryOne<{ found: number; mended: number }>(db)`
+    SELECT count(to_kind)::int AS found, count(*) FILTER (WHERE to_kind IS NULL)::int AS mended
+    FROM slotsync.drift_events WHERE run_id = ${runId}::bigint
+      AND at >= (SELECT requested_at FROM slotsync.runs WHERE id = ${runId}::bigint)`;
+}

@@ -1,0 +1,105 @@
+// The table of drift: one row for each object that is not as it should be, and one in the history for each change of what
+// is said of an object. A row goes when its object was seen as it should be, or when a write of it was accepted.
+import { sql, type SQL } from 'drizzle-orm';
+import { anyOf, query, type Queries } from '../database.js';
+import { storable } from '../records/outcome-types.js';
+import type { DriftFields, DriftKind } from '../schema.js';
+
+/** An object that drifts, as it was compared. */
+export interface DriftingObject {
+  localKey: string;
+  externalId: string | undefined;
+  kind: DriftKind;
+  fields: DriftFields | undefined;
+  /** When its record was written last, as it was compared; undefined: it is nobody's record. */
+  writtenAt: string | undefined;
+}
+
+/** Which run says it, and of which stream. */
+export interface DriftSource {
+  runId: number;
+  stream: string;
+}
+
+/**
+ * Writes what drifts, and each change of what is said to the history. Leaves out records that were written since they were
+ * compared, or are being written: what was seen of their objects is out of date. Returns how many were written, by kind.
+ */
+export async function writeDrift(
+  db: Queries,
+  { runId, stream }: DriftSource,
+  drifting: readonly DriftingObject[],
+): Promise<Partial<Record<DriftKind, number>>> {
+  if (drifting.length === 0) return {};
+  const rows = await query<{ kind: DriftKind; count: number }>(db)`
+    WITH given AS MATERIALIZED (
+      SELECT * FROM jsonb_to_recordset(${toJson(drifting)}::jsonb) AS g(
+        "localKey" text, "externalId" text, kind text, fields jsonb, "writtenAt" text)
+    ), locked AS MATERIALIZED (
+      SELECT r.local_key, r.updated_at FROM slotsync.records AS r
+      WHERE r.stream = ${stream} AND r.local_key = ${anyOf(drifting.map(({ localKey }) => localKey))}
+        AND r.claimed_by IS NULL
+      FOR SHARE SKIP LOCKED
+    ), standing AS MATERIALIZED (
+      SELECT g.* FROM given AS g LEFT JOIN locked AS l ON l.local_key = g."localKey"
+      WHERE g."writtenAt" IS NULL OR l.updated_at = g."writtenAt"::timestamptz
+    ), written AS (
+      INSERT INTO slotsync.drift AS d (stream, local_key, external_id, kind, fields, seen_at)
+      SELECT ${stream}, "localKey", "externalId", kind, fields, clock_timestamp() FROM standing
+      ON CONFLICT (stream, local_key) DO UPDATE SET external_id = excluded.external_id, kind = excluded.kind,
+        fields = excluded.fields, seen_at = excluded.seen_at
+      RETURNING d.kind
+    ), changed AS (
+      INSERT INTO slotsync.drift_events (stream, local_key, external_id, from_kind, to_kind, fields, run_id)
+      SELECT ${stream}, s."localKey", s."externalId", b.kind, s.kind, s.fields, ${runId}::bigint FROM standing AS s
+      -- As it was before: what the statement itself writes is not seen by it.
+      LEFT JOIN slotsync.drift AS b ON b.stream = ${stream} AND b.local_key = s."localKey"
+      WHERE b.kind IS DISTINCT FROM s.kind OR b.fields IS DISTINCT FROM s.fields
+    )
+    SELECT kind, count(*)::int AS count FROM written GROUP BY kind`;
+  return Object.fromEntries(rows.map(({ kind, count }) => [kind, count]));
+}
+
+/** These records' objects are as they should be; and so are extra objects that have become somebody's record. */
+export async function mendDrift(
+  db: Queries,
+  { runId, stream }: DriftSource,
+  { keys, externalIds = [] }: { keys: readonly string[]; externalIds?: readonly string[] },
+): Promise<void> {
+  if (keys.length === 0) return;
+  const isFound = sql`kind = 'extra' AND external_id = ${anyOf(externalIds)}`;
+  await deleteDrift(db, runId, sql`(stream = ${stream} AND local_key = ${anyOf(keys)}) OR (${isFound})`);
+}
+
+/**
+ * After a whole pass over a stream: deletes what is said of records that are gone, and, where the pass looked for extra
+ * objects, of those it has not met.
+ */
+export async function deleteOutdatedDrift(
+  db: Queries,
+  { runId, stream }: DriftSource,
+  { extras }: { extras: boolean },
+): Promise<void> {
+  const startedAt = sql`(SELECT started_at FROM slotsync.runs WHERE id = ${runId}::bigint)`;
+  await deleteDrift(
+    db,
+    runId,
+    sql`stream = ${stream} AND CASE WHEN kind = 'extra' THEN ${extras} AND seen_at < ${startedAt}
+      ELSE NOT EXISTS (SELECT FROM slotsync.records AS r
+        WHERE r.stream = d.stream AND r.local_key = d.local_key AND r.external_id IS NOT NULL) END`,
+  );
+}
+
+async function deleteDrift(db: Queries, runId: number, condition: SQL): Promise<void> {
+  await query(db)`
+    WITH mended AS (
+      DELETE FROM slotsync.drift AS d WHERE ${condition} RETURNING stream, local_key, external_id, kind
+    )
+    INSERT INTO slotsync.drift_events (stream, local_key, external_id, from_kind, run_id)
+    SELECT stream, local_key, external_id, kind, ${runId}::bigint FROM mended`;
+}
+
+/** PostgreSQL stores neither NUL nor half a character, and an answer may hold either. */
+function toJson(value: unknown): string {
+  return JSON.stringify(value, (_, field: unknown) => (typeof field === 'string' ? storable(field) : field));
+}

@@ -1,0 +1,92 @@
+// The state was lost: records are made again from both sides, without one write at the service. An object whose external id
+// a row gives, and that no record has, becomes that row's record; where it differs from what the row becomes, the next sync
+// plans an update of it.
+import type { FoundObject } from '../../destination/destination.js';
+import { insertAdopted, type AdoptedRecord } from '../../state/records/insert-adopted.js';
+import { hashObject } from '../../streams/destination-object.js';
+import type { Stream } from '../../streams/stream.js';
+import { differencesOf, findOwners, type Owner } from '../compare-objects.js';
+import type { Pass } from './verify-pass.js';
+
+/** What became of the objects of one stream. */
+export interface Adopted {
+  /** Records made: the object is as its row says. */
+  equal: number;
+  /** Records made: the next sync compares and sends the object. */
+  differing: number;
+  /** Objects whose external id several rows give. */
+  ambiguous: number;
+  /** Objects of its type that no row gives; they count with the first stream of the type. */
+  unowned: number;
+}
+
+/** Of the hash of a row that was never accepted: every row has another one. */
+const NEVER_ACCEPTED = { sourceHash: '0', objectHash: '' };
+
+/** Adopts the objects of these streams, those of parents first: what refers to them is compared with them. */
+export async function adoptObjects(pass: Pass, streams: readonly Stream[]): Promise<Map<string, Adopted>> {
+  const adopted = new Map(
+    streams.map(({ name }) => [name, { equal: 0, differing: 0, ambiguous: 0, unowned: 0 }]),
+  );
+  const readings = new Map(streams.map(({ type, level }) => [`${level} ${type}`, { type, level }]));
+  const counted = new Set<string>();
+  for (const { type, level } of [...readings.values()].toSorted((a, b) => a.level - b.level)) {
+    const those = streams.filter((stream) => stream.type === type && stream.level === level);
+    const isFirst = !counted.has(type);
+    counted.add(type);
+    await adoptType(pass, { type, streams: those, isFirst }, adopted);
+  }
+  return adopted;
+}
+
+async function adoptType(
+  pass: Pass,
+  { type, streams, isFirst }: { type: string; streams: readonly Stream[]; isFirst: boolean },
+  adopted: ReadonlyMap<string, Adopted>,
+): Promise<void> {
+  const { destination, state, pace, signal } = pass;
+  const [first] = streams;
+  const read = async (pages: AsyncIterable<readonly FoundObject[]>) => {
+    /** What is counted here counts again when the reading is repeated; records are made once. */
+    const counts = { unowned: 0, ambiguous: new Map<string, number>() };
+    for await (const objects of pages) {
+      signal?.throwIfAborted();
+      const records: AdoptedRecord[] = [];
+      for (const { object, owner } of await findOwners(pass, objects)) {
+        if (!owner) counts.unowned++;
+        if (!owner || owner.record || !streams.includes(owner.stream)) continue;
+        const { name } = owner.stream;
+        if (owner.others.length > 0) counts.ambiguous.set(name, (counts.ambiguous.get(name) ?? 0) + 1);
+        else records.push(recordOf(object, owner));
+      }
+      for (const { stream, isEqual } of await insertAdopted(state.db, pass.runId, records)) {
+        const of = adopted.get(stream);
+        if (of) of[isEqual ? 'equal' : 'differing']++;
+      }
+      await pass.progress(objects.length);
+    }
+    return counts;
+  };
+  const context = { lane: 'verify', signal } as const;
+  const counts = await destination.readType(type, context, read, { pace: () => pace(signal) });
+  for (const [name, count] of counts.ambiguous) {
+    const of = adopted.get(name);
+    if (of) of.ambiguous += count;
+  }
+  const ofFirst = first && adopted.get(first.name);
+  if (ofFirst && isFirst) ofFirst.unowned += counts.unowned;
+}
+
+function recordOf(
+  { id, extId = '', ...object }: FoundObject,
+  { stream, key, row, rendered }: Owner,
+): AdoptedRecord {
+  const named = { stream: stream.name, localKey: key, externalId: extId, destinationId: id };
+  if (!row || !rendered || !('object' in rendered) || rendered.object.extId !== extId)
+    return { ...named, ...NEVER_ACCEPTED };
+  const isEqual =
+    object.typeId === stream.type &&
+    differencesOf(stream, rendered.object, { ...object, id, extId }).length === 0;
+  if (!isEqual) return { ...named, ...NEVER_ACCEPTED };
+  return { ...named, sourceHash: row.hash, objectHash: hashObject(rendered.object) };
+}

@@ -1,0 +1,67 @@
+// What a verify says of one object of a record. Pure.
+//
+// What differs because it has not been sent yet is no drift: a difference counts only where the row still becomes exactly
+// the object that was accepted last. Everything else waits for a sync, and is counted apart.
+import type { FoundObject } from '../../destination/destination.js';
+import type { StandingRecord } from '../../state/records/standing-records.js';
+import type { DriftFields, DriftKind } from '../../state/schema.js';
+import { hashObject, type DestinationObject } from '../../streams/destination-object.js';
+import type { Stream } from '../../streams/stream.js';
+import { differencesOf, type Owner } from '../compare-objects.js';
+
+/** `waiting`: it cannot be compared, because a sync has something to do about the record, or its row is gone. */
+export type Judgement = 'fine' | 'waiting' | { kind: DriftKind; fields: DriftFields | undefined };
+
+/** A record beside its row as it is now. */
+export interface Compared extends Pick<Owner, 'stream' | 'row' | 'rendered'> {
+  record: StandingRecord;
+}
+
+/** `object`: as it stands at the service; undefined: it was asked for by its external id, and is not there. */
+export function judgeObject(compared: Compared, object: FoundObject | undefined): Judgement {
+  const { stream, record } = compared;
+  if (!record.isSettled) return 'waiting';
+  switch (record.status) {
+    case 'synced': {
+      const expected = acceptedObject(compared);
+      return expected ? judgeActive(stream, expected, object) : 'waiting';
+    }
+    case 'retired':
+      return judgeRetired(compared, object);
+    default:
+      return 'waiting';
+  }
+}
+
+/** What the row becomes, if that is what was accepted last. */
+function acceptedObject({ record, row, rendered }: Compared): DestinationObject | undefined {
+  if (!row || !rendered || !('object' in rendered)) return undefined;
+  const { object } = rendered;
+  const isAccepted =
+    object.extId === record.externalId &&
+    row.hash === record.sourceHash &&
+    hashObject(object) === record.objectHash;
+  return isAccepted ? object : undefined;
+}
+
+function judgeActive(
+  stream: Stream,
+  expected: DestinationObject,
+  object: FoundObject | undefined,
+): Judgement {
+  if (!object) return { kind: 'missing', fields: undefined };
+  if (object.typeId !== stream.type) return { kind: 'wrong_type', fields: undefined };
+  const differences = differencesOf(stream, expected, object);
+  if (differences.length === 0) return 'fine';
+  const fields = Object.fromEntries(
+    differences.map(({ field, old, new: here }) => [field, { here, there: old }]),
+  );
+  return { kind: object.active ? 'changed' : 'inactive', fields };
+}
+
+/** Its object is to be inactive. One that is gone, or another type's, is nobody's concern. */
+function judgeRetired({ stream, row }: Compared, object: FoundObject | undefined): Judgement {
+  if (row) return 'waiting';
+  if (!object?.active || object.typeId !== stream.type || stream.retire !== 'deactivate') return 'fine';
+  return { kind: 'changed', fields: { active: { here: ['false'], there: ['true'] } } };
+}

@@ -1,0 +1,111 @@
+// What the parts of a verify share: what they are given, how an object is looked at by its external id, and what is written
+// and counted of what was seen.
+import type { FoundObject } from '../../destination/destination.js';
+import { writeDrift, mendDrift, type DriftingObject } from '../../state/drift/write-drift.js';
+import { readStandingByKey, type StandingRecord } from '../../state/records/standing-records.js';
+import type { DriftKind } from '../../state/schema.js';
+import type { Stream } from '../../streams/stream.js';
+import { readRendered } from '../compare-objects.js';
+import type { Pace } from '../request-pace.js';
+import type { SyncDeps } from '../sync-deps.js';
+import { judgeObject, type Compared, type Judgement } from './judge-object.js';
+
+export interface Pass extends Pick<SyncDeps, 'mirror' | 'destination' | 'state' | 'streams'> {
+  runId: number;
+  /** Awaited before each request. */
+  pace: Pace;
+  signal: AbortSignal | undefined;
+  /** Milliseconds since any moment, never going back. */
+  clock: () => number;
+  /** So many objects more were looked at. Throws when the run was cancelled meanwhile. */
+  progress: (objects: number) => Promise<void>;
+}
+
+/** What was seen of one stream, in objects. */
+export interface Tally extends Partial<Record<DriftKind, number>> {
+  /** Compared: as they should be, or drifting. */
+  compared: number;
+  /** Not compared: a sync has something to do about the record, or its row is gone. */
+  waiting: number;
+}
+
+export const emptyTally = (): Tally => ({ compared: 0, waiting: 0 });
+
+/** Adds what was seen later. */
+export function addTally(sum: Tally, later: Tally): void {
+  for (const [name, count] of Object.entries(later) as [keyof Tally, number][])
+    sum[name] = (sum[name] ?? 0) + count;
+}
+
+/** An object of a record, and what is to be said of it. */
+export interface Judged {
+  record: StandingRecord;
+  judgement: Judgement;
+}
+
+/** A record that was written so shortly before the service was asked may have been written after it: seconds. */
+const MARGIN_SECONDS = 2;
+
+/** Whether the service answered what it held before the record's last write. `askedAt`: by the clock. */
+export function isOutdated({ clock }: Pass, { quietSeconds }: StandingRecord, askedAt: number): boolean {
+  return quietSeconds <= (clock() - askedAt) / 1000 + MARGIN_SECONDS;
+}
+
+/**
+ * Looks at objects by their external ids, at most 1000, and judges them. One request for each page of them. A record that
+ * is written meanwhile waits.
+ */
+export async function judgeByExternalId(
+  pass: Pass,
+  stream: Stream,
+  records: readonly StandingRecord[],
+): Promise<Judged[]> {
+  if (records.length === 0) return [];
+  const { destination, state, pace, signal, clock } = pass;
+  const asked = new Map(records.map(({ localKey, externalId }) => [localKey, externalId]));
+  await pace(signal);
+  const askedAt = clock();
+  const found = await destination.findObjects([...asked.values()], stream.type, { lane: 'verify', signal });
+  const standing = await readStandingByKey(state.db, stream.name, [...asked.keys()]);
+  const read = await readRendered(pass, stream, [...asked.keys()]);
+  return standing.map((record) => {
+    const object = found.get(record.externalId);
+    if (record.externalId !== asked.get(record.localKey)) return { record, judgement: 'waiting' };
+    return (
+      judge(pass, { stream, record, ...read(record.localKey) }, object, askedAt) ?? {
+        record,
+        judgement: 'waiting',
+      }
+    );
+  });
+}
+
+/** Undefined: it drifts by an answer that may be older than its record. */
+export function judge(
+  pass: Pass,
+  compared: Compared,
+  object: FoundObject | undefined,
+  askedAt: number,
+): Judged | undefined {
+  const { record } = compared;
+  const judgement = judgeObject(compared, object);
+  if (typeof judgement === 'object' && isOutdated(pass, record, askedAt)) return undefined;
+  return { record, judgement };
+}
+
+/** Writes what was seen of a stream's objects, and counts it. */
+export async function record(pass: Pass, stream: Stream, judged: readonly Judged[]): Promise<Tally> {
+  const { state, runId } = pass;
+  const source = { runId, stream: stream.name };
+  const drifting: DriftingObject[] = [];
+  const fine: string[] = [];
+  for (const { record: of, judgement } of judged) {
+    const { localKey, externalId, writtenAt } = of;
+    if (judgement === 'fine') fine.push(localKey);
+    else if (judgement !== 'waiting') drifting.push({ localKey, externalId, writtenAt, ...judgement });
+  }
+  await mendDrift(state.db, source, { keys: fine });
+  const written = await writeDrift(state.db, source, drifting);
+  const drifts = Object.values(written).reduce((sum, count) => sum + count, 0);
+  return { ...written, compared: fine.length + drifts, waiting: judged.length - fine.length - drifts };
+}

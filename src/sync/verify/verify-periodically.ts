@@ -1,0 +1,113 @@
+// Workers verify after each nightly sync, or by a schedule of their own. An occurrence is verified once, whichever worker
+// does it; one that was interrupted is verified from the beginning.
+import { AFTER_SYNC, startedUntil, unstartedDue } from '../../cron-schedule.js';
+import { codeOf } from '../../errors.js';
+import { createStoppable, repeat, type Stoppable, type Turns } from '../../lifecycle.js';
+import type { Queries } from '../../state/database.js';
+import {
+  claimOccurrence,
+  readEndedNightly,
+  readSchedule,
+  VERIFY,
+  type RegisteredSchedule,
+} from '../../state/runs/nightly-occurrences.js';
+import type { Run } from '../../state/runs/read-runs.js';
+import { whileReadingAlone } from '../../state/runs/reading-runs.js';
+import { startFreeRun } from '../../state/runs/start-run.js';
+import { verifyAlone, type VerifyDeps, type VerifyResult } from './verify.js';
+
+export interface PeriodicVerifyDeps extends VerifyDeps {
+  /** After a nightly sync the bookings are reconciled first. */
+  isReconciled: boolean;
+  /** What drifts is sent again, within limits. */
+  repairs: boolean;
+  /** Queues the run of a repair. */
+  startRepair: (run: Run) => Promise<void>;
+}
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const LOOK_EVERY_MS = 15 * SECOND;
+/** A whole type is not read again at once after a failure. */
+const AFTER_FAILURE_MS = 15 * MINUTE;
+
+/**
+ * Runs until stopped; a stop interrupts a reading at once. One of `turns` is taken for a reading, which keeps one of the few
+ * connections of the state. A reading that fails is logged and retried.
+ */
+export function verifyPeriodically(deps: PeriodicVerifyDeps, turns: Turns): Stoppable {
+  const { stopping, stop, abort } = createStoppable('verify', deps.log, () => loop.ended);
+  const round = async () => {
+    try {
+      if (await findDue(deps.state.db, deps))
+        await turns.take(() => verifyWhenDue(deps, new Date(), stopping));
+      return undefined;
+    } catch (error) {
+      if (!stopping.aborted) deps.log.warn({ code: codeOf(error) }, 'verify failed; it is retried');
+      return AFTER_FAILURE_MS;
+    }
+  };
+  const loop = repeat(async () => (await round()) ?? LOOK_EVERY_MS, {
+    everyMs: LOOK_EVERY_MS,
+    signal: stopping,
+    onError: () => undefined, // a round reports its own
+  });
+  return { stop, abort };
+}
+
+/**
+ * Verifies once for each occurrence, and starts the repair of what drifts where that is configured. Undefined when nothing is
+ * due, or another process is at it.
+ */
+export async function verifyWhenDue(
+  deps: PeriodicVerifyDeps,
+  now: Date,
+  signal?: AbortSignal,
+): Promise<VerifyResult | undefined> {
+  const { db } = deps.state;
+  const alone = await whileReadingAlone(deps.state, 'verify', async () => {
+    const found = await findDue(db, deps, now);
+    if (!found) return undefined;
+    const result = await verifyAlone(deps, {}, signal);
+    if (deps.repairs) await repair(deps, result);
+    await claimOccurrence(db, found.schedule, found.due);
+    return result;
+  });
+  return alone?.result;
+}
+
+/** The occurrence that is due and was not verified yet. */
+async function findDue(
+  db: Queries,
+  { isReconciled }: Pick<PeriodicVerifyDeps, 'isReconciled'>,
+  now = new Date(),
+): Promise<{ schedule: RegisteredSchedule; due: Date } | undefined> {
+  const schedule = await readSchedule(db, VERIFY);
+  if (!schedule) return undefined;
+  if (schedule.pattern !== AFTER_SYNC) {
+    const due = unstartedDue(schedule, now);
+    return due && { schedule, due };
+  }
+  const due = await readEndedNightly(db, { isReconciled });
+  return due && due > startedUntil(schedule) ? { schedule, due } : undefined;
+}
+
+/** Starts a run over those of the drifting streams that no unfinished run covers; the others are left to the next verify. */
+async function repair(
+  { state, startRepair, log }: PeriodicVerifyDeps,
+  { streams }: VerifyResult,
+): Promise<void> {
+  const drifting = streams.flatMap(({ stream, changed = 0, missing = 0, inactive = 0 }) =>
+    changed + missing + inactive > 0 ? [stream] : [],
+  );
+  if (drifting.length === 0) return;
+  const { run } = await startFreeRun(state.db, {
+    kind: 'verify',
+    lane: 'verify',
+    startedBy: 'schedule',
+    streams: drifting,
+    range: { repair: true },
+  });
+  if (run) await startRepair(run);
+  log.info({ runId: run?.id, streams: drifting }, run ? 'repair started' : 'repair left to the next verify');
+}

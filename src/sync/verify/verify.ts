@@ -1,0 +1,210 @@
+// Reads back what the service holds, compares it with what was accepted last and still stands in the mirror, and writes down
+// what drifts. A verify only reads; sending again what drifts is a run of its own. An interrupted one is started again from
+// the beginning, so it has no batches and needs no queue. One at a time, worked by the process that started it.
+import { codeOf, messageWithDetail, SlotsyncError } from '../../errors.js';
+import { deleteOutdatedDrift } from '../../state/drift/write-drift.js';
+import { noteVerified } from '../../state/drift/verifications.js';
+import { countAccepted } from '../../state/records/count-records.js';
+import { sampleStanding } from '../../state/records/standing-records.js';
+import { pruneDrift } from '../../state/retention.js';
+import { failRun, finishRun } from '../../state/runs/end-run.js';
+import { readRun } from '../../state/runs/read-runs.js';
+import { startReading, whileReadingAlone } from '../../state/runs/reading-runs.js';
+import type { RunRange, StartedBy } from '../../state/schema.js';
+import type { Stream } from '../../streams/stream.js';
+import { readLookupTables, requireLookups } from '../current-streams.js';
+import type { Pace } from '../request-pace.js';
+import type { SyncDeps } from '../sync-deps.js';
+import { adoptObjects, type Adopted } from './adopt.js';
+import { readTypeBack, type Tallies } from './read-type.js';
+import { addTally, emptyTally, judgeByExternalId, record, type Pass, type Tally } from './verify-pass.js';
+
+export interface VerifyDeps extends Pick<SyncDeps, 'mirror' | 'destination' | 'state' | 'streams' | 'log'> {
+  startedBy: StartedBy;
+  /** Awaited before each request. */
+  pace: Pace;
+  /** Milliseconds since any moment, never going back. */
+  clock?: () => number;
+  /** Objects looked at so far, of about how many. */
+  onProgress?: (done: number, total: number) => void;
+}
+
+export interface VerifyRequest {
+  /** By default all. */
+  streams?: readonly Stream[];
+  /** So many records of each stream, chosen at random; by default all. */
+  sample?: number | undefined;
+  /** Objects that are nobody's record are drift too. */
+  extras?: boolean | undefined;
+}
+
+export interface VerifyResult {
+  runId: number;
+  /** By stream, parents first. */
+  streams: ({ stream: string; type: string } & Tally)[];
+  /** Objects that drift; those that are nobody's record only where they were asked for. */
+  drifting: number;
+  requests: number;
+}
+
+export interface AdoptResult {
+  runId: number;
+  streams: ({ stream: string; type: string } & Adopted)[];
+  requests: number;
+}
+
+/** Records that are asked for in one request. */
+const AT_ONCE = 1000;
+
+/**
+ * Verifies streams. Throws SlotsyncError `verify_running` when another verify is under way, else what the sides throw, or
+ * the signal's reason; what was seen until then stays written.
+ */
+export function verify(
+  deps: VerifyDeps,
+  request?: VerifyRequest,
+  signal?: AbortSignal,
+): Promise<VerifyResult> {
+  return whileAlone(deps, () => verifyAlone(deps, request, signal));
+}
+
+/** Makes records of the objects whose rows have none. Throws as `verify`. */
+export function adopt(
+  deps: VerifyDeps,
+  streams: readonly Stream[] = [...deps.streams.values()],
+  signal?: AbortSignal,
+): Promise<AdoptResult> {
+  return whileAlone(deps, () => adoptAlone(deps, streams, signal));
+}
+
+async function whileAlone<T>({ state }: VerifyDeps, work: () => Promise<T>): Promise<T> {
+  const alone = await whileReadingAlone(state, 'verify', work);
+  if (alone) return alone.result;
+  throw new SlotsyncError('verify_running', 'another verify is under way', {});
+}
+
+/** Verifies streams, under the lock of all verifying. */
+export async function verifyAlone(
+  deps: VerifyDeps,
+  request: VerifyRequest = {},
+  signal?: AbortSignal,
+): Promise<VerifyResult> {
+  const { sample, extras = false, streams = [...deps.streams.values()] } = request;
+  const range = { ...(sample === undefined ? {} : { sample }), ...(extras ? { extras } : {}) };
+  const { runId, result, requests } = await inRun(deps, streams, range, signal, async (pass, selected) =>
+    sample === undefined ? readBack(pass, selected, extras) : lookAtSamples(pass, selected, sample),
+  );
+  const tallies = streams.map((stream) => {
+    const tally = result.get(stream.name) ?? emptyTally();
+    return { stream: stream.name, type: stream.type, ...tally };
+  });
+  const drifting = tallies.reduce((sum, tally) => sum + countDrifting(tally, extras), 0);
+  deps.log.info({ runId, requests, drifting, sample }, 'objects verified');
+  return { runId, streams: tallies, drifting, requests };
+}
+
+async function adoptAlone(
+  deps: VerifyDeps,
+  streams: readonly Stream[],
+  signal: AbortSignal | undefined,
+): Promise<AdoptResult> {
+  const { runId, result, requests } = await inRun(deps, streams, { adopt: true }, signal, (pass, selected) =>
+    adoptObjects(pass, selected),
+  );
+  const adopted = streams.flatMap(({ name, type }) => {
+    const counts = result.get(name);
+    return counts ? [{ stream: name, type, ...counts }] : [];
+  });
+  deps.log.info({ runId, requests }, 'objects adopted');
+  return { runId, streams: adopted, requests };
+}
+
+/** Objects of a stream that drift. */
+export function countDrifting(
+  { changed = 0, missing = 0, inactive = 0, wrong_type: wrongType = 0, extra = 0 }: Tally,
+  extras: boolean,
+): number {
+  return changed + missing + inactive + wrongType + (extras ? extra : 0);
+}
+
+async function readBack(pass: Pass, streams: readonly Stream[], extras: boolean): Promise<Tallies> {
+  const tallies: Tallies = new Map();
+  for (const type of new Set(streams.map((stream) => stream.type))) {
+    const those = streams.filter((stream) => stream.type === type);
+    const found = await readTypeBack(pass, { type, streams: those, extras });
+    for (const [name, tally] of found) tallies.set(name, tally);
+    const { db } = pass.state;
+    for (const { name } of those) {
+      const source = { runId: pass.runId, stream: name };
+      await deleteOutdatedDrift(db, source, { extras });
+      await noteVerified(db, { ...source, objects: found.get(name)?.compared ?? 0 });
+    }
+  }
+  return tallies;
+}
+
+async function lookAtSamples(pass: Pass, streams: readonly Stream[], sample: number): Promise<Tallies> {
+  const tallies: Tallies = new Map();
+  for (const stream of streams) {
+    const tally = emptyTally();
+    const chosen = await sampleStanding(pass.state.db, stream.name, sample);
+    for (let at = 0; at < chosen.length; at += AT_ONCE) {
+      const judged = await judgeByExternalId(pass, stream, chosen.slice(at, at + AT_ONCE));
+      addTally(tally, await record(pass, stream, judged));
+      await pass.progress(judged.length);
+    }
+    tallies.set(stream.name, tally);
+  }
+  return tallies;
+}
+
+/** Does the work as a run with a row of its own. */
+async function inRun<T>(
+  deps: VerifyDeps,
+  streams: readonly Stream[],
+  range: RunRange,
+  signal: AbortSignal | undefined,
+  work: (pass: Pass, streams: readonly Stream[]) => Promise<T>,
+): Promise<{ runId: number; result: T; requests: number }> {
+  const { mirror, destination, state, log, startedBy, pace, clock = () => performance.now() } = deps;
+  const { db } = state;
+  const requestsBefore = destination.requests();
+  const runId = await startReading(db, {
+    kind: 'verify',
+    lane: 'verify',
+    startedBy,
+    streams: streams.map(({ name }) => name),
+    range: Object.keys(range).length === 0 ? undefined : range,
+  });
+  try {
+    let total = 0;
+    for (const { name } of streams) {
+      const accepted = await countAccepted(db, name);
+      total += range.sample === undefined ? accepted : Math.min(range.sample, accepted);
+    }
+    let done = 0;
+    const progress = async (objects: number) => {
+      done += objects;
+      deps.onProgress?.(Math.min(done, total), total);
+      const run = await readRun(db, runId);
+      if (!run || run.finishedAt) throw new SlotsyncError('run_cancelled', `run ${runId} was cancelled`, {});
+    };
+    // Rows are mapped by what the tables of lookups hold now.
+    const current = await readLookupTables(mirror, [...deps.streams.values()]);
+    const selected = current.filter(({ name }) => streams.some((stream) => stream.name === name));
+    selected.forEach(requireLookups);
+    const all = new Map(current.map((stream) => [stream.name, stream]));
+    const sides = { mirror, destination, state, streams: all };
+    const result = await work({ ...sides, runId, pace, signal, clock, progress }, selected);
+    await finishRun(db, runId);
+    await pruneDrift(db);
+    return { runId, result, requests: destination.requests() - requestsBefore };
+  } catch (error) {
+    const reason = signal?.aborted
+      ? { code: 'interrupted', message: 'the process was stopped' }
+      : { code: codeOf(error), message: messageWithDetail(error) };
+    await failRun(db, runId, reason);
+    log.warn({ runId, code: reason.code }, 'verify ended early');
+    throw error;
+  }
+}

@@ -1,0 +1,625 @@
+// Guarantee 11
+// Verify: what the service holds beside what was accepted last. People change objects at the service by the controls of the
+// sandbox; what is said of them is looked at in the tables of the state.
+import { describe, expect, it } from 'vitest';
+import { startReading, whileReadingAlone } from '../../src/state/runs/reading-runs.js';
+import { cancelRun } from '../../src/state/runs/end-run.js';
+import { readRun } from '../../src/state/runs/read-runs.js';
+import type { Declaration } from '../support/campus.js';
+import { startRun } from '../../src/state/runs/start-run.js';
+import { verifyWhenDue, type PeriodicVerifyDeps } from '../../src/sync/verify/verify-periodically.js';
+import { NIGHTLY, registerSchedule, VERIFY } from '../../src/state/runs/nightly-occurrences.js';
+import { adopt, verify, type VerifyRequest } from '../../src/sync/verify/verify.js';
+import {
+  addRooms,
+  codes,
+  keepRoomWorlds,
+  rename,
+  ROOMS,
+  rooms,
+  roomsAndCourses,
+} from '../support/room-worlds.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+
+/** Objects written at another time than they are looked at: nothing has to be asked for again. */
+const settle = (world: World) =>
+  world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
+
+async function sync(world: World): Promise<void> {
+  await world.sync();
+  await settle(world);
+  world.sandbox.clearArrivals();
+}
+
+/** Verifies, and returns what was counted of the first stream. */
+async function verifyRooms(world: World, request: VerifyRequest = {}) {
+  const { streams, ...result } = await verify(world.verifying(), request);
+  const [rooms] = streams;
+  if (!rooms) throw new Error('no stream was verified');
+  return { ...result, ...rooms, streams };
+}
+
+const driftOf = ({ sql }: World) =>
+  sql`SELECT stream, local_key, external_id, kind, fields FROM slotsync.drift ORDER BY stream, local_key`;
+const eventsOf = ({ sql }: World) =>
+  sql`SELECT local_key, from_kind, to_kind, run_id::int FROM slotsync.drift_events ORDER BY id`;
+const verifiedOf = ({ sql }: World) =>
+  sql`SELECT stream, objects::int, run_id::int FROM slotsync.verifications ORDER BY stream`;
+const finds = ({ sandbox }: World) => sandbox.arrivals().filter(({ path }) => path.endsWith('/objects/find'));
+const change = (world: World, code: string, name: string) =>
+  world.sandbox.changeObject(`room_${code}`, { fields: [{ fieldId: 'room.name', values: [name] }] });
+
+describe('verify: an object of a record', () => {
+  it('as it should be: nothing is said, and the stream is verified', async () => {
+    const world = await open(rooms());
+    await addRooms(world, ...codes(3));
+    await sync(world);
+    expect(await verifyRooms(world)).toMatchObject({ drifting: 0, compared: 3, waiting: 0, requests: 1 });
+    expect(await driftOf(world)).toEqual([]);
+    expect(await verifiedOf(world)).toEqual([{ stream: 'rooms', objects: 3, run_id: 2 }]);
+    expect(await readRun(world.state.db, 2)).toMatchObject({ kind: 'verify', status: 'succeeded' });
+  });
+
+  it('changed: both values of what the mapping owns; of other fields nothing', async () => {
+    const world = await open(rooms(), {
+      sandbox: {
+        schema: {
+          types: [{ extId: 'room' }],
+          fields: [{ extId: 'room.name' }, { extId: 'room.seats' }, { extId: 'room.note' }],
+        },
+      },
+    });
+    await addRooms(world, 'A', 'B');
+    await sync(world);
+    change(world, 'A', 'Aula');
+    world.sandbox.changeObject('room_B', { fields: [{ fieldId: 'room.note', values: ['projector'] }] });
+    expect(await verifyRooms(world)).toMatchObject({ drifting: 1, compared: 2, changed: 1 });
+    expect(await driftOf(world)).toEqual([
+      {
+        stream: 'rooms',
+        local_key: 'A',
+        external_id: 'room_A',
+        kind: 'changed',
+        fields: { 'room.name': { here: ['Room A'], there: ['Aula'] } },
+      },
+    ]);
+  });
+
+  it('owned whole: a field that the mapping does not fill is a change too', async () => {
+    const schema = {
+      types: [{ extId: 'room' }],
+      fields: [{ extId: 'room.name' }, { extId: 'room.seats' }, { extId: 'room.note' }],
+    };
+    const world = await open(rooms({ owns: 'object' }), { sandbox: { schema } });
+    await addRooms(world, 'A');
+    await sync(world);
+    world.sandbox.changeObject('room_A', { fields: [{ fieldId: 'room.note', values: ['projector'] }] });
+    await verifyRooms(world);
+    expect(await driftOf(world)).toMatchObject([
+      { kind: 'changed', fields: { 'room.note': { here: [], there: ['projector'] } } },
+    ]);
+  });
+
+  it('missing, inactive, or of another type', async () => {
+    const world = await open(roomsAndCourses());
+    await addRooms(world, 'A', 'B', 'C', 'D');
+    await sync(world);
+    world.sandbox.removeObject('room_A');
+    world.sandbox.changeObject('room_B', { active: false });
+    world.sandbox.removeObject('room_C');
+    world.sandbox.addObject({ extId: 'room_C', typeId: 'course' });
+    expect(await verifyRooms(world)).toMatchObject({
+      drifting: 3,
+      compared: 4,
+      missing: 1,
+      inactive: 1,
+      wrong_type: 1,
+    });
+    expect(await driftOf(world)).toMatchObject([
+      { local_key: 'A', kind: 'missing', fields: null },
+      { local_key: 'B', kind: 'inactive', fields: { active: { here: ['true'], there: ['false'] } } },
+      { local_key: 'C', kind: 'wrong_type' },
+    ]);
+  });
+
+  it('retired: as it should be while it is inactive or gone, and drift once it is active again', async () => {
+    const world = await open(rooms({ retire: 'deactivate' }));
+    await addRooms(world, ...codes(30));
+    await sync(world);
+    await world.sql`DELETE FROM rooms WHERE code IN ('r000', 'r001', 'r002')`;
+    await sync(world);
+    world.sandbox.removeObject('room_r001');
+    world.sandbox.changeObject('room_r002', { active: true });
+    expect(await verifyRooms(world)).toMatchObject({ drifting: 1, changed: 1 });
+    expect(await driftOf(world)).toMatchObject([
+      { local_key: 'r002', kind: 'changed', fields: { active: { here: ['false'], there: ['true'] } } },
+    ]);
+  });
+});
+
+describe('verify: what a sync has to do with is no drift', () => {
+  it('a row that changed, came or went since the last sync waits', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A', 'B', 'C', 'D');
+    await sync(world);
+    await rename(world, 'A', 'Hall');
+    await world.sql`DELETE FROM rooms WHERE code = 'B'`;
+    await addRooms(world, 'E');
+    world.sandbox.addObject({ extId: 'room_E', typeId: 'room' });
+    change(world, 'A', 'Aula');
+    world.sandbox.removeObject('room_B');
+    expect(await verifyRooms(world)).toMatchObject({ drifting: 0, compared: 2, waiting: 3 });
+    expect(await driftOf(world)).toEqual([]);
+  });
+
+  it('a record that is dead, in doubt or claimed waits', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A', 'B', 'C');
+    await sync(world);
+    for (const code of ['A', 'B', 'C']) change(world, code, 'Aula');
+    await world.sql`UPDATE slotsync.records SET status = 'dead' WHERE local_key = 'A'`;
+    await world.sql`UPDATE slotsync.records SET in_doubt = true WHERE local_key = 'B'`;
+    await world.sql`UPDATE slotsync.records SET claimed_by = 'x', claimed_until = now() + interval '1 hour'
+      WHERE local_key = 'C'`;
+    expect(await verifyRooms(world)).toMatchObject({ drifting: 0, compared: 0, waiting: 3 });
+  });
+
+  it('a record written while its page was read: the object is asked for again, and waits where that is as old', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A', 'B');
+    await sync(world);
+    change(world, 'A', 'Aula');
+    await world.sql`UPDATE slotsync.records SET updated_at = now() WHERE local_key = 'A'`;
+    expect(await verifyRooms(world)).toMatchObject({ drifting: 0, compared: 1, waiting: 1 });
+    expect(finds(world)).toHaveLength(2);
+  });
+
+  it('a sync that mends the object while the verify is at work: no drift is written', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    await sync(world);
+    world.sandbox.removeObject('room_A');
+    // The answer to the question by external id is held, while the record is written.
+    world.sandbox.closeGate({ path: '/objects/find', hold: 'answer', after: 1 });
+    const verifying = verifyRooms(world);
+    await expect.poll(() => world.sandbox.gate().held).toBe(1);
+    await world.sql`UPDATE slotsync.records SET updated_at = clock_timestamp()`;
+    world.sandbox.openGate();
+    expect(await verifying).toMatchObject({ drifting: 0, waiting: 1 });
+    expect(await driftOf(world)).toEqual([]);
+  });
+});
+
+describe('verify: objects that are nobody’s record', () => {
+  it('extras: counted always, drift only where they are asked for', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    await sync(world);
+    const { id } = world.sandbox.addObject({ typeId: 'room' });
+    world.sandbox.addObject({ extId: 'room_Z', typeId: 'room' });
+    expect(await verifyRooms(world)).toMatchObject({ drifting: 0, extra: 2 });
+    expect(await driftOf(world)).toEqual([]);
+    expect(await verifyRooms(world, { extras: true })).toMatchObject({ drifting: 2, extra: 2 });
+    expect(await driftOf(world)).toMatchObject([
+      { local_key: `#${id}`, external_id: null, kind: 'extra' },
+      { external_id: 'room_Z', kind: 'extra' },
+    ]);
+    // One is removed, and the other becomes a record.
+    world.sandbox.removeObject(id);
+    await addRooms(world, 'Z');
+    await sync(world);
+    expect(await driftOf(world)).toMatchObject([{ local_key: `#${id}` }]);
+    await verifyRooms(world, { extras: true });
+    expect(await driftOf(world)).toEqual([]);
+  });
+
+  it('two streams of one type: an object of either is nobody’s extra', async () => {
+    const both = { rooms: ROOMS, labs: { ...ROOMS, from: 'labs', externalId: 'lab_{code}' } };
+    const world = await open({ streams: both });
+    await world.sql`CREATE TABLE labs (code text PRIMARY KEY, name text, seats integer)`;
+    await addRooms(world, 'A');
+    await world.sql`INSERT INTO labs VALUES ('L', 'Lab L')`;
+    await sync(world);
+    world.sandbox.addObject({ typeId: 'room' });
+    const { streams, requests } = await verifyRooms(world);
+    expect(streams).toMatchObject([
+      { stream: 'rooms', compared: 1, extra: 1 },
+      { stream: 'labs', compared: 1 },
+    ]);
+    expect(requests).toBe(1);
+    const [labs] = [...world.verifying().streams.values()].filter(({ name }) => name === 'labs');
+    expect(await verifyRooms(world, { streams: labs ? [labs] : [] })).toMatchObject({
+      stream: 'labs',
+      compared: 1,
+    });
+  });
+});
+
+describe('verify: what is said changes', () => {
+  it('events: one for each change of what is said, and one when it is mended', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    await sync(world);
+    change(world, 'A', 'Aula');
+    await verifyRooms(world);
+    await verifyRooms(world);
+    world.sandbox.removeObject('room_A');
+    await verifyRooms(world);
+    world.sandbox.putObject({
+      extId: 'room_A',
+      typeId: 'room',
+      fields: [{ fieldId: 'room.name', values: ['Room A'] }],
+    });
+    await verifyRooms(world);
+    expect(await driftOf(world)).toEqual([]);
+    expect(await eventsOf(world)).toEqual([
+      { local_key: 'A', from_kind: null, to_kind: 'changed', run_id: 2 },
+      { local_key: 'A', from_kind: 'changed', to_kind: 'missing', run_id: 4 },
+      { local_key: 'A', from_kind: 'missing', to_kind: null, run_id: 5 },
+    ]);
+  });
+
+  it('a write that is accepted later mends it; a sync that sends nothing does not', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A', 'B');
+    await sync(world);
+    change(world, 'A', 'Aula');
+    await verifyRooms(world);
+    await sync(world);
+    expect(await driftOf(world)).toHaveLength(1);
+    await rename(world, 'A', 'Hall');
+    await sync(world);
+    expect(await driftOf(world)).toEqual([]);
+    expect((await eventsOf(world)).at(-1)).toMatchObject({ from_kind: 'changed', to_kind: null, run_id: 4 });
+  });
+});
+
+describe('verify: a pass', () => {
+  it('a sample: by external id alone, and the stream is not verified by it', async () => {
+    const world = await open(rooms());
+    await addRooms(world, ...codes(20));
+    await sync(world);
+    for (const code of codes(20)) change(world, code, 'Aula');
+    expect(await verifyRooms(world, { sample: 5 })).toMatchObject({ drifting: 5, compared: 5, requests: 1 });
+    expect(await verifiedOf(world)).toEqual([]);
+    expect(await driftOf(world)).toHaveLength(5);
+  });
+
+  it('pages: each is compared, and what was not met is asked for once', async () => {
+    const config = rooms();
+    const world = await open({ ...config, service: { pageSize: 4 } });
+    await addRooms(world, ...codes(10));
+    await sync(world);
+    world.sandbox.removeObject('room_r003');
+    change(world, 'r009', 'Aula');
+    expect(await verifyRooms(world)).toMatchObject({ compared: 10, missing: 1, changed: 1, requests: 4 });
+  });
+
+  it('a service that answers fewer pages than it promised: the run fails, nothing is called missing', async () => {
+    const world = await open({ ...rooms(), service: { pageSize: 4 } });
+    await addRooms(world, ...codes(10));
+    await sync(world);
+    world.sandbox.setMissingPages(1);
+    await expect(verifyRooms(world)).rejects.toMatchObject({ code: 'answer_invalid' });
+    expect(await driftOf(world)).toEqual([]);
+    expect(await verifiedOf(world)).toEqual([]);
+    expect(await readRun(world.state.db, 2)).toMatchObject({ status: 'failed', errorCode: 'answer_invalid' });
+  });
+
+  it('one at a time: a second one is refused, and one that was interrupted is closed by the next', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    await sync(world);
+    const second = await whileReadingAlone(world.state, 'verify', async () =>
+      verifyRooms(world).catch((error: unknown) => error),
+    );
+    expect(second?.result).toMatchObject({ code: 'verify_running' });
+    const request = { kind: 'verify', lane: 'verify', startedBy: 'command', streams: ['rooms'] } as const;
+    const interrupted = await startReading(world.state.db, request);
+    // A run that only reads keeps no sync from starting.
+    expect(await startRun(world.state.db, { ...request, kind: 'sync' })).toMatchObject({ started: true });
+    await verifyRooms(world);
+    expect(await readRun(world.state.db, interrupted)).toMatchObject({
+      status: 'failed',
+      errorCode: 'interrupted',
+    });
+  });
+
+  it('a run that is cancelled ends at its next page', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    await sync(world);
+    world.sandbox.closeGate({ path: '/objects/find' });
+    const verifying = verifyRooms(world).catch((error: unknown) => error);
+    await expect.poll(() => world.sandbox.gate().held).toBe(1);
+    await cancelRun(world.state.db, 2);
+    world.sandbox.openGate();
+    expect(await verifying).toMatchObject({ code: 'run_cancelled' });
+    expect(await readRun(world.state.db, 2)).toMatchObject({ status: 'cancelled' });
+  });
+
+  it('nothing anywhere: an empty stream of an empty type', async () => {
+    const world = await open(rooms());
+    expect(await verifyRooms(world)).toMatchObject({ drifting: 0, compared: 0, waiting: 0 });
+    expect(await verifyRooms(world, { sample: 10 })).toMatchObject({ drifting: 0, compared: 0, requests: 0 });
+  });
+});
+
+/** What `verify --repair` does after it has read: a run over what drifts. */
+async function repair(world: World, range: object = { repair: true }) {
+  const { run } = await startRun(world.state.db, {
+    kind: 'verify',
+    lane: 'verify',
+    startedBy: 'command',
+    streams: [...world.verifying().streams.keys()],
+    range: { repair: true, ...range },
+  });
+  const { queue } = await world.planRun(run.id);
+  return world.finish(run.id, queue);
+}
+
+describe('repair', () => {
+  it('changed, missing and inactive objects are sent again, and what is equal by then is not', async () => {
+    const world = await open(rooms());
+    await addRooms(world, ...codes(30));
+    await sync(world);
+    change(world, 'r000', 'Aula');
+    world.sandbox.removeObject('room_r001');
+    world.sandbox.changeObject('room_r002', { active: false });
+    change(world, 'r003', 'Aula');
+    await verifyRooms(world);
+    change(world, 'r003', 'Room r003');
+    world.sandbox.clearArrivals();
+    const { run } = await repair(world);
+    expect(run).toMatchObject({
+      status: 'succeeded',
+      plan: { rooms: { repair: 4 } },
+      counts: { rooms: { synced: 3, unchanged: 1 } },
+    });
+    expect(world.writes().map(({ objects }) => objects)).toEqual([3]);
+    await settle(world);
+    expect(await verifyRooms(world)).toMatchObject({ drifting: 0, compared: 30 });
+  });
+
+  it('a retired object that is active again is retired again, unless its row is back or it is booked', async () => {
+    const world = await open(rooms({ retire: 'deactivate' }));
+    await addRooms(world, ...codes(40));
+    await sync(world);
+    await world.sql`DELETE FROM rooms WHERE code IN ('r000', 'r001')`;
+    await sync(world);
+    for (const code of ['r000', 'r001']) world.sandbox.changeObject(`room_${code}`, { active: true });
+    await verifyRooms(world);
+    const begin = Math.floor(Date.now() / 1000) + 3600;
+    world.sandbox.addReservation({
+      begin,
+      end: begin + 3600,
+      objects: [{ typeId: 'room', objectId: 'room_r001' }],
+    });
+    const { run } = await repair(world);
+    expect(run).toMatchObject({ counts: { rooms: { synced: 1, deferred: 1 } } });
+    expect(world.sandbox.object('room_r000')).toMatchObject({ active: false });
+    expect(world.sandbox.object('room_r001')).toMatchObject({ active: true });
+    expect(await world.statusesOf('rooms')).toMatchObject({ r000: 'retired', r001: 'deferred' });
+  });
+
+  it('parents before children: a type that is gone is made again in the order of its references', async () => {
+    const world = await open(roomsAndCourses({}));
+    await addRooms(world, 'A');
+    await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A')`;
+    await sync(world);
+    world.sandbox.removeObject('room_A');
+    world.sandbox.removeObject('course_c1');
+    await verify(world.verifying());
+    world.sandbox.clearArrivals();
+    const { run } = await repair(world);
+    expect(run).toMatchObject({
+      status: 'succeeded',
+      counts: { rooms: { synced: 1 }, courses: { synced: 1 } },
+    });
+  });
+
+  it('an object of another type, and one that is nobody’s, are left alone', async () => {
+    const world = await open(roomsAndCourses());
+    await addRooms(world, 'A');
+    await sync(world);
+    world.sandbox.removeObject('room_A');
+    world.sandbox.addObject({ extId: 'room_A', typeId: 'course' });
+    world.sandbox.addObject({ typeId: 'room' });
+    await verify(world.verifying(), { extras: true });
+    const { run } = await repair(world);
+    expect(run).toMatchObject({ status: 'succeeded', plan: { rooms: { repair: 0 } } });
+    expect(world.writes()).toEqual([]);
+  });
+
+  const held = async (limits: Declaration['limits'] = { repair: { count: 2, percent: 10 } }) => {
+    const world = await open(rooms({ limits }));
+    await addRooms(world, ...codes(20));
+    await sync(world);
+    return world;
+  };
+
+  it('beyond its limit it is held, with what it looks like', async () => {
+    const world = await held();
+    for (const code of codes(20)) world.sandbox.removeObject(`room_${code}`);
+    await verifyRooms(world);
+    const { run } = await repair(world);
+    expect(run).toMatchObject({
+      status: 'held',
+      holds: { rooms: { repair: { count: 20, approvable: true } } },
+    });
+    expect(run.holds['rooms']?.repair?.reason).toBe(
+      'the service holds none of the 20 objects: it may have been restored empty or from a backup; ' +
+        '20 of 20 records would be repaired, more than 2 and more than 10 %; ' +
+        'if that is so: slotsync approve 3 --stream rooms --operation repair',
+    );
+    expect(world.writes()).toEqual([]);
+  });
+
+  it.each([
+    [
+      'all in one field',
+      (world: World) => codes(5).forEach((code) => change(world, code, 'Aula')),
+      /all 5 objects that drift differ in room\.name/,
+    ],
+    [
+      'all inactive',
+      (world: World) =>
+        codes(5).forEach((code) => world.sandbox.changeObject(`room_${code}`, { active: false })),
+      /all 5 objects that drift were made inactive/,
+    ],
+    [
+      'most of them missing',
+      (world: World) => codes(5).forEach((code) => world.sandbox.removeObject(`room_${code}`)),
+      /lacks 5 of the 20 objects/,
+    ],
+  ])('%s: the hold says so', async (_, spoil, says) => {
+    const world = await held();
+    spoil(world);
+    await verifyRooms(world);
+    const { run } = await repair(world);
+    expect(run.holds['rooms']?.repair?.reason).toMatch(says);
+  });
+
+  it('a sample: only what that verify has seen is repaired', async () => {
+    const world = await held({ repair: { count: 100, percent: 100 } });
+    for (const code of codes(20)) change(world, code, 'Aula');
+    await verifyRooms(world);
+    const { runId } = await verifyRooms(world, { sample: 3 });
+    const { run } = await repair(world, { verified: runId });
+    expect(run).toMatchObject({ plan: { rooms: { repair: 3 } } });
+  });
+});
+
+describe('adopt: the state was lost', () => {
+  const lose = (world: World) => world.sql`
+    TRUNCATE slotsync.records, slotsync.runs, slotsync.batches, slotsync.drift, slotsync.verifications RESTART IDENTITY`;
+
+  it('records are made again without a write, and a sync sends only what differs', async () => {
+    const world = await open(roomsAndCourses());
+    await addRooms(world, ...codes(30));
+    await world.sql`INSERT INTO courses SELECT 'c' || i, 'Course ' || i, 'r000' FROM generate_series(1, 5) AS i`;
+    await sync(world);
+    const before = await world.recordsOf('courses');
+    await lose(world);
+    const { streams } = await adopt(world.verifying());
+    expect(streams).toMatchObject([
+      { stream: 'rooms', equal: 30, differing: 0, ambiguous: 0, unowned: 0 },
+      { stream: 'courses', equal: 5, differing: 0 },
+    ]);
+    expect((await world.recordsOf('courses'))['c1']).toMatchObject({
+      external_id: 'course_c1',
+      object_hash: before['c1']?.object_hash,
+    });
+    await sync(world);
+    expect(world.writes()).toEqual([]);
+
+    await lose(world);
+    await world.sql`UPDATE rooms SET name = name || '!' WHERE code IN ('r001', 'r002')`;
+    await world.sql`UPDATE courses SET room = 'r001' WHERE code = 'c1'`;
+    expect((await adopt(world.verifying())).streams).toMatchObject([{ differing: 2 }, { differing: 1 }]);
+    world.sandbox.clearArrivals();
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ plan: { rooms: { update: 2 }, courses: { update: 1 } } });
+    expect(world.writes().map(({ objects }) => objects)).toEqual([2, 1]);
+  });
+
+  it('a state that is there: nothing of it is changed', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A', 'B');
+    await sync(world);
+    await world.sql`DELETE FROM slotsync.records WHERE local_key = 'B'`;
+    change(world, 'A', 'Aula');
+    const before = await world.recordsOf('rooms');
+    expect((await adopt(world.verifying())).streams).toMatchObject([{ equal: 1, differing: 0 }]);
+    expect((await world.recordsOf('rooms'))['A']).toEqual(before['A']);
+  });
+
+  it('an object that no row gives stays as it is, and one that two rows give is nobody’s', async () => {
+    const world = await open(rooms({ externalId: 'room_{name}' }));
+    await world.sql`INSERT INTO rooms VALUES ('A', 'One'), ('B', 'Two'), ('C', 'Two')`;
+    for (const name of ['One', 'Two', 'Three'])
+      world.sandbox.addObject({
+        extId: `room_${name}`,
+        typeId: 'room',
+        fields: [{ fieldId: 'room.name', values: [name] }],
+      });
+    expect((await adopt(world.verifying())).streams).toMatchObject([{ equal: 1, ambiguous: 1, unowned: 1 }]);
+    expect(Object.keys(await world.recordsOf('rooms'))).toEqual(['A']);
+  });
+});
+
+describe('verify: by a worker', () => {
+  const schedule = { nightly: '0 2 * * *', timezone: 'UTC' };
+  const DUE = new Date('2026-03-02T02:00:00Z');
+  const periodic = (world: World, changes: Partial<PeriodicVerifyDeps> = {}): PeriodicVerifyDeps => ({
+    ...world.verifying(),
+    startedBy: 'schedule',
+    isReconciled: false,
+    repairs: false,
+    startRepair: async () => undefined,
+    ...changes,
+  });
+  /** As if the worker had been started before the schedule's occurrence. */
+  const register = async ({ sql, state }: World, pattern: string) => {
+    await registerSchedule(state.db, NIGHTLY, { pattern: schedule.nightly, timezone: 'UTC' });
+    await registerSchedule(state.db, VERIFY, { pattern, timezone: 'UTC' });
+    await sql`UPDATE slotsync.schedules SET registered_at = '2026-03-01 12:00Z'`;
+  };
+  const startNight = ({ sql }: World) =>
+    sql`UPDATE slotsync.schedules SET last_due = ${DUE} WHERE name = 'nightly'`;
+
+  it('after sync: once for each night, when its run has ended and its bookings were reconciled', async () => {
+    const world = await open({ ...rooms(), schedule, verify: { after: 'sync' } });
+    await addRooms(world, 'A');
+    await register(world, 'sync');
+    const deps = periodic(world, { isReconciled: true });
+    expect(await verifyWhenDue(deps, DUE)).toBeUndefined();
+    await startNight(world);
+    const runId = await world.startRun();
+    expect(await verifyWhenDue(deps, DUE)).toBeUndefined();
+    const { queue } = await world.planRun(runId);
+    await world.finish(runId, queue);
+    await settle(world);
+    expect(await verifyWhenDue(deps, DUE)).toBeUndefined();
+    await world.sql`UPDATE slotsync.schedules SET last_reconciled = last_due WHERE name = 'nightly'`;
+    expect(await verifyWhenDue(deps, DUE)).toMatchObject({ drifting: 0 });
+    expect(await verifyWhenDue(deps, DUE)).toBeUndefined();
+  });
+
+  it('a pattern of its own; one that failed is due still', async () => {
+    const world = await open({ ...rooms(), verify: { after: '0 5 * * 0' } });
+    await addRooms(world, 'A');
+    await sync(world);
+    await register(world, '0 5 * * *');
+    const [before, after] = [new Date('2026-03-02T04:59:00Z'), new Date('2026-03-02T05:00:00Z')];
+    await world.sql`UPDATE slotsync.schedules SET registered_at = '2026-03-02 00:00Z'`;
+    expect(await verifyWhenDue(periodic(world), before)).toBeUndefined();
+    world.sandbox.failNext({ path: '/objects/find', fault: 'status', status: 500, times: 1 });
+    await expect(verifyWhenDue(periodic(world), after)).rejects.toMatchObject({ code: 'service_failed' });
+    expect(await verifyWhenDue(periodic(world), after)).toMatchObject({ drifting: 0 });
+    expect(await verifyWhenDue(periodic(world), after)).toBeUndefined();
+  });
+
+  it('within limits: what drifts is repaired by a run of its own', async () => {
+    const world = await open({ ...rooms(), schedule, verify: { after: 'sync', repair: 'within-limits' } });
+    await addRooms(world, ...codes(20));
+    await sync(world);
+    await register(world, 'sync');
+    await startNight(world);
+    change(world, 'r000', 'Aula');
+    const started: number[] = [];
+    const deps = periodic(world, { repairs: true, startRepair: async ({ id }) => void started.push(id) });
+    expect(await verifyWhenDue(deps, DUE)).toMatchObject({ drifting: 1 });
+    const [runId = 0] = started;
+    expect(await readRun(world.state.db, runId)).toMatchObject({
+      kind: 'verify',
+      startedBy: 'schedule',
+      range: { repair: true },
+    });
+    const { queue } = await world.planRun(runId);
+    await world.finish(runId, queue);
+    expect(world.fieldsOf('room_r000')).toMatchObject({ 'room.name': 'Room r000' });
+  });
+});
