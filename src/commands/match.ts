@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import type { App } from '../app.js';
 import { selectStream, selectStreams } from '../config-file.js';
@@ -54,6 +55,8 @@ async function compare(app: App, names: string[], options: MatchOptions): Promis
   await createPreflight(deps.destination).requireKnownNames(compared, { lane: 'verify' });
 
   const { out } = options;
+  if (out !== undefined && statSync(out, { throwIfNoEntry: false })?.isDirectory())
+    throw new UsageError(`${out} is a folder`, { remedy: 'Name the file in it: --out matches.csv' });
   // The file of an earlier match stays as it is until this one is complete.
   const unfinished = out === undefined ? undefined : `${out}.unfinished`;
   const file = unfinished === undefined ? undefined : await openCsvFile(unfinished, MATCH_COLUMNS);
@@ -117,7 +120,8 @@ async function readAll(
 
 async function applyFile(app: App, name: string, options: MatchOptions): Promise<number> {
   const rows = readCsvFile(name, NEEDED_COLUMNS);
-  const deps = await openDeps(app);
+  const { state } = await app.bound(); // a link is to an object of this destination
+  const deps = { ...(await openDeps(app)), state };
   await requireSources(deps.mirror, { streams: [...deps.streams.values()] });
   const applied = await applyLinks(deps, rows);
   print(options, applied, describeApplied(applied));

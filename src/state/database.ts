@@ -14,11 +14,19 @@ export type Queries = Omit<Database, '$client'>;
 export type State = ReturnType<typeof openState>;
 
 /**
- * Opens the state. Nothing connects before the first query. Transactions wait for a free connection, so none may wait
+ * Opens the state; `duty` is what the server lists its connections by. Nothing connects before the first query. Transactions wait for a free connection, so none may wait
  * inside for a query outside of it.
  */
-export function openState({ url, connections = 2 }: { url: SettingText; connections?: number }) {
-  const client = connectPostgres(url, 'state', { max: connections });
+export function openState({
+  url,
+  connections = 2,
+  duty = 'state',
+}: {
+  url: SettingText;
+  connections?: number;
+  duty?: string;
+}) {
+  const client = connectPostgres(url, duty, { max: connections });
   return {
     db: nameFailures(drizzle(client)),
     client,

@@ -132,7 +132,7 @@ export async function withMatchTables<T>(
   { url }: Pick<State, 'url'>,
   work: (tables: MatchTables) => Promise<T>,
 ): Promise<T> {
-  const own = openState({ url, connections: 1 });
+  const own = openState({ url, connections: 1, duty: 'match' });
   try {
     return await own.db.transaction(async (tx) => {
       await runEach(tx, CREATE);

@@ -94,6 +94,7 @@ it('roles: every command runs with those of the mirror and of the state', async 
   });
   for (const args of [
     ['plan'],
+    ['match', 'rooms', '--by', 'room.name'],
     ['sync'],
     ['backfill', 'rooms', '--where', 'seats > 1'],
     ['reconcile', ...JUNE],

@@ -1,0 +1,21 @@
+import { expect, it } from 'vitest';
+import { matchValue, NOT_THERE_YET } from '../../src/sync/match-values.js';
+
+const fields = (values: Record<string, string[]>) =>
+  Object.entries(values).map(([fieldId, list]) => ({ fieldId, values: list }));
+
+it('match values: are equal only where every field is, in the order of the fields that are named', () => {
+  const one = matchValue(['code', 'campus'], fields({ campus: ['N'], code: ['1'], seats: ['4'] }));
+  expect(one).toBe(matchValue(['code', 'campus'], fields({ code: ['1'], campus: ['N'] })));
+  expect(one).not.toBe(matchValue(['code', 'campus'], fields({ code: ['N'], campus: ['1'] })));
+  expect(matchValue(['a', 'b'], fields({ a: ['x'], b: ['y","z'] }))).not.toBe(
+    matchValue(['a', 'b'], fields({ a: ['x'], b: ['y', 'z'] })),
+  );
+});
+
+it('match values: what is empty, or not at the service yet, is equal to nothing', () => {
+  expect(matchValue([], fields({ a: ['x'] }))).toBeUndefined();
+  expect(matchValue(['a', 'b'], fields({ a: ['x'] }))).toBeUndefined();
+  expect(matchValue(['a'], fields({ a: [''] }))).toBeUndefined();
+  expect(matchValue(['a'], fields({ a: ['x', NOT_THERE_YET] }))).toBeUndefined();
+});
