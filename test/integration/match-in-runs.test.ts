@@ -4,7 +4,9 @@
 import { describe, expect, it } from 'vitest';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { readBatch } from '../../src/state/runs/batches.js';
+import { deleteLinks } from '../../src/state/records/links.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
+import { previewStream } from '../../src/sync/plan/preview.js';
 import { COURSES } from '../support/campus.js';
 import {
   ROOMS,
@@ -201,6 +203,29 @@ describe('match: a row', () => {
     expect(world.writes()).toEqual([]);
   });
 
+  it('is previewed as the object that it means, and why it means none for certain', async () => {
+    const world = await open(matching());
+    addObject(world, 'Room A', 'hand_7');
+    for (const extId of ['twin_1', 'twin_2']) addObject(world, 'Room B', extId);
+    await addRooms(world, 'A', 'B', 'C');
+    await world.sql`UPDATE rooms SET seats = 5`;
+    const { samples } = await previewStream(world.deps(), world.stream('rooms'));
+    expect(samples.toSorted((a, b) => (a.key < b.key ? -1 : 1))).toMatchObject([
+      { key: 'A', externalId: 'hand_7', changes: [{ field: 'room.seats', old: [], new: ['5'] }] },
+      {
+        key: 'B',
+        problem: expect.stringContaining("2 objects have its values of room.name: 'twin_1', 'twin_2'"),
+      },
+      {
+        key: 'C',
+        externalId: 'room_C',
+        changes: [{ field: 'active' }, { field: 'room.name' }, { field: 'room.seats' }],
+      },
+    ]);
+    expect(world.writes()).toEqual([]);
+    expect(await linksOf(world)).toEqual([]);
+  });
+
   it('compares a reference by its external id', async () => {
     const world = await open({
       streams: { rooms: ROOMS, courses: { ...COURSES, match: ['course.room', 'course.name'] } },
@@ -357,6 +382,28 @@ describe('link: an object that is not at the service any more', () => {
       B: { status: 'synced' },
     });
     expect(objectNames(world)).toEqual(['room_B']);
+  });
+
+  it('is written again when it is back, and made anew when the link is undone', async () => {
+    const world = await open(matching());
+    addObject(world, 'Room A', 'hand_7');
+    addObject(world, 'Room B', 'hand_8');
+    await addRooms(world, 'A', 'B');
+    await world.sync();
+    world.sandbox.changeObject('hand_7', { extId: 'elsewhere' });
+    world.sandbox.changeObject('hand_8', { extId: 'elsewhere too' });
+    await world.sql`UPDATE rooms SET name = 'Hall ' || code, seats = 5`;
+    await world.sync();
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'dead', B: 'dead' });
+    world.sandbox.changeObject('elsewhere', { extId: 'hand_7' });
+    await deleteLinks(world.state.db, 'rooms', ['B']);
+    await retryRecords(world.state.db, { stream: 'rooms', keys: [] });
+    await world.sync();
+    await retryRecords(world.state.db, { stream: 'rooms', keys: ['B'] });
+    await world.sync();
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced' });
+    expect(objectNames(world).toSorted()).toEqual(['elsewhere too', 'hand_7', 'room_B']);
+    expect(world.fieldsOf('hand_7')).toMatchObject({ 'room.seats': '5' });
   });
 
   it('is retired as any other when its row goes, and no row of the template stands for it', async () => {

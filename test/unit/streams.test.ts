@@ -126,6 +126,29 @@ describe('a reference to another stream', () => {
   });
 });
 
+describe('match', () => {
+  it('names fields and references of its stream, each at its place', () => {
+    const match = ['room.name', 'room.campus', 'room.parent'];
+    expect(faultsOf({ rooms: rooms({ match }) })).toEqual([
+      "streams.rooms.match[1]: 'room.campus' is not among the stream's fields and references: room.name",
+      "streams.rooms.match[2]: 'room.parent' is not among the stream's fields and references: room.name",
+    ]);
+    const buildings = rooms();
+    expect(
+      faultsOf({
+        buildings,
+        rooms: rooms({
+          references: { 'room.parent': { stream: 'buildings', key: 'parent' } },
+          match: ['room.name', 'room.parent'],
+        }),
+      }),
+    ).toEqual([]);
+    expect(faultsOf({ rooms: rooms({ match: [] }) })).toEqual([
+      expect.stringContaining('at least one field id'),
+    ]);
+  });
+});
+
 describe('streams', () => {
   it('are worked on parents first, whatever their order in the file', () => {
     const referTo = (stream: string) => ({ references: { f: { stream, key: 'k' } } });
