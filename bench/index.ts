@@ -7,6 +7,7 @@ import { benchPipeline } from './pipeline.js';
 import { benchPlan } from './plan.js';
 import { benchReconcile } from './reconcile.js';
 import { benchRecovery } from './recovery.js';
+import { benchVerify } from './verify.js';
 
 const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = {
   connections: benchConnections,
@@ -17,6 +18,7 @@ const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = {
   plan: benchPlan,
   reconcile: benchReconcile,
   recovery: benchRecovery,
+  verify: benchVerify,
 };
 
 const [name = '', ...args] = process.argv.slice(2);

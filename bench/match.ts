@@ -4,6 +4,7 @@ import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
 import { table, type Cell } from '../src/report/format.js';
 import { megabytes, RATE, showProgress } from './figures.js';
+import { findInLoop } from './find-loop.js';
 import { install, withCleanup } from './installation.js';
 import { describeMachine } from './machine.js';
 import { startService } from './service.js';
@@ -11,7 +12,6 @@ import { fillThings, THINGS, THINGS_SCHEMA } from './things.js';
 
 const LATENCY_MS = 50;
 const PAGE = 1000;
-const IDS_AT_ONCE = 100;
 /** Of the objects, made by hand: without an external id. */
 const BY_HAND = 0.05;
 /** The loop is measured up to so many objects; beyond it takes many minutes. */
@@ -42,7 +42,7 @@ export async function benchMatch(args: readonly string[]): Promise<void> {
         const slotsync = await install({
           databaseUrl,
           serviceUrl: service.url,
-          configuration: { ...THINGS, verify: { after: 'sync', share } },
+          configuration: { ...THINGS, verify: { after: '0 5 * * 0', share } },
         });
         onEnd(slotsync.close);
         await slotsync.command('migrate');
@@ -60,9 +60,17 @@ export async function benchMatch(args: readonly string[]): Promise<void> {
       }
       if (count <= MOST_IN_LOOP) {
         const before = await service.requests();
-        const { seconds, found } = await loop(service.url, count);
+        const { seconds, found } = await findInLoop(service.url, count);
         const requests = (await service.requests()) - before;
-        lines.push([count, 'loop: find 100 ids', requests, count / PAGE, seconds.toFixed(1), '', found]);
+        lines.push([
+          count,
+          'loop: find 100 ids',
+          requests,
+          count / PAGE,
+          seconds.toFixed(1),
+          '',
+          `${found} by id`,
+        ]);
       }
       await service.stop();
       showProgress(at + 1, counts.length);
@@ -79,26 +87,4 @@ function readCounts(stdout: string): string {
   };
   const counts = types[0]?.streams[0]?.counts;
   return `${counts?.equal} equal, ${counts?.match} matched`;
-}
-
-/** One request after the other, without a quota: latency alone keeps it below 20 a second. */
-async function loop(url: string, count: number) {
-  const startedAt = performance.now();
-  const authenticated = await fetch(`${url}/v1/organizations/demo/api-keys/authenticate`, {
-    method: 'POST',
-    headers: { authorization: 'Api-Key sandbox-key', 'x-region': 'EU_EES' },
-  });
-  const { token } = (await authenticated.json()) as { token: string };
-  let found = 0;
-  for (let id = 1; id <= count; id += IDS_AT_ONCE) {
-    const extIds = Array.from({ length: Math.min(IDS_AT_ONCE, count - id + 1) }, (_, i) => `thing_${id + i}`);
-    const answer = await fetch(`${url}/v1/objects/find`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ idFormat: 'EXTERNAL', extIds, limit: PAGE }),
-    });
-    if (!answer.ok) throw new Error(`the service answered ${answer.status}`);
-    found += ((await answer.json()) as { results: unknown[] }).results.length;
-  }
-  return { seconds: (performance.now() - startedAt) / 1000, found: `${found} by id` };
 }

@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import type { App } from '../app.js';
 import { selectStream, selectStreams } from '../config-file.js';
@@ -54,6 +55,8 @@ async function compare(app: App, names: string[], options: MatchOptions): Promis
   await createPreflight(deps.destination).requireKnownNames(compared, { lane: 'verify' });
 
   const { out } = options;
+  if (out !== undefined && statSync(out, { throwIfNoEntry: false })?.isDirectory())
+    throw new UsageError(`${out} is a folder`, { remedy: 'Name the file in it: --out matches.csv' });
   // The file of an earlier match stays as it is until this one is complete.
   const unfinished = out === undefined ? undefined : `${out}.unfinished`;
   const file = unfinished === undefined ? undefined : await openCsvFile(unfinished, MATCH_COLUMNS);

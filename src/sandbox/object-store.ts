@@ -48,8 +48,8 @@ export const objectFind = find.extend({
 });
 
 export interface ObjectOptions {
-  /** False: a find of objects by fields is refused. */
-  searchesFields?: boolean | undefined;
+  /** False: a find of objects by fields is refused. `ignored`: it finds as if it named none. */
+  searchesFields?: boolean | 'ignored' | undefined;
 }
 
 export function createObjects(schema: Schema, { searchesFields = true }: ObjectOptions = {}) {
@@ -111,10 +111,11 @@ export function createObjects(schema: Schema, { searchesFields = true }: ObjectO
     /** What a find of objects selects. */
     selectObjects(request: z.infer<typeof objectFind>) {
       const { typeId, modified, idFormat: format } = request;
-      if (request.fields !== undefined && !searchesFields)
+      if (request.fields !== undefined && searchesFields === false)
         throw new Refusal(400, 'fields: objects cannot be searched by fields');
+      const searched = searchesFields === true ? (request.fields?.exactSearchFields ?? []) : [];
       const type = typeId === undefined ? undefined : (schema.types.require(typeId, format).extId ?? '');
-      const byFields = (request.fields?.exactSearchFields ?? []).map(({ fieldId, values }) => {
+      const byFields = searched.map(({ fieldId, values }) => {
         const { extId } = schema.fields.require(fieldId, format);
         const wanted = new Set(values);
         return ({ fields }: StoredObject) =>

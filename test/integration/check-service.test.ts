@@ -38,6 +38,12 @@ describe('field-search', () => {
     expect(await probe()).toMatchObject({ held: 'no' });
   });
 
+  it('does not hold when the service ignores it', async () => {
+    await open({ searchesFields: 'ignored' });
+    world.sandbox.addObject({ typeId: 'room', fields });
+    expect(await probe()).toMatchObject({ held: 'no', found: expect.stringContaining('all the same') });
+  });
+
   it('is unknown without a value to look for', async () => {
     await open();
     expect(await probe()).toMatchObject({ held: 'unknown' });

@@ -243,6 +243,33 @@ describe('match: rows and objects', () => {
     expect(type).toMatchObject({ objects: 4, nobodys: { only_there: 3 } });
   });
 
+  it('of a composite key and a template of several columns are found and linked like others', async () => {
+    const world = await open({
+      streams: {
+        rooms: {
+          ...ROOMS,
+          key: ['campus', 'code'],
+          externalId: '{campus}/{code}',
+          fields: { 'room.name': 'name', 'room.campus': 'campus' },
+        },
+      },
+    });
+    await world.sql`CREATE TABLE rooms (campus text, code text, name text, PRIMARY KEY (campus, code))`;
+    await world.sql`INSERT INTO rooms VALUES ('N', '1', 'Aula'), ('S|x', '1', 'Aula'), ('S|x', '2', 'Bio')`;
+    const at = (campus: string) => ({ fieldId: 'room.campus', values: [campus] });
+    world.sandbox.addObject({ extId: 'N/1', typeId: 'room', fields: [...named('Aula'), at('N')] });
+    const { id } = world.sandbox.addObject({
+      extId: 'hand',
+      typeId: 'room',
+      fields: [...named('Aula'), at('S|x')],
+    });
+    const { stream, lines } = await find(world, { by: ['room.name', 'room.campus'] });
+    expect(stream.counts).toMatchObject({ equal: 1, match: 1, only_here: 1 });
+    expect(lines[0]).toEqual(['match', String.raw`S\|x|1`, 'hand', id]);
+    await applyLinks(world.deps(), csv({ key: String.raw`S\|x|1`, number: id }));
+    expect((await find(world)).stream.counts).toMatchObject({ equal: 2, match: 0, only_here: 1 });
+  });
+
   it('are none, when the service has fewer pages than it promised', async () => {
     const world = await campus([['A', 'Aula']], { ...CONFIG, service: { pageSize: 1 } });
     for (const extId of ['a', 'b', 'c']) room(world, extId, extId);

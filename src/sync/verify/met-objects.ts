@@ -1,5 +1,5 @@
-// Which objects a reading has met, in 8 bytes each: open addressing over 64-bit hashes of their external ids. A million
-// texts in a Set would take ten times as much. That two of a million external ids have one hash has a chance of one in
+// Which objects a reading has met, 17 MB for a million: open addressing over 64-bit hashes of their external ids. A Set of
+// the texts takes 56 MB, as measured. That two of a million external ids have one hash has a chance of one in
 // 30 million; the second would not be asked for then.
 const FIRST_CAPACITY = 1 << 12;
 const FULL = 0.7;

@@ -1,0 +1,68 @@
+// The one write that check does, as an operator asks for it.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startSandbox } from '../../src/sandbox/sandbox.js';
+import { rehearse, SCHEMA, type Rehearsal } from '../support/rehearsal.js';
+
+let world: Rehearsal;
+beforeAll(async () => {
+  world = await rehearse({ rows: 1, sandbox: { rate: 0, assignsExternalIds: true } });
+});
+afterAll(() => world.close());
+
+describe('check --write-probe', () => {
+  it('writes one object, and nothing without it', async () => {
+    const { id } = world.sandbox.addObject({ typeId: 'room' });
+    const plain = await world.run(['check']);
+    expect([plain.code, world.puts()]).toEqual([0, []]);
+    const { code, stdout } = await world.run([
+      'check',
+      '--write-probe',
+      String(id),
+      '--external-id',
+      'room_X',
+    ]);
+    expect(code).toBe(0);
+    expect(stdout).toContain(`✓ assumed: write: object ${id}: written back as it was read`);
+    expect(stdout).toContain(
+      `✓ assumed: assign-external-ids: object ${id}: it has the external id room_X now`,
+    );
+    expect(world.puts()).toHaveLength(1);
+  });
+
+  it.each([
+    [['--write-probe'], 'argument missing'],
+    [['--write-probe', 'room_X'], 'a whole number is needed'],
+    [['--external-id', 'room_X'], 'name that too'],
+  ])('%j is refused before anything is asked', async (args, message) => {
+    world.sandbox.clearArrivals();
+    const { code, stderr } = await world.run(['check', ...args]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
+    expect(world.sandbox.arrivals()).toEqual([]);
+  });
+
+  it('names a number that no object has', async () => {
+    const { code, stdout } = await world.run(['check', '--write-probe', '99']);
+    expect([code, stdout]).toEqual([
+      2,
+      expect.stringContaining('✗ write probe: the service has no object 99'),
+    ]);
+  });
+
+  it('writes nothing to a service that the state does not belong to', async () => {
+    expect((await world.run(['sync'])).code).toBe(0);
+    const other = await startSandbox({ rate: 0, schema: SCHEMA });
+    try {
+      const { id } = other.addObject({ typeId: 'room' });
+      const { code, stdout } = await world.run(['check', '--write-probe', String(id)], {
+        API_BASE_URL: other.url,
+      });
+      expect([code, stdout]).toEqual([
+        2,
+        expect.stringMatching(/✗ state: .*|✗ write probe: nothing is written/),
+      ]);
+      expect(other.arrivals().filter(({ method }) => method === 'PUT')).toEqual([]);
+    } finally {
+      await other.close();
+    }
+  });
+});

@@ -1,0 +1,105 @@
+// Whatever a mirror and a service name things, the file that init writes means the same names.
+import { runInThisContext } from 'node:vm';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { checkConfiguration } from '../../src/config-file.js';
+import { renderConfiguration } from '../../src/report/configuration-file.js';
+import { quote, renderServiceTypes } from '../../src/report/service.js';
+
+/** What the file exports; it is JavaScript but for its import. */
+function evaluate(text: string): unknown {
+  const [, exported = ''] = text.split(/^export default defineConfig/m);
+  return runInThisContext(exported);
+}
+
+/** Any text but NUL, which PostgreSQL does not have in names; often with what is written otherwise. */
+const name = fc
+  .array(
+    fc.oneof(
+      fc.constantFrom("'", '"', '`', '\\', '.', '{', '}', ' ', '\n', '\r', '\t', '\u2028', '$', '/', '*'),
+      fc.string({ unit: 'grapheme', minLength: 1 }),
+    ),
+    {
+      minLength: 1,
+      maxLength: 5,
+    },
+  )
+  .map((parts) => parts.join('').replaceAll('\0', 'x'));
+const bare = name.map((text) => text.replaceAll(/[{}]/g, 'x'));
+
+describe('names in a written configuration', () => {
+  it('are read as they are', () => {
+    const names = fc.record({
+      schema: name,
+      table: name,
+      key: bare,
+      column: name,
+      type: name,
+      field: name,
+      title: name,
+    });
+    fc.assert(
+      fc.property(names, ({ schema, table, key, column, type, field, title }) => {
+        const named = { id: 1, extId: field, name: title, types: [], filled: 0 };
+        const text = renderConfiguration(
+          {
+            streams: [
+              {
+                name: 'rooms',
+                table: {
+                  schema,
+                  name: table,
+                  kind: 'table',
+                  rows: 1,
+                  columns: [],
+                  primaryKey: undefined,
+                  uniqueKeys: [],
+                  foreignKeys: [],
+                },
+                type: { id: 1, extId: type, name: title, objects: 0, withoutExtId: 0, extIds: [] },
+                unsure: title,
+                key: { columns: [key], unsure: title },
+                externalId: { template: `x_{${key}}` },
+                fields: [
+                  { field: named, columns: [column], unsure: title },
+                  { field: { ...named, extId: `${field}+` }, columns: [column, key] },
+                ],
+                references: [],
+                cursor: column,
+                currency: [column],
+                unplaced: [{ columns: [column], stream: table }],
+                unusedColumns: [column],
+                emptyFields: [named],
+              },
+            ],
+            leftOut: [{ table: { schema, name: table }, why: title }],
+            typesWithoutTable: [],
+          },
+          { service: title, database: table, types: undefined },
+        );
+        const [stream] = checkConfiguration(evaluate(text)).streams;
+        expect(stream).toMatchObject({
+          source: { table: [schema, table] },
+          key: [key],
+          type,
+          cursor: column,
+        });
+        expect(stream?.fields.get(field)).toBe(column);
+        const joined = stream?.fields.get(`${field}+`) as (row: object) => unknown;
+        expect(joined({ [column]: 'a', [key]: 'b' })).toBe(column === key ? 'b b' : 'a b');
+      }),
+    );
+  });
+
+  it('are TypeScript of one line each', () => {
+    fc.assert(
+      fc.property(name, name, (extId, title) => {
+        const field = { id: 1, extId, name: title, types: [], filled: 0 };
+        const lines = renderServiceTypes({ types: [], fields: [field] }, title).split('\n');
+        expect(lines).toHaveLength(9);
+        expect(lines[6]).toMatch(/^ {4}\| '/);
+        expect(quote(extId)).not.toMatch(/[\n\r\u2028\u2029]/);
+      }),
+    );
+  });
+});
