@@ -6,6 +6,7 @@ import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { readBatch } from '../../src/state/runs/batches.js';
 import { deleteLinks } from '../../src/state/records/links.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
+import { previewStream } from '../../src/sync/plan/preview.js';
 import { COURSES } from '../support/campus.js';
 import {
   ROOMS,
@@ -200,6 +201,29 @@ describe('match: a row', () => {
     expect((await world.sync()).run.status).toBe('succeeded');
     expect(await linksOf(world)).toHaveLength(12);
     expect(world.writes()).toEqual([]);
+  });
+
+  it('is previewed as the object that it means, and why it means none for certain', async () => {
+    const world = await open(matching());
+    addObject(world, 'Room A', 'hand_7');
+    for (const extId of ['twin_1', 'twin_2']) addObject(world, 'Room B', extId);
+    await addRooms(world, 'A', 'B', 'C');
+    await world.sql`UPDATE rooms SET seats = 5`;
+    const { samples } = await previewStream(world.deps(), world.stream('rooms'));
+    expect(samples.toSorted((a, b) => (a.key < b.key ? -1 : 1))).toMatchObject([
+      { key: 'A', externalId: 'hand_7', changes: [{ field: 'room.seats', old: [], new: ['5'] }] },
+      {
+        key: 'B',
+        problem: expect.stringContaining("2 objects have its values of room.name: 'twin_1', 'twin_2'"),
+      },
+      {
+        key: 'C',
+        externalId: 'room_C',
+        changes: [{ field: 'active' }, { field: 'room.name' }, { field: 'room.seats' }],
+      },
+    ]);
+    expect(world.writes()).toEqual([]);
+    expect(await linksOf(world)).toEqual([]);
   });
 
   it('compares a reference by its external id', async () => {

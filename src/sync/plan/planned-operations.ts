@@ -5,6 +5,7 @@ import { readRecordIds } from '../../state/records/external-ids.js';
 import { createObject, diffObjects, type FieldChange } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { mergeWithService, type Rendered } from '../render.js';
+import { findMeant } from '../match-candidates.js';
 import { renderWithParents } from '../render-with-parents.js';
 import type { WriteEntry } from './merge-readings.js';
 import type { MeetDeps } from './met-objects.js';
@@ -55,10 +56,22 @@ export async function describeOperations(
     extIds.length === 0
       ? new Map<string, ServiceObject>()
       : await deps.destination.findObjects(extIds, stream.type, context);
+  // The run links these to objects before it would create them.
+  const absent = planned.flatMap(({ operation, key }) => {
+    const result = rendered.get(key);
+    const isNew = operation === 'create' || operation === 'overwrite';
+    const isSought = isNew && result && 'object' in result && !result.link && !found.has(result.extId);
+    return isSought ? { key, object: result.object } : [];
+  });
+  const meant = await findMeant(deps, stream, stream.match ? absent : [], context);
   return planned.map(({ operation, key }) => {
-    const [result, externalId, reason] = [rendered.get(key), externalIdOf(key), unreadable.get(key)];
+    const [result, reason, match] = [rendered.get(key), unreadable.get(key), meant.get(key)];
     const unmapped = result && 'problem' in result ? result.problem : undefined;
-    const changes = reason ? [] : changesOf(stream, result, found.get(externalId ?? ''));
+    if (match && 'ambiguity' in match)
+      return { operation, key, externalId: externalIdOf(key), changes: [], problem: match.ambiguity };
+    const externalId = match?.object.extId ?? externalIdOf(key);
+    const standing = match ? { ...match.object, extId: externalId ?? '' } : found.get(externalId ?? '');
+    const changes = reason ? [] : changesOf(stream, result, standing);
     return { operation, key, externalId, changes, problem: unmapped ?? reason?.message };
   });
 }
