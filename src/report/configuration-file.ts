@@ -74,8 +74,8 @@ function renderFields({ fields, emptyFields }: ProposedStream): string[] {
 }
 
 function renderReferences({ references, unplaced }: ProposedStream): string[] {
-  const missing = unplaced.map(({ columns, stream }) =>
-    comment(`unsure: ${columns.join(', ')} refers to ${stream}, and no field is like it`),
+  const missing = unplaced.map(({ columns, stream, why }) =>
+    comment(`unsure: ${columns.join(', ')} refers to ${stream}; ${why}`),
   );
   if (references.length === 0) return missing;
   return [

@@ -8,7 +8,8 @@ import { describeBooking, describePeriod, nextOfVerdict, VERDICT_MEANINGS } from
 import { commandFor, nextStep, retryCommand } from './failures.js';
 import { formatTime, plural } from './format.js';
 import { lines } from './print.js';
-import { describeChange, describeFields, formatValue, formatValues } from './values.js';
+import { describeChange, describeFields, formatValue } from './values.js';
+import { DRIFT_MEANINGS, describeDriftFields } from './verify.js';
 
 export function describeRecordExplained(explained: RecordExplained): string[] {
   const { stream, key, row, object, problem, record, there, changes, batches } = explained;
@@ -94,24 +95,12 @@ function describeLink({ stream, key, link }: RecordExplained): string[] {
 function describeDrift({ stream, drift }: RecordExplained): string[] {
   if (!drift) return [];
   const { kind, fields, seenAt } = drift;
-  const changed = Object.entries(fields ?? {}).map(
-    ([field, { here, there }]) =>
-      `  ${field}: ${formatValues(there)} at the service, ${formatValues(here)} expected`,
-  );
   return [
-    `\nDrift: ${DRIFT_MEANINGS[kind]}, seen ${formatTime(seenAt)}`,
-    ...changed,
+    `\nDrift: it ${DRIFT_MEANINGS[kind]}, seen ${formatTime(new Date(seenAt))}`,
+    ...describeDriftFields(Object.entries(fields ?? {})),
     `  to repair it: slotsync verify ${stream} --repair`,
   ];
 }
-
-const DRIFT_MEANINGS = {
-  changed: 'it was changed at the service',
-  missing: 'it is missing at the service',
-  inactive: 'it is inactive at the service',
-  wrong_type: 'an object of another type has its external id',
-  extra: 'it is nobody’s record',
-} as const;
 
 /** An object of the service that no row and no record of the stream stands for. */
 export function describeUnowned({ name, type }: Stream, object: FoundObject): string[] {

@@ -15,16 +15,14 @@ import { lines, printLine } from './print.js';
 /** Failures and keys named one by one. */
 const MAX_NAMED = 5;
 const OUTCOMES = ['synced', 'deferred', 'failed', 'dead'] as const;
-const PLANNED = ['create', 'update', 'retire', 'moved', 'repair', 'retry', 'unchanged'] as const;
-/** Columns that stand in a table only when some are. */
-const RARE: readonly string[] = ['moved', 'repair'];
+const PLANNED = ['create', 'update', 'retire', 'moved', 'retry', 'unchanged'] as const;
 
-/** The columns of a plan's table, without rare ones that are empty. */
+/** The columns of a plan's table. `moved` is rare, and stands there only when some are. */
 export function columnsOfPlan<Name extends string>(
   names: readonly Name[],
-  counts: readonly Partial<Record<Name, number>>[],
+  counts: readonly { moved?: number }[],
 ): Name[] {
-  return names.filter((name) => !RARE.includes(name) || counts.some((of) => (of[name] ?? 0) > 0));
+  return names.filter((name) => name !== 'moved' || counts.some(({ moved = 0 }) => moved > 0));
 }
 
 export function runToJson(run: Run) {
@@ -50,7 +48,7 @@ export function runsTable(runs: readonly Run[]): string {
 /** The run's table, what it could not do and why, and what happens next. */
 export async function printRun(state: State, run: Run): Promise<void> {
   const counts = run.finishedAt ? run.counts : await sumOutcomes(state.db, run.id);
-  const columns = columnsOfPlan(PLANNED, Object.values(run.plan));
+  const columns = run.range?.repair ? (['repair'] as const) : columnsOfPlan(PLANNED, Object.values(run.plan));
   const rows = run.streams.flatMap((stream) => {
     const planned = run.plan[stream];
     if (!planned) return [];

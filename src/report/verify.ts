@@ -1,6 +1,6 @@
 // What `verify` prints: what the service holds beside what was accepted last, what drifts, and what to do about it.
 import type { DriftRow } from '../state/drift/read-drift.js';
-import type { DriftKind } from '../state/schema.js';
+import type { DriftFields, DriftKind } from '../state/schema.js';
 import type { AdoptResult, VerifyResult } from '../sync/verify/verify.js';
 import { formatDuration, formatNumber, plural, table } from './format.js';
 import { lines } from './print.js';
@@ -12,7 +12,8 @@ const MAX_FIELDS = 5;
 
 const KINDS = ['changed', 'missing', 'inactive', 'wrong_type'] as const;
 
-const MEANINGS: Record<DriftKind, string> = {
+/** Behind the name of an object, or `it`. */
+export const DRIFT_MEANINGS: Record<DriftKind, string> = {
   changed: 'was changed at the service',
   missing: 'is not at the service',
   inactive: 'was made inactive at the service',
@@ -57,7 +58,7 @@ export function describeVerify(
       )
       .filter((line) => line !== false),
     waiting > 0 &&
-      `${plural(waiting, 'object')} ${waiting === 1 ? 'was' : 'were'} not compared: a sync has something to do about them, or their rows are gone.`,
+      `${plural(waiting, 'object')} ${waiting === 1 ? 'was' : 'were'} not compared: ${waiting === 1 ? 'it waits' : 'they wait'} for a sync, or the row is gone.`,
     `Run ${runId}: ${sample === undefined ? '' : 'a sample of '}${plural(compared, 'object')} compared in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${drifting === 0 ? 'no drift' : `${plural(drifting, 'object')} drift${drifting === 1 ? 's' : ''}`}.`,
     sent > 0 &&
       !repair &&
@@ -77,13 +78,16 @@ function describeDrift({ stream, localKey, externalId, kind, fields }: DriftRow)
   const name = kind === 'extra' ? `${stream}: object ${localKey}` : `${stream} '${localKey}'`;
   const differences = Object.entries(fields ?? {});
   return lines(
-    `${name}${externalId === null ? '' : ` (${externalId})`} ${MEANINGS[kind]}`,
-    differences
-      .slice(0, MAX_FIELDS)
-      .map(
-        ([field, { here, there }]) => `  ${field}: ${formatValues(there)} there, ${formatValues(here)} here`,
-      ),
+    `${name}${externalId === null ? '' : ` (${externalId})`} ${DRIFT_MEANINGS[kind]}`,
+    describeDriftFields(differences.slice(0, MAX_FIELDS)),
     differences.length > MAX_FIELDS && `  and ${differences.length - MAX_FIELDS} more fields`,
+  );
+}
+
+export function describeDriftFields(fields: readonly (readonly [string, DriftFields[string]])[]): string[] {
+  return fields.map(
+    ([field, { here, there }]) =>
+      `  ${field}: ${formatValues(there)} at the service, ${formatValues(here)} expected`,
   );
 }
 

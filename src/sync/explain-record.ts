@@ -2,7 +2,7 @@
 // the service. Reads on all sides and writes nothing.
 import type { ServiceObject } from '../destination/destination.js';
 import type { State } from '../state/database.js';
-import { readDriftOf } from '../state/drift/read-drift-of.js';
+import { readDriftOf } from '../state/drift/read-drift.js';
 import { formerKey } from '../state/records/former-objects.js';
 import { readLinks } from '../state/records/links.js';
 import { readPlanMarks } from '../state/records/plan-marks.js';
@@ -49,7 +49,7 @@ export async function explainRecord(
     record,
     link,
     there,
-    drift: await readDriftOf(state.db, stream.name, key),
+    drift: await readDriftOf(state.db, { stream: stream.name, localKey: key }),
     former: await explainFormer(state, stream, record, standing),
     /** What a write would change at the service, field by field. */
     changes: object ? diffObjects(there, mergeWithService(stream, object, there)) : [],

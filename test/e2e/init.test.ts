@@ -108,7 +108,10 @@ describe.skipIf(isForMirrorAlone())('init', () => {
   it('ends with what to do when the service does not answer, or knows no type', async () => {
     const url = `http://127.0.0.1:${await findFreePort()}`;
     const unanswered = await world.run(['init', '--yes'], { API_BASE_URL: url });
-    expect([unanswered.code, unanswered.stderr]).toEqual([1, expect.stringContaining('the service cannot be reached')]);
+    expect([unanswered.code, unanswered.stderr]).toEqual([
+      1,
+      expect.stringContaining('the service cannot be reached'),
+    ]);
     world.sandbox.defineSchema({ types: [{ extId: null, name: 'By hand' }], fields: [] });
     const untyped = await world.run(['init', '--yes']);
     world.sandbox.defineSchema(universitySchema);

@@ -37,10 +37,10 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
       expect(plan.stdout).toMatch(/At most 1\d requests: .* at 20 requests a second .* done at \d\d:\d\d/);
       const json = JSON.parse((await world.run(['plan', '--json'])).stdout) as Record<string, unknown>;
       expect(json).toMatchObject({
-        requests: 12,
+        requests: 14,
         streams: [
-          { stream: 'rooms', requests: 3, counts: { create: 60, update: 0, retire: 0, unchanged: 0 } },
-          { stream: 'courses', requests: 6, counts: { create: 60 } },
+          { stream: 'rooms', requests: 4, counts: { create: 60, update: 0, retire: 0, unchanged: 0 } },
+          { stream: 'courses', requests: 7, counts: { create: 60 } },
         ],
       });
       expect((json['streams'] as { samples: unknown[] }[])[0]?.samples).toHaveLength(5);

@@ -76,7 +76,7 @@ describe('slotsync verify', () => {
     world.sandbox.addObject({ typeId: 'room' });
     const { stdout, code } = await world.run(['verify', 'rooms', '--out', 'drift.csv']);
     expect(stdout).toContain("rooms 'R1' (room_R1) was changed at the service");
-    expect(stdout).toContain('room.name: "=Aula" there, "Sal 1" here');
+    expect(stdout).toContain('room.name: "=Aula" at the service, "Sal 1" expected');
     expect(stdout).toContain(
       "1 object of type room is nobody's record: slotsync verify --extras lists them.",
     );

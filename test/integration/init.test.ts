@@ -139,6 +139,19 @@ describe('init: tables as they come', () => {
     ]);
   });
 
+  it('says which foreign keys name something else than the key', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE rooms (id int PRIMARY KEY, code text NOT NULL UNIQUE);
+      CREATE TABLE courses (id int PRIMARY KEY, room text REFERENCES rooms (code));`);
+    world.sandbox.defineSchema({
+      types: [{ extId: 'room' }, { extId: 'course' }],
+      fields: [{ extId: 'course.room' }],
+    });
+    const { text } = await propose();
+    expect(text).toContain('// unsure: room refers to rooms; it names code, not its key');
+    expect(await readStreams(text)).toHaveLength(2);
+  });
+
   it('keeps names with quotes, capitals, dots, spaces and line breaks', async () => {
     await world.sql.unsafe(`
       CREATE SCHEMA "My ""Campus""";
@@ -193,7 +206,7 @@ describe('init: tables as they come', () => {
     const { text } = await propose();
     const streams = await readStreams(text);
     expect(streams.flatMap(({ references }) => references)).toHaveLength(1);
-    expect(text).toMatch(/unsure: \w+ refers to \w+, and no field/);
+    expect(text).toMatch(/unsure: \w+ refers to \w+; as a reference it would close a circle/);
   });
 
   it('does not take amounts for keys that are counted up', async () => {

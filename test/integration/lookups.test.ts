@@ -145,5 +145,7 @@ it('lookup table: fields of bookings are compared with what it translates', asyn
     here: { fields: [{ fieldId: 'res.group', values: ['Manufacturing'] }] },
   });
   await world.sql`UPDATE groups SET name = 'Factory' WHERE code = 1`;
-  expect(await verdictOf()).toMatchObject({ here: { fields: [{ fieldId: 'res.group', values: ['Factory'] }] } });
+  expect(await verdictOf()).toMatchObject({
+    here: { fields: [{ fieldId: 'res.group', values: ['Factory'] }] },
+  });
 });

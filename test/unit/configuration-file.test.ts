@@ -67,7 +67,7 @@ describe('names in a written configuration', () => {
                 references: [],
                 cursor: column,
                 currency: [column],
-                unplaced: [{ columns: [column], stream: table }],
+                unplaced: [{ columns: [column], stream: table, why: title }],
                 unusedColumns: [column],
                 emptyFields: [named],
               },

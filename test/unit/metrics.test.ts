@@ -116,7 +116,14 @@ describe('the metrics', () => {
     let state = STATE;
     const metrics = play({ state: async () => state });
     await metrics.text();
-    state = { backlog: [], inbox: { changes: 0, oldestSeconds: 0 }, runs: [], successes: [], drift: [], verified: [] };
+    state = {
+      backlog: [],
+      inbox: { changes: 0, oldestSeconds: 0 },
+      runs: [],
+      successes: [],
+      drift: [],
+      verified: [],
+    };
     const shown = await metrics.text();
     expect(samples(shown, 'slotsync_queue_jobs')).toEqual(['{lane="incremental"} 0', '{lane="sync"} 0']);
     expect(samples(shown, 'slotsync_run_duration_seconds')).toEqual([]);

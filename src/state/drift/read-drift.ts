@@ -1,6 +1,7 @@
 // What is asked of the table of drift.
 import { sql, type SQL } from 'drizzle-orm';
 import { query, queryOne, type Queries, type RowOf } from '../database.js';
+import type { RecordKey } from '../records/outcome-types.js';
 import type { drift, DriftKind } from '../schema.js';
 
 export type DriftRow = RowOf<typeof drift>;
@@ -30,6 +31,16 @@ export async function listDriftSeenBy(
     WHERE stream = ANY (SELECT unnest(streams) FROM slotsync.runs WHERE id = ${runId}::bigint)
       AND ${isSeenBy(runId)} AND ${isAfter}
     ORDER BY stream, local_key LIMIT ${limit}`;
+}
+
+/** What was last said of one object; undefined: as it should be, or never compared. */
+export async function readDriftOf(
+  db: Queries,
+  { stream, localKey }: RecordKey,
+): Promise<DriftRow | undefined> {
+  const [row] = await query<DriftRow>(db)`
+    SELECT ${ALL} FROM slotsync.drift WHERE stream = ${stream} AND local_key = ${localKey}`;
+  return row;
 }
 
 /** Since the run began; one verify runs at a time. */

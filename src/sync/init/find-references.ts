@@ -12,6 +12,13 @@ export interface KeyedTable {
   type: string;
 }
 
+/** Columns that refer to a table, and cannot be a reference of the stream. */
+export interface UnusableReference {
+  columns: readonly string[];
+  stream: string;
+  why: string;
+}
+
 /** The share of a column's values that must be keys of the other table, where names say that it refers to it. */
 const LEAST_SHARE = 0.8;
 /** Where only the values say so: this share, of this many different values. */
@@ -30,17 +37,26 @@ export async function findReferences(
   child: KeyedTable,
   others: readonly KeyedTable[],
   isWanted: (column: string) => boolean,
-): Promise<ReferenceCandidate<KeyedTable>[]> {
+): Promise<{ candidates: ReferenceCandidate<KeyedTable>[]; otherwise: UnusableReference[] }> {
   const parents = others.filter(({ table }) => table !== child.table);
   const found: ReferenceCandidate<KeyedTable>[] = [];
+  const otherwise: UnusableReference[] = [];
   const declared = new Set<string>();
   for (const { columns, of, targets } of child.table.foreignKeys) {
     const parent = others.find(({ table }) => table.schema === of.schema && table.name === of.name);
     if (!parent) continue;
     for (const column of columns) declared.add(column);
+    if (parent.table === child.table) continue;
     const inKeyOrder = parent.key.map((name) => columns[targets.indexOf(name)]);
-    if (parent.table === child.table || parent.key.length !== targets.length) continue;
-    if (inKeyOrder.every((column) => column !== undefined)) found.push(candidate(parent, inKeyOrder));
+    const isByKey =
+      parent.key.length === targets.length && inKeyOrder.every((column) => column !== undefined);
+    if (isByKey) found.push(candidate(parent, inKeyOrder));
+    else
+      otherwise.push({
+        columns,
+        stream: parent.table.name,
+        why: `it names ${targets.join(', ')}, not its key`,
+      });
   }
 
   for (const parent of parents.filter(({ key }) => key.length > 1)) {
@@ -75,7 +91,7 @@ export async function findReferences(
       found.push({ ...candidate(best.parent, [name]), unsure });
     }
   }
-  return found;
+  return { candidates: found, otherwise };
 }
 
 function candidate(parent: KeyedTable, columns: readonly string[]): ReferenceCandidate<KeyedTable> {

@@ -4,7 +4,7 @@ import { isReadingFault } from '../../errors.js';
 import type { Catalogue, CatalogueTable, RelationName } from '../../mirror/read-catalogue.js';
 import type { ServiceSurvey } from '../survey-service.js';
 import { declaredKey, guessKeys, type ProposedKey } from './choose-key.js';
-import { findReferences, type KeyedTable } from './find-references.js';
+import { findReferences, type KeyedTable, type UnusableReference } from './find-references.js';
 import {
   fieldsOf,
   matchFields,
@@ -29,8 +29,8 @@ export interface ProposedStream {
   cursor: string | undefined;
   /** Columns that say which rows are current. */
   currency: string[];
-  /** Columns that refer to a stream, for which there is no field. */
-  unplaced: { columns: readonly string[]; stream: string }[];
+  /** Columns that refer to a stream, and are no reference. */
+  unplaced: UnusableReference[];
   /** Columns that nothing is filled from. */
   unusedColumns: string[];
   /** Fields of the type that nothing fills. */
@@ -93,7 +93,7 @@ export async function proposeConfiguration(
     const ofType = fieldsOf(type, namedFields, namedTypes);
     const plain = matchFields(table, type, ofType, []);
     const isWanted = (column: string) => plain.fields.some(({ columns }) => columns.includes(column));
-    const candidates = await findReferences(catalogue, own, [...keyed.values()], isWanted);
+    const { candidates, otherwise } = await findReferences(catalogue, own, [...keyed.values()], isWanted);
     const { fields, references, unplaced } = matchFields(table, type, ofType, candidates);
     for (const { to } of references) waiting.push(to.table);
     const filled = new Set([...fields, ...references].map(({ field }) => field.extId));
@@ -110,7 +110,14 @@ export async function proposeConfiguration(
       references: references.map((reference) => ({ ...reference, stream: '' })),
       cursor,
       currency: table.columns.filter(isCurrency).map(({ name }) => name),
-      unplaced: unplaced.map(({ columns, to }) => ({ columns, stream: to.table.name })),
+      unplaced: [
+        ...otherwise,
+        ...unplaced.map(({ columns, to }) => ({
+          columns,
+          stream: to.table.name,
+          why: 'no field is like it',
+        })),
+      ],
       unusedColumns: table.columns
         .map(({ name }) => name)
         .filter((name) => !used.has(name) && !key.columns.includes(name) && name !== cursor),
@@ -212,7 +219,11 @@ function parentsFirst(
     for (const reference of stream.references) {
       const parent = byTable.get(reference.to.table);
       if (parent === undefined || parent === stream || path.includes(parent)) {
-        stream.unplaced.push({ columns: reference.columns, stream: reference.to.table.name });
+        stream.unplaced.push({
+          columns: reference.columns,
+          stream: reference.to.table.name,
+          why: 'as a reference it would close a circle',
+        });
         continue;
       }
       place(parent, [...path, stream]);
