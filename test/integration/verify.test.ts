@@ -2,6 +2,7 @@
 // Verify: what the service holds beside what was accepted last. People change objects at the service by the controls of the
 // sandbox; what is said of them is looked at in the tables of the state.
 import { describe, expect, it } from 'vitest';
+import { linkRecords } from '../../src/state/records/link-records.js';
 import { startReading, whileReadingAlone } from '../../src/state/runs/reading-runs.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
@@ -559,6 +560,20 @@ describe('adopt: the state was lost', () => {
     const before = await world.recordsOf('rooms');
     expect((await adopt(world.verifying())).streams).toMatchObject([{ equal: 1, differing: 0 }]);
     expect((await world.recordsOf('rooms'))['A']).toEqual(before['A']);
+  });
+
+  it('an object without an external id is left to the sync that gives it one', async () => {
+    const world = await open(
+      { ...rooms(), service: { assignExternalIds: true } },
+      { sandbox: { assignsExternalIds: true } },
+    );
+    await addRooms(world, 'A');
+    const { id } = world.sandbox.addObject({ extId: null, typeId: 'room', fields: [] });
+    const link = { stream: 'rooms', localKey: 'A', externalId: 'room_A', destinationId: id };
+    await linkRecords(world.state, [{ ...link, assignsId: true, linkedBy: 'match', fields: null }]);
+    expect((await adopt(world.verifying())).streams).toMatchObject([{ equal: 0, differing: 0 }]);
+    expect((await world.sync()).run.status).toBe('succeeded');
+    expect(world.sandbox.object('room_A')).toMatchObject({ id });
   });
 
   it('an object that no row gives stays as it is, and one that two rows give is nobody’s', async () => {
