@@ -9,7 +9,7 @@ import { describeApplied, describeMatches, SAMPLES } from '../report/match.js';
 import { plural } from '../report/format.js';
 import { lines, print, printNote } from '../report/print.js';
 import { createProgress } from '../report/progress.js';
-import { deleteLinks } from '../state/records/links.js';
+import { unlinkRecords } from '../state/records/link-records.js';
 import { applyLinks } from '../sync/match/apply-links.js';
 import type { MatchDeps } from '../sync/match/compare-type.js';
 import { MATCH_COLUMNS, NEEDED_COLUMNS, toCsvRow } from '../sync/match/match-file.js';
@@ -135,7 +135,7 @@ async function undoLinks(app: App, name: string, keys: string[], options: MatchO
       remedy: `slotsync match --unlink ${stream.name} <key…>`,
     });
   const { db } = await app.confirmedState();
-  const undone = await deleteLinks(db, stream.name, [...new Set(keys)]);
+  const undone = await unlinkRecords(db, stream.name, [...new Set(keys)]);
   const found = new Set(undone.map(({ localKey }) => localKey));
   const missing = keys.filter((key) => !found.has(key));
   print(options, { stream: stream.name, unlinked: undone, missing }, [

@@ -78,7 +78,7 @@ export function createStateReadings({
         const drift = await tx<StateReading['drift']>`
           SELECT stream, kind, count(*)::int AS objects FROM slotsync.drift GROUP BY stream, kind`;
         const verified = await tx<StateReading['verified']>`
-          SELECT named.stream, greatest(0, extract(epoch FROM now() - verified_at))::float8 AS "ageSeconds"
+          SELECT named.stream, CASE WHEN verified_at IS NOT NULL THEN greatest(0, extract(epoch FROM now() - verified_at)) END::float8 AS "ageSeconds"
           FROM jsonb_array_elements_text(${JSON.stringify(streams)}::text::jsonb) AS named(stream)
           LEFT JOIN slotsync.verifications AS v ON v.stream = named.stream`;
         const noInbox = { changes: 0, oldestSeconds: 0 };

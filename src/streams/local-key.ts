@@ -17,6 +17,11 @@ export function isTooLong(text: string): boolean {
   return text.length > MAX_ID_BYTES / 4 && Buffer.byteLength(text) > MAX_ID_BYTES;
 }
 
+/** Whether the state can hold it as an external id. What the service answers may be anything. */
+export function isStorable(externalId: string): boolean {
+  return !isTooLong(externalId) && !externalId.includes('\0') && externalId.isWellFormed();
+}
+
 /** A key as readings of the mirror present it: one that is too long as its beginning and its hash. */
 export function shortenKey(key: string): string {
   if (!isTooLong(key)) return key;

@@ -6,6 +6,7 @@ import type { MirrorRow } from '../mirror/mirror.js';
 import { readLinksToNumbers } from '../state/records/link-records.js';
 import { readStandingByExternalId, type StandingRecord } from '../state/records/standing-records.js';
 import { diffObjects, type DestinationObject, type FieldChange } from '../streams/destination-object.js';
+import { isStorable } from '../streams/local-key.js';
 import type { NeededReference } from '../streams/map-row.js';
 import type { Stream } from '../streams/stream.js';
 import { findGivers } from './external-id-owners.js';
@@ -51,7 +52,8 @@ export async function findOwners(
   objects: readonly FoundObject[],
   placeholder?: Placeholder,
 ): Promise<ObjectBeside[]> {
-  const extIds = objects.flatMap(({ extId }) => extId ?? []);
+  // An external id that the state cannot hold is nobody's.
+  const extIds = objects.flatMap(({ extId }) => (extId !== undefined && isStorable(extId) ? extId : []));
   const unnamed = objects.filter(({ extId }) => extId === undefined);
   const toBeNamed = await readLinksToNumbers(
     deps.state.db,

@@ -7,7 +7,7 @@ import { readLinksToNumbers } from '../state/records/link-records.js';
 import { readLinksTo } from '../state/records/links.js';
 import type { RecordKey } from '../state/records/outcome-types.js';
 import type { DestinationObject } from '../streams/destination-object.js';
-import { isTooLong } from '../streams/local-key.js';
+import { isStorable } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
 import { findGivers } from './external-id-owners.js';
 import { matchValues } from './match-values.js';
@@ -58,11 +58,6 @@ export async function findMeant(
     }
   }
   return meant;
-}
-
-/** Whether the state can hold it. */
-export function isStorable(extId: string): boolean {
-  return !isTooLong(extId) && !extId.includes('\0') && extId.isWellFormed();
 }
 
 function groupByValues(stream: Stream, rows: readonly SoughtRow[]): Map<string, SoughtRow[]> {

@@ -15,6 +15,8 @@ const events = {
   'the service refuses an object': () =>
     world.sandbox.refuseObject('room_R1', { status: 400, message: 'no' }),
   'too many rows are gone': () => world.sql`DELETE FROM rooms WHERE code > 'R15'`,
+  'an object is changed at the service': () =>
+    world.sandbox.changeObject('room_R10', { fields: [{ fieldId: 'room.name', values: ['Aula'] }] }),
   'a table is gone': () => world.sql`ALTER TABLE rooms RENAME TO halls`,
 } as const;
 
@@ -53,6 +55,19 @@ const STORY: (keyof typeof events | [args: string, code: number])[] = [
   ['sync courses', 0],
   ['sync', 1],
   ['reconcile', 0],
+  ['discover', 0],
+  ['init --yes --out new.config.ts', 0],
+  ['init --yes --out new.config.ts', 2],
+  ['match', 0],
+  ['match --apply none.csv', 2],
+  ['rename rooms R10 R11', 2],
+  ['forget rooms nobody', 1],
+  ['verify', 0],
+  'an object is changed at the service',
+  ['verify', 1],
+  ['verify --repair', 0],
+  ['verify', 0],
+  ['verify --sample none', 2],
   'a table is gone',
   ['plan', 2],
   ['check', 2],

@@ -35,10 +35,6 @@ it('forget: nothing in the state names the key afterwards but the hash of its re
   await world.run(['backfill', 'rooms', '--keys', `${PERSON},R1`]);
   await world.sql`UPDATE rooms SET name = 'short' WHERE code = ${PERSON}`;
   await world.run(['sync']);
-  const drift = { stream: 'rooms', local_key: PERSON, external_id: `room_${PERSON}`, kind: 'missing' };
-  await world.sql`INSERT INTO slotsync.drift ${world.sql({ ...drift, seen_at: new Date() })}`;
-  await world.sql`
-    INSERT INTO slotsync.drift_events (stream, local_key, to_kind) VALUES ('rooms', ${PERSON}, 'missing')`;
   await world.sql`
     INSERT INTO slotsync.links (stream, local_key, external_id, linked_by)
     VALUES ('rooms', ${PERSON}, ${`room_${PERSON}`}, 'match')`;
@@ -54,6 +50,10 @@ it('forget: nothing in the state names the key afterwards but the hash of its re
   expect(early.stderr).toContain('→ Retire it first: slotsync sync rooms.');
   await world.run(['sync']);
   expect(world.sandbox.object(`room_${PERSON}`)?.active).toBe(false);
+  const drift = { stream: 'rooms', local_key: PERSON, external_id: `room_${PERSON}`, kind: 'missing' };
+  await world.sql`INSERT INTO slotsync.drift ${world.sql({ ...drift, seen_at: new Date() })}`;
+  await world.sql`
+    INSERT INTO slotsync.drift_events (stream, local_key, to_kind) VALUES ('rooms', ${PERSON}, 'missing')`;
   expect(await tablesWith(PERSON)).toEqual(
     expect.arrayContaining(['batches', 'drift', 'links', 'records', 'runs']),
   );

@@ -139,7 +139,7 @@ describe('slotsync explain', () => {
 
   it.each([
     [['reservations', '4711'], 1, "no booking '4711' is in the mirror, at the service or in the state"],
-    [['rooms', 'R99'], 1, "no row and no record of rooms has the key 'R99'"],
+    [['rooms', 'R99'], 1, "no object the external id or number, 'R99'"],
     [['roms', 'R1'], 2, "no stream 'roms'"],
   ])('of %j says that there is nothing', async (args, expected, message) => {
     const { code, stderr } = await world.run(['explain', ...args]);

@@ -197,6 +197,7 @@ const GIVEN_UP: Record<string, Turn> = {
   answer_incomplete: 'retry',
   answer_invalid: 'retry',
   answer_lost: 'retry',
+  reading_moved: 'retry',
   approval_withdrawn: 'retry',
   claim_lost: 'retry',
   claimed: 'retry',
@@ -237,6 +238,7 @@ const OF_COMMANDS = new Set([
   'triggers_busy',
   'triggers_failed',
   'usage',
+  'verify_running',
 ]);
 
 describe('what was given up', () => {

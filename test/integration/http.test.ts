@@ -149,6 +149,8 @@ describe('what is read from the state', () => {
       inbox: { changes: 0, oldestSeconds: 0 },
       runs: [],
       successes: [{ stream: 'rooms', ageSeconds: null }],
+      drift: [],
+      verified: [{ stream: 'rooms', ageSeconds: null }],
     });
   });
 

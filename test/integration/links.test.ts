@@ -1,7 +1,7 @@
 // Guarantee 5
 // Links: made only where nothing speaks against them, and what they are worth to the writing of rows.
 import { describe, expect, it } from 'vitest';
-import { linkRecords, type NewLink } from '../../src/state/records/link-records.js';
+import { linkRecords, unlinkRecords, type NewLink } from '../../src/state/records/link-records.js';
 import { claimObjects } from '../../src/state/records/object-claims.js';
 import { addRooms, keepRoomWorlds, rooms } from '../support/room-worlds.js';
 
@@ -63,5 +63,40 @@ describe('linkRecords', () => {
     );
     expect(made.flatMap(({ linked }) => linked).length).toBeLessThanOrEqual(1);
     expect(made.flatMap(({ refused }) => refused).length).toBeGreaterThanOrEqual(2);
+  });
+});
+
+describe('a link that is made or undone', () => {
+  it('lets a record be sent again that was given up for want of it', async () => {
+    const world = await open(rooms({ match: ['room.name'] }));
+    await addRooms(world, 'A');
+    for (const extId of ['one', 'two'])
+      world.sandbox.addObject({
+        extId,
+        typeId: 'room',
+        fields: [{ fieldId: 'room.name', values: ['Room A'] }],
+      });
+    await world.sync();
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { error_code: 'match_ambiguous' } });
+    await linkRecords(world.state, [link('A', 'one')]);
+    expect((await world.sync()).run.status).toBe('succeeded');
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { status: 'synced', external_id: 'one' } });
+  });
+
+  it('is seen by the next run when it is undone, although the row has not changed', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A', 'B');
+    for (const extId of ['old_A', 'old_B']) world.sandbox.addObject({ extId, typeId: 'room', fields: [] });
+    await linkRecords(world.state, [link('A', 'old_A')]);
+    await world.sync('rooms');
+    await world.sql`UPDATE slotsync.records SET object_hash = NULL, status = 'failed' WHERE local_key = 'B'`;
+    await linkRecords(world.state, [link('B', 'old_B')]);
+    const undone = await unlinkRecords(world.state.db, 'rooms', ['A', 'B', 'C']);
+    expect(undone.map(({ externalId }) => externalId).toSorted()).toEqual(['old_A', 'old_B']);
+    await world.sync();
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { status: 'dead', error_code: 'external_id_changed', external_id: 'old_A' },
+      B: { status: 'synced', external_id: 'room_B' },
+    });
   });
 });

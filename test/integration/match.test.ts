@@ -297,6 +297,16 @@ describe('match: rows and objects', () => {
   });
 });
 
+it('match: objects with external ids that the state cannot hold are listed as others', async () => {
+  const world = await campus([['A', 'Room A']]);
+  room(world, 'room_\0', 'Room A');
+  room(world, 'room_\uD800', 'Room B');
+  expect((await find(world)).lines).toEqual([
+    ['match', 'A', 'room_', 1001],
+    ['only_there', undefined, 'room_\uFFFD', 1002],
+  ]);
+});
+
 describe('match: a file that is applied', () => {
   it('links rows to objects with and without an external id, once', async () => {
     const world = await campus([

@@ -3,6 +3,7 @@
 // operator does: objects at the service, rows of the state, runs and their holds.
 import { expect, it } from 'vitest';
 import { forgetKey } from '../../src/state/records/forget-key.js';
+import { retryRecords } from '../../src/state/records/retry-records.js';
 import { readHolds } from '../../src/state/runs/holds.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { recordApprovals } from '../../src/state/runs/approvals.js';
@@ -107,6 +108,33 @@ it('overwriting: what was never accepted is weighed when it is tried again', asy
   const { run } = await world.sync();
   expect(run).toMatchObject({ status: 'held', plan: { rooms: { retry: 20, overwrite: 20 } } });
   expect(nameThere(world, 'r000')).toBe('By hand r000');
+});
+
+it('overwriting: a record whose parent has got another external id is no object of ours for that', async () => {
+  const world = await open({ streams: { rooms: ROOMS, courses: COURSES } }, 1, 0);
+  await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
+  await world.sync();
+  world.configure({ streams: { rooms: { ...ROOMS, externalId: 'new_{code}' }, courses: COURSES } });
+  await world.sync();
+  await world.sql`INSERT INTO courses SELECT 'c' || i, 'Course ' || i, 'r000' FROM generate_series(1, 20) AS i`;
+  await world.sql`INSERT INTO slotsync.records (stream, local_key, status)
+    SELECT 'courses', 'c' || i, 'deferred' FROM generate_series(1, 20) AS i`;
+  for (let i = 1; i <= 20; i++) put(world, `course_c${i}`, 'course', { 'course.name': 'By hand' });
+  await retryRecords(world.state.db, { stream: 'rooms', keys: [] });
+  expect((await world.sync()).run.holds).toMatchObject({ courses: { overwrite: { count: 20 } } });
+  expect(await world.recordsOf('rooms')).toMatchObject({ r000: { external_id: 'new_r000' } });
+  expect((await world.sync()).run.holds).toMatchObject({ courses: { overwrite: { count: 20 } } });
+  expect(world.fieldsOf('course_c1')).toEqual({ 'course.name': 'By hand' });
+});
+
+it('overwriting: what PostgreSQL cannot store of an object is left out of the samples, and the run is held', async () => {
+  const world = await open(rooms(), 20, 0);
+  for (const code of codes(20)) put(world, `room_${code}`, 'room', { 'room.name': 'By\0hand\uD800' });
+  const { run, errors } = await world.sync();
+  expect(errors).toEqual([]);
+  expect(run.holds['rooms']?.overwrite?.samples?.[0]?.changes).toEqual([
+    { field: 'room.name', old: ['Byhand\uFFFD'], new: ['Room r000'] },
+  ]);
 });
 
 it('overwriting: a few go without an approval', async () => {

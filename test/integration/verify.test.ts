@@ -276,6 +276,31 @@ describe('verify: what is said changes', () => {
   });
 });
 
+describe('verify: what is expected no more, and what nobody can name', () => {
+  it('a row that is gone from a stream that retires nothing: what was said of its object goes too', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A', 'B');
+    await sync(world);
+    change(world, 'A', 'By hand');
+    world.sandbox.removeObject('room_B');
+    expect(await verifyRooms(world)).toMatchObject({ drifting: 2 });
+    await world.sql`DELETE FROM rooms`;
+    await sync(world);
+    expect(await verifyRooms(world)).toMatchObject({ drifting: 0, waiting: 2, compared: 0 });
+    expect(await driftOf(world)).toEqual([]);
+  });
+
+  it('an external id that the state cannot hold is nobody’s', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    await sync(world);
+    for (const extId of ['room_\0', 'room_\uD800', `room_${'x'.repeat(2000)}`])
+      world.sandbox.addObject({ extId, typeId: 'room', fields: [] });
+    expect(await verifyRooms(world, { extras: true })).toMatchObject({ compared: 1, extra: 3 });
+    expect((await adopt(world.verifying())).streams).toMatchObject([{ unowned: 3 }]);
+  });
+});
+
 describe('verify: a pass', () => {
   it('a sample: by external id alone, and the stream is not verified by it', async () => {
     const world = await open(rooms());

@@ -1,7 +1,7 @@
 // The reservations table: one row for each booking as both sides were read last, and one in the history for each change.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
-import { storable } from '../records/outcome-types.js';
+import { toStorableJson } from '../records/outcome-types.js';
 import type { Differences, Verdict } from '../schema.js';
 
 /** A new booking with one of these has no row in the history. */
@@ -32,7 +32,7 @@ export async function writeBookings(tx: Queries, runId: number, bookings: readon
   if (bookings.length === 0) return;
   await query(tx)`
     WITH given AS (
-      SELECT * FROM jsonb_to_recordset(${toJson(bookings)}::jsonb) AS g(
+      SELECT * FROM jsonb_to_recordset(${toStorableJson(bookings)}::jsonb) AS g(
         key text, "externalId" text, "destinationId" bigint, verdict text, differs jsonb, problem text,
         "beginHere" float8, "endHere" float8, "beginThere" float8, "endThere" float8, here jsonb, there jsonb)
     ), written AS (
@@ -70,9 +70,4 @@ export async function forgetBookings(tx: Queries, runId: number, keys: readonly 
       SELECT key, verdict, ${runId}::bigint FROM gone RETURNING key
     )
     SELECT pg_notify(${CHANNEL}, left(key, ${MOST_CHARACTERS})) FROM changed`;
-}
-
-/** PostgreSQL stores neither NUL nor half a character, and an answer may hold either. */
-function toJson(value: unknown): string {
-  return JSON.stringify(value, (_, field: unknown) => (typeof field === 'string' ? storable(field) : field));
 }

@@ -2,7 +2,7 @@
 // is said of an object. A row goes when its object was seen as it should be, or when a write of it was accepted.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
-import { storable } from '../records/outcome-types.js';
+import { toStorableJson } from '../records/outcome-types.js';
 import type { DriftFields, DriftKind } from '../schema.js';
 
 /** An object that drifts, as it was compared. */
@@ -33,7 +33,7 @@ export async function writeDrift(
   if (drifting.length === 0) return {};
   const rows = await query<{ kind: DriftKind; count: number }>(db)`
     WITH given AS MATERIALIZED (
-      SELECT * FROM jsonb_to_recordset(${toJson(drifting)}::jsonb) AS g(
+      SELECT * FROM jsonb_to_recordset(${toStorableJson(drifting)}::jsonb) AS g(
         "localKey" text, "externalId" text, kind text, fields jsonb, "writtenAt" text)
     ), locked AS MATERIALIZED (
       SELECT r.local_key, r.updated_at FROM slotsync.records AS r
@@ -97,9 +97,4 @@ async function deleteDrift(db: Queries, runId: number, condition: SQL): Promise<
     )
     INSERT INTO slotsync.drift_events (stream, local_key, external_id, from_kind, run_id)
     SELECT stream, local_key, external_id, kind, ${runId}::bigint FROM mended`;
-}
-
-/** PostgreSQL stores neither NUL nor half a character, and an answer may hold either. */
-function toJson(value: unknown): string {
-  return JSON.stringify(value, (_, field: unknown) => (typeof field === 'string' ? storable(field) : field));
 }

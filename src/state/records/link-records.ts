@@ -3,10 +3,11 @@
 // of that external id. So one of the two sees the other, or each does. Meanwhile the object is claimed, so that no batch
 // writes it by a link that may still be undone.
 import { randomUUID } from 'node:crypto';
-import { query, type Queries, type State } from '../database.js';
+import { anyOf, query, type Queries, type State } from '../database.js';
 import { claimObjects, releaseObjectClaims } from './object-claims.js';
 import { deleteLinks, insertLinks, readLinks, readLinksTo, type Link } from './links.js';
 import { recordName, type RecordKey } from './outcome-types.js';
+import { lookAgain } from './settle-records.js';
 import { wakeSharers } from './wake-waiting.js';
 
 export type NewLink = Omit<Link, 'linkedAt'>;
@@ -166,11 +167,39 @@ async function noteLinked(tx: Queries, links: readonly NewLink[], token: string)
         AND (r.claimed_by = ${token} OR (r.claimed_by IS NULL AND NOT r.in_doubt))
       ORDER BY r.stream, r.local_key FOR UPDATE OF r
     )
-    UPDATE slotsync.records AS r SET external_id = l."externalId"
+    UPDATE slotsync.records AS r SET external_id = l."externalId",
+      -- What was given up for want of a link is sent by the next run.
+      (status, refused_hash) = (SELECT 'failed', NULL::bigint WHERE r.status = 'dead'
+        UNION ALL SELECT r.status, r.refused_hash WHERE r.status <> 'dead')
     FROM linked AS l WHERE r.stream = l.stream AND r.local_key = l.local_key`;
 }
 
-async function undoLinks(db: State['db'], links: readonly NewLink[]): Promise<void> {
+/**
+ * Undoes the links of these keys; returns what they were. A record whose object the service has accepted is looked at by the
+ * next run, which finds that its row gives another external id now.
+ */
+export async function unlinkRecords(
+  db: State['db'],
+  stream: string,
+  keys: readonly string[],
+): Promise<Link[]> {
+  return db.transaction(async (tx) => {
+    const links = await deleteLinks(tx, stream, keys);
+    await query(tx)`
+      UPDATE slotsync.records SET external_id = NULL
+      WHERE stream = ${stream} AND local_key = ${anyOf(links.map(({ localKey }) => localKey))}
+        AND object_hash IS NULL AND claimed_by IS NULL AND NOT in_doubt`;
+    await lookAgain(tx, { stream, keys: links.map(({ localKey }) => localKey) });
+    await wakeSharers(
+      tx,
+      links.map(({ externalId }) => externalId),
+    );
+    return links;
+  });
+}
+
+/** Takes back links that were made just now. */
+export async function undoLinks(db: State['db'], links: readonly NewLink[]): Promise<void> {
   if (links.length === 0) return;
   await db.transaction(async (tx) => {
     for (const { stream, localKey } of links) await deleteLinks(tx, stream, [localKey]);

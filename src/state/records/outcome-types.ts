@@ -78,3 +78,8 @@ export function recordName({ stream, localKey }: RecordKey): string {
 export function storable(message: string): string {
   return message.slice(0, 2000).replaceAll('\0', '').toWellFormed();
 }
+
+/** JSON that jsonb takes: an answer of the service may hold what PostgreSQL does not store. */
+export function toStorableJson(value: unknown): string {
+  return JSON.stringify(value, (_, field: unknown) => (typeof field === 'string' ? storable(field) : field));
+}

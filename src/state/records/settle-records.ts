@@ -138,12 +138,17 @@ function seenAsTheyShouldBe(outcomes: readonly Outcome[], settled: ReadonlySet<s
   };
 }
 
-/** Records that are to be looked at although their rows have not changed, also those that a batch is writing now. */
+/**
+ * Records that are to be looked at although their rows have not changed, also those that a batch is writing now. Not those
+ * of which nothing was ever sent: they are sent anyway, and in doubt they would count as objects of ours, which is not
+ * asked about before it is overwritten.
+ */
 export async function lookAgain(db: Queries, { stream, keys }: RecordKeys): Promise<void> {
   if (keys.length === 0) return;
   await query(db)`
     UPDATE slotsync.records SET in_doubt = true, check_after = coalesce(check_after, now())
-    WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`;
+    WHERE stream = ${stream} AND local_key = ${anyOf(keys)}
+      AND (object_hash IS NOT NULL OR claimed_by IS NOT NULL OR in_doubt OR check_after IS NOT NULL)`;
 }
 
 /** An outcome as the statement reads it. */

@@ -1,6 +1,7 @@
 // The life of a run: planning → running → succeeded | partial | failed, or held where an operator must approve. A run takes
 // a step when the last batch of a level is finished; when a process ends in between, the next sweep lets it take the step.
 import { query, queryOne, type Queries } from '../database.js';
+import { toStorableJson } from '../records/outcome-types.js';
 import type { Holds, PlanCounts } from '../schema.js';
 import { useApprovals } from './approvals.js';
 import { finishRun } from './end-run.js';
@@ -19,7 +20,7 @@ export async function finishPlanning(
   await db.transaction(async (tx) => {
     const started = await query(tx)`
       UPDATE slotsync.runs SET status = 'running', started_at = now(), plan = ${JSON.stringify(planned.plan)}::jsonb,
-        holds = ${JSON.stringify(planned.holds)}::jsonb
+        holds = ${toStorableJson(planned.holds)}::jsonb
       WHERE id = ${id}::bigint AND status = 'planning'`;
     if (started.count > 0) await useApprovals(tx, planned.approvals ?? [], id);
   });

@@ -6,9 +6,9 @@ import type { FoundObject, ServiceObject } from '../../destination/destination.j
 import { linkRecords, type NewLink } from '../../state/records/link-records.js';
 import type { Link } from '../../state/records/links.js';
 import { hashObject, type DestinationObject } from '../../streams/destination-object.js';
-import { MAX_ID_BYTES } from '../../streams/local-key.js';
+import { isStorable, MAX_ID_BYTES } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
-import { findMeant, isStorable } from '../match-candidates.js';
+import { findMeant } from '../match-candidates.js';
 import * as outcome from '../outcome-reasons.js';
 import type { Settle, Write } from '../outcome-reasons.js';
 import type { SyncDeps } from '../sync-deps.js';

@@ -4,8 +4,9 @@ import type { CsvRow } from '../../csv-file.js';
 import type { Context } from '../../destination/client.js';
 import type { FoundObject } from '../../destination/destination.js';
 import { messageOf, UsageError } from '../../errors.js';
-import { deleteLinks, readLinks } from '../../state/records/links.js';
-import { linkRecords, type NewLink } from '../../state/records/link-records.js';
+import { readLinks } from '../../state/records/links.js';
+import { linkRecords, undoLinks, type NewLink } from '../../state/records/link-records.js';
+import { recordName } from '../../state/records/outcome-types.js';
 import { readStandingByKey } from '../../state/records/standing-records.js';
 import type { Stream } from '../../streams/stream.js';
 import { findOwners, type Owner } from '../compare-objects.js';
@@ -60,12 +61,11 @@ export async function applyLinks(
   const { linked, refused } = await linkRecords(deps.state, links);
   if (refused.length > 0) {
     // Something was written meanwhile. Nothing of the file is kept.
-    for (const { name } of deps.streams.values())
-      await deleteLinks(
-        deps.state.db,
-        name,
-        linked.filter(({ stream }) => stream === name).map(({ localKey }) => localKey),
-      );
+    const isLinked = new Set(linked.map(recordName));
+    await undoLinks(
+      deps.state.db,
+      links.filter((link) => isLinked.has(recordName(link))),
+    );
     const lineOf = ({ link }: { link: NewLink }) =>
       found.find(({ stream, key }) => stream === link.stream && key === link.localKey)?.line ?? 0;
     refuse(refused.map((one) => ({ line: lineOf(one), message: one.reason })));

@@ -5,6 +5,7 @@ import type { FoundObject } from '../../destination/destination.js';
 import type { Context } from '../../destination/client.js';
 import { messageOf } from '../../errors.js';
 import type { JoinedObject, JoinedRow, MatchTables } from '../../state/match-tables.js';
+import { storable } from '../../state/records/outcome-types.js';
 import type { FieldChange } from '../../streams/destination-object.js';
 import { matchValue, NOT_THERE_YET } from '../match-values.js';
 import type { Stream } from '../../streams/stream.js';
@@ -127,7 +128,11 @@ function keysOf(owner: Owner | undefined) {
 }
 
 function toJoined(object: FoundObject): JoinedObject {
-  return { number: object.id, externalId: object.extId, object: JSON.stringify(object) };
+  return {
+    number: object.id,
+    externalId: object.extId === undefined ? undefined : storable(object.extId),
+    object: JSON.stringify(object),
+  };
 }
 
 /** What is to be said of an object that somebody stands for; undefined: it is equal. */

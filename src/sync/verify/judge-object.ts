@@ -9,11 +9,15 @@ import { hashObject, type DestinationObject } from '../../streams/destination-ob
 import type { Stream } from '../../streams/stream.js';
 import { differencesOf, type Owner } from '../compare-objects.js';
 
-/** `waiting`: it cannot be compared, because a sync has something to do about the record, or its row is gone. */
-export type Judgement = 'fine' | 'waiting' | { kind: DriftKind; fields: DriftFields | undefined };
+/**
+ * `waiting`: it cannot be compared, because a sync has something to do about the record, or its row is gone. `abandoned`:
+ * its row is gone from a stream that retires nothing, so that nothing is expected of its object any more.
+ */
+export type Judgement =
+  'fine' | 'waiting' | 'abandoned' | { kind: DriftKind; fields: DriftFields | undefined };
 
 /** A record beside its row as it is now. */
-export interface Compared extends Pick<Owner, 'stream' | 'row' | 'rendered'> {
+export interface Compared extends Pick<Owner, 'stream' | 'row' | 'rendered' | 'unreadable'> {
   record: StandingRecord;
 }
 
@@ -23,14 +27,19 @@ export function judgeObject(compared: Compared, object: FoundObject | undefined)
   if (!record.isSettled) return 'waiting';
   switch (record.status) {
     case 'synced': {
+      if (isAbandoned(compared)) return 'abandoned';
       const expected = acceptedObject(compared);
       return expected ? judgeActive(stream, expected, object) : 'waiting';
     }
     case 'retired':
       return judgeRetired(compared, object);
     default:
-      return 'waiting';
+      return isAbandoned(compared) ? 'abandoned' : 'waiting';
   }
+}
+
+function isAbandoned({ stream, row, unreadable }: Compared): boolean {
+  return !row && !unreadable && stream.retire === 'keep';
 }
 
 /** What the row becomes, if that is what was accepted last. */

@@ -99,12 +99,14 @@ export async function record(pass: Pass, stream: Stream, judged: readonly Judged
   const source = { runId, stream: stream.name };
   const drifting: DriftingObject[] = [];
   const fine: string[] = [];
+  const abandoned: string[] = [];
   for (const { record: of, judgement } of judged) {
     const { localKey, externalId, writtenAt } = of;
     if (judgement === 'fine') fine.push(localKey);
+    else if (judgement === 'abandoned') abandoned.push(localKey);
     else if (judgement !== 'waiting') drifting.push({ localKey, externalId, writtenAt, ...judgement });
   }
-  await mendDrift(state.db, source, { keys: fine });
+  await mendDrift(state.db, source, { keys: [...fine, ...abandoned] });
   const written = await writeDrift(state.db, source, drifting);
   const drifts = Object.values(written).reduce((sum, count) => sum + count, 0);
   return { ...written, compared: fine.length + drifts, waiting: judged.length - fine.length - drifts };
