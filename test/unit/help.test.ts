@@ -1,4 +1,3 @@
-// Guarantee 10
 // Help is read on a terminal of 80 columns: a longer line is broken in the middle of a word.
 import { Command } from 'commander';
 import { expect, it } from 'vitest';
