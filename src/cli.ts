@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 // argv to command, and every failure to one clear message and an exit code.
 import { readFileSync } from 'node:fs';
-import { Command, CommanderError } from 'commander';
+import { Command, CommanderError, Help } from 'commander';
 import { addCommands } from './commands/command-table.js';
 import { EXIT, exitCodeOfErrorCode } from './commands/exit-code.js';
 import { codeOf, UsageError } from './errors.js';
@@ -14,9 +14,13 @@ async function main(argv: readonly string[]): Promise<void> {
   };
   const program = new Command('slotsync')
     .description(
-      'Keeps a scheduling service true to a Postgres mirror, within the organization’s request quota.',
+      'Keeps the objects of a scheduling service equal to a PostgreSQL mirror, within the organization’s request quota.',
     )
     .version(version)
+    // Without [options], which every command has: then the descriptions fit beside them in 80 columns.
+    .configureHelp({
+      subcommandTerm: (command) => new Help().subcommandTerm(command).replace(' [options]', ''),
+    })
     .configureOutput({
       writeOut: (text) => printLine(text.replace(/\n$/, '')),
       writeErr: (text) => printNote(text.replace(/\n$/, '')),
@@ -24,7 +28,7 @@ async function main(argv: readonly string[]): Promise<void> {
     })
     .addHelpText(
       'after',
-      '\nExit codes: 0 done, 1 something failed, 2 wrong use or configuration, 3 held for approval.',
+      '\nExit codes: 0 done, 1 something failed, 2 wrong use or configuration, 3 held for\napproval.',
     );
   addCommands(program);
   for (const command of [program, ...program.commands]) command.exitOverride();
@@ -48,7 +52,8 @@ async function main(argv: readonly string[]): Promise<void> {
 function asUsageError({ message }: CommanderError): UsageError {
   const text = message.replace(/^error: /, '').replace(/\n\(Did you mean (.*\?)\)$/, '; did you mean $1');
   return new UsageError(text, {
-    remedy: 'slotsync --help lists commands and options. Put -- before a key that begins with -.',
+    remedy:
+      'slotsync --help lists the commands, slotsync <command> --help its options. Put -- before a key that begins with -.',
   });
 }
 

@@ -204,7 +204,10 @@ export const ERRORS = {
     'several rows have the same external id; none of them is sent',
     'Correct one of the rows, or the template of the external id, then: slotsync sync',
   ),
-  mapping_failed: dead('a mapping function threw, or a value cannot be sent', CORRECT_ROW),
+  mapping_failed: dead(
+    'a mapping function threw, or a value cannot be sent',
+    'Correct the row, the mapping or the lookup, and the next run sends it. To send it again unchanged: {retry}',
+  ),
   key_too_long: dead(
     'its key, or that of a record it refers to, is longer than 1024 bytes',
     'Shorten the key in the source, or name another column in `key`, then: slotsync sync',

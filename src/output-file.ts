@@ -10,7 +10,7 @@ export async function openOutputFile(file: string) {
   const stream = createWriteStream(file);
   const failed = finished(stream).catch((error: unknown) => {
     throw new UsageError(`${file} cannot be written: ${messageOf(error)}`, {
-      remedy: 'Name a file in a folder that you may write to, on a disk with room.',
+      remedy: 'Name a file in a folder that exists and that you may write to, on a disk with room.',
     });
   });
   failed.catch(() => undefined); // whoever writes or closes gets the error

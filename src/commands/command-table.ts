@@ -40,9 +40,10 @@ export function addCommands(program: Command): void {
     .addHelpText(
       'after',
       [
-        '\nOn a terminal it asks which tables. What names and values do not settle is a comment in the file that',
-        'begins with "unsure". The file uses the names in service.d.ts beside it, if slotsync discover --types',
-        'wrote one. Reads both sides and writes only the file.',
+        '\nOn a terminal it asks which tables. What it could not decide is a comment in the',
+        'file that begins with "unsure". The file uses the names in service.d.ts beside',
+        'it, if slotsync discover --types wrote one. Reads both sides and writes only the',
+        'file.',
       ].join('\n'),
     )
     .action(
@@ -105,8 +106,8 @@ export function addCommands(program: Command): void {
     .addHelpText(
       'after',
       [
-        '\nA backfill never retires anything; sync does. Stopped by Ctrl-C, it keeps its position: the same command',
-        'continues it.',
+        '\nA backfill never retires anything; sync does. Stopped by Ctrl-C, it keeps its',
+        'position: the same command continues it.',
       ].join('\n'),
     )
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./backfill.js')).backfill));
@@ -119,7 +120,7 @@ export function addCommands(program: Command): void {
     .option('--grace <seconds>', 'time to finish the work in flight when stopped', '30')
     .addHelpText(
       'after',
-      '\nWith HTTP_PORT set: /healthz, /readyz and /metrics on that port, at HTTP_HOST or every address.',
+      '\nWith HTTP_PORT set: /healthz, /readyz and /metrics on that port, at HTTP_HOST or\nevery address.',
     )
     .action(
       withApp(
@@ -270,32 +271,49 @@ function holdOptions(command: Command): Command {
 }
 
 const SANDBOX_CONTROLS = `
-What people do at the service is done below /sandbox/, from this machine, without a key; times are Unix seconds:
-  GET    /sandbox/reservations                {reservations, cancellations}
-  POST   /sandbox/reservations                {extId?, begin, end, status?, objects?: [{typeId, objectId}], fields?}
-  POST   /sandbox/reservations/{id}/move      {begin, end}
-  POST   /sandbox/reservations/{id}/cancel    {extId?} of the cancellation, or no body
-  POST   /sandbox/reservations/{id}/restore   no body
-  POST   /sandbox/reservations/{id}/status    {status: ["C_PLANNED"]}
-  DELETE /sandbox/reservations/{id}           without a cancellation
-  POST   /sandbox/objects                     {extId?, typeId, active?, fields?}: made by hand, without extId no
-                                              external id
-  PATCH  /sandbox/objects/{id}                {extId?, active?, fields?}: what is named is changed
-  DELETE /sandbox/objects/{id}                without a trace
-{id} is the number or the external id. To stop the service at a known place, and do something meanwhile:
-  POST   /sandbox/gate    {path?: "objects", method?: "PUT", hold?: "request" | "answer", after?: 3}
-  GET    /sandbox/gate    {closed, held}: how many requests are held
-  DELETE /sandbox/gate    lets them go
-A held request is carried out when the gate opens; with hold "answer" it is carried out at once, and its answer is
-held. "after" lets so many pass first. To make requests fail:
-  POST   /sandbox/fail-next     {fault: "html", status: 404, path?: "objects", method?: "PUT", times?: 3 | "always"}
+Requests below /sandbox/ do what people do at the service. They need no key, and
+are answered on this machine only. Times are Unix seconds; {id} is the number or
+the external id.
+  PUT    /sandbox/schema                     types and fields:
+         {types: [{extId, name?}], fields: [{extId, name?, type?, mandatory?,
+         maxLength?, reference?}]}; extId null: without an external id
+  GET    /sandbox/objects                    the objects it holds
+  POST   /sandbox/objects                    {extId?, typeId, active?, fields?}:
+         made by hand; without extId, an object without an external id
+  PATCH  /sandbox/objects/{id}               {extId?, active?, fields?}: changes
+         what is named
+  DELETE /sandbox/objects/{id}               without a trace
+  GET    /sandbox/reservations               {reservations, cancellations}
+  POST   /sandbox/reservations               {extId?, begin, end, status?,
+         objects?: [{typeId, objectId}], fields?}
+  POST   /sandbox/reservations/{id}/move     {begin, end}
+  POST   /sandbox/reservations/{id}/cancel   {extId?} of the cancellation, or no
+         body
+  POST   /sandbox/reservations/{id}/restore  no body
+  POST   /sandbox/reservations/{id}/status   {status: ["C_PLANNED"]}
+  DELETE /sandbox/reservations/{id}          without a cancellation
+
+To hold requests, and let them go later:
+  POST   /sandbox/gate          {path?: "objects", method?: "PUT",
+         hold?: "request" | "answer", after?: 3}: lets 3 requests pass first
+  GET    /sandbox/gate          {closed, held}: how many requests are held
+  DELETE /sandbox/gate          lets them go
+A held request is carried out when the gate opens. With hold "answer" it is
+carried out at once, and its answer is held.
+
+To make requests fail:
+  POST   /sandbox/fail-next     {fault: "html", status: 404, path?: "objects",
+         method?: "PUT", times?: 3 | "always"}
   DELETE /sandbox/fail-next     ends it
-With fault "late" the connection is reset (afterMs: 200 | "asked") and the request is carried out later (delayMs: 6000):
-  GET    /sandbox/late          {waiting}: how many requests wait to be carried out
+  PUT    /sandbox/pages         {missing: 1}: so many pages at the end of every
+         find are empty, though they are counted
+With fault "late" the connection is reset (afterMs: 200 | "asked"), and the
+request is carried out later (delayMs: 6000):
+  GET    /sandbox/late          {waiting}: how many requests wait
   POST   /sandbox/late/release  carries them out, without delayMs
   POST   /sandbox/late/reset    resets the connection, with afterMs "asked"
-  PUT    /sandbox/pages         {missing: 1}: so many pages at the end of every find are empty, though they are counted
-All of them: docs/api-contract.md.`;
+
+More of them: src/sandbox/control-requests.ts; examples: docs/api-contract.md.`;
 
 function addSandbox(program: Command): void {
   const choice = (flags: string, description: string, values: string[]) =>

@@ -34,7 +34,7 @@ export async function init(app: App, options: InitOptions): Promise<void> {
   requireWritableFolder(out);
   const isAsked = options.tables === undefined && !options.yes;
   if (isAsked && !(process.stdin.isTTY && process.stdout.isTTY))
-    throw new UsageError('this is no terminal to ask which tables', {
+    throw new UsageError('it can ask which tables on a terminal only', {
       remedy: 'Name them with --tables, or take every table that is like a type with --yes.',
     });
 
@@ -86,7 +86,7 @@ export async function init(app: App, options: InitOptions): Promise<void> {
     `${out}: ${describeProposal(proposal).join('\n')}`,
     unsure === 0
       ? '\nNext: slotsync check'
-      : `\n${unsure} ${unsure === 1 ? 'line begins' : 'lines begin'} with "// unsure". Read them, then: slotsync check`,
+      : `\n${unsure} ${unsure === 1 ? 'line begins' : 'lines begin'} with "// unsure". Read ${unsure === 1 ? 'it' : 'them'}, then: slotsync check`,
   ]);
 }
 

@@ -118,14 +118,17 @@ const comment = (text: string) => `// ${inOneLine(text)}`;
 const indent = (line: string, by: number) => `${' '.repeat(by)}${line}`;
 
 /** What was proposed, in a few lines. */
+const countsOf = (fields: number, references: number) =>
+  `${plural(fields, 'field')}, ${plural(references, 'reference')}`;
+
 export function describeProposal({ streams, leftOut, typesWithoutTable }: ProposedConfiguration): string[] {
   const fields = streams.reduce((sum, one) => sum + one.fields.length, 0);
   const references = streams.reduce((sum, one) => sum + one.references.length, 0);
   return [
-    [plural(streams.length, 'stream'), plural(fields, 'field'), plural(references, 'reference')].join(', '),
+    `${plural(streams.length, 'stream')}, ${countsOf(fields, references)}`,
     ...streams.map(
       ({ name, table, type, fields, references }) =>
-        `  ${name}: ${toSource(table)} → ${type.extId}, ${plural(fields.length + references.length, 'field')}`,
+        `  ${name}: ${toSource(table)} → ${type.extId}, ${countsOf(fields.length, references.length)}`,
     ),
     ...leftOut.map(({ table, why }) => `  left out: ${toSource(table)}: ${why}`),
     ...(typesWithoutTable.length === 0

@@ -24,9 +24,7 @@ export function describeRecordExplained(explained: RecordExplained): string[] {
     record && describeDoubt(record).map((line) => `  ${line}`),
     describeLink(explained),
     !!record?.errorMessage && `  ${record.errorCode}: ${record.errorMessage}`,
-    there
-      ? `\nAt the service: number ${there.id}, ${there.active ? 'active' : 'inactive'}`
-      : '\nAt the service: nothing with this external id',
+    `\nAt the service: ${describeThere(explained)}`,
     describeFields(there?.fields ?? []),
     describeDrift(explained),
     describeFormer(explained),
@@ -40,6 +38,12 @@ export function describeRecordExplained(explained: RecordExplained): string[] {
     }),
     `\nNext: ${nextOfRecord(explained)}`,
   );
+}
+
+function describeThere({ there, externalId }: RecordExplained): string {
+  if (there) return `number ${there.id}, ${there.active ? 'active' : 'inactive'}`;
+  if (externalId === undefined) return 'not looked up, because the row gives no external id';
+  return `no object has the external id ${externalId}`;
 }
 
 function describeRecord(record: NonNullable<RecordExplained['record']>): string {
@@ -129,7 +133,8 @@ function describeFormer({ stream, key, former }: RecordExplained): string[] {
 }
 
 export function nextOfRecord(explained: RecordExplained): string {
-  const { stream, key, row, record, there, problem, changes, isAccepted, waitingChanges } = explained;
+  const { stream, key, row, record, there, problem, isWaiting, changes, isAccepted, waitingChanges } =
+    explained;
   const nextRun = (does: string) => `the next run ${does}: slotsync sync ${stream}`;
   if (waitingChanges > 0) return 'it is in the inbox; a worker processes it';
   if (record && record.status !== 'synced' && record.status !== 'retired') {
@@ -138,6 +143,7 @@ export function nextOfRecord(explained: RecordExplained): string {
     return nextStep({ ...record, stream, localKey: key, waitsFor, parentStatus: undefined });
   }
   if (!row) return record?.status === 'retired' ? 'nothing: it is retired' : nextRun('decides');
+  if (isWaiting) return 'it is sent by the run after the record that it refers to is accepted: slotsync sync';
   if (problem !== undefined) return nextRun('reports the same');
   if (!record || record.status === 'retired') return nextRun('creates it');
   if (!isAccepted || record.inDoubt) return nextRun('sends it');

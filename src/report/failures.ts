@@ -62,7 +62,7 @@ function parentStep({ waitsFor, parentStatus }: FailedRecord): string {
   if (!waitsFor) return '';
   const { stream, localKey } = waitsFor;
   if (parentStatus === null)
-    return `; the state has no record of ${stream} '${localKey}': is its row in the mirror?`;
+    return `; the state has no record of ${stream} '${localKey}': its row is missing in the mirror, or held: slotsync status`;
   const isStuck = parentStatus === 'dead' || parentStatus === 'failed';
   return isStuck ? `; that record is ${parentStatus}: slotsync failures ${stream}` : '';
 }

@@ -39,7 +39,7 @@ export function describeMatches(
       'To find objects by their values too: slotsync match <stream> --by <field,…>',
     !assignsIds &&
       all.some(({ unnamed }) => unnamed > 0) &&
-      'Objects without an external id are linked only with service.assignExternalIds, or\nonce they have one.',
+      'Objects without an external id are linked only with service.assignExternalIds,\nor once they have one.',
     out !== undefined &&
       `Written to ${out}. Delete the lines that are wrong, then:\nslotsync match --apply ${quote(out)}`,
     out === undefined &&
@@ -63,7 +63,7 @@ function describeType({ type, objects, streams, nobodys, samples }: TypeMatches)
       `${stream.stream}: ${plural(stream.rows, 'row')} in the mirror`,
       indent(table(['', 'count', ''], rowsOfStream(stream))),
     ]),
-    rest.length > 0 && ['', 'Objects that are nobody’s', indent(table(['', 'count', ''], rest))],
+    rest.length > 0 && ['', 'Objects without a row or a record', indent(table(['', 'count', ''], rest))],
     samples.length > 0 && '',
     samples.map((sample) => describeSample(sample, nobodysStream)),
     '',
@@ -81,7 +81,7 @@ function rowsOfStream({ counts, fields, unnamed, rowGone, incomplete, by }: Stre
   const rows = rowsOf([
     ['equal', counts.equal, 'same external id, nothing to change'],
     ['differs', counts.differs, `same external id: ${named.join(', ')}${more}`],
-    ['', incomplete, 'of both refer to what is not there yet: not compared'],
+    ['', incomplete, 'refer to a record not at the service yet: not compared'],
     ['match', counts.match, `one object has the same ${by.join(', ')}`],
     ['', unnamed, 'of them have no external id'],
     ['ambiguous', counts.ambiguous, 'several rows or objects have the same values'],
@@ -123,7 +123,6 @@ export function describeApplied({ linked, already, others }: AppliedLinks): stri
     assigned > 0 && `${plural(assigned, 'object')} of them will get an external id with the next sync.`,
     already > 0 && `${plural(already, 'line')} not needed: the record has the object already.`,
     others > 0 && `${plural(others, 'line')} of other classes passed over.`,
-    linked.length > 0 &&
-      'Nothing was written at the service. See what sync would change there: slotsync plan',
+    linked.length > 0 && 'Nothing was written at the service. What sync would change: slotsync plan',
   );
 }

@@ -75,7 +75,7 @@ export async function printRun(state: State, run: Run): Promise<void> {
   }
   if (run.kind === 'verify') {
     const { found, mended } = await countDriftEvents(state.db, run.id);
-    printLine(`Changes of what drifts: ${found} found, ${mended} mended. What drifts now: slotsync status\n`);
+    printLine(`Drift: ${found} found, ${mended} gone. What drifts now: slotsync status\n`);
   }
   await printFailures(state, run);
   printLine(`Run ${run.id} ${run.status}${run.finishedAt ? ` in ${formatDuration(secondsOf(run))}` : ''}.`);

@@ -136,6 +136,7 @@ export function printStatus(reading: StatusReading): void {
   if (runs.length > 0) printLine(`${runsTable(runs)}\n`);
   for (const line of describeInDoubt(inDoubt)) printLine(line);
   for (const line of describeFormerObjects(formerObjects)) printLine(line);
+  if (records.length === 0) return printLine('No record yet: slotsync plan, then slotsync sync');
   printLine(`${describeUnsettled(unsettled)}${unsettled === 0 ? '.' : ': slotsync failures'}`);
 }
 

@@ -105,7 +105,8 @@ async function* checkRole(
     .join('; ');
   if (excess === '') return yield { what, result: 'ok', text: `${rights.role} may only read` };
   const sources = reservations?.bookings ? [...streams, reservations.bookings] : streams;
-  const remedy = `Use a role that may only read (docs/security.md): ${createReader(sources)}`;
+  const lookups = sources.flatMap(({ lookups: { tables } }) => [...tables.values()]);
+  const remedy = `Use a role that may only read (docs/security.md): ${createReader([...sources, ...lookups])}`;
   yield { what, result: 'warning', text: `${rights.role} may do more than read: ${excess}`, remedy };
 }
 

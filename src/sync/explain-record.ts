@@ -10,7 +10,7 @@ import { countChangesOf, listBatchesOf, readRecord, type RecordRow } from '../st
 import { diffObjects, hashObject } from '../streams/destination-object.js';
 import type { Stream } from '../streams/stream.js';
 import { decide, parseMark, type Mark } from './decide.js';
-import { describeMissing, mergeWithService, renderRows } from './render.js';
+import { describeMissing, externalIdOfRow, mergeWithService, renderRows } from './render.js';
 import type { SyncDeps } from './sync-deps.js';
 
 export type ExplainDeps = Pick<SyncDeps, 'mirror' | 'destination' | 'state'>;
@@ -33,7 +33,12 @@ export async function explainRecord(
   const object = rendered && 'object' in rendered ? rendered.object : undefined;
   const missing = rendered && 'missing' in rendered ? describeMissing(rendered.missing) : undefined;
   const link = (await readLinks(state.db, stream.name, [key])).get(key);
-  const externalId = object?.extId ?? link?.externalId ?? record?.externalId ?? undefined;
+  const externalId =
+    object?.extId ??
+    link?.externalId ??
+    record?.externalId ??
+    (found && externalIdOfRow(stream, found.row)) ??
+    undefined;
   const wanted = [externalId, record?.formerExternalId].filter((id) => typeof id === 'string');
   const standing: ReadonlyMap<string, ServiceObject> =
     wanted.length === 0 ? new Map() : await destination.findObjects(wanted, stream.type, CONTEXT);
@@ -46,8 +51,12 @@ export async function explainRecord(
     object,
     /** Why the row does not become an object now. */
     problem: rendered && 'problem' in rendered ? rendered.problem : missing,
+    /** Whether the row only waits for a record that it refers to. */
+    isWaiting: missing !== undefined,
     record,
     link,
+    /** Undefined: the row gives none, and the service was not asked. */
+    externalId,
     there,
     drift: await readDriftOf(state.db, { stream: stream.name, localKey: key }),
     former: await explainFormer(state, stream, record, standing),

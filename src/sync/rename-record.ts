@@ -34,8 +34,8 @@ export async function renameKey(
   const row = rows.get(to)?.row;
   if (rows.has(from))
     throw new UsageError(
-      `the row of ${nameOf(from)} is in the mirror${row ? ', and so is the other' : ''}: the object is its own`,
-      { remedy: 'A rename is for a row that is there under its new key alone.' },
+      `the row of ${nameOf(from)} is still in the mirror${row ? `, and so is that of '${to}'` : ''}`,
+      { remedy: 'Rename a record when its row is in the mirror under the new key only.' },
     );
   if (!row)
     throw new UsageError(`${nameOf(to)} has no row in the mirror`, {
@@ -67,7 +67,7 @@ function refusal(
     case 'claimed':
       return new UsageError('a batch is writing one of the records, or the object', { remedy: AGAIN });
     case 'never_accepted':
-      return new UsageError(`${former} has no object: the service has accepted none of it`, {
+      return new UsageError(`${former} has no object: the service has accepted nothing of it`, {
         remedy: `What is known of it: slotsync explain ${stream} '${from}'`,
       });
     case 'has_object':

@@ -1,7 +1,7 @@
 // The one write that check does, as an operator asks for it.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startSandbox } from '../../src/sandbox/sandbox.js';
-import { rehearse, SCHEMA, type Rehearsal } from '../support/rehearsal.js';
+import { CONFIGURATION, rehearse, SCHEMA, type Rehearsal } from '../support/rehearsal.js';
 
 let world: Rehearsal;
 beforeAll(async () => {
@@ -65,4 +65,15 @@ describe('check --write-probe', () => {
       await other.close();
     }
   });
+});
+
+it('check: the role that it proposes may read the tables of lookups too', async () => {
+  await world.sql`CREATE TABLE "Room kinds" (code text, label text)`;
+  await world.configure(
+    CONFIGURATION.replace(
+      '  streams: {',
+      "  lookups: { kind: { from: '\"Room kinds\"', key: 'code', value: 'label' } },\n  streams: {",
+    ).replace("'room.name': 'name'", "'room.name': { column: 'name', lookup: 'kind', otherwise: 'keep' }"),
+  );
+  expect((await world.run(['check'])).stdout).toMatch(/GRANT SELECT ON .*"Room kinds".* TO slotsync_mirror/);
 });

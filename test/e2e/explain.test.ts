@@ -84,6 +84,24 @@ it('explain: an object that is missing or changed at the service is said so, wit
   );
 });
 
+it('explain: a row that waits for another one, or cannot be mapped, is looked up by its external id all the same', async () => {
+  const standing = { extId: 'course_1', typeId: 'course', fields: [] };
+  const { id } = world.sandbox.putObject(standing);
+  const waiting = await explain('courses', '1');
+  expect(waiting).toContain(
+    "Object it becomes: none, course.room refers to rooms 'R1', which is not at the service",
+  );
+  expect(waiting).toContain(`At the service: number ${id}, active`);
+  expect(waiting).toMatch(
+    /Next: it is sent by the run after the record that it refers to is accepted: slotsync sync\n$/,
+  );
+
+  await world.configure(
+    CONFIGURATION.replace("'room.name': 'name'", "'room.name': (row) => { throw new Error('no'); }"),
+  );
+  expect(await explain('rooms', 'R2')).toContain('At the service: no object has the external id room_R2');
+});
+
 it('explain: a link is shown with how it came about and how it is undone', async () => {
   await world.sql`
     INSERT INTO slotsync.links (stream, local_key, external_id, linked_by, fields, linked_at)

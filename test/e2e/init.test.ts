@@ -32,6 +32,7 @@ describe.skipIf(isForMirrorAlone())('init', () => {
   it('writes a file that passes check and prettier, and plans every stream', async () => {
     const { code, stdout } = await world.run(['init', '--yes']);
     expect([code, stdout]).toEqual([0, expect.stringContaining('5 streams, 21 fields, 4 references')]);
+    expect(stdout).toMatch(/^ {2}\w+: campus\.\w+ → \w+, \d+ fields?, \d references?$/m);
     expect(Math.max(...stdout.split('\n').map((line) => line.length))).toBeLessThanOrEqual(80);
     const prettier = spawnSync(
       process.execPath,
@@ -94,8 +95,9 @@ describe.skipIf(isForMirrorAlone())('init', () => {
   });
 
   it.each([
-    ['no terminal and no tables', [], 'this is no terminal to ask which tables'],
+    ['no terminal and no tables', [], 'it can ask which tables on a terminal only'],
     ['a table that does not exist', ['--tables', 'corses'], 'Did you mean campus.courses?'],
+    ['a table with a typo', ['--tables', 'romms'], 'Did you mean campus.rooms?'],
     ['a table that is like no type', ['--tables', 'bookings'], 'bookings: no type of the service is like it'],
     ['a folder that does not exist', ['--yes', '--out', 'no/sync.config.ts'], 'cannot be written (ENOENT)'],
     ['a file that is no TypeScript', ['--yes', '--out', 'sync.config.json'], 'ends with .ts'],

@@ -16,7 +16,7 @@ it('rename: the object follows its row, says so, and is refused where it is not 
 
   const early = await world.run(['rename', 'rooms', 'R1', 'R2']);
   expect(early).toMatchObject({ code: 2, stdout: '' });
-  expect(early.stderr).toContain("the row of rooms 'R1' is in the mirror, and so is the other");
+  expect(early.stderr).toContain("the row of rooms 'R1' is still in the mirror, and so is that of 'R2'");
   const unknown = await world.run(['rename', 'halls', 'R1', 'R2']);
   expect(unknown.code).toBe(2);
   expect(unknown.stderr).toContain('halls');

@@ -100,7 +100,7 @@ describe('slotsync verify', () => {
     expect((await world.run(['verify', 'rooms'])).code).toBe(0);
     const runs = await world.run(['runs', '--kind', 'verify']);
     expect(runs.stdout.match(/verify/g)).toHaveLength(4);
-    expect((await world.run(['runs', '2'])).stdout).toMatch(/Changes of what drifts: 2 found, 0 mended/);
+    expect((await world.run(['runs', '2'])).stdout).toMatch(/Drift: 2 found, 0 gone/);
   });
 
   it('a state that was lost: records are made again without a write, and sync sends what differs', async () => {

@@ -1,5 +1,6 @@
 // A first configuration from both sides: which table is which type, what identifies a row, which column fills which field,
 // what refers to what. What names and values do not settle is said in a comment. Reads, and writes nothing.
+import { distance } from 'fastest-levenshtein';
 import { isReadingFault } from '../../errors.js';
 import type { Catalogue, CatalogueTable, RelationName } from '../../mirror/read-catalogue.js';
 import type { ServiceSurvey } from '../survey-service.js';
@@ -236,9 +237,13 @@ function parentsFirst(
   return sorted;
 }
 
-/** The names most like one that does not exist. */
+/** The table whose name is most like one that does not exist: by its words, else by its letters. */
 export function nearestTable(name: string, tables: readonly RelationName[]): RelationName | undefined {
   const words = tokensOf(name);
-  const ranked = tables.map((table) => ({ table, likeness: compareNames(words, tokensOf(table.name)) }));
-  return ranked.toSorted((a, b) => b.likeness - a.likeness)[0]?.table;
+  const ranked = tables.map((table) => ({
+    table,
+    likeness: compareNames(words, tokensOf(table.name)),
+    letters: distance(name.split('.').at(-1) ?? name, table.name),
+  }));
+  return ranked.toSorted((a, b) => b.likeness - a.likeness || a.letters - b.letters)[0]?.table;
 }
