@@ -17,6 +17,7 @@ import { groupByType, matchStreams, type MatchRequest } from '../sync/match/matc
 import { createPreflight } from '../sync/plan/preflight.js';
 import { createPace } from '../sync/request-pace.js';
 import type { CommonOptions } from './command.js';
+import { keepHeapSmall } from './small-heap.js';
 import { EXIT } from './exit-code.js';
 
 interface MatchOptions extends CommonOptions {
@@ -30,6 +31,7 @@ interface MatchOptions extends CommonOptions {
 const DEFAULT_SHARE = 0.5;
 
 export async function match(app: App, names: string[], options: MatchOptions): Promise<number> {
+  keepHeapSmall();
   const { by, out, apply, unlink } = options;
   if (unlink !== undefined) {
     if (by !== undefined || out !== undefined || apply !== undefined)

@@ -11,6 +11,7 @@ import type { State } from '../state/database.js';
 import type { Stream } from '../streams/stream.js';
 import { adopt, verify, type VerifyDeps, type VerifyResult } from '../sync/verify/verify.js';
 import { EXIT } from './exit-code.js';
+import { keepHeapSmall } from './small-heap.js';
 import { readRunOptions, readWholeNumber, startAndWork, type RunOptions } from './work-run.js';
 
 interface VerifyOptions extends RunOptions {
@@ -27,6 +28,7 @@ const COLUMNS = ['stream', 'key', 'external_id', 'kind', 'field', 'here', 'there
 const ROWS_AT_ONCE = 1000;
 
 export async function verifyObjects(app: App, names: string[], options: VerifyOptions): Promise<number> {
+  keepHeapSmall();
   const runOptions = readRunOptions(options);
   const sample = options.sample === undefined ? undefined : readWholeNumber(options.sample, '--sample takes');
   refuseTogether(options);
