@@ -508,6 +508,20 @@ describe('repair', () => {
     expect(run.holds['rooms']?.repair?.reason).toMatch(says);
   });
 
+  it('a row that has changed since is left to a sync, which may have to hold it', async () => {
+    const world = await open(rooms({ limits: { update: { count: 0, percent: 0 } } }));
+    await addRooms(world, 'A', 'B');
+    await sync(world);
+    for (const code of ['A', 'B']) change(world, code, 'By hand');
+    await verifyRooms(world);
+    await rename(world, 'A', 'A load that went wrong');
+    expect((await world.sync()).run.status).toBe('held');
+    await repair(world);
+    expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'By hand' });
+    expect(world.fieldsOf('room_B')).toMatchObject({ 'room.name': 'Room B' });
+    expect(await driftOf(world)).toMatchObject([{ local_key: 'A' }]);
+  });
+
   it('a sample: only what that verify has seen is repaired', async () => {
     const world = await held({ repair: { count: 100, percent: 100 } });
     for (const code of codes(20)) change(world, code, 'Aula');
