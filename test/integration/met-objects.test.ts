@@ -3,6 +3,7 @@
 // operator does: objects at the service, rows of the state, runs and their holds.
 import { expect, it } from 'vitest';
 import { forgetKey } from '../../src/state/records/forget-key.js';
+import { linkRecords, unlinkRecords } from '../../src/state/records/link-records.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { readHolds } from '../../src/state/runs/holds.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
@@ -127,6 +128,23 @@ it('overwriting: a record whose parent has got another external id is no object 
   expect(world.fieldsOf('course_c1')).toEqual({ 'course.name': 'By hand' });
 });
 
+it('overwriting: a record that lets go of its former object has none that is in doubt', async () => {
+  const world = await open(rooms({ limits: { overwrite: { count: 0, percent: 0 } } }), 1, 1);
+  const { id } = world.sandbox.addObject({
+    extId: 'hand',
+    typeId: 'room',
+    fields: [{ fieldId: 'room.name', values: ['Room r000'] }],
+  });
+  const link = { stream: 'rooms', localKey: 'r000', externalId: 'hand', destinationId: id, assignsId: false };
+  await linkRecords(world.state, [{ ...link, linkedBy: 'match', fields: null }]);
+  expect((await world.sync()).run.status).toBe('succeeded');
+  await unlinkRecords(world.state.db, 'rooms', ['r000']);
+  await world.sync();
+  await retryRecords(world.state.db, { stream: 'rooms', keys: [] });
+  expect((await world.sync()).run.status).toBe('held');
+  expect(nameThere(world, 'r000')).toBe('By hand r000');
+});
+
 it('overwriting: what PostgreSQL cannot store of an object is left out of the samples, and the run is held', async () => {
   const world = await open(rooms(), 20, 0);
   for (const code of codes(20)) put(world, `room_${code}`, 'room', { 'room.name': 'By\0hand\uD800' });
@@ -198,6 +216,29 @@ it('overwriting: samples of a key are deleted when it is forgotten', async () =>
   });
   const { holds } = (await readRun(world.state.db, run.id)) ?? {};
   expect(holds?.['rooms']?.overwrite?.samples?.map(({ key }) => key)).toEqual(['r000', 'r002']);
+});
+
+it('overwriting: samples of children do not name a parent that is forgotten', async () => {
+  const world = await open({ streams: { rooms: ROOMS, courses: COURSES } }, 2, 0);
+  await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
+  await world.sql`INSERT INTO courses SELECT 'c' || i, 'Course', CASE WHEN i = 1 THEN 'r000' ELSE 'r001' END
+    FROM generate_series(1, 20) AS i`;
+  for (let i = 1; i <= 20; i++) put(world, `course_c${i}`, 'course', { 'course.name': 'By hand' });
+  const { run } = await world.sync();
+  const before = run.holds['courses']?.overwrite;
+  expect(before?.samples).toHaveLength(3);
+  const fields = { 'course.room': { here: ['room_r000'], there: ['room_r001'] } };
+  await world.sql`INSERT INTO slotsync.drift (stream, local_key, kind, fields, seen_at)
+    VALUES ('courses', 'c1', 'changed', ${world.sql.json(fields)}, now())`;
+  await world.sql`INSERT INTO slotsync.drift_events (stream, local_key, to_kind, fields)
+    VALUES ('courses', 'c1', 'changed', ${world.sql.json(fields)})`;
+  await forgetKey(world.state.db, { stream: 'rooms', localKey: 'r000' });
+  const after = (await readRun(world.state.db, run.id))?.holds['courses']?.overwrite;
+  expect(after).toMatchObject({ count: 20, reason: before?.reason });
+  expect(after?.samples?.map(({ key }) => key)).toEqual(['c10', 'c11']);
+  expect(
+    await world.sql`SELECT fields FROM slotsync.drift UNION ALL SELECT fields FROM slotsync.drift_events`,
+  ).toEqual([{ fields: null }, { fields: null }]);
 });
 
 it('overwriting: an object without an external id that a record is linked to is asked for by its number', async () => {

@@ -2,6 +2,7 @@
 // Verify: what the service holds beside what was accepted last. People change objects at the service by the controls of the
 // sandbox; what is said of them is looked at in the tables of the state.
 import { describe, expect, it } from 'vitest';
+import { linkRecords } from '../../src/state/records/link-records.js';
 import { startReading, whileReadingAlone } from '../../src/state/runs/reading-runs.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
@@ -507,6 +508,20 @@ describe('repair', () => {
     expect(run.holds['rooms']?.repair?.reason).toMatch(says);
   });
 
+  it('a row that has changed since is left to a sync, which may have to hold it', async () => {
+    const world = await open(rooms({ limits: { update: { count: 0, percent: 0 } } }));
+    await addRooms(world, 'A', 'B');
+    await sync(world);
+    for (const code of ['A', 'B']) change(world, code, 'By hand');
+    await verifyRooms(world);
+    await rename(world, 'A', 'A load that went wrong');
+    expect((await world.sync()).run.status).toBe('held');
+    await repair(world);
+    expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'By hand' });
+    expect(world.fieldsOf('room_B')).toMatchObject({ 'room.name': 'Room B' });
+    expect(await driftOf(world)).toMatchObject([{ local_key: 'A' }]);
+  });
+
   it('a sample: only what that verify has seen is repaired', async () => {
     const world = await held({ repair: { count: 100, percent: 100 } });
     for (const code of codes(20)) change(world, code, 'Aula');
@@ -559,6 +574,20 @@ describe('adopt: the state was lost', () => {
     const before = await world.recordsOf('rooms');
     expect((await adopt(world.verifying())).streams).toMatchObject([{ equal: 1, differing: 0 }]);
     expect((await world.recordsOf('rooms'))['A']).toEqual(before['A']);
+  });
+
+  it('an object without an external id is left to the sync that gives it one', async () => {
+    const world = await open(
+      { ...rooms(), service: { assignExternalIds: true } },
+      { sandbox: { assignsExternalIds: true } },
+    );
+    await addRooms(world, 'A');
+    const { id } = world.sandbox.addObject({ extId: null, typeId: 'room', fields: [] });
+    const link = { stream: 'rooms', localKey: 'A', externalId: 'room_A', destinationId: id };
+    await linkRecords(world.state, [{ ...link, assignsId: true, linkedBy: 'match', fields: null }]);
+    expect((await adopt(world.verifying())).streams).toMatchObject([{ equal: 0, differing: 0 }]);
+    expect((await world.sync()).run.status).toBe('succeeded');
+    expect(world.sandbox.object('room_A')).toMatchObject({ id });
   });
 
   it('an object that no row gives stays as it is, and one that two rows give is nobody’s', async () => {

@@ -78,12 +78,21 @@ function statementsOfKey(key: RecordKey, externalIds: readonly string[]): Statem
   // Messages quote keys.
   const names = sql`${arrayLiteral([`'${localKey}'`, ...externalIds])}::text[]`;
   const isNamed = sql`EXISTS (SELECT FROM unnest(${names}) AS name WHERE strpos(error_message, name) > 0)`;
+  const quoted = sql`${arrayLiteral(externalIds.map((id) => JSON.stringify(id)))}::text[]`;
+  // Of other objects, the values of references.
+  const isQuotedIn = (json: SQL) =>
+    sql`EXISTS (SELECT FROM unnest(${quoted}) AS name WHERE strpos(${json}, name) > 0)`;
+  const clearFields = (table: string): Statement => [
+    table,
+    sql`UPDATE ${sql.raw(`slotsync.${table}`)} SET fields = NULL WHERE ${isQuotedIn(sql`fields::text`)}`,
+  ];
   const deleteOfKey = (table: string): Statement => [
     table,
     sql`DELETE FROM ${sql.raw(`slotsync.${table}`)} WHERE stream = ${stream} AND local_key = ANY (${these})`,
   ];
   return [
     ...['records', 'links', 'changes', 'drift', 'drift_events'].map(deleteOfKey),
+    ...['drift', 'drift_events'].map(clearFields),
     ['object_claims', sql`DELETE FROM slotsync.object_claims WHERE external_id = ${anyOf(externalIds)}`],
     [
       'records',
@@ -110,6 +119,15 @@ function statementsOfKey(key: RecordKey, externalIds: readonly string[]): Statem
           SELECT coalesce(jsonb_agg(sample), '[]') FROM jsonb_array_elements(holds->${stream}->'overwrite'->'samples') AS sample
           WHERE sample->>'key' <> ${localKey}))
         WHERE holds->${stream}->'overwrite'->'samples' @> ${JSON.stringify([{ key: localKey }])}::jsonb`,
+    ],
+    [
+      'runs',
+      sql`UPDATE slotsync.runs SET holds = (
+          SELECT jsonb_object_agg(name, CASE WHEN held->'overwrite' ? 'samples' THEN jsonb_set(held, '{overwrite,samples}', (
+            SELECT coalesce(jsonb_agg(sample), '[]') FROM jsonb_array_elements(held->'overwrite'->'samples') AS sample
+            WHERE NOT ${isQuotedIn(sql`sample::text`)})) ELSE held END)
+          FROM jsonb_each(holds) AS h(name, held))
+        WHERE ${isQuotedIn(sql`holds::text`)}`,
     ],
     ['runs', sql`UPDATE slotsync.runs SET error_message = ${CLEARED} WHERE ${isNamed}`],
     [

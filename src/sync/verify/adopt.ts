@@ -56,8 +56,11 @@ async function adoptType(
         if (!owner) counts.unowned++;
         if (!owner || owner.record || !streams.includes(owner.stream)) continue;
         const { name } = owner.stream;
+        const { extId } = object;
+        // A row is linked to it, and the next sync gives it its external id.
+        if (extId === undefined) continue;
         if (owner.others.length > 0) counts.ambiguous.set(name, (counts.ambiguous.get(name) ?? 0) + 1);
-        else records.push(recordOf(object, owner));
+        else records.push(recordOf({ ...object, extId }, owner));
       }
       for (const { stream, isEqual } of await insertAdopted(state.db, pass.runId, records)) {
         const of = adopted.get(stream);
@@ -78,7 +81,7 @@ async function adoptType(
 }
 
 function recordOf(
-  { id, extId = '', ...object }: FoundObject,
+  { id, extId, ...object }: FoundObject & { extId: string },
   { stream, key, row, rendered }: Owner,
 ): AdoptedRecord {
   const named = { stream: stream.name, localKey: key, externalId: extId, destinationId: id };
