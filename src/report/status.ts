@@ -160,8 +160,7 @@ function describeVerified(verified: StatusReading['verified']): string {
   const canRepair = verified.some(({ repairable }) => repairable > 0);
   return lines(
     table(['at the service', 'verified', 'objects', 'drift'], rows),
-    isUnknown &&
-      'Of a stream that was never verified, what the service holds now is not known: slotsync verify',
+    isUnknown && 'Never verified: it is not known what the service holds now: slotsync verify',
     isDrifting && 'To list what drifts: slotsync verify --extras',
     canRepair && 'To send again what differs: slotsync verify --repair',
   ).join('\n');

@@ -115,7 +115,5 @@ export function describeAdopt({ runId, streams, requests }: AdoptResult, seconds
 export function describeDriftLeft(objects: number): string[] {
   if (objects === 0) return [];
   const seen = objects === 1 ? 'was seen to differ' : 'were seen to differ';
-  return [
-    `${plural(objects, 'object')} ${seen} at the service from what it accepted: SELECT * FROM slotsync.drift, slotsync verify`,
-  ];
+  return [`${plural(objects, 'object')} ${seen} at the service from what it accepted: slotsync verify`];
 }

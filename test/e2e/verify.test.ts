@@ -100,6 +100,7 @@ describe('slotsync verify', () => {
     const status = await world.run(['status']);
     expect(status.stdout).toContain('To list what drifts: slotsync verify --extras');
     expect(status.stdout).not.toContain('--repair'); // an object without a record is not sent
+    expect((await world.run(['failures'])).stdout).not.toContain('seen to differ');
     await settle();
     expect((await world.run(['verify', 'rooms'])).code).toBe(0);
     const runs = await world.run(['runs', '--kind', 'verify']);
