@@ -291,6 +291,20 @@ describe('verify: what is expected no more, and what nobody can name', () => {
     expect(await driftOf(world)).toEqual([]);
   });
 
+  it('a stream that the configuration has no more', async () => {
+    const world = await open(roomsAndCourses());
+    await addRooms(world, 'A', 'B');
+    await world.sql`INSERT INTO courses VALUES ('C', 'Course', 'A')`;
+    await sync(world);
+    change(world, 'A', 'By hand');
+    world.sandbox.removeObject('course_C');
+    await verify(world.verifying());
+    expect(await driftOf(world)).toHaveLength(2);
+    world.configure(rooms());
+    await verify(world.verifying());
+    expect(await driftOf(world)).toMatchObject([{ stream: 'rooms', local_key: 'A' }]);
+  });
+
   it('an external id that the state cannot hold is nobody’s', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
