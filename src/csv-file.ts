@@ -27,7 +27,9 @@ export function readCsvFile(file: string, columns: readonly string[]): CsvRow[] 
     const delimiter = [',', ';', '\t'].find((one) => heading.includes(one)) ?? ',';
     parsed = parse(text, { bom: true, delimiter, info: true, skip_empty_lines: true }) as never;
   } catch (error) {
-    throw new UsageError(`${file} is not a CSV file: ${messageOf(error)}`, { remedy });
+    throw new UsageError(`${file} is not a CSV file: ${messageOf(error)}`, {
+      remedy: 'Correct that line. A value with a comma, a quote or a line end is written in quotes.',
+    });
   }
   const [heading, ...rows] = parsed;
   const names = (heading?.record ?? []).map((name) => uncell(name.trim()));
@@ -56,9 +58,12 @@ function countLines(text: string): (place: number) => number {
   };
 }
 
-/** Opens a file for rows of these columns; an existing one is replaced. A cell that a spreadsheet would compute is quoted. */
-export async function openCsvFile(file: string, columns: readonly string[]) {
-  const { write, close, discard } = await openOutputFile(file);
+/**
+ * Opens a file for rows of these columns; an existing one is replaced. A cell that a spreadsheet would compute is quoted.
+ * `named`: the file that errors name.
+ */
+export async function openCsvFile(file: string, columns: readonly string[], named = file) {
+  const { write, close, discard } = await openOutputFile(file, named);
   await write(BYTE_ORDER_MARK + columns.map(cell).join(',') + '\n');
   return {
     /** Waits while the disk is slower than the rows. */

@@ -3,13 +3,16 @@ import { createWriteStream } from 'node:fs';
 import { once } from 'node:events';
 import { rm } from 'node:fs/promises';
 import { finished } from 'node:stream/promises';
-import { messageOf, UsageError } from './errors.js';
+import { codeOf, UsageError } from './errors.js';
 
-/** Opens a file; an existing one is replaced. Throws UsageError when it cannot be written. */
-export async function openOutputFile(file: string) {
+/**
+ * Opens a file; an existing one is replaced. `named`: the file that the operator named, which errors name too. Throws
+ * UsageError when it cannot be written.
+ */
+export async function openOutputFile(file: string, named = file) {
   const stream = createWriteStream(file);
   const failed = finished(stream).catch((error: unknown) => {
-    throw new UsageError(`${file} cannot be written: ${messageOf(error)}`, {
+    throw new UsageError(`${named} cannot be written (${codeOf(error)})`, {
       remedy: 'Name a file in a folder that exists and that you may write to, on a disk with room.',
     });
   });

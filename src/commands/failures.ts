@@ -24,7 +24,8 @@ export async function failures(
   const shown = listed.length < total ? ` (the first ${listed.length} shown)` : '';
   const formerObjects = await countFormerObjects(db, stream);
   const drift = (await countDrift(db))
-    .filter((one) => one.stream === (stream ?? one.stream))
+    // An object without a record was never accepted: nothing of it failed.
+    .filter((one) => one.kind !== 'extra' && one.stream === (stream ?? one.stream))
     .reduce((sum, { count }) => sum + count, 0);
   const withNext = listed.map((failure) => ({ ...failure, next: nextStep(failure) }));
   print(options, { total, failures: withNext, formerObjects, drift }, [

@@ -57,11 +57,11 @@ async function compare(app: App, names: string[], options: MatchOptions): Promis
   await createPreflight(deps.destination).requireKnownNames(compared, { lane: 'verify' });
 
   const { out } = options;
-  if (out !== undefined && statSync(out, { throwIfNoEntry: false })?.isDirectory())
+  if (out !== undefined && isFolder(out))
     throw new UsageError(`${out} is a folder`, { remedy: 'Name the file in it: --out matches.csv' });
   // The file of an earlier match stays as it is until this one is complete.
   const unfinished = out === undefined ? undefined : `${out}.unfinished`;
-  const file = unfinished === undefined ? undefined : await openCsvFile(unfinished, MATCH_COLUMNS);
+  const file = unfinished === undefined ? undefined : await openCsvFile(unfinished, MATCH_COLUMNS, out);
   const interrupted = new AbortController();
   const interrupt = () => interrupted.abort(new Error('interrupted'));
   process.once('SIGINT', interrupt);
@@ -90,6 +90,15 @@ async function compare(app: App, names: string[], options: MatchOptions): Promis
   } finally {
     process.off('SIGINT', interrupt);
     process.off('SIGTERM', interrupt);
+  }
+}
+
+/** Whether a folder has this name; false where that cannot be seen, and then opening the file says why. */
+function isFolder(name: string): boolean {
+  try {
+    return statSync(name).isDirectory();
+  } catch {
+    return false;
   }
 }
 

@@ -40,13 +40,14 @@ export async function plan(
   }
   const wantsEach = file !== undefined || options.full === true;
   const plans: Preview[] = [];
+  let isComplete = false;
   try {
     for (const stream of streams) {
       const eachOf = wantsEach ? (some: readonly PlannedOperation[]) => each(stream.name, some) : undefined;
       const previewed = { mirror, state, destination, streams: all };
       plans.push(await previewStream(previewed, stream, { room, each: eachOf }));
     }
-    const isComplete = plans.every(({ error }) => error === undefined);
+    isComplete = plans.every(({ error }) => error === undefined);
     if (isComplete) await file?.close();
     else if (file) {
       await file.discard();
@@ -64,11 +65,10 @@ export async function plan(
   const seconds = secondsAtQuota(requests, rate, latencyMs);
   const endsAt = new Date(Date.now() + seconds * 1000);
   const cost = { requests, rate, latencyMs, seconds, endsAt };
-  print(
-    options,
-    { streams: plans, requests, seconds, endsAt },
-    describePlans(plans, cost, { samples: !options.full }),
-  );
+  print(options, { streams: plans, requests, seconds, endsAt }, [
+    ...describePlans(plans, cost, { samples: !options.full }),
+    ...(file && isComplete ? [`Written to ${options.out}.`] : []),
+  ]);
   if (plans.some(({ error }) => error)) return EXIT.failed;
   return plans.some(({ holds }) => Object.keys(holds).length > 0) ? EXIT.held : EXIT.done;
 }

@@ -53,7 +53,10 @@ export async function verifyObjects(app: App, names: string[], options: VerifyOp
   const document = { ...result, drift };
   const repairable = repair ? streams.filter(({ name }) => isRepairable(result, name)) : [];
   if (!json || repairable.length === 0)
-    print(options, document, describeVerify(result, drift, { seconds, names, sample, extras, repair }));
+    print(options, document, [
+      ...describeVerify(result, drift, { seconds, names, sample, extras, repair }),
+      ...(options.out === undefined ? [] : [`Written to ${options.out}.`]),
+    ]);
   const code = result.drifting === 0 ? EXIT.done : EXIT.failed;
   if (repairable.length === 0) return code;
 

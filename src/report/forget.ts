@@ -7,6 +7,6 @@ export function describeForgotten(stream: string, { deleted, externalIds }: Forg
   return lines(
     `Deleted what the state held of this key of ${stream}: ${tables.join(', ')}.`,
     externalIds.length > 0 &&
-      `The service may still hold ${externalIds.join(', ')}: what it holds is removed there.`,
+      `The service may still hold ${externalIds.join(', ')}. Delete it there: slotsync deletes no objects.`,
   );
 }

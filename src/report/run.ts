@@ -75,7 +75,7 @@ export async function printRun(state: State, run: Run): Promise<void> {
   }
   if (run.kind === 'verify') {
     const { found, mended } = await countDriftEvents(state.db, run.id);
-    printLine(`Drift: ${found} found, ${mended} gone. What drifts now: slotsync status\n`);
+    printLine(`Drift: ${found} found, ${mended} resolved. What drifts now: slotsync status\n`);
   }
   await printFailures(state, run);
   printLine(`Run ${run.id} ${run.status}${run.finishedAt ? ` in ${formatDuration(secondsOf(run))}` : ''}.`);
@@ -93,7 +93,7 @@ function describeRange(range: RunRange): string {
     force && 'unchanged and dead records too',
     repair && (verified === undefined ? 'what drifts' : `what run ${verified} saw drift`),
     sample !== undefined && `a sample of ${plural(sample, 'record')} of each stream`,
-    extras && 'objects that are nobody’s record too',
+    extras && 'objects without a record too',
     adopt && 'records of objects that have none',
   ).join(', ');
 }

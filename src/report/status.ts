@@ -21,7 +21,7 @@ import { listOpenApprovals } from '../state/runs/approvals.js';
 import { readHolds } from '../state/runs/holds.js';
 import { NIGHTLY, readSchedule } from '../state/runs/nightly-occurrences.js';
 import { listRuns, listUnfinishedRuns, readProgress } from '../state/runs/read-runs.js';
-import type { RunKind } from '../state/schema.js';
+import type { DriftKind, RunKind } from '../state/schema.js';
 import { describeFormerObjects, describeUnsettled } from './failures.js';
 import { formatDuration, formatInZone, formatNumber, formatTime, plural, table } from './format.js';
 import { describeApproval, describeHolds } from './holds.js';
@@ -76,6 +76,8 @@ export async function readStatus(
   };
 }
 
+const isRepairable = (kind: DriftKind) => kind !== 'extra' && kind !== 'wrong_type';
+
 /** Per stream with records: when it was read back last, and how many of its objects drift. */
 async function readVerified(db: Queries) {
   const [passes, drift] = [await listVerifications(db), await countDrift(db)];
@@ -87,6 +89,11 @@ async function readVerified(db: Queries) {
       verifiedAt: pass ? new Date(pass.verifiedAt) : null,
       objects: pass?.objects ?? null,
       drift: drift.reduce((sum, one) => sum + (one.stream === stream ? one.count : 0), 0),
+      /** Of those: what a repair sends again. */
+      repairable: drift.reduce(
+        (sum, one) => sum + (one.stream === stream && isRepairable(one.kind) ? one.count : 0),
+        0,
+      ),
     };
   });
 }
@@ -150,11 +157,12 @@ function describeVerified(verified: StatusReading['verified']): string {
   ]);
   const isUnknown = verified.some(({ verifiedAt }) => !verifiedAt);
   const isDrifting = verified.some(({ drift }) => drift > 0);
+  const canRepair = verified.some(({ repairable }) => repairable > 0);
   return lines(
     table(['at the service', 'verified', 'objects', 'drift'], rows),
-    isUnknown &&
-      'Of a stream that was never verified, what the service holds now is not known: slotsync verify',
-    isDrifting && 'To send again what drifts: slotsync verify --repair',
+    isUnknown && 'Never verified: it is not known what the service holds now: slotsync verify',
+    isDrifting && 'To list what drifts: slotsync verify --extras',
+    canRepair && 'To send again what differs: slotsync verify --repair',
   ).join('\n');
 }
 

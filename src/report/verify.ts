@@ -18,7 +18,7 @@ export const DRIFT_MEANINGS: Record<DriftKind, string> = {
   missing: 'is not at the service',
   inactive: 'was made inactive at the service',
   wrong_type: 'is of another type at the service',
-  extra: 'is nobody’s record',
+  extra: 'belongs to no record',
 };
 
 export function describeVerify(
@@ -54,7 +54,7 @@ export function describeVerify(
       .map(
         ({ type, extra = 0 }) =>
           extra > 0 &&
-          `${plural(extra, 'object')} of type ${type} ${extra === 1 ? 'is' : 'are'} nobody's record${extras ? '' : ': slotsync verify --extras lists them'}.`,
+          `${plural(extra, 'object')} of type ${type} ${extra === 1 ? 'belongs' : 'belong'} to no record${extras ? '' : ': slotsync verify --extras lists them'}.`,
       )
       .filter((line) => line !== false),
     waiting > 0 &&
@@ -67,7 +67,7 @@ export function describeVerify(
       'An object of another type is never sent: give it another external id at the service, or its row another one, then: slotsync sync',
     extras &&
       drifting > sent + wrongType &&
-      'What is nobody’s record is never changed: link it to its row (slotsync match), or deactivate it at the service.',
+      'An object without a record is never changed: link it to its row (slotsync\nmatch), or deactivate it at the service.',
   );
 }
 
@@ -115,7 +115,5 @@ export function describeAdopt({ runId, streams, requests }: AdoptResult, seconds
 export function describeDriftLeft(objects: number): string[] {
   if (objects === 0) return [];
   const seen = objects === 1 ? 'was seen to differ' : 'were seen to differ';
-  return [
-    `${plural(objects, 'object')} ${seen} at the service from what it accepted: SELECT * FROM slotsync.drift, slotsync verify`,
-  ];
+  return [`${plural(objects, 'object')} ${seen} at the service from what it accepted: slotsync verify`];
 }

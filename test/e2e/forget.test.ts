@@ -60,7 +60,9 @@ it('forget: nothing in the state names the key afterwards but the hash of its re
 
   const { code, stdout } = await world.run(['forget', 'rooms', PERSON]);
   expect(code).toBe(0);
-  expect(stdout).toContain(`The service may still hold room_${PERSON}: what it holds is removed there.`);
+  expect(stdout).toContain(
+    `The service may still hold room_${PERSON}. Delete it there: slotsync deletes no objects.`,
+  );
   expect(await tablesWith(PERSON)).toEqual([]);
   const removals = await world.sql`SELECT stream, deleted FROM slotsync.removals`;
   expect(removals).toMatchObject([

@@ -138,7 +138,7 @@ describe('the command', () => {
   it.each([
     [['--by', 'room.nme'], "--by: streams.rooms maps no field 'room.nme'; it maps room.name, room.seats"],
     [['--by', 'room.name,'], "--by takes field ids separated by commas, not 'room.name,'"],
-    [['--out', 'none/matches.csv'], 'none/matches.csv.unfinished cannot be written'],
+    [['--out', 'none/matches.csv'], 'none/matches.csv cannot be written (ENOENT)'],
     [['--out', '.'], '. is a folder'],
     [['--apply', 'matches.csv'], '--apply takes a file, and neither streams nor other options'],
     [['--unlink', 'halls'], "no stream 'halls' in the configuration"],

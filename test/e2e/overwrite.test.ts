@@ -83,8 +83,10 @@ describe('plan', () => {
     expect(wrong.code).toBe(2);
     writeFileSync(path.join(world.folder, 'file'), '');
     const unwritable = await world.run(['plan', '--out', 'file/plan.csv']);
-    expect(unwritable.stderr).toMatch(/^slotsync: .*plan\.csv cannot be written: /);
+    expect(unwritable.stderr).toMatch(/^slotsync: .*plan\.csv cannot be written \(ENOTDIR\)/);
     expect(unwritable.code).toBe(2);
+    const match = await world.run(['match', '--out', 'file/matches.csv']);
+    expect(match.stderr).toMatch(/^slotsync: file\/matches\.csv cannot be written \(ENOTDIR\)/);
   });
 });
 

@@ -78,8 +78,9 @@ describe('slotsync verify', () => {
     expect(stdout).toContain("rooms 'R1' (room_R1) was changed at the service");
     expect(stdout).toContain('room.name: "=Aula" at the service, "Sal 1" expected');
     expect(stdout).toContain(
-      "1 object of type room is nobody's record: slotsync verify --extras lists them.",
+      '1 object of type room belongs to no record: slotsync verify --extras lists them.',
     );
+    expect(stdout).toContain('Written to drift.csv.');
     expect(code).toBe(1);
     for (const line of stdout.split('\n')) expect(line.length).toBeLessThanOrEqual(160);
     const file = await readFile(path.join(world.folder, 'drift.csv'), 'utf8');
@@ -96,11 +97,15 @@ describe('slotsync verify', () => {
     });
     expect(extras.code).toBe(1);
     expect(world.sandbox.object('room_R2')).toMatchObject({ active: true });
+    const status = await world.run(['status']);
+    expect(status.stdout).toContain('To list what drifts: slotsync verify --extras');
+    expect(status.stdout).not.toContain('--repair'); // an object without a record is not sent
+    expect((await world.run(['failures'])).stdout).not.toContain('seen to differ');
     await settle();
     expect((await world.run(['verify', 'rooms'])).code).toBe(0);
     const runs = await world.run(['runs', '--kind', 'verify']);
     expect(runs.stdout.match(/verify/g)).toHaveLength(4);
-    expect((await world.run(['runs', '2'])).stdout).toMatch(/Drift: 2 found, 0 gone/);
+    expect((await world.run(['runs', '2'])).stdout).toMatch(/Drift: 2 found, 0 resolved/);
   });
 
   it('a state that was lost: records are made again without a write, and sync sends what differs', async () => {

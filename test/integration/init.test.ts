@@ -194,7 +194,7 @@ describe('init: tables as they come', () => {
     expect((await propose()).streams[0]?.key).toEqual({ columns: ['nr'] });
   });
 
-  it('leaves out a reference that would close a circle, or is to the table itself', async () => {
+  it('leaves out a reference that would make a cycle, or is to the table itself', async () => {
     await world.sql.unsafe(`
       CREATE TABLE rooms (code text PRIMARY KEY, part_of text REFERENCES rooms);
       CREATE TABLE courses (code text PRIMARY KEY, room text REFERENCES rooms);
@@ -206,7 +206,7 @@ describe('init: tables as they come', () => {
     const { text } = await propose();
     const streams = await readStreams(text);
     expect(streams.flatMap(({ references }) => references)).toHaveLength(1);
-    expect(text).toMatch(/unsure: \w+ refers to \w+; as a reference it would close a circle/);
+    expect(text).toMatch(/unsure: \w+ refers to \w+; as a reference it would make a cycle/);
   });
 
   it('does not take amounts for keys that are counted up', async () => {

@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { readCsvFile, type CsvRow } from '../../src/csv-file.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { unlinkRecords } from '../../src/state/records/link-records.js';
 import { applyLinks } from '../../src/sync/match/apply-links.js';
 import { matchStreams, type MatchLine, type MatchRequest } from '../../src/sync/match/match-streams.js';
 import { COURSES, ROOMS } from '../support/campus.js';
@@ -405,6 +406,24 @@ describe('match: a file that is applied', () => {
     expect(await refused(world, csv({ key: 'E', number: free.id }, { key: 'C', number: free.id }))).toEqual([
       `line 3: rooms 'C' has the object 'room_C' already`,
     ]);
+  });
+
+  it('makes a link again that was undone, also after a run has seen that', async () => {
+    const world = await campus([['A', 'Room A']]);
+    const { id } = room(world, 'hand', 'Room A');
+    const file = csv({ key: 'A', number: id });
+    await applyLinks(world.deps(), file);
+    await world.sync();
+    await unlinkRecords(world.state.db, 'rooms', ['A']);
+    await world.sync();
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'dead' });
+    expect(await applyLinks(world.deps(), file)).toMatchObject({ linked: [{ key: 'A' }], already: 0 });
+    expect((await world.sync()).run.status).toBe('succeeded');
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { status: 'synced', external_id: 'hand', former_external_id: null },
+    });
+    expect(world.sandbox.objects()).toHaveLength(1);
+    expect(await applyLinks(world.deps(), file)).toMatchObject({ linked: [], already: 1 });
   });
 
   it('does not link one object twice', async () => {

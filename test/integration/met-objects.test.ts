@@ -3,6 +3,7 @@
 // operator does: objects at the service, rows of the state, runs and their holds.
 import { expect, it } from 'vitest';
 import { forgetKey } from '../../src/state/records/forget-key.js';
+import { linkRecords, unlinkRecords } from '../../src/state/records/link-records.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { readHolds } from '../../src/state/runs/holds.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
@@ -125,6 +126,23 @@ it('overwriting: a record whose parent has got another external id is no object 
   expect(await world.recordsOf('rooms')).toMatchObject({ r000: { external_id: 'new_r000' } });
   expect((await world.sync()).run.holds).toMatchObject({ courses: { overwrite: { count: 20 } } });
   expect(world.fieldsOf('course_c1')).toEqual({ 'course.name': 'By hand' });
+});
+
+it('overwriting: a record that lets go of its former object has none that is in doubt', async () => {
+  const world = await open(rooms({ limits: { overwrite: { count: 0, percent: 0 } } }), 1, 1);
+  const { id } = world.sandbox.addObject({
+    extId: 'hand',
+    typeId: 'room',
+    fields: [{ fieldId: 'room.name', values: ['Room r000'] }],
+  });
+  const link = { stream: 'rooms', localKey: 'r000', externalId: 'hand', destinationId: id, assignsId: false };
+  await linkRecords(world.state, [{ ...link, linkedBy: 'match', fields: null }]);
+  expect((await world.sync()).run.status).toBe('succeeded');
+  await unlinkRecords(world.state.db, 'rooms', ['r000']);
+  await world.sync();
+  await retryRecords(world.state.db, { stream: 'rooms', keys: [] });
+  expect((await world.sync()).run.status).toBe('held');
+  expect(nameThere(world, 'r000')).toBe('By hand r000');
 });
 
 it('overwriting: what PostgreSQL cannot store of an object is left out of the samples, and the run is held', async () => {

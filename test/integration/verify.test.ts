@@ -291,6 +291,20 @@ describe('verify: what is expected no more, and what nobody can name', () => {
     expect(await driftOf(world)).toEqual([]);
   });
 
+  it('a stream that the configuration has no more', async () => {
+    const world = await open(roomsAndCourses());
+    await addRooms(world, 'A', 'B');
+    await world.sql`INSERT INTO courses VALUES ('C', 'Course', 'A')`;
+    await sync(world);
+    change(world, 'A', 'By hand');
+    world.sandbox.removeObject('course_C');
+    await verify(world.verifying());
+    expect(await driftOf(world)).toHaveLength(2);
+    world.configure(rooms());
+    await verify(world.verifying());
+    expect(await driftOf(world)).toMatchObject([{ stream: 'rooms', local_key: 'A' }]);
+  });
+
   it('an external id that the state cannot hold is nobody’s', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
@@ -506,6 +520,20 @@ describe('repair', () => {
     await verifyRooms(world);
     const { run } = await repair(world);
     expect(run.holds['rooms']?.repair?.reason).toMatch(says);
+  });
+
+  it('a row that has changed since is left to a sync, which may have to hold it', async () => {
+    const world = await open(rooms({ limits: { update: { count: 0, percent: 0 } } }));
+    await addRooms(world, 'A', 'B');
+    await sync(world);
+    for (const code of ['A', 'B']) change(world, code, 'By hand');
+    await verifyRooms(world);
+    await rename(world, 'A', 'A load that went wrong');
+    expect((await world.sync()).run.status).toBe('held');
+    await repair(world);
+    expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'By hand' });
+    expect(world.fieldsOf('room_B')).toMatchObject({ 'room.name': 'Room B' });
+    expect(await driftOf(world)).toMatchObject([{ local_key: 'A' }]);
   });
 
   it('a sample: only what that verify has seen is repaired', async () => {

@@ -90,6 +90,11 @@ export async function deleteOutdatedDrift(
   );
 }
 
+/** Deletes what is said of objects of streams other than these: they are not verified any more. */
+export async function deleteDriftOfOthers(db: Queries, runId: number, streams: readonly string[]) {
+  await deleteDrift(db, runId, sql`NOT stream = ${anyOf(streams)}`);
+}
+
 async function deleteDrift(db: Queries, runId: number, condition: SQL): Promise<void> {
   await query(db)`
     WITH mended AS (

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { anyOf, query, type Queries, type State } from '../database.js';
 import { claimObjects, releaseObjectClaims } from './object-claims.js';
 import { deleteLinks, insertLinks, readLinks, readLinksTo, type Link } from './links.js';
-import { recordName, type RecordKey } from './outcome-types.js';
+import { EXTERNAL_ID_CHANGED, recordName, type RecordKey } from './outcome-types.js';
 import { lookAgain } from './settle-records.js';
 import { wakeSharers } from './wake-waiting.js';
 
@@ -163,8 +163,10 @@ async function noteLinked(tx: Queries, links: readonly NewLink[], token: string)
       SELECT r.stream, r.local_key, l."externalId" FROM slotsync.records AS r
       JOIN jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text)
         ON r.stream = l.stream AND r.local_key = l."localKey"
-      WHERE r.object_hash IS NULL
-        AND (r.claimed_by = ${token} OR (r.claimed_by IS NULL AND NOT r.in_doubt))
+      WHERE (r.object_hash IS NULL AND (r.claimed_by = ${token} OR (r.claimed_by IS NULL AND NOT r.in_doubt)))
+        -- Or it has that object already, and its row gave another one without the link.
+        OR (r.status = 'dead' AND r.error_code = ${EXTERNAL_ID_CHANGED} AND r.external_id = l."externalId"
+          AND r.claimed_by IS NULL)
       ORDER BY r.stream, r.local_key FOR UPDATE OF r
     )
     UPDATE slotsync.records AS r SET external_id = l."externalId",

@@ -27,6 +27,8 @@ export async function retryRecords(db: Queries, chosen: ChosenRecords): Promise<
   return query<RecordKey>(db)`
     UPDATE slotsync.records AS r SET status = 'failed', refused_hash = NULL, updated_at = now(),
       check_after = CASE WHEN NOT ${sql.raw(AWAITS_SECOND_LOOK)} THEN r.check_after END,
+      -- What was in doubt was the object that it lets go of; of the new one nothing was sent yet.
+      in_doubt = r.in_doubt AND NOT ${HOLDS_FORMER},
       (former_external_id, external_id, destination_id, object_hash, source_hash) = (
         SELECT r.former_external_id, r.external_id, r.destination_id, r.object_hash, r.source_hash
         WHERE NOT ${HOLDS_FORMER} UNION ALL SELECT r.external_id, NULL, NULL, NULL, NULL WHERE ${HOLDS_FORMER})

@@ -32,6 +32,9 @@ export async function prepareBatch(
     const sourceHash = rows.get(key)?.hash;
     const result = rendered.get(key);
     if (sourceHash === undefined || !result) return [];
+    // A repair restores what was accepted. What has changed since is a sync's to send, within its own limits.
+    if (batch.operation === 'repair' && sourceHash !== record.sourceHash)
+      return settle(outcome.skipped(record));
     if ('problem' in result) return settle(outcome.mappingFailed(record, sourceHash, result));
     // A record is linked only while nothing may have been sent of it.
     const isFirst = record.objectHash === null && (!record.inDoubt || result.link !== undefined);

@@ -208,7 +208,7 @@ function filledBy(field: string, type: NamedType, types: readonly NamedType[]): 
   );
 }
 
-/** Names the streams that are referred to, and leaves out a reference that would close a circle. */
+/** Names the streams that are referred to, and leaves out a reference that would make a cycle. */
 function parentsFirst(
   streams: readonly ProposedStream[],
   byTable: ReadonlyMap<CatalogueTable, ProposedStream>,
@@ -223,7 +223,7 @@ function parentsFirst(
         stream.unplaced.push({
           columns: reference.columns,
           stream: reference.to.table.name,
-          why: 'as a reference it would close a circle',
+          why: 'as a reference it would make a cycle',
         });
         continue;
       }

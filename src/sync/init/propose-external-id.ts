@@ -55,7 +55,7 @@ export async function proposeExternalId(
   return {
     template,
     unsure:
-      'no column holds what the external ids at the service are made of; `match` finds objects by their fields',
+      'no column holds a part of the external ids at the service; slotsync match links objects by their fields',
   };
 }
 

@@ -130,6 +130,8 @@ async function checkLines(
 
   const found: FoundLink[] = [];
   const faults: LineFault[] = [];
+  /** By key, the external id that the row gives now. */
+  const given = new Map<string, string | undefined>();
   let already = 0;
   for (const line of lines) {
     const row = rows.get(line.key)?.row;
@@ -140,7 +142,9 @@ async function checkLines(
       if (!row)
         return `there is no row '${line.key}' in ${stream.name}; a spreadsheet may have changed the key, as 007 to 7`;
       if (typeof object === 'string') return object;
-      const id = object.extId ?? externalIdOfRow(stream, row);
+      const templateId = externalIdOfRow(stream, row);
+      given.set(line.key, links.get(line.key)?.externalId ?? templateId);
+      const id = object.extId ?? templateId;
       if (id === undefined) return 'the row gives no external id that the object could be given';
       return { ...line, object, id };
     })();
@@ -162,12 +166,15 @@ async function checkLines(
   const free = found.filter((line) => {
     const owner = owners.get(line.object.id);
     const link = links.get(line.key);
-    if (isOf(owner, stream, line.key) || (link && link.destinationId === line.object.id)) {
+    const isOwn = isOf(owner, stream, line.key);
+    // A record whose link was undone has the object, but its row gives another one.
+    const isGiven = isOwn && given.get(line.key) === line.object.extId;
+    if (isGiven || (link && link.destinationId === line.object.id)) {
       already++;
       return false;
     }
     const message = (() => {
-      if (owner) return describeOwner(owner, line);
+      if (owner && !isOwn) return describeOwner(owner, line);
       if (link)
         return `${stream.name} '${line.key}' is linked to '${link.externalId}' already; undo that link first: slotsync match --unlink`;
       const own = accepted.get(line.key);

@@ -2,7 +2,7 @@
 // what drifts. A verify only reads; sending again what drifts is a run of its own. An interrupted one is started again from
 // the beginning, so it has no batches and needs no queue. One at a time, worked by the process that started it.
 import { codeOf, messageWithDetail, SlotsyncError } from '../../errors.js';
-import { deleteOutdatedDrift } from '../../state/drift/write-drift.js';
+import { deleteDriftOfOthers, deleteOutdatedDrift } from '../../state/drift/write-drift.js';
 import { noteVerified } from '../../state/drift/verifications.js';
 import { countAccepted } from '../../state/records/count-records.js';
 import { sampleStanding } from '../../state/records/standing-records.js';
@@ -140,6 +140,7 @@ async function readBack(pass: Pass, streams: readonly Stream[], extras: boolean)
       await noteVerified(db, { ...source, objects: found.get(name)?.compared ?? 0 });
     }
   }
+  await deleteDriftOfOthers(pass.state.db, pass.runId, [...pass.streams.keys()]);
   return tallies;
 }
 
