@@ -35,6 +35,10 @@ export async function discover(app: App, options: CommonOptions & { types?: stri
 
 /** Throws UsageError for a file that something else has written. */
 function requireOwnFile(file: string): void {
+  if (!file.endsWith('.ts'))
+    throw new UsageError(`--types writes TypeScript, and ${file} does not end in .ts`, {
+      remedy: 'Name a file such as service.d.ts.',
+    });
   requireWritableFolder(file);
   if (!existsSync(file) || readTextFile(file).startsWith(TYPES_MARKER)) return;
   throw new UsageError(`${file} was not written by slotsync discover, and is not overwritten`, {

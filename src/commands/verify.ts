@@ -57,7 +57,7 @@ export async function verifyObjects(app: App, names: string[], options: VerifyOp
       ...describeVerify(result, drift, { seconds, names, sample, extras, repair }),
       ...(options.out === undefined ? [] : [`Written to ${options.out}.`]),
     ]);
-  const code = result.drifting === 0 ? EXIT.done : EXIT.failed;
+  const code = result.drifting + result.notComparedAgain === 0 ? EXIT.done : EXIT.failed;
   if (repairable.length === 0) return code;
 
   const range = { repair: true, ...(sample === undefined ? {} : { verified: result.runId }) };

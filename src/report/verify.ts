@@ -22,7 +22,7 @@ export const DRIFT_MEANINGS: Record<DriftKind, string> = {
 };
 
 export function describeVerify(
-  { runId, streams, drifting, requests }: VerifyResult,
+  { runId, streams, drifting, notComparedAgain, requests }: VerifyResult,
   listed: readonly DriftRow[],
   request: {
     seconds: number;
@@ -59,6 +59,8 @@ export function describeVerify(
       .filter((line) => line !== false),
     waiting > 0 &&
       `${plural(waiting, 'object')} ${waiting === 1 ? 'was' : 'were'} not compared: ${waiting === 1 ? 'it waits' : 'they wait'} for a sync, or the row is gone.`,
+    notComparedAgain > 0 &&
+      `${plural(notComparedAgain, 'object')} of an earlier verify ${notComparedAgain === 1 ? 'drifts' : 'drift'} still, as far as is known: ${notComparedAgain === 1 ? 'its record is' : 'their records are'} not in sync: slotsync failures`,
     `Run ${runId}: ${sample === undefined ? '' : 'a sample of '}${plural(compared, 'object')} compared in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${drifting === 0 ? 'no drift' : `${plural(drifting, 'object')} drift${drifting === 1 ? 's' : ''}`}.`,
     sent > 0 &&
       !repair &&

@@ -117,6 +117,14 @@ export function externalIdShared(write: Write, other: { stream: string; localKey
   return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
 }
 
+/** The object belongs to another key by a link, whether or not that key has a row. */
+export function externalIdLinked(write: Write, link: { stream: string; localKey: string }): Outcome {
+  const message =
+    `the object '${write.object.extId}' is linked to ${link.stream} '${link.localKey}'; ` +
+    'if the row has another key now: slotsync rename; if the link is wrong: slotsync match --unlink';
+  return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
+}
+
 /** Several objects, or several rows: a person has to say which is which. `why` names them. */
 export function matchAmbiguous(write: Write, why: string): Outcome {
   return { ...named(write), ...dead('match_ambiguous', why, write.sourceHash) };

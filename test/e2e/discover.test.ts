@@ -86,6 +86,7 @@ describe('discover', () => {
       'nowhere/service.d.ts',
       /nowhere\/service.d.ts cannot be written \(ENOENT\)/,
     ],
+    ['a file of another kind', 'service.json', /service.json does not end in .ts/],
     ['a folder in its place', 'folder.d.ts', /folder.d.ts is a folder/],
   ])('refuses %s', async (_, file, message) => {
     await mkdir(path.join(world.folder, 'folder.d.ts'), { recursive: true });

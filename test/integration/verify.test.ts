@@ -193,6 +193,18 @@ describe('verify: what a sync has to do with is no drift', () => {
   });
 });
 
+it('verify: an object that drifted and whose record is dead since is not passed over', async () => {
+  const world = await open(rooms());
+  await addRooms(world, ...codes(3));
+  await sync(world);
+  const [code = ''] = codes(1);
+  change(world, code, 'by hand');
+  expect(await verifyRooms(world)).toMatchObject({ drifting: 1, notComparedAgain: 0 });
+  await world.sql`UPDATE slotsync.records SET status = 'dead', error_code = 'refused_400' WHERE local_key = ${code}`;
+  expect(await verifyRooms(world)).toMatchObject({ drifting: 0, waiting: 1, notComparedAgain: 1 });
+  expect(await verifyRooms(world, { sample: 1 })).toMatchObject({ notComparedAgain: 0 });
+});
+
 describe('verify: objects that are nobody’s record', () => {
   it('extras: counted always, drift only where they are asked for', async () => {
     const world = await open(rooms());
@@ -214,6 +226,19 @@ describe('verify: objects that are nobody’s record', () => {
     expect(await driftOf(world)).toMatchObject([{ local_key: `#${id}` }]);
     await verifyRooms(world, { extras: true });
     expect(await driftOf(world)).toEqual([]);
+  });
+
+  it('extras: a pass that does not ask for them keeps what is true of them, and deletes the rest', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    await sync(world);
+    const [kept, removed, gone] = [1, 2, 3].map(() => world.sandbox.addObject({ typeId: 'room' }).id);
+    await verifyRooms(world, { extras: true });
+    world.sandbox.removeObject(removed ?? 0);
+    const later = world.sandbox.addObject({ typeId: 'room' });
+    expect(await verifyRooms(world)).toMatchObject({ drifting: 0, extra: 3 });
+    expect(await driftOf(world)).toMatchObject([{ local_key: `#${kept}` }, { local_key: `#${gone}` }]);
+    expect(later.id).toBeGreaterThan(gone ?? 0);
   });
 
   it('two streams of one type: an object of either is nobody’s extra', async () => {

@@ -1,6 +1,6 @@
 // What is asked of the table of drift.
 import { sql, type SQL } from 'drizzle-orm';
-import { query, queryOne, type Queries, type RowOf } from '../database.js';
+import { anyOf, query, queryOne, type Queries, type RowOf } from '../database.js';
 import type { RecordKey } from '../records/outcome-types.js';
 import type { drift, DriftKind } from '../schema.js';
 
@@ -41,6 +41,22 @@ export async function readDriftOf(
   const [row] = await query<DriftRow>(db)`
     SELECT ${ALL} FROM slotsync.drift WHERE stream = ${stream} AND local_key = ${localKey}`;
   return row;
+}
+
+/** Those of these keys of which something is said. */
+export async function readDriftingKeys(db: Queries, stream: string, keys: readonly string[]) {
+  const rows = await query<{ localKey: string }>(db)`
+    SELECT local_key AS "localKey" FROM slotsync.drift WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`;
+  return new Set(rows.map(({ localKey }) => localKey));
+}
+
+/** Objects of records of which an earlier verify said that they drift, and that this one could not compare. */
+export async function countNotComparedAgain(db: Queries, runId: number): Promise<number> {
+  const { count } = await queryOne<{ count: number }>(db)`
+    SELECT count(*)::int AS count FROM slotsync.drift AS d
+    WHERE stream = ANY (SELECT unnest(streams) FROM slotsync.runs WHERE id = ${runId}::bigint)
+      AND kind <> 'extra' AND NOT ${isSeenBy(runId)}`;
+  return count;
 }
 
 /** Since the run began; one verify runs at a time. */

@@ -72,19 +72,15 @@ export async function mendDrift(
 }
 
 /**
- * After a whole pass over a stream: deletes what is said of records that are gone, and, where the pass looked for extra
- * objects, of those it has not met.
+ * After a whole pass over a stream: deletes what is said of records that are gone, and of objects of no record that it has
+ * not met as such.
  */
-export async function deleteOutdatedDrift(
-  db: Queries,
-  { runId, stream }: DriftSource,
-  { extras }: { extras: boolean },
-): Promise<void> {
+export async function deleteOutdatedDrift(db: Queries, { runId, stream }: DriftSource): Promise<void> {
   const startedAt = sql`(SELECT started_at FROM slotsync.runs WHERE id = ${runId}::bigint)`;
   await deleteDrift(
     db,
     runId,
-    sql`stream = ${stream} AND CASE WHEN kind = 'extra' THEN ${extras} AND seen_at < ${startedAt}
+    sql`stream = ${stream} AND CASE WHEN kind = 'extra' THEN seen_at < ${startedAt}
       ELSE NOT EXISTS (SELECT FROM slotsync.records AS r
         WHERE r.stream = d.stream AND r.local_key = d.local_key AND r.external_id IS NOT NULL) END`,
   );

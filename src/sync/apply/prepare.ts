@@ -115,7 +115,7 @@ async function refuseLinkedIds(
     const { localKey } = write.record;
     const link = links.get(write.object.extId);
     const isOwn = link?.stream === stream.name && link.localKey === localKey;
-    if (link && !isOwn) settle(outcome.externalIdShared(write, link));
+    if (link && !isOwn) settle(outcome.externalIdLinked(write, link));
     else if (write.link && !link) claim.leave(localKey);
     else return true;
     return false;

@@ -1,6 +1,7 @@
 // A type read back whole: each of its objects beside the record that has it, and then each record whose object was not met
 // by its external id. Memory does not grow with the type, but for eight bytes for each object.
 import type { FoundObject } from '../../destination/destination.js';
+import { readDriftingKeys } from '../../state/drift/read-drift.js';
 import { mendDrift, writeDrift } from '../../state/drift/write-drift.js';
 import { listStanding } from '../../state/records/standing-records.js';
 import type { Stream } from '../../streams/stream.js';
@@ -107,16 +108,21 @@ async function comparePage(
   const first = [...pass.streams.values()].find((stream) => stream.type === type);
   if (!first || !streams.includes(first) || unowned.length === 0) return;
   addTally(tallyOf(tallies, first), { ...emptyTally(), extra: unowned.length });
-  if (!extras) return;
-  const drifting = unowned.map(({ id, extId }) => ({
-    localKey: `#${id}`,
-    externalId: extId,
+  const source = { runId: pass.runId, stream: first.name };
+  // Who does not ask for them keeps what was said of them, as long as it is true.
+  const known = extras ? undefined : await readDriftingKeys(pass.state.db, first.name, unowned.map(extraKey));
+  const said = unowned.filter((object) => known?.has(extraKey(object)) ?? true);
+  const drifting = said.map((object) => ({
+    localKey: extraKey(object),
+    externalId: object.extId,
     kind: 'extra' as const,
     fields: undefined,
     writtenAt: undefined,
   }));
-  await writeDrift(pass.state.db, { runId: pass.runId, stream: first.name }, drifting);
+  await writeDrift(pass.state.db, source, drifting);
 }
+
+const extraKey = ({ id }: FoundObject) => `#${id}`;
 
 /** Asks for the objects of a stream's records that the reading has not met. */
 async function lookForUnmet(pass: Pass, stream: Stream, met: MetObjects): Promise<Tally> {

@@ -2,6 +2,7 @@
 // what drifts. A verify only reads; sending again what drifts is a run of its own. An interrupted one is started again from
 // the beginning, so it has no batches and needs no queue. One at a time, worked by the process that started it.
 import { codeOf, messageWithDetail, SlotsyncError } from '../../errors.js';
+import { countNotComparedAgain } from '../../state/drift/read-drift.js';
 import { deleteDriftOfOthers, deleteOutdatedDrift } from '../../state/drift/write-drift.js';
 import { noteVerified } from '../../state/drift/verifications.js';
 import { countAccepted } from '../../state/records/count-records.js';
@@ -44,6 +45,8 @@ export interface VerifyResult {
   streams: ({ stream: string; type: string } & Tally)[];
   /** Objects that drift; those that are nobody's record only where they were asked for. */
   drifting: number;
+  /** Objects of records that an earlier verify saw drift, and that could not be compared by this one. Of a sample: 0. */
+  notComparedAgain: number;
   requests: number;
 }
 
@@ -99,8 +102,9 @@ export async function verifyAlone(
     return { stream: stream.name, type: stream.type, ...tally };
   });
   const drifting = tallies.reduce((sum, tally) => sum + countDrifting(tally, extras), 0);
-  deps.log.info({ runId, requests, drifting, sample }, 'objects verified');
-  return { runId, streams: tallies, drifting, requests };
+  const notComparedAgain = sample === undefined ? await countNotComparedAgain(deps.state.db, runId) : 0;
+  deps.log.info({ runId, requests, drifting, notComparedAgain, sample }, 'objects verified');
+  return { runId, streams: tallies, drifting, notComparedAgain, requests };
 }
 
 async function adoptAlone(
@@ -136,7 +140,7 @@ async function readBack(pass: Pass, streams: readonly Stream[], extras: boolean)
     const { db } = pass.state;
     for (const { name } of those) {
       const source = { runId: pass.runId, stream: name };
-      await deleteOutdatedDrift(db, source, { extras });
+      await deleteOutdatedDrift(db, source);
       await noteVerified(db, { ...source, objects: found.get(name)?.compared ?? 0 });
     }
   }
