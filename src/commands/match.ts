@@ -17,7 +17,7 @@ import { groupByType, matchStreams, type MatchRequest } from '../sync/match/matc
 import { createPreflight } from '../sync/plan/preflight.js';
 import { createPace } from '../sync/request-pace.js';
 import type { CommonOptions } from './command.js';
-import { keepHeapSmall } from './small-heap.js';
+import { withSmallHeap } from './small-heap.js';
 import { EXIT } from './exit-code.js';
 
 interface MatchOptions extends CommonOptions {
@@ -31,7 +31,6 @@ interface MatchOptions extends CommonOptions {
 const DEFAULT_SHARE = 0.5;
 
 export async function match(app: App, names: string[], options: MatchOptions): Promise<number> {
-  keepHeapSmall();
   const { by, out, apply, unlink } = options;
   if (unlink !== undefined) {
     if (by !== undefined || out !== undefined || apply !== undefined)
@@ -67,7 +66,7 @@ async function compare(app: App, names: string[], options: MatchOptions): Promis
   process.once('SIGINT', interrupt);
   process.once('SIGTERM', interrupt);
   try {
-    const matched = await readAll(app, deps, request, file, interrupted.signal);
+    const matched = await withSmallHeap(() => readAll(app, deps, request, file, interrupted.signal));
     await file?.close();
     if (unfinished !== undefined && out !== undefined) await rename(unfinished, out);
     print(

@@ -11,7 +11,7 @@ import type { State } from '../state/database.js';
 import type { Stream } from '../streams/stream.js';
 import { adopt, verify, type VerifyDeps, type VerifyResult } from '../sync/verify/verify.js';
 import { EXIT } from './exit-code.js';
-import { keepHeapSmall } from './small-heap.js';
+import { withSmallHeap } from './small-heap.js';
 import { readRunOptions, readWholeNumber, startAndWork, type RunOptions } from './work-run.js';
 
 interface VerifyOptions extends RunOptions {
@@ -28,7 +28,6 @@ const COLUMNS = ['stream', 'key', 'external_id', 'kind', 'field', 'here', 'there
 const ROWS_AT_ONCE = 1000;
 
 export async function verifyObjects(app: App, names: string[], options: VerifyOptions): Promise<number> {
-  keepHeapSmall();
   const runOptions = readRunOptions(options);
   const sample = options.sample === undefined ? undefined : readWholeNumber(options.sample, '--sample takes');
   refuseTogether(options);
@@ -114,10 +113,8 @@ async function interruptibly<T>(
   process.once('SIGTERM', interrupt);
   const progress = createProgress('objects');
   try {
-    return await work(
-      { ...deps, onProgress: (done, total) => progress.update(done, total) },
-      interrupted.signal,
-    );
+    const onProgress = (done: number, total: number) => progress.update(done, total);
+    return await withSmallHeap(() => work({ ...deps, onProgress }, interrupted.signal));
   } catch (error) {
     if (!interrupted.signal.aborted) throw error;
     printNote('Stopped. What was seen so far is kept; the same command reads everything again.');
