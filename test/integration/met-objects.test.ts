@@ -255,3 +255,13 @@ it('overwriting: an object without an external id that a record is linked to is 
   const { counts } = await previewStream(world.deps(), world.stream('rooms'));
   expect(counts).toMatchObject({ create: 20, overwrite: 20 });
 });
+
+it('plan: one that fails in the middle of its readings gives their connections back', async () => {
+  const world = await open(rooms(), 2100, 0);
+  const runId = await world.startRun('rooms');
+  world.sandbox.failNext({ path: '/objects/find', fault: 'status', status: 500, times: 3 });
+  for (let attempt = 0; attempt < 3; attempt++)
+    await expect(world.planRun(runId)).rejects.toMatchObject({ code: 'service_failed' });
+  await world.planRun(runId);
+  expect(await readRun(world.state.db, runId)).toMatchObject({ status: 'running' });
+});

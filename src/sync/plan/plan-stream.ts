@@ -194,30 +194,35 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
     force,
   );
   let step = await entries.next();
-  for (; !step.done; step = await entries.next()) {
-    const entry = step.value;
-    const { operation, key } = entry;
-    switch (operation) {
-      case 'retire':
-        // Where nothing is retired, a record in doubt is still forgotten when another row has its object.
-        if (retires || (range === null && entry.operation === 'retire' && entry.isInDoubt))
-          await gone.add('gone', entry);
-        break;
-      case 'back':
-      case 'forget':
-        // Of a part of a stream, a row that is gone may only be outside.
-        if (operation === 'back' || range === null) await unsent.add(operation, key);
-        break;
-      case 'refuse': {
-        // What is accepted and shares its external id now is reported by a run over the whole stream; a key that is too
-        // long, once.
-        const isNews = !entry.isSettled || (range === null && entry.sharedId !== undefined);
-        if (isNews) await refused.add('refused', entry);
-        break;
+  try {
+    for (; !step.done; step = await entries.next()) {
+      const entry = step.value;
+      const { operation, key } = entry;
+      switch (operation) {
+        case 'retire':
+          // Where nothing is retired, a record in doubt is still forgotten when another row has its object.
+          if (retires || (range === null && entry.operation === 'retire' && entry.isInDoubt))
+            await gone.add('gone', entry);
+          break;
+        case 'back':
+        case 'forget':
+          // Of a part of a stream, a row that is gone may only be outside.
+          if (operation === 'back' || range === null) await unsent.add(operation, key);
+          break;
+        case 'refuse': {
+          // What is accepted and shares its external id now is reported by a run over the whole stream; a key that is too
+          // long, once.
+          const isNews = !entry.isSettled || (range === null && entry.sharedId !== undefined);
+          if (isNews) await refused.add('refused', entry);
+          break;
+        }
+        default:
+          await addWrite(entry);
       }
-      default:
-        await addWrite(entry);
     }
+  } finally {
+    // What stops in the middle must end the readings: each holds one of the few connections.
+    await entries.return(NO_COUNTS);
   }
   for (const collected of [refused, created, gone, unsent, batches, sink]) await collected.flush?.();
 
@@ -286,6 +291,9 @@ async function weighLimits(
   }
   return weighed;
 }
+
+/** In place of the counts of a reading that was stopped. */
+const NO_COUNTS = {} as MergeCounts;
 
 const isWrite = (decision: Decision) =>
   decision === 'create' || decision === 'update' || decision === 'retry';
