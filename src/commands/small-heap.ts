@@ -1,5 +1,5 @@
 // A million objects that are read and compared leave much garbage. On a machine with much memory V8 lets hundreds of megabytes
-// of it stand. Collected twice a second, 180 MB are the most there is in place of 240, for a tenth more time; with V8's own
+// of it stand. Collected twice a second, a million objects take 200 MB in place of 250, for a tenth more time; with V8’s own
 // flags for a small heap it is 140 MB, for half as much time again.
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
