@@ -4,21 +4,19 @@ import { UsageError } from '../errors.js';
 import { print } from '../report/print.js';
 import { createProgress } from '../report/progress.js';
 import { describeService, renderServiceTypes, TYPES_MARKER } from '../report/service.js';
+import { DEFAULT_VERIFY_SHARE } from '../streams/config-schema.js';
 import { createPace } from '../sync/request-pace.js';
 import { surveyService } from '../sync/survey-service.js';
 import { readTextFile, replaceFile, requireWritableFolder } from '../text-file.js';
 import type { CommonOptions } from './command.js';
 import { describePlace } from './service-place.js';
 
-/** Of the quota: the service is in use by others. */
-const SHARE = 0.5;
-
 export async function discover(app: App, options: CommonOptions & { types?: string }): Promise<void> {
   const { types: file } = options;
   if (file !== undefined) requireOwnFile(file);
   const service = describePlace(app);
   const progress = createProgress('objects');
-  const pace = createPace({ requestsPerSecond: app.settings.requestsPerSecond, share: SHARE });
+  const pace = createPace({ requestsPerSecond: app.settings.requestsPerSecond, share: DEFAULT_VERIFY_SHARE });
   const survey = await surveyService(await app.destination(), {
     isWhole: true,
     pace,

@@ -7,7 +7,7 @@ import { UsageError } from '../errors.js';
 import { requireSources } from '../mirror/require-sources.js';
 import { describeApplied, describeMatches, SAMPLES } from '../report/match.js';
 import { plural } from '../report/format.js';
-import { lines, print, printNote } from '../report/print.js';
+import { lines, print } from '../report/print.js';
 import { createProgress } from '../report/progress.js';
 import { unlinkRecords } from '../state/records/link-records.js';
 import { applyLinks } from '../sync/match/apply-links.js';
@@ -15,8 +15,10 @@ import type { MatchDeps } from '../sync/match/compare-type.js';
 import { MATCH_COLUMNS, NEEDED_COLUMNS, toCsvRow } from '../sync/match/match-file.js';
 import { groupByType, matchStreams, type MatchRequest } from '../sync/match/match-streams.js';
 import { createPreflight } from '../sync/plan/preflight.js';
+import { DEFAULT_VERIFY_SHARE } from '../streams/config-schema.js';
 import { createPace } from '../sync/request-pace.js';
 import type { CommonOptions } from './command.js';
+import { untilInterrupted } from './signals.js';
 import { withSmallHeap } from './small-heap.js';
 import { EXIT } from './exit-code.js';
 
@@ -26,9 +28,6 @@ interface MatchOptions extends CommonOptions {
   apply?: string;
   unlink?: string;
 }
-
-/** Of the quota, where the configuration does not say how much a verify uses. */
-const DEFAULT_SHARE = 0.5;
 
 export async function match(app: App, names: string[], options: MatchOptions): Promise<number> {
   const { by, out, apply, unlink } = options;
@@ -61,35 +60,23 @@ async function compare(app: App, names: string[], options: MatchOptions): Promis
   // The file of an earlier match stays as it is until this one is complete.
   const unfinished = out === undefined ? undefined : `${out}.unfinished`;
   const file = unfinished === undefined ? undefined : await openCsvFile(unfinished, MATCH_COLUMNS, out);
-  const interrupted = new AbortController();
-  const interrupt = () => interrupted.abort(new Error('interrupted'));
-  process.once('SIGINT', interrupt);
-  process.once('SIGTERM', interrupt);
-  try {
-    const matched = await withSmallHeap(() => readAll(app, deps, request, file, interrupted.signal));
-    await file?.close();
-    if (unfinished !== undefined && out !== undefined) await rename(unfinished, out);
-    print(
-      options,
-      { types: matched, file: out ?? null },
-      describeMatches(matched, {
-        names,
-        by: options.by,
-        out,
-        assignsIds: deps.destination.assignsExternalIds,
-      }),
-    );
-    return EXIT.done;
-  } catch (error) {
-    await file?.close().catch(() => undefined); // the first error is the one to tell
-    if (unfinished !== undefined) await rm(unfinished, { force: true });
-    if (!interrupted.signal.aborted) throw error;
-    printNote('Stopped. Nothing was changed.');
-    return EXIT.failed;
-  } finally {
-    process.off('SIGINT', interrupt);
-    process.off('SIGTERM', interrupt);
-  }
+  const matched = await untilInterrupted(async (signal) => {
+    try {
+      const found = await withSmallHeap(() => readAll(app, deps, request, file, signal));
+      await file?.close();
+      if (unfinished !== undefined && out !== undefined) await rename(unfinished, out);
+      return found;
+    } catch (error) {
+      await file?.close().catch(() => undefined); // the first error is the one to tell
+      if (unfinished !== undefined) await rm(unfinished, { force: true });
+      throw error;
+    }
+  }, 'Stopped. Nothing was changed.');
+  if (!matched) return EXIT.failed;
+  const { assignsExternalIds: assignsIds } = deps.destination;
+  const described = describeMatches(matched, { names, by: options.by, out, assignsIds });
+  print(options, { types: matched, file: out ?? null }, described);
+  return EXIT.done;
 }
 
 /** Whether a folder has this name; false where that cannot be seen, and then opening the file says why. */
@@ -109,7 +96,7 @@ async function readAll(
   signal: AbortSignal,
 ) {
   const { verify } = await app.configuration();
-  const share = verify?.share ?? DEFAULT_SHARE;
+  const share = verify?.share ?? DEFAULT_VERIFY_SHARE;
   const pace = createPace({ requestsPerSecond: app.settings.requestsPerSecond, share });
   const progress = createProgress('objects read');
   try {

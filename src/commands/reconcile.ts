@@ -1,12 +1,13 @@
 import type { App } from '../app.js';
 import { UsageError } from '../errors.js';
 import { requireSources } from '../mirror/require-sources.js';
-import { print, printNote } from '../report/print.js';
+import { print } from '../report/print.js';
 import { createProgress } from '../report/progress.js';
 import { describeReconcile, MAX_BOOKINGS, reconcileToJson } from '../report/reconcile.js';
-import { reconcile, type ReconcileResult } from '../sync/reconcile/reconcile.js';
+import { reconcile } from '../sync/reconcile/reconcile.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
+import { untilInterrupted } from './signals.js';
 
 interface ReconcileOptions extends CommonOptions {
   from?: string;
@@ -28,28 +29,17 @@ export async function reconcileBookings(app: App, options: ReconcileOptions): Pr
   const deps = await app.reconciling('command');
   const { bookings } = deps.reservations;
   await requireSources(deps.mirror, { bookings });
-  const interrupted = new AbortController();
-  const interrupt = () => interrupted.abort(new Error('interrupted'));
-  process.once('SIGINT', interrupt);
-  process.once('SIGTERM', interrupt);
   const progress = createProgress('hours read');
   const onProgress = (done: number, total: number) =>
     progress.update(Math.ceil(done / HOUR_SECONDS), Math.ceil(total / HOUR_SECONDS));
   const startedAt = performance.now();
   const isDryRun = options.dryRun ?? false;
   const named = options.json ? MAX_BOOKINGS_AS_JSON : MAX_BOOKINGS;
-  let result: ReconcileResult;
-  try {
-    result = await reconcile({ ...deps, onProgress }, { from, to, isDryRun, named }, interrupted.signal);
-  } catch (error) {
-    if (!interrupted.signal.aborted) throw error;
-    printNote('Stopped. Verdicts so far are kept; slotsync reconcile reads everything again.');
-    return EXIT.failed;
-  } finally {
-    progress.stop();
-    process.off('SIGINT', interrupt);
-    process.off('SIGTERM', interrupt);
-  }
+  const result = await untilInterrupted(
+    (signal) => reconcile({ ...deps, onProgress }, { from, to, isDryRun, named }, signal),
+    'Stopped. Verdicts so far are kept; slotsync reconcile reads everything again.',
+  ).finally(progress.stop);
+  if (!result) return EXIT.failed;
   const seconds = (performance.now() - startedAt) / 1000;
   const timezone = bookings?.timezone ?? 'UTC';
   print(

@@ -1,5 +1,5 @@
-// How an operator or an init system ends a command that works the queue. First SIGINT or SIGTERM: finish the work in
-// flight within the grace. Second: interrupt it. A third ends the process at once, as the system does by default.
+// How an operator or an init system ends a command. One that works the queue: the first SIGINT or SIGTERM finishes the
+// work in flight within the grace, the second interrupts it, a third ends the process at once, as the system does.
 import { once } from 'node:events';
 import type { Stoppable } from '../lifecycle.js';
 import { printNote } from '../report/print.js';
@@ -7,6 +7,28 @@ import { printNote } from '../report/print.js';
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 /** How long a process that is stopping may take to close its connections. */
 const CLOSE_WITHIN_MS = 6000;
+
+/**
+ * For a command that only reads, and starts again from the beginning: a signal interrupts it at once. Undefined: it was
+ * interrupted, and `stopped` was said.
+ */
+export async function untilInterrupted<T>(
+  work: (signal: AbortSignal) => Promise<T>,
+  stopped: string,
+): Promise<T | undefined> {
+  const interrupted = new AbortController();
+  const interrupt = () => interrupted.abort(new Error('interrupted'));
+  SIGNALS.forEach((name) => process.once(name, interrupt));
+  try {
+    return await work(interrupted.signal);
+  } catch (error) {
+    if (!interrupted.signal.aborted) throw error;
+    printNote(stopped);
+    return undefined;
+  } finally {
+    SIGNALS.forEach((name) => process.off(name, interrupt));
+  }
+}
 
 export function listenForSignals(work: Stoppable, graceMs?: number) {
   const first = new AbortController();

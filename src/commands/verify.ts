@@ -3,7 +3,7 @@ import { selectStreams } from '../config-file.js';
 import { openCsvFile } from '../csv-file.js';
 import { UsageError } from '../errors.js';
 import { requireSources } from '../mirror/require-sources.js';
-import { print, printNote } from '../report/print.js';
+import { print } from '../report/print.js';
 import { createProgress } from '../report/progress.js';
 import { describeAdopt, describeVerify, MAX_DRIFTING } from '../report/verify.js';
 import { listDriftSeenBy, type DriftRow } from '../state/drift/read-drift.js';
@@ -11,6 +11,7 @@ import type { State } from '../state/database.js';
 import type { Stream } from '../streams/stream.js';
 import { adopt, verify, type VerifyDeps, type VerifyResult } from '../sync/verify/verify.js';
 import { EXIT } from './exit-code.js';
+import { untilInterrupted } from './signals.js';
 import { withSmallHeap } from './small-heap.js';
 import { readRunOptions, readWholeNumber, startAndWork, type RunOptions } from './work-run.js';
 
@@ -107,23 +108,12 @@ async function interruptibly<T>(
   deps: VerifyDeps,
   work: (deps: VerifyDeps, signal: AbortSignal) => Promise<T>,
 ): Promise<T | undefined> {
-  const interrupted = new AbortController();
-  const interrupt = () => interrupted.abort(new Error('interrupted'));
-  process.once('SIGINT', interrupt);
-  process.once('SIGTERM', interrupt);
   const progress = createProgress('objects');
-  try {
-    const onProgress = (done: number, total: number) => progress.update(done, total);
-    return await withSmallHeap(() => work({ ...deps, onProgress }, interrupted.signal));
-  } catch (error) {
-    if (!interrupted.signal.aborted) throw error;
-    printNote('Stopped. What was seen so far is kept; the same command reads everything again.');
-    return undefined;
-  } finally {
-    progress.stop();
-    process.off('SIGINT', interrupt);
-    process.off('SIGTERM', interrupt);
-  }
+  const onProgress = (done: number, total: number) => progress.update(done, total);
+  return untilInterrupted(
+    (signal) => withSmallHeap(() => work({ ...deps, onProgress }, signal)),
+    'Stopped. What was seen so far is kept; the same command reads everything again.',
+  ).finally(progress.stop);
 }
 
 /** One line for each field that differs, and one for an object that is missing, of another type, or nobody's. */

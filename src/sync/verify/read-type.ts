@@ -6,7 +6,7 @@ import { mendDrift, writeDrift } from '../../state/drift/write-drift.js';
 import { listStanding } from '../../state/records/standing-records.js';
 import type { Stream } from '../../streams/stream.js';
 import { findOwners } from '../compare-objects.js';
-import { createMetObjects, type MetObjects } from './met-objects.js';
+import { createMetExternalIds, type MetExternalIds } from './met-external-ids.js';
 import {
   addTally,
   emptyTally,
@@ -45,7 +45,10 @@ export async function readTypeBack(pass: Pass, request: TypeRequest): Promise<Ta
 }
 
 /** Compares the objects of the type page by page. */
-async function readObjects(pass: Pass, request: TypeRequest): Promise<{ met: MetObjects; tallies: Tallies }> {
+async function readObjects(
+  pass: Pass,
+  request: TypeRequest,
+): Promise<{ met: MetExternalIds; tallies: Tallies }> {
   const { destination, clock, pace, signal } = pass;
   /** When each page was asked for that was not answered yet, in the order of the pages. */
   let asked: number[] = [];
@@ -60,7 +63,7 @@ async function readObjects(pass: Pass, request: TypeRequest): Promise<{ met: Met
     async (pages) => {
       // A reading that is repeated starts from nothing.
       asked = [];
-      const met = createMetObjects();
+      const met = createMetExternalIds();
       const tallies: Tallies = new Map();
       for await (const objects of pages) {
         signal?.throwIfAborted();
@@ -125,7 +128,7 @@ async function comparePage(
 const extraKey = ({ id }: FoundObject) => `#${id}`;
 
 /** Asks for the objects of a stream's records that the reading has not met. */
-async function lookForUnmet(pass: Pass, stream: Stream, met: MetObjects): Promise<Tally> {
+async function lookForUnmet(pass: Pass, stream: Stream, met: MetExternalIds): Promise<Tally> {
   const { state, signal } = pass;
   const tally = emptyTally();
   let unmet: Judged['record'][] = [];

@@ -4,7 +4,7 @@
 const FIRST_CAPACITY = 1 << 12;
 const FULL = 0.7;
 
-export function createMetObjects() {
+export function createMetExternalIds() {
   let capacity = FIRST_CAPACITY;
   /** Two halves of a hash in each place; 0 and 0: the place is free. */
   let places = new Uint32Array(2 * capacity);
@@ -54,7 +54,7 @@ export function createMetObjects() {
   };
 }
 
-export type MetObjects = ReturnType<typeof createMetObjects>;
+export type MetExternalIds = ReturnType<typeof createMetExternalIds>;
 
 /** 64 bits in two halves, never 0 and 0: two multiplicative hashes, mixed with each other at the end. */
 function hash(text: string): [number, number] {
