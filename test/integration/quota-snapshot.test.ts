@@ -50,8 +50,8 @@ async function blocksOfSteps(key: string): Promise<number[]> {
     for (let call = 0; call < calls; call++) {
       const statement = `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) SELECT ${step.replace('$1', `'${key}'`).replace('$2', `'${rules}'`)}`;
       const [row] = await sql.unsafe(statement);
-      const { Plan: plan } = row?.['QUERY PLAN'][0];
-      blocks += plan['Shared Hit Blocks'] + plan['Shared Read Blocks'];
+      const plan = row?.['QUERY PLAN'][0].Plan as Record<string, number>;
+      blocks += (plan['Shared Hit Blocks'] ?? NaN) + (plan['Shared Read Blocks'] ?? NaN);
     }
     means.push(blocks / calls);
   }
