@@ -150,7 +150,7 @@ function createLine(destination: Destinations, { type, lane, sizes, clock, fixed
     let bytes = 0;
     for (let [order] = line; order; [order] = line) {
       if (order.goodUntil < clock()) {
-        order.stale = order.rest;
+        order.stale.push(...order.rest);
         withdraw(order);
         continue;
       }
@@ -172,17 +172,22 @@ function createLine(destination: Destinations, { type, lane, sizes, clock, fixed
     return parts;
   }
 
-  /** Keeps those of the objects out of a request whose batch may not write them any more. */
+  /** Keeps those of the objects out of a request that their batch may not write any more, or would by an old reading. */
   async function requireParts(parts: readonly Part[], objects: PutObject[]): Promise<void> {
     for (const { order, objects: own } of parts) {
-      if (!objects.some((object) => own.includes(object))) continue;
+      const chosen = new Set(own);
+      if (!objects.some((object) => chosen.has(object))) continue;
       try {
         if (order.failure) throw order.failure.error;
-        await order.require();
+        if (order.goodUntil >= clock()) {
+          await order.require();
+          continue;
+        }
+        order.stale.push(...objects.filter((object) => chosen.has(object)));
       } catch (error) {
         order.failure ??= { error };
-        objects.splice(0, objects.length, ...objects.filter((object) => !own.includes(object)));
       }
+      objects.splice(0, objects.length, ...objects.filter((object) => !chosen.has(object)));
     }
   }
 
