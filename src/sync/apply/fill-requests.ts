@@ -237,7 +237,8 @@ function createLine(destination: Destinations, { type, lane, sizes, clock, fixed
         await learn('accepted', objects, seconds());
         return answered;
       } catch (error) {
-        if (sentAt === undefined || error === NOTHING) throw error;
+        if (error === NOTHING) return new Map();
+        if (sentAt === undefined) throw error;
         if (!NOT_CARRIED_OUT.has(codeOf(error))) noteSent(objects);
         const outcome = outcomeOf(error);
         if (outcome) await learn(outcome, objects, seconds());
@@ -251,7 +252,7 @@ function createLine(destination: Destinations, { type, lane, sizes, clock, fixed
       // Refused whole, and every part of it accepted: there was too much of it.
       if (refusal !== undefined && refusal !== 413 && isOnlySize) await learn('too_large', whole, 0);
     } catch (error) {
-      if (error !== NOTHING) failure = { error };
+      failure = { error };
     }
     if (!parts) {
       isAsking = false;

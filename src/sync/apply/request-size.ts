@@ -83,9 +83,9 @@ export function learn(
   if (request.outcome === 'too_large') return afterRefusal(known, request, now);
   const isFull = objects >= known.objects * FULL;
   const took = `${seconds.toFixed(seconds < 1 ? 3 : 1)} s`;
-  if (request.outcome === 'too_slow' || seconds > timeoutSeconds * SLOW) {
-    if (!isFull || objects === 1) return known;
-    const half = Math.max(1, Math.floor(objects / 2));
+  const isSlow = request.outcome === 'too_slow' || seconds > timeoutSeconds * SLOW;
+  if (isSlow && isFull && objects > 1) {
+    const half = Math.floor(objects / 2);
     return {
       ...withoutTrial(known),
       objects: half,
@@ -96,7 +96,9 @@ export function learn(
       changedAt: now,
     };
   }
-  const seen = withAcceptedBytes(known, request.bytes);
+  if (request.outcome === 'too_slow') return known;
+  const isOld = now.getTime() - known.changedAt.getTime() > TRIED_AGAIN_AFTER_MS;
+  const seen = afterAcceptance(known, request, isOld ? now : undefined);
   if (!isFull) return seen;
   const perSecond = objects / (1 + seconds);
   const { before } = known;
@@ -112,16 +114,11 @@ export function learn(
       changedAt: now,
     };
   }
-  const accepted = Math.max(known.accepted, objects);
-  const tooMany = known.tooMany !== null && known.tooMany <= objects ? null : known.tooMany;
-  const isOld = now.getTime() - known.changedAt.getTime() > TRIED_AGAIN_AFTER_MS;
-  const next = nextSize(objects, tooMany, isOld);
-  if (seconds > timeoutSeconds * COMFORTABLE || next <= known.objects) return { ...seen, accepted, tooMany };
+  const next = nextSize(objects, seen.tooMany, isOld);
+  if (seconds > timeoutSeconds * COMFORTABLE || next <= known.objects) return seen;
   return {
     ...seen,
     objects: next,
-    accepted,
-    tooMany,
     seconds,
     reason: `${objects} took ${took}`,
     changedAt: now,
@@ -140,18 +137,23 @@ function between(good: number, bad: number): number | undefined {
   return bad - good <= Math.max(1, good * CLOSE) ? undefined : Math.floor((good + bad) / 2);
 }
 
+/** A request is refused for the number of its objects or for its bytes, and the service does not say for which. */
 function afterRefusal(known: RequestSize, { objects, bytes, seconds }: SentRequest, now: Date): RequestSize {
-  const refusedBytes =
-    bytes < LEAST_BYTES ? known.refusedBytes : Math.min(known.refusedBytes ?? Infinity, bytes);
-  const acceptedBytes = Math.min(known.acceptedBytes, (refusedBytes ?? Infinity) - 1);
-  const heavier = { ...known, acceptedBytes, refusedBytes };
-  // As many were accepted before, in a smaller body; or one object alone is too large.
-  if ((bytes >= LEAST_BYTES && objects <= known.accepted) || objects === 1) return heavier;
+  const isMoreThanEver = objects > Math.max(known.accepted, FIRST_OBJECTS);
+  if (objects === 1 || (bytes >= LEAST_BYTES && !isMoreThanEver)) {
+    const refusedBytes = Math.min(known.refusedBytes ?? Infinity, bytes);
+    return {
+      ...known,
+      refusedBytes,
+      acceptedBytes: Math.min(known.acceptedBytes, refusedBytes - 1),
+      changedAt: now,
+    };
+  }
   const tooMany = Math.min(known.tooMany ?? Infinity, objects);
   const accepted = known.accepted < tooMany ? known.accepted : 0;
-  if (known.objects < tooMany) return { ...heavier, accepted, tooMany };
+  if (known.objects < tooMany) return { ...known, accepted, tooMany };
   return {
-    ...withoutTrial(heavier),
+    ...withoutTrial(known),
     objects: between(accepted, tooMany) ?? accepted,
     accepted,
     tooMany,
@@ -161,13 +163,21 @@ function afterRefusal(known: RequestSize, { objects, bytes, seconds }: SentReque
   };
 }
 
-function withAcceptedBytes(known: RequestSize, bytes: number): RequestSize {
-  if (bytes <= known.acceptedBytes) return known;
-  const { refusedBytes } = known;
+/** `triedAgainAt`: what was too large counts no more. */
+function afterAcceptance(
+  known: RequestSize,
+  { objects, bytes }: SentRequest,
+  triedAgainAt?: Date,
+): RequestSize {
+  const { tooMany, refusedBytes } = known;
+  const isForgotten = refusedBytes !== null && triedAgainAt !== undefined;
   return {
     ...known,
-    acceptedBytes: bytes,
-    refusedBytes: refusedBytes !== null && refusedBytes <= bytes ? null : refusedBytes,
+    accepted: Math.max(known.accepted, objects),
+    tooMany: tooMany !== null && tooMany <= objects ? null : tooMany,
+    acceptedBytes: Math.max(known.acceptedBytes, bytes),
+    refusedBytes: isForgotten || (refusedBytes !== null && refusedBytes <= bytes) ? null : refusedBytes,
+    changedAt: isForgotten ? triedAgainAt : known.changedAt,
   };
 }
 
