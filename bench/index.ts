@@ -2,6 +2,7 @@
 import { benchConnections } from './connections.js';
 import { benchLatency } from './latency.js';
 import { benchLimiter } from './limiter.js';
+import { benchLoad } from './load.js';
 import { benchMatch } from './match.js';
 import { benchPipeline } from './pipeline.js';
 import { benchPlan } from './plan.js';
@@ -13,6 +14,7 @@ const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = {
   connections: benchConnections,
   latency: benchLatency,
   limiter: benchLimiter,
+  load: benchLoad,
   match: benchMatch,
   pipeline: benchPipeline,
   plan: benchPlan,
