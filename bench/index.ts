@@ -4,10 +4,12 @@ import { benchLatency } from './latency.js';
 import { benchLimiter } from './limiter.js';
 import { benchLoad } from './load.js';
 import { benchMatch } from './match.js';
+import { benchOrganizations } from './organizations.js';
 import { benchPipeline } from './pipeline.js';
 import { benchPlan } from './plan.js';
 import { benchReconcile } from './reconcile.js';
 import { benchRecovery } from './recovery.js';
+import { benchStartUp } from './start-up.js';
 import { benchVerify } from './verify.js';
 
 const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = {
@@ -16,10 +18,12 @@ const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = {
   limiter: benchLimiter,
   load: benchLoad,
   match: benchMatch,
+  organizations: benchOrganizations,
   pipeline: benchPipeline,
   plan: benchPlan,
   reconcile: benchReconcile,
   recovery: benchRecovery,
+  'start-up': benchStartUp,
   verify: benchVerify,
 };
 

@@ -10,9 +10,9 @@ import { install, withCleanup } from './installation.js';
 import { describeMachine } from './machine.js';
 
 const RUNS = 5;
-/** Above so many rows two runs: each takes half a minute. */
+/** Above so many rows three runs: each takes half a minute. */
 const MANY = 2_000_000;
-const FEW_RUNS = 2;
+const FEW_RUNS = 3;
 const FEW = 10_000;
 const CONFIGURATION = {
   streams: {
@@ -33,8 +33,8 @@ interface Figures {
 }
 
 /**
- * `npm run bench -- plan [rows …]`; default 1 000 000. Medians of five runs, of two above two million rows, after one that is
- * not counted. Ten million rows take some ten minutes and 10 GB.
+ * `npm run bench -- plan [rows …]`; default 1 000 000. Medians of five runs, of three above two million rows, after one that
+ * is not counted. Ten million rows take some fifteen minutes and 10 GB.
  */
 export async function benchPlan(args: readonly string[]): Promise<void> {
   const counts = [FEW, ...(args.length === 0 ? [1_000_000] : args.map(Number))];
