@@ -9,6 +9,7 @@ import { benchPipeline } from './pipeline.js';
 import { benchPlan } from './plan.js';
 import { benchReconcile } from './reconcile.js';
 import { benchRecovery } from './recovery.js';
+import { benchSnapshot } from './snapshot.js';
 import { benchStartUp } from './start-up.js';
 import { benchVerify } from './verify.js';
 
@@ -23,6 +24,7 @@ const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = {
   plan: benchPlan,
   reconcile: benchReconcile,
   recovery: benchRecovery,
+  snapshot: benchSnapshot,
   'start-up': benchStartUp,
   verify: benchVerify,
 };
