@@ -56,7 +56,7 @@ export type Mirror = ReturnType<typeof createMirror>;
  * Opens the mirror. Nothing connects before the first reading. Errors are SlotsyncError `mirror_…`. `costly`: from where on a
  * reading by keys counts as one of the whole source.
  */
-export function createMirror({ url, costly }: { url: SettingText; costly?: CostBounds }) {
+export function createMirror({ url, costly }: { url: SettingText; costly?: CostBounds | undefined }) {
   const sessions = openReadOnlySessions(url);
   const reader = createSourceReader(sessions);
   const turns = createTurns();

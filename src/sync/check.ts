@@ -10,6 +10,7 @@ import { createReader, describeExcess } from '../mirror/role-rights.js';
 import type { State } from '../state/database.js';
 import { findPooling, refuseTransactionPooling } from '../connections/postgres-connection.js';
 import { readStateRole, type StateRole } from '../state/state-role.js';
+import { keysAtOnce } from './plan/keys-at-once.js';
 import { findUnknownNames } from './plan/preflight.js';
 import { checkRows } from './check-rows.js';
 import { explainReading, findReadingRemedies, type CostlyBatches } from './explain-reading.js';
@@ -143,7 +144,10 @@ async function checkReading(mirror: Mirror, stream: Stream): Promise<Finding[]> 
   let costly: CostlyBatches | undefined;
   const findings = await attempt(what, async () => {
     const reading = await mirror.findCostlyReading(stream, { keysAtOnce: stream.batchSize });
-    costly = reading && { ...reading, batches: Math.ceil(reading.rows / stream.batchSize) };
+    costly = reading && {
+      ...reading,
+      batches: Math.ceil(reading.rows / keysAtOnce(stream.batchSize, reading)),
+    };
     return '';
   });
   if (!costly) return isOk(findings) ? [] : findings;

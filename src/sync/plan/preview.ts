@@ -3,6 +3,7 @@
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../../errors.js';
 import type { PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
+import { findReadingRemedies, type CostlyBatches } from '../explain-reading.js';
 import {
   describeOperations,
   toRefused,
@@ -52,6 +53,8 @@ export async function previewStream(
     refusals: [] as Pick<RefusedRow, 'key' | 'code' | 'message'>[],
     /** Why operations would wait for an operator. */
     holds: {} as Awaited<ReturnType<typeof planStream>>['holds'],
+    /** Where each batch reads the whole source: how much that is, and what helps. */
+    costly: undefined as (CostlyBatches & { remedies: string[] }) | undefined,
     /** Why the stream cannot be planned at all. */
     error: undefined as { code: string; message: string } | undefined,
   };
@@ -109,9 +112,10 @@ export async function previewStream(
   const range = room.records < Infinity ? { limit: room.records } : null;
   try {
     const request = { kind: 'sync', range, room, context } as const;
-    const { counts, holds, asked } = await planStream(asking, stream, request, sink);
+    const { counts, holds, asked, costly } = await planStream(asking, stream, request, sink);
     preview.counts = counts;
     preview.holds = holds;
+    if (costly) preview.costly = { ...costly, remedies: findReadingRemedies(stream, costly) };
     preview.requests = Math.ceil(asked / AT_ONCE);
     // What is held costs nothing.
     for (const [limit, count] of Object.entries(batches))
