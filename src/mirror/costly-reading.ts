@@ -1,9 +1,10 @@
 // Finds out whether reading a few keys costs as much as reading the whole source: where PostgreSQL cannot narrow a query to
 // the keys (DISTINCT ON, a window, a key that is computed), or has no index for it. Every batch would then read all of it.
-// The plans of the statements are compared; only a sample of keys is read, when none are given.
+// The plans of the statements are compared, and nothing is read: of a view with a missing index even one key may take minutes.
 import type { Stream } from '../streams/stream.js';
 import { isShortenedKey } from '../streams/local-key.js';
-import { findHelpfulIndex, selectRelations, type ScannedRelation } from './helpful-index.js';
+import { makeKeys } from './made-up-keys.js';
+import { findMissingIndex, selectRelations, type ScannedRelation } from './missing-index.js';
 import { findScans, parsePlan, usesKeys, type PlanNode, type Scan } from './query-plan.js';
 import { read } from './mirror-errors.js';
 import type { ReadOnlySessions } from './read-only-sessions.js';
@@ -38,8 +39,10 @@ export interface CostlyReading {
   share: number;
   /** The largest relation that each reading scans, and its rows; undefined: none is known. */
   scan: { node: string; relation: string; rows: number } | undefined;
-  /** Statements that would make the reading narrow; none: no index can. */
+  /** Statements that would make the reading narrow; none: no index of the key's columns can. */
   indexes: string[];
+  /** Relations that are joined to the keys, and scanned for it. */
+  joined: string[];
   /** The keys are compared with the result of the query, not with a relation that it reads. */
   isComputed: boolean;
   /** So many batches are worth a word. */
@@ -66,16 +69,6 @@ export function createReadingEstimator(
     return parsePlan(row?.['QUERY PLAN']);
   }
 
-  async function sampleKeys(stream: Stream, count: number): Promise<string[]> {
-    const rows = await read(() =>
-      sessions.query<{ key: string }>(
-        `SELECT key FROM (SELECT ${keyExpression(stream)} AS key FROM ${sourceSql.relation(stream.source)} LIMIT ${count})
-          AS sampled WHERE key IS NOT NULL`,
-      ),
-    );
-    return rows.map(({ key }) => key);
-  }
-
   async function readRelations(scans: readonly Scan[]) {
     const rows = await read(() =>
       sessions.query<{ place: number; relation: ScannedRelation }>(selectRelations(scans)),
@@ -89,7 +82,7 @@ export function createReadingEstimator(
   return {
     /**
      * What reading so many keys at once costs, where it is nearly as much as reading the whole source and the source is large;
-     * undefined: it costs less. `keys`: some of them, instead of a sample of the source.
+     * undefined: it costs less, or is not known. `keys`: some of them; without any, keys are made up of the columns' types.
      */
     async findCostlyReading(
       stream: Stream,
@@ -99,8 +92,8 @@ export function createReadingEstimator(
       const rows = whole['Plan Rows'];
       const isWorth = (cost: number) => (cost * rows) / keysAtOnce >= total;
       if (!isWorth(whole['Total Cost'])) return undefined;
-      const named = (keys ?? (await sampleKeys(stream, keysAtOnce))).filter((key) => !isShortenedKey(key));
-      const sample = [...new Set(named)].slice(0, keysAtOnce);
+      const named = keys ?? makeKeys(stream, await reader.typesOf(stream), keysAtOnce);
+      const sample = [...new Set(named)].filter((key) => !isShortenedKey(key)).slice(0, keysAtOnce);
       if (sample.length === 0) return undefined;
       const plan = await explain(stream, await reader.keyConditions(stream, sample));
       const cost = plan['Total Cost'];
@@ -118,7 +111,7 @@ export function createReadingEstimator(
         rows,
         share: cost / whole['Total Cost'],
         scan: first && { node: first.scan.node, relation: first.relation.name, rows: first.rows },
-        indexes: [...new Set(found.flatMap(({ relation, scan }) => findHelpfulIndex(relation, scan) ?? []))],
+        ...findRemedies(found, isNarrowed),
         isComputed: found.every(({ scan }) => scan.compared.length === 0) && !isNarrowed,
         mattersFrom: Math.ceil(total / cost),
       };
@@ -126,9 +119,28 @@ export function createReadingEstimator(
   };
 }
 
+interface Scanned {
+  scan: Scan;
+  relation: ScannedRelation;
+}
+
+/** Indexes that are missing. Where all are there, PostgreSQL does not use them for want of statistics. */
+function findRemedies(
+  found: readonly Scanned[],
+  isNarrowed: boolean,
+): Pick<CostlyReading, 'indexes' | 'joined'> {
+  const compared = found.filter(({ scan }) => scan.compared.length > 0);
+  const others = found.filter(({ scan }) => scan.compared.length === 0);
+  const joined = compared.length > 0 || isNarrowed ? others.map(({ relation }) => relation.name) : [];
+  const indexes = compared.flatMap(({ relation, scan }) => findMissingIndex(relation, scan) ?? []);
+  if (indexes.length > 0 || joined.length > 0) return { indexes, joined };
+  const indexed = compared.filter(({ relation }) => relation.kind !== 'f');
+  return { indexes: indexed.map(({ relation }) => `ANALYZE ${relation.name};`), joined };
+}
+
 /** The relations that matter, partitions added up, the largest first. */
-function largest(scanned: readonly { scan: Scan; relation: ScannedRelation }[]) {
-  const byName = new Map<string, { scan: Scan; relation: ScannedRelation; rows: number }>();
+function largest(scanned: readonly Scanned[]) {
+  const byName = new Map<string, Scanned & { rows: number }>();
   for (const { scan, relation } of scanned) {
     const known = byName.get(relation.name) ?? { scan, relation, rows: 0 };
     byName.set(relation.name, { ...known, rows: known.rows + relation.rows });

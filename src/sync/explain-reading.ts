@@ -15,11 +15,16 @@ export function explainReading({ batches, scan, isComputed }: CostlyBatches): st
   return isComputed ? `${each} runs the whole query over ${rows}` : `${each} scans all ${rows}`;
 }
 
-/** What would make it cheap: statements for the mirror's database, or a sentence. */
-export function findReadingRemedies({ key }: Pick<Stream, 'key'>, reading: CostlyReading): string[] {
-  const { indexes, isComputed, scan } = reading;
-  if (indexes.length > 0) return indexes;
-  if (!isComputed && scan) return [`Index the columns of ${scan.relation} by which it is joined.`];
+/** What would make it cheap: statements for the mirror's database, or sentences. */
+export function findReadingRemedies(
+  { key }: Pick<Stream, 'key'>,
+  { indexes, joined }: CostlyReading,
+): string[] {
+  const remedies = [
+    ...indexes,
+    ...joined.map((name) => `Index the columns of ${name} by which it is joined.`),
+  ];
+  if (remedies.length > 0) return remedies;
   return [`Read a table or materialized view with a unique index on ${key.join(', ')}.`];
 }
 

@@ -1,4 +1,4 @@
-// Which index would narrow a scan to the keys that are looked for: as SQL, from what the catalogue knows of the relation.
+// Which index is missing that would narrow a scan to the keys that are looked for: as SQL, from what the catalogue knows of the relation.
 import { arrayLiteral, quoteLiteral } from '../sql-text.js';
 import type { Scan } from './query-plan.js';
 
@@ -39,11 +39,8 @@ export function selectRelations(scans: readonly Scan[]): string {
     JOIN pg_class AS root ON root.oid = ${ROOT} JOIN pg_namespace AS space ON space.oid = root.relnamespace`;
 }
 
-/**
- * The statement that helps: CREATE INDEX, or ANALYZE where there is such an index and PostgreSQL does not use it. Undefined:
- * no index can.
- */
-export function findHelpfulIndex(
+/** The statement that creates it. Undefined: there is one, or none can help. */
+export function findMissingIndex(
   relation: ScannedRelation,
   { compared }: Pick<Scan, 'compared'>,
 ): string | undefined {
@@ -54,7 +51,7 @@ export function findHelpfulIndex(
   const parts = [...new Set(compared.map((text) => plainColumn(text, columns)))].toSorted(
     (a, b) => distinct(b) - distinct(a),
   );
-  if (relation.indexed.includes(parts[0] ?? '')) return `ANALYZE ${relation.name};`;
+  if (relation.indexed.includes(parts[0] ?? '')) return undefined;
   const list = parts
     .map((part) => (columns.has(part) || isInParentheses(part) ? part : `(${part})`))
     .join(', ');
