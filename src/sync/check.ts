@@ -10,7 +10,7 @@ import { createReader, describeExcess } from '../mirror/role-rights.js';
 import type { State } from '../state/database.js';
 import { findPooling, refuseTransactionPooling } from '../connections/postgres-connection.js';
 import { readStateRole, type StateRole } from '../state/state-role.js';
-import { keysAtOnce } from './plan/keys-at-once.js';
+import { keysPerBatch } from './plan/keys-per-batch.js';
 import { findUnknownNames } from './plan/preflight.js';
 import { checkRows } from './check-rows.js';
 import { explainReading, findReadingRemedies, type CostlyBatches } from './explain-reading.js';
@@ -143,10 +143,10 @@ async function checkReading(mirror: Mirror, stream: Stream): Promise<Finding[]> 
   const what = `source of ${stream.name}`;
   let costly: CostlyBatches | undefined;
   const findings = await attempt(what, async () => {
-    const reading = await mirror.findCostlyReading(stream, { keysAtOnce: stream.batchSize });
+    const reading = await mirror.findCostlyReading(stream, { keysAtOnce: keysPerBatch(stream) });
     costly = reading && {
       ...reading,
-      batches: Math.ceil(reading.rows / keysAtOnce(stream.batchSize, reading)),
+      batches: Math.ceil(reading.rows / keysPerBatch(stream, { isCostly: true })),
     };
     return '';
   });

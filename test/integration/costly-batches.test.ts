@@ -75,6 +75,17 @@ describe('batches', () => {
   });
 });
 
+it('batches: objects are read at the service as they are sent, a thousand at once', async () => {
+  const world = await open(TABLE);
+  const { queue } = await world.plan();
+  world.sandbox.clearArrivals();
+  await world.apply(queue[0] ?? NaN);
+  const requests = world.sandbox.arrivals().map(({ method }) => method);
+  const turns = requests.filter((method, at) => method !== requests[at - 1]);
+  expect(turns).toEqual(Array.from({ length: 5 }, () => ['POST', 'PUT']).flat());
+  expect(requests.filter((method) => method === 'POST')).toHaveLength(5);
+});
+
 describe('plan', () => {
   const cost = { requests: 1, rate: 20, latencyMs: 100, seconds: 1, endsAt: new Date() };
 

@@ -23,7 +23,7 @@ import { explainHold, hasLimit } from '../mass-change-limits.js';
 import { chooseDue, explainRetirementHold, mayPlanRetirements } from '../retire.js';
 import { requireLookups } from '../current-streams.js';
 import type { CostlyBatches } from '../explain-reading.js';
-import { keysAtOnce } from './keys-at-once.js';
+import { keysPerBatch } from './keys-per-batch.js';
 import { createMoves } from './moved-records.js';
 import { meetObjects, type MeetDeps, type MetObjects } from './met-objects.js';
 import { mergeReadings, type MergeCounts, type RefusedEntry, type WriteEntry } from './merge-readings.js';
@@ -104,7 +104,8 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
   };
   const retires = mayPlanRetirements(stream, request);
 
-  const usual = stream.batchSize;
+  const isIncremental = request.kind === 'incremental';
+  const usual = keysPerBatch(stream, { isIncremental });
   let costly: CostlyReading | undefined;
   /** Batches that read rows. */
   let reading = 0;
@@ -123,7 +124,7 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
         keysAtOnce: usual,
         keys: entries.map(({ key }) => key),
       });
-      return keysAtOnce(usual, costly);
+      return keysPerBatch(stream, { isIncremental, isCostly: costly !== undefined });
     },
   );
   const moves = createMoves(deps, stream);
@@ -346,13 +347,4 @@ function collect<Name, T>(
       open.clear();
     },
   };
-}
-
-/**
- * Requests that a batch takes when every record of it must be sent: a read, unless the mapping owns the object; for a
- * retirement a look at its reservations; and a write.
- */
-export function requestsPerBatch({ owns, unlessReserved }: Stream, retires: boolean): number {
-  if (retires) return unlessReserved ? 3 : 2;
-  return owns === 'object' ? 1 : 2;
 }
