@@ -116,6 +116,14 @@ describe('plan', () => {
   });
 });
 
+it('plan: a few batches are not worth a word', async () => {
+  const world = await open(TABLE);
+  const preview = (records: number) =>
+    previewStream(world.deps(), world.stream('rooms'), { room: { records } });
+  expect((await preview(1500)).costly).toBeUndefined();
+  expect((await preview(11_000)).costly).toMatchObject({ batches: 3, mattersFrom: 2 });
+});
+
 describe('check', () => {
   async function warnings(world: World): Promise<Finding[]> {
     const found: Finding[] = [];
