@@ -4,6 +4,8 @@ import postgres from 'postgres';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createPostgresStore } from '../../src/destination/quota/postgres-store.js';
 import { quotaRules } from '../../src/destination/quota/quota-rules.js';
+import { openState } from '../../src/state/database.js';
+import { checkSnapshots } from '../../src/sync/check.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 
 /** Nothing is waited for: a waiter that asks gets a slot. */
@@ -30,6 +32,12 @@ async function takeAndRelease(key: string, id: string): Promise<string> {
   if (!answer.granted) throw new Error('no slot was granted');
   await store.release(answer.token);
   return answer.token;
+}
+
+async function collect<T>(values: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const value of values) all.push(value);
+  return all;
 }
 
 const STEPS = [
@@ -69,6 +77,21 @@ it('reads as much for a step after thousands of them as after a few, beside a sn
   for (const [step, blocks] of after.entries()) {
     const mean = before[step] ?? 0;
     expect(blocks, `${STEPS[step]}, before: ${mean}`).toBeLessThan(2 * mean + 10);
+  }
+});
+
+it('check: names the program and the session that hold a snapshot, when it is old enough', async () => {
+  const state = openState({ url: database.url });
+  try {
+    expect(await collect(checkSnapshots(state))).toEqual([]); // as old as this test
+    const [session] = await holder<{ pid: number }[]>`
+      SELECT pg_backend_pid() AS pid, set_config('application_name', 'pg_dump', false)`;
+    const text = expect.stringMatching(`^pg_dump .*pid ${session?.pid}`);
+    expect(await collect(checkSnapshots(state, 0))).toEqual([
+      { what: 'state', result: 'warning', text, remedy: expect.stringContaining('operations.md') },
+    ]);
+  } finally {
+    await state.close();
   }
 });
 

@@ -19,13 +19,13 @@ import type { CostlyReading } from '../../mirror/mirror.js';
 import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import type { Decision } from '../decide.js';
-import { explainHold, hasLimit } from '../mass-change-limits.js';
+import { explainHold, hasLimit, isWithinLimit } from '../mass-change-limits.js';
 import { chooseDue, explainRetirementHold, mayPlanRetirements } from '../retire.js';
 import { requireLookups } from '../current-streams.js';
 import type { CostlyBatches } from '../explain-reading.js';
 import { keysPerBatch } from './keys-per-batch.js';
 import { createMoves } from './moved-records.js';
-import { meetObjects, type MeetDeps, type MetObjects } from './met-objects.js';
+import { createMeetings, type MeetDeps, type MetObjects } from './met-objects.js';
 import { mergeReadings, type MergeCounts, type RefusedEntry, type WriteEntry } from './merge-readings.js';
 import { explainRefusal, type RefusedRow } from './refused-rows.js';
 import { readSharedIds } from './shared-external-ids.js';
@@ -138,16 +138,29 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
     planned.moved++;
     await batches.add('moved', { operation: 'moved', key });
   }
-  async function meet(keys: readonly string[]): Promise<MetObjects> {
+  const meetings = createMeetings(deps, stream, request.context);
+  /** Requests that a run sends to look for what its creates meet. */
+  let questions = 0;
+  /** `isRest`: no other list comes after this one. */
+  async function meet(keys: readonly string[], isRest: boolean): Promise<MetObjects> {
     if (keys.length === 0) return new Map();
+    // Whatever a few creates meet, they are not held. What single keys overwrite counts together over a day.
+    const mayBeHeld =
+      request.kind === 'incremental' ||
+      !(isRest && planned.asked === 0 && isWithinLimit(stream, 'overwrite', keys.length));
+    // A preview shows what would be overwritten, also where a run does not ask.
+    if (!mayBeHeld && request.runId !== undefined) return new Map();
     planned.asked += keys.length;
-    return meetObjects(deps, stream, keys, request.context);
+    const met = await meetings.meet(keys);
+    if (mayBeHeld) questions = meetings.requests();
+    return met;
   }
   /** What the service has accepted nothing of yet. */
   const created = collect<'create', WriteEntry>(KEYS_AT_ONCE, async (_, entries) => {
     const creates = entries.filter(({ operation }) => operation === 'create');
     const takeovers = await moves.findTakeovers(creates.map(({ key }) => key));
-    const met = await meet(entries.flatMap(({ key }) => (takeovers.has(key) ? [] : key)));
+    const untaken = entries.flatMap(({ key }) => (takeovers.has(key) ? [] : key));
+    const met = await meet(untaken, entries.length < KEYS_AT_ONCE);
     for (const entry of entries) {
       const former = takeovers.get(entry.key);
       if (!former) {
@@ -250,7 +263,7 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
   const weighed = await weighLimits(deps, stream, request, { merged: step.value, planned, keys }, sink);
   const isWorth = costly !== undefined && reading >= costly.mattersFrom;
   const read: CostlyBatches | undefined = isWorth && costly ? { ...costly, batches: reading } : undefined;
-  return { counts, asked, costly: read, ...weighed };
+  return { counts, questions, costly: read, ...weighed };
 }
 
 /** Releases what is within the limits or approved; the rest stays held, with the reason. */

@@ -73,15 +73,14 @@ export async function previewStream(
       return nothing();
     }
   }
-  const { findObjects, findObjectsByNumber, findObjectsByFields, readType, searchesByFields } =
-    deps.destination;
+  const { findObjects, findObjectsByNumber, findObjectsByFields, readType } = deps.destination;
   const destination: PreviewDeps['destination'] = {
+    ...deps.destination,
     findObjects: (...asked) => orUnread(findObjects(...asked), () => new Map()),
     findObjectsByNumber: (...asked) => orUnread(findObjectsByNumber(...asked), () => new Map()),
     findObjectsByFields: (...asked) => orUnread(findObjectsByFields(...asked), () => []),
     readType: (typeId, asked, read) =>
       orUnread(readType(typeId, asked, read), () => read((async function* () {})())),
-    searchesByFields,
   };
   const asking = { ...deps, destination };
   const context = { ...CONTEXT, signal };
@@ -115,11 +114,11 @@ export async function previewStream(
   const range = room.records < Infinity ? { limit: room.records } : null;
   try {
     const request = { kind: 'sync', range, room, context } as const;
-    const { counts, holds, asked, costly } = await planStream(asking, stream, request, sink);
+    const { counts, holds, questions, costly } = await planStream(asking, stream, request, sink);
     preview.counts = counts;
     preview.holds = holds;
     if (costly) preview.costly = { ...costly, remedies: findReadingRemedies(stream, costly) };
-    preview.requests = Math.ceil(asked / AT_ONCE);
+    preview.requests = questions;
     // What is held costs nothing.
     const inOneRequest = await readRequestSize(deps, stream);
     for (const [limit, count] of Object.entries(records))
