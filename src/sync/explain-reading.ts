@@ -12,7 +12,7 @@ export function explainReading({ batches, scan, isComputed }: CostlyBatches): st
   const rows = scan && `${inGroups(scan.rows)} rows of ${scan.relation}`;
   const each = `each of ${inGroups(batches)} batches`;
   if (rows === undefined) return `${each} runs the whole query`;
-  return isComputed ? `${each} runs the whole query over ${rows}` : `${each} scans all ${rows}`;
+  return isComputed ? `${each} queries all ${rows}` : `${each} scans all ${rows}`;
 }
 
 /** What would make it cheap: statements for the mirror's database, or sentences. */

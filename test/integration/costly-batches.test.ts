@@ -99,7 +99,7 @@ describe('plan', () => {
       'what helps where no index does',
       QUERY,
       [
-        'rooms: each of 3 batches runs the whole query over 12 000 rows of public.rooms.',
+        'rooms: each of 3 batches queries all 12 000 rows of public.rooms.',
         '  → Read a table or materialized view with a unique index on code.',
       ],
     ],
