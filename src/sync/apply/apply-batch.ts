@@ -125,17 +125,23 @@ async function settleInto(
   );
   const put = { requests: deps.requests ?? openRequests(deps), context, unanswered: run.unanswered };
   let { writes, seen } = matched;
-  for (let isAgain = false; writes.length > 0; isAgain = true) {
-    const readAt = clock();
+  for (let readings = 1; writes.length > 0; readings++) {
     const { found, unnamed, isRead } = await readObjects(deps, stream, { writes, seen }, context);
+    const readAt = clock();
     const retirements = writes.filter(({ retires }) => retires);
     const toWrite = [
       ...chooseWrites(stream, batch, writes, { found, unnamed }, settle),
       ...(await chooseRetirements(deps, stream, { batch, retirements, found }, context, settle)),
     ];
     if (toWrite.length === 0) return;
-    const goodUntil = isRead || retirements.length > 0 ? readAt + READING_GOOD_FOR_MS : Infinity;
-    const unsent = await putWrites(put, stream, { claim, toWrite, unnamed, goodUntil, isAgain }, settle);
+    // Longer each time: where a slot is waited for longer than that, it is still sent.
+    const goodForMs = isRead ? READING_GOOD_FOR_MS * 2 ** (readings - 1) : Infinity;
+    const unsent = await putWrites(
+      put,
+      stream,
+      { claim, toWrite, unnamed, goodUntil: readAt + goodForMs, isAgain: readings > 1 },
+      settle,
+    );
     writes = writes.filter(({ record }) => unsent.has(record.localKey));
     seen = new Map();
   }
