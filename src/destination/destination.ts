@@ -155,6 +155,7 @@ export function createDestination(options: DestinationOptions) {
     /** Milliseconds from its sending within which a write may be carried out whose answer was lost. */
     lateWriteMs: options.requestTimeoutMs + options.lateWriteSeconds * 1000,
     requests: client.requests,
+    pageSize: options.pageSize,
 
     /** The objects with these external ids; one the service does not have is not in the answer. */
     async findObjects(extIds: readonly string[], typeId: string, context: Context) {
