@@ -124,6 +124,8 @@ async function planStreams(
       approvals.push(...planned.approvals);
       if (Object.keys(planned.holds).length > 0) holds[stream.name] = planned.holds;
       log.info({ ...planned.counts }, 'stream planned');
+      if ('costly' in planned && planned.costly)
+        log.warn(planned.costly, 'each batch reads the whole source');
     } catch (error) {
       if (error instanceof PlannerReplaced || signal?.aborted || !failsAlone(error, attemptsMade))
         throw error;

@@ -5,6 +5,7 @@ import { listRequestSizes } from '../../state/request-sizes.js';
 import { FIRST_OBJECTS } from '../../streams/config-schema.js';
 import type { PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
+import { findReadingRemedies, type CostlyBatches } from '../explain-reading.js';
 import {
   describeOperations,
   toRefused,
@@ -54,6 +55,8 @@ export async function previewStream(
     refusals: [] as Pick<RefusedRow, 'key' | 'code' | 'message'>[],
     /** Why operations would wait for an operator. */
     holds: {} as Awaited<ReturnType<typeof planStream>>['holds'],
+    /** Where each batch reads the whole source: how much that is, and what helps. */
+    costly: undefined as (CostlyBatches & { remedies: string[] }) | undefined,
     /** Why the stream cannot be planned at all. */
     error: undefined as { code: string; message: string } | undefined,
   };
@@ -111,9 +114,10 @@ export async function previewStream(
   const range = room.records < Infinity ? { limit: room.records } : null;
   try {
     const request = { kind: 'sync', range, room, context } as const;
-    const { counts, holds, questions } = await planStream(asking, stream, request, sink);
+    const { counts, holds, questions, costly } = await planStream(asking, stream, request, sink);
     preview.counts = counts;
     preview.holds = holds;
+    if (costly) preview.costly = { ...costly, remedies: findReadingRemedies(stream, costly) };
     preview.requests = questions;
     // What is held costs nothing.
     const inOneRequest = await readRequestSize(deps, stream);
