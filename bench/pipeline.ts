@@ -17,6 +17,7 @@ const SIZES = [
   { batchSize: 1, rows: 2_000 },
   { batchSize: 10, rows: 10_000 },
   { batchSize: 100, rows: 200_000 },
+  { batchSize: 1_000, rows: 200_000 },
 ];
 const CHANGES = { batchSize: 100, rows: 100_000, part: 100 };
 const SERVICE = {
