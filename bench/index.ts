@@ -7,6 +7,7 @@ import { benchPipeline } from './pipeline.js';
 import { benchPlan } from './plan.js';
 import { benchReconcile } from './reconcile.js';
 import { benchRecovery } from './recovery.js';
+import { benchSnapshot } from './snapshot.js';
 import { benchVerify } from './verify.js';
 
 const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = {
@@ -18,6 +19,7 @@ const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = {
   plan: benchPlan,
   reconcile: benchReconcile,
   recovery: benchRecovery,
+  snapshot: benchSnapshot,
   verify: benchVerify,
 };
 

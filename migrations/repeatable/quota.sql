@@ -43,7 +43,46 @@ BEGIN
 END
 $$;
 
--- Locks the limiter and returns its state as of now; creates it, with the boot guard, where there is none.
+-- Writes the state of a limiter that is locked, and returns it as it is written.
+DROP FUNCTION IF EXISTS slotsync.quota_keep(slotsync.quota_limiters);
+CREATE OR REPLACE FUNCTION slotsync.quota_keep(state slotsync.quota_limiters) RETURNS slotsync.quota_limiters
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+BEGIN
+  UPDATE slotsync.quota_limiters q SET
+    changes = state.changes + 1, seq = state.seq, seen_at = state.seen_at, next_at = state.next_at,
+    paused_until = state.paused_until, throttled = state.throttled, reduced = state.reduced,
+    reduced_at = state.reduced_at, calm_since = state.calm_since, slot_free_at = state.slot_free_at,
+    slot_seq = state.slot_seq, slot_lane = state.slot_lane, arrivals = state.arrivals, waiters = state.waiters
+  WHERE q.key = state.key AND q.generation = state.generation
+  RETURNING q.* INTO STRICT state;
+  RETURN state;
+END
+$$;
+
+-- Locks the limiter and returns its state as of now; null where there is none. Former versions of its row stay while any
+-- session holds a snapshot, 200 000 in an hour. They are not read, because the index gives the newest generation first;
+-- the settings of the function rule out every other plan, which may be the cheaper one at the moment it is made.
+CREATE OR REPLACE FUNCTION slotsync.quota_find(limiter text, rules jsonb) RETURNS slotsync.quota_limiters
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+  state slotsync.quota_limiters;
+  seen_at double precision;
+BEGIN
+  SELECT q.* INTO state FROM slotsync.quota_limiters q WHERE q.key = limiter
+    ORDER BY q.generation DESC LIMIT 1 FOR UPDATE;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  seen_at := state.seen_at;
+  state := slotsync.quota_refresh(state, rules);
+  IF state.seen_at < seen_at THEN -- the clock jumped back: kept, or the next caller would shift the times again
+    state := slotsync.quota_keep(state);
+  END IF;
+  RETURN state;
+END
+$$;
+
+-- The same; creates the limiter, with the boot guard, where there is none.
 CREATE OR REPLACE FUNCTION slotsync.quota_lock(limiter text, rules jsonb) RETURNS slotsync.quota_limiters
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -51,30 +90,15 @@ DECLARE
   now_ms double precision;
 BEGIN
   LOOP
-    SELECT q.* INTO state FROM slotsync.quota_limiters q WHERE q.key = limiter FOR UPDATE;
-    EXIT WHEN FOUND;
+    state := slotsync.quota_find(limiter, rules);
+    EXIT WHEN state.key IS NOT NULL;
     now_ms := slotsync.quota_clock();
     INSERT INTO slotsync.quota_limiters (key, epoch, seen_at, next_at, calm_since)
     VALUES (limiter, now_ms, now_ms, now_ms + (rules->>'bootGuardMs')::double precision + (rules->>'aheadMs')::double precision, now_ms)
     ON CONFLICT DO NOTHING;
   END LOOP;
-  now_ms := state.seen_at;
-  state := slotsync.quota_refresh(state, rules);
-  IF state.seen_at < now_ms THEN -- the clock jumped back: kept, or the next caller would shift the times again
-    PERFORM slotsync.quota_keep(state);
-  END IF;
   RETURN state;
 END
-$$;
-
-CREATE OR REPLACE FUNCTION slotsync.quota_keep(state slotsync.quota_limiters) RETURNS void
-LANGUAGE sql AS $$
-  UPDATE slotsync.quota_limiters q SET
-    seq = state.seq, seen_at = state.seen_at, next_at = state.next_at, paused_until = state.paused_until,
-    throttled = state.throttled, reduced = state.reduced, reduced_at = state.reduced_at,
-    calm_since = state.calm_since, slot_free_at = state.slot_free_at, slot_seq = state.slot_seq,
-    slot_lane = state.slot_lane, arrivals = state.arrivals, waiters = state.waiters
-  WHERE q.key = state.key
 $$;
 
 -- The place of a waiter's grant from now on: 1 when no waiter before it will ask in time for a grant at `due`.
@@ -189,10 +213,9 @@ $$;
 CREATE OR REPLACE FUNCTION slotsync.withdraw_waiter(limiter text, waiter text, rules jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-  state slotsync.quota_limiters;
+  state slotsync.quota_limiters := slotsync.quota_find(limiter, rules);
 BEGIN
-  IF EXISTS (SELECT FROM slotsync.quota_limiters q WHERE q.key = limiter AND q.waiters ? waiter) THEN
-    state := slotsync.quota_lock(limiter, rules);
+  IF state.waiters ? waiter THEN
     state.waiters := state.waiters - waiter;
     PERFORM slotsync.quota_keep(state);
   END IF;
@@ -203,14 +226,13 @@ $$;
 CREATE OR REPLACE FUNCTION slotsync.release_slot(limiter text, token text, rules jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-  state slotsync.quota_limiters;
+  state slotsync.quota_limiters := slotsync.quota_find(limiter, rules);
   slot integer := split_part(token, '-', 2)::integer;
   until_ms double precision := (rules->>'holdMs')::double precision;
 BEGIN
-  IF NOT EXISTS (SELECT FROM slotsync.quota_limiters q WHERE q.key = limiter) THEN
+  IF state.key IS NULL THEN
     RETURN; -- nothing to release; the next grant waits for the boot guard
   END IF;
-  state := slotsync.quota_lock(limiter, rules);
   until_ms := state.seen_at + until_ms;
   IF state.epoch <> split_part(token, '-', 1)::double precision THEN
     -- Sent before the limiter's state was lost: no slot counts it, so every grant waits until its second is over.
@@ -247,13 +269,13 @@ $$;
 
 -- The quota's use, for people and metrics: changes nothing, waits for no lock.
 CREATE OR REPLACE FUNCTION slotsync.quota_usage(limiter text, rules jsonb) RETURNS jsonb
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
   state slotsync.quota_limiters;
   now_ms double precision;
   answer jsonb;
 BEGIN
-  SELECT q.* INTO state FROM slotsync.quota_limiters q WHERE q.key = limiter;
+  SELECT q.* INTO state FROM slotsync.quota_limiters q WHERE q.key = limiter ORDER BY q.generation DESC LIMIT 1;
   IF FOUND THEN
     state := slotsync.quota_refresh(state, rules);
   END IF;

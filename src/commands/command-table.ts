@@ -350,6 +350,7 @@ function addSandbox(program: Command): void {
     .option('--no-modified', 'ignore the filter `modified` of finds')
     .option('--latency <ms>', 'time until an answer', wholeNumber, 0)
     .option('--jitter <ms>', 'random variation of that time', wholeNumber, 0)
+    .option('--latency-per-object <ms>', 'more time for each object of a PUT or a find', milliseconds, 0)
     .option('--status500 <share>', 'share of requests answered with 500', share, 0)
     .option('--reset <share>', 'share of connections reset before the request is carried out', share, 0)
     .option('--lose-answer <share>', 'share of answers lost after the request is carried out', share, 0)
@@ -380,6 +381,11 @@ function portNumber(text: string): number {
   const port = wholeNumber(text);
   if (port > 65_535) throw new InvalidArgumentError('a port is a whole number from 0 to 65535.');
   return port;
+}
+
+function milliseconds(text: string): number {
+  if (!/^\d+(\.\d+)?$/.test(text)) throw new InvalidArgumentError('milliseconds are needed, such as 0.3.');
+  return Number(text);
 }
 
 function share(text: string): number {

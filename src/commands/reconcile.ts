@@ -37,7 +37,7 @@ export async function reconcileBookings(app: App, options: ReconcileOptions): Pr
   const named = options.json ? MAX_BOOKINGS_AS_JSON : MAX_BOOKINGS;
   const result = await untilInterrupted(
     (signal) => reconcile({ ...deps, onProgress }, { from, to, isDryRun, named }, signal),
-    'Stopped. Verdicts so far are kept; slotsync reconcile reads everything again.',
+    isDryRun ? 'Stopped.' : 'Stopped. Verdicts so far are kept; slotsync reconcile reads everything again.',
   ).finally(progress.stop);
   if (!result) return EXIT.failed;
   const seconds = (performance.now() - startedAt) / 1000;

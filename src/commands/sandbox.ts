@@ -20,6 +20,7 @@ interface SandboxCommandOptions
   assignExternalIds?: boolean;
   latency: number;
   jitter: number;
+  latencyPerObject: number;
 }
 
 export async function sandbox(options: SandboxCommandOptions): Promise<void> {
@@ -52,6 +53,7 @@ function toSandboxOptions(options: SandboxCommandOptions): SandboxOptions {
     assignExternalIds,
     latency,
     jitter,
+    latencyPerObject,
     expiredStatus,
     putStatus,
     ...sameName
@@ -65,6 +67,7 @@ function toSandboxOptions(options: SandboxCommandOptions): SandboxOptions {
     assignsExternalIds: assignExternalIds,
     latencyMs: latency,
     jitterMs: jitter,
+    latencyPerObjectMs: latencyPerObject,
     expiredStatus: expiredStatus === '403' ? 403 : 401,
     ...(putStatus === undefined ? {} : { putStatus: putStatus === '200' ? 200 : 207 }),
     faults: { status500, reset, loseAnswer, brokenJson, hang, html, htmlStatus, late, lateMs },

@@ -11,6 +11,7 @@ import { readBatch, type Batch } from '../state/runs/batches.js';
 import { failPlanning } from '../state/runs/end-run.js';
 import { failBatch } from '../state/runs/finish-batch.js';
 import { applyBatch, type ApplyDeps } from '../sync/apply/apply-batch.js';
+import { openRequests } from '../sync/apply/fill-requests.js';
 import { createPreflight } from '../sync/plan/preflight.js';
 import { planRun } from '../sync/plan/plan-run.js';
 import type { Bullmq, JobWorker } from './bullmq.js';
@@ -50,6 +51,7 @@ export function createWorkers(options: WorkersOptions) {
   const { bullmq, producer, state, log, concurrency = 12 } = options;
   const { streamsOf = async () => options.streams } = options;
   const preflight = createPreflight(options.destination);
+  const requests = openRequests(options);
   /** `ended`: it stopped working the queue without a call of `stop`. */
   let phase: 'starting' | 'running' | 'stopping' | 'ended' = 'starting';
   let sweep: ReturnType<typeof repeat> | undefined;
@@ -90,7 +92,8 @@ export function createWorkers(options: WorkersOptions) {
       if (batch?.state !== 'queued' || batch.isPaused) return; // its row brings it back when it is resumed
       child = log.child({ runId: batch.runId, stream: batch.stream, batch: batch.id });
       aborting.throwIfAborted();
-      await applyBatch({ ...options, streams: await streamsOf(batch.runId), log: child }, batch, aborting);
+      const deps = { ...options, requests, streams: await streamsOf(batch.runId), log: child };
+      await applyBatch(deps, batch, aborting);
       breaker.succeeded(nameOf(job));
       await producer.advance(batch.runId);
     } catch (error) {

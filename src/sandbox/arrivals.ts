@@ -22,6 +22,7 @@ export function createArrivals(most = 100_000) {
   let log: Arrival[] = [];
   let total = 0;
   let refused = 0;
+  let answers: Record<string, Record<number, number>> = {};
 
   return {
     /** Notes a request that has arrived now. */
@@ -35,6 +36,8 @@ export function createArrivals(most = 100_000) {
     },
     settle(arrival: Arrival, status: number): void {
       arrival.status = status;
+      const byStatus = (answers[`${arrival.method} ${arrival.path}`] ??= {});
+      byStatus[status] = (byStatus[status] ?? 0) + 1;
       if (status === 429) refused += 1;
     },
     controls: {
@@ -45,11 +48,14 @@ export function createArrivals(most = 100_000) {
         log = [];
         total = 0;
         refused = 0;
+        answers = {};
       },
       /** How many requests reached the service. */
       requests: () => total,
       /** How many of them were answered 429. */
       refused: () => refused,
+      /** How many were answered, by endpoint and status, as `{ 'PUT /v1/objects': { 200: 7 } }`. */
+      answers: () => structuredClone(answers),
       /** The most arrivals, accepted and refused, in one half-open second, wherever it begins. */
       mostInAnySecond: () => mostInAnySecond(log.map(({ at }) => at)),
     },

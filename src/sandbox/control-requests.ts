@@ -49,7 +49,7 @@ export function controlRequests(sandbox: SandboxControls): Endpoint[] {
     endpoint('GET', '/sandbox/gate', none, sandbox.gate),
     endpoint('DELETE', '/sandbox/gate', none, sandbox.openGate),
     endpoint('PUT', '/sandbox/latency', latencySchema, (body) =>
-      sandbox.setLatency(body.latencyMs, body.jitterMs),
+      sandbox.setLatency(body.latencyMs, body.jitterMs, body.latencyPerObjectMs),
     ),
     endpoint('PUT', '/sandbox/quota', quotaSchema, sandbox.setQuota),
     endpoint('PUT', '/sandbox/refusals/{}', refusalSchema, (body, extId) =>
@@ -101,5 +101,6 @@ function summaryOf(sandbox: SandboxControls) {
     requests: sandbox.requests(),
     refused: sandbox.refused(),
     mostInAnySecond: sandbox.mostInAnySecond(),
+    answers: sandbox.answers(),
   };
 }

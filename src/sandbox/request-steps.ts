@@ -1,5 +1,5 @@
-// The steps of one request to the service: half the latency, the quota, the gate, the faults, the endpoint, the other half.
-// The order matters: requests spread out on the way, and the service counts when they arrive.
+// The steps of one request to the service: half the latency, the quota, the gate, the faults, the endpoint, the time for its
+// objects, the other half. The order matters: requests spread out on the way, and the service counts when they arrive.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { createArrivals } from './arrivals.js';
@@ -15,6 +15,8 @@ export interface StepOptions extends QuotaOptions {
   latencyMs?: number | undefined;
   /** Up to this much is added to the latency, by seeded chance. */
   jitterMs?: number | undefined;
+  /** Added for each object of a PUT that is carried out, and for each result of a find of objects. May be a fraction. */
+  latencyPerObjectMs?: number | undefined;
   /** For random faults and jitter. */
   seed?: number | undefined;
   faults?: Faults | undefined;
@@ -25,6 +27,7 @@ export interface StepOptions extends QuotaOptions {
 export const latencySchema = z.strictObject({
   latencyMs: z.number().min(0),
   jitterMs: z.number().min(0).optional(),
+  latencyPerObjectMs: z.number().min(0).optional(),
 });
 
 /** Takes requests through the steps until `signal` aborts; then those on their way are dropped. */
@@ -38,7 +41,7 @@ export function createRequestSteps(
   const quota = createQuota(options);
   const gate = createGate(options.gate);
   const faults = createFaults(random, signal, options.faults);
-  let { latencyMs = 0, jitterMs = 0 } = options;
+  let { latencyMs = 0, jitterMs = 0, latencyPerObjectMs = 0 } = options;
 
   return {
     /** The answer to a request; undefined when its connection is to be reset. */
@@ -54,11 +57,18 @@ export function createRequestSteps(
         if (objects !== undefined) arrival.objects = objects;
         return body;
       };
-      const processed = () => faults.process(request, () => answer({ ...request, json }));
+      let results = 0;
+      const carryOut = () => {
+        const given = answer({ ...request, json });
+        results = countResults(request.path, given);
+        return given;
+      };
+      const processed = () => faults.process(request, carryOut);
       const result = quota.refuse(arrival.at) ?? (await gate.process(request, processed, signal));
       if (result !== undefined) arrivals.settle(arrival, result.status);
 
-      if (halfMs > 0) await sleep(halfMs, undefined, { signal });
+      const restMs = halfMs + results * latencyPerObjectMs;
+      if (restMs > 0) await sleep(restMs, undefined, { signal });
       return result;
     },
     controls: {
@@ -66,8 +76,9 @@ export function createRequestSteps(
       ...quota.controls,
       ...gate.controls,
       ...faults.controls,
-      setLatency(nextMs: number, nextJitterMs = 0): void {
-        [latencyMs, jitterMs] = [nextMs, nextJitterMs];
+      /** In milliseconds; `nextPerObjectMs` is `latencyPerObjectMs`. */
+      setLatency(nextMs: number, nextJitterMs = 0, nextPerObjectMs = 0): void {
+        [latencyMs, jitterMs, latencyPerObjectMs] = [nextMs, nextJitterMs, nextPerObjectMs];
       },
     },
   };
@@ -77,4 +88,11 @@ export function createRequestSteps(
 function countObjects(body: unknown): number | undefined {
   if (typeof body !== 'object' || body === null || !('objects' in body)) return undefined;
   return Array.isArray(body.objects) ? body.objects.length : undefined;
+}
+
+/** The objects that the answer to a PUT or a find of objects has results for; 0 for a request that is refused as a whole. */
+function countResults(path: string, { body }: SandboxAnswer): number {
+  if (!path.startsWith('/v1/objects')) return 0;
+  if (typeof body !== 'object' || body === null || !('results' in body)) return 0;
+  return Array.isArray(body.results) ? body.results.length : 0;
 }

@@ -145,10 +145,11 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
    * @example owns: 'object'
    */
   owns?: Optional<'fields' | 'object'>;
-  /** Objects in one request, at most 1000; 100 by default.
+  /** Objects in one request. `auto` (the default) begins at 100 and learns what the service takes well, at most 1000; a
+   * number fixes it.
    * @example batchSize: 200
    */
-  batchSize?: Optional<number>;
+  batchSize?: Optional<number | 'auto'>;
   /** Days between the loss of a row and the retirement of its object; 0 by default.
    * @example graceDays: 3
    */
@@ -425,6 +426,11 @@ const threshold = z.strictObject({
   percent: z.number().min(0).max(100).default(10),
 } satisfies Shape<LimitThreshold>);
 
+/** Objects in one request, whatever is configured or learned. */
+export const MOST_OBJECTS = 1000;
+/** Objects in the first requests of a type, while nothing is learned yet. */
+export const FIRST_OBJECTS = 100;
+
 export const streamSchema = z.strictObject({
   from: source,
   key: columns,
@@ -437,7 +443,11 @@ export const streamSchema = z.strictObject({
   cursor: column.optional(),
   retire: z.enum(['keep', 'deactivate'], "'keep' or 'deactivate'").default('keep'),
   owns: z.enum(['fields', 'object'], "'fields' or 'object'").default('fields'),
-  batchSize: z.number('a whole number of objects from 1 to 1000').int().min(1).max(1000).default(100),
+  batchSize: z
+    .union([z.literal('auto'), z.number().int().min(1).max(MOST_OBJECTS)], {
+      error: "'auto', or a whole number of objects from 1 to 1000",
+    })
+    .default('auto'),
   graceDays: days.default(0),
   unlessReserved: z.boolean('true or false').default(true),
   limits: z

@@ -9,6 +9,7 @@ import { createReader, describeExcess } from '../mirror/role-rights.js';
 import type { State } from '../state/database.js';
 import { findPooling, refuseTransactionPooling } from '../connections/postgres-connection.js';
 import { readStateRole, type StateRole } from '../state/state-role.js';
+import { readOldestSnapshot } from '../state/oldest-snapshot.js';
 import { findUnknownNames } from './plan/preflight.js';
 import { checkRows } from './check-rows.js';
 import { probeAssumptions, type Assumption } from './probe-assumptions.js';
@@ -40,6 +41,8 @@ interface CheckDeps {
 }
 
 const SOURCES_AT_ONCE = 2;
+/** A quarter of an hour. */
+const LONG_OPEN_SECONDS = 15 * 60;
 
 /** Yields each finding as soon as it is known. */
 export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
@@ -50,14 +53,16 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
 
   const confirmed = 'the tables exist and belong to this destination';
   let stateRole: StateRole | undefined;
+  let opened: State | undefined;
   const state = await attempt('state', async () => {
-    const opened = await deps.confirmedState();
+    opened = await deps.confirmedState();
     stateRole = await readStateRole(opened);
     const pooling = await findPooling(opened.url);
     if (pooling === 'transaction' && deps.isQuotaInState) refuseTransactionPooling();
     return pooling === 'none' ? confirmed : `${confirmed}; reached through a pooler in ${pooling} mode`;
   });
   yield* state;
+  if (opened) yield* checkSnapshots(opened);
   const mirrorFindings = await attempt('mirror', async () => {
     const { database, version } = await mirror.ping();
     return `database ${database}, PostgreSQL ${version}`;
@@ -86,6 +91,23 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
       });
     yield* checkService(destination, configuration, tryWrite);
   }
+}
+
+/** A transaction that stays open keeps every table of the state from being cleaned up. */
+export async function* checkSnapshots(
+  state: Pick<State, 'db'>,
+  openForSeconds = LONG_OPEN_SECONDS,
+): AsyncGenerator<Finding> {
+  const oldest = await readOldestSnapshot(state, openForSeconds);
+  if (!oldest) return;
+  const { application, role, pid, openSeconds } = oldest;
+  const minutes = Math.floor(openSeconds / 60);
+  yield {
+    what: 'state',
+    result: 'warning',
+    text: `${application || 'a program without a name'} (role ${role}, pid ${pid}) has had a transaction open for ${minutes} minutes: until it ends, tables of the state grow`,
+    remedy: 'End it where it belongs, or as docs/operations.md says below "A transaction stays open".',
+  };
 }
 
 /** A role that can only read makes it certain that nothing is written, whatever this program does. */

@@ -90,8 +90,20 @@ function bookThere(...ids: number[]): void {
   }
 }
 
-/** Reconciles the week. */
-function run(range: ReconcileRange = {}, changes: Partial<ReconcileDeps> = {}) {
+/** Reconciles the week; a dry run before it says the same. */
+async function run(range: ReconcileRange = {}, changes: Partial<ReconcileDeps> = {}) {
+  const dry = await runOnce({ ...range, isDryRun: true }, changes);
+  const real = await runOnce(range, changes);
+  expect(dry).toEqual({
+    ...real,
+    runId: null,
+    requests: expect.any(Number),
+    discrepancies: real.discrepancies.map((row) => ({ ...row, runId: null, seenAt: expect.any(String) })),
+  });
+  return real;
+}
+
+function runOnce(range: ReconcileRange = {}, changes: Partial<ReconcileDeps> = {}) {
   return reconcile({ ...world.reconciling(), sliceSize: 6, ...changes }, { ...WEEK, named: 100, ...range });
 }
 
@@ -332,13 +344,34 @@ describe('a reconcile', () => {
     await bookHere(1, 2);
     bookThere(1);
     const before = await world.sql`SELECT count(*) FROM slotsync.runs`;
-    expect(await run({ isDryRun: true })).toMatchObject({
+    expect(await runOnce({ isDryRun: true })).toMatchObject({
       verdicts: { agrees: 1, missing_there: 1 },
       events: 1,
     });
     expect(await verdicts()).toEqual({});
     expect(await world.sql`SELECT count(*) FROM slotsync.runs`).toEqual(before);
   });
+
+  it.each([{ isDryRun: false }, { isDryRun: true }])(
+    'keeps nothing from being cleaned up between its slices: %o',
+    async ({ isDryRun }) => {
+      const ids = Array.from({ length: 30 }, (_, at) => at);
+      await bookHere(...ids);
+      bookThere(...ids.slice(0, 20));
+      await runOnce();
+      world.sandbox.closeGate({ path: '/reservations/find', after: 8 });
+      const running = runOnce({ isDryRun });
+      await until(() => world.sandbox.gate().held, { describe: 'a later slice to ask the service' });
+      // A transaction that has written anything, or a snapshot. The lock of all readings is neither.
+      const holding = await world.sql`
+        SELECT application_name, now() - xact_start AS since FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name LIKE 'slotsync%'
+          AND (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL)`;
+      world.sandbox.openGate();
+      expect(await running).toMatchObject({ verdicts: { agrees: 20, missing_there: 10 }, events: 0 });
+      expect(holding).toEqual([]);
+    },
+  );
 
   it('tells listeners the key of each change', async () => {
     const listener = postgres(world.url, { max: 1, onnotice: () => undefined });
@@ -505,7 +538,7 @@ describe('bad input', () => {
   ])('a key that %s ends the run with that reason', async (_name, id, code) => {
     await bookHere(1);
     await world.sql`INSERT INTO bookings VALUES (${id}::int, to_timestamp(${FRIDAY}::float8), to_timestamp(${FRIDAY + HOUR}::float8), 'A')`;
-    await expect(run()).rejects.toMatchObject({ code, disposition: 'dead' });
+    await expect(runOnce()).rejects.toMatchObject({ code, disposition: 'dead' });
     expect(await verdicts()).toEqual({});
   });
 
@@ -521,7 +554,7 @@ describe('bad input', () => {
     bookThere(1, 2);
     await run();
     world.sandbox.failNext({ path: '/reservations/find', fault: 'status', status: 200, body, times: 20 });
-    await expect(run()).rejects.toMatchObject({ code: 'answer_invalid' });
+    await expect(runOnce()).rejects.toMatchObject({ code: 'answer_invalid' });
     world.sandbox.clearFailures();
     expect(await verdicts()).toEqual({ 1: 'agrees', 2: 'agrees' });
     expect(await events()).toEqual([]);

@@ -878,6 +878,30 @@ describe('faults', () => {
     expect((arrival?.at ?? Infinity) - began).toBeLessThan(tookMs - 38);
     sandbox.setLatency(0);
   });
+
+  it('takes more time for each object of a PUT or a find, and none for what it refuses', async () => {
+    const sandbox = await start({ maxObjects: 4 });
+    const { put, find } = await connect(sandbox);
+    const timed = async (work: () => Promise<unknown>): Promise<number> => {
+      const began = performance.now();
+      await work();
+      return performance.now() - began;
+    };
+    const rooms = ['A', 'B', 'C'].map((name) => room(name));
+    sandbox.setLatency(0, 0, 50);
+    expect(await timed(() => put(rooms))).toBeGreaterThanOrEqual(149);
+    expect(await timed(() => find('objects', { extIds: ['room_A', 'room_B'] }))).toBeGreaterThanOrEqual(99);
+
+    // An hour for each object: only what has none is answered.
+    sandbox.setLatency(0, 0, 3_600_000);
+    expect((await put(['A', 'B', 'C', 'D', 'E'].map((name) => room(name)))).status).toBe(413);
+    expect((await find('objects', { extIds: ['room_none'] })).results).toEqual([]);
+    expect((await find('types')).results).toHaveLength(2);
+    const written = put([room('D')]).catch((error: unknown) => error);
+    await expect.poll(() => sandbox.object('room_D')).toBeDefined();
+    await sandbox.close();
+    expect(await written).toBeInstanceOf(Error);
+  });
 });
 
 describe('gate', () => {
@@ -1072,6 +1096,7 @@ describe('control interface', () => {
       requests: 2,
       refused: 1,
       mostInAnySecond: 2,
+      answers: { 'POST /v1/organizations/demo/api-keys/authenticate': { 200: 1, 429: 1 } },
     });
     expect((await control(sandbox, 'GET', 'objects')).body).toEqual(sandbox.objects());
     expect((await control(sandbox, 'GET', 'objects?typeId=course')).body).toEqual([]);
@@ -1116,7 +1141,11 @@ describe('control interface', () => {
     await control(sandbox, 'PUT', 'quota', { rate: 0 });
     await control(sandbox, 'DELETE', 'tokens');
     expect((await put([])).status).toBe(401);
-    expect((await control(sandbox, 'PUT', 'latency', { latencyMs: 0 })).status).toBe(204);
+    const latency = { latencyMs: 0, jitterMs: 0, latencyPerObjectMs: 0.3 };
+    expect((await control(sandbox, 'PUT', 'latency', latency)).status).toBe(204);
+    expect((await control(sandbox, 'PUT', 'latency', { ...latency, latencyPerObjectMs: -1 })).status).toBe(
+      400,
+    );
   });
 
   it('orders pages of HTML and late requests, tells how many wait, and carries them out', async () => {

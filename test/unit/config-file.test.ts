@@ -273,7 +273,7 @@ describe('a configuration with faults', () => {
       'streams.rooms.references.room.building': expect.stringContaining('expected object'),
       'streams.rooms.retire': "'keep' or 'deactivate'",
       'streams.rooms.owns': "'fields' or 'object'",
-      'streams.rooms.batchSize': 'a whole number of objects from 1 to 1000',
+      'streams.rooms.batchSize': "'auto', or a whole number of objects from 1 to 1000",
       'streams.rooms.limits.retire.percent': expect.stringContaining('<=100'),
       'streams.rooms.waitDays': 'a number of days above 0',
       'reservations.end': 'is missing: a column name, as text',

@@ -166,7 +166,7 @@ describe('streams', () => {
     expect(resolve({ rooms: rooms() })).toMatchObject({
       retire: 'keep',
       owns: 'fields',
-      batchSize: 100,
+      batchSize: 'auto',
       waitDays: 14,
       limits: { retire: { count: 10, percent: 10 } },
     });

@@ -1,6 +1,7 @@
 // The cancellations the service was seen to hold. A cancellation has ids of its own, so only who has seen the reservation
 // before knows what it cancelled; and when a cancellation is gone again, its reservation is back.
 import { anyOf, query, type Queries, type RowOf } from '../database.js';
+import { isUnmet } from './read-reservations.js';
 import type { cancellations } from '../schema.js';
 
 /** Times in milliseconds since 1970. */
@@ -13,9 +14,11 @@ export interface SeenCancellation {
   end: number;
 }
 
-export interface KnownCancellation extends Pick<RowOf<typeof cancellations>, 'externalId' | 'runId'> {
+export interface KnownCancellation extends Pick<RowOf<typeof cancellations>, 'externalId'> {
   id: number;
   reservationId: number | null;
+  /** This run has seen it at the service. */
+  isMet: boolean;
 }
 
 /** What of a cancellation is written; the service says more. */
@@ -43,15 +46,16 @@ export async function writeCancellations(db: Queries, runId: number, seen: reado
       begin = excluded.begin, "end" = excluded."end", seen_at = excluded.seen_at, run_id = excluded.run_id`;
 }
 
-/** The known cancellations of these reservations (the service's ids), or with these external ids. */
+/** The known cancellations of these reservations (the service's ids), or with these external ids. No run: a dry one. */
 export async function readCancellations(
   db: Queries,
+  runId: number | null,
   wanted: { reservationIds: readonly number[]; extIds: readonly string[] },
 ): Promise<KnownCancellation[]> {
   if (wanted.reservationIds.length + wanted.extIds.length === 0) return [];
   return query<KnownCancellation>(db)`
     SELECT destination_id::float8 AS id, external_id AS "externalId", reservation::float8 AS "reservationId",
-      run_id::float8 AS "runId"
+      coalesce(run_id = ${runId}::bigint, false) AS "isMet"
     FROM slotsync.cancellations
     WHERE reservation = ${anyOf(wanted.reservationIds, 'bigint')} OR external_id = ${anyOf(wanted.extIds)}`;
 }
@@ -59,13 +63,13 @@ export async function readCancellations(
 /** Known cancellations of a window (Unix seconds) that a run has not met, in the order of their ids. */
 export async function readUnmetCancellations(
   db: Queries,
-  runId: number,
+  runId: number | null,
   window: { from: number; to: number },
   page: { after: number; limit: number },
 ): Promise<number[]> {
   const rows = await query<{ id: number }>(db)`
     SELECT destination_id::float8 AS id FROM slotsync.cancellations
-    WHERE run_id IS DISTINCT FROM ${runId}::bigint AND destination_id > ${page.after}::bigint
+    WHERE ${isUnmet(runId)} AND destination_id > ${page.after}::bigint
       AND begin < to_timestamp(${window.to}::float8) AND "end" > to_timestamp(${window.from}::float8)
     ORDER BY destination_id LIMIT ${page.limit}`;
   return rows.map(({ id }) => id);
@@ -73,5 +77,6 @@ export async function readUnmetCancellations(
 
 /** Deletes cancellations that the service no longer has. */
 export async function forgetCancellations(db: Queries, ids: readonly number[]): Promise<void> {
+  if (ids.length === 0) return;
   await query(db)`DELETE FROM slotsync.cancellations WHERE destination_id = ${anyOf(ids, 'bigint')}`;
 }

@@ -1,5 +1,5 @@
 // What is asked of the reservations table and its history.
-import { sql } from 'drizzle-orm';
+import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, queryOne, type Queries, type RowOf } from '../database.js';
 import type { reservationEvents, reservations, Verdict } from '../schema.js';
 
@@ -14,8 +14,13 @@ export interface ReservationEvent extends Pick<EventRow, 'key' | 'differs' | 'at
   to: Verdict | null;
 }
 
+/** Verdicts that are no discrepancy; a new booking with one of them has no row in the history. */
+export const UNREMARKABLE: readonly Verdict[] = ['agrees', 'agrees_cancelled', 'not_compared'];
+export const UNREMARKABLE_LIST = sql.raw(`(${UNREMARKABLE.map((verdict) => `'${verdict}'`).join(', ')})`);
+
 const KNOWN = sql.raw(`key, external_id AS "externalId", destination_id::float8 AS "destinationId", verdict`);
-const ALL = sql`${KNOWN}, differs, problem, begin_here AS "beginHere", end_here AS "endHere",
+/** The columns of a ReservationRow. */
+export const ALL = sql`${KNOWN}, differs, problem, begin_here AS "beginHere", end_here AS "endHere",
   begin_there AS "beginThere", end_there AS "endThere", here, there, seen_at AS "seenAt", run_id::float8 AS "runId"`;
 
 /** What is known of bookings: by key, or by the service's number. */
@@ -29,30 +34,38 @@ export async function readKnownBookings(
     WHERE key = ${anyOf(wanted.keys)} OR destination_id = ${anyOf(wanted.destinationIds, 'bigint')}`;
 }
 
+/** Rows that a run has not met; without a run, as in a dry one, all of them. */
+export const isUnmet = (runId: number | null): SQL =>
+  runId === null ? sql`true` : sql`run_id IS DISTINCT FROM ${runId}::bigint`;
+
 /**
  * Bookings of a window (Unix seconds) that a run has not met, in the order of their keys: either side may have moved or
  * removed them.
  */
 export async function readUnmetBookings(
   db: Queries,
-  runId: number,
+  runId: number | null,
   window: { from: number; to: number },
   page: { after: string; limit: number },
 ): Promise<KnownBooking[]> {
   return query<KnownBooking>(db)`
     SELECT ${KNOWN} FROM slotsync.reservations
-    WHERE run_id IS DISTINCT FROM ${runId}::bigint AND key > ${page.after}
+    WHERE ${isUnmet(runId)} AND key > ${page.after}
       AND ((begin_here < to_timestamp(${window.to}::float8) AND end_here > to_timestamp(${window.from}::float8))
         OR (begin_there < to_timestamp(${window.to}::float8) AND end_there > to_timestamp(${window.from}::float8))
         OR (begin_here IS NULL AND begin_there IS NULL))
     ORDER BY key LIMIT ${page.limit}`;
 }
 
-/** How many bookings a run gave each verdict, how many have a problem, and how many verdicts it changed. */
-export async function countVerdicts(
-  db: Queries,
-  runId: number,
-): Promise<{ verdicts: Partial<Record<Verdict, number>>; problems: number; events: number }> {
+export interface VerdictCounts {
+  verdicts: Partial<Record<Verdict, number>>;
+  /** Bookings with a problem. */
+  problems: number;
+  /** Verdicts that the run changed. */
+  events: number;
+}
+
+export async function countVerdicts(db: Queries, runId: number): Promise<VerdictCounts> {
   const rows = await query<{ verdict: Verdict; count: number; problems: number }>(db)`
     SELECT verdict, count(*)::int AS count, count(problem)::int AS problems
     FROM slotsync.reservations WHERE run_id = ${runId}::bigint GROUP BY verdict`;
@@ -69,7 +82,7 @@ export async function countVerdicts(
 export async function listDiscrepancies(db: Queries, runId: number, limit: number) {
   return query<ReservationRow>(db)`
     SELECT ${ALL} FROM slotsync.reservations AS r
-    WHERE run_id = ${runId}::bigint AND (verdict NOT IN ('agrees', 'agrees_cancelled', 'not_compared') OR problem IS NOT NULL)
+    WHERE run_id = ${runId}::bigint AND (verdict NOT IN ${UNREMARKABLE_LIST} OR problem IS NOT NULL)
       AND (verdict <> 'restored_there' OR EXISTS (
         SELECT FROM slotsync.reservation_events AS e WHERE e.key = r.key AND e.run_id = ${runId}::bigint))
     ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;

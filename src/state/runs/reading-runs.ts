@@ -21,8 +21,11 @@ export async function whileReadingAlone<T>(
   let done: { result: T } | undefined;
   try {
     await db.transaction(async (tx) => {
+      if (!(await tryLock(tx, `slotsync ${kind}`))) return;
+      // Last: the server keeps the snapshot of a SELECT until the next statement, and SET has none. A snapshot that lasts as
+      // long as the reading would keep the whole database from being cleaned up.
       await query(tx)`SET LOCAL idle_in_transaction_session_timeout = 0`;
-      if (await tryLock(tx, `slotsync ${kind}`)) done = { result: await run() };
+      done = { result: await run() };
     });
   } catch (error) {
     // A lock that was lost at the end takes nothing back.

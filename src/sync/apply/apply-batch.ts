@@ -4,7 +4,7 @@
 import type { PutObject, ServiceObject, PutResult } from '../../destination/destination.js';
 import type { Context } from '../../destination/client.js';
 import type { Lane } from '../../destination/quota/limiter.js';
-import { codeOf, SlotsyncError } from '../../errors.js';
+import { SlotsyncError } from '../../errors.js';
 import { noMeter } from '../../meter.js';
 import { settleBatch } from '../../state/runs/finish-batch.js';
 import type { Batch } from '../../state/runs/batches.js';
@@ -23,23 +23,18 @@ import {
 } from '../outcome-reasons.js';
 import { mergeWithService } from '../render.js';
 import { chooseRetirements } from '../retire.js';
+import { openRequests, type RequestFiller } from './fill-requests.js';
 import { claimBatch, type BatchClaim, type ClaimDeps } from './batch-claim.js';
 import { matchObjects, type Matched } from './match-objects.js';
 import { prepareBatch } from './prepare.js';
-import { putHalving } from './put-halving.js';
 
-export type ApplyDeps = ClaimDeps;
+export interface ApplyDeps extends ClaimDeps {
+  /** The lines that batches share to fill their requests; unless given, each batch has its own. */
+  requests?: RequestFiller;
+}
 
-/** Failures of a write that the service cannot have carried out. */
-const NOT_CARRIED_OUT = new Set([
-  'claim_lost',
-  'limiter_closed',
-  'quota_unavailable',
-  'refused',
-  'service_unreachable',
-  'throttled',
-  'unauthorized',
-]);
+/** What was read at the service decides what is written for so long; what is not sent by then is read again. */
+const READING_GOOD_FOR_MS = 10_000;
 
 /**
  * Applies one batch; its run may then be advanced. Throws SlotsyncError when records remain without an outcome; those
@@ -115,6 +110,7 @@ async function settleInto(
   run: { unanswered: Set<string>; signal: AbortSignal | undefined },
 ): Promise<void> {
   const context: Context = { lane: batch.lane as Lane, signal: run.signal };
+  const { clock = () => performance.now() } = deps;
   const settle = (outcome: Outcome) => {
     outcomes.set(outcome.localKey, outcome);
     return [];
@@ -127,50 +123,61 @@ async function settleInto(
     context,
     settle,
   );
-  const prepared = matched.writes;
-  const { found, unnamed } = await readObjects(deps, stream, matched, context);
-  const retirements = prepared.filter(({ retires }) => retires);
-  const toWrite = [
-    ...chooseWrites(stream, batch, prepared, { found, unnamed }, settle),
-    ...(await chooseRetirements(deps, stream, { batch, retirements, found }, context, settle)),
-  ];
-  if (toWrite.length === 0) return;
+  const put = { requests: deps.requests ?? openRequests(deps), context, unanswered: run.unanswered };
+  let { writes, seen } = matched;
+  for (let isAgain = false; writes.length > 0; isAgain = true) {
+    const readAt = clock();
+    const { found, unnamed, isRead } = await readObjects(deps, stream, { writes, seen }, context);
+    const retirements = writes.filter(({ retires }) => retires);
+    const toWrite = [
+      ...chooseWrites(stream, batch, writes, { found, unnamed }, settle),
+      ...(await chooseRetirements(deps, stream, { batch, retirements, found }, context, settle)),
+    ];
+    if (toWrite.length === 0) return;
+    const goodUntil = isRead || retirements.length > 0 ? readAt + READING_GOOD_FOR_MS : Infinity;
+    const unsent = await putWrites(put, stream, { claim, toWrite, unnamed, goodUntil, isAgain }, settle);
+    writes = writes.filter(({ record }) => unsent.has(record.localKey));
+    seen = new Map();
+  }
+}
 
+/**
+ * Writes objects, and settles each by its answer. Returns the keys of those that were not sent before `goodUntil`. Throws
+ * the first failure of a request; what was answered is settled all the same.
+ */
+async function putWrites(
+  put: { requests: RequestFiller; context: Context; unanswered: Set<string> },
+  stream: Stream,
+  chosen: {
+    claim: BatchClaim;
+    toWrite: readonly Write[];
+    unnamed: ReadonlySet<string>;
+    goodUntil: number;
+    isAgain: boolean;
+  },
+  settle: Settle,
+): Promise<Set<string>> {
+  const { claim, toWrite, unnamed, goodUntil, isAgain } = chosen;
   const keys = new Map(toWrite.map(({ object, record }) => [object.extId, record.localKey]));
   const results = new Map<string, PutResult>();
-  const put = async (objects: readonly PutObject[]) => {
-    let isSent = false;
-    // Slot first, clock second: however long the quota is waited for, the claim outlives the request.
-    const beforeSend = async () => {
-      await claim.require();
-      isSent = true;
-    };
-    try {
-      const answered = await deps.destination.putObjects(objects, { ...context, beforeSend });
-      noteUnanswered(objects);
-      return answered;
-    } catch (error) {
-      if (isSent && !NOT_CARRIED_OUT.has(codeOf(error))) noteUnanswered(objects);
-      throw error;
-    }
-  };
-  /** Those that the answer settles are taken off again. */
-  const noteUnanswered = (objects: readonly PutObject[]) => {
-    for (const { extId } of objects) run.unanswered.add(keys.get(extId) ?? '');
-  };
-  // An object without an external id is named by its number, and gets one.
-  const objects = toWrite.map(({ object, link }): PutObject =>
-    unnamed.has(object.extId) ? { ...object, id: link?.destinationId ?? undefined } : object,
-  );
+  let isAnyAccepted = false;
   try {
-    await putHalving(put, objects, results, () =>
-      deps.log.warn(
-        { objects: objects.length },
-        'request too large: it is halved; a smaller batchSize saves requests',
+    const unsent = await put.requests.put(stream, put.context, {
+      // An object without an external id is named by its number, and gets one.
+      objects: toWrite.map(({ object, link }): PutObject =>
+        unnamed.has(object.extId) ? { ...object, id: link?.destinationId ?? undefined } : object,
       ),
-    );
+      results,
+      goodUntil,
+      isAgain,
+      // Slot first, clock second: however long the quota is waited for, the claim outlives the request.
+      require: claim.require,
+      // Those that the answer settles are taken off again.
+      noteSent: (objects) => objects.forEach(({ extId }) => put.unanswered.add(keys.get(extId) ?? '')),
+      noteAccepted: () => (isAnyAccepted = true),
+    });
+    return new Set(unsent.map(({ extId }) => keys.get(extId) ?? ''));
   } finally {
-    const isAnyAccepted = [...results.values()].some(({ accepted }) => accepted);
     for (const write of toWrite) {
       const result = results.get(write.object.extId);
       const final = result && ofPut(write, result, isAnyAccepted);
@@ -195,7 +202,7 @@ async function readObjects(
   stream: Stream,
   { writes, seen }: Matched,
   context: Context,
-): Promise<Standing> {
+): Promise<Standing & { isRead: boolean }> {
   const found = new Map([...seen].flatMap(([extId, object]) => (object ? [[extId, object] as const] : [])));
   const unnamed = new Set<string>();
   const toRead = writes.filter(
@@ -207,7 +214,8 @@ async function readObjects(
     for (const [extId, object] of await destination.findObjects(extIds, stream.type, context))
       found.set(extId, object);
   const links = toRead.flatMap(({ link }) => (link?.assignsId ? link : []));
-  if (links.length === 0) return { found, unnamed };
+  const isRead = seen.size > 0 || toRead.length > 0;
+  if (links.length === 0) return { found, unnamed, isRead };
   const numbers = links.flatMap(({ destinationId }) => destinationId ?? []);
   const byNumber = await destination.findObjectsByNumber(numbers, stream.type, context);
   for (const { externalId, destinationId } of links) {
@@ -217,7 +225,7 @@ async function readObjects(
     found.set(externalId, { ...object, extId: externalId });
     if (object.extId === undefined) unnamed.add(externalId);
   }
-  return { found, unnamed };
+  return { found, unnamed, isRead };
 }
 
 /** In doubt, and no write is under way any more that could change the object after it was looked at. */

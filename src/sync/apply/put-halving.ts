@@ -8,29 +8,30 @@ import type { DestinationObject } from '../../streams/destination-object.js';
 const REFUSALS = new Set([400, 404, 409, 413, 422]);
 
 /**
- * Puts all objects; `results` is filled as answers arrive, so that what is known survives an error.
- * Throws what `put` throws, unless it is a refusal. `onTooLarge` is called when all of them are too large for one request.
+ * Puts all objects; `results` is filled as answers arrive, so that what is known survives an error. `put` may change the
+ * list that it is given: what it sends counts. Returns the status by which all of them were refused, or undefined.
+ * Throws what `put` throws, unless it is a refusal.
  */
 export async function putHalving<T extends DestinationObject>(
-  put: (objects: readonly T[]) => Promise<Map<string, PutResult>>,
-  objects: readonly T[],
+  put: (objects: T[]) => Promise<Map<string, PutResult>>,
+  objects: T[],
   results: Map<string, PutResult>,
-  onTooLarge: () => void = () => undefined,
-): Promise<void> {
+): Promise<number | undefined> {
   try {
     for (const [extId, result] of await put(objects)) results.set(extId, result);
+    return undefined;
   } catch (error) {
     const status = refusalStatus(error);
     if (status === undefined) throw error;
     const [only] = objects;
     if (objects.length === 1 && only) {
       results.set(only.extId, { accepted: false, status, message: messageWithDetail(error) });
-      return;
+      return status;
     }
-    if (status === 413) onTooLarge();
     const middle = Math.ceil(objects.length / 2);
     await putHalving(put, objects.slice(0, middle), results);
     await putHalving(put, objects.slice(middle), results);
+    return status;
   }
 }
 

@@ -8,6 +8,7 @@ import type { Holds, PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { explainHold } from '../mass-change-limits.js';
 import type { SyncDeps } from '../sync-deps.js';
+import { keysPerBatch } from './keys-per-batch.js';
 import type { WriteEntry } from './merge-readings.js';
 import type { PlanSink } from './plan-stream.js';
 
@@ -31,6 +32,7 @@ export async function planRepair(
 ): Promise<{ counts: PlanCounts; holds: Holds[string]; approvals: number[] }> {
   const { db } = state;
   const choice = { stream: stream.name, seenBy };
+  const most = keysPerBatch(stream, false);
   let repair = 0;
   // Retirements come after all other writes, as in every run.
   const open = { writes: [] as WriteEntry[], retirements: [] as WriteEntry[] };
@@ -44,7 +46,7 @@ export async function planRepair(
     for (const { localKey: key, isRetired } of block) {
       repair++;
       const name = isRetired ? 'retirements' : 'writes';
-      if (open[name].push({ operation: 'repair', key }) >= stream.batchSize) await hand(name);
+      if (open[name].push({ operation: 'repair', key }) >= most) await hand(name);
     }
     const last = block.at(-1);
     if (!last || block.length < AT_ONCE) break;

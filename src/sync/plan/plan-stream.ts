@@ -21,6 +21,7 @@ import type { Decision } from '../decide.js';
 import { explainHold, hasLimit } from '../mass-change-limits.js';
 import { chooseDue, explainRetirementHold, mayPlanRetirements } from '../retire.js';
 import { requireLookups } from '../current-streams.js';
+import { keysPerBatch } from './keys-per-batch.js';
 import { createMoves } from './moved-records.js';
 import { meetObjects, type MeetDeps, type MetObjects } from './met-objects.js';
 import { mergeReadings, type MergeCounts, type RefusedEntry, type WriteEntry } from './merge-readings.js';
@@ -102,7 +103,7 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
   const retires = mayPlanRetirements(stream, request);
 
   const batches = collect<LimitedOperation | 'moved' | undefined, WriteEntry>(
-    stream.batchSize,
+    keysPerBatch(stream, request.kind === 'incremental'),
     (name, entries) =>
       sink.addBatch({
         limit: name === 'moved' ? undefined : name,
@@ -314,13 +315,4 @@ function collect<Name, T>(size: number, handOver: (name: Name, values: T[]) => P
       open.clear();
     },
   };
-}
-
-/**
- * Requests that a batch takes when every record of it must be sent: a read, unless the mapping owns the object; for a
- * retirement a look at its reservations; and a write.
- */
-export function requestsPerBatch({ owns, unlessReserved }: Stream, retires: boolean): number {
-  if (retires) return unlessReserved ? 3 : 2;
-  return owns === 'object' ? 1 : 2;
 }

@@ -1,6 +1,8 @@
 // The sink of `plan`: counts, requests, time, and a few records field by field. Reads the mirror, the state and, for what
 // stands at the service now, the service. Writes nothing anywhere.
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../../errors.js';
+import { listRequestSizes } from '../../state/request-sizes.js';
+import { FIRST_OBJECTS } from '../../streams/config-schema.js';
 import type { PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import {
@@ -10,7 +12,7 @@ import {
   type Planned,
   type PlannedOperation,
 } from './planned-operations.js';
-import { planStream, requestsPerBatch, type PlanDeps, type PlanSink } from './plan-stream.js';
+import { planStream, type PlanDeps, type PlanSink } from './plan-stream.js';
 import type { RefusedRow } from './refused-rows.js';
 
 type PreviewDeps = PlanDeps;
@@ -56,7 +58,8 @@ export async function previewStream(
     error: undefined as { code: string; message: string } | undefined,
   };
   const chosen = new Map<Operation, Planned[]>();
-  const batches = { create: 0, update: 0, retire: 0, overwrite: 0, repair: 0, unlimited: 0 };
+  /** Records by the limit that they fall under. */
+  const records = { create: 0, update: 0, retire: 0, overwrite: 0, repair: 0, unlimited: 0 };
   /** What is written down must be true. Samples are shown with the reason why they may not be. */
   async function orUnread<T>(answer: Promise<T>, nothing: () => T | Promise<T>): Promise<T> {
     try {
@@ -88,7 +91,7 @@ export async function previewStream(
     async addBatch({ limit, isLast, entries }) {
       // Records that moved are let go of; that sends nothing.
       if (limit === undefined && isLast) return;
-      batches[limit ?? 'unlimited']++;
+      records[limit ?? 'unlimited'] += entries.length;
       for (const entry of entries) {
         const operation = limit === 'overwrite' ? limit : (entry.operation as Operation);
         const planned = { operation, key: entry.key };
@@ -114,9 +117,10 @@ export async function previewStream(
     preview.holds = holds;
     preview.requests = Math.ceil(asked / AT_ONCE);
     // What is held costs nothing.
-    for (const [limit, count] of Object.entries(batches))
+    const inOneRequest = await readRequestSize(deps, stream);
+    for (const [limit, count] of Object.entries(records))
       if (!Object.hasOwn(holds, limit))
-        preview.requests += count * requestsPerBatch(stream, limit === 'retire');
+        preview.requests += countRequests(stream, count, { inOneRequest, retires: limit === 'retire' });
     preview.samples = await describeOperations(asking, stream, [...chosen.values()].flat(), context);
   } catch (error) {
     // What `each` throws is no fault of the stream.
@@ -125,6 +129,27 @@ export async function previewStream(
     preview.error = { code: error.code, message: error.message };
   }
   return preview;
+}
+
+/** Objects that the next requests of the stream hold. */
+async function readRequestSize({ state }: PreviewDeps, { type, batchSize }: Stream): Promise<number> {
+  if (batchSize !== 'auto') return batchSize;
+  const known = (await listRequestSizes(state.db)).find((one) => one.type === type);
+  return known?.objects ?? FIRST_OBJECTS;
+}
+
+/**
+ * Requests that so many records take when all of them must be sent: reads, unless the mapping owns the object; for
+ * retirements a look at the reservations; and writes.
+ */
+function countRequests(
+  { owns, unlessReserved, batchSize }: Stream,
+  records: number,
+  { inOneRequest, retires }: { inOneRequest: number; retires: boolean },
+): number {
+  const reads = Math.ceil(records / (batchSize === 'auto' ? AT_ONCE : batchSize));
+  const looks = Number(retires || owns === 'fields') + Number(retires && unlessReserved);
+  return Math.ceil(records / inOneRequest) + looks * reads;
 }
 
 /** Seconds the requests take when the quota is used up all the time: rate / (1 + mean latency). */

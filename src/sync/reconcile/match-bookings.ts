@@ -1,30 +1,24 @@
-// Matches bookings of the mirror with reservations at the service, and writes the verdicts in one transaction. What is
+// Matches bookings of the mirror with reservations at the service, and keeps the verdicts in one step. What is
 // missing on either side is asked for by name first: absence in a reading that was cut by time proves nothing.
 import { resultsOf, type Cancellation, type Reservation } from '../../destination/destination.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import { SlotsyncError } from '../../errors.js';
-import {
-  forgetCancellations,
-  readCancellations,
-  writeCancellations,
-} from '../../state/bookings/cancellations.js';
 import type { Queries } from '../../state/database.js';
 import { readExternalIds } from '../../state/records/external-ids.js';
 import { readRun } from '../../state/runs/read-runs.js';
-import {
-  forgetBookings,
-  writeBookings,
-  type MatchedBooking,
-} from '../../state/bookings/write-reservations.js';
-import { readKnownBookings, type KnownBooking } from '../../state/bookings/read-reservations.js';
+import type { MatchedBooking } from '../../state/bookings/write-reservations.js';
+import type { KnownBooking } from '../../state/bookings/read-reservations.js';
+import type { VerdictStore } from '../../state/bookings/verdict-store.js';
 import type { Booking, ReservationConfig } from '../../streams/bookings.js';
 import type { SyncDeps } from '../sync-deps.js';
 import { compareBooking, type ResolvedBooking, type ReservationState } from './compare-booking.js';
 
 export interface MatchDeps extends Pick<SyncDeps, 'mirror' | 'destination'> {
   db: Queries;
+  verdicts: VerdictStore;
   reservations: ReservationConfig;
-  runId: number;
+  /** A dry run has none. */
+  runId: number | undefined;
   lane: Lane;
   /** External ids that several bookings have. */
   shared: ReadonlySet<string>;
@@ -39,9 +33,8 @@ interface Matching {
   readNewCancellations?: () => Promise<readonly Cancellation[]>;
 }
 
-/** Matches and writes the verdicts. Throws what mirror, service and state throw; nothing is written then. */
+/** Matches and keeps the verdicts. Throws what mirror, service and state throw; nothing is kept then. */
 export async function matchBookings(deps: MatchDeps, given: Matching, signal?: AbortSignal): Promise<void> {
-  const { db, runId } = deps;
   const pairs = await pair(deps, given, signal);
   const { cancelled, gone, goneIds, seen } = await findCancellations(deps, given, pairs, signal);
   const resolve = await createResolver(deps, pairs.bookings.values());
@@ -101,17 +94,12 @@ export async function matchBookings(deps: MatchDeps, given: Matching, signal?: A
 
   const kept = new Set(matched.map(({ key }) => key));
   const forgotten = [...new Set([...superseded, ...(given.known ?? [])])].filter((key) => !kept.has(key));
-  await db.transaction(async (tx) => {
-    await writeCancellations(tx, runId, seen);
-    await forgetCancellations(tx, [...goneIds]);
-    await forgetBookings(tx, runId, forgotten);
-    await writeBookings(tx, runId, matched);
-  });
+  await deps.verdicts.keep({ seen, goneIds: [...goneIds], forgotten, matched });
 }
 
 /** Asks each side for what the other has, and the state for what was known. */
 async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | undefined) {
-  const { mirror, destination, db, lane } = deps;
+  const { mirror, destination, verdicts, lane } = deps;
   const source = deps.reservations.bookings;
   const bookings = new Map(given.bookings.map((booking) => [booking.key, booking]));
   const met = new Map<number, Reservation>(given.reservations.map((there) => [there.id, there]));
@@ -129,7 +117,7 @@ async function pair(deps: MatchDeps, given: Matching, signal: AbortSignal | unde
   for (const there of resultsOf(await destination.findReservations({ extIds: unmet }, { lane, signal })))
     met.set(there.id, there);
 
-  const rows = await readKnownBookings(db, {
+  const rows = await verdicts.readKnown({
     keys: [...new Set([...bookings.keys(), ...(given.known ?? [])])],
     destinationIds: [...met.keys()],
   });
@@ -173,7 +161,7 @@ const isOnlyAtService = (known: KnownBooking | undefined) =>
  * so that the reservation was restored. `seen`: found just now, to be written down.
  */
 async function findCancellations(
-  { destination, db, lane, runId }: MatchDeps,
+  { destination, verdicts, lane }: MatchDeps,
   given: Matching,
   { bookings, byExtId, withoutBooking, known }: Awaited<ReturnType<typeof pair>>,
   signal: AbortSignal | undefined,
@@ -190,9 +178,9 @@ async function findCancellations(
   const absentIds = [...absent.map(({ key }) => key), ...(given.known ?? [])].flatMap(
     (key) => known.get(key)?.destinationId ?? [],
   );
-  const rows = await readCancellations(db, { reservationIds: [...standingIds, ...absentIds], extIds });
+  const rows = await verdicts.readCancellations({ reservationIds: [...standingIds, ...absentIds], extIds });
   // What this run has seen exists; what an earlier run has seen is asked for.
-  const doubtful = rows.filter(({ id, runId: seenBy }) => seenBy !== runId && !seen.has(id));
+  const doubtful = rows.filter(({ id, isMet }) => !isMet && !seen.has(id));
   const ids = doubtful.map(({ id }) => id);
   const found = resultsOf(await destination.findCancellations({ ids }, { lane, signal }));
   const confirmed = new Set(found.map(({ id }) => id));
@@ -257,6 +245,6 @@ function problemOf({ shared }: MatchDeps, booking: Booking, here: ResolvedBookin
 
 /** Throws `run_cancelled` when an operator has cancelled the run. */
 export async function requireUnended({ db, runId }: MatchDeps): Promise<void> {
-  const run = await readRun(db, runId);
+  const run = runId === undefined ? undefined : await readRun(db, runId);
   if (run?.finishedAt) throw new SlotsyncError('run_cancelled', 'the run was cancelled');
 }

@@ -1,7 +1,5 @@
 // Reads what was changed at the service in a period, whenever it takes place, and matches it.
 import { resultsOf, type Period } from '../../destination/destination.js';
-import { writeCancellations } from '../../state/bookings/cancellations.js';
-import { readKnownBookings } from '../../state/bookings/read-reservations.js';
 import { matchBookings, requireUnended, type MatchDeps } from './match-bookings.js';
 import type { ReadOptions } from './read-window.js';
 import { readSlices } from './time-slices.js';
@@ -12,7 +10,7 @@ export async function readChanges(
   period: Period,
   { sliceSize, signal }: ReadOptions,
 ): Promise<number> {
-  const { mirror, destination, db, runId, lane } = deps;
+  const { mirror, destination, verdicts, lane } = deps;
   const source = deps.reservations.bookings;
   const context = { lane, signal };
   const size = { most: sliceSize, least: 1 };
@@ -23,9 +21,9 @@ export async function readChanges(
   );
   for await (const { results } of cancellations) {
     changes += results.length;
-    await writeCancellations(db, runId, results);
+    await verdicts.keep({ seen: results });
     const ids = results.flatMap(({ reservationId }) => reservationId ?? []);
-    const known = await readKnownBookings(db, { keys: [], destinationIds: ids });
+    const known = await verdicts.readKnown({ keys: [], destinationIds: ids });
     const keys = known.map(({ key }) => key);
     const extIds = results.flatMap(({ extId }) => extId ?? []);
     const bookings = [

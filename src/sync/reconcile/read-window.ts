@@ -2,12 +2,6 @@
 // lies in another slice at the service than in the mirror, so cancellations are read first, for the whole window; and
 // what was known in the window and met by no slice is asked for by name at the end.
 import { resultsOf, type Found, type Period, type Reservation } from '../../destination/destination.js';
-import {
-  forgetCancellations,
-  readUnmetCancellations,
-  writeCancellations,
-} from '../../state/bookings/cancellations.js';
-import { readUnmetBookings } from '../../state/bookings/read-reservations.js';
 import { matchBookings, requireUnended, type MatchDeps } from './match-bookings.js';
 import { readSlices } from './time-slices.js';
 
@@ -25,12 +19,12 @@ const UNMET_AT_ONCE = 1000;
 
 /** Matches everything that belongs to the window (Unix seconds), and the bookings that belong to no time. */
 export async function readWindow(deps: MatchDeps, window: Period, options: ReadOptions): Promise<void> {
-  const { destination, db, runId, lane } = deps;
+  const { destination, verdicts, lane } = deps;
   const size = { most: options.sliceSize, least: SHORTEST_SLICE };
   const cancellations = readSlices(window, size, (slice, most) =>
     destination.findCancellations({ window: slice, most }, { lane, signal: options.signal }),
   );
-  for await (const { results } of cancellations) await writeCancellations(db, runId, results);
+  for await (const { results } of cancellations) await verdicts.keep({ seen: results });
   await readSlicesOfBookings(deps, window, options);
   const { mirror, reservations } = deps;
   if (reservations.bookings)
@@ -73,10 +67,10 @@ async function readSlicesOfBookings(
 
 /** What was known in the window and met by no slice: moved out of it, or gone, on either side. */
 async function readUnmet(deps: MatchDeps, window: Period, signal: AbortSignal | undefined): Promise<void> {
-  const { mirror, destination, db, runId, lane } = deps;
+  const { mirror, destination, verdicts, lane } = deps;
   const source = deps.reservations.bookings;
   for (let after = ''; ;) {
-    const known = await readUnmetBookings(db, runId, window, { after, limit: UNMET_AT_ONCE });
+    const known = await verdicts.readUnmet(window, { after, limit: UNMET_AT_ONCE });
     const last = known.at(-1);
     if (!last) break;
     after = last.key;
@@ -87,14 +81,12 @@ async function readUnmet(deps: MatchDeps, window: Period, signal: AbortSignal | 
     await matchBookings(deps, { bookings, reservations, known: keys }, signal);
   }
   for (let after = 0; ;) {
-    const ids = await readUnmetCancellations(db, runId, window, { after, limit: UNMET_AT_ONCE });
+    const ids = await verdicts.readUnmetCancellations(window, { after, limit: UNMET_AT_ONCE });
     const last = ids.at(-1);
     if (last === undefined) break;
     after = last;
     const found = resultsOf(await destination.findCancellations({ ids }, { lane, signal }));
-    await writeCancellations(db, runId, found);
     const standing = new Set(found.map(({ id }) => id));
-    const gone = ids.filter((id) => !standing.has(id));
-    await forgetCancellations(db, gone);
+    await verdicts.keep({ seen: found, goneIds: ids.filter((id) => !standing.has(id)) });
   }
 }

@@ -3,9 +3,9 @@
 // no batches and needs no queue. One at a time, worked by the process that started it.
 import type { Period } from '../../destination/destination.js';
 import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../../errors.js';
-import { countVerdicts, listDiscrepancies } from '../../state/bookings/read-reservations.js';
+import { holdVerdicts } from '../../state/bookings/dry-verdicts.js';
+import { storeVerdicts } from '../../state/bookings/verdict-store.js';
 import { pruneBookings } from '../../state/retention.js';
-import type { Queries } from '../../state/database.js';
 import { failRun, finishRun } from '../../state/runs/end-run.js';
 import { dropReading, startReading, whileReadingAlone } from '../../state/runs/reading-runs.js';
 import {
@@ -44,7 +44,7 @@ export interface ReconcileRange {
 }
 
 /** Times in milliseconds since 1970. */
-export type ReconcileResult = Awaited<ReturnType<typeof reconcileIn>>;
+export type ReconcileResult = Awaited<ReturnType<typeof inRun>>;
 
 const LANE = 'sync';
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -132,6 +132,7 @@ async function reconcileWindow(
   }
   return inRun(deps, window, { ...range, read: 'window', signal }, async (matching, options) => {
     await readWindow(matching, window, options);
+    if (range.isDryRun) return true;
     await pruneBookings(matching.db);
     const isWhole = range.from === undefined && range.to === undefined;
     if (isWhole) await moveReservationsWatermark(matching.db, Math.floor(now / 1000) - LAG);
@@ -148,33 +149,19 @@ interface ReadRequest extends Pick<ReconcileRange, 'isDryRun' | 'named'> {
 type RunWork = (matching: MatchDeps, options: ReadOptions) => Promise<boolean>;
 
 /**
- * Does the work as a run with a row, and returns its result. Work that returns false leaves no row. What is written in a
- * dry run is rolled back.
+ * Does the work as a run with a row, and returns its result. Work that returns false leaves no row. A dry run has no row and
+ * writes nothing.
  */
 async function inRun(
-  deps: ReconcileDeps,
-  period: Period,
-  request: ReadRequest,
-  work: RunWork,
-): Promise<ReconcileResult> {
-  const { db } = deps.state;
-  if (!request.isDryRun) return reconcileIn(db, deps, period, request, work);
-  const rollback = new Error('the dry run has ended');
-  let result: ReconcileResult | undefined;
-  const dryRun = db.transaction(async (tx) => {
-    result = await reconcileIn(tx, deps, period, request, work);
-    throw rollback;
-  });
-  await dryRun.catch((error: unknown) => {
-    if (error !== rollback) throw error;
-  });
-  if (!result) throw rollback;
-  return result;
-}
-
-async function reconcileIn(
-  db: Queries,
-  { destination, mirror, reservations, sliceSize = SLICE_SIZE, onProgress, ...deps }: ReconcileDeps,
+  {
+    destination,
+    mirror,
+    reservations,
+    sliceSize = SLICE_SIZE,
+    onProgress,
+    state: { db },
+    ...deps
+  }: ReconcileDeps,
   period: Period,
   { read, signal, isDryRun = false, named = 0 }: ReadRequest,
   work: RunWork,
@@ -184,7 +171,8 @@ async function reconcileIn(
   const range = { from: new Date(from).toISOString(), to: new Date(to).toISOString() };
   const { startedBy } = deps;
   const request = { kind: 'reconcile', lane: LANE, startedBy, streams: [], range } as const;
-  const runId = await startReading(db, request);
+  const runId = isDryRun ? undefined : await startReading(db, request);
+  const verdicts = runId === undefined ? holdVerdicts(db, named) : storeVerdicts(db, runId);
   try {
     const [bookings] = await readLookupTables(mirror, reservations.bookings ? [reservations.bookings] : []);
     if (bookings) requireLookups(bookings);
@@ -192,20 +180,29 @@ async function reconcileIn(
     if (bookings && read === 'window')
       await mirror.bookings.requireKeys(bookings, { ...period, isFirst: true });
     const current = { ...reservations, bookings };
-    const matching = { mirror, destination, reservations: current, db, runId, lane: LANE, shared } as const;
+    const matching: MatchDeps = {
+      mirror,
+      destination,
+      reservations: current,
+      db,
+      verdicts,
+      runId,
+      lane: LANE,
+      shared,
+    };
     const hadWork = await work(matching, { sliceSize, onProgress, signal });
-    await (hadWork ? finishRun : dropReading)(db, runId);
+    if (runId !== undefined) await (hadWork ? finishRun : dropReading)(db, runId);
   } catch (error) {
     const reason = signal?.aborted
       ? { code: 'interrupted', message: 'the process was stopped' }
       : { code: codeOf(error), message: messageWithDetail(error) };
-    if (!isDryRun) await failRun(db, runId, reason);
+    if (runId !== undefined) await failRun(db, runId, reason);
     throw error;
   }
-  const counts = await countVerdicts(db, runId);
+  const counts = await verdicts.count();
   const requests = destination.requests() - requestsBefore;
   const facts = { runId, read, requests, events: counts.events, ...counts.verdicts };
   deps.log.info(facts, 'reservations reconciled');
-  const discrepancies = named > 0 ? await listDiscrepancies(db, runId, named) : [];
-  return { runId, read, from, to, ...counts, requests, discrepancies };
+  const discrepancies = named > 0 ? await verdicts.listDiscrepancies(named) : [];
+  return { runId: runId ?? null, read, from, to, ...counts, requests, discrepancies };
 }

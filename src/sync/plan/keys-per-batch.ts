@@ -1,0 +1,12 @@
+// How many keys a batch holds. A batch is claimed, read and settled as one, and written in as many requests as it takes:
+// with a fixed size in one of that size, otherwise as many as one find reads.
+import { MOST_OBJECTS } from '../../streams/config-schema.js';
+import type { Stream } from '../../streams/stream.js';
+
+/** So that a change waits for few others: those of its batch, and one that has claimed its record. */
+const KEYS_OF_A_CHANGE = 100;
+
+export function keysPerBatch({ batchSize }: Pick<Stream, 'batchSize'>, isIncremental: boolean): number {
+  if (batchSize !== 'auto') return batchSize;
+  return isIncremental ? KEYS_OF_A_CHANGE : MOST_OBJECTS;
+}

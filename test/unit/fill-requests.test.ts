@@ -1,0 +1,215 @@
+// What several batches have to write goes into as few requests as hold it, and each batch learns only of its own.
+import { describe, expect, it } from 'vitest';
+import type { Context } from '../../src/destination/client.js';
+import type { PutObject, PutResult } from '../../src/destination/destination.js';
+import { SlotsyncError } from '../../src/errors.js';
+import type { Stream } from '../../src/streams/stream.js';
+import { createObject } from '../../src/streams/destination-object.js';
+import { createRequestFiller, type Order } from '../../src/sync/apply/fill-requests.js';
+import { FIRST_SIZE, type SentRequest } from '../../src/sync/apply/request-size.js';
+
+const auto = { type: 'room', batchSize: 'auto' } as Stream;
+const SYNC: Context = { lane: 'sync' };
+
+/** A service that gives slots one by one: the n-th request is sent when `grant` is called for the n-th time. */
+function playService({ objects = 10, judge }: { objects?: number; judge?: (sent: string[]) => void } = {}) {
+  const waiting: (() => void)[] = [];
+  const sent: string[][] = [];
+  const learned: SentRequest[] = [];
+  const time = { ms: 0 };
+  const filler = createRequestFiller({
+    clock: () => time.ms,
+    sizes: {
+      refresh: async () => undefined,
+      of: () => ({ ...FIRST_SIZE, objects }),
+      learn: async (_, request) => void learned.push(request),
+    },
+    destination: {
+      async putObjects(list, { beforeSend }) {
+        await new Promise<void>((resolve) => waiting.push(resolve));
+        await beforeSend?.();
+        const names = list.map(({ extId }) => extId);
+        sent.push(names);
+        judge?.(names);
+        return new Map(names.map((extId): [string, PutResult] => [extId, { accepted: true, id: 1 }]));
+      },
+    },
+  });
+  async function grant(times = 1): Promise<void> {
+    for (let time = 0; time < times; time++) {
+      await settled();
+      waiting.shift()?.();
+      await settled();
+    }
+  }
+  return { filler, sent, learned, waiting, time, grant };
+}
+
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+
+function order(name: string, count: number, changes: Partial<Order> = {}) {
+  const results = new Map<string, PutResult>();
+  const noted: PutObject[] = [];
+  const objects = Array.from({ length: count }, (_, at) => createObject(`${name}${at}`, 'room', true, []));
+  const given: Order = {
+    objects,
+    results,
+    goodUntil: Infinity,
+    isAgain: false,
+    require: async () => undefined,
+    noteSent: (list) => noted.push(...list),
+    noteAccepted: () => undefined,
+    ...changes,
+  };
+  return { ...given, noted };
+}
+
+describe('requests', () => {
+  it('are full: the end of one batch goes with the beginning of the next', async () => {
+    const { filler, sent, grant } = playService();
+    const orders = [order('a', 7), order('b', 7), order('c', 7)];
+    const ends = orders.map((one) => filler.put(auto, SYNC, one));
+    await grant(3);
+    expect(await Promise.all(ends)).toEqual([[], [], []]);
+    expect(sent.map(({ length }) => length)).toEqual([10, 10, 1]);
+    expect(sent.flat()).toEqual(orders.flatMap(({ objects }) => objects.map(({ extId }) => extId)));
+    for (const { objects, results, noted } of orders) {
+      expect([...results.keys()]).toEqual(objects.map(({ extId }) => extId));
+      expect(noted).toEqual(objects);
+    }
+  });
+
+  it('take with them what came while they waited for their slot', async () => {
+    const { filler, sent, waiting, grant } = playService();
+    const ends = [filler.put(auto, SYNC, order('a', 2))];
+    await settled();
+    ends.push(filler.put(auto, SYNC, order('b', 2)));
+    await settled();
+    expect(waiting).toHaveLength(1);
+    await grant();
+    expect(sent).toEqual([['a0', 'a1', 'b0', 'b1']]);
+    await Promise.all(ends);
+  });
+
+  it('of another lane, type or fixed size are others', async () => {
+    const { filler, sent, grant } = playService({ objects: 1000 });
+    const ends = [
+      filler.put(auto, SYNC, order('a', 2)),
+      filler.put(auto, { lane: 'incremental' }, order('b', 120)),
+      filler.put({ ...auto, type: 'course' }, SYNC, order('c', 2)),
+      filler.put({ ...auto, batchSize: 3 }, SYNC, order('d', 3)),
+      filler.put({ ...auto, batchSize: 3 }, SYNC, order('e', 3)),
+    ];
+    await grant(6);
+    await Promise.all(ends);
+    // Those of changes stay small, whatever was learned.
+    expect(sent.map(({ length }) => length).toSorted((a, b) => a - b)).toEqual([2, 2, 3, 3, 20, 100]);
+  });
+
+  it('leave out the objects of a batch that has lost its claim, and send the others', async () => {
+    const { filler, sent, grant } = playService();
+    const lost = new SlotsyncError('claim_lost', 'another batch took these records over');
+    const losing = order('a', 3, { require: () => Promise.reject(lost) });
+    const other = order('b', 3);
+    const ends = [filler.put(auto, SYNC, losing), filler.put(auto, SYNC, other)];
+    const refused = expect(ends[0]).rejects.toBe(lost);
+    await grant(2);
+    await refused;
+    expect(await ends[1]).toEqual([]);
+    expect(sent).toEqual([['b0', 'b1', 'b2']]);
+    expect([losing.results.size, losing.noted]).toEqual([0, []]);
+  });
+
+  it('leave out what was read too long ago, and give it back; read again, it goes first', async () => {
+    const { filler, sent, time, grant } = playService({ objects: 2 });
+    const old = filler.put(auto, SYNC, order('a', 4, { goodUntil: 5 }));
+    const late = filler.put(auto, SYNC, order('b', 4));
+    await grant();
+    time.ms = 6;
+    await grant();
+    expect((await old).map(({ extId }) => extId)).toEqual(['a2', 'a3']);
+    const again = filler.put(auto, SYNC, order('c', 2, { isAgain: true }));
+    await grant(2);
+    expect(sent).toEqual(
+      [
+        ['a0', 'a1'],
+        ['b0', 'b1'],
+        ['c0', 'c1'],
+        ['b2', 'b3'],
+      ].map((list) => list),
+    );
+    await Promise.all([late, again]);
+  });
+
+  it('that fail end every batch that was in them, and what was not sent of those is not sent', async () => {
+    const failure = new SlotsyncError('answer_lost', 'no answer arrived');
+    let isDown = true;
+    const { filler, sent, grant } = playService({
+      objects: 3,
+      judge: () => {
+        if (isDown) throw failure;
+      },
+    });
+    const [first, second, third] = [order('a', 2), order('b', 4), order('c', 2)];
+    const ends = [first, second, third].map((one) => filler.put(auto, SYNC, one));
+    const failed = [expect(ends[0]).rejects.toBe(failure), expect(ends[1]).rejects.toBe(failure)];
+    await settled();
+    await grant();
+    isDown = false;
+    await grant(2);
+    await Promise.all(failed);
+    expect(await ends[2]).toEqual([]);
+    expect(sent[0]).toEqual(['a0', 'a1', 'b0']);
+    expect(first.noted).toHaveLength(2);
+    expect(third.results.size).toBe(2);
+    // Whatever of the second batch was under way, it never goes out after the failure is known.
+    expect(sent.flat().filter((extId) => extId === 'b3')).toHaveLength(0);
+  });
+
+  it('refused whole for one object are halved, and only that object is refused', async () => {
+    const { filler, learned, grant } = playService({
+      objects: 16,
+      judge: (names) => {
+        if (names.includes('b1'))
+          throw new SlotsyncError('refused', 'unknown reference', { facts: { status: 400 } });
+      },
+    });
+    const [first, second] = [order('a', 8), order('b', 8)];
+    const ends = [filler.put(auto, SYNC, first), filler.put(auto, SYNC, second)];
+    await grant(12);
+    await Promise.all(ends);
+    const accepted = (results: Map<string, PutResult>) => [...results.values()].filter((one) => one.accepted);
+    expect(accepted(first.results)).toHaveLength(8);
+    expect(accepted(second.results)).toHaveLength(7);
+    expect(learned.every(({ outcome }) => outcome === 'accepted')).toBe(true);
+  });
+
+  it('refused whole of which every part is accepted teach that there was too much in them', async () => {
+    const { filler, learned, grant } = playService({
+      objects: 16,
+      judge: (names) => {
+        if (names.length > 10) throw new SlotsyncError('refused', 'too many', { facts: { status: 400 } });
+      },
+    });
+    const end = filler.put(auto, SYNC, order('a', 16));
+    await grant(3);
+    await end;
+    expect(learned.map(({ outcome, objects }) => [outcome, objects])).toEqual([
+      ['accepted', 8],
+      ['accepted', 8],
+      ['too_large', 16],
+    ]);
+  });
+
+  it('that get no slot fail every batch that waits', async () => {
+    const closed = new SlotsyncError('limiter_closed', 'the limiter is closed');
+    const failing = createRequestFiller({
+      sizes: { refresh: async () => undefined, of: () => FIRST_SIZE, learn: async () => undefined },
+      destination: { putObjects: () => Promise.reject(closed) },
+    });
+    const waits = [order('a', 1), order('b', 1)];
+    const ends = waits.map((one) => failing.put(auto, SYNC, one));
+    for (const end of ends) await expect(end).rejects.toBe(closed);
+    expect(waits.flatMap(({ noted }) => noted)).toEqual([]);
+  });
+});

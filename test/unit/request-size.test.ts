@@ -1,0 +1,134 @@
+// How much goes into one request, learned from the answers of services that differ in what they take.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { FIRST_SIZE, learn, mostBytes, type RequestSize } from '../../src/sync/apply/request-size.js';
+
+const TIMEOUT_SECONDS = 30;
+
+interface Service {
+  /** More objects in one request are refused. */
+  most?: number;
+  /** A larger body is refused. */
+  mostBytes?: number;
+  bytesPerObject?: number;
+  secondsFor: (objects: number) => number;
+}
+
+/** Sends full requests, one after the other, a second apart; a refused one is halved until it fits. */
+function send(service: Service, requests: number, from: RequestSize = FIRST_SIZE, startAt = 1_000_000) {
+  const { most = Infinity, mostBytes: largest = Infinity, bytesPerObject = 100 } = service;
+  let size = from;
+  let at = startAt;
+  const sent: number[] = [];
+  let refused = 0;
+  const attempt = (objects: number, isHalf = false) => {
+    at += 1000;
+    const bytes = objects * bytesPerObject;
+    const isRefused = objects > most || bytes > largest;
+    const seconds = service.secondsFor(objects);
+    const outcome = isRefused ? 'too_large' : seconds > TIMEOUT_SECONDS ? 'too_slow' : 'accepted';
+    size = learn(
+      size,
+      { outcome, objects, bytes, seconds },
+      { timeoutSeconds: TIMEOUT_SECONDS, now: new Date(at) },
+    );
+    sent.push(objects);
+    if (!isRefused || objects === 1) return;
+    if (!isHalf) refused++;
+    attempt(Math.ceil(objects / 2), true);
+    attempt(Math.floor(objects / 2), true);
+  };
+  while (sent.length < requests)
+    attempt(Math.max(1, Math.min(size.objects, Math.floor(mostBytes(size) / bytesPerObject))));
+  return { size, sent, refused, at };
+}
+
+const quick: Service = { secondsFor: (objects) => 0.02 + 0.0003 * objects };
+
+describe('the size of requests', () => {
+  it('begins at 100 and doubles with every full request that is answered well', () => {
+    expect(send(quick, 6).sent).toEqual([100, 200, 400, 800, 1000, 1000]);
+    expect(send(quick, 3).size).toMatchObject({ objects: 800, reason: '400 took 0.140 s' });
+  });
+
+  it('settles below what is refused, within twenty requests, and refuses little for that', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 1200 }), (most) => {
+        const { size, refused } = send({ ...quick, most }, 300);
+        expect(size.objects).toBeLessThanOrEqual(Math.min(most, 1000));
+        expect(size.objects).toBeGreaterThanOrEqual(Math.min(1000, Math.max(1, Math.floor(most * 0.85))));
+        expect(refused).toBeLessThanOrEqual(10);
+      }),
+    );
+    const { size, sent, refused } = send({ ...quick, most: 250 }, 20);
+    expect(size.objects).toBe(250);
+    expect(sent.slice(-3)).toEqual([250, 250, 250]);
+    expect(refused).toBe(3);
+  });
+
+  it('is that of the most objects in all, and not of the most in a request', () => {
+    // 500 at a time are the best: 250 a second; 1000 take 4 s.
+    const { size } = send({ secondsFor: (objects) => (objects / 500) ** 2 }, 60);
+    expect(size.objects).toBeGreaterThanOrEqual(400);
+    expect(size.objects).toBeLessThanOrEqual(600);
+  });
+
+  it('does not grow where answers take a quarter of their time, and shrinks where they take half of it', () => {
+    expect(send({ secondsFor: () => 8 }, 5).size.objects).toBe(100);
+    const slow = send({ secondsFor: (objects) => objects / 10 }, 12).size;
+    expect(slow.objects).toBeLessThan(150);
+    expect(send({ secondsFor: () => 20 }, 1).size).toMatchObject({
+      objects: 50,
+      tooMany: 100,
+      reason: '100 took 20.0 s of the 30 s that an answer may take',
+    });
+  });
+
+  it('is not judged by requests that are not full', () => {
+    const circumstances = { timeoutSeconds: TIMEOUT_SECONDS, now: new Date() };
+    const request = { outcome: 'accepted', objects: 40, bytes: 4000, seconds: 20 } as const;
+    expect(learn(FIRST_SIZE, request, circumstances)).toEqual({
+      ...FIRST_SIZE,
+      accepted: 40,
+      acceptedBytes: 4000,
+    });
+    expect(learn(FIRST_SIZE, { ...request, outcome: 'too_slow' }, circumstances)).toEqual(FIRST_SIZE);
+  });
+
+  it('is judged once by several requests that were under way with the same number', () => {
+    const circumstances = { timeoutSeconds: TIMEOUT_SECONDS, now: new Date(5) };
+    const known = { ...FIRST_SIZE, objects: 400, accepted: 200, acceptedBytes: 20_000 };
+    const request = { outcome: 'too_large', objects: 400, bytes: 40_000, seconds: 0.1 } as const;
+    const once = learn(known, request, circumstances);
+    expect(once).toMatchObject({ objects: 300, tooMany: 400 });
+    expect(learn(once, request, { ...circumstances, now: new Date(6) })).toEqual(once);
+  });
+
+  it('goes by bytes where a body was too large: larger objects make smaller requests', () => {
+    const service = { ...quick, mostBytes: 500_000 };
+    const light = send({ ...service, bytesPerObject: 2000 }, 30);
+    expect(light.sent.at(-1)).toBe(250);
+    const heavy = send({ ...service, bytesPerObject: 10_000 }, 30, light.size, light.at);
+    expect(heavy.refused).toBeLessThanOrEqual(5);
+    expect(heavy.sent.at(-1)).toBeGreaterThanOrEqual(45);
+    expect(heavy.size.objects).toBe(250);
+    // As many in number as before, since only the bytes were too many.
+    expect(send({ ...service, bytesPerObject: 100 }, 3, heavy.size, heavy.at).sent).toEqual([250, 250, 250]);
+  });
+
+  it('is not what one object alone decides', () => {
+    const { size } = send({ ...quick, mostBytes: 100_000, bytesPerObject: 200_000 }, 3);
+    expect(size.objects).toBe(100);
+  });
+
+  it('tries what was too many once more after an hour', () => {
+    const settled = send({ ...quick, most: 250 }, 30);
+    const soon = send({ ...quick, most: 250 }, 50, settled.size, settled.at);
+    expect(soon.refused).toBe(0);
+    const later = send({ ...quick, most: 250 }, 50, settled.size, settled.at + 3_600_001);
+    expect(later.refused).toBe(1);
+    expect(later.size.objects).toBe(250);
+    const raised = send(quick, 10, settled.size, settled.at + 3_600_001);
+    expect(raised.size.objects).toBe(1000);
+  });
+});
