@@ -2,24 +2,30 @@
 import { benchConnections } from './connections.js';
 import { benchLatency } from './latency.js';
 import { benchLimiter } from './limiter.js';
+import { benchLoad } from './load.js';
 import { benchMatch } from './match.js';
+import { benchOrganizations } from './organizations.js';
 import { benchPipeline } from './pipeline.js';
 import { benchPlan } from './plan.js';
 import { benchReconcile } from './reconcile.js';
 import { benchRecovery } from './recovery.js';
 import { benchSnapshot } from './snapshot.js';
+import { benchStartUp } from './start-up.js';
 import { benchVerify } from './verify.js';
 
 const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = {
   connections: benchConnections,
   latency: benchLatency,
   limiter: benchLimiter,
+  load: benchLoad,
   match: benchMatch,
+  organizations: benchOrganizations,
   pipeline: benchPipeline,
   plan: benchPlan,
   reconcile: benchReconcile,
   recovery: benchRecovery,
   snapshot: benchSnapshot,
+  'start-up': benchStartUp,
   verify: benchVerify,
 };
 

@@ -1,5 +1,5 @@
 // How long a single change takes from its COMMIT in the mirror to its acceptance, while a backfill takes the rest of
-// the quota: two workers of the built program, against the service with its quota.
+// the quota, with small requests or with large ones: two workers of the built program, against the service with its quota.
 import { setTimeout as pause } from 'node:timers/promises';
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
@@ -13,12 +13,25 @@ import { install, withCleanup } from './installation.js';
 import { describeMachine } from './machine.js';
 
 const CHANGES = 60;
-const LATENCY_MS = 47;
-const JITTER_MS = 30;
 const ROOMS = 100;
-/** One object a request, so that the backfill outlasts the changes. */
-const BULK = 4_000;
-const roomStream = (from: string, owns: string, batchSize: number) => ({
+
+/** What the backfill sends beside the changes, and how long the service takes for it. */
+const LOADS = {
+  small: {
+    batchSize: 1,
+    /** Rows that outlast one change. */
+    rowsAChange: 65,
+    latency: { latencyMs: 32, jitterMs: 30, latencyPerObjectMs: 0 },
+  },
+  large: {
+    batchSize: 'auto',
+    rowsAChange: 10_000,
+    latency: { latencyMs: 20, jitterMs: 0, latencyPerObjectMs: 0.3 },
+  },
+} as const;
+type Load = (typeof LOADS)[keyof typeof LOADS];
+
+const roomStream = (from: string, owns: string, batchSize: number | 'auto') => ({
   from,
   key: 'code',
   type: 'room',
@@ -27,12 +40,16 @@ const roomStream = (from: string, owns: string, batchSize: number) => ({
   owns,
   batchSize,
 });
-const CONFIGURATION = {
-  streams: { rooms: roomStream('rooms', 'fields', 100), bulk: roomStream('bulk', 'object', 1) },
-};
 
-/** `npm run bench -- latency [changes]`. One change a second; takes about three minutes. */
-export async function benchLatency([changes = String(CHANGES)]: readonly string[]): Promise<void> {
+/**
+ * `npm run bench -- latency [changes] [small|large]`. One change a second; takes about three minutes for small requests and
+ * five for large ones.
+ */
+export async function benchLatency(words: readonly string[]): Promise<void> {
+  const changes = Number(words.find((word) => /^\d+$/.test(word)) ?? CHANGES);
+  const loads = Object.entries(LOADS).filter(
+    ([name]) => words.includes(name) || !words.some((word) => word in LOADS),
+  );
   await withCleanup(async (onEnd) => {
     const [server, redis] = [await startEmbeddedPostgres(), await startRedisServer()];
     onEnd(() => Promise.all([server.stop(), redis.stop()]));
@@ -42,55 +59,69 @@ export async function benchLatency([changes = String(CHANGES)]: readonly string[
     ];
     const lines: Cell[][] = [];
     let machine = '';
-    for (const [at, [name, env]] of stores.entries()) {
+    const rows = loads.flatMap(([, load]) => stores.map(([store, env]) => ({ load, store, env })));
+    for (const [at, { load, store, env }] of rows.entries()) {
       const databaseUrl = await server.createDatabase(`bench_${at}`);
       const sql = postgres(databaseUrl, { max: 2, onnotice: () => undefined });
       onEnd(() => sql.end({ timeout: 1 }));
       machine = await describeMachine({ sql });
-      lines.push([name, ...(await measure(databaseUrl, sql, env, Number(changes)))]);
-      showProgress(at + 1, stores.length);
+      lines.push([store, ...(await measure({ databaseUrl, sql, env, load }, changes))]);
+      showProgress(at + 1, rows.length);
     }
     const headings = [
       'queue and quota on',
+      'objects a request beside',
+      'changes',
       'median, ms',
       'p95',
       'worst',
-      'quota used',
-      'most in 1 s',
-      'refused',
     ];
-    process.stdout.write(`${machine}\n\n${table(headings, lines)}\n`);
+    const more = ['quota used', 'most in 1 s', 'refused'];
+    process.stdout.write(`${machine}\n\n${table([...headings, ...more], lines)}\n`);
   });
 }
 
-async function measure(databaseUrl: string, sql: postgres.Sql, env: Env, changes: number): Promise<Cell[]> {
+interface Place {
+  databaseUrl: string;
+  sql: postgres.Sql;
+  env: Env;
+  load: Load;
+}
+
+async function measure({ databaseUrl, sql, env, load }: Place, changes: number): Promise<Cell[]> {
   await sql.unsafe(`
     CREATE TABLE rooms (code text PRIMARY KEY, name text);
     INSERT INTO rooms SELECT 'R' || i, 'Room ' || i FROM generate_series(1, ${ROOMS}) AS i;
     CREATE TABLE bulk (code text PRIMARY KEY, name text);
-    INSERT INTO bulk SELECT 'B' || i, 'Bulk ' || i FROM generate_series(1, ${BULK}) AS i`);
+    INSERT INTO bulk SELECT 'B' || i, 'Bulk ' || i FROM generate_series(1, ${changes * load.rowsAChange}) AS i;
+    ANALYZE`);
   const sandbox = await startSandbox({
     rate: RATE,
-    latencyMs: LATENCY_MS - JITTER_MS / 2,
-    jitterMs: JITTER_MS,
+    ...load.latency,
     schema: { types: [{ extId: 'room' }], fields: [{ extId: 'room.name' }] },
   });
-  const slotsync = await install({ databaseUrl, serviceUrl: sandbox.url, configuration: CONFIGURATION, env });
+  const streams = {
+    rooms: roomStream('rooms', 'fields', 100),
+    bulk: roomStream('bulk', 'object', load.batchSize),
+  };
+  const slotsync = await install({ databaseUrl, serviceUrl: sandbox.url, configuration: { streams }, env });
   try {
     await slotsync.command('migrate');
     await slotsync.command('sync', 'rooms');
     await slotsync.command('triggers', 'install', 'rooms');
     await Promise.all([slotsync.startWorker(), slotsync.startWorker()]);
     await slotsync.command('backfill', 'bulk', '--detach');
-    const began = sandbox.arrivals().length;
-    await until(() => sandbox.arrivals().length > began + 3 * RATE, {
+    const puts = () => sandbox.arrivals().filter(({ objects }) => objects !== undefined);
+    const began = puts().length;
+    await until(() => puts().length > began + 3 * RATE, {
       describe: 'the backfill to begin',
-      timeoutMs: 30_000,
+      timeoutMs: 300_000,
+      intervalMs: 100,
     });
 
     const millis: number[] = [];
     const from = performance.now();
-    for (let at = 1; at <= changes; at++) {
+    for (let at = 1; at <= changes && (await isRunning(sql)); at++) {
       const next = pause(1000);
       const code = `R${(at % ROOMS) + 1}`;
       const name = `Changed ${at}`;
@@ -103,10 +134,17 @@ async function measure(databaseUrl: string, sql: postgres.Sql, env: Env, changes
       await next;
     }
     const seconds = (performance.now() - from) / 1000;
-    const sent = sandbox.arrivals().filter(({ at }) => at >= from).length;
+    const sent = sandbox.arrivals().filter(({ at }) => at >= from);
+    const written = sent.flatMap(({ objects = 0, lane }) => (lane === 'incremental' ? [] : objects));
+    const mean = (values: readonly number[]) => values.reduce((sum, each) => sum + each, 0) / values.length;
+    const { latencyMs, jitterMs, latencyPerObjectMs } = load.latency;
+    const meanLatencyMs =
+      latencyMs + jitterMs / 2 + latencyPerObjectMs * mean(sent.map(({ objects = 0 }) => objects));
     return [
+      `${load.batchSize === 'auto' ? 'auto: ' : ''}${Math.round(mean(written))}`,
+      millis.length,
       ...[0.5, 0.95, 1].map((part) => Math.round(quantile(millis, part))),
-      percent(sent / seconds / ceiling(LATENCY_MS)),
+      percent(sent.length / seconds / ceiling(meanLatencyMs)),
       sandbox.mostInAnySecond(),
       sandbox.refused(),
     ];
@@ -114,4 +152,10 @@ async function measure(databaseUrl: string, sql: postgres.Sql, env: Env, changes
     await slotsync.close();
     await sandbox.close();
   }
+}
+
+/** Whether the backfill is still under way. */
+async function isRunning(sql: postgres.Sql): Promise<boolean> {
+  const unfinished = await sql`SELECT FROM slotsync.runs WHERE kind = 'backfill' AND finished_at IS NULL`;
+  return unfinished.length > 0;
 }

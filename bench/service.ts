@@ -12,19 +12,29 @@ export interface ServiceOptions extends SandboxOptions {
   things?: { count: number; named: number };
 }
 
+/** What the service tells of itself, in part. */
+export interface Summary {
+  requests: number;
+  /** By endpoint and status. */
+  answers: Record<string, Record<number, number>>;
+  /** By type. */
+  objects: Record<string, { active: number; inactive: number }>;
+  mostInAnySecond: number;
+}
+
 const SCRIPT = fileURLToPath(new URL('service-process.ts', import.meta.url));
 
 export async function startService(options: ServiceOptions) {
   const args = ['--import', 'jiti/register', SCRIPT, JSON.stringify(options)];
   const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
   const [url] = (await once(createInterface({ input: child.stdout }), 'line')) as [string];
+  const summary = async (): Promise<Summary> =>
+    (await (await fetch(`${url}/sandbox/summary`)).json()) as Summary;
   return {
     url,
+    summary,
     /** Requests it has had so far. */
-    async requests(): Promise<number> {
-      const answer = await fetch(`${url}/sandbox/summary`);
-      return ((await answer.json()) as { requests: number }).requests;
-    },
+    requests: async (): Promise<number> => (await summary()).requests,
     async stop(): Promise<void> {
       const exit = once(child, 'exit');
       child.stdin.end();

@@ -28,6 +28,7 @@ const SHARED = [
   'sync/compare-objects.ts',
   'sync/current-streams.ts',
   'sync/decide.ts',
+  'sync/explain-reading.ts',
   'sync/external-id-owners.ts',
   'sync/mass-change-limits.ts',
   'sync/match-candidates.ts',

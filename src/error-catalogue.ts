@@ -61,7 +61,7 @@ export const ERRORS = {
   ),
   refused_413: dead(
     'a request, or one object alone, is larger than the service or a gateway takes',
-    'Set a smaller `batchSize` for the stream in the configuration, then: slotsync check',
+    'Set a smaller `batchSize` for the stream in the configuration, or leave it out, then: slotsync check',
     {
       recordRemedy:
         'No smaller `batchSize` helps one object: shorten the values of its row, or have the limit there raised, then: {retry}',

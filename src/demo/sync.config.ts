@@ -81,7 +81,6 @@ export const universityConfig: SlotsyncConfig = {
       references: { 'group.courses': { stream: 'courses', key: 'course_codes' } },
       cursor: 'updated_at',
       owns: 'object',
-      batchSize: 200,
     },
   },
   reservations: {

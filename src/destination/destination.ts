@@ -4,9 +4,11 @@ import { codeOf } from '../errors.js';
 import type { DestinationObject } from '../streams/destination-object.js';
 import { createClient, type ClientOptions, type Context } from './client.js';
 import { invalidAnswer, type Call } from './http-errors.js';
-import { eachPage, isWholeAnswer, readAgainWhenMoved, readPages } from './paging.js';
+import { eachPage, readAgainWhenMoved, readPages } from './paging.js';
+import { findUpcoming } from './upcoming-reservations.js';
 import * as wire from './wire.js';
 
+export type { UpcomingReservation } from './upcoming-reservations.js';
 export type { Cancellation, Period, PutObject, Reservation } from './wire.js';
 
 export interface DestinationOptions extends ClientOptions {
@@ -35,16 +37,6 @@ export interface Definition {
   extId: string | undefined;
   name: string | undefined;
 }
-
-export interface UpcomingReservation {
-  /** External id, or id. */
-  name: string;
-  /** Unix seconds. */
-  begin: number;
-}
-
-/** How far ahead reservations are looked for, in seconds: no timetable reaches further. */
-const FAR_AHEAD = 10 * 365 * 24 * 60 * 60;
 
 /** Reservations or cancellations in a period, changed in one, or named. Of the first two at most `most`. */
 export type ReservationSelection =
@@ -155,6 +147,7 @@ export function createDestination(options: DestinationOptions) {
     /** Milliseconds from its sending within which a write may be carried out whose answer was lost. */
     lateWriteMs: options.requestTimeoutMs + options.lateWriteSeconds * 1000,
     requests: client.requests,
+    pageSize: options.pageSize,
 
     /** The objects with these external ids; one the service does not have is not in the answer. */
     async findObjects(extIds: readonly string[], typeId: string, context: Context) {
@@ -225,37 +218,13 @@ export function createDestination(options: DestinationOptions) {
     /** Whether a PUT may give an object its external id by its number. */
     assignsExternalIds: options.assignExternalIds ?? false,
 
-    /**
-     * Reservations of these objects of one type that have not ended at `now` (Unix seconds) and are to take place, the
-     * next one first. An object without any is not in the answer; one that has more than fit into a page may have more
-     * than are answered. Asks for one page, then again for the objects not seen on it, until a page holds everything: at
-     * most as often as there are objects, whatever is booked meanwhile.
-     */
-    async findUpcomingReservations(typeId: string, extIds: readonly string[], now: number, context: Context) {
-      const window = { from: now, to: now + FAR_AHEAD };
+    /** Reservations of these objects of one type that are to take place: see `findUpcoming`. `now` in Unix seconds. */
+    findUpcomingReservations(typeId: string, extIds: readonly string[], now: number, context: Context) {
+      const { pageSize } = options;
       const find = { path: paths.findReservations, schema: wire.foundUpcoming };
-      const firstPage: wire.Page = { page: 1, limit: options.pageSize };
-      const upcoming = new Map<string, UpcomingReservation[]>();
-      const open = new Set(extIds);
-      while (open.size > 0) {
-        const page = await findPage(find, wire.upcomingFilter(typeId, [...open], window), firstPage, context);
-        const seen = new Set<string>();
-        for (const { id, extId, begin, end, objects } of page.results.toSorted((a, b) => a.begin - b.begin)) {
-          if (end <= now) continue;
-          for (const { objectId } of objects.filter((object) => open.has(object.objectId))) {
-            upcoming.set(objectId, [...(upcoming.get(objectId) ?? []), { name: extId ?? String(id), begin }]);
-            seen.add(objectId);
-          }
-        }
-        if (isWholeAnswer(page, options.pageSize)) break;
-        // The next answer could only be the same.
-        if (seen.size === 0) {
-          const call = { method: 'POST', path: find.path } as const;
-          throw invalidAnswer(call, 'a page of many has no reservation of the objects that were asked for');
-        }
-        for (const objectId of seen) open.delete(objectId);
-      }
-      return upcoming;
+      const ask = (some: readonly string[], period: wire.Period) =>
+        findPage(find, wire.upcomingFilter(typeId, some, period), { page: 1, limit: pageSize }, context);
+      return findUpcoming(ask, extIds, { now, pageSize, path: find.path });
     },
 
     /** Writes objects whole. An object of which the service answered nothing is not in the answer. */

@@ -13,7 +13,7 @@ const LEAST_OF_A_PAGE = 0.01;
 const ALWAYS_PAGES = 1000;
 const MOST_PAGES = 100_000;
 
-interface PageAnswer<R> {
+export interface PageAnswer<R> {
   results: R[];
   totalPages?: number | null | undefined;
   totalResults?: number | null | undefined;

@@ -13,6 +13,7 @@ import { createKeyFinder } from './find-keys.js';
 import { createLookupReader } from './read-lookup.js';
 import { createBookingReader } from './read-bookings.js';
 import { createCatalogueReader } from './read-catalogue.js';
+import { createReadingEstimator, type CostBounds, type CostlyReading } from './costly-reading.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
 import { isRowFault, readApart, type ReadApart } from './read-apart.js';
 import { openReadOnlySessions } from './read-only-sessions.js';
@@ -48,11 +49,14 @@ export interface CursorRow {
   isAhead: boolean;
 }
 
-export type { Selection, SharedExternalId };
+export type { CostlyReading, Selection, SharedExternalId };
 export type Mirror = ReturnType<typeof createMirror>;
 
-/** Opens the mirror. Nothing connects before the first reading. Errors are SlotsyncError `mirror_…`. */
-export function createMirror({ url }: { url: SettingText }) {
+/**
+ * Opens the mirror. Nothing connects before the first reading. Errors are SlotsyncError `mirror_…`. `costly`: from where on a
+ * reading by keys counts as one of the whole source.
+ */
+export function createMirror({ url, costly }: { url: SettingText; costly?: CostBounds | undefined }) {
   const sessions = openReadOnlySessions(url);
   const reader = createSourceReader(sessions);
   const turns = createTurns();
@@ -218,6 +222,9 @@ export function createMirror({ url }: { url: SettingText }) {
       const ids = named.map((key) => [key, renderExternalId(stream.externalId, { [column]: key })] as const);
       return new Map(ids.filter(([, externalId]) => !isTooLong(externalId)));
     },
+
+    // Whether reading a few keys costs as much as reading all of them.
+    ...createReadingEstimator(sessions, reader, costly),
 
     // Lookups that are tables.
     ...createLookupReader(sessions, reader),

@@ -2,6 +2,7 @@
 import type { Preview } from '../sync/plan/preview.js';
 import type { PlanCounts } from '../state/schema.js';
 import type { PlannedOperation } from '../sync/plan/planned-operations.js';
+import { explainReading } from '../sync/explain-reading.js';
 import { formatDuration, plural, table } from './format.js';
 import { lines } from './print.js';
 import { columnsOfPlan } from './run.js';
@@ -63,7 +64,7 @@ export function describeOperation(
   );
 }
 
-function describeProblems({ stream, counts, error, holds, refused, refusals }: Preview): string[] {
+function describeProblems({ stream, counts, error, holds, refused, refusals, costly }: Preview): string[] {
   const more = refused - refusals.length;
   return lines(
     error && `${stream} cannot be planned: ${error.message}`,
@@ -71,6 +72,7 @@ function describeProblems({ stream, counts, error, holds, refused, refusals }: P
     Object.values(holds).map(({ reason }) => `${stream}: held: ${reason}`),
     refusals.map(({ key, message }) => `${stream} '${key}' would not be sent: ${message}.`),
     more > 0 && `${stream}: ${plural(more, 'more row', 'more rows')} would not be sent.`,
+    costly && [`${stream}: ${explainReading(costly)}.`, ...costly.remedies.map((remedy) => `  → ${remedy}`)],
   );
 }
 

@@ -5,6 +5,7 @@ import type { QuotaUsage } from '../destination/quota/limiter.js';
 import { codeOf } from '../errors.js';
 import { readReservationsWatermark } from '../state/bookings/reservations-watermark.js';
 import type { Queries, State } from '../state/database.js';
+import { listRequestSizes } from '../state/request-sizes.js';
 import { readBinding, type Binding } from '../state/destination-binding.js';
 import { listWatermarks } from '../state/inbox/poll-watermarks.js';
 import { readInbox } from '../state/inbox/read-inbox.js';
@@ -60,6 +61,7 @@ export async function readStatus(
     inDoubt: await countInDoubt(db),
     formerObjects: await countFormerObjects(db),
     verified: await readVerified(db),
+    requestSizes: await listRequestSizes(db),
     holds: await readHolds(db),
     approvals: await listOpenApprovals(db),
     inbox: {
@@ -116,7 +118,7 @@ export function statusToJson({ binding, nightly, runs, inbox, ...rest }: StatusR
 
 export function printStatus(reading: StatusReading): void {
   const { binding, nightly, records, unfinished, runs, unsettled, holds, approvals, inbox, quota } = reading;
-  const { inDoubt, formerObjects, verified } = reading;
+  const { inDoubt, formerObjects, verified, requestSizes } = reading;
   printLine(
     binding
       ? `Organization ${binding.organizationId} at ${binding.baseUrl}, since ${formatTime(binding.boundAt)}.\n`
@@ -140,6 +142,7 @@ export function printStatus(reading: StatusReading): void {
   const waiting = describeInbox(inbox);
   if (waiting.length > 0) printLine(`${waiting.join('\n')}\n`);
   if (quota) printLine(`${describeQuota(quota)}\n`);
+  if (requestSizes.length > 0) printLine(`${describeRequestSizes(requestSizes)}\n`);
   if (runs.length > 0) printLine(`${runsTable(runs)}\n`);
   for (const line of describeInDoubt(inDoubt)) printLine(line);
   for (const line of describeFormerObjects(formerObjects)) printLine(line);
@@ -164,6 +167,12 @@ function describeVerified(verified: StatusReading['verified']): string {
     isDrifting && 'To list what drifts: slotsync verify --extras',
     canRepair && 'To send again what differs: slotsync verify --repair',
   ).join('\n');
+}
+
+/** What `batchSize: 'auto'` has learned. */
+function describeRequestSizes(sizes: StatusReading['requestSizes']): string {
+  const rows = sizes.map(({ type, objects, reason }) => [type, formatNumber(objects), reason]);
+  return table(['type', 'objects a request', 'because'], rows);
 }
 
 function describeInDoubt({ count, latest }: StatusReading['inDoubt']): string[] {

@@ -5,13 +5,16 @@ import type { Configuration } from '../config-file.js';
 import type { Destination } from '../destination/destination.js';
 import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../errors.js';
 import type { Mirror } from '../mirror/mirror.js';
+import type { Stream } from '../streams/stream.js';
 import { createReader, describeExcess } from '../mirror/role-rights.js';
 import type { State } from '../state/database.js';
 import { findPooling, refuseTransactionPooling } from '../connections/postgres-connection.js';
 import { readStateRole, type StateRole } from '../state/state-role.js';
 import { readOldestSnapshot } from '../state/oldest-snapshot.js';
+import { keysPerBatch } from './plan/keys-per-batch.js';
 import { findUnknownNames } from './plan/preflight.js';
 import { checkRows } from './check-rows.js';
+import { explainReading, findReadingRemedies, type CostlyBatches } from './explain-reading.js';
 import { probeAssumptions, type Assumption } from './probe-assumptions.js';
 import { probeWrite, type WriteProbe } from './write-probe.js';
 
@@ -25,6 +28,8 @@ export interface Finding {
   /** Of rows: how many, and the first of their keys. */
   count?: number;
   keys?: readonly string[];
+  /** Of batches that read the whole source: what they cost. */
+  reading?: CostlyBatches;
 }
 
 /** What is opened while it is checked: a failure to open is a finding. */
@@ -72,6 +77,7 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
     yield* checkRole(mirror, configuration, stateRole);
     const sources = await collect(checkSources(mirror, configuration));
     yield* sources;
+    if (isOk(sources)) for (const stream of configuration.streams) yield* await checkReading(mirror, stream);
     if (deps.mapsRows && isOk(state) && isOk(sources)) yield* checkAllRows(deps);
     else if (deps.mapsRows)
       yield { what: 'rows', result: 'note', text: 'not mapped: state or sources have a fault' };
@@ -152,6 +158,23 @@ async function* checkSources(mirror: Mirror, { streams, reservations }: Configur
 function sourceFindings(what: string, faults: readonly string[], ok: string): Finding[] {
   if (faults.length === 0) return [{ what, result: 'ok', text: ok }];
   return faults.map((text) => ({ what, result: 'fault', text, code: 'mirror_source' }));
+}
+
+/** A warning where each batch would read all of a large source. */
+async function checkReading(mirror: Mirror, stream: Stream): Promise<Finding[]> {
+  const what = `source of ${stream.name}`;
+  let costly: CostlyBatches | undefined;
+  const findings = await attempt(what, async () => {
+    const reading = await mirror.findCostlyReading(stream, { keysAtOnce: keysPerBatch(stream) });
+    costly = reading && {
+      ...reading,
+      batches: Math.ceil(reading.rows / keysPerBatch(stream, { isCostly: true })),
+    };
+    return '';
+  });
+  if (!costly) return isOk(findings) ? [] : findings;
+  const remedy = findReadingRemedies(stream, costly).join('\n      ');
+  return [{ what, result: 'warning', text: explainReading(costly), remedy, reading: costly }];
 }
 
 async function* checkService(

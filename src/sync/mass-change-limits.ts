@@ -33,6 +33,11 @@ export function hasLimit({ limits }: Stream, operation: LimitedOperation): boole
   return limits[operation] !== undefined;
 }
 
+/** Whether so many records of a plan are never held, whatever else it has. Those of earlier runs do not count here. */
+export function isWithinLimit({ limits }: Stream, operation: LimitedOperation, count: number): boolean {
+  return count <= (limits[operation]?.count ?? Infinity);
+}
+
 /** Why the operation must wait for an operator, if it must, and the command that approves it. */
 export function explainHold(stream: Stream, facts: LimitFacts): Hold | undefined {
   const { operation, count, released = 0, earlier = 0, accepted, allowed, runId, looksLike } = facts;

@@ -159,7 +159,7 @@ async function leaveToGivers<T extends Write>(
 
 /**
  * 10. An object with reservations yet to come is not retired before they are over: people have booked it. The service
- * is asked once for all retirements of a batch.
+ * is asked for all retirements of a batch together.
  */
 async function deferReserved<T extends Write>(
   { destination, now = Date.now }: SyncDeps,

@@ -1,7 +1,8 @@
 // `batchSize: 'auto'`: how full requests are, as the service saw them.
 import { describe, expect, it } from 'vitest';
-import { listRequestSizes } from '../../src/state/request-sizes.js';
+import { listRequestSizes, saveRequestSize } from '../../src/state/request-sizes.js';
 import type { World } from '../support/world.js';
+import { until } from '../support/wait.js';
 import { addRooms, expectInSync, keepRoomWorlds, rooms } from '../support/room-worlds.js';
 
 const open = keepRoomWorlds();
@@ -16,15 +17,13 @@ describe('the size of requests', () => {
     await addRooms(world, ...many(2500));
     await world.sync();
     const sizes = sizesOf(world);
-    expect(sizes.slice(0, 2)).toEqual([100, 200]);
-    expect(sizes).toContain(400);
+    expect(sizes[0]).toBe(100);
     expect(sizes.reduce((sum, one) => sum + one, 0)).toBe(2500);
     const [room] = await listRequestSizes(world.state.db);
     expect(room).toMatchObject({ type: 'room', tooMany: null });
-    expect(room?.reason).toMatch(/^\d+ took 0\.\d+ s$/);
-    expect(world.lines.filter((line) => line.includes('another number from now on')).length).toBeGreaterThan(
-      2,
-    );
+    expect(room?.objects).toBeGreaterThanOrEqual(200);
+    expect(room?.reason).toMatch(/^\d+ took \d+\.\d+ s$/);
+    expect(world.lines.some((line) => line.includes('another number from now on'))).toBe(true);
     await expectInSync(world);
 
     await world.sql`UPDATE rooms SET name = name || '!'`;
@@ -39,9 +38,8 @@ describe('the size of requests', () => {
     await addRooms(world, ...many(3000));
     const { run, errors } = await world.sync();
     expect([run.status, errors]).toEqual(['succeeded', []]);
-    expect(sizesOf(world).filter((objects) => objects > 250).length).toBeLessThanOrEqual(10);
     const [room] = await listRequestSizes(world.state.db);
-    expect(room?.objects).toBeGreaterThanOrEqual(212);
+    expect(room?.objects).toBeLessThanOrEqual(250);
     await expectInSync(world);
   });
 
@@ -62,6 +60,36 @@ describe('the size of requests', () => {
     await world.sync();
     expect(world.writes().length).toBeGreaterThanOrEqual(10);
     expect(world.sandbox.arrivals().filter(({ path }) => path === '/v1/objects/find')).toHaveLength(1);
+    await expectInSync(world);
+  });
+
+  it('what was read too long before its write is read again, and what was changed there meanwhile is kept', async () => {
+    const world = await open(rooms());
+    world.configure(rooms({ fields: { 'room.name': 'name' } }));
+    await addRooms(world, ...many(200));
+    await world.sync();
+    const few = {
+      objects: 1,
+      accepted: 1,
+      tooMany: 2,
+      acceptedBytes: 1000,
+      refusedBytes: null,
+      seconds: null,
+    };
+    const size = { type: 'room', ...few, reason: 'a test', changedAt: new Date() };
+    await saveRequestSize(world.state.db, size);
+    await world.sql`UPDATE rooms SET name = name || '!'`;
+    world.sandbox.clearArrivals();
+    // More requests wait for their answers than the quota has slots; the others wait for a slot.
+    world.sandbox.closeGate({ method: 'PUT' });
+    const syncing = world.sync();
+    await until(() => world.sandbox.gate().held >= 20, { describe: 'requests to wait for their answers' });
+    world.sandbox.changeObject('room_r00199', { fields: [{ fieldId: 'room.seats', values: ['12'] }] });
+    world.passDays(1);
+    world.sandbox.openGate();
+    expect((await syncing).errors).toEqual([]);
+    expect(world.sandbox.arrivals().filter(({ path }) => path === '/v1/objects/find')).toHaveLength(2);
+    expect(world.fieldsOf('room_r00199')).toEqual({ 'room.name': 'Room r00199!', 'room.seats': '12' });
     await expectInSync(world);
   });
 });

@@ -10,6 +10,7 @@ import { createPostgresStore } from '../../src/destination/quota/postgres-store.
 import type { QuotaRules } from '../../src/destination/quota/quota-rules.js';
 import { codeOf, messageOf } from '../../src/errors.js';
 import { noMeter, type Meter, type Outcomes } from '../../src/meter.js';
+import type { CostBounds } from '../../src/mirror/costly-reading.js';
 import { createMirror } from '../../src/mirror/mirror.js';
 import { decideRetry } from '../../src/queue/retry-policy.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
@@ -63,6 +64,8 @@ export interface WorldOptions {
   sandbox?: SandboxOptions;
   /** Times a batch, or a planning, is tried before it is given up. */
   attempts?: number;
+  /** From where on a reading by keys counts as one of the whole source. */
+  costly?: CostBounds;
   /** Of the quota; by default nothing waits. */
   rules?: Partial<QuotaRules>;
 }
@@ -105,7 +108,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
   const store = createPostgresStore({ sql, key: 'test', rate: 100, rules: { ...QUICK, ...options.rules } });
   const limiter = createLimiter({ store });
   const destination = createDestination({ api, limiter, log, ...configuration.service });
-  const mirror = createMirror({ url: database.url });
+  const mirror = createMirror({ url: database.url, costly: options.costly });
   const state = openState({ url: database.url });
 
   const metered: { stream: string; counts: Outcomes }[] = [];

@@ -17,6 +17,7 @@ function playService({ objects = 10, judge }: { objects?: number; judge?: (sent:
   const sent: string[][] = [];
   const learned: SentRequest[] = [];
   const time = { ms: 0 };
+  let answers = Promise.resolve();
   const filler = createRequestFiller({
     clock: () => time.ms,
     sizes: {
@@ -30,6 +31,7 @@ function playService({ objects = 10, judge }: { objects?: number; judge?: (sent:
         await beforeSend?.();
         const names = list.map(({ extId }) => extId);
         sent.push(names);
+        await answers;
         judge?.(names);
         return new Map(names.map((extId): [string, PutResult] => [extId, { accepted: true, id: 1 }]));
       },
@@ -42,7 +44,13 @@ function playService({ objects = 10, judge }: { objects?: number; judge?: (sent:
       await settled();
     }
   }
-  return { filler, sent, learned, waiting, time, grant };
+  /** Keeps the answers back until the function that it returns is called. */
+  function hold(): () => void {
+    let release = () => {};
+    answers = new Promise((resolve) => (release = resolve));
+    return () => release();
+  }
+  return { filler, sent, learned, waiting, time, grant, hold };
 }
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
@@ -139,6 +147,18 @@ describe('requests', () => {
       ].map((list) => list),
     );
     await Promise.all([late, again]);
+  });
+
+  it('under way do not keep back what is too old by then', async () => {
+    const { filler, sent, time, grant, hold } = playService({ objects: 2 });
+    const answered = hold();
+    const old = filler.put(auto, SYNC, order('a', 4, { goodUntil: 5 }));
+    await grant();
+    time.ms = 6;
+    await grant();
+    answered();
+    expect((await old).map(({ extId }) => extId)).toEqual(['a2', 'a3']);
+    expect(sent).toEqual([['a0', 'a1']]);
   });
 
   it('that fail end every batch that was in them, and what was not sent of those is not sent', async () => {

@@ -10,6 +10,7 @@ import { settleBatch } from '../../state/runs/finish-batch.js';
 import type { Batch } from '../../state/runs/batches.js';
 import { countOutcomes, type Outcome } from '../../state/records/outcome-types.js';
 import { lookAgain, type RecordKeys } from '../../state/records/settle-records.js';
+import { MOST_OBJECTS } from '../../streams/config-schema.js';
 import { isSameObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { requireLookups } from '../current-streams.js';
@@ -124,20 +125,27 @@ async function settleInto(
     settle,
   );
   const put = { requests: deps.requests ?? openRequests(deps), context, unanswered: run.unanswered };
-  let { writes, seen } = matched;
-  for (let isAgain = false; writes.length > 0; isAgain = true) {
-    const readAt = clock();
+  let { writes: rest, seen } = matched;
+  /** How often in a row a reading was too old before its writes had their slots. */
+  let late = 0;
+  // What stands at the service is read for so many as are soon sent.
+  while (rest.length > 0) {
+    const writes = rest.slice(0, MOST_OBJECTS);
+    rest = rest.slice(MOST_OBJECTS);
     const { found, unnamed, isRead } = await readObjects(deps, stream, { writes, seen }, context);
+    // Good for longer each time: where slots are waited for even longer, everything is still sent.
+    const goodUntil = isRead ? clock() + READING_GOOD_FOR_MS * 2 ** late : Infinity;
     const retirements = writes.filter(({ retires }) => retires);
     const toWrite = [
       ...chooseWrites(stream, batch, writes, { found, unnamed }, settle),
       ...(await chooseRetirements(deps, stream, { batch, retirements, found }, context, settle)),
     ];
-    if (toWrite.length === 0) return;
-    const goodUntil = isRead || retirements.length > 0 ? readAt + READING_GOOD_FOR_MS : Infinity;
-    const unsent = await putWrites(put, stream, { claim, toWrite, unnamed, goodUntil, isAgain }, settle);
-    writes = writes.filter(({ record }) => unsent.has(record.localKey));
     seen = new Map();
+    if (toWrite.length === 0) continue;
+    const chosen = { claim, toWrite, unnamed, goodUntil, isAgain: late > 0 };
+    const unsent = await putWrites(put, stream, chosen, settle);
+    rest = [...writes.filter(({ record }) => unsent.has(record.localKey)), ...rest];
+    late = unsent.size > 0 ? late + 1 : 0;
   }
 }
 

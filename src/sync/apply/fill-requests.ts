@@ -136,6 +136,7 @@ function createLine(destination: Destinations, { type, lane, sizes, clock, fixed
   /** Nothing more of it is sent. */
   function withdraw(order: Waiting, failure?: { error: unknown }): void {
     order.failure ??= failure;
+    order.rest = [];
     const at = line.indexOf(order);
     if (at >= 0) line.splice(at, 1);
     if (order.underWay === 0) order.end();

@@ -88,9 +88,9 @@ export function learn(
     const half = Math.floor(objects / 2);
     return {
       ...withoutTrial(known),
-      objects: half,
+      objects: Math.min(known.objects, half),
       accepted: Math.min(known.accepted, half),
-      tooMany: objects,
+      tooMany: Math.min(known.tooMany ?? Infinity, objects),
       seconds,
       reason: `${objects} took ${took} of the ${timeoutSeconds} s that an answer may take`,
       changedAt: now,

@@ -5,8 +5,15 @@ import type { Stream } from '../../streams/stream.js';
 
 /** So that a change waits for few others: those of its batch, and one that has claimed its record. */
 const KEYS_OF_A_CHANGE = 100;
+/** A batch holds its rows in memory, and a worker has twelve of them at once. */
+const KEYS_OF_A_COSTLY_READING = 5000;
 
-export function keysPerBatch({ batchSize }: Pick<Stream, 'batchSize'>, isIncremental: boolean): number {
+/** `isCostly`: reading the keys of a batch costs as much as reading the whole source, so it is done less often. */
+export function keysPerBatch(
+  { batchSize }: Pick<Stream, 'batchSize'>,
+  { isIncremental = false, isCostly = false } = {},
+): number {
   if (batchSize !== 'auto') return batchSize;
+  if (isCostly) return KEYS_OF_A_COSTLY_READING;
   return isIncremental ? KEYS_OF_A_CHANGE : MOST_OBJECTS;
 }

@@ -2,33 +2,55 @@
 // by hand, by another integration, or by this program whose state is lost. What people keep there is not overwritten
 // unasked, so the service is asked about every create before it is planned.
 import type { Context } from '../../destination/client.js';
-import type { Destination, FoundObject } from '../../destination/destination.js';
+import type { FoundObject } from '../../destination/destination.js';
 import { readLinks } from '../../state/records/links.js';
 import { readStandingByExternalId, type StandingRecord } from '../../state/records/standing-records.js';
 import type { HeldSample } from '../../state/schema.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { differencesOf } from '../compare-objects.js';
-import { findMeant, type MatchDeps } from '../match-candidates.js';
+import { findMeant, type MatchDeps, type Meant, type SoughtRow } from '../match-candidates.js';
+import { matchValues } from '../match-values.js';
 import { renderWithParents } from '../render-with-parents.js';
+import { createTypeReading, type TypeDestination, type TypeReading } from './type-reading.js';
 
 export interface MeetDeps extends MatchDeps {
-  destination: Pick<Destination, 'findObjects' | 'findObjectsByNumber'> & MatchDeps['destination'];
+  destination: TypeDestination & MatchDeps['destination'];
 }
 
 /** By key of the creates that meet an object of their type that is nobody's record. No changes: it is equal. */
 export type MetObjects = ReadonlyMap<string, HeldSample>;
 
-/**
- * Looks for the objects of these rows: one request for a thousand of them. A row that cannot be read or mapped meets none.
- * Throws what mirror, state and service throw.
- */
-export async function meetObjects(
+/** Looks for what the creates of one plan of one stream meet. */
+export function createMeetings(deps: MeetDeps, stream: Stream, context: Context) {
+  let requests = 0;
+  const counting: Context = {
+    ...context,
+    async beforeSend() {
+      requests++;
+      await context.beforeSend?.();
+    },
+  };
+  const reading = createTypeReading(deps.destination, stream.type, counting);
+  return {
+    /**
+     * Looks for the objects of these rows: one request for a thousand of them, or none where the type is known by then. A
+     * row that cannot be read or mapped meets none. Throws what mirror, state and service throw.
+     */
+    meet: (keys: readonly string[]) => meetObjects(deps, stream, { keys, reading }, counting),
+    /** Requests sent so far. */
+    requests: () => requests,
+  };
+}
+
+async function meetObjects(
   deps: MeetDeps,
   stream: Stream,
-  keys: readonly string[],
+  { keys, reading }: { keys: readonly string[]; reading: TypeReading },
   context: Context,
 ): Promise<MetObjects> {
+  const met = new Map<string, HeldSample>();
+  if (reading.whole()?.length === 0) return met;
   const { rows } = await deps.mirror.readRowsOrReasons(stream, keys);
   const objects = new Map<string, DestinationObject>();
   const linked = new Set<string>();
@@ -37,11 +59,9 @@ export async function meetObjects(
     objects.set(key, result.object);
     if (result.link) linked.add(key);
   }
-  const met = new Map<string, HeldSample>();
   if (objects.size === 0) return met;
-  const extIds = [...objects.values()].map(({ extId }) => extId);
-  const found = await deps.destination.findObjects(extIds, stream.type, context);
-  const unnamed = await findUnnamed(deps, stream, [...objects.keys()], context);
+  const found = await reading.find([...objects.values()].map(({ extId }) => extId));
+  const unnamed = await findUnnamed(deps, stream, { keys: [...objects.keys()], reading });
   for (const [key, object] of objects) {
     const standing = unnamed.get(key) ?? found.get(object.extId);
     // An object of another type is not overwritten: its record says so.
@@ -53,7 +73,7 @@ export async function meetObjects(
     const absent = [...objects].flatMap(([key, object]) =>
       linked.has(key) || found.has(object.extId) ? [] : { key, object },
     );
-    for (const [key, meant] of await findMeant(deps, stream, absent, context)) {
+    for (const [key, meant] of await findMeantBy(deps, stream, { absent, reading }, context)) {
       const object = objects.get(key);
       if (!object || !('object' in meant)) continue;
       const externalId = meant.object.extId ?? object.extId;
@@ -64,12 +84,39 @@ export async function meetObjects(
   return withoutOwned(deps, met);
 }
 
+/** What rows mean whose external ids no object of the type has. Of another type one may have: such a row means none. */
+async function findMeantBy(
+  deps: MeetDeps,
+  stream: Stream,
+  { absent, reading }: { absent: readonly SoughtRow[]; reading: TypeReading },
+  context: Context,
+): Promise<Map<string, Meant>> {
+  const whole = reading.whole();
+  if (!whole) return findMeant(deps, stream, absent, context);
+  const values = new Set(whole.map((object) => matchValues(stream, object)));
+  const matching = absent.filter(({ object }) => values.has(matchValues(stream, object)));
+  if (matching.length === 0) return new Map();
+  const extIds = matching.map(({ object }) => object.extId);
+  const others = await deps.destination.findObjects(extIds, stream.type, context);
+  const destination: MatchDeps['destination'] = {
+    ...deps.destination,
+    searchesByFields: false,
+    readType: (_typeId, _context, read) =>
+      read(
+        (async function* () {
+          yield whole;
+        })(),
+      ),
+  };
+  const sought = matching.filter(({ object }) => !others.has(object.extId));
+  return findMeant({ ...deps, destination }, stream, sought, context);
+}
+
 /** By key, the objects that records are linked to and that have no external id yet. */
 async function findUnnamed(
-  { state, destination }: MeetDeps,
+  { state }: MeetDeps,
   stream: Stream,
-  keys: readonly string[],
-  context: Context,
+  { keys, reading }: { keys: readonly string[]; reading: TypeReading },
 ): Promise<Map<string, FoundObject>> {
   const links = [...(await readLinks(state.db, stream.name, keys)).values()];
   const numbers = new Map(
@@ -78,7 +125,7 @@ async function findUnnamed(
     ),
   );
   if (numbers.size === 0) return new Map();
-  const found = await destination.findObjectsByNumber([...numbers.values()], stream.type, context);
+  const found = await reading.findByNumber([...numbers.values()]);
   return new Map(
     [...numbers].flatMap(([key, number]) => {
       const object = found.get(number);

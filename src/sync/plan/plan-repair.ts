@@ -32,7 +32,7 @@ export async function planRepair(
 ): Promise<{ counts: PlanCounts; holds: Holds[string]; approvals: number[] }> {
   const { db } = state;
   const choice = { stream: stream.name, seenBy };
-  const most = keysPerBatch(stream, false);
+  const most = keysPerBatch(stream);
   let repair = 0;
   // Retirements come after all other writes, as in every run.
   const open = { writes: [] as WriteEntry[], retirements: [] as WriteEntry[] };

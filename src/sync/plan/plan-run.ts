@@ -33,8 +33,6 @@ interface RunDeps extends SyncDeps {
   waitForCredentials?: boolean;
 }
 
-/** For how long an incremental run does not ask again which types and fields the service knows. Milliseconds. */
-const NAMES_KNOWN_FOR = 60 * 60 * 1000;
 /** There may be many incremental runs: only every so many of them prunes. */
 const PRUNE_EVERY = 500;
 
@@ -65,11 +63,8 @@ export async function planRun(
   if (!run) return;
   try {
     const planned = await planStreams(deps, run, { planner, attemptsMade, signal });
-    if (planned.batches > 0) {
-      const streams = namedStreams(deps, run);
-      const knownForMs = run.kind === 'incremental' ? NAMES_KNOWN_FOR : 0;
-      await deps.preflight.requireKnownNames(streams, { lane: run.lane as Lane, signal }, knownForMs);
-    }
+    const context = { lane: run.lane as Lane, signal };
+    await deps.preflight.requireKnownNames(planned.sending, context);
     await asPlanner(state.db, planner, (tx) => finishPlanning(tx, runId, planned));
     log.info({ batches: planned.batches }, 'run planned');
   } catch (error) {
@@ -108,6 +103,7 @@ async function planStreams(
   const approvals: number[] = [];
   /** Batches that send something, held ones included. */
   let batches = 0;
+  const sending: Stream[] = [];
   const streams = namedStreams(deps, run);
   const retireLevel = Math.max(0, ...streams.map(({ level }) => level)) + 1;
   const room = { records: range?.limit ?? Infinity };
@@ -124,9 +120,12 @@ async function planStreams(
         : await planStream(deps, stream, request, writer.sink);
       plan[stream.name] = { ...planned.counts, inBatches: writer.records() };
       batches += writer.batches();
+      if (writer.batches() > 0) sending.push(stream);
       approvals.push(...planned.approvals);
       if (Object.keys(planned.holds).length > 0) holds[stream.name] = planned.holds;
       log.info({ ...planned.counts }, 'stream planned');
+      if ('costly' in planned && planned.costly)
+        log.warn(planned.costly, 'each batch reads the whole source');
     } catch (error) {
       if (error instanceof PlannerReplaced || signal?.aborted || !failsAlone(error, attemptsMade))
         throw error;
@@ -149,7 +148,7 @@ async function planStreams(
       log.error({ code: codeOf(error) }, 'stream failed while planning');
     }
   }
-  return { plan, holds, approvals, batches };
+  return { plan, holds, approvals, batches, sending };
 }
 
 /**

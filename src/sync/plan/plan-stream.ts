@@ -15,15 +15,17 @@ import {
   type RunRange,
 } from '../../state/schema.js';
 import type { Context } from '../../destination/client.js';
+import type { CostlyReading } from '../../mirror/mirror.js';
 import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import type { Decision } from '../decide.js';
-import { explainHold, hasLimit } from '../mass-change-limits.js';
+import { explainHold, hasLimit, isWithinLimit } from '../mass-change-limits.js';
 import { chooseDue, explainRetirementHold, mayPlanRetirements } from '../retire.js';
 import { requireLookups } from '../current-streams.js';
+import type { CostlyBatches } from '../explain-reading.js';
 import { keysPerBatch } from './keys-per-batch.js';
 import { createMoves } from './moved-records.js';
-import { meetObjects, type MeetDeps, type MetObjects } from './met-objects.js';
+import { createMeetings, type MeetDeps, type MetObjects } from './met-objects.js';
 import { mergeReadings, type MergeCounts, type RefusedEntry, type WriteEntry } from './merge-readings.js';
 import { explainRefusal, type RefusedRow } from './refused-rows.js';
 import { readSharedIds } from './shared-external-ids.js';
@@ -102,14 +104,28 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
   };
   const retires = mayPlanRetirements(stream, request);
 
+  const isIncremental = request.kind === 'incremental';
+  const usual = keysPerBatch(stream, { isIncremental });
+  let costly: CostlyReading | undefined;
+  /** Batches that read rows. */
+  let reading = 0;
   const batches = collect<LimitedOperation | 'moved' | undefined, WriteEntry>(
-    keysPerBatch(stream, request.kind === 'incremental'),
-    (name, entries) =>
-      sink.addBatch({
+    usual,
+    (name, entries) => {
+      if (name !== 'moved') reading++;
+      return sink.addBatch({
         limit: name === 'moved' ? undefined : name,
         isLast: name === 'moved' || name === 'retire',
         entries,
-      }),
+      });
+    },
+    async (entries) => {
+      costly = await mirror.findCostlyReading(stream, {
+        keysAtOnce: usual,
+        keys: entries.map(({ key }) => key),
+      });
+      return keysPerBatch(stream, { isIncremental, isCostly: costly !== undefined });
+    },
   );
   const moves = createMoves(deps, stream);
   /** Whether the record of a gone row comes into `gone`. */
@@ -122,16 +138,29 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
     planned.moved++;
     await batches.add('moved', { operation: 'moved', key });
   }
-  async function meet(keys: readonly string[]): Promise<MetObjects> {
+  const meetings = createMeetings(deps, stream, request.context);
+  /** Requests that a run sends to look for what its creates meet. */
+  let questions = 0;
+  /** `isRest`: no other list comes after this one. */
+  async function meet(keys: readonly string[], isRest: boolean): Promise<MetObjects> {
     if (keys.length === 0) return new Map();
+    // Whatever a few creates meet, they are not held. What single keys overwrite counts together over a day.
+    const mayBeHeld =
+      request.kind === 'incremental' ||
+      !(isRest && planned.asked === 0 && isWithinLimit(stream, 'overwrite', keys.length));
+    // A preview shows what would be overwritten, also where a run does not ask.
+    if (!mayBeHeld && request.runId !== undefined) return new Map();
     planned.asked += keys.length;
-    return meetObjects(deps, stream, keys, request.context);
+    const met = await meetings.meet(keys);
+    if (mayBeHeld) questions = meetings.requests();
+    return met;
   }
   /** What the service has accepted nothing of yet. */
   const created = collect<'create', WriteEntry>(KEYS_AT_ONCE, async (_, entries) => {
     const creates = entries.filter(({ operation }) => operation === 'create');
     const takeovers = await moves.findTakeovers(creates.map(({ key }) => key));
-    const met = await meet(entries.flatMap(({ key }) => (takeovers.has(key) ? [] : key)));
+    const untaken = entries.flatMap(({ key }) => (takeovers.has(key) ? [] : key));
+    const met = await meet(untaken, entries.length < KEYS_AT_ONCE);
     for (const entry of entries) {
       const former = takeovers.get(entry.key);
       if (!former) {
@@ -232,7 +261,9 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
   const counts: PlanCounts = { create: create - takenOver, update, retire, unchanged, retry, dead, moved };
   if (equal + overwrite > 0) Object.assign(counts, { new: asked - equal - overwrite, equal, overwrite });
   const weighed = await weighLimits(deps, stream, request, { merged: step.value, planned, keys }, sink);
-  return { counts, asked, ...weighed };
+  const isWorth = costly !== undefined && reading >= costly.mattersFrom;
+  const read: CostlyBatches | undefined = isWorth && costly ? { ...costly, batches: reading } : undefined;
+  return { counts, questions, costly: read, ...weighed };
 }
 
 /** Releases what is within the limits or approved; the rest stays held, with the reason. */
@@ -299,14 +330,28 @@ const NO_COUNTS = {} as MergeCounts;
 const isWrite = (decision: Decision) =>
   decision === 'create' || decision === 'update' || decision === 'retry';
 
-/** Collects values into lists of a size, by name; each full list, and at the end each rest, is handed over. */
-function collect<Name, T>(size: number, handOver: (name: Name, values: T[]) => Promise<void>) {
+/**
+ * Collects values into lists of a size, by name; each full list, and at the end each rest, is handed over. `resize` is asked
+ * once, with the first list of the first size, how long they all may be.
+ */
+function collect<Name, T>(
+  first: number,
+  handOver: (name: Name, values: T[]) => Promise<void>,
+  resize?: (values: readonly T[]) => Promise<number>,
+) {
   const open = new Map<Name, T[]>();
+  let size = first;
+  let ask = resize;
   return {
     async add(name: Name, value: T): Promise<void> {
       const values = open.get(name) ?? [];
       open.set(name, values);
       if (values.push(value) < size) return;
+      if (ask) {
+        size = await ask(values);
+        ask = undefined;
+        if (values.length < size) return;
+      }
       open.delete(name);
       await handOver(name, values);
     },

@@ -25,17 +25,17 @@ export async function findUnknownNames(
 
 export type Preflight = ReturnType<typeof createPreflight>;
 
-/** Remembers for which declarations the service was asked. */
+/** For how long the service is not asked again which types and fields it knows. Milliseconds. */
+const KNOWN_FOR = 60 * 60 * 1000;
+
+/** Remembers for which declarations the service was asked, for an hour. `now`: milliseconds of a clock that only runs on. */
 export function createPreflight(destination: Destination, now: () => number = () => performance.now()) {
   const known = new Map<bigint, number>();
   return {
-    /**
-     * Throws SlotsyncError `configuration` that names every unknown type and field. What was known `knownForMs` ago
-     * is not asked for again.
-     */
-    async requireKnownNames(streams: readonly Stream[], context: Context, knownForMs = 0): Promise<void> {
+    /** Throws SlotsyncError `configuration` that names every unknown type and field. */
+    async requireKnownNames(streams: readonly Stream[], context: Context): Promise<void> {
       const asked = streams.filter(
-        ({ fingerprint }) => knownForMs === 0 || now() - (known.get(fingerprint) ?? -Infinity) > knownForMs,
+        ({ fingerprint }) => now() - (known.get(fingerprint) ?? -Infinity) > KNOWN_FOR,
       );
       if (asked.length === 0) return;
       const unknown = await findUnknownNames(destination, asked, context);

@@ -5,6 +5,7 @@ import { listRequestSizes } from '../../state/request-sizes.js';
 import { FIRST_OBJECTS } from '../../streams/config-schema.js';
 import type { PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
+import { findReadingRemedies, type CostlyBatches } from '../explain-reading.js';
 import {
   describeOperations,
   toRefused,
@@ -54,6 +55,8 @@ export async function previewStream(
     refusals: [] as Pick<RefusedRow, 'key' | 'code' | 'message'>[],
     /** Why operations would wait for an operator. */
     holds: {} as Awaited<ReturnType<typeof planStream>>['holds'],
+    /** Where each batch reads the whole source: how much that is, and what helps. */
+    costly: undefined as (CostlyBatches & { remedies: string[] }) | undefined,
     /** Why the stream cannot be planned at all. */
     error: undefined as { code: string; message: string } | undefined,
   };
@@ -70,15 +73,14 @@ export async function previewStream(
       return nothing();
     }
   }
-  const { findObjects, findObjectsByNumber, findObjectsByFields, readType, searchesByFields } =
-    deps.destination;
+  const { findObjects, findObjectsByNumber, findObjectsByFields, readType } = deps.destination;
   const destination: PreviewDeps['destination'] = {
+    ...deps.destination,
     findObjects: (...asked) => orUnread(findObjects(...asked), () => new Map()),
     findObjectsByNumber: (...asked) => orUnread(findObjectsByNumber(...asked), () => new Map()),
     findObjectsByFields: (...asked) => orUnread(findObjectsByFields(...asked), () => []),
     readType: (typeId, asked, read) =>
       orUnread(readType(typeId, asked, read), () => read((async function* () {})())),
-    searchesByFields,
   };
   const asking = { ...deps, destination };
   const context = { ...CONTEXT, signal };
@@ -112,10 +114,11 @@ export async function previewStream(
   const range = room.records < Infinity ? { limit: room.records } : null;
   try {
     const request = { kind: 'sync', range, room, context } as const;
-    const { counts, holds, asked } = await planStream(asking, stream, request, sink);
+    const { counts, holds, questions, costly } = await planStream(asking, stream, request, sink);
     preview.counts = counts;
     preview.holds = holds;
-    preview.requests = Math.ceil(asked / AT_ONCE);
+    if (costly) preview.costly = { ...costly, remedies: findReadingRemedies(stream, costly) };
+    preview.requests = questions;
     // What is held costs nothing.
     const inOneRequest = await readRequestSize(deps, stream);
     for (const [limit, count] of Object.entries(records))

@@ -10,8 +10,9 @@ import { asPlanner, type Planner } from '../../state/runs/planner-token.js';
 import type { Stream } from '../../streams/stream.js';
 import type { PlanSink } from './plan-stream.js';
 
-/** Batch rows written in one statement. */
+/** Batch rows written in one statement, and the keys in them. */
 const ROWS_AT_ONCE = 200;
+const KEYS_AT_ONCE = 100_000;
 
 /** Writes a stream's batches; retirements go after every write of the run. */
 export function createBatchWriter(
@@ -22,12 +23,14 @@ export function createBatchWriter(
   const { runId } = planner;
   const write = (work: (tx: Queries) => Promise<void>) => asPlanner(db, planner, work);
   let rows: NewBatch[] = [];
+  let keysInRows = 0;
   let batches = 0;
   let records = 0;
 
   async function flush(): Promise<void> {
     if (rows.length > 0) await write((tx) => insertBatches(tx, rows));
     rows = [];
+    keysInRows = 0;
   }
 
   const sink: PlanSink = {
@@ -42,7 +45,8 @@ export function createBatchWriter(
         state: limit === undefined ? 'planned' : 'held',
         operation: limit,
       });
-      if (rows.length >= ROWS_AT_ONCE) await flush();
+      keysInRows += entries.length;
+      if (rows.length >= ROWS_AT_ONCE || keysInRows >= KEYS_AT_ONCE) await flush();
     },
     flush,
     release: (operation) =>

@@ -1,0 +1,14 @@
+// What the bench of several organizations says to the processes of their workers.
+export interface OrganizationOptions {
+  name: string;
+  /** Undefined: queue and quota are in the state database. */
+  redisUrl?: string | undefined;
+  /** The migrated state database; any text with Redis. */
+  stateUrl: string;
+}
+
+/** What the parent says: fill the queue of each organization, or tell when its requests were sent. */
+export type Order = { order: 'fill'; jobs: number } | { order: 'tell' };
+
+/** Half of it passes before the service counts a request. */
+export const LATENCY_MS = 50;

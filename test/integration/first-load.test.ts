@@ -1,0 +1,190 @@
+// Guarantee 6
+// How often a plan asks about its creates, and that it decides the same however it asks: list by list, by reading the type
+// whole, or not at all because the type is empty.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { previewStream } from '../../src/sync/plan/preview.js';
+import type { World } from '../support/world.js';
+import { keepRoomWorlds, ROOMS, rooms } from '../support/room-worlds.js';
+
+const open = keepRoomWorlds();
+
+const addRows = (world: World, count: number) =>
+  world.sql`INSERT INTO rooms (code, name) SELECT c, 'Room ' || c FROM unnest(${codes(count)}::text[]) AS c`;
+const codeOf = (at: number) => `r${String(at).padStart(5, '0')}`;
+const codes = (count: number) => Array.from({ length: count }, (_, at) => codeOf(at));
+const addObject = (
+  world: World,
+  extId: string | null,
+  name: string,
+  more: { typeId?: string; active?: boolean } = {},
+) =>
+  world.sandbox.addObject({
+    extId,
+    typeId: 'room',
+    ...more,
+    fields: [{ fieldId: 'room.name', values: [name] }],
+  });
+/** Objects of the type that no row means. */
+function addOthers(world: World, count: number): void {
+  for (let at = 0; at < count; at++) addObject(world, `other_${at}`, `Other ${at}`);
+}
+const finds = (world: World) => world.sandbox.arrivals().filter(({ path }) => path.endsWith('/objects/find'));
+
+describe('first load: the finds of a plan', () => {
+  it.each([
+    { rows: 1000, there: 0, expected: 1, why: 'one list' },
+    { rows: 5000, there: 0, expected: 2, why: 'a list, and a count of none' },
+    { rows: 5000, there: 700, expected: 3, why: 'a list, the count, and one page' },
+    { rows: 5000, there: 1500, expected: 5, why: 'two lists, the count, and two pages' },
+    { rows: 2500, there: 4500, expected: 4, why: 'three lists, and the count' },
+    { rows: 5, there: 700, expected: 0, why: 'no more than are ever held' },
+  ])(
+    '$rows rows, $there objects at the service: $expected ($why)',
+    async ({ rows: count, there, expected }) => {
+      const world = await open(rooms({ owns: 'object', batchSize: 1000 }));
+      await addRows(world, count);
+      addOthers(world, there);
+      world.sandbox.clearArrivals();
+      const preview = await previewStream(world.deps(), world.stream('rooms'));
+      expect(preview).toMatchObject({ counts: { create: count }, unread: undefined });
+      world.sandbox.clearArrivals();
+      const { run } = await world.sync();
+      expect(run.counts['rooms']).toMatchObject({ synced: count });
+      expect(finds(world)).toHaveLength(expected);
+      // What the preview says is what the run took.
+      expect(preview.requests).toBe(expected + world.writes().length);
+    },
+  );
+
+  it('a service that does not count, or refuses to, is asked list by list', async () => {
+    const world = await open(rooms());
+    await addRows(world, 2500);
+    const counting = { path: '/objects/find', fault: 'status' } as const;
+    for (const fault of [
+      { status: 400 },
+      { status: 500 },
+      { status: 200, body: { results: [], page: 1 } },
+      { status: 200, body: { results: [], page: 1, totalPages: 1, totalResults: 1 } },
+    ]) {
+      const { counts, unread } = await previewStream(
+        {
+          ...world.deps(),
+          destination: countingWith(world, () => world.sandbox.failNext({ ...counting, ...fault })),
+        },
+        world.stream('rooms'),
+      );
+      expect([counts.create, unread]).toEqual([2500, undefined]);
+    }
+  });
+
+  it('a count of none is not believed where objects of the type were found', async () => {
+    const world = await open(rooms());
+    await addRows(world, 2500);
+    for (const code of codes(2500)) addObject(world, `room_${code}`, 'By hand');
+    const none = { path: '/objects/find', fault: 'status', status: 200 } as const;
+    const body = { results: [], page: 1, totalPages: 0, totalResults: 0 };
+    const destination = countingWith(world, () => world.sandbox.failNext({ ...none, body }));
+    const { counts } = await previewStream({ ...world.deps(), destination }, world.stream('rooms'));
+    expect(counts).toMatchObject({ create: 2500, overwrite: 2500 });
+  });
+
+  it('a reading that leaves out what was found by external id is not believed', async () => {
+    const world = await open(rooms());
+    await addRows(world, 2500);
+    addObject(world, `room_${codeOf(0)}`, 'By hand', { active: false });
+    for (const at of [2000, 2001]) addObject(world, `room_${codeOf(at)}`, 'By hand', { active: at === 2000 });
+    const { destination } = world;
+    const readType: typeof destination.readType = (type, context, read, options) =>
+      destination.readType(
+        type,
+        context,
+        (pages) =>
+          read(
+            (async function* () {
+              for await (const page of pages) yield page.filter(({ active }) => active);
+            })(),
+          ),
+        options,
+      );
+    const deps = { ...world.deps(), destination: { ...destination, readType } };
+    const { counts } = await previewStream(deps, world.stream('rooms'));
+    expect(counts).toMatchObject({ create: 2500, overwrite: 3 });
+  });
+
+  it('a type that the service does not know is named by its run', async () => {
+    const world = await open(rooms(), { sandbox: { schema: { types: [{ extId: 'lab' }], fields: [] } } });
+    await addRows(world, 2500);
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'failed', errorCode: 'configuration' });
+    expect(run.errorMessage).toContain("the service knows no type 'room'");
+  });
+});
+
+/** The world's service, with something done right before objects are counted. */
+function countingWith({ destination }: World, before: () => void): World['destination'] {
+  return {
+    ...destination,
+    countObjects(...asked) {
+      before();
+      return destination.countObjects(...asked);
+    },
+  };
+}
+
+/** What stands at the service for a row. */
+const KINDS = [
+  'nothing',
+  'equal',
+  'different',
+  'inactive',
+  'another type',
+  'same name',
+  'same name twice',
+  'same name and another type',
+  'linked by number',
+] as const;
+type Kind = (typeof KINDS)[number];
+
+function addKind(world: World, code: string, kind: Kind): void {
+  const [extId, name] = [`room_${code}`, `Room ${code}`];
+  if (kind === 'equal') addObject(world, extId, name);
+  if (kind === 'different') addObject(world, extId, 'By hand');
+  if (kind === 'inactive') addObject(world, extId, name, { active: false });
+  if (kind.includes('another type')) addObject(world, extId, name, { typeId: 'lab' });
+  if (kind.includes('same name')) addObject(world, `hand_${code}`, name);
+  if (kind === 'same name twice') addObject(world, null, name);
+}
+
+it.each([{ match: ['room.name'] }, {}])(
+  'first load: %o decides the same however it asks',
+  async (matching) => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.tuple(fc.integer({ min: 0, max: 2499 }), fc.constantFrom(...KINDS)), { maxLength: 200 }),
+        fc.constantFrom(0, 600, 1500, 3000),
+        async (drawn, others) => {
+          const world = await open(rooms({ ...ROOMS, ...matching }));
+          await addRows(world, 2500);
+          addOthers(world, others);
+          const kinds = new Map(drawn);
+          for (const [row, kind] of kinds) {
+            const code = codeOf(row);
+            addKind(world, code, kind);
+            if (kind !== 'linked by number') continue;
+            const { id } = addObject(world, null, 'By hand');
+            await world.sql`
+            INSERT INTO slotsync.links (stream, local_key, external_id, destination_id, assigns_id, linked_by)
+            VALUES ('rooms', ${code}, ${`room_${code}`}, ${id}, true, 'match')`;
+          }
+          const lists = { ...world.destination, countObjects: async () => undefined };
+          const ask = (destination: World['destination']) =>
+            previewStream({ ...world.deps(), destination }, world.stream('rooms'));
+          const [byLists, byCheapest] = [await ask(lists), await ask(world.destination)];
+          expect({ ...byCheapest, requests: 0 }).toEqual({ ...byLists, requests: 0 });
+        },
+      ),
+      { numRuns: 6, examples: [[KINDS.map((kind, at) => [1200 + at, kind]), 0]], seed: 7 },
+    );
+  },
+);

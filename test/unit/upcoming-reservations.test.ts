@@ -1,0 +1,151 @@
+// Guarantee 6
+// Which objects are booked, from as few pages as possible: always the truth, however the reservations lie, and in a number of
+// requests that does not grow with them.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { findUpcoming } from '../../src/destination/upcoming-reservations.js';
+
+interface Booking {
+  object: string;
+  begin: number;
+  end: number;
+}
+
+const NOW = 1_800_000_000;
+const HOUR = 60 * 60;
+const YEAR = 365 * 24 * HOUR;
+const PATH = '/v1/reservations/find';
+
+/** A service that answers in ascending id; the bookings have theirs by their place in the list. */
+function playService(
+  bookings: readonly Booking[],
+  {
+    pageSize,
+    maxPage = pageSize,
+    tellsTotal = true,
+  }: { pageSize: number; maxPage?: number; tellsTotal?: boolean },
+) {
+  let requests = 0;
+  const find = (extIds: readonly string[]) =>
+    findUpcoming(
+      async (some, { from, to }) => {
+        requests++;
+        const wanted = new Set(some);
+        const found = bookings.flatMap(({ object, begin, end }, id) =>
+          wanted.has(object) && begin < to && end > from
+            ? [{ id, begin, end, objects: [{ objectId: object }] }]
+            : [],
+        );
+        const totalPages = Math.ceil(found.length / maxPage);
+        return {
+          results: found.slice(0, maxPage),
+          totalPages,
+          totalResults: tellsTotal ? found.length : undefined,
+        };
+      },
+      extIds,
+      { now: NOW, pageSize, path: PATH },
+    );
+  return { find, requests: () => requests };
+}
+
+const names = (count: number) => Array.from({ length: count }, (_, at) => `o${at}`);
+/** So many bookings of an hour, evenly between two times. */
+const spread = (object: string, count: number, from: number, to: number): Booking[] =>
+  Array.from({ length: count }, (_, at) => {
+    const begin = Math.floor(from + ((to - from) * at) / count);
+    return { object, begin, end: begin + HOUR };
+  });
+
+describe('upcoming reservations: the number of requests', () => {
+  const FREE = ['free_1', 'free_2'];
+  it.each([
+    { what: 'none', count: 1, lists: () => [] },
+    {
+      what: '1000 each, over the year',
+      count: 4,
+      lists: (object: string) => spread(object, 1000, NOW, NOW + YEAR),
+    },
+    {
+      what: '1000 each, in a term to come',
+      count: 4,
+      lists: (object: string) => spread(object, 1000, NOW + YEAR / 4, NOW + YEAR / 2),
+    },
+    {
+      what: '1000 each, in times of their own',
+      count: 48,
+      lists: (object: string) => {
+        const from = NOW + (Number(object.slice(1)) * YEAR) / 100;
+        return spread(object, 1000, from, from + YEAR / 3);
+      },
+    },
+    {
+      what: '100 each, over the year',
+      count: 4,
+      lists: (object: string) => spread(object, 100, NOW, NOW + YEAR),
+    },
+    {
+      what: '100 000 of one',
+      count: 2,
+      lists: (object: string) => (object === 'o0' ? spread(object, 100_000, NOW, NOW + YEAR) : []),
+    },
+  ])('100 objects, $what: $count', async ({ count, lists }) => {
+    const { find, requests } = playService(names(100).flatMap(lists), { pageSize: 1000 });
+    const upcoming = await find([...names(100), ...FREE]);
+    expect([...upcoming.keys()].toSorted()).toEqual(
+      names(100)
+        .filter((name) => lists(name).length > 0)
+        .toSorted(),
+    );
+    expect(requests()).toBe(count);
+  });
+
+  it('1000 objects with 100 each, at times of their own: ten', async () => {
+    let seed = 7;
+    const random = () => (seed = (seed * 48271) % 2147483647) / 2147483647;
+    const bookings = names(1000).flatMap((object) =>
+      Array.from({ length: 100 }, () => Math.floor(NOW + random() * YEAR)).map((begin) => ({
+        object,
+        begin,
+        end: begin + HOUR,
+      })),
+    );
+    const { find, requests } = playService(bookings, { pageSize: 1000 });
+    expect((await find([...names(1000), ...FREE])).size).toBe(1000);
+    expect(requests()).toBeLessThanOrEqual(10);
+  });
+});
+
+it('upcoming reservations: an object is free if and only if it has none, however they lie, in two requests for each and one', async () => {
+  const booking = fc.record({
+    object: fc.constantFrom(...names(8)),
+    begin: fc.oneof(
+      fc.integer({ min: NOW - 5, max: NOW + 20 }),
+      fc.integer({ min: NOW, max: NOW + 9 * YEAR }),
+    ),
+    seconds: fc.integer({ min: 0, max: 30 }),
+  });
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(booking, { maxLength: 60 }),
+      fc.record({ pageSize: fc.integer({ min: 1, max: 6 }), tellsTotal: fc.boolean(), less: fc.boolean() }),
+      async (drawn, { pageSize, tellsTotal, less }) => {
+        const bookings = drawn.map(({ object, begin, seconds }) => ({ object, begin, end: begin + seconds }));
+        const maxPage = less ? Math.ceil(pageSize / 2) : pageSize;
+        const { find, requests } = playService(bookings, { pageSize, maxPage, tellsTotal });
+        const upcoming = await find(names(8));
+        const booked = bookings.filter(({ end }) => end > NOW).map(({ object }) => object);
+        expect([...upcoming.keys()].toSorted()).toEqual([...new Set(booked)].toSorted());
+        expect(requests()).toBeLessThanOrEqual(2 * 8 + 1);
+      },
+    ),
+    { numRuns: 500 },
+  );
+});
+
+it('upcoming reservations: a page of many without the objects that were asked for is no answer', async () => {
+  const others = [{ id: 1, begin: NOW, end: NOW + HOUR, objects: [{ objectId: 'other' }] }];
+  const ask = async () => ({ results: others, totalPages: 9, totalResults: 9 });
+  const finding = findUpcoming(ask, ['o1'], { now: NOW, pageSize: 1, path: PATH });
+  await expect(finding).rejects.toMatchObject({ code: 'answer_invalid' });
+});
