@@ -41,7 +41,6 @@ export function createTypeReading(destination: TypeDestination, typeId: string, 
   async function readWhenCheaper(): Promise<void> {
     if (whole || lists === 0) return;
     count ??= (await unlessFailing(destination.countObjects(typeId, context))) ?? Infinity;
-    if (count < found.size) count = Infinity;
     if (count > Math.min(lists * destination.pageSize, MOST_READ)) return;
     const objects = count === 0 ? [] : await unlessFailing(readWhole());
     byExtId = new Map(
