@@ -13,12 +13,17 @@ import { startService } from './service.js';
 
 const AT_ONCE = 12;
 const REPEATS = 3;
+/**
+ * `quota`, in requests a second, is more than are ever sent. A grant costs the more the larger it is, so it is no larger
+ * than that.
+ */
 const SIZES = [
-  { batchSize: 1, rows: 2_000 },
-  { batchSize: 10, rows: 10_000 },
-  { batchSize: 100, rows: 200_000 },
+  { batchSize: 1, rows: 2_000, quota: 1_000 },
+  { batchSize: 10, rows: 10_000, quota: 1_000 },
+  { batchSize: 100, rows: 200_000, quota: 400 },
+  { batchSize: 1_000, rows: 200_000, quota: 100 },
 ];
-const CHANGES = { batchSize: 100, rows: 100_000, part: 100 };
+const CHANGES = { batchSize: 100, quota: 400, rows: 100_000, part: 100 };
 const SERVICE = {
   rate: 0,
   latencyMs: 2,
@@ -50,14 +55,14 @@ export async function benchPipeline(given: readonly string[]): Promise<void> {
         [`${tree}, queue on Redis`, (place) => backfill({ ...place, tree, redisUrl: redis.url })],
       );
     const lines: Cell[][] = [];
-    for (const [at, { batchSize, rows }] of sizes.entries()) {
+    for (const [at, { batchSize, rows, quota }] of sizes.entries()) {
       const rates = ways.map((): number[] => []);
       for (let repeat = 0; repeat < REPEATS; repeat++) {
         for (const [index, [, way]] of ways.entries()) {
           const databaseUrl = await server.createDatabase(`bench_${batchSize}_${repeat}_${index}`);
           const service = await startService(SERVICE);
           await fill(databaseUrl, rows);
-          const seconds = await way({ databaseUrl, serviceUrl: service.url, batchSize });
+          const seconds = await way({ databaseUrl, serviceUrl: service.url, batchSize, quota });
           await service.stop();
           rates[index]?.push(rows / seconds);
         }
@@ -83,6 +88,8 @@ interface Place {
   databaseUrl: string;
   serviceUrl: string;
   batchSize: number;
+  /** Requests a second. */
+  quota: number;
   /** Queue and quota on Redis. */
   redisUrl?: string;
   /** The folder of another tree. */
@@ -99,7 +106,7 @@ async function fill(databaseUrl: string, rows: number): Promise<void> {
   await sql.end({ timeout: 1 });
 }
 
-function openProgram({ databaseUrl, serviceUrl, batchSize, redisUrl, tree }: Place, owns: string) {
+function openProgram({ databaseUrl, serviceUrl, batchSize, quota, redisUrl, tree }: Place, owns: string) {
   const fields = { 'room.name': 'name', 'room.seats': 'seats' };
   const rooms = { from: 'rooms', key: 'code', type: 'room', externalId: 'room_{code}', fields };
   return install({
@@ -107,8 +114,7 @@ function openProgram({ databaseUrl, serviceUrl, batchSize, redisUrl, tree }: Pla
     serviceUrl,
     tree,
     configuration: { streams: { rooms: { ...rooms, owns, batchSize } } },
-    // More than is ever sent: 1 000 is the most that the setting takes.
-    env: { REDIS_URL: redisUrl, API_REQUESTS_PER_SECOND: '1000' },
+    env: { REDIS_URL: redisUrl, API_REQUESTS_PER_SECOND: String(quota) },
   });
 }
 
@@ -130,14 +136,14 @@ async function backfill(place: Place): Promise<number> {
 
 /** Requests that a change of one row in a hundred takes, everything counted. */
 async function countRequests(databaseUrl: string, sql: postgres.Sql): Promise<void> {
-  const { rows, batchSize, part } = CHANGES;
+  const { rows, batchSize, quota, part } = CHANGES;
   const service = await startService(SERVICE);
   const lines: Cell[][] = [];
   for (const [owns, name] of [
     ['object', 'the whole object'],
     ['fields', 'its fields: read, merge, write'],
   ] as const) {
-    const slotsync = await openProgram({ databaseUrl, serviceUrl: service.url, batchSize }, owns);
+    const slotsync = await openProgram({ databaseUrl, serviceUrl: service.url, batchSize, quota }, owns);
     await slotsync.command('migrate');
     await slotsync.command('sync', 'rooms');
     await sql`UPDATE rooms SET seats = seats + 1 WHERE right(code, 2) = '07'`;

@@ -11,7 +11,9 @@ export function quoteLiteral(text: string): string {
   return text.includes('\\') ? ` E${quoted}` : quoted;
 }
 
-/** A list of texts as an array literal of PostgreSQL. */
-export function arrayLiteral(texts: readonly string[]): string {
-  return `{${texts.map((text) => `"${text.replace(/["\\]/g, '\\$&')}"`).join(',')}}`;
+/** A list of texts as an array literal of PostgreSQL; undefined is null. */
+export function arrayLiteral(texts: readonly (string | undefined)[]): string {
+  return `{${texts.map((text) => (text === undefined ? 'NULL' : quoteElement(text))).join(',')}}`;
 }
+
+const quoteElement = (text: string) => `"${/["\\]/.test(text) ? text.replace(/["\\]/g, '\\$&') : text}"`;

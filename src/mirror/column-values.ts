@@ -1,7 +1,6 @@
 // How values of the mirror are read. The driver's own conversion would shift days, lose microseconds, keep the spaces of
 // char(n), and read a null inside an array as the text NULL. It would hand over NaN and infinity as if they were values.
 import { parse as parseArray } from 'postgres-array';
-import type { Row } from '../streams/config-schema.js';
 import { arrayLiteral } from '../sql-text.js';
 import { UnfitValue } from '../streams/field-values.js';
 import { mayBeText } from './mapped-text.js';
@@ -17,16 +16,11 @@ export const VALUE_TYPES = {
   fixedWidth: { to: 1042, from: [1042], serialize, parse: withoutPadding },
 };
 
-/** Arrays from the text that PostgreSQL writes, in which nulls stay null; and what cannot be sent, marked as such. */
-export function readValues(row: Row, types: ReadonlyMap<string, string>): Row {
-  const changed = Object.entries(row).flatMap(([name, value]): [string, unknown][] => {
-    const read = readValue(value, types.get(name) ?? '');
-    return read === value ? [] : [[name, read]];
-  });
-  return changed.length === 0 ? row : { ...row, ...Object.fromEntries(changed) };
-}
-
-function readValue(value: unknown, type: string): unknown {
+/**
+ * One value of a row: an array from the text that PostgreSQL writes, in which nulls stay null; and what cannot be sent,
+ * marked as such.
+ */
+export function readValue(value: unknown, type: string): unknown {
   if (typeof value !== 'string' || !type.endsWith('[]')) return markUnfit(value, type);
   const elements = parseArray(value, elementReader(type));
   const unfit = findUnfit(elements, type.slice(0, -2));

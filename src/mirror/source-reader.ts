@@ -8,7 +8,7 @@ import type { Row } from '../streams/config-schema.js';
 import { isIdentifiedByKey, templateColumns } from '../streams/external-id.js';
 import { isShortenedKey } from '../streams/local-key.js';
 import type { DeclaredSource, Source } from '../streams/stream.js';
-import { keyColumns, readValues } from './column-values.js';
+import { keyColumns, readValue } from './column-values.js';
 import { readsOwnText } from './mapped-text.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
 import type { ReadOnlySessions } from './read-only-sessions.js';
@@ -132,7 +132,7 @@ export function createSourceReader(sessions: ReadOnlySessions) {
       const rows = withFallback(conditions, async function* (condition) {
         yield await sessions.query<Row>(sourceSql.selectRows(declared.source, computed, condition));
       });
-      return (await collect(rows)).map((row) => toSourceRow(row, names, types));
+      return toSourceRows(await collect(rows), names, types);
     },
 
     /**
@@ -214,13 +214,16 @@ export function findAbsent(named: readonly NamedColumn[], types: ColumnTypes): s
     );
 }
 
-function toSourceRow(columns: Row, names: readonly string[], types: ColumnTypes): SourceRow {
-  const row: Record<string, unknown> = { ...columns };
-  const computed: Record<string, unknown> = {};
-  for (const name of names) {
-    const alias = sourceSql.aliasOf(name);
-    computed[name] = row[alias];
-    delete row[alias];
-  }
-  return { key: computed['key'] as string | null, row: readValues(row, types), computed };
+/** All rows of a statement have the same columns, so which of them are computed, and how each is read, is found out once. */
+function toSourceRows(found: readonly Row[], names: readonly string[], types: ColumnTypes): SourceRow[] {
+  const aliases = new Map(names.map((name) => [sourceSql.aliasOf(name), name]));
+  const columns = Object.keys(found[0] ?? {}).filter((column) => !aliases.has(column));
+  const typed = columns.map((column) => [column, types.get(column) ?? ''] as const);
+  return found.map((given) => {
+    const row: Record<string, unknown> = {};
+    for (const [column, type] of typed) row[column] = readValue(given[column], type);
+    const computed: Record<string, unknown> = {};
+    for (const [alias, name] of aliases) computed[name] = given[alias];
+    return { key: computed['key'] as string | null, row: row as Row, computed };
+  });
 }

@@ -1,6 +1,7 @@
 // A record is claimed before it is looked at and settled with its outcome. A claim that was never settled leaves the
 // record in doubt: the service may hold something else than was accepted last, so it is looked at again.
 import { sql, type SQL } from 'drizzle-orm';
+import { arrayLiteral } from '../../sql-text.js';
 import { anyOf, query, type Queries, type RowOf } from '../database.js';
 import type { records } from '../schema.js';
 import { AWAITS_SECOND_LOOK } from './outcome-types.js';
@@ -48,12 +49,12 @@ export async function claimRecords(
   db: Queries,
   claim: Claim & { keys: readonly string[]; runId: number; externalIds?: ReadonlyMap<string, string> },
 ): Promise<Map<string, ClaimedRecord>> {
-  const externalIds = JSON.stringify(Object.fromEntries(claim.externalIds ?? []));
+  const { keys } = claim;
+  const externalIds = keys.map((key) => claim.externalIds?.get(key));
   const rows = await query<ClaimedRecord>(db)`
     INSERT INTO slotsync.records AS r (stream, local_key, external_id, status, claimed_by, claimed_until, run_id)
-    SELECT ${claim.stream}, k, ${externalIds}::jsonb->>k, 'pending', ${claim.token},
-      ${secondsFromNow(claim.seconds)}, ${claim.runId}::bigint
-    FROM jsonb_array_elements_text(${JSON.stringify(claim.keys)}::jsonb) AS k ORDER BY k COLLATE "C"
+    SELECT ${claim.stream}, key, id, 'pending', ${claim.token}, ${secondsFromNow(claim.seconds)}, ${claim.runId}::bigint
+    FROM unnest(${arrayLiteral(keys)}::text[], ${arrayLiteral(externalIds)}::text[]) AS k(key, id) ORDER BY key COLLATE "C"
     ON CONFLICT (stream, local_key) DO UPDATE SET
       in_doubt = r.in_doubt OR r.claimed_by IS NOT NULL
         OR coalesce(r.check_after <= now() AND NOT ${sql.raw(AWAITS_SECOND_LOOK)}, false),

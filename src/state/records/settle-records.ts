@@ -43,7 +43,8 @@ export async function settleRecords(
     outcomes.filter(({ outcome }) => outcome === wanted).map(({ localKey }) => localKey);
   const kept = outcomes.filter(({ outcome }) => outcome !== 'forgotten' && outcome !== 'skipped');
   const keptKeys = kept.map(({ localKey }) => localKey);
-  const byKey = Object.fromEntries(kept.map((outcome) => [outcome.localKey, toRow(outcome)]));
+  // An object of so many keys would cost more to make than its text.
+  const byKey = `{${kept.map((outcome) => `${JSON.stringify(outcome.localKey)}:${JSON.stringify(toRow(outcome))}`).join(',')}}`;
   // Each row looks its own outcome up: a join with the list would be a nested loop, whatever is known of the table.
   const written = await query<{ localKey: string }>(db)`
     UPDATE slotsync.records AS r SET
@@ -62,10 +63,10 @@ export async function settleRecords(
           CASE WHEN NOT accepted THEN r.gone_since END,
           CASE WHEN o.outcome = 'synced' THEN now() ELSE r.synced_at END,
           greatest(r.check_after, now() + make_interval(secs => o."secondLookAfterSeconds")),
-          CASE WHEN o."changedId" IS NULL THEN CASE WHEN NOT (accepted AND ${FORMER_HAS_RECORD})
+          CASE WHEN o."changedId" IS NULL THEN CASE WHEN NOT (accepted AND r.former_external_id IS NOT NULL AND ${FORMER_HAS_RECORD})
               THEN nullif(r.former_external_id, coalesce(o."externalId", r.external_id)) END
             ELSE coalesce(nullif(r.former_external_id, o."changedId"->>'now'), o."changedId"->>'former') END
-        FROM jsonb_to_record(${JSON.stringify(byKey)}::jsonb->r.local_key) AS o(outcome text, retired boolean, code text,
+        FROM jsonb_to_record(${byKey}::jsonb->r.local_key) AS o(outcome text, retired boolean, code text,
           message text, "externalId" text, "destinationId" bigint, "sourceHash" bigint, "objectHash" text, "waitsFor" text,
           "inDoubt" boolean, "changedId" jsonb, "secondLookAfterSeconds" float8), LATERAL (SELECT o.outcome IN ('synced', 'unchanged')) AS a(accepted)),
       claimed_by = NULL, claimed_until = NULL, run_id = ${runId}::bigint, updated_at = now()

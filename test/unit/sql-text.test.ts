@@ -1,0 +1,15 @@
+// Values as SQL text: what stands between quotes stays what it was.
+import { describe, expect, test } from 'vitest';
+import { arrayLiteral } from '../../src/sql-text.js';
+
+describe('arrayLiteral', () => {
+  test('quotes and backslashes are escaped, other texts stand as they are', () => {
+    expect(arrayLiteral(['a', 'b"c', String.raw`d\e`, 'NULL', ''])).toBe(
+      String.raw`{"a","b\"c","d\\e","NULL",""}`,
+    );
+  });
+
+  test('undefined is null, and not the text NULL', () => {
+    expect(arrayLiteral([undefined, 'a'])).toBe('{NULL,"a"}');
+  });
+});
