@@ -30,6 +30,8 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
   let successes = 0;
   /** By job: the successes there had been when it last failed with a cause that is to be compared. */
   const comparedAt = new Map<string, number>();
+  /** The failure of one request ends every batch that was in it: it is counted once. */
+  const counted = new WeakSet<object>();
   /** Since the last success. */
   let isReported = false;
 
@@ -60,6 +62,13 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
     return 'done';
   }
 
+  function isFirst(error: unknown): boolean {
+    if (!(error instanceof Error)) return true;
+    const isKnown = counted.has(error);
+    counted.add(error);
+    return !isKnown;
+  }
+
   return {
     isOpen: () => isOpen,
 
@@ -77,7 +86,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
       const code = codeOf(error);
       const { systemic } = errorEntry(code);
       if (!systemic || signal.aborted) return false;
-      failures++;
+      if (isFirst(error)) failures++;
       if (!isOpen && failures >= THRESHOLD) open(code);
       if (systemic !== 'compare') return systemic === 'wait';
       const hadOthers = successes > (comparedAt.get(job) ?? successes);

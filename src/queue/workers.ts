@@ -92,7 +92,9 @@ export function createWorkers(options: WorkersOptions) {
       if (batch?.state !== 'queued' || batch.isPaused) return; // its row brings it back when it is resumed
       child = log.child({ runId: batch.runId, stream: batch.stream, batch: batch.id });
       aborting.throwIfAborted();
-      const deps = { ...options, requests, streams: await streamsOf(batch.runId), log: child };
+      const deps = { ...options, streams: await streamsOf(batch.runId), log: child };
+      // What fails goes alone from then on: no other batch fails with it a second time.
+      if (job.attemptsMade === 0) deps.requests = requests;
       await applyBatch(deps, batch, aborting);
       breaker.succeeded(nameOf(job));
       await producer.advance(batch.runId);

@@ -9,15 +9,15 @@ import { cancelRun } from '../../src/state/runs/end-run.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { addRooms, expectInSync, keepRoomWorlds, rooms, roomsAndCourses } from '../support/room-worlds.js';
 import { until } from '../support/wait.js';
-import type { World } from '../support/world.js';
+import type { World, WorldOptions } from '../support/world.js';
 
 const openRooms = keepRoomWorlds();
 
 let bullmq: Bullmq;
 let producer: Producer;
 
-async function open(config = rooms()): Promise<World> {
-  const world = await openRooms(config);
+async function open(config = rooms(), options: WorldOptions = {}): Promise<World> {
+  const world = await openRooms(config, options);
   await world.sql`DROP SCHEMA IF EXISTS slotsync_queue CASCADE`;
   await migrateQueue({ postgresUrl: world.url });
   bullmq = openBullmq({ postgresUrl: world.url }, 'workers', world.log);
@@ -105,4 +105,28 @@ it('workers: a stream whose source times out each time fails alone after three a
   });
   expect(world.lines.filter((line) => line.includes('job failed; it is retried'))).toHaveLength(2);
   await expectInSync(world);
+});
+
+it('workers: a batch that fails goes alone from then on, so that it spoils no other twice', async () => {
+  // So long between two slots that the batches come to stand in one line.
+  const world = await open(rooms({ owns: 'object' }), { rules: { paceMs: 500 } });
+  const all = ['B', 'C', 'D', 'E', 'F', 'A'];
+  await addRooms(world, ...all);
+  const { runId, queue } = await world.planBatches(
+    'rooms',
+    all.map((code) => [code]),
+  );
+  world.sandbox.refuseObject('room_A', { status: 500, message: 'spoils', wholeCall: true });
+  const jobs = bullmq.queue(QUEUES.batches);
+  for (const batchId of queue) {
+    const jobId = batchJobId(batchId);
+    await jobs.add('apply', { batchId }, { ...JOB_OPTIONS, attempts: 2, jobId, priority: 2 });
+  }
+  await jobs.close();
+  await work(world, hasEnded(world, runId), 'the run to end');
+  const together = world.writes().filter(({ status, objects = 0 }) => status === 500 && objects > 1);
+  expect(together.reduce((sum, { objects = 0 }) => sum + objects, 0)).toBeLessThanOrEqual(all.length);
+  const { A, ...others } = await world.statusesOf('rooms');
+  expect(A).toBe('failed');
+  expect([...new Set(Object.values(others))]).toEqual(['synced']);
 });

@@ -46,6 +46,16 @@ describe('circuit breaker', () => {
     stop();
   });
 
+  it('counts a request once, however many batches it fails', () => {
+    const { breaker, stop } = setUp();
+    const shared = failure('service_failed');
+    for (let at = 0; at < 20; at++) breaker.failed(shared, `batches ${at}`);
+    expect(breaker.isOpen()).toBe(false);
+    for (let at = 0; at < 4; at++) breaker.failed(failure('service_failed'), JOB);
+    expect(breaker.isOpen()).toBe(true);
+    stop();
+  });
+
   it('does not count errors of single records', () => {
     const { breaker } = setUp();
     for (let at = 0; at < 20; at++) expect(breaker.failed(failure('refused'), JOB)).toBe(false);

@@ -9,7 +9,7 @@ export type TypeDestination = Pick<
 >;
 
 /** A type with more objects is not read whole: they are kept in memory. */
-const MOST_OBJECTS = 20_000;
+const MOST_READ = 20_000;
 
 export type TypeReading = ReturnType<typeof createTypeReading>;
 
@@ -41,7 +41,7 @@ export function createTypeReading(destination: TypeDestination, typeId: string, 
   async function readWhenCheaper(): Promise<void> {
     if (whole || lists === 0) return;
     count ??= (await unlessFailing(destination.countObjects(typeId, context))) ?? Infinity;
-    if (count > Math.min(lists * destination.pageSize, MOST_OBJECTS)) return;
+    if (count > Math.min(lists * destination.pageSize, MOST_READ)) return;
     const objects = count === 0 ? [] : await unlessFailing(readWhole());
     byExtId = new Map(
       objects?.flatMap((object) => (object.extId === undefined ? [] : [[object.extId, object]])),
