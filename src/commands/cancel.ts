@@ -9,7 +9,7 @@ export async function cancel(app: App, id: string, options: CommonOptions): Prom
   const run = await findUnfinishedRun(db, id);
   await cancelRun(db, run.id);
   print(options, { cancelled: run.id }, [
-    `Run ${run.id} is cancelled: batches in progress are finished, and what was accepted stays at the service.`,
+    `Run ${run.id} is cancelled: requests in progress are answered, and what was accepted stays at the service.`,
     'Its other records are sent by the next run: slotsync sync',
   ]);
 }

@@ -198,7 +198,7 @@ export function addCommands(program: Command): void {
 
   common(program.command('pause'))
     .argument('[run]', 'number of the run (default: every unfinished run that is not incremental)')
-    .description('pause a run: batches in progress are finished, the rest is sent after resume')
+    .description('pause a run: requests in progress are answered, the rest is sent after resume')
     .action(withApp({ needs: STATE }, async () => (await import('./pause.js')).pause));
 
   common(program.command('resume'))

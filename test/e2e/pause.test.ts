@@ -29,7 +29,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       await world.untilHeld();
       const pause = await world.run(['pause'], { API_KEY: undefined });
       expect(pause.stdout).toBe(
-        'Run 1 is paused: batches in progress are finished. To go on: slotsync resume 1\n',
+        'Run 1 is paused: requests in progress are answered. To go on: slotsync resume 1\n',
       );
       expect(pause.code).toBe(0);
       world.sandbox.openGate();
@@ -79,7 +79,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
 
       const cancel = await world.run(['cancel', '2'], { API_KEY: undefined });
       expect(cancel.stdout).toContain(
-        'Run 2 is cancelled: batches in progress are finished, and what was accepted stays',
+        'Run 2 is cancelled: requests in progress are answered, and what was accepted stays',
       );
       expect(cancel.code).toBe(0);
       expect((await world.run(['sync', 'rooms'])).code).toBe(0);
