@@ -221,6 +221,19 @@ describe('requests', () => {
     ]);
   });
 
+  it('refused for the size of one object, which is refused alone, teach nothing of the others', async () => {
+    const { filler, learned, grant } = playService({
+      objects: 16,
+      judge: (names) => {
+        if (names.includes('a5')) throw new SlotsyncError('refused', 'large', { facts: { status: 413 } });
+      },
+    });
+    const end = filler.put(auto, SYNC, order('a', 16));
+    await grant(12);
+    await end;
+    expect(learned.flatMap(({ outcome, objects }) => (outcome === 'accepted' ? [] : objects))).toEqual([1]);
+  });
+
   it('that get no slot fail every batch that waits', async () => {
     const closed = new SlotsyncError('limiter_closed', 'the limiter is closed');
     const failing = createRequestFiller({

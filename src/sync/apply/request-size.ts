@@ -6,7 +6,7 @@ import { FIRST_OBJECTS, MOST_OBJECTS } from '../../streams/config-schema.js';
 export interface RequestSize {
   /** Objects in the next full request. */
   objects: number;
-  /** The most that were accepted in one request. */
+  /** The most that were accepted in one request. As many as are too many: they were answered well before. */
   accepted: number;
   /** So many are too many: refused, too slow, or slower in all. */
   tooMany: number | null;
@@ -89,7 +89,6 @@ export function learn(
     return {
       ...withoutTrial(known),
       objects: Math.min(known.objects, half),
-      accepted: Math.min(known.accepted, half),
       tooMany: Math.min(known.tooMany ?? Infinity, objects),
       seconds,
       reason: `${objects} took ${took} of the ${timeoutSeconds} s that an answer may take`,
@@ -100,6 +99,8 @@ export function learn(
   const isOld = now.getTime() - known.changedAt.getTime() > TRIED_AGAIN_AFTER_MS;
   const seen = afterAcceptance(known, request, isOld ? now : undefined);
   if (!isFull) return seen;
+  // Sent before the size went back: that was decided with all that such a request says.
+  if (objects > known.objects) return { ...seen, accepted: known.accepted, tooMany: known.tooMany };
   const perSecond = objects / (1 + seconds);
   const { before } = known;
   if (before && objects > before.objects && perSecond < before.perSecond) {
@@ -108,16 +109,21 @@ export function learn(
     return {
       ...withoutTrial(seen),
       objects: before.objects,
+      accepted: before.objects,
       tooMany: objects,
       seconds,
       reason: `${objects} took ${took}: in all slower than ${before.objects} at a time`,
       changedAt: now,
     };
   }
-  const next = nextSize(objects, seen.tooMany, isOld);
-  if (seconds > timeoutSeconds * COMFORTABLE || next <= known.objects) return seen;
+  if (seconds > timeoutSeconds * COMFORTABLE) return seen;
+  // More were answered well before: it was the service that was slow for a while, and not the number. Believed once.
+  const wereMore = known.tooMany !== null && known.accepted >= known.tooMany;
+  const learned = wereMore ? { ...seen, accepted: objects, tooMany: null } : seen;
+  const next = nextSize(objects, learned.tooMany, isOld);
+  if (next <= known.objects) return learned;
   return {
-    ...seen,
+    ...learned,
     objects: next,
     seconds,
     reason: `${objects} took ${took}`,
@@ -139,6 +145,8 @@ function between(good: number, bad: number): number | undefined {
 
 /** A request is refused for the number of its objects or for its bytes, and the service does not say for which. */
 function afterRefusal(known: RequestSize, { objects, bytes, seconds }: SentRequest, now: Date): RequestSize {
+  // One alone that a server would refuse for its bytes is large; what a smaller one is refused for is its own.
+  if (objects === 1 && bytes < Math.max(LEAST_BYTES, known.acceptedBytes)) return known;
   const isMoreThanEver = objects > Math.max(known.accepted, FIRST_OBJECTS);
   if (objects === 1 || (bytes >= LEAST_BYTES && !isMoreThanEver)) {
     const refusedBytes = Math.min(known.refusedBytes ?? Infinity, bytes);
