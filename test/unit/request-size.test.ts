@@ -168,6 +168,8 @@ describe('the size of requests', () => {
     const later = send({ ...quick, most: 250 }, 50, settled.size, settled.at + 3_600_001);
     expect(later.refused).toBe(1);
     expect(later.size.objects).toBe(250);
+    const backInTime = send({ ...quick, most: 250 }, 50, settled.size, settled.at - 86_400_000);
+    expect(backInTime.refused).toBe(1);
     const raised = send(quick, 10, settled.size, settled.at + 3_600_001);
     expect(raised.size.objects).toBe(1000);
   });

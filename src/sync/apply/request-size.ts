@@ -96,7 +96,8 @@ export function learn(
     };
   }
   if (request.outcome === 'too_slow') return known;
-  const isOld = now.getTime() - known.changedAt.getTime() > TRIED_AGAIN_AFTER_MS;
+  // What was learned in an hour that has not come yet was learned by another clock, or before this one was set.
+  const isOld = Math.abs(now.getTime() - known.changedAt.getTime()) > TRIED_AGAIN_AFTER_MS;
   const seen = afterAcceptance(known, request, isOld ? now : undefined);
   if (!isFull) return seen;
   // Sent before the size went back: that was decided with all that such a request says.
