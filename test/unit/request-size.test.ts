@@ -8,6 +8,8 @@ const TIMEOUT_SECONDS = 30;
 interface Service {
   /** More objects in one request are refused. */
   most?: number;
+  /** More objects in one request make it fail, as something inside of it does. */
+  fails?: number;
   /** A larger body is refused. */
   mostBytes?: number;
   bytesPerObject?: number;
@@ -16,7 +18,7 @@ interface Service {
 
 /** Sends full requests, one after the other, a second apart; a refused one is halved until it fits. */
 function send(service: Service, requests: number, from: RequestSize = FIRST_SIZE, startAt = 1_000_000) {
-  const { most = Infinity, mostBytes: largest = Infinity, bytesPerObject = 100 } = service;
+  const { most = Infinity, fails = Infinity, mostBytes: largest = Infinity, bytesPerObject = 100 } = service;
   let size = from;
   let at = startAt;
   const sent: number[] = [];
@@ -26,7 +28,8 @@ function send(service: Service, requests: number, from: RequestSize = FIRST_SIZE
     const bytes = objects * bytesPerObject;
     const isRefused = objects > most || bytes > largest;
     const seconds = service.secondsFor(objects);
-    const outcome = isRefused ? 'too_large' : seconds > TIMEOUT_SECONDS ? 'too_slow' : 'accepted';
+    const answered = seconds > TIMEOUT_SECONDS ? 'too_slow' : 'accepted';
+    const outcome = isRefused ? 'too_large' : objects > fails ? 'failed' : answered;
     sent.push(objects);
     if (isRefused && objects > 1) {
       if (!isHalf) refused++;
@@ -126,6 +129,15 @@ describe('the size of requests', () => {
       expect(learn(known, { outcome: 'too_large', objects: 1, bytes, seconds: 0.1 }, circumstances)).toEqual(
         known,
       );
+  });
+
+  it('goes back from what fails, when it never was that large before', () => {
+    const { size, sent, at } = send({ ...quick, fails: 300 }, 30);
+    expect(size.objects).toBeGreaterThanOrEqual(270);
+    expect(size.objects).toBeLessThanOrEqual(300);
+    expect(sent.filter((objects) => objects > 300).length).toBeLessThanOrEqual(5);
+    // A service that is down says nothing.
+    expect(send({ ...quick, fails: 0 }, 20, size, at).size).toEqual(size);
   });
 
   it('comes back soon when nothing was answered for some minutes', () => {

@@ -71,6 +71,8 @@ const NOT_CARRIED_OUT = new Set([
   'throttled',
   'unauthorized',
 ]);
+/** Failures of a write that may come of how much there was in it. */
+const FAILED = new Set(['answer_lost', 'gateway_answered', 'service_failed']);
 /** A gateway that waited no longer. */
 const GATEWAY_TIMEOUTS: readonly unknown[] = [408, 504];
 /** Objects in a request of the lane of changes, at most: it is answered soon. */
@@ -299,5 +301,6 @@ function createLine(destination: Destinations, { type, lane, sizes, clock, fixed
 function outcomeOf(error: unknown): SentRequest['outcome'] | undefined {
   if (!(error instanceof SlotsyncError)) return undefined;
   const { status, reason } = error.facts;
-  return reason === 'timeout' || GATEWAY_TIMEOUTS.includes(status) ? 'too_slow' : undefined;
+  if (reason === 'timeout' || GATEWAY_TIMEOUTS.includes(status)) return 'too_slow';
+  return FAILED.has(error.code) ? 'failed' : undefined;
 }

@@ -22,9 +22,9 @@ export interface RequestSize {
   before?: { objects: number; perSecond: number; slower: number } | undefined;
 }
 
-/** One request that was answered, refused as too large, or given up. */
+/** One request that was answered, refused as too large, given up, or failed for any other reason. */
 export interface SentRequest {
-  outcome: 'accepted' | 'too_large' | 'too_slow';
+  outcome: 'accepted' | 'too_large' | 'too_slow' | 'failed';
   objects: number;
   bytes: number;
   /** From sending to answer. */
@@ -81,6 +81,7 @@ export function learn(
 ): RequestSize {
   const { objects, seconds } = request;
   if (request.outcome === 'too_large') return afterRefusal(known, request, now);
+  if (request.outcome === 'failed') return afterFailure(known, request, now);
   const isFull = objects >= known.objects * FULL;
   const took = `${seconds.toFixed(seconds < 1 ? 3 : 1)} s`;
   const isSlow = request.outcome === 'too_slow' || seconds > timeoutSeconds * SLOW;
@@ -148,8 +149,7 @@ function between(good: number, bad: number): number | undefined {
 function afterRefusal(known: RequestSize, { objects, bytes, seconds }: SentRequest, now: Date): RequestSize {
   // One alone that a server would refuse for its bytes is large; what a smaller one is refused for is its own.
   if (objects === 1 && bytes < Math.max(LEAST_BYTES, known.acceptedBytes)) return known;
-  const isMoreThanEver = objects > Math.max(known.accepted, FIRST_OBJECTS);
-  if (objects === 1 || (bytes >= LEAST_BYTES && !isMoreThanEver)) {
+  if (objects === 1 || (bytes >= LEAST_BYTES && !isMoreThanEver(known, objects))) {
     const refusedBytes = Math.min(known.refusedBytes ?? Infinity, bytes);
     return {
       ...known,
@@ -170,6 +170,24 @@ function afterRefusal(known: RequestSize, { objects, bytes, seconds }: SentReque
     reason: `the service refused ${objects} as too many or too large`,
     changedAt: now,
   };
+}
+
+/** Some services fail where others refuse: what was never as large before is taken to fail for its size. */
+function afterFailure(known: RequestSize, { objects, seconds }: SentRequest, now: Date): RequestSize {
+  const { accepted } = known;
+  if (!isMoreThanEver(known, objects)) return known;
+  return {
+    ...withoutTrial(known),
+    objects: Math.min(known.objects, accepted),
+    tooMany: Math.min(known.tooMany ?? Infinity, objects),
+    seconds,
+    reason: `${objects} failed, and never were more than ${accepted} accepted`,
+    changedAt: now,
+  };
+}
+
+function isMoreThanEver({ accepted }: RequestSize, objects: number): boolean {
+  return objects > Math.max(accepted, FIRST_OBJECTS);
 }
 
 /** `triedAgainAt`: what was too large counts no more. */
