@@ -128,18 +128,23 @@ async function settleInto(
   let { writes: rest, seen } = matched;
   /** How often in a row a reading was too old before its writes had their slots. */
   let late = 0;
+  /** Milliseconds that choosing what is written took then, which asks for bookings. */
+  let choosing = 0;
   // What stands at the service is read for so many as are soon sent.
   while (rest.length > 0) {
     const writes = rest.slice(0, MOST_OBJECTS);
     rest = rest.slice(MOST_OBJECTS);
     const { found, unnamed, isRead } = await readObjects(deps, stream, { writes, seen }, context);
+    const readAt = clock();
     // Good for longer each time: where slots are waited for even longer, everything is still sent.
-    const goodUntil = isRead ? clock() + READING_GOOD_FOR_MS * 2 ** late : Infinity;
+    const goodFor = Math.max(READING_GOOD_FOR_MS * 2 ** late, late > 0 ? 2 * choosing : 0);
+    const goodUntil = isRead ? readAt + goodFor : Infinity;
     const retirements = writes.filter(({ retires }) => retires);
     const toWrite = [
       ...chooseWrites(stream, batch, writes, { found, unnamed }, settle),
       ...(await chooseRetirements(deps, stream, { batch, retirements, found }, context, settle)),
     ];
+    choosing = clock() - readAt;
     seen = new Map();
     if (toWrite.length === 0) continue;
     const chosen = { claim, toWrite, unnamed, goodUntil, isAgain: late > 0 };
