@@ -7,7 +7,7 @@ import type { Lane } from '../../destination/quota/limiter.js';
 import { SlotsyncError } from '../../errors.js';
 import { noMeter } from '../../meter.js';
 import { settleBatch } from '../../state/runs/finish-batch.js';
-import type { Batch } from '../../state/runs/batches.js';
+import { readBatch, type Batch } from '../../state/runs/batches.js';
 import { countOutcomes, type Outcome } from '../../state/records/outcome-types.js';
 import { lookAgain, type RecordKeys } from '../../state/records/settle-records.js';
 import { MOST_OBJECTS } from '../../streams/config-schema.js';
@@ -150,8 +150,15 @@ async function settleInto(
     const chosen = { claim, toWrite, unnamed, goodUntil, isAgain: late > 0 };
     const unsent = await putWrites(put, stream, chosen, settle);
     rest = [...writes.filter(({ record }) => unsent.has(record.localKey)), ...rest];
+    // Much may be left: a run that was cancelled or paused meanwhile sends no more of it.
+    if (rest.length > 0 && !(await isToBeSent(deps, batch))) return;
     late = unsent.size > 0 ? late + 1 : 0;
   }
+}
+
+async function isToBeSent({ state }: ApplyDeps, { id }: Batch): Promise<boolean> {
+  const batch = await readBatch(state.db, id);
+  return batch?.state === 'queued' && !batch.isPaused;
 }
 
 /**
