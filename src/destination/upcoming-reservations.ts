@@ -27,7 +27,7 @@ const LEAST_AIM = 0.5;
  * Reservations of these objects that have not ended at `now` (Unix seconds), the next one first. An object without any is
  * not in the answer; one that has more than fit into a page may have more than are answered. `ask` reads the first page of
  * the reservations of some of them in a period. That an object has none says one answer alone, over the whole future and
- * complete. Throws `answer_invalid` when a page of many has none of the objects.
+ * complete. Throws `answer_invalid` when there are reservations, and none of these objects.
  *
  * How many requests it takes depends on the objects, and not on how much is booked: one where everything fits into a page;
  * two beside one that is booked much; at most about ten where up to 1000 of them are booked alike, however much; more the more
@@ -50,11 +50,11 @@ export async function findUpcoming(
     const seen = page.results
       .filter(({ end, objects }) => end > now && objects.some(({ objectId }) => open.has(objectId)))
       .toSorted((a, b) => a.begin - b.begin);
-    // The next answer could only be the same.
-    if (!isWhole && seen.length === 0)
+    // Whose they are cannot be told, and the next answer could only be the same.
+    if (seen.length === 0 && (!isWhole || page.results.some(({ end }) => end > now)))
       throw invalidAnswer(
         { method: 'POST', path },
-        'a page of many has no reservation of the objects that were asked for',
+        'none of its reservations is of the objects that were asked for',
       );
     const booked = new Set<string>();
     for (const { id, extId, begin, objects } of seen)

@@ -8,8 +8,11 @@ export async function listRequestSizes(db: Queries): Promise<RequestSizeRow[]> {
   return db.select().from(requestSizes).orderBy(requestSizes.type);
 }
 
-/** Notes what was learned of a type. What another process learned later stays. */
-export async function saveRequestSize(db: Queries, row: RequestSizeRow): Promise<void> {
+/**
+ * Notes what was learned of a type. What another process learned later stays, unless it was known: `knownAt` is when that
+ * was learned, by a clock that may be ahead of this one.
+ */
+export async function saveRequestSize(db: Queries, row: RequestSizeRow, knownAt?: Date): Promise<void> {
   const { type, objects, accepted, tooMany, acceptedBytes, refusedBytes, seconds, reason, changedAt } = row;
   await query(db)`
     INSERT INTO slotsync.request_sizes AS known
@@ -20,5 +23,5 @@ export async function saveRequestSize(db: Queries, row: RequestSizeRow): Promise
       too_many = excluded.too_many, accepted_bytes = excluded.accepted_bytes,
       refused_bytes = excluded.refused_bytes, seconds = excluded.seconds, reason = excluded.reason,
       changed_at = excluded.changed_at
-    WHERE known.changed_at <= excluded.changed_at`;
+    WHERE known.changed_at <= greatest(excluded.changed_at, ${knownAt?.toISOString() ?? null}::timestamptz)`;
 }

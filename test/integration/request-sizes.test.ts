@@ -1,6 +1,8 @@
 // `batchSize: 'auto'`: how full requests are, as the service saw them.
 import { describe, expect, it } from 'vitest';
 import { listRequestSizes, saveRequestSize } from '../../src/state/request-sizes.js';
+import { FIRST_SIZE } from '../../src/sync/apply/request-size.js';
+import { createRequestSizes } from '../../src/sync/apply/request-sizes.js';
 import type { World } from '../support/world.js';
 import { until } from '../support/wait.js';
 import { addRooms, expectInSync, keepRoomWorlds, rooms } from '../support/room-worlds.js';
@@ -41,6 +43,28 @@ describe('the size of requests', () => {
     const [room] = await listRequestSizes(world.state.db);
     expect(room?.objects).toBeLessThanOrEqual(250);
     await expectInSync(world);
+  });
+
+  it('is learned anew by a process whose clock is behind that of another, and stays learned', async () => {
+    const world = await open(rooms());
+    const changedAt = new Date(Date.now() + 24 * 60 * 60 * 1000);
+    const reason = 'a clock that is a day ahead';
+    await saveRequestSize(world.state.db, { type: 'room', ...FIRST_SIZE, objects: 400, reason, changedAt });
+    let now = Date.now();
+    const openSizes = () =>
+      createRequestSizes({ state: world.state, log: world.log, requestTimeoutMs: 30_000, now: () => now });
+    const sizes = openSizes();
+    await sizes.refresh();
+    expect(sizes.of('room').objects).toBe(400);
+    for (const objects of [400, 200, 100]) {
+      await sizes.learn('room', { outcome: 'too_large', objects, bytes: 30_000, seconds: 0.1 });
+      now += 6000;
+      await sizes.refresh();
+    }
+    expect(sizes.of('room')).toMatchObject({ objects: 50, tooMany: 100 });
+    const other = openSizes();
+    await other.refresh();
+    expect(other.of('room')).toMatchObject({ objects: 50, tooMany: 100 });
   });
 
   it('is that of a number where one is configured', async () => {

@@ -69,6 +69,23 @@ describe('an object with bookings yet to come', () => {
     expect(bookingFinds(world)).toHaveLength(1);
   });
 
+  it('is looked for twice at most, however long that takes', async () => {
+    const world = await open();
+    await remove(world, 'A');
+    const { queue } = await world.plan();
+    const deps = world.deps();
+    let ahead = 0;
+    const findUpcomingReservations: typeof deps.destination.findUpcomingReservations = (...asked) => {
+      ahead += 100_000;
+      return deps.destination.findUpcomingReservations(...asked);
+    };
+    const destination = { ...deps.destination, findUpcomingReservations };
+    const clock = () => performance.now() + ahead;
+    for (const id of queue) await world.apply(id, undefined, { ...deps, clock, destination });
+    expect(isActive(world, 'A')).toBe(false);
+    expect(bookingFinds(world)).toHaveLength(2);
+  });
+
   it('is retired by the run after they are over', async () => {
     const world = await open();
     book(world, 'res_1', ['A']);

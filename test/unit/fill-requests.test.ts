@@ -164,7 +164,7 @@ describe('requests', () => {
   it('that fail end every batch that was in them, and what was not sent of those is not sent', async () => {
     const failure = new SlotsyncError('answer_lost', 'no answer arrived');
     let isDown = true;
-    const { filler, sent, grant } = playService({
+    const { filler, sent, learned, grant } = playService({
       objects: 3,
       judge: () => {
         if (isDown) throw failure;
@@ -180,6 +180,7 @@ describe('requests', () => {
     await Promise.all(failed);
     expect(await ends[2]).toEqual([]);
     expect(sent[0]).toEqual(['a0', 'a1', 'b0']);
+    expect(learned[0]).toMatchObject({ outcome: 'failed', objects: 3 });
     expect(first.noted).toHaveLength(2);
     expect(third.results.size).toBe(2);
     // Whatever of the second batch was under way, it never goes out after the failure is known.
@@ -219,6 +220,19 @@ describe('requests', () => {
       ['accepted', 8],
       ['too_large', 16],
     ]);
+  });
+
+  it('refused for the size of one object, which is refused alone, teach nothing of the others', async () => {
+    const { filler, learned, grant } = playService({
+      objects: 16,
+      judge: (names) => {
+        if (names.includes('a5')) throw new SlotsyncError('refused', 'large', { facts: { status: 413 } });
+      },
+    });
+    const end = filler.put(auto, SYNC, order('a', 16));
+    await grant(12);
+    await end;
+    expect(learned.flatMap(({ outcome, objects }) => (outcome === 'accepted' ? [] : objects))).toEqual([1]);
   });
 
   it('that get no slot fail every batch that waits', async () => {

@@ -8,6 +8,8 @@ const TIMEOUT_SECONDS = 30;
 interface Service {
   /** More objects in one request are refused. */
   most?: number;
+  /** More objects in one request make it fail, as something inside of it does. */
+  fails?: number;
   /** A larger body is refused. */
   mostBytes?: number;
   bytesPerObject?: number;
@@ -16,7 +18,7 @@ interface Service {
 
 /** Sends full requests, one after the other, a second apart; a refused one is halved until it fits. */
 function send(service: Service, requests: number, from: RequestSize = FIRST_SIZE, startAt = 1_000_000) {
-  const { most = Infinity, mostBytes: largest = Infinity, bytesPerObject = 100 } = service;
+  const { most = Infinity, fails = Infinity, mostBytes: largest = Infinity, bytesPerObject = 100 } = service;
   let size = from;
   let at = startAt;
   const sent: number[] = [];
@@ -26,17 +28,19 @@ function send(service: Service, requests: number, from: RequestSize = FIRST_SIZE
     const bytes = objects * bytesPerObject;
     const isRefused = objects > most || bytes > largest;
     const seconds = service.secondsFor(objects);
-    const outcome = isRefused ? 'too_large' : seconds > TIMEOUT_SECONDS ? 'too_slow' : 'accepted';
+    const answered = seconds > TIMEOUT_SECONDS ? 'too_slow' : 'accepted';
+    const outcome = isRefused ? 'too_large' : objects > fails ? 'failed' : answered;
+    sent.push(objects);
+    if (isRefused && objects > 1) {
+      if (!isHalf) refused++;
+      attempt(Math.ceil(objects / 2), true);
+      attempt(Math.floor(objects / 2), true);
+    }
     size = learn(
       size,
       { outcome, objects, bytes, seconds },
       { timeoutSeconds: TIMEOUT_SECONDS, now: new Date(at) },
     );
-    sent.push(objects);
-    if (!isRefused || objects === 1) return;
-    if (!isHalf) refused++;
-    attempt(Math.ceil(objects / 2), true);
-    attempt(Math.floor(objects / 2), true);
   };
   while (sent.length < requests)
     attempt(Math.max(1, Math.min(size.objects, Math.floor(mostBytes(size) / bytesPerObject))));
@@ -119,6 +123,54 @@ describe('the size of requests', () => {
   it('is not what one object alone decides', () => {
     const { size } = send({ ...quick, mostBytes: 100_000, bytesPerObject: 200_000 }, 3);
     expect(size.objects).toBe(100);
+    const known = { ...FIRST_SIZE, acceptedBytes: 300_000 };
+    const circumstances = { timeoutSeconds: TIMEOUT_SECONDS, now: new Date() };
+    for (const bytes of [20_000, 200_000])
+      expect(learn(known, { outcome: 'too_large', objects: 1, bytes, seconds: 0.1 }, circumstances)).toEqual(
+        known,
+      );
+  });
+
+  it('goes back from what fails, when it never was that large before', () => {
+    const { size, sent, at } = send({ ...quick, fails: 300 }, 30);
+    expect(size.objects).toBeGreaterThanOrEqual(270);
+    expect(size.objects).toBeLessThanOrEqual(300);
+    expect(sent.filter((objects) => objects > 300).length).toBeLessThanOrEqual(5);
+    // A service that is down says nothing.
+    expect(send({ ...quick, fails: 0 }, 20, size, at).size).toEqual(size);
+  });
+
+  it('comes back soon when nothing was answered for some minutes', () => {
+    const before = send(quick, 10);
+    expect(before.size.objects).toBe(1000);
+    const down = send({ secondsFor: () => 40 }, 20, before.size, before.at);
+    expect(down.size.objects).toBe(1);
+    expect(send(quick, 12, down.size, down.at).size.objects).toBe(1000);
+    const slower = send({ secondsFor: (objects) => (objects > 300 ? 40 : 1) }, 60, down.size, down.at);
+    expect(slower.size.objects).toBeGreaterThanOrEqual(255);
+    expect(slower.size.objects).toBeLessThanOrEqual(300);
+    expect(slower.sent.filter((objects) => objects > 300).length).toBeLessThanOrEqual(5);
+  });
+
+  it('is the best one also where many requests are under way, which answer after it went back', () => {
+    const secondsFor = (objects: number) => (objects / 500) ** 2;
+    let size = FIRST_SIZE;
+    let at = 1_000_000;
+    const underWay: { objects: number; answeredAt: number }[] = [];
+    for (let answers = 0; answers < 300; answers++) {
+      for (; underWay.length < 12; at += 50)
+        underWay.push({ objects: size.objects, answeredAt: at + secondsFor(size.objects) * 1000 });
+      underWay.sort((a, b) => a.answeredAt - b.answeredAt);
+      const { objects = 0, answeredAt = 0 } = underWay.shift() ?? {};
+      at = Math.max(at, answeredAt);
+      size = learn(
+        size,
+        { outcome: 'accepted', objects, bytes: objects * 100, seconds: secondsFor(objects) },
+        { timeoutSeconds: TIMEOUT_SECONDS, now: new Date(at) },
+      );
+    }
+    expect(size.objects).toBeGreaterThanOrEqual(400);
+    expect(size.objects).toBeLessThanOrEqual(650);
   });
 
   it('tries what was too many once more after an hour', () => {
@@ -128,6 +180,8 @@ describe('the size of requests', () => {
     const later = send({ ...quick, most: 250 }, 50, settled.size, settled.at + 3_600_001);
     expect(later.refused).toBe(1);
     expect(later.size.objects).toBe(250);
+    const backInTime = send({ ...quick, most: 250 }, 50, settled.size, settled.at - 86_400_000);
+    expect(backInTime.refused).toBe(1);
     const raised = send(quick, 10, settled.size, settled.at + 3_600_001);
     expect(raised.size.objects).toBe(1000);
   });

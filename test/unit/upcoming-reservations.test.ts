@@ -143,9 +143,9 @@ it('upcoming reservations: an object is free if and only if it has none, however
   );
 });
 
-it('upcoming reservations: a page of many without the objects that were asked for is no answer', async () => {
+it.each([1, 9])('upcoming reservations: of other objects, on %d pages, are no answer', async (totalPages) => {
   const others = [{ id: 1, begin: NOW, end: NOW + HOUR, objects: [{ objectId: 'other' }] }];
-  const ask = async () => ({ results: others, totalPages: 9, totalResults: 9 });
+  const ask = async () => ({ results: others, totalPages, totalResults: totalPages });
   const finding = findUpcoming(ask, ['o1'], { now: NOW, pageSize: 1, path: PATH });
   await expect(finding).rejects.toMatchObject({ code: 'answer_invalid' });
 });

@@ -7,7 +7,7 @@ import type { Lane } from '../../destination/quota/limiter.js';
 import { SlotsyncError } from '../../errors.js';
 import { noMeter } from '../../meter.js';
 import { settleBatch } from '../../state/runs/finish-batch.js';
-import type { Batch } from '../../state/runs/batches.js';
+import { readBatch, type Batch } from '../../state/runs/batches.js';
 import { countOutcomes, type Outcome } from '../../state/records/outcome-types.js';
 import { lookAgain, type RecordKeys } from '../../state/records/settle-records.js';
 import { MOST_OBJECTS } from '../../streams/config-schema.js';
@@ -128,25 +128,37 @@ async function settleInto(
   let { writes: rest, seen } = matched;
   /** How often in a row a reading was too old before its writes had their slots. */
   let late = 0;
+  /** Milliseconds that choosing what is written took then, which asks for bookings. */
+  let choosing = 0;
   // What stands at the service is read for so many as are soon sent.
   while (rest.length > 0) {
     const writes = rest.slice(0, MOST_OBJECTS);
     rest = rest.slice(MOST_OBJECTS);
     const { found, unnamed, isRead } = await readObjects(deps, stream, { writes, seen }, context);
+    const readAt = clock();
     // Good for longer each time: where slots are waited for even longer, everything is still sent.
-    const goodUntil = isRead ? clock() + READING_GOOD_FOR_MS * 2 ** late : Infinity;
+    const goodFor = Math.max(READING_GOOD_FOR_MS * 2 ** late, late > 0 ? 2 * choosing : 0);
+    const goodUntil = isRead ? readAt + goodFor : Infinity;
     const retirements = writes.filter(({ retires }) => retires);
     const toWrite = [
       ...chooseWrites(stream, batch, writes, { found, unnamed }, settle),
       ...(await chooseRetirements(deps, stream, { batch, retirements, found }, context, settle)),
     ];
+    choosing = clock() - readAt;
     seen = new Map();
     if (toWrite.length === 0) continue;
     const chosen = { claim, toWrite, unnamed, goodUntil, isAgain: late > 0 };
     const unsent = await putWrites(put, stream, chosen, settle);
     rest = [...writes.filter(({ record }) => unsent.has(record.localKey)), ...rest];
+    // Much may be left: a run that was cancelled or paused meanwhile sends no more of it.
+    if (rest.length > 0 && !(await isToBeSent(deps, batch))) return;
     late = unsent.size > 0 ? late + 1 : 0;
   }
+}
+
+async function isToBeSent({ state }: ApplyDeps, { id }: Batch): Promise<boolean> {
+  const batch = await readBatch(state.db, id);
+  return batch?.state === 'queued' && !batch.isPaused;
 }
 
 /**

@@ -71,6 +71,8 @@ const NOT_CARRIED_OUT = new Set([
   'throttled',
   'unauthorized',
 ]);
+/** Failures of a write that may come of how much there was in it. */
+const FAILED = new Set(['answer_lost', 'gateway_answered', 'service_failed']);
 /** A gateway that waited no longer. */
 const GATEWAY_TIMEOUTS: readonly unknown[] = [408, 504];
 /** Objects in a request of the lane of changes, at most: it is answered soon. */
@@ -220,6 +222,11 @@ function createLine(destination: Destinations, { type, lane, sizes, clock, fixed
       if (fixed === undefined) await sizes.learn(type, { outcome, objects: objects.length, bytes, seconds });
     };
 
+    /** One object alone is refused for more reasons than its size, unless the answer says so. */
+    const noteTooLarge = async (objects: readonly PutObject[], status: number) => {
+      if (objects.length > 1 || status === 413) await learn('too_large', objects, 0);
+    };
+
     const noteSent = (objects: readonly PutObject[]) => {
       const sent = new Set(objects);
       for (const part of parts ?? []) part.order.noteSent(part.objects.filter((object) => sent.has(object)));
@@ -248,10 +255,7 @@ function createLine(destination: Destinations, { type, lane, sizes, clock, fixed
     }
 
     try {
-      const refusal = await putHalving(put, whole, results);
-      const isOnlySize = [...results.values()].every(({ accepted }) => accepted);
-      // Refused whole, and every part of it accepted: there was too much of it.
-      if (refusal !== undefined && refusal !== 413 && isOnlySize) await learn('too_large', whole, 0);
+      await putHalving(put, whole, results, noteTooLarge);
     } catch (error) {
       failure = { error };
     }
@@ -297,6 +301,6 @@ function createLine(destination: Destinations, { type, lane, sizes, clock, fixed
 function outcomeOf(error: unknown): SentRequest['outcome'] | undefined {
   if (!(error instanceof SlotsyncError)) return undefined;
   const { status, reason } = error.facts;
-  if (status === 413) return 'too_large';
-  return reason === 'timeout' || GATEWAY_TIMEOUTS.includes(status) ? 'too_slow' : undefined;
+  if (reason === 'timeout' || GATEWAY_TIMEOUTS.includes(status)) return 'too_slow';
+  return FAILED.has(error.code) ? 'failed' : undefined;
 }

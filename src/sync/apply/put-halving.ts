@@ -9,29 +9,34 @@ const REFUSALS = new Set([400, 404, 409, 413, 422]);
 
 /**
  * Puts all objects; `results` is filled as answers arrive, so that what is known survives an error. `put` may change the
- * list that it is given: what it sends counts. Returns the status by which all of them were refused, or undefined.
- * Throws what `put` throws, unless it is a refusal.
+ * list that it is given: what it sends counts. `noteTooLarge` is told what was refused whole when none of it was refused
+ * alone, or when it is one object. Returns whether an object was refused alone. Throws what `put` throws, unless it is a
+ * refusal.
  */
 export async function putHalving<T extends DestinationObject>(
   put: (objects: T[]) => Promise<Map<string, PutResult>>,
   objects: T[],
   results: Map<string, PutResult>,
-): Promise<number | undefined> {
+  noteTooLarge: (objects: readonly T[], status: number) => Promise<void> = async () => undefined,
+): Promise<boolean> {
   try {
     for (const [extId, result] of await put(objects)) results.set(extId, result);
-    return undefined;
+    return false;
   } catch (error) {
     const status = refusalStatus(error);
     if (status === undefined) throw error;
     const [only] = objects;
     if (objects.length === 1 && only) {
       results.set(only.extId, { accepted: false, status, message: messageWithDetail(error) });
-      return status;
+      await noteTooLarge(objects, status);
+      return true;
     }
     const middle = Math.ceil(objects.length / 2);
-    await putHalving(put, objects.slice(0, middle), results);
-    await putHalving(put, objects.slice(middle), results);
-    return status;
+    const isLeftRefused = await putHalving(put, objects.slice(0, middle), results, noteTooLarge);
+    const isRightRefused = await putHalving(put, objects.slice(middle), results, noteTooLarge);
+    if (isLeftRefused || isRightRefused) return true;
+    await noteTooLarge(objects, status);
+    return false;
   }
 }
 

@@ -6,7 +6,7 @@ import { FIRST_OBJECTS, MOST_OBJECTS } from '../../streams/config-schema.js';
 export interface RequestSize {
   /** Objects in the next full request. */
   objects: number;
-  /** The most that were accepted in one request. */
+  /** The most that were accepted in one request. As many as are too many: they were answered well before. */
   accepted: number;
   /** So many are too many: refused, too slow, or slower in all. */
   tooMany: number | null;
@@ -22,9 +22,9 @@ export interface RequestSize {
   before?: { objects: number; perSecond: number; slower: number } | undefined;
 }
 
-/** One request that was answered, refused as too large, or given up. */
+/** One request that was answered, refused as too large, given up, or failed for any other reason. */
 export interface SentRequest {
-  outcome: 'accepted' | 'too_large' | 'too_slow';
+  outcome: 'accepted' | 'too_large' | 'too_slow' | 'failed';
   objects: number;
   bytes: number;
   /** From sending to answer. */
@@ -81,6 +81,7 @@ export function learn(
 ): RequestSize {
   const { objects, seconds } = request;
   if (request.outcome === 'too_large') return afterRefusal(known, request, now);
+  if (request.outcome === 'failed') return afterFailure(known, request, now);
   const isFull = objects >= known.objects * FULL;
   const took = `${seconds.toFixed(seconds < 1 ? 3 : 1)} s`;
   const isSlow = request.outcome === 'too_slow' || seconds > timeoutSeconds * SLOW;
@@ -89,7 +90,6 @@ export function learn(
     return {
       ...withoutTrial(known),
       objects: Math.min(known.objects, half),
-      accepted: Math.min(known.accepted, half),
       tooMany: Math.min(known.tooMany ?? Infinity, objects),
       seconds,
       reason: `${objects} took ${took} of the ${timeoutSeconds} s that an answer may take`,
@@ -97,9 +97,12 @@ export function learn(
     };
   }
   if (request.outcome === 'too_slow') return known;
-  const isOld = now.getTime() - known.changedAt.getTime() > TRIED_AGAIN_AFTER_MS;
+  // What was learned in an hour that has not come yet was learned by another clock, or before this one was set.
+  const isOld = Math.abs(now.getTime() - known.changedAt.getTime()) > TRIED_AGAIN_AFTER_MS;
   const seen = afterAcceptance(known, request, isOld ? now : undefined);
   if (!isFull) return seen;
+  // Sent before the size went back: that was decided with all that such a request says.
+  if (objects > known.objects) return { ...seen, accepted: known.accepted, tooMany: known.tooMany };
   const perSecond = objects / (1 + seconds);
   const { before } = known;
   if (before && objects > before.objects && perSecond < before.perSecond) {
@@ -108,16 +111,21 @@ export function learn(
     return {
       ...withoutTrial(seen),
       objects: before.objects,
+      accepted: before.objects,
       tooMany: objects,
       seconds,
       reason: `${objects} took ${took}: in all slower than ${before.objects} at a time`,
       changedAt: now,
     };
   }
-  const next = nextSize(objects, seen.tooMany, isOld);
-  if (seconds > timeoutSeconds * COMFORTABLE || next <= known.objects) return seen;
+  if (seconds > timeoutSeconds * COMFORTABLE) return seen;
+  // More were answered well before: it was the service that was slow for a while, and not the number. Believed once.
+  const wereMore = known.tooMany !== null && known.accepted >= known.tooMany;
+  const learned = wereMore ? { ...seen, accepted: objects, tooMany: null } : seen;
+  const next = nextSize(objects, learned.tooMany, isOld);
+  if (next <= known.objects) return learned;
   return {
-    ...seen,
+    ...learned,
     objects: next,
     seconds,
     reason: `${objects} took ${took}`,
@@ -139,8 +147,9 @@ function between(good: number, bad: number): number | undefined {
 
 /** A request is refused for the number of its objects or for its bytes, and the service does not say for which. */
 function afterRefusal(known: RequestSize, { objects, bytes, seconds }: SentRequest, now: Date): RequestSize {
-  const isMoreThanEver = objects > Math.max(known.accepted, FIRST_OBJECTS);
-  if (objects === 1 || (bytes >= LEAST_BYTES && !isMoreThanEver)) {
+  // One alone that a server would refuse for its bytes is large; what a smaller one is refused for is its own.
+  if (objects === 1 && bytes < Math.max(LEAST_BYTES, known.acceptedBytes)) return known;
+  if (objects === 1 || (bytes >= LEAST_BYTES && !isMoreThanEver(known, objects))) {
     const refusedBytes = Math.min(known.refusedBytes ?? Infinity, bytes);
     return {
       ...known,
@@ -161,6 +170,24 @@ function afterRefusal(known: RequestSize, { objects, bytes, seconds }: SentReque
     reason: `the service refused ${objects} as too many or too large`,
     changedAt: now,
   };
+}
+
+/** Some services fail where others refuse: what was never as large before is taken to fail for its size. */
+function afterFailure(known: RequestSize, { objects, seconds }: SentRequest, now: Date): RequestSize {
+  const { accepted } = known;
+  if (!isMoreThanEver(known, objects)) return known;
+  return {
+    ...withoutTrial(known),
+    objects: Math.min(known.objects, accepted),
+    tooMany: Math.min(known.tooMany ?? Infinity, objects),
+    seconds,
+    reason: `${objects} failed, and never were more than ${accepted} accepted`,
+    changedAt: now,
+  };
+}
+
+function isMoreThanEver({ accepted }: RequestSize, objects: number): boolean {
+  return objects > Math.max(accepted, FIRST_OBJECTS);
 }
 
 /** `triedAgainAt`: what was too large counts no more. */

@@ -27,7 +27,7 @@ export function createRequestSizes({ state, log, requestTimeoutMs, now = Date.no
   return {
     /** Looks for what other processes have learned. Throws what the state throws. */
     async refresh(): Promise<void> {
-      if (now() - readAt < READ_EVERY_MS) return;
+      if (Math.abs(now() - readAt) < READ_EVERY_MS) return;
       readAt = now();
       for (const { type, ...size } of await listRequestSizes(state.db))
         if (size.changedAt > (sizes.get(type) ?? FIRST_SIZE).changedAt) sizes.set(type, size);
@@ -49,7 +49,7 @@ export function createRequestSizes({ state, log, requestTimeoutMs, now = Date.no
           'objects in one request: another number from now on',
         );
       try {
-        await saveRequestSize(state.db, { type, ...size });
+        await saveRequestSize(state.db, { type, ...size }, known.changedAt);
       } catch (error) {
         log.warn({ type, code: codeOf(error) }, 'the size of requests could not be noted');
       }

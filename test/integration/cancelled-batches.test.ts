@@ -1,0 +1,47 @@
+// A batch may hold more than is written at once. What is left of it is not sent once its run is cancelled or paused.
+import { expect, it } from 'vitest';
+import { readBatch } from '../../src/state/runs/batches.js';
+import { cancelRun } from '../../src/state/runs/end-run.js';
+import { setPaused } from '../../src/state/runs/pause-runs.js';
+import { addRooms, expectInSync, keepRoomWorlds, rooms } from '../support/room-worlds.js';
+import { until } from '../support/wait.js';
+
+const open = keepRoomWorlds();
+const CODES = Array.from({ length: 1200 }, (_, at) => `r${at}`);
+
+/** A batch of 1200 rooms, of which the first request is held until `meanwhile` is done. */
+async function applyBatchWhile(meanwhile: 'cancelled' | 'paused') {
+  const world = await open(rooms({ owns: 'object' }));
+  await addRooms(world, ...CODES);
+  const { runId, queue } = await world.planBatches('rooms', [CODES]);
+  const [id = 0] = queue;
+  world.sandbox.closeGate({ method: 'PUT' });
+  const applying = world.apply(id).then(
+    () => 'done',
+    (error: unknown) => error,
+  );
+  await until(() => world.sandbox.gate().held, { describe: 'the first request' });
+  await (meanwhile === 'cancelled'
+    ? cancelRun(world.state.db, runId)
+    : setPaused(world.state.db, true, runId));
+  world.sandbox.openGate();
+  const end = await applying;
+  const sent = world.writes().reduce((sum, { objects = 0 }) => sum + objects, 0);
+  return { world, runId, id, end, sent };
+}
+
+it('batch: what is left of it is not sent when its run is cancelled, and is sent by the next run', async () => {
+  const { world, sent, end } = await applyBatchWhile('cancelled');
+  expect([end, sent]).toEqual(['done', 1000]);
+  await world.sync();
+  await expectInSync(world);
+});
+
+it('batch: what is left of it waits while its run is paused', async () => {
+  const { world, runId, id, sent, end } = await applyBatchWhile('paused');
+  expect([end, sent]).toMatchObject([{ disposition: 'defer' }, 1000]);
+  expect((await readBatch(world.state.db, id))?.keys).toHaveLength(200);
+  await setPaused(world.state.db, false, runId);
+  await world.finish(runId, [id]);
+  await expectInSync(world);
+});
