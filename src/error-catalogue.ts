@@ -149,6 +149,10 @@ export const ERRORS = {
   ),
   claimed: defer('another batch is writing some of these records', NEXT_RUN),
   claim_lost: defer('another batch took over some of these records', NEXT_RUN),
+  run_stopped: defer(
+    'the run was paused or cancelled while a batch of it was being sent',
+    `${NEXT_RUN}. A paused run goes on with: slotsync resume`,
+  ),
   approval_withdrawn: retry('an approval was withdrawn while the run was planned', NEXT_RUN),
   outcomes_missing: retry(
     'a run ended with fewer outcomes than records it planned',

@@ -5,7 +5,7 @@ import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
 
-const ROWS = 200;
+const ROWS = 600;
 
 describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
   describe.skipIf(skip)('run', () => {

@@ -1,4 +1,4 @@
-// A batch may hold more than is written at once. What is left of it is not sent once its run is cancelled or paused.
+// A batch may hold the objects of many requests. What is left of it is not sent once its run is cancelled or paused.
 import { expect, it } from 'vitest';
 import { readBatch } from '../../src/state/runs/batches.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
@@ -11,7 +11,7 @@ const CODES = Array.from({ length: 1200 }, (_, at) => `r${at}`);
 
 /** A batch of 1200 rooms, of which the first request is held until `meanwhile` is done. */
 async function applyBatchWhile(meanwhile: 'cancelled' | 'paused') {
-  const world = await open(rooms({ owns: 'object' }));
+  const world = await open(rooms({ owns: 'object', batchSize: 10 }));
   await addRooms(world, ...CODES);
   const { runId, queue } = await world.planBatches('rooms', [CODES]);
   const [id = 0] = queue;
@@ -25,22 +25,24 @@ async function applyBatchWhile(meanwhile: 'cancelled' | 'paused') {
     ? cancelRun(world.state.db, runId)
     : setPaused(world.state.db, true, runId));
   world.sandbox.openGate();
-  const end = await applying;
+  const end: unknown = await applying;
   const sent = world.writes().reduce((sum, { objects = 0 }) => sum + objects, 0);
   return { world, runId, id, end, sent };
 }
 
 it('batch: what is left of it is not sent when its run is cancelled, and is sent by the next run', async () => {
   const { world, sent, end } = await applyBatchWhile('cancelled');
-  expect([end, sent]).toEqual(['done', 1000]);
+  expect(end).toBe('done');
+  expect(sent).toBeLessThan(1200);
   await world.sync();
   await expectInSync(world);
 });
 
 it('batch: what is left of it waits while its run is paused', async () => {
   const { world, runId, id, sent, end } = await applyBatchWhile('paused');
-  expect([end, sent]).toMatchObject([{ disposition: 'defer' }, 1000]);
-  expect((await readBatch(world.state.db, id))?.keys).toHaveLength(200);
+  expect(end).toMatchObject({ code: 'run_stopped', disposition: 'defer' });
+  expect(sent).toBeLessThan(1200);
+  expect((await readBatch(world.state.db, id))?.keys).toHaveLength(1200 - sent);
   await setPaused(world.state.db, false, runId);
   await world.finish(runId, [id]);
   await expectInSync(world);

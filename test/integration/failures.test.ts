@@ -200,6 +200,7 @@ const GIVEN_UP: Record<string, Turn> = {
   reading_moved: 'retry',
   approval_withdrawn: 'retry',
   claim_lost: 'retry',
+  run_stopped: 'retry',
   claimed: 'retry',
   configuration: 'person',
   external_ids_not_unique: 'person',

@@ -39,6 +39,14 @@ export async function readBatch(db: Queries, id: number): Promise<Batch | undefi
   return row;
 }
 
+/** Whether more of a batch may be sent: it has not ended, and its run is neither paused nor cancelled. */
+export async function isToBeSent(db: Queries, id: number): Promise<boolean> {
+  const [row] = await query(db)`
+    SELECT FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = run_id
+    WHERE b.id = ${id}::bigint AND state = 'queued' AND paused_at IS NULL`;
+  return row !== undefined;
+}
+
 /** The batches that should have a job, of one run or of all, with their lanes; those of paused runs should not. */
 export async function listQueuedBatches(db: Queries, runId?: number) {
   return query<{ id: number; lane: string }>(db)`

@@ -7,7 +7,7 @@ import type { Lane } from '../../destination/quota/limiter.js';
 import { SlotsyncError } from '../../errors.js';
 import { noMeter } from '../../meter.js';
 import { settleBatch } from '../../state/runs/finish-batch.js';
-import { readBatch, type Batch } from '../../state/runs/batches.js';
+import { isToBeSent, type Batch } from '../../state/runs/batches.js';
 import { countOutcomes, type Outcome } from '../../state/records/outcome-types.js';
 import { lookAgain, type RecordKeys } from '../../state/records/settle-records.js';
 import { MOST_OBJECTS } from '../../streams/config-schema.js';
@@ -125,6 +125,17 @@ async function settleInto(
     settle,
   );
   const put = { requests: deps.requests ?? openRequests(deps), context, unanswered: run.unanswered };
+  let requests = 0;
+  async function require(): Promise<void> {
+    // Slot first, clock second: however long the quota is waited for, the claim outlives the request.
+    await claim.require();
+    // Whether its run stands was seen when the batch was taken; much of it may be sent later.
+    if (requests++ > 0 && !(await isToBeSent(deps.state.db, batch.id)))
+      throw new SlotsyncError(
+        'run_stopped',
+        'its run was paused or cancelled, so no more of the batch is sent',
+      );
+  }
   let { writes: rest, seen } = matched;
   /** How often in a row a reading was too old before its writes had their slots. */
   let late = 0;
@@ -147,18 +158,11 @@ async function settleInto(
     choosing = clock() - readAt;
     seen = new Map();
     if (toWrite.length === 0) continue;
-    const chosen = { claim, toWrite, unnamed, goodUntil, isAgain: late > 0 };
+    const chosen = { require, toWrite, unnamed, goodUntil, isAgain: late > 0 };
     const unsent = await putWrites(put, stream, chosen, settle);
     rest = [...writes.filter(({ record }) => unsent.has(record.localKey)), ...rest];
-    // Much may be left: a run that was cancelled or paused meanwhile sends no more of it.
-    if (rest.length > 0 && !(await isToBeSent(deps, batch))) return;
     late = unsent.size > 0 ? late + 1 : 0;
   }
-}
-
-async function isToBeSent({ state }: ApplyDeps, { id }: Batch): Promise<boolean> {
-  const batch = await readBatch(state.db, id);
-  return batch?.state === 'queued' && !batch.isPaused;
 }
 
 /**
@@ -169,7 +173,8 @@ async function putWrites(
   put: { requests: RequestFiller; context: Context; unanswered: Set<string> },
   stream: Stream,
   chosen: {
-    claim: BatchClaim;
+    /** Called right before each request. What it throws keeps these objects out of it. */
+    require: () => Promise<void>;
     toWrite: readonly Write[];
     unnamed: ReadonlySet<string>;
     goodUntil: number;
@@ -177,7 +182,7 @@ async function putWrites(
   },
   settle: Settle,
 ): Promise<Set<string>> {
-  const { claim, toWrite, unnamed, goodUntil, isAgain } = chosen;
+  const { require, toWrite, unnamed, goodUntil, isAgain } = chosen;
   const keys = new Map(toWrite.map(({ object, record }) => [object.extId, record.localKey]));
   const results = new Map<string, PutResult>();
   let isAnyAccepted = false;
@@ -190,8 +195,7 @@ async function putWrites(
       results,
       goodUntil,
       isAgain,
-      // Slot first, clock second: however long the quota is waited for, the claim outlives the request.
-      require: claim.require,
+      require,
       // Those that the answer settles are taken off again.
       noteSent: (objects) => objects.forEach(({ extId }) => put.unanswered.add(keys.get(extId) ?? '')),
       noteAccepted: () => (isAnyAccepted = true),

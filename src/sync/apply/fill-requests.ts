@@ -67,6 +67,7 @@ const NOT_CARRIED_OUT = new Set([
   'limiter_closed',
   'quota_unavailable',
   'refused',
+  'run_stopped',
   'service_unreachable',
   'throttled',
   'unauthorized',
