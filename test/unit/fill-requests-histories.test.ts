@@ -1,0 +1,172 @@
+// Whatever happens to the requests that several batches share: each batch ends, learns all of its own and nothing of
+// another's, and nothing of it is under way or sent after its end.
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import type { Context } from '../../src/destination/client.js';
+import type { Destination, PutResult } from '../../src/destination/destination.js';
+import { SlotsyncError } from '../../src/errors.js';
+import type { Stream } from '../../src/streams/stream.js';
+import { createObject } from '../../src/streams/destination-object.js';
+import { createRequestFiller } from '../../src/sync/apply/fill-requests.js';
+import { FIRST_SIZE } from '../../src/sync/apply/request-size.js';
+
+const STREAM = { type: 'room', batchSize: 'auto' } as Stream;
+/** Longer than any request of a history takes. */
+const LONG = 60;
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+async function turns(count: number): Promise<void> {
+  for (let left = count; left > 0; left--) await turn();
+}
+
+const batch = fc.record({
+  objects: fc.integer({ min: 1, max: 9 }),
+  /** Times, in turns of the event loop. */
+  from: fc.integer({ min: 0, max: LONG }),
+  goodFor: fc.integer({ min: 3, max: 200 }),
+  claimLostAt: fc.integer({ min: 20, max: 140 }),
+  isAgain: fc.boolean(),
+  isSlow: fc.boolean(),
+  lane: fc.constantFrom<Context['lane']>('sync', 'incremental'),
+});
+type PlannedBatch = typeof batch extends fc.Arbitrary<infer T> ? T : never;
+
+/** A service that does anything, by a seed; notes what it was sent and what it accepted. */
+function playService(random: () => number) {
+  const underWay = new Set<string>();
+  const accepted = new Map<string, number>();
+  const sent = new Map<string, number>();
+  const twice: string[] = [];
+  const count = (counts: Map<string, number>, name: string) => counts.set(name, (counts.get(name) ?? 0) + 1);
+
+  async function carryOut(names: readonly string[]): Promise<void> {
+    for (const name of names) {
+      if (underWay.has(name)) twice.push(name);
+      underWay.add(name);
+      count(sent, name);
+    }
+    await turns(Math.floor(random() * 4));
+    for (const name of names) underWay.delete(name);
+  }
+
+  function answer(names: readonly string[]): Map<string, PutResult> {
+    const results = new Map<string, PutResult>();
+    for (const name of names) {
+      const chance = random();
+      if (chance < 0.05) continue; // nothing is said of it
+      if (chance < 0.1) {
+        results.set(name, { accepted: false, status: 422, message: 'refused' });
+        continue;
+      }
+      results.set(name, { accepted: true, id: 1 });
+      count(accepted, name);
+    }
+    return results;
+  }
+
+  const putObjects: Destination['putObjects'] = async (list, { beforeSend, signal }) => {
+    for (let tries = 1; ; tries++) {
+      await turns(Math.floor(random() * 4));
+      signal?.throwIfAborted();
+      if (random() < 0.03) throw new SlotsyncError('quota_unavailable', 'no slot');
+      await beforeSend?.();
+      if (random() < 0.1) continue; // the slot was not usable any more
+      const names = list.map(({ extId }) => extId);
+      await carryOut(names);
+      signal?.throwIfAborted();
+      const chance = random();
+      if (chance < 0.05 && tries < 5) continue; // 429
+      if (chance < 0.1) throw new SlotsyncError('answer_lost', 'no answer', { facts: { reason: 'timeout' } });
+      if (chance < 0.15) throw new SlotsyncError('service_failed', 'failed');
+      if (chance < 0.35) {
+        const status = random() < 0.5 ? 413 : 400;
+        throw new SlotsyncError('refused', 'refused', { facts: { status } });
+      }
+      return answer(names);
+    }
+  };
+  return { putObjects, underWay, accepted, sent, twice };
+}
+
+it('batches that share requests: no history of answers, aborts and lost claims harms one', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.integer(),
+      fc.array(batch, { minLength: 1, maxLength: 12 }),
+      fc.integer({ min: 1, max: 12 }),
+      async (seed, batches, size) => {
+        let state = seed >>> 0;
+        const random = () => (state = (state * 1664525 + 1013904223) >>> 0) / 2 ** 32;
+        const service = playService(random);
+        const stopping = new AbortController();
+        const problems: string[] = [];
+        let time = 0;
+        const filler = createRequestFiller({
+          destination: service,
+          clock: () => time,
+          sizes: {
+            refresh: async () => undefined,
+            of: () => ({ ...FIRST_SIZE, objects: size }),
+            learn: async () => turns(random() < 0.3 ? 1 : 0),
+          },
+        });
+
+        async function write(planned: PlannedBatch, name: string): Promise<void> {
+          const { from, goodFor, isAgain, isSlow, claimLostAt, lane } = planned;
+          await turns(from);
+          const objects = Array.from({ length: planned.objects }, (_, at) =>
+            createObject(`${name}_${at}`, 'room', true, []),
+          );
+          const results = new Map<string, PutResult>();
+          const noted = new Set<string>();
+          const context = { lane, signal: stopping.signal };
+          const end = await filler
+            .put(STREAM, context, {
+              objects,
+              results,
+              goodUntil: time + goodFor,
+              isAgain,
+              async require() {
+                if (isSlow) await turn();
+                if (time > claimLostAt) throw new SlotsyncError('claim_lost', 'taken over');
+              },
+              noteSent: (list) => list.forEach(({ extId }) => noted.add(extId)),
+              noteAccepted: () => undefined,
+            })
+            .then(
+              (list) => ({ stale: new Set(list.map(({ extId }) => extId)) }),
+              () => ({ failed: true, stale: new Set<string>() }),
+            );
+          const names = objects.map(({ extId }) => extId);
+          const sentByThen = names.map((one) => service.sent.get(one));
+          for (const one of names) if (service.underWay.has(one)) problems.push(`${one}: ended under way`);
+          await turns(LONG);
+          for (const [at, one] of names.entries()) {
+            const isAccepted = service.accepted.has(one);
+            const isStale = end.stale.has(one);
+            if (service.sent.get(one) !== sentByThen[at]) problems.push(`${one}: sent after the end`);
+            if (isAccepted && !results.get(one)?.accepted) problems.push(`${one}: its acceptance was lost`);
+            if (isAccepted && !noted.has(one)) problems.push(`${one}: accepted, and not noted as sent`);
+            if (isStale && results.has(one)) problems.push(`${one}: given back, and answered`);
+            if (!('failed' in end) && !results.has(one) && !isStale && !noted.has(one))
+              problems.push(`${one}: nothing is known of it`);
+          }
+          for (const one of results.keys())
+            if (!names.includes(one)) problems.push(`${one}: of another batch`);
+        }
+
+        const ended = { all: false };
+        const ends = Promise.all(batches.map((planned, at) => write(planned, `batch${at}`)));
+        void ends.then(() => (ended.all = true));
+        for (; time < 3000 && !ended.all; time++) {
+          if (seed % 5 === 0 && time === 40) stopping.abort(new Error('the process is stopping'));
+          await turn();
+        }
+        expect(ended.all).toBe(true);
+        expect(problems).toEqual([]);
+        expect(service.twice).toEqual([]);
+        expect([...service.accepted.values()].filter((times) => times > 1)).toEqual([]);
+      },
+    ),
+    { numRuns: 300 },
+  );
+});
