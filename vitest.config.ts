@@ -21,7 +21,7 @@ const schedules = (name: string, most: number) => ({
 export default defineConfig({
   test: {
     // The tests with services wait more than they compute: 1 CPU minute in 3.
-    maxWorkers: availableParallelism() + 3,
+    maxWorkers: availableParallelism() + 5,
     teardownTimeout: 30_000,
     // Files share their worker's modules, which hold no state: loading them for each file took half of the time.
     isolate: false,

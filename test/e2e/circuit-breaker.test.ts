@@ -7,46 +7,49 @@ import { rehearse } from '../support/rehearsal.js';
 import { STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
 
-describe.each(STORES)('circuit breaker: the key is refused, with the queue on $store', ({ url, skip }) => {
-  it.skipIf(skip)(
-    'in the middle of a run: sending stops after about a dozen requests, is reported once, and resumes',
-    async () => {
-      const rows = 400;
-      const world = await rehearse({ redisUrl: url, rows, sandbox: { gate: { method: 'PUT', after: 5 } } });
-      try {
-        const worker = await world.startWorker();
-        await world.run(['sync', '--detach']);
-        await world.untilHeld();
-        // From here on the service takes neither the token nor the key.
-        world.sandbox.clearArrivals();
-        world.sandbox.failNext({ fault: 'status', status: 401, times: 1000 });
-        world.sandbox.openGate();
-        await until(() => worker.output().includes('sending stopped'), { describe: 'the stop' });
-        const isProbe = ({ path }: { path: string }) => path.endsWith('/authenticate');
-        const stoppedAt = performance.now();
-        await until(() => world.sandbox.arrivals().some((one) => one.at > stoppedAt && isProbe(one)), {
-          describe: 'a probe',
-        });
-        expect(world.sandbox.arrivals().length).toBeLessThan(40);
-        expect(worker.output().split('sending stopped')).toHaveLength(2);
+describe.concurrent.each(STORES)(
+  'circuit breaker: the key is refused, with the queue on $store',
+  ({ url, skip }) => {
+    it.skipIf(skip)(
+      'in the middle of a run: sending stops after about a dozen requests, is reported once, and resumes',
+      async () => {
+        const rows = 400;
+        const world = await rehearse({ redisUrl: url, rows, sandbox: { gate: { method: 'PUT', after: 5 } } });
+        try {
+          const worker = await world.startWorker();
+          await world.run(['sync', '--detach']);
+          await world.untilHeld();
+          // From here on the service takes neither the token nor the key.
+          world.sandbox.clearArrivals();
+          world.sandbox.failNext({ fault: 'status', status: 401, times: 1000 });
+          world.sandbox.openGate();
+          await until(() => worker.output().includes('sending stopped'), { describe: 'the stop' });
+          const isProbe = ({ path }: { path: string }) => path.endsWith('/authenticate');
+          const stoppedAt = performance.now();
+          await until(() => world.sandbox.arrivals().some((one) => one.at > stoppedAt && isProbe(one)), {
+            describe: 'a probe',
+          });
+          expect(world.sandbox.arrivals().length).toBeLessThan(40);
+          expect(worker.output().split('sending stopped')).toHaveLength(2);
 
-        world.sandbox.clearFailures();
-        await until(() => world.sandbox.objects().length === 2 * rows, { describe: 'the rest to arrive' });
-        await until(async () => (await world.run(['runs', '1'])).stdout.includes('Run 1 succeeded'), {
-          intervalMs: 250,
-          describe: 'the run to end',
-        });
-        const [other] =
-          await world.sql`SELECT count(*)::int AS count FROM slotsync.records WHERE status <> 'synced'`;
-        expect(other?.['count']).toBe(0);
-      } finally {
-        await world.close();
-      }
-    },
-  );
-});
+          world.sandbox.clearFailures();
+          await until(() => world.sandbox.objects().length === 2 * rows, { describe: 'the rest to arrive' });
+          await until(async () => (await world.run(['runs', '1'])).stdout.includes('Run 1 succeeded'), {
+            intervalMs: 250,
+            describe: 'the run to end',
+          });
+          const [other] =
+            await world.sql`SELECT count(*)::int AS count FROM slotsync.records WHERE status <> 'synced'`;
+          expect(other?.['count']).toBe(0);
+        } finally {
+          await world.close();
+        }
+      },
+    );
+  },
+);
 
-describe('circuit breaker: the key is refused from the start', () => {
+describe.concurrent('circuit breaker: the key is refused from the start', () => {
   it('keeps the run, costs a handful of requests, and does it when the key’s file holds the right one', async () => {
     const world = await rehearse({ rows: 20 });
     try {
@@ -66,35 +69,40 @@ describe('circuit breaker: the key is refused from the start', () => {
 });
 
 // Guarantee 10
-describe('circuit breaker: a gateway answers every PUT with a page of HTML, as during a deploy', () => {
-  it.each([404, 200])(
-    'gives no record up at %i, and the run succeeds when the service is back',
-    async (status) => {
-      const rows = 150;
-      const world = await rehearse({ rows });
-      try {
-        const page = { path: 'objects', method: 'PUT', fault: 'html', status, times: 'always' } as const;
-        world.sandbox.failNext(page);
-        const worker = await world.startWorker();
-        await world.run(['sync', '--detach']);
-        await until(() => worker.output().includes('sending stopped'), { describe: 'the stop' });
-        const [given] = await world.sql`
+describe.concurrent(
+  'circuit breaker: a gateway answers every PUT with a page of HTML, as during a deploy',
+  () => {
+    it.each([404, 200])(
+      'gives no record up at %i, and the run succeeds when the service is back',
+      async (status) => {
+        const rows = 150;
+        const world = await rehearse({ rows });
+        try {
+          const page = { path: 'objects', method: 'PUT', fault: 'html', status, times: 'always' } as const;
+          world.sandbox.failNext(page);
+          const worker = await world.startWorker();
+          await world.run(['sync', '--detach']);
+          await until(() => worker.output().includes('sending stopped'), { describe: 'the stop' });
+          const [given] = await world.sql`
           SELECT count(*)::int AS count FROM slotsync.records WHERE status NOT IN ('pending', 'synced')`;
-        expect(given?.['count']).toBe(0);
-        expect(world.sandbox.objects()).toEqual([]);
-        expect(worker.output()).toContain('gateway_answered');
+          expect(given?.['count']).toBe(0);
+          expect(world.sandbox.objects()).toEqual([]);
+          expect(worker.output()).toContain('gateway_answered');
 
-        world.sandbox.clearFailures();
-        await until(() => world.sandbox.objects().length === 2 * rows, { describe: 'everything to arrive' });
-        await until(async () => (await world.run(['runs', '1'])).stdout.includes('Run 1 succeeded'), {
-          intervalMs: 250,
-          describe: 'the run to end',
-        });
-        const statuses = await world.sql`SELECT DISTINCT status FROM slotsync.records`;
-        expect(statuses.map((row) => row['status'])).toEqual(['synced']);
-      } finally {
-        await world.close();
-      }
-    },
-  );
-});
+          world.sandbox.clearFailures();
+          await until(() => world.sandbox.objects().length === 2 * rows, {
+            describe: 'everything to arrive',
+          });
+          await until(async () => (await world.run(['runs', '1'])).stdout.includes('Run 1 succeeded'), {
+            intervalMs: 250,
+            describe: 'the run to end',
+          });
+          const statuses = await world.sql`SELECT DISTINCT status FROM slotsync.records`;
+          expect(statuses.map((row) => row['status'])).toEqual(['synced']);
+        } finally {
+          await world.close();
+        }
+      },
+    );
+  },
+);
