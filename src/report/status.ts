@@ -170,7 +170,7 @@ function describeVerified(verified: StatusReading['verified']): string {
 }
 
 /** What `batchSize: 'auto'` has learned. */
-function describeRequestSizes(sizes: StatusReading['requestSizes']): string {
+export function describeRequestSizes(sizes: StatusReading['requestSizes']): string {
   const rows = sizes.map(({ type, objects, reason }) => [type, formatNumber(objects), reason]);
   return table(['type', 'objects a request', 'because'], rows);
 }

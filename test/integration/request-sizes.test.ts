@@ -1,5 +1,6 @@
 // `batchSize: 'auto'`: how full requests are, as the service saw them.
 import { describe, expect, it } from 'vitest';
+import { describeRequestSizes, readStatus } from '../../src/report/status.js';
 import { listRequestSizes, saveRequestSize } from '../../src/state/request-sizes.js';
 import { FIRST_SIZE } from '../../src/sync/apply/request-size.js';
 import { createRequestSizes } from '../../src/sync/apply/request-sizes.js';
@@ -26,6 +27,15 @@ describe('the size of requests', () => {
     expect(room?.objects).toBeGreaterThanOrEqual(200);
     expect(room?.reason).toMatch(/^\d+ took \d+\.\d+ s$/);
     expect(world.lines.some((line) => line.includes('another number from now on'))).toBe(true);
+    const { requestSizes } = await readStatus(world.state, {
+      kinds: ['sync'],
+      configuredStreams: async () => ['rooms'],
+      quotaUsage: async () => Promise.reject(new Error('not asked for here')),
+    });
+    expect(requestSizes).toMatchObject([{ type: 'room', objects: room?.objects }]);
+    expect(describeRequestSizes(requestSizes)).toMatch(
+      /^type +objects a request +because\nroom +[\d ]+ +\d+ took/,
+    );
     await expectInSync(world);
 
     await world.sql`UPDATE rooms SET name = name || '!'`;
