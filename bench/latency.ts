@@ -3,7 +3,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { table, type Cell } from '../src/report/format.js';
+import { table, type Cell } from '../src/report/table.js';
 import { startSandbox } from '../src/sandbox/sandbox.js';
 import type { Env } from '../test/support/program.js';
 import { startRedisServer } from '../test/support/redis-server.js';

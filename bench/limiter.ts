@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { table, type Cell } from '../src/report/format.js';
+import { table, type Cell } from '../src/report/table.js';
 import { startSandbox } from '../src/sandbox/sandbox.js';
 import { migrate } from '../src/state/migrate.js';
 import { startRedisServer } from '../test/support/redis-server.js';

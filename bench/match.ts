@@ -2,7 +2,7 @@
 // Beside it the loop one would write: a find of a hundred external ids at a time, which cannot see what has none.
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { table, type Cell } from '../src/report/format.js';
+import { table, type Cell } from '../src/report/table.js';
 import { megabytes, RATE, showProgress } from './figures.js';
 import { findInLoop } from './find-loop.js';
 import { install, withCleanup } from './installation.js';

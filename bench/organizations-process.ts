@@ -16,7 +16,7 @@ import { LATENCY_MS, type Order, type OrganizationOptions } from './organization
 const AT_ONCE = { [QUEUES.batches]: 12, [QUEUES.incrementalBatches]: 4, [QUEUES.runs]: 4 };
 
 const organizations = JSON.parse(process.env['ORGANIZATIONS'] ?? '[]') as OrganizationOptions[];
-const log = await createLogger('warn', false);
+const log = createLogger('warn', undefined);
 const opened: Awaited<ReturnType<typeof openOrganization>>[] = [];
 for (const one of organizations) opened.push(await openOrganization(one, log));
 

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import postgres from 'postgres';
 import { startEmbeddedPostgres, type EmbeddedPostgres } from '../src/demo/embedded-postgres.js';
 import { migrateQueue } from '../src/queue/bullmq.js';
-import { table, type Cell } from '../src/report/format.js';
+import { table, type Cell } from '../src/report/table.js';
 import { mostInAnySecond } from '../src/sandbox/arrivals.js';
 import { migrate } from '../src/state/migrate.js';
 import { startRedisServer, type RedisServer } from '../test/support/redis-server.js';

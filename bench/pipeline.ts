@@ -4,7 +4,7 @@ import pLimit from 'p-limit';
 import postgres from 'postgres';
 import { Pool } from 'undici';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { table, type Cell } from '../src/report/format.js';
+import { table, type Cell } from '../src/report/table.js';
 import { startRedisServer } from '../test/support/redis-server.js';
 import { median, showProgress } from './figures.js';
 import { install, withCleanup } from './installation.js';

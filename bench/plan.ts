@@ -3,7 +3,8 @@
 import postgres from 'postgres';
 import { checkConfiguration } from '../src/config-file.js';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { formatNumber, table, type Cell } from '../src/report/format.js';
+import { formatNumber } from '../src/format.js';
+import { table, type Cell } from '../src/report/table.js';
 import { startSandbox } from '../src/sandbox/sandbox.js';
 import { median, megabytes, showProgress } from './figures.js';
 import { install, withCleanup } from './installation.js';

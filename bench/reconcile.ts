@@ -2,7 +2,7 @@
 // whole and once for a quarter of it: memory should not grow.
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { table, type Cell } from '../src/report/format.js';
+import { table, type Cell } from '../src/report/table.js';
 import { median, megabytes } from './figures.js';
 import { install, withCleanup } from './installation.js';
 import { describeMachine } from './machine.js';

@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { table, type Cell } from '../src/report/format.js';
+import { table, type Cell } from '../src/report/table.js';
 import { mostInAnySecond } from '../src/sandbox/arrivals.js';
 import { startSandbox } from '../src/sandbox/sandbox.js';
 import { startRedisServer } from '../test/support/redis-server.js';

@@ -3,7 +3,7 @@
 import postgres from 'postgres';
 import { createPostgresStore } from '../src/destination/quota/postgres-store.js';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { table, type Cell } from '../src/report/format.js';
+import { table, type Cell } from '../src/report/table.js';
 import { migrate } from '../src/state/migrate.js';
 import { megabytes, RATE, showProgress } from './figures.js';
 import { withCleanup } from './installation.js';

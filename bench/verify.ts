@@ -3,7 +3,7 @@
 // which compares nothing and does not see objects that are nobody's record.
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { table, type Cell } from '../src/report/format.js';
+import { table, type Cell } from '../src/report/table.js';
 import { megabytes, RATE, showProgress } from './figures.js';
 import { findInLoop } from './find-loop.js';
 import { install, withCleanup } from './installation.js';

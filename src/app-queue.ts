@@ -1,11 +1,13 @@
 // Assembly of what works the queue: producer, scheduler, workers, inbox, and a worker's HTTP. Loaded only by the
 // commands that queue or work something.
 import type { AppBase } from './app.js';
+import { openPage } from './app-page.js';
 import { verifyScheduleOf } from './config-file.js';
 import { createTurns, type Stoppable, once } from './lifecycle.js';
 import { openBullmq, requireQueueStore } from './queue/bullmq.js';
 import { createInboxWorker } from './queue/inbox-worker.js';
 import { createNightlyScheduler } from './queue/nightly-scheduler.js';
+import { startPresence } from './queue/presence.js';
 import { createProducer } from './queue/producer.js';
 import { createWorkers, type Workers } from './queue/workers.js';
 import { requireMigrated } from './state/migrate.js';
@@ -53,7 +55,9 @@ export async function openQueue(app: AppBase) {
         await mirror.ping();
         await destination.probe('objects', { from: 0, to: 0 }, { lane: 'verify', signal });
       };
-      const deps = { ...shared, ...options, meter, startDueRuns, mirror, destination, probe };
+      const presence = startPresence({ state, log, command: app.command });
+      own(presence, presence.close);
+      const deps = { ...shared, ...options, presence, meter, startDueRuns, mirror, destination, probe };
       const declared = await streams();
       const { ofRun: streamsOf } = createCurrentStreams(mirror, declared);
       return ownStoppable(createWorkers({ ...deps, streams: declared, streamsOf }));
@@ -88,10 +92,24 @@ export async function openQueue(app: AppBase) {
       return ownStoppable(verifyPeriodically(deps, turns));
     },
 
-    /** Health of these workers and metrics of this process over HTTP, when HTTP_PORT asks for them. */
-    async serveHttp({ phase }: Workers): Promise<void> {
-      const server = await (await app.http())?.serve(phase, producer.depth);
-      if (server) own(server, server.close);
+    /** Decides and sends alerts until the caller stops it; undefined if no channel is set. */
+    async alertPeriodically(): Promise<Stoppable | undefined> {
+      const { rules, ...deps } = await app.alerting();
+      if (rules.mail !== undefined && !deps.channels.some(({ name }) => name === 'mail'))
+        log.warn('alerts.mail is configured, and ALERT_SMTP_URL is not set: no mail is sent');
+      if (deps.channels.length === 0) return undefined;
+      const { alertPeriodically } = await import('./alerts/alert-periodically.js');
+      return ownStoppable(alertPeriodically({ ...deps, rules }));
+    },
+
+    /** Health of these workers, metrics of this process and the page over HTTP, when HTTP_PORT asks for them. */
+    async serveHttp({ phase, sendingStopped }: Workers): Promise<void> {
+      const http = await app.http();
+      if (!http) return;
+      const quotaUsage = async () => (await app.limiter()).usage();
+      const page = openPage(app, { port: app.settings.httpPort, producer: async () => producer, quotaUsage });
+      const server = await http.serve({ phase, sendingStopped }, producer.depth, page);
+      own(server, server.close);
     },
   };
 }

@@ -1,21 +1,26 @@
 // Assembly: what a command needs is opened when it first asks for it, and closed in the opposite order, also when the
 // command fails. Modules are loaded at the same moment, so that a command pays only for what it uses.
+import type { AlertDeps } from './alerts/tell.js';
 import type { Configuration } from './config-file.js';
 import type { QuotaUsage } from './destination/quota/limiter.js';
 import { UsageError } from './errors.js';
 import { createReleasers, once } from './lifecycle.js';
 import { createLogger, type Logger } from './logger.js';
-import { noMeter } from './meter.js';
+import { noMeter, type Meter } from './meter.js';
 import type { QueueStore } from './queue/queue-address.js';
+import { createRequestCounter } from './request-counter.js';
 import { loadSettings, readEnvironment, type ApiSettings, type Need, type Settings } from './settings.js';
 import { openState, type State } from './state/database.js';
 import { bindDestination, confirmDestination } from './state/destination-binding.js';
 import { requireMigrated } from './state/migrate.js';
 import type { StartedBy } from './state/schema.js';
+import { canDraw, hasColours } from './terminal.js';
 import type { ReconcileDeps } from './sync/reconcile/reconcile.js';
 import type { VerifyDeps } from './sync/verify/verify.js';
 
 export interface AppOptions {
+  /** The command's name, by which others see this process at work. */
+  command: string;
   needs: readonly Need[];
   configPath?: string | undefined;
   envFile?: string | undefined;
@@ -36,7 +41,10 @@ const RELEASE_WITHIN_MS = 3000;
 /** Throws UsageError when a needed setting is missing; nothing is opened yet. */
 export async function createApp({ needs, envFile, logLevel = 'warn', ...options }: AppOptions) {
   const settings = loadSettings(needs, readEnvironment(envFile));
-  const log = await createLogger(settings.logLevel ?? logLevel, process.stderr.isTTY);
+  const { stderr } = process;
+  const shown = canDraw(stderr) ? { timeZone: settings.timeZone, hasColours: hasColours(stderr) } : undefined;
+  const mixin = settings.exportsTraces ? (await import('./tracing.js')).traceIds : undefined;
+  const log = createLogger(settings.logLevel ?? logLevel, shown, undefined, mixin);
   const base = createBase(settings, log, options);
   return { ...base, queue: once(async () => (await import('./app-queue.js')).openQueue(base)) };
 }
@@ -45,10 +53,11 @@ function createBase(
   settings: Settings,
   log: Logger,
   {
+    command,
     configPath = settings.configPath,
     isObserved = false,
     isUnconfigured = false,
-  }: Pick<AppOptions, 'configPath' | 'isObserved' | 'isUnconfigured'>,
+  }: Pick<AppOptions, 'command' | 'configPath' | 'isObserved' | 'isUnconfigured'>,
 ) {
   const { add: own, releaseAll } = createReleasers({ log, withinMs: RELEASE_WITHIN_MS });
   /** Opens once, and closes with the app. */
@@ -80,7 +89,18 @@ function createBase(
   const state = once(async (): Promise<State> => {
     const opened = await connection();
     await requireMigrated(opened);
-    return opened;
+    return (openedState = opened);
+  });
+  let openedState: State | undefined;
+
+  /** Of every time that is shown: the setting's, the schedule's, or that of the bookings. */
+  const timeZone = once(async (): Promise<string> => {
+    if (settings.timeZone !== undefined) return settings.timeZone;
+    const { readSchedule, NIGHTLY } = await import('./state/runs/nightly-occurrences.js');
+    const registered = await readSchedule((await state()).db, NIGHTLY);
+    if (registered) return registered.timezone;
+    const declared = await configuration().catch(() => undefined); // what needs the configuration reports its faults
+    return declared?.schedule?.timezone ?? declared?.reservations?.bookings?.timezone ?? 'UTC';
   });
 
   /** The state bound to the destination of the settings. */
@@ -115,6 +135,9 @@ function createBase(
     return openQuota(api(), (await service()).requestTimeoutMs + 1000);
   });
 
+  /** Of the state's destination, for those who only look. */
+  let quota: { name: string; limiter: ReturnType<typeof openQuota> } | undefined;
+
   /** Undefined when no HTTP is asked for. */
   const http = once(async () => {
     if (!isObserved || settings.httpPort === 0) return undefined;
@@ -123,21 +146,45 @@ function createBase(
     const { httpHost: host, httpPort: port } = settings;
     return createWorkerHttp({ host, port, state, log, limiter, streams });
   });
-  const meter = async () => (await http())?.meter ?? noMeter;
+  const counter = createRequestCounter();
+  const meter = once(async (): Promise<Meter> => {
+    const observed = (await http())?.meter ?? noMeter;
+    return {
+      ...observed,
+      requested(endpoint, status, seconds) {
+        counter.requested(status, seconds);
+        observed.requested(endpoint, status, seconds);
+      },
+    };
+  });
+
+  /** Spans are of work with the service: other commands do not load the SDK. Closed after everything that traces. */
+  const tracing = once(async () => {
+    if (!settings.exportsTraces) return;
+    const { startTracing } = await import('./tracing-export.js');
+    const started = startTracing(log);
+    if (started) own(started, started.close);
+  });
 
   const destination = owned(async () => {
+    await tracing();
     const { createDestination } = await import('./destination/destination.js');
+    const { noteRequestsPeriodically } = await import('./sync/note-requests.js');
+    const notes = noteRequestsPeriodically({ counter, state: () => openedState, log });
+    own(notes, notes.close);
     const deps = { limiter: await limiter(), log, meter: await meter() };
     return createDestination({ api: api(), ...deps, ...(await service()) });
   });
 
   return {
+    command,
     settings,
     log,
     own,
     stateUrl,
     configuration,
     state,
+    timeZone,
     bound,
     mirror,
     triggers,
@@ -159,7 +206,24 @@ function createBase(
 
     /** How the quota of the state's destination is used now. Throws what the store throws. */
     async quotaUsage(owner: Pick<ApiSettings, 'baseUrl' | 'organizationId'>): Promise<QuotaUsage> {
-      return (await openQuota(owner)).usage();
+      const name = `${owner.baseUrl} ${owner.organizationId}`;
+      if (quota?.name !== name) {
+        const failed = (error: unknown) => {
+          quota = undefined; // the next one opens it anew
+          throw error;
+        };
+        quota = { name, limiter: openQuota(owner).catch(failed) };
+      }
+      return (await quota.limiter).usage();
+    },
+
+    /** What alerts need. Throws UsageError when a channel cannot be used. */
+    async alerting(): Promise<AlertDeps> {
+      const { createChannels } = await import('./alerts/channels.js');
+      const { alerts: rules, streams } = await configuration();
+      const channels = createChannels({ ...settings.alerts, proxy: settings.proxy }, rules);
+      const names = streams.map(({ name }) => name);
+      return { state: await state(), log, channels, rules, streams: names, timeZone: await timeZone() };
     },
 
     /** What a verify needs; a state that is new is bound to the destination. */

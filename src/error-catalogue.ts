@@ -253,9 +253,17 @@ export const ERRORS = {
 
 export type ErrorCode = keyof typeof ERRORS;
 
+/** The code as the catalogue has it: `refused_400` is `refused` with its status. */
+function baseOf(code: string): string {
+  return Object.hasOwn(ERRORS, code) ? code : code.replace(/_\d{3}$/, '');
+}
+
+/** Whether the catalogue has a code. */
+export const isKnownCode = (code: string): boolean => Object.hasOwn(ERRORS, baseOf(code));
+
 /** The entry of a code as the state and other systems have it: `refused_400` is `refused` with its status. */
 export function errorEntry(code: string | null): ErrorEntry {
-  const base = Object.hasOwn(ERRORS, code ?? '') ? (code ?? '') : (code ?? '').replace(/_\d{3}$/, '');
+  const base = baseOf(code ?? '');
   return Object.hasOwn(ERRORS, base) ? ERRORS[base as ErrorCode] : ERRORS.unexpected;
 }
 
@@ -268,4 +276,10 @@ export function remedyFor(code: string | null): string {
 export function recordRemedy(code: string | null, retryCommand: (option?: string) => string): string {
   const { remedy, recordRemedy: ofRecord = remedy } = errorEntry(code);
   return ofRecord.replaceAll(/\{retry\}(?: (--[a-z-]+))?/g, (_, option?: string) => retryCommand(option));
+}
+
+/** Whether a record with this code is given up: it is sent again when its row changes or an operator retries it. */
+export function isGivenUpByCode(code: string | null): boolean {
+  const { remedy, recordRemedy: ofRecord = remedy } = errorEntry(code);
+  return ofRecord.includes('{retry}');
 }

@@ -1,4 +1,4 @@
-// What the lower layers report as it happens, for the metrics. They know these three verbs and not who counts.
+// What the lower layers report as it happens, for the metrics. They know these verbs and not who counts.
 
 /** Why a request has no status: we interrupted it, it never reached the service, or its answer was lost. */
 export type Unanswered = 'interrupted' | 'unreachable' | 'lost';
@@ -10,6 +10,8 @@ export interface Meter {
   waited(lane: string, seconds: number): void;
   /** A request ended. `endpoint` is one of a fixed few, never a path that contains an id. */
   requested(endpoint: string, status: number | Unanswered, seconds: number): void;
+  /** So many connections to the service are open now. */
+  connected(open: number): void;
   /** Records of a stream got these outcomes. */
   settled(stream: string, counts: Readonly<Outcomes>): void;
 }
@@ -17,5 +19,6 @@ export interface Meter {
 export const noMeter: Meter = {
   waited: () => undefined,
   requested: () => undefined,
+  connected: () => undefined,
   settled: () => undefined,
 };

@@ -2,15 +2,19 @@
 import { existsSync } from 'node:fs';
 import { parseEnv } from 'node:util';
 import { messageOf, UsageError } from './errors.js';
+import { isTimeZone } from './format.js';
 import { findPostgresAddressFault } from './connections/postgres-address.js';
 import { findRedisAddressFault } from './connections/redis-address.js';
+import { findSmtpAddressFault } from './connections/smtp-address.js';
 import { isReadableByOthers, readSecretFile, readTextFile } from './text-file.js';
 import type { SettingText } from './setting-text.js';
 
 /** What is wrong with a setting's text; undefined when nothing is. */
 type Check = (text: string) => string | undefined;
 
-const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
+const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|\[::1\])$/;
+/** Whether a host is this machine alone. */
+export const isLoopback = (host: string): boolean => LOOPBACK.test(host);
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'];
 
 const anyText: Check = () => undefined;
@@ -32,6 +36,17 @@ const webAddress: Check = (text) => {
   return protocol === 'https:' || LOOPBACK.test(hostname)
     ? undefined
     : 'must be https: the key would be sent unencrypted';
+};
+
+/** Its path is a secret, so no part of it is repeated. */
+const webhookAddress: Check = (text) => {
+  if (!URL.canParse(text) || !['http:', 'https:'].includes(new URL(text).protocol))
+    return 'not a web address; copy the whole of it, from https:// on';
+  const { username, password, protocol, hostname } = new URL(text);
+  if (username !== '' || password !== '') return 'contains a user or password, which is not sent; remove it';
+  return protocol === 'https:' || LOOPBACK.test(hostname)
+    ? undefined
+    : 'must be https: it would be sent unencrypted';
 };
 
 /** What an HTTP header can hold. The fault names the place, not the character: it may be part of a secret. */
@@ -66,12 +81,27 @@ const proxyAddress: Check = (text) => {
 
 const isPercentEncoded = (text: string) => !/%(?![\da-f]{2})/i.test(text);
 
+/** Of a collector; a path is part of it. */
+const collectorAddress = address(['http:', 'https:'], 'not a web address; write http://host:4318');
+
 const wholeFrom =
   (min: number, max: number): Check =>
   (text) =>
     /^\d+$/.test(text) && Number(text) >= min && Number(text) <= max
       ? undefined
       : `a whole number from ${min} to ${max}`;
+
+/** What an operator types to act on the page; a short one could be guessed. */
+const httpToken: Check = (text) =>
+  text.length >= SHORTEST_TOKEN
+    ? headerValue(text)
+    : `has ${text.length} characters; use at least ${SHORTEST_TOKEN}, such as from: openssl rand -hex 24`;
+const SHORTEST_TOKEN = 16;
+
+const signingSecret: Check = (text) =>
+  text.length >= SHORTEST_TOKEN
+    ? undefined
+    : `has ${text.length} characters; use at least ${SHORTEST_TOKEN}, such as from: openssl rand -hex 24`;
 
 /** Every setting and its check. One that is empty or blank counts as not set. */
 const CHECKS = {
@@ -93,6 +123,25 @@ const CHECKS = {
   HTTP_PORT: wholeFrom(0, 65_535),
   HTTP_HOST: (text) =>
     /^[\w.:-]+$/.test(text) ? undefined : 'the address of this machine alone, such as 127.0.0.1 or ::1',
+  HTTP_TOKEN: httpToken,
+  HTTP_TOKEN_FILE: anyText,
+  ALERT_WEBHOOK_URL: webhookAddress,
+  ALERT_WEBHOOK_URL_FILE: anyText,
+  ALERT_WEBHOOK_SECRET: signingSecret,
+  ALERT_WEBHOOK_SECRET_FILE: anyText,
+  ALERT_SLACK_URL: webhookAddress,
+  ALERT_SLACK_URL_FILE: anyText,
+  ALERT_TEAMS_URL: webhookAddress,
+  ALERT_TEAMS_URL_FILE: anyText,
+  ALERT_SMTP_URL: findSmtpAddressFault,
+  ALERT_SMTP_URL_FILE: anyText,
+  TIMEZONE: (text) =>
+    isTimeZone(text) ? undefined : 'not a time zone; write its name, such as Europe/Stockholm or UTC',
+  OTEL_EXPORTER_OTLP_ENDPOINT: collectorAddress,
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: collectorAddress,
+  OTEL_SDK_DISABLED: anyText,
+  OTEL_TRACES_EXPORTER: anyText,
+  OTEL_SERVICE_NAME: anyText,
   LOG_LEVEL: (text) =>
     LOG_LEVELS.includes(text.toLowerCase())
       ? undefined
@@ -102,7 +151,18 @@ const CHECKS = {
 type Setting = keyof typeof CHECKS;
 
 /** Settings that may be given in a file instead, named by the setting with `_FILE` behind it. */
-const SECRETS = ['MIRROR_DATABASE_URL', 'STATE_DATABASE_URL', 'REDIS_URL', 'API_KEY'] as const;
+const SECRETS = [
+  'MIRROR_DATABASE_URL',
+  'STATE_DATABASE_URL',
+  'REDIS_URL',
+  'API_KEY',
+  'HTTP_TOKEN',
+  'ALERT_WEBHOOK_URL',
+  'ALERT_WEBHOOK_SECRET',
+  'ALERT_SLACK_URL',
+  'ALERT_TEAMS_URL',
+  'ALERT_SMTP_URL',
+] as const;
 type Secret = (typeof SECRETS)[number];
 
 export interface ApiSettings {
@@ -112,8 +172,23 @@ export interface ApiSettings {
   key: SettingText;
   organizationId: string;
   region: string;
-  /** `except`: names of hosts, separated by commas, that are connected to directly. */
-  proxy?: { url: string; except: string } | undefined;
+  proxy?: ProxySettings | undefined;
+}
+
+export interface ProxySettings {
+  url: string;
+  /** Names of hosts, separated by commas, that are connected to directly. */
+  except: string;
+}
+
+/** The channels of alerts; each is on when its address is there. */
+export interface AlertSettings {
+  webhookUrl: SettingText | undefined;
+  /** Of every body that is sent to `webhookUrl`; there whenever that is. */
+  webhookSecret: SettingText | undefined;
+  slackUrl: SettingText | undefined;
+  teamsUrl: SettingText | undefined;
+  smtpUrl: SettingText | undefined;
 }
 
 export type Settings = ReturnType<typeof loadSettings>;
@@ -144,12 +219,24 @@ export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = re
       return file; // never used: the fault ends the command
     }
   };
-  const [mirrorUrl, ownStateUrl, redisUrl] = [
+  const [mirrorUrl, ownStateUrl, redisUrl, httpToken] = [
     secret('MIRROR_DATABASE_URL'),
     secret('STATE_DATABASE_URL'),
     secret('REDIS_URL'),
+    secret('HTTP_TOKEN'),
   ];
   const stateUrl = ownStateUrl ?? mirrorUrl;
+  const alerts: AlertSettings = {
+    webhookUrl: secret('ALERT_WEBHOOK_URL'),
+    webhookSecret: secret('ALERT_WEBHOOK_SECRET'),
+    slackUrl: secret('ALERT_SLACK_URL'),
+    teamsUrl: secret('ALERT_TEAMS_URL'),
+    smtpUrl: secret('ALERT_SMTP_URL'),
+  };
+  if (alerts.webhookUrl !== undefined && alerts.webhookSecret === undefined)
+    faults.push(
+      'ALERT_WEBHOOK_SECRET is not set: what is sent to ALERT_WEBHOOK_URL is signed with it, such as from: openssl rand -hex 24',
+    );
   const [baseUrl, givenKey] = [get('API_BASE_URL'), secret('API_KEY')];
   const organizationId = get('API_ORGANIZATION_ID');
   const needed = {
@@ -177,6 +264,7 @@ export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = re
     });
   }
 
+  const proxy = proxyOf(get('HTTPS_PROXY'), get('NO_PROXY'));
   const api: ApiSettings | undefined =
     baseUrl !== undefined && givenKey !== undefined && organizationId !== undefined
       ? {
@@ -184,7 +272,7 @@ export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = re
           key: typeof givenKey === 'string' ? withoutPrefix(givenKey) : () => withoutPrefix(givenKey()),
           organizationId,
           region: get('API_REGION') ?? 'EU_EES',
-          proxy: proxyOf(get('HTTPS_PROXY'), get('NO_PROXY')),
+          proxy,
         }
       : undefined;
   return {
@@ -197,15 +285,26 @@ export function loadSettings(needs: readonly Need[], env: NodeJS.ProcessEnv = re
     configPath: get('SLOTSYNC_CONFIG'),
     /** 0: no HTTP. */
     httpPort: Number(get('HTTP_PORT') ?? 0),
-    /** All addresses: in a container, the loopback address cannot be reached from outside. */
-    httpHost: get('HTTP_HOST') ?? '0.0.0.0',
+    /** This machine alone, unless somebody decides otherwise. */
+    httpHost: get('HTTP_HOST') ?? '127.0.0.1',
+    /** Unset: the page is read-only. */
+    httpToken,
+    alerts,
+    proxy,
+    /** Of every time that is shown. Unset: the schedule's. */
+    timeZone: get('TIMEZONE'),
+    /** A collector is named; the SDK reads where it is. */
+    exportsTraces:
+      (get('OTEL_EXPORTER_OTLP_ENDPOINT') ?? get('OTEL_EXPORTER_OTLP_TRACES_ENDPOINT')) !== undefined &&
+      get('OTEL_SDK_DISABLED')?.toLowerCase() !== 'true' &&
+      /\botlp\b/.test(get('OTEL_TRACES_EXPORTER') ?? 'otlp'),
     /** Unset: each command has its own. */
     logLevel: get('LOG_LEVEL')?.toLowerCase(),
   };
 }
 
 /** This machine is never reached through a proxy. */
-function proxyOf(url: string | undefined, except = ''): ApiSettings['proxy'] {
+function proxyOf(url: string | undefined, except = ''): ProxySettings | undefined {
   if (url === undefined || except === '*') return undefined;
   return { url, except: [except, 'localhost', '127.0.0.1', '[::1]'].filter(Boolean).join(',') };
 }
@@ -260,7 +359,9 @@ export function findExposedSecrets(envFile = '.env', env: NodeJS.ProcessEnv = pr
 function holdsSecret(settings: NodeJS.Dict<string>): boolean {
   return SECRETS.some((name) => {
     const text = settings[name]?.trim() ?? '';
-    return name === 'API_KEY' ? text !== '' : /^\w+:\/\/[^/]*:[^/]*@/.test(text);
+    return /_DATABASE_URL$|^REDIS_URL$|_SMTP_URL$/.test(name)
+      ? /^\w+:\/\/[^/]*:[^/]*@/.test(text)
+      : text !== '';
   });
 }
 

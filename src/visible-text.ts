@@ -8,8 +8,3 @@ const OBEYED = /(?!\n)[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu;
 export function visible(text: string): string {
   return text.replace(OBEYED, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
-
-/** A line of JSON whose texts are to be decoded and shown: what they would become is escaped once more. */
-export function visibleWhenDecoded(json: string): string {
-  return visible(json).replace(/\\[\\ubfr]/g, (escape) => (escape === '\\\\' ? escape : `\\${escape}`));
-}

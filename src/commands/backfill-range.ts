@@ -1,7 +1,7 @@
 // The part of the mirror a backfill is for: read from its options, and checked before a run exists.
 import { messageOf, UsageError } from '../errors.js';
 import type { Mirror } from '../mirror/mirror.js';
-import { formatNumber } from '../report/format.js';
+import { formatNumber } from '../format.js';
 import type { RunRange } from '../state/schema.js';
 import type { Stream } from '../streams/stream.js';
 import { readTextFile } from '../text-file.js';

@@ -1,12 +1,13 @@
 import type { App } from '../app.js';
 import { print } from '../report/print.js';
 import { cancelRun } from '../state/runs/end-run.js';
+import { findUnfinishedRun } from '../state/runs/find-run.js';
 import type { CommonOptions } from './command.js';
-import { findUnfinishedRun } from './find-run.js';
+import { readRunNumber } from './find-run.js';
 
 export async function cancel(app: App, id: string, options: CommonOptions): Promise<void> {
   const { db } = await app.state();
-  const run = await findUnfinishedRun(db, id);
+  const run = await findUnfinishedRun(db, readRunNumber(id));
   await cancelRun(db, run.id);
   print(options, { cancelled: run.id }, [
     `Run ${run.id} is cancelled: requests in progress are answered, and what was accepted stays at the service.`,

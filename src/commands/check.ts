@@ -4,7 +4,7 @@ import { AFTER_SYNC, nextDue } from '../cron-schedule.js';
 import { isUnencryptedRemote, parsePostgresAddress } from '../connections/postgres-address.js';
 import { currentText } from '../setting-text.js';
 import { UsageError } from '../errors.js';
-import { formatInZone, plural } from '../report/format.js';
+import { formatMinute, plural } from '../format.js';
 import { print, printLine } from '../report/print.js';
 import { findExposedSecrets } from '../settings.js';
 import { checkAll, type Finding } from '../sync/check.js';
@@ -41,6 +41,7 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     add({ what: 'encryption', result: 'warning', text, remedy });
   }
   const configuration = await app.configuration();
+  const { settings } = app;
   const deps = {
     configuration,
     confirmedState: app.confirmedState,
@@ -53,17 +54,17 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
   for await (const finding of checkAll(deps)) add(finding);
   const schedule = scheduleOf(configuration);
   if (schedule) {
-    const next = formatInZone(nextDue(schedule, new Date()), schedule.timezone);
-    const text = `the next nightly sync is due ${next} (${schedule.timezone}), if a worker is running`;
+    const next = formatMinute(nextDue(schedule, new Date()), settings.timeZone ?? schedule.timezone);
+    const text = `the next nightly sync is due ${next} (pattern in ${schedule.timezone}), if a worker is running`;
     add({ what: 'schedule', result: 'ok', text });
   }
 
   const verify = verifyScheduleOf(configuration);
   if (verify) {
     const at = verify.pattern === AFTER_SYNC ? schedule : verify;
-    const next = at && formatInZone(nextDue(at, new Date()), at.timezone);
+    const next = at ? formatMinute(nextDue(at, new Date()), settings.timeZone ?? at.timezone) : '';
     const when = verify.pattern === AFTER_SYNC ? 'after the nightly sync due' : 'due';
-    const text = `the next verify is ${when} ${next} (${verify.timezone}), if a worker is running`;
+    const text = `the next verify is ${when} ${next}, if a worker is running`;
     add({ what: 'verify', result: 'ok', text });
   }
 

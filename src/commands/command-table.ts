@@ -4,6 +4,8 @@ import type { Need } from '../settings.js';
 import { common, withApp, withoutApp } from './command.js';
 
 const STATE: readonly Need[] = ['state'];
+/** What `failures` lists. No record has the status `held`: its keys wait in batches. */
+const FAILED_STATUSES = ['dead', 'failed', 'deferred', 'pending', 'held'];
 const EVERYTHING: readonly Need[] = ['mirror', 'state', 'api'];
 
 /** Adds the commands, in the order `--help` shows them. */
@@ -120,7 +122,7 @@ export function addCommands(program: Command): void {
     .option('--grace <seconds>', 'time to finish the work in flight when stopped', '30')
     .addHelpText(
       'after',
-      '\nWith HTTP_PORT set: /healthz, /readyz and /metrics on that port, at HTTP_HOST or\nevery address.',
+      '\nWith HTTP_PORT set: the operator’s page, /healthz, /readyz and /metrics on that\nport, at HTTP_HOST (default: 127.0.0.1).',
     )
     .action(
       withApp(
@@ -128,6 +130,15 @@ export function addCommands(program: Command): void {
         async () => (await import('./worker.js')).worker,
       ),
     );
+
+  common(program.command('page'))
+    .description('serve the operator’s page in a browser, without working anything, until Ctrl-C')
+    .option('--port <port>', 'port to listen on; 0: a free one (default: HTTP_PORT, or 8080)', portNumber)
+    .addHelpText(
+      'after',
+      '\nA worker with HTTP_PORT serves the same page. Without HTTP_TOKEN it is\nread-only. docs/page.md says how to reach it from another machine.',
+    )
+    .action(withApp({ needs: STATE, logLevel: 'info' }, async () => (await import('./page.js')).page));
 
   common(program.command('push'))
     .argument('<stream>', 'the stream of the keys')
@@ -149,6 +160,7 @@ export function addCommands(program: Command): void {
   common(program.command('status'))
     .description('what is synced, running, held or waiting, and why; reads the state only')
     .option('--all', 'include incremental runs')
+    .option('--watch [seconds]', 'show it until q is pressed, read again every 2 seconds')
     .action(withApp({ needs: STATE }, async () => (await import('./status.js')).status));
 
   common(program.command('runs'))
@@ -161,15 +173,47 @@ export function addCommands(program: Command): void {
 
   common(program.command('failures'))
     .argument('[stream]', 'only of this stream')
-    .description('the records that are not in sync, why, and what happens next')
-    .option('--limit <records>', 'maximum number of records to show', '50')
+    .description('why records are not in sync, by root cause, with what waits for it and what happens next')
+    .option('--stream <name>', 'only of this stream')
+    .addOption(choice('--status <status>', 'only with this status', FAILED_STATUSES))
+    .option('--code <code>', 'only with this error code; of what is held, its operation')
+    .option('--since <time>', 'only what became so since then: 12h, 90m, 7d, a day or an ISO time')
+    .option('--all', 'list each record, with what it waits for up to the end of that chain')
+    .option('--limit <number>', 'causes to show (default: 50), or records with --all (default: all)')
+    .option('--out <file>', 'write the list to a CSV file')
     .action(withApp({ needs: STATE }, async () => (await import('./failures.js')).failures));
+
+  common(program.command('report'))
+    .argument('[run]', 'number of one run (default: since the last nightly sync was due)')
+    .description('what changed, what is held, what needs a person and why, and the requests it took')
+    .option('--since <time>', 'a duration such as 12h or 7d, a day, or an ISO time')
+    .option('--text', 'plain text of 80 columns (the default)')
+    .option('--markdown', 'Markdown, for a ticket or a chat')
+    .option('--html', 'one HTML document without assets, to be mailed or printed')
+    .option('--out <file>', 'write it to a file')
+    .action(withApp({ needs: STATE }, async () => (await import('./report.js')).report));
+
+  common(program.command('alerts'))
+    .argument('[action]', 'check or test (default: list the open alerts)')
+    .description('alerts that are open, and whether each was sent')
+    .addHelpText(
+      'after',
+      [
+        '\nWorkers decide and send alerts: docs/alerts.md.',
+        'alerts test   sends a message to each channel, and says how each one went',
+        'alerts check  decides and sends once, as a worker does, for a cron job on',
+        '              another host; exit code 1 when an alert is open',
+      ].join('\n'),
+    )
+    .action(withApp({ needs: STATE }, async () => (await import('./alerts.js')).alerts));
 
   common(program.command('retry'))
     .argument('[stream]', 'the stream of the records')
     .argument('[keys...]', 'local keys (default: every dead or failed record of the stream)')
     .description('send dead or failed records again with the next run, although their rows did not change')
     .option('--all', 'of every stream')
+    .option('--code <code>', 'only with this error code')
+    .addOption(choice('--status <status>', 'only with this status', ['dead', 'failed']))
     .option(
       '--retire-former',
       'only records whose external id changed: also retire the objects they had before, with the next sync',
@@ -316,8 +360,6 @@ request is carried out later (delayMs: 6000):
 More of them: src/sandbox/control-requests.ts; examples: docs/api-contract.md.`;
 
 function addSandbox(program: Command): void {
-  const choice = (flags: string, description: string, values: string[]) =>
-    new Option(flags, description).choices(values);
   common(program.command('sandbox'))
     .description('simulate the scheduling service on this machine; its data is lost when it ends')
     .option('--port <port>', 'port to listen on; 0: a free one', portNumber, 8377)
@@ -369,6 +411,9 @@ function addSandbox(program: Command): void {
     .addHelpText('after', SANDBOX_CONTROLS)
     .action(withoutApp(async () => (await import('./sandbox.js')).sandbox));
 }
+
+const choice = (flags: string, description: string, values: readonly string[]) =>
+  new Option(flags, description).choices(values);
 
 function wholeNumber(text: string): number {
   const value = Number(text);

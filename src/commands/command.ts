@@ -23,13 +23,14 @@ type Ended = Promise<number | void>;
 
 /** An action for commander: runs what `load` returns with an app. */
 export function withApp<A extends unknown[]>(
-  opens: Omit<AppOptions, 'configPath' | 'envFile'>,
+  opens: Omit<AppOptions, 'command' | 'configPath' | 'envFile'>,
   load: () => Promise<(app: App, ...args: A) => Ended>,
 ): (...args: A) => Promise<void> {
   return async (...args) => {
     const [{ createApp }, run] = await Promise.all([import('../app.js'), load()]);
     const { config: configPath, envFile } = args.at(-2) as CommonOptions; // commander adds the command itself
-    const app = await createApp({ ...opens, configPath, envFile });
+    const command = (args.at(-1) as Command).name();
+    const app = await createApp({ ...opens, command, configPath, envFile });
     try {
       process.exitCode = (await run(app, ...args)) ?? EXIT.done;
     } finally {

@@ -7,6 +7,7 @@ import {
   describeUnowned,
   nextOfRecord,
 } from '../report/explain.js';
+import { readChainOf } from '../readings/chains.js';
 import { print } from '../report/print.js';
 import { NO_RESERVATIONS } from '../streams/bookings.js';
 import { joinKey } from '../streams/local-key.js';
@@ -30,6 +31,7 @@ export async function explain(
     destination: await app.destination(),
     state: await app.confirmedState(),
   };
+  const timeZone = await app.timeZone();
   const { streams, reservations = NO_RESERVATIONS } = configuration;
   if (name === BOOKINGS && !streams.some((stream) => stream.name === name)) {
     const key = joinKey(parts);
@@ -40,8 +42,7 @@ export async function explain(
         'not_found',
         `no booking '${key}' is in the mirror, at the service or in the state`,
       );
-    const timezone = reservations.bookings?.timezone ?? 'UTC';
-    print(options, explained, describeBookingExplained(explained, timezone));
+    print(options, explained, describeBookingExplained(explained, timeZone));
     return;
   }
   const stream = selectStream(configuration, name);
@@ -55,6 +56,11 @@ export async function explain(
     print(options, { stream: name, there: named.object }, describeUnowned(stream, named.object));
     return;
   }
-  const explained = await explainRecord(deps, stream, named.key);
-  print(options, { ...explained, next: nextOfRecord(explained) }, describeRecordExplained(explained));
+  const found = await explainRecord(deps, stream, named.key);
+  const explained = { ...found, chain: await readChainOf(deps.state.db, found.record) };
+  print(
+    options,
+    { ...explained, next: nextOfRecord(explained) },
+    describeRecordExplained(explained, timeZone),
+  );
 }

@@ -6,7 +6,7 @@ import { openCsvFile, readCsvFile } from '../csv-file.js';
 import { UsageError } from '../errors.js';
 import { requireSources } from '../mirror/require-sources.js';
 import { describeApplied, describeMatches, SAMPLES } from '../report/match.js';
-import { plural } from '../report/format.js';
+import { plural } from '../format.js';
 import { lines, print } from '../report/print.js';
 import { createProgress } from '../report/progress.js';
 import { unlinkRecords } from '../state/records/link-records.js';
@@ -98,7 +98,7 @@ async function readAll(
   const { verify } = await app.configuration();
   const share = verify?.share ?? DEFAULT_VERIFY_SHARE;
   const pace = createPace({ requestsPerSecond: app.settings.requestsPerSecond, share });
-  const progress = createProgress('objects read');
+  const progress = createProgress('objects');
   try {
     return await matchStreams(
       deps,

@@ -1,6 +1,6 @@
 import type { App } from '../app.js';
 import { migrateQueue } from '../queue/bullmq.js';
-import { plural } from '../report/format.js';
+import { plural } from '../format.js';
 import { print } from '../report/print.js';
 import { migrate } from '../state/migrate.js';
 import type { CommonOptions } from './command.js';

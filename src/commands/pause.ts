@@ -1,19 +1,14 @@
 // `pause` and `resume`: of one run, or of every run that is not incremental.
 import type { App } from '../app.js';
-import { UsageError } from '../errors.js';
 import { print } from '../report/print.js';
+import { findPausableRun, findUnfinishedRun } from '../state/runs/find-run.js';
 import { setPaused } from '../state/runs/pause-runs.js';
 import type { CommonOptions } from './command.js';
-import { findUnfinishedRun } from './find-run.js';
+import { readRunNumber } from './find-run.js';
 
 export async function pause(app: App, id: string | undefined, options: CommonOptions): Promise<void> {
   const { db } = await app.state();
-  const run = id === undefined ? undefined : await findUnfinishedRun(db, id);
-  if (run?.kind === 'reconcile') {
-    throw new UsageError(`run ${run.id} is a reconcile run, which only reads and cannot be paused`, {
-      remedy: `To end it: slotsync cancel ${run.id}`,
-    });
-  }
+  const run = id === undefined ? undefined : await findPausableRun(db, readRunNumber(id));
   const paused = await setPaused(db, true, run?.id);
   const none = run ? `Run ${run.id} is paused already.` : 'No run is under way.';
   const describe = (each: number) =>
@@ -23,7 +18,7 @@ export async function pause(app: App, id: string | undefined, options: CommonOpt
 
 export async function resume(app: App, id: string | undefined, options: CommonOptions): Promise<void> {
   const { db } = await app.state();
-  const run = id === undefined ? undefined : await findUnfinishedRun(db, id);
+  const run = id === undefined ? undefined : await findUnfinishedRun(db, readRunNumber(id));
   const resumed = await setPaused(db, false, run?.id);
   if (resumed.length > 0) await (await app.queue()).producer.requeue();
   const none = run ? `Run ${run.id} is not paused.` : 'No run is paused.';

@@ -66,7 +66,7 @@ export async function plan(
   const endsAt = new Date(Date.now() + seconds * 1000);
   const cost = { requests, rate, latencyMs, seconds, endsAt };
   print(options, { streams: plans, requests, seconds, endsAt }, [
-    ...describePlans(plans, cost, { samples: !options.full }),
+    ...describePlans(plans, cost, { samples: !options.full, timeZone: await app.timeZone() }),
     ...(file && isComplete ? [`Written to ${options.out}.`] : []),
   ]);
   if (plans.some(({ error }) => error)) return EXIT.failed;

@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline';
 import type { App } from '../app.js';
 import { selectStream } from '../config-file.js';
 import { UsageError } from '../errors.js';
-import { plural } from '../report/format.js';
+import { plural } from '../format.js';
 import { print } from '../report/print.js';
 import { isTooLong, MAX_ID_BYTES, shortenKey, splitKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';

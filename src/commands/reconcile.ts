@@ -7,6 +7,7 @@ import { describeReconcile, MAX_BOOKINGS, reconcileToJson } from '../report/reco
 import { reconcile } from '../sync/reconcile/reconcile.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
+import { readTime } from './read-time.js';
 import { untilInterrupted } from './signals.js';
 
 interface ReconcileOptions extends CommonOptions {
@@ -18,18 +19,16 @@ interface ReconcileOptions extends CommonOptions {
 
 const MAX_BOOKINGS_AS_JSON = 10_000;
 const HOUR_SECONDS = 60 * 60;
-/** A day, or a time with or without its zone. */
-const TIME = /^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)(Z|[+-]\d{2}:?\d{2})?)?$/;
 
 export async function reconcileBookings(app: App, options: ReconcileOptions): Promise<number> {
-  const from = readTime(options.from, '--from');
-  const to = readTime(options.to, '--to');
+  const from = options.from === undefined ? undefined : readTime(options.from, '--from');
+  const to = options.to === undefined ? undefined : readTime(options.to, '--to');
   if (from !== undefined && to !== undefined && from >= to)
     throw new UsageError('--from is not before --to', { remedy: 'Name an earlier --from or a later --to.' });
   const deps = await app.reconciling('command');
   const { bookings } = deps.reservations;
   await requireSources(deps.mirror, { bookings });
-  const progress = createProgress('hours read');
+  const progress = createProgress('hours');
   const onProgress = (done: number, total: number) =>
     progress.update(Math.ceil(done / HOUR_SECONDS), Math.ceil(total / HOUR_SECONDS));
   const startedAt = performance.now();
@@ -41,23 +40,12 @@ export async function reconcileBookings(app: App, options: ReconcileOptions): Pr
   ).finally(progress.stop);
   if (!result) return EXIT.failed;
   const seconds = (performance.now() - startedAt) / 1000;
-  const timezone = bookings?.timezone ?? 'UTC';
+  const timeZone = await app.timeZone();
   print(
     options,
     reconcileToJson(result, isDryRun),
-    describeReconcile(result, { timezone, isDryRun, seconds }),
+    describeReconcile(result, { timeZone, isDryRun, seconds }),
   );
   const { missing_there: missing = 0, unknown_here: unknown = 0 } = result.verdicts;
   return options.strict && missing + unknown > 0 ? EXIT.failed : EXIT.done;
-}
-
-/** Milliseconds since 1970. A day is its start in UTC. */
-function readTime(text: string | undefined, option: string): number | undefined {
-  if (text === undefined) return undefined;
-  const [, day = '', clock, zone = 'Z'] = TIME.exec(text) ?? [];
-  const at = Date.parse(clock === undefined ? day : `${day}T${clock}${zone}`);
-  // Date.parse takes 30 February for 2 March.
-  const isDay = !Number.isNaN(at) && new Date(Date.parse(day)).toISOString().startsWith(day);
-  if (at >= 0 && isDay) return at;
-  throw new UsageError(`${option} takes a day such as 2026-09-01, or an ISO time, not '${text}'`);
 }

@@ -4,12 +4,13 @@ import { print } from '../report/print.js';
 import { runToJson } from '../report/run.js';
 import { rejectHolds } from '../state/runs/holds.js';
 import { readRun } from '../state/runs/read-runs.js';
-import { chooseHolds, type HoldOptions } from './choose-holds.js';
+import { chooseHolds, type HoldChoice } from '../state/runs/choose-holds.js';
 import type { CommonOptions } from './command.js';
+import { readRunNumber } from './find-run.js';
 
-export async function reject(app: App, runText: string, options: CommonOptions & HoldOptions): Promise<void> {
+export async function reject(app: App, runText: string, options: CommonOptions & HoldChoice): Promise<void> {
   const state = await app.state();
-  const { run, holds } = await chooseHolds(state, runText, options);
+  const { run, holds } = await chooseHolds(state.db, readRunNumber(runText), options);
   await rejectHolds(state.db, run.id, holds);
   const after = (await readRun(state.db, run.id)) ?? run;
   const rejected = holds.map(({ stream, operation, count }) => ({ stream, operation, count }));

@@ -2,15 +2,21 @@ import type { App } from '../app.js';
 import { selectStream } from '../config-file.js';
 import { UsageError } from '../errors.js';
 import { retryCommand } from '../report/failures.js';
-import { plural } from '../report/format.js';
+import { formatNumber, plural } from '../format.js';
 import { lines, print } from '../report/print.js';
 import { listOtherFormerStreams, retireFormer } from '../state/records/former-objects.js';
-import { listTwiceChanged, retryRecords } from '../state/records/retry-records.js';
+import { listTwiceChanged, retryRecords, type RetriedRecord } from '../state/records/retry-records.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
+import { requireKnownCode } from './require-known-code.js';
 import { requireKnownStream } from './require-known-stream.js';
 
-type RetryOptions = CommonOptions & { all?: boolean; retireFormer?: boolean };
+interface RetryOptions extends CommonOptions {
+  all?: boolean;
+  code?: string;
+  status?: 'dead' | 'failed';
+  retireFormer?: boolean;
+}
 
 export async function retry(
   app: App,
@@ -18,19 +24,18 @@ export async function retry(
   keys: string[],
   options: RetryOptions,
 ): Promise<number> {
-  if (stream === undefined && !options.all) {
-    throw new UsageError('name a stream and its keys, or --all', {
-      remedy: 'slotsync failures lists the records.',
-    });
-  }
-  if (stream !== undefined && options.all) throw new UsageError('either a stream or --all, not both');
+  refuseTogether(stream, keys, options);
   if (options.retireFormer) return retryAndRetire(app, stream, keys, options);
+  const { code, status } = options;
   const state = await app.state();
   await requireKnownStream(app, state, stream);
+  await requireKnownCode(state, code);
   const { db } = state;
-  const retried = await retryRecords(db, { stream, keys });
-  const twice = await listTwiceChanged(db, { stream, keys });
+  const chosen = { stream, keys, code, status };
+  const retried = await retryRecords(db, chosen);
+  const twice = await listTwiceChanged(db, chosen);
   const missing = missingOf(keys, [...retried, ...twice]);
+  const isNone = retried.length + twice.length === 0 && (code !== undefined || status !== undefined);
   print(options, { retried, missing, twice }, [
     ...missing.map((key) => `${stream} '${key}' is neither dead nor failed; it was not changed.`),
     ...twice.map(
@@ -38,9 +43,55 @@ export async function retry(
         `${record.stream} '${record.localKey}' was not changed: its external id changed twice, and its former object ` +
         `${record.formerExternalId} would be forgotten. To retire it: ${retryCommand(record, '--retire-former')}`,
     ),
-    `${plural(retried.length, 'record')} will be sent by the next run: slotsync sync`,
+    isNone
+      ? `${describeChoice(options, stream)}; nothing was changed. To see what there is: slotsync failures`
+      : `${plural(retried.length, 'record')} will be sent by the next run: slotsync sync`,
+    ...(retried.length > 1 ? countByCode(retried) : []),
   ]);
-  return missing.length + twice.length > 0 ? EXIT.failed : EXIT.done;
+  return missing.length + twice.length > 0 || isNone ? EXIT.failed : EXIT.done;
+}
+
+/** Throws UsageError for what does not name records, or names them twice. */
+function refuseTogether(stream: string | undefined, keys: readonly string[], options: RetryOptions): void {
+  const { all, code, status, retireFormer } = options;
+  if (stream === undefined && !all) {
+    throw new UsageError('name a stream and its keys, or --all', {
+      remedy: 'slotsync failures lists the records.',
+    });
+  }
+  if (stream !== undefined && all) throw new UsageError('either a stream or --all, not both');
+  const narrows = code !== undefined ? '--code' : status !== undefined ? '--status' : undefined;
+  if (narrows === undefined) return;
+  if (keys.length > 0) {
+    throw new UsageError(`either keys or ${narrows}, not both`, {
+      remedy: `Keys name their records already. For every record of a cause: slotsync retry ${stream} ${narrows} …`,
+    });
+  }
+  if (retireFormer) {
+    throw new UsageError(`--retire-former chooses its records itself: leave out ${narrows}`);
+  }
+}
+
+/** `No record of rooms is dead with the code refused_400`. */
+function describeChoice({ code, status }: RetryOptions, stream: string | undefined): string {
+  const of = stream === undefined ? '' : ` of ${stream}`;
+  const withCode = code === undefined ? '' : ` with the code ${code}`;
+  return `No record${of} is ${status ?? 'dead or failed'}${withCode}`;
+}
+
+/** `  rooms: 12 with refused_400`, the most first. */
+function countByCode(retried: readonly RetriedRecord[]): string[] {
+  const counts = new Map<string, number>();
+  for (const { stream, code } of retried) {
+    const name = JSON.stringify([stream, code]);
+    counts.set(name, (counts.get(name) ?? 0) + 1);
+  }
+  return [...counts]
+    .toSorted(([, a], [, b]) => b - a)
+    .map(([name, count]) => {
+      const [stream, code] = JSON.parse(name) as [string, string | null];
+      return `  ${stream}: ${formatNumber(count)} with ${code ?? 'no code'}`;
+    });
 }
 
 async function retryAndRetire(

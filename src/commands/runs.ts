@@ -1,11 +1,13 @@
 import type { App } from '../app.js';
 import { UsageError } from '../errors.js';
+import { listRunsSoFar, readSoFar } from '../readings/runs.js';
 import { print, printJson } from '../report/print.js';
 import { printRun, runsTable, runToJson } from '../report/run.js';
-import { LISTED_KINDS, listRuns } from '../state/runs/read-runs.js';
+import { findRun } from '../state/runs/find-run.js';
+import { LISTED_KINDS } from '../state/runs/read-runs.js';
 import { RUN_KINDS, type RunKind } from '../state/schema.js';
 import type { CommonOptions } from './command.js';
-import { findRun } from './find-run.js';
+import { readRunNumber } from './find-run.js';
 import { readWholeNumber } from './work-run.js';
 
 interface RunsOptions extends CommonOptions {
@@ -17,17 +19,19 @@ interface RunsOptions extends CommonOptions {
 export async function runs(app: App, id: string | undefined, options: RunsOptions): Promise<void> {
   const state = await app.state();
   if (id !== undefined) {
-    const run = await findRun(state.db, id);
-    if (options.json) printJson({ run: runToJson(run) });
-    else await printRun(state, run);
+    const run = await findRun(state.db, readRunNumber(id));
+    if (options.json) printJson({ run: runToJson(await readSoFar(state.db, run)) });
+    else await printRun(state, run, await app.timeZone());
     return;
   }
   const limit = readWholeNumber(options.limit, '--limit takes');
-  const listed = await listRuns(state.db, limit, readKinds(options));
+  const listed = await listRunsSoFar(state.db, limit, readKinds(options));
   const { kind } = options;
   const none =
     kind === undefined ? 'No run yet. Start one with: slotsync sync' : `No run of kind ${kind} yet.`;
-  print(options, { runs: listed.map(runToJson) }, [listed.length === 0 ? none : runsTable(listed)]);
+  print(options, { runs: listed.map(runToJson) }, [
+    listed.length === 0 ? none : runsTable(listed, await app.timeZone()),
+  ]);
 }
 
 function readKinds({ kind, all }: RunsOptions): readonly RunKind[] {

@@ -3,7 +3,7 @@ import { selectStreams } from '../config-file.js';
 import { UsageError } from '../errors.js';
 import { FUNCTION_PREFIX, functionName } from '../mirror/trigger-sql.js';
 import type { Triggers } from '../mirror/install-triggers.js';
-import { print, printLine } from '../report/print.js';
+import { print, printJson, printLine, printText } from '../report/print.js';
 import type { Stream } from '../streams/stream.js';
 import type { CommonOptions } from './command.js';
 
@@ -41,7 +41,8 @@ export async function triggers(
     const statements: string[] = [];
     for (const stream of suitable) statements.push(...(await opened.print(stream)));
     const lines = ['BEGIN', ...statements, 'COMMIT'].map((statement) => `${statement};`);
-    return print(options, { statements, refused }, [...refused.map((refusal) => `-- ${refusal}`), ...lines]);
+    if (options.json) return printJson({ statements, refused });
+    return printText([...refused.map((refusal) => `-- ${refusal}`), ...lines].join('\n'));
   }
   for (const stream of suitable) {
     await opened.install(stream);

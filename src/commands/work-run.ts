@@ -7,6 +7,7 @@ import { SlotsyncError, UsageError } from '../errors.js';
 import { print, printJson, printLine, printNote } from '../report/print.js';
 import { createProgress } from '../report/progress.js';
 import { printRun, runToJson } from '../report/run.js';
+import { describeStopped } from '../report/status.js';
 import type { State } from '../state/database.js';
 import { readProgress, readRun, type Run } from '../state/runs/read-runs.js';
 import { startRun, type RunRequest } from '../state/runs/start-run.js';
@@ -77,6 +78,11 @@ export async function workRun(
   const workers = await queue.workers({ concurrency });
   const readQuotaUse = createQuotaUseReader(await app.limiter());
   const stop = listenForSignals(workers);
+  const timeZone = await app.timeZone();
+  const whyStopped = () => {
+    const stopped = workers.sendingStopped();
+    return stopped === null ? undefined : describeStopped(stopped, timeZone);
+  };
   try {
     await workers.start();
     let run: Run | undefined;
@@ -93,14 +99,18 @@ export async function workRun(
       if (started) await queue.producer.enqueueRun(id, run.lane);
       else if (!json && isOurs) printLine(`Run ${id} is unfinished; going on with it.`);
       else if (!json) printLine(`Run ${id} over the same streams is unfinished; finishing it first.`);
-      run = await waitForRun(state, id, stop.requested, readQuotaUse);
+      run = await waitForRun(state, id, { isStopped: stop.requested, readQuotaUse, whyStopped });
+      // What it did belongs to this command's summary as much as what the next one does.
+      if (!json && !isOurs && run.finishedAt) await printRun(state, run, timeZone);
     }
     if (!run?.finishedAt) {
+      const reason = whyStopped();
+      if (reason !== undefined) printNote(`${reason}.`);
       printNote(`Stopped. What was accepted is recorded; ${resumeCommand} goes on from there.`);
       return EXIT.failed;
     }
     if (json) printJson({ ...extraJson, run: runToJson(run) });
-    else await printRun(state, run);
+    else await printRun(state, run, timeZone);
     return exitCodeOfRun(run);
   } finally {
     await workers.stop();
@@ -112,16 +122,24 @@ export async function workRun(
 async function waitForRun(
   state: State,
   id: number,
-  isStopped: () => boolean,
-  readQuotaUse: () => Promise<number | undefined>,
+  {
+    isStopped,
+    readQuotaUse,
+    whyStopped,
+  }: {
+    isStopped: () => boolean;
+    readQuotaUse: () => Promise<number | undefined>;
+    /** Why nothing is sent; undefined: it is. */
+    whyStopped: () => string | undefined;
+  },
 ): Promise<Run> {
-  const progress = createProgress(`run ${id}`);
+  const progress = createProgress('records', `run ${id}`);
   try {
     while (true) {
       const run = await readRun(state.db, id);
       if (!run) throw new SlotsyncError('run_lost', `run ${id} is not in the state any more`);
       const { done, total } = await readProgress(state.db, id);
-      const blocked = run.pausedAt ? `paused; to go on: slotsync resume ${id}` : undefined;
+      const blocked = run.pausedAt ? `paused; to go on: slotsync resume ${id}` : whyStopped();
       progress.update(done, total, { quotaUse: await readQuotaUse(), blocked });
       if (run.finishedAt || isStopped()) return run;
       await sleep(LOOK_EVERY_MS);

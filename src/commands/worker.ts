@@ -26,6 +26,8 @@ export async function worker(app: App, options: WorkerOptions): Promise<void> {
   try {
     await queue.serveHttp(workers);
     await (await queue.scheduler()).start(scheduleOf(await app.configuration()));
+    const alerts = await queue.alertPeriodically();
+    if (alerts) parts.push(alerts);
     await workers.start();
     await inbox.start();
     const reconcile = signals.requested() ? undefined : await queue.reconcilePeriodically();

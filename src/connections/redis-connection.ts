@@ -238,7 +238,7 @@ function explainFault(error: unknown, { kind, database, tls }: RedisAddress): Sl
   if (is(/NOPERM|No permissions|can't run this command|can't access at least one/))
     return refusal(
       `the user lacks a right (${text.slice(0, 160)})`,
-      'Give it the rights that docs/operations.md lists under Redis.',
+      'Give it the rights that docs/deployment.md lists under Redis.',
       error,
     );
   if (is(/DB index is out of range|SELECT is not allowed/))

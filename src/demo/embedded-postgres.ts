@@ -171,7 +171,8 @@ async function temporaryFolder(owner: FileOwner | undefined): Promise<string> {
   return execute('test', ['-x', tmpdir()], owner).then(tmpdir, () => '/tmp');
 }
 
-async function findFreePort(): Promise<number> {
+/** Of 127.0.0.1. Another process may take it before it is listened to. */
+export async function findFreePort(): Promise<number> {
   const probe = createServer().listen(0, '127.0.0.1');
   await once(probe, 'listening');
   const { port } = probe.address() as AddressInfo;

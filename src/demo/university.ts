@@ -1,14 +1,6 @@
-// The sample university as a mirror, the changes of a day, and the service's reservations for its bookings.
+// The sample university as a mirror, and the service's reservations for its bookings.
 import type postgres from 'postgres';
 import type { ReservationInput } from '../sandbox/reservation-store.js';
-
-/** A change of the mirror, and the operation that the plan proposes for it. */
-export interface MirrorChange {
-  stream: string;
-  operation: 'create' | 'update' | 'retire';
-  count: number;
-  what: string;
-}
 
 /**
  * Creates the schema `campus` and fills it, in one transaction. The same seed gives the same rows on the same day.
@@ -29,48 +21,6 @@ export async function loadUniversity(
     }
     return counts;
   });
-}
-
-/** The changes of an ordinary day: updates, new rows, one row less, and two bad rows corrected. Once for each load. */
-export async function changeUniversity(sql: postgres.Sql): Promise<MirrorChange[]> {
-  return sql<MirrorChange[]>`
-    WITH larger AS (
-      UPDATE campus.rooms SET seats = coalesce(seats, 0) + 2, updated_at = now()
-      WHERE room_code IN (SELECT room_code FROM campus.rooms ORDER BY room_code COLLATE "C" LIMIT 5) RETURNING 1
-    ), promoted AS (
-      UPDATE campus.staff SET title = 'överlärare', updated_at = now()
-      WHERE id IN (SELECT id FROM campus.staff WHERE left_on IS NULL ORDER BY id LIMIT 3) RETURNING 1
-    ), moved AS (
-      UPDATE campus.courses SET home_room = 'A101', updated_at = now()
-      WHERE course_code IN (
-        SELECT course_code FROM campus.courses WHERE home_room <> 'A101' AND course_code LIKE 'FYS%'
-        ORDER BY course_code COLLATE "C" LIMIT 2) RETURNING 1
-    ), built AS (
-      INSERT INTO campus.rooms (room_code, building_code, name, floor, seats, equipment, "wheelchairAccess", updated_at)
-      VALUES ('Ö404', 'Ö', 'Vindsateljén', 4, 24, '{whiteboard}', false, now()) RETURNING 1
-    ), named AS (
-      UPDATE campus.staff SET given_name = 'Åke', family_name = 'Namn', updated_at = now()
-      WHERE id = 9001 AND family_name IS NULL RETURNING 1
-    ), opened AS (
-      INSERT INTO campus.courses (course_code, name, "nameEn", credits, home_room, is_open, updated_at)
-      VALUES ('AST900', 'Norrsken – en introduktion', 'Northern Lights', '7.5', 'Ö404', true, now()) RETURNING 1
-    ), gone AS (
-      UPDATE campus.staff SET left_on = current_date, updated_at = now()
-      WHERE id = ( -- without courses: those would change too
-        SELECT id FROM campus.staff s WHERE left_on IS NULL AND id < 9000
-          AND NOT EXISTS (SELECT FROM campus.courses c WHERE c.responsible = s.id)
-        ORDER BY id DESC LIMIT 1) RETURNING 1
-    )
-    SELECT stream, operation, count::int, what FROM (VALUES
-      ('rooms', 'update', (SELECT count(*) FROM larger), 'rooms got two more seats'),
-      ('staff', 'update', (SELECT count(*) FROM promoted), 'people got a new title'),
-      ('courses', 'update', (SELECT count(*) FROM moved), 'courses moved to room A101'),
-      ('rooms', 'create', (SELECT count(*) FROM built), 'room Ö404 was built'),
-      ('courses', 'create', 1, 'course GEO404 waited for room Ö404 and is sent now'),
-      ('staff', 'create', (SELECT count(*) FROM named), 'the person without a name got one'),
-      ('courses', 'create', (SELECT count(*) FROM opened), 'course was opened, in the new room'),
-      ('staff', 'retire', (SELECT count(*) FROM gone), 'person left')
-    ) AS changes (stream, operation, count, what)`;
 }
 
 /** Bookings, by id, that differ from the service's reservations. */

@@ -4,6 +4,7 @@ import type { Logger } from '../logger.js';
 import { noMeter, type Meter } from '../meter.js';
 import { currentText } from '../setting-text.js';
 import type { ApiSettings } from '../settings.js';
+import { inSpan, noteFailure } from '../tracing.js';
 import { createTokenSource } from './access-token.js';
 import { openConnections } from './connections.js';
 import { asTransportError, invalidAnswer, parseAnswer, type Answer, type Call } from './http-errors.js';
@@ -47,7 +48,7 @@ export function createClient({
   errorBodies,
   meter = noMeter,
 }: ClientOptions) {
-  const connections = openConnections(api, requestTimeoutMs);
+  const connections = openConnections(api, requestTimeoutMs, meter.connected);
   const paths = createPaths(api.organizationId, prefix);
   /** By path: names without the organization's id. */
   const endpoints = new Map<string, string>(
@@ -79,10 +80,24 @@ export function createClient({
     },
   });
 
-  const sendAuthorized = (call: Call, headers: Record<string, string>, context: Context) =>
-    sendWithinQuota({ limiter, log, meter }, { path: call.path, ...context }, (slot) =>
-      sendOnce(slot, call, headers, context.signal),
-    );
+  const endpointOf = ({ path }: Call) => endpoints.get(path) ?? 'other';
+
+  function sendAuthorized(call: Call, headers: Record<string, string>, context: Context): Promise<Answer> {
+    const endpoint = endpointOf(call);
+    const attributes = {
+      'http.request.method': call.method,
+      'slotsync.endpoint': endpoint,
+      'slotsync.lane': context.lane,
+    };
+    const send = async () => {
+      const answer = await sendWithinQuota({ limiter, log, meter }, { path: call.path, ...context }, (slot) =>
+        sendOnce(slot, call, headers, context.signal),
+      );
+      if (answer.status >= 400) noteFailure(String(answer.status));
+      return answer;
+    };
+    return inSpan(`${call.method} ${endpoint}`, attributes, send, { isRequest: true });
+  }
 
   /** Sends, and releases the slot when the headers have arrived or the request has failed. */
   async function sendOnce(
@@ -94,7 +109,7 @@ export function createClient({
     requests++;
     const startedAt = performance.now();
     const measure = (outcome: number | 'interrupted' | 'unreachable' | 'lost') =>
-      meter.requested(endpoints.get(call.path) ?? 'other', outcome, (performance.now() - startedAt) / 1000);
+      meter.requested(endpointOf(call), outcome, (performance.now() - startedAt) / 1000);
     const request = {
       method: call.method,
       path: call.path,

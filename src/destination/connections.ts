@@ -14,10 +14,13 @@ export class ProxyFailure extends Error {
 
 export type Connections = ReturnType<typeof openConnections>;
 
-/** At most 32 connections, with one request at a time on each. */
+/**
+ * At most 32 connections, with one request at a time on each. `onChange` is told how many are open; never through a proxy.
+ */
 export function openConnections(
   { baseUrl, proxy }: Pick<ApiSettings, 'baseUrl' | 'proxy'>,
   requestTimeoutMs: number,
+  onChange: (open: number) => void = () => undefined,
 ) {
   const timeout = Math.min(CONNECT_WITHIN_MS, requestTimeoutMs);
   const options = {
@@ -39,6 +42,10 @@ export function openConnections(
           requestTls: { timeout },
           clientFactory: (origin, given) => openProxy(origin, { ...given, headersTimeout: timeout }),
         });
+
+  let open = 0;
+  dispatcher.on('connect', () => onChange(++open));
+  dispatcher.on('disconnect', () => onChange(--open));
 
   return {
     /** Sends; `onSent` is called before the first byte is written to an established connection. */

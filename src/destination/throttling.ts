@@ -4,6 +4,7 @@
 import { SlotsyncError } from '../errors.js';
 import type { Logger } from '../logger.js';
 import type { Meter } from '../meter.js';
+import { noteInSpan } from '../tracing.js';
 import type { Answer } from './http-errors.js';
 import type { Lane, Limiter, Slot } from './quota/limiter.js';
 
@@ -16,8 +17,15 @@ export async function sendWithinQuota(
   { path, ...context }: { path: string } & WaitContext,
   send: (slot: Slot) => Promise<Answer>,
 ): Promise<Answer> {
+  let waitedSeconds = 0;
+  const waited = (seconds: number) => {
+    meter.waited(context.lane, seconds);
+    waitedSeconds += seconds;
+    noteInSpan({ 'slotsync.quota.wait_seconds': waitedSeconds });
+  };
   for (let throttles = 1; ; throttles++) {
-    const answer = await send(await takeUsableSlot(limiter, meter, context));
+    const answer = await send(await takeUsableSlot(limiter, waited, context));
+    noteInSpan({ 'http.response.status_code': answer.status, 'http.request.resend_count': throttles - 1 });
     if (answer.status !== 429) return answer;
     const retryAfterMs = readRetryAfter(answer.retryAfter);
     await limiter.throttled(retryAfterMs);
@@ -41,13 +49,13 @@ interface WaitContext {
 /** A slot that was granted too long ago must not be used: it is returned, and another one taken. */
 async function takeUsableSlot(
   limiter: Limiter,
-  meter: Meter,
+  waited: (seconds: number) => void,
   { lane, signal, beforeSend }: WaitContext,
 ): Promise<Slot> {
   while (true) {
     const askedAt = performance.now();
     const slot = await limiter.take(lane, signal);
-    meter.waited(lane, (performance.now() - askedAt) / 1000);
+    waited((performance.now() - askedAt) / 1000);
     try {
       await beforeSend?.();
     } catch (error) {

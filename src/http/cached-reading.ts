@@ -3,23 +3,35 @@
 import { endsWithin } from '../lifecycle.js';
 
 /**
- * Returns a cached `read`. An answer, or a failure, is repeated for `keepMs` without reading again. A caller waits
- * `withinMs`, and then gets an error `ETIMEDOUT`; the reading continues, and a later caller gets its answer. `now` is a
- * monotonic clock in milliseconds.
+ * Returns a cached `read`. An answer, or a failure, is repeated for `keepMs` without reading again, and for `keepTimes` as
+ * long as the reading took. A caller waits `withinMs`, and then gets an error `ETIMEDOUT`; the reading continues, and later
+ * callers get its answer. `now` is a monotonic clock in milliseconds.
  */
 export function cacheReading<T>(
   read: () => Promise<T>,
   {
     keepMs,
+    keepTimes = 0,
     withinMs,
     now = () => performance.now(),
-  }: { keepMs: number; withinMs: number; now?: () => number },
+  }: { keepMs: number; keepTimes?: number; withinMs: number; now?: () => number },
 ): () => Promise<T> {
   let reading: Promise<T> | undefined;
   let kept: { answer: Promise<T>; until: number } | undefined;
 
+  function begin(): Promise<T> {
+    const began = now();
+    const answer = read().finally(() => {
+      reading = undefined;
+      // Kept although the caller has timed out: otherwise a reading slower than the time limit is never shown.
+      const took = now() - began;
+      kept = { answer, until: Math.max(began + keepMs, now() + keepTimes * took) };
+    });
+    return answer;
+  }
+
   async function ask(): Promise<T> {
-    const answer = (reading ??= read().finally(() => (reading = undefined)));
+    const answer = (reading ??= begin());
     if (await endsWithin(answer, withinMs)) return answer;
     throw Object.assign(new Error(`no answer within ${withinMs} ms`), { code: 'ETIMEDOUT' });
   }
@@ -27,7 +39,6 @@ export function cacheReading<T>(
   return () => {
     if (kept && now() < kept.until) return kept.answer;
     const answer = ask();
-    answer.catch(() => undefined); // also if no one reads again
     kept = { answer, until: now() + keepMs };
     return answer;
   };

@@ -1,16 +1,19 @@
 // The two questions of an orchestrator. Liveness: is the process worth keeping, or should it be restarted? A database
 // that is down does not change that. Readiness: can it work now?
+import { errorEntry } from '../error-catalogue.js';
 import { codeOf } from '../errors.js';
 import { json, type HttpAnswer } from './http-server.js';
 
 export interface HealthDeps {
   /** What the process is doing. */
   phase: () => 'starting' | 'running' | 'stopping' | 'ended';
+  /** Since when it sends nothing, and why; null: it sends. */
+  sendingStopped: () => { since: Date; code: string } | null;
   /** Each resolves when that part answers, and has a time limit of its own. */
   checks: Readonly<Record<string, () => Promise<unknown>>>;
 }
 
-export function createHealth({ phase, checks }: HealthDeps) {
+export function createHealth({ phase, sendingStopped, checks }: HealthDeps) {
   return {
     /** 200 while the process works. The answer itself shows that its event loop is not blocked. */
     liveness(): HttpAnswer {
@@ -18,7 +21,8 @@ export function createHealth({ phase, checks }: HealthDeps) {
       return json(now === 'ended' ? 503 : 200, { alive: now !== 'ended', phase: now });
     },
 
-    /** 200 when it can work; else 503 and, for each part that is not ready, the code of its failure. */
+    /** 200 when it can work; else 503 and, for each part that is not ready, the code of its failure;
+     * of sending, since when it has stopped and why. */
     async readiness(): Promise<HttpAnswer> {
       const notReady: Record<string, string> = {};
       const now = phase();
@@ -27,8 +31,17 @@ export function createHealth({ phase, checks }: HealthDeps) {
         check().catch((error: unknown) => (notReady[part] = codeOf(error))),
       );
       await Promise.all(failures);
+      const stopped = sendingStopped();
+      if (stopped) notReady['sending'] = stopped.code;
       const ready = Object.keys(notReady).length === 0;
-      return json(ready ? 200 : 503, ready ? { ready } : { ready, notReady });
+      const why = stopped && {
+        sendingStopped: {
+          since: stopped.since,
+          code: stopped.code,
+          meaning: errorEntry(stopped.code).meaning,
+        },
+      };
+      return json(ready ? 200 : 503, ready ? { ready } : { ready, notReady, ...why });
     },
   };
 }

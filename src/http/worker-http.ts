@@ -1,5 +1,6 @@
-// Health and metrics of a worker over HTTP. A monitoring system that asks often must not become a load: what is read is
-// kept for a second, and an answer waits no longer than the time limit.
+// Health, metrics and the page of a worker over HTTP. A monitoring system that asks often must not become a load: what is
+// read is kept for a second, what counts whole tables for a quarter of a minute, and an answer waits no longer than the time
+// limit.
 import type { Limiter } from '../destination/quota/limiter.js';
 import { LANES } from '../destination/quota/quota-rules.js';
 import type { Logger } from '../logger.js';
@@ -7,10 +8,12 @@ import type { State } from '../state/database.js';
 import { createStateReadings } from '../state/metrics-readings.js';
 import { cacheReading } from './cached-reading.js';
 import { createHealth, type HealthDeps } from './health.js';
-import { startHttpServer } from './http-server.js';
+import { startHttpServer, type Handler, type Routes } from './http-server.js';
 import { createMetrics } from './metrics.js';
 
 const READING = { keepMs: 1000, withinMs: 1500 };
+/** Of whole tables. One statement may be cut off, and the others still answer in time. What takes long is done seldom. */
+const COUNTING = { keepMs: 15_000, keepTimes: 10, withinMs: 6000, statementMs: 3000 };
 
 interface WorkerHttpDeps {
   host: string;
@@ -24,26 +27,40 @@ interface WorkerHttpDeps {
 
 /** Counts from now on; `serve` opens the port. */
 export function createWorkerHttp({ host, port, state, log, limiter, streams }: WorkerHttpDeps) {
-  const readings = createStateReadings({ state, timeoutMs: READING.withinMs });
+  const readings = createStateReadings({
+    state,
+    timeoutMs: READING.withinMs,
+    countsTimeoutMs: COUNTING.statementMs,
+  });
   const metrics = createMetrics({
     lanes: LANES,
     quota: cacheReading(async () => (await limiter()).usage(), READING),
     state: cacheReading(async () => readings.read(await streams()), READING),
+    counts: cacheReading(readings.count, COUNTING),
   });
   return {
     meter: metrics.meter,
 
-    /** Serves /healthz, /readyz and /metrics. Throws UsageError when the port cannot be had. */
-    async serve(phase: HealthDeps['phase'], queueDepth: () => Promise<unknown>) {
+    /** Serves /healthz, /readyz and /metrics, and the page. Throws UsageError when the port cannot be had. */
+    async serve(
+      workers: Pick<HealthDeps, 'phase' | 'sendingStopped'>,
+      queueDepth: () => Promise<unknown>,
+      page: { routes: Routes; notFound: Handler },
+    ) {
       const checks = {
         state: cacheReading(readings.ping, READING),
         queue: cacheReading(queueDepth, READING),
       };
-      const health = createHealth({ phase, checks });
+      const health = createHealth({ ...workers, checks });
       const { contentType } = metrics;
       const answerMetrics = async () => ({ status: 200, contentType, body: await metrics.text() });
-      const routes = { '/healthz': health.liveness, '/readyz': health.readiness, '/metrics': answerMetrics };
-      const server = await startHttpServer({ host, port, log, routes });
+      const routes = {
+        '/healthz': health.liveness,
+        '/readyz': health.readiness,
+        '/metrics': answerMetrics,
+        ...page.routes,
+      };
+      const server = await startHttpServer({ host, port, log, routes, notFound: page.notFound });
       log.info({ port: server.port }, 'http started');
       return server;
     },

@@ -18,7 +18,7 @@ interface CircuitBreakerOptions {
   signal: AbortSignal;
   /** Resolves when sending can succeed again. */
   probe: (signal: AbortSignal) => Promise<unknown>;
-  pauseSending: () => void;
+  pauseSending: (cause: unknown) => void;
   resumeSending: () => void;
 }
 
@@ -35,14 +35,14 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
   /** Since the last success. */
   let isReported = false;
 
-  function open(code: string): void {
+  function open(cause: unknown): void {
     isOpen = true;
     log[isReported ? 'debug' : 'error'](
-      { code, firstProbeSeconds: gapMs / SECOND },
+      { code: codeOf(cause), firstProbeSeconds: gapMs / SECOND },
       'circuit breaker open: sending stopped; it resumes after a successful probe',
     );
     isReported = true;
-    pauseSending();
+    pauseSending(cause);
     repeat(probeOnce, { everyMs: LONGEST_GAP_MS, firstAfterMs: gapMs, signal, onError: () => undefined });
   }
 
@@ -87,7 +87,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions) {
       const { systemic } = errorEntry(code);
       if (!systemic || signal.aborted) return false;
       if (isFirst(error)) failures++;
-      if (!isOpen && failures >= THRESHOLD) open(code);
+      if (!isOpen && failures >= THRESHOLD) open(error);
       if (systemic !== 'compare') return systemic === 'wait';
       const hadOthers = successes > (comparedAt.get(job) ?? successes);
       comparedAt.set(job, successes);

@@ -1,5 +1,5 @@
 // The queues and the kinds of job. Our own jobs carry a number and nothing else: it names a row of the state, so an old
-// job cannot write old values and no personal data lies in the queue. Jobs of other programs: receive-changes.ts.
+// job cannot write old values and no personal data lies in the queue. Where runs are traced, the trace's id is added. Jobs of other programs: receive-changes.ts.
 import type { JobsOptions } from 'bullmq';
 import { LANES } from '../destination/quota/limiter.js';
 import { ATTEMPTS } from './retry-policy.js';
@@ -27,6 +27,8 @@ export interface RunJob {
 }
 export interface BatchJob {
   batchId: number;
+  /** The span in which its run was planned. */
+  traceparent?: string;
 }
 
 export const JOB_OPTIONS: JobsOptions = {

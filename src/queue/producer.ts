@@ -30,13 +30,17 @@ export function createProducer({ bullmq, state }: { bullmq: Bullmq; state: State
   }
 
   /** Adding what is in the queue already changes nothing. */
-  async function enqueueBatches(queued: readonly { id: number; lane: string }[]): Promise<void> {
+  async function enqueueBatches(
+    queued: readonly { id: number; lane: string }[],
+    traceparent?: string,
+  ): Promise<void> {
+    const traced = traceparent === undefined ? {} : { traceparent };
     for (const { queue, own } of perQueue(queued)) {
       for (let at = 0; at < own.length; at += AT_ONCE) {
         await queue.addBulk(
           own.slice(at, at + AT_ONCE).map(({ id, lane }) => ({
             name: 'apply',
-            data: { batchId: id } satisfies BatchJob,
+            data: { batchId: id, ...traced } satisfies BatchJob,
             opts: { ...JOB_OPTIONS, jobId: batchJobId(id), priority: priorityOf(lane) },
           })),
         );
@@ -48,9 +52,13 @@ export function createProducer({ bullmq, state }: { bullmq: Bullmq; state: State
     enqueueRun,
     enqueueBatches,
 
-    /** Lets a run take its next step, if it is time, and queues the batches it may send then. */
-    async advance(runId: number): Promise<void> {
-      if (await advanceRun(state.db, runId)) await enqueueBatches(await listQueuedBatches(state.db, runId));
+    /**
+     * Lets a run take its next step, if it is time, and queues the batches it may send then. `traceparent`: the span in which
+     * it was planned.
+     */
+    async advance(runId: number, traceparent?: string): Promise<void> {
+      if (!(await advanceRun(state.db, runId))) return;
+      await enqueueBatches(await listQueuedBatches(state.db, runId), traceparent);
     },
 
     /** The same for every unfinished run: what a process that ended has left out. */

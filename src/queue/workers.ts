@@ -14,15 +14,19 @@ import { applyBatch, type ApplyDeps } from '../sync/apply/apply-batch.js';
 import { openRequests } from '../sync/apply/fill-requests.js';
 import { createPreflight } from '../sync/plan/preflight.js';
 import { planRun } from '../sync/plan/plan-run.js';
+import { inSpan, traceparent as spanOfRun } from '../tracing.js';
 import type { Bullmq, JobWorker } from './bullmq.js';
 import { createCircuitBreaker } from './circuit-breaker.js';
 import { QUEUES, SCHEDULE_DUE, type BatchJob, type RunJob } from './jobs.js';
+import type { Presence } from './presence.js';
 import type { Producer } from './producer.js';
 import { decideRetry, retryDelayMs } from './retry-policy.js';
 
 interface WorkersOptions extends ApplyDeps {
   bullmq: Bullmq;
   producer: Producer;
+  /** Tells others that this process is at work. */
+  presence?: Presence;
   /** Batches in flight at once. The quota's rate × latency is enough; more only wait at the limiter. */
   concurrency?: number;
   /** Resolves when sending can succeed: state, mirror and service answer. */
@@ -48,7 +52,7 @@ const INCREMENTAL_AT_ONCE = 4;
 const REQUEUE_EVERY_MS = 15 * SECOND;
 
 export function createWorkers(options: WorkersOptions) {
-  const { bullmq, producer, state, log, concurrency = 12 } = options;
+  const { bullmq, producer, state, log, presence, concurrency = 12 } = options;
   const { streamsOf = async () => options.streams } = options;
   const preflight = createPreflight(options.destination);
   const requests = openRequests(options);
@@ -64,11 +68,13 @@ export function createWorkers(options: WorkersOptions) {
     log,
     signal: stopping,
     probe: options.probe,
-    pauseSending: () => {
+    pauseSending: (cause) => {
+      presence?.sendingStopped(cause);
       const onError = (error: unknown) => log.warn({ code: codeOf(error) }, 'pausing a worker failed');
       for (const worker of all) void worker.pause().catch(onError);
     },
     resumeSending: () => {
+      presence?.sendingResumed();
       if (phase === 'running') for (const worker of all) void worker.resume();
     },
   });
@@ -84,20 +90,28 @@ export function createWorkers(options: WorkersOptions) {
   ];
 
   async function processBatch(job: Job, token: string | undefined): Promise<void> {
-    const { batchId } = job.data as BatchJob;
+    const { batchId, traceparent } = job.data as BatchJob;
     let child = log.child({ batch: batchId });
     let batch: Batch | undefined;
     try {
-      batch = await readBatch(state.db, batchId);
-      if (batch?.state !== 'queued' || batch.isPaused) return; // its row brings it back when it is resumed
-      child = log.child({ runId: batch.runId, stream: batch.stream, batch: batch.id });
+      const taken = await readBatch(state.db, batchId);
+      batch = taken;
+      if (taken?.state !== 'queued' || taken.isPaused) return; // its row brings it back when it is resumed
+      child = log.child({ runId: taken.runId, stream: taken.stream, batch: taken.id });
       aborting.throwIfAborted();
-      const deps = { ...options, streams: await streamsOf(batch.runId), log: child };
+      const deps = {
+        ...options,
+        processId: presence?.id,
+        streams: await streamsOf(taken.runId),
+        log: child,
+      };
       // What fails goes alone from then on: no other batch fails with it a second time.
       if (job.attemptsMade === 0) deps.requests = requests;
-      await applyBatch(deps, batch, aborting);
+      await inSpan('batch', attributesOf(taken, job), () => applyBatch(deps, taken, aborting), {
+        parent: traceparent,
+      });
       breaker.succeeded(nameOf(job));
-      await producer.advance(batch.runId);
+      await producer.advance(taken.runId, traceparent);
     } catch (error) {
       await handleFailure(error, job, token, {
         log: child,
@@ -127,8 +141,10 @@ export function createWorkers(options: WorkersOptions) {
     try {
       const attempt = { token, attemptsMade: job.attemptsMade, signal: aborting };
       const planned = { ...options, streams: await streamsOf(runId), preflight, log: child };
-      await planRun(planned, runId, attempt);
-      await producer.advance(runId);
+      await inSpan('run', { 'slotsync.run.id': runId }, async () => {
+        await planRun(planned, runId, attempt);
+        await producer.advance(runId, spanOfRun());
+      });
     } catch (error) {
       await handleFailure(error, job, jobToken, {
         log: child,
@@ -170,6 +186,8 @@ export function createWorkers(options: WorkersOptions) {
     stop,
     abort,
     phase: () => phase,
+    /** Since when nothing is sent, and why; null: it sends. */
+    sendingStopped: () => presence?.stopped() ?? null,
 
     /** Queues again what an interruption left, and starts working the queues. Ends early when it is stopped meanwhile. */
     async start(): Promise<void> {
@@ -188,6 +206,15 @@ export function createWorkers(options: WorkersOptions) {
     },
   };
 }
+
+const attributesOf = ({ id, runId, stream, lane, keys }: Batch, { attemptsMade }: Job) => ({
+  'slotsync.run.id': runId,
+  'slotsync.batch.id': id,
+  'slotsync.stream': stream,
+  'slotsync.lane': lane,
+  'slotsync.records': keys.length,
+  'slotsync.attempt': attemptsMade + 1,
+});
 
 const nameOf = ({ queueName, id }: Job) => `${queueName} ${id}`;
 

@@ -1,4 +1,5 @@
 // Bookings: what each side says of one, its verdict, and what an operator does about it.
+import { nameOfZone } from '../format.js';
 import type { ReservationRow } from '../state/bookings/read-reservations.js';
 import type { Verdict } from '../state/schema.js';
 import { describeProblem } from '../streams/bookings.js';
@@ -37,15 +38,15 @@ export function nextOfVerdict(verdict: Verdict): string {
   }
 }
 
-/** One booking that does not agree. Times in the zone of the configuration. */
-export function describeBooking(row: ReservationRow, timezone: string): string {
+/** One booking that does not agree. */
+export function describeBooking(row: ReservationRow, timeZone: string): string {
   const problem = row.problem === null ? '' : `; ${describeProblem(row.problem)}`;
-  return `booking ${row.key}: ${describeVerdict(row, timezone)}${problem}`;
+  return `booking ${row.key}: ${describeVerdict(row, timeZone)}${problem}`;
 }
 
-function describeVerdict(row: ReservationRow, timezone: string): string {
-  const mirror = describePeriod(row.beginHere, row.endHere, timezone);
-  const service = describePeriod(row.beginThere, row.endThere, timezone);
+function describeVerdict(row: ReservationRow, timeZone: string): string {
+  const mirror = describePeriod(row.beginHere, row.endHere, timeZone);
+  const service = describePeriod(row.beginThere, row.endThere, timeZone);
   switch (row.verdict) {
     case 'agrees':
     case 'agrees_cancelled':
@@ -62,18 +63,18 @@ function describeVerdict(row: ReservationRow, timezone: string): string {
     case 'not_compared':
       return `at the service ${service}${row.externalId === null ? '' : ` as ${row.externalId}`}, and not in the mirror`;
     case 'differs':
-      return describeDifferences(row, timezone);
+      return describeDifferences(row, timeZone);
   }
 }
 
 /** `→` is from the mirror to the service. */
-function describeDifferences({ differs, ...row }: ReservationRow, timezone: string): string {
+function describeDifferences({ differs, ...row }: ReservationRow, timeZone: string): string {
   const { here, there } = (differs?.fields ?? { here: {} }) as Record<string, Record<string, string[]>>;
-  const mirror = describePeriod(row.beginHere, row.endHere, timezone);
+  const mirror = describePeriod(row.beginHere, row.endHere, timeZone);
   return lines(
     differs?.begin
-      ? `moved at the service from ${at(row.beginHere, timezone)} to ${at(row.beginThere, timezone)}`
-      : differs?.end && `${mirror} ends at the service at ${at(row.endThere, timezone)}`,
+      ? `moved at the service from ${at(row.beginHere, timeZone)} to ${at(row.beginThere, timeZone)}`
+      : differs?.end && `${mirror} ends at the service at ${at(row.endThere, timeZone)}`,
     differs?.objects && `objects ${describeLists(differs.objects)}`,
     Object.keys(here ?? {}).map(
       (field) => `${field} ${formatValues(here?.[field])} → ${formatValues(there?.[field])}`,
@@ -90,16 +91,18 @@ function describeLists({ here, there }: { here: unknown; there: unknown }): stri
   return `${onlyMirror.join(', ') || '(nothing)'} → ${onlyService.join(', ') || '(nothing)'}`;
 }
 
-export function describePeriod(begin: string | null, end: string | null, timezone: string): string {
+export function describePeriod(begin: string | null, end: string | null, timeZone: string): string {
   if (begin === null) return 'without a begin';
-  if (end === null) return `from ${at(begin, timezone)}, without an end`;
-  const sameDay = day(begin, timezone) === day(end, timezone);
-  return `${at(begin, timezone)} to ${sameDay ? clock(end, timezone) : at(end, timezone)}`;
+  if (end === null) return `from ${at(begin, timeZone)}, without an end`;
+  if (day(begin, timeZone) !== day(end, timeZone)) return `${at(begin, timeZone)} to ${at(end, timeZone)}`;
+  const [from, to] = [nameOfZone(new Date(begin), timeZone), nameOfZone(new Date(end), timeZone)];
+  return `${day(begin, timeZone)} ${clock(begin, timeZone)}${from === to ? '' : ` ${from}`} to ${clock(end, timeZone)} ${to}`;
 }
 
-/** `Fri 20 Nov 09:00`, in the zone. */
-function at(time: string | null, timezone: string): string {
-  return time === null ? 'no time' : `${day(time, timezone)} ${clock(time, timezone)}`;
+/** `Fri 20 Nov 2026 09:00 CET`. */
+function at(time: string | null, timeZone: string): string {
+  if (time === null) return 'no time';
+  return `${day(time, timeZone)} ${clock(time, timeZone)} ${nameOfZone(new Date(time), timeZone)}`;
 }
 
 function day(time: string, timeZone: string): string {

@@ -1,6 +1,6 @@
 // A proposed configuration as the text of `sync.config.ts`. What is not certain is a comment that begins with "unsure".
 import type { ProposedConfiguration, ProposedStream } from '../sync/init/propose-configuration.js';
-import { plural } from './format.js';
+import { plural } from '../format.js';
 import { inOneLine, quote } from './service.js';
 
 interface FileFacts {

@@ -1,18 +1,23 @@
 // What `explain` prints: one record, or one booking, in the mirror, at the service and in the state, and what happens
 // next.
 import type { FoundObject } from '../destination/destination.js';
+import type { Chain } from '../readings/chains.js';
 import type { Stream } from '../streams/stream.js';
 import type { BookingExplained } from '../sync/explain-booking.js';
 import type { RecordExplained } from '../sync/explain-record.js';
 import { describeBooking, describePeriod, nextOfVerdict, VERDICT_MEANINGS } from './bookings.js';
-import { commandFor, nextStep, retryCommand } from './failures.js';
-import { formatTime, plural } from './format.js';
+import { commandFor, describeChain, nextStep, retryCommand } from './failures.js';
+import { formatTime, plural } from '../format.js';
 import { lines } from './print.js';
 import { describeChange, describeFields, formatValue } from './values.js';
 import { DRIFT_MEANINGS, describeDriftFields } from './verify.js';
 
-export function describeRecordExplained(explained: RecordExplained): string[] {
-  const { stream, key, row, object, problem, record, there, changes, batches } = explained;
+/** `chain`: what it waits for, up to the end. */
+type Explained = RecordExplained & { chain?: Chain | undefined };
+
+/** Times are shown in the time zone. */
+export function describeRecordExplained(explained: Explained, timeZone: string): string[] {
+  const { stream, key, row, object, problem, record, chain, there, changes, batches } = explained;
   return lines(
     `${stream} '${key}'\n`,
     row ? 'Row now' : 'Row now: none',
@@ -20,13 +25,14 @@ export function describeRecordExplained(explained: RecordExplained): string[] {
     object && `\nObject it becomes: ${object.extId}, type ${object.typeId}`,
     object && describeFields(object.fields),
     problem !== undefined && `\nObject it becomes: none, ${problem}`,
-    `\nRecord: ${record ? describeRecord(record) : 'none; it was never sent'}`,
-    record && describeDoubt(record).map((line) => `  ${line}`),
-    describeLink(explained),
+    `\nRecord: ${record ? describeRecord(record, timeZone) : 'none; it was never sent'}`,
+    record && describeDoubt(record, timeZone).map((line) => `  ${line}`),
+    describeLink(explained, timeZone),
     !!record?.errorMessage && `  ${record.errorCode}: ${record.errorMessage}`,
+    chain && `  it waits for ${describeChain(chain)}`,
     `\nAt the service: ${describeThere(explained)}`,
     describeFields(there?.fields ?? []),
-    describeDrift(explained),
+    describeDrift(explained, timeZone),
     describeFormer(explained),
     object && (changes.length === 0 ? '\nA write would change nothing.' : '\nA write would change'),
     object && changes.map((change) => `  ${describeChange(change)}`),
@@ -34,7 +40,7 @@ export function describeRecordExplained(explained: RecordExplained): string[] {
     batches.map(({ runId, kind, batchId, operation, state, errorCode, at }) => {
       const what = operation === null ? state : `${operation} ${state}`;
       const failure = errorCode === null ? '' : `, ${errorCode}`;
-      return `  run ${runId} (${kind}), batch ${batchId}: ${what}${failure}, ${formatTime(new Date(at))}`;
+      return `  run ${runId} (${kind}), batch ${batchId}: ${what}${failure}, ${formatTime(new Date(at), timeZone)}`;
     }),
     `\nNext: ${nextOfRecord(explained)}`,
   );
@@ -46,31 +52,30 @@ function describeThere({ there, externalId }: RecordExplained): string {
   return `no object has the external id ${externalId}`;
 }
 
-function describeRecord(record: NonNullable<RecordExplained['record']>): string {
+function describeRecord(record: NonNullable<RecordExplained['record']>, timeZone: string): string {
   const { status, externalId, attempts, runId } = record;
   return lines(
     status,
     externalId !== null && `as ${externalId}`,
-    describeAcceptance(record),
+    describeAcceptance(record, timeZone),
     attempts > 0 && plural(attempts, 'attempt'),
     runId !== null && `last changed by run ${runId}`,
   ).join(', ');
 }
 
-function describeAcceptance({
-  syncedAt,
-  status,
-  objectHash,
-}: NonNullable<RecordExplained['record']>): string {
-  if (syncedAt !== null) return `accepted ${formatTime(syncedAt)}`;
+function describeAcceptance(
+  { syncedAt, status, objectHash }: NonNullable<RecordExplained['record']>,
+  timeZone: string,
+): string {
+  if (syncedAt !== null) return `accepted ${formatTime(syncedAt, timeZone)}`;
   return objectHash !== null && status === 'synced' ? 'found equal, never written' : 'never accepted';
 }
 
 /** Why the object is looked at again, and when. */
-function describeDoubt(record: NonNullable<RecordExplained['record']>): string[] {
+function describeDoubt(record: NonNullable<RecordExplained['record']>, timeZone: string): string[] {
   const { status, inDoubt, checkAfter, refusedHash } = record;
   const isRefused = status === 'failed' && refusedHash !== null;
-  const at = formatTime(checkAfter);
+  const at = formatTime(checkAfter, timeZone);
   return lines(
     inDoubt &&
       'in doubt: the service may hold something other than what was accepted last; it is asked again',
@@ -82,7 +87,7 @@ function describeDoubt(record: NonNullable<RecordExplained['record']>): string[]
 }
 
 /** Which object it is linked to, how that came about, and how it is undone. */
-function describeLink({ stream, key, link }: RecordExplained): string[] {
+function describeLink({ stream, key, link }: RecordExplained, timeZone: string): string[] {
   if (!link) return [];
   const by = {
     match: link.fields === null ? 'by an operator’s match' : `by a match of ${link.fields.join(', ')}`,
@@ -92,15 +97,18 @@ function describeLink({ stream, key, link }: RecordExplained): string[] {
     ? `the object with number ${link.destinationId}, which gets the external id ${link.externalId}`
     : link.externalId;
   const undo = commandFor('slotsync match --unlink', stream, key);
-  return [`\nLink: to ${name}, ${by}, ${formatTime(new Date(link.linkedAt))}`, `  to undo it: ${undo}`];
+  return [
+    `\nLink: to ${name}, ${by}, ${formatTime(new Date(link.linkedAt), timeZone)}`,
+    `  to undo it: ${undo}`,
+  ];
 }
 
 /** What a verify has said of its object. What stands there now is shown beside it. */
-function describeDrift({ stream, drift }: RecordExplained): string[] {
+function describeDrift({ stream, drift }: RecordExplained, timeZone: string): string[] {
   if (!drift) return [];
   const { kind, fields, seenAt } = drift;
   return [
-    `\nDrift: it ${DRIFT_MEANINGS[kind]}, seen ${formatTime(new Date(seenAt))}`,
+    `\nDrift: it ${DRIFT_MEANINGS[kind]}, seen ${formatTime(new Date(seenAt), timeZone)}`,
     ...describeDriftFields(Object.entries(fields ?? {})),
     `  to repair it: slotsync verify ${stream} --repair`,
   ];
@@ -132,17 +140,20 @@ function describeFormer({ stream, key, former }: RecordExplained): string[] {
   );
 }
 
-export function nextOfRecord(explained: RecordExplained): string {
-  const { stream, key, row, record, there, problem, isWaiting, changes, isAccepted, waitingChanges } =
+export function nextOfRecord(explained: Explained): string {
+  const { stream, key, row, record, chain, there, problem, isWaiting, changes, isAccepted, waitingChanges } =
     explained;
+  const [latest] = explained.batches;
+  const held = latest?.state === 'held' ? latest : undefined;
   const nextRun = (does: string) => `the next run ${does}: slotsync sync ${stream}`;
   if (waitingChanges > 0) return 'it is in the inbox; a worker processes it';
   if (record && record.status !== 'synced' && record.status !== 'retired') {
-    const [parent = '', localKey = ''] = JSON.parse(record.waitsFor ?? '[]') as string[];
-    const waitsFor = record.waitsFor === null ? null : { stream: parent, localKey };
-    return nextStep({ ...record, stream, localKey: key, waitsFor, parentStatus: undefined });
+    return nextStep({ ...record, stream, localKey: key, chain });
   }
-  if (!row) return record?.status === 'retired' ? 'nothing: it is retired' : nextRun('decides');
+  if (!row && record?.status === 'retired') return 'nothing: it is retired';
+  if (held && !isAccepted)
+    return `it is held in run ${held.runId}; why, and what releases it: slotsync runs ${held.runId}`;
+  if (!row) return nextRun('decides');
   if (isWaiting) return 'it is sent by the run after the record that it refers to is accepted: slotsync sync';
   if (problem !== undefined) return nextRun('reports the same');
   if (!record || record.status === 'retired') return nextRun('creates it');
@@ -152,12 +163,12 @@ export function nextOfRecord(explained: RecordExplained): string {
   return `${how}; it is sent again when its row changes, or by: slotsync verify ${stream} --repair`;
 }
 
-export function describeBookingExplained(explained: BookingExplained, timezone: string): string[] {
+export function describeBookingExplained(explained: BookingExplained, timeZone: string): string[] {
   const { key, here, reservations, cancellations, known, events, requests } = explained;
   const period = (begin: number | undefined, end: number | undefined) =>
-    describePeriod(toText(begin), toText(end), timezone);
+    describePeriod(toText(begin), toText(end), timeZone);
   return lines(
-    `booking ${key}, times in ${timezone}\n`,
+    `booking ${key}, times in ${timeZone}\n`,
     here
       ? `In the mirror: ${here.isCancelled ? 'cancelled, ' : ''}${period(here.begin, here.end)}, as ${here.externalId ?? 'nothing'}`
       : 'In the mirror: no booking with this key',
@@ -170,7 +181,7 @@ export function describeBookingExplained(explained: BookingExplained, timezone: 
       ...describeFields(fields),
     ]),
     cancellations.map(({ id, begin, end, cancelledAt, reservationId }) => {
-      const when = cancelledAt === undefined ? '' : ` at ${formatTime(new Date(cancelledAt))}`;
+      const when = cancelledAt === undefined ? '' : ` at ${formatTime(new Date(cancelledAt), timeZone)}`;
       return `At the service: cancellation ${id} of reservation ${reservationId ?? 'unknown'}${when}, ${period(begin, end)}`;
     }),
     '\nRequests just now',
@@ -178,12 +189,12 @@ export function describeBookingExplained(explained: BookingExplained, timezone: 
     events.length > 0 && '\nVerdicts, latest first',
     events.map(
       ({ at, from, to, runId }) =>
-        `  ${formatTime(new Date(at))}  ${from ?? 'not known'} → ${to ?? 'removed'}, run ${runId ?? '–'}`,
+        `  ${formatTime(new Date(at), timeZone)}  ${from ?? 'not known'} → ${to ?? 'removed'}, run ${runId ?? '–'}`,
     ),
     known
       ? [
           `\nVerdict of run ${known.runId ?? '–'}: ${known.verdict}, ${VERDICT_MEANINGS[known.verdict]}`,
-          `  ${describeBooking(known, timezone)}`,
+          `  ${describeBooking(known, timeZone)}`,
           `Next: ${nextOfVerdict(known.verdict)}`,
         ]
       : '\nNot compared yet: slotsync reconcile',

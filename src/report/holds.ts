@@ -3,7 +3,7 @@ import type { Approval } from '../state/runs/approvals.js';
 import type { RunHold } from '../state/runs/holds.js';
 import type { Hold } from '../state/schema.js';
 import { describeChange } from './values.js';
-import { formatNumber, formatTime, plural } from './format.js';
+import { formatNumber, formatMinute, plural } from '../format.js';
 
 const NOUNS = {
   create: 'creation',
@@ -19,9 +19,17 @@ export function describeHeld({ count, operation, stream }: Pick<RunHold, 'count'
 }
 
 /** An approval that no run has used yet. */
-export function describeApproval({ allowed, operation, stream, expiresAt, runId }: Approval): string {
+export function describeApproval(
+  { allowed, operation, stream, expiresAt, runId }: Approval,
+  timeZone: string,
+): string {
   const held = describeHeld({ count: allowed, operation, stream });
-  return `Approved: up to ${held} until ${formatTime(expiresAt)} UTC (held in run ${runId}).`;
+  return `Approved: up to ${held} until ${formatMinute(expiresAt, timeZone)} (held in run ${runId}).`;
+}
+
+/** Why it is held, without the command that approves it, for where the command stands beside it. */
+export function reasonWithoutCommand(reason: string): string {
+  return reason.replace(/; (?:if [^:]*|a run would hold them for): slotsync approve.*$/, '');
 }
 
 /** What some of the held records would change at the service, field by field. */

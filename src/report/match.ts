@@ -4,15 +4,14 @@ import type { AppliedLinks } from '../sync/match/apply-links.js';
 import { joinValues } from '../sync/match/match-file.js';
 import type { MatchLine, StreamMatches, TypeMatches } from '../sync/match/match-streams.js';
 import { quote } from './failures.js';
-import { formatNumber, plural, table } from './format.js';
+import { formatNumber, plural } from '../format.js';
+import { table } from './table.js';
 import { lines } from './print.js';
 
 /** Samples of each class. */
 export const SAMPLES = 5;
 /** Fields that are named. */
 const NAMED_FIELDS = 4;
-/** Characters of a sample, so that it stays on one line of a terminal. */
-const WIDTH = 80;
 
 /** How the command was called, and what that means. */
 interface Called {
@@ -61,9 +60,13 @@ function describeType({ type, objects, streams, nobodys, samples }: TypeMatches)
     ...streams.flatMap((stream) => [
       '',
       `${stream.stream}: ${plural(stream.rows, 'row')} in the mirror`,
-      indent(table(['', 'count', ''], rowsOfStream(stream))),
+      table(['', 'count', ''], rowsOfStream(stream), { indent: 2 }),
     ]),
-    rest.length > 0 && ['', 'Objects without a row or a record', indent(table(['', 'count', ''], rest))],
+    rest.length > 0 && [
+      '',
+      'Objects without a row or a record',
+      table(['', 'count', ''], rest, { indent: 2 }),
+    ],
     samples.length > 0 && '',
     samples.map((sample) => describeSample(sample, nobodysStream)),
     '',
@@ -99,21 +102,12 @@ function describeSample(line: MatchLine, nobodysStream: string | undefined): str
       ? undefined
       : `object ${line.number}${line.externalId === undefined ? '' : ` '${line.externalId}'`}`;
   const values = joinValues(line.here.length > 0 ? line.here : line.there);
-  const text = lines(
+  return lines(
     `${line.class.replaceAll('_', ' ')}: ${[row, object].filter((one) => one !== undefined).join(' – ')}`,
     values !== '' && `(${values})`,
     line.differs.length > 0 && `differs: ${line.differs.join(', ')}`,
     line.note,
   ).join('  ');
-  return text.length > WIDTH ? `${text.slice(0, WIDTH - 1)}…` : text;
-}
-
-function indent(text: string): string {
-  return text
-    .split('\n')
-    .filter((line) => line.trim() !== '')
-    .map((line) => `  ${line}`)
-    .join('\n');
 }
 
 export function describeApplied({ linked, already, others }: AppliedLinks): string[] {

@@ -3,11 +3,19 @@ import type { Preview } from '../sync/plan/preview.js';
 import type { PlanCounts } from '../state/schema.js';
 import type { PlannedOperation } from '../sync/plan/planned-operations.js';
 import { explainReading } from '../sync/explain-reading.js';
-import { formatDuration, plural, table } from './format.js';
+import { formatDuration, formatMinute, formatNumber, plural, shorten } from '../format.js';
+import { columnsOf } from '../terminal.js';
+import { table } from './table.js';
 import { lines } from './print.js';
-import { columnsOfPlan } from './run.js';
-import { describeChange } from './values.js';
+import type { FieldChange } from '../streams/destination-object.js';
+import { describeChange, formatValues } from './values.js';
+import { widthOf } from './wrap.js';
 
+/** Of each stream, unless all are asked for. */
+const CREATES_SHOWN = 3;
+const FIELDS_SHOWN = 5;
+const VALUE_SHOWN = 30;
+const MORE = ', …';
 const COUNTS = ['create', 'update', 'retire', 'moved', 'retry', 'unchanged', 'dead'] as const;
 
 interface PlanCost {
@@ -19,34 +27,73 @@ interface PlanCost {
   endsAt: Date;
 }
 
+interface PlanLayout {
+  samples: boolean;
+  timeZone: string;
+  columns?: number;
+}
+
 export function describePlans(
   plans: readonly Preview[],
   cost: PlanCost,
-  shown: { samples: boolean },
+  { samples, timeZone, columns = columnsOf(process.stdout) }: PlanLayout,
 ): string[] {
-  const columns = columnsOfPlan(
-    COUNTS,
-    plans.map(({ counts }) => counts),
-  );
   return lines(
-    plans.flatMap(({ stream, samples, unread }) =>
+    plans.flatMap((plan) =>
       lines(
-        shown.samples && samples.flatMap((sample) => describeOperation(stream, sample)),
-        unread !== undefined && `${stream}: the objects at the service could not be read: ${unread}\n`,
+        samples && describeSamples(plan, columns),
+        plan.unread !== undefined &&
+          `${plan.stream}: the objects at the service could not be read: ${plan.unread}\n`,
       ),
     ),
     table(
-      ['stream', ...columns, 'requests'],
+      ['stream', ...COUNTS, 'requests'],
       plans.map(({ stream, counts, requests }) => [
         stream,
-        ...columns.map((name) => counts[name] ?? 0),
+        ...COUNTS.map((name) => counts[name] ?? 0),
         requests,
       ]),
+      { columns },
     ),
     '',
     plans.flatMap(describeProblems),
-    describeCost(cost),
+    describeCost(cost, timeZone),
   );
+}
+
+/** Objects that would be created on a line each, what else would be written field by field. */
+function describeSamples({ stream, counts, samples }: Preview, columns: number): string[] {
+  const isCreate = ({ operation, problem }: PlannedOperation) =>
+    operation === 'create' && problem === undefined;
+  const shown = samples.filter(isCreate).slice(0, CREATES_SHOWN);
+  const total = counts.create ?? 0;
+  const which = shown.length < total ? `${formatNumber(shown.length)} of ${formatNumber(total)}` : 'all';
+  return lines(
+    shown.length > 0 && [
+      `create ${stream}, ${which}`,
+      ...shown.map((sample) => describeCreate(sample, columns)),
+      '',
+    ],
+    samples.filter((sample) => !isCreate(sample)).flatMap((sample) => describeOperation(stream, sample)),
+  );
+}
+
+/** A name says most about an object. */
+const byName = (a: FieldChange, b: FieldChange) =>
+  Number(b.field.endsWith('.name')) - Number(a.field.endsWith('.name'));
+
+/** `'R1' → room_R1  room.name "Sal 1", room.seats 40, …`: as many fields as fit the line. */
+function describeCreate({ key, externalId, changes }: PlannedOperation, columns: number): string {
+  let line = `  '${key}' → ${externalId ?? '(no external id)'}`;
+  const told = changes.filter(({ field }) => field !== 'active').toSorted(byName);
+  for (const [at, { field, new: values }] of told.entries()) {
+    const value = shorten(formatValues(values), VALUE_SHOWN);
+    const longer = `${line}${at === 0 ? '  ' : ', '}${field} ${value}`;
+    const isLast = at === told.length - 1;
+    if (at === FIELDS_SHOWN || widthOf(longer) > columns - (isLast ? 0 : MORE.length)) return line + MORE;
+    line = longer;
+  }
+  return line;
 }
 
 /** One operation, field by field. */
@@ -83,8 +130,8 @@ function describeMet(stream: string, { new: fresh = 0, equal = 0, overwrite = 0 
   return `${stream}: ${asked} never accepted: ${fresh} new, ${equal} at the service already and equal, ${overwrite} would overwrite what is there.`;
 }
 
-function describeCost({ requests, rate, latencyMs, seconds, endsAt }: PlanCost): string {
+function describeCost({ requests, rate, latencyMs, seconds, endsAt }: PlanCost, timeZone: string): string {
   if (requests === 0) return 'Nothing to send.';
   const pace = `${rate} requests a second and ${Math.round(latencyMs)} ms latency`;
-  return `At most ${plural(requests, 'request')}: ${formatDuration(seconds)} at ${pace}, done at ${endsAt.toTimeString().slice(0, 5)} if started now.`;
+  return `At most ${plural(requests, 'request')}: ${formatDuration(seconds)} at ${pace}, done at ${formatMinute(endsAt, timeZone)} if started now.`;
 }

@@ -2,7 +2,8 @@
 import type { Verdict } from '../state/schema.js';
 import type { ReconcileResult } from '../sync/reconcile/reconcile.js';
 import { describeBooking, VERDICT_MEANINGS } from './bookings.js';
-import { formatDuration, plural, table } from './format.js';
+import { formatDuration, plural } from '../format.js';
+import { table } from './table.js';
 import { lines } from './print.js';
 
 /** Bookings that are printed one by one. */
@@ -19,7 +20,7 @@ export function reconcileToJson(result: ReconcileResult, dryRun: boolean) {
 
 export function describeReconcile(
   { runId, from, to, verdicts, discrepancies, problems, events, requests }: ReconcileResult,
-  { timezone, isDryRun, seconds }: { timezone: string; isDryRun: boolean; seconds: number },
+  { timeZone, isDryRun, seconds }: { timeZone: string; isDryRun: boolean; seconds: number },
 ): string[] {
   const rows = Object.entries(VERDICT_MEANINGS)
     .map(([verdict, meaning]) => [verdict, verdicts[verdict as Verdict] ?? 0, meaning] as const)
@@ -31,12 +32,12 @@ export function describeReconcile(
       ? 'No booking in this window, in the mirror or at the service.'
       : table(['verdict', 'bookings', ''], rows),
     '',
-    discrepancies.map((row) => describeBooking(row, timezone)),
+    discrepancies.map((row) => describeBooking(row, timeZone)),
     discrepancies.length > 0 && '',
     discrepancies.length === MAX_BOOKINGS &&
       `These are the first ${MAX_BOOKINGS}; all of them: SELECT * FROM slotsync.discrepancies\n`,
     problems > 0 && `${plural(problems, 'booking')} with a fault in the mirror; see the lines above.\n`,
-    `${run}: ${day(from)} to ${day(to)} in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${plural(events, 'verdict')} changed.`,
+    `${run}: ${day(from)} to ${day(to)} (UTC) in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${plural(events, 'verdict')} changed.`,
     discrepancies.length > 0 && 'The history of one booking: slotsync explain reservations <key>',
   );
 }

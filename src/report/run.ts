@@ -1,14 +1,17 @@
 // Runs: the list, and one run with what it did, what it could not do and why, and what happens next.
 import { remedyFor } from '../error-catalogue.js';
+import { listCauses } from '../readings/causes.js';
+import { readSoFar } from '../readings/runs.js';
 import { countVerdicts } from '../state/bookings/read-reservations.js';
 import type { State } from '../state/database.js';
 import { countUnsettled } from '../state/records/count-records.js';
-import { listFailures } from '../state/records/list-failures.js';
 import { countDriftEvents } from '../state/drift/read-drift.js';
-import { listRuns, onlyReads, sumOutcomes, type Run } from '../state/runs/read-runs.js';
+import type { EndedBadly } from '../state/runs/ended-badly.js';
+import { listRuns, onlyReads, type Run } from '../state/runs/read-runs.js';
 import type { RunRange } from '../state/schema.js';
-import { describeFailure, describeUnsettled } from './failures.js';
-import { formatDuration, formatNumber, formatTime, plural, table } from './format.js';
+import { describeCauseWhole, describeUnsettled } from './failures.js';
+import { formatDuration, formatNumber, formatMinute, plural } from '../format.js';
+import { table } from './table.js';
 import { describeSamples } from './holds.js';
 import { lines, printLine } from './print.js';
 
@@ -17,25 +20,17 @@ const MAX_NAMED = 5;
 const OUTCOMES = ['synced', 'deferred', 'failed', 'dead'] as const;
 const PLANNED = ['create', 'update', 'retire', 'moved', 'retry', 'unchanged'] as const;
 
-/** The columns of a plan's table. `moved` is rare, and stands there only when some are. */
-export function columnsOfPlan<Name extends string>(
-  names: readonly Name[],
-  counts: readonly { moved?: number }[],
-): Name[] {
-  return names.filter((name) => name !== 'moved' || counts.some(({ moved = 0 }) => moved > 0));
-}
-
 export function runToJson(run: Run) {
   return { ...run, seconds: secondsOf(run) };
 }
 
-export function runsTable(runs: readonly Run[]): string {
+export function runsTable(runs: readonly Run[], timeZone: string): string {
   return table(
     ['run', 'kind', 'started', 'took', 'status', ...OUTCOMES],
     runs.map((run) => [
       run.id,
       run.kind,
-      formatTime(run.requestedAt),
+      formatMinute(run.requestedAt, timeZone),
       run.finishedAt ? formatDuration(secondsOf(run)) : '–',
       run.pausedAt && !run.finishedAt ? 'paused' : run.status,
       ...OUTCOMES.map((outcome) =>
@@ -46,9 +41,9 @@ export function runsTable(runs: readonly Run[]): string {
 }
 
 /** The run's table, what it could not do and why, and what happens next. */
-export async function printRun(state: State, run: Run): Promise<void> {
-  const counts = run.finishedAt ? run.counts : await sumOutcomes(state.db, run.id);
-  const columns = run.range?.repair ? (['repair'] as const) : columnsOfPlan(PLANNED, Object.values(run.plan));
+export async function printRun(state: State, run: Run, timeZone: string): Promise<void> {
+  const { counts } = await readSoFar(state.db, run);
+  const columns = run.range?.repair ? (['repair'] as const) : PLANNED;
   const rows = run.streams.flatMap((stream) => {
     const planned = run.plan[stream];
     if (!planned) return [];
@@ -77,8 +72,9 @@ export async function printRun(state: State, run: Run): Promise<void> {
     const { found, mended } = await countDriftEvents(state.db, run.id);
     printLine(`Drift: ${found} found, ${mended} resolved. What drifts now: slotsync status\n`);
   }
-  await printFailures(state, run);
-  printLine(`Run ${run.id} ${run.status}${run.finishedAt ? ` in ${formatDuration(secondsOf(run))}` : ''}.`);
+  await printFailures(state, run, timeZone);
+  const took = run.finishedAt ? ` in ${formatDuration(secondsOf(run))}` : '';
+  printLine(`Run ${run.id} ${run.status}${took}, started ${formatMinute(run.requestedAt, timeZone)}.`);
 }
 
 /** What a run was requested for beside its streams; keys by their number only. */
@@ -106,15 +102,26 @@ export function describeUnknownKeys(unknown: readonly string[], requested: numbe
   return `${formatNumber(unknown.length)} of ${plural(requested, 'key')} ${verb} neither row nor record: ${named}${more}`;
 }
 
-async function printFailures(state: State, run: Run): Promise<void> {
-  const failures = await listFailures(state.db, { runId: run.id, limit: MAX_NAMED });
-  for (const failure of failures) printLine(`${describeFailure(failure)}\n`);
+/** The causes of what the run left behind. A cause is counted whole, with what other runs left. */
+async function printFailures(state: State, run: Run, timeZone: string): Promise<void> {
+  const times = { timeZone, now: new Date() };
+  // What it holds is named with the run.
+  const causes = (await listCauses(state.db, { runId: run.id })).filter(({ status }) => status !== 'held');
+  for (const cause of causes.slice(0, MAX_NAMED)) printLine(`${describeCauseWhole(cause, times)}\n`);
+  const more = causes.length - MAX_NAMED;
+  if (more > 0) printLine(`… and ${plural(more, 'more cause')}: slotsync failures\n`);
   const [newest] = await listRuns(state.db, 1);
   if (newest?.id !== run.id) return;
   const unsettled = await countUnsettled(state.db);
-  if (unsettled > failures.length) printLine(`${describeUnsettled(unsettled)}: slotsync failures`);
+  if (unsettled > 0) printLine(`${describeUnsettled(unsettled)}: slotsync failures`);
 }
 
 function secondsOf({ requestedAt, finishedAt }: Run): number {
   return ((finishedAt ?? new Date()).getTime() - requestedAt.getTime()) / 1000;
+}
+
+/** Runs that failed as a whole, once each: no record says so. */
+export function failedRuns(endedBadly: readonly EndedBadly[]): EndedBadly[] {
+  const failed = endedBadly.filter(({ status }) => status === 'failed');
+  return [...new Map(failed.map((one) => [one.runId, one])).values()];
 }

@@ -1,7 +1,8 @@
 // What a service knows and holds, as people read it, and its names as TypeScript, for `defineConfig<Service>`.
 import type { ServiceSurvey } from '../sync/survey-service.js';
 import { visible } from '../visible-text.js';
-import { plural, shorten, table } from './format.js';
+import { plural } from '../format.js';
+import { table } from './table.js';
 import { lines } from './print.js';
 
 /** The first line of a file with names: what may be written over. */
@@ -9,7 +10,6 @@ export const TYPES_MARKER = '// Written by slotsync discover --types.';
 
 const NONE = '–';
 
-/** Tables of at most 80 columns. */
 export function describeService({ types, fields }: ServiceSurvey, service: string): string[] {
   if (types.length === 0 && fields.length === 0)
     return [
@@ -22,8 +22,8 @@ export function describeService({ types, fields }: ServiceSurvey, service: strin
     table(
       ['type', 'name', 'objects', 'without external id'],
       types.map(({ extId, name, objects, withoutExtId }) => [
-        shorten(extId ?? NONE, 24),
-        shorten(name ?? NONE, 22),
+        extId ?? NONE,
+        name ?? NONE,
         objects ?? NONE,
         withoutExtId ?? NONE,
       ]),
@@ -32,9 +32,9 @@ export function describeService({ types, fields }: ServiceSurvey, service: strin
     table(
       ['field', 'name', 'on objects of', 'filled'],
       fields.map(({ extId, name, types, filled }) => [
-        shorten(extId ?? NONE, 26),
-        shorten(name ?? NONE, 20),
-        shorten(types.join(', ') || NONE, 18),
+        extId ?? NONE,
+        name ?? NONE,
+        types.join(', ') || NONE,
         extId === undefined ? NONE : filled,
       ]),
     ),

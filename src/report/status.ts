@@ -1,109 +1,17 @@
-// What `status` reads and prints: the destination, records by status, unfinished runs, what is held or waits, and the
-// quota.
-import type { Schedule } from '../cron-schedule.js';
-import type { QuotaUsage } from '../destination/quota/limiter.js';
-import { codeOf } from '../errors.js';
-import { readReservationsWatermark } from '../state/bookings/reservations-watermark.js';
-import type { Queries, State } from '../state/database.js';
-import { listRequestSizes } from '../state/request-sizes.js';
-import { readBinding, type Binding } from '../state/destination-binding.js';
-import { listWatermarks } from '../state/inbox/poll-watermarks.js';
-import { readInbox } from '../state/inbox/read-inbox.js';
-import { countDrift } from '../state/drift/read-drift.js';
-import { listVerifications } from '../state/drift/verifications.js';
-import {
-  countInDoubt,
-  countRecords,
-  countUnsettled,
-  listRecordedStreams,
-} from '../state/records/count-records.js';
-import { countFormerObjects } from '../state/records/former-objects.js';
-import { listOpenApprovals } from '../state/runs/approvals.js';
-import { readHolds } from '../state/runs/holds.js';
-import { NIGHTLY, readSchedule } from '../state/runs/nightly-occurrences.js';
-import { listRuns, listUnfinishedRuns, readProgress } from '../state/runs/read-runs.js';
-import type { DriftKind, RunKind } from '../state/schema.js';
-import { describeFormerObjects, describeUnsettled } from './failures.js';
-import { formatDuration, formatInZone, formatNumber, formatTime, plural, table } from './format.js';
+// What `status` prints: the destination, processes, records by status, unfinished runs, what is held or waits, and the quota.
+import { errorEntry } from '../error-catalogue.js';
+import { formatDuration, formatMinute, formatNumber, formatTime, plural } from '../format.js';
+import type { StatusReading } from '../readings/status.js';
+import type { Process } from '../state/processes.js';
+import { describeFormerObjects, describeUnsettled, headlineOf } from './failures.js';
 import { describeApproval, describeHolds } from './holds.js';
-import { lines, printLine } from './print.js';
+import { lines } from './print.js';
 import { runsTable, runToJson } from './run.js';
+import { table } from './table.js';
 
+/** Named at a glance. */
+const MOST_CAUSES = 3;
 const STATUSES = ['synced', 'retired', 'deferred', 'failed', 'dead', 'pending'] as const;
-
-type StatusReading = Awaited<ReturnType<typeof readStatus>>;
-
-/** Everything `status` shows, with runs of these kinds. */
-export async function readStatus(
-  state: State,
-  deps: {
-    kinds: readonly RunKind[];
-    configuredStreams: () => Promise<string[]>;
-    quotaUsage: (owner: Binding) => Promise<QuotaUsage>;
-  },
-) {
-  const { db } = state;
-  const binding = await readBinding(state);
-  const schedule = await readSchedule(db, NIGHTLY);
-  const unfinished = (await listUnfinishedRuns(db)).filter(({ kind }) => deps.kinds.includes(kind));
-  const streams = await readInbox(db);
-  // The configuration is loaded only to compare it with streams that are in the inbox.
-  const configured = streams.length === 0 ? [] : await deps.configuredStreams().catch(() => undefined);
-  return {
-    binding,
-    nightly: schedule && { ...schedule, nextDue: await readNextDue(schedule) },
-    records: await countRecords(db),
-    unfinished: await Promise.all(
-      unfinished.map(async (run) => ({ run, progress: await readProgress(db, run.id) })),
-    ),
-    runs: await listRuns(db, 5, deps.kinds),
-    unsettled: await countUnsettled(db),
-    inDoubt: await countInDoubt(db),
-    formerObjects: await countFormerObjects(db),
-    verified: await readVerified(db),
-    requestSizes: await listRequestSizes(db),
-    holds: await readHolds(db),
-    approvals: await listOpenApprovals(db),
-    inbox: {
-      streams,
-      /** Streams in the inbox that are not configured; null: the configuration could not be read. */
-      unknown: configured
-        ? streams.map(({ stream }) => stream).filter((name) => !configured.includes(name))
-        : null,
-      watermarks: await listWatermarks(db),
-      reservations: await readReservationsWatermark(db),
-    },
-    /** `unknown`: the code of the failure to read it. */
-    quota: binding && (await deps.quotaUsage(binding).catch((error) => ({ unknown: codeOf(error) }))),
-  };
-}
-
-const isRepairable = (kind: DriftKind) => kind !== 'extra' && kind !== 'wrong_type';
-
-/** Per stream with records: when it was read back last, and how many of its objects drift. */
-async function readVerified(db: Queries) {
-  const [passes, drift] = [await listVerifications(db), await countDrift(db)];
-  const names = new Set([...(await listRecordedStreams(db)), ...drift.map(({ stream }) => stream)]);
-  return [...names].toSorted().map((stream) => {
-    const pass = passes.find((one) => one.stream === stream);
-    return {
-      stream,
-      verifiedAt: pass ? new Date(pass.verifiedAt) : null,
-      objects: pass?.objects ?? null,
-      drift: drift.reduce((sum, one) => sum + (one.stream === stream ? one.count : 0), 0),
-      /** Of those: what a repair sends again. */
-      repairable: drift.reduce(
-        (sum, one) => sum + (one.stream === stream && isRepairable(one.kind) ? one.count : 0),
-        0,
-      ),
-    };
-  });
-}
-
-async function readNextDue(schedule: Schedule): Promise<Date> {
-  const { nextDue } = await import('../cron-schedule.js');
-  return nextDue(schedule, new Date());
-}
 
 /** `queue`: where other programs put their jobs. */
 export function statusToJson({ binding, nightly, runs, inbox, ...rest }: StatusReading, queue: unknown) {
@@ -116,45 +24,149 @@ export function statusToJson({ binding, nightly, runs, inbox, ...rest }: StatusR
   };
 }
 
-export function printStatus(reading: StatusReading): void {
-  const { binding, nightly, records, unfinished, runs, unsettled, holds, approvals, inbox, quota } = reading;
-  const { inDoubt, formerObjects, verified, requestSizes } = reading;
-  printLine(
-    binding
-      ? `Organization ${binding.organizationId} at ${binding.baseUrl}, since ${formatTime(binding.boundAt)}.\n`
-      : 'Not bound to a service yet; the first sync binds it.\n',
-  );
+interface Times {
+  timeZone: string;
+  now: Date;
+}
+
+/** Blocks of lines, what is wrong first. Times are shown in the time zone. */
+export function describeStatus(reading: StatusReading, timeZone: string): string[] {
+  const { binding, nightly, unfinished, runs, approvals, inbox, quota, requestSizes } = reading;
+  const times = { timeZone, now: new Date() };
+  const blocks = [
+    lines(
+      binding
+        ? `Organization ${binding.organizationId} at ${binding.baseUrl}, since ${formatMinute(binding.boundAt, timeZone)}.`
+        : 'Not bound to a service yet; the first sync binds it.',
+      describeLastAnswer(reading, times),
+    ),
+    ...describeWrong(reading, times),
+    lines(
+      unfinished.map((one) => describeUnderWay(one, timeZone)),
+      runs.length > 0 && runsTable(runs, timeZone),
+      nightly && describeNightly(reading, nightly, timeZone),
+      approvals.map((approval) => describeApproval(approval, timeZone)),
+    ),
+    describeRecords(reading),
+    describeVerified(reading.verified, timeZone),
+    describeInbox(inbox, timeZone),
+    lines(quota && describeQuota(quota)),
+    lines(requestSizes.length > 0 && describeRequestSizes(requestSizes)),
+  ];
+  return blocks
+    .filter((block) => block.length > 0)
+    .flatMap((block, at) => (at === 0 ? block : ['', ...block]));
+}
+
+/** What an operator has to know or to do first, a block each. */
+function describeWrong(reading: StatusReading, times: Times): string[][] {
+  const { holds, inDoubt, formerObjects } = reading;
+  return [
+    describeSending(reading, times),
+    ...describeHolds(holds).map((hold) => [hold]),
+    lines(
+      describeCauses(reading),
+      describeInDoubt(inDoubt, times.timeZone),
+      describeFormerObjects(formerObjects),
+    ),
+  ];
+}
+
+function describeUnderWay(
+  { run: { id, kind, status, pausedAt }, progress }: StatusReading['unfinished'][number],
+  timeZone: string,
+): string {
+  const paused =
+    pausedAt && `, paused since ${formatMinute(pausedAt, timeZone)}; to go on: slotsync resume ${id}`;
+  const done = `${formatNumber(progress.done)} of ${plural(progress.total, 'record')}`;
+  return `Under way: run ${id} (${kind}, ${status}${paused ?? ''}): ${done}.`;
+}
+
+function describeRecords({ records, unsettled, holds }: StatusReading): string[] {
+  if (records.length === 0) return ['No record yet: slotsync plan, then slotsync sync'];
   const streams = [...new Set(records.map(({ stream }) => stream))];
   const countOf = (stream: string, status: string) =>
     records.find((row) => row.stream === stream && row.status === status)?.count ?? 0;
   const rows = streams.map((stream) => [stream, ...STATUSES.map((status) => countOf(stream, status))]);
-  if (rows.length > 0) printLine(`${table(['records', ...STATUSES], rows)}\n`);
-  if (verified.length > 0) printLine(`${describeVerified(verified)}\n`);
-  for (const { run, progress } of unfinished) {
-    const { id, kind, pausedAt } = run;
-    const paused = pausedAt && `, paused since ${formatTime(pausedAt)}; to go on: slotsync resume ${id}`;
-    const done = `${formatNumber(progress.done)} of ${plural(progress.total, 'record')}`;
-    printLine(`Under way: run ${id} (${kind}, ${run.status}${paused ?? ''}): ${done}.`);
-  }
-  if (nightly) printLine(`${describeNightly(nightly)}\n`);
-  for (const line of describeHolds(holds)) printLine(`${line}\n`);
-  for (const approval of approvals) printLine(`${describeApproval(approval)}\n`);
-  const waiting = describeInbox(inbox);
-  if (waiting.length > 0) printLine(`${waiting.join('\n')}\n`);
-  if (quota) printLine(`${describeQuota(quota)}\n`);
-  if (requestSizes.length > 0) printLine(`${describeRequestSizes(requestSizes)}\n`);
-  if (runs.length > 0) printLine(`${runsTable(runs)}\n`);
-  for (const line of describeInDoubt(inDoubt)) printLine(line);
-  for (const line of describeFormerObjects(formerObjects)) printLine(line);
-  if (records.length === 0) return printLine('No record yet: slotsync plan, then slotsync sync');
-  printLine(`${describeUnsettled(unsettled)}${unsettled === 0 ? '.' : ': slotsync failures'}`);
+  return lines(
+    table(['records', ...STATUSES], rows),
+    unsettled === 0 && holds.length === 0 && `${describeUnsettled(0)}.`,
+  );
 }
 
+/** The causes that most records wait for, at a glance; what is held is named with its run. */
+function describeCauses({ unsettled, causes }: StatusReading): string[] {
+  if (unsettled === 0) return [];
+  const shown = causes.filter(({ status }) => status !== 'held').slice(0, MOST_CAUSES);
+  return [
+    `${describeUnsettled(unsettled)}: slotsync failures`,
+    ...shown.map((cause) => `  ${headlineOf(cause)}`),
+  ];
+}
+
+/** `Sending stopped since …: service_unreachable: …`. */
+export function describeStopped(
+  { since, code, message }: { since: Date; code: string; message: string },
+  timeZone: string,
+): string {
+  return `Sending stopped since ${formatTime(since, timeZone)}: ${code}: ${message}`;
+}
+
+/** Why nothing is sent: processes that send nothing, and those that are gone. */
+export function describeSending(
+  { processes, sendingStopped, orphanedClaims, unfinished }: StatusReading,
+  { timeZone, now }: Times,
+): string[] {
+  const isAtWork = processes.some(({ isAlive }) => isAlive);
+  const waits = unfinished.filter(({ run }) => !run.pausedAt && !isAtWork);
+  // Of those that are gone, only what matters now: others have taken over the rest.
+  const gone =
+    waits.length > 0 || orphanedClaims.records > 0 ? processes.filter(({ isAlive }) => !isAlive) : [];
+  return lines(
+    sendingStopped.flatMap(({ stoppedSince: since, errorCode: code, errorMessage: message, ...process }) => [
+      `${describeStopped({ since, code, message }, timeZone)} (for ${ago(since, now)}; ${nameProcess(process)}).`,
+      `  → It is tried again at widening gaps, and sending resumes automatically. ${errorEntry(code).remedy}`,
+    ]),
+    gone.map(
+      (process) =>
+        `Not seen since ${formatTime(process.seenAt, timeZone)}: ${nameProcess(process)}. It was killed, or cannot reach the state.`,
+    ),
+    orphanedClaims.records > 0 &&
+      `${plural(orphanedClaims.records, 'record')} ${orphanedClaims.records === 1 ? 'waits' : 'wait'} for the claim of a process that is gone, until ${formatTime(orphanedClaims.until, timeZone)} at the latest.`,
+    waits.map(
+      ({ run }) =>
+        `Run ${run.id} is unfinished, and no process works on it: slotsync worker, or slotsync sync`,
+    ),
+  );
+}
+
+function describeLastAnswer({ binding }: StatusReading, { timeZone, now }: Times): string | undefined {
+  const { answeredAt = null, answer = null, succeededAt = null } = binding ?? {};
+  if (answeredAt === null) return undefined;
+  const isSuccess = answeredAt.getTime() === succeededAt?.getTime();
+  const succeeded = succeededAt
+    ? `; the last success ${formatTime(succeededAt, timeZone)}`
+    : '; none succeeded yet';
+  return `Last answer of the service: ${describeAnswer(answer)}, ${ago(answeredAt, now)} ago (${formatTime(answeredAt, timeZone)})${isSuccess ? '' : succeeded}.`;
+}
+
+const ago = (at: Date, now: Date) => formatDuration(Math.max(0, (now.getTime() - at.getTime()) / 1000));
+
+const nameProcess = ({ command, host, pid }: Pick<Process, 'command' | 'host' | 'pid'>) =>
+  `${command} on ${host}, process ${pid}`;
+
+const ANSWERS: Readonly<Record<string, string>> = {
+  unreachable: 'none, it could not be reached',
+  lost: 'none, it was lost after sending',
+};
+export const describeAnswer = (answer: string | null) => ANSWERS[answer ?? ''] ?? `HTTP ${answer}`;
+
 /** A record says what the service accepted; only a verify says what it holds. */
-function describeVerified(verified: StatusReading['verified']): string {
+function describeVerified(verified: StatusReading['verified'], timeZone: string): string[] {
+  if (verified.length === 0) return [];
   const rows = verified.map(({ stream, verifiedAt, objects, drift }) => [
     stream,
-    verifiedAt ? formatTime(verifiedAt) : 'never verified',
+    verifiedAt ? formatMinute(verifiedAt, timeZone) : 'never verified',
     objects === null ? '–' : formatNumber(objects),
     verifiedAt || drift > 0 ? formatNumber(drift) : '–',
   ]);
@@ -166,7 +178,7 @@ function describeVerified(verified: StatusReading['verified']): string {
     isUnknown && 'Never verified: it is not known what the service holds now: slotsync verify',
     isDrifting && 'To list what drifts: slotsync verify --extras',
     canRepair && 'To send again what differs: slotsync verify --repair',
-  ).join('\n');
+  );
 }
 
 /** What `batchSize: 'auto'` has learned. */
@@ -175,20 +187,29 @@ export function describeRequestSizes(sizes: StatusReading['requestSizes']): stri
   return table(['type', 'objects a request', 'because'], rows);
 }
 
-function describeInDoubt({ count, latest }: StatusReading['inDoubt']): string[] {
+function describeInDoubt({ count, latest }: StatusReading['inDoubt'], timeZone: string): string[] {
   if (count === 0) return [];
-  const until = latest === null ? '' : `, the last after ${formatTime(latest)}`;
+  const until = latest === null ? '' : `, the last after ${formatTime(latest, timeZone)}`;
   return [
     `${plural(count, 'object')} will be looked at again (an answer was lost, or the object was refused alone)${until}.`,
   ];
 }
 
-function describeNightly({ lastDue, nextDue, timezone }: NonNullable<StatusReading['nightly']>): string {
-  const last = lastDue ? `the last was due ${formatInZone(lastDue, timezone)}` : 'none was due yet';
-  return `Next nightly sync: ${formatInZone(nextDue, timezone)} (${timezone}), if a worker is running; ${last}.`;
+function describeNightly(
+  { processes }: Pick<StatusReading, 'processes'>,
+  { lastDue, nextDue }: NonNullable<StatusReading['nightly']>,
+  timeZone: string,
+): string {
+  const last = lastDue ? `the last was due ${formatMinute(lastDue, timeZone)}` : 'none was due yet';
+  const hasWorker = processes.some(({ isAlive, command }) => isAlive && command === 'worker');
+  const starts = hasWorker ? '' : ', but no worker is running to start it: slotsync worker';
+  return `Next nightly sync: ${formatMinute(nextDue, timeZone)}${starts}; ${last}.`;
 }
 
-function describeInbox({ streams, unknown, watermarks, reservations }: StatusReading['inbox']): string[] {
+function describeInbox(
+  { streams, unknown, watermarks, reservations }: StatusReading['inbox'],
+  timeZone: string,
+): string[] {
   const waiting = streams.map(({ stream, waiting: keys, later, inFlight, oldestSeconds }) => {
     const tried = later > 0 ? `; ${formatNumber(later)} of them failed and wait for their next attempt` : '';
     const isUnknown = unknown?.includes(stream) ?? false;
@@ -198,9 +219,9 @@ function describeInbox({ streams, unknown, watermarks, reservations }: StatusRea
   });
   const polled = watermarks.map(
     ({ stream, cursor, movedAt }) =>
-      `Polled: ${stream} up to ${cursor}; the watermark last moved at ${formatTime(movedAt)}.`,
+      `Polled: ${stream} up to ${cursor}; the watermark last moved at ${formatTime(movedAt, timeZone)}.`,
   );
-  const readUpTo = reservations && formatTime(new Date(reservations.readUpTo * 1000));
+  const readUpTo = reservations && formatTime(new Date(reservations.readUpTo * 1000), timeZone);
   const bookings = readUpTo && `Bookings: changes at the service are read up to ${readUpTo}.`;
   return lines(waiting, polled, bookings);
 }

@@ -2,7 +2,8 @@
 import type { DriftRow } from '../state/drift/read-drift.js';
 import type { DriftFields, DriftKind } from '../state/schema.js';
 import type { AdoptResult, VerifyResult } from '../sync/verify/verify.js';
-import { formatDuration, formatNumber, plural, table } from './format.js';
+import { formatDuration, formatNumber, plural } from '../format.js';
+import { table } from './table.js';
 import { lines } from './print.js';
 import { formatValues } from './values.js';
 
@@ -69,7 +70,7 @@ export function describeVerify(
       'An object of another type is never sent: give it another external id at the service, or its row another one, then: slotsync sync',
     extras &&
       drifting > sent + wrongType &&
-      'An object without a record is never changed: link it to its row (slotsync\nmatch), or deactivate it at the service.',
+      'An object without a record is never changed: link it to its row (slotsync match), or deactivate it at the service.',
   );
 }
 

@@ -1,7 +1,7 @@
 // Which service and organization this state belongs to. A production key must never meet the state of a test environment:
 // what was accepted would be wrong for every record.
 import { UsageError } from '../errors.js';
-import type { State } from './database.js';
+import type { Queries, State } from './database.js';
 import { destination } from './schema.js';
 
 type BoundDestination = typeof destination.$inferSelect;
@@ -35,7 +35,7 @@ export async function confirmDestination(
 }
 
 /** The bound destination, if any command has bound one. */
-export async function readBinding({ db }: State): Promise<BoundDestination | undefined> {
+export async function readBinding({ db }: { db: Queries }): Promise<BoundDestination | undefined> {
   const [bound] = await db.select().from(destination);
   return bound;
 }

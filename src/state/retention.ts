@@ -9,6 +9,11 @@ const KEEP_FREQUENT_RUNS_DAYS = 14;
 const KEEP_BATCHES_DAYS = 14;
 const KEEP_BOOKINGS_DAYS = 365;
 const KEEP_DRIFT_DAYS = 365;
+/** Of requests by the second, and of processes that were killed. */
+const KEEP_PROCESSES_DAYS = 7;
+
+/** Of alerts, after they were over. */
+const KEEP_ALERTS_DAYS = 90;
 
 const daysAgo = (days: number) => sql`now() - make_interval(days => ${days})`;
 
@@ -21,6 +26,9 @@ export async function pruneRuns(db: Queries): Promise<void> {
     DELETE FROM slotsync.batches AS b USING slotsync.runs AS r
     WHERE r.id = b.run_id AND r.finished_at < ${daysAgo(KEEP_BATCHES_DAYS)} AND b.state <> 'held'`;
   await pruneObjectClaims(db);
+  await query(db)`DELETE FROM slotsync.processes WHERE seen_at < ${daysAgo(KEEP_PROCESSES_DAYS)}`;
+  await query(db)`DELETE FROM slotsync.alerts WHERE recovered_at < ${daysAgo(KEEP_ALERTS_DAYS)}`;
+  await query(db)`DELETE FROM slotsync.request_seconds WHERE second < ${daysAgo(KEEP_PROCESSES_DAYS)}`;
 }
 
 /** Deletes the history of drift when it is older than it is kept. */

@@ -83,6 +83,29 @@ export type LinkedBy = (typeof LINKED_BY)[number];
 export const DRIFT_KINDS = ['changed', 'missing', 'inactive', 'wrong_type', 'extra'] as const;
 export type DriftKind = (typeof DRIFT_KINDS)[number];
 
+/** What an alert is about. */
+export const ALERT_CONDITIONS = [
+  'run_failed',
+  'run_partial',
+  'run_held',
+  'sending_stopped',
+  'no_success',
+  'drift',
+  'inbox',
+] as const;
+export type AlertCondition = (typeof ALERT_CONDITIONS)[number];
+export const ALERT_EVENTS = ['opened', 'recovered'] as const;
+export type AlertEvent = (typeof ALERT_EVENTS)[number];
+
+/** What an alert says: counts, streams, codes and commands, and never a key or a value. */
+export interface AlertText {
+  title: string;
+  details: readonly string[];
+  commands: readonly string[];
+  /** What is still to be known when it is over. */
+  afterwards?: readonly string[];
+}
+
 /** By field, the values that differ: `here` as the mapping gives them, `there` at the service. */
 export type DriftFields = Record<string, { here: readonly string[]; there: readonly string[] }>;
 
@@ -445,6 +468,81 @@ export const approvals = slotsync.table(
   ],
 );
 
+/**
+ * A process that works the queue: a worker, or a command until its run has ended. It renews its row while it lives and
+ * deletes it when it stops, so a row that is not renewed is of a process that was killed or is cut off.
+ */
+export const processes = slotsync.table('processes', {
+  /** Claims begin with it: `records.claimed_by`. */
+  id: text('id').primaryKey(),
+  /** `worker`, or the command. */
+  command: text('command').notNull(),
+  host: text('host').notNull(),
+  pid: integer('pid').notNull(),
+  startedAt: time('started_at').notNull().defaultNow(),
+  seenAt: time('seen_at').notNull().defaultNow(),
+  /** It sends nothing since then, because of the error beside it; null: it sends. */
+  stoppedSince: time('stopped_since'),
+  errorCode: text('error_code'),
+  errorMessage: text('error_message'),
+});
+
+/** Requests of all processes by the second in which they were sent, of the last days. A second without any has no row. */
+export const requestSeconds = slotsync.table('request_seconds', {
+  second: time('second').primaryKey(),
+  requests: integer('requests').notNull(),
+  /** Of these, refused with 429. */
+  throttled: integer('throttled').notNull().default(0),
+});
+
+/** A cause of which people are told, from when it was first seen until it was over. */
+export const alerts = slotsync.table(
+  'alerts',
+  {
+    id: big('id').primaryKey().generatedAlwaysAsIdentity(),
+    /** Names the cause; at most one alert of it is open. */
+    cause: text('cause').notNull(),
+    condition: text('condition').$type<AlertCondition>().notNull(),
+    /** As it was when it opened. */
+    message: jsonb('message').$type<AlertText>().notNull(),
+    openedAt: time('opened_at').notNull().defaultNow(),
+    /** Null: it is open. */
+    recoveredAt: time('recovered_at'),
+  },
+  (table) => [
+    oneOf('alerts', 'condition', ALERT_CONDITIONS),
+    uniqueIndex('alerts_open')
+      .on(table.cause)
+      .where(sql`recovered_at IS NULL`),
+  ],
+);
+
+/** One message about an alert to one channel: sent, or to be tried. */
+export const alertMessages = slotsync.table(
+  'alert_messages',
+  {
+    id: big('id').primaryKey().generatedAlwaysAsIdentity(),
+    alertId: big('alert_id')
+      .notNull()
+      .references(() => alerts.id, { onDelete: 'cascade' }),
+    channel: text('channel').notNull(),
+    event: text('event').$type<AlertEvent>().notNull(),
+    createdAt: time('created_at').notNull().defaultNow(),
+    attempts: integer('attempts').notNull().default(0),
+    /** It is not tried before: whoever tries it sets this first, so that nobody else does at the same time. */
+    nextAt: time('next_at').notNull().defaultNow(),
+    /** Null: not sent. */
+    sentAt: time('sent_at'),
+    /** Why the last attempt failed. */
+    error: text('error'),
+  },
+  (table) => [
+    oneOf('alert_messages', 'event', ALERT_EVENTS),
+    index('alert_messages_alert').on(table.alertId),
+    partialIndex('alert_messages_due', 'sent_at IS NULL', table.channel, table.nextAt),
+  ],
+);
+
 /** How much of a type the service takes in one request, as `batchSize: 'auto'` has learned it. */
 export const requestSizes = slotsync.table('request_sizes', {
   type: text('type').primaryKey(),
@@ -572,6 +670,11 @@ export const destination = slotsync.table(
     /** Names this state. The queue's keys carry it, so that two states on one Redis never mix. */
     stateId: uuid('state_id').notNull().defaultRandom(),
     boundAt: time('bound_at').notNull().defaultNow(),
+    /** When a request ended last, and how: the HTTP status, `unreachable` or `lost`. Null: none was noted yet. */
+    answeredAt: time('answered_at'),
+    answer: text('answer'),
+    /** When a request last ended with 2xx. */
+    succeededAt: time('succeeded_at'),
   },
   () => [check('destination_one_row', sql`single_row`)],
 );

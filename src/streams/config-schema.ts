@@ -3,6 +3,7 @@
 // their comments in the package's declarations.
 import { closest } from 'fastest-levenshtein';
 import { z } from 'zod';
+import { isTimeZone } from '../format.js';
 
 /** A row of the mirror: column name to value. Dates and times arrive as PostgreSQL's ISO text, big numbers as text. */
 // oxlint-disable-next-line typescript/no-explicit-any -- columns have whatever type the mirror gives them
@@ -315,6 +316,45 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
      */
     share?: Optional<number>;
   }>;
+  /** Of what people are told by webhook and mail, and who gets the mail. A channel is on when its setting is set.
+   * @example alerts: { mail: { from: 'slotsync@campus.example', to: ['ops@campus.example'] } }
+   */
+  alerts?: Optional<{
+    /** Ends of runs that are reported; all three by default.
+     * @example runs: ['failed', 'held']
+     */
+    runs?: Optional<('failed' | 'partial' | 'held')[]>;
+    /** Minutes after which it is reported that a process sends nothing, 15 by default; false: never.
+     * @example sendingStoppedMinutes: 5
+     */
+    sendingStoppedMinutes?: Optional<number | false>;
+    /** Hours without a successful sync after which that is reported. By default two hours after a nightly sync was due that
+     * did not succeed; false: never.
+     * @example noSuccessHours: 50
+     */
+    noSuccessHours?: Optional<number | false>;
+    /** Objects of a stream that drift at the service from which on that is reported, 1 by default; false: never.
+     * @example driftObjects: 10
+     */
+    driftObjects?: Optional<number | false>;
+    /** Minutes that a key may wait in the inbox before that is reported, 60 by default; false: never.
+     * @example inboxMinutes: 15
+     */
+    inboxMinutes?: Optional<number | false>;
+    /** Needed for mail; ALERT_SMTP_URL names the server.
+     * @example mail: { from: 'slotsync@campus.example', to: ['ops@campus.example'] }
+     */
+    mail?: Optional<{
+      /** The address that mails come from.
+       * @example from: 'slotsync@campus.example'
+       */
+      from: string;
+      /** The addresses that get them.
+       * @example to: ['ops@campus.example']
+       */
+      to: string[];
+    }>;
+  }>;
   /** Hours after which an approval that was not used expires; 24 by default.
    * @example approvalHours: 8
    */
@@ -366,6 +406,14 @@ const name = (what: string) => z.string(`${what}, as text`).min(1, `${what}: mus
 const days = z.number('a number of days, 0 or more').min(0);
 const seconds = z.number('a number of seconds, 0 or more').min(0);
 
+const mailAddress = z
+  .string("a mail address such as 'ops@campus.example', as text")
+  .regex(
+    /^[^\s@<>,;:"()]+@[^\s@<>,;:"()]+$/,
+    "a mail address such as 'ops@campus.example', and nothing else",
+  );
+const orNever = (number: z.ZodNumber, error: string) => z.union([z.literal(false), number], { error });
+
 const column = name('a column name');
 const columns = z.union([column, z.array(column).min(1, 'at least one column')], {
   error: 'a column name, or a list of column names for a composite key',
@@ -408,12 +456,9 @@ const lookups = z.record(
 );
 
 const timezone = z.string("a time zone such as 'Europe/Stockholm', as text").superRefine((zone, context) => {
-  try {
-    Intl.DateTimeFormat('en', { timeZone: zone });
-  } catch {
-    const near = closest(zone, Intl.supportedValuesOf('timeZone'));
-    context.addIssue({ code: 'custom', message: `there is no time zone '${zone}'; did you mean '${near}'?` });
-  }
+  if (isTimeZone(zone)) return;
+  const near = closest(zone, Intl.supportedValuesOf('timeZone'));
+  context.addIssue({ code: 'custom', message: `there is no time zone '${zone}'; did you mean '${near}'?` });
 });
 
 const keyReference = z.strictObject({
@@ -548,6 +593,34 @@ export const configSchema = z.strictObject({
       share: z.number('a share from 0.05 to 1').min(0.05).max(1).default(DEFAULT_VERIFY_SHARE),
     } satisfies Section<'verify'>)
     .optional(),
+  alerts: z
+    .strictObject({
+      runs: z
+        .array(z.enum(['failed', 'partial', 'held']), "a list of 'failed', 'partial', 'held'")
+        .default(['failed', 'partial', 'held']),
+      sendingStoppedMinutes: orNever(
+        z.number().min(0).max(10_080),
+        'minutes from 0 to 10080, or false',
+      ).default(15),
+      noSuccessHours: orNever(
+        z.number().positive().max(8760),
+        'hours above 0, up to 8760, or false',
+      ).optional(),
+      driftObjects: orNever(z.number().int().min(1), 'a whole number of objects from 1 on, or false').default(
+        1,
+      ),
+      inboxMinutes: orNever(
+        z.number().positive().max(10_080),
+        'minutes above 0, up to 10080, or false',
+      ).default(60),
+      mail: z
+        .strictObject({
+          from: mailAddress,
+          to: z.array(mailAddress, 'a list of mail addresses').min(1, 'at least one mail address'),
+        } satisfies Shape<NonNullable<NonNullable<SlotsyncConfig['alerts']>['mail']>>)
+        .optional(),
+    } satisfies Section<'alerts'>)
+    .prefault({}),
   approvalHours: z.number('a number of hours above 0').positive().max(8760).default(24),
   service: z
     .strictObject({

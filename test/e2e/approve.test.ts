@@ -26,7 +26,11 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
     });
 
     it('stands in status until somebody decides', async () => {
-      expect((await world.run(['status'])).stdout).toMatch(/Held in run 2: rooms: 12 of 60 records/);
+      const told = (await world.run(['status'])).stdout;
+      expect(told).toMatch(/Held in run 2: rooms: 12 of 60 records/);
+      expect(told).not.toContain('in sync');
+      const { stdout: causes } = await world.run(['failures']);
+      expect(causes.split('slotsync approve')).toHaveLength(2);
       const { holds, approvals } = JSON.parse((await world.run(['status', '--json'])).stdout) as Record<
         string,
         unknown

@@ -130,8 +130,10 @@ describe('the mirror', () => {
     await world.sql`UPDATE rooms SET seats = 3 WHERE code = 'R4'`;
     const { code, stdout } = await world.run(['sync', 'rooms']);
     expect(code).toBe(1);
-    expect(stdout).toContain("rooms 'R3' (room_3): failed, external id 'room_3' is also that of R4");
-    expect(stdout).toContain("rooms 'R4' (room_3): failed, external id 'room_3' is also that of R3");
+    expect(stdout).toContain("2 records of rooms failed (external_id_shared): 'R3', 'R4'");
+    const { stdout: each } = await world.run(['failures', '--all']);
+    expect(each).toContain("rooms 'R3' (room_3): failed, external id 'room_3' is also that of R4");
+    expect(each).toContain("rooms 'R4' (room_3): failed, external id 'room_3' is also that of R3");
     expect(world.sandbox.object('room_3')).toBeUndefined();
     expect(world.sandbox.objects()).toHaveLength(8);
     await world.sql`UPDATE rooms SET seats = 4 WHERE code = 'R4'`;
@@ -147,7 +149,9 @@ describe('the mirror', () => {
     );
     const { code, stdout } = await world.run(['sync', 'rooms']);
     expect(code).toBe(1);
-    expect(stdout).toContain("rooms 'R5' (room_R5): dead, rooms.fields['room.seats']: seats are odd");
+    expect(stdout).toMatch(
+      /rooms 'R5' is dead \(mapping_failed\), .*\n {2}rooms\.fields\['room\.seats'\]: seats are odd/,
+    );
     expect(world.sandbox.objects()).toHaveLength(9);
     await world.configure(CONFIGURATION);
     await expectRerunCompletes();

@@ -3,6 +3,7 @@
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { findFreePort } from '../support/free-port.js';
 import { rehearse } from '../support/rehearsal.js';
 import { STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
@@ -16,7 +17,8 @@ describe.concurrent.each(STORES)(
         const rows = 400;
         const world = await rehearse({ redisUrl: url, rows, sandbox: { gate: { method: 'PUT', after: 5 } } });
         try {
-          const worker = await world.startWorker();
+          const port = await findFreePort();
+          const worker = await world.startWorker([], { HTTP_PORT: String(port) });
           await world.run(['sync', '--detach']);
           await world.untilHeld();
           // From here on the service takes neither the token nor the key.
@@ -31,6 +33,26 @@ describe.concurrent.each(STORES)(
           });
           expect(world.sandbox.arrivals().length).toBeLessThan(40);
           expect(worker.output().split('sending stopped')).toHaveLength(2);
+          const status = async () => (await world.run(['status'])).stdout;
+          await until(async () => (await status()).includes('Sending stopped since'), {
+            intervalMs: 250,
+            describe: 'the status to say that nothing is sent',
+          });
+          expect(await status()).toMatch(
+            /Sending stopped since \d{4}-.* UTC: unauthorized: .* \(for .*; worker on .*, process \d+\)\./,
+          );
+          expect(await status()).toMatch(/Last answer of the service: HTTP 401, .*; the last success \d{4}-/);
+          const ready = await fetch(`http://127.0.0.1:${port}/readyz`);
+          expect(ready.status).toBe(503);
+          expect(await ready.json()).toEqual({
+            ready: false,
+            notReady: { sending: 'unauthorized' },
+            sendingStopped: {
+              since: expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
+              code: 'unauthorized',
+              meaning: 'the service did not accept the key, or does not permit the request',
+            },
+          });
 
           world.sandbox.clearFailures();
           await until(() => world.sandbox.objects().length === 2 * rows, { describe: 'the rest to arrive' });
@@ -41,6 +63,8 @@ describe.concurrent.each(STORES)(
           const [other] =
             await world.sql`SELECT count(*)::int AS count FROM slotsync.records WHERE status <> 'synced'`;
           expect(other?.['count']).toBe(0);
+          expect((await fetch(`http://127.0.0.1:${port}/readyz`)).status).toBe(200);
+          expect(await status()).not.toContain('Sending stopped');
         } finally {
           await world.close();
         }
@@ -106,3 +130,28 @@ describe.concurrent(
     );
   },
 );
+
+// Guarantee 11
+describe.concurrent('circuit breaker: the service fails while a command waits for its run', () => {
+  it('says since when nothing is sent and why, also when it is stopped', async () => {
+    const world = await rehearse({ rows: 150 });
+    try {
+      world.sandbox.failNext({
+        path: 'objects',
+        method: 'PUT',
+        fault: 'status',
+        status: 503,
+        times: 'always',
+      });
+      const sync = world.start(['sync']);
+      const reason = /Sending stopped since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC: service_failed: .*503/;
+      await until(() => reason.test(sync.output()), { describe: () => `the reason: ${sync.output()}` });
+      sync.child.kill('SIGINT');
+      const { code, stderr } = await sync.finished;
+      expect(code).toBe(1);
+      expect(stderr).toMatch(new RegExp(`${reason.source}.*\\nStopped\\. What was accepted is recorded`));
+    } finally {
+      await world.close();
+    }
+  });
+});

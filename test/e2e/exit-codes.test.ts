@@ -32,6 +32,13 @@ const STORY: (keyof typeof events | [args: string, code: number])[] = [
   ['status', 0],
   ['runs 99', 2],
   ['failures', 0],
+  ['alerts', 0],
+  ['alerts check', 0],
+  ['alerts test', 2],
+  ['alerts explode', 2],
+  ['report', 0],
+  ['report 99', 2],
+  ['report --since never', 2],
   ['explain rooms R1', 0],
   ['explain rooms nobody', 1],
   ['push rooms R1', 0],
@@ -94,5 +101,5 @@ it('exit codes: no command is left out but those that run until they are stopped
   const [, listed = ''] = stdout.split('Commands:');
   const commands = [...listed.matchAll(/^ {2}([a-z]+)/gm)].map(([, name]) => name ?? '');
   const told = new Set(STORY.flatMap((step) => (typeof step === 'string' ? [] : step[0].split(' ')[0])));
-  expect(commands.filter((name) => !told.has(name))).toEqual(['demo', 'worker', 'sandbox', 'help']);
+  expect(commands.filter((name) => !told.has(name))).toEqual(['demo', 'worker', 'page', 'sandbox', 'help']);
 });

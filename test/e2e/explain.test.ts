@@ -79,7 +79,7 @@ it('explain: an object that is missing or changed at the service is said so, wit
     VALUES ('rooms', 'R1', 'room_R1', 'changed',
       ${world.sql.json({ 'room.name': { here: ['Sal 1'], there: ['By hand'] } })}, '2026-11-01T05:00:00Z')`;
   expect(await explain('rooms', 'R1')).toContain(
-    'Drift: it was changed at the service, seen 2026-11-01 05:00:00\n' +
+    'Drift: it was changed at the service, seen 2026-11-01 05:00:00 UTC\n' +
       '  room.name: "By hand" at the service, "Sal 1" expected\n  to repair it: slotsync verify rooms --repair',
   );
 });
@@ -109,7 +109,7 @@ it('explain: a link is shown with how it came about and how it is undone', async
   const text = await explain('rooms', 'old_room');
   expect(text).toContain('Object it becomes: old_room, type room');
   expect(text).toContain(
-    'Link: to old_room, by a match of room.name, 2026-11-01 05:00:00\n  to undo it: slotsync match --unlink rooms R3',
+    'Link: to old_room, by a match of room.name, 2026-11-01 05:00:00 UTC\n  to undo it: slotsync match --unlink rooms R3',
   );
 });
 

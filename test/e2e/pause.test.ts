@@ -52,6 +52,11 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       expect(status.stdout).toMatch(
         /Under way: run 1 \(sync, running, paused since .*; to go on: slotsync resume 1\)/,
       );
+      // What it did so far is counted, although it has not ended.
+      const counted = /^ *1 +sync .* paused +(\d+)$/m;
+      expect(Number(counted.exec(status.stdout)?.[1])).toBe(written);
+      expect(Number(counted.exec((await world.run(['runs'])).stdout)?.[1])).toBe(written);
+      expect((await world.run(['runs', '1'])).stdout).toMatch(/rooms +\d+ +[1-9]\d*/);
       expect(world.sandbox.arrivals()).toHaveLength(arrived);
       expect(world.sandbox.objects()).toHaveLength(written);
 

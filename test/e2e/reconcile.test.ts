@@ -39,7 +39,9 @@ describe('slotsync reconcile', () => {
   it('says that both sides agree', async () => {
     const { code, stdout } = await world.run(['reconcile', ...JUNE, '--strict']);
     expect(stdout).toMatch(/agrees +5 +both sides are equal/);
-    expect(stdout).toMatch(/Run \d+: 2026-06-01 to 2026-07-01 in .*, \d requests; 0 verdicts changed\./);
+    expect(stdout).toMatch(
+      /Run \d+: 2026-06-01 to 2026-07-01 \(UTC\) in .*, \d requests; 0 verdicts changed\./,
+    );
     expect(code).toBe(0);
   });
 
@@ -54,19 +56,21 @@ describe('slotsync reconcile', () => {
     const dry = await world.run(['reconcile', ...JUNE, '--dry-run']);
     expect(dry.stdout).toContain('Dry run, nothing kept');
     expect(dry.stdout).toContain(
-      'booking 2: cancelled at the service; in the mirror Wed 3 Jun 2026 09:00 to 10:00',
+      'booking 2: cancelled at the service; in the mirror Wed 3 Jun 2026 09:00 to 10:00 CEST',
     );
     const { code, stdout } = await world.run(['reconcile', ...JUNE]);
     expect(stdout).toContain(
-      'booking 1: moved at the service from Tue 2 Jun 2026 09:00 to Tue 2 Jun 2026 10:00',
+      'booking 1: moved at the service from Tue 2 Jun 2026 09:00 CEST to Tue 2 Jun 2026 10:00 CEST',
     );
     expect(stdout).toContain(
-      'booking 2: cancelled at the service; in the mirror Wed 3 Jun 2026 09:00 to 10:00',
+      'booking 2: cancelled at the service; in the mirror Wed 3 Jun 2026 09:00 to 10:00 CEST',
     );
-    expect(stdout).toContain('booking 3: not at the service; in the mirror Thu 4 Jun 2026 09:00 to 10:00');
+    expect(stdout).toContain(
+      'booking 3: not at the service; in the mirror Thu 4 Jun 2026 09:00 to 10:00 CEST',
+    );
     expect(stdout).toContain('booking 4: objects room_R1 → room_R4');
     expect(stdout).toMatch(
-      /booking #\d+: at the service Tue 2 Jun 2026 09:00 to 10:00 as by_hand, and not in the mirror/,
+      /booking #\d+: at the service Tue 2 Jun 2026 09:00 to 10:00 CEST as by_hand, and not in the mirror/,
     );
     expect(stdout).toContain('5 verdicts changed');
     expect(code).toBe(0);
@@ -110,9 +114,9 @@ describe('slotsync explain', () => {
   it('shows both sides of a booking, what was asked, and what became of it', async () => {
     const { code, stdout } = await world.run(['explain', 'reservations', '1']);
     expect(code).toBe(0);
-    expect(stdout).toContain('In the mirror: Tue 2 Jun 2026 09:00 to 10:00, as res_1');
+    expect(stdout).toContain('In the mirror: Tue 2 Jun 2026 09:00 to 10:00 CEST, as res_1');
     expect(stdout).toMatch(
-      /At the service: number \d+, res_1, Tue 2 Jun 2026 10:00 to 11:00, B_COMPLETE, C_CONFIRMED/,
+      /At the service: number \d+, res_1, Tue 2 Jun 2026 10:00 to 11:00 CEST, B_COMPLETE, C_CONFIRMED/,
     );
     expect(stdout).toContain('reservations by {"extIds":["res_1"]}: 1 result');
     expect(stdout).toMatch(/agrees → differs, run \d+/);

@@ -52,6 +52,15 @@ const TABLE: Record<string, readonly Row[]> = {
     ['unknown run', 'runs 999', 2, 'there is no run 999'],
     ['unknown kind', 'runs --kind nightly', 2, "--kind takes one of incremental, sync, backfill, reconcile, verify, not 'nightly'"],
     ['unknown action', 'triggers instal', 2, "triggers install, remove or print, not 'instal'"],
+    ['unknown stream of a filter', 'failures --stream romms', 2, "no stream 'romms' is in the state or in the configuration"],
+    ['two streams', 'failures rooms --stream courses', 2, 'either rooms or --stream courses, not both'],
+    ['unknown code', 'failures --code refuzed_400', 2, "no record has the code 'refuzed_400'"],
+    ['unknown code to retry', 'retry rooms --code refuzed_400', 2, "no record has the code 'refuzed_400'"],
+    ['unknown status', 'failures --status broken', 2, "option '--status <status>' argument 'broken' is invalid. Allowed choices are dead, failed, deferred, pending, held."],
+    ['status that is not retried', 'retry rooms --status deferred', 2, "option '--status <status>' argument 'deferred' is invalid. Allowed choices are dead, failed."],
+    ['keys and a code', 'retry rooms R1 --code refused_400', 2, 'either keys or --code, not both'],
+    ['keys and a status', 'retry rooms R1 --status dead', 2, 'either keys or --status, not both'],
+    ['former objects of a code', 'retry rooms --retire-former --code refused_400', 2, '--retire-former chooses its records itself: leave out --code'],
     ['stream and --all', 'retry rooms --all', 2, 'either a stream or --all, not both'],
     ['neither stream nor --all', 'retry', 2, 'name a stream and its keys, or --all'],
   ],
@@ -67,6 +76,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['share beyond 1', 'sandbox --hang 2', 2, "option '--hang <share>' argument '2' is invalid. a share from 0 to 1 is needed."],
   ],
   times: [
+    ['time that is to come', 'failures --since 2999-01-01', 2, '--since is in the future: 2999-01-01'],
     ['day that does not exist', 'reconcile --from 2026-02-30', 2, "--from takes a day such as 2026-09-01, or an ISO time, not '2026-02-30'"],
     ['hour that does not exist', 'reconcile --to 2026-02-03T25:00', 2, "--to takes a day such as 2026-09-01, or an ISO time, not '2026-02-03T25:00'"],
     ['word', 'reconcile --from yesterday', 2, "--from takes a day such as 2026-09-01, or an ISO time, not 'yesterday'"],
@@ -93,7 +103,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['that is taken, of the sandbox', `sandbox --port ${TAKEN}`, 2, /^--port: port \d+ of 127\.0\.0\.1 is taken$/],
     ['of an address elsewhere', 'sandbox --port 0 --host 192.0.2.1', 2, '--port: port 0 of 192.0.2.1 cannot be opened: this machine does not have that address'],
     ['of an address elsewhere, of a worker', { args: 'worker', env: { HTTP_HOST: '192.0.2.1', HTTP_PORT: TAKEN } }, 2, /^HTTP_HOST: port \d+ of 192\.0\.2\.1 cannot be opened: this machine does not have that address$/],
-    ['that is taken, of a worker', { args: 'worker', env: { HTTP_PORT: TAKEN } }, 2, /^HTTP_PORT: port \d+ of 0\.0\.0\.0 is taken$/],
+    ['that is taken, of a worker', { args: 'worker', env: { HTTP_PORT: TAKEN } }, 2, /^HTTP_PORT: port \d+ of 127\.0\.0\.1 is taken$/],
   ],
   settings: [
     ['two at once', { args: 'plan', env: { API_KEY: `${SECRET}\t`.repeat(2), HTTP_PORT: '0x10' } }, 2, /API_KEY: character 7 of 13 .*HTTP_PORT: a whole number from 0 to 65535/],
@@ -235,7 +245,7 @@ it('keys: the commands that are printed for them can be pasted, whatever they ho
   for (const code of keys) await world.sql`INSERT INTO rooms VALUES (${code}, 'a', 1)`;
   await world.configure(CONFIGURATION.replace('(row) => row.seats', "() => { throw new Error('odd'); }"));
   await world.run(['sync', 'rooms']);
-  const { stdout } = await world.run(['failures']);
+  const { stdout } = await world.run(['failures', '--all']);
   const commands = [...stdout.matchAll(/slotsync (retry rooms .*)$/gm)].map(([, command]) => command);
   expect(commands).toHaveLength(keys.length);
   const script = `slotsync() { "${process.execPath}" "${CLI}" "$@"; }\n${commands.map((command) => `slotsync ${command}`).join('\n')}`;

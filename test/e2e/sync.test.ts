@@ -32,9 +32,12 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
     it('is shown by plan, which writes nothing anywhere', async () => {
       const before = await stateRows(world);
       const plan = await world.run(['plan']);
-      expect(plan.stdout).toContain("create rooms 'R1' → room_R1");
-      expect(plan.stdout).toContain('room.name: (nothing) → "Sal 1"');
-      expect(plan.stdout).toMatch(/At most 1\d requests: .* at 20 requests a second .* done at \d\d:\d\d/);
+      expect(plan.stdout).toContain(
+        `create rooms, 3 of 60\n  'R1' → room_R1  room.name "Sal 1", room.seats "1"\n`,
+      );
+      expect(plan.stdout).toMatch(
+        /At most 1\d requests: .* at 20 requests a second .* done at .* \d\d:\d\d UTC/,
+      );
       const json = JSON.parse((await world.run(['plan', '--json'])).stdout) as Record<string, unknown>;
       expect(json).toMatchObject({
         requests: 14,
@@ -67,6 +70,12 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
       });
       expect(world.sandbox.refused()).toBe(0);
       expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
+      // Also those of `check` and `plan` are in the state, by the second in which they were sent.
+      const [noted] = await world.sql`
+        SELECT sum(requests)::int AS requests, (SELECT answer FROM slotsync.destination) AS answer,
+          (SELECT count(*)::int FROM slotsync.processes) AS processes
+        FROM slotsync.request_seconds`;
+      expect(noted).toEqual({ requests: world.sandbox.arrivals().length, answer: '200', processes: 0 });
     });
 
     it('sends nothing the second time', async () => {
@@ -98,9 +107,9 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
         MIRROR_DATABASE_URL: undefined,
         STATE_DATABASE_URL: world.url,
       });
-      expect(failures.stdout).toMatch(/rooms 'R2' \(room_R2\): dead, .*longer than 40/);
+      expect(failures.stdout).toMatch(/rooms 'R2' is dead \(.*longer than 40/s);
       expect(failures.stdout).toMatch(/→ Correct the row.* slotsync retry rooms R2/);
-      expect(failures.stdout).toMatch(/courses '900' .*: deferred, course.room refers to rooms 'R900'/);
+      expect(failures.stdout).toContain("rooms 'R900' has no record → 1 record of courses waits for it");
       const status = await world.run(['status', '--json'], { API_KEY: undefined });
       expect(JSON.parse(status.stdout)).toMatchObject({
         unsettled: 2,

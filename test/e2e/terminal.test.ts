@@ -1,6 +1,13 @@
-// What a row, a key or the service says may hold characters that a terminal obeys. Every command shows them.
+// What a terminal shows. What a row, a key or the service says may hold characters that a terminal obeys: every command
+// shows them.
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { visible } from '../../src/visible-text.js';
+import { endWithTests } from '../support/child-processes.js';
+import { createScreen } from '../support/screen.js';
+import { until } from '../support/wait.js';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 
 const OBEYED = '\x1b]0;x\x07\u202E\x9b2J\x7f';
@@ -39,4 +46,70 @@ it.each(titled)('controls: $title shows them', async ({ args, shows }) => {
     if (json.length === 0 && shows) expect(stdout + stderr).toContain(SHOWN);
     if (json.length > 0 && stdout !== '') JSON.parse(stdout);
   }
+});
+
+/** Gives a program a terminal: part of every Debian; the one of other systems has other options. */
+const hasScript = spawnSync('script', ['--version']).stdout?.toString().includes('util-linux') ?? false;
+
+/** Starts a command on a terminal of 80 columns and 24 rows. */
+function startOnTerminal(args: string, env: Record<string, string | undefined> = {}) {
+  const cli = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
+  const command = `stty cols 80 rows 24 && exec '${process.execPath}' '${cli}' ${args}`;
+  const child = spawn('script', ['-qec', command, '/dev/null'], {
+    cwd: world.folder,
+    env: { PATH: process.env['PATH'], HOME: process.env['HOME'], TERM: 'xterm', ...world.env, ...env },
+  });
+  endWithTests(child);
+  const screen = createScreen();
+  child.stdout.setEncoding('utf8').on('data', (text: string) => screen.write(text));
+  return {
+    screen,
+    press: (keys: string) => child.stdin.write(keys),
+    shows: (text: RegExp) =>
+      until(() => text.test(screen.shown().join('\n')), {
+        describe: () => `${text} on the screen:\n${screen.shown().join('\n')}`,
+      }),
+    ended: once(child, 'exit').then(([code]) => code as number),
+  };
+}
+
+it.skipIf(!hasScript)('progress: Ctrl-C leaves no line of it, and log lines stand above it', async () => {
+  await world.sql`UPDATE rooms SET name = 'Sal'`;
+  world.holdWrites();
+  const sync = startOnTerminal('sync rooms', { LOG_LEVEL: 'info' });
+  await sync.shows(/^ .*% {2}\d+ of \d+ records.* run \d+/m);
+  const lines = sync.screen.shown();
+  expect(lines.filter((line) => /^\d\d:\d\d:\d\d \S+ info /.test(line)).length).toBeGreaterThan(0);
+  expect(lines.filter((line) => line.includes('records'))).toEqual([lines.at(-1)]);
+  sync.press('\u0003');
+  await sync.shows(/Stopping: finishing the work in flight/);
+  world.sandbox.openGate();
+  expect(await sync.ended).toBeLessThanOrEqual(1);
+  expect(sync.screen.shown().join('\n')).not.toMatch(/ of \d+ records {2}|\^C/);
+  expect(sync.screen.isCursorShown()).toBe(true);
+});
+
+it.skipIf(!hasScript)('status --watch: one screen that is drawn again, and gone after q', async () => {
+  await world.run(['sync', 'rooms']);
+  const watch = startOnTerminal('status --watch 1');
+  await watch.shows(/records +synced/);
+  expect(watch.screen.isAlternate()).toBe(true);
+  expect(watch.screen.shown()).toHaveLength(24);
+  await world.sql`UPDATE slotsync.records SET status = 'dead', error_code = 'x' WHERE local_key = 'R2'`;
+  await watch.shows(/records +synced.* dead/);
+  watch.press('q');
+  expect(await watch.ended).toBe(0);
+  expect(watch.screen.isAlternate()).toBe(false);
+  expect(watch.screen.isCursorShown()).toBe(true);
+  expect(watch.screen.shown()).toEqual(['']);
+});
+
+it('status --watch: a pipe and --json are refused, with what to do', async () => {
+  const pipe = await world.run(['status', '--watch']);
+  expect(pipe).toMatchObject({ code: 2, stdout: '' });
+  expect(pipe.stderr).toContain(
+    '--watch draws a screen, and standard output is no terminal\n  → Leave --watch out',
+  );
+  expect(await world.run(['status', '--watch', '--json'])).toMatchObject({ code: 2 });
+  expect(await world.run(['status', '--watch', '0'])).toMatchObject({ code: 2 });
 });

@@ -36,13 +36,13 @@ describe('slotsync verify', () => {
     expect((await world.run(['status'])).stdout).toMatch(/rooms +never verified +– +–/);
 
     const verify = await world.run(['verify']);
-    expect(verify.stdout).toMatch(/rooms +30 +0 +30 +0 +0 +0/);
+    expect(verify.stdout).toMatch(/rooms +30 +30\n/);
     expect(verify.stdout).toContain("courses '1' (course_1) is not at the service");
     expect(verify.stdout).toContain('60 objects drift');
     expect(verify.stdout).toContain('To send them again: slotsync verify --repair');
     expect(verify.code).toBe(1);
     const status = await world.run(['status']);
-    expect(status.stdout).toMatch(/rooms +20\d\d-\d\d-\d\d \d\d:\d\d:\d\d +30 +30/);
+    expect(status.stdout).toMatch(/rooms +20\d\d-\d\d-\d\d \d\d:\d\d UTC +30 +30/);
     expect(status.stdout).toContain('slotsync verify --repair');
     expect((await world.run(['failures'])).stdout).toContain('60 objects were seen to differ at the service');
 
@@ -115,7 +115,7 @@ describe('slotsync verify', () => {
     expect((await world.run(['migrate'])).code).toBe(0);
     const before = world.puts().length;
     const adopt = await world.run(['verify', '--adopt']);
-    expect(adopt.stdout).toMatch(/rooms +30 +30 +0/);
+    expect(adopt.stdout).toMatch(/rooms +30 +30\n/);
     expect(adopt.stdout).toContain('60 records made');
     expect(adopt.code).toBe(0);
     expect((await world.run(['sync'])).code).toBe(0);
@@ -156,7 +156,7 @@ describe('slotsync verify', () => {
   it('check says when the next verify is due', async () => {
     await open(1);
     expect((await world.run(['check'])).stdout).toMatch(
-      /✓ verify: the next verify is due 20\d\d-\d\d-\d\d 05:00 \(UTC\), if a worker is running/,
+      /✓ verify: the next verify is due 20\d\d-\d\d-\d\d 05:00 UTC, if a worker is running/,
     );
   });
 });

@@ -25,7 +25,7 @@ describe('worker: watched over HTTP', () => {
 
       const taken = await world.start(['worker'], settings).finished;
       expect(taken.code).toBe(2);
-      expect(taken.stderr).toContain(`HTTP_PORT: port ${port} of 0.0.0.0 is taken`);
+      expect(taken.stderr).toContain(`HTTP_PORT: port ${port} of 127.0.0.1 is taken`);
 
       await world.run(['sync', '--detach'], settings);
       const metrics = await until(

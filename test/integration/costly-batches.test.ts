@@ -106,7 +106,7 @@ describe('plan', () => {
   ])('names %s', async (_, config, expected) => {
     const world = await open(config);
     const preview = await previewStream(world.deps(), world.stream('rooms'));
-    const printed = describePlans([preview], cost, { samples: false });
+    const printed = describePlans([preview], cost, { samples: false, timeZone: 'UTC' });
     const at = printed.indexOf(expected[0] ?? '');
     expect(printed.slice(at, at + 2)).toEqual(expected);
     expect(Math.max(...expected.map(({ length }) => length))).toBeLessThanOrEqual(80);

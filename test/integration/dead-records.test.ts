@@ -66,7 +66,7 @@ describe('dead record: it', () => {
     await expectNothingToSend(world);
     expect(await world.statusesOf('rooms')).toEqual({ A: 'dead', B: 'synced' });
     expect(await retryRecords(world.state.db, { stream: 'rooms', keys: ['A', 'unknown'] })).toEqual([
-      { stream: 'rooms', localKey: 'A' },
+      { stream: 'rooms', localKey: 'A', code: 'refused_400' },
     ]);
     await world.sync();
     await expectInSync(world);

@@ -80,7 +80,7 @@ async function failureIn(world: World, stream: string): Promise<Failure> {
 async function printed(world: World, run: Run): Promise<string> {
   const lines: string[] = [];
   vi.spyOn(process.stdout, 'write').mockImplementation((text) => lines.push(String(text)) > 0);
-  await printRun(world.state, run);
+  await printRun(world.state, run, 'UTC');
   vi.restoreAllMocks();
   return lines.join('');
 }
@@ -366,7 +366,7 @@ describe('a run', () => {
     },
   );
 
-  it('that left records behind names them, and the command that shows all of them', async () => {
+  it('that left records behind names their causes, and the command that shows all of them', async () => {
     const world = await open();
     for (let at = 0; at < 9; at++) {
       await world.sql`INSERT INTO rooms VALUES (${`X${at}`}, 'x', ${`x${at}`})`;
@@ -374,7 +374,8 @@ describe('a run', () => {
     }
     const { run } = await world.sync();
     const text = await printed(world, run);
-    expect(text).toContain("rooms 'X0' (room_x0): dead, no 0");
+    expect(text).toMatch(/9 records of rooms are dead \(refused_400\): 'X0', 'X1', 'X2', …, since /);
+    expect(text).toContain("9 different reasons; that of 'X0': no 0");
     expectNextStep(text, 'person');
     expect(text).toMatch(/9 records .*slotsync failures/);
   });

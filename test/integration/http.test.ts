@@ -5,6 +5,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors.js';
 import { createHealth } from '../../src/http/health.js';
 import { json, startHttpServer, type HttpServer, type Routes } from '../../src/http/http-server.js';
+import { createWorkerHttp } from '../../src/http/worker-http.js';
 import { openState, type State } from '../../src/state/database.js';
 import { createStateReadings, type StateReadings } from '../../src/state/metrics-readings.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
@@ -72,6 +73,7 @@ describe('health', () => {
 
   it('is ready when every part answers', async () => {
     const { readiness, liveness } = createHealth({
+      sendingStopped: () => null,
       phase: () => 'running',
       checks: { state: fine, queue: fine },
     });
@@ -79,10 +81,35 @@ describe('health', () => {
     expect(liveness().status).toBe(200);
   });
 
+  it('is not ready while sending is stopped, and says since when and why without the message', async () => {
+    const { readiness, liveness } = createHealth({
+      sendingStopped: () => ({
+        since: new Date('2026-11-01T02:00:00Z'),
+        code: 'service_unreachable',
+        message: 'connect to 10.1.2.3',
+      }),
+      phase: () => 'running',
+      checks: { state: fine },
+    });
+    const { status, body } = await readiness();
+    expect(status).toBe(503);
+    expect(JSON.parse(body)).toEqual({
+      ready: false,
+      notReady: { sending: 'service_unreachable' },
+      sendingStopped: {
+        since: '2026-11-01T02:00:00.000Z',
+        code: 'service_unreachable',
+        meaning: 'the service does not answer',
+      },
+    });
+    expect(liveness().status).toBe(200);
+  });
+
   it('names what does not answer, by its code alone', async () => {
     const gone = async () =>
       Promise.reject(Object.assign(new Error('connect to db.internal'), { code: 'ECONNREFUSED' }));
     const { readiness, liveness } = createHealth({
+      sendingStopped: () => null,
       phase: () => 'running',
       checks: { state: gone, queue: fine },
     });
@@ -97,7 +124,11 @@ describe('health', () => {
     { phase: 'stopping', alive: 200 },
     { phase: 'ended', alive: 503 },
   ] as const)('takes a worker that is $phase for not ready', async ({ phase, alive: expected }) => {
-    const { readiness, liveness } = createHealth({ phase: () => phase, checks: { state: fine } });
+    const { readiness, liveness } = createHealth({
+      sendingStopped: () => null,
+      phase: () => phase,
+      checks: { state: fine },
+    });
     const { status, body } = await readiness();
     expect(status).toBe(503);
     expect(JSON.parse(body)).toEqual({ ready: false, notReady: { worker: phase } });
@@ -151,6 +182,15 @@ describe('what is read from the state', () => {
       successes: [{ stream: 'rooms', ageSeconds: null }],
       drift: [],
       verified: [{ stream: 'rooms', ageSeconds: null }],
+      unfinished: [],
+      processes: [],
+      service: { answeredSeconds: null, succeededSeconds: null },
+      requestSizes: [],
+    });
+    expect(await readings.count()).toMatchObject({
+      records: [],
+      runs: { held: [], successes: [] },
+      bookings: [],
     });
   });
 
@@ -220,13 +260,129 @@ describe('what is read from the state', () => {
     ]);
   });
 
+  it('counts records, what is held, bookings, and the last success of each kind', async () => {
+    await sql`DELETE FROM slotsync.runs`;
+    await addRun({ streams: ['rooms'], status: 'succeeded', ago: 500, took: 0 });
+    await addRun({ streams: ['rooms'], status: 'failed', ago: 100, took: 0 });
+    await addRun({ streams: ['rooms'], kind: 'verify', status: 'failed', ago: 100, took: 0 });
+    const held = await addRun({
+      streams: ['rooms'],
+      status: 'held',
+      ago: 90,
+      took: 0,
+      plan: { rooms: {} },
+      holds: { rooms: { retire: { count: 11, reason: 'too many', approvable: true } } },
+    });
+    await sql`
+      INSERT INTO slotsync.batches (run_id, stream, level, operation, keys, state)
+      VALUES (${held}, 'rooms', 0, 'retire', ARRAY['1'], 'held')`;
+    await sql`
+      INSERT INTO slotsync.records (stream, local_key, status)
+      SELECT 'rooms', number::text, CASE WHEN number > 8 THEN 'dead' ELSE 'synced' END
+      FROM generate_series(1, 10) AS number`;
+    await sql`
+      INSERT INTO slotsync.reservations (key, verdict, problem, seen_at)
+      VALUES ('1', 'agrees', NULL, now()), ('2', 'differs', 'no room', now())`;
+    expect(await readings.count()).toEqual({
+      records: [
+        { stream: 'rooms', status: 'dead', count: 2 },
+        { stream: 'rooms', status: 'synced', count: 8 },
+      ],
+      runs: {
+        held: [expect.objectContaining({ stream: 'rooms', operation: 'retire', count: 11 })],
+        successes: [
+          { kind: 'sync', ageSeconds: expect.closeTo(500, -1) },
+          { kind: 'verify', ageSeconds: null },
+        ],
+      },
+      bookings: [
+        { verdict: 'agrees', count: 1, problems: 0 },
+        { verdict: 'differs', count: 1, problems: 1 },
+      ],
+      connections: expect.arrayContaining([{ duty: 'state', count: expect.any(Number) }]),
+    });
+  });
+
+  it('holds processes, the last answer of the service, sizes of requests and unfinished runs', async () => {
+    await sql`DELETE FROM slotsync.runs`;
+    const paused = await addRun({ streams: ['rooms'], status: 'running', ago: 90 });
+    await sql`UPDATE slotsync.runs SET paused_at = now() WHERE id = ${paused}`;
+    await sql`
+      INSERT INTO slotsync.processes (id, command, host, pid, seen_at, stopped_since, error_code)
+      VALUES ('a', 'worker', 'one', 1, now(), now() - interval '50 s', 'service_failed'),
+        ('b', 'worker', 'two', 2, now() - interval '1 hour', NULL, NULL)`;
+    await sql`
+      INSERT INTO slotsync.destination (base_url, organization_id, region, answered_at, answer)
+      VALUES ('https://service', 'demo', 'EU', now() - interval '70 s', '503')`;
+    await sql`
+      INSERT INTO slotsync.request_sizes (type, objects, accepted, accepted_bytes, reason)
+      VALUES ('room', 800, 400, 1, 'accepted')`;
+    const read = await readings.read(['rooms']);
+    expect(read).toMatchObject({
+      unfinished: [{ kind: 'sync', status: 'paused', runs: 1, oldestSeconds: expect.closeTo(90, -1) }],
+      service: { answeredSeconds: expect.closeTo(70, -1), succeededSeconds: null },
+      requestSizes: [{ type: 'room', objects: 800 }],
+    });
+    expect(read.processes.toSorted((a, b) => a.pid - b.pid)).toEqual([
+      {
+        command: 'worker',
+        host: 'one',
+        pid: 1,
+        isAlive: true,
+        stopped: { code: 'service_failed', ageSeconds: expect.closeTo(50, -1) },
+      },
+      { command: 'worker', host: 'two', pid: 2, isAlive: false, stopped: null },
+    ]);
+  });
+
+  it('leaves out a table that cannot be counted in time, and reads the others', async () => {
+    const quick = createStateReadings({ state: async () => state, timeoutMs: 2000, countsTimeoutMs: 200 });
+    await sql.begin(async (tx) => {
+      await tx`LOCK TABLE slotsync.records`;
+      expect(await quick.count()).toMatchObject({
+        records: null,
+        runs: { held: [] },
+        bookings: [expect.anything(), expect.anything()],
+      });
+    });
+  });
+
+  it('is read once for many scrapes at the same time, whatever they show', async () => {
+    let readingsBegun = 0;
+    const { serve } = createWorkerHttp({
+      host: '127.0.0.1',
+      port: 0,
+      log,
+      streams: async () => ['rooms'],
+      limiter: async () => Promise.reject(new Error('no quota here')),
+      state: async () => {
+        readingsBegun++;
+        return state;
+      },
+    });
+    const page = { routes: {}, notFound: () => json(404, {}) };
+    const server = await serve(
+      { phase: () => 'running', sendingStopped: () => null },
+      async () => undefined,
+      page,
+    );
+    servers.push(server);
+    const scrapes = Array.from({ length: 8 }, async () => (await get(server, '/metrics')).text());
+    for (const text of await Promise.all(scrapes)) {
+      expect(text).toContain('slotsync_source_up{source="quota"} 0\n');
+      for (const source of ['state', 'records', 'runs', 'bookings', 'connections'])
+        expect(text).toContain(`slotsync_source_up{source="${source}"} 1\n`);
+    }
+    expect(readingsBegun).toBe(2); // what is quick, and what counts tables
+  });
+
   it('fails in time while the tables are locked, and the ping does not wait for it', async () => {
     const quick = createStateReadings({ state: async () => state, timeoutMs: 200 });
     await sql.begin(async (tx) => {
       await tx`LOCK TABLE slotsync.runs`;
       const reading = quick.read(['rooms']);
       await quick.ping();
-      await expect(reading).rejects.toMatchObject({ code: '57014' });
+      await expect(reading).rejects.toMatchObject({ facts: { sqlstate: '57014' } });
     });
   });
 });

@@ -2,10 +2,11 @@
 // Mass changes wait for a person: what is held, what goes on beside it, and what an approval lets go. Looked at as an
 // operator does: objects at the service, rows of the state, requests that arrived.
 import { describe, expect, it } from 'vitest';
-import { chooseHolds, type HoldOptions } from '../../src/commands/choose-holds.js';
+import { readRunNumber } from '../../src/commands/find-run.js';
 import { finishPlanning } from '../../src/state/runs/advance-run.js';
 import { recordApprovals } from '../../src/state/runs/approvals.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
+import { chooseHolds, type HoldChoice } from '../../src/state/runs/choose-holds.js';
 import { readHolds, rejectHolds } from '../../src/state/runs/holds.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { startRun, type RunRequest } from '../../src/state/runs/start-run.js';
@@ -350,7 +351,7 @@ describe('what a person names', () => {
     const world = await open(rooms({ limits: { retire: FEW } }), 20);
     await remove(world, ...codes(3));
     await world.sync();
-    const wrong: [run: string, options: HoldOptions, message: string][] = [
+    const wrong: [run: string, options: HoldChoice, message: string][] = [
       ['1', {}, 'run 1 holds nothing; slotsync status shows what is held'],
       ['99', {}, 'there is no run 99; slotsync status shows what is held'],
       ['two', {}, "a run is a whole number from 1 on, not 'two'"],
@@ -363,12 +364,13 @@ describe('what a person names', () => {
       ],
     ];
     for (const [run, options, message] of wrong) {
-      await expect(chooseHolds(world.state, run, options)).rejects.toMatchObject({ code: 'usage', message });
+      const choose = async () => chooseHolds(world.state.db, readRunNumber(run), options);
+      await expect(choose()).rejects.toMatchObject({ code: 'usage', message });
     }
-    expect((await chooseHolds(world.state, '2', { stream: 'rooms' })).holds).toHaveLength(1);
+    expect((await chooseHolds(world.state.db, 2, { stream: 'rooms' })).holds).toHaveLength(1);
     await world.sync();
     const message = 'run 3 has planned rooms again since run 2; slotsync status shows what is held';
-    await expect(chooseHolds(world.state, '2', {})).rejects.toMatchObject({ code: 'usage', message });
+    await expect(chooseHolds(world.state.db, 2, {})).rejects.toMatchObject({ code: 'usage', message });
   });
 });
 

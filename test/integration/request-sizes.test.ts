@@ -1,6 +1,7 @@
 // `batchSize: 'auto'`: how full requests are, as the service saw them.
 import { describe, expect, it } from 'vitest';
-import { describeRequestSizes, readStatus } from '../../src/report/status.js';
+import { readStatus } from '../../src/readings/status.js';
+import { describeRequestSizes } from '../../src/report/status.js';
 import { listRequestSizes, saveRequestSize } from '../../src/state/request-sizes.js';
 import { FIRST_SIZE } from '../../src/sync/apply/request-size.js';
 import { createRequestSizes } from '../../src/sync/apply/request-sizes.js';

@@ -1,35 +1,31 @@
 // Guarantee 10
 // What an operator is told of objects that are looked at again: why, and when.
-import { afterEach, expect, it, vi } from 'vitest';
+import { expect, it } from 'vitest';
 import { describeRecordExplained } from '../../src/report/explain.js';
-import { printStatus, readStatus } from '../../src/report/status.js';
+import { readStatus } from '../../src/readings/status.js';
+import { describeStatus } from '../../src/report/status.js';
 import { explainRecord } from '../../src/sync/explain-record.js';
 import { addRooms, keepRoomWorlds, rooms } from '../support/room-worlds.js';
 import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
-afterEach(() => {
-  vi.restoreAllMocks();
-});
 
 async function explained(world: World, key: string): Promise<string> {
-  return describeRecordExplained(await explainRecord(world.deps(), world.stream('rooms'), key)).join('\n');
+  return describeRecordExplained(await explainRecord(world.deps(), world.stream('rooms'), key), 'UTC').join(
+    '\n',
+  );
 }
 
 async function status(world: World): Promise<string> {
-  const lines: string[] = [];
   const reading = await readStatus(world.state, {
     kinds: ['sync'],
     configuredStreams: async () => ['rooms'],
     quotaUsage: () => Promise.reject(new Error('not asked for')),
   });
-  vi.spyOn(process.stdout, 'write').mockImplementation((text) => lines.push(String(text)) > 0);
-  printStatus(reading);
-  vi.restoreAllMocks();
-  return lines.join('');
+  return describeStatus(reading, 'UTC').join('\n');
 }
 
-const TIME = String.raw`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`;
+const TIME = String.raw`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`;
 
 it('second look: explain and status say that an answer was lost, and when the service is asked again', async () => {
   const world = await open(rooms({ owns: 'object' }));

@@ -2,7 +2,7 @@ import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { checkConfiguration } from '../../src/config-file.js';
 import { universityConfig, universitySchema } from '../../src/demo/sync.config.js';
-import { changeUniversity, generateReservations, loadUniversity } from '../../src/demo/university.js';
+import { generateReservations, loadUniversity } from '../../src/demo/university.js';
 import { createMirror } from '../../src/mirror/mirror.js';
 import { mapRow } from '../../src/streams/map-row.js';
 import { createEmptyDatabase, type TestDatabase, isForMirrorAlone } from '../support/services.js';
@@ -26,44 +26,29 @@ afterAll(async () => {
   await database.drop();
 });
 
-test.skipIf(isForMirrorAlone())(
-  'sample university: the configuration of the demo reads it, and a day changes it',
-  async () => {
-    const spentMs = countProcessorTime();
-    const counts = await loadUniversity(sql, { seed: 7 });
-    expect(spentMs()).toBeLessThan(2000);
-    expect(counts).toEqual({
-      buildings: 12,
-      rooms: 400,
-      staff: 804,
-      courses: 1202,
-      student_groups: 600,
-      bookings: 600,
-    });
-    const [equipment] =
-      await sql`SELECT count(*)::int AS rooms FROM campus.rooms WHERE 'hörslinga' = ANY (equipment)`;
-    expect(equipment?.['rooms']).toBeGreaterThan(50);
+test.skipIf(isForMirrorAlone())('sample university: the configuration of the demo reads it', async () => {
+  const spentMs = countProcessorTime();
+  const counts = await loadUniversity(sql, { seed: 7 });
+  expect(spentMs()).toBeLessThan(2000);
+  expect(counts).toEqual({
+    buildings: 12,
+    rooms: 400,
+    staff: 804,
+    courses: 1202,
+    student_groups: 600,
+    bookings: 600,
+  });
+  const [equipment] =
+    await sql`SELECT count(*)::int AS rooms FROM campus.rooms WHERE 'hörslinga' = ANY (equipment)`;
+  expect(equipment?.['rooms']).toBeGreaterThan(50);
 
-    const mirror = createMirror({ url: database.url });
-    for (const stream of streams) expect(await mirror.checkStream(stream)).toEqual([]);
-    const staff = streams.filter(({ name }) => name === 'staff');
-    const shared = await Promise.all(staff.map((stream) => mirror.findSharedExternalIds(stream)));
-    await mirror.close();
-    expect(shared).toEqual([[{ externalId: 'person_S9003', count: 2, keys: ['9003', '9004'] }]]);
-
-    const changes = await changeUniversity(sql);
-    expect(changes.map(({ stream, operation, count }) => `${count} ${stream} ${operation}`)).toEqual([
-      '5 rooms update',
-      '3 staff update',
-      '2 courses update',
-      '1 rooms create',
-      '1 courses create',
-      '1 staff create',
-      '1 courses create',
-      '1 staff retire',
-    ]);
-  },
-);
+  const mirror = createMirror({ url: database.url });
+  for (const stream of streams) expect(await mirror.checkStream(stream)).toEqual([]);
+  const staff = streams.filter(({ name }) => name === 'staff');
+  const shared = await Promise.all(staff.map((stream) => mirror.findSharedExternalIds(stream)));
+  await mirror.close();
+  expect(shared).toEqual([[{ externalId: 'person_S9003', count: 2, keys: ['9003', '9004'] }]]);
+});
 
 test.skipIf(isForMirrorAlone())('sample university: a schema that exists is left alone', async () => {
   await inEmptyDatabase(async (client) => {

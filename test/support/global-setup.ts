@@ -7,6 +7,7 @@ import { startEmbeddedPostgres } from '../../src/demo/embedded-postgres.js';
 import { messageOf } from '../../src/errors.js';
 import { migrateQueue } from '../../src/queue/bullmq.js';
 import { migrate } from '../../src/state/migrate.js';
+import { findChromium } from './chromium.js';
 import { isDockerThere } from './docker.js';
 import { isOnPath } from './programs.js';
 import { isRedisInstalled, startRedisServer } from './redis-server.js';
@@ -48,7 +49,8 @@ export default async function setup(project: TestProject): Promise<() => Promise
     }
     if (services.postgresRelease < 14)
       process.stdout.write('\n PostgreSQL 13 serves as a mirror alone: tests of triggers were SKIPPED.\n\n');
-    for (const program of ['pgbouncer', 'openssl'])
+    if (!findChromium()) process.stdout.write('\n Without chromium, its tests were SKIPPED. Install it.\n\n');
+    for (const program of ['pgbouncer', 'openssl', 'prometheus'])
       if (!(await isOnPath(program)))
         process.stdout.write(`\n Without ${program}, its tests were SKIPPED. Install it.\n\n`);
   };

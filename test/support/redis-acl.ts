@@ -1,13 +1,13 @@
-// The rights that docs/operations.md gives the user of slotsync at Redis, as they stand there.
+// The rights that docs/deployment.md gives the user of slotsync at Redis, as they stand there.
 import { readFile } from 'node:fs/promises';
 
 export const ACL_PASSWORD = 'p%s/w@r:d?#';
 
 /** The rules of the one ACL SETUSER line, with a password that has to be percent-encoded in an address. */
 export async function readDocumentedAcl() {
-  const text = await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+  const text = await readFile(new URL('../../docs/deployment.md', import.meta.url), 'utf8');
   const [, rights] = /ACL SETUSER slotsync-worker (.*)/.exec(text) ?? [];
-  if (rights === undefined) throw new Error('docs/operations.md has no line ACL SETUSER slotsync-worker');
+  if (rights === undefined) throw new Error('docs/deployment.md has no line ACL SETUSER slotsync-worker');
   return {
     name: 'slotsync-worker',
     password: ACL_PASSWORD,

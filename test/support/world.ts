@@ -377,7 +377,8 @@ async function clear(sql: postgres.Sql): Promise<void> {
     TRUNCATE slotsync.records, slotsync.batches, slotsync.runs, slotsync.changes, slotsync.watermarks,
       slotsync.approvals, slotsync.schedules, slotsync.object_claims, slotsync.reservations, slotsync.reservations_watermark,
       slotsync.reservation_events, slotsync.cancellations, slotsync.links, slotsync.drift, slotsync.drift_events,
-      slotsync.verifications, slotsync.removals, slotsync.request_sizes, slotsync.destination RESTART IDENTITY`;
+      slotsync.verifications, slotsync.removals, slotsync.request_sizes, slotsync.processes,
+      slotsync.request_seconds, slotsync.alerts, slotsync.alert_messages, slotsync.destination RESTART IDENTITY`;
 }
 
 /** A service whose administrator defined exactly what the streams name. */

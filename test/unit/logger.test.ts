@@ -4,7 +4,9 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { nameOfZone } from '../../src/format.js';
 import { createLogger } from '../../src/logger.js';
+import { createScreen } from '../support/screen.js';
 
 const FIELDS = ['authorization', 'apiKey', 'token', 'password', 'connectionString', 'databaseUrl'];
 
@@ -15,12 +17,12 @@ beforeAll(() => {
 afterAll(() => rmSync(folder, { recursive: true }));
 
 describe.each([
-  { place: 'a file', isTerminal: false },
-  { place: 'a terminal', isTerminal: true },
-])('a log line for $place', ({ isTerminal }) => {
+  { place: 'a file', terminal: undefined },
+  { place: 'a terminal', terminal: { timeZone: 'Europe/Stockholm', hasColours: true } },
+])('a log line for $place', ({ place, terminal }) => {
   it.each(FIELDS)('secret: a field %s is hidden, wherever it stands', async (field) => {
-    const file = path.join(folder, `${field}-${isTerminal}.log`);
-    const log = await createLogger('info', isTerminal, file);
+    const file = path.join(folder, `${field}-${place}.log`);
+    const log = createLogger('info', terminal, file);
     log.info({ [field]: 'hunter2' }, 'at the top');
     log.info({ request: { [field]: 'hunter2' } }, 'inside');
     log.info({ request: { headers: { [field]: 'hunter2', host: 'shown' } } }, 'deeper');
@@ -32,13 +34,40 @@ describe.each([
   });
 
   it('controls: what a terminal would obey is shown, wherever it stands', async () => {
-    const file = path.join(folder, `controls-${isTerminal}.log`);
-    const log = await createLogger('info', isTerminal, file);
+    const file = path.join(folder, `controls-${place}.log`);
+    const log = createLogger('info', terminal, file);
     const text = 'a\x1b]0;x\x07b\u202Ec\x9bd\x7fe';
     log.info({ text, inside: { [text]: [text] }, err: new Error(text) }, text);
-    const written = readFileSync(file, 'utf8').replaceAll(/\p{Cc}\[\d+m/gu, ''); // our own colours
+    const written = readFileSync(file, 'utf8').replaceAll(/\r?\p{Cc}\[\d*[mJ]/gu, ''); // our own
     expect(written).not.toMatch(/(?!\n)[\p{Cc}\p{Bidi_Control}]/u);
     const shown = written.split('a\\u001b]0;x\\u0007b\\u202ec\\u009bd\\u007fe').length - 1;
     expect(shown).toBeGreaterThanOrEqual(4);
+  });
+});
+
+describe('a terminal', () => {
+  const lineOf = (facts: object, message: string, timeZone?: string) => {
+    const file = path.join(folder, 'lines.log');
+    rmSync(file, { force: true });
+    createLogger('info', { timeZone, hasColours: false }, file).warn(facts, message);
+    const screen = createScreen({ columns: 1000 });
+    screen.write('a drawn line that is longer than most others are\r');
+    screen.write(readFileSync(file, 'utf8'));
+    return screen.shown();
+  };
+
+  it('event: it is one line, with its facts after the message, in place of a line that is drawn', () => {
+    const facts = { runId: 3, stream: 'rooms', reason: 'refused\nas it is', counts: { dead: 1 } };
+    expect(lineOf(facts, 'throttled', 'Europe/Stockholm')).toEqual([
+      expect.stringMatching(
+        /^\d\d:\d\d:\d\d CES?T warn throttled {2}runId=3 stream=rooms reason="refused\\nas it is" counts={"dead":1}$/,
+      ),
+    ]);
+  });
+
+  it('time: it is in the zone of the settings, else in that of this machine, and says which', () => {
+    const zone = (line = '') => line.split(' ')[1];
+    expect(zone(lineOf({}, 'x', 'UTC')[0])).toBe('UTC');
+    expect(zone(lineOf({}, 'x')[0])).toBe(nameOfZone(new Date()));
   });
 });

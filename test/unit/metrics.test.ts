@@ -1,8 +1,10 @@
 // What a scrape shows, and that asking often or at a bad moment costs nothing.
+import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { createMetrics, type QuotaReading } from '../../src/http/metrics.js';
 import { cacheReading } from '../../src/http/cached-reading.js';
-import type { StateReading } from '../../src/state/metrics-readings.js';
+import type { QuotaReading } from '../../src/http/gauges.js';
+import { createMetrics } from '../../src/http/metrics.js';
+import type { CountsReading, StateReading } from '../../src/state/metrics-readings.js';
 
 const USAGE: QuotaReading = {
   rate: 20,
@@ -26,13 +28,55 @@ const STATE: StateReading = {
     { stream: 'rooms', ageSeconds: 7200 },
     { stream: 'courses', ageSeconds: null },
   ],
+  unfinished: [{ kind: 'sync', status: 'paused', runs: 1, oldestSeconds: 90 }],
+  processes: [
+    { command: 'worker', host: 'a', pid: 7, isAlive: true, stopped: null },
+    {
+      command: 'worker',
+      host: 'b',
+      pid: 8,
+      isAlive: true,
+      stopped: { code: 'service_failed', ageSeconds: 33 },
+    },
+    { command: 'worker', host: 'c', pid: 9, isAlive: false, stopped: null },
+  ],
+  service: { answeredSeconds: 2, succeededSeconds: null },
+  requestSizes: [{ type: 'room', objects: 800 }],
+};
+const COUNTS: CountsReading = {
+  records: [
+    { stream: 'rooms', status: 'synced', count: 40 },
+    { stream: 'rooms', status: 'dead', count: 2 },
+  ],
+  runs: {
+    held: [
+      { stream: 'rooms', operation: 'retire', count: 11 },
+      { stream: 'rooms', operation: 'retire', count: 3 },
+    ],
+    successes: [
+      { kind: 'sync', ageSeconds: 60 },
+      { kind: 'verify', ageSeconds: null },
+    ],
+  },
+  bookings: [
+    { verdict: 'agrees', count: 9, problems: 0 },
+    { verdict: 'differs', count: 4, problems: 1 },
+  ],
+  connections: [{ duty: 'state', count: 2 }],
 };
 
-function play(changes: { quota?: () => Promise<QuotaReading>; state?: () => Promise<StateReading> } = {}) {
+interface Sources {
+  quota: () => Promise<QuotaReading>;
+  state: () => Promise<StateReading>;
+  counts: () => Promise<CountsReading>;
+}
+
+function play(changes: Partial<Sources> = {}) {
   return createMetrics({
     lanes: ['incremental', 'sync'],
     quota: async () => USAGE,
     state: async () => STATE,
+    counts: async () => COUNTS,
     ...changes,
   });
 }
@@ -91,8 +135,79 @@ describe('the metrics', () => {
       '{stream="rooms"} 7200',
       '{stream="courses"} +Inf',
     ]);
-    expect(samples(shown, 'slotsync_source_up')).toEqual(['{source="quota"} 1', '{source="state"} 1']);
+    expect(samples(shown, 'slotsync_source_up').filter((sample) => sample.endsWith(' 0'))).toEqual([]);
     expect(samples(shown, 'process_start_time_seconds')).toHaveLength(1);
+  });
+
+  it('say which process sends nothing and since when, and which was killed', async () => {
+    const shown = await play().text();
+    expect(samples(shown, 'slotsync_processes')).toEqual([
+      '{command="worker",state="alive"} 2',
+      '{command="worker",state="silent"} 1',
+    ]);
+    expect(samples(shown, 'slotsync_sending_stopped')).toEqual([
+      '{command="worker",host="a",pid="7"} 0',
+      '{command="worker",host="b",pid="8"} 1',
+    ]);
+    expect(samples(shown, 'slotsync_sending_stopped_seconds')).toEqual([
+      '{command="worker",host="b",pid="8",code="service_failed"} 33',
+    ]);
+  });
+
+  it('count records by status, and what is held for an operator in several runs', async () => {
+    const shown = await play().text();
+    expect(samples(shown, 'slotsync_state_records')).toEqual([
+      '{stream="rooms",status="failed"} 0',
+      '{stream="rooms",status="dead"} 2',
+      '{stream="rooms",status="synced"} 40',
+    ]);
+    expect(samples(shown, 'slotsync_held_records')).toEqual(['{stream="rooms",operation="retire"} 14']);
+    expect(samples(shown, 'slotsync_run_last_success_seconds')).toEqual([
+      '{kind="sync"} 60',
+      '{kind="verify"} +Inf',
+    ]);
+    expect(samples(shown, 'slotsync_bookings')).toContain('{verdict="differs"} 4');
+    expect(samples(shown, 'slotsync_booking_problems')).toEqual(['1']);
+  });
+
+  it('say when the service was last seen, how large requests are, and what is unfinished', async () => {
+    const shown = await play().text();
+    expect(samples(shown, 'slotsync_service_last_answer_seconds')).toEqual(['2']);
+    expect(samples(shown, 'slotsync_service_last_success_seconds')).toEqual(['+Inf']);
+    expect(samples(shown, 'slotsync_request_size_objects')).toEqual(['{type="room"} 800']);
+    expect(samples(shown, 'slotsync_unfinished_runs')).toEqual(['{kind="sync",status="paused"} 1']);
+    expect(samples(shown, 'slotsync_unfinished_run_oldest_seconds')).toEqual([
+      '{kind="sync",status="paused"} 90',
+    ]);
+  });
+
+  it('leave out what could not be counted in time, and nothing beside it', async () => {
+    const shown = await play({ counts: async () => ({ ...COUNTS, records: null }) }).text();
+    expect(shown).not.toContain('slotsync_state_records');
+    expect(samples(shown, 'slotsync_held_records')).toHaveLength(1);
+    expect(samples(shown, 'slotsync_source_up').filter((sample) => sample.endsWith(' 0'))).toEqual([
+      '{source="records"} 0',
+    ]);
+  });
+
+  it('are documented: docs/monitoring.md has a row for each, with its type and labels, and no other', async () => {
+    const { meter, text } = play();
+    meter.requested('objects', 200, 0.2);
+    meter.waited('sync', 0.7);
+    meter.connected(2);
+    meter.settled('rooms', { synced: 1, unchanged: 0, deferred: 0, failed: 0, dead: 0 });
+    const shown = await text();
+    const exposed = [...shown.matchAll(/^# TYPE (slotsync_\w+) (\w+)$/gm)].map(([, name = '', type]) => {
+      const [, labels = ''] = new RegExp(`^${name}(?:_count)?\\{(.*)\\} `, 'm').exec(shown) ?? [];
+      const names = [...labels.matchAll(/(\w+)="/g)].map(([, label]) => label);
+      return [name, type, names.join(', ')].join(' | ');
+    });
+    const page = readFileSync(new URL('../../docs/monitoring.md', import.meta.url), 'utf8');
+    const rows = [...page.matchAll(/^\| `(slotsync_\w+)` +\| (\w+) +\| ([^|]*?) *\|/gm)];
+    const documented = rows.map(([, name, type, labels = '']) =>
+      [name, type, labels.replaceAll('`', '')].join(' | '),
+    );
+    expect(documented.toSorted()).toEqual(exposed.toSorted());
   });
 
   it('leave out what cannot be read, rather than repeat the last values', async () => {
@@ -102,7 +217,9 @@ describe('the metrics', () => {
     isDown = true;
     const shown = await metrics.text();
     expect(shown).not.toContain('slotsync_queue_jobs');
-    expect(samples(shown, 'slotsync_source_up')).toEqual(['{source="quota"} 1', '{source="state"} 0']);
+    expect(samples(shown, 'slotsync_source_up').filter((sample) => sample.endsWith(' 0'))).toEqual([
+      '{source="state"} 0',
+    ]);
     expect(samples(shown, 'slotsync_quota_rate')).toEqual(['20']);
   });
 
@@ -117,6 +234,7 @@ describe('the metrics', () => {
     const metrics = play({ state: async () => state });
     await metrics.text();
     state = {
+      ...STATE,
       backlog: [],
       inbox: { changes: 0, oldestSeconds: 0 },
       runs: [],
@@ -144,6 +262,21 @@ describe('a reading', () => {
     expect(await read()).toBe(2);
   });
 
+  it('takes at most a part of the time: one that is slow is kept for so many times as long', async () => {
+    let now = 0;
+    let asked = 0;
+    const slow = async () => {
+      now += 500;
+      return ++asked;
+    };
+    const read = cacheReading(slow, { ...OPTIONS, keepTimes: 9, now: () => now });
+    expect(await read()).toBe(1);
+    now = 4999;
+    expect(await read()).toBe(1);
+    now = 5000;
+    expect(await read()).toBe(2);
+  });
+
   it('ends in time, and is not asked again while the first question is open', async () => {
     let now = 0;
     let asked = 0;
@@ -158,6 +291,25 @@ describe('a reading', () => {
     const second = read();
     late.resolve('late');
     expect(await second).toBe('late');
+    expect(asked).toBe(1);
+  });
+
+  it('is kept also when it ended after everybody who waited had gone', async () => {
+    let now = 0;
+    let asked = 0;
+    const late = createLater<string>();
+    const slow = () => {
+      asked++;
+      return late.promise;
+    };
+    const read = cacheReading(slow, { ...OPTIONS, keepTimes: 9, now: () => now });
+    await expect(read()).rejects.toMatchObject({ code: 'ETIMEDOUT' });
+    now = 5000;
+    late.resolve('late');
+    await late.promise;
+    await new Promise(setImmediate);
+    now = 49_000;
+    expect(await read()).toBe('late');
     expect(asked).toBe(1);
   });
 

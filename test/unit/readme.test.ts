@@ -9,7 +9,13 @@ import { configSchema } from '../../src/streams/config-schema.js';
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const read = (file: string) => readFileSync(path.join(root, file), 'utf8');
 const readme = read('README.md');
-const pages = ['README.md', ...readdirSync(`${root}docs`).map((file) => `docs/${file}`)];
+const docs = readdirSync(`${root}docs`)
+  .filter((file) => file.endsWith('.md'))
+  .map((file) => `docs/${file}`);
+const examples = readdirSync(`${root}examples`, { recursive: true, encoding: 'utf8' })
+  .filter((file) => file.endsWith('.md'))
+  .map((file) => `examples/${file.replaceAll(path.sep, '/')}`);
+const pages = ['README.md', ...docs, ...examples];
 
 const commandFiles = readdirSync(`${root}src/commands`).map((file) => read(`src/commands/${file}`));
 const commands = commandFiles.flatMap((source) =>
@@ -22,12 +28,12 @@ const options = new Set(
 );
 const settings = [...read('src/settings.ts').matchAll(/^ {2}([A-Z][A-Z_]+):/gm)].map(([, name = '']) => name);
 
-/** The rows of the first table below a heading of the README, as cells. */
+/** The rows of the tables below a heading of the README, as cells. */
 function rows(heading: string): string[][] {
   const section = readme.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
   return [...section.matchAll(/^\|(.+)\|$/gm)]
     .map(([, row = '']) => row.split('|').map((cell) => cell.trim()))
-    .slice(2);
+    .filter((cells) => cells.some((cell) => cell.startsWith('`')));
 }
 
 /** The anchor GitHub gives a heading. */
@@ -58,7 +64,7 @@ describe('the README', () => {
   });
 
   it('leads to every page of docs', () => {
-    for (const page of pages.slice(1)) expect(readme, page).toContain(`](${page})`);
+    for (const page of docs) expect(readme, page).toContain(`](${page})`);
   });
 });
 
@@ -91,6 +97,8 @@ describe.each(pages)('%s', (page) => {
       expect(existsSync(path.join(root, target)), `${link} of ${page}`).toBe(true);
       if (anchor !== undefined) expect(anchorsOf(target), `#${anchor} of ${page}`).toContain(anchor);
     }
+    for (const [, image = ''] of text.matchAll(/<img src="([^"]+)"/g))
+      expect(existsSync(path.join(root, path.dirname(page), image)), `${image} of ${page}`).toBe(true);
   });
 });
 

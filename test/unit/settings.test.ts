@@ -40,7 +40,12 @@ describe('settings that are complete', () => {
       requestsPerSecond: 20,
       configPath: undefined,
       httpPort: 0,
-      httpHost: '0.0.0.0',
+      httpHost: '127.0.0.1',
+      httpToken: undefined,
+      alerts: {},
+      proxy: undefined,
+      timeZone: undefined,
+      exportsTraces: false,
       logLevel: undefined,
     });
   });
@@ -272,6 +277,8 @@ describe('settings that cannot be used', () => {
     ['API_REQUESTS_PER_SECOND', '1001', 'a whole number from 1 to 1000'],
     ['API_REQUESTS_PER_SECOND', 'twenty', 'a whole number from 1 to 1000'],
     ['HTTP_HOST', 'http://localhost', 'the address of this machine alone, such as 127.0.0.1 or ::1'],
+    ['HTTP_TOKEN', 'short', 'has 5 characters; use at least 16, such as from: openssl rand -hex 24'],
+    ['TIMEZONE', 'Sweden/Lund', 'not a time zone; write its name, such as Europe/Stockholm or UTC'],
     ['HTTP_PORT', '65536', 'a whole number from 0 to 65535'],
     ['LOG_LEVEL', 'verbose', 'fatal, error, warn, info, debug, trace or silent'],
     ['REDIS_URL', 'cache:6379', 'not a Redis address; write redis://user:password@host:6379'],

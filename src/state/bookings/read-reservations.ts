@@ -78,6 +78,15 @@ export async function countVerdicts(db: Queries, runId: number): Promise<Verdict
   };
 }
 
+/** Bookings by verdict, and of them those with a problem, whatever run has compared them. */
+export async function countBookings(
+  db: Queries,
+): Promise<{ verdict: Verdict; count: number; problems: number }[]> {
+  return query<{ verdict: Verdict; count: number; problems: number }>(db)`
+    SELECT verdict, count(*)::int AS count, count(problem)::int AS problems
+    FROM slotsync.reservations GROUP BY verdict ORDER BY verdict`;
+}
+
 /** What does not agree, of what a run has compared, earliest first; and what it found restored. */
 export async function listDiscrepancies(db: Queries, runId: number, limit: number) {
   return query<ReservationRow>(db)`
@@ -86,6 +95,18 @@ export async function listDiscrepancies(db: Queries, runId: number, limit: numbe
       AND (verdict <> 'restored_there' OR EXISTS (
         SELECT FROM slotsync.reservation_events AS e WHERE e.key = r.key AND e.run_id = ${runId}::bigint))
     ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
+}
+
+/** What does not agree, whichever run compared it, earliest first. */
+export async function listAllDiscrepancies(db: Queries, limit: number) {
+  return query<ReservationRow>(db)`
+    SELECT ${ALL} FROM slotsync.discrepancies ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
+}
+
+/** The same by verdict. */
+export async function countDiscrepancies(db: Queries) {
+  return query<{ verdict: Verdict; count: number }>(db)`
+    SELECT verdict, count(*)::int AS count FROM slotsync.discrepancies GROUP BY verdict ORDER BY count DESC, verdict`;
 }
 
 /** A booking by key, by its external id, or by the service's number. */
@@ -102,4 +123,12 @@ export async function readBookingEvents(db: Queries, key: string, limit: number)
   return query<ReservationEvent>(db)`
     SELECT key, from_verdict AS "from", to_verdict AS "to", differs, at, run_id::float8 AS "runId"
     FROM slotsync.reservation_events WHERE key = ${key} ORDER BY id DESC LIMIT ${limit}`;
+}
+
+/** Changes of verdicts in a period. */
+export async function countVerdictChanges(db: Queries, from: Date, to: Date): Promise<number> {
+  const { count } = await queryOne<{ count: number }>(db)`
+    SELECT count(*)::int AS count FROM slotsync.reservation_events
+    WHERE at BETWEEN ${from.toISOString()}::text::timestamptz AND ${to.toISOString()}::text::timestamptz`;
+  return count;
 }

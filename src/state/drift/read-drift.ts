@@ -6,8 +6,10 @@ import type { drift, DriftKind } from '../schema.js';
 
 export type DriftRow = RowOf<typeof drift>;
 
+const REPAIRED_KINDS: readonly DriftKind[] = ['changed', 'missing', 'inactive'];
 /** Kinds that a repair sends again. */
-export const REPAIRED = sql.raw(`kind IN ('changed', 'missing', 'inactive')`);
+export const REPAIRED = sql.raw(`kind IN (${REPAIRED_KINDS.map((kind) => `'${kind}'`).join(', ')})`);
+export const isRepaired = (kind: DriftKind): boolean => REPAIRED_KINDS.includes(kind);
 
 const ALL = sql.raw(
   `stream, local_key AS "localKey", external_id AS "externalId", kind, fields, seen_at AS "seenAt"`,
@@ -17,6 +19,11 @@ const ALL = sql.raw(
 export async function countDrift(db: Queries) {
   return query<{ stream: string; kind: DriftKind; count: number }>(db)`
     SELECT stream, kind, count(*)::int AS count FROM slotsync.drift GROUP BY stream, kind ORDER BY stream, kind`;
+}
+
+/** What drifts, by stream and key, at most `limit`. */
+export async function listDrift(db: Queries, limit: number): Promise<DriftRow[]> {
+  return query<DriftRow>(db)`SELECT ${ALL} FROM slotsync.drift ORDER BY stream, local_key LIMIT ${limit}`;
 }
 
 /** What a verify has seen to drift, by stream and key: those after a row, at most `limit`. */
@@ -89,6 +96,11 @@ export async function listRepairable(
     WHERE ${isChosen(choice)} AND ${after === undefined ? sql`true` : sql`d.local_key > ${after}`} ORDER BY d.local_key LIMIT ${most}`;
 }
 
+/** Objects of a stream that a repair would send again. */
+export async function countRepairable(db: Queries, stream: string): Promise<number> {
+  return (await summarizeDrift(db, { stream })).total;
+}
+
 /** What the drift of a stream looks like: how many drift, and in which one field all of those that are changed. */
 export interface DriftSummary {
   total: number;
@@ -123,4 +135,16 @@ export async function countDriftEvents(
     SELECT count(to_kind)::int AS found, count(*) FILTER (WHERE to_kind IS NULL)::int AS mended
     FROM slotsync.drift_events WHERE run_id = ${runId}::bigint
       AND at >= (SELECT requested_at FROM slotsync.runs WHERE id = ${runId}::bigint)`;
+}
+
+/** Changes in a period to what is said of objects: those that were found to drift, and those that were mended. */
+export async function countDriftChanges(
+  db: Queries,
+  from: Date,
+  to: Date,
+): Promise<{ found: number; mended: number }> {
+  return queryOne<{ found: number; mended: number }>(db)`
+    SELECT count(to_kind)::int AS found, count(*) FILTER (WHERE to_kind IS NULL)::int AS mended
+    FROM slotsync.drift_events
+    WHERE at BETWEEN ${from.toISOString()}::text::timestamptz AND ${to.toISOString()}::text::timestamptz`;
 }

@@ -2,6 +2,7 @@
 import { sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
 import type { RecordStatus } from '../schema.js';
+import { isWanted, type FailureFilter } from './failure-filter.js';
 
 /** Records that are not in sync. */
 export const UNSETTLED = sql`status NOT IN ('synced', 'retired')`;
@@ -13,11 +14,10 @@ export async function countRecords(db: Queries) {
     GROUP BY stream, status ORDER BY stream, status`;
 }
 
-/** Records that are not in sync, of one stream when given. */
-export async function countUnsettled(db: Queries, stream?: string): Promise<number> {
+/** Records that are not in sync, those that the filter names. */
+export async function countUnsettled(db: Queries, filter: FailureFilter = {}): Promise<number> {
   const { count } = await queryOne<{ count: number }>(db)`
-    SELECT count(*)::int AS count FROM slotsync.records
-    WHERE ${UNSETTLED} AND stream = coalesce(${stream ?? null}, stream)`;
+    SELECT count(*)::int AS count FROM slotsync.records AS r WHERE r.${UNSETTLED} AND ${isWanted(filter)}`;
   return count;
 }
 

@@ -22,6 +22,7 @@ import {
   type Settle,
   type Write,
 } from '../outcome-reasons.js';
+import { noteInSpan } from '../../tracing.js';
 import { mergeWithService } from '../render.js';
 import { chooseRetirements } from '../retire.js';
 import { openRequests, type RequestFiller } from './fill-requests.js';
@@ -87,7 +88,13 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   for (const children of await findReferrers(deps, stream, renamed)) await lookAgain(state.db, children);
   const isOpen = new Set(open);
   const settled = [...outcomes.values()].filter(({ localKey }) => !isOpen.has(localKey));
-  meter.settled(stream.name, countOutcomes(settled));
+  const counts = countOutcomes(settled);
+  meter.settled(stream.name, counts);
+  noteInSpan(
+    Object.fromEntries(
+      Object.entries(counts).map(([outcome, count]) => [`slotsync.records.${outcome}`, count]),
+    ),
+  );
 
   if (open.length === 0) {
     log.info({ ...countOutcomes(outcomes.values()) }, 'batch applied');

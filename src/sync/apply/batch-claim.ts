@@ -20,6 +20,8 @@ import type { Identified } from '../render.js';
 import type { SyncDeps } from '../sync-deps.js';
 
 export interface ClaimDeps extends SyncDeps {
+  /** Of the process that has the claim, as the state names it: a claim of one that is gone can be told apart. */
+  processId?: string | undefined;
   /** Milliseconds since any moment, never going back. */
   clock?: () => number;
 }
@@ -34,11 +36,11 @@ export type BatchClaim = Awaited<ReturnType<typeof claimBatch>>;
 
 /** Claims what of a batch no other batch has. */
 export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, keys, operation }: Batch) {
-  const { mirror, destination, state, clock = () => performance.now() } = deps;
+  const { mirror, destination, state, processId = 'unnamed', clock = () => performance.now() } = deps;
   const { db } = state;
   const validMs = destination.requestTimeoutMs + BEYOND_REQUEST_MS;
   const claim: Claim = {
-    token: `batch ${id} ${randomUUID()}`,
+    token: `${processId} batch ${id} ${randomUUID()}`,
     stream: stream.name,
     seconds: validMs / SECOND,
     lateSeconds: destination.lateWriteMs / SECOND,

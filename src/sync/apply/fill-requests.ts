@@ -6,6 +6,7 @@ import type { Destination, PutObject, PutResult } from '../../destination/destin
 import type { Lane } from '../../destination/quota/limiter.js';
 import { codeOf, SlotsyncError } from '../../errors.js';
 import type { Stream } from '../../streams/stream.js';
+import { at, here, linkTo, noteInSpan, type Place } from '../../tracing.js';
 import type { SyncDeps } from '../sync-deps.js';
 import { putHalving } from './put-halving.js';
 import { mostBytes, type SentRequest } from './request-size.js';
@@ -33,6 +34,8 @@ interface Waiting extends Order {
   rest: PutObject[];
   /** Not sent in time. */
   stale: PutObject[];
+  /** Where in the trace it was put into the line. */
+  place: Place;
   /** Requests under way with objects of this order. */
   underWay: number;
   failure: { error: unknown } | undefined;
@@ -133,7 +136,7 @@ function createLine(destination: Destinations, { type, lane, sizes, clock, fixed
     const [first] = line;
     if (isAsking || !first) return;
     isAsking = true;
-    void send(first.signal);
+    void at(first.place, () => send(first.signal));
   }
 
   /** Nothing more of it is sent. */
@@ -216,6 +219,8 @@ function createLine(destination: Destinations, { type, lane, sizes, clock, fixed
       }
       await requireParts(parts, objects);
       if (objects.length === 0) throw NOTHING;
+      noteInSpan({ 'slotsync.objects': objects.length });
+      if (parts.length > 1) linkTo(parts.map(({ order }) => order.place));
     }
 
     const learn = async (outcome: SentRequest['outcome'], objects: readonly PutObject[], seconds: number) => {
@@ -284,6 +289,7 @@ function createLine(destination: Destinations, { type, lane, sizes, clock, fixed
         const waiting: Waiting = {
           ...order,
           signal,
+          place: here(),
           rest: [...order.objects],
           stale: [],
           underWay: 0,

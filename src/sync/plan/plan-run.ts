@@ -21,6 +21,7 @@ import {
 import { readRun, type Run } from '../../state/runs/read-runs.js';
 import type { Holds, PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
+import { noteFailure, noteInSpan } from '../../tracing.js';
 import type { SyncDeps } from '../sync-deps.js';
 import { planRepair } from './plan-repair.js';
 import { planStream } from './plan-stream.js';
@@ -61,11 +62,18 @@ export async function planRun(
   if (!(await takePlanning(state.db, planner))) return;
   const run = await readRun(state.db, runId);
   if (!run) return;
+  noteInSpan({
+    'slotsync.run.kind': run.kind,
+    'slotsync.run.streams': run.streams,
+    'slotsync.run.started_by': run.startedBy,
+    'slotsync.lane': run.lane,
+  });
   try {
     const planned = await planStreams(deps, run, { planner, attemptsMade, signal });
     const context = { lane: run.lane as Lane, signal };
     await deps.preflight.requireKnownNames(planned.sending, context);
     await asPlanner(state.db, planner, (tx) => finishPlanning(tx, runId, planned));
+    noteInSpan({ 'slotsync.run.batches': planned.batches });
     log.info({ batches: planned.batches }, 'run planned');
   } catch (error) {
     if (error instanceof PlannerReplaced || !(await isStillPlanner(deps, planner))) {
@@ -74,6 +82,7 @@ export async function planRun(
     }
     if (dispositionOf(error) !== 'dead' || (deps.waitForCredentials && isWaitedFor(error))) throw error;
     await failPlanning(state.db, planner, { code: codeOf(error), message: messageWithDetail(error) });
+    noteFailure(codeOf(error));
     log.error({ code: codeOf(error) }, 'run failed while planning');
     return;
   }

@@ -19,6 +19,7 @@ import {
 import type { StartedBy } from '../../state/schema.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
 import { NIGHTLY } from '../../state/runs/nightly-occurrences.js';
+import { inSpan } from '../../tracing.js';
 import { readLookupTables, requireLookups } from '../current-streams.js';
 import type { SyncDeps } from '../sync-deps.js';
 import type { MatchDeps } from './match-bookings.js';
@@ -190,7 +191,13 @@ async function inRun(
       lane: LANE,
       shared,
     };
-    const hadWork = await work(matching, { sliceSize, onProgress, signal });
+    const attributes = {
+      ...(runId === undefined ? {} : { 'slotsync.run.id': runId }),
+      'slotsync.run.kind': 'reconcile',
+      'slotsync.run.started_by': startedBy,
+      'slotsync.lane': LANE,
+    };
+    const hadWork = await inSpan('run', attributes, () => work(matching, { sliceSize, onProgress, signal }));
     if (runId !== undefined) await (hadWork ? finishRun : dropReading)(db, runId);
   } catch (error) {
     const reason = signal?.aborted

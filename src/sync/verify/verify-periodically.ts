@@ -13,7 +13,7 @@ import {
 } from '../../state/runs/nightly-occurrences.js';
 import type { Run } from '../../state/runs/read-runs.js';
 import { whileReadingAlone } from '../../state/runs/reading-runs.js';
-import { startFreeRun } from '../../state/runs/start-run.js';
+import { startRepairRun } from './start-repair-run.js';
 import { verifyAlone, type VerifyDeps, type VerifyResult } from './verify.js';
 
 export interface PeriodicVerifyDeps extends VerifyDeps {
@@ -101,13 +101,7 @@ async function repair(
     changed + missing + inactive > 0 ? [stream] : [],
   );
   if (drifting.length === 0) return;
-  const { run } = await startFreeRun(state.db, {
-    kind: 'verify',
-    lane: 'verify',
-    startedBy: 'schedule',
-    streams: drifting,
-    range: { repair: true },
-  });
+  const run = await startRepairRun(state.db, { streams: drifting, startedBy: 'schedule' });
   if (run) await startRepair(run);
   log.info({ runId: run?.id, streams: drifting }, run ? 'repair started' : 'repair left to the next verify');
 }

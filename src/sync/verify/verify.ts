@@ -13,6 +13,7 @@ import { readRun } from '../../state/runs/read-runs.js';
 import { startReading, whileReadingAlone } from '../../state/runs/reading-runs.js';
 import type { RunRange, StartedBy } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
+import { inSpan } from '../../tracing.js';
 import { readLookupTables, requireLookups } from '../current-streams.js';
 import type { Pace } from '../request-pace.js';
 import type { SyncDeps } from '../sync-deps.js';
@@ -200,7 +201,15 @@ async function inRun<T>(
     selected.forEach(requireLookups);
     const all = new Map(current.map((stream) => [stream.name, stream]));
     const sides = { mirror, destination, state, streams: all };
-    const result = await work({ ...sides, runId, pace, signal, clock, progress }, selected);
+    const attributes = {
+      'slotsync.run.id': runId,
+      'slotsync.run.kind': 'verify',
+      'slotsync.run.started_by': startedBy,
+      'slotsync.lane': 'verify',
+    };
+    const result = await inSpan('run', attributes, () =>
+      work({ ...sides, runId, pace, signal, clock, progress }, selected),
+    );
     await finishRun(db, runId);
     await pruneDrift(db);
     return { runId, result, requests: destination.requests() - requestsBefore };

@@ -1,29 +1,27 @@
-// The holds that `approve` and `reject` name: of a run, of one stream, of one operation.
-import { UsageError } from '../errors.js';
-import type { State } from '../state/database.js';
-import { readHolds, type RunHold } from '../state/runs/holds.js';
-import { readRun, type Run } from '../state/runs/read-runs.js';
-import { LIMITED_OPERATIONS } from '../state/schema.js';
-import { readWholeNumber } from './work-run.js';
+// The holds that an operator names to approve or reject them: of a run, of one stream, of one operation.
+import { UsageError } from '../../errors.js';
+import type { Queries } from '../database.js';
+import { LIMITED_OPERATIONS } from '../schema.js';
+import { readHolds, type RunHold } from './holds.js';
+import { readRun, type Run } from './read-runs.js';
 
-export interface HoldOptions {
-  stream?: string;
-  operation?: string;
+export interface HoldChoice {
+  stream?: string | undefined;
+  operation?: string | undefined;
 }
 
 /** The holds that no later run has planned again. Throws UsageError when there are none. */
 export async function chooseHolds(
-  state: State,
-  runText: string,
-  { stream, operation }: HoldOptions,
+  db: Queries,
+  runId: number,
+  { stream, operation }: HoldChoice,
 ): Promise<{ run: Run; holds: RunHold[] }> {
-  const runId = readWholeNumber(runText, 'a run is');
   if (operation !== undefined && !LIMITED_OPERATIONS.some((known) => known === operation)) {
     throw new UsageError(`--operation takes ${LIMITED_OPERATIONS.join(', ')}, not '${operation}'`);
   }
-  const run = await readRun(state.db, runId);
+  const run = await readRun(db, runId);
   if (!run) throw new UsageError(`there is no run ${runId}; slotsync status shows what is held`);
-  const all = await readHolds(state.db, runId);
+  const all = await readHolds(db, runId);
   if (all.length === 0)
     throw new UsageError(`run ${runId} holds nothing; slotsync status shows what is held`);
   const holds = all.filter(

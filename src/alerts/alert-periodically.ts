@@ -1,0 +1,23 @@
+// A loop of its own in each worker: alerts are decided and sent beside the work, and never before it.
+import { codeOf } from '../errors.js';
+import { createStoppable, repeat, type Stoppable } from '../lifecycle.js';
+import { evaluateAlerts, sendDue, type AlertDeps } from './tell.js';
+
+const LOOK_EVERY_MS = 15_000;
+
+/** Runs until stopped. A stop gives up what is being sent at once: it is still due, for whoever looks next. */
+export function alertPeriodically(deps: AlertDeps): Stoppable {
+  const { stopping, stop, abort } = createStoppable('alerts', deps.log, () => loop.ended);
+  const loop = repeat(
+    async () => {
+      await evaluateAlerts(deps);
+      await sendDue(deps, stopping);
+    },
+    {
+      everyMs: LOOK_EVERY_MS,
+      signal: stopping,
+      onError: (error) => deps.log.warn({ code: codeOf(error) }, 'alerts not evaluated; it is retried'),
+    },
+  );
+  return { stop, abort };
+}

@@ -1,0 +1,80 @@
+// What a channel is given: one notice with everything that is due, so that many causes at once are one message.
+import { formatDuration, plural } from '../format.js';
+import type { DueMessage } from '../state/alerts.js';
+import type { AlertCondition } from '../state/schema.js';
+
+/** It arrived, but not at everybody: whoever has it would get it twice if it were sent again. */
+export class SentInPart extends Error {}
+
+/** One alert of a notice, in words. */
+export interface NoticeAlert {
+  /** With `event` it names the message: one that arrives twice is the same. */
+  id: number;
+  event: 'opened' | 'recovered' | 'test';
+  condition: AlertCondition | 'test';
+  /** The same for as long as the cause lasts, and when it comes again. */
+  cause: string;
+  title: string;
+  details: readonly string[];
+  commands: readonly string[];
+  openedAt: Date;
+  recoveredAt: Date | null;
+}
+
+export interface Notice {
+  /** The organization and the service; null: no run has bound the state to one yet. */
+  organization: { id: string; service: string } | null;
+  alerts: readonly NoticeAlert[];
+}
+
+export function composeNotice(organization: Notice['organization'], due: readonly DueMessage[]): Notice {
+  return { organization, alerts: due.map(composeAlert) };
+}
+
+/** What `alerts test` sends. */
+export function composeTest(organization: Notice['organization'], now = new Date()): Notice {
+  const alert = {
+    id: 0,
+    event: 'test',
+    condition: 'test',
+    cause: 'test',
+    title: 'Test of this channel',
+    details: ['slotsync alerts test sent it. Nothing has happened.'],
+    commands: [],
+    openedAt: now,
+    recoveredAt: null,
+  } as const;
+  return { organization, alerts: [alert] };
+}
+
+function composeAlert({ event, alert }: DueMessage): NoticeAlert {
+  const { id, condition, cause, openedAt, recoveredAt, message } = alert;
+  const named = { id, event, condition, cause, openedAt, recoveredAt };
+  if (event === 'opened') {
+    const { title, details, commands } = message;
+    return { ...named, title, details, commands };
+  }
+  const seconds = ((recoveredAt ?? new Date()).getTime() - openedAt.getTime()) / 1000;
+  return {
+    ...named,
+    title: `Over: ${message.title}`,
+    details: [`It lasted ${formatDuration(seconds)}.`, ...(message.afterwards ?? [])],
+    commands: [],
+  };
+}
+
+/** One line: the alert, or how many. */
+export function subjectOf({ alerts }: Notice): string {
+  const [first, ...others] = alerts;
+  if (first && others.length === 0) return first.title;
+  const over = alerts.filter(({ event }) => event === 'recovered').length;
+  const open = alerts.length - over;
+  return [open > 0 && plural(open, 'alert'), over > 0 && `${over} over`].filter(Boolean).join(', ');
+}
+
+/** From whom it is. */
+export function senderOf({ organization }: Notice): string {
+  return organization === null
+    ? 'slotsync'
+    : `slotsync, organization ${organization.id} at ${organization.service}`;
+}

@@ -1,0 +1,52 @@
+// One POST to a webhook, through the proxy where one is set. Its address is a secret, so no failure repeats it.
+import { createHmac } from 'node:crypto';
+import { openConnections } from '../destination/connections.js';
+import { codeOf } from '../errors.js';
+import type { ProxySettings } from '../settings.js';
+
+interface Webhook {
+  url: string;
+  /** What the body is signed with; undefined: it is not. */
+  secret?: string | undefined;
+  proxy: ProxySettings | undefined;
+  timeoutMs: number;
+}
+
+/** Posts JSON. Throws an Error that says why it did not arrive: anything but 2xx is a failure, a redirect too. */
+export async function postWebhook(
+  { url, secret, proxy, timeoutMs }: Webhook,
+  body: unknown,
+  signal: AbortSignal,
+): Promise<void> {
+  const { origin, pathname, search } = new URL(url);
+  const text = JSON.stringify(body);
+  const connections = openConnections({ baseUrl: origin, proxy }, timeoutMs);
+  try {
+    const answer = await connections.request(
+      {
+        path: pathname + search,
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...(secret ? sign(text, secret) : {}) },
+        body: text,
+        signal,
+      },
+      () => undefined,
+    );
+    if (answer.statusCode < 200 || answer.statusCode > 299)
+      throw new Error(`it answered HTTP ${answer.statusCode}`);
+  } catch (error) {
+    if (signal.aborted) throw new Error('no answer in time', { cause: error });
+    throw codeOf(error) === 'unexpected'
+      ? error
+      : new Error(`it cannot be reached (${codeOf(error)})`, { cause: error });
+  } finally {
+    await connections.close(); // with an answer's body that is not read
+  }
+}
+
+/** `Slotsync-Signature: v1=` and the HMAC-SHA256, in hexadecimal, of the timestamp, a dot and the body. */
+export function sign(body: string, secret: string, now = Date.now()): Record<string, string> {
+  const timestamp = String(Math.floor(now / 1000));
+  const signature = createHmac('sha256', secret).update(`${timestamp}.${body}`).digest('hex');
+  return { 'slotsync-timestamp': timestamp, 'slotsync-signature': `v1=${signature}` };
+}

@@ -1,0 +1,80 @@
+// One mail by SMTP, encrypted unless the address says otherwise. A server that does not answer is given up in time.
+import { createTransport } from 'nodemailer';
+import { parseSmtpAddress } from '../connections/smtp-address.js';
+import { codeOf } from '../errors.js';
+import { SentInPart } from './notice.js';
+
+export interface Mail {
+  from: string;
+  to: readonly string[];
+  subject: string;
+  text: string;
+  html: string;
+}
+
+interface MailServer {
+  url: string;
+  timeoutMs: number;
+  /** Certificates of authorities that are trusted instead of Node's. */
+  ca?: string | undefined;
+}
+
+/** Throws SentInPart when only some get it, else an Error that says why the server did not take it; it repeats nothing that the server or the mail says. */
+export async function sendMail(
+  { url, timeoutMs, ca }: MailServer,
+  mail: Mail,
+  signal: AbortSignal,
+): Promise<void> {
+  const { host, port, encryption, credentials } = parseSmtpAddress(url);
+  const transport = createTransport({
+    host,
+    port,
+    secure: encryption === 'tls',
+    requireTLS: encryption === 'starttls',
+    ignoreTLS: encryption === 'none',
+    ...(credentials && { auth: { user: credentials.user, pass: credentials.password } }),
+    ...(ca !== undefined && { tls: { ca } }),
+    dnsTimeout: timeoutMs,
+    connectionTimeout: timeoutMs,
+    greetingTimeout: timeoutMs,
+    socketTimeout: timeoutMs,
+    disableFileAccess: true,
+    disableUrlAccess: true,
+  });
+  const { from, subject, text, html } = mail;
+  const givenUp = new Promise<never>((_, reject) => {
+    const giveUp = () => reject(new Error('no answer in time'));
+    if (signal.aborted) giveUp();
+    else signal.addEventListener('abort', giveUp, { once: true });
+  });
+  const headers = { 'Auto-Submitted': 'auto-generated' };
+  const sent = transport
+    .sendMail({ from, to: [...mail.to], subject, text, html, headers })
+    .catch((error: unknown) => {
+      throw new Error(describe(codeOf(error), error), { cause: error });
+    });
+  for (const end of [givenUp, sent]) end.catch(() => undefined); // the race gets the error
+  try {
+    const { rejected } = await Promise.race([sent, givenUp]);
+    if (rejected.length > 0)
+      throw new SentInPart(`the mail server refused ${rejected.length} of ${mail.to.length} addresses`);
+  } finally {
+    transport.close();
+  }
+}
+
+function describe(code: string, error: unknown): string {
+  const { responseCode, originalCode = code } = error as { responseCode?: number; originalCode?: string };
+  const answer = responseCode === undefined ? '' : `, it answered ${responseCode}`;
+  switch (code) {
+    case 'EAUTH':
+      return `the mail server refused user and password (${code}${answer})`;
+    case 'EENVELOPE':
+    case 'EMESSAGE':
+      return `the mail server refused the mail (${code}${answer})`;
+    case 'ETLS':
+      return `no encrypted connection to the mail server (${originalCode}${answer})`;
+    default:
+      return `the mail server cannot be reached (${originalCode}${answer})`;
+  }
+}

@@ -1,0 +1,80 @@
+import { composeTest } from '../alerts/notice.js';
+import { evaluateAlerts, readOrganization, sendDue, trySend, type AlertDeps } from '../alerts/tell.js';
+import type { App } from '../app.js';
+import { UsageError } from '../errors.js';
+import { formatTime, plural } from '../format.js';
+import { lines, print } from '../report/print.js';
+import { listOpenAlerts, type OpenAlert } from '../state/alerts.js';
+import type { CommonOptions } from './command.js';
+import { EXIT } from './exit-code.js';
+
+export async function alerts(app: App, action: string | undefined, options: CommonOptions): Promise<number> {
+  const deps = await app.alerting();
+  switch (action) {
+    case undefined:
+      await printOpen(deps, options);
+      return EXIT.done;
+    case 'check':
+      await evaluateAlerts(deps);
+      await sendDue(deps);
+      return (await printOpen(deps, options)) === 0 ? EXIT.done : EXIT.failed;
+    case 'test':
+      return testChannels(deps, options);
+    default:
+      throw new UsageError(`alerts takes check or test, not '${action}'`);
+  }
+}
+
+/** Returns how many are open. */
+async function printOpen({ state, channels, timeZone }: AlertDeps, options: CommonOptions): Promise<number> {
+  const open = await listOpenAlerts(state.db);
+  const names = channels.map(({ name }) => name);
+  print(
+    options,
+    { channels: names, alerts: open },
+    lines(
+      names.length === 0
+        ? 'No channel is set, so nobody is told: docs/alerts.md'
+        : `Channels: ${names.join(', ')}.`,
+      open.length === 0 ? 'No alert is open.' : `${plural(open.length, 'alert')} open:`,
+      open.flatMap((alert) => describeOpen(alert, timeZone)),
+    ),
+  );
+  return open.length;
+}
+
+function describeOpen({ message, openedAt, messages }: OpenAlert, timeZone: string): string[] {
+  const { title, details, commands } = message;
+  return lines(
+    `\n${title}`,
+    details.map((line) => `  ${line}`),
+    `  Open since ${formatTime(openedAt, timeZone)}.`,
+    messages.map(({ channel, sentAt, attempts, error }) =>
+      sentAt !== null
+        ? `  ${channel}: sent ${formatTime(new Date(sentAt), timeZone)}${error === null ? '' : `, but ${error}`}.`
+        : `  ${channel}: not sent after ${plural(attempts, 'attempt')}${error === null ? '' : `: ${error}`}.`,
+    ),
+    commands.map((command) => `  → ${command}`),
+  );
+}
+
+/** Sends one notice to each channel. */
+async function testChannels({ state, channels }: AlertDeps, options: CommonOptions): Promise<number> {
+  if (channels.length === 0)
+    throw new UsageError('no channel of alerts is set', {
+      remedy: 'Set ALERT_WEBHOOK_URL, ALERT_SLACK_URL, ALERT_TEAMS_URL or ALERT_SMTP_URL: docs/alerts.md',
+    });
+  const notice = composeTest(await readOrganization(state));
+  const results = await Promise.all(
+    channels.map(async (channel) => ({
+      channel: channel.name,
+      error: (await trySend(channel, notice)).problem,
+    })),
+  );
+  print(
+    options,
+    { channels: results },
+    results.map(({ channel, error }) => `${channel}: ${error === null ? 'sent' : `not sent: ${error}`}`),
+  );
+  return results.every(({ error }) => error === null) ? EXIT.done : EXIT.failed;
+}

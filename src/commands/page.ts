@@ -1,0 +1,33 @@
+// Serves the operator's page beside the workers, or where none runs: it reads the state, and works nothing.
+import { once } from 'node:events';
+import type { App } from '../app.js';
+import { servePage } from '../app-page.js';
+import { UsageError } from '../errors.js';
+import { printLine } from '../report/print.js';
+import { isLoopback } from '../settings.js';
+import type { CommonOptions } from './command.js';
+import { untilInterrupted } from './signals.js';
+
+const DEFAULT_PORT = 8080;
+
+export async function page(app: App, options: CommonOptions & { port?: number }): Promise<void> {
+  const { httpHost: host, httpPort, httpToken } = app.settings;
+  if (httpToken === undefined && !isLoopback(host)) {
+    throw new UsageError(
+      `HTTP_HOST is ${host}, and HTTP_TOKEN is not set: everybody who reaches it could read`,
+      {
+        remedy: 'Set HTTP_TOKEN, or leave HTTP_HOST out and reach it as docs/page.md says.',
+      },
+    );
+  }
+  await app.state(); // a state that cannot be read is reported now
+  const port = options.port ?? (httpPort === 0 ? DEFAULT_PORT : httpPort);
+  const producer = async () => (await app.queue()).producer;
+  await untilInterrupted(async (signal) => {
+    const server = await servePage(app, { port, producer });
+    const name = host.includes(':') ? `[${host}]` : host;
+    printLine(`The page is at http://${name}:${server.port}/ until Ctrl-C.`);
+    if (httpToken === undefined) printLine('It is read-only, because HTTP_TOKEN is not set.');
+    if (!signal.aborted) await once(signal, 'abort');
+  }, '');
+}

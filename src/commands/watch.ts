@@ -1,0 +1,71 @@
+// A screen that is read and drawn again and again, until the operator ends it.
+import type { App } from '../app.js';
+import { messageOf, UsageError } from '../errors.js';
+import { formatTime } from '../format.js';
+import { repeat } from '../lifecycle.js';
+import { openScreen } from '../report/print.js';
+import { canDraw } from '../terminal.js';
+
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+/** What ends it on the keyboard; Ctrl-C is a key here, because the keys are read one by one. */
+const ENDING = ['q', 'Q', '\u0003'];
+
+/** Throws UsageError where nothing can be drawn. */
+export function requireScreen({ json }: { json?: boolean | undefined }): void {
+  if (json)
+    throw new UsageError('--watch draws a screen, and --json prints a document', {
+      remedy: 'Leave one of them out. To read the state again and again: slotsync status --json',
+    });
+  if (!canDraw(process.stdout))
+    throw new UsageError('--watch draws a screen, and standard output is no terminal', {
+      remedy: 'Leave --watch out, or run it in a terminal.',
+    });
+}
+
+/**
+ * Reads every so many seconds, until q, Ctrl-C or a signal, and draws what the reading returns, again when the window has
+ * another size.
+ */
+export async function watch(
+  app: App,
+  read: () => Promise<() => readonly string[]>,
+  everySeconds: number,
+): Promise<void> {
+  const timeZone = await app.timeZone();
+  const ended = new AbortController();
+  const end = () => ended.abort();
+  const { stdin, stdout } = process;
+  const screen = openScreen();
+  let describe: () => readonly string[] = () => [];
+  let last = 'reading the state …';
+
+  function draw(): void {
+    screen.draw(describe().join('\n'), last);
+  }
+  function onKeys(keys: Buffer): void {
+    if (ENDING.some((key) => keys.includes(key))) end();
+  }
+  const hasKeys = stdin.isTTY;
+  if (hasKeys) stdin.setRawMode(true).resume().on('data', onKeys);
+  stdout.on('resize', draw);
+  SIGNALS.forEach((name) => process.on(name, end));
+  try {
+    const loop = repeat(
+      async () => {
+        describe = await read().catch(describeFault);
+        last = `${formatTime(new Date(), timeZone)}, read every ${everySeconds} s; q ends it`;
+        if (!ended.signal.aborted) draw();
+      },
+      { everyMs: everySeconds * 1000, signal: ended.signal, onError: end },
+    );
+    await loop.ended;
+  } finally {
+    SIGNALS.forEach((name) => process.off(name, end));
+    stdout.off('resize', draw);
+    if (hasKeys) stdin.off('data', onKeys).pause().setRawMode(false);
+    screen.close();
+  }
+}
+
+/** A state that cannot be read now may be read again: it is shown in place of the reading. */
+const describeFault = (error: unknown) => () => [`The state cannot be read now: ${messageOf(error)}`];

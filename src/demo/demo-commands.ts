@@ -1,0 +1,79 @@
+// The commands that the demo runs: each a child process with the demo's settings.
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+const LOOK_EVERY_MS = 20;
+const WAIT_AT_MOST_MS = 60_000;
+
+export function createCommands({
+  cli,
+  settings,
+  signal,
+}: {
+  cli: string;
+  settings: Record<string, string>;
+  signal: AbortSignal;
+}) {
+  const workers: ChildProcess[] = [];
+  // A terminal shows the progress of a command while it runs, and nothing of it afterwards.
+  const stderr = process.stderr.isTTY ? 'inherit' : 'ignore';
+  const { PATH, HOME, TERM, NO_COLOR, FORCE_COLOR } = process.env;
+  const env = { PATH, HOME, TERM, NO_COLOR, FORCE_COLOR, ...settings };
+
+  async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
+    const deadline = performance.now() + WAIT_AT_MOST_MS;
+    while (!(await isSo())) {
+      signal.throwIfAborted();
+      if (performance.now() > deadline) throw new Error('a change did not arrive at the service in a minute');
+      await sleep(LOOK_EVERY_MS);
+    }
+  }
+
+  return {
+    /** Resolves when it is so. Throws after a minute. */
+    until,
+
+    /** Runs a command to its end. */
+    async run(args: readonly string[]): Promise<{ code: number; stdout: string }> {
+      signal.throwIfAborted();
+      const child = spawn(process.execPath, [cli, ...args], { stdio: ['ignore', 'pipe', stderr], env });
+      let stdout = '';
+      child.stdout?.setEncoding('utf8').on('data', (text: string) => (stdout += text));
+      const [code] = (await once(child, 'close')) as [number | null];
+      signal.throwIfAborted();
+      return { code: code ?? 1, stdout };
+    },
+
+    /** Starts a worker that works, and serves the operator's page, as soon as this resolves. */
+    async startWorker(httpPort: number): Promise<void> {
+      const worker = spawn(process.execPath, [cli, 'worker'], {
+        stdio: 'ignore',
+        env: { ...env, HTTP_PORT: String(httpPort) },
+      });
+      workers.push(worker);
+      await until(() => {
+        if (worker.exitCode !== null) throw new Error('the worker ended unexpectedly');
+        return fetch(`http://127.0.0.1:${httpPort}/readyz`).then(
+          ({ ok }) => ok,
+          () => false,
+        );
+      });
+    },
+
+    /** Resolves at Ctrl-C. */
+    async untilInterrupted(): Promise<void> {
+      if (!signal.aborted) await once(signal, 'abort');
+    },
+
+    /** Stops the workers, and waits until they have ended. */
+    async stop(): Promise<void> {
+      for (const worker of workers) {
+        if (worker.exitCode !== null || worker.signalCode !== null) continue;
+        const ended = once(worker, 'exit');
+        worker.kill('SIGTERM');
+        await ended;
+      }
+    },
+  };
+}

@@ -1,0 +1,206 @@
+// The gauges of a worker: what it reads of the quota's store and of the state. Each source has a registry of its own, so
+// that its gauges can be left out while it does not answer: old values must not pass for current ones.
+import { Gauge, Registry } from 'prom-client';
+import type { QuotaUsage } from '../destination/quota/limiter.js';
+import { DRIFT_KINDS } from '../state/schema.js';
+import type { CountsReading, StateReading } from '../state/metrics-readings.js';
+
+/** What is shown of the quota's usage. */
+export interface QuotaReading extends Pick<
+  QuotaUsage,
+  'rate' | 'allowed' | 'held' | 'cooling' | 'free' | 'pausedMs'
+> {
+  lanes: Readonly<Record<string, number>>;
+}
+
+type Define = (name: string, help: string, labelNames?: string[]) => Gauge;
+
+/** The gauges of one source. */
+export interface GaugeSet<Reading> {
+  source: string;
+  /** Them as text, with what was read and nothing of before. */
+  text(reading: Reading): Promise<string>;
+}
+
+function gaugesOf<Reading>(
+  source: string,
+  define: (gauge: Define) => (reading: Reading) => void,
+): GaugeSet<Reading> {
+  const registry = new Registry();
+  const show = define(
+    (name, help, labelNames = []) => new Gauge({ name, help, labelNames, registers: [registry] }),
+  );
+  return {
+    source,
+    text(reading) {
+      registry.resetMetrics();
+      show(reading);
+      return registry.metrics();
+    },
+  };
+}
+
+/** Never is +Inf, so that an alert on an age also finds what never was. */
+const orNever = (seconds: number | null) => seconds ?? Infinity;
+
+export const quotaGauges = () =>
+  gaugesOf<QuotaReading>('quota', (gauge) => {
+    const slots = gauge(
+      'slotsync_quota_slots',
+      'Slots: held by a request, cooling for a second after it, free',
+      ['state'],
+    );
+    const held = gauge('slotsync_quota_held', 'Slots held by a request', ['lane']);
+    const rate = gauge('slotsync_quota_rate', 'Requests a second of the organization');
+    const allowed = gauge('slotsync_quota_allowed', 'Of the rate allowed now; less after a 429');
+    const paused = gauge('slotsync_quota_paused_seconds', 'Until the pause after a 429 ends');
+    return (usage) => {
+      for (const name of ['held', 'cooling', 'free'] as const) slots.set({ state: name }, usage[name]);
+      for (const [lane, count] of Object.entries(usage.lanes)) held.set({ lane }, count);
+      rate.set(usage.rate);
+      allowed.set(usage.allowed);
+      paused.set(usage.pausedMs / 1000);
+    };
+  });
+
+/** `lanes`: those that are shown also while they are empty. */
+export const stateGauges = (lanes: readonly string[]) =>
+  gaugesOf<StateReading>('state', (gauge) => {
+    const jobs = gauge('slotsync_queue_jobs', 'Runs to be planned, and batches queued or in flight', [
+      'lane',
+    ]);
+    const oldest = gauge('slotsync_queue_oldest_seconds', 'Age of the oldest of these jobs', ['lane']);
+    const changes = gauge('slotsync_inbox_changes', 'Changes that no run has taken');
+    const oldestChange = gauge('slotsync_inbox_oldest_seconds', 'Age of the oldest of these changes');
+    const duration = gauge('slotsync_run_duration_seconds', 'Duration of the latest finished run', [
+      'kind',
+      'status',
+    ]);
+    const unfinished = gauge(
+      'slotsync_unfinished_runs',
+      'Runs that have not ended: planning, running, paused',
+      ['kind', 'status'],
+    );
+    const oldestRun = gauge('slotsync_unfinished_run_oldest_seconds', 'Age of the oldest of these runs', [
+      'kind',
+      'status',
+    ]);
+    const success = gauge(
+      'slotsync_last_success_seconds',
+      'Since a run ended well for the stream; +Inf: never',
+      ['stream'],
+    );
+    const drifting = gauge(
+      'slotsync_drift_objects',
+      'Objects that a verify saw to differ from what was accepted last: changed, missing, inactive, wrong_type, extra',
+      ['stream', 'kind'],
+    );
+    const verified = gauge(
+      'slotsync_verified_age_seconds',
+      'Since the last whole verify of the stream began; +Inf: never',
+      ['stream'],
+    );
+    const processes = gauge(
+      'slotsync_processes',
+      'Processes that work the queue: alive, or silent for 30 seconds because they were killed or are cut off',
+      ['command', 'state'],
+    );
+    const ofProcess = ['command', 'host', 'pid'];
+    const stopped = gauge('slotsync_sending_stopped', '1 if the process sends nothing, else 0', ofProcess);
+    const stoppedFor = gauge(
+      'slotsync_sending_stopped_seconds',
+      'Since the process stopped sending, and why',
+      [...ofProcess, 'code'],
+    );
+    const answered = gauge(
+      'slotsync_service_last_answer_seconds',
+      'Since a request of any process ended, answered or not; +Inf: never',
+    );
+    const succeeded = gauge(
+      'slotsync_service_last_success_seconds',
+      'Since a request of any process was answered with 2xx; +Inf: never',
+    );
+    const size = gauge('slotsync_request_size_objects', 'Objects in the next full request', ['type']);
+
+    return (read) => {
+      for (const lane of lanes) for (const empty of [jobs, oldest]) empty.set({ lane }, 0);
+      for (const { lane, ...of } of read.backlog) {
+        jobs.set({ lane }, of.jobs);
+        oldest.set({ lane }, of.oldestSeconds);
+      }
+      changes.set(read.inbox.changes);
+      oldestChange.set(read.inbox.oldestSeconds);
+      for (const { kind, status, seconds } of read.runs) duration.set({ kind, status }, seconds);
+      for (const { runs, oldestSeconds, ...labels } of read.unfinished) {
+        unfinished.set(labels, runs);
+        oldestRun.set(labels, oldestSeconds);
+      }
+      for (const { stream, ageSeconds } of read.successes) success.set({ stream }, orNever(ageSeconds));
+      for (const { stream } of read.verified)
+        for (const kind of DRIFT_KINDS) drifting.set({ stream, kind }, 0);
+      for (const { stream, kind, objects } of read.drift) drifting.set({ stream, kind }, objects);
+      for (const { stream, ageSeconds } of read.verified) verified.set({ stream }, orNever(ageSeconds));
+      for (const { command } of read.processes)
+        for (const state of ['alive', 'silent']) processes.set({ command, state }, 0);
+      for (const { isAlive, stopped: cause, command, ...where } of read.processes) {
+        processes.inc({ command, state: isAlive ? 'alive' : 'silent' });
+        if (!isAlive) continue;
+        stopped.set({ command, ...where }, cause ? 1 : 0);
+        if (cause) stoppedFor.set({ command, ...where, code: cause.code }, cause.ageSeconds);
+      }
+      answered.set(orNever(read.service.answeredSeconds));
+      succeeded.set(orNever(read.service.succeededSeconds));
+      for (const { type, objects } of read.requestSizes) size.set({ type }, objects);
+    };
+  });
+
+export const recordGauges = () =>
+  gaugesOf<NonNullable<CountsReading['records']>>('records', (gauge) => {
+    const records = gauge('slotsync_state_records', 'Records by status', ['stream', 'status']);
+    return (read) => {
+      for (const { stream } of read)
+        for (const status of ['failed', 'dead']) records.set({ stream, status }, 0);
+      for (const { stream, status, count } of read) records.set({ stream, status }, count);
+    };
+  });
+
+export const runGauges = () =>
+  gaugesOf<NonNullable<CountsReading['runs']>>('runs', (gauge) => {
+    const held = gauge('slotsync_held_records', 'Records that wait for an operator', ['stream', 'operation']);
+    const success = gauge(
+      'slotsync_run_last_success_seconds',
+      'Since a run of the kind succeeded; +Inf: there are runs, and none did',
+      ['kind'],
+    );
+    return (read) => {
+      for (const { stream, operation, count } of read.held) held.inc({ stream, operation }, count);
+      for (const { kind, ageSeconds } of read.successes) success.set({ kind }, orNever(ageSeconds));
+    };
+  });
+
+export const bookingGauges = () =>
+  gaugesOf<NonNullable<CountsReading['bookings']>>('bookings', (gauge) => {
+    const bookings = gauge('slotsync_bookings', 'Bookings by the verdict of the last comparison', [
+      'verdict',
+    ]);
+    const problems = gauge(
+      'slotsync_booking_problems',
+      'Bookings with something wrong in the mirror, whatever their verdict',
+    );
+    return (read) => {
+      for (const { verdict, count } of read) bookings.set({ verdict }, count);
+      problems.set(read.reduce((sum, one) => sum + one.problems, 0));
+    };
+  });
+
+export const connectionGauges = () =>
+  gaugesOf<NonNullable<CountsReading['connections']>>('connections', (gauge) => {
+    const connections = gauge(
+      'slotsync_state_connections',
+      "Connections of all processes to the state's database, by what they are for",
+      ['duty'],
+    );
+    return (read) => {
+      for (const { duty, count } of read) connections.set({ duty }, count);
+    };
+  });

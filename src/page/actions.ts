@@ -1,0 +1,280 @@
+// What an operator does here: the same as the commands, with the same functions. Each first asks once more, with the number
+// that it is about, and is carried out only for that number.
+import { UsageError } from '../errors.js';
+import { plural } from '../format.js';
+import { html, type Html } from '../html.js';
+import type { Logger } from '../logger.js';
+import { listCauses } from '../readings/causes.js';
+import { describeApproval, describeHeld } from '../report/holds.js';
+import type { State } from '../state/database.js';
+import { addChanges } from '../state/inbox/add-changes.js';
+import { listProcesses } from '../state/processes.js';
+import { listTwiceChanged, retryRecords } from '../state/records/retry-records.js';
+import { chooseHolds } from '../state/runs/choose-holds.js';
+import { cancelRun } from '../state/runs/end-run.js';
+import { findPausableRun, findUnfinishedRun } from '../state/runs/find-run.js';
+import { rejectHolds } from '../state/runs/holds.js';
+import { setPaused } from '../state/runs/pause-runs.js';
+import { startRun } from '../state/runs/start-run.js';
+import { countRepairable } from '../state/drift/read-drift.js';
+import { approveHolds } from '../sync/approve-holds.js';
+import { startRepairRun } from '../sync/verify/start-repair-run.js';
+import { reasonOf, renderSamples } from './hold-parts.js';
+
+type ApproveDeps = Parameters<typeof approveHolds>[0];
+
+export interface ActionDeps {
+  state: () => Promise<State>;
+  timeZone: () => Promise<string>;
+  configuration: () => Promise<ApproveDeps['configuration']>;
+  mirror: () => Promise<ApproveDeps['mirror']>;
+  /** Opened at the first action that queues something. */
+  producer: () => Promise<{
+    enqueueRun(runId: number, lane: string): Promise<void>;
+    requeue(): Promise<void>;
+  }>;
+  log: Logger;
+}
+
+export interface ActionRequest {
+  params: Readonly<Record<string, string>>;
+  /** What it is about, from the address. */
+  query: URLSearchParams;
+  /** The number that was shown. */
+  shown: number | undefined;
+}
+
+export interface Question {
+  title: string;
+  body: Html;
+  button: string;
+  /** Shown, and to be the same when it is carried out. */
+  count?: number;
+}
+
+export interface Action {
+  /** What is asked before it is carried out; none: it is carried out at once. */
+  ask?: (deps: ActionDeps, request: ActionRequest) => Promise<Question>;
+  /** Where the operator is led afterwards. */
+  back: (request: ActionRequest) => string;
+  /** Returns what was done, in sentences. Throws UsageError when nothing was. */
+  act: (deps: ActionDeps, request: ActionRequest) => Promise<string>;
+}
+
+const runOf = ({ params }: ActionRequest): number => {
+  const id = Number(params['run']);
+  if (Number.isSafeInteger(id) && id > 0) return id;
+  throw new UsageError('a run is a whole number');
+};
+const choiceOf = ({ query }: ActionRequest) => ({
+  stream: query.get('stream') ?? undefined,
+  operation: query.get('operation') ?? undefined,
+});
+const toRun = (request: ActionRequest) => `/runs/${runOf(request)}`;
+const toNow = () => '/';
+
+async function askAboutHolds(
+  { state }: ActionDeps,
+  request: ActionRequest,
+  verb: 'Approve' | 'Reject',
+  says: string,
+): Promise<Question> {
+  const { run, holds } = await chooseHolds((await state()).db, runOf(request), choiceOf(request));
+  const count = holds.reduce((sum, hold) => sum + hold.count, 0);
+  const what = holds.map(describeHeld).join(', ');
+  return {
+    title: `${verb} ${what}?`,
+    body: html`<p>Held in run ${run.id}:</p>${holds.map((hold) => html`<p><b>${describeHeld(hold)}</b>. ${reasonOf(hold)}</p>${renderSamples(hold)}`)}<p>${says}</p>`,
+    button: `${verb} ${what}`,
+    count,
+  };
+}
+
+const approve: Action = {
+  ask: (deps, request) =>
+    askAboutHolds(
+      deps,
+      request,
+      'Approve',
+      'This allows up to the number shown, and queues the run that does it. If more are due by then, nothing is sent and they are held again.',
+    ),
+  back: toNow,
+  async act(deps, request) {
+    const { state, configuration, mirror, producer, timeZone } = deps;
+    const opened = await state();
+    const given = {
+      configuration: await configuration(),
+      mirror: await mirror(),
+      state: opened,
+      requireQueue: producer,
+    };
+    const choice = { ...choiceOf(request), runId: runOf(request), shown: request.shown };
+    const { approvals, streams, request: wanted } = await approveHolds(given, choice);
+    const { run, started } = await startRun(opened.db, {
+      ...wanted,
+      startedBy: 'command',
+      streams: streams.map(({ name }) => name),
+    });
+    await (await producer()).enqueueRun(run.id, run.lane);
+    const zone = await timeZone();
+    const queued = started
+      ? `Run ${run.id} is queued.`
+      : `Run ${run.id} over the same streams is not finished yet; the next run uses the approval.`;
+    return `${approvals.map((approval) => describeApproval(approval, zone)).join(' ')} ${queued} ${await describeWorkers(opened)}`;
+  },
+};
+
+const reject: Action = {
+  ask: (deps, request) =>
+    askAboutHolds(
+      deps,
+      request,
+      'Reject',
+      'Nothing of it is sent. The next run plans it again, and holds it again unless the mirror has changed.',
+    ),
+  back: toNow,
+  async act({ state }, request) {
+    const { db } = await state();
+    const { run, holds } = await chooseHolds(db, runOf(request), choiceOf(request));
+    await rejectHolds(db, run.id, holds);
+    return `Rejected: ${holds.map(describeHeld).join(', ')}, held in run ${run.id}.`;
+  },
+};
+
+const pause: Action = {
+  back: toRun,
+  async act({ state }, request) {
+    const { db } = await state();
+    const { id } = await findPausableRun(db, runOf(request));
+    const paused = await setPaused(db, true, id);
+    return paused.length > 0
+      ? `Run ${id} is paused: requests in progress are answered.`
+      : `Run ${id} is paused already.`;
+  },
+};
+
+const resume: Action = {
+  back: toRun,
+  async act({ state, producer }, request) {
+    const opened = await state();
+    const { id } = await findUnfinishedRun(opened.db, runOf(request));
+    const { requeue } = await producer();
+    const resumed = await setPaused(opened.db, false, id);
+    if (resumed.length === 0) return `Run ${id} is not paused.`;
+    await requeue();
+    return `Run ${id} goes on. ${await describeWorkers(opened)}`;
+  },
+};
+
+const cancel: Action = {
+  async ask({ state }, request) {
+    const run = await findUnfinishedRun((await state()).db, runOf(request));
+    return {
+      title: `Cancel run ${run.id}?`,
+      body: html`<p>Requests in progress are answered, and what was accepted stays at the service. Its other records are sent by the next run.</p>`,
+      button: `Cancel run ${run.id}`,
+    };
+  },
+  back: toRun,
+  async act({ state }, request) {
+    const { db } = await state();
+    const { id } = await findUnfinishedRun(db, runOf(request));
+    await cancelRun(db, id);
+    return `Run ${id} is cancelled.`;
+  },
+};
+
+const causeOf = ({ query }: ActionRequest) => {
+  const [stream, status] = [query.get('stream') ?? '', query.get('status')];
+  if (status !== 'dead' && status !== 'failed')
+    throw new UsageError('only dead and failed records are retried');
+  return { stream, status, code: query.get('code') ?? undefined } as const;
+};
+
+async function countOfCause({ state }: Pick<ActionDeps, 'state'>, cause: ReturnType<typeof causeOf>) {
+  const causes = await listCauses((await state()).db, cause);
+  const same = causes.find(
+    (one) => one.stream === cause.stream && one.status === cause.status && one.code === (cause.code ?? null),
+  );
+  return same?.records ?? 0;
+}
+
+/** More than the operator saw is not done. */
+function requireShown({ shown }: ActionRequest, count: number): void {
+  if (shown !== undefined && count > shown)
+    throw new UsageError(`there are ${count} now, not ${shown}; nothing was done: look again`);
+}
+
+const retry: Action = {
+  async ask(deps, request) {
+    const cause = causeOf(request);
+    const count = await countOfCause(deps, cause);
+    return {
+      title: `Retry ${plural(count, 'record')} of ${cause.stream}?`,
+      body: html`<p>They are ${cause.status}${cause.code === undefined ? '' : html` with <code>${cause.code}</code>`}. They are put into the inbox, and a worker sends them again although their rows did not change. Records that wait for them follow by themselves.</p>`,
+      button: `Retry ${plural(count, 'record')}`,
+      count,
+    };
+  },
+  back: () => '/failures',
+  async act(deps, request) {
+    const cause = causeOf(request);
+    requireShown(request, await countOfCause(deps, cause));
+    const opened = await deps.state();
+    const chosen = { ...cause, keys: [] };
+    const retried = await retryRecords(opened.db, chosen);
+    const left = (await listTwiceChanged(opened.db, chosen)).length;
+    if (retried.length + left === 0) throw new UsageError('none of these records is left; nothing was done');
+    await addChanges(
+      opened.db,
+      cause.stream,
+      retried.map(({ localKey }) => localKey),
+    );
+    const others =
+      left === 0 ? '' : ` ${plural(left, 'record')} not changed: see slotsync retry ${cause.stream}.`;
+    return `${plural(retried.length, 'record')} of ${cause.stream} put into the inbox.${others} ${await describeWorkers(opened)}`;
+  },
+};
+
+const repair: Action = {
+  async ask({ state }, request) {
+    const stream = request.query.get('stream') ?? '';
+    const count = await countRepairable((await state()).db, stream);
+    return {
+      title: `Repair ${plural(count, 'object')} of ${stream}?`,
+      body: html`<p>A run looks at each once more, and sends again what still differs, as far as <code>limits.repair</code> allows. More than that is held for approval.</p>`,
+      button: `Repair ${plural(count, 'object')}`,
+      count,
+    };
+  },
+  back: () => '/drift',
+  async act({ state, producer }, request) {
+    const stream = request.query.get('stream') ?? '';
+    const opened = await state();
+    const count = await countRepairable(opened.db, stream);
+    requireShown(request, count);
+    if (count === 0) throw new UsageError(`nothing of ${stream} drifts that can be repaired`);
+    const { enqueueRun } = await producer();
+    const run = await startRepairRun(opened.db, { streams: [stream], startedBy: 'command' });
+    if (!run) throw new UsageError(`a run over ${stream} is not finished yet; nothing was queued`);
+    await enqueueRun(run.id, run.lane);
+    return `Run ${run.id} is queued. ${await describeWorkers(opened)}`;
+  },
+};
+
+/** By path. */
+export const ACTIONS = {
+  '/runs/:run/approve': approve,
+  '/runs/:run/reject': reject,
+  '/runs/:run/pause': pause,
+  '/runs/:run/resume': resume,
+  '/runs/:run/cancel': cancel,
+  '/failures/retry': retry,
+  '/drift/repair': repair,
+} as const satisfies Record<string, Action>;
+
+/** Whether anybody works what was queued. */
+async function describeWorkers({ db }: State): Promise<string> {
+  const isAtWork = (await listProcesses(db)).some(({ isAlive }) => isAlive);
+  return isAtWork ? '' : 'No process is at work: start slotsync worker.';
+}

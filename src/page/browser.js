@@ -1,0 +1,60 @@
+// Brings the sections of an open page up to date. The page works without it.
+'use strict';
+{
+  const address = document.body.dataset.live;
+  const shown = document.getElementById('live');
+  /** Sections that somebody is at, and their latest text. */
+  const waiting = new Map();
+
+  const isInUse = (section) => {
+    if (section.contains(document.activeElement)) return true;
+    const selection = document.getSelection();
+    return selection !== null && !selection.isCollapsed && section.contains(selection.anchorNode);
+  };
+
+  const replace = (id, text) => {
+    const section = document.getElementById(id);
+    const template = document.createElement('template');
+    template.innerHTML = text;
+    const next = template.content.firstElementChild;
+    if (!section || !next || next.dataset.version === section.dataset.version) return;
+    if (isInUse(section)) waiting.set(id, text);
+    else section.replaceWith(next);
+  };
+
+  const replaceWaiting = () => {
+    const late = [...waiting];
+    waiting.clear();
+    for (const [id, text] of late) replace(id, text);
+  };
+
+  const say = (text) => {
+    if (shown && shown.textContent !== text) shown.textContent = text;
+  };
+
+  const connect = () => {
+    const events = new EventSource(address);
+    events.addEventListener('message', ({ data }) => {
+      const { id, html, problem } = JSON.parse(data);
+      if (problem !== undefined) return say(`Not up to date: ${problem}`);
+      if (id !== undefined) return replace(id, html);
+      say('Up to date.');
+      replaceWaiting();
+    });
+    events.addEventListener('error', () => {
+      say('Not up to date: no connection.');
+      if (events.readyState === EventSource.CLOSED) setTimeout(connect, 15_000);
+    });
+    addEventListener('pagehide', () => events.close(), { once: true });
+  };
+
+  if (address) {
+    document.addEventListener('focusout', () => setTimeout(replaceWaiting));
+    document.addEventListener('selectionchange', replaceWaiting);
+    // A page that comes back from the browser's memory is not live any more.
+    addEventListener('pageshow', ({ persisted }) => {
+      if (persisted) location.reload();
+    });
+    connect();
+  }
+}

@@ -1,0 +1,80 @@
+// Open pages are brought up to date by server-sent events: one reader for all of them, which sends the sections that have
+// changed. While no page is open, nothing is read.
+import { codeOf } from '../errors.js';
+import type { EventClient } from '../http/http-server.js';
+import { repeat } from '../lifecycle.js';
+import type { Logger } from '../logger.js';
+import { renderParts } from './frame.js';
+import { PageNotFound, type Rendered } from './view.js';
+
+const EVERY_MS = 1000;
+/** Pages that are kept up to date at once, each a connection. */
+const MOST_CLIENTS = 20;
+/** The browser connects again: who is signed out meanwhile does not. */
+const LONGEST_MS = 10 * 60 * 1000;
+/** So often a page is told that it is up to date, which also shows a connection that is dead. */
+const BEAT_MS = 15_000;
+
+interface Client {
+  events: EventClient;
+  render: () => Promise<Rendered>;
+  /** The last text of each part. */
+  sent: Map<string, string>;
+  since: number;
+  beatAt: number;
+}
+
+export function createLive({ log }: { log: Logger }) {
+  const clients = new Set<Client>();
+  const closing = new AbortController();
+  const loop = repeat(round, {
+    everyMs: EVERY_MS,
+    signal: closing.signal,
+    onError: (error) => log.debug({ code: codeOf(error) }, 'page not brought up to date'),
+  });
+
+  async function round(): Promise<void> {
+    for (const client of clients) {
+      if (performance.now() - client.since > LONGEST_MS) client.events.end();
+      else await update(client).catch((error: unknown) => reportFailure(client, error));
+    }
+  }
+
+  /** A page that cannot be read, such as of a run that is not kept any more, says so, and holds up no other. */
+  function reportFailure(client: Client, error: unknown): void {
+    log.debug({ code: codeOf(error) }, 'page not brought up to date');
+    client.beatAt = -Infinity; // says that it is up to date again as soon as it is
+    const problem = error instanceof PageNotFound ? error.message : `it cannot be read (${codeOf(error)}).`;
+    client.events.send(JSON.stringify({ problem }));
+  }
+
+  async function update(client: Client): Promise<void> {
+    const { events, render, sent } = client;
+    for (const [id, text] of renderParts(await render())) {
+      if (sent.get(id) === text) continue;
+      sent.set(id, text);
+      events.send(JSON.stringify({ id, html: text }));
+    }
+    if (performance.now() - client.beatAt < BEAT_MS) return;
+    client.beatAt = performance.now();
+    events.send('{}');
+  }
+
+  return {
+    isFull: () => clients.size >= MOST_CLIENTS,
+
+    /** Brings a page up to date until either side ends. */
+    add(events: EventClient, render: () => Promise<Rendered>): void {
+      const now = performance.now();
+      const client = { events, render, sent: new Map<string, string>(), since: now, beatAt: -Infinity };
+      clients.add(client);
+      events.gone.addEventListener('abort', () => clients.delete(client), { once: true });
+      loop.wake();
+    },
+
+    async close(): Promise<void> {
+      closing.abort();
+      await loop.ended;
+    },
+  };
+}

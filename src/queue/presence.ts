@@ -1,0 +1,53 @@
+// Tells the state that this process is at work, and whether it sends: whoever looks, looks from another process.
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
+import { codeOf, messageOf } from '../errors.js';
+import { repeat } from '../lifecycle.js';
+import type { Logger } from '../logger.js';
+import type { State } from '../state/database.js';
+import { notePresence, removeProcess, RENEW_PROCESS_MS, type SendingStopped } from '../state/processes.js';
+
+interface PresenceDeps {
+  state: State;
+  log: Logger;
+  /** `worker`, or the command that works the queue. */
+  command: string;
+}
+
+export type Presence = ReturnType<typeof startPresence>;
+
+/** Notes this process in the state until it is closed. While the state does not answer, others take it for dead. */
+export function startPresence({ state, log, command }: PresenceDeps) {
+  const process_ = { id: randomUUID().slice(-12), command, host: hostname(), pid: process.pid };
+  const closing = new AbortController();
+  let stopped: (SendingStopped & { since: Date }) | null = null;
+  const renewal = repeat(() => notePresence(state.db, process_, stopped), {
+    everyMs: RENEW_PROCESS_MS,
+    signal: closing.signal,
+    onError: (error) => log.debug({ code: codeOf(error) }, 'process not noted in the state; it is retried'),
+  });
+
+  return {
+    /** Names the process in the state; claims of its batches begin with it. */
+    id: process_.id,
+
+    /** Since when it sends nothing, and why; null: it sends. */
+    stopped: () => stopped,
+
+    sendingStopped(error: unknown): void {
+      stopped = { since: new Date(), code: codeOf(error), message: messageOf(error) };
+      renewal.wake();
+    },
+
+    sendingResumed(): void {
+      stopped = null;
+      renewal.wake();
+    },
+
+    async close(): Promise<void> {
+      closing.abort();
+      await renewal.ended;
+      await removeProcess(state.db, process_.id);
+    },
+  };
+}

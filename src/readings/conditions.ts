@@ -1,0 +1,44 @@
+// What alerts are decided by, read in one transaction.
+import type { FollowedSchedule } from '../cron-schedule.js';
+import type { Queries } from '../state/database.js';
+import { countDrift } from '../state/drift/read-drift.js';
+import { readInbox } from '../state/inbox/read-inbox.js';
+import { readSuccessesByKind } from '../state/metrics-readings.js';
+import { listProcesses } from '../state/processes.js';
+import { countUnsettled } from '../state/records/count-records.js';
+import { listEndedBadly } from '../state/runs/ended-badly.js';
+import { readHolds } from '../state/runs/holds.js';
+import { NIGHTLY, readSchedule } from '../state/runs/nightly-occurrences.js';
+import { isStopped } from './status.js';
+
+export type ConditionsReading = Awaited<ReturnType<typeof readConditions>>;
+
+/** After so long a nightly sync counts as not successful. */
+const MAY_TAKE_MS = 2 * 60 * 60 * 1000;
+
+export async function readConditions(db: Queries, now = new Date()) {
+  const schedule = await readSchedule(db, NIGHTLY);
+  const successes = await readSuccessesByKind(db);
+  const syncAge = successes.find(({ kind }) => kind === 'sync')?.ageSeconds ?? null;
+  return {
+    now,
+    endedBadly: [...(await listEndedBadly(db))],
+    holds: [...(await readHolds(db))],
+    sendingStopped: (await listProcesses(db)).filter(isStopped),
+    /** When a sync last succeeded; null: none is known. */
+    succeededAt: syncAge === null ? null : new Date(now.getTime() - 1000 * syncAge),
+    /** Since when nightly syncs are due; null: none are. */
+    scheduledAt: schedule?.registeredAt ?? null,
+    /** The latest nightly sync that was due long enough ago to have ended; null: none was. */
+    dueAt: schedule ? await readDueAt(schedule, now) : null,
+    drift: [...(await countDrift(db))],
+    inbox: await readInbox(db),
+    unsettled: await countUnsettled(db),
+  };
+}
+
+/** Loaded here: a command that shows the status alone needs no schedule. */
+async function readDueAt(schedule: FollowedSchedule, now: Date): Promise<Date | null> {
+  const { latestDue } = await import('../cron-schedule.js');
+  return latestDue(schedule, schedule.registeredAt, new Date(now.getTime() - MAY_TAKE_MS)) ?? null;
+}

@@ -1,0 +1,75 @@
+// Every record that is not in sync, each with the end of its chain of waiting, and every key that is held: page by page,
+// because there may be more than fit in memory.
+import type { Queries } from '../state/database.js';
+import type { FailureFilter } from '../state/records/failure-filter.js';
+import { listFailures, type Failure } from '../state/records/list-failures.js';
+import { recordName, type RecordKey } from '../state/records/outcome-types.js';
+import { readHeldBatch } from '../state/runs/held-keys.js';
+import { readHolds, type RunHold } from '../state/runs/holds.js';
+import { inSnapshot } from '../state/snapshot.js';
+import { isNamedBy } from './causes.js';
+import { readChains, type Chain } from './chains.js';
+
+/** `chain`: of one that waits for another record. */
+export type FailureInChain = Failure & { chain?: Chain | undefined };
+
+/** A record that an operator's approval is waited for. */
+export interface HeldRecord
+  extends RecordKey, Pick<RunHold, 'runId' | 'operation' | 'reason' | 'approvable'> {
+  since: Date;
+}
+
+const PAGE = 1000;
+
+/** Those that the filter names, by stream and key, `limit` of them at most. */
+export async function* eachFailure(
+  db: Queries,
+  filter: FailureFilter,
+  limit = Infinity,
+): AsyncGenerator<FailureInChain[]> {
+  let after: RecordKey | undefined;
+  for (let left = limit; left > 0;) {
+    const chosen = { ...filter, after, limit: Math.min(left, PAGE) };
+    const page = await listFailuresInChains(db, chosen);
+    if (page.length === 0) return;
+    yield page;
+    after = page.at(-1);
+    left -= page.length;
+  }
+}
+
+/** Those that the filter names, by stream and key, so many behind `after`. */
+export function listFailuresInChains(
+  db: Queries,
+  chosen: FailureFilter & { limit: number; after?: RecordKey | undefined },
+): Promise<FailureInChain[]> {
+  return inSnapshot(db, async (tx) => {
+    const page = await listFailures(tx, chosen);
+    const waitedFor = page.flatMap(({ waitsFor }) => waitsFor ?? []);
+    const chains = await readChains(tx, waitedFor);
+    return page.map((one) => ({
+      ...one,
+      chain: one.waitsFor ? chains.get(recordName(one.waitsFor)) : undefined,
+    }));
+  });
+}
+
+/** What is held and the filter names, `limit` keys at most. */
+export async function* eachHeld(
+  db: Queries,
+  filter: FailureFilter,
+  limit = Infinity,
+): AsyncGenerator<HeldRecord[]> {
+  let left = limit;
+  for (const hold of await readHolds(db)) {
+    const { stream, runId, operation, reason, approvable } = hold;
+    let batch = await readHeldBatch(db, hold);
+    while (batch && left > 0 && isNamedBy(filter, hold, batch.since)) {
+      const { since } = batch;
+      const keys = batch.keys.slice(0, left);
+      yield keys.map((localKey) => ({ stream, localKey, runId, operation, reason, approvable, since }));
+      left -= keys.length;
+      batch = await readHeldBatch(db, hold, batch.id);
+    }
+  }
+}

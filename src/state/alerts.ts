@@ -1,0 +1,124 @@
+// Alerts and the messages about them. An alert is open once for each cause; whoever sends a message claims it first, by
+// moving the time of its next attempt.
+import { anyOf, query, type Queries, type RowOf } from './database.js';
+import type { AlertCondition, AlertEvent, AlertText, alerts } from './schema.js';
+
+/** A cause that is there now. */
+export interface AlertCause {
+  cause: string;
+  condition: AlertCondition;
+  message: AlertText;
+}
+
+export interface Alert extends AlertCause {
+  id: number;
+  openedAt: Date;
+  recoveredAt: Date | null;
+}
+
+/** A message to be sent now. */
+export interface DueMessage {
+  id: number;
+  event: AlertEvent;
+  alert: Alert;
+}
+
+/** An open alert, with what became of its messages by channel. */
+export interface OpenAlert extends Alert {
+  messages: { channel: string; attempts: number; sentAt: string | null; error: string | null }[];
+}
+
+/** An alert of another condition, or a message, that could not be sent for so long is not tried any more. */
+const TRY_DAYS = 3;
+const WIDEST_GAP_MINUTES = 60;
+
+/** Opens an alert unless one of the same cause is open, with a message to each channel. */
+export async function openAlert(
+  db: Queries,
+  { cause, condition, message }: AlertCause,
+  channels: readonly string[],
+): Promise<void> {
+  await query(db)`
+    WITH opened AS (
+      INSERT INTO slotsync.alerts (cause, condition, message)
+      VALUES (${cause}, ${condition}, ${JSON.stringify(message)}::text::jsonb)
+      ON CONFLICT (cause) WHERE recovered_at IS NULL DO NOTHING RETURNING id
+    )
+    INSERT INTO slotsync.alert_messages (alert_id, channel, event)
+    SELECT id, channel, 'opened' FROM opened, jsonb_array_elements_text(${JSON.stringify(channels)}::text::jsonb) AS c(channel)`;
+}
+
+/**
+ * Ends an alert, with a message to each channel that has, or was to have, one about its beginning. That one is not sent any
+ * more where it was not yet: the one about its end says everything.
+ */
+export async function recoverAlert(db: Queries, id: number, afterwards: readonly string[]): Promise<void> {
+  await query(db)`
+    WITH recovered AS (
+      UPDATE slotsync.alerts SET recovered_at = now(),
+        message = message || jsonb_build_object('afterwards', ${JSON.stringify(afterwards)}::text::jsonb)
+      WHERE id = ${id}::bigint AND recovered_at IS NULL RETURNING id
+    ), told AS (
+      INSERT INTO slotsync.alert_messages (alert_id, channel, event)
+      SELECT DISTINCT r.id, m.channel, 'recovered' FROM recovered AS r JOIN slotsync.alert_messages AS m ON m.alert_id = r.id
+    )
+    DELETE FROM slotsync.alert_messages AS m USING recovered AS r
+    WHERE m.alert_id = r.id AND m.event = 'opened' AND m.sent_at IS NULL`;
+}
+
+/** The open alerts, the oldest first. */
+export async function listOpenAlerts(db: Queries): Promise<OpenAlert[]> {
+  const rows = await query<AlertRow & Pick<OpenAlert, 'messages'>>(db)`
+    SELECT id::float8 AS id, cause, condition, message, opened_at AS "openedAt", recovered_at AS "recoveredAt", coalesce((
+      SELECT jsonb_agg(jsonb_build_object('channel', channel, 'attempts', attempts, 'sentAt', sent_at, 'error', error)
+        ORDER BY channel)
+      FROM slotsync.alert_messages AS m WHERE m.alert_id = a.id), '[]') AS messages
+    FROM slotsync.alerts AS a WHERE recovered_at IS NULL ORDER BY opened_at, id`;
+  return rows.map((row) => ({ ...asAlert(row), messages: row.messages }));
+}
+
+/**
+ * Claims what is due for a channel: it is due again after a minute, then after gaps that double up to an hour, unless it is
+ * noted as sent. So a message that was claimed by a process that died is sent by another.
+ */
+export async function claimMessages(db: Queries, channel: string, limit: number): Promise<DueMessage[]> {
+  const rows = await query<AlertRow & { messageId: number; event: AlertEvent }>(db)`
+    WITH claimed AS (
+      UPDATE slotsync.alert_messages SET attempts = attempts + 1,
+        next_at = now() + make_interval(mins => least(${WIDEST_GAP_MINUTES}, power(2, least(attempts, 10)))::int)
+      WHERE id IN (
+        SELECT id FROM slotsync.alert_messages
+        WHERE channel = ${channel} AND sent_at IS NULL AND next_at <= now()
+          AND created_at > now() - make_interval(days => ${TRY_DAYS})
+        ORDER BY id LIMIT ${limit} FOR UPDATE SKIP LOCKED)
+      RETURNING id, alert_id, event
+    )
+    SELECT c.id::float8 AS "messageId", c.event, a.id::float8 AS id, a.cause, a.condition, a.message,
+      a.opened_at AS "openedAt", a.recovered_at AS "recoveredAt"
+    FROM claimed AS c JOIN slotsync.alerts AS a ON a.id = c.alert_id ORDER BY c.id`;
+  return rows.map((row) => ({ id: row.messageId, event: row.event, alert: asAlert(row) }));
+}
+
+/** Notes how the sending of claimed messages ended; `problem`: why they were not sent, or not to everybody. */
+export async function noteAttempt(
+  db: Queries,
+  ids: readonly number[],
+  { isSent, problem }: { isSent: boolean; problem: string | null },
+): Promise<void> {
+  await query(db)`
+    UPDATE slotsync.alert_messages SET error = ${problem}, sent_at = CASE WHEN ${isSent} THEN now() END
+    WHERE id = ${anyOf(ids, 'bigint')}`;
+}
+
+type AlertRow = RowOf<typeof alerts>;
+
+function asAlert({ id, cause, condition, message, openedAt, recoveredAt }: AlertRow): Alert {
+  return {
+    id,
+    cause,
+    condition,
+    message,
+    openedAt: new Date(openedAt),
+    recoveredAt: recoveredAt === null ? null : new Date(recoveredAt),
+  };
+}

@@ -1,0 +1,77 @@
+// The processes that work the queue, whether each is alive, and whether it sends: what one process knows of itself is
+// told to whoever looks from another.
+import { query, type Queries, type RowOf } from './database.js';
+import type { processes } from './schema.js';
+
+type Row = RowOf<typeof processes>;
+
+/** A process, as it was seen last. */
+export interface Process extends Pick<Row, 'id' | 'command' | 'host' | 'pid' | 'errorCode' | 'errorMessage'> {
+  startedAt: Date;
+  seenAt: Date;
+  /** Renewed lately. False: it was killed, sleeps, or cannot reach the state. */
+  isAlive: boolean;
+  /** It sends nothing since then. */
+  stoppedSince: Date | null;
+}
+
+/** Why a process stopped sending. */
+export interface SendingStopped {
+  code: string;
+  message: string;
+}
+
+/** A process renews its row so often. */
+export const RENEW_PROCESS_MS = 5000;
+/** One that was not renewed for so long is taken for dead: some renewals may fail. */
+export const ALIVE_SECONDS = 30;
+
+/** Adds a process, or renews it: `stopped` says why it sends nothing; null: it sends. */
+export async function notePresence(
+  db: Queries,
+  { id, command, host, pid }: Pick<Process, 'id' | 'command' | 'host' | 'pid'>,
+  stopped: SendingStopped | null,
+): Promise<void> {
+  await query(db)`
+    INSERT INTO slotsync.processes AS p (id, command, host, pid, stopped_since, error_code, error_message)
+    VALUES (${id}, ${command}, ${host}, ${pid}, CASE WHEN ${stopped !== null} THEN now() END,
+      ${stopped?.code ?? null}, ${stopped?.message ?? null})
+    ON CONFLICT (id) DO UPDATE SET seen_at = now(),
+      stopped_since = CASE WHEN ${stopped !== null} THEN coalesce(p.stopped_since, now()) END,
+      error_code = excluded.error_code, error_message = excluded.error_message`;
+}
+
+/** A process stops: nothing of it is left. */
+export async function removeProcess(db: Queries, id: string): Promise<void> {
+  await query(db)`DELETE FROM slotsync.processes WHERE id = ${id}`;
+}
+
+/** Every process that has not stopped in order, the longest at work first. */
+export async function listProcesses(db: Queries): Promise<Process[]> {
+  const rows = await query<Row & { isAlive: boolean }>(db)`
+    SELECT id, command, host, pid, started_at AS "startedAt", seen_at AS "seenAt", stopped_since AS "stoppedSince",
+      error_code AS "errorCode", error_message AS "errorMessage",
+      seen_at > now() - make_interval(secs => ${ALIVE_SECONDS}) AS "isAlive"
+    FROM slotsync.processes ORDER BY started_at, id`;
+  return rows.map((row) => ({
+    ...row,
+    startedAt: new Date(row.startedAt),
+    seenAt: new Date(row.seenAt),
+    stoppedSince: row.stoppedSince === null ? null : new Date(row.stoppedSince),
+  }));
+}
+
+/** Records claimed by processes that are not alive: no other may write them before the last of these claims expires. */
+export interface OrphanedClaims {
+  records: number;
+  until: Date | null;
+}
+
+export async function countOrphanedClaims(db: Queries): Promise<OrphanedClaims> {
+  const [row] = await query<{ records: number; until: string | null }>(db)`
+    SELECT count(*)::int AS records, max(claimed_until) AS until FROM slotsync.records AS r
+    WHERE r.claimed_until > now() AND NOT EXISTS (
+      SELECT FROM slotsync.processes AS p WHERE p.id = split_part(r.claimed_by, ' ', 1)
+        AND p.seen_at > now() - make_interval(secs => ${ALIVE_SECONDS}))`;
+  return { records: row?.records ?? 0, until: row?.until ? new Date(row.until) : null };
+}

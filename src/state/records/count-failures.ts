@@ -1,0 +1,108 @@
+// Records that are not in sync, counted for the list of causes: those that wait for no other record, and those that are
+// waited for.
+import { sql } from 'drizzle-orm';
+import { arrayLiteral } from '../../sql-text.js';
+import { query, type Queries } from '../database.js';
+import type { RecordStatus } from '../schema.js';
+import { UNSETTLED } from './count-records.js';
+import { isWanted, SINCE, type FailureFilter } from './failure-filter.js';
+import { recordName, type RecordKey } from './outcome-types.js';
+
+/** Of a record named r: it waits for another record. */
+const WAITS = sql`r.waits_for IS NOT NULL`;
+
+/** Records of one stream that wait for no other, with the same status and code. */
+export interface FailureGroup {
+  stream: string;
+  status: RecordStatus;
+  code: string | null;
+  records: number;
+  /** Of those, the ones that the filter names. */
+  matching: number;
+  /** Different messages. */
+  messages: number;
+  attempts: number;
+  since: Date;
+  /** The first keys, those that the filter names before the others. */
+  keys: string[];
+}
+
+export async function countFailures(
+  db: Queries,
+  filter: FailureFilter,
+  most: number,
+): Promise<FailureGroup[]> {
+  const rows = await query<Omit<FailureGroup, 'since'> & { since: string }>(db)`
+    WITH counted AS (
+      SELECT r.stream, r.status, r.error_code AS code, count(*)::int AS records,
+        count(*) FILTER (WHERE ${isWanted(filter)})::int AS matching,
+        count(DISTINCT hashtextextended(r.error_message, 0))::int AS messages,
+        max(r.attempts) AS attempts, min(${SINCE}) AS since
+      FROM slotsync.records AS r WHERE r.${UNSETTLED} AND NOT ${WAITS}
+      GROUP BY r.stream, r.status, r.error_code
+    )
+    SELECT c.*, ARRAY(
+      SELECT r.local_key FROM slotsync.records AS r
+      WHERE r.stream = c.stream AND r.status = c.status AND r.${UNSETTLED} AND NOT ${WAITS}
+        AND r.error_code IS NOT DISTINCT FROM c.code
+      ORDER BY ${isWanted(filter)} IS TRUE DESC, r.local_key LIMIT ${most}) AS keys
+    FROM counted AS c`;
+  return rows.map((row) => ({ ...row, since: new Date(row.since) }));
+}
+
+/** A record that is waited for, and the records of one stream that wait for it directly. */
+export interface WaitedFor extends RecordKey {
+  /** Null: the state has no record of the key. */
+  status: RecordStatus | null;
+  code: string | null;
+  /** What it waits for itself. */
+  waitsFor: RecordKey | null;
+  waitingStream: string;
+  waiting: number;
+  /** Of those, the ones that the filter names. */
+  matching: number;
+  since: Date;
+}
+
+export async function listWaitedFor(db: Queries, filter: FailureFilter): Promise<WaitedFor[]> {
+  const rows = await query<Omit<WaitedFor, 'since'> & { since: string }>(db)`
+    WITH waiting AS MATERIALIZED (
+      SELECT r.waits_for, r.stream, count(*)::int AS records,
+        count(*) FILTER (WHERE ${isWanted(filter)})::int AS matching, min(${SINCE}) AS since
+      FROM slotsync.records AS r WHERE r.${UNSETTLED} AND ${WAITS}
+      GROUP BY r.waits_for, r.stream
+    )
+    SELECT n.stream, n.local_key AS "localKey", p.status, p.error_code AS code,
+      CASE WHEN p.${UNSETTLED} AND p.waits_for IS NOT NULL
+        THEN jsonb_build_object('stream', p.waits_for::jsonb->0, 'localKey', p.waits_for::jsonb->1) END AS "waitsFor",
+      w.stream AS "waitingStream", w.records AS waiting, w.matching, w.since
+    FROM waiting AS w
+      CROSS JOIN LATERAL (SELECT w.waits_for::jsonb->>0, w.waits_for::jsonb->>1) AS n(stream, local_key)
+      -- Looked up one by one: a join would read every record.
+      LEFT JOIN LATERAL (SELECT * FROM slotsync.records AS r
+        WHERE r.stream = n.stream AND r.local_key = n.local_key LIMIT 1) AS p ON true`;
+  return rows.map((row) => ({ ...row, since: new Date(row.since) }));
+}
+
+/** The codes of records that are not in sync. */
+export async function listFailureCodes(db: Queries): Promise<string[]> {
+  const rows = await query<{ code: string }>(db)`
+    SELECT DISTINCT r.error_code AS code FROM slotsync.records AS r
+    WHERE r.${UNSETTLED} AND r.error_code IS NOT NULL ORDER BY 1`;
+  return rows.map(({ code }) => code);
+}
+
+/** Why these records are not in sync, by `recordName`. */
+export async function readMessages(
+  db: Queries,
+  wanted: readonly RecordKey[],
+): Promise<Map<string, string | null>> {
+  if (wanted.length === 0) return new Map();
+  const streams = arrayLiteral(wanted.map(({ stream }) => stream));
+  const keys = arrayLiteral(wanted.map(({ localKey }) => localKey));
+  const rows = await query<RecordKey & { message: string | null }>(db)`
+    SELECT r.stream, r.local_key AS "localKey", r.error_message AS message
+    FROM unnest(${streams}::text[], ${keys}::text[]) AS w(stream, local_key)
+      JOIN slotsync.records AS r ON r.stream = w.stream AND r.local_key = w.local_key`;
+  return new Map(rows.map((row) => [recordName(row), row.message]));
+}

@@ -1,0 +1,74 @@
+// The requests of all processes, by the second, and how the service answered last.
+import { query, queryOne, type Queries } from './database.js';
+
+interface Noted {
+  seconds: readonly { second: Date; requests: number; throttled: number }[];
+  latest: { answer: string; at: Date } | undefined;
+  success: { at: Date } | undefined;
+}
+
+/** Adds requests, and notes how they ended last. What another process noted of a later time stays. */
+export async function noteRequests(db: Queries, noted: Noted): Promise<void> {
+  // Both or none: what was not written is counted once more.
+  await db.transaction((tx) => writeRequests(tx, noted));
+}
+
+async function writeRequests(db: Queries, { seconds, latest, success }: Noted): Promise<void> {
+  const rows = JSON.stringify(
+    seconds.map(({ second, ...counts }) => ({ second: second.toISOString(), ...counts })),
+  );
+  await query(db)`
+    INSERT INTO slotsync.request_seconds AS s (second, requests, throttled)
+    SELECT second, requests, throttled FROM jsonb_to_recordset(${rows}::text::jsonb)
+      AS n(second timestamptz, requests int, throttled int) ORDER BY second
+    ON CONFLICT (second) DO UPDATE SET requests = s.requests + excluded.requests,
+      throttled = s.throttled + excluded.throttled`;
+  if (!latest) return;
+  const [at, succeededAt] = [latest.at.toISOString(), success?.at.toISOString() ?? null];
+  await query(db)`
+    UPDATE slotsync.destination SET
+      answer = CASE WHEN coalesce(answered_at <= ${at}::text::timestamptz, true) THEN ${latest.answer} ELSE answer END,
+      answered_at = greatest(answered_at, ${at}::text::timestamptz),
+      succeeded_at = greatest(succeeded_at, ${succeededAt}::text::timestamptz)`;
+}
+
+/** Requests of a period. */
+export interface RequestTotals {
+  requests: number;
+  /** Refused with 429. */
+  throttled: number;
+  /** The most in one second, and which; null: none was sent. */
+  fastest: number;
+  fastestAt: Date | null;
+}
+
+/** What all processes sent from a time until another, as far as it is kept. */
+export async function readRequestTotals(db: Queries, from: Date, to: Date): Promise<RequestTotals> {
+  const row = await queryOne<{
+    requests: number;
+    throttled: number;
+    fastest: number;
+    fastestAt: string | null;
+  }>(db)`
+    SELECT coalesce(sum(requests), 0)::int AS requests, coalesce(sum(throttled), 0)::int AS throttled,
+      coalesce(max(requests), 0)::int AS fastest, (array_agg(second ORDER BY requests DESC, second))[1] AS "fastestAt"
+    FROM slotsync.request_seconds
+    WHERE second >= date_trunc('second', ${from.toISOString()}::text::timestamptz)
+      AND second <= ${to.toISOString()}::text::timestamptz`;
+  return { ...row, fastestAt: row.fastestAt === null ? null : new Date(row.fastestAt) };
+}
+
+/** Requests by the minute, of the last minutes, the oldest first; minutes without any are there with 0. */
+export async function listRequestMinutes(
+  db: Queries,
+  minutes: number,
+): Promise<{ minute: Date; requests: number; throttled: number; fastest: number }[]> {
+  const rows = await query<{ minute: string; requests: number; throttled: number; fastest: number }>(db)`
+    SELECT m.minute, coalesce(sum(s.requests), 0)::int AS requests, coalesce(sum(s.throttled), 0)::int AS throttled,
+      coalesce(max(s.requests), 0)::int AS fastest
+    FROM generate_series(date_trunc('minute', now()) - make_interval(mins => ${minutes - 1}),
+      date_trunc('minute', now()), interval '1 minute') AS m(minute)
+    LEFT JOIN slotsync.request_seconds AS s ON s.second >= m.minute AND s.second < m.minute + interval '1 minute'
+    GROUP BY m.minute ORDER BY m.minute`;
+  return rows.map((row) => ({ ...row, minute: new Date(row.minute) }));
+}

@@ -1,0 +1,80 @@
+// What runs of a period planned and did, by stream.
+import { sql } from 'drizzle-orm';
+import { query, type Queries } from '../database.js';
+import { NO_OUTCOMES } from '../records/outcome-types.js';
+import type { OutcomeCounts, RunKind, RunStatus } from '../schema.js';
+import { sumOutcomes, type Run } from './read-runs.js';
+
+/** A period, and one run of it alone where that is asked for. */
+export interface RunsOf {
+  from: Date;
+  to: Date;
+  runId?: number | undefined;
+}
+
+/** What runs did to the records of one stream. Operations are as planned; outcomes are as they ended. */
+export interface StreamSums {
+  stream: string;
+  planned: { create: number; update: number; retire: number; repair: number };
+  outcomes: OutcomeCounts;
+}
+
+/** Runs that were under way in the period, or the one run. */
+const isOf = ({ from, to, runId }: RunsOf) =>
+  runId === undefined
+    ? sql`r.requested_at <= ${to.toISOString()}::text::timestamptz
+        AND (r.finished_at IS NULL OR r.finished_at >= ${from.toISOString()}::text::timestamptz)`
+    : sql`r.id = ${runId}::bigint`;
+
+const PLANNED = ['create', 'update', 'retire', 'repair'] as const;
+const OUTCOMES = ['synced', 'unchanged', 'deferred', 'failed', 'dead'] as const;
+
+/** Whole runs count, also when they began before the period. Streams without any number are left out. */
+export async function sumByStream(db: Queries, period: RunsOf): Promise<StreamSums[]> {
+  // Summed here: for the planner every value of a column may have a hundred keys, and it compiles the query for seconds.
+  const runs = await query<Pick<Run, 'id' | 'plan' | 'counts'> & { isUnfinished: boolean }>(db)`
+    SELECT id::float8 AS id, plan, counts, finished_at IS NULL AS "isUnfinished" FROM slotsync.runs AS r
+    WHERE ${isOf(period)}`;
+  const sums = new Map<string, StreamSums>();
+  const sumsOf = (stream: string): StreamSums => {
+    const known = sums.get(stream) ?? {
+      stream,
+      planned: { create: 0, update: 0, retire: 0, repair: 0 },
+      outcomes: { ...NO_OUTCOMES },
+    };
+    sums.set(stream, known);
+    return known;
+  };
+  for (const { id, plan, counts, isUnfinished } of runs) {
+    for (const [stream, planned] of Object.entries(plan))
+      for (const name of PLANNED) sumsOf(stream).planned[name] += planned[name] ?? 0;
+    const outcomes = isUnfinished ? await sumOutcomes(db, id) : counts;
+    for (const [stream, ended] of Object.entries(outcomes))
+      for (const name of OUTCOMES) sumsOf(stream).outcomes[name] += ended[name];
+  }
+  return [...sums.values()]
+    .filter(({ planned, outcomes }) => [planned, outcomes].some((of) => Object.values(of).some(Boolean)))
+    .toSorted((a, b) => (a.stream < b.stream ? -1 : 1));
+}
+
+/** How many runs of a kind ended so; of a run that has not ended, `status` is what it does. */
+export interface RunCount {
+  kind: RunKind;
+  status: RunStatus;
+  runs: number;
+}
+
+export async function countRuns(db: Queries, period: RunsOf): Promise<RunCount[]> {
+  return query<RunCount>(db)`
+    SELECT kind, status, count(*)::int AS runs FROM slotsync.runs AS r WHERE ${isOf(period)}
+    GROUP BY kind, status ORDER BY kind, status`;
+}
+
+/** Numbers of the latest runs of the period, newest first, without those that there may be as many of as changes. */
+export async function listRunIds(db: Queries, period: RunsOf, limit: number): Promise<number[]> {
+  const rows = await query<{ id: number }>(db)`
+    SELECT id::float8 AS id FROM slotsync.runs AS r
+    WHERE ${isOf(period)} AND (${period.runId !== undefined} OR kind NOT IN ('incremental', 'reconcile'))
+    ORDER BY r.id DESC LIMIT ${limit}`;
+  return rows.map(({ id }) => id);
+}

@@ -1,0 +1,171 @@
+// Guarantee 10
+// One object that is refused, and everything that waits for it: the program names the cause everywhere, and the command
+// that it prints for a cause does what it says.
+import { readFile } from 'node:fs/promises';
+import path from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { readCsvFile } from '../../src/csv-file.js';
+import { rehearse, SCHEMA, type Rehearsal } from '../support/rehearsal.js';
+
+const CONFIGURATION = `
+import { defineConfig } from 'slotsync';
+export default defineConfig({
+  streams: {
+    departments: { from: 'departments', key: 'id', type: 'department', externalId: 'dep_{id}',
+      fields: { 'department.name': 'name' } },
+    rooms: { from: 'rooms', key: 'code', type: 'room', externalId: 'room_{code}', fields: { 'room.name': 'name' },
+      references: { 'room.department': { stream: 'departments', key: 'department' } } },
+    courses: { from: 'courses', key: 'id', type: 'course', externalId: 'course_{id}', fields: { 'course.name': 'name' },
+      references: { 'course.room': { stream: 'rooms', key: 'room' } }, retire: 'deactivate' },
+  },
+});
+`;
+const REASON = '=1+1 is no name';
+const HEADLINE =
+  "departments '3' is dead (refused_400) → 6 records wait for it (4 of courses, 2 of rooms), since ";
+
+let world: Rehearsal;
+beforeAll(async () => {
+  const schema = {
+    types: [...SCHEMA.types, { extId: 'department' }],
+    fields: [
+      ...SCHEMA.fields,
+      { extId: 'department.name' },
+      { extId: 'room.department', reference: 'department' },
+    ],
+  };
+  world = await rehearse({ rows: 40, sandbox: { rate: 0, schema } });
+  await world.configure(CONFIGURATION);
+  await world.sql`CREATE TABLE departments (id text PRIMARY KEY, name text)`;
+  await world.sql`ALTER TABLE rooms ADD department text`;
+  await world.sql`INSERT INTO departments VALUES ('1', 'Arts'), ('3', 'Law')`;
+  await world.sql`UPDATE rooms SET department = CASE WHEN code IN ('R1', 'R2') THEN '3' ELSE '1' END`;
+  await world.sql`UPDATE courses SET room = 'R1' WHERE id IN (3, 4)`;
+  world.sandbox.refuseObject('dep_3', { status: 400, message: REASON });
+});
+afterAll(() => world.close());
+
+const stdoutOf = async (...args: string[]) => (await world.run(args)).stdout;
+
+it('failures: the summary of a run, the list and status name the cause, and what waits for it', async () => {
+  const { stdout, code } = await world.run(['sync']);
+  expect(code).toBe(1);
+  expect(stdout).toContain(HEADLINE);
+  const text = await stdoutOf('failures');
+  expect(text).toContain(HEADLINE);
+  expect(text).toContain(`\n  ${REASON}\n  → Correct the row, and the next run sends it.`);
+  expect(text).toMatch(/since \d{4}-\d\d-\d\d \d\d:\d\d UTC \(\d+ \w+\)\n/);
+  expect(text).toContain('7 records are not in sync, of 1 cause.');
+  expect(await stdoutOf('status')).toContain(
+    `7 records are not in sync: slotsync failures\n  ${HEADLINE.replace(', since ', '')}\n`,
+  );
+});
+
+it('failures: a chain of waiting names its end, record by record and in explain', async () => {
+  const chain = `waits for rooms 'R1', which waits for departments '3', which is dead (refused_400): ${REASON}`;
+  const next =
+    "It is sent automatically once departments '3' is accepted. Of that one: Correct the row, and the next run sends it. " +
+    'To send it again unchanged: slotsync retry departments 3';
+  const text = await stdoutOf('failures', 'courses', '--all');
+  expect(text.match(/^courses '\d+' /gm)).toHaveLength(4);
+  expect(text).toContain(`  It ${chain}\n  → ${next}\n`);
+  const explained = await stdoutOf('explain', 'courses', '4');
+  expect(explained).toContain(`  it ${chain}\n`);
+  expect(explained).toContain(`Next: ${next}\n`);
+});
+
+it('failures: filters name records; JSON and CSV have the same facts, safe for a spreadsheet', async () => {
+  const json = async (...args: string[]) =>
+    JSON.parse(await stdoutOf('failures', '--json', ...args)) as Record<string, Record<string, unknown>[]>;
+  expect((await json('--status', 'dead', '--all'))['failures']).toMatchObject([
+    { stream: 'departments', localKey: '3', errorCode: 'refused_400', chain: null },
+  ]);
+  expect((await json('--code', 'reference_missing', '--stream', 'rooms', '--all'))['failures']).toMatchObject(
+    [
+      { localKey: 'R1', chain: { end: { stream: 'departments', localKey: '3', status: 'dead' } } },
+      { localKey: 'R2' },
+    ],
+  );
+  const { causes } = await json('--since', '1h');
+  expect(causes).toMatchObject([
+    { stream: 'departments', waiting: 6, command: 'slotsync retry departments 3' },
+  ]);
+  expect((await json('--status', 'failed'))['causes']).toEqual([]);
+
+  const columns = ['stream', 'key', 'reason', 'cause_stream', 'cause_key', 'next'];
+  const file = path.join(world.folder, 'failures.csv');
+  expect(await stdoutOf('failures', '--all', '--out', file)).toContain(`Written to ${file}.`);
+  const rows = readCsvFile(file, columns).map(({ values }) => values);
+  expect(rows).toHaveLength(7);
+  expect(rows.find(({ key }) => key === 'R2')).toMatchObject({ cause_stream: 'departments', cause_key: '3' });
+  expect(await readFile(file, 'utf8')).toContain(`,'${REASON},`);
+  await stdoutOf('failures', '--out', file);
+  expect(readCsvFile(file, ['command', 'waiting', 'reason'])[0]?.values).toMatchObject({
+    command: 'slotsync retry departments 3',
+    waiting: '6',
+    reason: REASON,
+  });
+});
+
+it('retry: the command that is printed for a group sends its records again, and no others', async () => {
+  for (const key of ['R10', 'R11', 'R12']) {
+    await world.sql`UPDATE rooms SET name = 'new' WHERE code = ${key}`;
+    const status = key === 'R12' ? 422 : 400;
+    world.sandbox.refuseObject(`room_${key}`, { status, message: `no ${key}` });
+  }
+  await world.sql`UPDATE rooms SET name = 'newer' WHERE code = 'R13'`;
+  await world.run(['sync', 'rooms']);
+  const text = await stdoutOf('failures', 'rooms');
+  expect(text).toMatch(
+    /2 records of rooms are dead \(refused_400\): 'R10', 'R11', since .*\n {2}2 different/,
+  );
+  const [, command = ''] = / slotsync (retry rooms --.*)$/m.exec(text) ?? [];
+  expect(await stdoutOf(...command.split(' '))).toBe(
+    '2 records will be sent by the next run: slotsync sync\n  rooms: 2 with refused_400\n',
+  );
+  const again = await world.run(command.split(' '));
+  expect(again).toMatchObject({ code: 1, stdout: expect.stringContaining('nothing was changed') });
+  const left = JSON.parse(await stdoutOf('failures', 'rooms', '--all', '--json')) as {
+    failures: { localKey: string; status: string }[];
+  };
+  expect(Object.fromEntries(left.failures.map(({ localKey, status }) => [localKey, status]))).toMatchObject({
+    R10: 'failed',
+    R11: 'failed',
+    R12: 'dead',
+  });
+});
+
+it('retry: when the cause is mended, everything that waited follows', async () => {
+  world.sandbox.allowObject('dep_3');
+  for (const key of ['R10', 'R11', 'R12']) world.sandbox.allowObject(`room_${key}`);
+  await world.run(['retry', '--all', '--status', 'dead']);
+  expect((await world.run(['sync'])).code).toBe(0);
+  expect(await stdoutOf('failures')).toBe('Every record is in sync as it was last read.\n');
+});
+
+it('failures: what is held is a cause with the command that approves it, and --all has its keys', async () => {
+  await world.sql`DELETE FROM courses WHERE id > 20`;
+  expect((await world.run(['sync', 'courses'])).code).toBe(3);
+  const text = await stdoutOf('failures');
+  expect(text).toMatch(/^20 retirements of courses are held in run \d+: '21', '22', '23', …, since /);
+  expect(text).toMatch(
+    /\n {2}→ If this is intended: slotsync approve \d+ --stream courses --operation retire\n/,
+  );
+  expect(text).toContain('20 records are held for approval.');
+  expect(text.match(/slotsync approve/g)).toHaveLength(1);
+  const [, held] = /^20 retirements of courses are held in run (\d+)/.exec(text) ?? [];
+  expect(await stdoutOf('explain', 'courses', '21')).toContain(`Next: it is held in run ${held}; why, `);
+  const all = await stdoutOf('failures', '--all');
+  expect(all.match(/^courses '\d+': held in run \d+ \(retire\)$/gm)).toHaveLength(20);
+  const [, command = ''] = / slotsync (approve .*)$/m.exec(text) ?? [];
+  expect((await world.run(command.split(' '))).code).toBe(0);
+  expect(await stdoutOf('failures')).toBe('Every record is in sync as it was last read.\n');
+});
+
+it('failures: a stream that left the configuration is known while it has records', async () => {
+  await world.configure(CONFIGURATION.replace(/courses: [^]*?retire: 'deactivate' },/, ''));
+  expect((await world.run(['failures', 'courses'])).code).toBe(0);
+  const { code, stderr } = await world.run(['failures', '--stream', 'curses']);
+  expect(stderr).toContain('Did you mean courses?');
+  expect(code).toBe(2);
+});

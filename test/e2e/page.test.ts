@@ -1,0 +1,246 @@
+// The operator's page in a browser, served by a worker: what an operator sees and does there, by mouse and by keyboard.
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { findChromium, openChromium } from '../support/chromium.js';
+import { findFreePort } from '../support/free-port.js';
+import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { until } from '../support/wait.js';
+
+const TOKEN = 'correct-horse-battery';
+const SCRIPT = '<script>alert(1)</script>';
+const RECORD = `/records/rooms/${encodeURIComponent(SCRIPT)}`;
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+describe.skipIf(!findChromium())('the page in a browser', () => {
+  let world: Rehearsal;
+  let browser: Browser;
+  let origin: string;
+  let context: BrowserContext;
+  let page: Page;
+  /** What a page must not do: dialogs, errors, requests to elsewhere. */
+  let wrong: string[];
+
+  beforeAll(async () => {
+    world = await rehearse({ sandbox: { rate: 0 } });
+    world.sandbox.refuseObject(`room_${SCRIPT}`, { status: 400, message: `not ${SCRIPT}` });
+    await world.sql`INSERT INTO rooms VALUES (${SCRIPT}, ${SCRIPT}, 1)`;
+    await world.run(['sync']);
+    await world.sql`UPDATE courses SET room = NULL WHERE id > 48`;
+    await world.sql`DELETE FROM rooms WHERE seats > 48`;
+    await world.run(['sync']);
+    await world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
+    world.sandbox.changeObject('room_R1', { fields: [{ fieldId: 'room.name', values: [SCRIPT] }] });
+    await world.run(['verify', 'rooms']);
+    const port = await findFreePort();
+    await world.startWorker(['--concurrency', '1'], { HTTP_PORT: String(port), HTTP_TOKEN: TOKEN });
+    origin = `http://localhost:${port}`;
+    browser = await openChromium();
+  });
+  afterAll(async () => {
+    await browser.close();
+    await world.close();
+  });
+
+  beforeEach(async () => {
+    context = await browser.newContext({ baseURL: origin });
+    page = await context.newPage();
+    wrong = [];
+    page.on('dialog', (dialog) => {
+      wrong.push(`dialog ${dialog.message()}`);
+      void dialog.dismiss();
+    });
+    page.on('console', (line) => line.type() === 'error' && wrong.push(line.text()));
+    page.on('pageerror', (error) => wrong.push(String(error)));
+    page.on('request', (request) => !request.url().startsWith(origin) && wrong.push(request.url()));
+  });
+  afterEach(async () => {
+    await context.close();
+    expect(wrong).toEqual([]);
+  });
+
+  const text = () => page.locator('main').innerText();
+  async function signIn(): Promise<void> {
+    await page.goto('/sign-in');
+    await page.getByLabel('Token').fill(TOKEN);
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.waitForURL('/');
+  }
+
+  it('a row that is named as a script is text, wherever it stands', async () => {
+    await signIn();
+    for (const path of [
+      '/',
+      '/failures',
+      '/drift',
+      '/report',
+      RECORD,
+      `/records?key=${encodeURIComponent(SCRIPT)}`,
+    ]) {
+      await page.goto(path);
+      expect(await text(), path).toContain(SCRIPT);
+    }
+    await page.goto(RECORD);
+    await page.getByRole('button', { name: 'Read mirror and service' }).click();
+    await page.getByRole('heading', { name: 'Row in the mirror' }).waitFor();
+    expect(await text()).toContain(`"${SCRIPT}"`);
+  });
+
+  const PAGES = [
+    '/',
+    '/runs',
+    '/runs/2',
+    '/failures',
+    RECORD,
+    '/records?key=R1',
+    '/drift',
+    '/bookings',
+    '/report',
+    '/none',
+  ];
+  const HOLD = '/runs/2/approve?stream=rooms&operation=retire';
+
+  it('axe finds nothing serious on any page, light or dark', async () => {
+    await page.goto('/sign-in');
+    expect(await faults(page)).toEqual([]);
+    await signIn();
+    wrong = [];
+    for (const path of [...PAGES, HOLD]) {
+      await page.emulateMedia({ colorScheme: 'light' });
+      await page.goto(path);
+      expect(await faults(page), path).toEqual([]);
+      await page.emulateMedia({ colorScheme: 'dark' });
+      expect(await faults(page, ['color-contrast']), `${path}, dark`).toEqual([]);
+    }
+    wrong = wrong.filter((line) => !line.includes('404')); // of /none
+  });
+
+  it('on a phone no page is wider than the screen', async () => {
+    await page.setViewportSize({ width: 360, height: 740 });
+    await signIn();
+    for (const path of [...PAGES, HOLD]) {
+      await page.goto(path);
+      expect(await page.evaluate('document.documentElement.scrollWidth'), path).toBe(360);
+    }
+    wrong = wrong.filter((line) => !line.includes('404')); // of /none
+  });
+
+  it('without JavaScript it says the same', async () => {
+    const plain = await browser.newContext({ baseURL: origin, javaScriptEnabled: false });
+    const shown = await plain.newPage();
+    await shown.goto('/');
+    expect(await shown.locator('main').innerText()).toContain('12 retirements of rooms');
+    expect(await shown.locator('footer').innerText()).toContain('reload');
+    await plain.close();
+  });
+
+  it('a hold is approved by the keyboard alone', async () => {
+    const tabTo = async (name: string) => {
+      const focused = () =>
+        page.evaluate<string>(
+          'document.activeElement?.labels?.[0]?.textContent ?? document.activeElement?.textContent ?? ""',
+        );
+      for (let presses = 0; presses < 60; presses++) {
+        await page.keyboard.press('Tab');
+        if ((await focused()).startsWith(name)) return;
+      }
+      throw new Error(`${name} is not reached with Tab`);
+    };
+    await page.goto('/');
+    await tabTo('Skip to the content');
+    await tabTo('Sign in to act');
+    await page.keyboard.press('Enter');
+    await page.waitForURL('/sign-in');
+    await page.keyboard.type(TOKEN); // the field has the focus
+    await page.keyboard.press('Enter');
+    await page.waitForURL('/');
+    await tabTo('Skip to the content');
+    await page.keyboard.press('Enter');
+    await tabTo('Approve');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Approve 12 retirements of rooms?' }).waitFor();
+    await tabTo('Approve 12 retirements of rooms');
+    await page.keyboard.press('Enter');
+    await page.getByText('Approved: up to 12 retirements of rooms').waitFor();
+    const inactive = () => world.sandbox.objects().filter(({ active }) => !active).length;
+    await until(() => inactive() === 12, { describe: 'the rooms to be retired' });
+    // Without a reload.
+    await page.getByRole('link', { name: 'Approve … 12 retirements' }).waitFor({ state: 'detached' });
+  });
+
+  it('a failure is retried', async () => {
+    await signIn();
+    world.sandbox.allowObject(`room_${SCRIPT}`);
+    await page.goto('/failures');
+    await page.getByRole('link', { name: /^Retry …/ }).click();
+    await page.getByRole('button', { name: 'Retry 1 record' }).click();
+    await page.getByText('1 record of rooms put into the inbox.').waitFor();
+    await until(() => world.sandbox.object(`room_${SCRIPT}`), { describe: 'the object at the service' });
+    await page.getByText('Every record is in sync').waitFor();
+  });
+
+  it('the numbers of a run move while the page is open, and it is paused and resumed', async () => {
+    await signIn();
+    await page.evaluate('window.isTheSame = true');
+    world.holdWrites();
+    world.sandbox.clearArrivals();
+    await world.sql`UPDATE rooms SET seats = seats + 1000`;
+    await world.sql`UPDATE courses SET name = name || '!'`;
+    await world.run(['sync', '--detach']);
+    await world.untilHeld();
+    const underWay = page.locator('#under-way');
+    await underWay.getByText(/0 of 109 records, 0 %/).waitFor();
+    // The three requests of the rooms, and none of the courses, which are one batch.
+    const left = 3 - world.puts().length;
+    world.sandbox.openGate();
+    world.holdWrites(left);
+    await underWay.getByText(/49 of 109 records, 44 %\. Done about/).waitFor();
+    expect(await underWay.locator('progress').getAttribute('value')).toBe('49');
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await page.getByText('is paused: requests in progress are answered').waitFor();
+    await page.goto('/');
+    await underWay.getByText('paused', { exact: true }).waitFor();
+    await underWay.getByRole('button', { name: 'Resume' }).click();
+    await page.getByText('goes on.').waitFor();
+    await page.goto('/');
+    await page.evaluate('window.isTheSame = true');
+    world.sandbox.openGate();
+    await underWay.getByText('No run is under way.').waitFor();
+    expect(await page.evaluate('window.isTheSame')).toBe(true);
+  });
+});
+
+it('page: serves without working, read-only without a token, until it is stopped', async () => {
+  const world = await rehearse({ rows: 1 });
+  try {
+    const open = await world.run(['page', '--port', '0'], { HTTP_HOST: '0.0.0.0' });
+    expect(open.code).toBe(2);
+    expect(open.stderr).toContain('HTTP_HOST is 0.0.0.0, and HTTP_TOKEN is not set');
+    const served = world.start(['page', '--port', '0']);
+    const said = /(http:\/\/127\.0\.0\.1:\d+\/)[^]*It is read-only, because HTTP_TOKEN is not set\./;
+    const address = await until(() => said.exec(served.output())?.[1], {
+      describe: () => `the address: ${served.output()}`,
+    });
+    const shown = await (await fetch(address)).text();
+    expect(shown).toContain('<h1>Now</h1>');
+    expect(shown).toContain('None is at work.');
+    expect((await fetch(`${address}healthz`)).status).toBe(404);
+    served.child.kill('SIGINT');
+    expect((await served.finished).code).toBe(0);
+  } finally {
+    await world.close();
+  }
+});
+
+/** What axe calls serious or critical, by rule and place. */
+async function faults(page: Page, rules?: string[]): Promise<string[]> {
+  await page.evaluate(AXE);
+  const only = rules === undefined ? '{}' : JSON.stringify({ runOnly: rules });
+  const { violations } = await page.evaluate<{
+    violations: { id: string; impact: string; nodes: { html: string; failureSummary: string }[] }[];
+  }>(`axe.run(document, ${only})`);
+  return violations
+    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html} ${node.failureSummary}`));
+}

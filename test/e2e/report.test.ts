@@ -1,0 +1,123 @@
+// The report of a morning: what changed, what is held, what needs a person and why, and the requests it took.
+import { readFile } from 'node:fs/promises';
+import path from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { findChromium, openChromium } from '../support/chromium.js';
+import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+
+let world: Rehearsal;
+const REFUSAL = '<script>alert(1)</script> & [a](b) *c*';
+
+beforeAll(async () => {
+  world = await rehearse({ rows: 30, sandbox: { rate: 0 } });
+  world.sandbox.refuseObject('room_R1', { status: 400, message: REFUSAL });
+  await world.run(['sync']);
+  await world.sql`DELETE FROM rooms WHERE code > 'R15'`;
+  await world.run(['sync']);
+  await world.sql`
+    INSERT INTO slotsync.drift (stream, local_key, kind, seen_at) VALUES ('rooms', 'R10', 'changed', now())`;
+  await world.sql`
+    INSERT INTO slotsync.drift_events (stream, local_key, to_kind) VALUES ('rooms', 'R10', 'changed')`;
+  await world.sql`
+    INSERT INTO slotsync.reservations (key, verdict, seen_at) VALUES ('b1', 'missing_there', now())`;
+});
+afterAll(() => world.close());
+
+const report = async (...args: string[]) => (await world.run(['report', ...args])).stdout;
+
+const flat = (text: string) => text.replaceAll(/\s+/g, ' ');
+
+/** From a heading until the next. */
+const section = (text: string, title: string) => text.split(`\n${title}\n`)[1]?.split(/\n\n/)[0] ?? '';
+
+it('report: says what needs a person, with the commands, in 80 columns', async () => {
+  const text = await report();
+  const needed = section(text, 'Needs a person');
+  expect(needed).toMatch(/Held: rooms: \d+ records \(retire\)/);
+  expect(needed).toContain('→ slotsync approve 2 --stream rooms --operation retire');
+  expect(needed).toContain("rooms 'R1' is dead (refused_400) → 1 record of courses waits for it.");
+  expect(needed).toContain(REFUSAL);
+  expect(needed).toContain('→ slotsync retry rooms R1');
+  expect(needed).toContain('→ slotsync verify --repair');
+  expect(needed).toContain('1 booking does not agree.');
+  expect(text.split('\n').filter((line) => line.length > 80)).toEqual([]);
+});
+
+it('report: says what runs planned and the service accepted, the drift, the bookings and the requests', async () => {
+  const text = await report();
+  expect(flat(text)).toContain('the last 24 hours, because no nightly sync was due yet');
+  expect(section(text, 'What changed')).toMatch(/^rooms +30 /m);
+  expect(section(text, 'Runs')).toMatch(/1 sync partial/);
+  expect(section(text, 'At the service')).toContain('1 found');
+  expect(section(text, 'Bookings that do not agree')).toContain('1 booking missing_there');
+  const requests = flat(section(text, 'Requests'));
+  expect(requests).toMatch(/\d+ requests of all processes: .*% of the quota of 20 a second/);
+  expect(requests).toContain('0 refused with 429');
+  expect(requests).toMatch(/Fastest second: \d+ requests?, at /);
+  expect(requests).toContain('Last answer of the service: HTTP 200');
+});
+
+it('report: begins when the last nightly sync was due, or at --since', async () => {
+  await world.sql`
+    INSERT INTO slotsync.schedules (name, pattern, timezone, last_due)
+    VALUES ('nightly', '0 2 * * *', 'Europe/Stockholm', now() - interval '5 hours')`;
+  expect(flat(await report())).toContain('since the last nightly sync was due');
+  await world.sql`DELETE FROM slotsync.schedules`;
+  const { period, requests } = JSON.parse(await report('--json', '--since', '2h'));
+  expect(period.because).toBe('since');
+  expect(Date.parse(period.to) - Date.parse(period.from)).toBe(2 * 60 * 60 * 1000);
+  expect(requests).toMatchObject({ throttled: 0, perSecond: 20, allowed: 144_000 });
+  await world.sql`UPDATE slotsync.runs SET requested_at = now() - interval '9 hours', finished_at = now() - interval '8 hours' WHERE id = 1`;
+  expect(section(await report('--since', '2h'), 'What changed')).not.toMatch(/^rooms +30 /m);
+});
+
+it('report: of one run is about that run alone', async () => {
+  const text = await report('1');
+  expect(text).toContain('Report of run 1');
+  expect(section(text, 'Runs')).toContain('1 sync partial.');
+  expect(text).not.toContain('slotsync approve');
+});
+
+it('report: as Markdown and as HTML, text of the service is text', async () => {
+  const markdown = await report('--markdown');
+  expect(markdown).toContain(String.raw`\<script\>alert(1)\</script\> \& \[a\](b) \*c\*`);
+  expect(markdown).toContain('  - `slotsync approve 2 --stream rooms --operation retire`');
+  const html = await report('--html');
+  expect(html).toContain('&lt;script&gt;alert(1)&lt;/script&gt; &amp; [a](b)');
+  expect(html).not.toMatch(/<script|https?:\/\/(?!127)|<link|<img| src=/i);
+  expect(html).toContain('<code>slotsync approve 2 --stream rooms --operation retire</code>');
+});
+
+it('report: one form at a time, and a run has its own period', async () => {
+  for (const args of [
+    ['--html', '--json'],
+    ['1', '--since', '2h'],
+    ['--since', '2050-01-01'],
+  ])
+    expect(await world.run(['report', ...args]), args.join(' ')).toMatchObject({ code: 2 });
+});
+
+describe.skipIf(findChromium() === undefined)('in a browser', () => {
+  it('report: the HTML is one page of A4, with no more than the document itself', async () => {
+    await world.run(['report', '--html', '--out', 'report.html']);
+    const file = path.join(world.folder, 'report.html');
+    expect(await readFile(file, 'utf8')).toMatch(/^<!doctype html>/);
+    const browser = await openChromium();
+    try {
+      const page = await browser.newPage();
+      const requested: string[] = [];
+      page.on('request', (request) => requested.push(request.url()));
+      await page.goto(`file://${file}`);
+      expect(requested).toEqual([`file://${file}`]);
+      expect(await page.locator('h1').innerText()).toBe('Report');
+      const background = () => page.evaluate('getComputedStyle(document.body).color');
+      const light = await background();
+      await page.emulateMedia({ colorScheme: 'dark' });
+      expect(await background()).not.toBe(light);
+      const pdf = await page.pdf({ preferCSSPageSize: true });
+      expect(pdf.toString('latin1').match(/\/Type\s*\/Page\b(?!s)/g)).toHaveLength(1);
+    } finally {
+      await browser.close();
+    }
+  });
+});

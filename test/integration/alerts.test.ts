@@ -1,0 +1,395 @@
+// Guarantee 9
+// Alerts: each cause is told once to each channel, what fails is tried again, and no run waits for any of it.
+import { createHmac } from 'node:crypto';
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { readFileSync } from 'node:fs';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { alertPeriodically } from '../../src/alerts/alert-periodically.js';
+import { createChannels } from '../../src/alerts/channels.js';
+import { sendMail } from '../../src/alerts/send-mail.js';
+import { evaluateAlerts, sendDue, type AlertDeps } from '../../src/alerts/tell.js';
+import type { AlertSettings } from '../../src/settings.js';
+import { claimMessages, listOpenAlerts } from '../../src/state/alerts.js';
+import { openState, type State } from '../../src/state/database.js';
+import { listEndedBadly } from '../../src/state/runs/ended-badly.js';
+import { pruneRuns } from '../../src/state/retention.js';
+import { configSchema } from '../../src/streams/config-schema.js';
+import { ROOMS } from '../support/campus.js';
+import { createAuthority, type Authority } from '../support/certificates.js';
+import { openMailServer } from '../support/mail-server.js';
+import { until } from '../support/wait.js';
+import { openWebhookReceiver, type WebhookReceiver } from '../support/webhook-receiver.js';
+import type { World } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
+
+const SECRET = 'a secret of enough length';
+const NO_CHANNEL: AlertSettings = {
+  webhookUrl: undefined,
+  webhookSecret: undefined,
+  slackUrl: undefined,
+  teamsUrl: undefined,
+  smtpUrl: undefined,
+};
+const never = new AbortController().signal;
+
+const openWorld = keepWorlds();
+let receiver: WebhookReceiver;
+let world: World;
+let others: State[] = [];
+
+beforeEach(async () => {
+  receiver = await openWebhookReceiver();
+  world = await openWorld({ streams: { rooms: { ...ROOMS, key: 'code' } } });
+  await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
+  await world.sql`INSERT INTO rooms VALUES ('A', 'Aula'), ('ada-lovelace', 'Ada Lovelace')`;
+});
+afterEach(async () => {
+  for (const state of others) await state.close();
+  others = [];
+  await receiver.close();
+});
+
+/** As another process: its own connection. */
+function alerting(settings: Partial<AlertSettings> = {}, rules: object = {}): AlertDeps {
+  const state = openState({ url: world.url });
+  others.push(state);
+  const parsed = configSchema.shape.alerts.parse(rules);
+  const given = { webhookUrl: `${receiver.url}/hook`, webhookSecret: SECRET, ...settings };
+  const channels = createChannels({ ...NO_CHANNEL, ...given, proxy: undefined }, parsed);
+  return { state, log: world.log, channels, rules: parsed, streams: ['rooms'], timeZone: 'UTC' };
+}
+
+/** The service refuses one of two rows: the run is partial. */
+async function failOne(): Promise<void> {
+  world.sandbox.refuseObject('room_ada-lovelace', { status: 400, message: 'Ada Lovelace is no room' });
+  await world.sync();
+}
+
+async function tell(deps: AlertDeps): Promise<void> {
+  await evaluateAlerts(deps);
+  await sendDue(deps, never);
+}
+
+/** As if the time of the next attempt had come. */
+const makeDue = () => world.sql`UPDATE slotsync.alert_messages SET next_at = now()`;
+
+describe('alerts', () => {
+  it('alerts: a cause is told once, whoever evaluates and however often, signed and without a key', async () => {
+    await failOne();
+    const [one, two] = [alerting(), alerting()];
+    await Promise.all([evaluateAlerts(one), evaluateAlerts(two)]);
+    await Promise.all([sendDue(one, never), sendDue(two, never)]);
+    await tell(one);
+    await tell(two);
+    expect(receiver.received).toHaveLength(1);
+
+    const [{ path, headers, text } = { path: '', headers: {}, text: '' }] = receiver.received;
+    expect(path).toBe('/hook');
+    const signed = `${headers['slotsync-timestamp'] as string}.${text}`;
+    const expected = createHmac('sha256', SECRET).update(signed).digest('hex');
+    expect(headers['slotsync-signature']).toBe(`v1=${expected}`);
+    expect(receiver.bodies()[0]).toMatchObject({
+      version: 1,
+      alerts: [
+        {
+          event: 'opened',
+          condition: 'run_partial',
+          cause: 'run_partial sync rooms',
+          title: 'Run 1 (sync) is partial: 1 record of rooms not accepted',
+        },
+      ],
+    });
+    expect(text).not.toMatch(/ada|lovelace/i);
+    expect(world.lines.filter((line) => line.includes('alerts sent'))).toHaveLength(1);
+  });
+
+  it('alerts: the end of a cause is told, with what is still not in sync; the next time is told again', async () => {
+    await failOne();
+    const deps = alerting();
+    await tell(deps);
+    await world.sync(); // dead: not sent again, so the run succeeds
+    await tell(deps);
+    await tell(deps);
+    expect(receiver.bodies().map(({ alerts: [alert] }) => alert.event)).toEqual(['opened', 'recovered']);
+    const [over] = receiver.bodies()[1].alerts;
+    expect(over.title).toBe('Over: Run 1 (sync) is partial: 1 record of rooms not accepted');
+    expect(over.details[0]).toMatch(/^It lasted /);
+    expect(over.details[1]).toBe('1 record is not in sync: slotsync failures');
+    await world.sql`UPDATE rooms SET name = 'other' WHERE code = 'ada-lovelace'`;
+    await world.sync();
+    await tell(deps);
+    expect(receiver.bodies()[2].alerts[0]).toMatchObject({
+      event: 'opened',
+      cause: 'run_partial sync rooms',
+    });
+  });
+
+  it('alerts: what was not taken is tried again at widening gaps, until it is', async () => {
+    await failOne();
+    const deps = alerting();
+    receiver.answerNext(500, 302);
+    await tell(deps);
+    const [failed] = await listOpenAlerts(world.state.db);
+    expect(failed?.messages).toMatchObject([{ attempts: 1, sentAt: null, error: 'it answered HTTP 500' }]);
+    await sendDue(deps, never);
+    expect(receiver.received).toHaveLength(1); // not before its time
+    const gap = async () => {
+      const [row] = await world.sql<{ seconds: number }[]>`
+        SELECT extract(epoch FROM next_at - now())::int AS seconds FROM slotsync.alert_messages`;
+      return row?.seconds ?? 0;
+    };
+    const first = await gap();
+    await makeDue();
+    await sendDue(deps, never);
+    expect(await gap()).toBeGreaterThan(first);
+    const [redirected] = await listOpenAlerts(world.state.db);
+    expect(redirected?.messages[0]?.error).toBe('it answered HTTP 302');
+    await makeDue();
+    await sendDue(deps, never);
+    await makeDue();
+    await sendDue(deps, never);
+    expect(receiver.received).toHaveLength(3);
+    const [sent] = await listOpenAlerts(world.state.db);
+    expect(sent?.messages).toMatchObject([{ attempts: 3, error: null }]);
+    expect(sent?.messages[0]?.sentAt).not.toBeNull();
+    expect(world.lines.join('\n')).not.toContain('/hook');
+  });
+
+  it('alerts: a mail that some addresses refuse is not sent to the others again', async () => {
+    await failOne();
+    const server = await openMailServer({
+      onRcptTo: ({ address }, _session, done) =>
+        done(address.startsWith('left@') ? Object.assign(new Error('no'), { responseCode: 550 }) : null),
+    });
+    const mail = { from: 'slotsync@campus.example', to: ['ops@campus.example', 'left@campus.example'] };
+    const smtpUrl = `smtp://127.0.0.1:${server.port}?tls=none`;
+    const deps = alerting({ webhookUrl: undefined, webhookSecret: undefined, smtpUrl }, { mail });
+    try {
+      await tell(deps);
+      await makeDue();
+      await sendDue(deps, never);
+      expect(server.mails.map(({ to }) => to)).toEqual([['ops@campus.example']]);
+      const [open] = await listOpenAlerts(world.state.db);
+      expect(open?.messages).toMatchObject([
+        { attempts: 1, error: 'the mail server refused 1 of 2 addresses' },
+      ]);
+      expect(open?.messages[0]?.sentAt).not.toBeNull();
+    } finally {
+      await server.close();
+    }
+  });
+
+  it('alerts: a message that a process claimed before it died is sent by another', async () => {
+    await failOne();
+    const deps = alerting();
+    await evaluateAlerts(deps);
+    expect(await claimMessages(deps.state.db, 'webhook', 10)).toHaveLength(1);
+    await sendDue(deps, never);
+    expect(receiver.received).toHaveLength(0); // the other may be sending it
+    await makeDue();
+    await sendDue(alerting(), never);
+    expect(receiver.received).toHaveLength(1);
+  });
+
+  it('alerts: a cause that ended before it could be told is told once, as over', async () => {
+    await failOne();
+    const deps = alerting();
+    receiver.answerNext(500);
+    await tell(deps);
+    await world.sync();
+    await evaluateAlerts(deps);
+    await makeDue();
+    await sendDue(deps, never);
+    expect(receiver.bodies().at(-1).alerts).toMatchObject([{ event: 'recovered' }]);
+    await makeDue();
+    await sendDue(deps, never);
+    expect(receiver.received).toHaveLength(2);
+  });
+
+  it('alerts: a receiver that does not answer holds up neither another channel nor a run', async () => {
+    await failOne();
+    const deps = alerting({ slackUrl: `${receiver.url}/slack`, teamsUrl: `${receiver.url}/teams` });
+    await evaluateAlerts(deps);
+    receiver.answerNext('hang', 'hang');
+    const stopping = new AbortController();
+    const sending = sendDue(deps, stopping.signal);
+    await receiver.untilReceived(3);
+    await world.sql`INSERT INTO rooms VALUES ('B', 'new')`;
+    expect((await world.sync()).run.status).toBe('succeeded');
+    expect(world.fieldsOf('room_B')).toEqual({ 'room.name': 'new' });
+    stopping.abort();
+    await sending;
+    const [open] = await listOpenAlerts(world.state.db);
+    expect(open?.messages.filter(({ sentAt }) => sentAt === null).map(({ error }) => error)).toEqual([
+      'the process was stopped',
+      'the process was stopped',
+    ]);
+    expect(receiver.received.map(({ path }) => path).toSorted()).toEqual(['/hook', '/slack', '/teams']);
+    const bodyOf = (path: string) =>
+      JSON.parse(receiver.received.find((one) => one.path === path)?.text ?? '');
+    expect(bodyOf('/slack').text).toBe('slotsync: Run 1 (sync) is partial: 1 record of rooms not accepted');
+    expect(bodyOf('/teams').attachments[0].content.type).toBe('AdaptiveCard');
+  });
+
+  it('alerts: what is held, drifts, waits in the inbox and stops is one notice', async () => {
+    await world.sync();
+    await world.sql`
+      INSERT INTO slotsync.drift (stream, local_key, kind, seen_at) VALUES ('rooms', 'A', 'changed', now())`;
+    await world.sql`
+      INSERT INTO slotsync.changes (stream, local_key, requested_at) VALUES ('rooms', 'A', now() - interval '2 hours')`;
+    await world.sql`
+      INSERT INTO slotsync.processes (id, command, host, pid, stopped_since, error_code, error_message)
+      VALUES ('p', 'worker', 'h', 1, now() - interval '20 minutes', 'unauthorized', 'Ada')`;
+    await world.sql`
+      INSERT INTO slotsync.schedules (name, pattern, timezone, registered_at)
+      VALUES ('nightly', '0 2 * * *', 'UTC', now() - interval '3 days')`;
+    await world.sql`UPDATE slotsync.runs SET finished_at = now() - interval '2 days'`;
+    await world.sql`DELETE FROM rooms`;
+    await tell(alerting());
+    const [{ alerts }] = receiver.bodies();
+    expect(alerts.map(({ cause }: { cause: string }) => cause)).toEqual([
+      'sending_stopped unauthorized',
+      'no_success sync',
+      'drift rooms',
+      'inbox rooms',
+    ]);
+    await tell(alerting());
+    expect(receiver.received).toHaveLength(1);
+  });
+
+  it('alerts: those that are over are deleted after 90 days', async () => {
+    await failOne();
+    const deps = alerting();
+    await tell(deps);
+    await world.sql`UPDATE slotsync.alerts SET recovered_at = now() - interval '89 days'`;
+    await pruneRuns(world.state.db);
+    const count = async () => (await world.sql`SELECT FROM slotsync.alerts, slotsync.alert_messages`).length;
+    expect(await count()).toBe(1);
+    await world.sql`UPDATE slotsync.alerts SET recovered_at = now() - interval '91 days'`;
+    await pruneRuns(world.state.db);
+    expect(await count()).toBe(0);
+  });
+
+  it('alerts: while the state does not answer the loop says so, and goes on', async () => {
+    const deps = alerting();
+    const state = openState({ url: 'postgres://nobody@127.0.0.1:1/none' });
+    others.push(state);
+    const loop = alertPeriodically({ ...deps, state });
+    await until(() => world.lines.some((line) => line.includes('alerts not evaluated')), {
+      describe: 'the line that says so',
+    });
+    await loop.stop();
+    expect(receiver.received).toEqual([]);
+  });
+});
+
+describe('runs that ended badly', () => {
+  it.each([
+    ['a later sync that succeeded', 'partial', "('sync', 'succeeded', '{rooms}', NULL)", 0],
+    ['a later sync of other streams', 'partial', "('sync', 'succeeded', '{courses}', NULL)", 1],
+    ['a later sync that failed as a whole', 'partial', "('sync', 'failed', '{rooms}', NULL)", 2],
+    ['a later failure, of a failure', 'failed', "('sync', 'failed', '{rooms}', NULL)", 1],
+    ['a later run of single keys', 'partial', "('incremental', 'succeeded', '{rooms}', NULL)", 1],
+    ['a cancelled run', 'failed', "('sync', 'cancelled', '{rooms}', NULL)", 1],
+    ['a verify', 'failed', "('verify', 'succeeded', '{rooms}', NULL)", 1],
+  ])('alerts: is it replaced by %s', async (_, status, later, left) => {
+    await world.sql.unsafe(`
+      INSERT INTO slotsync.runs (kind, lane, started_by, status, streams, range, finished_at)
+      SELECT kind, 'sync', 'schedule', status, streams::text[], range::jsonb, now()
+      FROM (VALUES ('sync', '${status}', '{rooms}', NULL), ${later}) AS r(kind, status, streams, range)`);
+    expect(await listEndedBadly(world.state.db)).toHaveLength(left);
+  });
+});
+
+it('alerts: what an incremental run left stands until a run over the stream, or until no record is so', async () => {
+  const add = (kind: string, status: string) => world.sql`
+    INSERT INTO slotsync.runs (kind, lane, started_by, status, streams, counts, range, finished_at)
+    VALUES (${kind}, 'sync', 'change', ${status}, '{rooms}', '{"rooms": {"failed": 0, "dead": 1}}',
+      ${kind === 'incremental' ? '{"keys": ["A"]}' : null}::text::jsonb, now())`;
+  await add('incremental', 'partial');
+  await world.sql`INSERT INTO slotsync.records (stream, local_key, status) VALUES ('rooms', 'A', 'dead')`;
+  await add('incremental', 'succeeded');
+  await add('incremental', 'partial');
+  expect(await listEndedBadly(world.state.db)).toMatchObject([{ runId: 3, stream: 'rooms', dead: 1 }]);
+  await world.sql`UPDATE slotsync.records SET status = 'synced'`;
+  expect(await listEndedBadly(world.state.db)).toEqual([]);
+  await world.sql`UPDATE slotsync.records SET status = 'failed'`;
+  expect(await listEndedBadly(world.state.db)).toHaveLength(1);
+  await add('sync', 'succeeded');
+  expect(await listEndedBadly(world.state.db)).toEqual([]);
+});
+
+describe('mail', () => {
+  let authority: Authority;
+  let certificate: { cert: string; key: string };
+  beforeAll(async () => {
+    authority = await createAuthority();
+    certificate = await authority.issue('mail', ['DNS:localhost']);
+  });
+  afterAll(() => authority.remove());
+
+  const MAIL = {
+    from: 'slotsync@campus.example',
+    to: ['ops@campus.example', 'night@campus.example'],
+    subject: 'slotsync: 2 alerts',
+    text: 'as text',
+    html: '<p>as HTML</p>',
+  };
+  const login = { user: 'slot@sync', password: 'p%ss' };
+
+  it.each([
+    ['STARTTLS', 'smtp', false],
+    ['TLS from the start', 'smtps', true],
+  ])('alerts: a mail is sent with %s and a login', async (_, scheme, secure) => {
+    const server = await openMailServer({ certificate, secure, login });
+    const url = `${scheme}://slot%40sync:p%25ss@localhost:${server.port}`;
+    try {
+      const ca = readFileSync(authority.ca, 'utf8');
+      await sendMail({ url, timeoutMs: 60_000, ca }, MAIL, never);
+      const [mail] = server.mails;
+      expect(mail).toMatchObject({ from: MAIL.from, to: MAIL.to, user: login.user, isEncrypted: true });
+      expect(mail?.source).toMatch(/^Subject: slotsync: 2 alerts\r?$/m);
+      expect(mail?.source).toContain('as text');
+      expect(mail?.source).toContain('<p>as HTML</p>');
+      // Node does not know the authority.
+      const refused = sendMail({ url, timeoutMs: 60_000 }, MAIL, never);
+      await expect(refused).rejects.toThrow(/\((SELF_SIGNED|UNABLE_TO)\w+\)$/);
+      const wrong = url.replace('p%25ss', 'wrong');
+      await expect(sendMail({ url: wrong, timeoutMs: 60_000, ca }, MAIL, never)).rejects.toThrow(
+        'the mail server refused user and password (EAUTH, it answered 535)',
+      );
+      expect(server.mails).toHaveLength(1);
+    } finally {
+      await server.close();
+    }
+  });
+
+  it('alerts: a server without encryption is refused, unless the address says tls=none', async () => {
+    const server = await openMailServer();
+    try {
+      const url = `smtp://localhost:${server.port}`;
+      await expect(sendMail({ url, timeoutMs: 60_000 }, MAIL, never)).rejects.toThrow(
+        /^no encrypted connection/,
+      );
+      expect(server.mails).toEqual([]);
+      await sendMail({ url: `${url}?tls=none`, timeoutMs: 60_000 }, MAIL, never);
+      expect(server.mails).toMatchObject([{ isEncrypted: false }]);
+    } finally {
+      await server.close();
+    }
+  });
+
+  it('alerts: a mail server that never speaks is given up, at its time or when the worker stops', async () => {
+    const mute = createServer().listen(0, '127.0.0.1');
+    await until(() => mute.listening, { describe: 'a port' });
+    const url = `smtp://127.0.0.1:${(mute.address() as AddressInfo).port}?tls=none`;
+    await expect(sendMail({ url, timeoutMs: 50 }, MAIL, never)).rejects.toThrow(
+      /cannot be reached \(ETIMEDOUT/,
+    );
+    await expect(sendMail({ url, timeoutMs: 600_000 }, MAIL, AbortSignal.abort())).rejects.toThrow('in time');
+    mute.close();
+    await until(() => !mute.listening, { describe: 'the port to be free' });
+    await expect(sendMail({ url, timeoutMs: 60_000 }, MAIL, never)).rejects.toThrow('(ECONNREFUSED)');
+  });
+});

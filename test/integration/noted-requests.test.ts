@@ -1,0 +1,128 @@
+// What processes tell the state of themselves: requests by the second, how the service answered last, and whether they
+// are at work.
+import { randomUUID } from 'node:crypto';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { bindDestination, readBinding } from '../../src/state/destination-binding.js';
+import {
+  countOrphanedClaims,
+  listProcesses,
+  notePresence,
+  removeProcess,
+} from '../../src/state/processes.js';
+import { listRequestMinutes, noteRequests, readRequestTotals } from '../../src/state/requests.js';
+import { pruneRuns } from '../../src/state/retention.js';
+import { createDatabase, type TestDatabase } from '../support/services.js';
+import { ROOMS } from '../support/campus.js';
+import { openWorld, type World } from '../support/world.js';
+
+let database: TestDatabase;
+let world: World;
+beforeAll(async () => {
+  database = await createDatabase();
+});
+afterAll(() => database.drop());
+beforeEach(async () => {
+  world = await openWorld({ streams: { rooms: ROOMS } }, { database });
+});
+afterEach(() => world.close());
+
+const SECOND = 1000;
+const second = (ago: number) => new Date(Math.floor(Date.now() / SECOND) * SECOND - ago * SECOND);
+const nothing = { latest: undefined, success: undefined };
+
+describe('requests by the second', () => {
+  it('those of several processes add up, and the fastest second is known', async () => {
+    const { db } = world.state;
+    const [early, late] = [second(70), second(69)];
+    await noteRequests(db, { seconds: [{ second: early, requests: 12, throttled: 0 }], ...nothing });
+    await noteRequests(db, {
+      seconds: [
+        { second: early, requests: 8, throttled: 1 },
+        { second: late, requests: 3, throttled: 0 },
+      ],
+      ...nothing,
+    });
+    const totals = await readRequestTotals(db, second(100), second(0));
+    expect(totals).toEqual({ requests: 23, throttled: 1, fastest: 20, fastestAt: early });
+    expect(await readRequestTotals(db, late, second(0))).toMatchObject({ requests: 3, fastestAt: late });
+    expect(await readRequestTotals(db, second(0), second(0))).toEqual({
+      requests: 0,
+      throttled: 0,
+      fastest: 0,
+      fastestAt: null,
+    });
+    const minutes = await listRequestMinutes(db, 60);
+    expect(minutes).toHaveLength(60);
+    expect(minutes.reduce((sum, { requests }) => sum + requests, 0)).toBe(23);
+  });
+
+  it('are deleted after a week, and so are processes that were killed', async () => {
+    const { db } = world.state;
+    const week = 7 * 24 * 60 * 60;
+    const seconds = [week + 60, week - 60].map((ago) => ({ second: second(ago), requests: 1, throttled: 0 }));
+    await noteRequests(db, { seconds, ...nothing });
+    await notePresence(db, { id: 'killed', command: 'sync', host: 'h', pid: 1 }, null);
+    await world.sql`UPDATE slotsync.processes SET seen_at = now() - interval '8 days'`;
+    await pruneRuns(db);
+    expect(await readRequestTotals(db, second(2 * week), second(0))).toMatchObject({ requests: 1 });
+    expect(await listProcesses(db)).toEqual([]);
+  });
+
+  it('the last answer is the latest of all processes, whoever notes it last', async () => {
+    const { db } = world.state;
+    await bindDestination(world.state, { baseUrl: 'http://s', organizationId: 'o', region: 'r' });
+    const note = (answer: string, ago: number, successAgo?: number) =>
+      noteRequests(db, {
+        seconds: [],
+        latest: { answer, at: second(ago) },
+        success: successAgo === undefined ? undefined : { at: second(successAgo) },
+      });
+    await note('unreachable', 10, 40);
+    await note('200', 30, 30);
+    expect(await readBinding(world.state)).toMatchObject({
+      answer: 'unreachable',
+      answeredAt: second(10),
+      succeededAt: second(30),
+    });
+    await note('503', 5);
+    expect(await readBinding(world.state)).toMatchObject({ answer: '503', succeededAt: second(30) });
+  });
+});
+
+describe('processes', () => {
+  const worker = { command: 'worker', host: 'north', pid: 7 };
+
+  it('one that stopped sending keeps since when, until it sends again', async () => {
+    const { db } = world.state;
+    await notePresence(db, { id: 'a', ...worker }, null);
+    expect(await listProcesses(db)).toMatchObject([{ id: 'a', isAlive: true, stoppedSince: null }]);
+    await notePresence(db, { id: 'a', ...worker }, { code: 'service_failed', message: 'HTTP 503' });
+    const [first] = await listProcesses(db);
+    await notePresence(db, { id: 'a', ...worker }, { code: 'unauthorized', message: 'HTTP 401' });
+    const [again] = await listProcesses(db);
+    expect(again).toMatchObject({ errorCode: 'unauthorized', stoppedSince: first?.stoppedSince });
+    await notePresence(db, { id: 'a', ...worker }, null);
+    expect(await listProcesses(db)).toMatchObject([
+      { stoppedSince: null, errorCode: null, errorMessage: null },
+    ]);
+    await removeProcess(db, 'a');
+    expect(await listProcesses(db)).toEqual([]);
+  });
+
+  it('claims are orphaned when their process is not heard of any more, and until they expire', async () => {
+    const { db } = world.state;
+    await notePresence(db, { id: 'alive', ...worker }, null);
+    await notePresence(db, { id: 'killed', ...worker }, null);
+    await world.sql`UPDATE slotsync.processes SET seen_at = now() - interval '31 seconds' WHERE id = 'killed'`;
+    const claim = (key: string, by: string, seconds: number) => world.sql`
+      INSERT INTO slotsync.records (stream, local_key, status, claimed_by, claimed_until)
+      VALUES ('rooms', ${key}, 'pending', ${`${by} batch 1 ${randomUUID()}`}, now() + ${seconds} * interval '1 second')`;
+    await claim('R1', 'alive', 60);
+    await claim('R2', 'killed', 60);
+    await claim('R3', 'killed', 90);
+    await claim('R4', 'killed', -1);
+    const { records, until } = await countOrphanedClaims(db);
+    expect(records).toBe(2);
+    expect(until?.getTime()).toBeGreaterThan(Date.now() + 60 * SECOND);
+  });
+});

@@ -1,0 +1,500 @@
+// The operator's page over HTTP, with a real state: who may read and act, what no answer lacks, and what an action does.
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { checkConfiguration } from '../../src/config-file.js';
+import { startHttpServer } from '../../src/http/http-server.js';
+import { createPage } from '../../src/page/page.js';
+import type { SettingText } from '../../src/setting-text.js';
+import { notePresence } from '../../src/state/processes.js';
+import { readHolds } from '../../src/state/runs/holds.js';
+import { readRun } from '../../src/state/runs/read-runs.js';
+import { startRun } from '../../src/state/runs/start-run.js';
+import { verify } from '../../src/sync/verify/verify.js';
+import { ROOMS } from '../support/campus.js';
+import { createVisitor } from '../support/visitor.js';
+import { until } from '../support/wait.js';
+import { openWorld, type World } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
+
+const TOKEN = 'correct horse battery';
+const SCRIPT = '<script>alert(1)</script>';
+const CONFIG = { streams: { rooms: { ...ROOMS, retire: 'deactivate' } } } as const;
+
+const open = keepWorlds();
+/** For tests that change nothing. */
+let morning: World;
+beforeAll(async () => {
+  morning = await openBadMorning(openWorld);
+});
+afterAll(() => morning.close());
+let closers: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const close of closers.reverse()) await close();
+  closers = [];
+});
+
+/** The page of a world, served at a loopback address whatever `host` says. */
+async function serve(
+  world: World,
+  { token, host = '127.0.0.1' }: { token?: SettingText; host?: string } = {},
+) {
+  const queued: number[] = [];
+  const configuration = checkConfiguration(CONFIG);
+  const page = createPage({
+    host,
+    token,
+    port: 0,
+    state: async () => world.state,
+    timeZone: async () => 'Europe/Stockholm',
+    configuration: async () => configuration,
+    configuredStreams: async () => ['rooms'],
+    quotaUsage: () => world.limiter.usage(),
+    requestsPerSecond: 20,
+    mirror: async () => world.mirror,
+    destination: async () => world.destination,
+    producer: async () => ({
+      enqueueRun: async (id: number) => void queued.push(id),
+      requeue: async () => undefined,
+    }),
+    log: world.log,
+  });
+  const server = await startHttpServer({
+    host: '127.0.0.1',
+    port: 0,
+    routes: page.routes,
+    notFound: page.notFound,
+    log: world.log,
+  });
+  closers.push(page.close, server.close);
+  return { queued, ...createVisitor(server.port) };
+}
+
+/** Rooms of which one cannot be sent, and twenty of thirty are held for retirement. */
+async function openBadMorning(openIt = open): Promise<World> {
+  const world = await openIt(CONFIG);
+  await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
+  await world.sql`INSERT INTO rooms SELECT 'R' || i, 'Sal ' || i FROM generate_series(1, 30) AS i`;
+  await world.sql`INSERT INTO rooms VALUES (${SCRIPT}, ${SCRIPT})`;
+  world.sandbox.refuseObject(`room_${SCRIPT}`, { status: 400, message: `no ${SCRIPT}` });
+  await world.sync();
+  await world.sql`DELETE FROM rooms WHERE code IN (SELECT 'R' || i FROM generate_series(11, 30) AS i)`;
+  await world.sync();
+  return world;
+}
+
+const PATHS = [
+  '/',
+  '/runs',
+  '/runs?all',
+  '/runs/2',
+  '/failures',
+  '/failures?stream=rooms',
+  '/drift',
+  '/bookings',
+  '/report',
+  '/report?run=2',
+];
+const RECORD = `/records/rooms/${encodeURIComponent(SCRIPT)}`;
+const HOLD = '/runs/2/approve?stream=rooms&operation=retire';
+const RETRY = '/failures/retry?stream=rooms&status=dead&code=refused_400';
+
+describe('page: what no answer lacks', () => {
+  it('page: a strict content security policy, no sniffing, no frame and no copy, on every answer', async () => {
+    const { visit, open: ask } = await serve(morning, { token: TOKEN });
+    const paths = [
+      ...PATHS,
+      RECORD,
+      '/records?key=R1',
+      '/none',
+      '/runs/99',
+      '/sign-in',
+      '/page.css',
+      '/page.js',
+      '/page.svg',
+      HOLD,
+    ];
+    for (const path of paths) expectHeaders((await visit(path)).headers);
+    for (const method of ['POST', 'PUT', 'HEAD']) expectHeaders((await visit('/', { method })).headers);
+    expectHeaders((await visit(HOLD, { form: {} })).headers);
+    const events = await ask('/events?of=/');
+    expectHeaders(events.headers);
+    events.destroy();
+  });
+
+  function expectHeaders(headers: Record<string, unknown>): void {
+    expect(headers['content-security-policy']).toBe(
+      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    );
+    expect(headers).toMatchObject({
+      'cache-control': 'no-store',
+      'x-content-type-options': 'nosniff',
+      'referrer-policy': 'same-origin',
+      'cross-origin-opener-policy': 'same-origin',
+      'cross-origin-resource-policy': 'same-origin',
+    });
+  }
+
+  it('page: nothing of a row is markup, and no page has a script or a style within', async () => {
+    const { visit } = await serve(morning);
+    for (const path of [
+      ...PATHS,
+      RECORD,
+      `/records?key=${encodeURIComponent(SCRIPT)}`,
+      `/failures?stream=${encodeURIComponent(SCRIPT)}`,
+    ]) {
+      const { body } = await visit(path);
+      expect(body, path).not.toContain('<script>');
+      expect(body.match(/<script /g), path).toHaveLength(1);
+      expect(body, path).not.toMatch(/<style|style="|\son\w+="|https?:\/\/(?!127\.0\.0\.1)/);
+    }
+    expect((await visit('/failures')).body).toContain('no &lt;script&gt;alert(1)&lt;/script&gt;');
+    expect((await visit(RECORD)).body).toContain('rooms &lt;script&gt;alert(1)&lt;/script&gt;');
+  });
+
+  it('page: a path that is not there is a page that says so, and other methods are refused', async () => {
+    const { visit } = await serve(morning);
+    for (const path of ['/none', '/runs/99', '/runs/x', '/records/rooms/nobody']) {
+      const { status, body } = await visit(path);
+      expect(status).toBe(404);
+      expect(body).toContain('<h1>Not found</h1>');
+    }
+    const refused = await visit('/runs', { method: 'DELETE' });
+    expect(refused.status).toBe(405);
+    expect(refused.headers.allow).toBe('GET');
+  });
+});
+
+describe('page: who may read', () => {
+  it('page: without a token it is read on this machine alone, by its own name, and nobody acts', async () => {
+    const { visit } = await serve(morning);
+    const { body } = await visit('/', { headers: { host: 'localhost:8080' } });
+    expect(body).toContain('20 retirements of rooms');
+    expect(body).toContain('slotsync approve 2 --stream rooms --operation retire');
+    expect(body).not.toContain('method="post"');
+    for (const headers of [{ host: 'rebound.example' }, { 'x-forwarded-for': '192.0.2.1' }] as Record<
+      string,
+      string
+    >[]) {
+      const refused = await visit('/', { headers });
+      expect(refused.status).toBe(403);
+      expect(refused.body).toMatch(/^The page is read on this machine only.*docs\/page\.md.*\n$/);
+    }
+    for (const path of [HOLD, RETRY, '/runs/2/cancel', '/drift/repair?stream=rooms', RECORD]) {
+      const { status, body: said } = await visit(path, { form: { form_token: '' } });
+      expect(status, path).toBe(403);
+      expect(said).toContain('HTTP_TOKEN');
+    }
+    expect(await readHolds(morning.state.db)).toHaveLength(1);
+  });
+
+  it('page: at another address nobody reads without a token, and with one whoever signs in', async () => {
+    const closed = await serve(morning, { host: '0.0.0.0' });
+    for (const path of ['/', '/failures', RECORD, '/events?of=/'])
+      expect((await closed.visit(path)).status).toBe(403);
+    const { visit, signIn } = await serve(morning, { host: '0.0.0.0', token: TOKEN });
+    for (const path of ['/', '/failures', RECORD, '/events?of=/']) {
+      const { status, headers, body } = await visit(path);
+      expect(status).toBe(303);
+      expect(headers.location).toBe(`/sign-in?next=${encodeURIComponent(path)}`);
+      expect(body).not.toContain('retirements');
+    }
+    await signIn(TOKEN);
+    expect((await visit('/')).body).toContain('20 retirements of rooms');
+  });
+});
+
+describe('page: signing in', () => {
+  it('page: a cookie that no script reads and no other site sends; secure where a proxy speaks https', async () => {
+    const { visit, signIn } = await serve(morning, { token: TOKEN });
+    const { status, headers } = await signIn(TOKEN);
+    expect(status).toBe(303);
+    expect(headers.location).toBe('/');
+    expect(headers['set-cookie']).toEqual([
+      expect.stringMatching(/^slotsync_0=[\w-]{43}; Path=\/; HttpOnly; SameSite=Strict; Max-Age=43200$/),
+    ]);
+    const form = { token: TOKEN, next: '/' };
+    const secure = await visit('/sign-in', { form, headers: { 'x-forwarded-proto': 'https' } });
+    expect(secure.headers['set-cookie']?.[0]).toMatch(/; Secure$/);
+  });
+
+  it('page: a wrong token is refused, and after ten the right one too for a while', async () => {
+    const { visit, signIn } = await serve(morning, { token: TOKEN });
+    for (let attempt = 0; attempt < 10; attempt++) {
+      const { status, headers, body } = await signIn(`${TOKEN}r`);
+      expect(status).toBe(403);
+      expect(headers['set-cookie']).toBeUndefined();
+      expect(body).toContain('This is not the token.');
+    }
+    expect((await signIn(TOKEN)).status).toBe(429);
+    expect((await visit('/', {})).body).not.toContain('Sign out');
+    expect(morning.lines.join('')).not.toContain(TOKEN);
+  });
+
+  it('page: it leads back to where one came from, and to no other server', async () => {
+    const { visit } = await serve(morning, { token: TOKEN });
+    const leadsTo = async (next: string) =>
+      (await visit('/sign-in', { form: { token: TOKEN, next } })).headers.location;
+    expect(await leadsTo(HOLD)).toBe(HOLD);
+    const away = ['https://elsewhere.example', '//elsewhere.example', '/\\elsewhere.example'];
+    const inHeaders = ['/\t/elsewhere.example', '/\n/elsewhere.example', '/x\r\nSet-Cookie: a=b', '/€'];
+    for (const next of [...away, ...inHeaders, '']) expect(await leadsTo(next)).toBe('/');
+  });
+
+  it('page: a session ends when it is signed out, and when the token is replaced', async () => {
+    let token = TOKEN;
+    const { visit, signIn, readForm } = await serve(morning, { token: () => token });
+    await signIn(TOKEN);
+    expect((await visit('/')).body).toContain('Sign out');
+    await visit('/sign-out', { form: await readForm('/', '/sign-out') });
+    expect((await visit('/')).body).toContain('Sign in to act');
+    await signIn(TOKEN);
+    token = 'another token of length';
+    expect((await visit('/')).body).toContain('Sign in to act');
+  });
+});
+
+describe('page: actions', () => {
+  it('page: a form is carried out only from a page of the same session and address', async () => {
+    const { visit, signIn, readForm } = await serve(morning, { token: TOKEN });
+    await signIn(TOKEN);
+    const form = await readForm(HOLD);
+    expect(form).toEqual({ form_token: expect.any(String), shown: '20' });
+    const forged: [form: Record<string, string>, headers: Record<string, string>][] = [
+      [{ shown: '20' }, {}],
+      [{ ...form, form_token: 'guessed' }, {}],
+      [form, { 'sec-fetch-site': 'cross-site' }],
+      [form, { 'sec-fetch-site': 'same-site' }],
+      [form, { 'sec-fetch-site': 'none' }],
+      [form, { cookie: 'slotsync_0=guessed' }],
+    ];
+    for (const [fields, headers] of forged) {
+      const { status, headers: answered } = await visit(HOLD, { form: fields, headers });
+      expect([403, 303]).toContain(status);
+      if (status === 303) expect(answered.location).toBe('/sign-in');
+    }
+    // Older browsers say only the origin.
+    const headers = { cookie: 'x=y', 'content-type': 'application/x-www-form-urlencoded' };
+    for (const origin of ['null', 'http://elsewhere.example'])
+      expect((await visit('/sign-in', { method: 'POST', headers: { ...headers, origin } })).status).toBe(403);
+    expect((await visit(HOLD, { form, headers: { 'content-type': 'text/plain' } })).status).toBe(415);
+    expect((await visit(HOLD, { form: { ...form, more: 'x'.repeat(20_000) } })).status).toBe(413);
+    expect(await morning.sql`SELECT FROM slotsync.approvals`).toHaveLength(0);
+  });
+
+  it('page: a hold is approved for the number shown, and for no other', async () => {
+    const world = await openBadMorning();
+    const { visit, signIn, readForm, queued } = await serve(world, { token: TOKEN });
+    await signIn(TOKEN);
+    expect((await visit(HOLD)).body).toContain(
+      '<button class="main">Approve 20 retirements of rooms</button>',
+    );
+    const form = await readForm(HOLD);
+    await visit(HOLD, { form: { ...form, shown: '19' } });
+    expect((await visit('/')).body).toContain('run 2 holds 20 now, not 19; nothing was approved');
+    expect(await world.sql`SELECT FROM slotsync.approvals`).toHaveLength(0);
+
+    const done = await visit(HOLD, { form });
+    expect([done.status, done.headers.location]).toEqual([303, '/']);
+    const { body } = await visit('/');
+    expect(body).toContain('Approved: up to 20 retirements of rooms until');
+    expect(body).toContain('Run 3 is queued. No process is at work: start slotsync worker.');
+    expect((await visit('/')).body).not.toContain('Approved: up to');
+    expect(queued).toEqual([3]);
+    const { queue } = await world.planRun(3);
+    await world.finish(3, queue);
+    expect(world.sandbox.objects().filter(({ active }) => !active)).toHaveLength(20);
+    expect(world.lines.join('')).toContain(
+      '"action":"approve","runId":2,"stream":"rooms","msg":"operator acted"',
+    );
+    await until(async () => !(await visit('/')).body.includes('20 retirements'), {
+      describe: 'the hold to be gone',
+    });
+  });
+
+  it('page: a hold is rejected', async () => {
+    const world = await openBadMorning();
+    const { visit, signIn, readForm } = await serve(world, { token: TOKEN });
+    await signIn(TOKEN);
+    const path = HOLD.replace('approve', 'reject');
+    await visit(path, { form: await readForm(path) });
+    expect((await visit('/')).body).toContain('Rejected: 20 retirements of rooms, held in run 2.');
+    expect(await readHolds(world.state.db)).toEqual([]);
+  });
+
+  it('page: the records of a cause are retried, by whoever works the inbox', async () => {
+    const world = await openBadMorning();
+    const { visit, signIn, readForm } = await serve(world, { token: TOKEN });
+    await signIn(TOKEN);
+    expect((await visit('/failures')).body).toContain(RETRY.replaceAll('&', '&amp;'));
+    world.sandbox.allowObject(`room_${SCRIPT}`);
+    const form = await readForm(RETRY);
+    await visit(RETRY, { form: { ...form, shown: '0' } });
+    expect((await visit('/failures')).body).toContain('there are 1 now, not 0; nothing was done: look again');
+    expect((await world.statusesOf('rooms'))[SCRIPT]).toBe('dead');
+    await visit(RETRY, { form });
+    expect((await visit('/failures')).body).toContain('1 record of rooms put into the inbox.');
+    await world.drainInbox();
+    expect((await world.statusesOf('rooms'))[SCRIPT]).toBe('synced');
+  });
+
+  it('page: a run is paused, resumed and cancelled', async () => {
+    const world = await open(CONFIG);
+    const { run } = await startRun(world.state.db, {
+      kind: 'sync',
+      lane: 'sync',
+      startedBy: 'command',
+      streams: ['rooms'],
+    });
+    await notePresence(
+      world.state.db,
+      { id: '00000000-0000-4000-8000-000000000001', command: 'worker', host: 'h', pid: 1 },
+      null,
+    );
+    const { visit, signIn, readForm } = await serve(world, { token: TOKEN });
+    await signIn(TOKEN);
+    const act = async (verb: string, page = '/') =>
+      visit(`/runs/${run.id}/${verb}`, { form: await readForm(page, `/runs/${run.id}/${verb}`) });
+    await act('pause');
+    expect((await readRun(world.state.db, run.id))?.pausedAt).not.toBeNull();
+    await act('resume');
+    expect((await visit(`/runs/${run.id}`)).body).toContain(`Run ${run.id} goes on. `);
+    expect((await readRun(world.state.db, run.id))?.pausedAt).toBeNull();
+    await act('cancel', `/runs/${run.id}/cancel`);
+    expect((await readRun(world.state.db, run.id))?.status).toBe('cancelled');
+    await act('pause', '/sign-in');
+    expect((await act('cancel', '/')).status).toBe(403);
+  });
+
+  it('page: drift is repaired', async () => {
+    const world = await openBadMorning();
+    world.sandbox.changeObject('room_R1', { fields: [{ fieldId: 'room.name', values: ['Aula'] }] });
+    await world.sql`UPDATE slotsync.records SET updated_at = updated_at - interval '1 hour'`;
+    await verify(world.verifying());
+    const { visit, signIn, readForm, queued } = await serve(world, { token: TOKEN });
+    await signIn(TOKEN);
+    const path = '/drift/repair?stream=rooms';
+    expect((await visit('/drift')).body).toContain(
+      'room.name: &quot;Aula&quot; at the service, &quot;Sal 1&quot; expected',
+    );
+    await visit(path, { form: await readForm(path) });
+    expect(queued).toHaveLength(1);
+    const { queue } = await world.planRun(queued[0] ?? 0);
+    await world.finish(queued[0] ?? 0, queue);
+    expect(world.fieldsOf('room_R1')).toEqual({ 'room.name': 'Sal 1' });
+    await until(async () => !(await visit('/drift')).body.includes('Aula'), {
+      describe: 'the drift to be gone',
+    });
+  });
+
+  it('page: row and object of a record are read when somebody who signed in asks for it, and only then', async () => {
+    const world = await openBadMorning();
+    const { visit, signIn, readForm } = await serve(world, { token: TOKEN });
+    world.sandbox.clearArrivals();
+    const state = await visit('/records/rooms/R1');
+    expect(state.body).toContain('room_R1');
+    expect(state.body).not.toContain('Sal 1');
+    await signIn(TOKEN);
+    expect((await visit('/records/rooms/R1')).body).not.toContain('Sal 1');
+    expect(world.sandbox.arrivals()).toHaveLength(0);
+    await visit('/records/rooms/R1', { form: await readForm('/records/rooms/R1') });
+    expect((await visit('/records/rooms/R1')).body).toMatch(
+      /&quot;Sal 1&quot;[^]*A write would change nothing|A write would change nothing[^]*&quot;Sal 1&quot;/,
+    );
+    expect(world.sandbox.arrivals().length).toBeGreaterThan(0);
+    expect((await visit('/records?key=room_R1')).body).toContain('/records/rooms/R1');
+  });
+});
+
+describe('page: nothing comforting that is not so', () => {
+  it('page: what is held is not said to be in sync', async () => {
+    const world = await openBadMorning();
+    await world.sql`UPDATE slotsync.records SET status = 'synced' WHERE status = 'dead'`;
+    const { visit } = await serve(world);
+    for (const path of ['/failures', '/report']) {
+      const { body } = await visit(path);
+      expect(body).toContain('20 records are held for approval');
+      expect(body).not.toContain('Every record is in sync');
+    }
+  });
+
+  it('page: a run that failed as a whole, or is paused, needs a person although no record says so', async () => {
+    const world = await open(CONFIG);
+    const empty = await serve(world);
+    expect((await empty.visit('/failures')).body).toContain('No record yet');
+    await world.sql`
+      INSERT INTO slotsync.runs (kind, lane, streams, status, error_code, error_message, started_by, finished_at)
+      VALUES ('sync', 'sync', '{rooms}', 'failed', 'mirror_unreachable', 'no answer', 'schedule', now())`;
+    await world.sql`
+      INSERT INTO slotsync.runs (kind, lane, streams, status, started_by, paused_at)
+      VALUES ('sync', 'sync', '{rooms}', 'running', 'command', now())`;
+    const { visit } = await serve(world);
+    const now = (await visit('/')).body;
+    expect(now).toMatch(/Run 1<\/a> \(sync\) failed: mirror_unreachable/);
+    const report = (await visit('/report')).body;
+    expect(report).toContain('Run 1 (sync) failed: mirror_unreachable.');
+    expect(report).toContain('slotsync resume 2');
+    expect(report).not.toContain('Every record is in sync');
+  });
+});
+
+describe('page: live', () => {
+  it('page: an open page gets the sections that have changed, and one page too many is refused', async () => {
+    const world = await openBadMorning();
+    const { visit, open: ask } = await serve(world);
+    const events = await ask('/events?of=/');
+    expect(events.headers['content-type']).toBe('text/event-stream');
+    let received = '';
+    events.setEncoding('utf8').on('data', (text: string) => (received += text));
+    await until(() => received.includes('20 retirements of rooms'), { describe: () => received });
+    received = '';
+    await world.sql`UPDATE slotsync.batches SET state = 'cancelled' WHERE state = 'held'`;
+    await until(() => received.includes('"id":"attention"'), { describe: () => received });
+    expect(received).not.toContain('20 retirements');
+    expect(received).not.toContain('"id":"records"');
+
+    expect((await visit('/events?of=/bookings/x')).status).toBe(404);
+    const others = [];
+    for (let open_ = 0; open_ < 19; open_++) others.push(await ask('/events?of=/'));
+    const refused = await visit('/events?of=/');
+    expect([refused.status, refused.headers['retry-after']]).toEqual([503, '60']);
+    for (const one of others) one.destroy();
+    await until(
+      async () => {
+        const again = await ask('/events?of=/');
+        again.destroy();
+        return again.statusCode === 200;
+      },
+      { describe: 'a closed page to make room' },
+    );
+    events.destroy();
+  });
+
+  it('page: an open page that cannot be read says so, and holds up no other', async () => {
+    const world = await openBadMorning();
+    const { open: ask } = await serve(world);
+    const listen = async (path: string) => {
+      const events = await ask(`/events?of=${path}`);
+      const heard = { text: '' };
+      events.setEncoding('utf8').on('data', (text: string) => (heard.text += text));
+      return { heard, events };
+    };
+    const gone = await listen('/runs/99');
+    const other = await listen('/');
+    await until(
+      () =>
+        gone.heard.text.includes('{"problem":"There is no run 99."}') &&
+        other.heard.text.includes('data: {}'),
+      {
+        describe: () => gone.heard.text + other.heard.text,
+      },
+    );
+    expect(gone.heard.text).not.toContain('data: {}');
+
+    await world.sql`ALTER TABLE slotsync.runs RENAME TO runs_away`;
+    await until(() => other.heard.text.includes('{"problem":'), { describe: () => other.heard.text });
+    other.heard.text = '';
+    await world.sql`ALTER TABLE slotsync.runs_away RENAME TO runs`;
+    await until(() => other.heard.text.includes('data: {}'), { describe: () => other.heard.text });
+    for (const { events } of [gone, other]) events.destroy();
+  });
+});

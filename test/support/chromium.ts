@@ -1,0 +1,27 @@
+// The browser on PATH. Tests that need one are skipped where there is none.
+import { accessSync, constants } from 'node:fs';
+import path from 'node:path';
+import { chromium, type Browser } from 'playwright-core';
+
+const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
+
+/** The program, or undefined where there is none. */
+export function findChromium(): string | undefined {
+  const folders = (process.env['PATH'] ?? '').split(path.delimiter);
+  return NAMES.flatMap((name) => folders.map((folder) => path.join(folder, name))).find(isExecutable);
+}
+
+/** Opens the browser; whoever opened it closes it. */
+export function openChromium(): Promise<Browser> {
+  // Its sandbox refuses to run as root, as in a container; pages of tests are our own.
+  return chromium.launch({ executablePath: findChromium() ?? '', args: ['--no-sandbox'] });
+}
+
+function isExecutable(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,181 @@
+// What people are told of: from what the state says to causes, once each.
+import { describe, expect, it } from 'vitest';
+import { findCauses } from '../../src/alerts/find-causes.js';
+import type { ConditionsReading } from '../../src/readings/conditions.js';
+import type { EndedBadly } from '../../src/state/runs/ended-badly.js';
+import type { RunHold } from '../../src/state/runs/holds.js';
+import { configSchema } from '../../src/streams/config-schema.js';
+
+const NOW = new Date('2026-03-02T06:00:00Z');
+const ago = (minutes: number) => new Date(NOW.getTime() - minutes * 60_000);
+
+const QUIET: ConditionsReading = {
+  now: NOW,
+  endedBadly: [],
+  holds: [],
+  sendingStopped: [],
+  succeededAt: ago(60),
+  scheduledAt: ago(100_000),
+  dueAt: null,
+  drift: [],
+  inbox: [],
+  unsettled: 0,
+};
+const PARTIAL: EndedBadly = {
+  runId: 12,
+  kind: 'sync',
+  status: 'partial',
+  errorCode: null,
+  stream: 'rooms',
+  failed: 0,
+  dead: 0,
+};
+const HOLD: RunHold = {
+  runId: 12,
+  kind: 'sync',
+  stream: 'rooms',
+  operation: 'retire',
+  count: 40,
+  reason: 'secret-key',
+  approvable: true,
+  plannedAnewBy: null,
+  samples: [{ key: 'secret-key', externalId: 'secret', changes: [] }],
+};
+const PROCESS = {
+  id: 'a',
+  command: 'worker',
+  host: 'h',
+  pid: 1,
+  startedAt: ago(99),
+  seenAt: NOW,
+  isAlive: true,
+  errorCode: 'unauthorized',
+  errorMessage: 'secret',
+};
+const INBOX = { stream: 'rooms', waiting: 2, later: 0, inFlight: 0, oldestSeconds: 7200 };
+
+/** The names of the causes, with rules that differ from the defaults. */
+function causes(reading: Partial<ConditionsReading>, rules: object = {}) {
+  const parsed = configSchema.shape.alerts.parse(rules);
+  const where = { timeZone: 'Europe/Stockholm', streams: ['rooms', 'courses'] };
+  return findCauses({ ...QUIET, ...reading }, parsed, where);
+}
+const names = (...given: Parameters<typeof causes>) => causes(...given).map(({ cause }) => cause);
+
+describe('causes of alerts', () => {
+  it('alerts: when all is well there is none', () => {
+    expect(causes({})).toEqual([]);
+  });
+
+  it('alerts: a failed run is one cause by kind and code, whatever its streams', () => {
+    const failed: EndedBadly = { ...PARTIAL, status: 'failed', errorCode: 'unauthorized' };
+    const endedBadly = [failed, { ...failed, stream: 'courses' }, { ...failed, runId: 13 }];
+    const [cause, ...others] = causes({ endedBadly });
+    expect(others).toEqual([]);
+    expect(cause).toMatchObject({
+      cause: 'run_failed sync unauthorized',
+      message: { title: 'Run 13 (sync) failed: unauthorized', commands: ['slotsync runs 13'] },
+    });
+    expect(cause?.message.details).toContain('Streams: rooms, courses.');
+    expect(names({ endedBadly: [{ ...failed, errorCode: 'configuration' }] })).toEqual([
+      'run_failed sync configuration',
+    ]);
+    expect(names({ endedBadly }, { runs: ['held'] })).toEqual([]);
+  });
+
+  it('alerts: a partial run is a cause for each stream with failures, in numbers', () => {
+    const endedBadly = [
+      { ...PARTIAL, failed: 1, dead: 2 },
+      { ...PARTIAL, stream: 'courses', dead: 1 },
+      { ...PARTIAL, stream: 'staff' },
+    ];
+    expect(causes({ endedBadly })).toMatchObject([
+      {
+        cause: 'run_partial sync rooms',
+        message: { title: 'Run 12 (sync) is partial: 3 records of rooms not accepted' },
+      },
+      { cause: 'run_partial sync courses' },
+    ]);
+    expect(names({ endedBadly: [{ ...PARTIAL, dead: 900 }] })).toEqual(['run_partial sync rooms']);
+    expect(names({ endedBadly: [{ ...PARTIAL, errorCode: 'outcomes_missing' }] })).toEqual([
+      'run_partial sync outcomes_missing',
+    ]);
+  });
+
+  it('alerts: what is held names the number and the commands, and no key', () => {
+    const found = causes({ holds: [HOLD, { ...HOLD, runId: 11, count: 39 }] });
+    expect(found).toMatchObject([
+      {
+        cause: 'run_held rooms retire',
+        message: {
+          title: 'Run 12 (sync) holds 40 retirements of rooms',
+          commands: [
+            'slotsync approve 12 --stream rooms --operation retire',
+            'slotsync reject 12 --stream rooms --operation retire',
+          ],
+        },
+      },
+    ]);
+    expect(JSON.stringify(found)).not.toContain('secret');
+    expect(causes({ holds: [{ ...HOLD, approvable: false }] })).toMatchObject([
+      { message: { commands: ['slotsync status'] } },
+    ]);
+  });
+
+  it('alerts: sending stopped counts from sendingStoppedMinutes on, once for all processes', () => {
+    const stopped = (minutes: number) => ({ ...PROCESS, stoppedSince: ago(minutes) });
+    const sendingStopped = [stopped(15), stopped(20), stopped(1)];
+    const [cause, ...others] = causes({ sendingStopped });
+    expect(others).toEqual([]);
+    expect(cause?.message.title).toBe('Sending stopped since 2026-03-02 06:40 CET: unauthorized');
+    expect(cause?.message.details[0]).toMatch(/^2 processes: /);
+    expect(JSON.stringify(cause)).not.toContain('secret');
+    expect(names({ sendingStopped: [stopped(14)] })).toEqual([]);
+    expect(names({ sendingStopped: [stopped(6)] }, { sendingStoppedMinutes: 5 })).toHaveLength(1);
+    expect(names({ sendingStopped }, { sendingStoppedMinutes: false })).toEqual([]);
+  });
+
+  it('alerts: no successful sync counts when one was due by the schedule, or after the hours that are asked for', () => {
+    const HOUR = 60;
+    const dueAt = ago(4 * HOUR);
+    expect(names({ succeededAt: ago(3 * HOUR), dueAt })).toEqual([]);
+    expect(causes({ succeededAt: ago(30 * HOUR), dueAt })).toMatchObject([
+      { cause: 'no_success sync', message: { title: 'No successful sync for 30 h 0 min' } },
+    ]);
+    expect(names({ succeededAt: null, scheduledAt: ago(30 * HOUR), dueAt })).toEqual(['no_success sync']);
+    // Nothing was due at the weekend.
+    expect(names({ succeededAt: ago(60 * HOUR), dueAt: ago(61 * HOUR) })).toEqual([]);
+    expect(names({ succeededAt: ago(30 * HOUR), scheduledAt: null })).toEqual([]);
+    expect(names({ succeededAt: ago(3 * HOUR), scheduledAt: null }, { noSuccessHours: 2 })).toHaveLength(1);
+    expect(names({ succeededAt: ago(99 * HOUR), dueAt }, { noSuccessHours: false })).toEqual([]);
+  });
+
+  it('alerts: drift counts by stream, from driftObjects on', () => {
+    const drift = [
+      { stream: 'rooms', kind: 'changed', count: 3 },
+      { stream: 'rooms', kind: 'missing', count: 1 },
+      { stream: 'courses', kind: 'extra', count: 1 },
+    ] as const;
+    expect(causes({ drift: [...drift] })).toMatchObject([
+      { cause: 'drift rooms', message: { details: ['Not as last accepted: 3 changed, 1 missing.'] } },
+      { cause: 'drift courses' },
+    ]);
+    expect(names({ drift: [...drift] }, { driftObjects: 4 })).toEqual(['drift rooms']);
+    expect(names({ drift: [...drift] }, { driftObjects: false })).toEqual([]);
+  });
+
+  it('alerts: an old inbox counts by configured stream; names that others made up are one cause, and not shown', () => {
+    const inbox = [INBOX, { ...INBOX, stream: 'courses', oldestSeconds: 60 }];
+    expect(names({ inbox })).toEqual(['inbox rooms']);
+    expect(names({ inbox }, { inboxMinutes: 1 })).toEqual(['inbox rooms', 'inbox courses']);
+    expect(names({ inbox }, { inboxMinutes: false })).toEqual([]);
+    const unknown = causes({
+      inbox: [
+        { ...INBOX, stream: 'Ada Lovelace' },
+        { ...INBOX, stream: 'x' },
+      ],
+    });
+    expect(unknown).toHaveLength(1);
+    expect(JSON.stringify(unknown)).not.toContain('Ada');
+  });
+});

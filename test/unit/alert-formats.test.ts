@@ -1,0 +1,140 @@
+import { createHmac } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { toHtml, toJsonBody, toSlackBody, toTeamsBody, toText } from '../../src/alerts/formats.js';
+import { subjectOf, type NoticeAlert } from '../../src/alerts/notice.js';
+import { sign } from '../../src/alerts/post-webhook.js';
+import { findSmtpAddressFault, parseSmtpAddress } from '../../src/connections/smtp-address.js';
+
+const ALERT: NoticeAlert = {
+  id: 7,
+  event: 'opened',
+  condition: 'drift',
+  cause: 'drift rooms',
+  title: '3 objects of <rooms> & *halls* drift',
+  details: ['Not as last accepted: 3 changed.'],
+  commands: ['slotsync verify rooms'],
+  openedAt: new Date('2026-03-02T06:00:00Z'),
+  recoveredAt: null,
+};
+const NOTICE = { organization: { id: '42', service: 'https://api.example' }, alerts: [ALERT] };
+
+describe('forms of an alert', () => {
+  it('alerts: JSON has everything, with its version', () => {
+    expect(JSON.parse(JSON.stringify(toJsonBody(NOTICE)))).toEqual({
+      version: 1,
+      organization: { id: '42', service: 'https://api.example' },
+      alerts: [{ ...ALERT, openedAt: '2026-03-02T06:00:00.000Z' }],
+    });
+  });
+
+  it('alerts: Slack gets a text and blocks, with its three characters escaped', () => {
+    const { text, blocks } = toSlackBody(NOTICE);
+    expect(text).toBe('slotsync: 3 objects of &lt;rooms&gt; &amp; *halls* drift');
+    expect(blocks[0]).toEqual({
+      type: 'section',
+      text: {
+        type: 'mrkdwn',
+        text: '*3 objects of &lt;rooms&gt; &amp; *halls* drift*\nNot as last accepted: 3 changed.\n`slotsync verify rooms`',
+      },
+    });
+    const many = toSlackBody({ ...NOTICE, alerts: Array.from({ length: 60 }, () => ALERT) });
+    expect(many.blocks.length).toBeLessThanOrEqual(50);
+    expect(JSON.stringify(many)).toContain('and 20 more');
+  });
+
+  it('alerts: Teams gets an Adaptive Card in a message, of texts without markup', () => {
+    const { type, attachments } = toTeamsBody(NOTICE);
+    expect(type).toBe('message');
+    const [{ contentType, content } = { contentType: '', content: undefined }] = attachments;
+    expect(contentType).toBe('application/vnd.microsoft.card.adaptive');
+    expect(content).toMatchObject({ type: 'AdaptiveCard', version: '1.4' });
+    expect(content?.body[0]).toEqual({
+      type: 'RichTextBlock',
+      inlines: [{ type: 'TextRun', text: ALERT.title, weight: 'Bolder', color: 'Attention' }],
+    });
+    const bytes = Buffer.byteLength(
+      JSON.stringify(toTeamsBody({ ...NOTICE, alerts: Array.from({ length: 60 }, () => ALERT) })),
+    );
+    expect(bytes).toBeLessThan(28_000);
+  });
+
+  it('alerts: a mail is text, and HTML in which values are escaped', () => {
+    expect(toText(NOTICE)).toContain('3 objects of <rooms> & *halls* drift\n  Not as');
+    expect(toText(NOTICE)).toContain('  → slotsync verify rooms');
+    expect(toHtml(NOTICE)).toContain('3 objects of &lt;rooms&gt; &amp; *halls* drift</h2>');
+  });
+
+  it('alerts: the subject is the alert, or how many there are', () => {
+    const over = { ...ALERT, event: 'recovered' } as const;
+    expect(subjectOf(NOTICE)).toBe(ALERT.title);
+    expect(subjectOf({ ...NOTICE, alerts: [ALERT, ALERT, over] })).toBe('2 alerts, 1 over');
+  });
+
+  it('alerts: the signature is that of the timestamp, a dot and the body', () => {
+    const headers = sign('{"a":1}', 'a secret of enough length', 1_700_000_000_999);
+    const expected = createHmac('sha256', 'a secret of enough length')
+      .update('1700000000.{"a":1}')
+      .digest('hex');
+    expect(headers).toEqual({ 'slotsync-timestamp': '1700000000', 'slotsync-signature': `v1=${expected}` });
+  });
+});
+
+describe('the page about alerts', () => {
+  const page = readFileSync(new URL('../../docs/alerts.md', import.meta.url), 'utf8');
+
+  it('alerts: the code it gives to receivers takes what is signed, and nothing else', async () => {
+    const [, code = ''] = /```js\n([^]*?)```/.exec(page) ?? [];
+    const module = (await import(/* @vite-ignore */ `data:text/javascript,${encodeURIComponent(code)}`)) as {
+      isFromSlotsync: (headers: object, body: string, secret: string, now?: number) => boolean;
+    };
+    const verify = module.isFromSlotsync;
+    const body = JSON.stringify(toJsonBody(NOTICE));
+    const headers = sign(body, 'a secret of enough length');
+    expect(verify(headers, body, 'a secret of enough length')).toBe(true);
+    expect(verify(headers, `${body} `, 'a secret of enough length')).toBe(false);
+    expect(verify(headers, body, 'another secret')).toBe(false);
+    expect(verify(headers, body, 'a secret of enough length', Date.now() / 1000 + 301)).toBe(false);
+    expect(verify({}, body, 'a secret of enough length')).toBe(false);
+  });
+
+  it('alerts: the body it shows has the keys that are sent', () => {
+    const [, shown = ''] = /```json\n([^]*?)```/.exec(page) ?? [];
+    const body = toJsonBody(NOTICE);
+    const { alerts, ...rest } = JSON.parse(shown) as typeof body;
+    expect(Object.keys(rest)).toEqual(Object.keys(body).filter((key) => key !== 'alerts'));
+    expect(Object.keys(alerts[0] ?? {}).toSorted()).toEqual(Object.keys(ALERT).toSorted());
+  });
+});
+
+describe('the address of a mail server', () => {
+  it.each([
+    [
+      'smtps://u:p%40ss@mail.example',
+      { port: 465, encryption: 'tls', credentials: { user: 'u', password: 'p@ss' } },
+    ],
+    ['smtp://u:p@mail.example', { port: 587, encryption: 'starttls' }],
+    [
+      'smtp://mail.example:25?tls=none',
+      { host: 'mail.example', port: 25, encryption: 'none', credentials: undefined },
+    ],
+    ['smtp://u:p@127.0.0.1:2525?tls=none', { encryption: 'none' }],
+  ])('%s is read', (url, expected) => {
+    expect(findSmtpAddressFault(url)).toBeUndefined();
+    expect(parseSmtpAddress(url)).toMatchObject(expected);
+  });
+
+  it.each([
+    ['mail.example', /not a mail server/],
+    ['https://mail.example', /not a mail server/],
+    ['smtp://u:s3cret@mail.example/box', /path/],
+    ['smtp://u@mail.example', /without a password/],
+    ['smtp://u:s3cret@mail.example?tls=none', /unencrypted/],
+    ['smtps://mail.example?tls=none', /always encrypted/],
+    ['smtp://mail.example?pool=true', /parameter/],
+    ['smtp://u:s3c%ret@mail.example', /%25/],
+  ])('%s is refused, without its password', (url, fault) => {
+    expect(findSmtpAddressFault(url)).toMatch(fault);
+    expect(findSmtpAddressFault(url)).not.toContain('s3c');
+  });
+});

@@ -1,0 +1,119 @@
+// What people read, as a terminal shows it: within its width, with colours for statuses, and nothing that data could
+// make it obey.
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { layOut, openScreen } from '../../src/report/print.js';
+import { columnsOf, hasColours } from '../../src/terminal.js';
+import { createScreen } from '../support/screen.js';
+
+const PIPE = { isTTY: false, write: () => true, getColorDepth: () => 1, columns: 0, rows: 0 };
+const coloured = { ...createScreen(), getColorDepth: () => 8 };
+
+afterEach(() => {
+  vi.restoreAllMocks();
+  vi.unstubAllEnvs();
+});
+
+describe('width', () => {
+  it('sentence: it is wrapped at words, with the rest below its beginning', () => {
+    const text =
+      'Held in run 12: rooms: 40 of 60 records would be retired, more than 10 and more than 10 %\n' +
+      '  → Look at what is held, then approve it, or correct the rows in the mirror and run the sync again';
+    expect(layOut(createScreen({ columns: 60 }), text).split('\n')).toEqual([
+      'Held in run 12: rooms: 40 of 60 records would be retired,',
+      '  more than 10 and more than 10 %',
+      '  → Look at what is held, then approve it, or correct the',
+      '    rows in the mirror and run the sync again',
+    ]);
+  });
+
+  it('number: its unit stays with it', () => {
+    const text = '9 of 20 records would be retired, more than 10 %, since 2026-11-22 21:13 CET (9 min)';
+    expect(layOut(createScreen({ columns: 48 }), text).split('\n')).toEqual([
+      '9 of 20 records would be retired, more than',
+      '  10 %, since 2026-11-22 21:13 CET (9 min)',
+    ]);
+    expect(layOut(createScreen({ columns: 40 }), text).split('\n')).toEqual([
+      '9 of 20 records would be retired, more',
+      '  than 10 %, since 2026-11-22 21:13 CET',
+      '  (9 min)',
+    ]);
+  });
+
+  it('command: it is not broken where it fits a line of its own', () => {
+    const text = `  → Correct the row in the mirror, then: slotsync retry rooms 'Sal 1, north, 2'`;
+    expect(layOut(createScreen({ columns: 50 }), text).split('\n')).toEqual([
+      '  → Correct the row in the mirror, then:',
+      `    slotsync retry rooms 'Sal 1, north, 2'`,
+    ]);
+    expect(
+      layOut(createScreen({ columns: 44 }), 'No record is here yet: slotsync plan, then slotsync sync'),
+    ).toBe('No record is here yet: slotsync plan, then\n  slotsync sync');
+  });
+
+  it('command: one that is longer than the terminal stays in one piece, to be copied', () => {
+    const command = `slotsync retry rooms '${'x'.repeat(60)}'`;
+    expect(layOut(createScreen({ columns: 50 }), `Send it again: ${command}`).split('\n')).toContain(
+      `  ${command}`,
+    );
+  });
+
+  it('pipe: lines stay whole, for programs that read them', () => {
+    const text = 'x '.repeat(400).trim();
+    expect(layOut(PIPE, text)).toBe(text);
+    expect(columnsOf(createScreen({ columns: 0 }))).toBe(80); // a terminal that does not say
+  });
+});
+
+describe('colour', () => {
+  it('statuses have one, also as cells of a table, and other words have none', () => {
+    const shown = layOut(
+      coloured,
+      "run  status\n  1  partial\nRun 3 succeeded in 4 s\nrooms 'dead' (room_failed): dead, it failed",
+    );
+    expect(shown).toBe(
+      "run  status\n  1  \x1b[33mpartial\x1b[0m\nRun 3 \x1b[32msucceeded\x1b[0m in 4 s\nrooms 'dead' (room_failed): \x1b[31mdead\x1b[0m, it failed",
+    );
+  });
+
+  it('data cannot make one: what it holds is made visible first', () => {
+    expect(layOut(coloured, "rooms '\x1b[31mx\x1b[2J': ok")).toBe(
+      String.raw`rooms '\u001b[31mx\u001b[2J': ok`,
+    );
+  });
+
+  it('there is none in a pipe, and FORCE_COLOR asks for it', () => {
+    vi.stubEnv('FORCE_COLOR', undefined);
+    expect([PIPE, createScreen(), coloured].map(hasColours)).toEqual([false, false, true]);
+    vi.stubEnv('FORCE_COLOR', '1');
+    expect(hasColours(PIPE)).toBe(true);
+    vi.stubEnv('FORCE_COLOR', '0');
+    expect(hasColours(coloured)).toBe(false);
+  });
+});
+
+describe('a screen of its own', () => {
+  const open = (rows: number) => {
+    const screen = createScreen({ columns: 20, rows });
+    screen.write('$ slotsync status\n');
+    vi.spyOn(process, 'stdout', 'get').mockReturnValue(screen as unknown as typeof process.stdout);
+    return { screen, drawn: openScreen() };
+  };
+
+  it('fits the height and the width, and says how many lines do not', () => {
+    const { screen, drawn } = open(6);
+    drawn.draw('one\ntwo\nthree\nfour', 'q ends it');
+    expect(screen.shown()).toEqual(['one', 'two', 'three', 'four', '', 'q ends it']);
+    drawn.draw(`1\n${'x'.repeat(41)}\n3\n4`, 'q ends it, at any time');
+    expect(screen.shown()).toEqual([
+      '1',
+      'x'.repeat(20),
+      'x'.repeat(20),
+      '… 3 more lines',
+      '',
+      'q ends it, at any t',
+    ]);
+    drawn.close();
+    expect(screen.shown()).toEqual(['$ slotsync status']);
+    expect([screen.isAlternate(), screen.isCursorShown()]).toEqual([false, true]);
+  });
+});

@@ -1,0 +1,85 @@
+// Tables: what says nothing is left out, everything else is there, at every width.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { table } from '../../src/report/table.js';
+import { widthOf } from '../../src/report/wrap.js';
+
+const LONG = 'stream_of_the_department_for_international_exchange_students'; // 60 characters
+
+describe('a table', () => {
+  it('columns: those whose every number is zero are left out', () => {
+    const counts = table(
+      ['stream', 'create', 'update', 'retire'],
+      [
+        ['rooms', 3, 0, 0],
+        ['courses', 0, 0, 1],
+      ],
+    );
+    expect(counts).toBe('stream   create  retire\nrooms         3       0\ncourses       0       1');
+  });
+
+  it('columns: one with numbers stays, and words and missing cells are no zeros', () => {
+    expect(table(['records', 'synced', 'dead'], [['rooms', 0, 0]])).toBe('records  synced\nrooms         0');
+    expect(table(['stream', 'verified', 'drift'], [['rooms', '–', 0]])).toBe(
+      'stream  verified  drift\nrooms   –             0',
+    );
+    expect(table(['stream', 'create'], [])).toBe('stream  create');
+  });
+
+  it('width: text is wrapped at words, and numbers are not', () => {
+    const rows = [['rooms', 12_000, 'took 4 s: twice as many objects took no longer than half of them']];
+    expect(table(['type', 'objects a request', 'because'], rows, { columns: 40 }).split('\n')).toEqual([
+      'type   objects  because',
+      '             a',
+      '       request',
+      'rooms   12 000  took 4 s: twice as many',
+      '                objects took no longer',
+      '                than half of them',
+    ]);
+  });
+
+  it('width: a label that is too long stands whole above the rest of its row', () => {
+    const headings = ['records', 'synced', 'retired', 'deferred', 'failed', 'dead'];
+    const made = table(
+      headings,
+      [
+        [LONG, 1, 2, 3, 4, 5],
+        ['rooms', 6, 7, 8, 9, 10],
+      ],
+      { columns: 80 },
+    );
+    expect(made.split('\n')[1]).toBe(LONG);
+    expect(made).toMatch(/\n +1 +2 +3 +4 +5\nrooms +6 +7 +8 +9 +10$/);
+  });
+
+  it('width: letters of two columns and letters with marks stand below their headings', () => {
+    const made = table(
+      ['stream', 'name', 'x'],
+      [
+        ['会議室', 'é'.normalize('NFD'), '1'],
+        ['rooms', '👩‍🔧', '2'],
+      ],
+    );
+    expect(made).toBe(`stream  name  x\n会議室  ${'é'.normalize('NFD')}     1\nrooms   👩‍🔧    2`);
+  });
+
+  it('width: where not even the headings fit, each row is a list', () => {
+    const made = table(['run', 'kind', 'started', 'synced'], [[1, 'sync', 'at night', 20]], { columns: 16 });
+    expect(made.split('\n')).toEqual(['run: 1', '  kind: sync', '  started: at', 'night', '  synced: 20']);
+  });
+
+  it('width: no line is longer, and nothing is cut, whatever the cells are', () => {
+    const word = fc.string({ minLength: 1, maxLength: 70, unit: fc.constantFrom('a', 'Å', '会', ' ', '_') });
+    const rows = fc.array(fc.tuple(word, fc.nat(2_000_000), word, fc.nat(9)), { minLength: 1, maxLength: 4 });
+    fc.assert(
+      fc.property(rows, fc.integer({ min: 24, max: 120 }), (cells, columns) => {
+        const made = table(['stream', 'objects', 'what happened', 'x'], cells, { columns });
+        for (const line of made.split('\n')) expect(widthOf(line)).toBeLessThanOrEqual(columns);
+        const letters = (text: string) => Array.from(text.replaceAll(/\s/g, '')).sort().join('');
+        const isList = made.startsWith('stream: ');
+        const shown = table(['stream', 'objects', 'what happened', 'x'], cells, { columns: Infinity });
+        if (!isList) expect(letters(made)).toBe(letters(shown));
+      }),
+    );
+  });
+});

@@ -1,0 +1,156 @@
+// What a trace says: which span is within which, what failed, and the ids in log lines. And that nothing is traced unless a
+// collector is named.
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { SlotsyncError } from '../../src/errors.js';
+import { createLogger } from '../../src/logger.js';
+import { loadSettings } from '../../src/settings.js';
+import { createObject } from '../../src/streams/destination-object.js';
+import type { Stream } from '../../src/streams/stream.js';
+import { createRequestFiller } from '../../src/sync/apply/fill-requests.js';
+import { FIRST_SIZE } from '../../src/sync/apply/request-size.js';
+import { inSpan, isRegistered, traceIds, traceparent } from '../../src/tracing.js';
+import { idOf, keepSpans, parentOf, traceOf } from '../support/tracing.js';
+
+let kept: ReturnType<typeof keepSpans> | undefined;
+const record = () => (kept = keepSpans());
+afterEach(() => {
+  kept?.end();
+  kept = undefined;
+});
+
+describe('a span', () => {
+  it('is within the one around it, and has the code of its failure and no message', async () => {
+    const { spans } = record();
+    const failing = inSpan('run', { 'slotsync.run.id': 7 }, () =>
+      inSpan('batch', {}, async () => {
+        throw new SlotsyncError('refused', 'Anna Svensson is not a room', {});
+      }),
+    );
+    await expect(failing).rejects.toThrow();
+    const [batch, run] = spans();
+    expect(parentOf(batch)).toBe(idOf(run));
+    expect(run?.attributes).toMatchObject({ 'slotsync.run.id': 7 });
+    expect(batch?.attributes).toEqual({ 'error.type': 'refused' });
+    expect(batch?.status).toEqual({ code: 2 });
+    expect(batch?.events).toEqual([]);
+  });
+
+  it('is in the trace that its job carries', async () => {
+    const { spans } = record();
+    const carried = await inSpan('run', {}, async () => traceparent());
+    expect(carried).toMatch(/^00-[\da-f]{32}-[\da-f]{16}-01$/);
+    await inSpan('batch', {}, async () => undefined, { parent: carried });
+    const [run, batch] = spans();
+    expect(traceOf(batch)).toBe(traceOf(run));
+    expect(parentOf(batch)).toBe(idOf(run));
+    await inSpan('other', {}, async () => undefined, { parent: 'no traceparent' });
+    expect(parentOf(spans('other')[0])).toBeUndefined();
+  });
+
+  it('costs nothing and leaves nothing without an SDK', async () => {
+    expect(isRegistered()).toBe(false);
+    expect(await inSpan('run', {}, async () => [traceparent(), traceIds()])).toEqual([undefined, {}]);
+  });
+});
+
+it('a request that several batches share is within the first and linked with each', async () => {
+  const { spans } = record();
+  const stream = { type: 'room', batchSize: 'auto' } as Stream;
+  let grant = () => {};
+  const granted = new Promise<void>((resolve) => (grant = resolve));
+  const filler = createRequestFiller({
+    sizes: {
+      refresh: async () => undefined,
+      of: () => ({ ...FIRST_SIZE, objects: 3 }),
+      learn: async () => undefined,
+    },
+    destination: {
+      putObjects: (list, { beforeSend }) =>
+        inSpan('PUT objects', {}, async () => {
+          await granted;
+          await beforeSend?.();
+          return new Map(list.map(({ extId }) => [extId, { accepted: true as const, id: 1 }]));
+        }),
+    },
+  });
+  const batch = (name: string) =>
+    inSpan(name, {}, () =>
+      filler.put(
+        stream,
+        { lane: 'sync' },
+        {
+          objects: [1, 2].map((at) => createObject(`${name} ${at}`, 'room', true, [])),
+          results: new Map(),
+          goodUntil: Infinity,
+          isAgain: false,
+          require: async () => undefined,
+          noteSent: () => undefined,
+          noteAccepted: () => undefined,
+        },
+      ),
+    );
+  const batches = [batch('a'), batch('b')];
+  await new Promise(setImmediate);
+  grant();
+  await Promise.all(batches);
+  const [a, b] = [spans('a')[0], spans('b')[0]];
+  const [shared, rest] = spans('PUT objects').toSorted(
+    (one, other) => Number(other.attributes['slotsync.objects']) - Number(one.attributes['slotsync.objects']),
+  );
+  expect(shared?.attributes).toEqual({ 'slotsync.objects': 3 });
+  expect(parentOf(shared)).toBe(idOf(a));
+  expect(shared?.links.map(({ context }) => context.spanId)).toEqual([idOf(a), idOf(b)]);
+  // What one batch sends alone has no links.
+  expect(rest?.attributes).toEqual({ 'slotsync.objects': 1 });
+  expect(parentOf(rest)).toBe(idOf(b));
+  expect(rest?.links).toEqual([]);
+});
+
+it('a log line has the ids of the span in which it is written, and none outside', async () => {
+  const folder = mkdtempSync(path.join(tmpdir(), 'slotsync-tracing-'));
+  try {
+    const file = path.join(folder, 'log');
+    const log = createLogger('info', undefined, file, traceIds);
+    const { spans } = record();
+    await inSpan('batch', {}, async () => log.child({ batch: 7 }).info('batch applied'));
+    log.info('worker stopped');
+    const [inside, outside] = readFileSync(file, 'utf8')
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as object);
+    const [span] = spans();
+    expect(inside).toMatchObject({ batch: 7, trace_id: traceOf(span), span_id: idOf(span) });
+    expect(outside).not.toHaveProperty('trace_id');
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+describe('traces are exported', () => {
+  const exportsTraces = (env: Record<string, string>) => loadSettings([], env).exportsTraces;
+  const named = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' };
+
+  it('when a collector is named, for all signals or for traces', () => {
+    expect(exportsTraces(named)).toBe(true);
+    expect(exportsTraces({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://collector/v1/traces' })).toBe(true);
+    expect(exportsTraces({ ...named, OTEL_TRACES_EXPORTER: 'otlp,console' })).toBe(true);
+  });
+
+  it.each([
+    {},
+    { OTEL_SERVICE_NAME: 'slotsync' },
+    { ...named, OTEL_SDK_DISABLED: 'True' },
+    { ...named, OTEL_TRACES_EXPORTER: 'none' },
+  ])('not with %j', (env) => expect(exportsTraces(env)).toBe(false));
+
+  it('not to what is no address', () => {
+    expect(() => exportsTraces({ OTEL_EXPORTER_OTLP_ENDPOINT: 'collector:4317' })).toThrow(
+      expect.objectContaining({
+        faults: ['OTEL_EXPORTER_OTLP_ENDPOINT: not a web address; write http://host:4318'],
+      }),
+    );
+  });
+});
