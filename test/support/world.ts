@@ -369,16 +369,24 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
   };
 }
 
-/** As a newly migrated database is. */
+const TABLES =
+  'records batches runs changes watermarks approvals schedules object_claims reservations reservations_watermark ' +
+  'reservation_events cancellations links drift drift_events verifications removals request_sizes processes ' +
+  'request_seconds alert_messages alerts destination';
+const NUMBERED =
+  'approvals batches changes reservation_events runs drift_events removals alert_messages alerts';
+
+/** As a newly migrated database is. Rows are deleted: a TRUNCATE creates a file for each table and each index anew. */
 async function clear(sql: postgres.Sql): Promise<void> {
-  await sql`DROP SCHEMA public CASCADE`;
-  await sql`CREATE SCHEMA public`;
-  await sql`
-    TRUNCATE slotsync.records, slotsync.batches, slotsync.runs, slotsync.changes, slotsync.watermarks,
-      slotsync.approvals, slotsync.schedules, slotsync.object_claims, slotsync.reservations, slotsync.reservations_watermark,
-      slotsync.reservation_events, slotsync.cancellations, slotsync.links, slotsync.drift, slotsync.drift_events,
-      slotsync.verifications, slotsync.removals, slotsync.request_sizes, slotsync.processes,
-      slotsync.request_seconds, slotsync.alerts, slotsync.alert_messages, slotsync.destination RESTART IDENTITY`;
+  await sql.unsafe(`
+    DROP SCHEMA public CASCADE;
+    CREATE SCHEMA public;
+    ${TABLES.split(' ')
+      .map((table) => `DELETE FROM slotsync.${table};`)
+      .join('\n')}
+    ${NUMBERED.split(' ')
+      .map((table) => `SELECT setval('slotsync.${table}_id_seq', 1, false);`)
+      .join('\n')}`);
 }
 
 /** A service whose administrator defined exactly what the streams name. */
