@@ -27,6 +27,8 @@ export default defineConfig({
     // Files share their worker's modules, which hold no state: loading them for each file took half of the time.
     isolate: false,
     sequence: { sequencer: LongestFirst },
+    // As `until` in test/support/wait.ts; a second, the default, is the machine's speed.
+    expect: { poll: { timeout: 120_000, interval: 20 } },
     projects: [
       // Pure: no services are started for `npm run test:unit`.
       { extends: true, test: { name: 'unit', include: ['test/unit/**/*.test.ts'], ...limits } },

@@ -11,14 +11,13 @@ import {
 } from '../../src/state/processes.js';
 import { listRequestMinutes, noteRequests, readRequestTotals } from '../../src/state/requests.js';
 import { pruneRuns } from '../../src/state/retention.js';
-import { createDatabase, type TestDatabase } from '../support/services.js';
 import { ROOMS } from '../support/campus.js';
-import { openWorld, type World } from '../support/world.js';
+import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
 
-let database: TestDatabase;
+let database: SharedDatabase;
 let world: World;
 beforeAll(async () => {
-  database = await createDatabase();
+  database = await createSharedDatabase();
 });
 afterAll(() => database.drop());
 beforeEach(async () => {
