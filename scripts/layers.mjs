@@ -18,6 +18,7 @@ const LEAVES = [
   'request-counter.ts',
   'tracing.ts',
   'format.ts',
+  'nearest-name.ts',
   'html.ts',
   'sql-text.ts',
   'visible-text.ts',
@@ -136,7 +137,8 @@ export const MAY_USE = {
   '@opentelemetry/exporter-trace-otlp-http': ['tracing-export.ts'],
   '@opentelemetry/resources': ['tracing-export.ts'],
   '@opentelemetry/sdk-trace-node': ['tracing-export.ts'],
-  'fastest-levenshtein': ANYWHERE,
+  'fastest-levenshtein': ['nearest-name.ts', 'sync/init'],
+  'string-width': ['report/wrap.ts'],
   zod: ANYWHERE,
 };
 
