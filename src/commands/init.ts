@@ -129,9 +129,7 @@ function findTables(list: string, tables: readonly CatalogueTable[]): CatalogueT
         });
       const near = nearestTable(wanted, tables);
       throw new UsageError(`--tables ${wanted}: there is no such table that may be read`, {
-        remedy: near
-          ? `Did you mean ${toSource(near)}?`
-          : `There are: ${listNames(tables.map(toSource))}.`,
+        remedy: near ? `Did you mean ${toSource(near)}?` : `There are: ${listNames(tables.map(toSource))}.`,
       });
     });
 }

@@ -21,9 +21,6 @@ export async function requireKnownStream(
   if (configured.includes(stream)) return;
   const known = [...new Set([...configured, ...recorded])];
   throw new UsageError(`no stream '${stream}' is in the state or in the configuration`, {
-    remedy:
-      known.length === 0
-        ? 'The state has no records yet.'
-        : describeKnown(stream, known),
+    remedy: known.length === 0 ? 'The state has no records yet.' : describeKnown(stream, known),
   });
 }
