@@ -1,6 +1,6 @@
 // Assembly of what works the queue: producer, scheduler, workers, inbox, and a worker's HTTP. Loaded only by the
 // commands that queue or work something.
-import type { AppBase } from './app.js';
+import type { AppBase } from './app-base.js';
 import { verifyScheduleOf } from './config-file.js';
 import { createTurns, type Stoppable, once } from './lifecycle.js';
 import { openBullmq, requireQueueStore } from './queue/bullmq.js';

@@ -155,7 +155,8 @@ const needsOperator = ({ status, code }: Cause) =>
   status === 'dead' || status === 'absent' || status === 'cycle' || code === 'external_id_shared';
 
 const OPERATIONS = ['create', 'update', 'retire', 'repair'] as const;
-const OUTCOMES = ['synced', 'unchanged', 'deferred', 'failed', 'dead'] as const;
+const ACCEPTED = { create: 'created', update: 'updated', retire: 'retired' } as const;
+const OUTCOMES = ['unchanged', 'deferred', 'failed', 'dead'] as const;
 
 function changed({ streams }: ReportReading): ReportSection {
   const columns = [
@@ -163,6 +164,14 @@ function changed({ streams }: ReportReading): ReportSection {
       heading: `to ${name}`,
       of: (row: (typeof streams)[number]) => row.planned[name],
     })),
+    ...(['create', 'update', 'retire'] as const).map((name) => ({
+      heading: ACCEPTED[name],
+      of: (row: (typeof streams)[number]) => row.accepted[name],
+    })),
+    {
+      heading: 'synced, operation not known',
+      of: (row: (typeof streams)[number]) => row.unclassified,
+    },
     ...OUTCOMES.map((name) => ({
       heading: name,
       of: (row: (typeof streams)[number]) => row.outcomes[name],
@@ -174,7 +183,7 @@ function changed({ streams }: ReportReading): ReportSection {
       streams.length === 0
         ? ['No run planned or sent anything.']
         : [
-            '“To create” and so on is what the runs planned; “synced” is what the service accepted, whatever the operation was. Runs that began before count as a whole.',
+            '“To create” and so on is what the runs planned; “created”, “updated” and “retired” is what the service accepted. Runs that began before count as a whole.',
           ],
     points: [],
     table:
