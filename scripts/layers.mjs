@@ -123,6 +123,8 @@ export const MAY_USE = {
   postgres: ['connections', 'mirror', 'state', 'destination/quota', 'demo', 'commands/demo.ts'],
   'postgres-array': ['mirror'],
   'drizzle-orm': ['state'],
+  hono: ['http/http-server.ts', 'page/page.ts', 'html.ts'],
+  '@hono/node-server': ['http/http-server.ts'],
   undici: ['destination/connections.ts'],
   'p-limit': ['commands', 'sync', 'destination'],
   commander: ['cli.ts', 'commands'],

@@ -77,15 +77,30 @@ describe('requests by the second', () => {
         latest: { answer, at: second(ago) },
         success: successAgo === undefined ? undefined : { at: second(successAgo) },
       });
-    await note('unreachable', 10, 40);
-    await note('200', 30, 30);
-    expect(await readBinding(world.state)).toMatchObject({
-      answer: 'unreachable',
-      answeredAt: second(10),
-      succeededAt: second(30),
-    });
-    await note('503', 5);
-    expect(await readBinding(world.state)).toMatchObject({ answer: '503', succeededAt: second(30) });
+    const secondsAgo = async () => {
+      const bound = await readBinding(world.state);
+      const ago = (at: Date | null | undefined) =>
+        Math.round((Date.now() - (at?.getTime() ?? Number.NaN)) / SECOND / 10) * 10;
+      return { answer: bound?.answer, answered: ago(bound?.answeredAt), succeeded: ago(bound?.succeededAt) };
+    };
+    await note('unreachable', 100, 4000);
+    await note('200', 3000, 3000);
+    expect(await secondsAgo()).toEqual({ answer: 'unreachable', answered: 100, succeeded: 3000 });
+    await note('503', 50);
+    expect(await secondsAgo()).toEqual({ answer: '503', answered: 50, succeeded: 3000 });
+
+    // The clock of a host is an hour fast: what it notes is as long ago as it says, and not in the future.
+    const ahead = 3600 * SECOND;
+    const at = new Date(second(20).getTime() + ahead);
+    const fast = { answer: '200', at };
+    await noteRequests(
+      world.state.db,
+      { seconds: [], latest: fast, success: fast },
+      () => Date.now() + ahead,
+    );
+    expect(await secondsAgo()).toEqual({ answer: '200', answered: 20, succeeded: 20 });
+    await note('503', 0);
+    expect(await secondsAgo()).toEqual({ answer: '503', answered: 0, succeeded: 20 });
   });
 });
 
@@ -121,6 +136,10 @@ describe('processes', () => {
     await claim('R2', 'killed', 60);
     await claim('R3', 'killed', 90);
     await claim('R4', 'killed', -1);
+    // Of a version that did not note its processes.
+    await world.sql`
+      INSERT INTO slotsync.records (stream, local_key, status, claimed_by, claimed_until)
+      VALUES ('rooms', 'R5', 'pending', ${`batch 7 ${randomUUID()}`}, now() + interval '90 seconds')`;
     const { records, until } = await countOrphanedClaims(db);
     expect(records).toBe(2);
     expect(until?.getTime()).toBeGreaterThan(Date.now() + 60 * SECOND);

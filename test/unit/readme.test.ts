@@ -86,7 +86,7 @@ describe.each(pages)('%s', (page) => {
   it('names only options that exist', () => {
     const named = [...text.matchAll(/(?:^|[\s`(])(--[a-z][\w-]+)/gm)]
       .filter(({ index }) => isCode(text, index + 1))
-      .filter(({ index }) => !/(?:npm|docker|redis-server|git) .*$/.test(lineUpTo(text, index)))
+      .filter(({ index }) => !/(?:npm|docker|kubectl|redis-server|git) .*$/.test(lineUpTo(text, index)))
       .map(([, name = '']) => name);
     expect(named.filter((name) => !options.has(name) && name !== '--help')).toEqual([]);
   });
