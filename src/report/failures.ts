@@ -292,7 +292,7 @@ export const recordsOf = (count: number, stream?: string) =>
 /** What is known where no record is out of sync and none is held: only what was planned and sent is in sync. */
 export function describeSettled({ hasRecords, isPlanned, unsent }: Knowledge, stream?: string): string {
   const of = stream === undefined ? '' : ` of ${stream}`;
-  const name = lines(stream).map((one) => ` ${one}`);
+  const name = stream === undefined ? '' : ` ${stream}`;
   const [latest] = unsent;
   if (latest) {
     const none = hasRecords ? '' : `No record${of} yet. `;

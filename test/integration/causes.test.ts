@@ -1,4 +1,4 @@
-// Guarantee 10
+// Guarantees 10, 11
 // Root causes: whatever waits, through however many others, is counted where something has to be done.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { readChains } from '../../src/readings/chains.js';
