@@ -54,7 +54,7 @@ it('documented schema: the table of docs/first-configuration.md has every key', 
   const page = readFileSync(`${root}docs/first-configuration.md`, 'utf8');
   const documented = [...page.matchAll(/^\| `(\w+)` +\| (types, )?fields/gm)];
   const { types, fields } = schemaDefinition.shape;
-  expect(documented.map(([, key]) => key).toSorted()).toEqual(Object.keys(fields.element.shape).toSorted());
+  expect(new Set(documented.map(([, key]) => key))).toEqual(new Set(Object.keys(fields.element.shape)));
   const ofTypes = documented.filter(([, , of]) => of !== undefined).map(([, key]) => key);
-  expect(ofTypes.toSorted()).toEqual(Object.keys(types.element.shape).toSorted());
+  expect(new Set(ofTypes)).toEqual(new Set(Object.keys(types.element.shape)));
 });
