@@ -1,14 +1,16 @@
 // What alerts are decided by, read in one transaction.
 import type { FollowedSchedule } from '../cron-schedule.js';
 import type { Queries } from '../state/database.js';
+import { readBinding } from '../state/destination-binding.js';
 import { countDrift } from '../state/drift/read-drift.js';
 import { readInbox } from '../state/inbox/read-inbox.js';
 import { readWholeSuccess } from '../state/metrics-readings.js';
 import { listProcesses } from '../state/processes.js';
-import { countUnsettled } from '../state/records/count-records.js';
+import { countSentAgain, countUnsettled } from '../state/records/count-records.js';
 import { listEndedBadly } from '../state/runs/ended-badly.js';
 import { readHolds } from '../state/runs/holds.js';
 import { NIGHTLY, readSchedule } from '../state/runs/nightly-occurrences.js';
+import { readFirstRequest } from '../state/runs/read-runs.js';
 import { isStopped } from './status.js';
 
 export type ConditionsReading = Awaited<ReturnType<typeof readConditions>>;
@@ -30,6 +32,8 @@ export async function readConditions(db: Queries, streams: readonly string[], no
       .length,
     /** When a sync of all streams last succeeded; null: none is known. */
     succeededAt: await readWholeSuccess(db, streams),
+    /** When there was first something to succeed: the state was bound to a service, or a run was asked for. */
+    begunAt: await readBegun(db),
     /** Since when nightly syncs are due; null: none are. */
     scheduledAt: schedule?.registeredAt ?? null,
     /** The latest nightly sync that was due long enough ago to have ended; null: none was. */
@@ -37,7 +41,15 @@ export async function readConditions(db: Queries, streams: readonly string[], no
     drift: [...(await countDrift(db))],
     inbox: await readInbox(db),
     unsettled: await countUnsettled(db),
+    /** By stream, records that failed and are in the inbox to be sent again. */
+    sentAgain: [...(await countSentAgain(db))],
   };
+}
+
+async function readBegun(db: Queries): Promise<Date | null> {
+  const bound = await readBinding({ db });
+  const times = [bound?.boundAt, await readFirstRequest(db)].filter((at) => at !== undefined);
+  return times.length === 0 ? null : new Date(Math.min(...times.map((at) => at.getTime())));
 }
 
 /** Loaded here: a command that shows the status alone needs no schedule. */
