@@ -1,7 +1,6 @@
 // The report of a period or a run, as sections that text, Markdown and HTML show alike.
 import { remedyFor } from '../error-catalogue.js';
 import { formatDuration, formatMinute, formatNumber, formatTime, plural } from '../format.js';
-import type { Cause } from '../readings/causes.js';
 import type { ReportReading } from '../readings/report.js';
 import { describeSamples } from './holds.js';
 import {
@@ -9,7 +8,9 @@ import {
   commandOfCause,
   describeAwaitingApproval,
   describeCause,
+  describeSettled,
   describeUnsettled,
+  needsOperator,
 } from './failures.js';
 import { nextOfVerdict, VERDICT_MEANINGS } from './bookings.js';
 import { lines } from './print.js';
@@ -151,9 +152,6 @@ function needsAPerson(reading: ReportReading, timeZone: string): ReportSection {
   };
 }
 
-const needsOperator = ({ status, code }: Cause) =>
-  status === 'dead' || status === 'absent' || status === 'cycle' || code === 'external_id_shared';
-
 const OPERATIONS = ['create', 'update', 'retire', 'repair'] as const;
 const ACCEPTED = { create: 'created', update: 'updated', retire: 'retired' } as const;
 const OUTCOMES = ['unchanged', 'deferred', 'failed', 'dead'] as const;
@@ -234,7 +232,7 @@ function notInSync(reading: ReportReading, timeZone: string): ReportSection {
   const more = causes.length - named.length;
   return {
     title: 'Not in sync',
-    paragraphs: [`${describeInSync(reading)}.`],
+    paragraphs: [describeInSync(reading)],
     points: [
       ...named.map((cause) => {
         const { headline, reason, since, next } = describeCause(cause, { timeZone, now: new Date() });
@@ -246,9 +244,9 @@ function notInSync(reading: ReportReading, timeZone: string): ReportSection {
 }
 
 /** Of what is held the last reading says nothing: a row that changed may be among it. */
-function describeInSync({ unsettled, causes, verified }: ReportReading): string {
-  if (unsettled > 0) return describeUnsettled(unsettled);
-  return describeAwaitingApproval(causes) ?? (verified.length === 0 ? 'No record yet' : describeUnsettled(0));
+function describeInSync({ unsettled, causes, known }: ReportReading): string {
+  const of = unsettled > 0 ? describeUnsettled(unsettled) : describeAwaitingApproval(causes);
+  return of === undefined ? describeSettled(known) : `${of}.`;
 }
 
 function drift({ verified, driftChanges }: ReportReading, timeZone: string): ReportSection {

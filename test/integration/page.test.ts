@@ -437,7 +437,7 @@ describe('page: nothing comforting that is not so', () => {
   it('page: a run that failed as a whole, or is paused, needs a person although no record says so', async () => {
     const world = await open(CONFIG);
     const empty = await serve(world);
-    expect((await empty.visit('/failures')).body).toContain('No record yet');
+    expect((await empty.visit('/failures')).body).toContain('Nothing is known yet');
     await world.sql`
       INSERT INTO slotsync.runs (kind, lane, streams, status, error_code, error_message, started_by, finished_at)
       VALUES ('sync', 'sync', '{rooms}', 'failed', 'mirror_unreachable', 'no answer', 'schedule', now())`;

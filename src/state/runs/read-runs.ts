@@ -28,6 +28,13 @@ export async function listRuns(db: Queries, limit: number, kinds: readonly RunKi
   return db.select().from(runs).where(isListed).orderBy(desc(runs.id)).limit(limit);
 }
 
+/** When the first sync or backfill that is still stored was asked for. */
+export async function readFirstRequest(db: Queries): Promise<Date | undefined> {
+  const sends = inArray(runs.kind, ['sync', 'backfill']);
+  const [first] = await db.select().from(runs).where(sends).orderBy(runs.id).limit(1);
+  return first?.requestedAt;
+}
+
 export async function listUnfinishedRuns(db: Queries): Promise<Run[]> {
   return db.select().from(runs).where(isNull(runs.finishedAt)).orderBy(runs.id);
 }
