@@ -1,5 +1,4 @@
-// Makes the pictures of the page and of a terminal in docs/images, of the demo's university on a bad morning: a building that the service
-// refuses and the records that wait for it, retirements that are held, and a run under way. Made again with:
+// Makes the pictures of the page and of a terminal in docs/images, on a bad morning (bad-morning.mjs) with a run under way:
 // npm run build && node scripts/page-pictures.mjs [folder] [more paths]
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -8,15 +7,9 @@ import { text } from 'node:stream/consumers';
 import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright-core';
-import postgres from 'postgres';
-import { startEmbeddedPostgres } from '../dist/demo/embedded-postgres.js';
-import { universitySchema } from '../dist/demo/sync.config.js';
-import { generateReservations, loadUniversity } from '../dist/demo/university.js';
-import { startSandbox } from '../dist/sandbox/sandbox.js';
+import { playBadMorning } from './bad-morning.mjs';
 
 const TOKEN = 'a-token-of-the-pictures';
-const CLI = fileURLToPath(new URL('../dist/cli.js', import.meta.url));
-const CONFIG = fileURLToPath(new URL('../dist/demo/sync.config.js', import.meta.url));
 const folder = process.argv[2] ?? fileURLToPath(new URL('../docs/images/', import.meta.url));
 
 const PORT = 8391;
@@ -28,52 +21,16 @@ if (!CHROMIUM) throw new Error('chromium is not on PATH');
 
 const closers = [];
 try {
-  const server = await startEmbeddedPostgres();
-  closers.push(server.stop);
-  const url = await server.createDatabase('university');
-  const sql = postgres(url, { max: 1, onnotice: () => undefined });
-  closers.push(() => sql.end({ timeout: 1 }));
-  await loadUniversity(sql, { seed: 1 });
-  const sandbox = await startSandbox({
-    rate: 20,
-    window: 'sliding',
-    latencyMs: 20,
-    schema: universitySchema,
+  const { sql, sandbox, env, cli, start, run } = await playBadMorning({
+    closers,
+    settings: { HTTP_PORT: String(PORT), HTTP_TOKEN: TOKEN },
   });
-  closers.push(() => sandbox.close());
-  const env = {
-    PATH: process.env['PATH'],
-    MIRROR_DATABASE_URL: url,
-    API_BASE_URL: sandbox.url,
-    API_KEY: 'sandbox-key',
-    API_ORGANIZATION_ID: 'demo',
-    SLOTSYNC_CONFIG: CONFIG,
-    HTTP_PORT: String(PORT),
-    HTTP_TOKEN: TOKEN,
-    TIMEZONE: 'Europe/Stockholm',
-    LOG_LEVEL: 'warn',
-  };
-  const start = (...args) =>
-    spawn(process.execPath, [CLI, ...args], { env, stdio: process.env['SHOW'] ? 'inherit' : 'ignore' });
-  const run = async (...args) => once(start(...args), 'exit');
-
-  sandbox.refuseObject('building_K', { status: 400, message: 'the campus Kemi is closed in this period' });
-  await run('migrate');
-  await run('sync');
-  const { add, cancel } = await generateReservations(sql);
-  for (const reservation of add) sandbox.addReservation(reservation);
-  for (const extId of cancel) sandbox.cancelReservation(extId, { extId });
-  await run('reconcile');
-  sandbox.changeObject('room_A101', { fields: [{ fieldId: 'room.seats', values: ['12'] }] });
-  await run('verify');
-  await sql`UPDATE campus.staff SET left_on = current_date WHERE id % 4 = 0 AND left_on IS NULL`;
-  await run('sync', 'staff');
   await sql`
     INSERT INTO slotsync.request_seconds (second, requests, throttled)
     SELECT date_trunc('second', now()) - make_interval(secs => s), 3 + (8 * (1 + sin(s / 400.0)))::int, 0
     FROM generate_series(200, 3500, 4) AS s ON CONFLICT DO NOTHING`;
 
-  const failures = await readTerminal('failures', { ...env, TERM: 'xterm' });
+  const failures = await readTerminal(cli, 'failures', { ...env, TERM: 'xterm' });
   const worker = start('worker');
   closers.push(async () => {
     worker.kill('SIGTERM');
@@ -81,7 +38,8 @@ try {
   });
   const page = `http://localhost:${PORT}`;
   await until(async () => (await fetch(`${page}/healthz`)).ok);
-  sandbox.closeGate({ method: 'PUT', path: '/objects', after: 2 });
+  // A request holds at most 1000 objects, so a second one is needed for the courses, whatever size was learned.
+  sandbox.closeGate({ method: 'PUT', path: '/objects', after: 1 });
   closers.push(async () => sandbox.openGate());
   await run('backfill', 'courses', '--force', '--detach');
   await until(() => sandbox.gate().held > 0);
@@ -122,8 +80,8 @@ async function picture(browser, origin, { width, height, name, path = '/' }) {
 }
 
 /** What a command prints on a terminal of 80 columns, with its colours. */
-async function readTerminal(command, env) {
-  const typed = `stty cols 80 rows 50; ${process.execPath} ${CLI} ${command}`;
+async function readTerminal(cli, command, env) {
+  const typed = `stty cols 80 rows 50; ${process.execPath} ${cli} ${command}`;
   const terminal = spawn('script', ['-qec', typed, '/dev/null'], {
     env,
     stdio: ['ignore', 'pipe', 'inherit'],

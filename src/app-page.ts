@@ -1,5 +1,5 @@
 // Assembly of the operator's page: of a worker, and of `slotsync page`, which works nothing.
-import type { AppBase } from './app.js';
+import type { AppBase } from './app-base.js';
 import { startHttpServer } from './http/http-server.js';
 import { createPage } from './page/page.js';
 import type { Producer } from './queue/producer.js';

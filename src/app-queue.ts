@@ -1,7 +1,6 @@
 // Assembly of what works the queue: producer, scheduler, workers, inbox, and a worker's HTTP. Loaded only by the
 // commands that queue or work something.
-import type { AppBase } from './app.js';
-import { openPage } from './app-page.js';
+import type { AppBase } from './app-base.js';
 import { verifyScheduleOf } from './config-file.js';
 import { createTurns, type Stoppable, once } from './lifecycle.js';
 import { openBullmq, requireQueueStore } from './queue/bullmq.js';
@@ -107,6 +106,7 @@ export async function openQueue(app: AppBase) {
       const http = await app.http();
       if (!http) return;
       const quotaUsage = async () => (await app.limiter()).usage();
+      const { openPage } = await import('./app-page.js');
       const page = openPage(app, { port: app.settings.httpPort, producer: async () => producer, quotaUsage });
       const server = await http.serve({ phase, sendingStopped }, producer.depth, page);
       own(server, server.close);

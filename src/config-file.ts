@@ -3,7 +3,6 @@
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { closest, distance } from 'fastest-levenshtein';
 import type { z } from 'zod';
 import { hashModules } from './config-modules.js';
 import { readCsvFile } from './csv-file.js';
@@ -16,6 +15,7 @@ import {
   type ParsedConfig,
   type StreamDeclaration,
 } from './streams/config-schema.js';
+import { nearestName } from './nearest-name.js';
 import { describeFault, type Fault } from './streams/config-schema.js';
 import { resolveLookups } from './streams/lookups.js';
 import { resolveReservations, type ReservationConfig } from './streams/bookings.js';
@@ -251,11 +251,11 @@ function toFaults(issue: z.core.$ZodIssue): Fault[] {
 }
 
 function suggest(key: string): string {
-  const near = closest(key, configKeys());
-  const apart = distance(key, near);
-  return apart > 0 && apart <= Math.min(3, key.length / 2)
-    ? `; did you mean '${near}'?`
-    : '; remove it, or check the spelling';
+  const near = nearestName(
+    key,
+    configKeys().filter((name) => name !== key),
+  );
+  return near === undefined ? '; remove it, or check the spelling' : `; did you mean '${near}'?`;
 }
 
 /** The streams named on the command line, or all. Throws UsageError for a name that is not configured. */
@@ -263,8 +263,10 @@ export function selectStreams({ streams }: Configuration, names: readonly string
   const known = new Set(streams.map(({ name }) => name));
   const unknown = names.filter((name) => !known.has(name));
   if (unknown.length > 0) {
+    const meant = unknown.map((name) => nearestName(name, [...known])).filter((name) => name !== undefined);
+    const near = meant.length === 0 ? '' : `Did you mean ${meant.join(', ')}? `;
     throw new UsageError(`no stream ${unknown.map((name) => `'${name}'`).join(', ')} in the configuration`, {
-      remedy: `There are: ${[...known].join(', ')}.`,
+      remedy: `${near}There are: ${[...known].join(', ')}.`,
     });
   }
   return names.length === 0 ? streams : streams.filter(({ name }) => names.includes(name));

@@ -1,5 +1,6 @@
 // What a terminal is, and what it obeys. The escape sequences of this program stand here and nowhere else: data passes
 // through visible-text.ts first, so that it cannot hold one.
+import { styleText } from 'node:util';
 
 /** A standard stream; a pipe and a file have neither width nor colours. */
 export type Output = Pick<NodeJS.WriteStream, 'isTTY' | 'columns' | 'rows' | 'getColorDepth'> & {
@@ -8,8 +9,7 @@ export type Output = Pick<NodeJS.WriteStream, 'isTTY' | 'columns' | 'rows' | 'ge
 
 const DEFAULT_COLUMNS = 80;
 
-const COLOURS = { red: 31, green: 32, yellow: 33, dim: 2 } as const;
-export type Colour = keyof typeof COLOURS;
+export type Colour = 'red' | 'green' | 'yellow' | 'dim';
 
 /** From the cursor to the end of the screen: also what is left of a line that was wrapped when the window got narrower. */
 const ERASE_BELOW = '\x1b[J';
@@ -38,7 +38,7 @@ export function hasColours(stream: Output): boolean {
 }
 
 export function coloured(text: string, colour: Colour): string {
-  return `\x1b[${COLOURS[colour]}m${text}\x1b[0m`;
+  return styleText(colour, text, { validateStream: false });
 }
 
 /** Text on a terminal, in place of a line that is drawn there, if there is one. */

@@ -49,7 +49,7 @@ function findFailed({ endedBadly }: ConditionsReading): AlertCause[] {
   }));
 }
 
-function findPartial({ endedBadly }: ConditionsReading): AlertCause[] {
+function findPartial({ endedBadly, sentAgain }: ConditionsReading): AlertCause[] {
   const partial = endedBadly.filter(({ status }) => status === 'partial');
   const byStream = groupBy(
     partial.filter(({ failed, dead }) => failed + dead > 0),
@@ -61,7 +61,7 @@ function findPartial({ endedBadly }: ConditionsReading): AlertCause[] {
       condition: 'run_partial',
       message: {
         title: `Run ${runId} (${kind}) is partial: ${plural(failed + dead, 'record')} of ${stream} not accepted`,
-        details: [`${stream}: ${parts}.`],
+        details: [`${stream}: ${parts}.`, ...describeSentAgain(stream, sentAgain)],
         commands: [`slotsync failures ${stream}`, `slotsync runs ${runId}`],
       },
     };
@@ -79,6 +79,14 @@ function findPartial({ endedBadly }: ConditionsReading): AlertCause[] {
     },
   }));
   return [...byStream, ...asAWhole];
+}
+
+function describeSentAgain(stream: string | null, sentAgain: ConditionsReading['sentAgain']): string[] {
+  const { count = 0 } = sentAgain.find((one) => one.stream === stream) ?? {};
+  if (count === 0) return [];
+  return [
+    `${plural(count, 'record')} of ${stream} ${count === 1 ? 'is' : 'are'} in the inbox, and sent again automatically.`,
+  ];
 }
 
 function findHeld({ holds }: ConditionsReading): AlertCause[] {
@@ -137,11 +145,11 @@ function findStopped(
 }
 
 function findNoSuccess(
-  { succeededAt, scheduledAt, dueAt, now }: ConditionsReading,
+  { succeededAt, begunAt, scheduledAt, dueAt, now }: ConditionsReading,
   { noSuccessHours }: AlertRules,
   timeZone: string,
 ): AlertCause[] {
-  const since = succeededAt ?? scheduledAt;
+  const since = succeededAt ?? begunAt ?? scheduledAt;
   if (since === null || noSuccessHours === false) return [];
   // A schedule says itself when the next success is due: not every pattern is of every day.
   const isLate =
@@ -221,10 +229,20 @@ function findInbox(
 }
 
 /** What is still to be known when a cause is over: it may have ended without everything being in sync. */
-export function describeAfterwards({ unsettled }: ConditionsReading): string[] {
-  return unsettled === 0
-    ? []
-    : [`${plural(unsettled, 'record')} ${unsettled === 1 ? 'is' : 'are'} not in sync: slotsync failures`];
+export function describeAfterwards(
+  { unsettled, lostWhileStopped: lost }: ConditionsReading,
+  condition: AlertCause['condition'],
+): string[] {
+  return [
+    ...(condition === 'sending_stopped' && lost > 0
+      ? [
+          `${plural(lost, 'process', 'processes')} that sent nothing ${lost === 1 ? 'was' : 'were'} killed, or cut off: slotsync status`,
+        ]
+      : []),
+    ...(unsettled > 0
+      ? [`${plural(unsettled, 'record')} ${unsettled === 1 ? 'is' : 'are'} not in sync: slotsync failures`]
+      : []),
+  ];
 }
 
 function explainCode(code: string | null): string[] {

@@ -8,7 +8,7 @@ export class SentInPart extends Error {}
 
 /** One alert of a notice, in words. */
 export interface NoticeAlert {
-  /** With `event` it names the message: one that arrives twice is the same. */
+  /** With `event` and `openedAt` it names the message: one that arrives twice is the same. */
   id: number;
   event: 'opened' | 'recovered' | 'test';
   condition: AlertCondition | 'test';

@@ -1,7 +1,7 @@
 import type { App } from '../app.js';
 import { openCsvFile } from '../csv-file.js';
 import { UsageError } from '../errors.js';
-import { plural } from '../format.js';
+import { formatNumber, plural } from '../format.js';
 import { listCauses } from '../readings/causes.js';
 import { eachFailure, eachHeld } from '../readings/failures.js';
 import {
@@ -20,7 +20,10 @@ import {
   describeFailure,
   describeFormerObjects,
   describeHeldRecord,
+  describeSettled,
   describeUnsettled,
+  quote,
+  recordsOf,
 } from '../report/failures.js';
 import { lines, printJson, printLine } from '../report/print.js';
 import { describeDriftLeft } from '../report/verify.js';
@@ -29,6 +32,7 @@ import { countDrift } from '../state/drift/read-drift.js';
 import { countUnsettled } from '../state/records/count-records.js';
 import type { FailureFilter } from '../state/records/failure-filter.js';
 import { countFormerObjects } from '../state/records/former-objects.js';
+import { readKnowledge } from '../state/records/unsent-records.js';
 import type { CommonOptions } from './command.js';
 import { readSince } from './read-time.js';
 import { requireKnownCode } from './require-known-code.js';
@@ -65,12 +69,18 @@ async function prepare(app: App, name: string | undefined, options: FailuresOpti
   await requireKnownCode(state, code);
   const { db } = state;
   const filter: FailureFilter = { stream, status, code, since };
-  return { db, filter, limit, json, out, times: { timeZone: await app.timeZone(), now } };
+  const configured = await app.configuration().then(
+    ({ streams }) => streams.map((one) => one.name),
+    () => undefined,
+  );
+  const times = { timeZone: await app.timeZone(), now };
+  return { db, filter, chosen: describeChoice({ ...options, stream }), configured, limit, json, out, times };
 }
 
-async function showCauses({ db, filter, limit = MOST_CAUSES, json, out, times }: Show): Promise<void> {
+async function showCauses(show: Show): Promise<void> {
+  const { db, filter, configured, limit = MOST_CAUSES, json, out, times } = show;
   const file = out === undefined ? undefined : await openCsvFile(out, CAUSE_COLUMNS);
-  const causes = await listCauses(db, filter);
+  const causes = await listCauses(db, filter, configured);
   const shown = causes.slice(0, limit);
   await file?.write(shown.map((cause) => causeToCsv(cause, times)));
   await file?.close();
@@ -83,23 +93,25 @@ async function showCauses({ db, filter, limit = MOST_CAUSES, json, out, times }:
   const held = describeAwaitingApproval(causes);
   const left = shown.length < causes.length ? ` (the first ${shown.length} shown)` : '';
   const unsettled = causes.filter(({ status }) => status !== 'held').length;
-  const of = total === 0 ? '' : `, of ${plural(unsettled, 'cause')}${left}`;
+  const of = `, of ${plural(unsettled, 'cause')}${left}${show.chosen.narrows ? '; each is counted whole' : ''}`;
+  const all = lines('slotsync failures', show.chosen.words, '--all').join(' ');
   for (const line of lines(
-    (total > 0 || held === undefined) && `${describeNumber(total, filter)}${of}.`,
+    (total > 0 || held === undefined) && (await describeNumber(show, total, of)),
     held && `${held}.`,
     describeOthers(others, filter.stream),
-    total + causes.length > 0 && !file && 'To list each record: slotsync failures --all',
+    total + causes.length > 0 && !file && `To list each record: ${all}`,
     out !== undefined && `Written to ${out}.`,
   ))
     printLine(line);
 }
 
-async function showRecords({ db, filter, limit, json, out }: Show): Promise<void> {
+async function showRecords(show: Show): Promise<void> {
+  const { db, filter, configured, limit, json, out } = show;
   const file = out === undefined ? undefined : await openCsvFile(out, FAILURE_COLUMNS);
   const document = { failures: [] as object[], held: [] as object[] };
   let shown = 0;
   try {
-    for await (const page of eachFailure(db, filter, limit)) {
+    for await (const page of eachFailure(db, filter, limit, configured)) {
       shown += page.length;
       await file?.write(page.map(failureToCsv));
       if (json) document.failures.push(...page.map(failureToJson));
@@ -121,18 +133,34 @@ async function showRecords({ db, filter, limit, json, out }: Show): Promise<void
   const held = describeAwaitingApproval(await listCauses(db, { ...filter, status: filter.status ?? 'held' }));
   const left = shown < total ? ` (the first ${shown} shown)` : '';
   for (const line of lines(
-    (total > 0 || held === undefined) && `${describeNumber(total, filter)}${left}.`,
-    held && `${held}: slotsync failures --status held`,
+    (total > 0 || held === undefined) && (await describeNumber(show, total, left)),
+    held && `${held}: ${lines('slotsync failures', filter.stream, '--status held').join(' ')}`,
     describeOthers(others, filter.stream),
     out !== undefined && `Written to ${out}.`,
   ))
     printLine(line);
 }
 
-/** `total`: those that the filter names. */
-function describeNumber(total: number, { status, code, since }: FailureFilter): string {
-  const isNarrowed = [status, code, since].some((part) => part !== undefined);
-  return total === 0 && isNarrowed ? 'No record that is not in sync matches' : describeUnsettled(total);
+/** The filter as it was given. `narrows`: what of it chooses among the records of a stream. */
+function describeChoice({ stream, status, code, since }: FailuresOptions & { stream?: string | undefined }) {
+  const narrows = lines(
+    status !== undefined && `--status ${status}`,
+    code !== undefined && `--code ${code}`,
+    since !== undefined && `--since ${quote(since)}`,
+  ).join(' ');
+  return { narrows, words: lines(stream, narrows !== '' && narrows).join(' ') || undefined };
+}
+
+/** `total`: those that the filter names; `of`: what else is said of them, where there are any. */
+async function describeNumber({ db, filter, chosen }: Show, total: number, of: string): Promise<string> {
+  const { stream, status } = filter;
+  const { narrows } = chosen;
+  if (status === 'held' && total === 0) return 'No record is held for approval.';
+  const all = narrows === '' ? total : await countUnsettled(db, { stream });
+  if (all === 0) return describeSettled(await readKnowledge(db, stream), stream);
+  if (narrows === '') return `${describeUnsettled(total, stream)}${of}.`;
+  if (total === 0) return `${describeUnsettled(all, stream)}, and none of them matches ${narrows}.`;
+  return `${formatNumber(total)} of the ${recordsOf(all, stream)} that ${all === 1 ? 'is' : 'are'} not in sync ${total === 1 ? 'matches' : 'match'} ${narrows}${of}.`;
 }
 
 /** What else is wrong with records that are in sync as they were last read. */

@@ -43,7 +43,9 @@ export async function forget(
     throw new UsageError(
       `the object of ${stream} '${localKey}' is not retired: nothing would retire it afterwards`,
       {
-        remedy: `Retire it first: slotsync sync ${stream}. To leave it as it is: slotsync forget with --force.`,
+        remedy: declared
+          ? `Retire it first: slotsync sync ${stream}. To leave it as it is: slotsync forget with --force.`
+          : `${stream} is not in the configuration, so no run retires it. To leave the object as it is at the service: slotsync forget with --force. To retire it: put the stream back, then: slotsync sync ${stream}`,
       },
     );
   }

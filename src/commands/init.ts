@@ -3,6 +3,7 @@ import path from 'node:path';
 import type { App } from '../app.js';
 import { UsageError } from '../errors.js';
 import type { CatalogueTable } from '../mirror/read-catalogue.js';
+import { listNames } from '../nearest-name.js';
 import { describeProposal, renderConfiguration, toSource } from '../report/configuration-file.js';
 import { print } from '../report/print.js';
 import { TYPES_MARKER } from '../report/service.js';
@@ -128,7 +129,7 @@ function findTables(list: string, tables: readonly CatalogueTable[]): CatalogueT
         });
       const near = nearestTable(wanted, tables);
       throw new UsageError(`--tables ${wanted}: there is no such table that may be read`, {
-        remedy: near ? `Did you mean ${toSource(near)}?` : '',
+        remedy: near ? `Did you mean ${toSource(near)}?` : `There are: ${listNames(tables.map(toSource))}.`,
       });
     });
 }

@@ -34,7 +34,8 @@ export async function report(app: App, id: string | undefined, options: ReportOp
   const { requestsPerSecond } = app.settings;
   // Opened first: a file that cannot be written is reported before anything is read.
   const file = options.out === undefined ? undefined : await openOutputFile(options.out);
-  const reading = await readReport(state, { since, run }, { requestsPerSecond, now });
+  const configuredStreams = async () => (await app.configuration()).streams.map(({ name }) => name);
+  const reading = await readReport(state, { since, run }, { requestsPerSecond, configuredStreams, now });
   const text = options.json
     ? JSON.stringify(reading, null, 2)
     : render(composeReport(reading, await app.timeZone()));

@@ -1,7 +1,7 @@
 // An error code that an operator names: of the catalogue, or one that a record has.
-import { closest } from 'fastest-levenshtein';
 import { isKnownCode } from '../error-catalogue.js';
 import { UsageError } from '../errors.js';
+import { nearestName } from '../nearest-name.js';
 import type { State } from '../state/database.js';
 import { listFailureCodes } from '../state/records/count-failures.js';
 import { LIMITED_OPERATIONS } from '../state/schema.js';
@@ -12,9 +12,13 @@ export async function requireKnownCode({ db }: Pick<State, 'db'>, code: string |
   const codes = await listFailureCodes(db);
   if (codes.includes(code)) return;
   throw new UsageError(`no record has the code '${code}'`, {
-    remedy:
-      codes.length === 0
-        ? 'No record has any: every record is in sync as it was last read.'
-        : `Did you mean ${closest(code, codes)}? There are: ${codes.join(', ')}.`,
+    remedy: codes.length === 0 ? 'No record has any.' : describeKnown(code, codes),
   });
+}
+
+/** `Did you mean rooms? There are: rooms, courses.` */
+export function describeKnown(name: string, known: readonly string[]): string {
+  const near = nearestName(name, known);
+  const all = `There are: ${known.join(', ')}.`;
+  return near === undefined ? all : `Did you mean ${near}? ${all}`;
 }

@@ -1,9 +1,9 @@
 // For commands that read the state alone, without the configuration: the streams that it has records of.
-import { closest } from 'fastest-levenshtein';
 import type { App } from '../app.js';
 import { UsageError } from '../errors.js';
 import type { State } from '../state/database.js';
 import { listRecordedStreams } from '../state/records/count-records.js';
+import { describeKnown } from './require-known-code.js';
 
 /** Throws UsageError for a stream that has no record and is not in the configuration, if that can be read. */
 export async function requireKnownStream(
@@ -21,9 +21,6 @@ export async function requireKnownStream(
   if (configured.includes(stream)) return;
   const known = [...new Set([...configured, ...recorded])];
   throw new UsageError(`no stream '${stream}' is in the state or in the configuration`, {
-    remedy:
-      known.length === 0
-        ? 'The state has no records yet.'
-        : `Did you mean ${closest(stream, known)}? There are: ${known.join(', ')}.`,
+    remedy: known.length === 0 ? 'The state has no records yet.' : describeKnown(stream, known),
   });
 }

@@ -47,6 +47,7 @@ export async function retry(
       ? `${describeChoice(options, stream)}; nothing was changed. To see what there is: slotsync failures`
       : `${plural(retried.length, 'record')} will be sent by the next run: slotsync sync`,
     ...(retried.length > 1 ? countByCode(retried) : []),
+    ...(await describeUnsent(app, retried)),
   ]);
   return missing.length + twice.length > 0 || isNone ? EXIT.failed : EXIT.done;
 }
@@ -70,6 +71,20 @@ function refuseTogether(stream: string | undefined, keys: readonly string[], opt
   if (retireFormer) {
     throw new UsageError(`--retire-former chooses its records itself: leave out ${narrows}`);
   }
+}
+
+/** Of streams that left the configuration: no run sends their records. */
+async function describeUnsent(app: App, retried: readonly RetriedRecord[]): Promise<string[]> {
+  const configured = await app.configuration().then(
+    ({ streams }) => streams.map(({ name }) => name),
+    () => undefined,
+  );
+  const left = [...new Set(retried.map(({ stream }) => stream))].filter(
+    (one) => configured?.includes(one) === false,
+  );
+  return left.map(
+    (one) => `${one} is not in the configuration: its records are sent when the stream is put back.`,
+  );
 }
 
 /** `No record of rooms is dead with the code refused_400`. */

@@ -37,7 +37,8 @@ async function watchStatus(app: App, every: string | true, options: StatusOption
   const records = async () => {
     const startedAt = performance.now();
     if (counted && startedAt < counted.until) return counted.counts;
-    const counts = await readRecordCounts(state.db);
+    const { configuredStreams } = readingsOf(app, options);
+    const counts = await readRecordCounts(state.db, () => configuredStreams().catch(() => undefined));
     const now = performance.now();
     counted = { counts, until: now + (now - startedAt) / COUNTING_SHARE };
     return counts;

@@ -41,6 +41,7 @@ function gaugesOf<Reading>(
 }
 
 /** Never is +Inf, so that an alert on an age also finds what never was. */
+const stoppedSeconds = ({ stopped }: StateReading['processes'][number]) => stopped?.ageSeconds ?? -1;
 const orNever = (seconds: number | null) => seconds ?? Infinity;
 
 export const quotaGauges = () =>
@@ -142,7 +143,9 @@ export const stateGauges = (lanes: readonly string[]) =>
       for (const { stream, ageSeconds } of read.verified) verified.set({ stream }, orNever(ageSeconds));
       for (const { command } of read.processes)
         for (const state of ['alive', 'silent']) processes.set({ command, state }, 0);
-      for (const { isAlive, stopped: cause, command, ...where } of read.processes) {
+      // Containers of one host may have the same process id: of two, the one that sends nothing is shown.
+      const bySending = read.processes.toSorted((a, b) => stoppedSeconds(a) - stoppedSeconds(b));
+      for (const { isAlive, stopped: cause, command, ...where } of bySending) {
         processes.inc({ command, state: isAlive ? 'alive' : 'silent' });
         if (!isAlive) continue;
         stopped.set({ command, ...where }, cause ? 1 : 0);

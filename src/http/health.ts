@@ -2,7 +2,7 @@
 // that is down does not change that. Readiness: can it work now?
 import { errorEntry } from '../error-catalogue.js';
 import { codeOf } from '../errors.js';
-import { json, type HttpAnswer } from './http-server.js';
+import { json } from './http-server.js';
 
 export interface HealthDeps {
   /** What the process is doing. */
@@ -16,14 +16,14 @@ export interface HealthDeps {
 export function createHealth({ phase, sendingStopped, checks }: HealthDeps) {
   return {
     /** 200 while the process works. The answer itself shows that its event loop is not blocked. */
-    liveness(): HttpAnswer {
+    liveness(): Response {
       const now = phase();
       return json(now === 'ended' ? 503 : 200, { alive: now !== 'ended', phase: now });
     },
 
     /** 200 when it can work; else 503 and, for each part that is not ready, the code of its failure;
      * of sending, since when it has stopped and why. */
-    async readiness(): Promise<HttpAnswer> {
+    async readiness(): Promise<Response> {
       const notReady: Record<string, string> = {};
       const now = phase();
       if (now !== 'running') notReady['worker'] = now;

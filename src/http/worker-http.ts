@@ -53,7 +53,8 @@ export function createWorkerHttp({ host, port, state, log, limiter, streams }: W
       };
       const health = createHealth({ ...workers, checks });
       const { contentType } = metrics;
-      const answerMetrics = async () => ({ status: 200, contentType, body: await metrics.text() });
+      const answerMetrics = async () =>
+        new Response(await metrics.text(), { headers: { 'content-type': contentType } });
       const routes = {
         '/healthz': health.liveness,
         '/readyz': health.readiness,

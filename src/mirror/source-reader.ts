@@ -1,8 +1,8 @@
 // Reads one source of the mirror, that of a stream or that of the bookings: its columns and their types, its rows by
 // their keys, and the external ids that several of its rows share.
 import { keyExpression } from './row-key-and-hash.js';
-import { closest } from 'fastest-levenshtein';
 import { messageOf, SlotsyncError } from '../errors.js';
+import { nearestName, suggestName } from '../nearest-name.js';
 import { arrayLiteral, quoteLiteral } from '../sql-text.js';
 import type { Row } from '../streams/config-schema.js';
 import { isIdentifiedByKey, templateColumns } from '../streams/external-id.js';
@@ -76,7 +76,8 @@ export function createSourceReader(sessions: ReadOnlySessions) {
         WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND n.nspname NOT IN ('pg_catalog', 'information_schema')`),
     );
     const names = tables.map(({ name }) => name);
-    return names.length === 0 ? '' : `; did you mean ${closest(source.table.join('.'), names)}?`;
+    const near = nearestName(source.table.join('.'), names);
+    return near === undefined ? '' : `; did you mean ${near}?`;
   }
 
   async function nameKeys(
@@ -210,7 +211,7 @@ export function findAbsent(named: readonly NamedColumn[], types: ColumnTypes): s
     .filter(([, column]) => !types.has(column))
     .map(
       ([place, column]) =>
-        `${place}: there is no column ${column}; did you mean ${closest(column, [...types.keys()])}?`,
+        `${place}: there is no column ${column}; ${suggestName(column, [...types.keys()]) ?? 'there are none'}`,
     );
 }
 

@@ -3,7 +3,7 @@
 // Rows of the state name records, which may be people. So without the token it is read only on this machine: by a name of
 // this machine, at a loopback address, and not through a proxy. Everybody else signs in; without HTTP_TOKEN nobody else
 // reads it. The name is checked because another site's name can be made to lead to a loopback address (DNS rebinding).
-import type { HttpRequest } from '../http/http-server.js';
+import type { IncomingMessage } from 'node:http';
 import { isLoopback } from '../settings.js';
 
 /** A proxy says for whom it asks. */
@@ -11,7 +11,7 @@ const PROXY_HEADERS = ['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-re
 
 /** Whether the request comes from this machine, to a server that listens at `listens` (HTTP_HOST). */
 export function isLocal(
-  { headers, httpVersion }: Pick<HttpRequest, 'headers' | 'httpVersion'>,
+  { headers, httpVersion }: Pick<IncomingMessage, 'headers' | 'httpVersion'>,
   listens: string,
 ): boolean {
   return (
@@ -24,7 +24,7 @@ export function isLocal(
 }
 
 /** Whether a form was sent by a page of this server: browsers say so in one header or the other. */
-export function isFromOwnPage({ headers }: Pick<HttpRequest, 'headers'>): boolean {
+export function isFromOwnPage({ headers }: Pick<IncomingMessage, 'headers'>): boolean {
   const site = headers['sec-fetch-site'];
   if (site !== undefined) return site === 'same-origin';
   const { origin, host } = headers;
@@ -33,7 +33,7 @@ export function isFromOwnPage({ headers }: Pick<HttpRequest, 'headers'>): boolea
 }
 
 /** Whether the browser speaks https, with a proxy before this server. */
-export const isSecure = ({ headers }: Pick<HttpRequest, 'headers'>): boolean =>
+export const isSecure = ({ headers }: Pick<IncomingMessage, 'headers'>): boolean =>
   headers['x-forwarded-proto'] === 'https';
 
 /** The name without its port. */

@@ -40,8 +40,11 @@ export interface ActionRequest {
   params: Readonly<Record<string, string>>;
   /** What it is about, from the address. */
   query: URLSearchParams;
-  /** The number that was shown. */
-  shown: number | undefined;
+}
+
+export interface AskedAction extends ActionRequest {
+  /** The number that was shown, of an action that asks with one; 0 if the form does not say it, NaN if it is none. */
+  shown: number;
 }
 
 export interface Question {
@@ -58,7 +61,7 @@ export interface Action {
   /** Where the operator is led afterwards. */
   back: (request: ActionRequest) => string;
   /** Returns what was done, in sentences. Throws UsageError when nothing was. */
-  act: (deps: ActionDeps, request: ActionRequest) => Promise<string>;
+  act: (deps: ActionDeps, request: AskedAction) => Promise<string>;
 }
 
 const runOf = ({ params }: ActionRequest): number => {
@@ -73,6 +76,8 @@ const choiceOf = ({ query }: ActionRequest) => ({
 const toRun = (request: ActionRequest) => `/runs/${runOf(request)}`;
 const toNow = () => '/';
 
+const numberOf = (holds: readonly { count: number }[]) => holds.reduce((sum, { count }) => sum + count, 0);
+
 async function askAboutHolds(
   { state }: ActionDeps,
   request: ActionRequest,
@@ -80,13 +85,12 @@ async function askAboutHolds(
   says: string,
 ): Promise<Question> {
   const { run, holds } = await chooseHolds((await state()).db, runOf(request), choiceOf(request));
-  const count = holds.reduce((sum, hold) => sum + hold.count, 0);
   const what = holds.map(describeHeld).join(', ');
   return {
     title: `${verb} ${what}?`,
     body: html`<p>Held in run ${run.id}:</p>${holds.map((hold) => html`<p><b>${describeHeld(hold)}</b>. ${reasonOf(hold)}</p>${renderSamples(hold)}`)}<p>${says}</p>`,
     button: `${verb} ${what}`,
-    count,
+    count: numberOf(holds),
   };
 }
 
@@ -136,6 +140,7 @@ const reject: Action = {
   async act({ state }, request) {
     const { db } = await state();
     const { run, holds } = await chooseHolds(db, runOf(request), choiceOf(request));
+    requireShown(request, numberOf(holds));
     await rejectHolds(db, run.id, holds);
     return `Rejected: ${holds.map(describeHeld).join(', ')}, held in run ${run.id}.`;
   },
@@ -200,8 +205,8 @@ async function countOfCause({ state }: Pick<ActionDeps, 'state'>, cause: ReturnT
 }
 
 /** More than the operator saw is not done. */
-function requireShown({ shown }: ActionRequest, count: number): void {
-  if (shown !== undefined && count > shown)
+function requireShown({ shown }: AskedAction, count: number): void {
+  if (!(count <= shown))
     throw new UsageError(`there are ${count} now, not ${shown}; nothing was done: look again`);
 }
 

@@ -8,11 +8,12 @@ import {
   commandOfCause,
   describeAwaitingApproval,
   describeCause,
-  describeUnsettled,
+  describeSettled,
   isRetryable,
   nextStep,
 } from '../report/failures.js';
 import { countUnsettled, listRecordedStreams } from '../state/records/count-records.js';
+import { readKnowledge, type Knowledge } from '../state/records/unsent-records.js';
 import { action, ago, link, pathOf, status, table, withQuery } from './parts.js';
 import type { Page, Section, View } from './view.js';
 
@@ -23,22 +24,25 @@ export const failuresPage: Page = async (sources, { query, address }) => {
   const causes = (await sources.causes()).filter(
     (cause) => stream === undefined || cause.stream === stream || stream in cause.waitingByStream,
   );
-  const { listed, total, streams } = await sources.read(address, async (db) => ({
-    listed: await listFailuresInChains(db, { stream, limit: MOST_RECORDS }),
+  const { listed, total, known, streams } = await sources.read(address, async (db) => ({
+    listed: await listFailuresInChains(db, { stream, limit: MOST_RECORDS }, await sources.configured()),
     total: await countUnsettled(db, { stream }),
+    known: await readKnowledge(db, stream),
     streams: await listRecordedStreams(db),
   }));
   return (view) => ({
     title: stream === undefined ? 'Failures' : `Failures of ${stream}`,
-    lead: html`<p>${total === 0 ? `${saidOfNone(causes, streams)}.` : html`<b>${formatNumber(total)}</b> ${total === 1 ? 'record is' : 'records are'} not in sync.`}</p>
+    lead: html`<p>${total === 0 ? saidOfNone(causes, known, stream) : html`<b>${formatNumber(total)}</b> ${total === 1 ? 'record is' : 'records are'} not in sync.`}</p>
 <nav aria-label="Streams" class="filter"><ul><li><a href="/failures"${stream === undefined ? html` aria-current="true"` : ''}>all</a></li>${streams.map((name) => html`<li><a href="${withQuery('/failures', { stream: name })}"${name === stream ? html` aria-current="true"` : ''}>${name}</a></li>`)}</ul></nav>`,
     sections: [causesSection(causes, view), recordsSection(listed, total, view)],
   });
 };
 
 /** What is held is in sync only as it was last read: its row has changed since. */
-const saidOfNone = (causes: readonly Cause[], streams: readonly string[]): string =>
-  describeAwaitingApproval(causes) ?? (streams.length === 0 ? 'No record yet' : describeUnsettled(0));
+function saidOfNone(causes: readonly Cause[], known: Knowledge, stream: string | undefined): string {
+  const held = describeAwaitingApproval(causes);
+  return held === undefined ? describeSettled(known, stream) : `${held}.`;
+}
 
 function causesSection(causes: readonly Cause[], view: View): Section {
   const body =

@@ -33,11 +33,13 @@ export function createLive({ log }: { log: Logger }) {
     onError: (error) => log.debug({ code: codeOf(error) }, 'page not brought up to date'),
   });
 
+  /** All at the same time: a page whose reading takes long does not keep the others waiting one after the other. */
   async function round(): Promise<void> {
-    for (const client of clients) {
+    const updates = [...clients].map(async (client) => {
       if (performance.now() - client.since > LONGEST_MS) client.events.end();
       else await update(client).catch((error: unknown) => reportFailure(client, error));
-    }
+    });
+    await Promise.all(updates);
   }
 
   /** A page that cannot be read, such as of a run that is not kept any more, says so, and holds up no other. */

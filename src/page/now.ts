@@ -4,7 +4,7 @@ import { errorEntry, remedyFor } from '../error-catalogue.js';
 import { formatDuration, formatNumber, formatTime, plural } from '../format.js';
 import { html, type Html } from '../html.js';
 import type { Cause } from '../readings/causes.js';
-import { headlineOf, isRetryable } from '../report/failures.js';
+import { headlineOf, needsOperator } from '../report/failures.js';
 import { failedRuns } from '../report/run.js';
 import { requestLine } from './chart.js';
 import { renderHold } from './hold-parts.js';
@@ -38,7 +38,7 @@ export const nowPage: Page = async (sources) => {
 
 /** What a person decides or corrects; each with what to do about it. */
 function attention(now: Now, causes: readonly Cause[], view: View): Section {
-  const stuck = causes.filter(isRetryable);
+  const stuck = causes.filter(needsOperator);
   const drifting = now.verified.filter(({ repairable }) => repairable > 0);
   const isAtWork = now.processes.some(({ isAlive }) => isAlive);
   const left = now.unfinished.filter(({ run }) => !run.pausedAt && !isAtWork);

@@ -1,12 +1,15 @@
 // The operator's page: its addresses, who may ask for them, and what every answer has in common.
 import { readFileSync } from 'node:fs';
+import { deleteCookie, getCookie, setCookie } from 'hono/cookie';
+import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors.js';
 import { html } from '../html.js';
 import {
   HttpError,
+  readForm,
+  streamEvents,
   type Handler,
-  type HttpAnswer,
-  type HttpRequest,
+  type HttpContext,
   type Routes,
 } from '../http/http-server.js';
 import type { Logger } from '../logger.js';
@@ -15,7 +18,7 @@ import type { SyncDeps } from '../sync/sync-deps.js';
 import { explainRecord } from '../sync/explain-record.js';
 import { visible } from '../visible-text.js';
 import { isFromOwnPage, isLocal, isSecure } from './access.js';
-import { ACTIONS, type Action, type ActionDeps, type ActionRequest } from './actions.js';
+import { ACTIONS, type Action, type ActionDeps } from './actions.js';
 import { bookingsPage } from './bookings.js';
 import { driftPage } from './drift.js';
 import { failuresPage } from './failures.js';
@@ -61,7 +64,7 @@ const ASSETS = {
 };
 
 /** A handler of somebody who may read. */
-type ReaderHandler = (request: HttpRequest, session: Session | undefined) => HttpAnswer | Promise<HttpAnswer>;
+type ReaderHandler = (context: HttpContext, session: Session | undefined) => Response | Promise<Response>;
 
 /** The routes of the page. To be closed before the server. */
 export function createPage(deps: PageDeps) {
@@ -69,8 +72,8 @@ export function createPage(deps: PageDeps) {
   const sources = createSources(deps);
   const sessions = token === undefined ? undefined : createSessions(token);
   const live = createLive({ log });
-  const cookieName = () => `slotsync_${port}`;
-  const secretOf = ({ cookies }: HttpRequest) => cookies.get(cookieName());
+  const cookieName = `slotsync_${port}`;
+  const secretOf = (context: HttpContext) => getCookie(context, cookieName);
 
   const viewFor = async (session: Session | undefined): Promise<View> => ({
     now: new Date(),
@@ -82,38 +85,37 @@ export function createPage(deps: PageDeps) {
   /** Lets those read who may, and makes a page of every failure. */
   const reading =
     (handle: ReaderHandler): Handler =>
-    async (request) => {
-      const session = sessions?.find(secretOf(request));
+    async (context) => {
+      const session = sessions?.find(secretOf(context));
       try {
-        if (session || isLocal(request, host)) return await handle(request, session);
-        if (sessions) return redirect(`/sign-in?next=${encodeURIComponent(request.address)}`);
-        return plain(403, NOT_SERVED);
+        if (session || isLocal(context.env.incoming, host)) return await handle(context, session);
+        return sessions ? toSignIn(context) : plain(context, 403, NOT_SERVED);
       } catch (error) {
-        return await answerFailure(request, session, error);
+        return await answerFailure(context, session, error);
       }
     };
 
   /** The same for a form: of somebody who signed in, from a page of this session. */
   const acting = (
-    handle: (request: HttpRequest, form: URLSearchParams, session: Session) => Promise<HttpAnswer>,
+    handle: (context: HttpContext, session: Session, form: URLSearchParams) => Response | Promise<Response>,
   ) =>
-    reading(async (request, session) => {
+    reading(async (context, session) => {
       if (!sessions)
-        return plain(403, 'Nobody acts here without HTTP_TOKEN; docs/page.md says how to set it.');
-      if (!session) return redirect('/sign-in');
-      if (!isFromOwnPage(request)) return plain(403, 'The form was not sent by a page of this address.');
-      const form = await request.form();
+        return plain(context, 403, 'Nobody acts here without HTTP_TOKEN; docs/page.md says how to set it.');
+      if (!session) return context.redirect('/sign-in', 303);
+      if (!isFromOwnPage(context.env.incoming)) return plain(context, 403, OF_ELSEWHERE);
+      const form = await readForm(context);
       if (!isEqual(form.get('form_token') ?? '', session.formToken))
-        return plain(403, 'The form is of another session: go back, reload, and send it again.');
-      return handle(request, form, session);
+        return plain(context, 403, 'The form is of another session: go back, reload, and send it again.');
+      return handle(context, session, form);
     });
 
   async function answerFailure(
-    request: HttpRequest,
+    context: HttpContext,
     session: Session | undefined,
     error: unknown,
-  ): Promise<HttpAnswer> {
-    if (error instanceof HttpError) return plain(error.status, error.message);
+  ): Promise<Response> {
+    if (error instanceof HttpError) return plain(context, error.status, error.message);
     const isMissing = error instanceof PageNotFound;
     const isUsage = error instanceof UsageError;
     if (!isMissing && !isUsage) log.warn({ code: codeOf(error) }, 'page could not be shown');
@@ -133,86 +135,85 @@ export function createPage(deps: PageDeps) {
       canSignIn: !!sessions,
     }));
     const status = isMissing ? 404 : isUsage ? 409 : 503;
-    return page(status, renderPage(rendered, view, { path: request.path, address: request.address }));
+    return page(context, status, renderPage(rendered, view, placeOf(context)));
   }
 
   const showPage = (shown: Page, isLive: boolean) =>
-    reading(async (request, session) => {
-      const address = request.address;
-      const render = await shown(sources, { params: request.params, query: request.query, address });
+    reading(async (context, session) => {
+      const request = requestOf(context);
+      const render = await shown(sources, request);
       const view = await viewFor(session);
       const notices = session?.notices.splice(0) ?? [];
-      return page(200, renderPage(render(view), view, { path: request.path, address, notices, isLive }));
+      return page(context, 200, renderPage(render(view), view, { ...placeOf(context), notices, isLive }));
     });
 
   /** Events of one live page: `of` is its address. */
-  const events = reading(async (request, session) => {
-    const address = request.query.get('of') ?? '';
-    const found = findLivePage(address);
-    if (!found) return plain(404, 'no such page');
-    if (live.isFull()) return { ...plain(503, 'too many open pages'), headers: { 'retry-after': '60' } };
+  const events = reading((context, session) => {
+    const found = findLivePage(context.req.query('of') ?? '');
+    if (!found) return plain(context, 404, 'no such page');
+    if (live.isFull()) {
+      context.header('retry-after', '60');
+      return plain(context, 503, 'too many open pages');
+    }
     const render = async () => (await found.page(sources, found.request))(await viewFor(session));
-    return {
-      status: 200,
-      contentType: 'text/event-stream',
-      body: 'retry: 2000\n\n',
-      events: (client) => live.add(client, render),
-    };
+    return streamEvents(context, (client) => live.add(client, render));
   });
 
-  const showSignIn: Handler = (request) => {
-    if (!sessions) return plain(404, NOT_SERVED);
-    return page(200, renderSignIn(nextOf(request.query.get('next')), ''));
+  const showSignIn: Handler = (context) => {
+    if (!sessions) return plain(context, 404, NOT_SERVED);
+    return page(context, 200, renderSignIn(nextOf(context.req.query('next')), ''));
   };
 
-  const signIn: Handler = async (request) => {
-    if (!sessions) return plain(404, NOT_SERVED);
-    if (!isFromOwnPage(request)) return plain(403, 'The form was not sent by a page of this address.');
-    const form = await request.form();
+  const signIn: Handler = async (context) => {
+    if (!sessions) return plain(context, 404, NOT_SERVED);
+    const { incoming } = context.env;
+    if (!isFromOwnPage(incoming)) return plain(context, 403, OF_ELSEWHERE);
+    const form = await readForm(context);
     const next = nextOf(form.get('next'));
-    const result = sessions.signIn(form.get('token') ?? '', request.remote);
+    const remote = incoming.socket.remoteAddress ?? '';
+    const result = sessions.signIn(form.get('token') ?? '', remote);
     if (typeof result === 'string') {
-      log.warn({ remote: request.remote, result }, 'sign-in refused');
-      return result === 'wrong'
-        ? page(403, renderSignIn(next, 'This is not the token.'))
-        : {
-            ...page(429, renderSignIn(next, 'Too many wrong tokens. Wait ten minutes.')),
-            headers: { 'retry-after': '600' },
-          };
+      log.warn({ remote, result }, 'sign-in refused');
+      if (result === 'wrong') return page(context, 403, renderSignIn(next, 'This is not the token.'));
+      context.header('retry-after', '600');
+      return page(context, 429, renderSignIn(next, 'Too many wrong tokens. Wait ten minutes.'));
     }
     log.info('operator signed in');
-    sessions.end(secretOf(request));
-    return redirect(next, cookie(result.secret, COOKIE_SECONDS, request));
+    sessions.end(secretOf(context));
+    setCookie(context, cookieName, result.secret, {
+      maxAge: COOKIE_SECONDS,
+      httpOnly: true,
+      sameSite: 'Strict',
+      secure: isSecure(incoming),
+    });
+    return context.redirect(next, 303);
   };
 
-  const signOut = acting(async (request) => {
-    sessions?.end(secretOf(request));
-    return redirect('/', cookie('', 0, request));
+  const signOut = acting((context) => {
+    sessions?.end(secretOf(context));
+    deleteCookie(context, cookieName);
+    return context.redirect('/', 303);
   });
 
-  const cookie = (secret: string, seconds: number, request: HttpRequest) =>
-    `${cookieName()}=${secret}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${seconds}${isSecure(request) ? '; Secure' : ''}`;
-
   const ask = (action: Action) =>
-    reading(async (request, session) => {
-      if (!session) return redirect(sessions ? `/sign-in?next=${encodeURIComponent(request.address)}` : '/');
-      if (!action.ask) return redirect(action.back(asked(request)));
-      const question = await action.ask(deps, asked(request));
+    reading(async (context, session) => {
+      if (!session) return sessions ? toSignIn(context) : context.redirect('/', 303);
+      const request = requestOf(context);
+      const back = action.back(request);
+      if (!action.ask) return context.redirect(back, 303);
+      const question = await action.ask(deps, request);
       const view = await viewFor(session);
       const { title, body, button, count } = question;
-      const lead = html`${body}<form method="post" action="${request.address}">${formToken(view)}${count === undefined ? '' : html`<input type="hidden" name="shown" value="${count}">`}<div class="actions"><button class="main">${button}</button><a class="button" href="${action.back(asked(request))}">Back</a></div></form>`;
-      return page(
-        200,
-        renderPage({ title, lead, sections: [] }, view, { path: request.path, address: request.address }),
-      );
+      const lead = html`${body}<form method="post" action="${request.address}">${formToken(view)}${count === undefined ? '' : html`<input type="hidden" name="shown" value="${count}">`}<div class="actions"><button class="main">${button}</button><a class="button" href="${back}">Back</a></div></form>`;
+      return page(context, 200, renderPage({ title, lead, sections: [] }, view, placeOf(context)));
     });
 
   const act = (name: string, action: Action) =>
-    acting(async (request, form, session) => {
-      const shown = form.get('shown');
-      const wanted = { ...asked(request), shown: shown === null ? undefined : Number(shown) };
+    acting(async (context, session, form) => {
+      const request = requestOf(context);
+      const shown = Number(form.get('shown') ?? 0);
       try {
-        const done = await action.act(deps, wanted);
+        const done = await action.act(deps, { ...request, shown });
         session.notices.push(done);
         const { run } = request.params;
         log.info(
@@ -228,12 +229,12 @@ export function createPage(deps: PageDeps) {
         session.notices.push([messageOf(error), ...error.faults, error.remedy].filter(Boolean).join(' '));
       }
       sources.renew();
-      return redirect(action.back(wanted));
+      return context.redirect(action.back(request), 303);
     });
 
   /** Reads row and object of a record, for the next page of this session. */
-  const readSides = acting(async ({ params }, _form, session) => {
-    const { stream = '', key = '' } = params;
+  const readSides = acting(async (context, session) => {
+    const { stream = '', key = '' } = requestOf(context).params;
     const declared = (await deps.configuration()).streams.find(({ name }) => name === stream);
     const path = pathOf('records', stream, key);
     if (!declared) throw new UsageError(`no stream '${stream}' is in the configuration`);
@@ -246,7 +247,7 @@ export function createPage(deps: PageDeps) {
     session.shown.clear();
     session.shown.set(path, { explained, at: new Date() } satisfies Shown);
     log.info({ stream }, 'record read for an operator');
-    return redirect(path);
+    return context.redirect(path, 303);
   });
 
   const pages = Object.fromEntries(
@@ -258,7 +259,7 @@ export function createPage(deps: PageDeps) {
   const assets = Object.fromEntries(
     Object.entries(ASSETS).map(([path, { file, contentType }]) => {
       const body = readFileSync(new URL(`./${file}`, import.meta.url), 'utf8');
-      return [path, () => ({ status: 200, contentType, body })];
+      return [path, () => new Response(body, { headers: { 'content-type': contentType } })];
     }),
   );
   const routes: Routes = {
@@ -283,7 +284,15 @@ export function createPage(deps: PageDeps) {
 const NOT_SERVED =
   'The page is read on this machine only, by its loopback address, because HTTP_TOKEN is not set; docs/page.md says how to reach it from elsewhere.';
 
-const asked = ({ params, query }: HttpRequest): ActionRequest => ({ params, query, shown: undefined });
+const OF_ELSEWHERE = 'The form was not sent by a page of this address.';
+
+function requestOf({ req }: HttpContext): PageRequest {
+  const { pathname, search, searchParams } = new URL(req.url);
+  return { params: req.param(), query: searchParams, address: pathname + search };
+}
+
+/** Where a page stands, for its frame. */
+const placeOf = (context: HttpContext) => ({ path: context.req.path, address: requestOf(context).address });
 
 /** The page of an address, if it is one that is brought up to date. */
 function findLivePage(address: string): { page: Page; request: PageRequest } | undefined {
@@ -301,8 +310,8 @@ function findLivePage(address: string): { page: Page; request: PageRequest } | u
  * Only an address of this server: another one would lead away. Browsers leave out tabs and line breaks, so `/`, a tab and
  * `/host` is one too; and no header takes what is not ASCII.
  */
-const nextOf = (next: string | null): string =>
-  next !== null && /^\/(?![/\\])[\x21-\x7e]*$/.test(next) ? next : '/';
+const nextOf = (next: string | null | undefined): string =>
+  typeof next === 'string' && /^\/(?![/\\])[\x21-\x7e]*$/.test(next) ? next : '/';
 
 function renderSignIn(next: string, problem: string): string {
   return String(html`<!doctype html>
@@ -315,17 +324,9 @@ ${problem === '' ? '' : html`<p class="notice bad" role="alert">${problem}</p>`}
 <p>The token is the setting HTTP_TOKEN of this process.</p></main></body></html>`);
 }
 
-const page = (status: number, body: string): HttpAnswer => ({
-  status,
-  contentType: 'text/html; charset=utf-8',
-  body: visible(body),
-});
-const plain = (status: number, sentence: string): HttpAnswer => ({
-  status,
-  contentType: 'text/plain; charset=utf-8',
-  body: `${sentence}\n`,
-});
-const redirect = (location: string, setCookie?: string): HttpAnswer => ({
-  ...plain(303, `See ${location}`),
-  headers: { location, ...(setCookie === undefined ? {} : { 'set-cookie': setCookie }) },
-});
+const page = ({ html: answer }: HttpContext, status: ContentfulStatusCode, text: string) =>
+  answer(visible(text), status);
+const plain = ({ text }: HttpContext, status: ContentfulStatusCode, sentence: string) =>
+  text(`${sentence}\n`, status);
+const toSignIn = (context: HttpContext) =>
+  context.redirect(`/sign-in?next=${encodeURIComponent(requestOf(context).address)}`, 303);

@@ -99,7 +99,15 @@ function inState(
       ? { stream: parentStream, localKey: parentKey }
       : null;
   const isUnsettled = record && record.status !== 'synced' && record.status !== 'retired';
-  const next = isUnsettled ? nextStep({ ...record, stream, localKey: key, chain }) : undefined;
+  const next = isUnsettled
+    ? nextStep({
+        ...record,
+        stream,
+        localKey: key,
+        chain,
+        isInInbox: record.status === 'failed' && waitingChanges > 0,
+      })
+    : undefined;
   const body = facts([
     ['Status', record ? status(record.status) : 'no record; it was never sent'],
     record && ['External id', record.externalId ?? '–'],

@@ -8,11 +8,13 @@ import { PageNotFound, type Page, type Section } from './view.js';
 
 export const reportPage: Page = async (sources, { query, address }) => {
   const given = query.get('run');
-  const { requestsPerSecond } = sources;
+  const { requestsPerSecond, configured } = sources;
   const reading = await sources.read(address, async (db, state) => {
     const id = Number(given);
     const run = given !== null && Number.isSafeInteger(id) ? await readRun(db, id) : undefined;
-    return given !== null && !run ? undefined : readReport(state, { run }, { requestsPerSecond });
+    return given !== null && !run
+      ? undefined
+      : readReport(state, { run }, { requestsPerSecond, configuredStreams: configured });
   });
   if (!reading) throw new PageNotFound(`There is no run ${given ?? ''}.`);
   return ({ timeZone }) => {

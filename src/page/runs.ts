@@ -38,7 +38,11 @@ export const runPage: Page = async (sources, { params, address }) => {
       run: await readSoFar(db, run),
       progress: await readProgress(db, id),
       holds: await readHolds(db, id),
-      failures: await listFailuresInChains(db, { runId: id, limit: MOST_FAILURES }),
+      failures: await listFailuresInChains(
+        db,
+        { runId: id, limit: MOST_FAILURES },
+        await sources.configured(),
+      ),
       verdicts: run.kind === 'reconcile' ? await countVerdicts(db, id) : undefined,
       drift: run.kind === 'verify' ? await countDriftEvents(db, id) : undefined,
     };

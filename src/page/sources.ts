@@ -46,10 +46,16 @@ export function createSources({ state, configuredStreams, quotaUsage, requestsPe
     return { minutes, totals: await readRequestTotals(db, new Date(now.getTime() - HOUR), now) };
   }
 
+  /** Undefined: the configuration could not be read. */
+  const configured = () => configuredStreams().catch(() => undefined);
+
   const open = () => ({
     now: cacheReading(readNow, KEEP),
     hour: cacheReading(readHour, { ...KEEP, keepMs: 5 * SECOND }),
-    causes: cacheReading(async () => listCauses((await state()).db), { ...KEEP, keepMs: 3 * SECOND }),
+    causes: cacheReading(async () => listCauses((await state()).db, {}, await configured()), {
+      ...KEEP,
+      keepMs: 3 * SECOND,
+    }),
     /** By the address of the page. */
     pages: new Map<string, () => Promise<unknown>>(),
   });
@@ -57,6 +63,7 @@ export function createSources({ state, configuredStreams, quotaUsage, requestsPe
 
   return {
     requestsPerSecond,
+    configured,
     now: () => readings.now(),
     hour: () => readings.hour(),
     causes: () => readings.causes(),

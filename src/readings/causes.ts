@@ -36,6 +36,10 @@ export interface Cause {
   records: number;
   /** Some of them: first those that most records wait for. */
   keys: string[];
+  /** Of those that failed, the ones that are in the inbox to be sent again. */
+  inInbox: number;
+  /** Whether the stream is in the configuration; null: that was not looked up. */
+  isConfigured: boolean | null;
   /** Records that wait for them, by stream and in all, also through others. */
   waitingByStream: Record<string, number>;
   waiting: number;
@@ -56,11 +60,20 @@ const MOST_KEYS = 5;
 
 /**
  * The causes of the records that the filter names, those that most records wait for first. A cause is counted whole,
- * whichever of its records are named.
+ * whichever of its records are named. `configured`: the streams of the configuration, where it could be read.
  */
-export async function listCauses(db: Queries, filter: FailureFilter = {}): Promise<Cause[]> {
-  return inSnapshot(db, (tx) => readCauses(tx, filter));
+export async function listCauses(
+  db: Queries,
+  filter: FailureFilter = {},
+  configured?: readonly string[],
+): Promise<Cause[]> {
+  const causes = await inSnapshot(db, (tx) => readCauses(tx, filter));
+  return causes.map((cause) => ({ ...cause, isConfigured: isConfigured(cause, configured) }));
 }
+
+/** Whether a stream is one of these; null: they are not known. */
+export const isConfigured = ({ stream }: { stream: string }, configured?: readonly string[]) =>
+  configured ? configured.includes(stream) : null;
 
 async function readCauses(tx: Queries, filter: FailureFilter): Promise<Cause[]> {
   const causes = new Map<string, Cause>();
@@ -126,7 +139,15 @@ async function addWaiting(
 const isOnlyWaitedFor = (end: End) => end.status === 'absent' || end.status === 'cycle' || isAccepted(end);
 
 /** Of a cause that is known only by what waits for it. */
-const NOTHING_YET = { records: 0, matching: 0, messages: 0, attempts: 0, keys: [], since: new Date(8.64e15) };
+const NOTHING_YET = {
+  records: 0,
+  matching: 0,
+  inInbox: 0,
+  messages: 0,
+  attempts: 0,
+  keys: [],
+  since: new Date(8.64e15),
+};
 
 function countWaiting(cause: Cause, stream: string, count: number): void {
   const sum = (cause.waitingByStream[stream] ?? 0) + count;
@@ -146,7 +167,16 @@ const nameOf = ({ stream, status, code, runId }: Partial<Cause>) =>
 
 type Counted = Pick<
   Cause,
-  'stream' | 'status' | 'code' | 'records' | 'matching' | 'messages' | 'attempts' | 'since' | 'keys'
+  | 'stream'
+  | 'status'
+  | 'code'
+  | 'records'
+  | 'matching'
+  | 'inInbox'
+  | 'messages'
+  | 'attempts'
+  | 'since'
+  | 'keys'
 >;
 
 /** Nothing waits for it yet. */
@@ -156,13 +186,15 @@ function causeOf({
   code,
   records,
   matching,
+  inInbox,
   messages,
   attempts,
   since,
   keys,
 }: Counted): Cause {
-  const own = { stream, status, code, records, matching, messages, attempts, since, keys, message: null };
-  return { ...own, waitingByStream: {}, waiting: 0, depth: 0, runId: null, approvable: false };
+  const own = { stream, status, code, records, matching, inInbox, messages, attempts, since, keys };
+  const nothingElse = { waitingByStream: {}, waiting: 0, depth: 0, runId: null, approvable: false };
+  return { ...own, ...nothingElse, message: null, isConfigured: null };
 }
 
 async function causeOfHold(tx: Queries, hold: RunHold, filter: FailureFilter): Promise<Cause> {
@@ -174,6 +206,7 @@ async function causeOfHold(tx: Queries, hold: RunHold, filter: FailureFilter): P
     code: operation,
     records: count,
     matching: isNamedBy(filter, hold, since) ? count : 0,
+    inInbox: 0,
     messages: 1,
     attempts: 0,
     since,

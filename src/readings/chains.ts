@@ -19,6 +19,8 @@ export interface Chain {
     message: string | null;
     /** Of what is held: the run that holds it. */
     runId: number | null;
+    /** Whether its stream is in the configuration; null or undefined: that was not looked up. */
+    isConfigured?: boolean | null;
   };
 }
 

@@ -7,11 +7,11 @@ import { recordName, type RecordKey } from '../state/records/outcome-types.js';
 import { readHeldBatch } from '../state/runs/held-keys.js';
 import { readHolds, type RunHold } from '../state/runs/holds.js';
 import { inSnapshot } from '../state/snapshot.js';
-import { isNamedBy } from './causes.js';
+import { isConfigured, isNamedBy } from './causes.js';
 import { readChains, type Chain } from './chains.js';
 
-/** `chain`: of one that waits for another record. */
-export type FailureInChain = Failure & { chain?: Chain | undefined };
+/** `chain`: of one that waits for another record. `isConfigured`: as in a cause, of its stream. */
+export type FailureInChain = Failure & { chain?: Chain | undefined; isConfigured?: boolean | null };
 
 /** A record that an operator's approval is waited for. */
 export interface HeldRecord
@@ -26,11 +26,12 @@ export async function* eachFailure(
   db: Queries,
   filter: FailureFilter,
   limit = Infinity,
+  configured?: readonly string[],
 ): AsyncGenerator<FailureInChain[]> {
   let after: RecordKey | undefined;
   for (let left = limit; left > 0;) {
     const chosen = { ...filter, after, limit: Math.min(left, PAGE) };
-    const page = await listFailuresInChains(db, chosen);
+    const page = await listFailuresInChains(db, chosen, configured);
     if (page.length === 0) return;
     yield page;
     after = page.at(-1);
@@ -42,15 +43,20 @@ export async function* eachFailure(
 export function listFailuresInChains(
   db: Queries,
   chosen: FailureFilter & { limit: number; after?: RecordKey | undefined },
+  configured?: readonly string[],
 ): Promise<FailureInChain[]> {
   return inSnapshot(db, async (tx) => {
     const page = await listFailures(tx, chosen);
     const waitedFor = page.flatMap(({ waitsFor }) => waitsFor ?? []);
     const chains = await readChains(tx, waitedFor);
-    return page.map((one) => ({
-      ...one,
-      chain: one.waitsFor ? chains.get(recordName(one.waitsFor)) : undefined,
-    }));
+    return page.map((one) => {
+      const found = one.waitsFor ? chains.get(recordName(one.waitsFor)) : undefined;
+      const chain = found && {
+        ...found,
+        end: { ...found.end, isConfigured: isConfigured(found.end, configured) },
+      };
+      return { ...one, chain, isConfigured: isConfigured(one, configured) };
+    });
   });
 }
 

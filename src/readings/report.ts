@@ -6,6 +6,7 @@ import { countDriftChanges } from '../state/drift/read-drift.js';
 import { readInbox } from '../state/inbox/read-inbox.js';
 import { listProcesses } from '../state/processes.js';
 import { countUnsettled } from '../state/records/count-records.js';
+import { readKnowledge } from '../state/records/unsent-records.js';
 import { readRequestTotals } from '../state/requests.js';
 import { listEndedBadly } from '../state/runs/ended-badly.js';
 import { readHolds } from '../state/runs/holds.js';
@@ -39,7 +40,15 @@ const MOST_RUNS = 12;
 export async function readReport(
   state: State,
   choice: ReportChoice,
-  { requestsPerSecond, now = new Date() }: { requestsPerSecond: number; now?: Date },
+  {
+    requestsPerSecond,
+    configuredStreams,
+    now = new Date(),
+  }: {
+    requestsPerSecond: number;
+    configuredStreams?: (() => Promise<readonly string[] | undefined>) | undefined;
+    now?: Date;
+  },
 ) {
   const { db } = state;
   const schedule = await readSchedule(db, NIGHTLY);
@@ -60,7 +69,8 @@ export async function readReport(
     streams: await sumByStream(db, chosen),
     /** Of one run: those that no later run has planned anew. */
     holds: holds.filter(({ plannedAnewBy }) => plannedAnewBy === null),
-    causes: await listCauses(db),
+    known: await readKnowledge(db),
+    causes: await listCauses(db, {}, await configuredStreams?.().catch(() => undefined)),
     unsettled: await countUnsettled(db),
     verified: await readVerified(db),
     driftChanges: await countDriftChanges(db, from, to),

@@ -18,6 +18,7 @@ import {
   listRecordedStreams,
 } from '../state/records/count-records.js';
 import { countFormerObjects } from '../state/records/former-objects.js';
+import { readKnowledge } from '../state/records/unsent-records.js';
 import { listRequestSizes } from '../state/request-sizes.js';
 import { listOpenApprovals } from '../state/runs/approvals.js';
 import { readHolds } from '../state/runs/holds.js';
@@ -32,13 +33,17 @@ export type StatusReading = Awaited<ReturnType<typeof readStatus>>;
 export type RecordCounts = Awaited<ReturnType<typeof readRecordCounts>>;
 
 /** What takes a reading of all records. */
-export async function readRecordCounts(db: Queries) {
+export async function readRecordCounts(
+  db: Queries,
+  configuredStreams: () => Promise<readonly string[] | undefined>,
+) {
   const unsettled = await countUnsettled(db);
   return {
+    known: await readKnowledge(db),
     records: await countRecords(db),
     unsettled,
     /** Why they are not in sync. */
-    causes: unsettled === 0 ? [] : await listCauses(db),
+    causes: unsettled === 0 ? [] : await listCauses(db, {}, await configuredStreams()),
     inDoubt: await countInDoubt(db),
     formerObjects: await countFormerObjects(db),
     verified: await readVerified(db),
@@ -61,8 +66,9 @@ export async function readStatus(
   const schedule = await readSchedule(db, NIGHTLY);
   const unfinished = (await listUnfinishedRuns(db)).filter(({ kind }) => deps.kinds.includes(kind));
   const streams = await readInbox(db);
-  // The configuration is loaded only to compare it with streams that are in the inbox.
-  const configured = streams.length === 0 ? [] : await deps.configuredStreams().catch(() => undefined);
+  // The configuration is loaded only to compare it with streams that are in the inbox or not in sync.
+  const configuredStreams = () => deps.configuredStreams().catch(() => undefined);
+  const configured = streams.length === 0 ? [] : await configuredStreams();
   const processes = await listProcesses(db);
   return {
     binding,
@@ -76,7 +82,7 @@ export async function readStatus(
       unfinished.map(async (run) => ({ run, progress: await readProgress(db, run.id) })),
     ),
     runs: await listRunsSoFar(db, 5, deps.kinds),
-    ...(await (deps.records?.() ?? readRecordCounts(db))),
+    ...(await (deps.records?.() ?? readRecordCounts(db, configuredStreams))),
     requestSizes: await listRequestSizes(db),
     holds: await readHolds(db),
     approvals: await listOpenApprovals(db),

@@ -148,7 +148,7 @@ export function nextOfRecord(explained: Explained): string {
   const nextRun = (does: string) => `the next run ${does}: slotsync sync ${stream}`;
   if (waitingChanges > 0) return 'it is in the inbox; a worker processes it';
   if (record && record.status !== 'synced' && record.status !== 'retired') {
-    return nextStep({ ...record, stream, localKey: key, chain });
+    return nextStep({ ...record, stream, localKey: key, chain, isInInbox: false });
   }
   if (!row && record?.status === 'retired') return 'nothing: it is retired';
   if (held && !isAccepted)

@@ -6,11 +6,13 @@ import type { Chain } from '../readings/chains.js';
 import type { FailureInChain, HeldRecord } from '../readings/failures.js';
 import type { Failure } from '../state/records/list-failures.js';
 import type { RecordKey } from '../state/records/outcome-types.js';
+import type { Knowledge } from '../state/records/unsent-records.js';
 import { describeHeld, reasonWithoutCommand } from './holds.js';
 import { lines } from './print.js';
 
-/** `chain` is undefined when it was not looked up. */
-type FailedRecord = Pick<Failure, 'stream' | 'localKey' | 'errorCode'> & { chain?: Chain | undefined };
+/** `chain` and the others are undefined when they were not looked up. */
+type FailedRecord = Pick<Failure, 'stream' | 'localKey' | 'errorCode'> &
+  Partial<Pick<FailureInChain, 'status' | 'isInInbox' | 'isConfigured' | 'chain'>>;
 
 /** A cause in words. */
 export interface CauseInWords {
@@ -63,7 +65,7 @@ export function headlineOf(cause: Cause): string {
   return `${whatOf(cause)} → ${who} ${wait}${isOne ? '' : ` (${each})`}`;
 }
 
-function whatOf({ stream, status, code, records, keys, runId }: Cause): string {
+function whatOf({ stream, status, code, records, keys, runId, inInbox }: Cause): string {
   const [key = ''] = keys;
   const isOne = records === 1;
   const named = keys.slice(0, MOST_NAMED).map((one) => `'${one}'`);
@@ -84,7 +86,9 @@ function whatOf({ stream, status, code, records, keys, runId }: Cause): string {
     case 'synced':
       return `${subject} ${isOne ? 'was' : 'were'} accepted meanwhile${examples}`;
     case 'failed':
-      return `${subject} failed${why}${examples}`;
+      return inInbox === records
+        ? `${subject} ${are} in the inbox to be sent again${why}${examples}`
+        : `${subject} failed${why}${examples}`;
     case 'dead':
     case 'deferred':
     case 'pending':
@@ -106,12 +110,18 @@ function reasonOf({ status, message, messages, records, keys: [key] }: Cause): s
 /** What tells the command that helps. */
 type NamedCause = Pick<
   Cause,
-  'stream' | 'status' | 'code' | 'records' | 'keys' | 'runId' | 'approvable' | 'waitingByStream'
+  | ('stream' | 'status' | 'code' | 'records' | 'keys' | 'runId' | 'approvable' | 'waitingByStream')
+  | ('inInbox' | 'isConfigured')
 >;
 
 function nextOfCause(cause: NamedCause): string {
-  const { status, code, approvable } = cause;
+  const { stream, status, code, records, approvable } = cause;
   const command = commandOfCause(cause);
+  if (cause.isConfigured === false)
+    return (
+      `${stream} is not in the configuration, so nothing of it is sent or retired. Put the stream back, and the next run ` +
+      `goes on with it. To delete what is stored of ${records === 1 ? 'the record' : 'one record'}, and leave its object at the service as it is: ${command}`
+    );
   switch (status) {
     case 'held':
       return approvable
@@ -129,13 +139,33 @@ function nextOfCause(cause: NamedCause): string {
       return `Action: none. Its batch is not finished, and is tried again automatically: ${command}`;
     case 'failed':
       // It was refused, and is sent once more: after an operator's retry, or because nothing was accepted beside it.
-      if (isGivenUpByCode(code)) return `Action: none. The next run sends it again: ${command}`;
+      if (cause.inInbox > 0) return describeSentAgain(cause);
+      if (isGivenUpByCode(code))
+        return `Action: none. ${records === 1 ? 'It is' : 'They are'} sent again automatically by the next run: ${command}`;
       return recordRemedy(code, (option) => retryCommandOf(cause, option));
     case 'dead':
     case 'deferred':
       return recordRemedy(code, (option) => retryCommandOf(cause, option));
   }
 }
+
+function describeSentAgain(cause: NamedCause): string {
+  const { inInbox, records } = cause;
+  const isAll = inInbox === records;
+  const which = isAll
+    ? records === 1
+      ? 'It is'
+      : 'They are'
+    : `${formatNumber(inInbox)} of them ${inInbox === 1 ? 'is' : 'are'}`;
+  const others = isAll ? '' : ' and the others';
+  return `Action: none. ${which} in the inbox: a worker sends ${records === 1 ? 'it' : 'them'} again automatically. To send ${records === 1 ? 'it' : `them${others}`} now: ${commandOfCause(cause)}`;
+}
+
+/** Nothing happens to it until an operator acts. */
+export const needsOperator = ({ status, code, isConfigured }: Cause) =>
+  isConfigured === false ||
+  ['dead', 'absent', 'cycle'].includes(status) ||
+  (status === 'failed' && code === 'external_id_shared');
 
 /** The command that helps, as a shell takes it. */
 export function commandOfCause(cause: NamedCause): string {
@@ -146,7 +176,9 @@ export function commandOfCause(cause: NamedCause): string {
     keys: [key = ''],
     runId,
     waitingByStream,
+    isConfigured,
   } = cause;
+  if (isConfigured === false) return commandFor('slotsync forget', stream, key);
   switch (status) {
     case 'held':
       return approveCommand({ runId, stream, operation: code });
@@ -178,7 +210,8 @@ interface HeldPart {
 }
 
 /** An operator's retry sends its records again. */
-export const isRetryable = ({ status }: Cause) => status === 'dead' || status === 'failed';
+export const isRetryable = ({ status, isConfigured }: Cause) =>
+  isConfigured !== false && (status === 'dead' || status === 'failed');
 
 /** The command that sends the records of a cause again, all of them and no others. */
 function retryCommandOf(
@@ -248,24 +281,49 @@ export function describeAwaitingApproval(causes: readonly Cause[]): string | und
     : `${plural(count, 'record')} ${count === 1 ? 'is' : 'are'} held for approval`;
 }
 
-/** `1 record is not in sync`. */
-export function describeUnsettled(count: number): string {
-  if (count === 0) return 'Every record is in sync as it was last read';
-  return `${plural(count, 'record')} ${count === 1 ? 'is' : 'are'} not in sync`;
+/** `1 record of rooms is not in sync`. */
+export function describeUnsettled(count: number, stream?: string): string {
+  return `${recordsOf(count, stream)} ${count === 1 ? 'is' : 'are'} not in sync`;
+}
+
+export const recordsOf = (count: number, stream?: string) =>
+  `${plural(count, 'record')}${stream === undefined ? '' : ` of ${stream}`}`;
+
+/** What is known where no record is out of sync and none is held: only what was planned and sent is in sync. */
+export function describeSettled({ hasRecords, isPlanned, unsent }: Knowledge, stream?: string): string {
+  const of = stream === undefined ? '' : ` of ${stream}`;
+  const name = stream === undefined ? '' : ` ${stream}`;
+  const [latest] = unsent;
+  if (latest) {
+    const none = hasRecords ? '' : `No record${of} yet. `;
+    const records = unsent.reduce((sum, one) => sum + one.records, 0);
+    const run = unsent.length === 1 ? `run ${latest.runId}` : `${unsent.length} runs`;
+    return latest.isUnderWay
+      ? `${none}${recordsOf(records, stream)} in ${run} ${records === 1 ? 'is' : 'are'} not sent yet: slotsync runs ${latest.runId}`
+      : `${none}${recordsOf(records, stream)} in ${run} ${records === 1 ? 'was' : 'were'} not sent, and not planned again since: slotsync plan${name}`;
+  }
+  if (hasRecords) return `Every record${of} is in sync as it was last read.`;
+  return isPlanned
+    ? `No record${of} yet: no run has sent one. What the last one did: slotsync runs`
+    : `Nothing is known${of} yet: no run has planned it. To see what would be sent: slotsync plan${name}, then slotsync sync${name}`;
 }
 
 /** What happens next to a record: it is sent automatically, or an operator acts, and with which command. */
-export function nextStep({ stream, localKey, errorCode, chain }: FailedRecord): string {
-  if (!chain) return recordRemedy(errorCode, (option) => retryCommand({ stream, localKey }, option));
+export function nextStep(failure: FailedRecord): string {
+  const { stream, localKey, errorCode, status = 'dead', isInInbox, isConfigured = null, chain } = failure;
+  const one = { records: 1, runId: null, approvable: true, waitingByStream: { [stream]: 1 } };
+  if (!chain || isConfigured === false) {
+    const inInbox = isInInbox ? 1 : 0;
+    return nextOfCause({ ...one, stream, status, code: errorCode, keys: [localKey], inInbox, isConfigured });
+  }
   const { end } = chain;
-  const cause = {
+  const next = nextOfCause({
+    ...one,
     ...end,
-    records: 1,
+    isConfigured: end.isConfigured ?? null,
     keys: [end.localKey],
-    approvable: true,
-    waitingByStream: { [stream]: 1 },
-  };
-  const next = nextOfCause(cause);
+    inInbox: 0,
+  });
   if (end.status === 'synced' || end.status === 'cycle') return next;
   return `It is sent automatically once ${end.stream} '${end.localKey}' is accepted. Of that one: ${next}`;
 }

@@ -1,7 +1,6 @@
 // The report of a period or a run, as sections that text, Markdown and HTML show alike.
 import { remedyFor } from '../error-catalogue.js';
 import { formatDuration, formatMinute, formatNumber, formatTime, plural } from '../format.js';
-import type { Cause } from '../readings/causes.js';
 import type { ReportReading } from '../readings/report.js';
 import { describeSamples } from './holds.js';
 import {
@@ -9,7 +8,9 @@ import {
   commandOfCause,
   describeAwaitingApproval,
   describeCause,
+  describeSettled,
   describeUnsettled,
+  needsOperator,
 } from './failures.js';
 import { nextOfVerdict, VERDICT_MEANINGS } from './bookings.js';
 import { lines } from './print.js';
@@ -151,11 +152,9 @@ function needsAPerson(reading: ReportReading, timeZone: string): ReportSection {
   };
 }
 
-const needsOperator = ({ status, code }: Cause) =>
-  status === 'dead' || status === 'absent' || status === 'cycle' || code === 'external_id_shared';
-
 const OPERATIONS = ['create', 'update', 'retire', 'repair'] as const;
-const OUTCOMES = ['synced', 'unchanged', 'deferred', 'failed', 'dead'] as const;
+const ACCEPTED = { create: 'created', update: 'updated', retire: 'retired' } as const;
+const OUTCOMES = ['unchanged', 'deferred', 'failed', 'dead'] as const;
 
 function changed({ streams }: ReportReading): ReportSection {
   const columns = [
@@ -163,6 +162,14 @@ function changed({ streams }: ReportReading): ReportSection {
       heading: `to ${name}`,
       of: (row: (typeof streams)[number]) => row.planned[name],
     })),
+    ...(['create', 'update', 'retire'] as const).map((name) => ({
+      heading: ACCEPTED[name],
+      of: (row: (typeof streams)[number]) => row.accepted[name],
+    })),
+    {
+      heading: 'synced, operation not known',
+      of: (row: (typeof streams)[number]) => row.unclassified,
+    },
     ...OUTCOMES.map((name) => ({
       heading: name,
       of: (row: (typeof streams)[number]) => row.outcomes[name],
@@ -174,7 +181,7 @@ function changed({ streams }: ReportReading): ReportSection {
       streams.length === 0
         ? ['No run planned or sent anything.']
         : [
-            '“To create” and so on is what the runs planned; “synced” is what the service accepted, whatever the operation was. Runs that began before count as a whole.',
+            '“To create” and so on is what the runs planned; “created”, “updated” and “retired” is what the service accepted. Runs that began before count as a whole.',
           ],
     points: [],
     table:
@@ -225,7 +232,7 @@ function notInSync(reading: ReportReading, timeZone: string): ReportSection {
   const more = causes.length - named.length;
   return {
     title: 'Not in sync',
-    paragraphs: [`${describeInSync(reading)}.`],
+    paragraphs: [describeInSync(reading)],
     points: [
       ...named.map((cause) => {
         const { headline, reason, since, next } = describeCause(cause, { timeZone, now: new Date() });
@@ -237,9 +244,9 @@ function notInSync(reading: ReportReading, timeZone: string): ReportSection {
 }
 
 /** Of what is held the last reading says nothing: a row that changed may be among it. */
-function describeInSync({ unsettled, causes, verified }: ReportReading): string {
-  if (unsettled > 0) return describeUnsettled(unsettled);
-  return describeAwaitingApproval(causes) ?? (verified.length === 0 ? 'No record yet' : describeUnsettled(0));
+function describeInSync({ unsettled, causes, known }: ReportReading): string {
+  const of = unsettled > 0 ? describeUnsettled(unsettled) : describeAwaitingApproval(causes);
+  return of === undefined ? describeSettled(known) : `${of}.`;
 }
 
 function drift({ verified, driftChanges }: ReportReading, timeZone: string): ReportSection {

@@ -3,7 +3,7 @@ import { errorEntry } from '../error-catalogue.js';
 import { formatDuration, formatMinute, formatNumber, formatTime, plural } from '../format.js';
 import type { StatusReading } from '../readings/status.js';
 import type { Process } from '../state/processes.js';
-import { describeFormerObjects, describeUnsettled, headlineOf } from './failures.js';
+import { describeFormerObjects, describeSettled, describeUnsettled, headlineOf } from './failures.js';
 import { describeApproval, describeHolds } from './holds.js';
 import { lines } from './print.js';
 import { runsTable, runToJson } from './run.js';
@@ -82,15 +82,15 @@ function describeUnderWay(
   return `Under way: run ${id} (${kind}, ${status}${paused ?? ''}): ${done}.`;
 }
 
-function describeRecords({ records, unsettled, holds }: StatusReading): string[] {
-  if (records.length === 0) return ['No record yet: slotsync plan, then slotsync sync'];
+function describeRecords({ records, unsettled, holds, known }: StatusReading): string[] {
+  if (records.length === 0) return lines(holds.length === 0 && describeSettled(known));
   const streams = [...new Set(records.map(({ stream }) => stream))];
   const countOf = (stream: string, status: string) =>
     records.find((row) => row.stream === stream && row.status === status)?.count ?? 0;
   const rows = streams.map((stream) => [stream, ...STATUSES.map((status) => countOf(stream, status))]);
   return lines(
     table(['records', ...STATUSES], rows),
-    unsettled === 0 && holds.length === 0 && `${describeUnsettled(0)}.`,
+    unsettled === 0 && holds.length === 0 && describeSettled(known),
   );
 }
 

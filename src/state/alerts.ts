@@ -48,6 +48,13 @@ export async function openAlert(
     SELECT id, channel, 'opened' FROM opened, jsonb_array_elements_text(${JSON.stringify(channels)}::text::jsonb) AS c(channel)`;
 }
 
+/** Adds a message to each channel, for an open alert that has none: whoever opened it knew no channel. */
+export async function addMessages(db: Queries, id: number, channels: readonly string[]): Promise<void> {
+  await query(db)`
+    INSERT INTO slotsync.alert_messages (alert_id, channel, event)
+    SELECT ${id}::bigint, channel, 'opened' FROM jsonb_array_elements_text(${JSON.stringify(channels)}::text::jsonb) AS c(channel)`;
+}
+
 /**
  * Ends an alert, with a message to each channel that has, or was to have, one about its beginning. That one is not sent any
  * more where it was not yet: the one about its end says everything.
@@ -105,9 +112,12 @@ export async function noteAttempt(
   ids: readonly number[],
   { isSent, problem }: { isSent: boolean; problem: string | null },
 ): Promise<void> {
+  // What another process has sent meanwhile is sent. In the order in which an evaluation ends alerts: no deadlock.
   await query(db)`
     UPDATE slotsync.alert_messages SET error = ${problem}, sent_at = CASE WHEN ${isSent} THEN now() END
-    WHERE id = ${anyOf(ids, 'bigint')}`;
+    WHERE id IN (
+      SELECT id FROM slotsync.alert_messages WHERE id = ${anyOf(ids, 'bigint')} AND sent_at IS NULL
+      ORDER BY alert_id, id FOR UPDATE)`;
 }
 
 type AlertRow = RowOf<typeof alerts>;

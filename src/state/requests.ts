@@ -7,13 +7,16 @@ interface Noted {
   success: { at: Date } | undefined;
 }
 
-/** Adds requests, and notes how they ended last. What another process noted of a later time stays. */
-export async function noteRequests(db: Queries, noted: Noted): Promise<void> {
+/**
+ * Adds requests, and notes how they ended last. What another process noted of a later time stays. `now` is the host's
+ * clock, which may be wrong: a success must not be noted in the future.
+ */
+export async function noteRequests(db: Queries, noted: Noted, now = Date.now): Promise<void> {
   // Both or none: what was not written is counted once more.
-  await db.transaction((tx) => writeRequests(tx, noted));
+  await db.transaction((tx) => writeRequests(tx, noted, now()));
 }
 
-async function writeRequests(db: Queries, { seconds, latest, success }: Noted): Promise<void> {
+async function writeRequests(db: Queries, { seconds, latest, success }: Noted, now: number): Promise<void> {
   const rows = JSON.stringify(
     seconds.map(({ second, ...counts }) => ({ second: second.toISOString(), ...counts })),
   );
@@ -24,13 +27,17 @@ async function writeRequests(db: Queries, { seconds, latest, success }: Noted): 
     ON CONFLICT (second) DO UPDATE SET requests = s.requests + excluded.requests,
       throttled = s.throttled + excluded.throttled`;
   if (!latest) return;
-  const [at, succeededAt] = [latest.at.toISOString(), success?.at.toISOString() ?? null];
+  const [at, succeededAt] = [latest, success].map((one) => one && agoOf(one.at, now));
   await query(db)`
     UPDATE slotsync.destination SET
-      answer = CASE WHEN coalesce(answered_at <= ${at}::text::timestamptz, true) THEN ${latest.answer} ELSE answer END,
-      answered_at = greatest(answered_at, ${at}::text::timestamptz),
-      succeeded_at = greatest(succeeded_at, ${succeededAt}::text::timestamptz)`;
+      answer = CASE WHEN coalesce(answered_at <= now() - ${at ?? null}::text::interval, true)
+        THEN ${latest.answer} ELSE answer END,
+      answered_at = greatest(answered_at, now() - ${at ?? null}::text::interval),
+      succeeded_at = greatest(succeeded_at, now() - ${succeededAt ?? null}::text::interval)`;
 }
+
+/** How long ago it was, by the clock that dated it. */
+const agoOf = (at: Date, now: number) => `${Math.max(0, now - at.getTime())} milliseconds`;
 
 /** Requests of a period. */
 export interface RequestTotals {

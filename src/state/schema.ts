@@ -195,6 +195,9 @@ export type Holds = Record<string, Partial<Record<LimitedOperation, Hold>>>;
 /** Records by outcome. */
 export type OutcomeCounts = Record<'synced' | 'unchanged' | 'deferred' | 'failed' | 'dead', number>;
 
+/** Writes that the service accepted, by what they were: of `synced` records. `create`: the record's first one. */
+export type AcceptedCounts = Record<'create' | 'update' | 'retire', number>;
+
 export const runs = slotsync.table(
   'runs',
   {
@@ -209,6 +212,8 @@ export const runs = slotsync.table(
     plan: jsonb('plan').$type<Record<string, PlanCounts>>().notNull().default({}),
     /** Per stream, records by outcome; written when the run ends. */
     counts: jsonb('counts').$type<Record<string, OutcomeCounts>>().notNull().default({}),
+    /** Per stream, what the service accepted; written when the run ends. Null: a run of before. */
+    accepted: jsonb('accepted').$type<Record<string, AcceptedCounts>>(),
     /** Per stream and operation, why it waits for an operator. */
     holds: jsonb('holds').$type<Holds>().notNull().default({}),
     /** Null: its streams as a whole. */
@@ -247,6 +252,8 @@ export const batches = slotsync.table(
     keys: text('keys').array().notNull(),
     state: text('state').$type<BatchState>().notNull(),
     counts: jsonb('counts').$type<OutcomeCounts>(),
+    /** What the service accepted of it; null: nothing, or a batch of before. */
+    accepted: jsonb('accepted').$type<AcceptedCounts>(),
     errorCode: text('error_code'),
     errorMessage: text('error_message'),
     createdAt: time('created_at').notNull().defaultNow(),

@@ -1,9 +1,9 @@
 // The configuration file: its types, with the texts that an editor shows for each key, and the zod schema that checks
 // it. The schema's shapes are compiled against the types, so the two cannot disagree. Types that zod infers would lose
 // their comments in the package's declarations.
-import { closest } from 'fastest-levenshtein';
 import { z } from 'zod';
 import { isTimeZone } from '../format.js';
+import { nearestName } from '../nearest-name.js';
 
 /** A row of the mirror: column name to value. Dates and times arrive as PostgreSQL's ISO text, big numbers as text. */
 // oxlint-disable-next-line typescript/no-explicit-any -- columns have whatever type the mirror gives them
@@ -457,8 +457,9 @@ const lookups = z.record(
 
 const timezone = z.string("a time zone such as 'Europe/Stockholm', as text").superRefine((zone, context) => {
   if (isTimeZone(zone)) return;
-  const near = closest(zone, Intl.supportedValuesOf('timeZone'));
-  context.addIssue({ code: 'custom', message: `there is no time zone '${zone}'; did you mean '${near}'?` });
+  const near = nearestName(zone, Intl.supportedValuesOf('timeZone'));
+  const meant = near === undefined ? "write one such as 'Europe/Stockholm'" : `did you mean '${near}'?`;
+  context.addIssue({ code: 'custom', message: `there is no time zone '${zone}'; ${meant}` });
 });
 
 const keyReference = z.strictObject({

@@ -1,8 +1,8 @@
 // Lookups translate codes of the mirror into values of the service. Pure: where a lookup is a table, its content is read by
 // callers that know the mirror.
 import { createHash } from 'node:crypto';
-import { closest } from 'fastest-levenshtein';
 import { messageOf, type SlotsyncError } from '../errors.js';
+import { suggestName } from '../nearest-name.js';
 import type {
   Fault,
   FieldFunction,
@@ -120,10 +120,7 @@ export function useLookups(
     if (typeof from !== 'object') continue;
     const lookup = lookups.get(from.lookup);
     if (!lookup) {
-      const near =
-        lookups.size === 0
-          ? 'there are none'
-          : `did you mean '${closest(from.lookup, [...lookups.keys()])}'?`;
+      const near = suggestName(from.lookup, [...lookups.keys()]) ?? 'there are none';
       faults.push({
         path: `${path}.fields.${fieldId}.lookup`,
         message: `no lookup '${from.lookup}'; ${near}`,

@@ -51,8 +51,11 @@ export function unchanged(write: Write, destinationId?: number): Outcome {
  * once more some minutes later: refused again, it is dead.
  */
 export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): Outcome | undefined {
-  if (result.accepted) return { ...acceptance(write, result.id), outcome: 'synced' };
   const { record, sourceHash, retires } = write;
+  if (result.accepted) {
+    const operation = retires ? 'retire' : record.objectHash === null ? 'create' : 'update';
+    return { ...acceptance(write, result.id), outcome: 'synced', operation };
+  }
   const { status, message } = result;
   if (status >= 500 || status === 408 || status === 425 || status === 429) return undefined;
   const code = `${retires ? RETIREMENT_REFUSED : 'refused'}_${status}`;

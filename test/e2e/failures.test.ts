@@ -45,7 +45,21 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
+const flat = (text: string) => text.replaceAll(/\s+/g, ' ');
 const stdoutOf = async (...args: string[]) => (await world.run(args)).stdout;
+
+it('failures: before any run nothing is said to be in sync', async () => {
+  const nothing =
+    'Nothing is known yet: no run has planned it. To see what would be sent: slotsync plan, then slotsync sync';
+  await world.run(['migrate']);
+  expect(await stdoutOf('failures')).toBe(`${nothing}\n`);
+  expect(await stdoutOf('failures', '--status', 'dead')).toBe(`${nothing}\n`);
+  expect(await stdoutOf('status')).toContain(nothing);
+  expect(flat(await stdoutOf('report'))).toContain(nothing);
+  expect(await stdoutOf('failures', 'rooms')).toBe(
+    'Nothing is known of rooms yet: no run has planned it. To see what would be sent: slotsync plan rooms, then slotsync sync rooms\n',
+  );
+});
 
 it('failures: the summary of a run, the list and status name the cause, and what waits for it', async () => {
   const { stdout, code } = await world.run(['sync']);
@@ -91,6 +105,19 @@ it('failures: filters name records; JSON and CSV have the same facts, safe for a
     { stream: 'departments', waiting: 6, command: 'slotsync retry departments 3' },
   ]);
   expect((await json('--status', 'failed'))['causes']).toEqual([]);
+
+  const filtered = await stdoutOf('failures', 'rooms', '--status', 'deferred');
+  expect(filtered).toContain(HEADLINE);
+  expect(filtered).toMatch(
+    /\n2 of the 2 records of rooms that are not in sync match --status deferred, of 1 cause; each is counted whole\.\nTo list each record: slotsync failures rooms --status deferred --all\n$/,
+  );
+  expect(await stdoutOf('failures', '--status', 'dead')).toContain(
+    '\n1 of the 7 records that are not in sync matches --status dead, of 1 cause;',
+  );
+  expect(await stdoutOf('failures', '--status', 'failed')).toBe(
+    '7 records are not in sync, and none of them matches --status failed.\n',
+  );
+  expect(await stdoutOf('failures', '--status', 'held')).toBe('No record is held for approval.\n');
 
   const columns = ['stream', 'key', 'reason', 'cause_stream', 'cause_key', 'next'];
   const file = path.join(world.folder, 'failures.csv');
@@ -163,9 +190,28 @@ it('failures: what is held is a cause with the command that approves it, and --a
 });
 
 it('failures: a stream that left the configuration is known while it has records', async () => {
+  world.sandbox.refuseObject('course_1', { status: 422, message: 'no' });
+  await world.sql`UPDATE courses SET name = 'new' WHERE id = 1`;
+  await world.sql`UPDATE rooms SET name = 'newest' WHERE code = 'R13'`;
+  await world.run(['sync']);
   await world.configure(CONFIGURATION.replace(/courses: [^]*?retire: 'deactivate' },/, ''));
-  expect((await world.run(['failures', 'courses'])).code).toBe(0);
+  const next =
+    'courses is not in the configuration, so nothing of it is sent or retired. Put the stream back, and the next run goes on ' +
+    'with it. To delete what is stored of the record, and leave its object at the service as it is: slotsync forget courses 1';
+  expect(await stdoutOf('failures', 'courses')).toContain(`→ ${next}\n`);
+  expect(await stdoutOf('failures', 'courses', '--all')).toContain(`→ ${next}\n`);
+  expect(await stdoutOf('retry', 'courses', '1')).toContain(
+    'courses is not in the configuration: its records are sent when the stream is put back.',
+  );
+  expect((await world.run(['sync', 'courses'])).code).toBe(2);
+  const refused = await world.run(['forget', 'courses', '1']);
+  expect(refused.stderr).toContain('courses is not in the configuration, so no run retires it.');
+  expect((await world.run(['forget', 'courses', '1', '--force'])).code).toBe(0);
+  expect(await stdoutOf('failures', 'courses')).toBe(
+    'Every record of courses is in sync as it was last read.\n',
+  );
   const { code, stderr } = await world.run(['failures', '--stream', 'curses']);
   expect(stderr).toContain('Did you mean courses?');
+  expect((await world.run(['failures', '--stream', 'buildings'])).stderr).not.toContain('Did you mean');
   expect(code).toBe(2);
 });

@@ -46,7 +46,7 @@ it('report: says what needs a person, with the commands, in 80 columns', async (
 it('report: says what runs planned and the service accepted, the drift, the bookings and the requests', async () => {
   const text = await report();
   expect(flat(text)).toContain('the last 24 hours, because no nightly sync was due yet');
-  expect(section(text, 'What changed')).toMatch(/^rooms +30 /m);
+  expect(section(text, 'What changed')).toMatch(/^rooms +30 +\d+ +29 /m); // to create, to retire, created
   expect(section(text, 'Runs')).toMatch(/1 sync partial/);
   expect(section(text, 'At the service')).toContain('1 found');
   expect(section(text, 'Bookings that do not agree')).toContain('1 booking missing_there');

@@ -72,13 +72,25 @@ describe('start-up', () => {
         'jiti',
         'prom-client',
         'cron-parser',
+        'hono',
         '@opentelemetry/api',
       ];
       expect(packages.filter((name) => unused.includes(name))).toEqual([]);
       expect(
-        modules.filter((name) => /^(mirror|http|sandbox|demo)\/|destination\/client|config-file/.test(name)),
+        modules.filter((name) =>
+          /^(mirror|http|page|sandbox|demo)\/|destination\/client|config-file/.test(name),
+        ),
       ).toEqual([]);
     }
+  });
+
+  it('sync loads neither a server nor the page: it serves no HTTP', async () => {
+    const { packages, modules } = await loadedBy('sync');
+    expect(packages).toContain('bullmq');
+    expect(packages.filter((name) => ['hono', '@hono/node-server', 'prom-client'].includes(name))).toEqual(
+      [],
+    );
+    expect(modules.filter((name) => /^(http|page)\/|^app-page$/.test(name))).toEqual([]);
   });
 
   it('pause and failures load no queue', async () => {

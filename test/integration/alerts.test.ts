@@ -5,15 +5,16 @@ import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import postgres from 'postgres';
 import { alertPeriodically } from '../../src/alerts/alert-periodically.js';
 import { createChannels } from '../../src/alerts/channels.js';
 import { sendMail } from '../../src/alerts/send-mail.js';
 import { evaluateAlerts, sendDue, type AlertDeps } from '../../src/alerts/tell.js';
 import type { AlertSettings } from '../../src/settings.js';
-import { claimMessages, listOpenAlerts } from '../../src/state/alerts.js';
+import { claimMessages, listOpenAlerts, noteAttempt } from '../../src/state/alerts.js';
 import { openState, type State } from '../../src/state/database.js';
 import { listEndedBadly } from '../../src/state/runs/ended-badly.js';
-import { pruneRuns } from '../../src/state/retention.js';
+import { pruneNotes } from '../../src/state/retention.js';
 import { configSchema } from '../../src/streams/config-schema.js';
 import { ROOMS } from '../support/campus.js';
 import { createAuthority, type Authority } from '../support/certificates.js';
@@ -192,6 +193,52 @@ describe('alerts', () => {
     expect(receiver.received).toHaveLength(1);
   });
 
+  it('alerts: what another process sent meanwhile stays sent, when the first attempt fails late', async () => {
+    await failOne();
+    const deps = alerting();
+    await evaluateAlerts(deps);
+    const [message] = await claimMessages(deps.state.db, 'webhook', 10); // by a process that is then frozen
+    await makeDue();
+    await sendDue(alerting(), never);
+    await noteAttempt(deps.state.db, [message?.id ?? 0], { isSent: false, problem: 'no answer in time' });
+    const [open] = await listOpenAlerts(world.state.db);
+    expect(open?.messages[0]).toMatchObject({ error: null });
+    await makeDue();
+    await sendDue(deps, never);
+    expect(receiver.received).toHaveLength(1);
+  });
+
+  it('alerts: one that was opened by a command without a channel is told by a worker that has one', async () => {
+    await failOne();
+    const without = { ...alerting(), channels: [] };
+    await tell(without);
+    expect(await listOpenAlerts(world.state.db)).toMatchObject([{ messages: [] }]);
+    await tell(alerting());
+    await tell(alerting());
+    expect(receiver.bodies().map(({ alerts: [alert] }) => alert.event)).toEqual(['opened']);
+  });
+
+  it('alerts: an evaluation waits for no lock, because it has a connection of the work', async () => {
+    const blocker = postgres(world.url, { max: 1 });
+    try {
+      await blocker.unsafe('BEGIN; LOCK TABLE slotsync.drift');
+      await expect(evaluateAlerts(alerting())).rejects.toMatchObject({ facts: { sqlstate: '55P03' } });
+      await blocker.unsafe('ROLLBACK');
+    } finally {
+      await blocker.end();
+    }
+    expect(await evaluateAlerts(alerting())).toBe(true);
+  });
+
+  it('alerts: a state that does not answer holds up no stop', async () => {
+    let isAsked = false;
+    const transaction = () => ((isAsked = true), new Promise<never>(() => undefined));
+    const state = { ...world.state, db: { transaction } } as unknown as State;
+    const loop = alertPeriodically({ ...alerting(), state });
+    await until(() => isAsked, { describe: 'an evaluation' });
+    await loop.stop(3_600_000);
+  });
+
   it('alerts: a cause that ended before it could be told is told once, as over', async () => {
     await failOne();
     const deps = alerting();
@@ -258,16 +305,49 @@ describe('alerts', () => {
     expect(receiver.received).toHaveLength(1);
   });
 
+  it('alerts: a sync of some streams is no successful sync', async () => {
+    await world.sql`
+      INSERT INTO slotsync.schedules (name, pattern, timezone, registered_at)
+      VALUES ('nightly', '0 2 * * *', 'UTC', now() - interval '3 days')`;
+    const add = (startedBy: string, streams: string) => world.sql`
+      INSERT INTO slotsync.runs (kind, lane, started_by, status, streams, finished_at)
+      VALUES ('sync', 'sync', ${startedBy}, 'succeeded', ${streams}::text::text[], now())`;
+    const open = async () => {
+      await evaluateAlerts({ ...alerting(), streams: ['rooms', 'courses'] });
+      return (await listOpenAlerts(world.state.db)).map(({ cause }) => cause);
+    };
+    await add('command', '{rooms}');
+    expect(await open()).toEqual(['no_success sync']);
+    await add('command', '{courses,rooms}');
+    expect(await open()).toEqual([]);
+    await world.sql`DELETE FROM slotsync.runs`;
+    await add('schedule', '{rooms}'); // courses were configured after it
+    expect(await open()).toEqual([]);
+  });
+
+  it('alerts: when a process that sent nothing is killed, the message that it is over says so', async () => {
+    await world.sql`
+      INSERT INTO slotsync.processes (id, command, host, pid, stopped_since, error_code, error_message)
+      VALUES ('p', 'worker', 'h', 1, now() - interval '20 minutes', 'unauthorized', 'HTTP 401')`;
+    const deps = alerting();
+    await tell(deps);
+    await world.sql`UPDATE slotsync.processes SET seen_at = now() - interval '1 minute'`;
+    await tell(deps);
+    const [over] = receiver.bodies()[1].alerts;
+    expect(over).toMatchObject({ event: 'recovered', condition: 'sending_stopped' });
+    expect(over.details[1]).toBe('1 process that sent nothing was killed, or cut off: slotsync status');
+  });
+
   it('alerts: those that are over are deleted after 90 days', async () => {
     await failOne();
     const deps = alerting();
     await tell(deps);
     await world.sql`UPDATE slotsync.alerts SET recovered_at = now() - interval '89 days'`;
-    await pruneRuns(world.state.db);
+    await pruneNotes(world.state.db);
     const count = async () => (await world.sql`SELECT FROM slotsync.alerts, slotsync.alert_messages`).length;
     expect(await count()).toBe(1);
     await world.sql`UPDATE slotsync.alerts SET recovered_at = now() - interval '91 days'`;
-    await pruneRuns(world.state.db);
+    await pruneNotes(world.state.db);
     expect(await count()).toBe(0);
   });
 
@@ -298,6 +378,29 @@ describe('runs that ended badly', () => {
       INSERT INTO slotsync.runs (kind, lane, started_by, status, streams, range, finished_at)
       SELECT kind, 'sync', 'schedule', status, streams::text[], range::jsonb, now()
       FROM (VALUES ('sync', '${status}', '{rooms}', NULL), ${later}) AS r(kind, status, streams, range)`);
+    expect(await listEndedBadly(world.state.db)).toHaveLength(left);
+  });
+});
+
+describe('readings that ended badly', () => {
+  const WINDOW = (days: number) => `'{"from": "2026-03-0${days}", "to": "2036-09-0${days}"}'`;
+  const CHANGES = (hour: number) =>
+    `'{"from": "2026-03-02T0${hour}:00:00Z", "to": "2026-03-02T0${hour + 1}:00:00Z"}'`;
+  it.each([
+    ['a window', 'the next window', 'reconcile', WINDOW(1), WINDOW(2), 0],
+    ['a window', 'changes', 'reconcile', WINDOW(1), CHANGES(1), 1],
+    ['changes', 'the next changes', 'reconcile', CHANGES(1), CHANGES(2), 0],
+    ['changes', 'a window', 'reconcile', CHANGES(1), WINDOW(2), 0],
+    ['a sample', 'a whole verify', 'verify', `'{"sample": 10}'`, 'NULL', 0],
+    ['a whole verify', 'a sample', 'verify', 'NULL', `'{"sample": 10}'`, 1],
+  ])('alerts: of %s, is it replaced by %s', async (_, __, kind, failed, later, left) => {
+    await world.sql.unsafe(`
+      INSERT INTO slotsync.runs (kind, lane, started_by, status, streams, range, error_code, finished_at)
+      VALUES ('${kind}', 'sync', 'schedule', 'failed', '{}', ${failed}, 'service_failed', now())`);
+    expect(await listEndedBadly(world.state.db)).toHaveLength(1);
+    await world.sql.unsafe(`
+      INSERT INTO slotsync.runs (kind, lane, started_by, status, streams, range, finished_at)
+      VALUES ('${kind}', 'sync', 'schedule', 'succeeded', '{}', ${later}, now())`);
     expect(await listEndedBadly(world.state.db)).toHaveLength(left);
   });
 });

@@ -1,10 +1,25 @@
-// Guarantee 10
+// Guarantees 10, 11
 // Root causes: whatever waits, through however many others, is counted where something has to be done.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { readChains } from '../../src/readings/chains.js';
 import { listCauses, type Cause } from '../../src/readings/causes.js';
 import { eachFailure, eachHeld } from '../../src/readings/failures.js';
-import { commandOfCause, describeCause, describeChain, headlineOf } from '../../src/report/failures.js';
+import {
+  commandOfCause,
+  describeCause,
+  describeChain,
+  describeSettled,
+  headlineOf,
+  needsOperator,
+  nextStep,
+} from '../../src/report/failures.js';
+import { readConditions } from '../../src/readings/conditions.js';
+import { readReport } from '../../src/readings/report.js';
+import { composeReport } from '../../src/report/morning-report.js';
+import { addChanges } from '../../src/state/inbox/add-changes.js';
+import type { Failure } from '../../src/state/records/list-failures.js';
+import { readKnowledge } from '../../src/state/records/unsent-records.js';
+import { cancelRun } from '../../src/state/runs/end-run.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { COURSES, ROOMS } from '../support/campus.js';
 import type { World } from '../support/world.js';
@@ -66,7 +81,7 @@ describe('causes', () => {
     const causes = await read();
     expect(causes.map((cause) => describeCause(cause, { timeZone: 'UTC', now: new Date() }).next)).toEqual([
       'Correct the row, and the next run sends it. To send it again unchanged: slotsync retry departments --status dead --code refused_400',
-      'Action: none. The next run sends it again: slotsync sync groups',
+      'Action: none. It is sent again automatically by the next run: slotsync sync groups',
       'Nothing is lost. Once it answers again: slotsync sync',
     ]);
     expect(inShort(causes)).toEqual([
@@ -207,4 +222,98 @@ it('retry: a cause is named by stream, status and code, and nothing else is sent
   expect(retried.map(({ localKey }) => localKey).toSorted()).toEqual(['1', '2']);
   expect(await world.statusesOf('rooms')).toEqual({ 1: 'failed', 2: 'failed', 3: 'dead', 4: 'failed' });
   expect(await world.statusesOf('courses')).toEqual({ 1: 'dead' });
+});
+
+describe('what is sent again', () => {
+  it('retry: in the inbox it is on its way, and needs no operator, in every reading', async () => {
+    await given({
+      'rooms A': { status: 'dead', code: 'refused_400', message: 'no' },
+      'rooms B': { status: 'dead', code: 'refused_400', message: 'no' },
+    });
+    expect((await read()).map(needsOperator)).toEqual([true]);
+    const { db } = world.state;
+    await retryRecords(db, { stream: 'rooms', keys: ['A', 'B'] });
+    const times = { timeZone: 'UTC', now: new Date() };
+    const nextOf = async () => (await read()).map((cause) => describeCause(cause, times).next);
+    expect(await nextOf()).toEqual([
+      'Action: none. They are sent again automatically by the next run: slotsync sync rooms',
+    ]);
+    await addChanges(db, 'rooms', ['A']);
+    expect(await nextOf()).toEqual([
+      'Action: none. 1 of them is in the inbox: a worker sends them again automatically. To send them and the others now: slotsync sync rooms',
+    ]);
+    await addChanges(db, 'rooms', ['B', 'B']);
+    const causes = await read();
+    expect(inShort(causes)).toEqual([
+      "2 records of rooms are in the inbox to be sent again (refused_400): 'A', 'B'",
+    ]);
+    expect(causes.map(needsOperator)).toEqual([false]);
+    const report = composeReport(await readReport(world.state, {}, { requestsPerSecond: 20 }), 'UTC');
+    const [needed, , , notInSync] = report.sections;
+    expect(needed?.points).toEqual([]);
+    expect(JSON.stringify(notInSync)).toContain('in the inbox to be sent again');
+    const records = eachFailure(db, {});
+    const page = (await records.next()).value as Failure[];
+    expect(page.map(nextStep)).toEqual(
+      ['A', 'B'].map(
+        () =>
+          'Action: none. It is in the inbox: a worker sends it again automatically. To send it now: slotsync sync rooms',
+      ),
+    );
+    expect((await readConditions(db, [])).sentAgain).toEqual([{ stream: 'rooms', count: 2 }]);
+  });
+
+  it('retry: a dead record in the inbox is not said to be sent, because its row may be as it was', async () => {
+    await given({ 'rooms A': { status: 'dead', code: 'refused_400', message: 'no' } });
+    await addChanges(world.state.db, 'rooms', ['A']);
+    expect((await read()).map(needsOperator)).toEqual([true]);
+  });
+});
+
+it('alerts: the state knows since when a success is waited for', async () => {
+  const begunAt = async () => (await readConditions(world.state.db, [])).begunAt?.toISOString();
+  expect(await begunAt()).toBeUndefined();
+  await world.sql`
+    INSERT INTO slotsync.runs (kind, lane, streams, status, started_by, requested_at)
+    VALUES ('sync', 'sync', '{rooms}', 'failed', 'command', '2026-11-02T06:00:00Z')`;
+  expect(await begunAt()).toBe('2026-11-02T06:00:00.000Z');
+  await world.sql`
+    INSERT INTO slotsync.destination (base_url, organization_id, region, bound_at)
+    VALUES ('http://s.example', 'demo', 'EU', '2026-11-01T06:00:00Z')`;
+  expect(await begunAt()).toBe('2026-11-01T06:00:00.000Z');
+});
+
+describe('in sync', () => {
+  const said = async (stream?: string) =>
+    describeSettled(await readKnowledge(world.state.db, stream), stream);
+
+  it('state: is said only of what was planned, sent and accepted', async () => {
+    expect(await said()).toMatch(/^Nothing is known yet: .*slotsync plan, then slotsync sync$/);
+    await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
+    await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
+    await world.sync();
+    expect(await said()).toMatch(/^No record yet: no run has sent one\./);
+    await world.sql`INSERT INTO rooms VALUES ('A', 'a')`;
+    await world.sync();
+    expect(await said()).toBe('Every record is in sync as it was last read.');
+    expect(await said('courses')).toMatch(/^No record of courses yet/);
+    expect(await said('staff')).toMatch(/^Nothing is known of staff yet/);
+  });
+
+  it('state: what a run has planned and not sent is not in sync', async () => {
+    await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
+    await world.sql`CREATE TABLE courses (code text PRIMARY KEY, name text, room text)`;
+    await world.sql`INSERT INTO rooms VALUES ('A', 'a'), ('B', 'b')`;
+    await world.sync();
+    await world.sql`UPDATE rooms SET name = 'new'`;
+    const { runId } = await world.plan();
+    expect(await said()).toBe('2 records in run 2 are not sent yet: slotsync runs 2');
+    expect(await said('courses')).toMatch(/^No record of courses yet/);
+    await cancelRun(world.state.db, runId);
+    expect(await said('rooms')).toBe(
+      '2 records of rooms in run 2 were not sent, and not planned again since: slotsync plan rooms',
+    );
+    await world.sync();
+    expect(await said()).toBe('Every record is in sync as it was last read.');
+  });
 });

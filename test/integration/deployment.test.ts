@@ -1,4 +1,5 @@
-// Dockerfile, docker-compose.yml and the unit file: what of them can be checked without Docker and without an init system.
+// Dockerfile, docker-compose.yml, the manifest for Kubernetes and the unit file: what of them can be checked without Docker,
+// a cluster and an init system.
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -70,6 +71,62 @@ describe('containers', () => {
     const ended = once(redis, 'exit');
     redis.kill(); // reaches Redis itself, which stands in the place of the shell
     await ended;
+  });
+});
+
+describe('the manifest for Kubernetes', () => {
+  const manifest = read('examples/kubernetes/slotsync.yaml');
+  const readme = read('examples/kubernetes/README.md');
+  const count = (text: string) => manifest.split(text).length - 1;
+  const environment = new Map(
+    [...manifest.matchAll(/\{ name: ([A-Z_]+), value: '?([^ ']+)'? \}/g)].map(
+      ([, name = '', value = '']) => [name, value] as const,
+    ),
+  );
+
+  it('settings: each exists, and every secret is a file that the README makes', () => {
+    const settings = [...read('src/settings.ts').matchAll(/^ {2}([A-Z][A-Z_]+):/gm)].map(([, name]) => name);
+    expect(settings).toEqual(expect.arrayContaining([...environment.keys()]));
+    const secrets = [...environment].filter(([name]) => settings.includes(`${name}_FILE`));
+    expect(secrets).toEqual([]);
+    const files = [...environment].filter(([name]) => name.endsWith('_FILE'));
+    for (const [name, file] of files)
+      expect(file).toBe(`/etc/slotsync/secrets/${name.replace(/_FILE$/, '').toLowerCase()}`);
+    const made = [...readme.matchAll(/--from-file=(\w+)(?=[ \n])/g)].map(([, name = '']) => name);
+    expect(made.toSorted()).toEqual(files.map(([, file]) => path.basename(file)).toSorted());
+    expect(readme).toContain(
+      `configmap slotsync --from-file=${path.basename(environment.get('SLOTSYNC_CONFIG') ?? '')}`,
+    );
+  });
+
+  it('containers: none has a privilege, and the root file system is only read', () => {
+    const containers = count('image: ');
+    expect(containers).toBe(2);
+    for (const anchor of ['securityContext', 'volumeMounts', 'env', 'resources'])
+      expect(manifest).toMatch(new RegExp(`${anchor}: &(\\w+)[^]*${anchor}: \\*\\1\n`));
+    for (const line of [
+      'allowPrivilegeEscalation: false',
+      'readOnlyRootFilesystem: true',
+      'capabilities: { drop: [ALL] }',
+      'runAsNonRoot: true',
+      'seccompProfile: { type: RuntimeDefault }',
+      'automountServiceAccountToken: false',
+    ])
+      expect(count(line), line).toBe(1);
+  });
+
+  it('stopping: it has as long as with systemd and Compose', () => {
+    const [, seconds] = /terminationGracePeriodSeconds: (\d+)/.exec(manifest) ?? [];
+    expect(compose).toContain(`stop_grace_period: ${seconds}s`);
+    expect(read('examples/systemd/slotsync-worker.service')).toContain(`TimeoutStopSec=${seconds}\n`);
+  });
+
+  it('probes: liveness asks /healthz and readiness /readyz, at the port of the setting', () => {
+    expect(manifest).toMatch(/livenessProbe:\n +httpGet: \{ path: \/healthz, port: http \}/);
+    expect(manifest).toMatch(/readinessProbe:\n +httpGet: \{ path: \/readyz, port: http \}/);
+    const port = environment.get('HTTP_PORT');
+    expect(count(`{ name: http, containerPort: ${port} }`)).toBe(1);
+    expect(manifest).toMatch(/publishNotReadyAddresses: true\n/);
   });
 });
 

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { describeFailure, nextStep } from '../../src/report/failures.js';
 import { printRun } from '../../src/report/run.js';
-import { remedyFor, type Disposition } from '../../src/error-catalogue.js';
+import { isGivenUpByCode, remedyFor, type Disposition } from '../../src/error-catalogue.js';
 import { dispositionOf } from '../../src/errors.js';
 import { listFailures, type Failure } from '../../src/state/records/list-failures.js';
 import { readBatch } from '../../src/state/runs/batches.js';
@@ -188,7 +188,7 @@ describe('a record', () => {
     await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
     const failure = await failureIn(world, 'rooms');
     expect(failure).toMatchObject({ status: 'pending' });
-    expectNextStep(nextStep(failure), 'retry');
+    expectNextStep(nextStep(failure), 'wait');
   });
 });
 
@@ -271,7 +271,8 @@ describe('what was given up', () => {
         errorCode: code,
         waitsFor: null,
       } as Failure;
-      expectNextStep(nextStep(failure), turn);
+      // What failed is sent again, whatever it was refused for.
+      expectNextStep(nextStep(failure), isGivenUpByCode(code) ? 'wait' : turn);
     },
   );
 

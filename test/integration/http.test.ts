@@ -1,25 +1,46 @@
 // Health and metrics over real sockets, and what they read from a real state.
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
 import { pino } from 'pino';
 import postgres from 'postgres';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { UsageError } from '../../src/errors.js';
 import { createHealth } from '../../src/http/health.js';
-import { json, startHttpServer, type HttpServer, type Routes } from '../../src/http/http-server.js';
+import {
+  json,
+  startHttpServer,
+  streamEvents,
+  type EventClient,
+  type HttpServer,
+  type Routes,
+} from '../../src/http/http-server.js';
 import { createWorkerHttp } from '../../src/http/worker-http.js';
 import { openState, type State } from '../../src/state/database.js';
 import { createStateReadings, type StateReadings } from '../../src/state/metrics-readings.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
+import { until } from '../support/wait.js';
 
 const log = pino({ level: 'silent' });
 const servers: HttpServer[] = [];
+const sockets: Socket[] = [];
 afterEach(async () => {
+  for (const socket of sockets.splice(0)) socket.destroy();
   for (const server of servers.splice(0)) await server.close();
 });
 
-async function listen(routes: Routes, port = 0): Promise<HttpServer> {
-  const server = await startHttpServer({ host: '127.0.0.1', port, routes, log });
+async function listen(routes: Routes, options: { longestUnreadMs?: number } = {}): Promise<HttpServer> {
+  const server = await startHttpServer({ host: '127.0.0.1', port: 0, routes, log, ...options });
   servers.push(server);
   return server;
+}
+
+/** A connection that sends these bytes, and reads nothing until it is told to. */
+async function send({ port }: HttpServer, text: string): Promise<Socket> {
+  const socket = connect(port, '127.0.0.1').on('error', () => undefined);
+  sockets.push(socket.pause());
+  await once(socket, 'connect');
+  socket.write(text);
+  return socket;
 }
 
 const get = (server: HttpServer, path: string, init?: RequestInit) =>
@@ -68,6 +89,150 @@ describe('the server', () => {
   });
 });
 
+describe('clients that are slow', () => {
+  const GET = 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n';
+  const POST = `POST /form HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\na=`;
+  const BIG = 'x'.repeat(256 * 1024);
+
+  it('a connection that sends nothing, or half a request, is closed within seconds: others are answered again', async () => {
+    const server = await listen({
+      '/healthz': () => json(200, { alive: true }),
+      '/form': { POST: async (context) => json(200, { length: (await context.req.text()).length }) },
+    });
+    const isAnswered = async () => (await get(server, '/healthz')).ok;
+    const halves = ['', 'GET /hea', GET, POST];
+    const slow = await Promise.all(
+      Array.from({ length: 120 }, (_, at) => send(server, halves[at % halves.length] ?? '')),
+    );
+    await until(async () => !(await isAnswered().catch(() => false)), {
+      describe: 'all connections to be in use',
+    });
+    // By default Node looks at its connections every 30 s.
+    await until(isAnswered, { describe: 'an answer beside slow connections', timeoutMs: 25_000 });
+    for (const socket of slow) socket.resume();
+    await until(() => slow.every(({ closed }) => closed), { describe: 'the slow connections to be closed' });
+  });
+
+  it('a client that does not read its events is closed, and the others get theirs', async () => {
+    const clients: EventClient[] = [];
+    const server = await listen({
+      '/events': (context) => streamEvents(context, (client) => clients.push(client)),
+    });
+    const ASK = 'GET /events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n';
+    await send(server, ASK);
+    await until(() => clients.length === 1, { describe: 'the client that does not read' });
+    const reader = await send(server, ASK);
+    let received = 0;
+    reader.on('data', ({ length }) => (received += length)).resume();
+    await until(() => clients.length === 2, { describe: 'the client that reads' });
+    const [silent, other] = clients;
+    let sent = 0;
+    await until(
+      () => {
+        if (received < sent) return false; // the reader is as fast as it is
+        for (const client of clients) client.send(BIG);
+        sent += BIG.length;
+        return silent?.gone.aborted;
+      },
+      { describe: 'the client that does not read to be closed' },
+    );
+    // What the system keeps for a connection, and what the server does.
+    expect(sent).toBeLessThan(64 * BIG.length);
+    await until(() => received >= sent, { describe: 'the events of the client that reads' });
+    expect(other?.gone.aborted).toBe(false);
+    other?.end();
+    await once(reader, 'end');
+  });
+
+  it('a client that does not read a page is closed after a while', async () => {
+    const gone = { isGone: false };
+    const page: Routes = {
+      '/': (context) => {
+        context.env.outgoing.on('close', () => (gone.isGone = true));
+        return context.text(BIG.repeat(64));
+      },
+    };
+    const server = await listen(page, { longestUnreadMs: 500 });
+    await send(server, 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
+    await until(() => gone.isGone, { describe: 'the connection to be closed' });
+    const text = await (await get(server, '/')).text();
+    expect(text.length).toBe(64 * BIG.length);
+  });
+
+  it('closing ends every connection at once', async () => {
+    const begun: EventClient[] = [];
+    const server = await listen({
+      '/events': (context) => streamEvents(context, (client) => begun.push(client)),
+      '/never': () => new Promise(() => undefined),
+    });
+    const open = await Promise.all(
+      ['/events', '/never'].map((path) => send(server, `GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`)),
+    );
+    await until(() => begun.length === 1, { describe: 'the events' });
+    await server.close();
+    for (const socket of open) socket.resume();
+    await until(() => open.every(({ closed }) => closed), { describe: 'the connections to be closed' });
+    await until(() => begun[0]?.gone.aborted, { describe: 'the events to be told' });
+  });
+});
+
+describe('requests', () => {
+  const answerTo = async (server: HttpServer, text: string) => {
+    const socket = await send(server, text);
+    let answer = '';
+    socket.setEncoding('utf8').on('data', (part: string) => (answer += part));
+    socket.resume();
+    await once(socket, 'close');
+    return answer;
+  };
+
+  it('http: HTTP/1.0 without a name of the host is answered, as load balancers ask for health', async () => {
+    const server = await listen({ '/healthz': () => json(200, { alive: true }) });
+    expect(await answerTo(server, 'GET /healthz HTTP/1.0\r\n\r\n')).toMatch(
+      /^HTTP\/1\.1 200 OK[^]*{"alive":true}\n$/,
+    );
+  });
+
+  it('http: a request that cannot be read is 400, and no error of the server', async () => {
+    const lines: string[] = [];
+    const noted = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
+    const server = await startHttpServer({
+      host: '127.0.0.1',
+      port: 0,
+      routes: { '/:any': () => json(200, {}) },
+      log: noted,
+    });
+    servers.push(server);
+    for (const text of [
+      'GET /a HTTP/1.1\r\nHost: a b\r\nConnection: close\r\n\r\n',
+      'OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n',
+      'GET /\\a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n',
+      'no request\r\n\r\n',
+    ])
+      expect(await answerTo(server, text)).toMatch(/^HTTP\/1\.1 400 Bad Request/);
+    expect(lines).toEqual([]);
+  });
+
+  it('http: a failure is logged by the pattern of its path, which names no record', async () => {
+    const lines: string[] = [];
+    const noted = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
+    const routes = { '/records/:key': () => Promise.reject(new Error('of a secret')) };
+    const server = await startHttpServer({ host: '127.0.0.1', port: 0, routes, log: noted });
+    servers.push(server);
+    expect((await get(server, '/records/anna')).status).toBe(500);
+    expect(lines.join('')).toContain('"path":"/records/:key"');
+    expect(lines.join('')).not.toMatch(/anna|secret/);
+  });
+
+  it('http: a body is not taken for more than a request: the next one on the connection is answered', async () => {
+    const server = await listen({ '/healthz': () => json(200, { alive: true }) });
+    const first = `POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\n${'x'.repeat(50_000)}`;
+    const second = 'GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
+    const answer = await answerTo(server, first + second);
+    expect(answer).toMatch(/^HTTP\/1\.1 405 [^]*HTTP\/1\.1 200 OK/);
+  });
+});
+
 describe('health', () => {
   const fine = async () => 'fine';
 
@@ -77,7 +242,9 @@ describe('health', () => {
       phase: () => 'running',
       checks: { state: fine, queue: fine },
     });
-    expect(await readiness()).toMatchObject({ status: 200, body: '{"ready":true}\n' });
+    const answer = await readiness();
+    expect(answer.status).toBe(200);
+    expect(await answer.text()).toBe('{"ready":true}\n');
     expect(liveness().status).toBe(200);
   });
 
@@ -91,9 +258,9 @@ describe('health', () => {
       phase: () => 'running',
       checks: { state: fine },
     });
-    const { status, body } = await readiness();
-    expect(status).toBe(503);
-    expect(JSON.parse(body)).toEqual({
+    const answer = await readiness();
+    expect(answer.status).toBe(503);
+    expect(await answer.json()).toEqual({
       ready: false,
       notReady: { sending: 'service_unreachable' },
       sendingStopped: {
@@ -113,9 +280,9 @@ describe('health', () => {
       phase: () => 'running',
       checks: { state: gone, queue: fine },
     });
-    const { status, body } = await readiness();
-    expect(status).toBe(503);
-    expect(JSON.parse(body)).toEqual({ ready: false, notReady: { state: 'ECONNREFUSED' } });
+    const answer = await readiness();
+    expect(answer.status).toBe(503);
+    expect(await answer.json()).toEqual({ ready: false, notReady: { state: 'ECONNREFUSED' } });
     expect(liveness().status).toBe(200);
   });
 
@@ -129,9 +296,9 @@ describe('health', () => {
       phase: () => phase,
       checks: { state: fine },
     });
-    const { status, body } = await readiness();
-    expect(status).toBe(503);
-    expect(JSON.parse(body)).toEqual({ ready: false, notReady: { worker: phase } });
+    const answer = await readiness();
+    expect(answer.status).toBe(503);
+    expect(await answer.json()).toEqual({ ready: false, notReady: { worker: phase } });
     expect(liveness().status).toBe(expected);
   });
 });

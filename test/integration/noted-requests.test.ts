@@ -10,7 +10,8 @@ import {
   removeProcess,
 } from '../../src/state/processes.js';
 import { listRequestMinutes, noteRequests, readRequestTotals } from '../../src/state/requests.js';
-import { pruneRuns } from '../../src/state/retention.js';
+import { startPresence } from '../../src/queue/presence.js';
+import { until } from '../support/wait.js';
 import { ROOMS } from '../support/campus.js';
 import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
 
@@ -55,15 +56,21 @@ describe('requests by the second', () => {
     expect(minutes.reduce((sum, { requests }) => sum + requests, 0)).toBe(23);
   });
 
-  it('are deleted after a week, and so are processes that were killed', async () => {
+  it('are deleted after a week, and so are processes that were killed, also while no run is planned', async () => {
     const { db } = world.state;
     const week = 7 * 24 * 60 * 60;
     const seconds = [week + 60, week - 60].map((ago) => ({ second: second(ago), requests: 1, throttled: 0 }));
     await noteRequests(db, { seconds, ...nothing });
     await notePresence(db, { id: 'killed', command: 'sync', host: 'h', pid: 1 }, null);
     await world.sql`UPDATE slotsync.processes SET seen_at = now() - interval '8 days'`;
-    await pruneRuns(db);
-    expect(await readRequestTotals(db, second(2 * week), second(0))).toMatchObject({ requests: 1 });
+    const presence = startPresence({ state: world.state, log: world.log, command: 'worker' });
+    await until(
+      async () =>
+        (await listProcesses(db)).every(({ id }) => id === presence.id) &&
+        (await readRequestTotals(db, second(2 * week), second(0))).requests === 1,
+      { describe: 'what is old to be deleted' },
+    );
+    await presence.close();
     expect(await listProcesses(db)).toEqual([]);
   });
 
@@ -76,15 +83,30 @@ describe('requests by the second', () => {
         latest: { answer, at: second(ago) },
         success: successAgo === undefined ? undefined : { at: second(successAgo) },
       });
-    await note('unreachable', 10, 40);
-    await note('200', 30, 30);
-    expect(await readBinding(world.state)).toMatchObject({
-      answer: 'unreachable',
-      answeredAt: second(10),
-      succeededAt: second(30),
-    });
-    await note('503', 5);
-    expect(await readBinding(world.state)).toMatchObject({ answer: '503', succeededAt: second(30) });
+    const secondsAgo = async () => {
+      const bound = await readBinding(world.state);
+      const ago = (at: Date | null | undefined) =>
+        Math.round((Date.now() - (at?.getTime() ?? Number.NaN)) / SECOND / 10) * 10;
+      return { answer: bound?.answer, answered: ago(bound?.answeredAt), succeeded: ago(bound?.succeededAt) };
+    };
+    await note('unreachable', 100, 4000);
+    await note('200', 3000, 3000);
+    expect(await secondsAgo()).toEqual({ answer: 'unreachable', answered: 100, succeeded: 3000 });
+    await note('503', 50);
+    expect(await secondsAgo()).toEqual({ answer: '503', answered: 50, succeeded: 3000 });
+
+    // The clock of a host is an hour fast: what it notes is as long ago as it says, and not in the future.
+    const ahead = 3600 * SECOND;
+    const at = new Date(second(20).getTime() + ahead);
+    const fast = { answer: '200', at };
+    await noteRequests(
+      world.state.db,
+      { seconds: [], latest: fast, success: fast },
+      () => Date.now() + ahead,
+    );
+    expect(await secondsAgo()).toEqual({ answer: '200', answered: 20, succeeded: 20 });
+    await note('503', 0);
+    expect(await secondsAgo()).toEqual({ answer: '503', answered: 0, succeeded: 20 });
   });
 });
 
@@ -120,6 +142,10 @@ describe('processes', () => {
     await claim('R2', 'killed', 60);
     await claim('R3', 'killed', 90);
     await claim('R4', 'killed', -1);
+    // Of a version that did not note its processes.
+    await world.sql`
+      INSERT INTO slotsync.records (stream, local_key, status, claimed_by, claimed_until)
+      VALUES ('rooms', 'R5', 'pending', ${`batch 7 ${randomUUID()}`}, now() + interval '90 seconds')`;
     const { records, until } = await countOrphanedClaims(db);
     expect(records).toBe(2);
     expect(until?.getTime()).toBeGreaterThan(Date.now() + 60 * SECOND);

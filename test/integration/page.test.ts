@@ -210,11 +210,11 @@ describe('page: signing in', () => {
     expect(status).toBe(303);
     expect(headers.location).toBe('/');
     expect(headers['set-cookie']).toEqual([
-      expect.stringMatching(/^slotsync_0=[\w-]{43}; Path=\/; HttpOnly; SameSite=Strict; Max-Age=43200$/),
+      expect.stringMatching(/^slotsync_0=[\w-]{43}; Max-Age=43200; Path=\/; HttpOnly; SameSite=Strict$/),
     ]);
     const form = { token: TOKEN, next: '/' };
     const secure = await visit('/sign-in', { form, headers: { 'x-forwarded-proto': 'https' } });
-    expect(secure.headers['set-cookie']?.[0]).toMatch(/; Secure$/);
+    expect(secure.headers['set-cookie']?.[0]).toMatch(/; Secure;/);
   });
 
   it('page: a wrong token is refused, and after ten the right one too for a while', async () => {
@@ -291,6 +291,8 @@ describe('page: actions', () => {
     const form = await readForm(HOLD);
     await visit(HOLD, { form: { ...form, shown: '19' } });
     expect((await visit('/')).body).toContain('run 2 holds 20 now, not 19; nothing was approved');
+    await visit(HOLD, { form: { form_token: form['form_token'] ?? '' } });
+    expect((await visit('/')).body).toContain('run 2 holds 20 now, not 0; nothing was approved');
     expect(await world.sql`SELECT FROM slotsync.approvals`).toHaveLength(0);
 
     const done = await visit(HOLD, { form });
@@ -311,25 +313,35 @@ describe('page: actions', () => {
     });
   });
 
-  it('page: a hold is rejected', async () => {
+  it('page: a hold is rejected, of the number shown', async () => {
     const world = await openBadMorning();
     const { visit, signIn, readForm } = await serve(world, { token: TOKEN });
     await signIn(TOKEN);
     const path = HOLD.replace('approve', 'reject');
-    await visit(path, { form: await readForm(path) });
+    const form = await readForm(path);
+    await visit(path, { form: { ...form, shown: '19' } });
+    expect((await visit('/')).body).toContain('there are 20 now, not 19; nothing was done');
+    expect(await readHolds(world.state.db)).toHaveLength(1);
+    await visit(path, { form });
     expect((await visit('/')).body).toContain('Rejected: 20 retirements of rooms, held in run 2.');
     expect(await readHolds(world.state.db)).toEqual([]);
   });
 
-  it('page: the records of a cause are retried, by whoever works the inbox', async () => {
+  it('page: the records of a cause are retried, of the number shown, by whoever works the inbox', async () => {
     const world = await openBadMorning();
     const { visit, signIn, readForm } = await serve(world, { token: TOKEN });
     await signIn(TOKEN);
     expect((await visit('/failures')).body).toContain(RETRY.replaceAll('&', '&amp;'));
     world.sandbox.allowObject(`room_${SCRIPT}`);
     const form = await readForm(RETRY);
-    await visit(RETRY, { form: { ...form, shown: '0' } });
-    expect((await visit('/failures')).body).toContain('there are 1 now, not 0; nothing was done: look again');
+    const { form_token = '' } = form;
+    for (const other of [{ form_token, shown: '0' }, { form_token }, { form_token, shown: 'all' }]) {
+      await visit(RETRY, { form: other });
+      expect((await visit('/failures')).body).toMatch(
+        /there are 1 now, not \w+; nothing was done: look again/,
+      );
+      expect(await world.sql`SELECT FROM slotsync.changes`).toHaveLength(0);
+    }
     expect((await world.statusesOf('rooms'))[SCRIPT]).toBe('dead');
     await visit(RETRY, { form });
     expect((await visit('/failures')).body).toContain('1 record of rooms put into the inbox.');
@@ -365,7 +377,7 @@ describe('page: actions', () => {
     expect((await act('cancel', '/')).status).toBe(403);
   });
 
-  it('page: drift is repaired', async () => {
+  it('page: drift is repaired, of the number shown', async () => {
     const world = await openBadMorning();
     world.sandbox.changeObject('room_R1', { fields: [{ fieldId: 'room.name', values: ['Aula'] }] });
     await world.sql`UPDATE slotsync.records SET updated_at = updated_at - interval '1 hour'`;
@@ -376,7 +388,12 @@ describe('page: actions', () => {
     expect((await visit('/drift')).body).toContain(
       'room.name: &quot;Aula&quot; at the service, &quot;Sal 1&quot; expected',
     );
-    await visit(path, { form: await readForm(path) });
+    const form = await readForm(path);
+    expect(form).toMatchObject({ shown: '1' });
+    await visit(path, { form: { ...form, shown: '0' } });
+    expect((await visit('/drift')).body).toContain('there are 1 now, not 0; nothing was done: look again');
+    expect(queued).toEqual([]);
+    await visit(path, { form });
     expect(queued).toHaveLength(1);
     const { queue } = await world.planRun(queued[0] ?? 0);
     await world.finish(queued[0] ?? 0, queue);
@@ -420,7 +437,7 @@ describe('page: nothing comforting that is not so', () => {
   it('page: a run that failed as a whole, or is paused, needs a person although no record says so', async () => {
     const world = await open(CONFIG);
     const empty = await serve(world);
-    expect((await empty.visit('/failures')).body).toContain('No record yet');
+    expect((await empty.visit('/failures')).body).toContain('Nothing is known yet');
     await world.sql`
       INSERT INTO slotsync.runs (kind, lane, streams, status, error_code, error_message, started_by, finished_at)
       VALUES ('sync', 'sync', '{rooms}', 'failed', 'mirror_unreachable', 'no answer', 'schedule', now())`;

@@ -5,6 +5,7 @@ import postgres from 'postgres';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { registerSchedule } from '../../src/state/runs/nightly-occurrences.js';
+import { listEndedBadly } from '../../src/state/runs/ended-badly.js';
 import { createTurns } from '../../src/lifecycle.js';
 import { whileReadingAlone } from '../../src/state/runs/reading-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
@@ -646,6 +647,23 @@ describe('between nights', () => {
     expect(
       await world.sql`SELECT count(*)::int AS count FROM slotsync.runs WHERE kind = 'reconcile'`,
     ).toEqual([{ count: 1 }]);
+  });
+
+  it('ends well after one that failed, also when nothing was changed there: the failure is over', async () => {
+    await keepUp();
+    world.passDays(1);
+    world.sandbox.failNext({ path: '/cancellations/find', fault: 'status', status: 400 });
+    await expect(keepUp()).rejects.toMatchObject({ code: 'refused' });
+    expect(await listEndedBadly(world.state.db)).toMatchObject([{ kind: 'reconcile', errorCode: 'refused' }]);
+    expect(await keepUp()).toMatchObject({ read: 'changes', events: 0 });
+    expect(await listEndedBadly(world.state.db)).toEqual([]);
+    await world.sql`UPDATE slotsync.reservations_watermark SET read_up_to = read_up_to - interval '1 day'`;
+    await keepUp();
+    expect(await world.sql`SELECT status FROM slotsync.runs WHERE kind = 'reconcile' ORDER BY id`).toEqual([
+      { status: 'succeeded' },
+      { status: 'failed' },
+      { status: 'succeeded' },
+    ]);
   });
 
   it('moves its watermark over complete readings only, five minutes behind', async () => {

@@ -14,12 +14,15 @@ const QUIET: ConditionsReading = {
   endedBadly: [],
   holds: [],
   sendingStopped: [],
+  lostWhileStopped: 0,
   succeededAt: ago(60),
+  begunAt: ago(200_000),
   scheduledAt: ago(100_000),
   dueAt: null,
   drift: [],
   inbox: [],
   unsettled: 0,
+  sentAgain: [],
 };
 const PARTIAL: EndedBadly = {
   runId: 12,
@@ -102,6 +105,17 @@ describe('causes of alerts', () => {
     ]);
   });
 
+  it('alerts: what is in the inbox again is said to be on its way', () => {
+    const [cause] = causes({
+      endedBadly: [{ ...PARTIAL, dead: 2 }],
+      sentAgain: [{ stream: 'rooms', count: 2 }],
+    });
+    expect(cause?.message.details).toEqual([
+      'rooms: 2 dead.',
+      '2 records of rooms are in the inbox, and sent again automatically.',
+    ]);
+  });
+
   it('alerts: what is held names the number and the commands, and no key', () => {
     const found = causes({ holds: [HOLD, { ...HOLD, runId: 11, count: 39 }] });
     expect(found).toMatchObject([
@@ -142,12 +156,24 @@ describe('causes of alerts', () => {
     expect(causes({ succeededAt: ago(30 * HOUR), dueAt })).toMatchObject([
       { cause: 'no_success sync', message: { title: 'No successful sync for 30 h 0 min' } },
     ]);
-    expect(names({ succeededAt: null, scheduledAt: ago(30 * HOUR), dueAt })).toEqual(['no_success sync']);
+    expect(names({ succeededAt: null, begunAt: null, scheduledAt: ago(30 * HOUR), dueAt })).toEqual([
+      'no_success sync',
+    ]);
     // Nothing was due at the weekend.
     expect(names({ succeededAt: ago(60 * HOUR), dueAt: ago(61 * HOUR) })).toEqual([]);
     expect(names({ succeededAt: ago(30 * HOUR), scheduledAt: null })).toEqual([]);
     expect(names({ succeededAt: ago(3 * HOUR), scheduledAt: null }, { noSuccessHours: 2 })).toHaveLength(1);
     expect(names({ succeededAt: ago(99 * HOUR), dueAt }, { noSuccessHours: false })).toEqual([]);
+  });
+
+  it('alerts: before the first success, without a schedule, the hours count from the binding or the first run', () => {
+    const never = (hours: number) => ({ succeededAt: null, scheduledAt: null, begunAt: ago(hours * 60) });
+    expect(names(never(5), { noSuccessHours: 6 })).toEqual([]);
+    expect(causes(never(7), { noSuccessHours: 6 })).toMatchObject([
+      { message: { title: 'No successful sync for 7 h 0 min', details: ['None has succeeded yet.'] } },
+    ]);
+    expect(names({ ...never(7), begunAt: null }, { noSuccessHours: 6 })).toEqual([]);
+    expect(names(never(700))).toEqual([]);
   });
 
   it('alerts: drift counts by stream, from driftObjects on', () => {

@@ -154,6 +154,24 @@ describe('the metrics', () => {
     ]);
   });
 
+  it('show the process that sends nothing, of two containers of one host with the same process id', async () => {
+    const same = { command: 'worker', host: 'a', pid: 1, isAlive: true };
+    const stopped = { code: 'unauthorized', ageSeconds: 5 };
+    for (const processes of [
+      [
+        { ...same, stopped },
+        { ...same, stopped: null },
+      ],
+      [
+        { ...same, stopped: null },
+        { ...same, stopped },
+      ],
+    ]) {
+      const shown = await play({ state: async () => ({ ...STATE, processes }) }).text();
+      expect(samples(shown, 'slotsync_sending_stopped')).toEqual(['{command="worker",host="a",pid="1"} 1']);
+    }
+  });
+
   it('count records by status, and what is held for an operator in several runs', async () => {
     const shown = await play().text();
     expect(samples(shown, 'slotsync_state_records')).toEqual([

@@ -71,7 +71,7 @@ describe('colour', () => {
       "run  status\n  1  partial\nRun 3 succeeded in 4 s\nrooms 'dead' (room_failed): dead, it failed",
     );
     expect(shown).toBe(
-      "run  status\n  1  \x1b[33mpartial\x1b[0m\nRun 3 \x1b[32msucceeded\x1b[0m in 4 s\nrooms 'dead' (room_failed): \x1b[31mdead\x1b[0m, it failed",
+      "run  status\n  1  \x1b[33mpartial\x1b[39m\nRun 3 \x1b[32msucceeded\x1b[39m in 4 s\nrooms 'dead' (room_failed): \x1b[31mdead\x1b[39m, it failed",
     );
   });
 

@@ -1,5 +1,6 @@
 // Tables: what says nothing is left out, everything else is there, at every width.
 import fc from 'fast-check';
+import stringWidth from 'string-width';
 import { describe, expect, it } from 'vitest';
 import { table } from '../../src/report/table.js';
 import { widthOf } from '../../src/report/wrap.js';
@@ -61,6 +62,12 @@ describe('a table', () => {
       ],
     );
     expect(made).toBe(`stream  name  x\n会議室  ${'é'.normalize('NFD')}     1\nrooms   👩‍🔧    2`);
+  });
+
+  it('width: the short way to measure says the same as the long one', () => {
+    expect(['❤️', 'e\u0301', '\u200B', '한', '→', '\u00AD'].map(widthOf)).toEqual([2, 1, 0, 2, 1, 0]);
+    const characters = Array.from({ length: 0x3000 }, (_, at) => String.fromCodePoint(at));
+    expect(characters.filter((one) => widthOf(one) !== stringWidth(one))).toEqual([]);
   });
 
   it('width: where not even the headings fit, each row is a list', () => {

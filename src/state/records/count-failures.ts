@@ -4,7 +4,7 @@ import { sql } from 'drizzle-orm';
 import { arrayLiteral } from '../../sql-text.js';
 import { query, type Queries } from '../database.js';
 import type { RecordStatus } from '../schema.js';
-import { UNSETTLED } from './count-records.js';
+import { IS_SENT_AGAIN, UNSETTLED } from './count-records.js';
 import { isWanted, SINCE, type FailureFilter } from './failure-filter.js';
 import { recordName, type RecordKey } from './outcome-types.js';
 
@@ -19,6 +19,8 @@ export interface FailureGroup {
   records: number;
   /** Of those, the ones that the filter names. */
   matching: number;
+  /** Of those that failed, the ones that are in the inbox to be sent again. */
+  inInbox: number;
   /** Different messages. */
   messages: number;
   attempts: number;
@@ -36,6 +38,7 @@ export async function countFailures(
     WITH counted AS (
       SELECT r.stream, r.status, r.error_code AS code, count(*)::int AS records,
         count(*) FILTER (WHERE ${isWanted(filter)})::int AS matching,
+        count(*) FILTER (WHERE ${IS_SENT_AGAIN})::int AS "inInbox",
         count(DISTINCT hashtextextended(r.error_message, 0))::int AS messages,
         max(r.attempts) AS attempts, min(${SINCE}) AS since
       FROM slotsync.records AS r WHERE r.${UNSETTLED} AND NOT ${WAITS}

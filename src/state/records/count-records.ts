@@ -7,6 +7,17 @@ import { isWanted, type FailureFilter } from './failure-filter.js';
 /** Records that are not in sync. */
 export const UNSETTLED = sql`status NOT IN ('synced', 'retired')`;
 
+/** Of a record named r: it failed, and is in the inbox, such as after an operator's retry. */
+export const IS_SENT_AGAIN = sql`(r.status = 'failed' AND EXISTS (
+  SELECT FROM slotsync.changes AS c WHERE c.stream = r.stream AND c.local_key = r.local_key))`;
+
+/** By stream, records that failed and are in the inbox to be sent again. */
+export async function countSentAgain(db: Queries) {
+  return query<{ stream: string; count: number }>(db)`
+    SELECT r.stream, count(*)::int AS count FROM slotsync.records AS r
+    WHERE r.${UNSETTLED} AND ${IS_SENT_AGAIN} GROUP BY r.stream`;
+}
+
 /** Records by stream and status. */
 export async function countRecords(db: Queries) {
   return query<{ stream: string; status: RecordStatus; count: number }>(db)`

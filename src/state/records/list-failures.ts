@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm';
 import { query, type Queries, type RowOf } from '../database.js';
 import type { records } from '../schema.js';
-import { UNSETTLED } from './count-records.js';
+import { IS_SENT_AGAIN, UNSETTLED } from './count-records.js';
 import { isWanted, SINCE, type FailureFilter } from './failure-filter.js';
 import { FORMER_HAS_RECORD } from './former-objects.js';
 import type { RecordKey } from './outcome-types.js';
@@ -20,6 +20,8 @@ interface FailureRow extends RecordKey, Pick<RowOf<typeof records>, RecordColumn
   /** Since when it is as it is; of one that failed, its last attempt. */
   since: string;
   waitsFor: RecordKey | null;
+  /** It failed, and is in the inbox to be sent again. */
+  isInInbox: boolean;
 }
 
 export type Failure = Awaited<ReturnType<typeof listFailures>>[number];
@@ -33,7 +35,7 @@ export async function listFailures(
     SELECT r.stream, r.local_key AS "localKey", r.external_id AS "externalId",
       CASE WHEN NOT ${FORMER_HAS_RECORD} THEN r.former_external_id END AS "formerExternalId", r.status, r.error_code AS "errorCode",
       r.error_message AS "errorMessage", r.attempts, r.run_id::float8 AS "runId", r.updated_at AS "updatedAt",
-      ${SINCE} AS since,
+      ${SINCE} AS since, ${IS_SENT_AGAIN} AS "isInInbox",
       CASE WHEN r.waits_for IS NOT NULL
         THEN jsonb_build_object('stream', r.waits_for::jsonb->0, 'localKey', r.waits_for::jsonb->1) END AS "waitsFor"
     FROM slotsync.records AS r WHERE r.${UNSETTLED} AND ${isWanted(filter)}

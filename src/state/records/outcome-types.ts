@@ -1,5 +1,5 @@
 // What became of a record.
-import type { OutcomeCounts } from '../schema.js';
+import type { AcceptedCounts, OutcomeCounts } from '../schema.js';
 
 /** Which record: its stream, and its key in it. */
 export interface RecordKey {
@@ -32,6 +32,8 @@ export const AWAITS_SECOND_LOOK = `(r.status = 'failed' AND r.refused_hash IS NO
 export type Outcome = { localKey: string; externalId?: string | undefined } & (
   | {
       outcome: 'synced' | 'unchanged';
+      /** Of one that was sent: what the service accepted. */
+      operation?: keyof AcceptedCounts;
       destinationId?: number | undefined;
       sourceHash: string;
       objectHash: string;
@@ -66,6 +68,19 @@ export function countOutcomes(outcomes: Iterable<Outcome>): OutcomeCounts {
   const counts = { ...NO_OUTCOMES };
   for (const { outcome } of outcomes)
     counts[outcome === 'forgotten' || outcome === 'skipped' ? 'unchanged' : outcome]++;
+  return counts;
+}
+
+export const NONE_ACCEPTED: AcceptedCounts = { create: 0, update: 0, retire: 0 };
+
+/** The writes that were accepted, by operation. Null: none was. */
+export function countAccepted(outcomes: Iterable<Outcome>): AcceptedCounts | null {
+  let counts: AcceptedCounts | null = null;
+  for (const one of outcomes) {
+    if (one.outcome !== 'synced' || one.operation === undefined) continue;
+    counts ??= { ...NONE_ACCEPTED };
+    counts[one.operation]++;
+  }
   return counts;
 }
 

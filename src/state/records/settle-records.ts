@@ -156,5 +156,6 @@ export async function lookAgain(db: Queries, { stream, keys }: RecordKeys): Prom
 function toRow(outcome: Outcome) {
   const message = 'message' in outcome ? storable(outcome.message) : undefined;
   const waitsFor = 'waitsFor' in outcome && outcome.waitsFor ? recordName(outcome.waitsFor) : undefined;
-  return { ...outcome, message, waitsFor };
+  // The operation is counted with the batch.
+  return { ...outcome, operation: undefined, message, waitsFor };
 }

@@ -6,7 +6,7 @@ import { storable } from '../records/outcome-types.js';
 import { wakeArrived } from '../records/wake-arrived.js';
 import { cancelBatches } from './batches.js';
 import { asPlanner, PlannerReplaced, type Planner } from './planner-token.js';
-import { sumOutcomes } from './read-runs.js';
+import { sumBatches } from './read-runs.js';
 
 /** A failure as runs, batches and records keep it. */
 export interface Failed {
@@ -57,7 +57,7 @@ interface BatchEnds {
 
 /** Ends a run whose batches are finished, with the status they give it unless it is ended `as` another. */
 export async function finishRun(tx: Queries, id: number, as?: EarlyEnd): Promise<void> {
-  const counts = await sumOutcomes(tx, id);
+  const { outcomes: counts, accepted } = await sumBatches(tx, id);
   const ends = await queryOne<BatchEnds>(tx)`
     SELECT count(*) FILTER (WHERE state = 'held')::int AS held,
       count(*) FILTER (WHERE state = 'failed')::int AS failed,
@@ -70,6 +70,7 @@ export async function finishRun(tx: Queries, id: number, as?: EarlyEnd): Promise
   const error = as ? as.error : (missing ?? explainEnd(ends));
   const [ended] = await query<{ kind: RunKind }>(tx)`
     UPDATE slotsync.runs SET status = ${status}, counts = ${JSON.stringify(counts)}::jsonb,
+      accepted = ${JSON.stringify(accepted)}::jsonb,
       error_code = ${error?.code ?? null}, error_message = ${error ? storable(error.message) : null},
       finished_at = clock_timestamp()
     WHERE id = ${id}::bigint AND finished_at IS NULL RETURNING kind`;

@@ -21,19 +21,23 @@ const INCREMENTAL_LOOKED_AT = 2000;
 /**
  * By run and stream, the latest of each kind. A later run over the same part of the stream replaces what an earlier one says
  * of it, unless it failed as a whole. Incremental runs look at single keys: what one left failed or dead stands until a run
- * over the whole stream, or until no record of the stream is so. What an operator rejected, and readings whose process was
+ * over the whole stream, or until no record of the stream is so. No two reconciles read the same period: one of a window,
+ * which reaches into the future, replaces every earlier one, and one of changes those of changes. What an operator rejected, and readings whose process was
  * stopped, are no bad end.
  */
 export async function listEndedBadly(db: Queries): Promise<EndedBadly[]> {
   return query<EndedBadly>(db)`
     WITH ended AS MATERIALIZED (
-      SELECT id, kind, status, error_code, streams, range, counts FROM slotsync.runs
+      SELECT id, kind, status, error_code, streams, range, counts, CASE kind
+          WHEN 'incremental' THEN NULL
+          WHEN 'reconcile' THEN to_jsonb((range->>'to')::timestamptz > requested_at + interval '1 hour')
+          ELSE range END AS part
+      FROM slotsync.runs
       WHERE finished_at IS NOT NULL AND status <> 'cancelled'
         AND (kind <> 'incremental' OR id > (SELECT max(id) FROM slotsync.runs) - ${INCREMENTAL_LOOKED_AT}::bigint)
     ), latest AS (
-      SELECT DISTINCT ON (kind, status, stream, part) r.*, s.stream, p.part
+      SELECT DISTINCT ON (kind, status, stream, part) r.*, s.stream
       FROM ended AS r LEFT JOIN LATERAL unnest(r.streams) AS s(stream) ON true
-        CROSS JOIN LATERAL (SELECT CASE WHEN r.kind <> 'incremental' THEN r.range END AS part) AS p
       WHERE status IN ('failed', 'partial') AND coalesce(error_code, '') NOT IN ('hold_rejected', 'interrupted')
       ORDER BY kind, status, stream, part, id DESC
     )
@@ -44,7 +48,9 @@ export async function listEndedBadly(db: Queries): Promise<EndedBadly[]> {
         SELECT FROM ended AS l
         WHERE l.id > r.id AND (r.stream IS NULL OR r.stream = ANY (l.streams))
           AND (l.status <> 'failed' OR r.status = 'failed')
-          AND CASE WHEN r.kind IN ('reconcile', 'verify') THEN l.kind = r.kind AND l.range IS NOT DISTINCT FROM r.range
+          AND CASE r.kind
+            WHEN 'reconcile' THEN l.kind = r.kind AND (l.part IS NOT DISTINCT FROM r.part OR l.part = 'true')
+            WHEN 'verify' THEN l.kind = r.kind AND (l.range IS NULL OR l.range IS NOT DISTINCT FROM r.range)
             ELSE l.range IS NULL AND l.kind IN ('sync', 'backfill')
               OR l.kind = r.kind AND CASE r.kind WHEN 'incremental' THEN r.status = 'failed'
                 ELSE l.range IS NOT DISTINCT FROM r.range END END)

@@ -3,9 +3,9 @@ import { codeOf } from '../../errors.js';
 import { arrayLiteral } from '../../sql-text.js';
 import { query, type Queries, type State } from '../database.js';
 import { failRecords } from '../records/mark-failed.js';
-import { countOutcomes, NO_OUTCOMES, storable } from '../records/outcome-types.js';
+import { countAccepted, countOutcomes, NO_OUTCOMES, storable } from '../records/outcome-types.js';
 import { settleRecords, type Settled } from '../records/settle-records.js';
-import type { OutcomeCounts } from '../schema.js';
+import type { AcceptedCounts, OutcomeCounts } from '../schema.js';
 import { insertBatches, type Batch } from './batches.js';
 import type { Failed } from './end-run.js';
 
@@ -22,11 +22,11 @@ export async function settleBatch({ db }: Pick<State, 'db'>, batch: Batch, settl
     const outcomes = settled.outcomes.filter(({ localKey }) => open.has(localKey) && !lost.has(localKey));
     const keys = new Set(outcomes.map(({ localKey }) => localKey));
     const remaining = [...open].filter((key) => !keys.has(key));
-    const counts = countOutcomes(outcomes);
+    const counted = { counts: countOutcomes(outcomes), accepted: countAccepted(outcomes) };
     if (remaining.length === 0) {
-      await finishBatch(tx, id, counts);
+      await finishBatch(tx, id, counted);
     } else if (keys.size > 0) {
-      const done = { state: 'done', counts, finishedAt: new Date() } as const;
+      const done = { state: 'done', ...counted, finishedAt: new Date() } as const;
       await insertBatches(tx, [{ runId, stream, level, operation, keys: [...keys], ...done }]);
       await query(
         tx,
@@ -45,7 +45,7 @@ export async function failBatch({ db }: Pick<State, 'db'>, batch: Batch, error: 
   return db.transaction(async (tx) => {
     const keys = await lockOpenKeys(tx, id);
     const counts = { ...NO_OUTCOMES, failed: keys.length };
-    if (keys.length === 0 || !(await finishBatch(tx, id, counts, error))) return 0;
+    if (keys.length === 0 || !(await finishBatch(tx, id, { counts, accepted: null }, error))) return 0;
     await failEach(tx, { stream, runId }, keys, error);
     return keys.length;
   });
@@ -82,10 +82,16 @@ async function failEach(
 }
 
 /** Ends a batch, as failed with an error and as done without; false: it has ended meanwhile. */
-async function finishBatch(tx: Queries, id: number, counts: OutcomeCounts, error?: Failed): Promise<boolean> {
+async function finishBatch(
+  tx: Queries,
+  id: number,
+  { counts, accepted }: { counts: OutcomeCounts; accepted: AcceptedCounts | null },
+  error?: Failed,
+): Promise<boolean> {
   const message = error && storable(error.message);
   const finished = await query(tx)`
     UPDATE slotsync.batches SET state = ${error ? 'failed' : 'done'}, counts = ${JSON.stringify(counts)}::jsonb,
+      accepted = ${accepted && JSON.stringify(accepted)}::jsonb,
       error_code = ${error?.code ?? null}, error_message = ${message ?? null}, finished_at = now()
     WHERE id = ${id}::bigint AND state IN ('queued', 'planned')`;
   return finished.count > 0;

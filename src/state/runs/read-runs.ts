@@ -1,8 +1,8 @@
 // What is asked of runs: one, the latest, the unfinished ones, and how far they are.
 import { desc, eq, inArray, isNull, sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
-import { NO_OUTCOMES } from '../records/outcome-types.js';
-import { RUN_KINDS, runs, type OutcomeCounts, type RunKind } from '../schema.js';
+import { NO_OUTCOMES, NONE_ACCEPTED } from '../records/outcome-types.js';
+import { RUN_KINDS, runs, type AcceptedCounts, type OutcomeCounts, type RunKind } from '../schema.js';
 
 export type Run = typeof runs.$inferSelect;
 
@@ -28,19 +28,46 @@ export async function listRuns(db: Queries, limit: number, kinds: readonly RunKi
   return db.select().from(runs).where(isListed).orderBy(desc(runs.id)).limit(limit);
 }
 
+/** When the first sync or backfill that is still stored was asked for. */
+export async function readFirstRequest(db: Queries): Promise<Date | undefined> {
+  const sends = inArray(runs.kind, ['sync', 'backfill']);
+  const [first] = await db.select().from(runs).where(sends).orderBy(runs.id).limit(1);
+  return first?.requestedAt;
+}
+
 export async function listUnfinishedRuns(db: Queries): Promise<Run[]> {
   return db.select().from(runs).where(isNull(runs.finishedAt)).orderBy(runs.id);
 }
 
-/** Per stream, the outcomes of a run's records so far. */
-export async function sumOutcomes(db: Queries, id: number): Promise<Record<string, OutcomeCounts>> {
-  const rows = await query<{ stream: string; counts: Partial<OutcomeCounts> }>(db)`
-    SELECT stream, jsonb_object_agg(outcome, records) AS counts FROM (
-      SELECT stream, outcome, sum(number::int) AS records
-      FROM slotsync.batches, jsonb_each_text(counts) AS c(outcome, number)
-      WHERE run_id = ${id}::bigint GROUP BY stream, outcome
+interface RunSums {
+  outcomes: Record<string, OutcomeCounts>;
+  /** What the service accepted. */
+  accepted: Record<string, AcceptedCounts>;
+}
+
+/** Per stream, the outcomes of a run's records so far, and its accepted writes by operation. */
+export async function sumBatches(db: Queries, id: number): Promise<RunSums> {
+  const rows = await query<{
+    stream: string;
+    outcomes: Partial<OutcomeCounts> | null;
+    accepted: Partial<AcceptedCounts> | null;
+  }>(db)`
+    SELECT stream, jsonb_object_agg(name, records) FILTER (WHERE what = 'outcome') AS outcomes,
+      jsonb_object_agg(name, records) FILTER (WHERE what = 'operation') AS accepted
+    FROM (
+      SELECT stream, what, name, sum(number::int) AS records
+      FROM slotsync.batches AS b CROSS JOIN LATERAL (
+        SELECT 'outcome', key, value FROM jsonb_each_text(b.counts)
+        UNION ALL SELECT 'operation', key, value FROM jsonb_each_text(b.accepted)
+      ) AS counted(what, name, number)
+      WHERE run_id = ${id}::bigint GROUP BY stream, what, name
     ) AS sums GROUP BY stream`;
-  return Object.fromEntries(rows.map(({ stream, counts }) => [stream, { ...NO_OUTCOMES, ...counts }]));
+  return {
+    outcomes: Object.fromEntries(rows.map((row) => [row.stream, { ...NO_OUTCOMES, ...row.outcomes }])),
+    accepted: Object.fromEntries(
+      rows.flatMap((row) => (row.accepted ? [[row.stream, { ...NONE_ACCEPTED, ...row.accepted }]] : [])),
+    ),
+  };
 }
 
 /** How far a run is: records in its batches, and how many of them have their outcome. */

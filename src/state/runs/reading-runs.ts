@@ -3,7 +3,7 @@
 import { and, eq, isNull } from 'drizzle-orm';
 import { query, tryLock, type Queries, type State } from '../database.js';
 import { runs } from '../schema.js';
-import { failRun } from './end-run.js';
+import { failRun, finishRun } from './end-run.js';
 import { onlyReads } from './read-runs.js';
 import { insertRun, type RunRequest } from './start-run.js';
 
@@ -46,7 +46,14 @@ export async function startReading(
   return (await insertRun(db, request, 'running')).id;
 }
 
-/** Takes back a run that found nothing to compare: every few minutes there would be one. */
+/**
+ * Takes back a run that found nothing to compare: every few minutes there would be one. After one that failed it ends
+ * well instead: somebody was told of the failure.
+ */
 export async function dropReading(db: Queries, id: number): Promise<void> {
-  await query(db)`DELETE FROM slotsync.runs WHERE id = ${id}::bigint`;
+  const dropped = await query(db)`
+    DELETE FROM slotsync.runs AS r WHERE id = ${id}::bigint AND coalesce((
+      SELECT l.status <> 'failed' FROM slotsync.runs AS l WHERE l.kind = r.kind AND l.id < r.id
+      ORDER BY l.id DESC LIMIT 1), true)`;
+  if (dropped.count === 0) await finishRun(db, id);
 }

@@ -1,9 +1,9 @@
 // What runs of a period planned and did, by stream.
 import { sql } from 'drizzle-orm';
 import { query, type Queries } from '../database.js';
-import { NO_OUTCOMES } from '../records/outcome-types.js';
-import type { OutcomeCounts, RunKind, RunStatus } from '../schema.js';
-import { sumOutcomes, type Run } from './read-runs.js';
+import { NO_OUTCOMES, NONE_ACCEPTED } from '../records/outcome-types.js';
+import type { AcceptedCounts, OutcomeCounts, RunKind, RunStatus } from '../schema.js';
+import { sumBatches, type Run } from './read-runs.js';
 
 /** A period, and one run of it alone where that is asked for. */
 export interface RunsOf {
@@ -12,10 +12,14 @@ export interface RunsOf {
   runId?: number | undefined;
 }
 
-/** What runs did to the records of one stream. Operations are as planned; outcomes are as they ended. */
+/** What runs planned for the records of one stream, and how they ended. */
 export interface StreamSums {
   stream: string;
   planned: { create: number; update: number; retire: number; repair: number };
+  /** What the service accepted, by what it was. */
+  accepted: AcceptedCounts;
+  /** What it accepted in runs of before, which did not count that. */
+  unclassified: number;
   outcomes: OutcomeCounts;
 }
 
@@ -27,30 +31,39 @@ const isOf = ({ from, to, runId }: RunsOf) =>
     : sql`r.id = ${runId}::bigint`;
 
 const PLANNED = ['create', 'update', 'retire', 'repair'] as const;
+const ACCEPTED = ['create', 'update', 'retire'] as const;
 const OUTCOMES = ['synced', 'unchanged', 'deferred', 'failed', 'dead'] as const;
 
 /** Whole runs count, also when they began before the period. Streams without any number are left out. */
 export async function sumByStream(db: Queries, period: RunsOf): Promise<StreamSums[]> {
   // Summed here: for the planner every value of a column may have a hundred keys, and it compiles the query for seconds.
-  const runs = await query<Pick<Run, 'id' | 'plan' | 'counts'> & { isUnfinished: boolean }>(db)`
-    SELECT id::float8 AS id, plan, counts, finished_at IS NULL AS "isUnfinished" FROM slotsync.runs AS r
+  const runs = await query<Pick<Run, 'id' | 'plan' | 'counts' | 'accepted'> & { isUnfinished: boolean }>(db)`
+    SELECT id::float8 AS id, plan, counts, accepted, finished_at IS NULL AS "isUnfinished" FROM slotsync.runs AS r
     WHERE ${isOf(period)}`;
   const sums = new Map<string, StreamSums>();
   const sumsOf = (stream: string): StreamSums => {
     const known = sums.get(stream) ?? {
       stream,
       planned: { create: 0, update: 0, retire: 0, repair: 0 },
+      accepted: { ...NONE_ACCEPTED },
+      unclassified: 0,
       outcomes: { ...NO_OUTCOMES },
     };
     sums.set(stream, known);
     return known;
   };
-  for (const { id, plan, counts, isUnfinished } of runs) {
+  for (const { id, plan, counts, isUnfinished, ...ended } of runs) {
     for (const [stream, planned] of Object.entries(plan))
       for (const name of PLANNED) sumsOf(stream).planned[name] += planned[name] ?? 0;
-    const outcomes = isUnfinished ? await sumOutcomes(db, id) : counts;
-    for (const [stream, ended] of Object.entries(outcomes))
-      for (const name of OUTCOMES) sumsOf(stream).outcomes[name] += ended[name];
+    const { outcomes, accepted } = isUnfinished
+      ? await sumBatches(db, id)
+      : { outcomes: counts, accepted: ended.accepted };
+    for (const [stream, records] of Object.entries(outcomes)) {
+      const sums = sumsOf(stream);
+      for (const name of OUTCOMES) sums.outcomes[name] += records[name];
+      if (accepted === null) sums.unclassified += records.synced;
+      for (const name of ACCEPTED) sums.accepted[name] += accepted?.[stream]?.[name] ?? 0;
+    }
   }
   return [...sums.values()]
     .filter(({ planned, outcomes }) => [planned, outcomes].some((of) => Object.values(of).some(Boolean)))

@@ -1,9 +1,9 @@
 // A first configuration from both sides: which table is which type, what identifies a row, which column fills which field,
 // what refers to what. What names and values do not settle is said in a comment. Reads, and writes nothing.
-import { distance } from 'fastest-levenshtein';
 import { isReadingFault } from '../../errors.js';
 import type { Catalogue, CatalogueTable, RelationName } from '../../mirror/read-catalogue.js';
 import type { ServiceSurvey } from '../survey-service.js';
+import { nearestName } from '../../nearest-name.js';
 import { declaredKey, guessKeys, type ProposedKey } from './choose-key.js';
 import { findReferences, type KeyedTable, type UnusableReference } from './find-references.js';
 import {
@@ -237,13 +237,16 @@ function parentsFirst(
   return sorted;
 }
 
-/** The table whose name is most like one that does not exist: by its words, else by its letters. */
+/** Tables that have half of their words in common. */
+const LEAST_LIKENESS = 0.5;
+
+/** The table that was meant by a name that does not exist: the most like by its words, else by its letters. */
 export function nearestTable(name: string, tables: readonly RelationName[]): RelationName | undefined {
   const words = tokensOf(name);
-  const ranked = tables.map((table) => ({
-    table,
-    likeness: compareNames(words, tokensOf(table.name)),
-    letters: distance(name.split('.').at(-1) ?? name, table.name),
-  }));
-  return ranked.toSorted((a, b) => b.likeness - a.likeness || a.letters - b.letters)[0]?.table;
+  const ranked = tables.map((table) => ({ table, likeness: compareNames(words, tokensOf(table.name)) }));
+  const [first] = ranked.toSorted((a, b) => b.likeness - a.likeness);
+  if (first && first.likeness >= LEAST_LIKENESS) return first.table;
+  const names = tables.map((table) => table.name);
+  const near = nearestName(name.split('.').at(-1) ?? name, names);
+  return near === undefined ? undefined : tables[names.indexOf(near)];
 }

@@ -1,7 +1,7 @@
 // The file of `match`: written by it, edited by an operator, read back to link what is left in it. Pure; csv-file.ts reads
 // and writes.
-import { closest } from 'fastest-levenshtein';
 import type { CsvRow } from '../../csv-file.js';
+import { suggestName } from '../../nearest-name.js';
 import { MATCH_CLASSES } from '../../state/match-tables.js';
 import type { MatchLine } from './match-streams.js';
 
@@ -84,7 +84,7 @@ function readLink(line: number, values: CsvRow['values'], streams: readonly stri
   const stream = values['stream']?.trim() ?? '';
   if (stream === '') return 'the stream is empty';
   if (!streams.includes(stream))
-    return `there is no stream '${stream}'; did you mean ${closest(stream, [...streams])}?`;
+    return `there is no stream '${stream}'; ${suggestName(stream, streams) ?? 'there are none'}`;
   if (key === '') return 'the key is empty: name the row that is to be linked';
   const text = values['number']?.trim() ?? '';
   if (text === '' && externalId === '') return 'number and external_id are empty: name the object';

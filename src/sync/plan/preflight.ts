@@ -1,9 +1,9 @@
 // Before a run's first write: does the service know every type and field that the configuration names? A wrong name
 // would be refused for every record; here it is refused once.
-import { closest } from 'fastest-levenshtein';
 import type { Destination } from '../../destination/destination.js';
 import type { Context } from '../../destination/client.js';
 import { SlotsyncError } from '../../errors.js';
+import { nearestName } from '../../nearest-name.js';
 import type { Stream } from '../../streams/stream.js';
 
 /**
@@ -62,8 +62,9 @@ async function findUnknown(
   if (unknown.length === 0) return [];
   const all = (await find('all', context)).map(({ extId }) => extId);
   return unknown.map(([name, streams]) => {
-    const near = all.length === 0 ? '' : `; did you mean '${closest(name, all)}'?`;
-    return `the service knows no ${what} '${name}' (streams.${streams.join(', streams.')})${near}`;
+    const near = nearestName(name, all);
+    const meant = near === undefined ? '' : `; did you mean '${near}'?`;
+    return `the service knows no ${what} '${name}' (streams.${streams.join(', streams.')})${meant}`;
   });
 }
 

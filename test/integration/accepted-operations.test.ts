@@ -1,0 +1,63 @@
+// Guarantee 11
+// What a run did is what the service accepted, by operation, and not what was planned.
+import { beforeEach, describe, expect, it } from 'vitest';
+import { readReport } from '../../src/readings/report.js';
+import { composeReport } from '../../src/report/morning-report.js';
+import { sumByStream } from '../../src/state/runs/sum-runs.js';
+import { ROOMS } from '../support/campus.js';
+import type { World } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
+
+const openWorld = keepWorlds();
+let world: World;
+beforeEach(async () => {
+  world = await openWorld({ streams: { rooms: { ...ROOMS, retire: 'deactivate' } } });
+  await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
+  await world.sql`INSERT INTO rooms SELECT 'R' || n, 'room ' || n FROM generate_series(1, 10) AS n`;
+  for (const code of ['R1', 'R2', 'R3'])
+    world.sandbox.refuseObject(`room_${code}`, { status: 422, message: 'no' });
+});
+
+const sums = (runId: number) =>
+  sumByStream(world.state.db, { from: new Date(0), to: new Date(), runId }).then(([first]) => first);
+
+describe('what the service accepted', () => {
+  it('operation: creates that died are not created, and the report says so', async () => {
+    const { run } = await world.sync();
+    expect(await sums(run.id)).toMatchObject({
+      planned: { create: 10 },
+      accepted: { create: 7, update: 0, retire: 0 },
+      outcomes: { synced: 7, dead: 3 },
+      unclassified: 0,
+    });
+    const reading = await readReport(world.state, { run }, { requestsPerSecond: 20 });
+    const changed = composeReport(reading, 'UTC').sections.find(({ title }) => title === 'What changed');
+    expect(changed?.table).toEqual({
+      headings: ['stream', 'to create', 'created', 'dead'],
+      rows: [['rooms', 10, 7, 3]],
+    });
+  });
+
+  it('operation: updates and retirements are told apart, and an equal object is none', async () => {
+    await world.sync();
+    await world.sql`UPDATE rooms SET name = 'new' WHERE code IN ('R4', 'R5')`;
+    await world.sql`DELETE FROM rooms WHERE code = 'R10'`;
+    const { run } = await world.sync();
+    expect(await sums(run.id)).toMatchObject({
+      accepted: { create: 0, update: 2, retire: 1 },
+      outcomes: { synced: 3 },
+    });
+    await world.sql`UPDATE slotsync.records SET object_hash = NULL, in_doubt = true WHERE local_key = 'R4'`;
+    const again = await world.sync();
+    expect(await sums(again.run.id)).toMatchObject({
+      accepted: { create: 0, update: 0, retire: 0 },
+      outcomes: { synced: 0 },
+    });
+  });
+
+  it('operation: a run of before says that its synced records have none', async () => {
+    const { run } = await world.sync();
+    await world.sql`UPDATE slotsync.runs SET accepted = NULL`;
+    expect(await sums(run.id)).toMatchObject({ accepted: { create: 0 }, unclassified: 7 });
+  });
+});
