@@ -11,8 +11,11 @@ export type ChannelName = 'webhook' | 'slack' | 'teams' | 'mail';
 
 export interface Channel {
   name: ChannelName;
-  /** Throws an Error that says why the notice did not arrive, and names no secret. */
-  send: (notice: Notice, signal: AbortSignal) => Promise<void>;
+  /**
+   * Throws an Error that says why the notice did not arrive, and names no secret; SentInPart when it did not arrive at all
+   * addresses. `missing`: it is sent to these alone, as far as they are still configured; null: to everybody.
+   */
+  send: (notice: Notice, signal: AbortSignal, missing?: readonly string[] | null) => Promise<void>;
 }
 
 /** Time limit of each step of a send; all of it has SEND_WITHIN_MS. */
@@ -59,10 +62,12 @@ export function createChannels(
 function mailChannel(url: SettingText, { from, to }: NonNullable<AlertRules['mail']>): Channel {
   return {
     name: 'mail',
-    async send(notice, signal) {
-      const { sendMail } = await import('./send-mail.js');
+    async send(notice, signal, missing = null) {
+      const { addressesAmong, sendMail } = await import('./send-mail.js');
+      const recipients = missing === null ? to : addressesAmong(to, missing);
+      if (recipients.length === 0) return;
       const subject = `slotsync: ${subjectOf(notice)}`;
-      const mail = { from, to, subject, text: toText(notice), html: toHtml(notice) };
+      const mail = { from, to: recipients, subject, text: toText(notice), html: toHtml(notice) };
       await sendMail({ url: currentText(url), timeoutMs: STEP_WITHIN_MS }, mail, signal);
     },
   };

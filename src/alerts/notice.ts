@@ -3,8 +3,15 @@ import { formatDuration, plural } from '../format.js';
 import type { DueMessage } from '../state/alerts.js';
 import type { AlertCondition } from '../state/schema.js';
 
-/** It arrived, but not at everybody: whoever has it would get it twice if it were sent again. */
-export class SentInPart extends Error {}
+/** It arrived, but not at these addresses: the others would get it twice if it were sent to all again. */
+export class SentInPart extends Error {
+  readonly missing: readonly string[];
+
+  constructor(message: string, missing: readonly string[]) {
+    super(message);
+    this.missing = missing;
+  }
+}
 
 /** One alert of a notice, in words. */
 export interface NoticeAlert {

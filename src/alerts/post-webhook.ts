@@ -36,11 +36,23 @@ export async function postWebhook(
       throw new Error(`it answered HTTP ${answer.statusCode}`);
   } catch (error) {
     if (signal.aborted) throw new Error('no answer in time', { cause: error });
-    throw codeOf(error) === 'unexpected'
-      ? error
-      : new Error(`it cannot be reached (${codeOf(error)})`, { cause: error });
+    const code = codeOf(error);
+    throw code === 'unexpected' ? error : new Error(`${whatHappened(code)} (${code})`, { cause: error });
   } finally {
     await connections.close(); // with an answer's body that is not read
+  }
+}
+
+function whatHappened(code: string): string {
+  switch (code) {
+    case 'UND_ERR_HEADERS_TIMEOUT':
+      return 'it took the request and did not answer in time';
+    case 'UND_ERR_SOCKET':
+    case 'ECONNRESET':
+    case 'EPIPE':
+      return 'the connection was closed before it answered';
+    default:
+      return 'it cannot be reached';
   }
 }
 

@@ -1,4 +1,5 @@
 // One mail by SMTP, encrypted unless the address says otherwise. A server that does not answer is given up in time.
+import { domainToASCII } from 'node:url';
 import { createTransport } from 'nodemailer';
 import { parseSmtpAddress } from '../connections/smtp-address.js';
 import { codeOf } from '../errors.js';
@@ -56,11 +57,26 @@ export async function sendMail(
   for (const end of [givenUp, sent]) end.catch(() => undefined); // the race gets the error
   try {
     const { rejected } = await Promise.race([sent, givenUp]);
-    if (rejected.length > 0)
-      throw new SentInPart(`the mail server refused ${rejected.length} of ${mail.to.length} addresses`);
+    const missing = addressesAmong(mail.to, rejected);
+    if (missing.length > 0)
+      throw new SentInPart(
+        `the mail server refused ${missing.length} of ${mail.to.length} addresses`,
+        missing,
+      );
   } finally {
     transport.close();
   }
+}
+
+/** Those of the addresses that are among the others, which may be written in another way. */
+export function addressesAmong(addresses: readonly string[], others: readonly string[]): string[] {
+  const names = new Set(others.map(sameFor));
+  return addresses.filter((address) => names.has(sameFor(address)));
+}
+
+function sameFor(address: string): string {
+  const at = address.lastIndexOf('@') + 1;
+  return `${address.slice(0, at)}${domainToASCII(address.slice(at))}`.toLowerCase();
 }
 
 function describe(code: string, error: unknown): string {
@@ -74,6 +90,8 @@ function describe(code: string, error: unknown): string {
       return `the mail server refused the mail (${code}${answer})`;
     case 'ETLS':
       return `no encrypted connection to the mail server (${originalCode}${answer})`;
+    case 'ETIMEDOUT':
+      return `the mail server did not answer in time (${originalCode}${answer})`;
     default:
       return `the mail server cannot be reached (${originalCode}${answer})`;
   }

@@ -9,8 +9,10 @@ import {
   claimMessages,
   listOpenAlerts,
   noteAttempt,
+  noteCause,
   openAlert,
   recoverAlert,
+  type DueMessage,
 } from '../state/alerts.js';
 import { query, tryLock, type Queries, type State } from '../state/database.js';
 import { readBinding } from '../state/destination-binding.js';
@@ -30,6 +32,9 @@ export interface AlertDeps {
 /** Alerts in one notice. */
 const MOST_AT_ONCE = 50;
 
+/** An alert is over when its cause has been gone for so long: one that comes and goes is one alert. */
+const OVER_AFTER_MINUTES = 10;
+
 /** Opens an alert for each cause that is there, and ends those whose cause is gone. False: another process is at it. */
 export async function evaluateAlerts(
   { state, channels, rules, streams, timeZone }: Omit<AlertDeps, 'log'>,
@@ -45,9 +50,13 @@ export async function evaluateAlerts(
     for (const cause of causes)
       if (!open.some((alert) => alert.cause === cause.cause)) await openAlert(tx, cause, names);
     for (const { id, cause, condition, messages } of open.toSorted((a, b) => a.id - b.id)) {
-      const isOver = !causes.some((one) => one.cause === cause);
-      if (isOver) await recoverAlert(tx, id, describeAfterwards(reading, condition));
-      else if (messages.length === 0) await addMessages(tx, id, names);
+      const isThere = causes.some((one) => one.cause === cause);
+      await noteCause(tx, id, isThere);
+      if (!isThere) {
+        // What was held, an operator has decided: what is held next is another decision.
+        const afterMinutes = condition === 'run_held' ? 0 : OVER_AFTER_MINUTES;
+        await recoverAlert(tx, id, { afterMinutes, afterwards: describeAfterwards(reading, condition) });
+      } else if (messages.length === 0) await addMessages(tx, id, names);
     }
     return true;
   });
@@ -83,32 +92,48 @@ async function sendTo(
   signal: AbortSignal | undefined,
 ): Promise<void> {
   const due = await claimMessages(state.db, channel.name, MOST_AT_ONCE);
-  if (due.length === 0) return;
-  const facts = { channel: channel.name, alerts: due.length };
-  const { isSent, problem } = await trySend(channel, composeNotice(organization, due), signal);
-  await noteAttempt(
-    state.db,
-    due.map(({ id }) => id),
-    { isSent, problem },
+  await Promise.all(
+    groupByMissing(due).map(async (group) => {
+      const facts = { channel: channel.name, alerts: group.length };
+      const missing = group[0]?.missing ?? null;
+      const notice = composeNotice(organization, group);
+      const attempt = await trySend(channel, notice, { missing, signal });
+      const ids = group.map(({ id }) => id);
+      await noteAttempt(state.db, ids, attempt);
+      const { problem: reason } = attempt;
+      if (reason === null) log.info(facts, 'alerts sent');
+      else if (attempt.missing === null) log.warn({ ...facts, reason }, 'alerts not sent; it is retried');
+      else log.warn({ ...facts, reason }, 'alerts not sent to some addresses; it is retried for those');
+    }),
   );
-  if (problem === null) log.info(facts, 'alerts sent');
-  else if (isSent) log.warn({ ...facts, reason: problem }, 'alerts sent in part');
-  else log.warn({ ...facts, reason: problem }, 'alerts not sent; it is retried');
 }
 
-/** Sends a notice within the time limit. `problem`: why it did not arrive, or not at everybody. */
+/** What goes to the same addresses is one notice. */
+function groupByMissing(due: readonly DueMessage[]): DueMessage[][] {
+  const groups = new Map<string, DueMessage[]>();
+  for (const one of due) {
+    const addresses = JSON.stringify(one.missing);
+    groups.set(addresses, [...(groups.get(addresses) ?? []), one]);
+  }
+  return [...groups.values()];
+}
+
+/**
+ * Sends a notice within the time limit, to those who miss it or, with null, to everybody. `problem`: why it did not arrive,
+ * or not at those who miss it then.
+ */
 export async function trySend(
   channel: Channel,
   notice: Notice,
-  signal?: AbortSignal,
-): Promise<{ isSent: boolean; problem: string | null }> {
+  { missing = null, signal }: { missing?: readonly string[] | null; signal?: AbortSignal | undefined } = {},
+): Promise<{ problem: string | null; missing: readonly string[] | null }> {
   const limits = [AbortSignal.timeout(SEND_WITHIN_MS), ...(signal ? [signal] : [])];
   try {
-    await channel.send(notice, AbortSignal.any(limits));
-    return { isSent: true, problem: null };
+    await channel.send(notice, AbortSignal.any(limits), missing);
+    return { problem: null, missing: null };
   } catch (error) {
-    const isSent = error instanceof SentInPart;
-    return { isSent, problem: signal?.aborted && !isSent ? 'the process was stopped' : messageOf(error) };
+    if (error instanceof SentInPart) return { problem: error.message, missing: error.missing };
+    return { problem: signal?.aborted ? 'the process was stopped' : messageOf(error), missing };
   }
 }
 

@@ -17,7 +17,9 @@ export async function alerts(app: App, action: string | undefined, options: Comm
     case 'check':
       await evaluateAlerts(deps);
       await sendDue(deps);
-      return (await printOpen(deps, options)) === 0 ? EXIT.done : EXIT.failed;
+      return (await printOpen(deps, options)).some(({ goneSince }) => goneSince === null)
+        ? EXIT.failed
+        : EXIT.done;
     case 'test':
       return testChannels(deps, options);
     default:
@@ -25,8 +27,11 @@ export async function alerts(app: App, action: string | undefined, options: Comm
   }
 }
 
-/** Returns how many are open. */
-async function printOpen({ state, channels, timeZone }: AlertDeps, options: CommonOptions): Promise<number> {
+/** Returns those that are open. */
+async function printOpen(
+  { state, channels, timeZone }: AlertDeps,
+  options: CommonOptions,
+): Promise<OpenAlert[]> {
   const open = await listOpenAlerts(state.db);
   const names = channels.map(({ name }) => name);
   print(
@@ -40,20 +45,22 @@ async function printOpen({ state, channels, timeZone }: AlertDeps, options: Comm
       open.flatMap((alert) => describeOpen(alert, timeZone)),
     ),
   );
-  return open.length;
+  return open;
 }
 
-function describeOpen({ message, openedAt, messages }: OpenAlert, timeZone: string): string[] {
+function describeOpen({ message, openedAt, goneSince, messages }: OpenAlert, timeZone: string): string[] {
   const { title, details, commands } = message;
   return lines(
     `\n${title}`,
     details.map((line) => `  ${line}`),
     `  Open since ${formatTime(openedAt, timeZone)}.`,
-    messages.map(({ channel, sentAt, attempts, error }) =>
-      sentAt !== null
-        ? `  ${channel}: sent ${formatTime(new Date(sentAt), timeZone)}${error === null ? '' : `, but ${error}`}.`
-        : `  ${channel}: not sent after ${plural(attempts, 'attempt')}${error === null ? '' : `: ${error}`}.`,
-    ),
+    goneSince !== null &&
+      `  Its cause is gone since ${formatTime(goneSince, timeZone)}; it is over unless it comes back soon.`,
+    messages.map(({ channel, sentAt, attempts, missing, error }) => {
+      if (sentAt !== null) return `  ${channel}: sent ${formatTime(new Date(sentAt), timeZone)}.`;
+      const to = missing === null ? '' : ` to ${missing.join(', ')}`;
+      return `  ${channel}: not sent${to} after ${plural(attempts, 'attempt')}${error === null ? '' : `: ${error}`}.`;
+    }),
     commands.map((command) => `  → ${command}`),
   );
 }

@@ -202,7 +202,7 @@ export function addCommands(program: Command): void {
         '\nWorkers decide and send alerts: docs/alerts.md.',
         'alerts test   sends a message to each channel, and says how each one went',
         'alerts check  decides and sends once, as a worker does, for a cron job on',
-        '              another host; exit code 1 when an alert is open',
+        '              another host; exit code 1 while a cause is there',
       ].join('\n'),
     )
     .action(withApp({ needs: STATE }, async () => (await import('./alerts.js')).alerts));

@@ -1,5 +1,6 @@
 // Alerts and the messages about them. An alert is open once for each cause; whoever sends a message claims it first, by
 // moving the time of its next attempt.
+import { arrayLiteral } from '../sql-text.js';
 import { anyOf, query, type Queries, type RowOf } from './database.js';
 import type { AlertCondition, AlertEvent, AlertText, alerts } from './schema.js';
 
@@ -13,6 +14,8 @@ export interface AlertCause {
 export interface Alert extends AlertCause {
   id: number;
   openedAt: Date;
+  /** When it was first seen without its cause; null: its cause is there. */
+  goneSince: Date | null;
   recoveredAt: Date | null;
 }
 
@@ -20,12 +23,20 @@ export interface Alert extends AlertCause {
 export interface DueMessage {
   id: number;
   event: AlertEvent;
+  /** The addresses that miss it; null: nobody has it. */
+  missing: string[] | null;
   alert: Alert;
 }
 
 /** An open alert, with what became of its messages by channel. */
 export interface OpenAlert extends Alert {
-  messages: { channel: string; attempts: number; sentAt: string | null; error: string | null }[];
+  messages: {
+    channel: string;
+    attempts: number;
+    sentAt: string | null;
+    missing: string[] | null;
+    error: string | null;
+  }[];
 }
 
 /** An alert of another condition, or a message, that could not be sent for so long is not tried any more. */
@@ -55,16 +66,28 @@ export async function addMessages(db: Queries, id: number, channels: readonly st
     SELECT ${id}::bigint, channel, 'opened' FROM jsonb_array_elements_text(${JSON.stringify(channels)}::text::jsonb) AS c(channel)`;
 }
 
+/** Notes whether the cause of an open alert is there: it may come back before the alert is over. */
+export async function noteCause(db: Queries, id: number, isThere: boolean): Promise<void> {
+  await query(db)`
+    UPDATE slotsync.alerts SET gone_since = CASE WHEN NOT ${isThere} THEN now() END
+    WHERE id = ${id}::bigint AND (gone_since IS NULL) <> ${isThere}`;
+}
+
 /**
- * Ends an alert, with a message to each channel that has, or was to have, one about its beginning. That one is not sent any
- * more where it was not yet: the one about its end says everything.
+ * Ends an alert when its cause has been gone for so long, with a message to each channel that has, or was to have, one about
+ * its beginning. That one is not sent any more where it was not yet: the one about its end says everything.
  */
-export async function recoverAlert(db: Queries, id: number, afterwards: readonly string[]): Promise<void> {
+export async function recoverAlert(
+  db: Queries,
+  id: number,
+  { afterMinutes, afterwards }: { afterMinutes: number; afterwards: readonly string[] },
+): Promise<void> {
   await query(db)`
     WITH recovered AS (
-      UPDATE slotsync.alerts SET recovered_at = now(),
+      UPDATE slotsync.alerts SET recovered_at = gone_since,
         message = message || jsonb_build_object('afterwards', ${JSON.stringify(afterwards)}::text::jsonb)
-      WHERE id = ${id}::bigint AND recovered_at IS NULL RETURNING id
+      WHERE id = ${id}::bigint AND recovered_at IS NULL
+        AND gone_since <= now() - make_interval(mins => ${afterMinutes}) RETURNING id
     ), told AS (
       INSERT INTO slotsync.alert_messages (alert_id, channel, event)
       SELECT DISTINCT r.id, m.channel, 'recovered' FROM recovered AS r JOIN slotsync.alert_messages AS m ON m.alert_id = r.id
@@ -76,9 +99,10 @@ export async function recoverAlert(db: Queries, id: number, afterwards: readonly
 /** The open alerts, the oldest first. */
 export async function listOpenAlerts(db: Queries): Promise<OpenAlert[]> {
   const rows = await query<AlertRow & Pick<OpenAlert, 'messages'>>(db)`
-    SELECT id::float8 AS id, cause, condition, message, opened_at AS "openedAt", recovered_at AS "recoveredAt", coalesce((
-      SELECT jsonb_agg(jsonb_build_object('channel', channel, 'attempts', attempts, 'sentAt', sent_at, 'error', error)
-        ORDER BY channel)
+    SELECT id::float8 AS id, cause, condition, message, opened_at AS "openedAt", gone_since AS "goneSince",
+      recovered_at AS "recoveredAt", coalesce((
+      SELECT jsonb_agg(jsonb_build_object('channel', channel, 'attempts', attempts, 'sentAt', sent_at, 'missing', missing,
+        'error', error) ORDER BY channel)
       FROM slotsync.alert_messages AS m WHERE m.alert_id = a.id), '[]') AS messages
     FROM slotsync.alerts AS a WHERE recovered_at IS NULL ORDER BY opened_at, id`;
   return rows.map((row) => ({ ...asAlert(row), messages: row.messages }));
@@ -89,7 +113,7 @@ export async function listOpenAlerts(db: Queries): Promise<OpenAlert[]> {
  * noted as sent. So a message that was claimed by a process that died is sent by another.
  */
 export async function claimMessages(db: Queries, channel: string, limit: number): Promise<DueMessage[]> {
-  const rows = await query<AlertRow & { messageId: number; event: AlertEvent }>(db)`
+  const rows = await query<AlertRow & { messageId: number; event: AlertEvent; missing: string | null }>(db)`
     WITH claimed AS (
       UPDATE slotsync.alert_messages SET attempts = attempts + 1,
         next_at = now() + make_interval(mins => least(${WIDEST_GAP_MINUTES}, power(2, least(attempts, 10)))::int)
@@ -98,23 +122,32 @@ export async function claimMessages(db: Queries, channel: string, limit: number)
         WHERE channel = ${channel} AND sent_at IS NULL AND next_at <= now()
           AND created_at > now() - make_interval(days => ${TRY_DAYS})
         ORDER BY id LIMIT ${limit} FOR UPDATE SKIP LOCKED)
-      RETURNING id, alert_id, event
+      RETURNING id, alert_id, event, missing
     )
-    SELECT c.id::float8 AS "messageId", c.event, a.id::float8 AS id, a.cause, a.condition, a.message,
-      a.opened_at AS "openedAt", a.recovered_at AS "recoveredAt"
+    SELECT c.id::float8 AS "messageId", c.event, to_json(c.missing)::text AS missing, a.id::float8 AS id, a.cause, a.condition,
+      a.message, a.opened_at AS "openedAt", a.gone_since AS "goneSince", a.recovered_at AS "recoveredAt"
     FROM claimed AS c JOIN slotsync.alerts AS a ON a.id = c.alert_id ORDER BY c.id`;
-  return rows.map((row) => ({ id: row.messageId, event: row.event, alert: asAlert(row) }));
+  return rows.map((row) => ({
+    id: row.messageId,
+    event: row.event,
+    missing: row.missing === null ? null : (JSON.parse(row.missing) as string[]),
+    alert: asAlert(row),
+  }));
 }
 
-/** Notes how the sending of claimed messages ended; `problem`: why they were not sent, or not to everybody. */
+/**
+ * Notes how the sending of claimed messages ended. `problem`: why they were not sent; null: they were. `missing`: the
+ * addresses that miss them, where others have them.
+ */
 export async function noteAttempt(
   db: Queries,
   ids: readonly number[],
-  { isSent, problem }: { isSent: boolean; problem: string | null },
+  { problem, missing }: { problem: string | null; missing: readonly string[] | null },
 ): Promise<void> {
   // What another process has sent meanwhile is sent. In the order in which an evaluation ends alerts: no deadlock.
   await query(db)`
-    UPDATE slotsync.alert_messages SET error = ${problem}, sent_at = CASE WHEN ${isSent} THEN now() END
+    UPDATE slotsync.alert_messages SET error = ${problem}, missing = ${missing && arrayLiteral(missing)}::text[],
+      sent_at = CASE WHEN ${problem === null} THEN now() END
     WHERE id IN (
       SELECT id FROM slotsync.alert_messages WHERE id = ${anyOf(ids, 'bigint')} AND sent_at IS NULL
       ORDER BY alert_id, id FOR UPDATE)`;
@@ -122,13 +155,14 @@ export async function noteAttempt(
 
 type AlertRow = RowOf<typeof alerts>;
 
-function asAlert({ id, cause, condition, message, openedAt, recoveredAt }: AlertRow): Alert {
+function asAlert({ id, cause, condition, message, openedAt, goneSince, recoveredAt }: AlertRow): Alert {
   return {
     id,
     cause,
     condition,
     message,
     openedAt: new Date(openedAt),
+    goneSince: goneSince === null ? null : new Date(goneSince),
     recoveredAt: recoveredAt === null ? null : new Date(recoveredAt),
   };
 }

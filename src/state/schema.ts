@@ -513,6 +513,8 @@ export const alerts = slotsync.table(
     /** As it was when it opened. */
     message: jsonb('message').$type<AlertText>().notNull(),
     openedAt: time('opened_at').notNull().defaultNow(),
+    /** When it was first seen without its cause; null: the cause was there when it was looked at last. */
+    goneSince: time('gone_since'),
     /** Null: it is open. */
     recoveredAt: time('recovered_at'),
   },
@@ -538,8 +540,10 @@ export const alertMessages = slotsync.table(
     attempts: integer('attempts').notNull().default(0),
     /** It is not tried before: whoever tries it sets this first, so that nobody else does at the same time. */
     nextAt: time('next_at').notNull().defaultNow(),
-    /** Null: not sent. */
+    /** Null: not sent, or not to everybody. */
     sentAt: time('sent_at'),
+    /** Addresses that still miss it, where others have it; null: all or none do. */
+    missing: text('missing').array(),
     /** Why the last attempt failed. */
     error: text('error'),
   },

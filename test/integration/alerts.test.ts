@@ -8,6 +8,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import postgres from 'postgres';
 import { alertPeriodically } from '../../src/alerts/alert-periodically.js';
 import { createChannels } from '../../src/alerts/channels.js';
+import { postWebhook } from '../../src/alerts/post-webhook.js';
 import { sendMail } from '../../src/alerts/send-mail.js';
 import { evaluateAlerts, sendDue, type AlertDeps } from '../../src/alerts/tell.js';
 import type { AlertSettings } from '../../src/settings.js';
@@ -72,6 +73,10 @@ async function tell(deps: AlertDeps): Promise<void> {
   await sendDue(deps, never);
 }
 
+/** As if its cause had been gone for so long. */
+const letGo = (minutes: number) =>
+  world.sql`UPDATE slotsync.alerts SET gone_since = gone_since - ${minutes} * interval '1 minute'`;
+
 /** As if the time of the next attempt had come. */
 const makeDue = () => world.sql`UPDATE slotsync.alert_messages SET next_at = now()`;
 
@@ -111,6 +116,8 @@ describe('alerts', () => {
     await tell(deps);
     await world.sync(); // dead: not sent again, so the run succeeds
     await tell(deps);
+    await letGo(10);
+    await tell(deps);
     await tell(deps);
     expect(receiver.bodies().map(({ alerts: [alert] }) => alert.event)).toEqual(['opened', 'recovered']);
     const [over] = receiver.bodies()[1].alerts;
@@ -124,6 +131,51 @@ describe('alerts', () => {
       event: 'opened',
       cause: 'run_partial sync rooms',
     });
+  });
+
+  it('alerts: a cause that comes and goes is one alert, until it has been gone for ten minutes', async () => {
+    const deps = alerting();
+    const events = () => receiver.bodies().map(({ alerts: [alert] }) => alert.event as string);
+    const wait = (minutes: number) => world.sql`
+      INSERT INTO slotsync.changes (stream, local_key, requested_at)
+      VALUES ('rooms', 'A', now() - ${minutes} * interval '1 minute')`;
+    const empty = () => world.sql`DELETE FROM slotsync.changes`;
+    for (let round = 0; round < 3; round++) {
+      await wait(61);
+      await tell(deps);
+      await empty();
+      await tell(deps);
+      await letGo(9);
+      await tell(deps);
+    }
+    expect(events()).toEqual(['opened']);
+    const [{ goneSince } = {}] = await listOpenAlerts(world.state.db);
+    expect(goneSince).toBeInstanceOf(Date);
+    await letGo(1);
+    await tell(deps);
+    expect(events()).toEqual(['opened', 'recovered']);
+    const [over] = receiver.bodies()[1].alerts;
+    expect(over.recoveredAt).toBe(new Date((goneSince as Date).getTime() - 60_000).toISOString());
+    await wait(61);
+    await tell(deps);
+    expect(events()).toEqual(['opened', 'recovered', 'opened']);
+  });
+
+  it('alerts: what an operator has decided is over at once, so that what is held next is told', async () => {
+    const hold = (status: string) => world.sql`
+      INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, plan, holds, finished_at) VALUES
+        ('sync', 'sync', 'command', '{rooms}', ${status}, '{"rooms": {}}',
+          '{"rooms": {"retire": {"count": 11, "reason": "too many", "approvable": true}}}', now())`;
+    const deps = alerting({}, { runs: ['held'] });
+    await hold('held');
+    await world.sql`
+      INSERT INTO slotsync.batches (run_id, stream, level, operation, keys, state)
+      SELECT id, 'rooms', 0, 'retire', '{A}', 'held' FROM slotsync.runs`;
+    await tell(deps);
+    await world.sql`DELETE FROM slotsync.batches`;
+    await world.sql`UPDATE slotsync.runs SET status = 'succeeded', holds = '{}'`;
+    await tell(deps);
+    expect(receiver.bodies().map(({ alerts: [alert] }) => alert.event)).toEqual(['opened', 'recovered']);
   });
 
   it('alerts: what was not taken is tried again at widening gaps, until it is', async () => {
@@ -157,25 +209,46 @@ describe('alerts', () => {
     expect(world.lines.join('\n')).not.toContain('/hook');
   });
 
-  it('alerts: a mail that some addresses refuse is not sent to the others again', async () => {
+  it('alerts: a mail is sent again to the addresses that were refused, and to those alone', async () => {
     await failOne();
+    let isFull = true;
     const server = await openMailServer({
       onRcptTo: ({ address }, _session, done) =>
-        done(address.startsWith('left@') ? Object.assign(new Error('no'), { responseCode: 550 }) : null),
+        done(
+          isFull && address.startsWith('night@')
+            ? Object.assign(new Error('no'), { responseCode: 452 })
+            : null,
+        ),
     });
-    const mail = { from: 'slotsync@campus.example', to: ['ops@campus.example', 'left@campus.example'] };
+    const mail = { from: 'slotsync@campus.example', to: ['ops@campus.example', 'night@Münster.example'] };
     const smtpUrl = `smtp://127.0.0.1:${server.port}?tls=none`;
     const deps = alerting({ webhookUrl: undefined, webhookSecret: undefined, smtpUrl }, { mail });
     try {
       await tell(deps);
+      const missing = ['night@Münster.example'];
+      const messages = async () => (await listOpenAlerts(world.state.db))[0]?.messages;
+      expect(await messages()).toMatchObject([
+        { attempts: 1, sentAt: null, missing, error: 'the mail server refused 1 of 2 addresses' },
+      ]);
       await makeDue();
       await sendDue(deps, never);
-      expect(server.mails.map(({ to }) => to)).toEqual([['ops@campus.example']]);
-      const [open] = await listOpenAlerts(world.state.db);
-      expect(open?.messages).toMatchObject([
-        { attempts: 1, error: 'the mail server refused 1 of 2 addresses' },
+      const error = 'the mail server refused the mail (EENVELOPE, it answered 452)';
+      expect(await messages()).toMatchObject([{ attempts: 2, sentAt: null, missing, error }]);
+      isFull = false;
+      await world.sql`INSERT INTO slotsync.drift (stream, local_key, kind, seen_at) VALUES ('rooms', 'A', 'changed', now())`;
+      await evaluateAlerts(deps); // another alert, which nobody has yet
+      await makeDue();
+      await sendDue(deps, never);
+      await makeDue();
+      await sendDue(deps, never);
+      const sent = server.mails.map(({ to }) => to.toSorted().join(' ')).toSorted();
+      expect(sent).toEqual([
+        'night@münster.example',
+        'night@münster.example ops@campus.example',
+        'ops@campus.example',
       ]);
-      expect(open?.messages[0]?.sentAt).not.toBeNull();
+      expect(await messages()).toMatchObject([{ attempts: 3, missing: null, error: null }]);
+      expect(world.lines.join('\n')).not.toMatch(/night@|ops@/);
     } finally {
       await server.close();
     }
@@ -200,7 +273,7 @@ describe('alerts', () => {
     const [message] = await claimMessages(deps.state.db, 'webhook', 10); // by a process that is then frozen
     await makeDue();
     await sendDue(alerting(), never);
-    await noteAttempt(deps.state.db, [message?.id ?? 0], { isSent: false, problem: 'no answer in time' });
+    await noteAttempt(deps.state.db, [message?.id ?? 0], { problem: 'no answer in time', missing: null });
     const [open] = await listOpenAlerts(world.state.db);
     expect(open?.messages[0]).toMatchObject({ error: null });
     await makeDue();
@@ -246,6 +319,8 @@ describe('alerts', () => {
     await tell(deps);
     await world.sync();
     await evaluateAlerts(deps);
+    await letGo(10);
+    await evaluateAlerts(deps);
     await makeDue();
     await sendDue(deps, never);
     expect(receiver.bodies().at(-1).alerts).toMatchObject([{ event: 'recovered' }]);
@@ -277,6 +352,23 @@ describe('alerts', () => {
       JSON.parse(receiver.received.find((one) => one.path === path)?.text ?? '');
     expect(bodyOf('/slack').text).toBe('slotsync: Run 1 (sync) is partial: 1 record of rooms not accepted');
     expect(bodyOf('/teams').attachments[0].content.type).toBe('AdaptiveCard');
+  });
+
+  it('alerts: a receiver that takes a request and does not answer is not called unreachable', async () => {
+    const post = (url: string) =>
+      postWebhook({ url, proxy: undefined, timeoutMs: 50 }, { version: 1 }, never);
+    receiver.answerNext('hang');
+    await expect(post(`${receiver.url}/hook`)).rejects.toThrow(
+      'it took the request and did not answer in time (UND_ERR_HEADERS_TIMEOUT)',
+    );
+    const closing = createServer((socket) => socket.once('data', () => socket.destroy()));
+    closing.listen(0, '127.0.0.1');
+    await until(() => closing.listening, { describe: 'a port' });
+    const url = `http://127.0.0.1:${(closing.address() as AddressInfo).port}/hook`;
+    await expect(post(url)).rejects.toThrow('the connection was closed before it answered (UND_ERR_SOCKET)');
+    closing.close();
+    await until(() => !closing.listening, { describe: 'the port to be free' });
+    await expect(post(url)).rejects.toThrow('it cannot be reached (ECONNREFUSED)');
   });
 
   it('alerts: what is held, drifts, waits in the inbox and stops is one notice', async () => {
@@ -314,7 +406,8 @@ describe('alerts', () => {
       VALUES ('sync', 'sync', ${startedBy}, 'succeeded', ${streams}::text::text[], now())`;
     const open = async () => {
       await evaluateAlerts({ ...alerting(), streams: ['rooms', 'courses'] });
-      return (await listOpenAlerts(world.state.db)).map(({ cause }) => cause);
+      const alerts = await listOpenAlerts(world.state.db);
+      return alerts.filter(({ goneSince }) => goneSince === null).map(({ cause }) => cause);
     };
     await add('command', '{rooms}');
     expect(await open()).toEqual(['no_success sync']);
@@ -332,6 +425,8 @@ describe('alerts', () => {
     const deps = alerting();
     await tell(deps);
     await world.sql`UPDATE slotsync.processes SET seen_at = now() - interval '1 minute'`;
+    await tell(deps);
+    await letGo(10);
     await tell(deps);
     const [over] = receiver.bodies()[1].alerts;
     expect(over).toMatchObject({ event: 'recovered', condition: 'sending_stopped' });
@@ -504,7 +599,7 @@ describe('mail', () => {
     await until(() => mute.listening, { describe: 'a port' });
     const url = `smtp://127.0.0.1:${(mute.address() as AddressInfo).port}?tls=none`;
     await expect(sendMail({ url, timeoutMs: 50 }, MAIL, never)).rejects.toThrow(
-      /cannot be reached \(ETIMEDOUT/,
+      /did not answer in time \(ETIMEDOUT/,
     );
     await expect(sendMail({ url, timeoutMs: 600_000 }, MAIL, AbortSignal.abort())).rejects.toThrow('in time');
     mute.close();
