@@ -136,7 +136,7 @@ function nextOfCause(cause: NamedCause): string {
     case 'retired':
       return `Restore the row, or correct those that refer to it, and the next run sends them. To see what is known of it: ${command}`;
     case 'pending':
-      return `Action: none. Its batch is not finished, and is tried again automatically: ${command}`;
+      return `Action: none while a process works on its run: ${records === 1 ? 'it is' : 'they are'} sent automatically then. Whether one does: ${command}`;
     case 'failed':
       // It was refused, and is sent once more: after an operator's retry, or because nothing was accepted beside it.
       if (cause.inInbox > 0) return describeSentAgain(cause);
@@ -305,7 +305,7 @@ export function describeSettled({ hasRecords, isPlanned, unsent }: Knowledge, st
   if (hasRecords) return `Every record${of} is in sync as it was last read.`;
   return isPlanned
     ? `No record${of} yet: no run has sent one. What the last one did: slotsync runs`
-    : `Nothing is known${of} yet: no run has planned it. To see what would be sent: slotsync plan${name}, then slotsync sync${name}`;
+    : `Nothing is known${of} yet: no run has planned ${stream === undefined ? 'anything' : 'it'}. To see what would be sent: slotsync plan${name}, then slotsync sync${name}`;
 }
 
 /** What happens next to a record: it is sent automatically, or an operator acts, and with which command. */

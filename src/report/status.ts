@@ -33,6 +33,7 @@ interface Times {
 export function describeStatus(reading: StatusReading, timeZone: string): string[] {
   const { binding, nightly, unfinished, runs, approvals, inbox, quota, requestSizes } = reading;
   const times = { timeZone, now: new Date() };
+  const isAtWork = reading.processes.some(({ isAlive }) => isAlive);
   const blocks = [
     lines(
       binding
@@ -42,7 +43,7 @@ export function describeStatus(reading: StatusReading, timeZone: string): string
     ),
     ...describeWrong(reading, times),
     lines(
-      unfinished.map((one) => describeUnderWay(one, timeZone)),
+      unfinished.map((one) => describeUnderWay(one, isAtWork, timeZone)),
       runs.length > 0 && runsTable(runs, timeZone),
       nightly && describeNightly(reading, nightly, timeZone),
       approvals.map((approval) => describeApproval(approval, timeZone)),
@@ -74,12 +75,13 @@ function describeWrong(reading: StatusReading, times: Times): string[][] {
 
 function describeUnderWay(
   { run: { id, kind, status, pausedAt }, progress }: StatusReading['unfinished'][number],
+  isAtWork: boolean,
   timeZone: string,
 ): string {
   const paused =
     pausedAt && `, paused since ${formatMinute(pausedAt, timeZone)}; to go on: slotsync resume ${id}`;
   const done = `${formatNumber(progress.done)} of ${plural(progress.total, 'record')}`;
-  return `Under way: run ${id} (${kind}, ${status}${paused ?? ''}): ${done}.`;
+  return `${isAtWork || pausedAt ? 'Under way' : 'Unfinished'}: run ${id} (${kind}, ${status}${paused ?? ''}): ${done}.`;
 }
 
 function describeRecords({ records, unsettled, holds, known }: StatusReading): string[] {

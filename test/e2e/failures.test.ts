@@ -50,7 +50,7 @@ const stdoutOf = async (...args: string[]) => (await world.run(args)).stdout;
 
 it('failures: before any run nothing is said to be in sync', async () => {
   const nothing =
-    'Nothing is known yet: no run has planned it. To see what would be sent: slotsync plan, then slotsync sync';
+    'Nothing is known yet: no run has planned anything. To see what would be sent: slotsync plan, then slotsync sync';
   await world.run(['migrate']);
   expect(await stdoutOf('failures')).toBe(`${nothing}\n`);
   expect(await stdoutOf('failures', '--status', 'dead')).toBe(`${nothing}\n`);
