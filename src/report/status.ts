@@ -3,7 +3,13 @@ import { errorEntry } from '../error-catalogue.js';
 import { formatDuration, formatMinute, formatNumber, formatTime, plural } from '../format.js';
 import type { StatusReading } from '../readings/status.js';
 import type { Process } from '../state/processes.js';
-import { describeFormerObjects, describeSettled, describeUnsettled, headlineOf } from './failures.js';
+import {
+  describeFormerObjects,
+  describeSettled,
+  describeUnsent,
+  describeUnsettled,
+  headlineOf,
+} from './failures.js';
 import { describeApproval, describeHolds } from './holds.js';
 import { lines } from './print.js';
 import { runsTable, runToJson } from './run.js';
@@ -97,13 +103,16 @@ function describeRecords({ records, unsettled, holds, known }: StatusReading): s
 }
 
 /** The causes that most records wait for, at a glance; what is held is named with its run. */
-function describeCauses({ unsettled, causes }: StatusReading): string[] {
+function describeCauses({ unsettled, causes, known, unfinished }: StatusReading): string[] {
   if (unsettled === 0) return [];
+  // What a run under way has not sent is named with it.
+  const unsent = unfinished.length === 0 ? describeUnsent(known) : undefined;
   const shown = causes.filter(({ status }) => status !== 'held').slice(0, MOST_CAUSES);
-  return [
+  return lines(
     `${describeUnsettled(unsettled)}: slotsync failures`,
-    ...shown.map((cause) => `  ${headlineOf(cause)}`),
-  ];
+    shown.map((cause) => `  ${headlineOf(cause)}`),
+    unsent,
+  );
 }
 
 /** `Sending stopped since …: service_unreachable: …`. */

@@ -109,10 +109,10 @@ it('failures: filters name records; JSON and CSV have the same facts, safe for a
   const filtered = await stdoutOf('failures', 'rooms', '--status', 'deferred');
   expect(filtered).toContain(HEADLINE);
   expect(filtered).toMatch(
-    /\n2 of the 2 records of rooms that are not in sync match --status deferred, of 1 cause; each is counted whole\.\nTo list each record: slotsync failures rooms --status deferred --all\n$/,
+    /\n2 of 2 records of rooms not in sync match --status deferred, of 1 cause; each is counted whole\.\nTo list each record: slotsync failures rooms --status deferred --all\n$/,
   );
   expect(await stdoutOf('failures', '--status', 'dead')).toContain(
-    '\n1 of the 7 records that are not in sync matches --status dead, of 1 cause;',
+    '\n1 of 7 records not in sync matches --status dead, of 1 cause;',
   );
   expect(await stdoutOf('failures', '--status', 'failed')).toBe(
     '7 records are not in sync, and none of them matches --status failed.\n',

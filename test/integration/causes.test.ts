@@ -313,6 +313,13 @@ describe('in sync', () => {
     expect(await said('rooms')).toBe(
       '2 records of rooms in run 2 were not sent, and not planned again since: slotsync plan rooms',
     );
+    // Also where another record is out of sync.
+    await world.sql`UPDATE slotsync.records SET status = 'dead', error_code = 'refused_400' WHERE local_key = 'B'`;
+    const report = composeReport(await readReport(world.state, {}, { requestsPerSecond: 20 }), 'UTC');
+    expect(report.sections.find(({ title }) => title === 'Not in sync')?.paragraphs).toEqual([
+      '1 record is not in sync.',
+      '2 records in run 2 were not sent, and not planned again since: slotsync plan',
+    ]);
     await world.sync();
     expect(await said()).toBe('Every record is in sync as it was last read.');
   });
