@@ -172,7 +172,8 @@ describe('verify: what a sync has to do with is no drift', () => {
     await addRooms(world, 'A', 'B');
     await sync(world);
     change(world, 'A', 'Aula');
-    await world.sql`UPDATE slotsync.records SET updated_at = now() WHERE local_key = 'A'`;
+    // Written after every answer, however long the verify takes to begin.
+    await world.sql`UPDATE slotsync.records SET updated_at = now() + interval '1 hour' WHERE local_key = 'A'`;
     expect(await verifyRooms(world)).toMatchObject({ drifting: 0, compared: 1, waiting: 1 });
     expect(finds(world)).toHaveLength(2);
   });
