@@ -229,10 +229,20 @@ function findInbox(
 }
 
 /** What is still to be known when a cause is over: it may have ended without everything being in sync. */
-export function describeAfterwards({ unsettled }: ConditionsReading): string[] {
-  return unsettled === 0
-    ? []
-    : [`${plural(unsettled, 'record')} ${unsettled === 1 ? 'is' : 'are'} not in sync: slotsync failures`];
+export function describeAfterwards(
+  { unsettled, lostWhileStopped: lost }: ConditionsReading,
+  condition: AlertCause['condition'],
+): string[] {
+  return [
+    ...(condition === 'sending_stopped' && lost > 0
+      ? [
+          `${plural(lost, 'process', 'processes')} that sent nothing ${lost === 1 ? 'was' : 'were'} killed, or cut off: slotsync status`,
+        ]
+      : []),
+    ...(unsettled > 0
+      ? [`${plural(unsettled, 'record')} ${unsettled === 1 ? 'is' : 'are'} not in sync: slotsync failures`]
+      : []),
+  ];
 }
 
 function explainCode(code: string | null): string[] {

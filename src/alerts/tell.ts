@@ -39,14 +39,14 @@ export async function evaluateAlerts(
     await limitReading(tx);
     if (!(await tryLock(tx, 'slotsync alerts'))) return false;
     const open = await listOpenAlerts(tx);
-    const reading = await readConditions(tx, now);
+    const reading = await readConditions(tx, streams, now);
     const causes = findCauses(reading, rules, { timeZone, streams });
     const names = channels.map(({ name }) => name);
     for (const cause of causes)
       if (!open.some((alert) => alert.cause === cause.cause)) await openAlert(tx, cause, names);
-    for (const { id, cause, messages } of open.toSorted((a, b) => a.id - b.id)) {
+    for (const { id, cause, condition, messages } of open.toSorted((a, b) => a.id - b.id)) {
       const isOver = !causes.some((one) => one.cause === cause);
-      if (isOver) await recoverAlert(tx, id, describeAfterwards(reading));
+      if (isOver) await recoverAlert(tx, id, describeAfterwards(reading, condition));
       else if (messages.length === 0) await addMessages(tx, id, names);
     }
     return true;

@@ -68,7 +68,7 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
     const keys = selection.keys ? await reader.keyConditions(stream, selection.keys) : [undefined];
     const conditions = keys.map((condition) => sourceSql.selectCondition(stream, selection, condition));
     yield* withFallback(conditions, (condition) =>
-      sessions.copy(sourceSql.copyHashes(stream, condition, shared)),
+      sessions.copy(sourceSql.selectHashes(stream, condition, shared)),
     );
   }
 
@@ -170,7 +170,7 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
       const { cursor } = stream;
       if (cursor === undefined) return;
       const type = (await typeOf(stream, cursor)) || 'text';
-      const statement = sourceSql.copyByCursor(stream, cursor, type, range);
+      const statement = sourceSql.selectByCursor(stream, cursor, type, range);
       for await (const lines of withFallback([statement], sessions.copy)) yield lines.map(toCursorRow);
     },
 

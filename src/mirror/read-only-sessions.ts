@@ -92,9 +92,16 @@ export function openReadOnlySessions(url: SettingText) {
     /** The columns that a statement gives. It is parsed, and not executed. */
     describe: (statement: string) => one((client) => client.unsafe(statement).describe()),
 
-    /** Lines of `COPY … TO STDOUT` in blocks. Holds a connection until it ends or its consumer stops. */
-    copy: (statement: string): AsyncGenerator<string[]> =>
-      within(SESSION_FORMATS, (client) => copyOut(client, statement)),
+    /**
+     * The rows of a query as lines of `COPY … TO STDOUT`, in blocks. Holds a connection until it ends or its consumer
+     * stops. COPY takes its snapshot before it waits for locks: behind a load that truncates the table it would find no
+     * row. So the query is parsed first, which waits, and its locks are kept until the end of the transaction.
+     */
+    copy: (query: string): AsyncGenerator<string[]> =>
+      within(SESSION_FORMATS, async function* (client) {
+        await client.unsafe(query).describe();
+        yield* copyOut(client, `COPY (${query}) TO STDOUT`);
+      }),
 
     /** Ends the sessions, with what they are reading. */
     async close(): Promise<void> {

@@ -25,20 +25,20 @@ export interface Selection {
  * `(key, row hash)` in the byte order of the key. Behind the hash of a row that gives one of the `shared` external ids
  * stands `:shared:` and the place of that id in the list.
  */
-export function copyHashes(stream: Stream, condition = '', shared: readonly string[] = []): string {
+export function selectHashes(stream: Stream, condition = '', shared: readonly string[] = []): string {
   const key = keyExpression(stream);
   const hash = hashExpression(stream);
   const from = relation(stream.source);
   if (shared.length === 0) {
-    return `COPY (SELECT k, h FROM (SELECT ${key} AS k, ${hash} AS h FROM ${from} ${condition}) AS hashed
-      ORDER BY k COLLATE "C") TO STDOUT`;
+    return `SELECT k, h FROM (SELECT ${key} AS k, ${hash} AS h FROM ${from} ${condition}) AS hashed
+      ORDER BY k COLLATE "C"`;
   }
-  return `COPY (SELECT k, h || coalesce(':shared:' || place - 1, '')
+  return `SELECT k, h || coalesce(':shared:' || place - 1, '')
     FROM (SELECT ${key} AS k, ${hash} AS h, slotsync_place AS place
       FROM ${from} LEFT JOIN unnest(${quoteLiteral(arrayLiteral(shared))}::text[])
         WITH ORDINALITY AS slotsync_shared(slotsync_id, slotsync_place)
         ON slotsync_id = (${externalIdExpression(stream)}) COLLATE "C" ${condition}) AS hashed
-    ORDER BY k COLLATE "C") TO STDOUT`;
+    ORDER BY k COLLATE "C"`;
 }
 
 /** What a poll reads: from its watermark on, and some time before it where the cursor is a time. */
@@ -70,7 +70,7 @@ function isFiniteValue(value: string, type: string): string | undefined {
  * cursors are equal. Rows without a cursor, or with one that is not finite, are
  * not read.
  */
-export function copyByCursor(stream: Stream, cursor: string, type: string, range: CursorRange): string {
+export function selectByCursor(stream: Stream, cursor: string, type: string, range: CursorRange): string {
   const { watermark, lagSeconds } = range;
   const overlapSeconds =
     type === TIME_WITHOUT_ZONE ? Math.max(range.overlapSeconds, SET_BACK_SECONDS) : range.overlapSeconds;
@@ -90,10 +90,10 @@ export function copyByCursor(stream: Stream, cursor: string, type: string, range
       ? `(c > ${mark} OR (c = ${mark} AND k COLLATE "C" > ${quoteLiteral(watermark.localKey)}))`
       : 'true';
   // Without its table, `c` would be the text that is put out, and 10 before 9.
-  return `COPY (SELECT c::text, k, h, ${isAhead}
+  return `SELECT c::text, k, h, ${isAhead}
     FROM (SELECT ${value} AS c, ${keyExpression(stream)} AS k, ${hashExpression(stream)} AS h
       FROM ${relation(stream.source)} WHERE ${conditions.join(' AND ')}) AS polled
-    WHERE k IS NOT NULL ORDER BY polled.c, k COLLATE "C") TO STDOUT`;
+    WHERE k IS NOT NULL ORDER BY polled.c, k COLLATE "C"`;
 }
 
 /** The WHERE of a selection, empty when it selects all rows. Keys are matched by `keyCondition`. */

@@ -32,8 +32,18 @@
     if (shown && shown.textContent !== text) shown.textContent = text;
   };
 
+  let events;
+
+  const disconnect = () => {
+    events?.close();
+    events = undefined;
+    say('Not up to date: not connected.');
+  };
+
+  // Only while it is seen: a browser has six connections to a host, and a seventh open tab would not even load.
   const connect = () => {
-    const events = new EventSource(address);
+    if (events || document.hidden) return;
+    events = new EventSource(address);
     events.addEventListener('message', ({ data }) => {
       const { id, html, problem } = JSON.parse(data);
       if (problem !== undefined) return say(`Not up to date: ${problem}`);
@@ -41,16 +51,19 @@
       say('Up to date.');
       replaceWaiting();
     });
-    events.addEventListener('error', () => {
+    events.addEventListener('error', ({ target }) => {
       say('Not up to date: no connection.');
-      if (events.readyState === EventSource.CLOSED) setTimeout(connect, 15_000);
+      if (target.readyState !== EventSource.CLOSED) return; // the browser tries again
+      disconnect();
+      setTimeout(connect, 15_000);
     });
-    addEventListener('pagehide', () => events.close(), { once: true });
   };
 
   if (address) {
     document.addEventListener('focusout', () => setTimeout(replaceWaiting));
     document.addEventListener('selectionchange', replaceWaiting);
+    document.addEventListener('visibilitychange', () => (document.hidden ? disconnect() : connect()));
+    addEventListener('pagehide', disconnect);
     // A page that comes back from the browser's memory is not live any more.
     addEventListener('pageshow', ({ persisted }) => {
       if (persisted) location.reload();

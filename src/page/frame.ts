@@ -1,7 +1,6 @@
 // The frame of every page: navigation, search, messages, and its sections.
 import { createHash } from 'node:crypto';
 import { html, type Html } from '../html.js';
-import { nameOfZone } from '../format.js';
 import { visible } from '../visible-text.js';
 import { formToken } from './parts.js';
 import type { Rendered, Section, View } from './view.js';
@@ -73,7 +72,7 @@ ${notices.map((notice) => html`<p class="notice" role="status">${notice}</p>`)}
 ${renderLead(rendered)}
 <div class="sections">${rendered.sections.map(renderSection)}</div>
 </main>
-<footer><p>Times in ${describeZone(view)}. <span id="live" role="status">${isLive ? '' : 'Reload to read again.'}</span>${isLive ? html`<noscript>This page is brought up to date by JavaScript; without it, reload.</noscript>` : ''}</p></footer>
+<footer><p>Times in ${view.timeZone}. <span id="live" role="status">${isLive ? '' : 'Reload to read again.'}</span>${isLive ? html`<noscript>This page is brought up to date by JavaScript; without it, reload.</noscript>` : ''}</p></footer>
 </body>
 </html>
 `);
@@ -87,10 +86,4 @@ function renderAccount(view: View): Html {
     return html`<form class="account" method="post" action="/sign-out">${formToken(view)}<button>Sign out</button></form>`;
   if (view.canSignIn) return html`<p class="account"><a href="/sign-in">Sign in to act</a></p>`;
   return html`<p class="account">Read-only</p>`;
-}
-
-/** `Europe/Stockholm (CET)`, `UTC`. */
-function describeZone({ timeZone, now }: View): string {
-  const name = nameOfZone(now, timeZone);
-  return name === timeZone ? timeZone : `${timeZone} (${name})`;
 }

@@ -6,6 +6,9 @@ import { repeat } from '../lifecycle.js';
 import type { Logger } from '../logger.js';
 import type { State } from '../state/database.js';
 import { notePresence, removeProcess, RENEW_PROCESS_MS, type SendingStopped } from '../state/processes.js';
+import { pruneNotes } from '../state/retention.js';
+
+const PRUNE_EVERY_MS = 60 * 60 * 1000;
 
 interface PresenceDeps {
   state: State;
@@ -25,6 +28,12 @@ export function startPresence({ state, log, command }: PresenceDeps) {
     everyMs: RENEW_PROCESS_MS,
     signal: closing.signal,
     onError: (error) => log.debug({ code: codeOf(error) }, 'process not noted in the state; it is retried'),
+  });
+  // Here, because processes are killed and alerts begin and end also while no run can be planned.
+  const pruning = repeat(() => pruneNotes(state.db), {
+    everyMs: PRUNE_EVERY_MS,
+    signal: closing.signal,
+    onError: (error) => log.debug({ code: codeOf(error) }, 'old notes not deleted; it is retried'),
   });
 
   return {
@@ -46,7 +55,7 @@ export function startPresence({ state, log, command }: PresenceDeps) {
 
     async close(): Promise<void> {
       closing.abort();
-      await renewal.ended;
+      await Promise.all([renewal.ended, pruning.ended]);
       await removeProcess(state.db, process_.id);
     },
   };

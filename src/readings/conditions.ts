@@ -1,10 +1,10 @@
 // What alerts are decided by, read in one transaction.
 import type { FollowedSchedule } from '../cron-schedule.js';
-import type { Queries } from '../state/database.js';
+import { queryOne, type Queries } from '../state/database.js';
 import { readBinding } from '../state/destination-binding.js';
 import { countDrift } from '../state/drift/read-drift.js';
 import { readInbox } from '../state/inbox/read-inbox.js';
-import { readSuccessesByKind } from '../state/metrics-readings.js';
+import { readWholeSuccess } from '../state/metrics-readings.js';
 import { listProcesses } from '../state/processes.js';
 import { countSentAgain, countUnsettled } from '../state/records/count-records.js';
 import { listEndedBadly } from '../state/runs/ended-badly.js';
@@ -18,17 +18,24 @@ export type ConditionsReading = Awaited<ReturnType<typeof readConditions>>;
 /** After so long a nightly sync counts as not successful. */
 const MAY_TAKE_MS = 2 * 60 * 60 * 1000;
 
-export async function readConditions(db: Queries, now = new Date()) {
+/**
+ * `streams`: those of the configuration. `at`: by the database's clock unless given, so that workers whose clocks differ
+ * find the same causes.
+ */
+export async function readConditions(db: Queries, streams: readonly string[], at?: Date) {
+  const now = at ?? (await readNow(db));
   const schedule = await readSchedule(db, NIGHTLY);
-  const successes = await readSuccessesByKind(db);
-  const syncAge = successes.find(({ kind }) => kind === 'sync')?.ageSeconds ?? null;
+  const processes = await listProcesses(db);
   return {
     now,
     endedBadly: [...(await listEndedBadly(db))],
     holds: [...(await readHolds(db))],
-    sendingStopped: (await listProcesses(db)).filter(isStopped),
-    /** When a sync last succeeded; null: none is known. */
-    succeededAt: syncAge === null ? null : new Date(now.getTime() - 1000 * syncAge),
+    sendingStopped: processes.filter(isStopped),
+    /** Of those that sent nothing, how many were killed or are cut off, and nobody knows whether they send. */
+    lostWhileStopped: processes.filter(({ isAlive, stoppedSince }) => !isAlive && stoppedSince !== null)
+      .length,
+    /** When a sync of all streams last succeeded; null: none is known. */
+    succeededAt: await readWholeSuccess(db, streams),
     /** When there was first something to succeed: the state was bound to a service, or a run was asked for. */
     begunAt: await readBegun(db),
     /** Since when nightly syncs are due; null: none are. */
@@ -41,6 +48,11 @@ export async function readConditions(db: Queries, now = new Date()) {
     /** By stream, records that failed and are in the inbox to be sent again. */
     sentAgain: [...(await countSentAgain(db))],
   };
+}
+
+async function readNow(db: Queries): Promise<Date> {
+  const { now } = await queryOne<{ now: string }>(db)`SELECT now() AS now`;
+  return new Date(now);
 }
 
 async function readBegun(db: Queries): Promise<Date | null> {

@@ -2,6 +2,7 @@
 // from the work. What counts a whole table is read apart, by savepoints: a table that is too large, or locked, takes
 // nothing else away.
 import { sql } from 'drizzle-orm';
+import { arrayLiteral } from '../sql-text.js';
 import { countBookings } from './bookings/read-reservations.js';
 import { query, queryOne, type Queries, type State } from './database.js';
 import { readBinding } from './destination-binding.js';
@@ -183,6 +184,17 @@ export const readSuccessesByKind = (db: Queries) => query<{ kind: RunKind; ageSe
   SELECT kind,
     extract(epoch FROM now() - max(finished_at) FILTER (WHERE status = 'succeeded'))::float8 AS "ageSeconds"
   FROM slotsync.runs GROUP BY kind ORDER BY kind`;
+
+/**
+ * When a sync of all these streams last succeeded, or one of the schedule, which has all that were configured then; null:
+ * none is known. One of some streams says nothing of the others.
+ */
+export async function readWholeSuccess(db: Queries, streams: readonly string[]): Promise<Date | null> {
+  const { at } = await queryOne<{ at: string | null }>(db)`
+    SELECT max(finished_at) AS at FROM slotsync.runs WHERE kind = 'sync' AND status = 'succeeded'
+      AND (started_by = 'schedule' OR streams @> ${arrayLiteral(streams)}::text[])`;
+  return at === null ? null : new Date(at);
+}
 
 const readDrift = (db: Queries) => query<StateReading['drift'][number]>(db)`
   SELECT stream, kind, count(*)::int AS objects FROM slotsync.drift GROUP BY stream, kind`;

@@ -26,6 +26,10 @@ export async function pruneRuns(db: Queries): Promise<void> {
     DELETE FROM slotsync.batches AS b USING slotsync.runs AS r
     WHERE r.id = b.run_id AND r.finished_at < ${daysAgo(KEEP_BATCHES_DAYS)} AND b.state <> 'held'`;
   await pruneObjectClaims(db);
+}
+
+/** Deletes what processes told of themselves, and alerts, when it is older than it is kept. */
+export async function pruneNotes(db: Queries): Promise<void> {
   await query(db)`DELETE FROM slotsync.processes WHERE seen_at < ${daysAgo(KEEP_PROCESSES_DAYS)}`;
   await query(db)`DELETE FROM slotsync.alerts WHERE recovered_at < ${daysAgo(KEEP_ALERTS_DAYS)}`;
   await query(db)`DELETE FROM slotsync.request_seconds WHERE second < ${daysAgo(KEEP_PROCESSES_DAYS)}`;

@@ -181,6 +181,24 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
     await page.getByRole('link', { name: /^Retry …/ }).waitFor({ state: 'detached' });
   });
 
+  it('more tabs of it are open than a browser has connections: those behind are brought up to date in front', async () => {
+    const show = (tab: Page, isInFront: boolean) =>
+      tab.evaluate(`Object.defineProperty(document, 'hidden', { value: ${!isInFront}, configurable: true });
+        document.dispatchEvent(new Event('visibilitychange'));`);
+    const upToDate = (tab: Page) => tab.getByText('Up to date.').waitFor();
+    await page.goto('/failures');
+    await upToDate(page);
+    for (let tabs = 1; tabs < 8; tabs++) {
+      await show(context.pages().at(-1) ?? page, false);
+      const next = await context.newPage();
+      await next.goto('/');
+      await upToDate(next);
+    }
+    expect(await page.locator('#live').innerText()).toBe('Not up to date: not connected.');
+    await show(page, true);
+    await upToDate(page);
+  });
+
   it('the numbers of a run move while the page is open, and it is paused and resumed', async () => {
     await signIn();
     await page.evaluate('window.isTheSame = true');

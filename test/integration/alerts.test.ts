@@ -4,7 +4,7 @@ import { createHmac } from 'node:crypto';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { readFileSync } from 'node:fs';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import postgres from 'postgres';
 import { alertPeriodically } from '../../src/alerts/alert-periodically.js';
 import { createChannels } from '../../src/alerts/channels.js';
@@ -14,7 +14,7 @@ import type { AlertSettings } from '../../src/settings.js';
 import { claimMessages, listOpenAlerts, noteAttempt } from '../../src/state/alerts.js';
 import { openState, type State } from '../../src/state/database.js';
 import { listEndedBadly } from '../../src/state/runs/ended-badly.js';
-import { pruneRuns } from '../../src/state/retention.js';
+import { pruneNotes } from '../../src/state/retention.js';
 import { configSchema } from '../../src/streams/config-schema.js';
 import { ROOMS } from '../support/campus.js';
 import { createAuthority, type Authority } from '../support/certificates.js';
@@ -305,16 +305,65 @@ describe('alerts', () => {
     expect(receiver.received).toHaveLength(1);
   });
 
+  it('alerts: a sync of some streams is no successful sync', async () => {
+    await world.sql`
+      INSERT INTO slotsync.schedules (name, pattern, timezone, registered_at)
+      VALUES ('nightly', '0 2 * * *', 'UTC', now() - interval '3 days')`;
+    const add = (startedBy: string, streams: string) => world.sql`
+      INSERT INTO slotsync.runs (kind, lane, started_by, status, streams, finished_at)
+      VALUES ('sync', 'sync', ${startedBy}, 'succeeded', ${streams}::text::text[], now())`;
+    const open = async () => {
+      await evaluateAlerts({ ...alerting(), streams: ['rooms', 'courses'] });
+      return (await listOpenAlerts(world.state.db)).map(({ cause }) => cause);
+    };
+    await add('command', '{rooms}');
+    expect(await open()).toEqual(['no_success sync']);
+    await add('command', '{courses,rooms}');
+    expect(await open()).toEqual([]);
+    await world.sql`DELETE FROM slotsync.runs`;
+    await add('schedule', '{rooms}'); // courses were configured after it
+    expect(await open()).toEqual([]);
+  });
+
+  it('alerts: when a process that sent nothing is killed, the message that it is over says so', async () => {
+    await world.sql`
+      INSERT INTO slotsync.processes (id, command, host, pid, stopped_since, error_code, error_message)
+      VALUES ('p', 'worker', 'h', 1, now() - interval '20 minutes', 'unauthorized', 'HTTP 401')`;
+    const deps = alerting();
+    await tell(deps);
+    await world.sql`UPDATE slotsync.processes SET seen_at = now() - interval '1 minute'`;
+    await tell(deps);
+    const [over] = receiver.bodies()[1].alerts;
+    expect(over).toMatchObject({ event: 'recovered', condition: 'sending_stopped' });
+    expect(over.details[1]).toBe('1 process that sent nothing was killed, or cut off: slotsync status');
+  });
+
+  it('alerts: a worker whose clock is fast finds what the others find', async () => {
+    await world.sql`
+      INSERT INTO slotsync.processes (id, command, host, pid, stopped_since, error_code, error_message)
+      VALUES ('p', 'worker', 'h', 1, now() - interval '5 minutes', 'unauthorized', 'HTTP 401')`;
+    await world.sql`
+      INSERT INTO slotsync.schedules (name, pattern, timezone, registered_at) VALUES ('nightly', '0 2 * * *', 'UTC', now())`;
+    const deps = alerting();
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 3 * 24 * 60 * 60 * 1000 });
+    try {
+      await evaluateAlerts(deps);
+    } finally {
+      vi.useRealTimers();
+    }
+    expect(await listOpenAlerts(world.state.db)).toEqual([]);
+  });
+
   it('alerts: those that are over are deleted after 90 days', async () => {
     await failOne();
     const deps = alerting();
     await tell(deps);
     await world.sql`UPDATE slotsync.alerts SET recovered_at = now() - interval '89 days'`;
-    await pruneRuns(world.state.db);
+    await pruneNotes(world.state.db);
     const count = async () => (await world.sql`SELECT FROM slotsync.alerts, slotsync.alert_messages`).length;
     expect(await count()).toBe(1);
     await world.sql`UPDATE slotsync.alerts SET recovered_at = now() - interval '91 days'`;
-    await pruneRuns(world.state.db);
+    await pruneNotes(world.state.db);
     expect(await count()).toBe(0);
   });
 

@@ -263,7 +263,7 @@ describe('what is sent again', () => {
           'Action: none. It is in the inbox: a worker sends it again automatically. To send it now: slotsync sync rooms',
       ),
     );
-    expect((await readConditions(db)).sentAgain).toEqual([{ stream: 'rooms', count: 2 }]);
+    expect((await readConditions(db, [])).sentAgain).toEqual([{ stream: 'rooms', count: 2 }]);
   });
 
   it('retry: a dead record in the inbox is not said to be sent, because its row may be as it was', async () => {
@@ -274,7 +274,7 @@ describe('what is sent again', () => {
 });
 
 it('alerts: the state knows since when a success is waited for', async () => {
-  const begunAt = async () => (await readConditions(world.state.db)).begunAt?.toISOString();
+  const begunAt = async () => (await readConditions(world.state.db, [])).begunAt?.toISOString();
   expect(await begunAt()).toBeUndefined();
   await world.sql`
     INSERT INTO slotsync.runs (kind, lane, streams, status, started_by, requested_at)

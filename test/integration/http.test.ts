@@ -118,7 +118,7 @@ describe('clients that are slow', () => {
     const server = await listen({
       '/events': (context) => streamEvents(context, (client) => clients.push(client)),
     });
-    const ASK = 'GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n';
+    const ASK = 'GET /events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n';
     await send(server, ASK);
     await until(() => clients.length === 1, { describe: 'the client that does not read' });
     const reader = await send(server, ASK);

@@ -620,6 +620,37 @@ describe('writing', () => {
   });
 });
 
+// Guarantee 6
+describe('a load under way', () => {
+  it.each([
+    ['truncates the table', 'TRUNCATE loaded; INSERT INTO loaded SELECT generate_series(1, 3)'],
+    [
+      'renames a new table into place',
+      `CREATE TABLE new_loaded AS SELECT generate_series(1, 3) AS id; DROP TABLE loaded;
+       ALTER TABLE new_loaded RENAME TO loaded`,
+    ],
+  ])('that %s: a reading waits for its end and finds the new rows', async (_, load) => {
+    await sql.unsafe('DROP TABLE IF EXISTS loaded; CREATE TABLE loaded AS SELECT 1 AS id');
+    const stream = streamOf({ from: 'loaded', key: 'id' });
+    expect(await readAll(stream)).toHaveLength(1);
+    let reading: ReturnType<typeof readAll> | undefined;
+    await sql.begin(async (transaction) => {
+      await transaction.unsafe(load);
+      reading = readAll(stream);
+      await until(
+        async () => {
+          const waiting = await transaction`
+            SELECT FROM pg_locks JOIN pg_stat_activity USING (pid)
+            WHERE NOT granted AND datname = current_database() AND application_name = 'slotsync mirror'`;
+          return waiting.length > 0;
+        },
+        { describe: 'the reading to wait' },
+      );
+    });
+    expect(await reading).toHaveLength(3);
+  });
+});
+
 describe('connections', () => {
   it('are two at most, of which a reading of a whole source holds one until it ends', async () => {
     const query = 'SELECT i AS id FROM generate_series(1, 300000) AS i';

@@ -10,15 +10,15 @@ import {
   removeProcess,
 } from '../../src/state/processes.js';
 import { listRequestMinutes, noteRequests, readRequestTotals } from '../../src/state/requests.js';
-import { pruneRuns } from '../../src/state/retention.js';
-import { createDatabase, type TestDatabase } from '../support/services.js';
+import { startPresence } from '../../src/queue/presence.js';
+import { until } from '../support/wait.js';
 import { ROOMS } from '../support/campus.js';
-import { openWorld, type World } from '../support/world.js';
+import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
 
-let database: TestDatabase;
+let database: SharedDatabase;
 let world: World;
 beforeAll(async () => {
-  database = await createDatabase();
+  database = await createSharedDatabase();
 });
 afterAll(() => database.drop());
 beforeEach(async () => {
@@ -56,15 +56,21 @@ describe('requests by the second', () => {
     expect(minutes.reduce((sum, { requests }) => sum + requests, 0)).toBe(23);
   });
 
-  it('are deleted after a week, and so are processes that were killed', async () => {
+  it('are deleted after a week, and so are processes that were killed, also while no run is planned', async () => {
     const { db } = world.state;
     const week = 7 * 24 * 60 * 60;
     const seconds = [week + 60, week - 60].map((ago) => ({ second: second(ago), requests: 1, throttled: 0 }));
     await noteRequests(db, { seconds, ...nothing });
     await notePresence(db, { id: 'killed', command: 'sync', host: 'h', pid: 1 }, null);
     await world.sql`UPDATE slotsync.processes SET seen_at = now() - interval '8 days'`;
-    await pruneRuns(db);
-    expect(await readRequestTotals(db, second(2 * week), second(0))).toMatchObject({ requests: 1 });
+    const presence = startPresence({ state: world.state, log: world.log, command: 'worker' });
+    await until(
+      async () =>
+        (await listProcesses(db)).every(({ id }) => id === presence.id) &&
+        (await readRequestTotals(db, second(2 * week), second(0))).requests === 1,
+      { describe: 'what is old to be deleted' },
+    );
+    await presence.close();
     expect(await listProcesses(db)).toEqual([]);
   });
 

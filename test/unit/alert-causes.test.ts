@@ -14,6 +14,7 @@ const QUIET: ConditionsReading = {
   endedBadly: [],
   holds: [],
   sendingStopped: [],
+  lostWhileStopped: 0,
   succeededAt: ago(60),
   begunAt: ago(200_000),
   scheduledAt: ago(100_000),

@@ -90,13 +90,30 @@ describe.each(pages)('%s', (page) => {
       .map(([, name = '']) => name);
     expect(named.filter((name) => !options.has(name) && name !== '--help')).toEqual([]);
   });
+});
 
+/** Every page that is kept with the code, those of tests and benchmarks too. */
+const allPages = readdirSync(root, { recursive: false, withFileTypes: true })
+  .flatMap((entry) =>
+    entry.isDirectory() && !/^(\.git|node_modules|dist.*)$/.test(entry.name)
+      ? readdirSync(path.join(root, entry.name), { recursive: true, encoding: 'utf8' }).map(
+          (file) => `${entry.name}/${file.replaceAll(path.sep, '/')}`,
+        )
+      : [entry.name],
+  )
+  .filter((file) => file.endsWith('.md'));
+
+describe.each(allPages)('%s', (page) => {
   it('leads only to files and headings that exist', () => {
-    for (const [, link = '', anchor] of text.matchAll(/\]\((?!https?:)([\w./-]*)(?:#([^)]+))?\)/g)) {
+    const text = read(page);
+    for (const [, link = '', anchor] of text.matchAll(/\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)]+))?\)/g)) {
       const target = link === '' ? page : path.join(path.dirname(page), link);
       expect(existsSync(path.join(root, target)), `${link} of ${page}`).toBe(true);
       if (anchor !== undefined) expect(anchorsOf(target), `#${anchor} of ${page}`).toContain(anchor);
     }
+    // A link that is named after a page leads to that page.
+    for (const [, name = '', link = ''] of text.matchAll(/\[([\w./-]+\.md)\]\(([^)#\s]+)/g))
+      expect(path.basename(link), `${name} of ${page}`).toBe(path.basename(name));
     for (const [, image = ''] of text.matchAll(/<img src="([^"]+)"/g))
       expect(existsSync(path.join(root, path.dirname(page), image)), `${image} of ${page}`).toBe(true);
   });

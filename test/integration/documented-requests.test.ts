@@ -1,0 +1,60 @@
+// The control requests of the sandbox in README and docs, as an operator pastes them: each is accepted.
+import { readdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { startSandbox, type Sandbox } from '../../src/sandbox/sandbox.js';
+import { schemaDefinition } from '../../src/sandbox/schema.js';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+const pages = ['README.md', ...readdirSync(`${root}docs`).map((file) => `docs/${file}`)].filter((file) =>
+  file.endsWith('.md'),
+);
+const CURL =
+  /^ *curl (?:-X (\w+) )?(?:\$API_BASE_URL|http:\/\/127\.0\.0\.1:8377)(\/sandbox\/\S+)(?: -d '([^']+)')?/gm;
+const requests = pages.flatMap((page) =>
+  [...readFileSync(root + page, 'utf8').matchAll(CURL)].map(([, method = 'GET', path = '', body]) => ({
+    page,
+    method,
+    path,
+    body,
+  })),
+);
+
+let sandbox: Sandbox;
+beforeEach(async () => {
+  sandbox = await startSandbox({
+    schema: {
+      types: [{ extId: 'room' }],
+      fields: [
+        { extId: 'room.name', type: 'room' },
+        { extId: 'room.seats', type: 'room' },
+      ],
+    },
+  });
+  // What the examples name; the first object has the number 1001.
+  sandbox.putObject({ extId: 'room_N202', typeId: 'room' });
+  const begin = Math.floor(Date.now() / 1000);
+  for (const extId of ['res_6062', 'res_6063', 'res_6064'])
+    sandbox.addReservation({ extId, begin, end: begin + 3600 });
+  sandbox.cancelReservation('res_6063', {});
+});
+afterEach(() => sandbox.close());
+
+it('documented requests: they are found', () => {
+  expect(requests.length).toBeGreaterThan(12);
+});
+
+it.each(requests)('documented request of $page: $method $path $body', async ({ method, path, body }) => {
+  if (path.endsWith('/cancel')) sandbox.restoreReservation('res_6063');
+  const answer = await fetch(sandbox.url + path, { method, ...(body === undefined ? {} : { body }) });
+  expect(answer.ok, await answer.text()).toBe(true);
+});
+
+it('documented schema: the table of docs/first-configuration.md has every key', () => {
+  const page = readFileSync(`${root}docs/first-configuration.md`, 'utf8');
+  const documented = [...page.matchAll(/^\| `(\w+)` +\| (types, )?fields/gm)];
+  const { types, fields } = schemaDefinition.shape;
+  expect(new Set(documented.map(([, key]) => key))).toEqual(new Set(Object.keys(fields.element.shape)));
+  const ofTypes = documented.filter(([, , of]) => of !== undefined).map(([, key]) => key);
+  expect(new Set(ofTypes)).toEqual(new Set(Object.keys(types.element.shape)));
+});

@@ -1,0 +1,42 @@
+// Times on the page on the days when clocks change: each has the name of its zone at that time.
+import { describe, expect, it } from 'vitest';
+import { renderPage } from '../../src/page/frame.js';
+import { minute, time } from '../../src/page/parts.js';
+import type { View } from '../../src/page/view.js';
+
+const view = (now: string): View => ({
+  now: new Date(now),
+  timeZone: 'Europe/Stockholm',
+  session: undefined,
+  canSignIn: false,
+});
+const shown = (at: string) => String(time(new Date(at), view(at)));
+
+describe('page: times', () => {
+  it('page: of the two hours after 02:00 on 2026-10-25 each is told from the other', () => {
+    expect(shown('2026-10-25T00:30:00Z')).toBe(
+      '<time datetime="2026-10-25T00:30:00.000Z">2026-10-25 02:30:00 CEST</time>',
+    );
+    expect(shown('2026-10-25T01:30:00Z')).toBe(
+      '<time datetime="2026-10-25T01:30:00.000Z">2026-10-25 02:30:00 CET</time>',
+    );
+    const both = ['2026-10-25T00:30:00Z', '2026-10-25T01:30:00Z'].map((at) =>
+      String(minute(new Date(at), view(at))),
+    );
+    expect(both).toEqual([expect.stringContaining('02:30 CEST<'), expect.stringContaining('02:30 CET<')]);
+  });
+
+  it('page: the hour after 02:00 on 2027-03-28 is not shown, because it is not there', () => {
+    expect(shown('2027-03-28T00:59:59Z')).toContain('>2027-03-28 01:59:59 CET<');
+    expect(shown('2027-03-28T01:00:00Z')).toContain('>2027-03-28 03:00:00 CEST<');
+  });
+
+  it('page: its foot stays true while the clocks change, for a page that is open then', () => {
+    const feet = ['2026-10-25T00:59:59Z', '2026-10-25T01:00:00Z'].map((now) => {
+      const text = renderPage({ title: 'Now', sections: [] }, view(now), { path: '/', address: '/' });
+      return /<footer>.*<\/footer>/.exec(text)?.[0];
+    });
+    expect(feet[0]).toContain('Times in Europe/Stockholm. ');
+    expect(feet[1]).toBe(feet[0]);
+  });
+});
