@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
+import { LongestFirst } from './test/support/longest-first.js';
 
 // Limits are for what hangs, not for what is slow: the suite is green beside four busy loops.
 const limits = { testTimeout: 300_000, hookTimeout: 300_000 };
@@ -25,6 +26,9 @@ export default defineConfig({
     teardownTimeout: 30_000,
     // Files share their worker's modules, which hold no state: loading them for each file took half of the time.
     isolate: false,
+    sequence: { sequencer: LongestFirst },
+    // As `until` in test/support/wait.ts; a second, the default, is the machine's speed.
+    expect: { poll: { timeout: 120_000, interval: 20 } },
     projects: [
       // Pure: no services are started for `npm run test:unit`.
       { extends: true, test: { name: 'unit', include: ['test/unit/**/*.test.ts'], ...limits } },

@@ -1,6 +1,6 @@
 // What alerts are decided by, read in one transaction.
 import type { FollowedSchedule } from '../cron-schedule.js';
-import type { Queries } from '../state/database.js';
+import { queryOne, type Queries } from '../state/database.js';
 import { readBinding } from '../state/destination-binding.js';
 import { countDrift } from '../state/drift/read-drift.js';
 import { readInbox } from '../state/inbox/read-inbox.js';
@@ -18,8 +18,12 @@ export type ConditionsReading = Awaited<ReturnType<typeof readConditions>>;
 /** After so long a nightly sync counts as not successful. */
 const MAY_TAKE_MS = 2 * 60 * 60 * 1000;
 
-/** `streams`: those of the configuration. */
-export async function readConditions(db: Queries, streams: readonly string[], now = new Date()) {
+/**
+ * `streams`: those of the configuration. `at`: by the database's clock unless given, so that workers whose clocks differ
+ * find the same causes.
+ */
+export async function readConditions(db: Queries, streams: readonly string[], at?: Date) {
+  const now = at ?? (await readNow(db));
   const schedule = await readSchedule(db, NIGHTLY);
   const processes = await listProcesses(db);
   return {
@@ -44,6 +48,11 @@ export async function readConditions(db: Queries, streams: readonly string[], no
     /** By stream, records that failed and are in the inbox to be sent again. */
     sentAgain: [...(await countSentAgain(db))],
   };
+}
+
+async function readNow(db: Queries): Promise<Date> {
+  const { now } = await queryOne<{ now: string }>(db)`SELECT now() AS now`;
+  return new Date(now);
 }
 
 async function readBegun(db: Queries): Promise<Date | null> {

@@ -4,7 +4,7 @@ import { createHmac } from 'node:crypto';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { readFileSync } from 'node:fs';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import postgres from 'postgres';
 import { alertPeriodically } from '../../src/alerts/alert-periodically.js';
 import { createChannels } from '../../src/alerts/channels.js';
@@ -336,6 +336,22 @@ describe('alerts', () => {
     const [over] = receiver.bodies()[1].alerts;
     expect(over).toMatchObject({ event: 'recovered', condition: 'sending_stopped' });
     expect(over.details[1]).toBe('1 process that sent nothing was killed, or cut off: slotsync status');
+  });
+
+  it('alerts: a worker whose clock is fast finds what the others find', async () => {
+    await world.sql`
+      INSERT INTO slotsync.processes (id, command, host, pid, stopped_since, error_code, error_message)
+      VALUES ('p', 'worker', 'h', 1, now() - interval '5 minutes', 'unauthorized', 'HTTP 401')`;
+    await world.sql`
+      INSERT INTO slotsync.schedules (name, pattern, timezone, registered_at) VALUES ('nightly', '0 2 * * *', 'UTC', now())`;
+    const deps = alerting();
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 3 * 24 * 60 * 60 * 1000 });
+    try {
+      await evaluateAlerts(deps);
+    } finally {
+      vi.useRealTimers();
+    }
+    expect(await listOpenAlerts(world.state.db)).toEqual([]);
   });
 
   it('alerts: those that are over are deleted after 90 days', async () => {

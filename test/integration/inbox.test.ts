@@ -10,9 +10,8 @@ import { cancelRun, failRun } from '../../src/state/runs/end-run.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { COURSES, ROOMS } from '../support/campus.js';
-import { createDatabase, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
-import { openWorld, type World } from '../support/world.js';
+import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
 
 const CONFIG: SlotsyncConfig = {
   streams: {
@@ -21,10 +20,10 @@ const CONFIG: SlotsyncConfig = {
   },
 };
 
-let database: TestDatabase;
+let database: SharedDatabase;
 let world: World;
 beforeAll(async () => {
-  database = await createDatabase();
+  database = await createSharedDatabase();
 });
 afterAll(() => database.drop());
 beforeEach(async () => {

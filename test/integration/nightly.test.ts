@@ -12,9 +12,9 @@ import { setPaused } from '../../src/state/runs/pause-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import { skipMissedOccurrences, startDueNightly } from '../../src/sync/start-due-nightly.js';
 import { ROOMS } from '../support/campus.js';
-import { createDatabase, redisUrl, type TestDatabase } from '../support/services.js';
+import { redisUrl } from '../support/services.js';
 import { until } from '../support/wait.js';
-import { openWorld, type World } from '../support/world.js';
+import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
 
 const CONFIGURATION = {
   streams: { rooms: ROOMS, halls: { ...ROOMS, from: 'halls', externalId: 'hall_{code}' } },
@@ -25,10 +25,10 @@ const DAY = 24 * 60 * MINUTE;
 /** When the schedule was registered: a moment of its own, so that no hour of the real day is another's night. */
 const REGISTERED = new Date('2026-05-01T12:00:00Z');
 
-let database: TestDatabase;
+let database: SharedDatabase;
 let world: World;
 beforeAll(async () => {
-  database = await createDatabase();
+  database = await createSharedDatabase();
 });
 beforeEach(async () => {
   world = await openWorld(CONFIGURATION, { database });

@@ -12,14 +12,13 @@ import {
 import { listRequestMinutes, noteRequests, readRequestTotals } from '../../src/state/requests.js';
 import { startPresence } from '../../src/queue/presence.js';
 import { until } from '../support/wait.js';
-import { createDatabase, type TestDatabase } from '../support/services.js';
 import { ROOMS } from '../support/campus.js';
-import { openWorld, type World } from '../support/world.js';
+import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
 
-let database: TestDatabase;
+let database: SharedDatabase;
 let world: World;
 beforeAll(async () => {
-  database = await createDatabase();
+  database = await createSharedDatabase();
 });
 afterAll(() => database.drop());
 beforeEach(async () => {

@@ -12,8 +12,7 @@ import { createObject, hashObject, isSameObject } from '../../src/streams/destin
 import { applyBatch, type ApplyDeps } from '../../src/sync/apply/apply-batch.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
 import { ROOMS } from '../support/campus.js';
-import { createDatabase, type TestDatabase } from '../support/services.js';
-import { openWorld, type World } from '../support/world.js';
+import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
 
 const KEYS = ['A', 'B', 'C', 'D'];
 /** And `Z`, which no batch names and nothing changes: an empty source would retire nothing. */
@@ -28,10 +27,10 @@ interface Schedule {
   lost: boolean[];
 }
 
-let database: TestDatabase;
+let database: SharedDatabase;
 let world: World;
 beforeAll(async () => {
-  database = await createDatabase();
+  database = await createSharedDatabase();
   world = await openWorld(configOf('object'), { database });
   await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
 });

@@ -8,8 +8,7 @@ import { readPolledRecords } from '../../src/state/records/polled-records.js';
 import { readPlanMarks } from '../../src/state/records/plan-marks.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { COURSES, ROOMS, type Declaration } from '../support/campus.js';
-import { createDatabase, type TestDatabase } from '../support/services.js';
-import { openWorld, type World } from '../support/world.js';
+import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
 
 const config = (changes: Partial<Declaration> = {}): SlotsyncConfig => ({
   streams: {
@@ -18,11 +17,11 @@ const config = (changes: Partial<Declaration> = {}): SlotsyncConfig => ({
   },
 });
 
-let database: TestDatabase;
+let database: SharedDatabase;
 let world: World;
 let clock = 0;
 beforeAll(async () => {
-  database = await createDatabase();
+  database = await createSharedDatabase();
 });
 afterAll(() => database.drop());
 beforeEach(async () => {

@@ -10,9 +10,8 @@ import { createWorkers } from '../../src/queue/workers.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
-import { createDatabase, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
-import { openWorld, type World } from '../support/world.js';
+import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
 
 const KEY = 'key-93b1f0c2d7';
 const NAME = 'Ragnhild Exempelsson';
@@ -45,10 +44,10 @@ const staff = (changes: Partial<SlotsyncConfig['streams'][string]>): SlotsyncCon
   streams: { staff: { ...CONFIG.streams['staff'], ...changes } as SlotsyncConfig['streams'][string] },
 });
 
-let database: TestDatabase;
+let database: SharedDatabase;
 let world: World;
 beforeAll(async () => {
-  database = await createDatabase();
+  database = await createSharedDatabase();
 });
 afterAll(() => database.drop());
 beforeEach(async () => {

@@ -18,9 +18,8 @@ import {
   type ReconcileDeps,
   type ReconcileRange,
 } from '../../src/sync/reconcile/reconcile.js';
-import { createDatabase, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
-import { openWorld, type World } from '../support/world.js';
+import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
 
 const HOUR = 3600;
 const DAY = 24 * HOUR;
@@ -53,10 +52,10 @@ const configure = (changes: Partial<typeof RESERVATIONS> = {}): SlotsyncConfig =
   service: { pageSize: 4 },
 });
 
-let database: TestDatabase;
+let database: SharedDatabase;
 let world: World;
 beforeAll(async () => {
-  database = await createDatabase();
+  database = await createSharedDatabase();
 });
 afterAll(() => database.drop());
 beforeEach(async () => {

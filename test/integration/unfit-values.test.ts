@@ -3,12 +3,11 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Row } from '../../src/streams/config-schema.js';
 import type { Declaration } from '../support/campus.js';
-import { createDatabase, type TestDatabase } from '../support/services.js';
-import { openWorld, type World } from '../support/world.js';
+import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
 
-let database: TestDatabase;
+let database: SharedDatabase;
 beforeAll(async () => {
-  database = await createDatabase();
+  database = await createSharedDatabase();
 });
 afterAll(() => database.drop());
 

@@ -13,8 +13,13 @@ const CLI = new URL('../../dist/cli.js', import.meta.url);
 export interface Finished {
   code: number | null;
   stdout: string;
+  /** Without the lines of progress: a command that takes more than five seconds has them. */
   stderr: string;
 }
+
+const PROGRESS =
+  /^(?:run \d+: )?(?:[^,\n]+ left, )?(?:\d+ %, )?\d[^,\n]* of \d[^,\n]* (?:records|objects|hours)(?:, [^,\n]+ a second)?(?:, \d+ % of the quota)?\n/gm;
+const withoutProgress = (text: string) => text.replaceAll(PROGRESS, '');
 
 export interface Running {
   child: ChildProcess;
@@ -45,7 +50,11 @@ export function start(
   let stderr = '';
   child.stdout?.setEncoding('utf8').on('data', (text: string) => (stdout += text));
   child.stderr?.setEncoding('utf8').on('data', (text: string) => (stderr += text));
-  const finished = once(child, 'close').then(([code]) => ({ code: code as number | null, stdout, stderr }));
+  const finished = once(child, 'close').then(([code]) => ({
+    code: code as number | null,
+    stdout,
+    stderr: withoutProgress(stderr),
+  }));
   return { child, output: () => stdout + stderr, finished };
 }
 
@@ -92,7 +101,7 @@ async function runAlone(args: readonly string[], env: Env, cwd: string): Promise
   try {
     process.chdir(cwd);
     await importAnew(CLI);
-    return { code: readExitCode(), ...printed };
+    return { code: readExitCode(), stdout: printed.stdout, stderr: withoutProgress(printed.stderr) };
   } finally {
     process.argv = before.argv;
     process.env = before.env;
