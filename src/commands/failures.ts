@@ -21,6 +21,7 @@ import {
   describeFormerObjects,
   describeHeldRecord,
   describeSettled,
+  describeUnsent,
   describeUnsettled,
   quote,
   recordsOf,
@@ -98,6 +99,7 @@ async function showCauses(show: Show): Promise<void> {
   for (const line of lines(
     (total > 0 || held === undefined) && (await describeNumber(show, total, of)),
     held && `${held}.`,
+    total + causes.length > 0 && describeUnsent(await readKnowledge(db, filter.stream), filter.stream),
     describeOthers(others, filter.stream),
     total + causes.length > 0 && !file && `To list each record: ${all}`,
     out !== undefined && `Written to ${out}.`,
@@ -160,7 +162,7 @@ async function describeNumber({ db, filter, chosen }: Show, total: number, of: s
   if (all === 0) return describeSettled(await readKnowledge(db, stream), stream);
   if (narrows === '') return `${describeUnsettled(total, stream)}${of}.`;
   if (total === 0) return `${describeUnsettled(all, stream)}, and none of them matches ${narrows}.`;
-  return `${formatNumber(total)} of the ${recordsOf(all, stream)} that ${all === 1 ? 'is' : 'are'} not in sync ${total === 1 ? 'matches' : 'match'} ${narrows}${of}.`;
+  return `${formatNumber(total)} of ${recordsOf(all, stream)} not in sync ${total === 1 ? 'matches' : 'match'} ${narrows}${of}.`;
 }
 
 /** What else is wrong with records that are in sync as they were last read. */

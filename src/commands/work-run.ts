@@ -140,8 +140,11 @@ async function waitForRun(
       if (!run) throw new SlotsyncError('run_lost', `run ${id} is not in the state any more`);
       const { done, total } = await readProgress(state.db, id);
       const blocked = run.pausedAt ? `paused; to go on: slotsync resume ${id}` : whyStopped();
-      progress.update(done, total, { quotaUse: await readQuotaUse(), blocked });
-      if (run.finishedAt || isStopped()) return run;
+      const quotaUse = await readQuotaUse();
+      // Nothing is drawn after the first signal: a third one ends the process at once, and would leave it on the terminal.
+      if (isStopped()) return run;
+      progress.update(done, total, { quotaUse, blocked });
+      if (run.finishedAt) return run;
       await sleep(LOOK_EVERY_MS);
     }
   } finally {

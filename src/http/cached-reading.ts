@@ -4,8 +4,8 @@ import { endsWithin } from '../lifecycle.js';
 
 /**
  * Returns a cached `read`. An answer, or a failure, is repeated for `keepMs` without reading again, and for `keepTimes` as
- * long as the reading took. A caller waits `withinMs`, and then gets an error `ETIMEDOUT`; the reading continues, and later
- * callers get its answer. `now` is a monotonic clock in milliseconds.
+ * long as the reading took since `inTurn` let it begin. A caller waits `withinMs`, and then gets an error `ETIMEDOUT`; the
+ * reading continues, and later callers get its answer. `now` is a monotonic clock in milliseconds.
  */
 export function cacheReading<T>(
   read: () => Promise<T>,
@@ -13,15 +13,25 @@ export function cacheReading<T>(
     keepMs,
     keepTimes = 0,
     withinMs,
+    inTurn = (work) => work(),
     now = () => performance.now(),
-  }: { keepMs: number; keepTimes?: number; withinMs: number; now?: () => number },
+  }: {
+    keepMs: number;
+    keepTimes?: number;
+    withinMs: number;
+    inTurn?: (work: () => Promise<T>) => Promise<T>;
+    now?: () => number;
+  },
 ): () => Promise<T> {
   let reading: Promise<T> | undefined;
   let kept: { answer: Promise<T>; until: number } | undefined;
 
   function begin(): Promise<T> {
-    const began = now();
-    const answer = read().finally(() => {
+    let began = now();
+    const answer = inTurn(() => {
+      began = now();
+      return read();
+    }).finally(() => {
       reading = undefined;
       // Kept although the caller has timed out: otherwise a reading slower than the time limit is never shown.
       const took = now() - began;

@@ -152,7 +152,10 @@ export async function readForm({ req }: HttpContext): Promise<URLSearchParams> {
   const bytes = req.header('content-length');
   if (bytes === undefined) throw new HttpError(411, { message: 'the length of the form is expected' });
   if (Number(bytes) > MOST_BODY_BYTES) throw new HttpError(413, { message: 'the form is too large' });
-  return new URLSearchParams(await req.text());
+  const text = await req.text().catch((cause: unknown) => {
+    throw new HttpError(400, { message: 'the form was cut off', cause });
+  });
+  return new URLSearchParams(text);
 }
 
 /** One reader of an endless answer. */

@@ -9,12 +9,12 @@ import { PageNotFound, type Page, type Section } from './view.js';
 export const reportPage: Page = async (sources, { query, address }) => {
   const given = query.get('run');
   const { requestsPerSecond, configured } = sources;
-  const reading = await sources.read(address, async (db, state) => {
+  const reading = await sources.read(address, async (db) => {
     const id = Number(given);
     const run = given !== null && Number.isSafeInteger(id) ? await readRun(db, id) : undefined;
     return given !== null && !run
       ? undefined
-      : readReport(state, { run }, { requestsPerSecond, configuredStreams: configured });
+      : readReport({ db }, { run }, { requestsPerSecond, configuredStreams: configured });
   });
   if (!reading) throw new PageNotFound(`There is no run ${given ?? ''}.`);
   return ({ timeZone }) => {

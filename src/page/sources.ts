@@ -2,10 +2,12 @@
 import { cacheReading } from '../http/cached-reading.js';
 import { listCauses } from '../readings/causes.js';
 import { readStatus, type StatusReading } from '../readings/status.js';
+import { createTurns } from '../lifecycle.js';
 import { createPace } from '../report/progress.js';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
-import type { State } from '../state/database.js';
+import type { Queries, State } from '../state/database.js';
 import type { Binding } from '../state/destination-binding.js';
+import { readInTime } from '../state/read-in-time.js';
 import { listRequestMinutes, readRequestTotals } from '../state/requests.js';
 import { listEndedBadly } from '../state/runs/ended-badly.js';
 import { LISTED_KINDS } from '../state/runs/read-runs.js';
@@ -14,6 +16,7 @@ const SECOND = 1000;
 const HOUR = 60 * 60 * SECOND;
 /** A reading takes at most a tenth of the time. */
 const KEEP = { keepMs: SECOND, keepTimes: 9, withinMs: 5 * SECOND };
+const LONGEST_STATEMENT_MS = 10 * SECOND;
 /** Pages whose readings are kept. */
 const MOST_PAGES = 50;
 
@@ -22,6 +25,8 @@ export interface SourceDeps {
   configuredStreams: () => Promise<string[]>;
   quotaUsage: (owner: Binding) => Promise<QuotaUsage>;
   requestsPerSecond: number;
+  /** A reading is given up after a statement that takes longer. */
+  longestStatementMs?: number;
 }
 
 /** An unfinished run, and when it will be done at its pace. */
@@ -29,18 +34,30 @@ export type RunUnderWay = StatusReading['unfinished'][number] & { secondsLeft: n
 
 export type Sources = ReturnType<typeof createSources>;
 
-export function createSources({ state, configuredStreams, quotaUsage, requestsPerSecond }: SourceDeps) {
+export function createSources({
+  state,
+  configuredStreams,
+  quotaUsage,
+  requestsPerSecond,
+  longestStatementMs = LONGEST_STATEMENT_MS,
+}: SourceDeps) {
   const paces = createPaces();
+  const turns = createTurns();
 
-  async function readNow() {
-    const opened = await state();
-    const status = await readStatus(opened, { kinds: LISTED_KINDS, configuredStreams, quotaUsage });
-    const endedBadly = await listEndedBadly(opened.db);
+  /** One reading at a time, so that whoever looks leaves a connection of the state for the work. */
+  const cached = <T>(read: (db: Queries) => Promise<T>, keep = KEEP) =>
+    cacheReading(async () => readInTime(await state(), longestStatementMs, read), {
+      ...keep,
+      inTurn: turns.take,
+    });
+
+  async function readNow(db: Queries) {
+    const status = await readStatus({ db }, { kinds: LISTED_KINDS, configuredStreams, quotaUsage });
+    const endedBadly = await listEndedBadly(db);
     return { ...status, endedBadly, unfinished: paces.apply(status.unfinished) };
   }
 
-  async function readHour() {
-    const { db } = await state();
+  async function readHour(db: Queries) {
     const now = new Date();
     const minutes = await listRequestMinutes(db, 60);
     return { minutes, totals: await readRequestTotals(db, new Date(now.getTime() - HOUR), now) };
@@ -50,12 +67,9 @@ export function createSources({ state, configuredStreams, quotaUsage, requestsPe
   const configured = () => configuredStreams().catch(() => undefined);
 
   const open = () => ({
-    now: cacheReading(readNow, KEEP),
-    hour: cacheReading(readHour, { ...KEEP, keepMs: 5 * SECOND }),
-    causes: cacheReading(async () => listCauses((await state()).db, {}, await configured()), {
-      ...KEEP,
-      keepMs: 3 * SECOND,
-    }),
+    now: cached(readNow),
+    hour: cached(readHour, { ...KEEP, keepMs: 5 * SECOND }),
+    causes: cached(async (db) => listCauses(db, {}, await configured()), { ...KEEP, keepMs: 3 * SECOND }),
     /** By the address of the page. */
     pages: new Map<string, () => Promise<unknown>>(),
   });
@@ -69,15 +83,10 @@ export function createSources({ state, configuredStreams, quotaUsage, requestsPe
     causes: () => readings.causes(),
 
     /** What one page needs of the state, kept in the same way. */
-    async read<T>(address: string, read: (db: State['db'], opened: State) => Promise<T>): Promise<T> {
+    async read<T>(address: string, read: (db: Queries) => Promise<T>): Promise<T> {
       const { pages } = readings;
       const known = pages.get(address);
-      const reading =
-        known ??
-        cacheReading(async () => {
-          const opened = await state();
-          return read(opened.db, opened);
-        }, KEEP);
+      const reading = known ?? cached<unknown>(read);
       pages.delete(address);
       pages.set(address, reading); // the latest last
       const [oldest] = pages.keys();

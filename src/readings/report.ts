@@ -1,6 +1,6 @@
 // What a period or a run did, and what needs a person now: what `report` and the operator's page show in the morning.
 import { countBookings, countVerdictChanges, UNREMARKABLE } from '../state/bookings/read-reservations.js';
-import type { State } from '../state/database.js';
+import type { Queries } from '../state/database.js';
 import { readBinding } from '../state/destination-binding.js';
 import { countDriftChanges } from '../state/drift/read-drift.js';
 import { readInbox } from '../state/inbox/read-inbox.js';
@@ -38,7 +38,7 @@ const MOST_RUNS = 12;
 
 /** Everything a report shows, read now. */
 export async function readReport(
-  state: State,
+  state: { db: Queries },
   choice: ReportChoice,
   {
     requestsPerSecond,

@@ -4,7 +4,7 @@ import type { Schedule } from '../cron-schedule.js';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
 import { codeOf } from '../errors.js';
 import { readReservationsWatermark } from '../state/bookings/reservations-watermark.js';
-import type { Queries, State } from '../state/database.js';
+import type { Queries } from '../state/database.js';
 import { readBinding, type Binding } from '../state/destination-binding.js';
 import { countDrift, isRepaired } from '../state/drift/read-drift.js';
 import { listVerifications } from '../state/drift/verifications.js';
@@ -52,7 +52,7 @@ export async function readRecordCounts(
 
 /** Everything `status` shows, with runs of these kinds. */
 export async function readStatus(
-  state: State,
+  state: { db: Queries },
   deps: {
     kinds: readonly RunKind[];
     configuredStreams: () => Promise<string[]>;

@@ -136,7 +136,7 @@ function nextOfCause(cause: NamedCause): string {
     case 'retired':
       return `Restore the row, or correct those that refer to it, and the next run sends them. To see what is known of it: ${command}`;
     case 'pending':
-      return `Action: none. Its batch is not finished, and is tried again automatically: ${command}`;
+      return `Action: none while a process works on its run: ${records === 1 ? 'it is' : 'they are'} sent automatically then. Whether one does: ${command}`;
     case 'failed':
       // It was refused, and is sent once more: after an operator's retry, or because nothing was accepted beside it.
       if (cause.inInbox > 0) return describeSentAgain(cause);
@@ -290,22 +290,27 @@ export const recordsOf = (count: number, stream?: string) =>
   `${plural(count, 'record')}${stream === undefined ? '' : ` of ${stream}`}`;
 
 /** What is known where no record is out of sync and none is held: only what was planned and sent is in sync. */
-export function describeSettled({ hasRecords, isPlanned, unsent }: Knowledge, stream?: string): string {
+export function describeSettled(known: Knowledge, stream?: string): string {
+  const { hasRecords, isPlanned } = known;
   const of = stream === undefined ? '' : ` of ${stream}`;
-  const name = stream === undefined ? '' : ` ${stream}`;
-  const [latest] = unsent;
-  if (latest) {
-    const none = hasRecords ? '' : `No record${of} yet. `;
-    const records = unsent.reduce((sum, one) => sum + one.records, 0);
-    const run = unsent.length === 1 ? `run ${latest.runId}` : `${unsent.length} runs`;
-    return latest.isUnderWay
-      ? `${none}${recordsOf(records, stream)} in ${run} ${records === 1 ? 'is' : 'are'} not sent yet: slotsync runs ${latest.runId}`
-      : `${none}${recordsOf(records, stream)} in ${run} ${records === 1 ? 'was' : 'were'} not sent, and not planned again since: slotsync plan${name}`;
-  }
+  const unsent = describeUnsent(known, stream);
+  if (unsent !== undefined) return hasRecords ? unsent : `No record${of} yet. ${unsent}`;
   if (hasRecords) return `Every record${of} is in sync as it was last read.`;
+  const name = stream === undefined ? '' : ` ${stream}`;
   return isPlanned
     ? `No record${of} yet: no run has sent one. What the last one did: slotsync runs`
-    : `Nothing is known${of} yet: no run has planned it. To see what would be sent: slotsync plan${name}, then slotsync sync${name}`;
+    : `Nothing is known${of} yet: no run has planned ${stream === undefined ? 'anything' : 'it'}. To see what would be sent: slotsync plan${name}, then slotsync sync${name}`;
+}
+
+/** Records that a run has planned and not sent, whatever their records say: those say what was accepted last. */
+export function describeUnsent({ unsent }: Knowledge, stream?: string): string | undefined {
+  const [latest] = unsent;
+  if (!latest) return undefined;
+  const records = unsent.reduce((sum, one) => sum + one.records, 0);
+  const run = unsent.length === 1 ? `run ${latest.runId}` : `${unsent.length} runs`;
+  return latest.isUnderWay
+    ? `${recordsOf(records, stream)} in ${run} ${records === 1 ? 'is' : 'are'} not sent yet: slotsync runs ${latest.runId}`
+    : `${recordsOf(records, stream)} in ${run} ${records === 1 ? 'was' : 'were'} not sent, and not planned again since: slotsync plan${stream === undefined ? '' : ` ${stream}`}`;
 }
 
 /** What happens next to a record: it is sent automatically, or an operator acts, and with which command. */

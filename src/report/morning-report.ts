@@ -9,6 +9,7 @@ import {
   describeAwaitingApproval,
   describeCause,
   describeSettled,
+  describeUnsent,
   describeUnsettled,
   needsOperator,
 } from './failures.js';
@@ -232,7 +233,7 @@ function notInSync(reading: ReportReading, timeZone: string): ReportSection {
   const more = causes.length - named.length;
   return {
     title: 'Not in sync',
-    paragraphs: [describeInSync(reading)],
+    paragraphs: describeInSync(reading),
     points: [
       ...named.map((cause) => {
         const { headline, reason, since, next } = describeCause(cause, { timeZone, now: new Date() });
@@ -244,9 +245,9 @@ function notInSync(reading: ReportReading, timeZone: string): ReportSection {
 }
 
 /** Of what is held the last reading says nothing: a row that changed may be among it. */
-function describeInSync({ unsettled, causes, known }: ReportReading): string {
+function describeInSync({ unsettled, causes, known }: ReportReading): string[] {
   const of = unsettled > 0 ? describeUnsettled(unsettled) : describeAwaitingApproval(causes);
-  return of === undefined ? describeSettled(known) : `${of}.`;
+  return of === undefined ? [describeSettled(known)] : lines(`${of}.`, describeUnsent(known));
 }
 
 function drift({ verified, driftChanges }: ReportReading, timeZone: string): ReportSection {

@@ -1,6 +1,7 @@
 // The report for a terminal or a mail: at most 80 columns, except for a command or a word that is longer.
 import type { MorningReport, ReportPoint, ReportSection } from './morning-report.js';
 import { table } from './table.js';
+import { fillLines } from './wrap.js';
 
 const WIDTH = 80;
 
@@ -28,16 +29,8 @@ function pointToText({ text, details = [], commands = [] }: ReportPoint): string
   ];
 }
 
-/** Lines of at most 80 columns, broken at spaces. */
+/** Lines of at most 80 columns, broken at spaces, with commands in one piece. */
 function wrap(text: string, first = '', rest = first): string[] {
-  const wrapped: string[] = [];
-  let line = first;
-  for (const word of text.split(/\s+/)) {
-    const isStart = line === first || line === rest;
-    if (!isStart && line.length + 1 + word.length > WIDTH) {
-      wrapped.push(line);
-      line = rest + word;
-    } else line += isStart ? word : ` ${word}`;
-  }
-  return [...wrapped, line];
+  const words = text.trim().replaceAll(/\s+/g, ' ');
+  return fillLines(words, WIDTH - rest.length).map((line, at) => (at === 0 ? first : rest) + line);
 }

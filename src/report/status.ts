@@ -3,7 +3,13 @@ import { errorEntry } from '../error-catalogue.js';
 import { formatDuration, formatMinute, formatNumber, formatTime, plural } from '../format.js';
 import type { StatusReading } from '../readings/status.js';
 import type { Process } from '../state/processes.js';
-import { describeFormerObjects, describeSettled, describeUnsettled, headlineOf } from './failures.js';
+import {
+  describeFormerObjects,
+  describeSettled,
+  describeUnsent,
+  describeUnsettled,
+  headlineOf,
+} from './failures.js';
 import { describeApproval, describeHolds } from './holds.js';
 import { lines } from './print.js';
 import { runsTable, runToJson } from './run.js';
@@ -33,6 +39,7 @@ interface Times {
 export function describeStatus(reading: StatusReading, timeZone: string): string[] {
   const { binding, nightly, unfinished, runs, approvals, inbox, quota, requestSizes } = reading;
   const times = { timeZone, now: new Date() };
+  const isAtWork = reading.processes.some(({ isAlive }) => isAlive);
   const blocks = [
     lines(
       binding
@@ -42,7 +49,7 @@ export function describeStatus(reading: StatusReading, timeZone: string): string
     ),
     ...describeWrong(reading, times),
     lines(
-      unfinished.map((one) => describeUnderWay(one, timeZone)),
+      unfinished.map((one) => describeUnderWay(one, isAtWork, timeZone)),
       runs.length > 0 && runsTable(runs, timeZone),
       nightly && describeNightly(reading, nightly, timeZone),
       approvals.map((approval) => describeApproval(approval, timeZone)),
@@ -74,12 +81,13 @@ function describeWrong(reading: StatusReading, times: Times): string[][] {
 
 function describeUnderWay(
   { run: { id, kind, status, pausedAt }, progress }: StatusReading['unfinished'][number],
+  isAtWork: boolean,
   timeZone: string,
 ): string {
   const paused =
     pausedAt && `, paused since ${formatMinute(pausedAt, timeZone)}; to go on: slotsync resume ${id}`;
   const done = `${formatNumber(progress.done)} of ${plural(progress.total, 'record')}`;
-  return `Under way: run ${id} (${kind}, ${status}${paused ?? ''}): ${done}.`;
+  return `${isAtWork || pausedAt ? 'Under way' : 'Unfinished'}: run ${id} (${kind}, ${status}${paused ?? ''}): ${done}.`;
 }
 
 function describeRecords({ records, unsettled, holds, known }: StatusReading): string[] {
@@ -95,13 +103,16 @@ function describeRecords({ records, unsettled, holds, known }: StatusReading): s
 }
 
 /** The causes that most records wait for, at a glance; what is held is named with its run. */
-function describeCauses({ unsettled, causes }: StatusReading): string[] {
+function describeCauses({ unsettled, causes, known, unfinished }: StatusReading): string[] {
   if (unsettled === 0) return [];
+  // What a run under way has not sent is named with it.
+  const unsent = unfinished.length === 0 ? describeUnsent(known) : undefined;
   const shown = causes.filter(({ status }) => status !== 'held').slice(0, MOST_CAUSES);
-  return [
+  return lines(
     `${describeUnsettled(unsettled)}: slotsync failures`,
-    ...shown.map((cause) => `  ${headlineOf(cause)}`),
-  ];
+    shown.map((cause) => `  ${headlineOf(cause)}`),
+    unsent,
+  );
 }
 
 /** `Sending stopped since …: service_unreachable: …`. */

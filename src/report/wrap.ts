@@ -32,6 +32,9 @@ export function wrapLine(line: string, columns: number): string[] {
   return [beginning + first, ...rest.map((more) => ' '.repeat(hanging) + more)];
 }
 
+/** A text as lines of at most so many columns; a command or a word that is longer stands alone as it is. */
+export const fillLines = (text: string, columns: number): string[] => fill(piecesOf(text), columns);
+
 /** A text as lines of at most so many columns; a word that is longer is broken. */
 export function wrapWords(text: string, columns: number): string[] {
   return fill(text.split(' '), columns).flatMap((line) => breakLine(line, columns));

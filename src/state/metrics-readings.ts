@@ -1,10 +1,10 @@
 // What metrics read from the state. With time limits, so that a scrape does not keep one of the state's few connections
 // from the work. What counts a whole table is read apart, by savepoints: a table that is too large, or locked, takes
 // nothing else away.
-import { sql } from 'drizzle-orm';
 import { arrayLiteral } from '../sql-text.js';
 import { countBookings } from './bookings/read-reservations.js';
 import { query, queryOne, type Queries, type State } from './database.js';
+import { readInTime } from './read-in-time.js';
 import { readBinding } from './destination-binding.js';
 import { listProcesses } from './processes.js';
 import { countRecords } from './records/count-records.js';
@@ -75,14 +75,7 @@ export function createStateReadings({
 }) {
   /** One snapshot, in which no statement takes longer. */
   async function inTime<T>(limitMs: number, read: (tx: Queries) => Promise<T>): Promise<T> {
-    const { db } = await state();
-    return db.transaction(
-      async (tx) => {
-        await tx.execute(sql.raw(`SET LOCAL statement_timeout = ${limitMs}`));
-        return read(tx);
-      },
-      { accessMode: 'read only' },
-    );
+    return readInTime(await state(), limitMs, read);
   }
 
   return {

@@ -9,6 +9,7 @@ import type { Stream } from '../streams/stream.js';
 import { createReader, describeExcess } from '../mirror/role-rights.js';
 import type { State } from '../state/database.js';
 import { findPooling, refuseTransactionPooling } from '../connections/postgres-connection.js';
+import { readBinding } from '../state/destination-binding.js';
 import { readStateRole, type StateRole } from '../state/state-role.js';
 import { readOldestSnapshot } from '../state/oldest-snapshot.js';
 import { keysPerBatch } from './plan/keys-per-batch.js';
@@ -56,13 +57,15 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
   const names = streams.map(({ name }) => name).join(', ');
   yield { what: 'configuration', result: 'ok', text: `${streams.length} streams: ${names}` };
 
-  const confirmed = 'the tables exist and belong to this destination';
   let stateRole: StateRole | undefined;
   let opened: State | undefined;
   const state = await attempt('state', async () => {
     opened = await deps.confirmedState();
     stateRole = await readStateRole(opened);
     const pooling = await findPooling(opened.url);
+    const confirmed = (await readBinding(opened))
+      ? 'the tables exist and belong to this destination'
+      : 'the tables exist; the first sync binds them to this destination';
     if (pooling === 'transaction' && deps.isQuotaInState) refuseTransactionPooling();
     return pooling === 'none' ? confirmed : `${confirmed}; reached through a pooler in ${pooling} mode`;
   });

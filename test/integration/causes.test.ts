@@ -14,6 +14,9 @@ import {
   nextStep,
 } from '../../src/report/failures.js';
 import { readConditions } from '../../src/readings/conditions.js';
+import { readStatus } from '../../src/readings/status.js';
+import { describeStatus } from '../../src/report/status.js';
+import { RUN_KINDS } from '../../src/state/schema.js';
 import { readReport } from '../../src/readings/report.js';
 import { composeReport } from '../../src/report/morning-report.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
@@ -309,10 +312,23 @@ describe('in sync', () => {
     const { runId } = await world.plan();
     expect(await said()).toBe('2 records in run 2 are not sent yet: slotsync runs 2');
     expect(await said('courses')).toMatch(/^No record of courses yet/);
+    const status = await readStatus(world.state, {
+      kinds: RUN_KINDS,
+      configuredStreams: async () => ['rooms', 'courses'],
+      quotaUsage: () => Promise.reject(new Error('none')),
+    });
+    expect(describeStatus(status, 'UTC')).toContain('Unfinished: run 2 (sync, running): 0 of 2 records.');
     await cancelRun(world.state.db, runId);
     expect(await said('rooms')).toBe(
       '2 records of rooms in run 2 were not sent, and not planned again since: slotsync plan rooms',
     );
+    // Also where another record is out of sync.
+    await world.sql`UPDATE slotsync.records SET status = 'dead', error_code = 'refused_400' WHERE local_key = 'B'`;
+    const report = composeReport(await readReport(world.state, {}, { requestsPerSecond: 20 }), 'UTC');
+    expect(report.sections.find(({ title }) => title === 'Not in sync')?.paragraphs).toEqual([
+      '1 record is not in sync.',
+      '2 records in run 2 were not sent, and not planned again since: slotsync plan',
+    ]);
     await world.sync();
     expect(await said()).toBe('Every record is in sync as it was last read.');
   });

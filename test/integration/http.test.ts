@@ -8,6 +8,7 @@ import { UsageError } from '../../src/errors.js';
 import { createHealth } from '../../src/http/health.js';
 import {
   json,
+  readForm,
   startHttpServer,
   streamEvents,
   type EventClient,
@@ -191,6 +192,45 @@ describe('requests', () => {
     expect(await answerTo(server, 'GET /healthz HTTP/1.0\r\n\r\n')).toMatch(
       /^HTTP\/1\.1 200 OK[^]*{"alive":true}\n$/,
     );
+  });
+
+  it('http: HTTP/1.0, as nginx asks unless told otherwise, gets events without chunks', async () => {
+    const server = await listen({
+      '/events': (context) =>
+        streamEvents(context, (client) => {
+          client.send('{}');
+          client.end();
+        }),
+    });
+    const answer = await answerTo(server, 'GET /events HTTP/1.0\r\nHost: a\r\n\r\n');
+    expect(answer).toMatch(/\r\n\r\nretry: 2000\n\ndata: {}\n\n$/);
+    expect(answer.toLowerCase()).not.toContain('transfer-encoding');
+  });
+
+  it('http: a form that is cut off is no error of the server', async () => {
+    const lines: string[] = [];
+    const noted = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
+    let failure: unknown;
+    const routes: Routes = {
+      '/form': {
+        POST: async (context) => {
+          await readForm(context).catch((error: unknown) => {
+            failure = error;
+            throw error;
+          });
+          return json(200, {});
+        },
+      },
+    };
+    const server = await startHttpServer({ host: '127.0.0.1', port: 0, routes, log: noted });
+    servers.push(server);
+    const form = 'Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 100';
+    const socket = await send(server, `POST /form HTTP/1.1\r\nHost: a\r\n${form}\r\n\r\na=`);
+    socket.destroy();
+    await until(() => failure, { describe: 'the form to fail' });
+    expect(failure).toMatchObject({ status: 400 });
+    await get(server, '/none');
+    expect(lines).toEqual([]);
   });
 
   it('http: a request that cannot be read is 400, and no error of the server', async () => {

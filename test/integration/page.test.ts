@@ -35,7 +35,11 @@ afterEach(async () => {
 /** The page of a world, served at a loopback address whatever `host` says. */
 async function serve(
   world: World,
-  { token, host = '127.0.0.1' }: { token?: SettingText; host?: string } = {},
+  {
+    token,
+    host = '127.0.0.1',
+    ...others
+  }: { token?: SettingText; host?: string; longestStatementMs?: number } = {},
 ) {
   const queued: number[] = [];
   const configuration = checkConfiguration(CONFIG);
@@ -43,6 +47,7 @@ async function serve(
     host,
     token,
     port: 0,
+    ...others,
     state: async () => world.state,
     timeZone: async () => 'Europe/Stockholm',
     configuration: async () => configuration,
@@ -484,6 +489,29 @@ describe('page: live', () => {
       { describe: 'a closed page to make room' },
     );
     events.destroy();
+  });
+
+  it('page: readings that hang leave a connection of the state for the work, and other pages go on', async () => {
+    const world = await openBadMorning();
+    const { open: ask } = await serve(world, { longestStatementMs: 500 });
+    const heard: string[] = [];
+    const listen = async (path: string) => {
+      const events = await ask(`/events?of=${encodeURIComponent(path)}`);
+      const at = heard.push('') - 1;
+      events.setEncoding('utf8').on('data', (text: string) => (heard[at] += text));
+      closers.push(async () => events.destroy());
+    };
+    const hangs = () => world.sql`
+      SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
+    await world.sql.begin(async (tx) => {
+      await tx`LOCK TABLE slotsync.reservations`;
+      for (let at = 0; at < 4; at++) await listen(`/bookings?${at}`);
+      await until(async () => (await hangs()).length > 0, { describe: 'a reading to hang' });
+      expect(await world.state.client`SELECT 1 AS works`).toEqual([{ works: 1 }]);
+      await listen('/');
+      await until(() => heard[4]?.includes('data: {}'), { describe: () => heard.join('\n') });
+    });
+    await until(() => heard.every((text) => text.includes('data: {}')), { describe: () => heard.join('\n') });
   });
 
   it('page: an open page that cannot be read says so, and holds up no other', async () => {

@@ -178,6 +178,15 @@ describe('verify: what a sync has to do with is no drift', () => {
     expect(finds(world)).toHaveLength(2);
   });
 
+  it('a record written just before the verify: the object is asked for again a moment later, and its drift is reported', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A', 'B');
+    await sync(world);
+    change(world, 'A', 'Aula');
+    await world.sql`UPDATE slotsync.records SET updated_at = clock_timestamp()`;
+    expect(await verifyRooms(world)).toMatchObject({ drifting: 1, compared: 2, waiting: 0 });
+  });
+
   it('a sync that mends the object while the verify is at work: no drift is written', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');

@@ -295,6 +295,21 @@ describe('a reading', () => {
     expect(await read()).toBe(2);
   });
 
+  it('is kept for as long as it took itself, not for the time until its turn', async () => {
+    let now = 0;
+    let asked = 0;
+    const inTurn = (work: () => Promise<number>) => {
+      now += 4000;
+      return work();
+    };
+    const read = cacheReading(async () => ++asked, { ...OPTIONS, keepTimes: 9, inTurn, now: () => now });
+    expect(await read()).toBe(1);
+    now = 4999;
+    expect(await read()).toBe(1);
+    now = 5000;
+    expect(await read()).toBe(2);
+  });
+
   it('ends in time, and is not asked again while the first question is open', async () => {
     let now = 0;
     let asked = 0;

@@ -111,6 +111,9 @@ describe.each(allPages)('%s', (page) => {
       expect(existsSync(path.join(root, target)), `${link} of ${page}`).toBe(true);
       if (anchor !== undefined) expect(anchorsOf(target), `#${anchor} of ${page}`).toContain(anchor);
     }
+    // A link that is named after a page leads to that page.
+    for (const [, name = '', link = ''] of text.matchAll(/\[([\w./-]+\.md)\]\(([^)#\s]+)/g))
+      expect(path.basename(link), `${name} of ${page}`).toBe(path.basename(name));
     for (const [, image = ''] of text.matchAll(/<img src="([^"]+)"/g))
       expect(existsSync(path.join(root, path.dirname(page), image)), `${image} of ${page}`).toBe(true);
   });

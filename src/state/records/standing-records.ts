@@ -2,7 +2,7 @@
 // sent since.
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../../sql-text.js';
-import { anyOf, query, type Queries } from '../database.js';
+import { anyOf, query, queryOne, type Queries } from '../database.js';
 import type { RecordStatus } from '../schema.js';
 import type { RecordKey } from './outcome-types.js';
 
@@ -17,7 +17,9 @@ export interface StandingRecord extends RecordKey {
   isSettled: boolean;
   /** Seconds since anything about it was written. */
   quietSeconds: number;
-  /** When that was, as text at full precision. */
+  /** When that was, by the clock of the database: seconds since 1970. */
+  writtenSeconds: number;
+  /** The same as text at full precision. */
   writtenAt: string;
 }
 
@@ -27,7 +29,15 @@ const STANDING = sql`r.stream, r.local_key AS "localKey", r.external_id AS "exte
   r.object_hash AS "objectHash",
   r.claimed_by IS NULL AND NOT r.in_doubt AND r.check_after IS NULL AS "isSettled",
   extract(epoch FROM clock_timestamp() - r.updated_at)::float8 AS "quietSeconds",
+  extract(epoch FROM r.updated_at)::float8 AS "writtenSeconds",
   r.updated_at::text AS "writtenAt"`;
+
+/** The time by the clock of the database: seconds since 1970. */
+export async function readClock(db: Queries): Promise<number> {
+  const { seconds } = await queryOne<{ seconds: number }>(db)`
+    SELECT extract(epoch FROM clock_timestamp())::float8 AS seconds`;
+  return seconds;
+}
 
 /** The records that have each of these external ids, those whose object the service has accepted first. */
 export async function readStandingByExternalId(

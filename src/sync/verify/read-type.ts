@@ -10,6 +10,7 @@ import { createMetExternalIds, type MetExternalIds } from './met-external-ids.js
 import {
   addTally,
   emptyTally,
+  isOutdated,
   judge,
   judgeByExternalId,
   record,
@@ -101,7 +102,7 @@ async function comparePage(
       continue;
     }
     const compared = { ...owner, record: owner.record };
-    const sure = judge(pass, compared, object, askedAt);
+    const sure = judge(compared, object, isOutdated(pass, owner.record, askedAt));
     if (sure) into.push(sure);
     else unsure.set(stream, [...(unsure.get(stream) ?? []), owner.record]);
   }

@@ -1,8 +1,9 @@
 // What the parts of a verify share: what they are given, how an object is looked at by its external id, and what is written
 // and counted of what was seen.
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject } from '../../destination/destination.js';
 import { writeDrift, mendDrift, type DriftingObject } from '../../state/drift/write-drift.js';
-import { readStandingByKey, type StandingRecord } from '../../state/records/standing-records.js';
+import { readClock, readStandingByKey, type StandingRecord } from '../../state/records/standing-records.js';
 import type { DriftKind } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { readRendered } from '../compare-objects.js';
@@ -46,14 +47,14 @@ export interface Judged {
 /** A record that was written so shortly before the service was asked may have been written after it: seconds. */
 const MARGIN_SECONDS = 2;
 
-/** Whether the service answered what it held before the record's last write. `askedAt`: by the clock. */
+/** Whether a page may show what the service held before the record's last write. `askedAt`: by the clock. */
 export function isOutdated({ clock }: Pass, { quietSeconds }: StandingRecord, askedAt: number): boolean {
   return quietSeconds <= (clock() - askedAt) / 1000 + MARGIN_SECONDS;
 }
 
 /**
- * Looks at objects by their external ids, at most 1000, and judges them. One request for each page of them. A record that
- * is written meanwhile waits.
+ * Looks at objects by their external ids, at most 1000, and judges them. One request for each page of them, sent once no
+ * record was written just now. A record that is written meanwhile waits.
  */
 export async function judgeByExternalId(
   pass: Pass,
@@ -61,18 +62,21 @@ export async function judgeByExternalId(
   records: readonly StandingRecord[],
 ): Promise<Judged[]> {
   if (records.length === 0) return [];
-  const { destination, state, pace, signal, clock } = pass;
+  const { destination, state, pace, signal } = pass;
   const asked = new Map(records.map(({ localKey, externalId }) => [localKey, externalId]));
+  await untilQuiet(records, signal);
   await pace(signal);
-  const askedAt = clock();
+  // By the clock that records are written by: how busy this process is says nothing about them.
+  const askedSeconds = await readClock(state.db);
   const found = await destination.findObjects([...asked.values()], stream.type, { lane: 'verify', signal });
   const standing = await readStandingByKey(state.db, stream.name, [...asked.keys()]);
   const read = await readRendered(pass, stream, [...asked.keys()]);
   return standing.map((record) => {
-    const object = found.get(record.externalId);
     if (record.externalId !== asked.get(record.localKey)) return { record, judgement: 'waiting' };
+    const object = found.get(record.externalId);
+    const isAnswerOutdated = record.writtenSeconds > askedSeconds - MARGIN_SECONDS;
     return (
-      judge(pass, { stream, record, ...read(record.localKey) }, object, askedAt) ?? {
+      judge({ stream, record, ...read(record.localKey) }, object, isAnswerOutdated) ?? {
         record,
         judgement: 'waiting',
       }
@@ -80,16 +84,25 @@ export async function judgeByExternalId(
   });
 }
 
+/** Waits until each of these records was written longer ago than the margin; those that are written again wait no longer. */
+async function untilQuiet(
+  records: readonly StandingRecord[],
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const youngest = Math.min(...records.map(({ quietSeconds }) => quietSeconds));
+  const seconds = MARGIN_SECONDS + 0.1 - Math.max(0, youngest);
+  if (seconds > 0) await sleep(seconds * 1000, undefined, signal ? { signal } : {});
+}
+
 /** Undefined: it drifts by an answer that may be older than its record. */
 export function judge(
-  pass: Pass,
   compared: Compared,
   object: FoundObject | undefined,
-  askedAt: number,
+  isAnswerOutdated: boolean,
 ): Judged | undefined {
   const { record } = compared;
   const judgement = judgeObject(compared, object);
-  if (typeof judgement === 'object' && isOutdated(pass, record, askedAt)) return undefined;
+  if (typeof judgement === 'object' && isAnswerOutdated) return undefined;
   return { record, judgement };
 }
 
