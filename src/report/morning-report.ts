@@ -203,12 +203,14 @@ function runs({ runs: listed, runCounts }: ReportReading, timeZone: string): Rep
     finishedAt ? formatDuration((finishedAt.getTime() - requestedAt.getTime()) / 1000) : '–',
     `${pausedAt && !finishedAt ? 'paused' : status}${errorCode === null ? '' : `: ${errorCode}`}`,
   ]);
-  const counts = runCounts.map(
-    ({ kind, status, runs: number }) => `${formatNumber(number)} ${kind} ${status}`,
-  );
+  const kinds = [...new Set(runCounts.map(({ kind }) => kind))];
+  const counts = kinds.map((kind) => {
+    const ofKind = runCounts.filter((one) => one.kind === kind);
+    return `${kind}: ${ofKind.map(({ status, runs: number }) => `${formatNumber(number)} ${status}`).join(', ')}`;
+  });
   return {
     title: 'Runs',
-    paragraphs: [counts.length === 0 ? 'None.' : `${counts.join(', ')}.`],
+    paragraphs: [counts.length === 0 ? 'None.' : `${counts.join('; ')}.`],
     points: [],
     table: rows.length === 0 ? undefined : { headings: ['run', 'kind', 'started', 'took', 'status'], rows },
   };

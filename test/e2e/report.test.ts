@@ -47,7 +47,7 @@ it('report: says what runs planned and the service accepted, the drift, the book
   const text = await report();
   expect(flat(text)).toContain('the last 24 hours, because no nightly sync was due yet');
   expect(section(text, 'What changed')).toMatch(/^rooms +30 +\d+ +29 /m); // to create, to retire, created
-  expect(section(text, 'Runs')).toMatch(/1 sync partial/);
+  expect(section(text, 'Runs')).toMatch(/^sync: 1 held, 1 partial\.$/m);
   expect(section(text, 'At the service')).toContain('1 found');
   expect(section(text, 'Bookings that do not agree')).toContain('1 booking missing_there');
   const requests = flat(section(text, 'Requests'));
@@ -74,7 +74,7 @@ it('report: begins when the last nightly sync was due, or at --since', async () 
 it('report: of one run is about that run alone', async () => {
   const text = await report('1');
   expect(text).toContain('Report of run 1');
-  expect(section(text, 'Runs')).toContain('1 sync partial.');
+  expect(section(text, 'Runs')).toContain('sync: 1 partial.');
   expect(text).not.toContain('slotsync approve');
 });
 
