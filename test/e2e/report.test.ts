@@ -49,7 +49,7 @@ it('report: says what runs planned and the service accepted, the drift, the book
   expect(section(text, 'What changed')).toMatch(/^rooms +30 +\d+ +29 /m); // to create, to retire, created
   expect(section(text, 'Runs')).toMatch(/^sync: 1 held, 1 partial\.$/m);
   expect(section(text, 'At the service')).toContain('1 found');
-  expect(section(text, 'Bookings that do not agree')).toContain('1 booking missing_there');
+  expect(section(text, 'Bookings that do not agree')).toContain('missing_there: 1 booking');
   const requests = flat(section(text, 'Requests'));
   expect(requests).toMatch(/\d+ requests of all processes: .*% of the quota of 20 a second/);
   expect(requests).toContain('0 refused with 429');
