@@ -12,7 +12,7 @@ export async function pause(app: App, id: string | undefined, options: CommonOpt
   const paused = await setPaused(db, true, run?.id);
   const none = run ? `Run ${run.id} is paused already.` : 'No run is under way.';
   const describe = (each: number) =>
-    `Run ${each} is paused: requests in progress are answered. To go on: slotsync resume ${each}`;
+    `Run ${each} is paused: requests in progress are answered. To continue: slotsync resume ${each}`;
   print(options, { paused }, paused.length > 0 ? paused.map(describe) : [none]);
 }
 

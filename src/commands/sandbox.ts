@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { findConfiguration, loadConfiguration } from '../config-file.js';
+import { plural } from '../format.js';
 import { print } from '../report/print.js';
 import type { Faults } from '../sandbox/faults.js';
 import { startSandbox, type SandboxOptions } from '../sandbox/sandbox.js';
@@ -38,7 +39,7 @@ export async function sandbox(options: SandboxCommandOptions): Promise<void> {
   print(options, { url: opened.url, settings, ...known }, [
     `The sandbox answers at ${opened.url}. Settings for it:\n`,
     ...Object.entries(settings).map(([name, value]) => `  ${name}=${value}`),
-    `\nIt knows ${known.types} types and ${known.fields} fields.`,
+    `\nIt knows ${plural(known.types, 'type')} and ${plural(known.fields, 'field')}.`,
     `Requests it has received: ${opened.url}/sandbox/summary`,
   ]);
   await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);

@@ -92,12 +92,12 @@ export async function workRun(
       const { id } = run;
       if (run.pausedAt) {
         print({ json }, { ...extraJson, run: runToJson(run), started: false }, [
-          `Run ${id} over these streams is paused. To go on: slotsync resume ${id}`,
+          `Run ${id} over these streams is paused. To continue: slotsync resume ${id}`,
         ]);
         return EXIT.done;
       }
       if (started) await queue.producer.enqueueRun(id, run.lane);
-      else if (!json && isOurs) printLine(`Run ${id} is unfinished; going on with it.`);
+      else if (!json && isOurs) printLine(`Run ${id} is unfinished; continuing it.`);
       else if (!json) printLine(`Run ${id} over the same streams is unfinished; finishing it first.`);
       run = await waitForRun(state, id, { isStopped: stop.requested, readQuotaUse, whyStopped });
       // What it did belongs to this command's summary as much as what the next one does.
@@ -139,7 +139,7 @@ async function waitForRun(
       const run = await readRun(state.db, id);
       if (!run) throw new SlotsyncError('run_lost', `run ${id} is not in the state any more`);
       const { done, total } = await readProgress(state.db, id);
-      const blocked = run.pausedAt ? `paused; to go on: slotsync resume ${id}` : whyStopped();
+      const blocked = run.pausedAt ? `paused; to continue: slotsync resume ${id}` : whyStopped();
       const quotaUse = await readQuotaUse();
       // Nothing is drawn after the first signal: a third one ends the process at once, and would leave it on the terminal.
       if (isStopped()) return run;

@@ -37,7 +37,8 @@ export function connectPostgres<T extends Record<string, postgres.PostgresType> 
     // A pooler may send the next statement over another connection, which does not know a prepared one.
     prepare: false,
     onnotice: () => undefined,
-    connection: { application_name: nameOf(duty), ...connection },
+    // Times are read as ISO, whatever the server, the database or the role prints.
+    connection: { application_name: nameOf(duty), DateStyle: 'ISO, YMD', ...connection },
     ...others,
   } as postgres.Options<T>);
 }

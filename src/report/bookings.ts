@@ -26,7 +26,7 @@ export function nextOfVerdict(verdict: Verdict): string {
     case 'agrees_cancelled':
     case 'restored_there':
     case 'not_compared':
-      return 'action: none; every reconcile run compares it again';
+      return 'no action: every reconcile run compares it again';
     case 'unknown_here':
       return 'an operator adds it to the mirror or removes it at the service, then: slotsync reconcile';
     case 'missing_there':

@@ -124,7 +124,7 @@ export function describeUnowned({ name, type }: Stream, object: FoundObject): st
     `\nNo row and no record of ${name} stands for it.`,
     typeId === type
       ? `Next: to link a row to it: slotsync match ${name}`
-      : `Next: nothing; ${name} has objects of type ${type}`,
+      : `Next: no action: ${name} has objects of type ${type}`,
   );
 }
 
@@ -150,7 +150,7 @@ export function nextOfRecord(explained: Explained): string {
   if (record && record.status !== 'synced' && record.status !== 'retired') {
     return nextStep({ ...record, stream, localKey: key, chain, isInInbox: false });
   }
-  if (!row && record?.status === 'retired') return 'nothing: it is retired';
+  if (!row && record?.status === 'retired') return 'no action: it is retired';
   if (held && !isAccepted)
     return `it is held in run ${held.runId}; why, and what releases it: slotsync runs ${held.runId}`;
   if (!row) return nextRun('decides');
@@ -158,7 +158,7 @@ export function nextOfRecord(explained: Explained): string {
   if (problem !== undefined) return nextRun('reports the same');
   if (!record || record.status === 'retired') return nextRun('creates it');
   if (!isAccepted || record.inDoubt) return nextRun('sends it');
-  if (changes.length === 0) return 'nothing: the service holds what was accepted';
+  if (changes.length === 0) return 'no action: the service holds what was accepted';
   const how = there ? 'it was changed at the service' : 'its object is missing at the service';
   return `${how}; it is sent again when its row changes, or by: slotsync verify ${stream} --repair`;
 }

@@ -283,7 +283,7 @@ function bookings({ discrepancies, verdictChanges }: ReportReading): ReportSecti
     title: 'Bookings that do not agree',
     paragraphs: discrepancies.length === 0 ? ['None.', changes] : [changes],
     points: discrepancies.map(({ verdict, bookings: count, problems }) => ({
-      text: `${plural(count, 'booking')} ${verdict}: ${VERDICT_MEANINGS[verdict]}${problems > 0 ? `; ${formatNumber(problems)} with a problem in the mirror` : ''}.`,
+      text: `${verdict}: ${plural(count, 'booking')} ${VERDICT_MEANINGS[verdict]}${problems > 0 ? `; ${formatNumber(problems)} with a problem in the mirror` : ''}.`,
       details: [nextOfVerdict(verdict)],
     })),
   };

@@ -86,7 +86,7 @@ function describeUnderWay(
   timeZone: string,
 ): string {
   const paused =
-    pausedAt && `, paused since ${formatMinute(pausedAt, timeZone)}; to go on: slotsync resume ${id}`;
+    pausedAt && `, paused since ${formatMinute(pausedAt, timeZone)}; to continue: slotsync resume ${id}`;
   const done = `${formatNumber(progress.done)} of ${plural(progress.total, 'record')}`;
   return `${isAtWork || pausedAt ? 'Under way' : 'Unfinished'}: run ${id} (${kind}, ${status}${paused ?? ''}): ${done}.`;
 }
@@ -108,10 +108,12 @@ function describeCauses({ unsettled, causes, known, unfinished }: StatusReading)
   if (unsettled === 0) return [];
   // What a run under way has not sent is named with it.
   const unsent = unfinished.length === 0 ? describeUnsent(known) : undefined;
-  const shown = causes.filter(({ status }) => status !== 'held').slice(0, MOST_CAUSES);
+  const named = causes.filter(({ status }) => status !== 'held');
+  const more = named.length - MOST_CAUSES;
   return lines(
     `${describeUnsettled(unsettled)}: slotsync failures`,
-    shown.map((cause) => `  ${headlineOf(cause)}`),
+    named.slice(0, MOST_CAUSES).map((cause) => `  ${headlineOf(cause)}`),
+    more > 0 && `  … and ${plural(more, 'more cause', 'more causes')}`,
     unsent,
   );
 }

@@ -4,6 +4,7 @@ import pLimit from 'p-limit';
 import type { Configuration } from '../config-file.js';
 import type { Destination } from '../destination/destination.js';
 import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../errors.js';
+import { plural } from '../format.js';
 import type { Mirror } from '../mirror/mirror.js';
 import type { Stream } from '../streams/stream.js';
 import { createReader, describeExcess } from '../mirror/role-rights.js';
@@ -55,7 +56,7 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
   const { configuration, mirror } = deps;
   const { streams } = configuration;
   const names = streams.map(({ name }) => name).join(', ');
-  yield { what: 'configuration', result: 'ok', text: `${streams.length} streams: ${names}` };
+  yield { what: 'configuration', result: 'ok', text: `${plural(streams.length, 'stream')}: ${names}` };
 
   let stateRole: StateRole | undefined;
   let opened: State | undefined;

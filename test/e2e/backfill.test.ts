@@ -193,7 +193,7 @@ describe.each(STORES)('backfill: with the queue on $store', ({ url, skip }) => {
       await world.expireClaims();
 
       const { code, stdout } = await world.run(BACKFILL);
-      expect(stdout).toContain('Run 1 is unfinished; going on with it.');
+      expect(stdout).toContain('Run 1 is unfinished; continuing it.');
       expect(stdout).toMatch(/Run 1 succeeded/);
       expect(code).toBe(0);
       expect(await world.sql`SELECT id, kind, status FROM slotsync.runs`).toEqual([
@@ -218,7 +218,7 @@ describe.each(STORES)('backfill: with the queue on $store', ({ url, skip }) => {
     it('is resumed whatever its part', async () => {
       await world.run(['backfill', 'rooms', '--keys', 'R1,R2', '--force', '--detach']);
       const { code, stdout } = await world.run(['backfill', '--resume']);
-      expect(stdout).toContain('Run 4 is unfinished; going on with it.');
+      expect(stdout).toContain('Run 4 is unfinished; continuing it.');
       expect(stdout).toMatch(/Run 4 succeeded/);
       expect(code).toBe(0);
       const runs = await world.run(['runs', '--kind', 'backfill', '--json']);

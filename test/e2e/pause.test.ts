@@ -29,7 +29,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       await world.untilHeld();
       const pause = await world.run(['pause'], { API_KEY: undefined });
       expect(pause.stdout).toBe(
-        'Run 1 is paused: requests in progress are answered. To go on: slotsync resume 1\n',
+        'Run 1 is paused: requests in progress are answered. To continue: slotsync resume 1\n',
       );
       expect(pause.code).toBe(0);
       world.sandbox.openGate();
@@ -37,20 +37,20 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       const arrived = world.sandbox.arrivals().length;
       const written = world.sandbox.objects().length;
       expect(written).toBeLessThan(ROWS);
-      await until(() => sync.output().includes('paused; to go on: slotsync resume 1'), {
+      await until(() => sync.output().includes('paused; to continue: slotsync resume 1'), {
         describe: 'the sync to say that it stands',
       });
 
       // Neither the waiting sync, nor another, nor a backfill sends any of it.
       for (const command of ['sync', 'backfill']) {
         const other = await world.run([command, 'rooms']);
-        expect(other.stdout).toBe('Run 1 over these streams is paused. To go on: slotsync resume 1\n');
+        expect(other.stdout).toBe('Run 1 over these streams is paused. To continue: slotsync resume 1\n');
         expect(other.code).toBe(0);
       }
       expect((await world.run(['pause', '1'])).stdout).toBe('Run 1 is paused already.\n');
       const status = await world.run(['status']);
       expect(status.stdout).toMatch(
-        /Under way: run 1 \(sync, running, paused since .*; to go on: slotsync resume 1\)/,
+        /Under way: run 1 \(sync, running, paused since .*; to continue: slotsync resume 1\)/,
       );
       // What it did so far is counted, although it has not ended.
       const counted = /^ *1 +sync .* paused +(\d+)$/m;

@@ -36,10 +36,10 @@ async function loadedBy(...args: string[]): Promise<{ packages: string[]; module
 
 describe('start-up', () => {
   it.each([[['--help']], [['--version']], [['sync', '--help']]])(
-    '%j loads the command table alone',
+    '%j loads the command table and the width of text alone',
     async (args) => {
       const { packages, modules } = await loadedBy(...args);
-      expect(packages).toEqual(['commander']);
+      expect(packages).toEqual(['commander', 'get-east-asian-width', 'string-width']);
       expect(modules).toEqual([
         'cli',
         'commands/command',

@@ -184,4 +184,20 @@ describe('the program', () => {
       await world.close();
     }
   });
+
+  it('reads times of a state database that prints them in another style', async () => {
+    const world = await rehearse({ rows: 1 });
+    try {
+      await world.sql`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET DateStyle = ''SQL, DMY''', current_database());
+        EXECUTE format('ALTER DATABASE %I SET TimeZone = ''Asia/Kolkata''', current_database()); END $$`;
+      expect(await world.run(['sync'])).toMatchObject({ code: 0 });
+      const { stdout } = await world.run(['runs', '--json']);
+      const [{ startedAt }] = (JSON.parse(stdout) as { runs: [{ startedAt: string }] }).runs;
+      expect(Math.abs(Date.now() - Date.parse(startedAt))).toBeLessThan(3_600_000);
+      for (const command of ['status', 'report', 'failures'])
+        expect(await world.run([command]), command).toMatchObject({ code: 0 });
+    } finally {
+      await world.close();
+    }
+  });
 });

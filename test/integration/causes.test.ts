@@ -286,6 +286,33 @@ it('alerts: the state knows since when a success is waited for', async () => {
   expect(await begunAt()).toBe('2026-11-01T06:00:00.000Z');
 });
 
+async function statusLines(): Promise<string[]> {
+  const status = await readStatus(world.state, {
+    kinds: RUN_KINDS,
+    configuredStreams: async () => ['rooms', 'courses'],
+    quotaUsage: () => Promise.reject(new Error('none')),
+  });
+  return describeStatus(status, 'UTC');
+}
+
+it('status: names the causes that most records wait for, and how many more there are', async () => {
+  await given({
+    'rooms 1': { status: 'dead', code: 'refused_400', message: 'one' },
+    'rooms 2': { status: 'dead', code: 'refused_409', message: 'two' },
+    'rooms 3': { status: 'dead', code: 'mapping_failed', message: 'three' },
+    'rooms 4': { status: 'dead', code: 'external_id_taken', message: 'four' },
+    'courses a': waits('rooms 4'),
+  });
+  const shown = await statusLines();
+  const at = shown.indexOf('5 records are not in sync: slotsync failures');
+  expect(shown.slice(at + 1, at + 5)).toEqual([
+    expect.stringContaining("rooms '4' is dead"),
+    expect.stringContaining('is dead'),
+    expect.stringContaining('is dead'),
+    '  … and 1 more cause',
+  ]);
+});
+
 describe('in sync', () => {
   const said = async (stream?: string) =>
     describeSettled(await readKnowledge(world.state.db, stream), stream);
@@ -312,12 +339,7 @@ describe('in sync', () => {
     const { runId } = await world.plan();
     expect(await said()).toBe('2 records in run 2 are not sent yet: slotsync runs 2');
     expect(await said('courses')).toMatch(/^No record of courses yet/);
-    const status = await readStatus(world.state, {
-      kinds: RUN_KINDS,
-      configuredStreams: async () => ['rooms', 'courses'],
-      quotaUsage: () => Promise.reject(new Error('none')),
-    });
-    expect(describeStatus(status, 'UTC')).toContain('Unfinished: run 2 (sync, running): 0 of 2 records.');
+    expect(await statusLines()).toContain('Unfinished: run 2 (sync, running): 0 of 2 records.');
     await cancelRun(world.state.db, runId);
     expect(await said('rooms')).toBe(
       '2 records of rooms in run 2 were not sent, and not planned again since: slotsync plan rooms',
