@@ -96,6 +96,10 @@ export const ERRORS = {
     `Nothing is sent without the quota: check Redis or PostgreSQL. ${NEXT_RUN}`,
     { systemic: 'wait' },
   ),
+  worker_ended: retry(
+    'the process stopped working the queue without being asked to',
+    'Restart it: slotsync worker. /healthz of a worker answers 503, and its log has the cause. Others go on meanwhile.',
+  ),
   limiter_closed: retry('the process is shutting down', NEXT_RUN),
   queue_unreachable: retry('Redis does not answer', `Check REDIS_URL and that Redis is running. ${NEXT_RUN}`),
   mirror_source: setup(

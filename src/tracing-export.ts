@@ -4,7 +4,7 @@
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
 import { BatchSpanProcessor, NodeTracerProvider } from '@opentelemetry/sdk-trace-node';
-import { codeOf } from './errors.js';
+import { codeOf, messageOf } from './errors.js';
 import type { Logger } from './logger.js';
 import { isRegistered, unregister } from './tracing.js';
 
@@ -52,10 +52,17 @@ class ReportingExporter extends OTLPTraceExporter {
     super.export(spans, (result) => {
       if (result.error && !this.#isReported) {
         this.#isReported = true;
-        const code = codeOf(result.error);
-        this.#log.warn({ code }, 'traces cannot be sent; OTEL_EXPORTER_OTLP_ENDPOINT says where');
+        const reason = whatHappened(result.error);
+        this.#log.warn({ reason }, 'traces cannot be sent; OTEL_EXPORTER_OTLP_ENDPOINT says where');
       }
       done(result);
     });
   }
+}
+
+/** Of what the collector said only the status: an answer may repeat what was sent. */
+function whatHappened(error: Error & { code?: unknown }): string {
+  if (typeof error.code === 'number') return `it answered HTTP ${error.code}`;
+  const code = codeOf(error);
+  return code === 'unexpected' ? messageOf(error) : `it cannot be reached (${code})`;
 }

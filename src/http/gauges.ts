@@ -172,7 +172,7 @@ export const runGauges = () =>
     const held = gauge('slotsync_held_records', 'Records that wait for an operator', ['stream', 'operation']);
     const success = gauge(
       'slotsync_run_last_success_seconds',
-      'Since a run of the kind succeeded; +Inf: there are runs, and none did',
+      'Since a run of the kind succeeded, of sync one of all streams; +Inf: there are runs, and none did',
       ['kind'],
     );
     return (read) => {

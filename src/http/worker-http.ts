@@ -36,7 +36,7 @@ export function createWorkerHttp({ host, port, state, log, limiter, streams }: W
     lanes: LANES,
     quota: cacheReading(async () => (await limiter()).usage(), READING),
     state: cacheReading(async () => readings.read(await streams()), READING),
-    counts: cacheReading(readings.count, COUNTING),
+    counts: cacheReading(async () => readings.count(await streams()), COUNTING),
   });
   return {
     meter: metrics.meter,

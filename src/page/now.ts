@@ -6,6 +6,7 @@ import { html, type Html } from '../html.js';
 import type { Cause } from '../readings/causes.js';
 import { headlineOf, needsOperator } from '../report/failures.js';
 import { failedRuns } from '../report/run.js';
+import { resumesAlone } from '../report/status.js';
 import { requestLine } from './chart.js';
 import { renderHold } from './hold-parts.js';
 import { ago, command, facts, link, minute, pathOf, status, table, time, withQuery } from './parts.js';
@@ -40,14 +41,12 @@ export const nowPage: Page = async (sources) => {
 function attention(now: Now, causes: readonly Cause[], view: View): Section {
   const stuck = causes.filter(needsOperator);
   const drifting = now.verified.filter(({ repairable }) => repairable > 0);
-  const isAtWork = now.processes.some(({ isAlive }) => isAlive);
-  const left = now.unfinished.filter(({ run }) => !run.pausedAt && !isAtWork);
   const failed = failedRuns(now.endedBadly);
   const items: Html[] = [
     ...now.sendingStopped.map(
       ({ stoppedSince, errorCode, errorMessage, command: of, host }) =>
         html`<h3>${status('stopped')} Nothing is sent since ${time(stoppedSince, view)}</h3>
-<p>${errorCode}: ${errorMessage} (${of} on ${host}). It is tried again at widening gaps, and sending resumes automatically.</p>
+<p>${errorCode}: ${errorMessage} (${of} on ${host}).${resumesAlone(errorCode) ? ' It is tried again at widening gaps, and sending resumes automatically.' : ''}</p>
 <p>${errorEntry(errorCode).remedy}</p>`,
     ),
     ...failed.map(
@@ -56,9 +55,9 @@ function attention(now: Now, causes: readonly Cause[], view: View): Section {
 <p>${remedyFor(errorCode)}</p>`,
     ),
     ...now.holds.map((hold) => renderHold(hold, view)),
-    ...left.map(
-      ({ run }) =>
-        html`<h3>${status('paused')} Run ${run.id} is unfinished, and no process works on it</h3><p>Start ${command('slotsync worker')}</p>`,
+    ...now.leftRuns.map(
+      (id) =>
+        html`<h3>${status('paused')} Run ${id} is unfinished, and no process is known to work on it</h3><p>Start ${command('slotsync worker')}</p>`,
     ),
     ...(now.orphanedClaims.records > 0
       ? [

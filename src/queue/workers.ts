@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { DelayedError, type Job } from 'bullmq';
-import { codeOf, messageWithDetail } from '../errors.js';
+import { codeOf, messageWithDetail, SlotsyncError } from '../errors.js';
 import { createStoppable, repeat } from '../lifecycle.js';
 import type { Logger } from '../logger.js';
 import { NO_OUTCOMES } from '../state/records/outcome-types.js';
@@ -69,11 +69,12 @@ export function createWorkers(options: WorkersOptions) {
     signal: stopping,
     probe: options.probe,
     pauseSending: (cause) => {
+      if (phase === 'ended') return;
       presence?.sendingStopped(cause);
-      const onError = (error: unknown) => log.warn({ code: codeOf(error) }, 'pausing a worker failed');
-      for (const worker of all) void worker.pause().catch(onError);
+      pauseAll();
     },
     resumeSending: () => {
+      if (phase === 'ended') return;
       presence?.sendingResumed();
       if (phase === 'running') for (const worker of all) void worker.resume();
     },
@@ -88,6 +89,11 @@ export function createWorkers(options: WorkersOptions) {
     bullmq.worker(QUEUES.incrementalBatches, processBatch, { concurrency: INCREMENTAL_AT_ONCE, settings }),
     bullmq.worker(QUEUES.runs, processRun, { concurrency: PLANS_AT_ONCE, settings }),
   ];
+
+  function pauseAll(): void {
+    const onError = (error: unknown) => log.warn({ code: codeOf(error) }, 'pausing a worker failed');
+    for (const worker of all) void worker.pause().catch(onError);
+  }
 
   async function processBatch(job: Job, token: string | undefined): Promise<void> {
     const { batchId, traceparent } = job.data as BatchJob;
@@ -177,9 +183,14 @@ export function createWorkers(options: WorkersOptions) {
   async function runUntilStopped(worker: JobWorker): Promise<void> {
     const failure: unknown = await worker.run().catch((error: unknown) => error);
     // A pause ends this loop too; resuming starts another one inside BullMQ.
-    if (stopping.aborted || (failure === undefined && breaker.isOpen())) return;
+    if (stopping.aborted || phase === 'ended' || (failure === undefined && breaker.isOpen())) return;
     phase = 'ended';
     log.error({ code: codeOf(failure) }, 'worker ended unexpectedly');
+    const why = failure === undefined ? '' : ` (${codeOf(failure)})`;
+    presence?.sendingStopped(
+      new SlotsyncError('worker_ended', `the process stopped working the queue${why}`, { cause: failure }),
+    );
+    pauseAll(); // so that what others read is true: other processes take the jobs of its other queues too
   }
 
   return {

@@ -10,7 +10,7 @@ import { countDrift, isRepaired } from '../state/drift/read-drift.js';
 import { listVerifications } from '../state/drift/verifications.js';
 import { listWatermarks } from '../state/inbox/poll-watermarks.js';
 import { readInbox } from '../state/inbox/read-inbox.js';
-import { countOrphanedClaims, listProcesses, type Process } from '../state/processes.js';
+import { countOrphanedClaims, hasUnknownClaims, listProcesses, type Process } from '../state/processes.js';
 import {
   countInDoubt,
   countRecords,
@@ -70,6 +70,8 @@ export async function readStatus(
   const configuredStreams = () => deps.configuredStreams().catch(() => undefined);
   const configured = streams.length === 0 ? [] : await configuredStreams();
   const processes = await listProcesses(db);
+  const left = unfinished.filter(({ pausedAt }) => pausedAt === null);
+  const mayBeLeft = left.length > 0 && !processes.some(({ isAlive }) => isAlive);
   return {
     binding,
     /** Those that were killed, or cannot reach the state, are there too, and are not alive. */
@@ -77,6 +79,8 @@ export async function readStatus(
     /** Processes that live and send nothing. */
     sendingStopped: processes.filter(isStopped),
     orphanedClaims: await countOrphanedClaims(db),
+    /** Unfinished runs that no process is known to work on. */
+    leftRuns: mayBeLeft && !(await hasUnknownClaims(db)) ? left.map(({ id }) => id) : [],
     nightly: schedule && { ...schedule, nextDue: await readNextDue(schedule) },
     unfinished: await Promise.all(
       unfinished.map(async (run) => ({ run, progress: await readProgress(db, run.id) })),

@@ -108,7 +108,7 @@ function needsAPerson(reading: ReportReading, timeZone: string): ReportSection {
     ...unfinished
       .filter(({ pausedAt }) => pausedAt === null && !processes.some(({ isAlive }) => isAlive))
       .map(({ id, kind }) => ({
-        text: `Run ${id} (${kind}) is unfinished, and no process works on it.`,
+        text: `Run ${id} (${kind}) is unfinished, and no process is known to work on it.`,
         commands: ['slotsync worker'],
       })),
     ...holds.map(({ stream, runId, count, operation, approvable, reason }) =>

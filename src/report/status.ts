@@ -17,6 +17,7 @@ import { table } from './table.js';
 
 /** Named at a glance. */
 const MOST_CAUSES = 3;
+const MOST_SILENT = 3;
 const STATUSES = ['synced', 'retired', 'deferred', 'failed', 'dead', 'pending'] as const;
 
 /** `queue`: where other programs put their jobs. */
@@ -125,30 +126,38 @@ export function describeStopped(
   return `Sending stopped since ${formatTime(since, timeZone)}: ${code}: ${message}`;
 }
 
+/** A loop that ended is not begun again; whatever else stops sending is tried again. */
+export const resumesAlone = (code: string) => code !== 'worker_ended';
+
 /** Why nothing is sent: processes that send nothing, and those that are gone. */
 export function describeSending(
-  { processes, sendingStopped, orphanedClaims, unfinished }: StatusReading,
+  { processes, sendingStopped, orphanedClaims, leftRuns }: StatusReading,
   { timeZone, now }: Times,
 ): string[] {
-  const isAtWork = processes.some(({ isAlive }) => isAlive);
-  const waits = unfinished.filter(({ run }) => !run.pausedAt && !isAtWork);
-  // Of those that are gone, only what matters now: others have taken over the rest.
-  const gone =
-    waits.length > 0 || orphanedClaims.records > 0 ? processes.filter(({ isAlive }) => !isAlive) : [];
+  const silent = processes
+    .filter(({ isAlive }) => !isAlive)
+    .toSorted((a, b) => b.seenAt.getTime() - a.seenAt.getTime());
+  // Something waits for them, or others have taken over what they had.
+  const since = leftRuns.length > 0 || orphanedClaims.records > 0 ? 'Not seen since' : 'Last seen';
+  const more = silent.length - MOST_SILENT;
   return lines(
     sendingStopped.flatMap(({ stoppedSince: since, errorCode: code, errorMessage: message, ...process }) => [
       `${describeStopped({ since, code, message }, timeZone)} (for ${ago(since, now)}; ${nameProcess(process)}).`,
-      `  → It is tried again at widening gaps, and sending resumes automatically. ${errorEntry(code).remedy}`,
+      `  → ${resumesAlone(code) ? 'It is tried again at widening gaps, and sending resumes automatically. ' : ''}${errorEntry(code).remedy}`,
     ]),
-    gone.map(
-      (process) =>
-        `Not seen since ${formatTime(process.seenAt, timeZone)}: ${nameProcess(process)}. It was killed, or cannot reach the state.`,
-    ),
+    silent
+      .slice(0, MOST_SILENT)
+      .map(
+        (process) =>
+          `${since} ${formatTime(process.seenAt, timeZone)}: ${nameProcess(process)}. It was killed, is frozen, or cannot reach the state.`,
+      ),
+    more > 0 &&
+      `${plural(more, 'process', 'processes')} more ${more === 1 ? 'was' : 'were'} seen before that.`,
     orphanedClaims.records > 0 &&
       `${plural(orphanedClaims.records, 'record')} ${orphanedClaims.records === 1 ? 'waits' : 'wait'} for the claim of a process that is gone, until ${formatTime(orphanedClaims.until, timeZone)} at the latest.`,
-    waits.map(
-      ({ run }) =>
-        `Run ${run.id} is unfinished, and no process works on it: slotsync worker, or slotsync sync`,
+    leftRuns.map(
+      (id) =>
+        `Run ${id} is unfinished, and no process is known to work on it: slotsync worker, or slotsync sync`,
     ),
   );
 }

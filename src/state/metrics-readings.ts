@@ -1,6 +1,7 @@
 // What metrics read from the state. With time limits, so that a scrape does not keep one of the state's few connections
 // from the work. What counts a whole table is read apart, by savepoints: a table that is too large, or locked, takes
 // nothing else away.
+import { sql } from 'drizzle-orm';
 import { arrayLiteral } from '../sql-text.js';
 import { countBookings } from './bookings/read-reservations.js';
 import { query, queryOne, type Queries, type State } from './database.js';
@@ -49,7 +50,7 @@ export interface CountsReading {
   runs: {
     /** Records that wait for an operator. */
     held: { stream: string; operation: LimitedOperation; count: number }[];
-    /** Of each kind of which there are runs, how long ago one succeeded; null: never. */
+    /** Of each kind of which there are runs, how long ago one succeeded; of `sync`, one of all streams; null: never. */
     successes: { kind: RunKind; ageSeconds: number | null }[];
   } | null;
   bookings: { verdict: Verdict; count: number; problems: number }[] | null;
@@ -118,15 +119,15 @@ export function createStateReadings({
         };
       }),
 
-    /** What counts whole tables; each for itself. */
-    count: (): Promise<CountsReading> =>
+    /** What counts whole tables, each for itself; `streams`: those that a whole sync has. */
+    count: (streams: readonly string[]): Promise<CountsReading> =>
       inTime(countsTimeoutMs, async (tx) => {
         const orNull = <T>(read: (part: Queries) => Promise<T>) => tx.transaction(read).catch(() => null);
         return {
           connections: await orNull(readConnections),
           runs: await orNull(async (part) => ({
             held: await readHolds(part),
-            successes: await readSuccessesByKind(part),
+            successes: await readSuccessesByKind(part, streams),
           })),
           bookings: await orNull(countBookings),
           records: await orNull(countRecords),
@@ -172,20 +173,25 @@ const readSuccesses = (db: Queries, streams: readonly string[]) =>
   ) AS "ageSeconds"
   FROM jsonb_array_elements_text(${JSON.stringify(streams)}::text::jsonb) AS named(stream)`;
 
+/**
+ * Whether a sync has all these streams, or is one of the schedule, which has all that were configured then. One of some
+ * streams says nothing of the others.
+ */
+const isWhole = (streams: readonly string[]) =>
+  sql`(started_by = 'schedule' OR streams @> ${arrayLiteral(streams)}::text[])`;
+
 /** Of a kind that seldom runs, the last success may be long ago: all runs are looked at. */
-export const readSuccessesByKind = (db: Queries) => query<{ kind: RunKind; ageSeconds: number | null }>(db)`
-  SELECT kind,
-    extract(epoch FROM now() - max(finished_at) FILTER (WHERE status = 'succeeded'))::float8 AS "ageSeconds"
+const readSuccessesByKind = (db: Queries, streams: readonly string[]) =>
+  query<{ kind: RunKind; ageSeconds: number | null }>(db)`
+  SELECT kind, extract(epoch FROM now() - max(finished_at)
+    FILTER (WHERE status = 'succeeded' AND (kind <> 'sync' OR ${isWhole(streams)})))::float8 AS "ageSeconds"
   FROM slotsync.runs GROUP BY kind ORDER BY kind`;
 
-/**
- * When a sync of all these streams last succeeded, or one of the schedule, which has all that were configured then; null:
- * none is known. One of some streams says nothing of the others.
- */
+/** When a whole sync last succeeded; null: none is known. */
 export async function readWholeSuccess(db: Queries, streams: readonly string[]): Promise<Date | null> {
   const { at } = await queryOne<{ at: string | null }>(db)`
     SELECT max(finished_at) AS at FROM slotsync.runs WHERE kind = 'sync' AND status = 'succeeded'
-      AND (started_by = 'schedule' OR streams @> ${arrayLiteral(streams)}::text[])`;
+      AND ${isWhole(streams)}`;
   return at === null ? null : new Date(at);
 }
 

@@ -1,6 +1,6 @@
 // The processes that work the queue, whether each is alive, and whether it sends: what one process knows of itself is
 // told to whoever looks from another.
-import { query, type Queries, type RowOf } from './database.js';
+import { query, queryOne, type Queries, type RowOf } from './database.js';
 import type { processes } from './schema.js';
 
 type Row = RowOf<typeof processes>;
@@ -67,12 +67,32 @@ export interface OrphanedClaims {
   until: Date | null;
 }
 
-/** Not those of versions that did not note their processes: they begin with `batch`, and nobody knows whose they are. */
+/** No claim is longer valid than this after its process was seen last, whatever its request timeout. */
+const CLAIMS_END_MINUTES = 15;
+
+/**
+ * Not those of versions that did not note their processes: they begin with `batch`, and nobody knows whose they are. Finding
+ * claims reads all records: an index of them would make each claim and each outcome of a batch write all indexes of its
+ * records. So they are read only within minutes after a process was killed.
+ */
 export async function countOrphanedClaims(db: Queries): Promise<OrphanedClaims> {
   const [row] = await query<{ records: number; until: string | null }>(db)`
+    WITH silent AS (
+      SELECT id FROM slotsync.processes WHERE seen_at <= now() - make_interval(secs => ${ALIVE_SECONDS})
+        AND seen_at > now() - make_interval(mins => ${CLAIMS_END_MINUTES})
+    )
     SELECT count(*)::int AS records, max(claimed_until) AS until FROM slotsync.records AS r
-    WHERE r.claimed_until > now() AND r.claimed_by NOT LIKE 'batch %' AND NOT EXISTS (
-      SELECT FROM slotsync.processes AS p WHERE p.id = split_part(r.claimed_by, ' ', 1)
-        AND p.seen_at > now() - make_interval(secs => ${ALIVE_SECONDS}))`;
+    WHERE EXISTS (SELECT FROM silent) AND r.claimed_until > now()
+      AND split_part(r.claimed_by, ' ', 1) IN (SELECT id FROM silent)`;
   return { records: row?.records ?? 0, until: row?.until ? new Date(row.until) : null };
+}
+
+/**
+ * Whether a process of a version that did not note itself has claims: then somebody is at work of whom nothing else is
+ * known. Reads all records.
+ */
+export async function hasUnknownClaims(db: Queries): Promise<boolean> {
+  const { found } = await queryOne<{ found: boolean }>(db)`
+    SELECT EXISTS (SELECT FROM slotsync.records WHERE claimed_until > now() AND claimed_by LIKE 'batch %') AS found`;
+  return found;
 }

@@ -27,7 +27,9 @@ describe.each(STORES)('sync: killed in the middle, with the queue on $store', ({
       const during = await world.run(['status']);
       expect(during.stdout).toMatch(/Not seen since .* UTC: sync on .*, process \d+\. It was killed/);
       expect(during.stdout).toMatch(/\d+ records wait for the claim of a process that is gone, until .* UTC/);
-      expect(during.stdout).toContain('Run 1 is unfinished, and no process works on it: slotsync worker');
+      expect(during.stdout).toContain(
+        'Run 1 is unfinished, and no process is known to work on it: slotsync worker',
+      );
       await loseQueue(world, url);
       await world.expireClaims();
 
@@ -35,7 +37,7 @@ describe.each(STORES)('sync: killed in the middle, with the queue on $store', ({
       // The summary of the run that was taken over has all it did, before and after the kill.
       expect(stdout.replaceAll(/ +/g, ' ')).toMatch(/rooms 200 .*\n?.*Run 1 succeeded/s);
       expect((await world.run(['status'])).stdout).not.toMatch(
-        /Not seen since|wait for the claim|no process works/,
+        /Not seen since|wait for the claim|no process is known/,
       );
       expect(stdout).toContain('Run 1 over the same streams is unfinished; finishing it first.');
       expect(code).toBe(0);

@@ -394,7 +394,7 @@ describe('what is read from the state', () => {
       service: { answeredSeconds: null, succeededSeconds: null },
       requestSizes: [],
     });
-    expect(await readings.count()).toMatchObject({
+    expect(await readings.count(['rooms'])).toMatchObject({
       records: [],
       runs: { held: [], successes: [] },
       bookings: [],
@@ -469,7 +469,8 @@ describe('what is read from the state', () => {
 
   it('counts records, what is held, bookings, and the last success of each kind', async () => {
     await sql`DELETE FROM slotsync.runs`;
-    await addRun({ streams: ['rooms'], status: 'succeeded', ago: 500, took: 0 });
+    await addRun({ streams: ['rooms', 'courses'], status: 'succeeded', ago: 500, took: 0 });
+    await addRun({ streams: ['rooms'], status: 'succeeded', ago: 200, took: 0 }); // says nothing of courses
     await addRun({ streams: ['rooms'], status: 'failed', ago: 100, took: 0 });
     await addRun({ streams: ['rooms'], kind: 'verify', status: 'failed', ago: 100, took: 0 });
     const held = await addRun({
@@ -490,7 +491,7 @@ describe('what is read from the state', () => {
     await sql`
       INSERT INTO slotsync.reservations (key, verdict, problem, seen_at)
       VALUES ('1', 'agrees', NULL, now()), ('2', 'differs', 'no room', now())`;
-    expect(await readings.count()).toEqual({
+    expect(await readings.count(['courses', 'rooms'])).toEqual({
       records: [
         { stream: 'rooms', status: 'dead', count: 2 },
         { stream: 'rooms', status: 'synced', count: 8 },
@@ -546,7 +547,7 @@ describe('what is read from the state', () => {
     const quick = createStateReadings({ state: async () => state, timeoutMs: 2000, countsTimeoutMs: 200 });
     await sql.begin(async (tx) => {
       await tx`LOCK TABLE slotsync.records`;
-      expect(await quick.count()).toMatchObject({
+      expect(await quick.count(['rooms'])).toMatchObject({
         records: null,
         runs: { held: [] },
         bookings: [expect.anything(), expect.anything()],

@@ -10,6 +10,9 @@ import {
   removeProcess,
 } from '../../src/state/processes.js';
 import { listRequestMinutes, noteRequests, readRequestTotals } from '../../src/state/requests.js';
+import { readStatus } from '../../src/readings/status.js';
+import { describeStatus } from '../../src/report/status.js';
+import { queryOne } from '../../src/state/database.js';
 import { startPresence } from '../../src/queue/presence.js';
 import { until } from '../support/wait.js';
 import { ROOMS } from '../support/campus.js';
@@ -149,5 +152,65 @@ describe('processes', () => {
     const { records, until } = await countOrphanedClaims(db);
     expect(records).toBe(2);
     expect(until?.getTime()).toBeGreaterThan(Date.now() + 60 * SECOND);
+  });
+
+  it('records are read for orphaned claims only within minutes after a process was killed', async () => {
+    const { db } = world.state;
+    const readings = () =>
+      db.transaction(async (tx) => {
+        await countOrphanedClaims(tx);
+        const { count } = await queryOne<{ count: number }>(tx)`
+          SELECT (seq_scan + coalesce(idx_scan, 0))::int AS count FROM pg_stat_xact_user_tables WHERE relname = 'records'`;
+        return count;
+      });
+    const seen = (ago: string) =>
+      world.sql`UPDATE slotsync.processes SET seen_at = now() - ${ago}::text::interval WHERE id = 'killed'`;
+    await notePresence(db, { id: 'alive', ...worker }, null);
+    await notePresence(db, { id: 'killed', ...worker }, null);
+    expect(await readings()).toBe(0);
+    await seen('14 minutes');
+    expect(await readings()).toBeGreaterThan(0);
+    await seen('16 minutes');
+    expect(await readings()).toBe(0);
+  });
+
+  const status = async () => {
+    const reading = await readStatus(world.state, {
+      kinds: ['sync'],
+      configuredStreams: async () => ['rooms'],
+      quotaUsage: () => Promise.reject(new Error('not asked for')),
+    });
+    return describeStatus(reading, 'UTC').join('\n');
+  };
+
+  it('status: a second process that is silent is named for as long as it is kept, and is no failure', async () => {
+    const { db } = world.state;
+    await notePresence(db, { id: 'alive', ...worker }, null);
+    for (const pid of [11, 12, 13, 14]) await notePresence(db, { id: `${pid}`, ...worker, pid }, null);
+    expect(await status()).not.toContain('process 11');
+    await world.sql`UPDATE slotsync.processes SET seen_at = now() - pid * interval '1 hour' WHERE id <> 'alive'`;
+    const said = await status();
+    expect(said).toMatch(
+      /^Last seen \S+ \S+ UTC: worker on north, process 11\. It was killed, is frozen, or cannot reach the state\.$/m,
+    );
+    expect(said).toContain('1 process more was seen before that.');
+    expect(said).not.toMatch(/process 14|process 7|Not seen since/);
+  });
+
+  it('status: an unfinished run is called left only while no process of an earlier version has claims', async () => {
+    await world.sql`
+      INSERT INTO slotsync.runs (kind, lane, started_by, status, streams)
+      VALUES ('sync', 'sync', 'command', 'running', '{rooms}')`;
+    const left =
+      'Run 1 is unfinished, and no process is known to work on it: slotsync worker, or slotsync sync';
+    expect(await status()).toContain(left);
+    await world.sql`
+      INSERT INTO slotsync.records (stream, local_key, status, claimed_by, claimed_until)
+      VALUES ('rooms', 'R5', 'pending', ${`batch 7 ${randomUUID()}`}, now() + interval '60 seconds')`;
+    expect(await status()).not.toContain('no process');
+    await world.sql`UPDATE slotsync.records SET claimed_until = now() - interval '1 second'`;
+    expect(await status()).toContain(left);
+    await notePresence(world.state.db, { id: 'alive', ...worker }, null);
+    expect(await status()).not.toContain('no process');
   });
 });

@@ -4,7 +4,11 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import { migrateQueue, openBullmq, type Bullmq } from '../../src/queue/bullmq.js';
 import { batchJobId, JOB_OPTIONS, QUEUES } from '../../src/queue/jobs.js';
 import { createProducer, type Producer } from '../../src/queue/producer.js';
+import { startPresence } from '../../src/queue/presence.js';
 import { createWorkers } from '../../src/queue/workers.js';
+import { readStatus } from '../../src/readings/status.js';
+import { describeStatus } from '../../src/report/status.js';
+import { listProcesses } from '../../src/state/processes.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { addRooms, expectInSync, keepRoomWorlds, rooms, roomsAndCourses } from '../support/room-worlds.js';
@@ -129,4 +133,63 @@ it('workers: a batch that fails goes alone from then on, so that it spoils no ot
   const { A, ...others } = await world.statusesOf('rooms');
   expect(A).toBe('failed');
   expect([...new Set(Object.values(others))]).toEqual(['synced']);
+});
+
+it('workers: when the loop of a queue ends, the state says that the process sends nothing, and why', async () => {
+  const world = await open();
+  const presence = startPresence({ state: world.state, log: world.log, command: 'worker' });
+  let end: (error: Error) => void = () => undefined;
+  const ending = new Promise<void>((_, reject) => (end = reject));
+  const paused: string[] = [];
+  const fragile: Bullmq = {
+    ...bullmq,
+    worker: (name, ...rest) => {
+      const worker = bullmq.worker(name, ...rest);
+      return {
+        ...worker,
+        run: () => (name === QUEUES.incrementalBatches ? ending : worker.run()),
+        pause: () => (paused.push(name), worker.pause()),
+      };
+    },
+  };
+  const workers = createWorkers({
+    ...world.deps(),
+    bullmq: fragile,
+    producer,
+    presence,
+    startDueRuns: async () => undefined,
+    probe: async () => undefined,
+  });
+  try {
+    await workers.start();
+    expect(workers.phase()).toBe('running');
+    end(Object.assign(new Error('no'), { code: 'ECONNRESET' }));
+    const [noted] = await until(
+      async () => {
+        const found = await listProcesses(world.state.db);
+        return found[0]?.stoppedSince && found;
+      },
+      { describe: 'the state to say that nothing is sent' },
+    );
+    expect(noted).toMatchObject({
+      isAlive: true,
+      errorCode: 'worker_ended',
+      errorMessage: 'the process stopped working the queue (ECONNRESET)',
+    });
+    expect(workers.phase()).toBe('ended');
+    expect(workers.sendingStopped()).toMatchObject({ code: 'worker_ended' });
+    expect(paused.toSorted()).toEqual([QUEUES.batches, QUEUES.incrementalBatches, QUEUES.runs].toSorted());
+    const reading = await readStatus(world.state, {
+      kinds: ['sync'],
+      configuredStreams: async () => ['rooms'],
+      quotaUsage: () => Promise.reject(new Error('not asked for')),
+    });
+    const said = describeStatus(reading, 'UTC').join('\n');
+    expect(said).toMatch(/^Sending stopped since .*: worker_ended: .*\n {2}→ Restart it: slotsync worker/m);
+    expect(said).not.toContain('resumes automatically');
+  } finally {
+    await workers.stop();
+    await producer.close();
+    await presence.close();
+  }
 });
