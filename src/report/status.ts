@@ -18,6 +18,7 @@ import { table } from './table.js';
 /** Named at a glance. */
 const MOST_CAUSES = 3;
 const MOST_SILENT = 3;
+const SILENT_SHOWN_MS = 24 * 3600 * 1000;
 const STATUSES = ['synced', 'retired', 'deferred', 'failed', 'dead', 'pending'] as const;
 
 /** `queue`: where other programs put their jobs. */
@@ -134,11 +135,14 @@ export function describeSending(
   { processes, sendingStopped, orphanedClaims, leftRuns }: StatusReading,
   { timeZone, now }: Times,
 ): string[] {
+  const isMissed = leftRuns.length > 0 || orphanedClaims.records > 0;
+  // Where others have taken over what it had, a command that was killed is over, and a worker is worth a look for a day.
+  const isShown = ({ command, seenAt }: StatusReading['processes'][number]) =>
+    isMissed || (command === 'worker' && now.getTime() - seenAt.getTime() < SILENT_SHOWN_MS);
   const silent = processes
-    .filter(({ isAlive }) => !isAlive)
+    .filter((process) => !process.isAlive && isShown(process))
     .toSorted((a, b) => b.seenAt.getTime() - a.seenAt.getTime());
-  // Something waits for them, or others have taken over what they had.
-  const since = leftRuns.length > 0 || orphanedClaims.records > 0 ? 'Not seen since' : 'Last seen';
+  const since = isMissed ? 'Not seen since' : 'Last seen';
   const more = silent.length - MOST_SILENT;
   return lines(
     sendingStopped.flatMap(({ stoppedSince: since, errorCode: code, errorMessage: message, ...process }) => [

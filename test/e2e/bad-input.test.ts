@@ -249,7 +249,7 @@ describe('the command line', () => {
   it('tells programs of errors as JSON', async () => {
     const { stdout, code } = await world.run(['sync', 'romms', '--json']);
     expect(JSON.parse(stdout)).toMatchObject({
-      error: { code: 'usage', remedy: 'There are: rooms, courses.' },
+      error: { code: 'usage', remedy: 'Did you mean rooms? There are: rooms, courses.' },
     });
     expect(code).toBe(2);
   });
