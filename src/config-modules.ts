@@ -11,6 +11,9 @@ const CODE = /\.[cm]?[jt]sx?$/;
 /** How compiled code imports: jiti leaves no other form. What only reads so is no file, and does not count. */
 const IMPORT = /\b(?:require|jitiImport|import)\(\s*(?:"([^"\n]+)"|'([^'\n]+)')\s*\)/g;
 
+/** How a text begins that names a file of one's own; escaped, it may begin with anything. Compiling is left out without one. */
+const OWN_FILE = /["'](?:\.{0,2}\/|#|file:|\\)/;
+
 /**
  * A hash of a file and of every module that it imports, directly or not: their places from the file's folder, and their
  * texts. Not of packages, and not of what is named by an expression.
@@ -22,7 +25,7 @@ export function hashModules(jiti: Jiti, file: string): string {
     if (texts.has(next)) continue;
     const text = readFileSync(next, 'utf8');
     texts.set(next, text);
-    if (CODE.test(next)) open.push(...findImports(jiti, next, text));
+    if (CODE.test(next) && OWN_FILE.test(text)) open.push(...findImports(jiti, next, text));
   }
   const folder = path.dirname(file);
   const modules = [...texts]

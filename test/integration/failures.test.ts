@@ -229,7 +229,7 @@ const GIVEN_UP: Record<string, Turn> = {
 };
 /** Found while planning, before there is a batch. */
 const OF_PLANNING = new Set(['key_not_unique', 'key_null', 'key_order', 'external_ids_not_unique']);
-/** A command ends with these and says what to do itself; they are in no table. */
+/** A command ends with these, or a worker sends nothing, and says what to do itself; no batch and no record has them. */
 const OF_COMMANDS = new Set([
   'not_found',
   'queue_unreachable',
@@ -240,6 +240,7 @@ const OF_COMMANDS = new Set([
   'triggers_failed',
   'usage',
   'verify_running',
+  'worker_ended',
 ]);
 
 describe('what was given up', () => {

@@ -135,8 +135,8 @@ describe('lookup: the configuration', () => {
 });
 
 describe('fingerprint: modules of the configuration', () => {
-  const config = (fields: string) => `
-    import { GROUPS } from './codes.js';
+  const config = (fields: string, from = "'./codes.js'") => `
+    import { GROUPS } from ${from};
     const unused = GROUPS;
     export default { streams: {
       rooms: { from: 'rooms', key: 'code', type: 'room', externalId: 'room_{code}', fields: ${fields} } } };`;
@@ -144,11 +144,12 @@ describe('fingerprint: modules of the configuration', () => {
     (await loadConfiguration(path.join(folder, name))).streams[0]?.fingerprint;
 
   it.each([
-    ['sync.config.ts', 'codes.ts'],
-    ['sync.config.mjs', 'codes.js'],
+    ['sync.config.ts', 'codes.ts', "'./codes.js'"],
+    ['sync.config.mjs', 'codes.js', '"./codes.js"'],
+    ['sync.config.ts', 'codes.ts', String.raw`"\u002e/codes.js"`],
   ])(
-    'fingerprint: %s with a function sees a constant of an imported module change',
-    async (name, imported) => {
+    'fingerprint: %s with a function sees a constant of an imported module change: %s from %s',
+    async (name, imported, from) => {
       const own = mkdtempSync(path.join(folder, 'modules-'));
       const write = (file: string, text: string) => writeFileSync(path.join(own, file), text);
       write('package.json', '{ "type": "module" }');
@@ -157,7 +158,7 @@ describe('fingerprint: modules of the configuration', () => {
         ? "import names from './names.json';"
         : "import names from './names.json' with { type: 'json' };";
       write(imported, `${json} export const GROUPS = { MFG: '1', ...names };`);
-      write(name, config("{ 'room.group': (row) => GROUPS[row.group] }"));
+      write(name, config("{ 'room.group': (row) => GROUPS[row.group] }", from));
       const file = path.relative(folder, path.join(own, name));
       const before = await load(file);
       expect(await load(file)).toBe(before);
