@@ -1,7 +1,7 @@
 // What processes tell the state of themselves: requests by the second, how the service answered last, and whether they
 // are at work.
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { bindDestination, readBinding } from '../../src/state/destination-binding.js';
 import {
   countOrphanedClaims,
@@ -16,18 +16,14 @@ import { queryOne } from '../../src/state/database.js';
 import { startPresence } from '../../src/queue/presence.js';
 import { until } from '../support/wait.js';
 import { ROOMS } from '../support/campus.js';
-import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
+import type { World } from '../support/world.js';
+import { keepWorlds } from '../support/worlds.js';
 
-let database: SharedDatabase;
+const openWorld = keepWorlds();
 let world: World;
-beforeAll(async () => {
-  database = await createSharedDatabase();
-});
-afterAll(() => database.drop());
 beforeEach(async () => {
-  world = await openWorld({ streams: { rooms: ROOMS } }, { database });
+  world = await openWorld({ streams: { rooms: ROOMS } });
 });
-afterEach(() => world.close());
 
 const SECOND = 1000;
 const second = (ago: number) => new Date(Math.floor(Date.now() / SECOND) * SECOND - ago * SECOND);
