@@ -50,7 +50,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
     if (services.postgresRelease < 14)
       process.stdout.write('\n PostgreSQL 13 serves as a mirror alone: tests of triggers were SKIPPED.\n\n');
     if (!findChromium()) process.stdout.write('\n Without chromium, its tests were SKIPPED. Install it.\n\n');
-    for (const program of ['pgbouncer', 'openssl', 'prometheus'])
+    for (const program of ['pgbouncer', 'openssl', 'prometheus', 'psql'])
       if (!(await isOnPath(program)))
         process.stdout.write(`\n Without ${program}, its tests were SKIPPED. Install it.\n\n`);
   };
