@@ -35,7 +35,7 @@ const SHARED = [
   'sync/current-streams.ts',
   'sync/decide.ts',
   'sync/explain-reading.ts',
-  'sync/external-id-owners.ts',
+  'sync/identity',
   'sync/mass-change-limits.ts',
   'sync/note-requests.ts',
   'sync/match-candidates.ts',

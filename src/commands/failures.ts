@@ -32,7 +32,7 @@ import type { Queries } from '../state/database.js';
 import { countDrift } from '../state/drift/read-drift.js';
 import { countUnsettled } from '../state/records/count-records.js';
 import type { FailureFilter } from '../state/records/failure-filter.js';
-import { countFormerObjects } from '../state/records/former-objects.js';
+import { countFormerObjects } from '../state/records/change-hands.js';
 import { readKnowledge } from '../state/records/unsent-records.js';
 import type { CommonOptions } from './command.js';
 import { readSince } from './read-time.js';

@@ -1,11 +1,10 @@
 import type { App } from '../app.js';
 import { selectStream } from '../config-file.js';
 import { UsageError } from '../errors.js';
-import { retryCommand } from '../report/failures.js';
 import { formatNumber, plural } from '../format.js';
 import { lines, print } from '../report/print.js';
-import { listOtherFormerStreams, retireFormer } from '../state/records/former-objects.js';
-import { listTwiceChanged, retryRecords, type RetriedRecord } from '../state/records/retry-records.js';
+import { listOtherFormerStreams } from '../state/records/change-hands.js';
+import { retireFormer, retryRecords, type RetriedRecord } from '../state/records/retry-records.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 import { requireKnownCode } from './require-known-code.js';
@@ -33,23 +32,17 @@ export async function retry(
   const { db } = state;
   const chosen = { stream, keys, code, status };
   const retried = await retryRecords(db, chosen);
-  const twice = await listTwiceChanged(db, chosen);
-  const missing = missingOf(keys, [...retried, ...twice]);
-  const isNone = retried.length + twice.length === 0 && (code !== undefined || status !== undefined);
-  print(options, { retried, missing, twice }, [
+  const missing = missingOf(keys, retried);
+  const isNone = retried.length === 0 && (code !== undefined || status !== undefined);
+  print(options, { retried, missing }, [
     ...missing.map((key) => `${stream} '${key}' is neither dead nor failed; it was not changed.`),
-    ...twice.map(
-      (record) =>
-        `${record.stream} '${record.localKey}' was not changed: its external id changed twice, and its former object ` +
-        `${record.formerExternalId} would be forgotten. To retire it: ${retryCommand(record, '--retire-former')}`,
-    ),
     isNone
       ? `${describeChoice(options, stream)}; nothing was changed. To see what there is: slotsync failures`
       : `${plural(retried.length, 'record')} will be sent by the next run: slotsync sync`,
     ...(retried.length > 1 ? countByCode(retried) : []),
     ...(await describeUnsent(app, retried)),
   ]);
-  return missing.length + twice.length > 0 || isNone ? EXIT.failed : EXIT.done;
+  return missing.length > 0 || isNone ? EXIT.failed : EXIT.done;
 }
 
 /** Throws UsageError for what does not name records, or names them twice. */

@@ -9,7 +9,7 @@ import { describeApproval, describeHeld } from '../report/holds.js';
 import type { State } from '../state/database.js';
 import { addChanges } from '../state/inbox/add-changes.js';
 import { listProcesses } from '../state/processes.js';
-import { listTwiceChanged, retryRecords } from '../state/records/retry-records.js';
+import { retryRecords } from '../state/records/retry-records.js';
 import { chooseHolds } from '../state/runs/choose-holds.js';
 import { cancelRun } from '../state/runs/end-run.js';
 import { findPausableRun, findUnfinishedRun } from '../state/runs/find-run.js';
@@ -226,18 +226,14 @@ const retry: Action = {
     const cause = causeOf(request);
     requireShown(request, await countOfCause(deps, cause));
     const opened = await deps.state();
-    const chosen = { ...cause, keys: [] };
-    const retried = await retryRecords(opened.db, chosen);
-    const left = (await listTwiceChanged(opened.db, chosen)).length;
-    if (retried.length + left === 0) throw new UsageError('none of these records is left; nothing was done');
+    const retried = await retryRecords(opened.db, { ...cause, keys: [] });
+    if (retried.length === 0) throw new UsageError('none of these records is left; nothing was done');
     await addChanges(
       opened.db,
       cause.stream,
       retried.map(({ localKey }) => localKey),
     );
-    const others =
-      left === 0 ? '' : ` ${plural(left, 'record')} not changed: see slotsync retry ${cause.stream}.`;
-    return `${plural(retried.length, 'record')} of ${cause.stream} put into the inbox.${others} ${await describeWorkers(opened)}`;
+    return `${plural(retried.length, 'record')} of ${cause.stream} put into the inbox. ${await describeWorkers(opened)}`;
   },
 };
 

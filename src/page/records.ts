@@ -8,6 +8,7 @@ import { commandFor, describeChain, nextStep } from '../report/failures.js';
 import { DRIFT_MEANINGS } from '../report/verify.js';
 import { formatValue, formatValues } from '../report/values.js';
 import { readDriftOf } from '../state/drift/read-drift.js';
+import { listFormerObjects } from '../state/records/change-hands.js';
 import { findRecords } from '../state/records/find-records.js';
 import { readLinks } from '../state/records/links.js';
 import { countChangesOf, listBatchesOf, readRecord } from '../state/records/read-records.js';
@@ -59,6 +60,7 @@ export const recordPage: Page = async (sources, { params, address }) => {
       record,
       chain: await readChainOf(db, record),
       link: (await readLinks(db, stream, [key])).get(key),
+      former: await listFormerObjects(db, stream, [key]),
       drift: await readDriftOf(db, { stream, localKey: key }),
       batches: await listBatchesOf(db, stream, key, MOST_BATCHES),
       waitingChanges: await countChangesOf(db, stream, key),
@@ -83,13 +85,14 @@ interface Known {
   record: Awaited<ReturnType<typeof readRecord>>;
   chain: Chain | undefined;
   link: { externalId: string; linkedBy: string; linkedAt: string } | undefined;
+  former: readonly { externalId: string }[];
   drift: Awaited<ReturnType<typeof readDriftOf>>;
   batches: Awaited<ReturnType<typeof listBatchesOf>>;
   waitingChanges: number;
 }
 
 function inState(
-  { record, chain, link: linked, drift, waitingChanges }: Known,
+  { record, chain, link: linked, former, drift, waitingChanges }: Known,
   { stream, key }: { stream: string; key: string },
   view: View,
 ): Section {
@@ -110,7 +113,7 @@ function inState(
     : undefined;
   const body = facts([
     ['Status', record ? status(record.status) : 'no record; it was never sent'],
-    record && ['External id', record.externalId ?? '–'],
+    record && ['External id', record.externalId ?? record.rowExternalId ?? '–'],
     record && ['Number at the service', record.destinationId === null ? '–' : String(record.destinationId)],
     record && ['Accepted last', record.syncedAt ? time(record.syncedAt, view) : 'never'],
     !!record?.errorMessage && ['Why', html`${record.errorCode}: ${record.errorMessage}`],
@@ -125,7 +128,7 @@ function inState(
     ],
     record?.checkAfter && ['Looked at again', html`after ${time(record.checkAfter, view)}`],
     record && record.attempts > 0 && ['Attempts', String(record.attempts)],
-    !!record?.formerExternalId && ['Former object', record.formerExternalId],
+    former.length > 0 && ['Former objects', former.map(({ externalId }) => externalId).join(', ')],
     linked && [
       'Linked',
       html`to ${linked.externalId}, by a ${linked.linkedBy}, ${time(new Date(linked.linkedAt), view)}`,

@@ -17,7 +17,7 @@ import {
   countUnsettled,
   listRecordedStreams,
 } from '../state/records/count-records.js';
-import { countFormerObjects } from '../state/records/former-objects.js';
+import { countFormerObjects } from '../state/records/change-hands.js';
 import { readKnowledge } from '../state/records/unsent-records.js';
 import { listRequestSizes } from '../state/request-sizes.js';
 import { listOpenApprovals } from '../state/runs/approvals.js';

@@ -128,16 +128,16 @@ export function describeUnowned({ name, type }: Stream, object: FoundObject): st
   );
 }
 
-/** The object it had before its external id changed. Before a retry that is the one it still has. */
+/** The objects it had before its external id changed. */
 function describeFormer({ stream, key, former }: RecordExplained): string[] {
-  if (!former) return [];
-  const { externalId, there, isRetiring } = former;
-  const at = there ? `number ${there.id}, ${there.active ? 'active' : 'inactive'}` : 'not at the service';
   const command = retryCommand({ stream, localKey: key }, '--retire-former');
-  return lines(
-    `\nFormer object ${externalId}: ${at}`,
-    there?.active && `  to retire it: ${isRetiring ? `slotsync sync ${stream}` : command}`,
-  );
+  return former.flatMap(({ externalId, there, isUndecided }) => {
+    const at = there ? `number ${there.id}, ${there.active ? 'active' : 'inactive'}` : 'not at the service';
+    return lines(
+      `\nFormer object ${externalId}: ${at}`,
+      there?.active && `  to retire it: ${isUndecided ? command : `slotsync sync ${stream}`}`,
+    );
+  });
 }
 
 export function nextOfRecord(explained: Explained): string {

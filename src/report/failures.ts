@@ -227,13 +227,10 @@ function retryCommandOf(
 /** One failure: which record, why, what it waits for up to the end of that chain, and what happens next. */
 export function describeFailure(failure: FailureInChain): string {
   const known = failure.externalId === null ? '' : ` (${failure.externalId})`;
-  const { formerExternalId, externalId, chain } = failure;
+  const { chain } = failure;
   return lines(
     `${failure.stream} '${failure.localKey}'${known}: ${failure.status}, ${failure.errorMessage ?? 'its batch is not finished'}`,
     chain && `  It waits for ${describeChain(chain)}`,
-    formerExternalId !== null &&
-      formerExternalId !== externalId &&
-      `  its former object ${formerExternalId} is not retired; to retire it: ${retryCommand(failure, '--retire-former')}`,
     `  → ${nextStep(failure)}`,
   ).join('\n');
 }

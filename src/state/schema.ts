@@ -266,15 +266,21 @@ export const batches = slotsync.table(
   ],
 );
 
-/** One object: what the service accepted last, and what became of the latest attempt. */
+/**
+ * One key: what became of its latest attempt, and, of the object that it owns, what the service accepted last. The facts of
+ * an object (external id, number, hashes, doubt, next look) stand in the one record that owns it, and pass on together.
+ */
 export const records = slotsync.table(
   'records',
   {
     stream: text('stream').notNull(),
     localKey: keyText('local_key').notNull(),
+    /** The object that it owns; null: none. No two records own one object. */
     externalId: text('external_id'),
-    /** The object it had before its external id changed, which the service may still hold. */
-    formerExternalId: text('former_external_id'),
+    /** What its row gives, where that is not the object that it owns: another record owns it, or nothing was sent yet. */
+    rowExternalId: text('row_external_id'),
+    /** Of an object that no row gives since the external id of a record changed: the key of that record. */
+    formerKey: keyText('former_key'),
     destinationId: big('destination_id'),
     /** Hash of the row whose object was accepted last. */
     sourceHash: hash('source_hash'),
@@ -306,11 +312,12 @@ export const records = slotsync.table(
   (table) => [
     primaryKey({ columns: [table.stream, table.localKey] }),
     oneOf('records', 'status', RECORD_STATUSES),
-    index('records_external_id').on(table.externalId),
+    uniqueIndex('records_external_id').on(table.externalId),
+    partialIndex('records_row_external_id', 'row_external_id IS NOT NULL', table.rowExternalId),
     partialIndex('records_unsettled', "status NOT IN ('synced', 'retired')", table.stream, table.status),
     partialIndex('records_waits_for', 'waits_for IS NOT NULL', table.waitsFor),
     partialIndex('records_check_after', 'check_after IS NOT NULL', table.checkAfter),
-    partialIndex('records_former_external_id', 'former_external_id IS NOT NULL', table.stream),
+    partialIndex('records_former_key', 'former_key IS NOT NULL', table.stream, table.formerKey),
   ],
 );
 

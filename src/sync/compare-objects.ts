@@ -4,12 +4,12 @@ import type { FoundObject } from '../destination/destination.js';
 import type { SlotsyncError } from '../errors.js';
 import type { MirrorRow } from '../mirror/mirror.js';
 import { readLinksToNumbers } from '../state/records/link-records.js';
-import { readStandingByExternalId, type StandingRecord } from '../state/records/standing-records.js';
+import { readOwners, type StandingRecord } from '../state/records/standing-records.js';
 import { diffObjects, type DestinationObject, type FieldChange } from '../streams/destination-object.js';
 import { isStorable } from '../streams/local-key.js';
 import type { NeededReference } from '../streams/map-row.js';
 import type { Stream } from '../streams/stream.js';
-import { findGivers } from './external-id-owners.js';
+import { findGivers } from './identity/who-has.js';
 import { mergeWithService, renderRows, type Rendered } from './render.js';
 import type { SyncDeps } from './sync-deps.js';
 
@@ -59,9 +59,11 @@ export async function findOwners(
     deps.state.db,
     unnamed.map(({ id }) => id),
   );
-  const records = await readStandingByExternalId(deps.state.db, extIds);
-  const known = (extId: string | undefined) =>
-    (records.get(extId ?? '') ?? []).find(({ stream }) => deps.streams.has(stream));
+  const records = await readOwners(deps.state.db, extIds);
+  const known = (extId: string | undefined) => {
+    const record = records.get(extId ?? '');
+    return record && !record.isFormer && deps.streams.has(record.stream) ? record : undefined;
+  };
   const givers = await findGivers(
     deps,
     extIds.filter((extId) => !known(extId)),

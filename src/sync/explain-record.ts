@@ -3,10 +3,10 @@
 import type { ServiceObject } from '../destination/destination.js';
 import type { State } from '../state/database.js';
 import { readDriftOf } from '../state/drift/read-drift.js';
-import { formerKey } from '../state/records/former-objects.js';
+import { listFormerObjects } from '../state/records/change-hands.js';
 import { readLinks } from '../state/records/links.js';
 import { readPlanMarks } from '../state/records/plan-marks.js';
-import { countChangesOf, listBatchesOf, readRecord, type RecordRow } from '../state/records/read-records.js';
+import { countChangesOf, listBatchesOf, readRecord } from '../state/records/read-records.js';
 import { diffObjects, hashObject } from '../streams/destination-object.js';
 import type { Stream } from '../streams/stream.js';
 import { decide, parseMark, type Mark } from './decide.js';
@@ -37,9 +37,11 @@ export async function explainRecord(
     object?.extId ??
     link?.externalId ??
     record?.externalId ??
+    record?.rowExternalId ??
     (found && externalIdOfRow(stream, found.row)) ??
     undefined;
-  const wanted = [externalId, record?.formerExternalId].filter((id) => typeof id === 'string');
+  const former = await listFormerObjects(state.db, stream.name, [key]);
+  const wanted = [externalId, ...former.map((one) => one.externalId)].filter((id) => typeof id === 'string');
   const standing: ReadonlyMap<string, ServiceObject> =
     wanted.length === 0 ? new Map() : await destination.findObjects(wanted, stream.type, CONTEXT);
   const there = externalId === undefined ? undefined : standing.get(externalId);
@@ -59,7 +61,12 @@ export async function explainRecord(
     externalId,
     there,
     drift: await readDriftOf(state.db, { stream: stream.name, localKey: key }),
-    former: await explainFormer(state, stream, record, standing),
+    /** The objects it had before its external id changed. */
+    former: former.map(({ externalId: id, isUndecided }) => ({
+      externalId: id,
+      there: standing.get(id),
+      isUndecided,
+    })),
     /** What a write would change at the service, field by field. */
     changes: object ? diffObjects(there, mergeWithService(stream, object, there)) : [],
     /** Whether the object is the one that was accepted last. */
@@ -76,18 +83,4 @@ async function readMark(state: State, stream: string, key: string): Promise<Mark
   for await (const [line] of readPlanMarks(state, stream, [key]))
     if (line !== undefined) return parseMark(line.slice(line.indexOf('\t') + 1));
   return undefined;
-}
-
-/** The object a record had before its external id changed. `isRetiring`: it is retired by the next run. */
-async function explainFormer(
-  { db }: State,
-  { name }: Stream,
-  record: RecordRow | undefined,
-  standing: ReadonlyMap<string, ServiceObject>,
-) {
-  const externalId = record?.formerExternalId ?? undefined;
-  if (externalId === undefined) return undefined;
-  const ofItsOwn = await readRecord(db, name, formerKey(externalId));
-  const isRetiring = ofItsOwn !== undefined && ofItsOwn.status !== 'retired';
-  return { externalId, there: standing.get(externalId), isRetiring };
 }

@@ -2,17 +2,12 @@
 // object, or by the service's number of it.
 import type { FoundObject } from '../destination/destination.js';
 import { UsageError } from '../errors.js';
-import { formerKey } from '../state/records/former-objects.js';
 import { readLinksTo } from '../state/records/links.js';
 import { readRecordKeys } from '../state/records/read-records.js';
-import {
-  listKeysByFormerId,
-  listKeysByNumber,
-  readStandingByExternalId,
-} from '../state/records/standing-records.js';
+import { listKeysByNumber, readOwners } from '../state/records/standing-records.js';
 import { joinKey, shortenKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
-import { findGivers } from './external-id-owners.js';
+import { findGivers } from './identity/who-has.js';
 import type { SyncDeps } from './sync-deps.js';
 
 type NameDeps = Pick<SyncDeps, 'mirror' | 'destination' | 'state' | 'streams'>;
@@ -55,14 +50,14 @@ async function isKey(
 
 async function findByExternalId(deps: NameDeps, stream: Stream, extId: string): Promise<Named> {
   const { state, destination } = deps;
-  const found = (await readStandingByExternalId(state.db, [extId])).get(extId) ?? [];
-  const records = found.filter(({ localKey }) => localKey !== formerKey(extId));
+  const record = (await readOwners(state.db, [extId])).get(extId);
   const link = (await readLinksTo(state.db, [extId])).get(extId);
   const givers = (await findGivers(deps, [extId])).get(extId) ?? [];
-  const owner = [...records, ...(link ? [link] : []), ...givers].find((one) => one.stream === stream.name);
+  const owner = [record?.formerKey == null && record, link, ...givers].find(
+    (one) => one && one.stream === stream.name,
+  );
   if (owner) return { key: owner.localKey };
-  const [former] = await listKeysByFormerId(state.db, stream.name, extId);
-  if (former !== undefined) return { key: former };
+  if (record?.formerKey != null && record.stream === stream.name) return { key: record.formerKey };
   const object = (await destination.findObjects([extId], stream.type, CONTEXT)).get(extId);
   return object && { object };
 }

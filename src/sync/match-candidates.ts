@@ -2,14 +2,14 @@
 // `match`, and that is nobody's. Plans ask, to say what a run would change; and batches, to link.
 import type { Context } from '../destination/client.js';
 import type { Destination, FoundObject } from '../destination/destination.js';
-import { readOwners } from '../state/records/external-ids.js';
+import { readOwners } from '../state/records/standing-records.js';
 import { readLinksToNumbers } from '../state/records/link-records.js';
 import { readLinksTo } from '../state/records/links.js';
 import type { RecordKey } from '../state/records/outcome-types.js';
 import type { DestinationObject } from '../streams/destination-object.js';
 import { isStorable } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
-import { findGivers } from './external-id-owners.js';
+import { findGivers } from './identity/who-has.js';
 import { matchValues } from './match-values.js';
 import type { SyncDeps } from './sync-deps.js';
 
@@ -100,9 +100,13 @@ async function findCandidates(
   const candidates = new Map<string, Candidate[]>();
   for (const object of objects) {
     const extId = object.extId ?? '';
+    const record = owners.get(extId);
     const isOwned =
       givers.has(extId) ||
-      (owners.get(extId) ?? []).some(({ isAccepted, isWritten }) => isAccepted || isWritten);
+      (record &&
+        !record.isFormer &&
+        record.status !== 'retired' &&
+        (record.objectHash !== null || record.isWritten));
     const owner = numbers.get(object.id) ?? links.get(extId) ?? (isOwned || undefined);
     const values = matchValues(stream, object) ?? '';
     candidates.set(values, [...(candidates.get(values) ?? []), { object, owner }]);

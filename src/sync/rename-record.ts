@@ -74,13 +74,6 @@ function refusal(
       return new UsageError(`${renamed} has an object of its own, '${refused.externalId}'`, {
         remedy: 'Two objects cannot become one: remove the one that is not wanted at the service.',
       });
-    case 'has_former':
-      return new UsageError(
-        `${renamed} had another object, '${refused.externalId}', which would be forgotten`,
-        {
-          remedy: `Retire it first: slotsync retry ${stream} '${to}' --retire-former`,
-        },
-      );
     case 'linked':
       return new UsageError(`${renamed} is linked to '${refused.externalId}'`, {
         remedy: 'Undo that link first: slotsync match --unlink',

@@ -1,10 +1,10 @@
 // Rows as they become once the records they refer to are at the service: what a first run over everything is compared by.
-import { readLinks } from '../state/records/links.js';
 import { recordName } from '../state/records/outcome-types.js';
 import type { Row } from '../streams/config-schema.js';
 import type { NeededReference } from '../streams/map-row.js';
 import type { Stream } from '../streams/stream.js';
-import { externalIdOfRow, renderRows, type Rendered } from './render.js';
+import { readRowIds } from './identity/row-ids.js';
+import { renderRows, type Rendered } from './render.js';
 import type { SyncDeps } from './sync-deps.js';
 
 /**
@@ -23,27 +23,7 @@ export async function renderWithParents(
     return '';
   });
   if (wanted.size === 0) return rendered;
-  const ids = await readGivenIds(deps, [...wanted.values()]);
-  const idOf = (reference: NeededReference) => ids.get(recordName(reference)) ?? placeholder(reference);
+  const rowIdOf = await readRowIds(deps, [...wanted.values()]);
+  const idOf = (reference: NeededReference) => rowIdOf(reference).id ?? placeholder(reference);
   return renderRows(deps.state, stream, rows, idOf);
-}
-
-/** By record name, the external ids that these rows give now. */
-async function readGivenIds(
-  { mirror, state, streams }: Pick<SyncDeps, 'mirror' | 'state' | 'streams'>,
-  wanted: readonly NeededReference[],
-): Promise<Map<string, string>> {
-  const ids = new Map<string, string>();
-  for (const name of new Set(wanted.map((reference) => reference.stream))) {
-    const parent = streams.get(name);
-    if (!parent) continue;
-    const keys = wanted.flatMap((reference) => (reference.stream === name ? reference.localKey : []));
-    const links = await readLinks(state.db, name, keys);
-    const { rows } = await mirror.readRowsOrReasons(parent, keys);
-    for (const [localKey, { row }] of rows) {
-      const id = links.get(localKey)?.externalId ?? externalIdOfRow(parent, row);
-      if (id !== undefined) ids.set(recordName({ stream: name, localKey }), id);
-    }
-  }
-  return ids;
 }

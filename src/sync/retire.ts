@@ -10,7 +10,7 @@ import type { Hold, RunKind, RunRange } from '../state/schema.js';
 import { createObject, hashObject } from '../streams/destination-object.js';
 import type { Stream } from '../streams/stream.js';
 import { isReadingFault } from '../errors.js';
-import { findGivers } from './external-id-owners.js';
+import { findGivers } from './identity/who-has.js';
 import { describeCount, explainHold, type LimitFacts } from './mass-change-limits.js';
 import * as outcome from './outcome-reasons.js';
 import type { Settle, Write } from './outcome-reasons.js';
@@ -76,7 +76,7 @@ export async function startRetirements(
     stream.retire === 'deactivate' &&
     (operation === 'retire' || (operation === 'repair' && record.status === 'retired'));
   const others = retirements.filter((retirement) => !isChosen(retirement));
-  for (const { record } of await leaveToGivers(deps, stream, others, settle)) settle(outcome.skipped(record));
+  for (const { record } of await leaveToGivers(deps, others, settle)) settle(outcome.skipped(record));
   return retirements.filter(isChosen);
 }
 
@@ -114,7 +114,7 @@ export async function chooseRetirements(
   const free = await deferReserved(deps, stream, open, isInactive, context, settle);
   // 11. Any row of any stream stands for the object now, whether or not its record is accepted yet. The last look: what
   // was asked of the service before it may have taken long.
-  const unowned = await leaveToGivers(deps, stream, free, settle);
+  const unowned = await leaveToGivers(deps, free, settle);
   return unowned.flatMap(({ standing, ...write }) =>
     // 12. It is inactive already.
     isInactive({ standing, ...write }) ? settle(outcome.unchanged(write, standing.id)) : [write],
@@ -127,12 +127,11 @@ function mayBecomeActive({ inDoubt, isCheckPending }: ClaimedRecord): boolean {
 }
 
 /**
- * Returns those retirements whose object no row gives. A record whose object stands for another row is forgotten once
- * the service has accepted it as that row's; until then it is left alone, so that the object never lacks a record.
+ * Returns those retirements whose object no row gives. Where one does, the record is left alone: its object changes hands
+ * when that row is written.
  */
 async function leaveToGivers<T extends Write>(
   deps: SyncDeps,
-  stream: Stream,
   retirements: readonly T[],
   settle: Settle,
 ): Promise<T[]> {
@@ -148,11 +147,8 @@ async function leaveToGivers<T extends Write>(
     return [];
   }
   return retirements.filter(({ record, object }) => {
-    const rows = givers.get(object.extId) ?? [];
-    if (rows.length === 0) return true;
-    const isBack = rows.some((row) => row.stream === stream.name && row.localKey === record.localKey);
-    const isTakenOver = !isBack && rows.some(({ isAccepted }) => isAccepted);
-    settle(isTakenOver ? outcome.forgotten(record) : outcome.skipped(record));
+    if (!givers.has(object.extId)) return true;
+    settle(outcome.skipped(record));
     return false;
   });
 }

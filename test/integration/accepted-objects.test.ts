@@ -1,7 +1,8 @@
 // Guarantee 2
 // Synced means accepted: what the state says of a record after every kind of answer, and after none.
 import { describe, expect, it } from 'vitest';
-import { claimRecords, noteExternalIds } from '../../src/state/records/claims.js';
+import { takeObjects } from '../../src/state/records/change-hands.js';
+import { claimRecords } from '../../src/state/records/claims.js';
 import { createObject } from '../../src/streams/destination-object.js';
 import {
   addRooms,
@@ -170,7 +171,8 @@ describe('accepted object: a record is synced only if the service accepted exact
       };
       expect(await claimRecords(world.state.db, claim)).toHaveLength(1);
       const extId = `room_${code}`;
-      await noteExternalIds(world.state.db, claim, new Map([[code, extId]]));
+      const taking = { stream: 'rooms', localKey: code, externalId: extId };
+      await takeObjects(world.state.db, [taking], { ...claim, keyed: [] });
       const object = createObject(extId, 'room', true, [['room.name', [name]]]);
       await world.destination.putObjects([object], { lane: 'sync' });
     }

@@ -1,9 +1,9 @@
 // Guarantees 6, 10
-// After an external id has changed, the object a record had before is remembered, shown, and retired when an operator
-// asks for it.
+// After an external id has changed, the object that a record had before is kept by a record of its own, shown, and retired
+// when an operator asks for it.
 import { describe, expect, it } from 'vitest';
-import { countFormerObjects, retireFormer } from '../../src/state/records/former-objects.js';
-import { listTwiceChanged, retryRecords } from '../../src/state/records/retry-records.js';
+import { countFormerObjects, listFormerObjects } from '../../src/state/records/change-hands.js';
+import { retireFormer, retryRecords } from '../../src/state/records/retry-records.js';
 import { recordApprovals } from '../../src/state/runs/approvals.js';
 import { COURSES } from '../support/campus.js';
 import { expectNothingToSend, keepRoomWorlds, rooms } from '../support/room-worlds.js';
@@ -27,23 +27,39 @@ const retireFormerA = (world: World) =>
   retireFormer(world.state.db, { streams: ['rooms'], stream: 'rooms', keys: ['A'] });
 const activeObjects = (world: World) =>
   world.sandbox.objects().flatMap(({ extId, active }) => (active ? [extId] : []));
+const formerOf = async (world: World) =>
+  (await listFormerObjects(world.state.db, 'rooms', ['A'])).map(({ externalId }) => externalId);
 const recordOf = async (world: World, key = 'A') => (await world.recordsOf('rooms'))[key];
 
 describe('former object: it', () => {
-  it('is remembered from the change on, through the retry and the acceptance of the new one', async () => {
+  it('stays with its record until the retry, and is kept from there on', async () => {
     const world = await openWithRoom();
-    expect(await recordOf(world)).toMatchObject({ external_id: 'room_1', former_external_id: null });
+    expect(await recordOf(world)).toMatchObject({ status: 'synced', external_id: 'room_1' });
+    const accepted = (await recordOf(world))?.object_hash;
     await setNumber(world, 'A', '2');
     await world.sync();
-    const former = { former_external_id: 'room_1' };
-    expect(await recordOf(world)).toMatchObject({ status: 'dead', external_id: 'room_1', ...former });
+    expect(await recordOf(world)).toMatchObject({ status: 'dead', external_id: 'room_1' });
+    expect(await formerOf(world)).toEqual([]);
     await retryA(world);
-    expect(await recordOf(world)).toMatchObject({ status: 'failed', external_id: null, ...former });
+    const kept = {
+      external_id: 'room_1',
+      former_key: 'A',
+      object_hash: accepted,
+      destination_id: expect.anything(),
+    };
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { status: 'failed', external_id: null, object_hash: null },
+      '#former room_1': kept,
+    });
     await world.sync();
-    expect(await recordOf(world)).toMatchObject({ status: 'synced', external_id: 'room_2', ...former });
     await world.sql`UPDATE rooms SET name = 'b'`;
     await world.sync();
-    expect(await recordOf(world)).toMatchObject({ status: 'synced', external_id: 'room_2', ...former });
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { status: 'synced', external_id: 'room_2' },
+      '#former room_1': kept,
+    });
+    expect(activeObjects(world)).toEqual(['room_1', 'room_2']);
+    expect(await countFormerObjects(world.state.db)).toBe(1);
   });
 
   it.each([
@@ -56,14 +72,11 @@ describe('former object: it', () => {
     if (isRetried) await retryA(world);
     await setNumber(world, 'A', '1');
     await world.sync();
-    expect(await recordOf(world)).toMatchObject({
-      status: 'synced',
-      external_id: 'room_1',
-      former_external_id: null,
-    });
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { status: 'synced', external_id: 'room_1' } });
+    expect(await formerOf(world)).toEqual([]);
   });
 
-  it('is no former one any more when the row gives it again after the new one was accepted', async () => {
+  it('is taken back when the row gives it again after the new one was accepted, which is kept then', async () => {
     const world = await openWithRoom();
     await setNumber(world, 'A', '2');
     await world.sync();
@@ -71,8 +84,8 @@ describe('former object: it', () => {
     await world.sync();
     await setNumber(world, 'A', '1');
     await world.sync();
-    const changedBack = { status: 'dead', external_id: 'room_2', former_external_id: 'room_2' };
-    expect(await recordOf(world)).toMatchObject(changedBack);
+    expect(await recordOf(world)).toMatchObject({ status: 'synced', external_id: 'room_1' });
+    expect(await formerOf(world)).toEqual(['room_2']);
   });
 
   it.each([
@@ -98,7 +111,7 @@ describe('former object: it', () => {
       expect(run.plan['rooms']).toMatchObject({ retire: 1 });
       expect(activeObjects(world).toSorted()).toEqual(['room_2', 'room_7']);
       expect(await world.recordsOf('rooms')).toMatchObject({
-        A: { status: 'synced', external_id: 'room_2', former_external_id: null },
+        A: { status: 'synced', external_id: 'room_2' },
         B: { status: 'synced' },
         '#former room_1': { status: 'retired', external_id: 'room_1' },
       });
@@ -118,7 +131,6 @@ describe('former object: it', () => {
     expect(await world.statusesOf('rooms')).toEqual({
       A: 'synced',
       '#former room_1': 'retired',
-      '#former room_2': 'retired',
     });
   });
 
@@ -161,7 +173,7 @@ describe('former object: it', () => {
     expect(activeObjects(world).every((extId) => extId.startsWith('room_new'))).toBe(true);
   });
 
-  it('of two changes in a row is never forgotten: a retry waits for an operator, who may retire both', async () => {
+  it('of each of two changes in a row is kept, and an operator may retire both', async () => {
     const world = await openWithRoom();
     await setNumber(world, 'A', '2');
     await world.sync();
@@ -169,11 +181,8 @@ describe('former object: it', () => {
     await world.sync();
     await setNumber(world, 'A', '3');
     await world.sync();
-    expect(await recordOf(world)).toMatchObject({ external_id: 'room_2', former_external_id: 'room_1' });
-    expect(await retryA(world)).toEqual([]);
-    expect(await listTwiceChanged(world.state.db, { keys: [] })).toEqual([
-      { stream: 'rooms', localKey: 'A', formerExternalId: 'room_1' },
-    ]);
+    expect(await recordOf(world)).toMatchObject({ external_id: 'room_2', status: 'dead' });
+    expect(await formerOf(world)).toEqual(['room_1']);
     expect(await retireFormerA(world)).toMatchObject([{ externalIds: ['room_1', 'room_2'] }]);
     await world.sync();
     expect(activeObjects(world)).toEqual(['room_3']);
@@ -203,7 +212,7 @@ describe('former object: it', () => {
     expect(await retireFormer(world.state.db, { streams: ['halls'], keys: [] })).toEqual([]);
     await world.sql`UPDATE slotsync.records SET claimed_by = 'b', claimed_until = now() + interval '1 minute'`;
     expect(await retireFormerA(world)).toEqual([]);
-    expect(await recordOf(world)).toMatchObject({ status: 'dead', former_external_id: 'room_1' });
+    expect(await recordOf(world)).toMatchObject({ status: 'dead', external_id: 'room_1' });
   });
 
   it('of a record without a row and without an object of its own is not forgotten', async () => {

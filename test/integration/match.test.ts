@@ -420,7 +420,7 @@ describe('match: a file that is applied', () => {
     expect(await applyLinks(world.deps(), file)).toMatchObject({ linked: [{ key: 'A' }], already: 0 });
     expect((await world.sync()).run.status).toBe('succeeded');
     expect(await world.recordsOf('rooms')).toMatchObject({
-      A: { status: 'synced', external_id: 'hand', former_external_id: null },
+      A: { status: 'synced', external_id: 'hand' },
     });
     expect(world.sandbox.objects()).toHaveLength(1);
     expect(await applyLinks(world.deps(), file)).toMatchObject({ linked: [], already: 1 });

@@ -37,8 +37,9 @@ it('personal data: nothing of a removed person stays, and everything of others d
   const booking = (id: string) => sql.json({ objects: [{ stream: 'staff', externalId: id }], fields: {} });
   for (const { stream, key, id } of [PERSON, { stream: 'staff', key: '12', id: 'person_12' }]) {
     await sql`
-      INSERT INTO slotsync.records (stream, local_key, external_id, former_external_id, status, error_message)
-      VALUES (${stream}, ${key}, ${id}, ${`${id} (former)`}, 'failed', ${`no room for ${id}`})`;
+      INSERT INTO slotsync.records (stream, local_key, external_id, former_key, status, error_message)
+      VALUES (${stream}, ${key}, ${id}, NULL, 'failed', ${`no room for ${id}`}),
+        (${stream}, ${`#former ${id} x`}, ${`${id} x`}, ${key}, 'synced', NULL)`;
     await sql`
       INSERT INTO slotsync.records (stream, local_key, external_id, status, waits_for, error_message)
       VALUES ('courses', ${`of ${key.length}`}, ${`course ${key.length}`}, 'deferred',

@@ -191,15 +191,6 @@ describe('rename', () => {
       /may have been sent/,
     ],
     [
-      'the new record had another object',
-      async (world) => {
-        await renameRow(world, 'A', 'B');
-        await world.sql`INSERT INTO slotsync.records (stream, local_key, status, former_external_id) VALUES ('rooms', 'B', 'failed', 'x')`;
-      },
-      ['A', 'B'],
-      /another object, 'x'/,
-    ],
-    [
       'the new key is linked',
       async (world) => {
         await renameRow(world, 'A', 'B');

@@ -41,7 +41,8 @@ import { createDatabase } from './services.js';
 export interface RecordRow {
   local_key: string;
   external_id: string | null;
-  former_external_id: string | null;
+  row_external_id: string | null;
+  former_key: string | null;
   status: RecordStatus;
   error_code: string | null;
   error_message: string | null;

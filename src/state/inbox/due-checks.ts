@@ -14,7 +14,7 @@ export async function addDueChecks(db: Queries, streams: readonly string[]): Pro
   const { added } = await queryOne<{ added: number }>(db)`
     WITH due AS (
       SELECT stream, local_key FROM slotsync.records
-      WHERE check_after <= now() AND stream = ${anyOf(streams)} AND (claimed_by IS NULL OR claimed_until < now())
+      WHERE check_after <= now() AND stream = ${anyOf(streams)} AND former_key IS NULL AND (claimed_by IS NULL OR claimed_until < now())
       ORDER BY check_after LIMIT ${AT_ONCE} FOR UPDATE SKIP LOCKED
     ), doubted AS (
       UPDATE slotsync.records AS r

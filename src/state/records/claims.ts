@@ -9,16 +9,8 @@ import { AWAITS_SECOND_LOOK } from './outcome-types.js';
 /** What the state knows of a record when a batch claims it. */
 export type ClaimedRecord = Pick<
   RowOf<typeof records>,
-  | (
-      | 'localKey'
-      | 'status'
-      | 'externalId'
-      | 'formerExternalId'
-      | 'destinationId'
-      | 'sourceHash'
-      | 'objectHash'
-    )
-  | ('inDoubt' | 'waitsSince' | 'errorCode' | 'refusedHash')
+  | ('localKey' | 'status' | 'externalId' | 'destinationId' | 'sourceHash' | 'objectHash')
+  | ('inDoubt' | 'waitsSince' | 'errorCode' | 'refusedHash' | 'syncedAt')
 > & {
   /**
    * A write whose answer was lost may still be carried out, also after the next one; or a refusal is not yet to be taken
@@ -39,11 +31,18 @@ export interface Claim {
 
 const secondsFromNow = (seconds: number) => sql`now() + make_interval(secs => ${seconds})`;
 
+/** A record (named r) as a batch has claimed it. */
+const CLAIMED = sql`r.local_key AS "localKey", r.status, r.external_id AS "externalId",
+  r.destination_id::float8 AS "destinationId", r.source_hash::text AS "sourceHash", r.object_hash AS "objectHash",
+  r.in_doubt AS "inDoubt", r.waits_since AS "waitsSince", r.error_code AS "errorCode",
+  r.refused_hash::text AS "refusedHash", r.synced_at AS "syncedAt", r.check_after IS NOT NULL AS "isCheckPending"`;
+
 /**
  * Claims the records that no other batch is writing; the answer has no others. One whose claim has expired may have been
  * written by a batch that is gone, and one whose check is due may have been overwritten, unless it was refused: both are in
  * doubt from here on.
- * `externalIds`, by key: those known already, noted with records the service has never accepted.
+ * `externalIds`, by key: those known already. Records that the service has never accepted own these objects from here on,
+ * where no other record does.
  */
 export async function claimRecords(
   db: Queries,
@@ -53,7 +52,8 @@ export async function claimRecords(
   const externalIds = keys.map((key) => claim.externalIds?.get(key));
   const rows = await query<ClaimedRecord>(db)`
     INSERT INTO slotsync.records AS r (stream, local_key, external_id, status, claimed_by, claimed_until, run_id)
-    SELECT ${claim.stream}, key, id, 'pending', ${claim.token}, ${secondsFromNow(claim.seconds)}, ${claim.runId}::bigint
+    SELECT ${claim.stream}, key, CASE WHEN NOT EXISTS (SELECT FROM slotsync.records AS o WHERE o.external_id = id) THEN id END,
+      'pending', ${claim.token}, ${secondsFromNow(claim.seconds)}, ${claim.runId}::bigint
     FROM unnest(${arrayLiteral(keys)}::text[], ${arrayLiteral(externalIds)}::text[]) AS k(key, id) ORDER BY key COLLATE "C"
     ON CONFLICT (stream, local_key) DO UPDATE SET
       in_doubt = r.in_doubt OR r.claimed_by IS NOT NULL
@@ -64,24 +64,21 @@ export async function claimRecords(
         THEN coalesce(excluded.external_id, r.external_id) ELSE r.external_id END,
       claimed_by = excluded.claimed_by, claimed_until = excluded.claimed_until
     WHERE r.claimed_by IS NULL OR r.claimed_until < now()
-    RETURNING local_key AS "localKey", status, external_id AS "externalId", former_external_id AS "formerExternalId",
-      destination_id::float8 AS "destinationId", source_hash::text AS "sourceHash", object_hash AS "objectHash",
-      in_doubt AS "inDoubt", waits_since AS "waitsSince", error_code AS "errorCode",
-      refused_hash::text AS "refusedHash", check_after IS NOT NULL AS "isCheckPending"`;
+    RETURNING ${CLAIMED}`;
+  return new Map(rows.map((row) => [row.localKey, row]));
+}
+
+/** Claimed records as they are now: an object may have changed hands before the batch had the claim on it. */
+export async function readClaimed(db: Queries, { token, stream }: Claim, keys: readonly string[]) {
+  const rows = await query<ClaimedRecord>(db)`
+    SELECT ${CLAIMED} FROM slotsync.records AS r
+    WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND r.claimed_by = ${token}`;
   return new Map(rows.map((row) => [row.localKey, row]));
 }
 
 /** When a write that may have been sent just now cannot be carried out any more. */
-const lateAfter = ({ lateSeconds }: Claim) => sql`greatest(r.check_after, ${secondsFromNow(lateSeconds)})`;
-
-/**
- * Notes the external ids of claimed records, by key, so that the write of a worker that dies is known and others see
- * what is being written. Returns false when another batch took any of the claim over: then nothing may be sent.
- */
-export async function noteExternalIds(db: Queries, claim: Claim, externalIds: ReadonlyMap<string, string>) {
-  const ids = JSON.stringify(Object.fromEntries(externalIds));
-  return updateClaimed(db, claim, [...externalIds.keys()], sql`external_id = ${ids}::jsonb->>r.local_key`);
-}
+const lateAfter = ({ lateSeconds }: Pick<Claim, 'lateSeconds'>) =>
+  sql`greatest(r.check_after, ${secondsFromNow(lateSeconds)})`;
 
 /** Prolongs a claim. Returns false when another batch took any of it over: then nothing may be sent. */
 export async function renewClaim(db: Queries, claim: Claim, keys: readonly string[]): Promise<boolean> {

@@ -18,10 +18,10 @@ export async function countSentAgain(db: Queries) {
     WHERE r.${UNSETTLED} AND ${IS_SENT_AGAIN} GROUP BY r.stream`;
 }
 
-/** Records by stream and status. */
+/** Records by stream and status, without former objects. */
 export async function countRecords(db: Queries) {
   return query<{ stream: string; status: RecordStatus; count: number }>(db)`
-    SELECT stream, status, count(*)::int AS count FROM slotsync.records
+    SELECT stream, status, count(*)::int AS count FROM slotsync.records WHERE former_key IS NULL
     GROUP BY stream, status ORDER BY stream, status`;
 }
 
@@ -63,6 +63,6 @@ export async function countAccepted(db: Queries, stream: string): Promise<number
 export async function countInDoubt(db: Queries): Promise<{ count: number; latest: Date | null }> {
   const { count, latest } = await queryOne<{ count: number; latest: string | null }>(db)`
     SELECT count(*)::int AS count, max(check_after) AS latest FROM slotsync.records
-    WHERE in_doubt OR check_after IS NOT NULL`;
+    WHERE (in_doubt OR check_after IS NOT NULL) AND former_key IS NULL`;
   return { count, latest: latest === null ? null : new Date(latest) };
 }

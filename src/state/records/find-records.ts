@@ -8,7 +8,7 @@ import type { RecordKey } from './outcome-types.js';
 export async function findRecords(db: Queries, text: string, limit: number) {
   const streams = await listRecordedStreams(db);
   return query<RecordKey & { externalId: string | null; status: RecordStatus }>(db)`
-    SELECT stream, local_key AS "localKey", external_id AS "externalId", status FROM slotsync.records
-    WHERE stream = ${anyOf(streams)} AND local_key = ${text} OR external_id = ${text}
+    SELECT stream, local_key AS "localKey", coalesce(external_id, row_external_id) AS "externalId", status FROM slotsync.records
+    WHERE stream = ${anyOf(streams)} AND local_key = ${text} OR external_id = ${text} OR row_external_id = ${text}
     ORDER BY stream, local_key LIMIT ${limit}`;
 }

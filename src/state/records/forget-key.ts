@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../../sql-text.js';
 import { anyOf, query, type Queries } from '../database.js';
-import { formerKey } from './former-objects.js';
+import { listFormerObjects } from './change-hands.js';
 import { recordName, type RecordKey } from './outcome-types.js';
 
 /** Why nothing was deleted: `runId` has the key in a batch that has not ended, or a batch is writing the record. */
@@ -36,17 +36,21 @@ export async function forgetKey(db: Queries, key: RecordKey): Promise<Forgotten 
       SELECT run_id::float8 AS id FROM slotsync.batches
       WHERE stream = ${stream} AND state IN ('planned', 'queued', 'held') AND ${localKey} = ANY (keys) LIMIT 1`;
     if (run) return { refused: 'in_run', runId: run.id };
-    const records = await query<{ externalId: string | null; former: string | null; isClaimed: boolean }>(tx)`
-      SELECT external_id AS "externalId", former_external_id AS former,
+    const records = await query<{ externalId: string | null; rowId: string | null; isClaimed: boolean }>(tx)`
+      SELECT external_id AS "externalId", row_external_id AS "rowId",
         coalesce(claimed_until > now(), false) AS "isClaimed"
       FROM slotsync.records WHERE stream = ${stream} AND local_key = ${localKey} FOR UPDATE`;
     if (records.some(({ isClaimed }) => isClaimed)) return { refused: 'claimed' };
     const links = await query<{ externalId: string }>(tx)`
       SELECT external_id AS "externalId" FROM slotsync.links WHERE stream = ${stream} AND local_key = ${localKey}`;
-    const named = [...records.flatMap((one) => [one.externalId, one.former]), ...links.map(idOf)];
+    const former = await listFormerObjects(tx, stream, [localKey]);
+    const named = [
+      ...records.flatMap((one) => [one.externalId, one.rowId]),
+      ...[...links, ...former].map(({ externalId }) => externalId),
+    ];
     const externalIds = [...new Set(named.filter((id) => id !== null))];
     const deleted = await execute(tx, [
-      ...statementsOfKey(key, externalIds),
+      ...statementsOfKey(key, [localKey, ...former.map((one) => one.localKey)], externalIds),
       ...statementsOfBookings(externalIds),
     ]);
     if (Object.keys(deleted).length === 0) return undefined;
@@ -69,11 +73,12 @@ export async function forgetBooking(db: Queries, localKey: string): Promise<Forg
 
 type Statement = readonly [table: string, statement: SQL];
 
-const idOf = ({ externalId }: { externalId: string }) => externalId;
-
-function statementsOfKey(key: RecordKey, externalIds: readonly string[]): Statement[] {
+function statementsOfKey(
+  key: RecordKey,
+  keys: readonly string[],
+  externalIds: readonly string[],
+): Statement[] {
   const { stream, localKey } = key;
-  const keys = [localKey, ...externalIds.map(formerKey)];
   const these = sql`${arrayLiteral(keys)}::text[]`;
   // Messages quote keys.
   const names = sql`${arrayLiteral([`'${localKey}'`, ...externalIds])}::text[]`;

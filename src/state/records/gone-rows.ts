@@ -1,8 +1,6 @@
 // Records whose row is gone from the mirror: since when, where the stream waits some days before it retires, and the end of
 // those the service never had.
-import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
-import { KEPT_FOR_FORMER } from './former-objects.js';
 import { wakeSharers } from './wake-waiting.js';
 
 /** Notes that the rows of these keys are gone, those for which it was not noted yet. */
@@ -26,18 +24,12 @@ export async function readLongGone(db: Queries, stream: string, keys: readonly s
   return new Set(rows.map(({ localKey }) => localKey));
 }
 
-/**
- * Deletes records that the service never had and no batch has claimed. One with a former object stays: see
- * `KEPT_FOR_FORMER`.
- */
+/** Deletes records that the service never had and no batch has claimed. */
 export async function forgetRecords(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
-  const isForgotten = sql`stream = ${stream} AND local_key = ${anyOf(keys)}
-      AND object_hash IS NULL AND claimed_by IS NULL AND NOT in_doubt AND check_after IS NULL`;
-  await query(db)`
-    UPDATE slotsync.records SET ${KEPT_FOR_FORMER} WHERE ${isForgotten} AND former_external_id IS NOT NULL`;
   const forgotten = await query<{ externalId: string | null }>(db)`
-    DELETE FROM slotsync.records WHERE ${isForgotten} AND former_external_id IS NULL
-    RETURNING external_id AS "externalId"`;
+    DELETE FROM slotsync.records WHERE stream = ${stream} AND local_key = ${anyOf(keys)}
+      AND object_hash IS NULL AND claimed_by IS NULL AND NOT in_doubt AND check_after IS NULL
+    RETURNING coalesce(external_id, row_external_id) AS "externalId"`;
   await wakeSharers(
     db,
     forgotten.flatMap(({ externalId }) => externalId ?? []),

@@ -4,6 +4,7 @@
 // writes it by a link that may still be undone.
 import { randomUUID } from 'node:crypto';
 import { anyOf, query, type Queries, type State } from '../database.js';
+import { IS_FORMER, takeObjects } from './change-hands.js';
 import { claimObjects, releaseObjectClaims } from './object-claims.js';
 import { deleteLinks, insertLinks, readLinks, readLinksTo, type Link } from './links.js';
 import { EXTERNAL_ID_CHANGED, recordName, type RecordKey } from './outcome-types.js';
@@ -115,6 +116,7 @@ async function findObstacles(db: Queries, links: readonly NewLink[], token: stri
         SELECT * FROM slotsync.records AS r WHERE r.external_id = w."externalId" OFFSET 0) AS r
       WHERE (r.stream, r.local_key) IS DISTINCT FROM (w.stream, w."localKey")
         AND (r.claimed_by IS NOT NULL OR r.in_doubt OR (r.object_hash IS NOT NULL AND r.status <> 'retired'))
+        AND NOT ${IS_FORMER}
     )
     SELECT stream, "localKey", jsonb_build_object('stream', owner, 'localKey', key) AS owner,
       external_id AS "externalId", is_own AS "isOwn" FROM (TABLE others UNION ALL TABLE own) AS o(stream, "localKey", owner, key, external_id, is_own)`;
@@ -156,24 +158,33 @@ async function explainConflicts(db: Queries, links: readonly NewLink[]) {
   return reasons;
 }
 
-/** Records that the service has never accepted stand for these objects from here on; not those that a batch is writing. */
+/**
+ * Records that the service has never accepted own these objects from here on, with all that a retired or former owner knew of
+ * them; not those that a batch is writing.
+ */
 async function noteLinked(tx: Queries, links: readonly NewLink[], token: string): Promise<void> {
+  const linked = await query<RecordKey & { externalId: string; owner: RecordKey | null }>(tx)`
+    SELECT r.stream, r.local_key AS "localKey", l."externalId",
+      CASE WHEN o.local_key IS NOT NULL THEN jsonb_build_object('stream', o.stream, 'localKey', o.local_key) END AS owner
+    FROM slotsync.records AS r
+    JOIN jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text)
+      ON r.stream = l.stream AND r.local_key = l."localKey"
+    LEFT JOIN slotsync.records AS o ON o.external_id = l."externalId"
+    WHERE r.object_hash IS NULL AND r.external_id IS DISTINCT FROM l."externalId"
+      AND (r.claimed_by = ${token} OR (r.claimed_by IS NULL AND NOT r.in_doubt))
+    ORDER BY r.stream, r.local_key FOR UPDATE OF r`;
+  const takings = linked.map(({ owner, ...one }) => ({
+    ...one,
+    from: owner ?? undefined,
+    isFormerGone: owner !== null,
+  }));
+  await takeObjects(tx, takings, { token, lateSeconds: 0, keyed: [] });
+  // What was given up for want of a link is sent by the next run.
   await query(tx)`
-    WITH linked AS (
-      SELECT r.stream, r.local_key, l."externalId" FROM slotsync.records AS r
-      JOIN jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text)
-        ON r.stream = l.stream AND r.local_key = l."localKey"
-      WHERE (r.object_hash IS NULL AND (r.claimed_by = ${token} OR (r.claimed_by IS NULL AND NOT r.in_doubt)))
-        -- Or it has that object already, and its row gave another one without the link.
-        OR (r.status = 'dead' AND r.error_code = ${EXTERNAL_ID_CHANGED} AND r.external_id = l."externalId"
-          AND r.claimed_by IS NULL)
-      ORDER BY r.stream, r.local_key FOR UPDATE OF r
-    )
-    UPDATE slotsync.records AS r SET external_id = l."externalId",
-      -- What was given up for want of a link is sent by the next run.
-      (status, refused_hash) = (SELECT 'failed', NULL::bigint WHERE r.status = 'dead'
-        UNION ALL SELECT r.status, r.refused_hash WHERE r.status <> 'dead')
-    FROM linked AS l WHERE r.stream = l.stream AND r.local_key = l.local_key`;
+    UPDATE slotsync.records AS r SET status = 'failed', refused_hash = NULL
+    FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text)
+    WHERE r.stream = l.stream AND r.local_key = l."localKey" AND r.status = 'dead' AND r.external_id = l."externalId"
+      AND (r.object_hash IS NULL OR r.error_code = ${EXTERNAL_ID_CHANGED}) AND r.claimed_by IS NULL`;
 }
 
 /**

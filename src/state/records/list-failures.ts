@@ -4,18 +4,10 @@ import { query, type Queries, type RowOf } from '../database.js';
 import type { records } from '../schema.js';
 import { IS_SENT_AGAIN, UNSETTLED } from './count-records.js';
 import { isWanted, SINCE, type FailureFilter } from './failure-filter.js';
-import { FORMER_HAS_RECORD } from './former-objects.js';
 import type { RecordKey } from './outcome-types.js';
 
 type RecordColumn =
-  | 'externalId'
-  | 'formerExternalId'
-  | 'status'
-  | 'errorCode'
-  | 'errorMessage'
-  | 'attempts'
-  | 'runId'
-  | 'updatedAt';
+  'externalId' | 'status' | 'errorCode' | 'errorMessage' | 'attempts' | 'runId' | 'updatedAt';
 interface FailureRow extends RecordKey, Pick<RowOf<typeof records>, RecordColumn> {
   /** Since when it is as it is; of one that failed, its last attempt. */
   since: string;
@@ -32,8 +24,7 @@ export async function listFailures(
   { limit, after, ...filter }: FailureFilter & { limit: number; after?: RecordKey | undefined },
 ) {
   const rows = await query<FailureRow>(db)`
-    SELECT r.stream, r.local_key AS "localKey", r.external_id AS "externalId",
-      CASE WHEN NOT ${FORMER_HAS_RECORD} THEN r.former_external_id END AS "formerExternalId", r.status, r.error_code AS "errorCode",
+    SELECT r.stream, r.local_key AS "localKey", coalesce(r.external_id, r.row_external_id) AS "externalId", r.status, r.error_code AS "errorCode",
       r.error_message AS "errorMessage", r.attempts, r.run_id::float8 AS "runId", r.updated_at AS "updatedAt",
       ${SINCE} AS since, ${IS_SENT_AGAIN} AS "isInInbox",
       CASE WHEN r.waits_for IS NOT NULL

@@ -23,12 +23,13 @@ export async function failRecords(
   const rows = failures.map((failure) => ({ ...failure, message: storable(failure.message) }));
   await query(db)`
     INSERT INTO slotsync.records AS r
-      (stream, local_key, status, refused_hash, external_id, error_code, error_message, attempts, run_id)
+      (stream, local_key, status, refused_hash, row_external_id, error_code, error_message, attempts, run_id)
     SELECT ${stream}, f."localKey", CASE WHEN f."deadHash" IS NULL THEN 'failed' ELSE 'dead' END, f."deadHash",
       f."externalId", f.code, f.message, 1, ${runId}::bigint
     FROM jsonb_to_recordset(${JSON.stringify(rows)}::jsonb)
       AS f("localKey" text, "deadHash" bigint, "externalId" text, code text, message text)
     ON CONFLICT (stream, local_key) DO UPDATE SET
-      status = excluded.status, refused_hash = excluded.refused_hash, error_code = excluded.error_code, error_message = excluded.error_message,
+      status = excluded.status, refused_hash = excluded.refused_hash,
+      row_external_id = nullif(excluded.row_external_id, r.external_id), error_code = excluded.error_code, error_message = excluded.error_message,
       attempts = r.attempts + 1, run_id = excluded.run_id, updated_at = now()`;
 }

@@ -9,12 +9,14 @@ import { AWAITS_SECOND_LOOK, RETIREMENT_REFUSED, STILL_RESERVED } from './outcom
 /**
  * The mark of a row of `records` (named r), in SQL: of a record that is exactly as accepted its source hash alone;
  * otherwise `status:a|n:hash`, where `a` says that the service may hold the object, with `:gone` behind it when its row
- * was seen to be gone. The common case comes first and costs nothing but its hash.
+ * was seen to be gone. The common case comes first and costs nothing but its hash. A former object that an operator has
+ * not decided about reads as retired: nothing is planned of it.
  */
 export const MARK = `CASE
     WHEN r.status = 'synced' AND r.claimed_by IS NULL AND NOT r.in_doubt AND r.gone_since IS NULL
       AND (r.check_after IS NULL OR r.check_after > now()) THEN r.source_hash::text
     ELSE CASE
+      WHEN r.former_key IS NOT NULL AND r.source_hash IS NULL THEN 'retired:a:'
       WHEN r.claimed_by IS NOT NULL OR ((r.in_doubt OR (r.check_after <= now() AND NOT ${AWAITS_SECOND_LOOK}))
         AND r.status <> 'dead') THEN CASE WHEN r.status = 'retired' THEN 'reserved:a:' ELSE 'doubt:a:' END
       WHEN r.status = 'synced' THEN 'synced:a:' || r.source_hash

@@ -10,7 +10,7 @@ import { wakeArrived } from './wake-arrived.js';
 /** Why a record was not renamed. `other`: whose object it is. */
 export type RenameRefusal =
   | { refused: 'claimed' | 'never_accepted' }
-  | { refused: 'has_object' | 'has_former' | 'linked'; externalId: string }
+  | { refused: 'has_object' | 'linked'; externalId: string }
   | { refused: 'in_doubt' }
   | { refused: 'taken'; externalId: string; other: RecordKey };
 
@@ -31,7 +31,6 @@ interface Renaming {
 interface LockedRecord {
   localKey: string;
   externalId: string;
-  former: string | null;
   destinationId: number | null;
   isAccepted: boolean;
   /** A batch is writing it. A claim that has expired goes with the record, which is in doubt then. */
@@ -62,12 +61,10 @@ export async function renameRecord(db: Queries, renaming: Renaming): Promise<Ren
     const { externalId, destinationId } = record;
     if (replaced?.isAccepted) return { refused: 'has_object', externalId: replaced.externalId };
     if (replaced?.inDoubt) return { refused: 'in_doubt' };
-    const former = replaced?.former ?? null;
-    if (former !== null && former !== externalId) return { refused: 'has_former', externalId: former };
     const links = await readLinks(tx, stream, [from, to]);
     const own = links.get(to);
     if (own) return { refused: 'linked', externalId: own.externalId };
-    const other = await findOtherOwner(tx, renaming, { externalId, destinationId });
+    const other = await findLinkedKey(tx, renaming, { externalId, destinationId });
     if (other) return { refused: 'taken', externalId, other };
     // A batch that claims the new key from here on waits for this transaction, and gets the record as it is then.
     if (!replaced && !(await insertRecord(tx, stream, to))) return { refused: 'claimed' };
@@ -93,7 +90,7 @@ export async function renameRecord(db: Queries, renaming: Renaming): Promise<Ren
 
 async function lockRecords(tx: Queries, stream: string, keys: readonly string[]): Promise<LockedRecord[]> {
   return query<LockedRecord>(tx)`
-    SELECT local_key AS "localKey", external_id AS "externalId", former_external_id AS former,
+    SELECT local_key AS "localKey", external_id AS "externalId",
       destination_id::float8 AS "destinationId",
       in_doubt OR check_after > now() OR claimed_by IS NOT NULL AS "inDoubt",
       object_hash IS NOT NULL AND external_id IS NOT NULL AS "isAccepted",
@@ -101,17 +98,12 @@ async function lockRecords(tx: Queries, stream: string, keys: readonly string[])
     FROM slotsync.records WHERE stream = ${stream} AND local_key = ${anyOf(keys)} ORDER BY local_key FOR UPDATE`;
 }
 
-/** Another key that the object belongs to, by its record or by a link. */
-async function findOtherOwner(
+/** Another key that is linked to the object. */
+async function findLinkedKey(
   tx: Queries,
   { stream, from }: Renaming,
   { externalId, destinationId }: Pick<LockedRecord, 'externalId' | 'destinationId'>,
 ): Promise<RecordKey | undefined> {
-  const [owner] = await query<RecordKey>(tx)`
-    SELECT stream, local_key AS "localKey" FROM slotsync.records
-    WHERE external_id = ${externalId} AND (stream, local_key) IS DISTINCT FROM (${stream}, ${from})
-      AND (claimed_by IS NOT NULL OR in_doubt OR (object_hash IS NOT NULL AND status <> 'retired')) LIMIT 1`;
-  if (owner) return owner;
   const links: (RecordKey | undefined)[] = [
     (await readLinksTo(tx, [externalId])).get(externalId),
     destinationId === null ? undefined : (await readLinksToNumbers(tx, [destinationId])).get(destinationId),
@@ -134,6 +126,8 @@ async function moveRows(tx: Queries, { stream, from, to }: Renaming): Promise<vo
   await query(tx)`
     UPDATE slotsync.records SET local_key = ${to}, gone_since = NULL, updated_at = now()
     WHERE stream = ${stream} AND local_key = ${from}`;
+  await query(tx)`
+    UPDATE slotsync.records SET former_key = ${to} WHERE stream = ${stream} AND former_key = ${from}`;
   await query(tx)`UPDATE slotsync.records SET waits_for = ${name} WHERE waits_for = ${former}`;
   await query(tx)`DELETE FROM slotsync.drift WHERE stream = ${stream} AND local_key = ${to}`;
   await query(tx)`

@@ -1,6 +1,7 @@
-// An operator's retry of records that were given up.
+// An operator's retry of records that were given up, and what becomes of the objects that they let go of.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
+import { IS_FORMER, letGo } from './change-hands.js';
 import { isWanted, type FailureFilter } from './failure-filter.js';
 import { AWAITS_SECOND_LOOK, EXTERNAL_ID_CHANGED, type RecordKey } from './outcome-types.js';
 
@@ -9,40 +10,79 @@ export interface ChosenRecords extends Pick<FailureFilter, 'stream' | 'status' |
   keys: readonly string[];
 }
 
-export const isChosen = ({ keys, ...filter }: ChosenRecords) =>
-  sql`(${isWanted(filter)} AND ${keys.length === 0 ? sql`true` : sql`r.local_key = ${anyOf(keys)}`})`;
-
-/** Its external id has changed, and it still has that of the object it is to let go of. */
-export const HOLDS_FORMER = sql`(r.status = 'dead' AND r.external_id IS NOT NULL
-  AND r.error_code IS NOT DISTINCT FROM ${EXTERNAL_ID_CHANGED})`;
-/** A record remembers one former object. */
-const WOULD_FORGET_ONE = sql`(${HOLDS_FORMER} AND coalesce(r.former_external_id <> r.external_id, false))`;
-
 /** A record that is sent again, with the code it was given up with. */
 export interface RetriedRecord extends RecordKey {
   code: string | null;
 }
 
-/**
- * Lets dead and failed records be sent again by the next run; without keys all of them. One whose external id changed lets
- * go of the object it had, and remembers it: the next run creates the new one. Returns those that were changed.
- */
-export async function retryRecords(db: Queries, chosen: ChosenRecords): Promise<RetriedRecord[]> {
-  return query<RetriedRecord>(db)`
-    UPDATE slotsync.records AS r SET status = 'failed', refused_hash = NULL, updated_at = now(),
-      check_after = CASE WHEN NOT ${sql.raw(AWAITS_SECOND_LOOK)} THEN r.check_after END,
-      -- What was in doubt was the object that it lets go of; of the new one nothing was sent yet.
-      in_doubt = r.in_doubt AND NOT ${HOLDS_FORMER},
-      (former_external_id, external_id, destination_id, object_hash, source_hash) = (
-        SELECT r.former_external_id, r.external_id, r.destination_id, r.object_hash, r.source_hash
-        WHERE NOT ${HOLDS_FORMER} UNION ALL SELECT r.external_id, NULL, NULL, NULL, NULL WHERE ${HOLDS_FORMER})
-    WHERE r.status IN ('dead', 'failed') AND ${isChosen(chosen)} AND NOT ${WOULD_FORGET_ONE}
-    RETURNING r.stream, r.local_key AS "localKey", r.error_code AS code`;
+/** A record, and the objects it no longer stands for. */
+export interface FormerObjects extends RecordKey {
+  externalIds: string[];
 }
 
-/** Records whose external id has changed twice: `retryRecords` leaves them as they are, `retireFormer` takes both objects. */
-export async function listTwiceChanged(db: Queries, chosen: ChosenRecords) {
-  return query<RecordKey & { formerExternalId: string }>(db)`
-    SELECT r.stream, r.local_key AS "localKey", r.former_external_id AS "formerExternalId" FROM slotsync.records AS r
-    WHERE ${isChosen(chosen)} AND ${WOULD_FORGET_ONE} ORDER BY r.stream, r.local_key`;
+const isChosen = ({ keys, ...filter }: ChosenRecords) =>
+  sql`(${isWanted(filter)} AND ${keys.length === 0 ? sql`true` : sql`r.local_key = ${anyOf(keys)}`})`;
+
+/**
+ * Its row gives another external id than that of the object it owns. A batch that has claimed it may still send: then it
+ * keeps the object.
+ */
+const OWNS_ANOTHER = sql`(r.status = 'dead' AND r.external_id IS NOT NULL
+  AND r.error_code IS NOT DISTINCT FROM ${EXTERNAL_ID_CHANGED})`;
+const IS_FREE = sql`(r.claimed_by IS NULL OR r.claimed_until < now())`;
+
+/** Of the chosen records, those that own an object which their rows do not give any more. */
+async function lockOwnersOfAnother(tx: Queries, chosen: ChosenRecords): Promise<RecordKey[]> {
+  return query<RecordKey>(tx)`
+    SELECT r.stream, r.local_key AS "localKey" FROM slotsync.records AS r
+    WHERE ${isChosen(chosen)} AND ${OWNS_ANOTHER} AND ${IS_FREE} ORDER BY r.stream, r.local_key FOR UPDATE`;
+}
+
+/**
+ * Lets dead and failed records be sent again by the next run; without keys all of them. One whose external id changed lets
+ * go of the object it had, which a record of its own keeps: the next run creates the new one. Returns those that were
+ * changed.
+ */
+export async function retryRecords(db: Queries, chosen: ChosenRecords): Promise<RetriedRecord[]> {
+  return db.transaction(async (tx) => {
+    const owners = await lockOwnersOfAnother(tx, chosen);
+    const retried = await query<RetriedRecord>(tx)`
+      UPDATE slotsync.records AS r SET status = 'failed', refused_hash = NULL, updated_at = now(),
+        check_after = CASE WHEN NOT ${sql.raw(AWAITS_SECOND_LOOK)} THEN r.check_after END
+      WHERE r.status IN ('dead', 'failed') AND ${isChosen(chosen)} AND (${IS_FREE} OR NOT ${OWNS_ANOTHER})
+      RETURNING r.stream, r.local_key AS "localKey", r.error_code AS code`;
+    await letGo(tx, owners);
+    return retried;
+  });
+}
+
+/**
+ * Lets former objects be retired by the next plan, through every guard and limit: those that the chosen records had, and
+ * those that they still own. Leaves what a batch has claimed. Returns those that were changed; a second call finds none.
+ */
+export async function retireFormer(
+  db: Queries,
+  {
+    streams,
+    ...chosen
+  }: { stream?: string | undefined; keys: readonly string[]; streams: readonly string[] },
+): Promise<FormerObjects[]> {
+  return db.transaction(async (tx) => {
+    const ownersOf = async (stream: string) => lockOwnersOfAnother(tx, { ...chosen, stream });
+    for (const stream of streams)
+      if (stream === (chosen.stream ?? stream)) await letGo(tx, await ownersOf(stream));
+    const isMeant = chosen.keys.length === 0 ? sql`true` : sql`r.former_key = ${anyOf(chosen.keys)}`;
+    return query<FormerObjects>(tx)`
+      WITH former AS (
+        SELECT * FROM slotsync.records AS r
+        WHERE ${IS_FORMER} AND r.stream = ${anyOf(streams)} AND ${isMeant}
+          AND r.stream = coalesce(${chosen.stream ?? null}, r.stream) AND ${IS_FREE} FOR UPDATE
+      ), changed AS (
+        UPDATE slotsync.records AS r SET gone_since = NULL, source_hash = 0,
+          object_hash = coalesce(r.object_hash, ''), updated_at = now()
+        FROM former AS f WHERE r.stream = f.stream AND r.local_key = f.local_key
+      )
+      SELECT stream, former_key AS "localKey", array_agg(external_id ORDER BY external_id) AS "externalIds"
+      FROM former GROUP BY stream, former_key ORDER BY stream, former_key`;
+  });
 }

@@ -2,9 +2,8 @@
 import { anyOf, query, type Queries } from '../database.js';
 import { mendDrift } from '../drift/write-drift.js';
 import { releaseClaim } from './claims.js';
-import { FORMER_HAS_RECORD, KEPT_FOR_FORMER } from './former-objects.js';
 import { noteAssigned } from './links.js';
-import { recordName, storable, type Outcome } from './outcome-types.js';
+import { EXTERNAL_ID_SHARED, recordName, storable, type Outcome } from './outcome-types.js';
 import { wakeWaiting } from './wake-waiting.js';
 
 /** What became of claimed records. */
@@ -13,8 +12,8 @@ export interface Settled {
   outcomes: readonly Outcome[];
   /** Others may wait for them. */
   isReferredTo: boolean;
-  /** Records that refer to one that has another external id now. */
-  referrers?: readonly RecordKeys[];
+  /** Lets records be looked at that refer to one of these which stands for another object now, or for none. */
+  lookAtReferrers?: ((tx: Queries) => Promise<void>) | undefined;
 }
 
 /** Records of one stream. */
@@ -35,7 +34,7 @@ export async function settleRecords(
     runId,
     outcomes,
     isReferredTo,
-    referrers = [],
+    lookAtReferrers,
   }: Settled & { stream: string; runId: number },
 ): Promise<string[]> {
   if (outcomes.length === 0) return [];
@@ -48,10 +47,11 @@ export async function settleRecords(
   // Each row looks its own outcome up: a join with the list would be a nested loop, whatever is known of the table.
   const written = await query<{ localKey: string }>(db)`
     UPDATE slotsync.records AS r SET
-      (status, external_id, destination_id, source_hash, object_hash, refused_hash, error_code, error_message,
-        waits_for, waits_since, attempts, in_doubt, gone_since, synced_at, check_after, former_external_id) = (
+      (status, external_id, row_external_id, destination_id, source_hash, object_hash, refused_hash, error_code, error_message,
+        waits_for, waits_since, attempts, in_doubt, gone_since, synced_at, check_after) = (
         SELECT CASE WHEN NOT accepted THEN o.outcome WHEN o.retired THEN 'retired' ELSE 'synced' END,
-          coalesce(o."externalId", r.external_id),
+          CASE WHEN NOT shared THEN r.external_id END,
+          CASE WHEN shared OR o."externalId" <> r.external_id OR r.external_id IS NULL THEN o."externalId" END,
           coalesce(o."destinationId", r.destination_id),
           CASE WHEN accepted THEN o."sourceHash" ELSE r.source_hash END,
           CASE WHEN accepted THEN o."objectHash" ELSE r.object_hash END,
@@ -62,13 +62,13 @@ export async function settleRecords(
           NOT accepted AND (r.in_doubt OR coalesce(o."inDoubt", false)),
           CASE WHEN NOT accepted THEN r.gone_since END,
           CASE WHEN o.outcome = 'synced' THEN now() ELSE r.synced_at END,
-          greatest(r.check_after, now() + make_interval(secs => o."secondLookAfterSeconds")),
-          CASE WHEN o."changedId" IS NULL THEN CASE WHEN NOT (accepted AND r.former_external_id IS NOT NULL AND ${FORMER_HAS_RECORD})
-              THEN nullif(r.former_external_id, coalesce(o."externalId", r.external_id)) END
-            ELSE coalesce(nullif(r.former_external_id, o."changedId"->>'now'), o."changedId"->>'former') END
+          greatest(r.check_after, now() + make_interval(secs => o."secondLookAfterSeconds"))
         FROM jsonb_to_record(${byKey}::jsonb->r.local_key) AS o(outcome text, retired boolean, code text,
           message text, "externalId" text, "destinationId" bigint, "sourceHash" bigint, "objectHash" text, "waitsFor" text,
-          "inDoubt" boolean, "changedId" jsonb, "secondLookAfterSeconds" float8), LATERAL (SELECT o.outcome IN ('synced', 'unchanged')) AS a(accepted)),
+          "inDoubt" boolean, "secondLookAfterSeconds" float8), LATERAL (SELECT o.outcome IN ('synced', 'unchanged'),
+          -- Of rows that share an external id none owns the object, unless the service knows it as that one's.
+          coalesce(o.code = ${EXTERNAL_ID_SHARED}, false) AND r.object_hash IS NULL AND NOT r.in_doubt AND r.check_after IS NULL
+        ) AS a(accepted, shared)),
       claimed_by = NULL, claimed_until = NULL, run_id = ${runId}::bigint, updated_at = now()
     WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keptKeys)} AND r.claimed_by = ${token}
     RETURNING r.local_key AS "localKey"`;
@@ -82,7 +82,7 @@ export async function settleRecords(
   await releaseClaim(db, { token, stream }, keysOf('skipped'));
   const settled = new Set(written.map(({ localKey }) => localKey));
   await mendDrift(db, { stream, runId }, seenAsTheyShouldBe(outcomes, settled));
-  for (const children of referrers) await lookAgain(db, children);
+  await lookAtReferrers?.(db);
   await wakeWaiting(db, { stream, runId, outcomes, isReferredTo });
 
   const lost = keptKeys.filter((key) => !settled.has(key));
@@ -93,10 +93,7 @@ export async function settleRecords(
   return lost;
 }
 
-/**
- * Deletes records whose object another record stands for, or nobody. What is doubtful about an object is doubtful of it
- * whoever stands for it: the doubt passes on.
- */
+/** Deletes records that own no object any more. */
 async function forgetClaimed(
   db: Queries,
   { token, stream }: { token: string; stream: string },
@@ -104,21 +101,7 @@ async function forgetClaimed(
 ) {
   if (keys.length === 0) return;
   await query(db)`
-    WITH forgotten AS (
-      SELECT * FROM slotsync.records WHERE stream = ${stream} AND local_key = ${anyOf(keys)} AND claimed_by = ${token}
-      FOR UPDATE
-    ), deleted AS (
-      DELETE FROM slotsync.records AS r USING forgotten AS f
-      WHERE r.stream = f.stream AND r.local_key = f.local_key AND f.former_external_id IS NULL
-    ), kept AS (
-      UPDATE slotsync.records AS r SET ${KEPT_FOR_FORMER} FROM forgotten AS f
-      WHERE r.stream = f.stream AND r.local_key = f.local_key AND f.former_external_id IS NOT NULL
-    )
-    UPDATE slotsync.records AS r
-    SET in_doubt = true, check_after = greatest(r.check_after, f.check_after, now())
-    FROM forgotten AS f
-    WHERE r.external_id = f.external_id AND (f.in_doubt OR f.check_after IS NOT NULL)
-      AND NOT (r.stream = ${stream} AND r.local_key = ${anyOf(keys)})`;
+    DELETE FROM slotsync.records WHERE stream = ${stream} AND local_key = ${anyOf(keys)} AND claimed_by = ${token}`;
 }
 
 /**
@@ -157,5 +140,5 @@ function toRow(outcome: Outcome) {
   const message = 'message' in outcome ? storable(outcome.message) : undefined;
   const waitsFor = 'waitsFor' in outcome && outcome.waitsFor ? recordName(outcome.waitsFor) : undefined;
   // The operation is counted with the batch.
-  return { ...outcome, operation: undefined, message, waitsFor };
+  return { ...outcome, operation: undefined, changedId: undefined, message, waitsFor };
 }

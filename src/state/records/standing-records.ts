@@ -1,9 +1,9 @@
 // Records as they are compared with what stands at the service: what was accepted last, and whether anything may have been
 // sent since.
 import { sql, type SQL } from 'drizzle-orm';
-import { arrayLiteral } from '../../sql-text.js';
 import { anyOf, query, queryOne, type Queries } from '../database.js';
 import type { RecordStatus } from '../schema.js';
+import { IS_FORMER } from './change-hands.js';
 import type { RecordKey } from './outcome-types.js';
 
 /** Hashes as text. */
@@ -13,6 +13,12 @@ export interface StandingRecord extends RecordKey {
   status: RecordStatus;
   sourceHash: string | null;
   objectHash: string | null;
+  /** It keeps an object that no row gives since the external id of a record changed: the key of that record. */
+  formerKey: string | null;
+  /** The same, and no operator has decided about the object. */
+  isFormer: boolean;
+  /** A batch is writing it, or it is not known whether one has. */
+  isWritten: boolean;
   /** No batch is writing it, nothing about it is in doubt, and no late write is waited for. */
   isSettled: boolean;
   /** Seconds since anything about it was written. */
@@ -26,7 +32,7 @@ export interface StandingRecord extends RecordKey {
 /** Of a row of `records` (named r). */
 const STANDING = sql`r.stream, r.local_key AS "localKey", r.external_id AS "externalId",
   r.destination_id::float8 AS "destinationId", r.status, r.source_hash::text AS "sourceHash",
-  r.object_hash AS "objectHash",
+  r.object_hash AS "objectHash", r.former_key AS "formerKey", ${IS_FORMER} AS "isFormer", r.claimed_by IS NOT NULL OR r.in_doubt AS "isWritten",
   r.claimed_by IS NULL AND NOT r.in_doubt AND r.check_after IS NULL AS "isSettled",
   extract(epoch FROM clock_timestamp() - r.updated_at)::float8 AS "quietSeconds",
   extract(epoch FROM r.updated_at)::float8 AS "writtenSeconds",
@@ -39,19 +45,12 @@ export async function readClock(db: Queries): Promise<number> {
   return seconds;
 }
 
-/** The records that have each of these external ids, those whose object the service has accepted first. */
-export async function readStandingByExternalId(
-  db: Queries,
-  externalIds: readonly string[],
-): Promise<Map<string, StandingRecord[]>> {
+/** The record that owns each of these objects, by external id. */
+export async function readOwners(db: Queries, externalIds: readonly string[]) {
+  if (externalIds.length === 0) return new Map<string, StandingRecord>();
   const rows = await query<StandingRecord>(db)`
-    SELECT r.* FROM unnest(${arrayLiteral([...new Set(externalIds)])}::text[]) AS w(external_id)
-    CROSS JOIN LATERAL (
-      SELECT ${STANDING} FROM slotsync.records AS r WHERE r.external_id = w.external_id
-      ORDER BY r.object_hash IS NULL, r.status = 'retired', r.stream, r.local_key OFFSET 0) AS r`;
-  const found = new Map<string, StandingRecord[]>();
-  for (const row of rows) found.set(row.externalId, [...(found.get(row.externalId) ?? []), row]);
-  return found;
+    SELECT ${STANDING} FROM slotsync.records AS r WHERE r.external_id = ${anyOf([...new Set(externalIds)])}`;
+  return new Map(rows.map((row) => [row.externalId, row]));
 }
 
 /** The records of these keys that have an external id. */
@@ -82,14 +81,6 @@ export async function listKeysByNumber(
   const rows = await query<{ localKey: string }>(db)`
     SELECT local_key AS "localKey" FROM slotsync.records
     WHERE stream = ${stream} AND destination_id = ${destinationId}::bigint ORDER BY object_hash IS NULL, local_key`;
-  return rows.map(({ localKey }) => localKey);
-}
-
-/** Keys of the records of a stream that had the object before their external id changed. */
-export async function listKeysByFormerId(db: Queries, stream: string, externalId: string): Promise<string[]> {
-  const rows = await query<{ localKey: string }>(db)`
-    SELECT local_key AS "localKey" FROM slotsync.records
-    WHERE stream = ${stream} AND former_external_id = ${externalId} ORDER BY local_key`;
   return rows.map(({ localKey }) => localKey);
 }
 

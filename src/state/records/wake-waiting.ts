@@ -45,7 +45,7 @@ export async function wakeSharers(db: Queries, externalIds: readonly string[]): 
   if (externalIds.length === 0) return;
   const sharers = await query<Woken>(db)`
     SELECT stream, array_agg(local_key) AS keys FROM slotsync.records
-    WHERE external_id = ${anyOf(externalIds)} AND status = 'failed' AND error_code = ${EXTERNAL_ID_SHARED}
+    WHERE (row_external_id = ${anyOf(externalIds)} OR external_id = ${anyOf(externalIds)}) AND status = 'failed' AND error_code = ${EXTERNAL_ID_SHARED}
     GROUP BY stream`;
   for (const { stream, keys } of sharers) await addChanges(db, stream, keys);
 }

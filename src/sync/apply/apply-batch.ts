@@ -8,8 +8,7 @@ import { SlotsyncError } from '../../errors.js';
 import { noMeter } from '../../meter.js';
 import { settleBatch } from '../../state/runs/finish-batch.js';
 import { isToBeSent, type Batch } from '../../state/runs/batches.js';
-import { countOutcomes, type Outcome } from '../../state/records/outcome-types.js';
-import { lookAgain, type RecordKeys } from '../../state/records/settle-records.js';
+import { countOutcomes, type Outcome, type RecordKey } from '../../state/records/outcome-types.js';
 import { MOST_OBJECTS } from '../../streams/config-schema.js';
 import { isSameObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
@@ -23,6 +22,7 @@ import {
   type Write,
 } from '../outcome-reasons.js';
 import { noteInSpan } from '../../tracing.js';
+import { childrenOf, findReferrers } from '../identity/referrers.js';
 import { mergeWithService } from '../render.js';
 import { chooseRetirements } from '../retire.js';
 import { openRequests, type RequestFiller } from './fill-requests.js';
@@ -63,29 +63,26 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     failure = error;
   }
   for (const key of outcomes.keys()) unanswered.delete(key);
-  const renamed = keysOfRenamed(claim, outcomes);
-  let referrers: RecordKeys[] = [];
-  try {
-    referrers = await findReferrers(deps, stream, renamed);
-  } catch (error) {
+  const changed = listChanged(stream, outcomes);
+  const referrers = await findReferrers(deps, changed).catch((error: unknown) => {
     failure ??= error;
-    for (const key of renamed) if (outcomes.delete(key)) unanswered.add(key);
-  }
+    for (const { localKey } of changed) outcomes.delete(localKey);
+    return undefined;
+  });
   try {
     await claim.doubt([...unanswered]);
     open = await settleBatch(state, batch, {
       token: claim.token,
       outcomes: [...outcomes.values()],
-      isReferredTo: childrenOf(deps, stream).length > 0,
-      referrers,
+      isReferredTo: childrenOf(deps.streams, stream.name).length > 0,
+      lookAtReferrers: referrers?.look,
     });
     // Not only of open keys: a batch that has ended elsewhere has none, and may still hold claims.
     await claim.release(batch.keys.filter((key) => !outcomes.has(key)));
   } finally {
     claim.stopRenewing();
   }
-  // Rows that have come to refer to renamed records between that look and this commit.
-  for (const children of await findReferrers(deps, stream, renamed)) await lookAgain(state.db, children);
+  await referrers?.lookAtLater();
   const isOpen = new Set(open);
   const settled = [...outcomes.values()].filter(({ localKey }) => !isOpen.has(localKey));
   const counts = countOutcomes(settled);
@@ -288,35 +285,11 @@ function chooseWrites(
   });
 }
 
-/** The keys of records that were accepted for the first time under another external id than before. */
-function keysOfRenamed({ records }: BatchClaim, outcomes: ReadonlyMap<string, Outcome>): string[] {
-  return [...outcomes.values()].flatMap(({ localKey, outcome, externalId }) => {
-    const record = records.get(localKey);
-    const isAccepted = outcome === 'synced' || outcome === 'unchanged';
-    const isRenamed =
-      isAccepted &&
-      record?.objectHash === null &&
-      record.formerExternalId !== null &&
-      record.formerExternalId !== externalId;
-    return isRenamed ? [localKey] : [];
+/** Records that stand for no object any more by these outcomes, or for one that their row does not give. */
+function listChanged({ name }: Stream, outcomes: ReadonlyMap<string, Outcome>): RecordKey[] {
+  return [...outcomes.values()].flatMap((one) => {
+    const isLost =
+      one.outcome === 'forgotten' ? one.externalId !== undefined : 'changedId' in one && one.changedId;
+    return isLost ? [{ stream: name, localKey: one.localKey }] : [];
   });
-}
-
-function childrenOf({ streams }: ApplyDeps, { name }: Stream): Stream[] {
-  return [...streams.values()].filter(({ references }) => references.some(({ stream }) => stream === name));
-}
-
-/** The records that refer to any of these, as the mirror has them now. */
-async function findReferrers(
-  deps: ApplyDeps,
-  stream: Stream,
-  keys: readonly string[],
-): Promise<RecordKeys[]> {
-  if (keys.length === 0) return [];
-  return Promise.all(
-    childrenOf(deps, stream).map(async (child) => ({
-      stream: child.name,
-      keys: await deps.mirror.findReferrers(child, stream.name, keys),
-    })),
-  );
 }

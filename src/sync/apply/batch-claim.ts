@@ -8,6 +8,7 @@ import type { Batch } from '../../state/runs/batches.js';
 import {
   claimRecords,
   doubtRecords,
+  readClaimed,
   releaseClaim,
   renewClaim,
   type Claim,
@@ -129,6 +130,24 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
     /** Whether an object may be written under this claim. */
     covers: (record: ClaimedRecord, { extId, link }: Identified): boolean =>
       (!link || linked.has(record.localKey)) && idsToClaim(record, extId).length === 0,
+
+    /** Reads these records again, after objects have changed hands. One that was lost meanwhile is left to a later attempt. */
+    async refresh(keys: readonly string[]): Promise<void> {
+      const mine = keys.filter((key) => writable.has(key));
+      const read = await readClaimed(db, claim, mine);
+      const current = operation === 'repair' ? asInDoubt(read) : read;
+      for (const key of mine) {
+        const record = current.get(key);
+        if (record) writable.set(key, record);
+        else writable.delete(key);
+      }
+    },
+
+    /** The record owns this object from here on, of which nothing was known. */
+    noteOwned(key: string, externalId: string): void {
+      const record = writable.get(key);
+      if (record) writable.set(key, { ...record, externalId });
+    },
 
     /** Leaves a record to a later attempt. */
     leave: (key: string): void => void writable.delete(key),

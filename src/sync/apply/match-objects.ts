@@ -3,6 +3,7 @@
 // Where it is not certain which object it is, nothing is created.
 import type { Context } from '../../destination/client.js';
 import type { FoundObject, ServiceObject } from '../../destination/destination.js';
+import { listFormerObjects } from '../../state/records/change-hands.js';
 import { linkRecords, type NewLink } from '../../state/records/link-records.js';
 import type { Link } from '../../state/records/links.js';
 import { hashObject, type DestinationObject } from '../../streams/destination-object.js';
@@ -31,7 +32,15 @@ export async function matchObjects(
   context: Context,
   settle: Settle,
 ): Promise<Matched> {
-  const first = stream.match ? writes.filter(isFirst) : [];
+  const possible = stream.match ? writes.filter(isFirst) : [];
+  const former = await listFormerObjects(
+    deps.state.db,
+    stream.name,
+    possible.map(({ record }) => record.localKey),
+  );
+  // What had another object is made anew at an operator's command.
+  const hadObject = new Set(former.map(({ formerKey }) => formerKey));
+  const first = possible.filter(({ record }) => !hadObject.has(record.localKey));
   if (first.length === 0) return { writes: [...writes], seen: new Map() };
   const standing = await deps.destination.findObjects(
     first.map(({ object }) => object.extId),
@@ -68,7 +77,7 @@ export async function matchObjects(
 
 /** The service never had an object of the record, as far as is known. */
 function isFirst({ record, retires, link }: Write): boolean {
-  return !retires && !link && record.objectHash === null && record.formerExternalId === null;
+  return !retires && !link && record.objectHash === null;
 }
 
 /** The link of a write to the object it means, or why there can be none. */

@@ -1,17 +1,16 @@
 // Which records of a claimed batch are to be written, and which have their outcome before anything is sent. Rows are
 // read here, under the claim, so that the mirror decides and not what was known when the run was planned.
-import { noteExternalIds } from '../../state/records/claims.js';
 import { readLinksTo } from '../../state/records/links.js';
 import type { Batch } from '../../state/runs/batches.js';
 import { hashObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
-import { findOtherOwners } from '../external-id-owners.js';
 import * as outcome from '../outcome-reasons.js';
 import type { Settle, Write } from '../outcome-reasons.js';
 import { renderRows, type Rendered } from '../render.js';
 import { startRetirements } from '../retire.js';
 import type { SyncDeps } from '../sync-deps.js';
-import { claimLost, type BatchClaim } from './batch-claim.js';
+import type { BatchClaim } from './batch-claim.js';
+import { ownObjects, ownsAnother } from './own-objects.js';
 
 /** The writes of a batch, retirements among them; all other records are settled, or left. Sends nothing. */
 export async function prepareBatch(
@@ -22,6 +21,8 @@ export async function prepareBatch(
   settle: Settle,
 ): Promise<Write[]> {
   const { rows, rendered, unreadable } = await readUnderClaim(deps, stream, claim);
+  const shared = findSharedInBatch(stream, rendered);
+  const obstacles = await ownObjects(deps, stream, claim, rendered, (key) => shared.has(key));
   const { records } = claim;
   const now = deps.now?.() ?? Date.now();
   for (const [key, error] of unreadable) {
@@ -36,18 +37,21 @@ export async function prepareBatch(
     if (batch.operation === 'repair' && sourceHash !== record.sourceHash)
       return settle(outcome.skipped(record));
     if ('problem' in result) return settle(outcome.mappingFailed(record, sourceHash, result));
-    // A record is linked only while nothing may have been sent of it.
-    const isFirst = record.objectHash === null && (!record.inDoubt || result.link !== undefined);
-    const former = isFirst ? null : record.externalId;
-    if (former !== null && former !== result.extId)
-      return settle(outcome.externalIdChanged(record, sourceHash, { former, now: result.extId }));
+    if (ownsAnother(record, result))
+      return settle(
+        outcome.externalIdChanged(record, sourceHash, { former: record.externalId ?? '', now: result.extId }),
+      );
     if ('missing' in result) return settle(outcome.referenceMissing(record, sourceHash, result, stream, now));
     const { object, link } = result;
-    return [{ record, object, sourceHash, objectHash: hashObject(object), retires: false, link }];
+    const write = { record, object, sourceHash, objectHash: hashObject(object), retires: false, link };
+    const beside = shared.get(key);
+    if (beside !== undefined)
+      return settle(outcome.externalIdShared(write, { stream: stream.name, localKey: beside }));
+    const { link: other, owner } = obstacles.get(key) ?? {};
+    if (other) return settle(outcome.externalIdLinked(write, other));
+    return owner ? settle(outcome.externalIdShared(write, owner)) : [write];
   });
-  await noteNewIds(deps, claim, writes);
-  const unlinked = await refuseLinkedIds(deps, stream, claim, writes, settle);
-  const own = await refuseSharedIds(deps, stream, unlinked, settle);
+  const own = await refuseLinkedIds(deps, stream, claim, writes, settle);
   const open = batch.isForced ? own : own.filter((write) => !isAccepted(write, settle));
   const gone = [...records.values()].filter(
     ({ localKey }) => !rows.has(localKey) && !unreadable.has(localKey),
@@ -89,16 +93,22 @@ async function readUnderClaim(deps: SyncDeps, stream: Stream, claim: BatchClaim)
   return { rows, rendered, unreadable };
 }
 
-/** So that the state knows each object by its external id before it is sent, also when the worker dies then. */
-async function noteNewIds({ state }: SyncDeps, claim: BatchClaim, writes: readonly Write[]): Promise<void> {
-  const unnoted = writes.filter(({ record, object }) => record.externalId !== object.extId);
-  const externalIds = new Map(unnoted.map(({ record, object }) => [record.localKey, object.extId]));
-  if (!(await noteExternalIds(state.db, claim, externalIds))) throw claimLost();
+/** By key, another row of the batch that gives the same external id: neither is sent. */
+function findSharedInBatch(stream: Stream, rendered: ReadonlyMap<string, Rendered>): Map<string, string> {
+  const keysOf = new Map<string, string[]>();
+  for (const [key, result] of rendered)
+    if ('object' in result && (result.link || !stream.ownsIds))
+      keysOf.set(result.extId, [...(keysOf.get(result.extId) ?? []), key]);
+  const shared = [...keysOf.values()].filter(({ length }) => length > 1);
+  return new Map(
+    shared.flatMap((keys) => keys.map((key, at) => [key, keys[at === 0 ? 1 : 0] ?? ''] as const)),
+  );
 }
 
 /**
- * An object that a record is linked to is no other's, whatever the template of another row gives. A record whose own link
- * is not there any more is left to a later attempt.
+ * An object that a record is linked to is no other's, whatever the template of another row gives: asked once more when the
+ * record owns the object, since who makes a link looks for the owner after that. A record whose own link is not there any
+ * more is left to a later attempt.
  */
 async function refuseLinkedIds(
   { state }: SyncDeps,
@@ -107,11 +117,13 @@ async function refuseLinkedIds(
   writes: readonly Write[],
   settle: Settle,
 ): Promise<Write[]> {
+  const first = new Set(writes.filter(({ record, link }) => record.objectHash === null || link));
   const links = await readLinksTo(
     state.db,
-    writes.map(({ object }) => object.extId),
+    [...first].map(({ object }) => object.extId),
   );
   return writes.filter((write) => {
+    if (!first.has(write)) return true;
     const { localKey } = write.record;
     const link = links.get(write.object.extId);
     const isOwn = link?.stream === stream.name && link.localKey === localKey;
@@ -119,42 +131,6 @@ async function refuseLinkedIds(
     else if (write.link && !link) claim.leave(localKey);
     else return true;
     return false;
-  });
-}
-
-/**
- * One external id belongs to one row: where two would share it, neither is sent from here. What another batch is
- * writing for the first time counts as well. Both have noted their ids before they look here: of two that write at
- * once, one sees the other, or each does.
- */
-async function refuseSharedIds(
-  deps: SyncDeps,
-  stream: Stream,
-  writes: readonly Write[],
-  settle: Settle,
-): Promise<Write[]> {
-  const claimants = stream.ownsIds ? writes.filter(({ link }) => link) : writes;
-  if (claimants.length === 0) return [...writes];
-  const inBatch = new Map<string, Write[]>();
-  for (const write of claimants) {
-    const { extId } = write.object;
-    inBatch.set(extId, [...(inBatch.get(extId) ?? []), write]);
-  }
-  const owners = await findOtherOwners(
-    deps,
-    stream,
-    claimants,
-    (owner, { record, link }) =>
-      // Who writes a linked object for the first time finds the link, and does not.
-      owner.isAccepted || (owner.isWritten && record.objectHash === null && !link),
-  );
-  return writes.filter((write) => {
-    const beside = inBatch.get(write.object.extId)?.find((other) => other !== write);
-    const other = beside
-      ? { stream: stream.name, localKey: beside.record.localKey }
-      : owners.get(write.record.localKey);
-    if (other) settle(outcome.externalIdShared(write, other));
-    return !other;
   });
 }
 

@@ -4,7 +4,7 @@
 import type { Context } from '../../destination/client.js';
 import type { FoundObject } from '../../destination/destination.js';
 import { readLinks } from '../../state/records/links.js';
-import { readStandingByExternalId, type StandingRecord } from '../../state/records/standing-records.js';
+import { readOwners } from '../../state/records/standing-records.js';
 import type { HeldSample } from '../../state/schema.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
@@ -138,7 +138,10 @@ async function findUnnamed(
 async function withoutOwned({ state }: MeetDeps, met: MetObjects): Promise<MetObjects> {
   const ids = [...met.values()].flatMap(({ externalId, changes }) => (changes.length > 0 ? externalId : []));
   if (ids.length === 0) return met;
-  const records = await readStandingByExternalId(state.db, ids);
-  const isOurs = ({ objectHash, isSettled }: StandingRecord) => objectHash !== null || !isSettled;
-  return new Map([...met].filter(([, { externalId }]) => !records.get(externalId)?.some(isOurs)));
+  const records = await readOwners(state.db, ids);
+  const isOurs = (externalId: string) => {
+    const record = records.get(externalId);
+    return record !== undefined && (record.objectHash !== null || !record.isSettled);
+  };
+  return new Map([...met].filter(([, { externalId }]) => !isOurs(externalId)));
 }

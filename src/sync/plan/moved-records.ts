@@ -1,11 +1,12 @@
 // Rows that only change their key: a row with another key gives the external id of a record whose row is gone. Nothing is
 // taken away and nothing is new at the service, so it is neither a retirement nor a create, and falls under no limit.
 import { hasAccepted } from '../../state/records/count-records.js';
-import { readOwners, readRecordIds, type Owner } from '../../state/records/external-ids.js';
+import { readRecordIds } from '../../state/records/external-ids.js';
 import { readLinks } from '../../state/records/links.js';
+import type { StandingRecord } from '../../state/records/standing-records.js';
 import { mayCollide } from '../../streams/external-id.js';
 import type { Stream } from '../../streams/stream.js';
-import { findGivers } from '../external-id-owners.js';
+import { findGivers, whoHas } from '../identity/who-has.js';
 import { externalIdOfRow } from '../render.js';
 import type { SyncDeps } from '../sync-deps.js';
 
@@ -55,25 +56,18 @@ export function createMoves(deps: MoveDeps, stream: Stream) {
       return new Set(open.filter(isGivenByOther).map(([key]) => key));
     },
 
-    /** Of these rows, which no record knows: those that take an object over, each with the record that had it. */
-    async findTakeovers(keys: readonly string[]): Promise<Map<string, Owner>> {
+    /** Of these rows, which own no object: those that take one over, each with the record that has it. */
+    async findTakeovers(keys: readonly string[]): Promise<Map<string, StandingRecord>> {
+      const moved = new Map<string, StandingRecord>();
       const possible = await (sources ??= listSources());
-      if (possible.length === 0) return new Map();
+      if (possible.length === 0) return moved;
       const ids = await readIdsOfRows(keys);
-      const owners = await readOwners(state.db, [...ids.values()]);
-      const former = new Map<string, Owner>();
+      const holders = await whoHas(deps, [...ids.values()]);
       for (const [key, id] of ids) {
-        const owner = owners.get(id)?.find(({ isAccepted, isWritten }) => isAccepted || isWritten);
-        if (owner) former.set(key, owner);
-      }
-      const moved = new Map<string, Owner>();
-      for (const source of possible) {
-        const ofSource = [...former].filter(([, owner]) => owner.stream === source.name);
-        const rows = await mirror.readRows(
-          source,
-          ofSource.map(([, { localKey }]) => localKey),
-        );
-        for (const [key, owner] of ofSource) if (!rows.has(owner.localKey)) moved.set(key, owner);
+        const { record, ownerRow } = holders.get(id) ?? {};
+        const isOurs =
+          record && record.status !== 'retired' && (record.objectHash !== null || record.isWritten);
+        if (isOurs && ownerRow !== 'same') moved.set(key, record);
       }
       return moved;
     },

@@ -1,0 +1,135 @@
+// Before anything is written, each record of a batch owns the object that its row gives, or it is not written. Where another
+// record owns that object, the mirror decides: if the row of that record does not give it any more, the object changes
+// hands, with all that is known of it. Called under the claims on records and objects.
+import { formerKey, letGo, takeObjects, type Taking } from '../../state/records/change-hands.js';
+import type { ClaimedRecord } from '../../state/records/claims.js';
+import type { RecordKey } from '../../state/records/outcome-types.js';
+import type { Stream } from '../../streams/stream.js';
+import { findReferrers } from '../identity/referrers.js';
+import { findGivers, whoHas, type Holder } from '../identity/who-has.js';
+import type { Identified, Rendered } from '../render.js';
+import type { SyncDeps } from '../sync-deps.js';
+import type { BatchClaim } from './batch-claim.js';
+
+/** Why a record may not own the object that its row gives: the row of another record gives it too, or a link does. */
+export type Obstacle = Pick<Holder, 'link'> & { owner?: RecordKey };
+
+interface Wanting {
+  record: ClaimedRecord;
+  result: Identified;
+  /** Its row becomes an object now; otherwise it waits for a reference. */
+  isWritten: boolean;
+}
+
+/**
+ * Lets the records of a batch own the objects that their rows give. A record that owns another one lets go of it only if
+ * that is nobody's loss: another row gives it, or the object that its row gives is one of ours already. What remains is for
+ * an operator to decide. Rows of the batch that share an external id own nothing. Returns, by key, why records do not own theirs; others that do not are left to a later attempt.
+ */
+export async function ownObjects(
+  deps: SyncDeps,
+  stream: Stream,
+  claim: BatchClaim,
+  rendered: ReadonlyMap<string, Rendered>,
+  isShared: (key: string) => boolean,
+): Promise<Map<string, Obstacle>> {
+  const obstacles = new Map<string, Obstacle>();
+  const wanting = [...claim.records.values()].flatMap((record): Wanting[] => {
+    const result = rendered.get(record.localKey);
+    if (!result || !('extId' in result) || result.extId === record.externalId) return [];
+    if (isShared(record.localKey)) return [];
+    return [{ record, result, isWritten: 'object' in result }];
+  });
+  if (wanting.length === 0) return obstacles;
+  const holders = await whoHas(
+    deps,
+    wanting.map(({ result }) => result.extId),
+  );
+  const nameOf = ({ localKey }: ClaimedRecord) => ({ stream: stream.name, localKey });
+  const givenUp = await chooseGivenUp(deps, stream, wanting, holders);
+  const takings = wanting.flatMap(({ record, result, isWritten }): Taking[] => {
+    const { extId } = result;
+    const { record: owner, link, ownerRow } = holders.get(extId) ?? {};
+    const isOwnLink = link?.stream === stream.name && link.localKey === record.localKey;
+    if (link && !isOwnLink) obstacles.set(record.localKey, { link });
+    else if (owner && ownerRow === 'same' && hasFacts(owner))
+      obstacles.set(record.localKey, { link: undefined, owner });
+    else if (isWritten && (givenUp.has(record) || !ownsAnother(record, result))) {
+      const taking = { ...nameOf(record), externalId: extId };
+      if (!owner) return [taking];
+      const isKept = [...givenUp].some(({ externalId }) => externalId === extId);
+      const from = isKept ? { stream: stream.name, localKey: formerKey(extId) } : owner;
+      const isInBatch = from.stream === stream.name && claim.records.has(from.localKey);
+      return [{ ...taking, from, isFormerGone: isKept || (ownerRow === 'gone' && !isInBatch) }];
+    }
+    return [];
+  });
+  await commit(deps, claim, { givenUp: [...givenUp].map(nameOf), takings });
+  return obstacles;
+}
+
+const hasFacts = ({ objectHash, isWritten }: { objectHash: string | null; isWritten: boolean }) =>
+  objectHash !== null || isWritten;
+
+/** The service has accepted an object of it under another external id, or may have. */
+export function ownsAnother(
+  { externalId, objectHash, inDoubt }: ClaimedRecord,
+  { extId, link }: Identified,
+): boolean {
+  // A record is linked only while nothing may have been sent of it.
+  const isFirst = objectHash === null && (!inDoubt || link !== undefined);
+  return !isFirst && externalId !== null && externalId !== extId;
+}
+
+/** The records that may let go of the objects they own. */
+async function chooseGivenUp(
+  deps: SyncDeps,
+  stream: Stream,
+  wanting: readonly Wanting[],
+  holders: ReadonlyMap<string, Holder>,
+): Promise<Set<ClaimedRecord>> {
+  const owners = wanting.filter(({ record, result }) => ownsAnother(record, result));
+  const isOurs = ({ result }: Wanting) => {
+    const { record, link, ownerRow } = holders.get(result.extId) ?? {};
+    return record !== undefined && !link && ownerRow !== 'same' && hasFacts(record);
+  };
+  const others = owners.filter((one) => !isOurs(one));
+  const givers = await findGivers(
+    deps,
+    others.map(({ record }) => record.externalId ?? ''),
+  );
+  const isGiven = ({ record: { externalId, localKey } }: Wanting) =>
+    givers.get(externalId ?? '')?.some((row) => row.stream !== stream.name || row.localKey !== localKey) ??
+    false;
+  return new Set(owners.filter((one) => isOurs(one) || isGiven(one)).map(({ record }) => record));
+}
+
+async function commit(
+  deps: SyncDeps,
+  claim: BatchClaim,
+  { givenUp, takings }: { givenUp: readonly RecordKey[]; takings: readonly Taking[] },
+): Promise<void> {
+  const { state, streams } = deps;
+  const keyed = [...streams.values()].flatMap(({ ownsIds, name }) => (ownsIds ? name : []));
+  const takeAll = (tx: Parameters<typeof takeObjects>[0]) => takeObjects(tx, takings, { ...claim, keyed });
+  const passing = takings.flatMap(({ from }) => from ?? []);
+  const changing = [...givenUp, ...passing];
+  const referrers = await findReferrers(deps, changing);
+  const taken =
+    changing.length === 0
+      ? await takeAll(state.db)
+      : await state.db.transaction(async (tx) => {
+          await letGo(tx, givenUp, claim);
+          const all = await takeAll(tx);
+          await referrers.look(tx);
+          return all;
+        });
+  await referrers.lookAtLater();
+  const isTaken = new Set(taken);
+  const changed = changing.filter(({ stream }) => stream === claim.stream);
+  for (const one of takings)
+    if (!isTaken.has(one)) claim.leave(one.localKey);
+    else if (one.from) changed.push(one);
+    else claim.noteOwned(one.localKey, one.externalId);
+  if (changed.length > 0) await claim.refresh([...new Set(changed.map(({ localKey }) => localKey))]);
+}

@@ -1,0 +1,48 @@
+// Records refer to others by key, and their objects by external id. Whenever the object that a key stands for changes, also to
+// none, the records that refer to the key are looked at again.
+import type { Queries } from '../../state/database.js';
+import { recordName, type RecordKey } from '../../state/records/outcome-types.js';
+import { lookAgain, type RecordKeys } from '../../state/records/settle-records.js';
+import type { Stream } from '../../streams/stream.js';
+import type { IdentityDeps } from './row-ids.js';
+
+/** The streams that refer to a stream. */
+export function childrenOf(streams: ReadonlyMap<string, Stream>, name: string): Stream[] {
+  return [...streams.values()].filter(({ references }) => references.some(({ stream }) => stream === name));
+}
+
+/** The keys of records that refer to any of these, by stream, as the mirror has them now. */
+async function readReferrers(
+  { mirror, streams }: IdentityDeps,
+  changed: readonly RecordKey[],
+): Promise<RecordKeys[]> {
+  const found: RecordKeys[] = [];
+  for (const parent of new Set(changed.map(({ stream }) => stream))) {
+    const keys = changed.flatMap(({ stream, localKey }) => (stream === parent ? localKey : []));
+    for (const child of childrenOf(streams, parent))
+      found.push({ stream: child.name, keys: await mirror.findReferrers(child, parent, keys) });
+  }
+  return found;
+}
+
+/** The records that refer to keys which stand for another object from the next transaction on, or for none. */
+export async function findReferrers(deps: IdentityDeps, changed: readonly RecordKey[]) {
+  const known = await readReferrers(deps, changed);
+  const isKnown = new Set(
+    known.flatMap(({ stream, keys }) => keys.map((localKey) => recordName({ stream, localKey }))),
+  );
+  return {
+    /** Lets them be looked at: in the transaction that commits the change. */
+    async look(tx: Queries): Promise<void> {
+      for (const children of known) await lookAgain(tx, children);
+    },
+
+    /** The same for rows that have come to refer to them meanwhile: after that transaction. */
+    async lookAtLater(): Promise<void> {
+      for (const { stream, keys } of await readReferrers(deps, changed)) {
+        const later = keys.filter((localKey) => !isKnown.has(recordName({ stream, localKey })));
+        await lookAgain(deps.state.db, { stream, keys: later });
+      }
+    },
+  };
+}
