@@ -232,6 +232,10 @@ export const ERRORS = {
     'the row now has another external id than the one the service accepted',
     'Check whether it should have changed. To create the new object: {retry}. To retire the former one as well: {retry} --retire-former',
   ),
+  external_id_changed_there: dead(
+    'the object has another external id at the service than the one it was accepted with',
+    'Give it its former external id back at the service, or let the row give the new one, then: {retry}',
+  ),
   external_id_taken: dead(
     'an object of another type has this external id',
     'Correct the template, or the object at the service, then: {retry}',

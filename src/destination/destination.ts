@@ -11,6 +11,9 @@ import * as wire from './wire.js';
 export type { UpcomingReservation } from './upcoming-reservations.js';
 export type { Cancellation, Period, PutObject, Reservation } from './wire.js';
 
+/** Assumed: nothing is published, and a find that is served by a copy of the service's database lags. */
+const FIND_LAG_SECONDS = 15;
+
 export interface DestinationOptions extends ClientOptions {
   /** Most results asked for in one page. */
   pageSize: number;
@@ -146,6 +149,8 @@ export function createDestination(options: DestinationOptions) {
     requestTimeoutMs: options.requestTimeoutMs,
     /** Milliseconds from its sending within which a write may be carried out whose answer was lost. */
     lateWriteMs: options.requestTimeoutMs + options.lateWriteSeconds * 1000,
+    /** Seconds after a write for which a find may still answer what was before it. */
+    findLagSeconds: FIND_LAG_SECONDS,
     requests: client.requests,
     pageSize: options.pageSize,
 

@@ -1,6 +1,11 @@
 // What becomes of one record, and why: every outcome a batch gives is made here, with the code and the message that
 // the state keeps. Here a record becomes dead, deferred, failed or synced.
-import type { UpcomingReservation, ServiceObject, PutResult } from '../destination/destination.js';
+import type {
+  FoundObject,
+  UpcomingReservation,
+  ServiceObject,
+  PutResult,
+} from '../destination/destination.js';
 import { messageWithDetail, type SlotsyncError } from '../errors.js';
 import type { ClaimedRecord } from '../state/records/claims.js';
 import type { Link } from '../state/records/links.js';
@@ -113,6 +118,14 @@ export function externalIdChanged(
 export function externalIdTaken(write: Write, { extId, typeId }: ServiceObject, type: string): Outcome {
   const message = `'${extId}' exists at the service as a ${typeId}, not a ${type}`;
   return { localKey: write.record.localKey, ...dead('external_id_taken', message, write.sourceHash) };
+}
+
+/** Somebody has given the object another external id at the service, or taken it: another one is not made beside it. */
+export function externalIdChangedThere(write: Write, { id, extId }: FoundObject): Outcome {
+  const { localKey, externalId } = write.record;
+  const now = extId === undefined ? 'no external id' : `the external id '${extId}'`;
+  const message = `its object '${externalId}' (number ${id}) has ${now} at the service now`;
+  return { localKey, ...dead('external_id_changed_there', message, write.sourceHash) };
 }
 
 export function externalIdShared(write: Write, other: { stream: string; localKey: string }): Outcome {

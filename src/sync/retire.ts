@@ -1,7 +1,7 @@
 // Everything between a row that is gone and the PUT that makes its object inactive, in order. Retirement is the one
 // operation that takes something away from people, so every step may stop it and only the last one writes.
 import type { Context } from '../destination/client.js';
-import type { ServiceObject } from '../destination/destination.js';
+import type { FoundObject, ServiceObject } from '../destination/destination.js';
 import type { State } from '../state/database.js';
 import type { ClaimedRecord } from '../state/records/claims.js';
 import { readLongGone } from '../state/records/gone-rows.js';
@@ -87,19 +87,29 @@ export async function startRetirements(
 export async function chooseRetirements(
   deps: SyncDeps,
   stream: Stream,
-  read: { batch: Batch; retirements: readonly Write[]; found: ReadonlyMap<string, ServiceObject> },
+  read: {
+    batch: Batch;
+    retirements: readonly Write[];
+    found: ReadonlyMap<string, ServiceObject>;
+    /** Objects that have another external id at the service now, or none. */
+    renamed: ReadonlyMap<string, FoundObject>;
+  },
   context: Context,
   settle: Settle,
 ): Promise<Write[]> {
-  const { batch, retirements, found } = read;
+  const { batch, retirements, found, renamed } = read;
   const open = retirements.flatMap((retirement) => {
     const { record, object } = retirement;
     const standing = found.get(object.extId);
     // 7. The object is of another type: it is not this record's.
     if (standing && standing.typeId !== stream.type)
       return settle(outcome.externalIdTaken(retirement, standing, stream.type));
-    // 8. The object is gone, and no write is under way any more that could bring it back.
-    if (!standing) return settle(record.isCheckPending ? outcome.skipped(record) : outcome.forgotten(record));
+    const elsewhere = renamed.get(object.extId);
+    if (elsewhere) return settle(outcome.externalIdChangedThere(retirement, elsewhere));
+    // 8. The object is gone, no write is under way any more that could bring it back, and the find did not lag.
+    const mayBeThere =
+      record.isCheckPending || (record.acceptedSecondsAgo ?? Infinity) < deps.destination.findLagSeconds;
+    if (!standing) return settle(mayBeThere ? outcome.skipped(record) : outcome.forgotten(record));
     const kept = standing.fields.map(({ fieldId, values }) => [fieldId, values] as const);
     const inactive = createObject(standing.extId, standing.typeId, false, kept);
     return [{ ...retirement, object: inactive, objectHash: hashObject(inactive), standing }];

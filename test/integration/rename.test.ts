@@ -199,16 +199,6 @@ describe('rename', () => {
       ['A', 'B'],
       /linked to 'x'/,
     ],
-    [
-      'another record has the object',
-      async (world) => {
-        await renameRow(world, 'A', 'B');
-        await world.sql`INSERT INTO slotsync.records (stream, local_key, external_id, status, object_hash)
-        VALUES ('rooms', 'Z', 'room_A', 'synced', 'x')`;
-      },
-      ['A', 'B'],
-      /belongs to rooms 'Z'/,
-    ],
   ])('is refused when %s, and changes nothing', async (_, prepare, [from, to], reason) => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'C');

@@ -299,7 +299,8 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
 
     /** As if so much time had passed that no write whose answer was lost can be carried out any more. */
     passLateWrites: () =>
-      sql`UPDATE slotsync.records SET check_after = now() - interval '1 second' WHERE check_after > now()`,
+      sql`UPDATE slotsync.records SET synced_at = synced_at - interval '1 minute',
+        check_after = CASE WHEN check_after > now() THEN now() - interval '1 second' ELSE check_after END`,
 
     /** A run that is planned and no more: its batches that may go first, for `apply` and `finish`. */
     async plan(...names: string[]): Promise<{ runId: number; queue: number[] }> {

@@ -10,13 +10,15 @@ import { AWAITS_SECOND_LOOK } from './outcome-types.js';
 export type ClaimedRecord = Pick<
   RowOf<typeof records>,
   | ('localKey' | 'status' | 'externalId' | 'destinationId' | 'sourceHash' | 'objectHash')
-  | ('inDoubt' | 'waitsSince' | 'errorCode' | 'refusedHash' | 'syncedAt')
+  | ('inDoubt' | 'waitsSince' | 'errorCode' | 'refusedHash')
 > & {
   /**
    * A write whose answer was lost may still be carried out, also after the next one; or a refusal is not yet to be taken
    * for the last word.
    */
   isCheckPending: boolean;
+  /** Seconds since the service accepted its object last; null: it never did. */
+  acceptedSecondsAgo: number | null;
 };
 
 /** Whose records, and whose claim on them. */
@@ -35,7 +37,8 @@ const secondsFromNow = (seconds: number) => sql`now() + make_interval(secs => ${
 const CLAIMED = sql`r.local_key AS "localKey", r.status, r.external_id AS "externalId",
   r.destination_id::float8 AS "destinationId", r.source_hash::text AS "sourceHash", r.object_hash AS "objectHash",
   r.in_doubt AS "inDoubt", r.waits_since AS "waitsSince", r.error_code AS "errorCode",
-  r.refused_hash::text AS "refusedHash", r.synced_at AS "syncedAt", r.check_after IS NOT NULL AS "isCheckPending"`;
+  r.refused_hash::text AS "refusedHash", r.check_after IS NOT NULL AS "isCheckPending",
+  extract(epoch FROM now() - r.synced_at)::float8 AS "acceptedSecondsAgo"`;
 
 /**
  * Claims the records that no other batch is writing; the answer has no others. One whose claim has expired may have been

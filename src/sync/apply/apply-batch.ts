@@ -1,7 +1,7 @@
 // A batch becomes accepted objects: claim the records and objects, read the rows as they are now, map them, drop what the
 // service already holds, read what the mapping does not own whole or what is in doubt, write once, and settle every record
 // with its outcome in one transaction. Nothing is recorded as accepted that the service did not accept.
-import type { PutObject, ServiceObject, PutResult } from '../../destination/destination.js';
+import type { FoundObject, PutObject, ServiceObject, PutResult } from '../../destination/destination.js';
 import type { Context } from '../../destination/client.js';
 import type { Lane } from '../../destination/quota/limiter.js';
 import { SlotsyncError } from '../../errors.js';
@@ -14,6 +14,7 @@ import { isSameObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
 import { requireLookups } from '../current-streams.js';
 import {
+  externalIdChangedThere,
   externalIdTaken,
   linkBroken,
   ofPut,
@@ -23,6 +24,7 @@ import {
 } from '../outcome-reasons.js';
 import { noteInSpan } from '../../tracing.js';
 import { childrenOf, findReferrers } from '../identity/referrers.js';
+import { findGivers, whoHas } from '../identity/who-has.js';
 import { mergeWithService } from '../render.js';
 import { chooseRetirements } from '../retire.js';
 import { openRequests, type RequestFiller } from './fill-requests.js';
@@ -149,15 +151,16 @@ async function settleInto(
   while (rest.length > 0) {
     const writes = rest.slice(0, MOST_OBJECTS);
     rest = rest.slice(MOST_OBJECTS);
-    const { found, unnamed, isRead } = await readObjects(deps, stream, { writes, seen }, context);
+    const { isRead, ...standing } = await readObjects(deps, stream, { writes, seen }, context);
+    const { unnamed } = standing;
     const readAt = clock();
     // Good for longer each time: where slots are waited for even longer, everything is still sent.
     const goodFor = Math.max(READING_GOOD_FOR_MS * 2 ** late, late > 0 ? 2 * choosing : 0);
     const goodUntil = isRead ? readAt + goodFor : Infinity;
     const retirements = writes.filter(({ retires }) => retires);
     const toWrite = [
-      ...chooseWrites(stream, batch, writes, { found, unnamed }, settle),
-      ...(await chooseRetirements(deps, stream, { batch, retirements, found }, context, settle)),
+      ...chooseWrites(deps, stream, batch, writes, standing, settle),
+      ...(await chooseRetirements(deps, stream, { batch, retirements, ...standing }, context, settle)),
     ];
     choosing = clock() - readAt;
     seen = new Map();
@@ -193,8 +196,10 @@ async function putWrites(
   try {
     const unsent = await put.requests.put(stream, put.context, {
       // An object without an external id is named by its number, and gets one.
-      objects: toWrite.map(({ object, link }): PutObject =>
-        unnamed.has(object.extId) ? { ...object, id: link?.destinationId ?? undefined } : object,
+      objects: toWrite.map(({ object, link, record }): PutObject =>
+        unnamed.has(object.extId)
+          ? { ...object, id: link?.destinationId ?? record.destinationId ?? undefined }
+          : object,
       ),
       results,
       goodUntil,
@@ -219,31 +224,46 @@ interface Standing {
   found: ReadonlyMap<string, ServiceObject>;
   /** Those that have no external id yet. */
   unnamed: ReadonlySet<string>;
+  /** Those that were accepted, and have another external id at the service now, or none. */
+  renamed: ReadonlyMap<string, FoundObject>;
 }
 
 /**
  * Reads the objects that must be looked at before they are written: those the mapping does not own whole, those in doubt or
- * retired, and those that records are linked to, which nothing is made in place of.
+ * retired, those that were never accepted, which may be another type's, and those that records are linked to, which nothing
+ * is made in place of.
  */
 async function readObjects(
-  { destination }: ApplyDeps,
+  deps: ApplyDeps,
   stream: Stream,
   { writes, seen }: Matched,
   context: Context,
 ): Promise<Standing & { isRead: boolean }> {
+  const { destination } = deps;
   const found = new Map([...seen].flatMap(([extId, object]) => (object ? [[extId, object] as const] : [])));
   const unnamed = new Set<string>();
   const toRead = writes.filter(
     ({ retires, record, link, object }) =>
-      !seen.has(object.extId) && (retires || link || stream.owns === 'fields' || isLookedAt(record)),
+      !seen.has(object.extId) &&
+      (retires || link || stream.owns === 'fields' || record.objectHash === null || isLookedAt(record)),
   );
   const extIds = toRead.flatMap(({ object, link }) => (link?.assignsId ? [] : object.extId));
   if (extIds.length > 0)
     for (const [extId, object] of await destination.findObjects(extIds, stream.type, context))
       found.set(extId, object);
-  const links = toRead.flatMap(({ link }) => (link?.assignsId ? link : []));
   const isRead = seen.size > 0 || toRead.length > 0;
-  if (links.length === 0) return { found, unnamed, isRead };
+  const absent = toRead.filter(({ object, link }) => !link?.assignsId && !found.has(object.extId));
+  const renamed = await findRenamedThere(deps, stream, absent, context);
+  // One that has lost its external id gets it back, where the service takes that.
+  if (destination.assignsExternalIds)
+    for (const [extId, object] of renamed)
+      if (object.extId === undefined) {
+        found.set(extId, { ...object, extId });
+        unnamed.add(extId);
+        renamed.delete(extId);
+      }
+  const links = toRead.flatMap(({ link }) => (link?.assignsId ? link : []));
+  if (links.length === 0) return { found, unnamed, renamed, isRead };
   const numbers = links.flatMap(({ destinationId }) => destinationId ?? []);
   const byNumber = await destination.findObjectsByNumber(numbers, stream.type, context);
   for (const { externalId, destinationId } of links) {
@@ -253,7 +273,45 @@ async function readObjects(
     found.set(externalId, { ...object, extId: externalId });
     if (object.extId === undefined) unnamed.add(externalId);
   }
-  return { found, unnamed, isRead };
+  return { found, unnamed, renamed, isRead };
+}
+
+/**
+ * Of objects that were accepted and are not found by their external ids: those that the service has under another one, or
+ * under none, by the external id they had. An object that anybody else has is not the one that was accepted: the service
+ * has given the number anew.
+ */
+async function findRenamedThere(
+  deps: ApplyDeps,
+  stream: Stream,
+  absent: readonly Write[],
+  context: Context,
+): Promise<Map<string, FoundObject>> {
+  const numbers = new Map(
+    absent.flatMap(({ record, object }) =>
+      record.destinationId === null || record.objectHash === null || isJustAccepted(deps, record)
+        ? []
+        : [[record.destinationId, object.extId] as const],
+    ),
+  );
+  if (numbers.size === 0) return new Map();
+  const objects = await deps.destination.findObjectsByNumber([...numbers.keys()], stream.type, context);
+  const ofType = [...objects.values()].filter(({ typeId }) => typeId === stream.type);
+  const ids = ofType.flatMap(({ extId }) => extId ?? []);
+  const [holders, givers] = [await whoHas(deps, ids), await findGivers(deps, ids)];
+  return new Map(
+    ofType
+      .filter(({ extId = '' }) => !holders.has(extId) && !givers.has(extId))
+      .map((object) => [numbers.get(object.id) ?? '', object] as const),
+  );
+}
+
+/** So lately that a find may still answer what was before. */
+function isJustAccepted(
+  { destination }: Pick<ApplyDeps, 'destination'>,
+  { acceptedSecondsAgo }: Write['record'],
+): boolean {
+  return acceptedSecondsAgo !== null && acceptedSecondsAgo < destination.findLagSeconds;
 }
 
 /** In doubt, and no write is under way any more that could change the object after it was looked at. */
@@ -263,23 +321,28 @@ function isLookedAt({ inDoubt, isCheckPending }: Write['record']): boolean {
 
 /** The writes of rows, merged with what stands at the service; what would change nothing is settled. */
 function chooseWrites(
+  deps: ApplyDeps,
   stream: Stream,
   { isForced }: Batch,
   prepared: readonly Write[],
-  { found, unnamed }: Standing,
+  { found, unnamed, renamed }: Standing,
   settle: Settle,
 ): Write[] {
   return prepared.flatMap((write) => {
     if (write.retires) return [];
     const { record, link } = write;
     const standing = found.get(write.object.extId);
-    if (link && !standing) return settle(linkBroken(write, link));
+    const elsewhere = renamed.get(write.object.extId);
+    if (elsewhere) return settle(externalIdChangedThere(write, elsewhere));
+    // What contradicts the latest acceptance may be older than it: it is written over.
+    const isCurrent = !isJustAccepted(deps, record);
+    if (link && !standing && isCurrent) return settle(linkBroken(write, link));
     if (standing && standing.typeId !== stream.type)
       return settle(externalIdTaken(write, standing, stream.type));
     const merged = mergeWithService(stream, write.object, standing);
     const isSettling = !record.inDoubt || isLookedAt(record);
     const isNamed = !unnamed.has(write.object.extId);
-    if (standing && isNamed && isSettling && !isForced && isSameObject(merged, standing))
+    if (standing && isNamed && isSettling && isCurrent && !isForced && isSameObject(merged, standing))
       return settle(unchanged(write, standing.id));
     return [{ ...write, object: merged }];
   });

@@ -93,11 +93,15 @@ async function readUnderClaim(deps: SyncDeps, stream: Stream, claim: BatchClaim)
   return { rows, rendered, unreadable };
 }
 
-/** By key, another row of the batch that gives the same external id: neither is sent. */
+/** By key, another row of the batch that gives the same external id: neither is sent. A linked row is alone with its object. */
 function findSharedInBatch(stream: Stream, rendered: ReadonlyMap<string, Rendered>): Map<string, string> {
+  if (stream.ownsIds) return new Map();
+  const linked = new Set(
+    [...rendered.values()].flatMap((result) => ('link' in result && result.link ? result.extId : [])),
+  );
   const keysOf = new Map<string, string[]>();
   for (const [key, result] of rendered)
-    if ('object' in result && (result.link || !stream.ownsIds))
+    if ('object' in result && !linked.has(result.extId))
       keysOf.set(result.extId, [...(keysOf.get(result.extId) ?? []), key]);
   const shared = [...keysOf.values()].filter(({ length }) => length > 1);
   return new Map(
