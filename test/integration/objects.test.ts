@@ -3,44 +3,23 @@
 // nothing is switched off for which a row stands.
 import { describe, expect, it } from 'vitest';
 import { retryRecords } from '../../src/state/records/retry-records.js';
-import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import type { Declaration } from '../support/campus.js';
+import {
+  DESKS,
+  HALLS,
+  insert,
+  isActive,
+  keepPlaceWorlds,
+  nameOf,
+  PLACES,
+  rename,
+  replace,
+} from '../support/place-worlds.js';
 import { until } from '../support/wait.js';
 import type { World } from '../support/world.js';
-import { keepWorlds } from '../support/worlds.js';
 
-const openWorld = keepWorlds();
+const openPlaces = keepPlaceWorlds();
 
-type Declaration = SlotsyncConfig['streams'][string];
-const PLACES: Declaration = {
-  from: 'places',
-  key: 'id',
-  type: 'place',
-  externalId: 'y_{code}',
-  fields: { 'place.name': 'name' },
-  retire: 'deactivate',
-};
-
-/** Places by a surrogate key: a code may come back under another one. */
-async function openPlaces(changes: Partial<Declaration> = {}, more: SlotsyncConfig['streams'] = {}) {
-  const world = await openWorld({ streams: { places: { ...PLACES, ...changes }, ...more } });
-  await world.sql`CREATE TABLE places (id int PRIMARY KEY, code text, name text)`;
-  await world.sql`CREATE TABLE halls (id int PRIMARY KEY, code text, name text)`;
-  await world.sql`CREATE TABLE desks (id int PRIMARY KEY, name text, place int)`;
-  return world;
-}
-
-const insert = (world: World, id: number, code: string, name: string, table = 'places') =>
-  world.sql`INSERT INTO ${world.sql(table)} VALUES (${id}, ${code}, ${name})`;
-const rename = (world: World, id: number, name: string) =>
-  world.sql`UPDATE places SET name = ${name} WHERE id = ${id}`;
-/** In one transaction the row of a code gets another key, and maybe another table. */
-const replace = (world: World, code: string, id: number, name: string, table = 'places') =>
-  world.sql.begin(async (sql) => {
-    await sql`DELETE FROM places WHERE code = ${code}`;
-    await sql`INSERT INTO ${sql(table)} VALUES (${id}, ${code}, ${name})`;
-  });
-const nameOf = (world: World, extId: string) => world.fieldsOf(extId)?.['place.name'];
-const isActive = (world: World, extId: string) => world.sandbox.object(extId)?.active;
 const until1 = (world: World, what: string) => until(() => world.sandbox.gate().held, { describe: what });
 /** What is held stays held; other requests pass. */
 const letOthersPass = (world: World) => world.sandbox.closeGate({ path: '/nothing-else' });
@@ -115,7 +94,7 @@ describe('object: a row that comes back under another key', () => {
   });
 
   it('in another stream with the same template is one object too', async () => {
-    const world = await openPlaces({}, { halls: { ...PLACES, from: 'halls' } });
+    const world = await openPlaces({}, { halls: HALLS });
     await insert(world, 1, 'A', 'first');
     await insert(world, 9, 'Z', 'other');
     await world.sync();
@@ -308,15 +287,6 @@ describe('object: one that was retired and is in doubt', () => {
 });
 
 describe('object: a parent that gets another external id', () => {
-  const DESKS: Declaration = {
-    from: 'desks',
-    key: 'id',
-    type: 'desk',
-    externalId: 'desk_{id}',
-    fields: { 'desk.name': 'name' },
-    references: { 'desk.place': { stream: 'places', key: 'place' } },
-  };
-
   it('is followed by the records that refer to it', async () => {
     const world = await openPlaces({}, { desks: DESKS });
     await insert(world, 1, 'A', 'a');

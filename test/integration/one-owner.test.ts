@@ -1,0 +1,335 @@
+// Guarantees 2, 3, 4, 5, 7
+// One record owns what is known of an object. Another row gets the object, a change is undone, a parent is forgotten or
+// given up, somebody renames the object at the service: the owner is always the record of the row that gives the object.
+import { describe, expect, it } from 'vitest';
+import { retryRecords } from '../../src/state/records/retry-records.js';
+import { findNamed } from '../../src/sync/find-named.js';
+import { verify } from '../../src/sync/verify/verify.js';
+import {
+  activeObjects,
+  comeToRest,
+  DESKS,
+  expectOneOwner,
+  HALLS,
+  insert,
+  isActive,
+  keepPlaceWorlds,
+  nameOf,
+  rename,
+  replace,
+  setCode,
+  takeOver,
+} from '../support/place-worlds.js';
+import type { World } from '../support/world.js';
+
+const open = keepPlaceWorlds();
+
+const retry = (world: World, key: string) => retryRecords(world.state.db, { stream: 'places', keys: [key] });
+const recordOf = async (world: World, key: string, stream = 'places') => (await world.recordsOf(stream))[key];
+
+describe('one owner: a late write over another key that has the object', () => {
+  /** Row 1 becomes v2, and its write loses the answer; meanwhile row 2 takes its object over and is accepted. */
+  async function loseWriteAndObject(world: World): Promise<void> {
+    await insert(world, 1, 'A', 'v1');
+    await world.sync();
+    await rename(world, 1, 'v2');
+    const { runId, queue } = await world.plan();
+    world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late' });
+    await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
+    await takeOver(world, { id: 1, code: 'C' }, 2, 'newest');
+    await world.finish(runId, queue);
+    const changes = await world.planChanges('places', '1', '2');
+    await world.finish(changes.runId, changes.queue);
+    expect(nameOf(world, 'y_A')).toBe('newest');
+  }
+
+  it('does not stay: the object is read again for the record that owns it now', async () => {
+    const world = await open();
+    await loseWriteAndObject(world);
+    world.sandbox.releaseLate();
+    expect(nameOf(world, 'y_A')).toBe('v2');
+    await comeToRest(world);
+    expect(nameOf(world, 'y_A')).toBe('newest');
+    await expectOneOwner(world);
+  });
+
+  it('does not stay after a retry of the record that had sent it', async () => {
+    const world = await open();
+    await loseWriteAndObject(world);
+    await retry(world, '1');
+    await world.sync();
+    world.sandbox.releaseLate();
+    await comeToRest(world);
+    expect([nameOf(world, 'y_A'), nameOf(world, 'y_C')]).toEqual(['newest', 'v2']);
+    await expectOneOwner(world);
+  });
+});
+
+describe('one owner: a change that is undone', () => {
+  /** Row 1 gives C by mistake, and row 2 gives A. */
+  async function giveAway(world: World): Promise<void> {
+    await insert(world, 1, 'A', 'v1');
+    await insert(world, 9, 'Z', 'other');
+    await world.sync();
+    await takeOver(world, { id: 1, code: 'C' }, 2, 'newest');
+    await comeToRest(world);
+    expect(nameOf(world, 'y_A')).toBe('newest');
+  }
+
+  it('is sent: the second row goes, and the first is as before', async () => {
+    const world = await open();
+    await giveAway(world);
+    await world.sql.begin(async (sql) => {
+      await sql`DELETE FROM places WHERE id = 2`;
+      await sql`UPDATE places SET code = 'A' WHERE id = 1`;
+    });
+    await comeToRest(world);
+    expect([nameOf(world, 'y_A'), isActive(world, 'y_A')]).toEqual(['v1', true]);
+    await expectOneOwner(world);
+  });
+
+  it('is sent after the object was retired for the second row', async () => {
+    const world = await open();
+    await giveAway(world);
+    await world.sql`DELETE FROM places WHERE id = 2`;
+    await world.sync();
+    expect(isActive(world, 'y_A')).toBe(false);
+    await setCode(world, 1, 'A');
+    await comeToRest(world);
+    expect([nameOf(world, 'y_A'), isActive(world, 'y_A')]).toEqual(['v1', true]);
+    await expectOneOwner(world);
+  });
+
+  it('is sent after a retry, where nothing is retired: two records never have one object', async () => {
+    const world = await open({ retire: 'keep' });
+    await giveAway(world);
+    await world.sql`DELETE FROM places WHERE id = 2`;
+    await setCode(world, 1, 'A');
+    await retry(world, '1');
+    await comeToRest(world);
+    expect(nameOf(world, 'y_A')).toBe('v1');
+    await expectOneOwner(world);
+  });
+
+  it('is sent although the row was synced under its other code meanwhile', async () => {
+    const world = await open();
+    await giveAway(world);
+    await retry(world, '1');
+    await comeToRest(world);
+    expect(nameOf(world, 'y_C')).toBe('v1');
+    await replace(world, 'A', 3, 'third');
+    await comeToRest(world);
+    expect(nameOf(world, 'y_A')).toBe('third');
+    await world.sql.begin(async (sql) => {
+      await sql`DELETE FROM places WHERE id = 3`;
+      await sql`UPDATE places SET code = 'A' WHERE id = 1`;
+    });
+    await comeToRest(world);
+    expect([nameOf(world, 'y_A'), isActive(world, 'y_A')]).toEqual(['v1', true]);
+    await expectOneOwner(world);
+  });
+
+  it('is sent when the row comes back from another stream that has retired its object', async () => {
+    const world = await open({}, { halls: HALLS });
+    await insert(world, 1, 'A', 'v1');
+    await insert(world, 9, 'Z', 'other');
+    await insert(world, 9, 'Y', 'other', 'halls');
+    await world.sync();
+    await replace(world, 'A', 1, 'hall', 'halls');
+    await comeToRest(world);
+    expect(nameOf(world, 'y_A')).toBe('hall');
+    await world.sql`DELETE FROM halls WHERE id = 1`;
+    await world.sync();
+    expect(isActive(world, 'y_A')).toBe(false);
+    await insert(world, 1, 'A', 'v1');
+    await comeToRest(world);
+    await expectOneOwner(world);
+  });
+});
+
+describe('one owner: rows that exchange their objects', () => {
+  it('swap: each object gets the values of the row that gives it now', async () => {
+    const world = await open();
+    await insert(world, 1, 'A', 'one');
+    await insert(world, 2, 'B', 'two');
+    await world.sync();
+    await world.sql`UPDATE places SET code = CASE code WHEN 'A' THEN 'B' ELSE 'A' END`;
+    await comeToRest(world);
+    expect([nameOf(world, 'y_A'), nameOf(world, 'y_B')]).toEqual(['two', 'one']);
+    await expectOneOwner(world);
+  });
+
+  it('chain: each row moves on by one, and the last object is new', async () => {
+    const world = await open();
+    await insert(world, 1, 'A', 'one');
+    await insert(world, 2, 'B', 'two');
+    await world.sync();
+    await world.sql`UPDATE places SET code = CASE code WHEN 'A' THEN 'B' ELSE 'C' END`;
+    await comeToRest(world);
+    expect([nameOf(world, 'y_B'), nameOf(world, 'y_C')]).toEqual(['one', 'two']);
+    await expectOneOwner(world);
+  });
+
+  it('renamed alone: the record waits for an operator, and owns its object until then', async () => {
+    const world = await open();
+    await insert(world, 1, 'A', 'one');
+    await world.sync();
+    await setCode(world, 1, 'B');
+    await comeToRest(world);
+    expect(await recordOf(world, '1')).toMatchObject({ status: 'dead', error_code: 'external_id_changed' });
+    expect(activeObjects(world)).toEqual(['y_A']);
+    await retry(world, '1');
+    await comeToRest(world);
+    expect(nameOf(world, 'y_B')).toBe('one');
+    await expectOneOwner(world);
+  });
+});
+
+describe('one owner: what asks who owns an object', () => {
+  /** Row 1 has given its code to row 2, without any fault. */
+  async function openTakenOver(): Promise<World> {
+    const world = await open();
+    await insert(world, 1, 'A', 'v1');
+    await world.sync();
+    await takeOver(world, { id: 1, code: 'C' }, 2, 'newest');
+    await world.sync();
+    await world.drainInbox();
+    expect(nameOf(world, 'y_A')).toBe('newest');
+    await world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
+    return world;
+  }
+
+  it('verify: a change by hand is compared with the row that gives the object', async () => {
+    const world = await openTakenOver();
+    world.sandbox.changeObject('y_A', { fields: [{ fieldId: 'place.name', values: ['by hand'] }] });
+    await verify(world.verifying());
+    expect(await world.sql`SELECT local_key, kind, fields FROM slotsync.drift`).toEqual([
+      {
+        local_key: '2',
+        kind: 'changed',
+        fields: { 'place.name': { here: ['newest'], there: ['by hand'] } },
+      },
+    ]);
+  });
+
+  it('a search by external id or by number finds the record of the row that gives the object', async () => {
+    const world = await openTakenOver();
+    const { id = 0 } = world.sandbox.object('y_A') ?? {};
+    const find = (named: string) => findNamed(world.deps(), world.stream('places'), [named]);
+    expect([await find('y_A'), await find(`#${id}`)]).toEqual([{ key: '2' }, { key: '2' }]);
+  });
+});
+
+describe('one owner: a parent', () => {
+  const placeOf = (world: World, desk: string) => world.fieldsOf(desk)?.['desk.place'];
+
+  /** Place 1 gives y_A, and desk 1 stands in it. */
+  async function openWithDesk(): Promise<World> {
+    const world = await open({}, { desks: DESKS });
+    await insert(world, 1, 'A', 'a');
+    await insert(world, 9, 'Z', 'other');
+    await world.sql`INSERT INTO desks VALUES (1, 'one', 1)`;
+    await world.sync();
+    expect(placeOf(world, 'desk_1')).toBe('y_A');
+    return world;
+  }
+
+  it.each([
+    [
+      'whose object another row has taken over',
+      async (world: World) => void (await replace(world, 'A', 2, 'second')),
+    ],
+    [
+      'whose object was removed at the service',
+      async (world: World) => {
+        await world.sql`DELETE FROM places WHERE id = 1`;
+        world.sandbox.removeObject('y_A');
+      },
+    ],
+  ])('%s and that comes back with another external id is followed by its children', async (_, forget) => {
+    const world = await openWithDesk();
+    await forget(world);
+    await world.sync();
+    await world.sync();
+    expect(await recordOf(world, '1')).toBeUndefined();
+    await insert(world, 1, 'B', 'b');
+    await world.sync();
+    await world.sync();
+    expect(nameOf(world, 'y_B')).toBe('b');
+    expect(placeOf(world, 'desk_1')).toBe('y_B');
+    expect(await recordOf(world, '1', 'desks')).toMatchObject({ status: 'synced', in_doubt: false });
+  });
+
+  it.each([
+    ['its operator retries it', 'y_B', async (world: World) => void (await retry(world, '1'))],
+    ['its row is as before', 'y_A', async (world: World) => void (await setCode(world, 1, 'A'))],
+  ])('that is given up with another external id: its children wait until %s', async (_, extId, settle) => {
+    const world = await openWithDesk();
+    await setCode(world, 1, 'B');
+    await world.sync();
+    expect(await recordOf(world, '1')).toMatchObject({ status: 'dead', error_code: 'external_id_changed' });
+    await world.sql`UPDATE desks SET name = 'uno' WHERE id = 1`;
+    await world.sql`INSERT INTO desks VALUES (2, 'two', 1)`;
+    await world.sync();
+    const waits = { status: 'deferred', error_code: 'reference_missing' };
+    expect(await world.recordsOf('desks')).toMatchObject({ 1: waits, 2: waits });
+    expect(world.fieldsOf('desk_1')).toEqual({ 'desk.name': 'one', 'desk.place': 'y_A' });
+    expect(world.fieldsOf('desk_2')).toBeUndefined();
+    await settle(world);
+    await world.sync();
+    await world.sync();
+    expect(world.fieldsOf('desk_1')).toEqual({ 'desk.name': 'uno', 'desk.place': extId });
+    expect(world.fieldsOf('desk_2')).toEqual({ 'desk.name': 'two', 'desk.place': extId });
+    expect(await world.statusesOf('desks')).toEqual({ 1: 'synced', 2: 'synced' });
+  });
+});
+
+describe('one owner: an object that has another external id at the service', () => {
+  it.each([
+    ['its key', 'y_{id}', 'y_1'],
+    ['another column', 'y_{code}', 'y_A'],
+  ])('is not made a second time (external id from %s)', async (_, externalId, extId) => {
+    const world = await open({ externalId });
+    await insert(world, 1, 'A', 'before');
+    await world.sync();
+    const { id } = world.sandbox.changeObject(extId, { extId: 'by_hand' });
+    await rename(world, 1, 'after');
+    await world.sync();
+    await world.sync();
+    expect(world.sandbox.objects().map((object) => object.extId)).toEqual(['by_hand']);
+    expect(nameOf(world, 'by_hand')).toBe('before');
+    const record = await recordOf(world, '1');
+    expect(record).toMatchObject({ status: 'dead', error_code: 'external_id_changed_there' });
+    for (const named of [String(id), extId, 'by_hand']) expect(record?.error_message).toContain(named);
+
+    world.sandbox.changeObject('by_hand', { extId });
+    await retry(world, '1');
+    await world.sync();
+    expect(world.sandbox.objects()).toMatchObject([{ id, extId }]);
+    expect(nameOf(world, extId)).toBe('after');
+    expect(await recordOf(world, '1')).toMatchObject({ status: 'synced', in_doubt: false });
+  });
+
+  it('is not made a second time either where a mapping owns whole objects and the object is in doubt', async () => {
+    const world = await open({ owns: 'object' });
+    await insert(world, 1, 'A', 'before');
+    await world.sync();
+    world.sandbox.changeObject('y_A', { extId: 'by_hand' });
+    await rename(world, 1, 'after');
+    await world.sql`UPDATE slotsync.records SET in_doubt = true`;
+    await world.sync();
+    expect(world.sandbox.objects().map((object) => object.extId)).toEqual(['by_hand']);
+    expect(await recordOf(world, '1')).toMatchObject({ error_code: 'external_id_changed_there' });
+  });
+
+  it('is made again when it is there under no external id', async () => {
+    const world = await open();
+    await insert(world, 1, 'A', 'before');
+    await world.sync();
+    world.sandbox.removeObject('y_A');
+    await rename(world, 1, 'after');
+    await world.sync();
+    expect(nameOf(world, 'y_A')).toBe('after');
+    await expectOneOwner(world);
+  });
+});
