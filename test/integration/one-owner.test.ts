@@ -235,10 +235,7 @@ describe('one owner: a parent', () => {
   }
 
   it.each([
-    [
-      'whose object another row has taken over',
-      async (world: World) => void (await replace(world, 'A', 2, 'second')),
-    ],
+    ['whose object another row has taken over', (world: World) => replace(world, 'A', 2, 'second')],
     [
       'whose object was removed at the service',
       async (world: World) => {
@@ -261,8 +258,8 @@ describe('one owner: a parent', () => {
   });
 
   it.each([
-    ['its operator retries it', 'y_B', async (world: World) => void (await retry(world, '1'))],
-    ['its row is as before', 'y_A', async (world: World) => void (await setCode(world, 1, 'A'))],
+    ['its operator retries it', 'y_B', (world: World): Promise<unknown> => retry(world, '1')],
+    ['its row is as before', 'y_A', async (world: World): Promise<unknown> => setCode(world, 1, 'A')],
   ])('that is given up with another external id: its children wait until %s', async (_, extId, settle) => {
     const world = await openWithDesk();
     await setCode(world, 1, 'B');

@@ -19,6 +19,8 @@ export interface Scenario {
   sharesRun?: boolean;
   /** External ids that may stay active though no row gives them. */
   left?(room: Room): string[];
+  /** A record may wait for an operator, who retries it: its row gives another external id, and nobody wants its object. */
+  asksOperator?: boolean;
   /** Codes of records that may end without being sent, because an object can be that of one row alone. */
   refused?: readonly string[];
   /** What else must hold when everything is quiet. */
@@ -104,9 +106,22 @@ export async function playOne(
   }
   if (played.divergedAt !== undefined)
     faults.push(`the choices could not be followed from step ${played.divergedAt + 1} on`);
+  const settle = async () => {
+    await room.plain.sync();
+    faults.push(...(await room.finish()));
+  };
   faults.push(...(await room.finish()));
+  await settle();
+  const retried = await room.retryChangedIds();
+  if (retried.length > 0) {
+    if (!scenario.asksOperator)
+      faults.push(`guarantee 3: ${retried.map(({ localKey }) => localKey).join()} had to be retried`);
+    await settle();
+  }
+  world.service.clearArrivals();
   await room.plain.sync();
-  faults.push(...(await room.finish()));
+  const writes = world.service.arrivals().filter(({ method }) => method === 'PUT');
+  if (writes.length > 0) faults.push(`guarantee 5: another sync sends ${writes.length} writes`);
   faults.push(
     ...(await findFaults(room, watch.sent, { left: scenario.left?.(room), refused: scenario.refused })),
     ...((await scenario.judge?.(room)) ?? []),

@@ -1,6 +1,7 @@
 // What must hold, of what stands at the service. The mirror is asked by external id, not the state by key.
 import { createObject, hashObject } from '../../src/streams/destination-object.js';
 import type { Actor } from './actor.js';
+import { ownershipFaults, type OwnedRow } from '../support/ownership.js';
 import type { Room, ThingRow } from './room.js';
 import type { Observer, SentObject } from './service.js';
 
@@ -60,6 +61,10 @@ interface Allowed {
   refused?: readonly string[] | undefined;
 }
 
+/** The record of an object that no row gives any more: an operator's to retire. */
+const isFormer = ({ status, error_code }: { status: string; error_code: string }) =>
+  status === 'dead' && error_code === 'former_object';
+
 /** What is wrong when everything is quiet. */
 export async function findFaults(
   room: Room,
@@ -84,7 +89,8 @@ export async function findFaults(
   const unsentKeys = new Set(
     records.filter(isRefused).map(({ stream, local_key }) => `${stream} ${local_key}`),
   );
-  const expected = new Map<string, { name: string; parent?: string }>();
+  /** By external id, what the object must be, and the row that gives it. */
+  const expected = new Map<string, { name: string; parent?: string; row: OwnedRow }>();
   const rows = new Map<string, ThingRow[]>();
   for (const { table } of room.shapes) rows.set(table, await room.rowsOf(table));
   for (const shape of room.shapes) {
@@ -93,8 +99,10 @@ export async function findFaults(
       const parent = rows.get(shape.parent ?? '')?.find(({ id }) => id === row.parent);
       const key = `${room.nameOf(shape.table)} ${row.id}`;
       if (unsentKeys.has(key)) continue;
-      expected.set(links.get(key) ?? room.extIdOf(shape, row), {
+      const externalId = links.get(key) ?? room.extIdOf(shape, row);
+      expected.set(externalId, {
         name: row.name,
+        row: { stream: room.nameOf(shape.table), localKey: row.id, externalId },
         ...(parentShape && parent ? { parent: room.extIdOf(parentShape, parent) } : {}),
       });
     }
@@ -109,8 +117,14 @@ export async function findFaults(
     else if (valueOf('thing.parent') !== parent)
       faults.push(`guarantee 7: ${extId} refers to ${valueOf('thing.parent')}, and its row to ${parent}`);
   }
+  const former = new Set(records.filter(isFormer).map(({ external_id: extId }) => extId));
   for (const extId of sent)
-    if (!expected.has(extId) && !left.includes(extId) && room.service.object(extId)?.active)
+    if (
+      !expected.has(extId) &&
+      !left.includes(extId) &&
+      !former.has(extId) &&
+      room.service.object(extId)?.active
+    )
       faults.push(`guarantee 3: ${extId} is active, and no row gives it`);
 
   for (const {
@@ -123,12 +137,12 @@ export async function findFaults(
     in_doubt,
   } of records) {
     const name = `the record of ${stream} '${key}'`;
-    if (isRefused({ status, error_code })) continue;
+    if (in_doubt) faults.push(`guarantee 3: ${name} is left in doubt`);
+    if (isRefused({ status, error_code }) || isFormer({ status, error_code })) continue;
     if (status !== 'synced' && status !== 'retired') {
       faults.push(`guarantee 3: ${name} is left ${status} (${error_code})`);
       continue;
     }
-    if (in_doubt) faults.push(`guarantee 3: ${name} is left in doubt`);
     // A retired one whose external id another row gives by now says nothing of the object any more.
     if (status === 'retired' && expected.has(extId)) continue;
     const object = room.service.object(extId);
@@ -137,6 +151,9 @@ export async function findFaults(
     if (hash !== object_hash)
       faults.push(`guarantee 2: ${name} is ${status}, and the service holds another ${extId}`);
   }
+  const given = [...expected.values()].map(({ row }) => row);
+  for (const fault of await ownershipFaults(room.sql, given, room.names))
+    faults.push(`guarantee 4: ${fault}`);
   const unsent = await room.sql`
     SELECT b.id FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = b.run_id
     WHERE b.stream = ANY (${room.names}) AND b.state IN ('planned', 'queued') AND r.finished_at IS NOT NULL`;

@@ -338,6 +338,13 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
         });
     },
 
+    /** What an operator does for records whose rows give another external id. Returns them. */
+    retryChangedIds: async () => {
+      const changed = { keys: [], status: 'dead', code: 'external_id_changed' } as const;
+      const retried = names.map((stream) => retryRecords(plain.state.db, { stream, ...changed }));
+      return (await Promise.all(retried)).flat();
+    },
+
     /** What the workers do when everything is quiet again: runs are worked to their end, the inbox is emptied. */
     async finish(): Promise<string[]> {
       for (let rounds = 0; rounds < ROUNDS_MOST; rounds++) {

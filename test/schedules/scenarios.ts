@@ -44,19 +44,27 @@ async function syncRows(room: Room, table: Table, rows: readonly ThingRow[]): Pr
 
 /** Works the run that is planned. */
 const workRun: Body = ({ process, known }) => process.work(known['run'] ?? 0, true);
-/** Takes from the inbox, once the actor M has changed the mirror. */
-const workInbox: Body = async ({ process, actorOf }, actor) => {
-  await actor.step({ label: 'hears of a change', when: () => !actorOf('M').isAlive() }, () => undefined);
-  await process.takeFromInbox();
-};
-const transaction =
-  (table: Table, change: Parameters<Room['change']>[1], more?: Parameters<Room['change']>[2]): Body =>
-  async ({ room, mirrorChanged }, actor) => {
-    await actor.step({ label: 'a transaction in the mirror' }, async () => {
-      await room.change(table, change, more);
+/** Takes from the inbox, each time that one of these actors has changed the mirror. */
+const workInboxAfter =
+  (...names: string[]): Body =>
+  async ({ process, actorOf }, actor) => {
+    for (const name of names) {
+      await actor.step({ label: 'hears of a change', when: () => !actorOf(name).isAlive() }, () => undefined);
+      await process.takeFromInbox();
+    }
+  };
+const workInbox = workInboxAfter('M');
+/** `name`: of the actor that comes before. */
+const transactionAfter =
+  (name: string | undefined, ...change: Parameters<Room['change']>): Body =>
+  async ({ room, actorOf, mirrorChanged }, actor) => {
+    const when = () => name === undefined || !actorOf(name).isAlive();
+    await actor.step({ label: 'a transaction in the mirror', when }, async () => {
+      await room.change(...change);
       await mirrorChanged();
     });
   };
+const transaction = (...change: Parameters<Room['change']>) => transactionAfter(undefined, ...change);
 
 /** The process dies; what it had sent may still be carried out. */
 const kill =
@@ -100,7 +108,27 @@ const minute: Body = async ({ room, isWorking, interrupted }, actor) => {
 
 const NEW_KEY = transaction('one', { gone: ['1'], rows: [row('2', 'new', { code: 'c1' })] });
 const NEWER = transaction('one', { rows: [row('1', 'newer')] });
+const TAKEN_OVER = transaction('one', {
+  rows: [row('1', 'new', { code: 'C' }), row('2', 'newest', { code: 'A' })],
+});
 const updateOf = (room: Room) => plannedSync(room, [row('1', 'old')], { rows: [row('1', 'new')] });
+/** Rows of the codes A and B, whose update to these names is planned. */
+const exchange = (room: Room, [one, two]: readonly [string, string]) =>
+  plannedSync(room, [row('1', 'one', { code: 'A' }), row('2', 'two', { code: 'B' })], {
+    rows: [row('1', one, { code: 'A' }), row('2', two, { code: 'B' })],
+  });
+
+const CHILD_AND_PARENT: readonly StreamShape[] = [
+  { ...OWNED, parent: 'two' },
+  { ...CODED, table: 'two', prefix: 'bld_' },
+];
+/** The update of a child of the parent `p`, whose code is A, is planned. */
+async function childUpdate(room: Room): Promise<Record<string, number>> {
+  await syncRows(room, 'two', [row('p', 'parent', { code: 'A' })]);
+  await syncRows(room, 'one', [row('1', 'child', { parent: 'p' })]);
+  await room.change('one', quiet([row('1', 'renamed child', { parent: 'p' })]));
+  return { run: await room.queueSync({ table: 'one', keys: ['1'] }) };
+}
 
 /** A sync's batch and an incremental one, and a change between them, of ids of both kinds. */
 function bothKinds(name: string, scenario: Omit<Scenario, 'name' | 'streams'>): Scenario[] {
@@ -264,16 +292,8 @@ export const SCENARIOS: readonly Scenario[] = [
   }),
   {
     name: 'parent',
-    streams: [
-      { ...OWNED, parent: 'two' },
-      { ...CODED, table: 'two', prefix: 'bld_' },
-    ],
-    async prepare(room) {
-      await syncRows(room, 'two', [row('p', 'parent', { code: 'A' })]);
-      await syncRows(room, 'one', [row('1', 'child', { parent: 'p' })]);
-      await room.change('one', quiet([row('1', 'renamed child', { parent: 'p' })]));
-      return { run: await room.queueSync({ table: 'one', keys: ['1'] }) };
-    },
+    streams: CHILD_AND_PARENT,
+    prepare: childUpdate,
     processes: {
       A: workRun,
       async B(cast, actor) {
@@ -285,6 +305,7 @@ export const SCENARIOS: readonly Scenario[] = [
     },
     events: { M: transaction('two', { rows: [row('p', 'parent', { code: 'B' })] }) },
     left: (room) => [`bld_${room.name}_A`],
+    asksOperator: true,
   },
   ...bothKinds('beside', {
     prepare: updateOf,
@@ -312,5 +333,138 @@ export const SCENARIOS: readonly Scenario[] = [
     },
     processes: { A: ({ process }) => process.sync(), B: workInbox },
     events: { M: transaction('one', { rows: [row('1', 'created')] }) },
+  },
+  ...bothKinds('set-back', {
+    prepare: updateOf,
+    processes: { A: workRun, B: workInbox },
+    events: { M: transaction('one', { rows: [row('1', 'old')] }), L: loseAnswer('A') },
+  }),
+  {
+    name: 'undo',
+    streams: [CODED],
+    prepare: (room) =>
+      plannedSync(room, [row('1', 'first', { code: 'A' })], {
+        rows: [row('1', 'first', { code: 'C' }), row('2', 'second', { code: 'A' })],
+      }),
+    processes: { A: workRun, B: workInbox },
+    events: { M: transaction('one', { gone: ['2'], rows: [row('1', 'first', { code: 'A' })] }) },
+  },
+  {
+    name: 'undo-retired',
+    streams: [CODED],
+    async prepare(room) {
+      const [given, taken] = [row('1', 'first', { code: 'C' }), row('2', 'second', { code: 'A' })];
+      await syncRows(room, 'one', [row('1', 'first', { code: 'A' })]);
+      await room.change('one', quiet([given, taken]));
+      await room.plain.work(await room.queueSync({ table: 'one', keys: ['1', '2'] }), true);
+      await room.change('one', quiet([], ['2']));
+      return { run: await room.queueSync({ table: 'one', keys: ['2'], operation: 'retire' }) };
+    },
+    processes: { A: workRun, B: workInbox },
+    events: { M: transaction('one', { rows: [row('1', 'first', { code: 'A' })] }) },
+  },
+  {
+    name: 'late-taken-over',
+    streams: [CODED],
+    prepare: (room) =>
+      plannedSync(room, [row('1', 'old', { code: 'A' })], { rows: [row('1', 'new', { code: 'A' })] }),
+    processes: { A: workRun, B: workInbox },
+    events: { M: TAKEN_OVER, L: loseAnswer('A') },
+  },
+  {
+    name: 'swap',
+    streams: [CODED],
+    prepare: (room) => exchange(room, ['new one', 'two']),
+    processes: { A: workRun, B: workInbox },
+    events: {
+      M: transaction('one', { rows: [row('1', 'one', { code: 'B' }), row('2', 'two', { code: 'A' })] }),
+    },
+  },
+  {
+    name: 'chain',
+    streams: [CODED],
+    prepare: (room) => exchange(room, ['one', 'new two']),
+    processes: { A: workRun, B: workInbox },
+    events: {
+      M: transaction('one', { rows: [row('1', 'one', { code: 'B' }), row('2', 'two', { code: 'C' })] }),
+    },
+  },
+  {
+    name: 'there-and-back',
+    streams: [CODED, { ...CODED, table: 'two' }],
+    prepare: updateOf,
+    processes: { A: workRun, B: workInboxAfter('M', 'N') },
+    events: {
+      M: transaction('one', { gone: ['1'] }, { table: 'two', rows: [row('1', 'moved')] }),
+      N: transactionAfter('M', 'one', { rows: [row('1', 'old')] }, { table: 'two', gone: ['1'] }),
+    },
+  },
+  {
+    name: 'key-and-code',
+    streams: [
+      { ...OWNED, prefix: 'y_' },
+      { ...CODED, table: 'two' },
+    ],
+    prepare: updateOf,
+    processes: { A: workRun, B: workInboxAfter('M', 'N') },
+    events: {
+      M: transaction('one', { gone: ['1'] }, { table: 'two', rows: [row('7', 'moved', { code: '1' })] }),
+      N: transactionAfter('M', 'one', { rows: [row('1', 'old')] }, { table: 'two', gone: ['7'] }),
+    },
+  },
+  {
+    name: 'retired-comes-back',
+    streams: [CODED],
+    async prepare(room) {
+      await syncRows(room, 'one', [row('1', 'first', { code: 'A' })]);
+      await room.change('one', quiet([], ['1']));
+      const run = await room.queueSync({ table: 'one', keys: ['1'], operation: 'retire' });
+      await room.plain.work(run, true);
+      return {};
+    },
+    processes: { A: ({ process }) => process.sync(), B: workInboxAfter('M', 'N') },
+    events: {
+      M: transaction('one', { rows: [row('2', 'second', { code: 'A' })] }),
+      N: transactionAfter('M', 'one', { gone: ['2'], rows: [row('1', 'first', { code: 'A' })] }),
+    },
+  },
+  {
+    name: 'retry-taken-over',
+    streams: [CODED],
+    async prepare(room) {
+      await syncRows(room, 'one', [row('1', 'old', { code: 'A' })]);
+      await room.change('one', quiet([row('1', 'old', { code: 'C' })]));
+      await room.plain.work(await room.queueSync({ table: 'one', keys: ['1'] }), true);
+      return {};
+    },
+    processes: {
+      async A({ process }) {
+        await process.retry('one', '1');
+        await process.sync();
+      },
+      B: workInbox,
+    },
+    events: { M: transaction('one', { rows: [row('2', 'newest', { code: 'A' })] }) },
+  },
+  {
+    name: 'parent-taken-over',
+    streams: CHILD_AND_PARENT,
+    prepare: childUpdate,
+    processes: { A: workRun, B: workInbox },
+    events: {
+      M: transaction('two', {
+        rows: [row('p', 'parent', { code: 'B' }), row('q', 'another parent', { code: 'A' })],
+      }),
+    },
+  },
+  {
+    name: 'parent-forgotten',
+    streams: CHILD_AND_PARENT,
+    prepare: childUpdate,
+    processes: { A: workRun, B: workInboxAfter('M', 'N') },
+    events: {
+      M: transaction('two', { gone: ['p'], rows: [row('q', 'another parent', { code: 'A' })] }),
+      N: transactionAfter('M', 'two', { rows: [row('p', 'parent', { code: 'B' })] }),
+    },
   },
 ];
