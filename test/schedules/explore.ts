@@ -3,7 +3,7 @@
 import { messageOf } from '../../src/errors.js';
 import { createActor, type Actor } from './actor.js';
 import type { ExploredWorld } from './explored-world.js';
-import { createWatch, findFaults, readPresent } from './judge.js';
+import { bringToRest, createWatch, findFaults, readPresent } from './judge.js';
 import { createRoom, type Room, type StreamShape } from './room.js';
 import { playSchedule, writeChoices, type Decision } from './scheduler.js';
 
@@ -19,8 +19,6 @@ export interface Scenario {
   sharesRun?: boolean;
   /** External ids that may stay active though no row gives them. */
   left?(room: Room): string[];
-  /** A record may wait for an operator, who retries it: its row gives another external id, and nobody wants its object. */
-  asksOperator?: boolean;
   /** Codes of records that may end without being sent, because an object can be that of one row alone. */
   refused?: readonly string[];
   /** What else must hold when everything is quiet. */
@@ -106,22 +104,7 @@ export async function playOne(
   }
   if (played.divergedAt !== undefined)
     faults.push(`the choices could not be followed from step ${played.divergedAt + 1} on`);
-  const settle = async () => {
-    await room.plain.sync();
-    faults.push(...(await room.finish()));
-  };
-  faults.push(...(await room.finish()));
-  await settle();
-  const retried = await room.retryChangedIds();
-  if (retried.length > 0) {
-    if (!scenario.asksOperator)
-      faults.push(`guarantee 3: ${retried.map(({ localKey }) => localKey).join()} had to be retried`);
-    await settle();
-  }
-  world.service.clearArrivals();
-  await room.plain.sync();
-  const writes = world.service.arrivals().filter(({ method }) => method === 'PUT');
-  if (writes.length > 0) faults.push(`guarantee 5: another sync sends ${writes.length} writes`);
+  faults.push(...(await bringToRest(room)));
   faults.push(
     ...(await findFaults(room, watch.sent, { left: scenario.left?.(room), refused: scenario.refused })),
     ...((await scenario.judge?.(room)) ?? []),

@@ -48,6 +48,10 @@ export interface StreamShape {
   /** The table whose rows its rows refer to. */
   parent?: Table;
   unlessReserved?: boolean;
+  /** Where its rows go, its objects stay active. */
+  retire?: 'keep';
+  /** It writes without reading. */
+  owns?: 'object';
   /** Before a record is created, an object of its name is looked for. */
   match?: true;
 }
@@ -79,7 +83,8 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
       ...(shape.parent
         ? { references: { 'thing.parent': { stream: nameOf(shape.parent), key: 'parent' } } }
         : {}),
-      retire: 'deactivate',
+      retire: shape.retire ?? 'deactivate',
+      owns: shape.owns ?? 'fields',
       unlessReserved: shape.unlessReserved ?? false,
       ...(shape.match ? { match: ['thing.name'] } : {}),
     },
@@ -338,12 +343,20 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
         });
     },
 
-    /** What an operator does for records whose rows give another external id. Returns them. */
+    /** Records that are given up because their rows give another external id. */
+    listChangedIds: () => sql<{ stream: string; localKey: string; externalId: string }[]>`
+      SELECT stream, local_key AS "localKey", external_id AS "externalId" FROM slotsync.records
+      WHERE stream = ANY (${names}) AND status = 'dead' AND error_code = 'external_id_changed'`,
+
+    /** What an operator does for them. Returns those that are sent again. */
     retryChangedIds: async () => {
       const changed = { keys: [], status: 'dead', code: 'external_id_changed' } as const;
       const retried = names.map((stream) => retryRecords(plain.state.db, { stream, ...changed }));
       return (await Promise.all(retried)).flat();
     },
+
+    /** Runs that have not ended. */
+    listOpenRuns: async () => (await readOpen()).runs,
 
     /** What the workers do when everything is quiet again: runs are worked to their end, the inbox is emptied. */
     async finish(): Promise<string[]> {

@@ -305,7 +305,6 @@ export const SCENARIOS: readonly Scenario[] = [
     },
     events: { M: transaction('two', { rows: [row('p', 'parent', { code: 'B' })] }) },
     left: (room) => [`bld_${room.name}_A`],
-    asksOperator: true,
   },
   ...bothKinds('beside', {
     prepare: updateOf,

@@ -50,6 +50,7 @@ export async function playSchedule({
   let current: Actor | undefined;
   let divergedAt: number | undefined;
   let stalls = 0;
+  const settle = (actor: Actor) => settleActor(actor, isBlocked, () => trace.join('\n'));
   for (const actor of actors) await settle(actor);
 
   while (decisions.length < STEPS_MOST) {
@@ -92,15 +93,19 @@ export async function playSchedule({
     current = chosen;
   }
   return { decisions, trace, ...(divergedAt === undefined ? {} : { divergedAt }) };
+}
 
-  /** Waits until the actor has parked; one that waits for a lock is left alone. */
-  async function settle(actor: Actor): Promise<void> {
-    for (let asked = 0; asked < 50; asked++) {
-      if (await actor.settled(STEP_MS)) return;
-      if (await isBlocked()) return;
-    }
-    throw new Error(`${actor.name} neither parked nor ended:\n${trace.join('\n')}`);
+/** Waits until the actor has parked; one that waits for a lock is left alone. Throws when it does neither. */
+export async function settleActor(
+  actor: Actor,
+  isBlocked: () => Promise<boolean>,
+  trace: () => string,
+): Promise<void> {
+  for (let asked = 0; asked < 50; asked++) {
+    if (await actor.settled(STEP_MS)) return;
+    if (await isBlocked()) return;
   }
+  throw new Error(`${actor.name} neither parked nor ended:\n${trace()}`);
 }
 
 function placeOf(actor: Actor | undefined): Decision['at'] {
