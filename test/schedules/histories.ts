@@ -114,31 +114,32 @@ export async function playHistory(
     const [code, name, id] = [pick(CODES) ?? '', pick(NAMES) ?? '', pick(keysOf(table)) ?? ''];
     const parent = parentTable && table !== parentTable ? { parent: pick(PARENTS) ?? '1' } : {};
     const kind = random();
-    if (kind < 0.2 || !some) {
+    if (kind < 0.12 || !some) {
       if (rows[table].has(id)) return undefined;
       return ['insert', put(rows, table, { id, code, name, ...parent })];
     }
     const { row } = some;
-    if (kind < 0.35) return ['update', put(rows, some.table, { ...row, name })];
-    if (kind < 0.45) return ['new code', put(rows, some.table, { ...row, code })];
-    if (kind < 0.55) return ['delete', without(rows, some.table, row.id)];
+    if (kind < 0.24) return ['update', put(rows, some.table, { ...row, name })];
+    if (kind < 0.32) return ['new code', put(rows, some.table, { ...row, code })];
+    if (kind < 0.4) return ['delete', without(rows, some.table, row.id)];
     const gone = without(rows, some.table, row.id);
-    if (kind < 0.65) {
+    if (kind < 0.52) {
       if (gone[table].has(id)) return undefined;
       // Where the key of a table is what others have as code, the object stays.
       const stays = keysOf(table) === CODES ? row.code : id;
       return ['new key', put(gone, table, { ...row, id: stays, name: pick([name, row.name]) ?? name })];
     }
-    if (kind < 0.75) {
+    if (kind < 0.68) {
       const taken = put(rows, some.table, { ...row, code });
       return taken[table].has(id) ? undefined : ['taken over', put(taken, table, { ...row, id, name })];
     }
-    if (kind < 0.82) {
+    if (kind < 0.76) {
       if (!another || another.row === row) return undefined;
       const swapped = put(rows, some.table, { ...row, code: another.row.code });
       return ['swap', put(swapped, another.table, { ...another.row, code: row.code })];
     }
-    return ['undo', pick(former.slice(-4)) ?? rows];
+    const before = [...former].reverse().filter((one) => one !== rows);
+    return ['undo', before[Math.floor(random() * random() * Math.min(4, before.length))] ?? rows];
   }
 
   /** Parents that rows refer to come; where no code is left for one, its children go. */
