@@ -12,7 +12,7 @@ export type { UpcomingReservation } from './upcoming-reservations.js';
 export type { Cancellation, Period, PutObject, Reservation } from './wire.js';
 
 /** Assumed: nothing is published, and a find that is served by a copy of the service's database lags. */
-const FIND_LAG_SECONDS = 15;
+const FIND_LAG_SECONDS = 10;
 
 export interface DestinationOptions extends ClientOptions {
   /** Most results asked for in one page. */

@@ -106,10 +106,8 @@ export async function chooseRetirements(
       return settle(outcome.externalIdTaken(retirement, standing, stream.type));
     const elsewhere = renamed.get(object.extId);
     if (elsewhere) return settle(outcome.externalIdChangedThere(retirement, elsewhere));
-    // 8. The object is gone, no write is under way any more that could bring it back, and the find did not lag.
-    const mayBeThere =
-      record.isCheckPending || (record.acceptedSecondsAgo ?? Infinity) < deps.destination.findLagSeconds;
-    if (!standing) return settle(mayBeThere ? outcome.skipped(record) : outcome.forgotten(record));
+    // 8. The object is gone, and no write is under way any more that could bring it back.
+    if (!standing) return settle(record.isCheckPending ? outcome.skipped(record) : outcome.forgotten(record));
     const kept = standing.fields.map(({ fieldId, values }) => [fieldId, values] as const);
     const inactive = createObject(standing.extId, standing.typeId, false, kept);
     return [{ ...retirement, object: inactive, objectHash: hashObject(inactive), standing }];

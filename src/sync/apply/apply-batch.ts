@@ -1,6 +1,7 @@
 // A batch becomes accepted objects: claim the records and objects, read the rows as they are now, map them, drop what the
 // service already holds, read what the mapping does not own whole or what is in doubt, write once, and settle every record
 // with its outcome in one transaction. Nothing is recorded as accepted that the service did not accept.
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject, PutObject, ServiceObject, PutResult } from '../../destination/destination.js';
 import type { Context } from '../../destination/client.js';
 import type { Lane } from '../../destination/quota/limiter.js';
@@ -248,9 +249,21 @@ async function readObjects(
       (retires || link || stream.owns === 'fields' || record.objectHash === null || isLookedAt(record)),
   );
   const extIds = toRead.flatMap(({ object, link }) => (link?.assignsId ? [] : object.extId));
-  if (extIds.length > 0)
-    for (const [extId, object] of await destination.findObjects(extIds, stream.type, context))
+  const find = async (ids: readonly string[]) => {
+    if (ids.length === 0) return;
+    for (const [extId, object] of await destination.findObjects(ids, stream.type, context))
       found.set(extId, object);
+  };
+  await find(extIds);
+  // A record is not forgotten because of a find that lags behind its latest acceptance: it is asked once more after that.
+  const young = toRead.filter(
+    ({ retires, record, object }) => retires && !found.has(object.extId) && isJustAccepted(deps, record),
+  );
+  if (young.length > 0) {
+    const seconds = Math.max(...young.map(({ record }) => lagLeft(deps, record)));
+    await sleep(seconds * 1000, undefined, context.signal ? { signal: context.signal } : {});
+    await find(young.map(({ object }) => object.extId));
+  }
   const isRead = seen.size > 0 || toRead.length > 0;
   const absent = toRead.filter(({ object, link }) => !link?.assignsId && !found.has(object.extId));
   const renamed = await findRenamedThere(deps, stream, absent, context);
@@ -289,7 +302,7 @@ async function findRenamedThere(
 ): Promise<Map<string, FoundObject>> {
   const numbers = new Map(
     absent.flatMap(({ record, object }) =>
-      record.destinationId === null || record.objectHash === null || isJustAccepted(deps, record)
+      record.destinationId === null || record.objectHash === null
         ? []
         : [[record.destinationId, object.extId] as const],
     ),
@@ -301,18 +314,20 @@ async function findRenamedThere(
   const [holders, givers] = [await whoHas(deps, ids), await findGivers(deps, ids)];
   return new Map(
     ofType
-      .filter(({ extId = '' }) => !holders.has(extId) && !givers.has(extId))
+      .filter(({ id, extId = '' }) => extId !== numbers.get(id) && !holders.has(extId) && !givers.has(extId))
       .map((object) => [numbers.get(object.id) ?? '', object] as const),
   );
 }
 
 /** So lately that a find may still answer what was before. */
-function isJustAccepted(
+function isJustAccepted(deps: Pick<ApplyDeps, 'destination'>, record: Write['record']): boolean {
+  return lagLeft(deps, record) > 0;
+}
+
+const lagLeft = (
   { destination }: Pick<ApplyDeps, 'destination'>,
   { acceptedSecondsAgo }: Write['record'],
-): boolean {
-  return acceptedSecondsAgo !== null && acceptedSecondsAgo < destination.findLagSeconds;
-}
+): number => destination.findLagSeconds - (acceptedSecondsAgo ?? Infinity);
 
 /** In doubt, and no write is under way any more that could change the object after it was looked at. */
 function isLookedAt({ inDoubt, isCheckPending }: Write['record']): boolean {
