@@ -4,25 +4,29 @@
 import { sql } from 'drizzle-orm';
 import { anyOf, queryOne, type Queries } from '../database.js';
 import { AWAITS_SECOND_LOOK } from '../records/outcome-types.js';
+import { IS_FORMER } from '../records/change-hands.js';
 import { CHANGES_CHANNEL } from './add-changes.js';
 
 /** Records taken in one statement. */
 const AT_ONCE = 1000;
 
-/** Puts the records of these streams whose check is due into the inbox. Returns how many there were. */
+/**
+ * Puts the records of these streams whose check is due into the inbox; an object that no row gives stays in doubt until
+ * one does. Returns how many there were.
+ */
 export async function addDueChecks(db: Queries, streams: readonly string[]): Promise<number> {
   const { added } = await queryOne<{ added: number }>(db)`
     WITH due AS (
       SELECT stream, local_key FROM slotsync.records
-      WHERE check_after <= now() AND stream = ${anyOf(streams)} AND former_key IS NULL AND (claimed_by IS NULL OR claimed_until < now())
+      WHERE check_after <= now() AND stream = ${anyOf(streams)} AND (claimed_by IS NULL OR claimed_until < now())
       ORDER BY check_after LIMIT ${AT_ONCE} FOR UPDATE SKIP LOCKED
     ), doubted AS (
       UPDATE slotsync.records AS r
       SET in_doubt = r.in_doubt OR NOT ${sql.raw(AWAITS_SECOND_LOOK)}, check_after = NULL
       FROM due WHERE r.stream = due.stream AND r.local_key = due.local_key
-      RETURNING r.stream, r.local_key
+      RETURNING r.stream, r.local_key, ${IS_FORMER} AS is_former
     ), added AS (
-      INSERT INTO slotsync.changes (stream, local_key) SELECT stream, local_key FROM doubted RETURNING 1
+      INSERT INTO slotsync.changes (stream, local_key) SELECT stream, local_key FROM doubted WHERE NOT is_former RETURNING 1
     )
     SELECT count(*)::int AS added, CASE WHEN count(*) > 0 THEN pg_notify(${CHANGES_CHANNEL}, '') END FROM added`;
   return added;

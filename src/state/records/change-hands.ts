@@ -126,14 +126,14 @@ async function removeOwners(tx: Queries, passed: readonly Taking[], token: strin
 }
 
 /**
- * Lets records go without their objects, whose rows give others now. Each object is kept by a record of its own, of which
- * nothing is planned, with all that is known of it. Call it in a transaction that has locked or claimed the records: a
- * batch that is gone has left them in doubt.
+ * Lets records go without their objects, whose rows give others now. Each object is kept by a record of its own, with all
+ * that is known of it: as one whose row is gone, or, `undecided`, as one of which nothing is planned before an operator
+ * decides. Call it in a transaction that has locked or claimed the records: a batch that is gone has left them in doubt.
  */
 export async function letGo(
   tx: Queries,
   records: readonly RecordKey[],
-  claim: Pick<Claim, 'token' | 'lateSeconds'> = { token: '', lateSeconds: 0 },
+  { undecided, ...claim }: Pick<Claim, 'token' | 'lateSeconds'> & { undecided: boolean },
 ): Promise<void> {
   if (records.length === 0) return;
   const own = sql`${given(records)} AS t(stream text, "localKey" text)`;
@@ -146,10 +146,12 @@ export async function letGo(
     WHERE r.stream = t.stream AND r.local_key = t."localKey"`;
   const kept = facts.map((one) => ({ ...one, key: formerKey(one.externalId) }));
   await query(tx)`
-    INSERT INTO slotsync.records (stream, local_key, former_key, external_id, destination_id, object_hash, status, in_doubt,
-      check_after, synced_at, gone_since)
-    SELECT stream, key, "localKey", "externalId", "destinationId", "objectHash",
-      CASE WHEN status = 'retired' THEN status ELSE 'synced' END, "inDoubt", "checkAfter", "syncedAt", now()
+    INSERT INTO slotsync.records (stream, local_key, former_key, external_id, destination_id, source_hash,
+      object_hash, status, in_doubt, check_after, synced_at, gone_since)
+    SELECT stream, key, "localKey", "externalId", "destinationId", CASE WHEN NOT ${undecided} THEN 0 END,
+      coalesce("objectHash", ''),
+      CASE WHEN status = 'retired' THEN status ELSE 'synced' END, "inDoubt", "checkAfter", "syncedAt",
+      CASE WHEN ${undecided} THEN now() END
     FROM ${given(kept)} AS t(stream text, key text, "localKey" text, "externalId" text, "destinationId" bigint,
       "objectHash" text, status text, "inDoubt" boolean, "checkAfter" timestamptz, "syncedAt" timestamptz)`;
   await wakeSharers(

@@ -2,6 +2,7 @@
 import { sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
 import type { RecordStatus } from '../schema.js';
+import { IS_FORMER } from './change-hands.js';
 import { isWanted, type FailureFilter } from './failure-filter.js';
 
 /** Records that are not in sync. */
@@ -21,7 +22,7 @@ export async function countSentAgain(db: Queries) {
 /** Records by stream and status, without former objects. */
 export async function countRecords(db: Queries) {
   return query<{ stream: string; status: RecordStatus; count: number }>(db)`
-    SELECT stream, status, count(*)::int AS count FROM slotsync.records WHERE former_key IS NULL
+    SELECT stream, status, count(*)::int AS count FROM slotsync.records WHERE NOT ${IS_FORMER}
     GROUP BY stream, status ORDER BY stream, status`;
 }
 
@@ -63,6 +64,6 @@ export async function countAccepted(db: Queries, stream: string): Promise<number
 export async function countInDoubt(db: Queries): Promise<{ count: number; latest: Date | null }> {
   const { count, latest } = await queryOne<{ count: number; latest: string | null }>(db)`
     SELECT count(*)::int AS count, max(check_after) AS latest FROM slotsync.records
-    WHERE (in_doubt OR check_after IS NOT NULL) AND former_key IS NULL`;
+    WHERE (in_doubt OR check_after IS NOT NULL) AND NOT ${IS_FORMER}`;
   return { count, latest: latest === null ? null : new Date(latest) };
 }

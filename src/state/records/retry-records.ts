@@ -29,6 +29,8 @@ const isChosen = ({ keys, ...filter }: ChosenRecords) =>
  */
 const OWNS_ANOTHER = sql`(r.status = 'dead' AND r.external_id IS NOT NULL
   AND r.error_code IS NOT DISTINCT FROM ${EXTERNAL_ID_CHANGED})`;
+/** No batch may send for these records any more: whatever one has sent is in doubt by then. */
+const BY_OPERATOR = { token: '', lateSeconds: 0, undecided: true };
 const IS_FREE = sql`(r.claimed_by IS NULL OR r.claimed_until < now())`;
 
 /** Of the chosen records, those that own an object which their rows do not give any more. */
@@ -51,7 +53,7 @@ export async function retryRecords(db: Queries, chosen: ChosenRecords): Promise<
         check_after = CASE WHEN NOT ${sql.raw(AWAITS_SECOND_LOOK)} THEN r.check_after END
       WHERE r.status IN ('dead', 'failed') AND ${isChosen(chosen)} AND (${IS_FREE} OR NOT ${OWNS_ANOTHER})
       RETURNING r.stream, r.local_key AS "localKey", r.error_code AS code`;
-    await letGo(tx, owners);
+    await letGo(tx, owners, BY_OPERATOR);
     return retried;
   });
 }
@@ -70,7 +72,7 @@ export async function retireFormer(
   return db.transaction(async (tx) => {
     const ownersOf = async (stream: string) => lockOwnersOfAnother(tx, { ...chosen, stream });
     for (const stream of streams)
-      if (stream === (chosen.stream ?? stream)) await letGo(tx, await ownersOf(stream));
+      if (stream === (chosen.stream ?? stream)) await letGo(tx, await ownersOf(stream), BY_OPERATOR);
     const isMeant = chosen.keys.length === 0 ? sql`true` : sql`r.former_key = ${anyOf(chosen.keys)}`;
     return query<FormerObjects>(tx)`
       WITH former AS (

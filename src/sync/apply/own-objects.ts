@@ -23,8 +23,8 @@ interface Wanting {
 
 /**
  * Lets the records of a batch own the objects that their rows give. A record that owns another one lets go of it only if
- * that is nobody's loss: another row gives it, or the object that its row gives is one of ours already. What remains is for
- * an operator to decide. Rows of the batch that share an external id own nothing. Returns, by key, why records do not own theirs; others that do not are left to a later attempt.
+ * that is nobody's loss: another row gives it, or the object that its row gives is one of ours already; then the former one
+ * has no row any more. What remains is for an operator to decide. Rows of the batch that share an external id own nothing. Returns, by key, why records do not own theirs; others that do not are left to a later attempt.
  */
 export async function ownObjects(
   deps: SyncDeps,
@@ -119,7 +119,7 @@ async function commit(
     changing.length === 0
       ? await takeAll(state.db)
       : await state.db.transaction(async (tx) => {
-          await letGo(tx, givenUp, claim);
+          await letGo(tx, givenUp, { ...claim, undecided: false });
           const all = await takeAll(tx);
           await referrers.look(tx);
           return all;
