@@ -11,8 +11,10 @@ export async function rename(
   to: string,
   options: CommonOptions,
 ): Promise<void> {
-  const stream = selectStream(await app.configuration(), name);
-  const deps = { mirror: await app.mirror(), state: await app.state() };
+  const configuration = await app.configuration();
+  const stream = selectStream(configuration, name);
+  const streams = new Map(configuration.streams.map((one) => [one.name, one]));
+  const deps = { mirror: await app.mirror(), state: await app.state(), streams };
   const { externalId, isLinked, templateId } = await renameKey(deps, stream, { from, to });
   print(
     options,

@@ -53,11 +53,10 @@ async function findByExternalId(deps: NameDeps, stream: Stream, extId: string): 
   const record = (await readOwners(state.db, [extId])).get(extId);
   const link = (await readLinksTo(state.db, [extId])).get(extId);
   const givers = (await findGivers(deps, [extId])).get(extId) ?? [];
-  const owner = [record?.formerKey == null && record, link, ...givers].find(
-    (one) => one && one.stream === stream.name,
-  );
+  // The record of a former object is that of the key which had it.
+  const named = record && { ...record, localKey: record.formerKey ?? record.localKey };
+  const owner = [named, link, ...givers].find((one) => one?.stream === stream.name);
   if (owner) return { key: owner.localKey };
-  if (record?.formerKey != null && record.stream === stream.name) return { key: record.formerKey };
   const object = (await destination.findObjects([extId], stream.type, CONTEXT)).get(extId);
   return object && { object };
 }

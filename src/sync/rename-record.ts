@@ -11,8 +11,9 @@ import {
 } from '../state/records/rename-record.js';
 import { shortenKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
+import { findReferrers } from './identity/referrers.js';
+import type { IdentityDeps } from './identity/row-ids.js';
 import { externalIdOfRow } from './render.js';
-import type { SyncDeps } from './sync-deps.js';
 
 /** A rename takes far less. */
 const CLAIM_SECONDS = 60;
@@ -21,10 +22,12 @@ const AGAIN = 'Run the command again when that batch has ended: slotsync status'
 
 /** Lets the object of one key belong to another. Throws UsageError with the reason when it may not; then nothing has changed. */
 export async function renameKey(
-  { mirror, state: { db } }: Pick<SyncDeps, 'mirror' | 'state'>,
+  deps: IdentityDeps,
   stream: Stream,
   names: { from: string; to: string },
 ): Promise<Renamed & { templateId: string | undefined }> {
+  const { mirror, state } = deps;
+  const { db } = state;
   const [from, to] = [shortenKey(names.from), shortenKey(names.to)];
   const nameOf = (key: string) => `${stream.name} '${key}'`;
   if (from === to) throw new UsageError(`both keys are '${from}'`);
@@ -49,8 +52,11 @@ export async function renameKey(
   if (!claimed.has(externalId)) throw refusal({ refused: 'claimed' }, stream.name, { from, to });
   try {
     const templateId = externalIdOfRow(stream, row);
-    const renamed = await renameRecord(db, { stream: stream.name, from, to, templateId });
+    const referrers = await findReferrers(deps, [{ stream: stream.name, localKey: from }]);
+    const renaming = { stream: stream.name, from, to, templateId };
+    const renamed = await renameRecord(db, renaming, referrers.look);
     if ('refused' in renamed) throw refusal(renamed, stream.name, { from, to });
+    await referrers.lookAtLater();
     return { ...renamed, templateId };
   } finally {
     await releaseObjectClaims(db, token, [externalId]);

@@ -153,7 +153,11 @@ export async function letGo(
       CASE WHEN status = 'retired' THEN status ELSE 'synced' END, "inDoubt", "checkAfter", "syncedAt",
       CASE WHEN ${undecided} THEN now() END
     FROM ${given(kept)} AS t(stream text, key text, "localKey" text, "externalId" text, "destinationId" bigint,
-      "objectHash" text, status text, "inDoubt" boolean, "checkAfter" timestamptz, "syncedAt" timestamptz)`;
+      "objectHash" text, status text, "inDoubt" boolean, "checkAfter" timestamptz, "syncedAt" timestamptz)
+    ON CONFLICT (stream, local_key) DO UPDATE SET former_key = excluded.former_key, external_id = excluded.external_id,
+      destination_id = excluded.destination_id, source_hash = excluded.source_hash, object_hash = excluded.object_hash,
+      status = excluded.status, in_doubt = excluded.in_doubt, check_after = excluded.check_after,
+      synced_at = excluded.synced_at, gone_since = excluded.gone_since`;
   await wakeSharers(
     tx,
     kept.map(({ externalId }) => externalId),

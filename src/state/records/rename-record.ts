@@ -51,7 +51,11 @@ export async function readAcceptedId(db: Queries, { stream, localKey }: RecordKe
  * Gives a record another key, with what waits for it and what was seen of it, and lets it be looked at. All or nothing. Its
  * object must be claimed: then nobody begins to write it meanwhile by a key of his own.
  */
-export async function renameRecord(db: Queries, renaming: Renaming): Promise<Renamed | RenameRefusal> {
+export async function renameRecord(
+  db: Queries,
+  renaming: Renaming,
+  lookAtReferrers: (tx: Queries) => Promise<void>,
+): Promise<Renamed | RenameRefusal> {
   return db.transaction(async (tx) => {
     const { stream, from, to, templateId } = renaming;
     const records = await lockRecords(tx, stream, [from, to]);
@@ -83,6 +87,7 @@ export async function renameRecord(db: Queries, renaming: Renaming): Promise<Ren
     }
     await lookAgain(tx, { stream, keys: [to] });
     await addChanges(tx, stream, [to]);
+    await lookAtReferrers(tx);
     await wakeArrived(tx);
     return { externalId, isLinked };
   });
