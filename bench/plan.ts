@@ -2,6 +2,7 @@
 // readings, which are thrown away.
 import postgres from 'postgres';
 import { checkConfiguration } from '../src/config-file.js';
+import { hashExpression, ROW } from '../src/mirror/row-key-and-hash.js';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
 import { formatNumber } from '../src/format.js';
 import { table, type Cell } from '../src/report/table.js';
@@ -85,6 +86,13 @@ export async function benchPlan(args: readonly string[]): Promise<void> {
 async function fill(sql: postgres.Sql, rows: number): Promise<void> {
   const { fingerprint } = checkConfiguration(CONFIGURATION).streams[0] ?? {};
   if (fingerprint === undefined) throw new Error('the configuration has a stream');
+  const layout = JSON.stringify([
+    ['id', 'bigint'],
+    ['name', 'text'],
+    ['size', 'integer'],
+    ['note', 'text'],
+    ['updated_at', 'timestamp with time zone'],
+  ]);
   await sql`CREATE TABLE things (id bigint PRIMARY KEY, name text, size int, note text, updated_at timestamptz)`;
   await sql`
     INSERT INTO things
@@ -93,8 +101,8 @@ async function fill(sql: postgres.Sql, rows: number): Promise<void> {
   await sql`SET TimeZone = 'UTC'`;
   await sql.unsafe(`
     INSERT INTO slotsync.records (stream, local_key, external_id, source_hash, object_hash, status)
-    SELECT 'things', id::text, 'thing_' || id, hashtextextended(t::text, (${fingerprint})::bigint), 'x', 'synced'
-    FROM things AS t`);
+    SELECT 'things', id::text, 'thing_' || id, ${hashExpression({ fingerprint, layout })}, 'x', 'synced'
+    FROM things AS ${ROW}`);
   await sql`VACUUM ANALYZE`;
 }
 

@@ -3,7 +3,7 @@
 import { parse as parseArray } from 'postgres-array';
 import { arrayLiteral } from '../sql-text.js';
 import { UnfitValue } from '../streams/field-values.js';
-import { mayBeText } from './mapped-text.js';
+import { isList, mayBeText } from './mapped-text.js';
 import { splitKey } from '../streams/local-key.js';
 
 const serialize = (value: unknown) => value as string;
@@ -21,7 +21,7 @@ export const VALUE_TYPES = {
  * marked as such.
  */
 export function readValue(value: unknown, type: string): unknown {
-  if (typeof value !== 'string' || !type.endsWith('[]')) return markUnfit(value, type);
+  if (typeof value !== 'string' || !isList(type)) return markUnfit(value, type);
   const elements = parseArray(value, elementReader(type));
   const unfit = findUnfit(elements, type.slice(0, -2));
   return unfit ?? elements;
@@ -69,6 +69,8 @@ function elementReader(type: string): (text: string) => unknown {
       return Number;
     case 'boolean':
       return (text) => text === 't';
+    case 'bytea':
+      return (text) => Buffer.from(text.slice(2), 'hex');
     case 'json':
     case 'jsonb':
       return (text) => JSON.parse(text) as unknown;
@@ -82,9 +84,8 @@ function elementReader(type: string): (text: string) => unknown {
 
 /** The parts of keys, column by column, each as PostgreSQL writes an array. Keys that no row can have are left out. */
 export function keyColumns(
-  { key }: { key: readonly string[] },
+  { key, types }: { key: readonly string[]; types: ReadonlyMap<string, string> },
   keys: readonly string[],
-  types: ReadonlyMap<string, string>,
 ): string[] {
   const split = keys
     .map((text) => splitKey(text, key.length))

@@ -9,7 +9,8 @@ import { findScans, parsePlan, usesKeys, type PlanNode, type Scan } from './quer
 import { read } from './mirror-errors.js';
 import type { ReadOnlySessions } from './read-only-sessions.js';
 import { hashExpression, keyExpression } from './row-key-and-hash.js';
-import { collect, withFallback, type SourceReader } from './source-reader.js';
+import type { Described } from './source-columns.js';
+import { collect, keyConditions, withFallback, type SourceReader } from './source-reader.js';
 import * as sourceSql from './source-sql.js';
 
 /** Which readings are costly. */
@@ -59,7 +60,7 @@ export function createReadingEstimator(
   { share, cost: total }: CostBounds = BOUNDS,
 ) {
   /** The plan of the statement that reads the rows of a batch, and of one that reads all. */
-  async function explain(stream: Stream, conditions: readonly string[]): Promise<PlanNode> {
+  async function explain(stream: Described<Stream>, conditions: readonly string[]): Promise<PlanNode> {
     const computed = { key: keyExpression(stream), hash: `${hashExpression(stream)}::text` };
     const plans = withFallback(conditions, async function* (condition) {
       const statement = sourceSql.selectRows(stream.source, computed, condition);
@@ -85,17 +86,18 @@ export function createReadingEstimator(
      * undefined: it costs less, or is not known. `keys`: some of them; without any, keys are made up of the columns' types.
      */
     async findCostlyReading(
-      stream: Stream,
+      declared: Stream,
       { keysAtOnce, keys }: { keysAtOnce: number; keys?: readonly string[] },
     ): Promise<CostlyReading | undefined> {
+      const stream = await reader.describedAs(declared);
       const whole = await explain(stream, ['true']);
       const rows = whole['Plan Rows'];
       const isWorth = (cost: number) => (cost * rows) / keysAtOnce >= total;
       if (!isWorth(whole['Total Cost'])) return undefined;
-      const named = keys ?? makeKeys(stream, await reader.typesOf(stream), keysAtOnce);
+      const named = keys ?? makeKeys(stream, keysAtOnce);
       const sample = [...new Set(named)].filter((key) => !isShortenedKey(key)).slice(0, keysAtOnce);
       if (sample.length === 0) return undefined;
-      const plan = await explain(stream, await reader.keyConditions(stream, sample));
+      const plan = await explain(stream, keyConditions(stream, sample));
       const cost = plan['Total Cost'];
       const scans = findScans(plan, sample.length);
       const isUnindexed = scans.some(({ compared }) => compared.length > 0);

@@ -4,23 +4,17 @@ import { arrayLiteral, quoteLiteral } from '../sql-text.js';
 import { mayGive, templateColumns, type ExternalIdTemplate } from '../streams/external-id.js';
 import type { DeclaredSource, Stream } from '../streams/stream.js';
 import { keyColumns } from './column-values.js';
-import { isSingleValue, mappedText, mayBeText } from './mapped-text.js';
-import type { ReadOnlySessions } from './read-only-sessions.js';
+import { isJson, isList, isSingleValue, mappedText, mappedTexts, mayBeText } from './mapped-text.js';
 import { column, joinedText, keyExpression } from './row-key-and-hash.js';
-import { collect, withFallback, type ColumnTypes, type SourceReader } from './source-reader.js';
+import type { Described } from './source-columns.js';
+import { collect, type SourceReader } from './source-reader.js';
 import * as sourceSql from './source-sql.js';
 
 /** Keys named for one external id: enough to say which rows share it. */
 const MOST_KEYS = 6;
 
 /** Errors are SlotsyncError `mirror_…`. */
-export function createKeyFinder(sessions: ReadOnlySessions, reader: SourceReader) {
-  async function* select<T extends object>(statements: readonly string[]): AsyncGenerator<T[]> {
-    yield* withFallback(statements, async function* (statement) {
-      yield await sessions.query<T>(statement);
-    });
-  }
-
+export function createKeyFinder(reader: SourceReader) {
   return {
     /**
      * For each external id the keys of rows that give it now, at most six, in the byte order of the keys. An id that no
@@ -32,13 +26,15 @@ export function createKeyFinder(sessions: ReadOnlySessions, reader: SourceReader
     ): Promise<Map<string, string[]>> {
       const wanted = externalIds.filter((id) => !id.includes('\0') && mayGive(declared.externalId, id));
       if (wanted.length === 0) return new Map();
-      const types = await reader.typesOf(declared);
-      const statements = narrowToColumn(declared.externalId, wanted, types).map((condition) =>
-        selectKeysByExternalId(declared, wanted, types, condition),
-      );
       const found = new Map<string, string[]>();
-      for await (const rows of select<{ externalId: string; keys: string[] }>(statements))
-        for (const { externalId, keys } of rows) found.set(externalId, keys);
+      const blocks = reader.select<typeof declared, { externalId: string; keys: string[] }>(
+        declared,
+        (described) =>
+          narrowToColumn(described, wanted).map((condition) =>
+            selectKeysByExternalId(described, wanted, condition),
+          ),
+      );
+      for await (const rows of blocks) for (const { externalId, keys } of rows) found.set(externalId, keys);
       return found;
     },
 
@@ -47,15 +43,15 @@ export function createKeyFinder(sessions: ReadOnlySessions, reader: SourceReader
       const found = new Set<string>();
       const wanted = parentKeys.filter((key) => !key.includes('\0'));
       if (wanted.length === 0) return [];
-      const types = await reader.typesOf(child);
       // One reading for each reference, since each may have an index of its own.
       for (const { key } of child.references.filter(({ stream }) => stream === parent)) {
-        const statements = matchReference(key, wanted, types).map(
-          (condition) => `SELECT ${keyExpression(child)} AS key FROM ${sourceSql.relation(child.source)}
-            WHERE ${condition} AND ${keyExpression(child)} IS NOT NULL`,
+        const blocks = reader.select<Stream, { key: string }>(child, (described) =>
+          matchReference({ key, types: described.types }, wanted).map(
+            (condition) => `SELECT ${keyExpression(described)} AS key FROM ${sourceSql.relation(child.source)}
+            WHERE ${condition} AND ${keyExpression(described)} IS NOT NULL`,
+          ),
         );
-        for (const { key: referrer } of await collect(select<{ key: string }>(statements)))
-          found.add(referrer);
+        for (const { key: referrer } of await collect(blocks)) found.add(referrer);
       }
       return [...found];
     },
@@ -64,9 +60,8 @@ export function createKeyFinder(sessions: ReadOnlySessions, reader: SourceReader
 
 /** A template of one column can be undone, so that the column's index serves. The fastest condition first. */
 function narrowToColumn(
-  template: ExternalIdTemplate,
+  { externalId: template, types }: Described<Pick<DeclaredSource, 'externalId'>>,
   externalIds: readonly string[],
-  types: ColumnTypes,
 ): string[] {
   const [name, more] = templateColumns(template);
   const type = types.get(name ?? '') ?? 'text';
@@ -79,47 +74,43 @@ function narrowToColumn(
   const values = externalIds
     .map((externalId) => externalId.slice(prefix, externalId.length - suffix))
     .filter((value) => mayBeText(value, type));
-  return [sourceSql.matchKeys({ key: [name] }, types, [arrayLiteral(values)]), 'true'];
+  return [sourceSql.matchKeys({ key: [name], types }, [arrayLiteral(values)]), 'true'];
 }
 
 function selectKeysByExternalId(
-  { source, key, externalId }: Pick<DeclaredSource, 'source' | 'key' | 'externalId'>,
+  described: Described<Pick<DeclaredSource, 'source' | 'key' | 'externalId'>>,
   wanted: readonly string[],
-  types: ColumnTypes,
   condition: string,
 ): string {
-  const rendered = externalId
-    .map((part) =>
-      'literal' in part
-        ? quoteLiteral(part.literal)
-        : `nullif(${mappedText(column(part.column), types.get(part.column) ?? 'text')}, '')`,
-    )
-    .join(' || ');
   return `SELECT ext AS "externalId", array_to_json(array_agg(k ORDER BY k COLLATE "C")) AS keys
     FROM (SELECT ext, k, row_number() OVER (PARTITION BY ext ORDER BY k COLLATE "C") AS place
-      FROM (SELECT (${rendered}) COLLATE "C" AS ext, ${keyExpression({ key })} AS k
-        FROM ${sourceSql.relation(source)} WHERE ${condition}) AS ids
+      FROM (SELECT ${sourceSql.externalIdExpression(described)} AS ext, ${keyExpression(described)} AS k
+        FROM ${sourceSql.relation(described.source)} WHERE ${condition}) AS ids
       WHERE ext = ANY (${quoteLiteral(arrayLiteral(wanted))}::text[]) AND k IS NOT NULL) AS placed
     WHERE place <= ${MOST_KEYS} GROUP BY ext`;
 }
 
 /** Rows whose reference columns name one of these keys, as streams/map-row.ts reads them. The fastest condition first. */
-function matchReference(columns: readonly string[], keys: readonly string[], types: ColumnTypes): string[] {
+function matchReference(
+  { key: columns, types }: Pick<Described<Stream>, 'key' | 'types'>,
+  keys: readonly string[],
+): string[] {
   const typeOf = (name: string) => types.get(name) ?? 'text';
   const wanted = `${quoteLiteral(arrayLiteral(keys))}::text[]`;
   const [only] = columns;
-  if (only !== undefined && columns.length === 1 && typeOf(only).endsWith('[]')) {
-    const type = typeOf(only);
+  const type = typeOf(only ?? '');
+  if (only !== undefined && columns.length === 1 && (isList(type) || isJson(type))) {
+    const names = `EXISTS (SELECT FROM (${mappedTexts(column(only), type)}) AS slotsync_items
+      WHERE slotsync_text = ANY (${wanted}))`;
     const element = type.slice(0, -2);
+    if (!isList(type) || !isSingleValue(element)) return [names];
     const values = arrayLiteral(keys.filter((key) => mayBeText(key, element)));
-    const names = `EXISTS (SELECT FROM unnest(${column(only)}) AS slotsync_item
-      WHERE ${mappedText('slotsync_item', element)} COLLATE "C" = ANY (${wanted}))`;
     const overlap = `${column(only)} && ${quoteLiteral(values)}::text[]::${type}`;
-    return isSingleValue(element) ? [`${overlap} AND ${names}`, names] : [names];
+    return [`${overlap} AND ${names}`, names];
   }
   const texts = columns.map((name) => mappedText(column(name), typeOf(name)));
   const named = `(${joinedText(texts)}) COLLATE "C" = ANY (${wanted})`;
   if (!columns.every((name) => isSingleValue(typeOf(name)))) return [named];
-  const arrays = keyColumns({ key: columns }, keys, types);
-  return [`${sourceSql.matchKeys({ key: columns }, types, arrays)} AND ${named}`, named];
+  const arrays = keyColumns({ key: columns, types }, keys);
+  return [`${sourceSql.matchKeys({ key: columns, types }, arrays)} AND ${named}`, named];
 }

@@ -3,8 +3,8 @@
 import { connectPostgres } from '../connections/postgres-connection.js';
 import type { SettingText } from '../setting-text.js';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors.js';
-import { arrayLiteral } from '../sql-text.js';
 import type { Stream } from '../streams/stream.js';
+import { dependsOnSession } from './mapped-text.js';
 import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from './session-formats.js';
 import {
   functionName,
@@ -42,13 +42,21 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
   async function findTable({ source }: Pick<Stream, 'source'>) {
     if ('query' in source) return undefined;
     const [name = '', schema = null] = source.table.toReversed();
-    const [row] = await sql<(Owned & { oid: string; kind: string; isOwn: boolean })[]>`
+    const [row] = await sql<
+      (Owned & { oid: string; kind: string; isOwn: boolean; types: [string, string][] | null })[]
+    >`
       SELECT c.oid::text AS oid, n.nspname AS schema, c.relname AS name, c.relkind AS kind,
-        pg_get_userbyid(c.relowner) AS owner, pg_get_userbyid(c.relowner) = current_user AS "isOwn"
+        pg_get_userbyid(c.relowner) AS owner, pg_get_userbyid(c.relowner) = current_user AS "isOwn", (
+          WITH RECURSIVE types AS (
+            SELECT attname, atttypid AS type FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped
+            UNION ALL
+            SELECT attname, typbasetype FROM types JOIN pg_type AS t ON t.oid = types.type WHERE typtype = 'd')
+          SELECT json_agg(json_build_array(attname, format_type(type, -1)))
+          FROM types JOIN pg_type AS t ON t.oid = types.type WHERE typtype <> 'd') AS types
       FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
       WHERE c.relname = ${name}
         AND CASE WHEN ${schema}::text IS NULL THEN pg_table_is_visible(c.oid) ELSE n.nspname = ${schema} END`;
-    return row;
+    return row && { ...row, types: new Map(row.types) };
   }
 
   /** The installed functions of this name, in any schema. */
@@ -70,20 +78,11 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
       if (!found) return `${name}: there is no table ${table} in the database of the state`;
       const kind = KINDS[found.kind];
       if (kind) return `${name}: ${table} is ${kind}; triggers need a table`;
-      // Only a superuser makes functions of these languages, and casts of types without one of its own print by them.
-      const [cast] = await sql<{ column: string; type: string }[]>`
-        WITH RECURSIVE types AS (
-          SELECT attname AS column, atttypid AS type FROM pg_attribute
-          WHERE attrelid = ${found.oid}::oid AND attname = ANY (${arrayLiteral(key)}::text[])
-          UNION ALL
-          SELECT types.column, t.typbasetype FROM types JOIN pg_type AS t ON t.oid = types.type WHERE t.typtype = 'd')
-        SELECT types.column, format_type(types.type, NULL) AS type FROM types
-        JOIN pg_cast AS c ON c.castsource = types.type AND c.casttarget = 'text'::regtype
-        JOIN pg_proc AS p ON p.oid = c.castfunc JOIN pg_language AS l ON l.oid = p.prolang
-        WHERE l.lanname NOT IN ('internal', 'c') AND p.pronamespace <> 'pg_catalog'::regnamespace`;
+      const named = key.map((column) => [column, found.types.get(column) ?? ''] as const);
+      const unlike = named.find(([, type]) => dependsOnSession(type));
       return (
-        cast &&
-        `${name}: its key column ${cast.column} is of type ${cast.type}, which has a cast to text of its own; triggers call only those of PostgreSQL`
+        unlike &&
+        `${name}: its key column ${unlike[0]} is ${unlike[1]}, which does not print alike in every session`
       );
     },
 

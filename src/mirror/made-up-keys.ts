@@ -1,7 +1,7 @@
 // Keys that no row needs to have, for the plan of a statement that looks for some: PostgreSQL estimates by their number.
 import { joinKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
-import type { ColumnTypes } from './source-reader.js';
+import type { Described } from './source-columns.js';
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 const day = (at: number) => new Date(at * DAY_MS).toISOString().slice(0, 10);
@@ -25,7 +25,7 @@ const VALUES: Readonly<Record<string, (at: number) => string>> = {
 };
 
 /** So many local keys; none where the type of a column is not known. */
-export function makeKeys({ key }: Pick<Stream, 'key'>, types: ColumnTypes, count: number): string[] {
+export function makeKeys({ key, types }: Pick<Described<Stream>, 'key' | 'types'>, count: number): string[] {
   const values = key.flatMap((name) => VALUES[types.get(name) ?? ''] ?? []);
   if (values.length < key.length) return [];
   return Array.from({ length: count }, (_, at) => joinKey(values.map((value) => value(at))));

@@ -2,7 +2,7 @@
 // hash is made of that text.
 import { hashExpression } from './row-key-and-hash.js';
 import type { SettingText } from '../setting-text.js';
-import { messageOf } from '../errors.js';
+import { messageOf, SlotsyncError } from '../errors.js';
 import { createTurns } from '../lifecycle.js';
 import type { Row } from '../streams/config-schema.js';
 import type { Stream } from '../streams/stream.js';
@@ -23,7 +23,8 @@ import {
   collect,
   createSourceReader,
   findMissingColumns,
-  withFallback,
+  findUnfitKeys,
+  keyConditions,
   type NamedColumn,
   type SharedExternalId,
 } from './source-reader.js';
@@ -61,23 +62,37 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
   const reader = createSourceReader(sessions);
   const turns = createTurns();
   const typeOf = async (stream: Stream, column = ''): Promise<string> =>
-    (await reader.typesOf(stream)).get(column) ?? '';
+    (await reader.describedAs(stream)).types.get(column) ?? '';
 
   /** `(key, row hash)` of what is selected: see `readHashes`. */
-  async function* copyHashes(stream: Stream, selection: Selection, shared: readonly string[]) {
-    const keys = selection.keys ? await reader.keyConditions(stream, selection.keys) : [undefined];
-    const conditions = keys.map((condition) => sourceSql.selectCondition(stream, selection, condition));
-    yield* withFallback(conditions, (condition) =>
-      sessions.copy(sourceSql.selectHashes(stream, condition, shared)),
-    );
+  function copyHashes(stream: Stream, selection: Selection, shared: readonly string[]) {
+    return reader.copy(stream, (described) => {
+      const [fault] = findUnfitKeys(stream.key, described.types);
+      if (fault !== undefined) throw new SlotsyncError('mirror_source', `streams.${stream.name}.${fault}`);
+      const keys = selection.keys ? keyConditions(described, selection.keys) : [undefined];
+      return keys.map((condition) =>
+        sourceSql.selectHashes(described, sourceSql.selectCondition(stream, selection, condition), shared),
+      );
+    });
+  }
+
+  /** The same of the keys alone: a column may hold others that are equal to one of them by its type or its collation. */
+  async function readHashesOf(stream: Stream, selection: Selection, shared: readonly string[]) {
+    const wanted = new Set(selection.keys?.map(encodeColumn));
+    const lines = await collect(copyHashes(stream, selection, shared));
+    return lines.filter((line) => wanted.has(orderOfLine(line)));
   }
 
   async function readRows(stream: Stream, keys: readonly string[]): Promise<Map<string, MirrorRow>> {
-    const conditions = await reader.keyConditions(stream, keys);
-    const hash = `${hashExpression(stream)}::text`;
     const found = new Map<string, MirrorRow>();
-    for (const { key, row, computed } of await reader.readRows(stream, { hash }, conditions))
-      found.set(key ?? '', { row, hash: String(computed['hash']) });
+    const wanted = new Set(keys);
+    const rows = await reader.readRows(
+      stream,
+      (described) => ({ hash: `${hashExpression(described)}::text` }),
+      (described) => keyConditions(described, keys),
+    );
+    for (const { key, row, computed } of rows)
+      if (key !== null && wanted.has(key)) found.set(key, { row, hash: String(computed['hash']) });
     return found;
   }
 
@@ -93,7 +108,7 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
     catalogue: createCatalogueReader(sessions),
 
     /** Readings of bookings, for reconciling. */
-    bookings: createBookingReader(sessions, reader),
+    bookings: createBookingReader(reader),
 
     /** Version and database, when the mirror can be read. */
     async ping(): Promise<{ version: string; database: string }> {
@@ -142,12 +157,12 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
     ): AsyncGenerator<string[]> {
       if (!selection.keys) return yield* copyHashes(stream, selection, shared);
       try {
-        yield await collect(copyHashes(stream, selection, shared));
+        yield await readHashesOf(stream, selection, shared);
       } catch (error) {
         if (!isRowFault(error)) throw error;
         const keys = [...new Set(selection.keys)];
         const { rows, unreadable } = await readApart(keys, async (part) => {
-          const lines = await collect(copyHashes(stream, { ...selection, keys: part }, shared));
+          const lines = await readHashesOf(stream, { ...selection, keys: part }, shared);
           const byKey = new Map<string, string[]>();
           for (const line of lines)
             byKey.set(orderOfLine(line), [...(byKey.get(orderOfLine(line)) ?? []), line]);
@@ -169,9 +184,8 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
     async *readByCursor(stream: Stream, range: CursorRange): AsyncGenerator<CursorRow[]> {
       const { cursor } = stream;
       if (cursor === undefined) return;
-      const type = (await typeOf(stream, cursor)) || 'text';
-      const statement = sourceSql.selectByCursor(stream, cursor, type, range);
-      for await (const lines of withFallback([statement], sessions.copy)) yield lines.map(toCursorRow);
+      const blocks = reader.copy(stream, (described) => [sourceSql.selectByCursor(described, cursor, range)]);
+      for await (const lines of blocks) yield lines.map(toCursorRow);
     },
 
     /** Whether the stream's cursor is a time: then looking back by seconds has a meaning. */
@@ -230,7 +244,7 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
     ...createLookupReader(sessions, reader),
 
     // Which rows give an external id now, and which refer to a record.
-    ...createKeyFinder(sessions, reader),
+    ...createKeyFinder(reader),
 
     /** External ids that several rows would give. Reads the whole source, unless the template rules it out. */
     findSharedExternalIds: (stream: Stream) => reader.findSharedExternalIds(`streams.${stream.name}`, stream),

@@ -5,11 +5,12 @@ import { arrayLiteral, quoteLiteral } from '../sql-text.js';
 import { SlotsyncError } from '../errors.js';
 import { templateColumns } from '../streams/external-id.js';
 import { toBooking, type Booking, type BookingSource } from '../streams/bookings.js';
-import { read } from './mirror-errors.js';
-import type { ReadOnlySessions } from './read-only-sessions.js';
+import { isSingleValue } from './mapped-text.js';
+import type { ColumnTypes, Described } from './source-columns.js';
 import {
+  collect,
   findMissingColumns,
-  type ColumnTypes,
+  keyConditions,
   type NamedColumn,
   type SourceReader,
   type SourceRow,
@@ -31,26 +32,31 @@ const SOURCE_REMEDY = 'Correct the configuration; `slotsync check` reads every s
 const ROWS_AT_ONCE = 1000;
 
 /** Readings of bookings. Errors are SlotsyncError `mirror_…`. */
-export function createBookingReader(sessions: ReadOnlySessions, reader: SourceReader) {
-  async function timesOf(bookings: BookingSource) {
-    const types = await reader.typesOf(bookings);
+export function createBookingReader(reader: SourceReader) {
+  function timesOf(bookings: Described<BookingSource>) {
+    const { begin, end, timezone, types } = bookings;
     const [fault] = findFaults(bookings, types);
     if (fault !== undefined)
       throw new SlotsyncError('mirror_source', `reservations.${fault}`, { remedy: SOURCE_REMEDY });
-    const { begin, end, timezone } = bookings;
-    return { types, begin: instant(begin, types, timezone), end: instant(end, types, timezone) };
+    return { begin: instant(begin, types, timezone), end: instant(end, types, timezone) };
   }
 
-  async function readAll(bookings: BookingSource, ...conditions: readonly string[]): Promise<Booking[]> {
-    const { types, begin, end } = await timesOf(bookings);
-    const isCancelled = bookings.cancelled === undefined ? 'false' : truth(bookings.cancelled, types);
-    const computed = { begin: seconds(begin), end: seconds(end), isCancelled };
-    const rows = await reader.readRows(bookings, computed, conditions);
+  async function readAll(
+    bookings: BookingSource,
+    conditionsFor: (described: Described<BookingSource>) => readonly string[],
+  ): Promise<Booking[]> {
+    const computedFor = (described: Described<BookingSource>) => {
+      const { begin, end } = timesOf(described);
+      const isCancelled =
+        bookings.cancelled === undefined ? 'false' : truth(bookings.cancelled, described.types);
+      return { begin: seconds(begin), end: seconds(end), isCancelled };
+    };
+    const rows = await reader.readRows(bookings, computedFor, conditionsFor);
     return rows.map((row) => fromRow(bookings, row));
   }
 
-  async function within(bookings: BookingSource, { from, to, isFirst }: Slice): Promise<string> {
-    const { begin, end } = await timesOf(bookings);
+  function within(bookings: Described<BookingSource>, { from, to, isFirst }: Slice): string {
+    const { begin, end } = timesOf(bookings);
     const inside = `(${begin} >= to_timestamp(${from}) AND ${begin} < to_timestamp(${to}))`;
     return isFirst
       ? `(${inside} OR (${begin} < to_timestamp(${from}) AND ${end} > to_timestamp(${from})))`
@@ -64,11 +70,10 @@ export function createBookingReader(sessions: ReadOnlySessions, reader: SourceRe
 
     /** How many bookings belong to a slice. */
     async count(bookings: BookingSource, slice: Slice): Promise<number> {
-      const condition = await within(bookings, slice);
-      const [row] = await read(() =>
-        sessions.query<{ count: number }>(
-          `SELECT count(*)::int AS count FROM ${sourceSql.relation(bookings.source)} WHERE ${condition}`,
-        ),
+      const [row] = await collect(
+        reader.select<BookingSource, { count: number }>(bookings, (described) => [
+          `SELECT count(*)::int AS count FROM ${sourceSql.relation(bookings.source)} WHERE ${within(described, slice)}`,
+        ]),
       );
       return row?.count ?? 0;
     },
@@ -77,24 +82,28 @@ export function createBookingReader(sessions: ReadOnlySessions, reader: SourceRe
 
     /** The bookings that belong to a slice. */
     readSlice: async (bookings: BookingSource | undefined, slice: Slice): Promise<Booking[]> =>
-      bookings ? readAll(bookings, await within(bookings, slice)) : [],
+      bookings ? readAll(bookings, (described) => [within(described, slice)]) : [],
 
     /** Bookings without a begin or an end, which belong to no period, in blocks. */
     async *readUndated(bookings: BookingSource): AsyncGenerator<Booking[]> {
-      const { begin, end } = await timesOf(bookings);
-      const dated = [begin, end].map((time) => `coalesce(${isDated(time)}, false)`).join(' AND ');
-      const found = await read(() =>
-        sessions.query<{ key: string | null }>(
-          `SELECT ${keyExpression(bookings)} AS key FROM ${sourceSql.relation(bookings.source)} WHERE NOT (${dated})`,
-        ),
+      const undated = (described: Described<BookingSource>) => {
+        const { begin, end } = timesOf(described);
+        return `NOT (${[begin, end].map((time) => `coalesce(${isDated(time)}, false)`).join(' AND ')})`;
+      };
+      const found = await collect(
+        reader.select<BookingSource, { key: string | null }>(bookings, (described) => [
+          `SELECT ${keyExpression(described)} AS key FROM ${sourceSql.relation(bookings.source)} WHERE ${undated(described)}`,
+        ]),
       );
       const keys = found.map(({ key }) => {
         if (key === null) throw keyIsNull();
         return key;
       });
       for (let at = 0; at < keys.length; at += ROWS_AT_ONCE) {
-        const conditions = await reader.keyConditions(bookings, keys.slice(at, at + ROWS_AT_ONCE));
-        yield await readAll(bookings, ...conditions.map((condition) => `${condition} AND NOT (${dated})`));
+        const some = keys.slice(at, at + ROWS_AT_ONCE);
+        yield await readAll(bookings, (described) =>
+          keyConditions(described, some).map((condition) => `${condition} AND ${undated(described)}`),
+        );
       }
     },
 
@@ -104,27 +113,26 @@ export function createBookingReader(sessions: ReadOnlySessions, reader: SourceRe
       extIds: readonly string[],
     ): Promise<Booking[]> {
       if (!bookings || extIds.length === 0) return [];
-      const all = `${sourceSql.externalIdExpression(bookings)} = ANY (${quoteLiteral(arrayLiteral(extIds))}::text[])`;
-      const found = await readAll(bookings, ...(await matchTemplate(bookings, extIds)), all);
+      const found = await readAll(bookings, (described) => [
+        ...matchTemplate(described, extIds),
+        `${sourceSql.externalIdExpression(described)} = ANY (${quoteLiteral(arrayLiteral(extIds))}::text[])`,
+      ]);
       const wanted = new Set(extIds);
       return found.filter(({ externalId }) => externalId !== undefined && wanted.has(externalId));
     },
 
     /** The bookings with these keys; one whose row is gone is not in the answer. */
     readByKeys: async (bookings: BookingSource | undefined, keys: readonly string[]): Promise<Booking[]> =>
-      !bookings || keys.length === 0
-        ? []
-        : readAll(bookings, ...(await reader.keyConditions(bookings, keys))),
+      !bookings || keys.length === 0 ? [] : readAll(bookings, (described) => keyConditions(described, keys)),
 
     /** Throws `key_not_unique` or `key_null` when the key does not identify the bookings of the window. */
     async requireKeys(bookings: BookingSource, window: Slice): Promise<void> {
-      const condition = await within(bookings, window);
-      const rows = await read(() =>
-        sessions.query<{ key: string | null; count: number }>(
-          `SELECT ${keyExpression(bookings)} AS key, count(*)::int AS count
-          FROM ${sourceSql.relation(bookings.source)} WHERE ${condition}
-          GROUP BY 1 HAVING count(*) > 1 OR ${keyExpression(bookings)} IS NULL LIMIT 5`,
-        ),
+      const rows = await collect(
+        reader.select<BookingSource, { key: string | null; count: number }>(bookings, (described) => [
+          `SELECT key, count(*)::int AS count FROM (SELECT ${keyExpression(described)} AS key
+            FROM ${sourceSql.relation(bookings.source)} WHERE ${within(described, window)}) AS keys
+          GROUP BY key HAVING count(*) > 1 OR key IS NULL LIMIT 5`,
+        ]),
       );
       if (rows.some(({ key }) => key === null)) throw keyIsNull();
       if (rows.length > 0)
@@ -143,7 +151,7 @@ export function createBookingReader(sessions: ReadOnlySessions, reader: SourceRe
   };
 
   /** A template of one column can be undone, so that the column's index serves. */
-  async function matchTemplate(bookings: BookingSource, extIds: readonly string[]): Promise<string[]> {
+  function matchTemplate(bookings: Described<BookingSource>, extIds: readonly string[]): string[] {
     const at = bookings.externalId.findIndex((part) => 'column' in part);
     const part = bookings.externalId[at];
     if (!part || !('column' in part) || templateColumns(bookings.externalId).length > 1) return [];
@@ -155,7 +163,8 @@ export function createBookingReader(sessions: ReadOnlySessions, reader: SourceRe
       .filter((extId) => extId.length > prefix.length + suffix.length)
       .filter((extId) => extId.startsWith(prefix) && extId.endsWith(suffix))
       .map((extId) => extId.slice(prefix.length, extId.length - suffix.length));
-    const type = (await reader.typesOf(bookings)).get(part.column) ?? 'text';
+    const type = bookings.types.get(part.column) ?? 'text';
+    if (!isSingleValue(type)) return [];
     return [`${column(part.column)} = ANY (${quoteLiteral(arrayLiteral(values))}::text[]::${type}[])`];
   }
 }

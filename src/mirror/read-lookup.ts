@@ -5,7 +5,8 @@ import { mappedText } from './mapped-text.js';
 import { read } from './mirror-errors.js';
 import type { ReadOnlySessions } from './read-only-sessions.js';
 import { column } from './row-key-and-hash.js';
-import { findAbsent, type ColumnTypes, type SourceReader } from './source-reader.js';
+import type { ColumnTypes } from './source-columns.js';
+import { findAbsent, type SourceReader } from './source-reader.js';
 import { relation } from './source-sql.js';
 
 export function createLookupReader(sessions: ReadOnlySessions, reader: SourceReader) {

@@ -22,6 +22,17 @@ const BY_KEYS = { random_page_cost: 1.1 };
 /** Advisory locks of a session outlive its transactions. */
 const END = 'ROLLBACK; SELECT pg_advisory_unlock_all()';
 
+/** What a statement was written for: a source, `SELECT * …`, and its columns as `describe` gives them. */
+export interface WrittenFor {
+  source: string;
+  columns: string;
+}
+
+/** The columns of a source are no longer those that a statement was written for. Nothing of it was read. */
+export class ColumnsChanged extends Error {
+  override readonly name = 'ColumnsChanged';
+}
+
 export type ReadOnlySessions = ReturnType<typeof openReadOnlySessions>;
 
 /** Opens the mirror's sessions. Nothing connects before the first reading; errors are the driver's. */
@@ -66,7 +77,7 @@ export function openReadOnlySessions(url: SettingText) {
       yield* work(session.client);
       isOver = true;
     } catch (error) {
-      isOver = isBegun && error instanceof postgres.PostgresError;
+      isOver = isBegun && (error instanceof postgres.PostgresError || error instanceof ColumnsChanged);
       throw error;
     } finally {
       if (isOver && (await session.rollBack())) idle.push(session);
@@ -85,21 +96,27 @@ export function openReadOnlySessions(url: SettingText) {
   }
 
   return {
-    /** The rows of one statement. */
-    query: <T extends object = postgres.Row>(statement: string): Promise<T[]> =>
-      one(async (client) => [...(await client.unsafe<T[]>(statement, [], ONE_STATEMENT))]),
+    /** The rows of one statement. Throws ColumnsChanged. */
+    query: <T extends object = postgres.Row>(statement: string, writtenFor?: WrittenFor): Promise<T[]> =>
+      one(async (client) => [
+        ...(await unlessChanged(client, writtenFor, client.unsafe<T[]>(statement, [], ONE_STATEMENT))),
+      ]),
 
-    /** The columns that a statement gives. It is parsed, and not executed. */
-    describe: (statement: string) => one((client) => client.unsafe(statement).describe()),
+    /** The columns that a statement gives, and the types of its parameters. It is parsed, and not executed. */
+    async describe(statement: string) {
+      const { columns, types } = await one((client) => client.unsafe(statement).describe());
+      return { columns, types, described: describeColumns(columns) };
+    },
 
     /**
      * The rows of a query as lines of `COPY … TO STDOUT`, in blocks. Holds a connection until it ends or its consumer
      * stops. COPY takes its snapshot before it waits for locks: behind a load that truncates the table it would find no
-     * row. So the query is parsed first, which waits, and its locks are kept until the end of the transaction.
+     * row. So the query is parsed first, which waits, and its locks are kept until the end of the transaction. Throws
+     * ColumnsChanged before the first block.
      */
-    copy: (query: string): AsyncGenerator<string[]> =>
+    copy: (query: string, writtenFor?: WrittenFor): AsyncGenerator<string[]> =>
       within(SESSION_FORMATS, async function* (client) {
-        await client.unsafe(query).describe();
+        await unlessChanged(client, writtenFor, client.unsafe(query).describe());
         yield* copyOut(client, `COPY (${query}) TO STDOUT`);
       }),
 
@@ -109,6 +126,28 @@ export function openReadOnlySessions(url: SettingText) {
       await Promise.all([...open].map((session) => session.client.end({ timeout: 2 })));
     },
   };
+}
+
+const describeColumns = (columns: readonly postgres.Column<string>[]) =>
+  JSON.stringify(columns.map(({ name, type }) => [name, type]));
+
+/**
+ * The result of a statement, once the columns are seen to be those that it was written for. They are asked for ahead of it,
+ * without waiting: no row is read for that, and its locks keep the columns as they are until the transaction ends.
+ */
+async function unlessChanged<T>(
+  client: postgres.Sql,
+  writtenFor: WrittenFor | undefined,
+  statement: PromiseLike<T>,
+): Promise<T> {
+  if (!writtenFor) return statement;
+  const asked = client.unsafe(`${writtenFor.source} LIMIT 0`, [], ONE_STATEMENT).execute();
+  const result = Promise.resolve(statement);
+  result.catch(() => undefined); // after a failure of the first, this one says nothing
+  const { columns } = await asked;
+  if (describeColumns(columns) === writtenFor.columns) return result;
+  await result.catch(() => undefined);
+  throw new ColumnsChanged();
 }
 
 type Session = ReturnType<typeof openSession>;

@@ -1,8 +1,11 @@
 // The local key and the hash of a row, in SQL. Both are made of the text PostgreSQL prints, so every session prints
 // values in the same formats (session-formats.ts).
+import { createHash } from 'node:crypto';
 import { quoteIdentifier } from '../sql-text.js';
 import { MAX_ID_BYTES, SHORTENED } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
+import { valueText } from './mapped-text.js';
+import type { Described } from './source-columns.js';
 
 /** Alias of the source in every statement; its text form is the whole row. */
 export const ROW = 'slotsync_row';
@@ -10,8 +13,8 @@ export const ROW = 'slotsync_row';
 export const column = (name: string) => `${ROW}.${quoteIdentifier(name)}`;
 
 /** The local key as text, exactly as streams/local-key.ts joins and shortens it. Null when a part is null. */
-export function keyExpression({ key }: Pick<Stream, 'key'>): string {
-  const whole = joinedText(key.map((name) => `${column(name)}::text`));
+export function keyExpression({ key, types }: Pick<Described<Stream>, 'key' | 'types'>): string {
+  const whole = joinedText(key.map((name) => valueText(column(name), types.get(name) ?? 'text')));
   return `CASE WHEN octet_length(${whole}) > ${MAX_ID_BYTES} THEN left(${whole}, ${SHORTENED.kept}) || '${SHORTENED.mark}'
     || encode(sha256(convert_to(${whole}, 'UTF8')), 'hex') ELSE ${whole} END`;
 }
@@ -23,7 +26,11 @@ export function joinedText(texts: readonly string[]): string {
   return texts.map((text) => String.raw`replace(replace(${text}, '\', '\\'), '|', '\|')`).join(` || '|' || `);
 }
 
-/** 64 bits over the whole row as text, seeded with the declaration. */
-export function hashExpression({ fingerprint }: Pick<Stream, 'fingerprint'>): string {
-  return `hashtextextended(${ROW}::text, (${fingerprint})::bigint)`;
+/** 64 bits over the whole row as text, seeded with the declaration and with the columns that the text does not name. */
+export function hashExpression({
+  fingerprint,
+  layout,
+}: Pick<Described<Stream>, 'fingerprint' | 'layout'>): string {
+  const seed = createHash('sha256').update(`${fingerprint} ${layout}`).digest().readBigInt64BE();
+  return `hashtextextended(${ROW}::text, (${seed})::bigint)`;
 }

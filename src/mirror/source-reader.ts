@@ -9,16 +9,14 @@ import { isIdentifiedByKey, templateColumns } from '../streams/external-id.js';
 import { isShortenedKey } from '../streams/local-key.js';
 import type { DeclaredSource, Source } from '../streams/stream.js';
 import { keyColumns, readValue } from './column-values.js';
-import { readsOwnText } from './mapped-text.js';
-import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
-import type { ReadOnlySessions } from './read-only-sessions.js';
+import { isKeyType, readsOwnText } from './mapped-text.js';
+import { asMirrorError, isSourceFault, read } from './mirror-errors.js';
+import { ColumnsChanged, type ReadOnlySessions, type WrittenFor } from './read-only-sessions.js';
+import { toSourceColumns, type ColumnTypes, type Described, type SourceColumns } from './source-columns.js';
 import * as sourceSql from './source-sql.js';
 
 /** A column, and the place in the declaration that names it. */
 export type NamedColumn = readonly [place: string, column: string];
-
-/** Column name to type, as SQL writes it. */
-export type ColumnTypes = ReadonlyMap<string, string>;
 
 export interface SourceRow {
   /** Null when a part of the key is. */
@@ -39,34 +37,73 @@ const MOST_SHARED = 1000;
 /** Keys named of each. */
 const NAMED_KEYS = 6;
 
+/** Times that a reading is begun while the columns of its source change. */
+const MOST_TRIES = 3;
+
 export type SourceReader = ReturnType<typeof createSourceReader>;
 
 /** Readings in the given sessions. Errors are SlotsyncError `mirror_…`. */
 export function createSourceReader(sessions: ReadOnlySessions) {
-  const described = new WeakMap<Source, Promise<ColumnTypes>>();
+  const known = new WeakMap<Source, Promise<SourceColumns & { writtenFor: WrittenFor }>>();
 
-  function describe(source: Source): Promise<ColumnTypes> {
-    const types = readColumnTypes(source);
-    described.set(source, types);
-    types.catch(() => described.delete(source));
-    return types;
+  function describe(source: Source) {
+    const columns = readColumns(source);
+    known.set(source, columns);
+    columns.catch(() => known.delete(source));
+    return columns;
   }
 
-  async function readColumnTypes(source: Source): Promise<ColumnTypes> {
+  async function readColumns(source: Source) {
     const statement = `SELECT * FROM ${sourceSql.relation(source)}`;
-    const { columns } = await read(() => sessions.describe(statement));
+    const { columns, described } = await read(() => sessions.describe(statement));
     const oids = quoteLiteral(arrayLiteral(columns.map(({ type }) => String(type))));
     const types = await read(() =>
-      sessions.query<{ oid: number; type: string }>(
-        `SELECT oid::int8::int AS oid, format_type(oid, -1) AS type FROM pg_type WHERE oid = ANY (${oids}::oid[])`,
+      sessions.query<{ oid: string; type: string }>(
+        `SELECT oid::text AS oid, format_type(oid, -1) AS type FROM pg_type WHERE oid = ANY (${oids}::oid[])`,
       ),
     );
-    const names = new Map(types.map(({ oid, type }) => [oid, type]));
-    return new Map(columns.map(({ name, type }) => [name, names.get(type) ?? 'text']));
+    const typeNames = new Map(types.map(({ oid, type }) => [Number(oid), type]));
+    const writtenFor = { source: statement, columns: described };
+    return { ...toSourceColumns(columns, typeNames), writtenFor };
   }
 
-  const typesOf = ({ source }: Pick<DeclaredSource, 'source'>): Promise<ColumnTypes> =>
-    described.get(source) ?? describe(source);
+  const columnsOf = (source: Source) => known.get(source) ?? describe(source);
+
+  /** The declaration with the columns of its source as they were last seen. */
+  const describedAs = async <D extends { source: Source }>(declared: D): Promise<Described<D>> => ({
+    ...declared,
+    ...(await columnsOf(declared.source)),
+  });
+
+  /**
+   * Blocks of a reading with the first statement that works. Statements are written for the columns as they were last seen,
+   * and written anew when the columns are others by now.
+   */
+  async function* readBlocks<D extends { source: Source }, T>(
+    declared: D,
+    statementsFor: (described: Described<D>) => readonly string[],
+    run: (statement: string, writtenFor: WrittenFor) => AsyncIterable<T>,
+  ): AsyncGenerator<T> {
+    for (let tries = 1; ; tries++) {
+      const { writtenFor, ...columns } = await columnsOf(declared.source);
+      const statements = statementsFor({ ...declared, ...columns });
+      try {
+        return yield* withFallback(statements, (statement) => run(statement, writtenFor));
+      } catch (error) {
+        // A type may have another name by now, which its column does not show.
+        known.delete(declared.source);
+        if (!(error instanceof ColumnsChanged) || tries === MOST_TRIES) throw error;
+      }
+    }
+  }
+
+  const select = <D extends { source: Source }, T extends object>(
+    declared: D,
+    statementsFor: (described: Described<D>) => readonly string[],
+  ): AsyncGenerator<T[]> =>
+    readBlocks(declared, statementsFor, async function* (statement, writtenFor) {
+      yield await sessions.query<T>(statement, writtenFor);
+    });
 
   async function suggestTable(source: Source): Promise<string> {
     if (!('table' in source)) return '';
@@ -86,15 +123,26 @@ export function createSourceReader(sessions: ReadOnlySessions) {
   ): Promise<SharedExternalId[]> {
     if (shared.length === 0) return [];
     const ids = shared.map(({ externalId }) => externalId);
-    const statement = sourceSql.selectKeysOfIds(declared, ids, NAMED_KEYS);
-    const named = await read(() => sessions.query<Omit<SharedExternalId, 'count'>>(statement));
+    const named = await collect(
+      select<DeclaredSource, Omit<SharedExternalId, 'count'>>(declared, (described) => [
+        sourceSql.selectKeysOfIds(described, ids, NAMED_KEYS),
+      ]),
+    );
     const keysOf = new Map(named.map(({ externalId, keys }) => [externalId, keys]));
     return shared.map((one) => ({ ...one, keys: keysOf.get(one.externalId) ?? [] }));
   }
 
   return {
-    /** Types of the columns, read once for each source. */
-    typesOf,
+    describedAs,
+
+    /** Rows of the statements; see `readBlocks`. */
+    select,
+
+    /** The same as blocks of lines of COPY. */
+    copy: <D extends { source: Source }>(
+      declared: D,
+      statementsFor: (described: Described<D>) => readonly string[],
+    ): AsyncGenerator<string[]> => readBlocks(declared, statementsFor, sessions.copy),
 
     /** Faults of the source: that it cannot be read, or those that `faultsOf` finds in its columns as they are now. */
     async check(
@@ -102,36 +150,27 @@ export function createSourceReader(sessions: ReadOnlySessions) {
       faultsOf: (types: ColumnTypes) => string[],
     ): Promise<string[]> {
       try {
-        return faultsOf(await describe(source));
+        return faultsOf((await describe(source)).types);
       } catch (error) {
         if (!isSourceFault(error)) throw error;
         return [`from: ${messageOf(error)}${await suggestTable(source)}`];
       }
     },
 
-    /** Conditions that select these keys, the fastest first. */
-    async keyConditions(declared: DeclaredSource, keys: readonly string[]): Promise<string[]> {
-      const byText = sourceSql.matchKeysByText(declared, arrayLiteral(keys));
-      if (keys.some(isShortenedKey)) return [byText];
-      const types = await typesOf(declared);
-      const byColumns = sourceSql.matchKeys(declared, types, keyColumns(declared, keys, types));
-      // Without a text that may not read as its type, a failure is that of a row: no reading without the index helps.
-      return declared.key.every((name) => readsOwnText(types.get(name) ?? ''))
-        ? [byColumns]
-        : [byColumns, byText];
-    },
-
-    /** Rows that a condition selects (see `withFallback`), each with the SQL expressions. */
-    async readRows(
-      declared: DeclaredSource,
-      expressions: Readonly<Record<string, string>>,
-      conditions: readonly string[],
+    /** Rows that a condition selects, the first that works; each with the SQL expressions. */
+    async readRows<D extends DeclaredSource>(
+      declared: D,
+      expressionsFor: (described: Described<D>) => Readonly<Record<string, string>>,
+      conditionsFor: (described: Described<D>) => readonly string[],
     ): Promise<SourceRow[]> {
-      const types = await typesOf(declared);
-      const computed = { key: keyExpression(declared), ...expressions };
-      const names = Object.keys(computed);
-      const rows = withFallback(conditions, async function* (condition) {
-        yield await sessions.query<Row>(sourceSql.selectRows(declared.source, computed, condition));
+      let names: string[] = [];
+      let types: ColumnTypes = new Map();
+      const rows = select<D, Row>(declared, (described) => {
+        const computed = { key: keyExpression(described), ...expressionsFor(described) };
+        [names, types] = [Object.keys(computed), described.types];
+        return conditionsFor(described).map((condition) =>
+          sourceSql.selectRows(declared.source, computed, condition),
+        );
       });
       return toSourceRows(await collect(rows), names, types);
     },
@@ -142,10 +181,10 @@ export function createSourceReader(sessions: ReadOnlySessions) {
      */
     async findSharedExternalIds(place: string, declared: DeclaredSource): Promise<SharedExternalId[]> {
       if (isIdentifiedByKey(declared.key, declared.externalId)) return [];
-      const shared = await read(() =>
-        sessions.query<Omit<SharedExternalId, 'keys'>>(
-          sourceSql.selectSharedExternalIds(declared, MOST_SHARED + 1),
-        ),
+      const shared = await collect(
+        select<DeclaredSource, Omit<SharedExternalId, 'keys'>>(declared, (described) => [
+          sourceSql.selectSharedExternalIds(described, MOST_SHARED + 1),
+        ]),
       );
       if (shared.length <= MOST_SHARED) return nameKeys(declared, shared);
       throw new SlotsyncError(
@@ -157,9 +196,23 @@ export function createSourceReader(sessions: ReadOnlySessions) {
   };
 }
 
+/** Conditions that select these keys, the fastest first. */
+export function keyConditions(
+  described: Pick<Described<DeclaredSource>, 'key' | 'types'>,
+  keys: readonly string[],
+): string[] {
+  const byText = sourceSql.matchKeysByText(described, arrayLiteral(keys));
+  if (keys.some(isShortenedKey)) return [byText];
+  const byColumns = sourceSql.matchKeys(described, keyColumns(described, keys));
+  // Without a text that may not read as its type, a failure is that of a row: no reading without the index helps.
+  return described.key.every((name) => readsOwnText(described.types.get(name) ?? ''))
+    ? [byColumns]
+    : [byColumns, byText];
+}
+
 /**
- * Reads with the first condition; with the next one where a text does not read as its column's type, which no index
- * needs. Blocks that were handed over are not read a second time: after them every error is final.
+ * Reads with the first condition; with the next one where a text does not read as its column's type, or the type has no
+ * equality: neither is needed without an index. Blocks that were handed over are not read a second time: after them every error is final.
  */
 export async function* withFallback<T>(
   conditions: readonly string[],
@@ -174,7 +227,9 @@ export async function* withFallback<T>(
       }
       return;
     } catch (error) {
-      if (isBegun || at === conditions.length - 1 || !isDataFault(error)) throw asMirrorError(error);
+      if (error instanceof ColumnsChanged) throw error;
+      const reason = asMirrorError(error);
+      if (isBegun || at === conditions.length - 1 || !isSourceFault(reason)) throw reason;
     }
   }
 }
@@ -186,7 +241,7 @@ export async function collect<T>(blocks: AsyncIterable<readonly T[]>): Promise<T
   return all.flat();
 }
 
-/** A fault for each column that the source does not have. */
+/** A fault for each column that the source does not have, and for each of the key that may hold several values. */
 export function findMissingColumns(
   { key, externalId, fields }: DeclaredSource,
   others: readonly NamedColumn[],
@@ -202,7 +257,16 @@ export function findMissingColumns(
     ),
     ...others,
   ];
-  return findAbsent(named, types);
+  return [...findAbsent(named, types), ...findUnfitKeys(key, types)];
+}
+
+/** A fault for each key column of which a row may have several values: what refers to it would name each of them. */
+export function findUnfitKeys(key: readonly string[], types: ColumnTypes): string[] {
+  return key.flatMap((column) => {
+    const type = types.get(column) ?? '';
+    if (isKeyType(type)) return [];
+    return `key: column ${column} is ${type}, which may hold several values; let a query convert it to text`;
+  });
 }
 
 /** A fault for each of the columns that is not there. */

@@ -4,6 +4,8 @@ import { column, hashExpression, keyExpression, ROW } from './row-key-and-hash.j
 import { arrayLiteral, quoteIdentifier, quoteLiteral } from '../sql-text.js';
 import { MAX_ID_BYTES } from '../streams/local-key.js';
 import type { Source, Stream } from '../streams/stream.js';
+import { mappedText } from './mapped-text.js';
+import type { Described } from './source-columns.js';
 
 export function relation(source: Source): string {
   return 'table' in source
@@ -25,7 +27,11 @@ export interface Selection {
  * `(key, row hash)` in the byte order of the key. Behind the hash of a row that gives one of the `shared` external ids
  * stands `:shared:` and the place of that id in the list.
  */
-export function selectHashes(stream: Stream, condition = '', shared: readonly string[] = []): string {
+export function selectHashes(
+  stream: Described<Stream>,
+  condition = '',
+  shared: readonly string[] = [],
+): string {
   const key = keyExpression(stream);
   const hash = hashExpression(stream);
   const from = relation(stream.source);
@@ -37,7 +43,7 @@ export function selectHashes(stream: Stream, condition = '', shared: readonly st
     FROM (SELECT ${key} AS k, ${hash} AS h, slotsync_place AS place
       FROM ${from} LEFT JOIN unnest(${quoteLiteral(arrayLiteral(shared))}::text[])
         WITH ORDINALITY AS slotsync_shared(slotsync_id, slotsync_place)
-        ON slotsync_id = (${externalIdExpression(stream)}) COLLATE "C" ${condition}) AS hashed
+        ON slotsync_id = ${externalIdExpression(stream)} ${condition}) AS hashed
     ORDER BY k COLLATE "C"`;
 }
 
@@ -70,7 +76,8 @@ function isFiniteValue(value: string, type: string): string | undefined {
  * cursors are equal. Rows without a cursor, or with one that is not finite, are
  * not read.
  */
-export function selectByCursor(stream: Stream, cursor: string, type: string, range: CursorRange): string {
+export function selectByCursor(stream: Described<Stream>, cursor: string, range: CursorRange): string {
+  const type = stream.types.get(cursor) ?? 'text';
   const { watermark, lagSeconds } = range;
   const overlapSeconds =
     type === TIME_WITHOUT_ZONE ? Math.max(range.overlapSeconds, SET_BACK_SECONDS) : range.overlapSeconds;
@@ -130,12 +137,11 @@ export function tryConditions(stream: Stream, selection: Selection): string[] {
  * called for other rows.
  */
 export function matchKeys(
-  stream: Pick<Stream, 'key'>,
-  types: ReadonlyMap<string, string>,
+  { key, types }: Pick<Described<Stream>, 'key' | 'types'>,
   columns: readonly string[],
 ): string {
-  const names = stream.key.map((name) => column(name));
-  const wanted = stream.key.map(
+  const names = key.map((name) => column(name));
+  const wanted = key.map(
     (name, at) => `${quoteLiteral(columns[at] ?? '{}')}::text[]::${types.get(name) ?? 'text'}[]`,
   );
   const each = names.map((name, at) => `${name} = ANY (${wanted[at]})`);
@@ -143,8 +149,8 @@ export function matchKeys(
   return `(${each.join(' AND ')})`;
 }
 
-/** The same by the joined key, without an index: for keys that do not read as the column's type. */
-export function matchKeysByText(stream: Pick<Stream, 'key'>, keys: string): string {
+/** The same by the joined key, without an index: for keys that do not read as the column's type, or cannot be compared. */
+export function matchKeysByText(stream: Pick<Described<Stream>, 'key' | 'types'>, keys: string): string {
   return `${keyExpression(stream)} = ANY (${quoteLiteral(keys)}::text[])`;
 }
 
@@ -164,19 +170,23 @@ export function selectRows(
   return `SELECT ${ROW}.*${extra.join('')} FROM ${relation(source)} WHERE ${condition}`;
 }
 
-/** The external id of a row, as streams/external-id.ts renders it. Null when a column is, or holds an empty text. */
-export function externalIdExpression({ externalId }: Pick<Stream, 'externalId'>): string {
-  return externalId
-    .map((part) =>
-      'literal' in part ? quoteLiteral(part.literal) : `nullif(${column(part.column)}::text, '')`,
-    )
-    .join(' || ');
+/** The external id of a row, as streams/external-id.ts renders it. Null when the row gives none. */
+export function externalIdExpression({
+  externalId,
+  types,
+}: Pick<Described<Stream>, 'externalId' | 'types'>): string {
+  const parts = externalId.map((part) =>
+    'literal' in part
+      ? quoteLiteral(part.literal)
+      : `nullif(${mappedText(column(part.column), types.get(part.column) ?? 'text')}, '')`,
+  );
+  return `(${parts.join(' || ')}) COLLATE "C"`;
 }
 
-type Identified = Pick<Stream, 'key' | 'externalId' | 'source'>;
+type Identified = Pick<Described<Stream>, 'key' | 'externalId' | 'source' | 'types'>;
 
 const keysAndIds = (stream: Identified) =>
-  `(SELECT (${externalIdExpression(stream)}) COLLATE "C" AS ext, ${keyExpression(stream)} AS k
+  `(SELECT ${externalIdExpression(stream)} AS ext, ${keyExpression(stream)} AS k
     FROM ${relation(stream.source)}) AS ids`;
 
 /** External ids that more than one row has, and how many have it. Rows with one that is too long are each refused alone. */

@@ -7,6 +7,7 @@ import type { Stream } from '../streams/stream.js';
 import { SESSION_FORMATS } from './session-formats.js';
 import { SHORTENED_KEY } from '../streams/local-key.js';
 import { keyExpression } from './row-key-and-hash.js';
+import type { ColumnTypes } from './source-columns.js';
 
 /** PostgreSQL cuts names that are longer, in bytes. */
 const NAME_BYTES = 63;
@@ -38,12 +39,16 @@ export interface Owned {
   owner: string;
 }
 
+export interface OwnedTable extends Owned {
+  types: ColumnTypes;
+}
+
 /**
  * The statements that install a stream's triggers on its table, for one transaction of its owner or of a role that can
  * become its owner; each may be run again. The function runs as the owner, which may insert into the inbox, so writers of
  * the table need no right on the state.
  */
-export function installTriggers(stream: Stream, channel: string, table: Owned): string[] {
+export function installTriggers(stream: Stream, channel: string, table: OwnedTable): string[] {
   const qualify = (name: string) => `${quoteIdentifier(table.schema)}.${quoteIdentifier(name)}`;
   const name = qualify(functionName(stream.name));
   const triggers = Object.entries(EVENTS).map(
@@ -55,7 +60,7 @@ export function installTriggers(stream: Stream, channel: string, table: Owned): 
     becomeOwner(table.owner),
     // Fails without the right to insert, which in the triggers would only be a warning.
     `INSERT INTO slotsync.changes (stream, local_key) SELECT '', '' WHERE false`,
-    createFunction(stream, channel, name),
+    createFunction({ ...stream, types: table.types }, channel, name),
     `REVOKE ALL ON FUNCTION ${name}() FROM PUBLIC`,
     ...triggers,
   ];
@@ -86,7 +91,7 @@ function triggerName(stream: Stream, event: string): string {
  * Keys print as text as in the mirror's sessions, and no write waits long for a lock on the inbox. A key that is too long
  * is not noted, so that nothing is read for each of its changes: the next sync reports it.
  */
-function createFunction(stream: Stream, channel: string, name: string): string {
+function createFunction(stream: Stream & Pick<OwnedTable, 'types'>, channel: string, name: string): string {
   const settings = { search_path: 'pg_catalog, pg_temp', lock_timeout: '1s', ...SESSION_FORMATS };
   const set = Object.entries(settings).map(([setting, value]) =>
     setting === 'search_path'
