@@ -1,5 +1,6 @@
-// The occurrences of a cron pattern. Where a clock is put back, the library's next occurrence depends on where the
-// search starts. Here every search starts some hours earlier, so there is one list of occurrences.
+// The occurrences of a cron pattern. The library finds none any more after a clock change of half an hour, and where a
+// clock is put back its next occurrence depends on where the search starts. So it is only asked in UTC, what the wall
+// clock has to show; when the clock of the zone shows that is found here.
 import { CronExpressionParser } from 'cron-parser';
 import { messageOf } from './errors.js';
 
@@ -14,8 +15,9 @@ export interface Schedule {
 export const AFTER_SYNC = 'sync';
 
 const HOUR = 60 * 60 * 1000;
-/** More than any clock is put forward or back. */
-const CLOCK_CHANGE_MS = 3 * HOUR;
+/** More than any clock is put forward or back: Samoa once left out a whole day. */
+const CLOCK_CHANGE_MS = 25 * HOUR;
+const HOURS_OF_A_DAY = 24;
 /** Searched for the latest occurrence one after the other, so that years of missed minutes are not walked through. */
 const SEARCH_WINDOWS_MS = [HOUR, 48 * HOUR, Infinity];
 
@@ -42,14 +44,12 @@ function reasonOf(pattern: string): string | undefined {
 }
 
 /**
- * The first occurrence after a time. A wall-clock time that a clock change leaves out is taken an hour later; one that
- * occurs twice is taken the first time.
+ * The first occurrence after a time. A wall-clock time that a clock change leaves out is taken as much later as the clock
+ * was put forward; one that occurs twice is taken the first time, and both times by a pattern of every hour.
  */
 export function nextDue(schedule: Schedule, after: Date): Date {
-  const occurrences = occurrencesFrom(schedule, after.getTime() - CLOCK_CHANGE_MS);
-  let due = occurrences.next();
-  while (due <= after) due = occurrences.next();
-  return due;
+  for (const due of occurrences(schedule, after)) return due;
+  throw new Error(`'${schedule.pattern}' never occurs`);
 }
 
 /** The latest occurrence after `since` and not after `now`; undefined when there is none. */
@@ -58,7 +58,10 @@ export function latestDue(schedule: Schedule, since: Date, now: Date): Date | un
   for (const windowMs of SEARCH_WINDOWS_MS) {
     const from = new Date(Math.max(since.getTime(), now.getTime() - windowMs));
     let latest: Date | undefined;
-    for (let due = nextDue(schedule, from); due <= now; due = nextDue(schedule, due)) latest = due;
+    for (const due of occurrences(schedule, from)) {
+      if (due > now) break;
+      latest = due;
+    }
     if (latest) return latest;
   }
   return undefined;
@@ -80,7 +83,35 @@ export function startedUntil({ registeredAt, lastDue }: Omit<FollowedSchedule, k
   return lastDue && lastDue > registeredAt ? lastDue : registeredAt;
 }
 
-function occurrencesFrom({ pattern, timezone }: Schedule, atMs: number) {
-  const expression = CronExpressionParser.parse(pattern, { tz: timezone, currentDate: new Date(atMs) });
-  return { next: () => expression.next().toDate() };
+/** Every occurrence after a time, in order. */
+function* occurrences({ pattern, timezone }: Schedule, after: Date): Generator<Date, undefined> {
+  const wallClock = createWallClock(timezone);
+  const currentDate = new Date(wallClock(after.getTime()) - CLOCK_CHANGE_MS);
+  const expression = CronExpressionParser.parse(pattern, { tz: 'UTC', currentDate });
+  const isHourly = expression.fields.hour.values.length === HOURS_OF_A_DAY;
+  let last = after.getTime();
+  /** What a clock change has moved, in order, behind occurrences that are still to come. */
+  let moved: number[] = [];
+  for (;;) {
+    const shown = expression.next().getTime();
+    // By the clock before a change on that day, and by the clock after it: the same on any other day.
+    const times = [-CLOCK_CHANGE_MS, CLOCK_CHANGE_MS].map(
+      (ms) => shown - (wallClock(shown + ms) - shown - ms),
+    );
+    const [first, second] = times.filter((ms) => wallClock(ms) === shown);
+    if (first === undefined) moved.push(...times.slice(0, 1));
+    else {
+      for (const ms of [...moved.filter((it) => it < first), first])
+        if (ms > last) yield new Date((last = ms));
+      moved = moved.filter((ms) => ms > first);
+      if (isHourly && second !== undefined) moved.push(second);
+    }
+  }
+}
+
+/** What the clock of a time zone shows at a time, read as if it were UTC. Milliseconds. */
+function createWallClock(timeZone: string): (atMs: number) => number {
+  // Swedish writes dates as ISO 8601 does.
+  const format = new Intl.DateTimeFormat('sv-SE', { timeZone, dateStyle: 'short', timeStyle: 'medium' });
+  return (atMs) => Date.parse(`${format.format(atMs).replace(' ', 'T')}Z`);
 }

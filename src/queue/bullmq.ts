@@ -12,6 +12,7 @@ import {
 } from 'bullmq';
 import pg from 'pg';
 import { UsageError } from '../errors.js';
+import { nextDue } from '../cron-schedule.js';
 import type { Logger } from '../logger.js';
 import type { QueueName } from './jobs.js';
 import {
@@ -88,6 +89,12 @@ export type Bullmq = ReturnType<typeof openBullmq>;
 
 const LOG_AGAIN_MS = 10_000;
 
+/** When BullMQ triggers a schedule: by the same list of occurrences that says which one is due. */
+const BY_OUR_SCHEDULE = {
+  repeatStrategy: (atMs: number, { pattern = '', tz: timezone = 'UTC' }: { pattern?: string; tz?: string }) =>
+    nextDue({ pattern, timezone }, new Date(atMs)).getTime(),
+};
+
 /** Opens queues and workers of one state; each is closed by whoever opened it, and then what they share. */
 export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
   /** When an error was last logged, by the beginning of its message: the rest of it may differ each time. */
@@ -122,7 +129,7 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
   return {
     queue(name: QueueName): Queue {
       // A producer that cannot reach Redis fails; the batch's row brings the job back later.
-      const queue = new Queue(name, connect(3), backend);
+      const queue = new Queue(name, { ...connect(3), settings: BY_OUR_SCHEDULE }, backend);
       queue.on('error', onError);
       return queue;
     },
@@ -142,6 +149,7 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
         removeOnComplete: { count: 0 },
         removeOnFail: { count: 0 },
         ...options,
+        settings: { ...BY_OUR_SCHEDULE, ...options.settings },
         ...connect(null),
       };
       const worker = new Worker(name, process, config, backend) as unknown as Worker;

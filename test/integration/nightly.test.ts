@@ -197,6 +197,15 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
       expect(await readSchedule(world.state.db, 'nightly')).toBeUndefined();
     });
 
+    it('triggers by the occurrences that are due, also after a clock change of half an hour', async () => {
+      const queue = bullmq.queue(QUEUES.runs);
+      const before = Date.parse('2026-04-04T00:00:00Z');
+      const options = { pattern: '0 2 * * *', tz: 'Australia/Lord_Howe' };
+      const next = await queue.opts.settings?.repeatStrategy?.(before, options, 'nightly');
+      expect(new Date(next ?? 0).toISOString()).toBe('2026-04-04T15:30:00.000Z');
+      await queue.close();
+    });
+
     it('triggers a worker, which starts what is due', async () => {
       await scheduler.start({ pattern: '* * * * *', timezone: 'UTC', catchUp: true });
       await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '2 minutes'`;

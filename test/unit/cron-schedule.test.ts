@@ -42,6 +42,89 @@ describe('a night at 02:30 in Stockholm', () => {
   });
 });
 
+const MINUTE = 60_000;
+const DAY = 24 * 60 * MINUTE;
+const AROUND = 2 * DAY;
+
+/** What the clock of a zone shows, `2026-04-05 02:00`. */
+const clockOf = (timeZone: string) => {
+  const format = new Intl.DateTimeFormat('sv-SE', { timeZone, dateStyle: 'short', timeStyle: 'short' });
+  return (atMs: number) => format.format(atMs);
+};
+
+/** When the offset of a zone changed in a year, to the hour. */
+function changesOf(show: (atMs: number) => string, year: number): number[] {
+  const offset = (atMs: number) => Date.parse(`${show(atMs).replace(' ', 'T')}Z`) - atMs;
+  const hours = Array.from({ length: 366 * 24 }, (_, hour) => Date.UTC(year, 0, 1) + hour * 60 * MINUTE);
+  const offsets = hours.map(offset);
+  return hours.filter((_, at) => at > 0 && offsets[at] !== offsets[at - 1]);
+}
+
+/** When the clock shows each minute of the days around a change first; what it leaves out is not in it. */
+function minutesAround(show: (atMs: number) => string, change: number): Map<string, number> {
+  const first = new Map<string, number>();
+  for (let atMs = change - AROUND; atMs < change + AROUND; atMs += 5 * MINUTE)
+    if (!first.has(show(atMs))) first.set(show(atMs), atMs);
+  return first;
+}
+
+describe.each([
+  ['Australia/Lord_Howe', [2025, 2026], 2], // by half an hour
+  ['Europe/Stockholm', [2026], 2],
+  ['America/New_York', [2026], 2],
+  ['Africa/Casablanca', [2026], 2],
+  ['America/Havana', [2026], 2], // at midnight
+  ['Asia/Kathmandu', [1985], 1], // by a quarter of an hour
+  ['Pacific/Apia', [2011], 3], // once by a day
+] as const)('schedule: clock changes of %s', (timezone, years, changesOfYear) => {
+  const show = clockOf(timezone);
+
+  it('every day has one occurrence, at its time where the clock shows it, wherever one starts to ask', () => {
+    const changes = years.flatMap((year) => changesOf(show, year));
+    expect(changes).toHaveLength(years.length * changesOfYear);
+    for (const change of changes) {
+      const first = minutesAround(show, change);
+      const days = [...new Set([...first.keys()].map((shown) => shown.slice(0, 10)))].slice(1, -1);
+      for (const time of ['00:00', '00:15', '01:00', '01:45', '02:00', '02:15', '02:40', '03:00', '23:45']) {
+        const [hour, minute] = time.split(':').map(Number);
+        const schedule = { pattern: `${minute} ${hour} * * *`, timezone };
+        const found: number[] = [];
+        const next = (atMs: number) => nextDue(schedule, new Date(atMs)).getTime();
+        for (let due = next(change - AROUND); due < change + AROUND; due = next(due)) found.push(due);
+        for (const day of days) {
+          const ofDay = found.filter((due) => show(due).startsWith(day));
+          const what = `${day} ${time} in ${timezone}`;
+          expect(ofDay, what).toHaveLength(1);
+          const expected = first.get(`${day} ${time}`);
+          if (expected !== undefined) expect(ofDay, what).toEqual([expected]);
+          else expect(show(ofDay[0] ?? 0) > `${day} ${time}`, what).toBe(true);
+        }
+        for (let atMs = change - DAY; atMs < change + DAY; atMs += 30 * MINUTE)
+          expect(next(atMs), time).toBe(found.find((due) => due > atMs));
+      }
+    }
+  });
+});
+
+it('schedule: a pattern of every hour goes on in both hours of a clock that is put back', () => {
+  const hourly = { pattern: '30 * * * *', timezone: 'Europe/Stockholm' };
+  expect(moments(hourly, '2026-10-24T23:00:00Z', '2026-10-25T03:00:00Z')).toEqual([
+    '2026-10-24T23:30:00.000Z',
+    '2026-10-25T00:30:00.000Z', // the first 02:30
+    '2026-10-25T01:30:00.000Z', // the second
+    '2026-10-25T02:30:00.000Z',
+  ]);
+});
+
+it('schedule: what half an hour leaves out comes in order with what it does not', () => {
+  const often = { pattern: '0,20,40 2 * * *', timezone: 'Australia/Lord_Howe' };
+  expect(moments(often, '2026-10-03T00:00:00Z', '2026-10-04T00:00:00Z')).toEqual([
+    '2026-10-03T15:30:00.000Z', // 02:30 in the place of 02:00
+    '2026-10-03T15:40:00.000Z', // 02:40
+    '2026-10-03T15:50:00.000Z', // 02:50 in the place of 02:20
+  ]);
+});
+
 describe('the latest moment that is due', () => {
   const nightly = { pattern: '0 2 * * *', timezone: 'UTC' };
 
