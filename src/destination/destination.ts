@@ -57,6 +57,8 @@ const PAGES_AT_ONCE = 4;
 const NAMED_AT_ONCE = 1000;
 
 const ONE_RESULT: wire.Page = { page: 1, limit: 1 };
+/** Reservations and cancellations that are looked at to see whether they are understood. */
+const PROBED = 100;
 
 type FindResult = z.ZodType<{ id: number }>;
 
@@ -226,7 +228,7 @@ export function createDestination(options: DestinationOptions) {
     /** Reservations of these objects of one type that are to take place: see `findUpcoming`. `now` in Unix seconds. */
     findUpcomingReservations(typeId: string, extIds: readonly string[], now: number, context: Context) {
       const { pageSize } = options;
-      const find = { path: paths.findReservations, schema: wire.foundUpcoming };
+      const find = finds.reservations;
       const ask = (some: readonly string[], period: wire.Period) =>
         findPage(find, wire.upcomingFilter(typeId, some, period), { page: 1, limit: pageSize }, context);
       return findUpcoming(ask, extIds, { now, pageSize, path: find.path });
@@ -277,8 +279,9 @@ export function createDestination(options: DestinationOptions) {
 
     /** Reads one page of a find, to see whether its answer is understood. Times in Unix seconds. */
     probe(find: keyof typeof finds, window: wire.Period, context: Context) {
-      const filter = find === 'objects' ? {} : wire.windowFilter(window);
-      return findPage<FindResult>(finds[find], filter, ONE_RESULT, context);
+      const [filter, page] =
+        find === 'objects' ? [{}, ONE_RESULT] : [wire.windowFilter(window), { page: 1, limit: PROBED }];
+      return findPage<FindResult>(finds[find], filter, page, context);
     },
 
     /** Whether one page of a find by fields has an object with this value in this field; and what else it has. */

@@ -13,10 +13,11 @@ export interface UpcomingReservation {
 
 interface Booked {
   id: number;
-  extId?: string | null | undefined;
+  extId?: string | undefined;
   begin: number;
   end: number;
-  objects: readonly { objectId: string }[];
+  /** None, or one without a name: it may book what was asked for, or not. */
+  objects?: readonly { objectId?: string | undefined }[] | null | undefined;
 }
 
 /** How far ahead reservations are looked for, in seconds: no timetable reaches further. */
@@ -27,7 +28,8 @@ const LEAST_AIM = 0.5;
  * Reservations of these objects that have not ended at `now` (Unix seconds), the next one first. An object without any is
  * not in the answer; one that has more than fit into a page may have more than are answered. `ask` reads the first page of
  * the reservations of some of them in a period. That an object has none says one answer alone, over the whole future and
- * complete. Throws `answer_invalid` when there are reservations, and none of these objects.
+ * complete. Reservations that do not name their objects are those of the object that finds them when it is asked for
+ * alone. Throws `answer_invalid` when there are reservations, and all of them name other objects.
  *
  * How many requests it takes depends on the objects, and not on how much is booked: one where everything fits into a page;
  * two beside one that is booked much; at most about ten where up to 1000 of them are booked alike, however much; more the more
@@ -47,24 +49,37 @@ export async function findUpcoming(
   for (let isFirst = true; open.size > 0; isFirst = false) {
     const page = await ask([...open], period);
     const isWhole = isWholeAnswer(page, pageSize);
-    const seen = page.results
-      .filter(({ end, objects }) => end > now && objects.some(({ objectId }) => open.has(objectId)))
-      .toSorted((a, b) => a.begin - b.begin);
-    // Whose they are cannot be told, and the next answer could only be the same.
-    if (seen.length === 0 && (!isWhole || page.results.some(({ end }) => end > now)))
-      throw invalidAnswer(
-        { method: 'POST', path },
-        'none of its reservations is of the objects that were asked for',
-      );
+    const standing = page.results.filter(({ end }) => end > now).toSorted((a, b) => a.begin - b.begin);
+    const seen = standing.filter(({ objects }) => objects?.some(({ objectId = '' }) => open.has(objectId)));
+    const nameless = standing.filter((one) => isNameless(one) && !seen.includes(one));
+    if (seen.length === 0 && (!isWhole || standing.length > 0)) {
+      // Whose they are cannot be told, and the next answer could only be the same.
+      if (nameless.length === 0)
+        throw invalidAnswer(
+          { method: 'POST', path },
+          'none of its reservations is of the objects that were asked for',
+        );
+      const rest = [...open];
+      const [only = ''] = rest;
+      if (rest.length === 1) return upcoming.set(only, nameless.map(toUpcoming));
+      const middle = Math.ceil(rest.length / 2);
+      for (const half of [rest.slice(0, middle), rest.slice(middle)])
+        for (const [extId, found] of await findUpcoming(ask, half, { now, pageSize, path }))
+          upcoming.set(extId, found);
+      return upcoming;
+    }
     const booked = new Set<string>();
-    for (const { id, extId, begin, objects } of seen)
-      for (const { objectId } of objects) {
+    for (const one of seen)
+      for (const { objectId = '' } of one.objects ?? []) {
         if (!open.has(objectId)) continue;
-        upcoming.set(objectId, [...(upcoming.get(objectId) ?? []), { name: extId ?? String(id), begin }]);
+        upcoming.set(objectId, [...(upcoming.get(objectId) ?? []), toUpcoming(one)]);
         booked.add(objectId);
       }
     for (const objectId of booked) open.delete(objectId);
-    if (isWhole && period === future) break;
+    if (isWhole && period === future) {
+      if (nameless.length === 0) break;
+      continue;
+    }
     if (period !== future) {
       const hasRoom = page.results.length * 2 < pageSize;
       aim = isWhole ? aim * (hasRoom ? 4 : 1) : Math.max(aim / 4, LEAST_AIM);
@@ -74,6 +89,15 @@ export async function findUpcoming(
     period = isNarrowed ? { from: now, to: endOfShare(page, seen, { now, aim }) } : future;
   }
   return upcoming;
+}
+
+const toUpcoming = ({ id, extId, begin }: Booked): UpcomingReservation => ({
+  name: extId ?? String(id),
+  begin,
+});
+
+function isNameless({ objects }: Booked): boolean {
+  return !objects?.length || objects.some(({ objectId }) => objectId === undefined);
 }
 
 /** Until then there are so many pages as are aimed at, if all objects are booked as those of this page are. */

@@ -4,6 +4,7 @@
 import { z } from 'zod';
 import { RESERVATION_STATUSES } from '../streams/config-schema.js';
 import { createObject, type DestinationObject, type FieldValues } from '../streams/destination-object.js';
+import { isStorable } from '../streams/local-key.js';
 import { findExcess } from './read-body.js';
 
 /** The prefix of the authentication path is fixed by the service; that of the others is configurable. */
@@ -62,21 +63,24 @@ export const foundDefinition = z.looseObject({ id, extId: externalId, name: z.st
 /** Beyond this a number of seconds lies past the year 9999: it would be milliseconds. */
 const seconds = z.number().min(0).max(253_402_300_799, 'Unix seconds expected');
 
-const bookedObjects = listOf(z.looseObject({ typeId: z.string(), objectId: z.string() }));
+// People make reservations at the service, of anything: what is not ours need not be understood.
+/** Undefined: an external id that is missing, or a number in its place, as of what was made by hand. Ours have one. */
+const nameOrNone = z.string().min(1).optional().catch(undefined);
+/** What is no text is shown as JSON. */
+const anyText = z.unknown().transform((given) => (typeof given === 'string' ? given : JSON.stringify(given)));
 
-/** Times in Unix seconds. Assumed: `extId`. */
+/** Times in Unix seconds. Assumed: `extId`, and that booked objects of ours are named by external ids. */
 export const foundReservation = z.looseObject({
   id,
-  extId: externalId,
+  extId: nameOrNone,
   begin: seconds,
   end: seconds,
-  status: listOf(z.string()).nullish(),
-  objects: bookedObjects.nullish(),
-  fields: listOf(field).nullish(),
+  status: listOf(anyText).nullish(),
+  objects: listOf(z.looseObject({ typeId: nameOrNone, objectId: nameOrNone }).catch({})).nullish(),
+  fields: listOf(
+    z.looseObject({ fieldId: nameOrNone, values: listOf(anyText).nullish() }).catch({}),
+  ).nullish(),
 });
-
-/** A reservation that must name its objects: an answer without them is refused. */
-export const foundUpcoming = foundReservation.extend({ objects: bookedObjects });
 
 /** Assumed: a reservation's shape, with `reservationId` and `cancelled` in seconds. */
 export const foundCancellation = foundReservation.extend({
@@ -199,24 +203,25 @@ export type Cancellation = ReturnType<typeof toCancellation>;
 
 /**
  * Seconds become milliseconds. The status has one of each rank, how complete (`B_`) and how certain (`C_`): a rank without
- * one gets the usual one.
+ * one gets the usual one. What has no name is left out: it is not ours.
  */
 export function toReservation(found: z.output<typeof foundReservation>) {
   const given = found.status ?? [];
   const usual = (['B_COMPLETE', 'C_CONFIRMED'] as const).filter(
     (status) => !given.some((other) => other.startsWith(status.slice(0, 2))),
   );
-  const fields: readonly FieldValues[] = (found.fields ?? []).map(({ fieldId, values }) => ({
-    fieldId,
-    values: values ?? [],
-  }));
+  const fields: readonly FieldValues[] = (found.fields ?? []).flatMap(({ fieldId, values }) =>
+    fieldId === undefined ? [] : { fieldId, values: values ?? [] },
+  );
   return {
     id: found.id,
-    extId: found.extId ?? undefined,
+    extId: found.extId !== undefined && isStorable(found.extId) ? found.extId : undefined,
     begin: found.begin * 1000,
     end: found.end * 1000,
     status: [...given, ...usual].toSorted(),
-    objects: (found.objects ?? []).map(({ typeId, objectId }) => ({ typeId, objectId })),
+    objects: (found.objects ?? []).flatMap(({ typeId, objectId }) =>
+      typeId === undefined || objectId === undefined ? [] : { typeId, objectId },
+    ),
     fields,
   };
 }

@@ -22,9 +22,9 @@ export function createSelectReservations(
 ) {
   const show = ({ modified: _hidden, ...shown }: SandboxReservation, format: IdFormat) => ({
     ...shown,
-    objects: shown.objects.map(({ typeId, objectId }) => ({
-      typeId: schema.types.shown(typeId, format),
-      objectId: objects.store.shown(objectId, format),
+    objects: shown.objects?.map(({ typeId, objectId }) => ({
+      typeId: typeof typeId === 'string' ? schema.types.shown(typeId, format) : typeId,
+      objectId: typeof objectId === 'string' ? objects.store.shown(objectId, format) : objectId,
     })),
     fields: shown.fields.map(({ fieldId, values }) => ({
       fieldId: schema.fields.shown(fieldId, format),
@@ -34,7 +34,7 @@ export function createSelectReservations(
 
   /** The filter for a reservation that has, of each type asked for, any of the objects asked for. */
   const hasObjects = (searchObjects: NonNullable<ReservationFind['searchObjects']>, idFormat: IdFormat) => {
-    const wanted = new Map<string, Set<string>>();
+    const wanted = new Map<string, Set<unknown>>();
     for (const { typeId, objectId } of searchObjects) {
       const type = schema.types.require(typeId, idFormat).extId ?? '';
       const known = objects.store.resolve(objectId, idFormat);
@@ -43,7 +43,7 @@ export function createSelectReservations(
     }
     return (one: SandboxReservation) =>
       [...wanted].every(([type, extIds]) =>
-        one.objects.some(({ typeId, objectId }) => typeId === type && extIds.has(objectId)),
+        one.objects?.some(({ typeId, objectId }) => typeId === type && extIds.has(objectId)),
       );
   };
 
@@ -64,11 +64,11 @@ export function createSelectReservations(
 }
 
 /** In each of the two ranks the status has to be one that was asked for; in a rank without one, the usual status. */
-function isAskedFor(status: readonly SandboxStatus[], asked: readonly SandboxStatus[] = []): boolean {
+function isAskedFor(status: readonly string[], asked: readonly SandboxStatus[] = []): boolean {
   return (['B_COMPLETE', 'C_CONFIRMED'] as const).every((usual) => {
     const rank = usual.slice(0, 2);
     const actual = status.find((one) => one.startsWith(rank)) ?? usual;
-    const wanted = asked.filter((one) => one.startsWith(rank));
+    const wanted: string[] = asked.filter((one) => one.startsWith(rank));
     return wanted.length === 0 ? actual === usual : wanted.includes(actual);
   });
 }

@@ -2,7 +2,7 @@
 // through the controls. The service's endpoints only find them.
 import { z } from 'zod';
 import { Refusal } from './http.js';
-import { createIdStore } from './id-store.js';
+import { createIdStore, reference } from './id-store.js';
 import { nowSeconds } from './paging.js';
 import { fieldsSchema } from './schema.js';
 
@@ -23,15 +23,15 @@ export const statusSchema = z.array(z.enum(SANDBOX_STATUSES)).readonly();
 
 /** A reservation as a scheduler enters it. Times in Unix seconds. */
 export const reservationInput = periodSchema.extend({
-  /** The service makes one up when absent. */
-  extId: z.string().min(1).optional(),
-  /** Empty: complete and confirmed. */
-  status: statusSchema.optional(),
-  /** External ids. */
+  /** The service makes one up when absent; null: made by hand, without one. */
+  extId: z.string().min(1).nullish(),
+  /** Empty: complete and confirmed. Those of the organization's own may be among them. */
+  status: z.array(z.string()).readonly().optional(),
+  /** External ids. What was made by hand has none: null, or the service's number. Null: they are not shown. */
   objects: z
-    .array(z.strictObject({ typeId: z.string(), objectId: z.string() }))
+    .array(z.strictObject({ typeId: reference.nullish(), objectId: reference.nullish() }))
     .readonly()
-    .optional(),
+    .nullish(),
   fields: fieldsSchema.optional(),
   /** When it was changed last; now, when absent. */
   modified: z.int().optional(),
@@ -66,7 +66,8 @@ export function createReservations() {
   const put = (reservation: SandboxReservation): SandboxReservation => {
     const { id, extId, begin, end } = reservation;
     if (begin >= end) throw new Refusal(400, 'begin must be before end');
-    if ((reservations.get(extId)?.id ?? id) !== id) throw new Refusal(400, `reservation ${extId} exists`);
+    if (extId !== null && (reservations.get(extId)?.id ?? id) !== id)
+      throw new Refusal(400, `reservation ${extId} exists`);
     return reservations.put(reservation);
   };
   const change = (key: ReservationKey, to: Partial<SandboxReservation>) =>

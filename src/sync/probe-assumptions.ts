@@ -54,7 +54,8 @@ export async function probeAssumptions(
     attempt(`find-${find}`, async () => {
       const { totalResults, results } = await destination.probe(find, window, CONTEXT);
       const found = `${totalResults ?? results.length} in the 30 days before and after today`;
-      return assume(`find-${find}`, 'yes', found);
+      const held = assume(`find-${find}`, 'yes', found);
+      return find === 'reservations' ? [held, judgeBookedObjects(results)] : held;
     });
   return [
     probeToken(token, now),
@@ -65,6 +66,22 @@ export async function probeAssumptions(
     ...(await attempt('errors', () => probeErrors(destination))),
     ...written,
   ];
+}
+
+/** Whether booked objects are named by external ids, as those of ours must be. */
+function judgeBookedObjects(reservations: readonly object[]): Assumption {
+  const name = 'booked-objects';
+  const booked = (reservations as { objects?: { typeId?: string; objectId?: string }[] | null }[]).flatMap(
+    ({ objects }) => objects ?? [],
+  );
+  const named = booked.filter(
+    ({ typeId, objectId }) => typeId !== undefined && objectId !== undefined,
+  ).length;
+  const counted = `${named} of ${booked.length} booked objects have an external id and a type`;
+  if (booked.length === 0) return assume(name, 'unknown', 'there is no booked object to look at yet');
+  return named === 0
+    ? assume(name, 'no', `${counted}: bookings of our objects would differ`)
+    : assume(name, 'yes', `${counted}; the others are not ours`);
 }
 
 async function attempt(

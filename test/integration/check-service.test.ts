@@ -52,6 +52,23 @@ describe('field-search', () => {
   });
 });
 
+it('booked-objects: holds when any has an external id, is unknown without one', async () => {
+  await open();
+  const probe = async () => {
+    const all = await probeAssumptions(world.destination, await world.destination.authenticate());
+    return all.find(({ name }) => name === 'booked-objects');
+  };
+  const now = Math.floor(Date.now() / 1000);
+  const book = (objectId: string | number | null) =>
+    world.sandbox.addReservation({ begin: now, end: now + 60, objects: [{ typeId: 'room', objectId }] });
+  expect(await probe()).toMatchObject({ held: 'unknown' });
+  book(null);
+  book(1001);
+  expect(await probe()).toMatchObject({ held: 'no', found: expect.stringMatching(/^0 of 2 booked/) });
+  book('room_A');
+  expect(await probe()).toMatchObject({ held: 'yes', found: expect.stringMatching(/^1 of 3 booked/) });
+});
+
 it('assumptions: docs/api-contract.md names each with its check, and no other', async () => {
   await open();
   const token = await world.destination.authenticate();

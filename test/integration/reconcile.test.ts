@@ -519,6 +519,39 @@ describe('bad input', () => {
     },
   );
 
+  it('of what is not ours is no matter: objects without a name, statuses of their own, no objects', async () => {
+    await bookHere(1, 2, 3);
+    const { id } = world.sandbox.addObject({ typeId: 'room' });
+    const byHand = [
+      { typeId: 'room', objectId: null },
+      { typeId: 'room', objectId: id },
+      { typeId: 900, objectId: 'thing' },
+      {},
+    ];
+    const ours = { typeId: 'room', objectId: 'room_A' };
+    const fieldsOf = (title: string) => [{ fieldId: 'res.title', values: [title] }];
+    const at = (of: number) => ({ begin: beginOf(of), end: beginOf(of) + HOUR });
+    const add = world.sandbox.addReservation;
+    add({ extId: 'res_1', ...at(1), objects: [...byHand, ours], fields: fieldsOf('Title 1') });
+    add({ extId: 'res_2', ...at(2), objects: byHand, fields: fieldsOf('Title 2') });
+    add({ extId: 'res_3', ...at(3), objects: [...byHand, ours] });
+    world.sandbox.cancelReservation('res_3', { extId: 'res_3' });
+    const others = [
+      add({ extId: null, ...at(4), objects: null, status: ['X_OWN'] }),
+      add({ extId: 'a\0b', ...at(5), objects: byHand }),
+      add({ extId: 'long'.repeat(5000), ...at(6), objects: byHand }),
+    ];
+    world.sandbox.cancelReservation(add({ extId: null, ...at(7), objects: null }).id, { extId: 'a\0b' });
+    await run();
+    expect(await verdicts()).toEqual({
+      1: 'agrees',
+      2: 'differs',
+      3: 'cancelled_there',
+      ...Object.fromEntries(others.map((other) => [`#${other.id}`, 'unknown_here'])),
+    });
+    expect(await run()).toMatchObject({ events: 0 });
+  });
+
   it('two bookings with one external id are both told', async () => {
     world.configure(configure({ externalId: 'res_{title}' }));
     await bookHere(1, 2, 3);

@@ -242,9 +242,29 @@ describe('its bookings', () => {
     const booking = { id: 1, extId: 'res_1', begin: now() + DAY, end: now() + 2 * DAY };
     const body = { results: [booking], page: 1, totalPages: 1, totalResults: 1 };
     world.sandbox.failNext({ path: '/reservations/find', fault: 'status', status: 200, body, times: 4 });
-    const { run } = await world.sync();
-    expect(run).toMatchObject({ status: 'failed', errorCode: 'answer_invalid' });
+    await world.sync();
+    const { A } = await world.recordsOf('rooms');
+    expect(A).toMatchObject({ status: 'deferred', error_message: expect.stringContaining('res_1') });
     expect(isActive(world, 'A')).toBe(true);
+  });
+
+  it('that book objects without a name beside it count; those that were made by hand do not', async () => {
+    const world = await open();
+    const { id } = world.sandbox.addObject({ typeId: 'room' });
+    const objects = [
+      { typeId: 'room', objectId: null },
+      { typeId: 'room', objectId: id },
+      { typeId: null, objectId: null },
+    ];
+    const [begin, end] = [now() + DAY, now() + 2 * DAY];
+    const A = { typeId: 'room', objectId: 'room_A' };
+    world.sandbox.addReservation({ extId: null, begin, end, status: ['X_OWN'], objects: [...objects, A] });
+    world.sandbox.addReservation({ extId: 'res_2', begin, end, objects });
+    await remove(world, 'A', 'B');
+    const { run } = await world.sync();
+    expect(run.status).toBe('succeeded');
+    expect(await world.statusesOf('rooms')).toMatchObject({ A: 'deferred', B: 'retired' });
+    expect([isActive(world, 'A'), isActive(world, 'B')]).toEqual([true, false]);
   });
 
   it('count in a preview', async () => {

@@ -9,12 +9,17 @@ interface Booking {
   object: string;
   begin: number;
   end: number;
+  /** Found by its object, which it does not name. */
+  isNameless?: boolean;
 }
 
 const NOW = 1_800_000_000;
 const HOUR = 60 * 60;
 const YEAR = 365 * 24 * HOUR;
 const PATH = '/v1/reservations/find';
+
+/** The objects of a reservation that does not name the one it was found by. */
+const HIDDEN = [undefined, null, [], [{ objectId: undefined }], [{ objectId: 'other' }, {}]];
 
 /** A service that answers in ascending id; the bookings have theirs by their place in the list. */
 function playService(
@@ -31,9 +36,9 @@ function playService(
       async (some, { from, to }) => {
         requests++;
         const wanted = new Set(some);
-        const found = bookings.flatMap(({ object, begin, end }, id) =>
+        const found = bookings.flatMap(({ object, begin, end, isNameless }, id) =>
           wanted.has(object) && begin < to && end > from
-            ? [{ id, begin, end, objects: [{ objectId: object }] }]
+            ? [{ id, begin, end, objects: isNameless ? HIDDEN[id % HIDDEN.length] : [{ objectId: object }] }]
             : [],
         );
         const totalPages = Math.ceil(found.length / maxPage);
@@ -116,32 +121,44 @@ describe('upcoming reservations: the number of requests', () => {
   });
 });
 
-it('upcoming reservations: an object is free if and only if it has none, however they lie, in two requests for each and one', async () => {
-  const booking = fc.record({
-    object: fc.constantFrom(...names(8)),
-    begin: fc.oneof(
-      fc.integer({ min: NOW - 5, max: NOW + 20 }),
-      fc.integer({ min: NOW, max: NOW + 9 * YEAR }),
-    ),
-    seconds: fc.integer({ min: 0, max: 30 }),
-  });
-  await fc.assert(
-    fc.asyncProperty(
-      fc.array(booking, { maxLength: 60 }),
-      fc.record({ pageSize: fc.integer({ min: 1, max: 6 }), tellsTotal: fc.boolean(), less: fc.boolean() }),
-      async (drawn, { pageSize, tellsTotal, less }) => {
-        const bookings = drawn.map(({ object, begin, seconds }) => ({ object, begin, end: begin + seconds }));
-        const maxPage = less ? Math.ceil(pageSize / 2) : pageSize;
-        const { find, requests } = playService(bookings, { pageSize, maxPage, tellsTotal });
-        const upcoming = await find(names(8));
-        const booked = bookings.filter(({ end }) => end > NOW).map(({ object }) => object);
-        expect([...upcoming.keys()].toSorted()).toEqual([...new Set(booked)].toSorted());
-        expect(requests()).toBeLessThanOrEqual(2 * 8 + 1);
-      },
-    ),
-    { numRuns: 500 },
-  );
-});
+it.each([
+  { what: 'each of which names its object', requestsOfEach: 2, names: [false] },
+  { what: 'some of which do not name it', requestsOfEach: 4, names: [false, true] },
+  { what: 'none of which names it', requestsOfEach: 4, names: [true] },
+])(
+  'upcoming reservations: an object is free if and only if it has none, $what, in $requestsOfEach requests for each and one',
+  async ({ requestsOfEach, names: isNameless }) => {
+    const booking = fc.record({
+      object: fc.constantFrom(...names(8)),
+      begin: fc.oneof(
+        fc.integer({ min: NOW - 5, max: NOW + 20 }),
+        fc.integer({ min: NOW, max: NOW + 9 * YEAR }),
+      ),
+      seconds: fc.integer({ min: 0, max: 30 }),
+      isNameless: fc.constantFrom(...isNameless),
+    });
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(booking, { maxLength: 60 }),
+        fc.record({
+          pageSize: fc.integer({ min: 1, max: 6 }),
+          tellsTotal: fc.boolean(),
+          less: fc.boolean(),
+        }),
+        async (drawn, { pageSize, tellsTotal, less }) => {
+          const bookings = drawn.map(({ seconds, ...one }) => ({ ...one, end: one.begin + seconds }));
+          const maxPage = less ? Math.ceil(pageSize / 2) : pageSize;
+          const { find, requests } = playService(bookings, { pageSize, maxPage, tellsTotal });
+          const upcoming = await find(names(8));
+          const booked = bookings.filter(({ end }) => end > NOW).map(({ object }) => object);
+          expect([...upcoming.keys()].toSorted()).toEqual([...new Set(booked)].toSorted());
+          expect(requests()).toBeLessThanOrEqual(requestsOfEach * 8 + 1);
+        },
+      ),
+      { numRuns: 500 },
+    );
+  },
+);
 
 it.each([1, 9])('upcoming reservations: of other objects, on %d pages, are no answer', async (totalPages) => {
   const others = [{ id: 1, begin: NOW, end: NOW + HOUR, objects: [{ objectId: 'other' }] }];

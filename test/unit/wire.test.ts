@@ -126,6 +126,41 @@ describe('the answer of a find', () => {
     expect(taken(reservations, answer({ id: 1, begin: '2025-11-20', end: '2025-11-20' }))).toBe(false);
   });
 
+  it('about reservations and cancellations needs nothing of what people made by hand', () => {
+    const odd = {
+      id: 1,
+      extId: 4711,
+      begin: 1,
+      end: 2,
+      status: ['X_OWN', 7],
+      objects: [
+        { typeId: 'room', objectId: 'room_A' },
+        { typeId: 'room', objectId: null },
+        { objectId: 7 },
+        null,
+      ],
+      fields: [{ fieldId: 'res.title', values: ['Title', 48] }, { fieldId: null, values: null }, 'x'],
+    };
+    const [one] = wire.findAnswer(wire.foundCancellation).parse(answer(odd)).results.map(wire.toCancellation);
+    expect(one).toMatchObject({
+      extId: undefined,
+      status: ['7', 'B_COMPLETE', 'C_CONFIRMED', 'X_OWN'],
+      objects: [{ typeId: 'room', objectId: 'room_A' }],
+      fields: [{ fieldId: 'res.title', values: ['Title', '48'] }],
+    });
+    for (const objects of [null, undefined, []])
+      expect(wire.toReservation(wire.foundReservation.parse({ ...odd, objects })).objects).toEqual([]);
+  });
+
+  it.each([
+    ['results.0.end', { id: 1, begin: 1 }],
+    ['results.0.id', { id: null, begin: 1, end: 2 }],
+    ['results.0.objects', { id: 1, begin: 1, end: 2, objects: 'room_A' }],
+  ])('about reservations names the place of its fault: %s', (place, result) => {
+    const { error } = wire.findAnswer(wire.foundReservation).safeParse(answer(result));
+    expect(error?.issues.map(({ path }) => path.join('.'))).toEqual([place]);
+  });
+
   it('about cancellations may name the reservation and the time', () => {
     const cancellations = wire.findAnswer(wire.foundCancellation);
     const cancellation = { id: 1, begin: 1, end: 2 };
