@@ -29,7 +29,7 @@ import {
 import { lines, printJson, printLine } from '../report/print.js';
 import { describeDriftLeft } from '../report/verify.js';
 import type { Queries } from '../state/database.js';
-import { countDrift } from '../state/drift/read-drift.js';
+import { countDrift, isDrift } from '../state/drift/read-drift.js';
 import { countUnsettled } from '../state/records/count-records.js';
 import type { FailureFilter } from '../state/records/failure-filter.js';
 import { countFormerObjects } from '../state/records/change-hands.js';
@@ -169,7 +169,7 @@ async function describeNumber({ db, filter, chosen }: Show, total: number, of: s
 async function countOthers(db: Queries, stream: string | undefined) {
   const drift = (await countDrift(db))
     // An object without a record was never accepted: nothing of it failed.
-    .filter((one) => one.kind !== 'extra' && one.stream === (stream ?? one.stream))
+    .filter((one) => one.kind !== 'extra' && isDrift(one.kind) && one.stream === (stream ?? one.stream))
     .reduce((sum, { count }) => sum + count, 0);
   return { formerObjects: await countFormerObjects(db, stream), drift };
 }

@@ -48,7 +48,8 @@ export async function verifyObjects(app: App, names: string[], options: VerifyOp
   const { state } = deps;
   if (file) await writeDrift(state, result.runId, file);
   const limit = json ? MAX_DRIFTING_AS_JSON : MAX_DRIFTING;
-  const drift = result.drifting === 0 ? [] : await listDriftSeenBy(state.db, result.runId, { limit });
+  const isAnySaid = result.drifting + result.storedOtherwise > 0;
+  const drift = isAnySaid ? await listDriftSeenBy(state.db, result.runId, { limit }) : [];
   const seconds = (performance.now() - startedAt) / 1000;
   const document = { ...result, drift };
   const repairable = repair ? streams.filter(({ name }) => isRepairable(result, name)) : [];

@@ -2,7 +2,7 @@
 import type { FollowedSchedule } from '../cron-schedule.js';
 import { queryOne, type Queries } from '../state/database.js';
 import { readBinding } from '../state/destination-binding.js';
-import { countDrift } from '../state/drift/read-drift.js';
+import { countDrift, isDrift } from '../state/drift/read-drift.js';
 import { readInbox } from '../state/inbox/read-inbox.js';
 import { readWholeSuccess } from '../state/metrics-readings.js';
 import { listProcesses } from '../state/processes.js';
@@ -42,7 +42,7 @@ export async function readConditions(db: Queries, streams: readonly string[], at
     scheduledAt: schedule?.registeredAt ?? null,
     /** The latest nightly sync that was due long enough ago to have ended; null: none was. */
     dueAt: schedule ? await readDueAt(schedule, now) : null,
-    drift: [...(await countDrift(db))],
+    drift: (await countDrift(db)).filter(({ kind }) => isDrift(kind)),
     inbox: await readInbox(db),
     unsettled: await countUnsettled(db),
     /** By stream, records that failed and are in the inbox to be sent again. */

@@ -6,7 +6,7 @@ import { codeOf } from '../errors.js';
 import { readReservationsWatermark } from '../state/bookings/reservations-watermark.js';
 import type { Queries } from '../state/database.js';
 import { readBinding, type Binding } from '../state/destination-binding.js';
-import { countDrift, isRepaired } from '../state/drift/read-drift.js';
+import { countDrift, isDrift, isRepaired } from '../state/drift/read-drift.js';
 import { listVerifications } from '../state/drift/verifications.js';
 import { listWatermarks } from '../state/inbox/poll-watermarks.js';
 import { readInbox } from '../state/inbox/read-inbox.js';
@@ -24,7 +24,7 @@ import { listOpenApprovals } from '../state/runs/approvals.js';
 import { readHolds } from '../state/runs/holds.js';
 import { NIGHTLY, readSchedule } from '../state/runs/nightly-occurrences.js';
 import { listUnfinishedRuns, readProgress } from '../state/runs/read-runs.js';
-import type { RunKind } from '../state/schema.js';
+import type { DriftKind, RunKind } from '../state/schema.js';
 import { listCauses } from './causes.js';
 import { listRunsSoFar } from './runs.js';
 
@@ -114,16 +114,16 @@ export async function readVerified(db: Queries) {
   const names = new Set([...(await listRecordedStreams(db)), ...drift.map(({ stream }) => stream)]);
   return [...names].toSorted().map((stream) => {
     const pass = passes.find((one) => one.stream === stream);
+    const count = (isMeant: (kind: DriftKind) => boolean) =>
+      drift.reduce((sum, one) => sum + (one.stream === stream && isMeant(one.kind) ? one.count : 0), 0);
     return {
       stream,
       verifiedAt: pass ? new Date(pass.verifiedAt) : null,
       objects: pass?.objects ?? null,
-      drift: drift.reduce((sum, one) => sum + (one.stream === stream ? one.count : 0), 0),
+      drift: count(isDrift),
       /** Of those: what a repair sends again. */
-      repairable: drift.reduce(
-        (sum, one) => sum + (one.stream === stream && isRepaired(one.kind) ? one.count : 0),
-        0,
-      ),
+      repairable: count(isRepaired),
+      storedOtherwise: count((kind) => !isDrift(kind)),
     };
   });
 }

@@ -18,6 +18,7 @@ import { lines } from './print.js';
 import { failedRuns } from './run.js';
 import { describeAnswer } from './status.js';
 import type { Cell } from './table.js';
+import { describeStoredOtherwise } from './verify.js';
 
 /** A part of a report. It has paragraphs, then points, then a table. */
 export interface ReportSection {
@@ -266,14 +267,12 @@ function drift({ verified, driftChanges }: ReportReading, timeZone: string): Rep
         ? 'No record yet.'
         : `Drift in this period: ${formatNumber(driftChanges.found)} found, ${formatNumber(driftChanges.mended)} resolved.`,
     ],
-    points: verified.some(({ verifiedAt }) => verifiedAt === null)
-      ? [
-          {
-            text: 'Never verified: it is not known what the service holds now.',
-            commands: ['slotsync verify'],
-          },
-        ]
-      : [],
+    points: [
+      ...(verified.some(({ verifiedAt }) => verifiedAt === null)
+        ? ['Never verified: it is not known what the service holds now.']
+        : []),
+      ...describeStoredOtherwise(verified.reduce((sum, one) => sum + one.storedOtherwise, 0)),
+    ].map((text) => ({ text, commands: ['slotsync verify'] })),
     table: rows.length === 0 ? undefined : { headings: ['stream', 'verified', 'objects', 'drift'], rows },
   };
 }

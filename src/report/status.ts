@@ -14,6 +14,7 @@ import { describeApproval, describeHolds } from './holds.js';
 import { lines } from './print.js';
 import { runsTable, runToJson } from './run.js';
 import { table } from './table.js';
+import { describeStoredOtherwise } from './verify.js';
 
 /** Named at a glance. */
 const MOST_CAUSES = 3;
@@ -199,11 +200,13 @@ function describeVerified(verified: StatusReading['verified'], timeZone: string)
   const isUnknown = verified.some(({ verifiedAt }) => !verifiedAt);
   const isDrifting = verified.some(({ drift }) => drift > 0);
   const canRepair = verified.some(({ repairable }) => repairable > 0);
+  const storedOtherwise = verified.reduce((sum, one) => sum + one.storedOtherwise, 0);
   return lines(
     table(['at the service', 'verified', 'objects', 'drift'], rows),
     isUnknown && 'Never verified: it is not known what the service holds now: slotsync verify',
     isDrifting && 'To list what drifts: slotsync verify --extras',
     canRepair && 'To send again what differs: slotsync verify --repair',
+    describeStoredOtherwise(storedOtherwise),
   );
 }
 

@@ -20,10 +20,11 @@ export const DRIFT_MEANINGS: Record<DriftKind, string> = {
   inactive: 'was made inactive at the service',
   wrong_type: 'is of another type at the service',
   extra: 'belongs to no record',
+  stored_otherwise: 'was sent again, and the service still holds the same other value',
 };
 
 export function describeVerify(
-  { runId, streams, drifting, notComparedAgain, requests }: VerifyResult,
+  { runId, streams, drifting, storedOtherwise, notComparedAgain, requests }: VerifyResult,
   listed: readonly DriftRow[],
   request: {
     seconds: number;
@@ -37,7 +38,8 @@ export function describeVerify(
   const { seconds, names, sample, extras = false, repair = false } = request;
   const waiting = streams.reduce((sum, one) => sum + one.waiting, 0);
   const compared = streams.reduce((sum, one) => sum + one.compared, 0);
-  const left = drifting - listed.length;
+  const inDoubt = streams.reduce((sum, one) => sum + one.inDoubt, 0);
+  const left = drifting + storedOtherwise - listed.length;
   const wrongType = streams.reduce((sum, one) => sum + (one.wrong_type ?? 0), 0);
   const sent =
     streams.reduce((sum, one) => sum + KINDS.reduce((of, kind) => of + (one[kind] ?? 0), 0), 0) - wrongType;
@@ -60,12 +62,15 @@ export function describeVerify(
       .filter((line) => line !== false),
     waiting > 0 &&
       `${plural(waiting, 'object')} ${waiting === 1 ? 'was' : 'were'} not compared: ${waiting === 1 ? 'it waits' : 'they wait'} for a sync, or the row is gone.`,
+    inDoubt > 0 &&
+      `${plural(inDoubt, 'row')} ${inDoubt === 1 ? 'has' : 'have'} not changed, but ${inDoubt === 1 ? 'becomes' : 'become'} another object than was accepted: the next sync looks at ${inDoubt === 1 ? 'it' : 'them'}: slotsync sync`,
     notComparedAgain > 0 &&
       `${plural(notComparedAgain, 'object')} of an earlier verify ${notComparedAgain === 1 ? 'drifts' : 'drift'} still, as far as is known: ${notComparedAgain === 1 ? 'its record is' : 'their records are'} not in sync: slotsync failures`,
     `Run ${runId}: ${sample === undefined ? '' : 'a sample of '}${plural(compared, 'object')} compared in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${drifting === 0 ? 'no drift' : `${plural(drifting, 'object')} drift${drifting === 1 ? 's' : ''}`}.`,
     sent > 0 &&
       !repair &&
       `To send ${sent === 1 ? 'it' : 'them'} again: ${['slotsync verify', ...names].join(' ')} --repair`,
+    describeStoredOtherwise(storedOtherwise),
     wrongType > 0 &&
       'An object of another type is never sent: give it another external id at the service, or its row another one, then: slotsync sync',
     extras &&
@@ -112,6 +117,15 @@ export function describeAdopt({ runId, streams, requests }: AdoptResult, seconds
     `Run ${runId}: ${plural(made, 'record')} made in ${formatDuration(seconds)}, ${plural(requests, 'request')}; nothing was written at the service.`,
     `${differing === 0 ? 'A sync sends only what has changed since' : `A sync sends the ${formatNumber(differing)} that differ`}: slotsync plan, slotsync sync`,
   );
+}
+
+/** What no repair mends. Nothing when there is none. */
+export function describeStoredOtherwise(objects: number): string[] {
+  if (objects === 0) return [];
+  const were = objects === 1 ? 'was' : 'were';
+  return [
+    `${plural(objects, 'object')} ${were} sent again, and the service still holds the same other values. A repair leaves ${objects === 1 ? 'it' : 'them'} out until a value changes. Let the mapping give what the service stores, or leave the field out of it.`,
+  ];
 }
 
 /** What a verify has left. Nothing when nothing drifts. */

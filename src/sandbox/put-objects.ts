@@ -45,6 +45,25 @@ export interface PutOptions {
 /** An object of a call, with its references as external ids; `typeId` is empty when the type is unknown. */
 type SentObject = SandboxObjectInput & { fields: SandboxFields; id: number | undefined };
 
+/** Characters that are left of a value that is cut. */
+const CUT_TO = 10;
+
+/** What is stored of accepted values. */
+function storedValues(values: readonly string[], as: 'trimmed' | 'cut' | 'sorted' | 'dropped' | undefined) {
+  switch (as) {
+    case 'trimmed':
+      return values.map((value) => value.trim());
+    case 'cut':
+      return values.map((value) => value.slice(0, CUT_TO));
+    case 'sorted':
+      return values.toSorted();
+    case 'dropped':
+      return [];
+    case undefined:
+      return values;
+  }
+}
+
 export function createPutObjects(
   { schema, objects }: { schema: Schema; objects: Objects },
   { putStatus, maxObjects = 1000, references = 'call', assignsExternalIds = false }: PutOptions,
@@ -162,7 +181,11 @@ export function createPutObjects(
         const { extId } = object;
         const refusal = refused.get(extId);
         if (refusal) return { extId, status: refusal.status, message: refusal.message };
-        return { extId, id: objects.controls.putObject(object).id, status: 200 };
+        const fields = object.fields.map(({ fieldId, values }) => ({
+          fieldId,
+          values: storedValues(values, schema.fields.get(fieldId)?.storedAs),
+        }));
+        return { extId, id: objects.controls.putObject({ ...object, fields }).id, status: 200 };
       });
       return { results };
     },

@@ -17,6 +17,8 @@ export const schemaDefinition = z.strictObject({
       type: z.string().optional(),
       mandatory: z.boolean().optional(),
       maxLength: z.int().optional(),
+      /** What is stored in the place of accepted values: the service says nothing of it. */
+      storedAs: z.enum(['trimmed', 'cut', 'sorted', 'dropped']).optional(),
       /** Values must be external ids of objects of this type. */
       reference: z.string().optional(),
     }),

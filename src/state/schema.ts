@@ -78,9 +78,16 @@ export type LinkedBy = (typeof LINKED_BY)[number];
 
 /**
  * What a verify says of an object that is not as it should be. `extra`: an object of a type we sync that is nobody's
- * record.
+ * record. `stored_otherwise`: it was sent again, and still differs in the same values.
  */
-export const DRIFT_KINDS = ['changed', 'missing', 'inactive', 'wrong_type', 'extra'] as const;
+export const DRIFT_KINDS = [
+  'changed',
+  'missing',
+  'inactive',
+  'wrong_type',
+  'extra',
+  'stored_otherwise',
+] as const;
 export type DriftKind = (typeof DRIFT_KINDS)[number];
 
 /** What an alert is about. */
@@ -358,7 +365,7 @@ export const drift = slotsync.table(
     localKey: keyText('local_key').notNull(),
     externalId: text('external_id'),
     kind: text('kind').$type<DriftKind>().notNull(),
-    /** Of `changed` and `inactive`. */
+    /** Of `changed`, `inactive` and `stored_otherwise`. */
     fields: jsonb('fields').$type<DriftFields>(),
     /** When the service was seen to hold it so. */
     seenAt: time('seen_at').notNull(),
@@ -382,6 +389,7 @@ export const driftEvents = slotsync.table(
     fromKind: text('from_kind').$type<DriftKind>(),
     /** Null: it is as it should be. */
     toKind: text('to_kind').$type<DriftKind>(),
+    /** As in `drift`; where it is as it should be, what differed until it was written. */
     fields: jsonb('fields').$type<DriftFields>(),
     at: time('at').notNull().defaultNow(),
     runId: big('run_id'),

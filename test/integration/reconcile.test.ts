@@ -426,6 +426,21 @@ describe('the window', () => {
     expect(await verdicts()).toEqual({ 1: 'agrees', 2: 'missing_there' });
   });
 
+  it('may reach back further than bookings are kept: those that a run sees are kept, and are no news', async () => {
+    const past = { from: Date.now() - 400 * DAY * 1000, to: Date.now() - 370 * DAY * 1000 };
+    for (const [id, days] of [1, 2].entries())
+      await world.sql`INSERT INTO bookings SELECT ${id + 1}, b, b + interval '1 hour', 'A', 'T', false
+        FROM (SELECT date_trunc('hour', now()) - ${380 + days}::int * interval '1 day') AS t(b)`;
+    await run(past);
+    expect(await verdicts()).toEqual({ 1: 'missing_there', 2: 'missing_there' });
+    expect(await run(past)).toMatchObject({ events: 0 });
+    expect(await verdicts()).toEqual({ 1: 'missing_there', 2: 'missing_there' });
+    expect(await events()).toHaveLength(2);
+    await world.sql`UPDATE slotsync.reservations SET seen_at = now() - interval '366 days' WHERE key = '1'`;
+    await run();
+    expect(await verdicts()).toEqual({ 2: 'missing_there' });
+  });
+
   it('has any number of bookings that are asked for by name, because they were moved out of it', async () => {
     const large = await openWorld({ ...configure(), service: { pageSize: 1000 } });
     try {

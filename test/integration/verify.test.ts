@@ -2,6 +2,8 @@
 // Verify: what the service holds beside what was accepted last. People change objects at the service by the controls of the
 // sandbox; what is said of them is looked at in the tables of the state.
 import { describe, expect, it } from 'vitest';
+import { readConditions } from '../../src/readings/conditions.js';
+import { readVerified } from '../../src/readings/status.js';
 import { linkRecords } from '../../src/state/records/link-records.js';
 import { startReading, whileReadingAlone } from '../../src/state/runs/reading-runs.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
@@ -20,6 +22,7 @@ import {
   rooms,
   roomsAndCourses,
 } from '../support/room-worlds.js';
+import { until } from '../support/wait.js';
 import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
@@ -178,6 +181,24 @@ describe('verify: what a sync has to do with is no drift', () => {
     expect(finds(world)).toHaveLength(2);
   });
 
+  it('a record written after its page was asked for, and before the pages read ahead: the object is asked for again', async () => {
+    const world = await open({ ...rooms(), service: { pageSize: 1 } });
+    await addRooms(world, 'A', 'B', 'C');
+    await sync(world);
+    change(world, 'A', 'Aula');
+    world.sandbox.closeGate({ path: '/objects/find', hold: 'answer' });
+    let clock = 0;
+    const verifying = verify({ ...world.verifying(), clock: () => clock });
+    await until(() => world.sandbox.gate().held === 1, { describe: 'the answer about the first page' });
+    // A minute passes; ten seconds before its end the object was written.
+    clock = 60_000;
+    change(world, 'A', 'Room A');
+    await world.sql`UPDATE slotsync.records SET updated_at = now() - interval '10 seconds' WHERE local_key = 'A'`;
+    world.sandbox.openGate();
+    expect(await verifying).toMatchObject({ drifting: 0, streams: [{ compared: 3, waiting: 0 }] });
+    expect(await driftOf(world)).toEqual([]);
+  });
+
   it('a record written just before the verify: the object is asked for again a moment later, and its drift is reported', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B');
@@ -201,6 +222,35 @@ describe('verify: what a sync has to do with is no drift', () => {
     expect(await verifying).toMatchObject({ drifting: 0, waiting: 1 });
     expect(await driftOf(world)).toEqual([]);
   });
+});
+
+it('verify: a row that is as it was and becomes another object: it is in doubt, and the next sync sends it', async () => {
+  let name = 'Old';
+  const world = await open(rooms({ fields: { 'room.name': () => name } }));
+  await addRooms(world, 'A', 'B');
+  await sync(world);
+  expect(await verifyRooms(world)).toMatchObject({ compared: 2, inDoubt: 0 });
+  name = 'New';
+  await sync(world);
+  expect(world.writes()).toEqual([]);
+  expect(await verifyRooms(world)).toMatchObject({ drifting: 0, compared: 0, waiting: 0, inDoubt: 2 });
+  // Until then it waits.
+  expect(await verifyRooms(world)).toMatchObject({ waiting: 2, inDoubt: 0 });
+  await sync(world);
+  expect(['A', 'B'].map((code) => world.fieldsOf(`room_${code}`)?.['room.name'])).toEqual(['New', 'New']);
+  expect(await verifyRooms(world)).toMatchObject({ compared: 2, waiting: 0, inDoubt: 0 });
+});
+
+it('verify: a retired record whose row is back waits, whatever stands there', async () => {
+  const world = await open(rooms({ retire: 'deactivate' }));
+  await addRooms(world, ...codes(20));
+  await sync(world);
+  await world.sql`DELETE FROM rooms WHERE code = 'r000'`;
+  await sync(world);
+  await addRooms(world, 'r000');
+  world.sandbox.changeObject('room_r000', { active: true });
+  expect(await verifyRooms(world)).toMatchObject({ drifting: 0, compared: 19, waiting: 1 });
+  expect(await driftOf(world)).toEqual([]);
 });
 
 it('verify: an object that drifted and whose record is dead since is not passed over', async () => {
@@ -457,6 +507,90 @@ describe('repair', () => {
     await settle(world);
     expect(await verifyRooms(world)).toMatchObject({ drifting: 0, compared: 30 });
   });
+
+  const storing = (storedAs: 'trimmed' | 'cut' | 'sorted' | 'dropped') => ({
+    types: [{ extId: 'room' }],
+    fields: [{ extId: 'room.name', storedAs }, { extId: 'room.seats' }],
+  });
+  const named: Partial<Declaration> = {
+    fields: { 'room.name': ({ name }) => String(name).split(','), 'room.seats': 'seats' },
+  };
+
+  it.each([
+    ['trimmed', ' Hall ', ['Hall']],
+    ['cut', 'A hall with a long name', ['A hall wit']],
+    ['sorted', 'b,a', ['a', 'b']],
+    ['dropped', 'Hall', []],
+  ] as const)(
+    'values that the service stores otherwise (%s) are sent again once, and then no more until one changes',
+    async (storedAs, name, there) => {
+      const world = await open(rooms(named), { sandbox: { schema: storing(storedAs) } });
+      await world.sql`INSERT INTO rooms (code, name) VALUES ('A', ${name})`;
+      await sync(world);
+      expect(await verifyRooms(world)).toMatchObject({ drifting: 1, storedOtherwise: 0 });
+      await repair(world);
+      expect(world.writes()).toHaveLength(1);
+
+      for (let night = 1; night <= 2; night++) {
+        await settle(world);
+        expect(await verifyRooms(world)).toMatchObject({ drifting: 0, storedOtherwise: 1, compared: 1 });
+        const fields = { 'room.name': { here: name.split(','), there } };
+        expect(await driftOf(world)).toMatchObject([{ kind: 'stored_otherwise', fields }]);
+        expect(await repair(world)).toMatchObject({ run: { plan: { rooms: { repair: 0 } } } });
+      }
+      expect(world.writes()).toHaveLength(1);
+      const { db } = world.state;
+      expect(await readVerified(db)).toMatchObject([{ drift: 0, repairable: 0, storedOtherwise: 1 }]);
+      expect(await readConditions(db, ['rooms'])).toMatchObject({ drift: [] });
+
+      // Sent for another reason, the value is stored as before.
+      await world.sql`UPDATE rooms SET seats = 5`;
+      await sync(world);
+      expect(await driftOf(world)).toEqual([]);
+      expect(await verifyRooms(world)).toMatchObject({ drifting: 0, storedOtherwise: 1 });
+
+      await rename(world, 'A', ` ${name}, Z`);
+      await sync(world);
+      expect(await verifyRooms(world)).toMatchObject({ drifting: 1, changed: 1, storedOtherwise: 0 });
+      await rename(world, 'A', 'A');
+      world.sandbox.defineSchema({ types: [{ extId: 'room' }], fields: [{ extId: 'room.name' }] });
+      await sync(world);
+      expect(await verifyRooms(world)).toMatchObject({ drifting: 0, storedOtherwise: 0 });
+    },
+  );
+
+  it('another value of an object whose values are stored otherwise is drift, and is sent again', async () => {
+    const world = await open(rooms(named), { sandbox: { schema: storing('cut') } });
+    await world.sql`INSERT INTO rooms (code, name, seats) VALUES ('A', 'A hall with a long name', 5)`;
+    await sync(world);
+    await verifyRooms(world);
+    await repair(world);
+    await settle(world);
+    await verifyRooms(world);
+    world.sandbox.changeObject('room_A', { fields: [{ fieldId: 'room.seats', values: ['7'] }] });
+    expect(await verifyRooms(world)).toMatchObject({ drifting: 1, storedOtherwise: 0 });
+    await repair(world);
+    await settle(world);
+    expect(world.fieldsOf('room_A')?.['room.seats']).toBe('5');
+    expect(await verifyRooms(world)).toMatchObject({ drifting: 0, storedOtherwise: 1 });
+  });
+
+  it.each(['was as it should be after the repair', 'was not sent by the repair'])(
+    'an object that is changed again in the same way, and %s, is drift',
+    async (what) => {
+      const world = await open(rooms());
+      await addRooms(world, 'A');
+      await sync(world);
+      change(world, 'A', 'Aula');
+      await verifyRooms(world);
+      if (what.startsWith('was not')) change(world, 'A', 'Room A');
+      await repair(world);
+      await settle(world);
+      if (what.startsWith('was as')) expect(await verifyRooms(world)).toMatchObject({ drifting: 0 });
+      change(world, 'A', 'Aula');
+      expect(await verifyRooms(world)).toMatchObject({ drifting: 1, changed: 1, storedOtherwise: 0 });
+    },
+  );
 
   it('a retired object that is active again is retired again, unless its row is back or it is booked', async () => {
     const world = await open(rooms({ retire: 'deactivate' }));

@@ -9,6 +9,8 @@ export type DriftRow = RowOf<typeof drift>;
 const REPAIRED_KINDS: readonly DriftKind[] = ['changed', 'missing', 'inactive'];
 /** Kinds that a repair sends again. */
 export const REPAIRED = sql.raw(`kind IN (${REPAIRED_KINDS.map((kind) => `'${kind}'`).join(', ')})`);
+/** What can be mended by somebody; the service stores the rest as it does. */
+export const isDrift = (kind: DriftKind): boolean => kind !== 'stored_otherwise';
 export const isRepaired = (kind: DriftKind): boolean => REPAIRED_KINDS.includes(kind);
 
 const ALL = sql.raw(
@@ -62,7 +64,7 @@ export async function countNotComparedAgain(db: Queries, runId: number): Promise
   const { count } = await queryOne<{ count: number }>(db)`
     SELECT count(*)::int AS count FROM slotsync.drift AS d
     WHERE stream = ANY (SELECT unnest(streams) FROM slotsync.runs WHERE id = ${runId}::bigint)
-      AND kind <> 'extra' AND NOT ${isSeenBy(runId)}`;
+      AND kind NOT IN ('extra', 'stored_otherwise') AND NOT ${isSeenBy(runId)}`;
   return count;
 }
 
@@ -126,13 +128,17 @@ export async function summarizeDrift(db: Queries, choice: DriftChoice): Promise<
 const isChosen = ({ stream, seenBy }: DriftChoice): SQL =>
   sql`d.stream = ${stream} AND d.${REPAIRED} AND ${seenBy === undefined ? sql`true` : isSeenBy(seenBy)}`;
 
+/** What is stored otherwise was never mended, and is found once. */
+const FOUND_AND_MENDED = sql`count(*) FILTER (WHERE to_kind <> 'stored_otherwise')::int AS found,
+  count(*) FILTER (WHERE to_kind IS NULL AND from_kind <> 'stored_otherwise')::int AS mended`;
+
 /** Changes that a run made to what is said of objects. */
 export async function countDriftEvents(
   db: Queries,
   runId: number,
 ): Promise<{ found: number; mended: number }> {
   return queryOne<{ found: number; mended: number }>(db)`
-    SELECT count(to_kind)::int AS found, count(*) FILTER (WHERE to_kind IS NULL)::int AS mended
+    SELECT ${FOUND_AND_MENDED}
     FROM slotsync.drift_events WHERE run_id = ${runId}::bigint
       AND at >= (SELECT requested_at FROM slotsync.runs WHERE id = ${runId}::bigint)`;
 }
@@ -144,7 +150,7 @@ export async function countDriftChanges(
   to: Date,
 ): Promise<{ found: number; mended: number }> {
   return queryOne<{ found: number; mended: number }>(db)`
-    SELECT count(to_kind)::int AS found, count(*) FILTER (WHERE to_kind IS NULL)::int AS mended
+    SELECT ${FOUND_AND_MENDED}
     FROM slotsync.drift_events
     WHERE at BETWEEN ${from.toISOString()}::text::timestamptz AND ${to.toISOString()}::text::timestamptz`;
 }

@@ -22,6 +22,21 @@ export interface DriftSource {
 }
 
 /**
+ * The service was sent these values before, in the last write of the object that drifted, and holds the others again: it
+ * stores something else than it accepts. Seen as it should be since then by a whole pass, somebody has changed it. Of a row
+ * `g` of what was compared.
+ */
+const isStoredOtherwise = (stream: string): SQL => sql`
+  g.fields IS NOT NULL AND EXISTS (
+    SELECT FROM (SELECT * FROM slotsync.drift_events WHERE stream = ${stream} AND local_key = g."localKey"
+      ORDER BY id DESC LIMIT 1) AS e
+    WHERE NOT EXISTS (SELECT FROM jsonb_each(g.fields) AS f WHERE e.fields->f.key IS DISTINCT FROM f.value)
+      AND (e.to_kind = 'stored_otherwise' OR e.to_kind IS NULL
+        AND (e.from_kind = 'stored_otherwise'
+          OR EXISTS (SELECT FROM slotsync.runs AS r WHERE r.id = e.run_id AND r.kind = 'verify'))
+        AND NOT EXISTS (SELECT FROM slotsync.verifications AS v WHERE v.stream = ${stream} AND v.verified_at > e.at)))`;
+
+/**
  * Writes what drifts, and each change of what is said to the history. Leaves out records that were written since they were
  * compared, or are being written: what was seen of their objects is out of date. Returns how many were written, by kind.
  */
@@ -41,7 +56,9 @@ export async function writeDrift(
         AND r.claimed_by IS NULL
       FOR SHARE SKIP LOCKED
     ), standing AS MATERIALIZED (
-      SELECT g.* FROM given AS g LEFT JOIN locked AS l ON l.local_key = g."localKey"
+      SELECT g."localKey", g."externalId", g.fields,
+        CASE WHEN ${isStoredOtherwise(stream)} THEN 'stored_otherwise' ELSE g.kind END AS kind
+      FROM given AS g LEFT JOIN locked AS l ON l.local_key = g."localKey"
       WHERE g."writtenAt" IS NULL OR l.updated_at = g."writtenAt"::timestamptz
     ), written AS (
       INSERT INTO slotsync.drift AS d (stream, local_key, external_id, kind, fields, seen_at)
@@ -60,15 +77,23 @@ export async function writeDrift(
   return Object.fromEntries(rows.map(({ kind, count }) => [kind, count]));
 }
 
-/** These records' objects are as they should be; and so are extra objects that have become somebody's record. */
+/**
+ * These records' objects are as they should be; and so are extra objects that have become somebody's record. `written`: of
+ * these keys a write was accepted, so the history keeps what differed until then.
+ */
 export async function mendDrift(
   db: Queries,
   { runId, stream }: DriftSource,
-  { keys, externalIds = [] }: { keys: readonly string[]; externalIds?: readonly string[] },
+  {
+    keys,
+    externalIds = [],
+    written = [],
+  }: { keys: readonly string[]; externalIds?: readonly string[]; written?: readonly string[] },
 ): Promise<void> {
   if (keys.length === 0) return;
   const isFound = sql`kind = 'extra' AND external_id = ${anyOf(externalIds)}`;
-  await deleteDrift(db, runId, sql`(stream = ${stream} AND local_key = ${anyOf(keys)}) OR (${isFound})`);
+  const isOf = (these: readonly string[]) => sql`(stream = ${stream} AND local_key = ${anyOf(these)})`;
+  await deleteDrift(db, runId, sql`${isOf(keys)} OR (${isFound})`, isOf(written));
 }
 
 /**
@@ -91,11 +116,16 @@ export async function deleteDriftOfOthers(db: Queries, runId: number, streams: r
   await deleteDrift(db, runId, sql`NOT stream = ${anyOf(streams)}`);
 }
 
-async function deleteDrift(db: Queries, runId: number, condition: SQL): Promise<void> {
+async function deleteDrift(
+  db: Queries,
+  runId: number,
+  condition: SQL,
+  isWritten = sql`false`,
+): Promise<void> {
   await query(db)`
     WITH mended AS (
-      DELETE FROM slotsync.drift AS d WHERE ${condition} RETURNING stream, local_key, external_id, kind
+      DELETE FROM slotsync.drift AS d WHERE ${condition} RETURNING stream, local_key, external_id, kind, fields
     )
-    INSERT INTO slotsync.drift_events (stream, local_key, external_id, from_kind, run_id)
-    SELECT stream, local_key, external_id, kind, ${runId}::bigint FROM mended`;
+    INSERT INTO slotsync.drift_events (stream, local_key, external_id, from_kind, fields, run_id)
+    SELECT stream, local_key, external_id, kind, CASE WHEN ${isWritten} THEN fields END, ${runId}::bigint FROM mended`;
 }

@@ -119,6 +119,7 @@ function seenAsTheyShouldBe(outcomes: readonly Outcome[], settled: ReadonlySet<s
     externalIds: seen.flatMap(({ outcome, externalId }) =>
       outcome === 'forgotten' ? [] : (externalId ?? []),
     ),
+    written: seen.flatMap(({ outcome, localKey }) => (outcome === 'synced' ? localKey : [])),
   };
 }
 

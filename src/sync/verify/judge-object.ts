@@ -1,7 +1,8 @@
 // What a verify says of one object of a record. Pure.
 //
 // What differs because it has not been sent yet is no drift: a difference counts only where the row still becomes exactly
-// the object that was accepted last. Everything else waits for a sync, and is counted apart.
+// the object that was accepted last. Everything else waits for a sync, and is counted apart. What no sync would look at is
+// in doubt.
 import type { FoundObject } from '../../destination/destination.js';
 import type { StandingRecord } from '../../state/records/standing-records.js';
 import type { DriftFields, DriftKind } from '../../state/schema.js';
@@ -10,11 +11,12 @@ import type { Stream } from '../../streams/stream.js';
 import { differencesOf, type Owner } from '../compare-objects.js';
 
 /**
+ * `doubtful`: its row is as it was, and becomes another object than was accepted last: no sync would find that out.
  * `waiting`: it cannot be compared, because a sync has something to do about the record, or its row is gone. `abandoned`:
  * its row is gone from a stream that retires nothing, so that nothing is expected of its object any more.
  */
 export type Judgement =
-  'fine' | 'waiting' | 'abandoned' | { kind: DriftKind; fields: DriftFields | undefined };
+  'fine' | 'doubtful' | 'waiting' | 'abandoned' | { kind: DriftKind; fields: DriftFields | undefined };
 
 /** A record beside its row as it is now. */
 export interface Compared extends Pick<Owner, 'stream' | 'row' | 'rendered' | 'unreadable'> {
@@ -28,8 +30,9 @@ export function judgeObject(compared: Compared, object: FoundObject | undefined)
   switch (record.status) {
     case 'synced': {
       if (isAbandoned(compared)) return 'abandoned';
-      const expected = acceptedObject(compared);
-      return expected ? judgeActive(stream, expected, object) : 'waiting';
+      const expected = unchangedObject(compared);
+      if (!expected) return 'waiting';
+      return hashObject(expected) === record.objectHash ? judgeActive(stream, expected, object) : 'doubtful';
     }
     case 'retired':
       return judgeRetired(compared, object);
@@ -42,15 +45,10 @@ function isAbandoned({ stream, row, unreadable }: Compared): boolean {
   return !row && !unreadable && stream.retire === 'keep';
 }
 
-/** What the row becomes, if that is what was accepted last. */
-function acceptedObject({ record, row, rendered }: Compared): DestinationObject | undefined {
-  if (!row || !rendered || !('object' in rendered)) return undefined;
-  const { object } = rendered;
-  const isAccepted =
-    object.extId === record.externalId &&
-    row.hash === record.sourceHash &&
-    hashObject(object) === record.objectHash;
-  return isAccepted ? object : undefined;
+/** What the row becomes, if it is the row that was accepted last. */
+function unchangedObject({ record, row, rendered }: Compared): DestinationObject | undefined {
+  if (row?.hash !== record.sourceHash || !rendered || !('object' in rendered)) return undefined;
+  return rendered.object;
 }
 
 function judgeActive(

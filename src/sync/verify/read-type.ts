@@ -98,7 +98,7 @@ async function comparePage(
     const into = stream.type === type ? judged.get(stream) : undefined;
     if (!into) continue;
     if (!owner.record) {
-      addTally(tallyOf(tallies, stream), { compared: 0, waiting: 1 });
+      addTally(tallyOf(tallies, stream), { ...emptyTally(), waiting: 1 });
       continue;
     }
     const compared = { ...owner, record: owner.record };

@@ -3,6 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject } from '../../destination/destination.js';
 import { writeDrift, mendDrift, type DriftingObject } from '../../state/drift/write-drift.js';
+import { lookAgain } from '../../state/records/settle-records.js';
 import { readClock, readStandingByKey, type StandingRecord } from '../../state/records/standing-records.js';
 import type { DriftKind } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
@@ -28,9 +29,11 @@ export interface Tally extends Partial<Record<DriftKind, number>> {
   compared: number;
   /** Not compared: a sync has something to do about the record, or its row is gone. */
   waiting: number;
+  /** Put in doubt: the row has not changed, and becomes another object than was accepted. The next sync looks at it. */
+  inDoubt: number;
 }
 
-export const emptyTally = (): Tally => ({ compared: 0, waiting: 0 });
+export const emptyTally = (): Tally => ({ compared: 0, waiting: 0, inDoubt: 0 });
 
 /** Adds what was seen later. */
 export function addTally(sum: Tally, later: Tally): void {
@@ -106,21 +109,26 @@ export function judge(
   return { record, judgement };
 }
 
-/** Writes what was seen of a stream's objects, and counts it. */
+/** Writes what was seen of a stream's objects, and counts it. What no sync would look at is put in doubt. */
 export async function record(pass: Pass, stream: Stream, judged: readonly Judged[]): Promise<Tally> {
   const { state, runId } = pass;
   const source = { runId, stream: stream.name };
   const drifting: DriftingObject[] = [];
   const fine: string[] = [];
   const abandoned: string[] = [];
+  const doubtful: string[] = [];
   for (const { record: of, judgement } of judged) {
     const { localKey, externalId, writtenAt } = of;
     if (judgement === 'fine') fine.push(localKey);
     else if (judgement === 'abandoned') abandoned.push(localKey);
+    else if (judgement === 'doubtful') doubtful.push(localKey);
     else if (judgement !== 'waiting') drifting.push({ localKey, externalId, writtenAt, ...judgement });
   }
   await mendDrift(state.db, source, { keys: [...fine, ...abandoned] });
+  await lookAgain(state.db, { stream: stream.name, keys: doubtful });
   const written = await writeDrift(state.db, source, drifting);
   const drifts = Object.values(written).reduce((sum, count) => sum + count, 0);
-  return { ...written, compared: fine.length + drifts, waiting: judged.length - fine.length - drifts };
+  const compared = fine.length + drifts;
+  const inDoubt = doubtful.length;
+  return { ...written, compared, waiting: judged.length - compared - inDoubt, inDoubt };
 }

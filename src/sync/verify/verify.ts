@@ -46,6 +46,8 @@ export interface VerifyResult {
   streams: ({ stream: string; type: string } & Tally)[];
   /** Objects that drift; those that are nobody's record only where they were asked for. */
   drifting: number;
+  /** Objects that were sent again, and still differ in the same values: a repair leaves them out. */
+  storedOtherwise: number;
   /** Objects of records that an earlier verify saw drift, and that could not be compared by this one. Of a sample: 0. */
   notComparedAgain: number;
   requests: number;
@@ -103,9 +105,11 @@ export async function verifyAlone(
     return { stream: stream.name, type: stream.type, ...tally };
   });
   const drifting = tallies.reduce((sum, tally) => sum + countDrifting(tally, extras), 0);
+  const storedOtherwise = tallies.reduce((sum, tally) => sum + (tally.stored_otherwise ?? 0), 0);
   const notComparedAgain = sample === undefined ? await countNotComparedAgain(deps.state.db, runId) : 0;
-  deps.log.info({ runId, requests, drifting, notComparedAgain, sample }, 'objects verified');
-  return { runId, streams: tallies, drifting, notComparedAgain, requests };
+  const counts = { drifting, storedOtherwise, notComparedAgain };
+  deps.log.info({ runId, requests, ...counts, sample }, 'objects verified');
+  return { runId, streams: tallies, ...counts, requests };
 }
 
 async function adoptAlone(
