@@ -320,7 +320,8 @@ are answered on this machine only. Times are Unix seconds; {id} is the number or
 the external id.
   PUT    /sandbox/schema                     types and fields:
          {types: [{extId, name?}], fields: [{extId, name?, type?, mandatory?,
-         maxLength?, reference?, storedAs?}]}; extId null: without an external id
+         maxLength?, reference?, storedAs?}]}; extId null: without an external
+         id
   GET    /sandbox/objects                    the objects it holds
   POST   /sandbox/objects                    {extId?, typeId, active?, fields?}:
          made by hand; without extId, an object without an external id
