@@ -29,7 +29,8 @@ export async function forget(
   await requireKnownStream(app, { db }, stream);
   const record = await readRecord(db, stream, localKey);
   if (declared) {
-    const rows = await (await app.mirror()).readRows(declared, [localKey]);
+    const { rows, unreadable } = await (await app.mirror()).readRowsOrReasons(declared, [localKey]);
+    for (const reason of unreadable.values()) throw reason;
     if (rows.has(localKey)) {
       throw new UsageError(
         `the row of ${stream} '${localKey}' is in the mirror: the next run would record it again`,

@@ -96,6 +96,11 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
     return found;
   }
 
+  async function isEmpty({ source }: Stream): Promise<boolean> {
+    const rows = await read(() => sessions.query(`SELECT 1 FROM ${sourceSql.relation(source)} LIMIT 1`));
+    return rows.length === 0;
+  }
+
   return {
     /**
      * Runs `work` when no other work of this process has the turn. A reading in blocks keeps one of the few connections
@@ -148,7 +153,8 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
      * `(key, row hash)` of the whole source, or of what is selected of it, in one snapshot and ordered by the key's
      * bytes: blocks of COPY lines, latin1. Behind the hash of a row that gives one of the `shared` external ids stands
      * `:shared:` and that id's place in the list. Call it within `takeTurn`, unless there are `keys`: those are read before
-     * the first block. Of selected keys, those whose row cannot be read beside others that can have the hash 0, which is that of no row.
+     * the first block. Of selected keys, those whose row cannot be read, while the source can, have the hash 0,
+     * which is that of no row.
      */
     async *readHashes(
       stream: Stream,
@@ -168,7 +174,8 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
             byKey.set(orderOfLine(line), [...(byKey.get(orderOfLine(line)) ?? []), line]);
           return byKey;
         });
-        if (unreadable.size === keys.length) throw error;
+        // Where the source cannot be read at all, that is thrown: it is no fault of these rows.
+        if (unreadable.size === keys.length) await isEmpty(stream);
         for (const key of unreadable.keys()) {
           const order = encodeColumn(key);
           rows.set(order, [`${escapeColumn(order)}\t0`]);
@@ -192,12 +199,7 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
     isTimeCursor: async (stream: Stream) => sourceSql.isTimeType(await typeOf(stream, stream.cursor)),
 
     /** Whether the source has no row. */
-    async isEmpty(stream: Stream): Promise<boolean> {
-      const rows = await read(() =>
-        sessions.query(`SELECT 1 FROM ${sourceSql.relation(stream.source)} LIMIT 1`),
-      );
-      return rows.length === 0;
-    },
+    isEmpty,
 
     /**
      * Why rows cannot be selected so, in PostgreSQL's words; undefined when they can. The server parses a statement and
@@ -217,12 +219,9 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
       }
     },
 
-    /** The rows of these keys as they are now; a key whose row is gone is not in the answer. */
-    readRows,
-
     /**
-     * The same, where one row that cannot be read must not stop the others: those keys are answered apart, with the
-     * reason. Throws what concerns all of them.
+     * The rows of these keys as they are now; a key whose row is gone is not in the answer. One row that cannot be read must
+     * not stop the others: those keys are answered apart, with the reason. Throws what concerns all of them.
      */
     readRowsOrReasons: (stream: Stream, keys: readonly string[]): Promise<ReadApart<MirrorRow>> =>
       readApart([...new Set(keys)], (part) => readRows(stream, part)),

@@ -26,7 +26,8 @@ export async function explainRecord(
   stream: Stream,
   key: string,
 ) {
-  const rows = await mirror.readRows(stream, [key]);
+  const { rows, unreadable } = await mirror.readRowsOrReasons(stream, [key]);
+  for (const reason of unreadable.values()) throw reason;
   const found = rows.get(key);
   const record = await readRecord(state.db, stream.name, key);
   const rendered = (await renderRows(state, stream, rows)).get(key);

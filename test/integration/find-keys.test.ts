@@ -8,6 +8,7 @@ import { renderExternalId } from '../../src/streams/external-id.js';
 import { mapRow } from '../../src/streams/map-row.js';
 import type { Stream } from '../../src/streams/stream.js';
 import type { Declaration } from '../support/campus.js';
+import { readRows } from '../support/read-rows.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 
 let database: TestDatabase;
@@ -108,7 +109,8 @@ describe('external ids', () => {
       for (const externalId of ['x_{value}', 'x_{id}-{value}']) {
         const stream = streamOf({ from: table, key: 'id', externalId });
         const given = new Map<string, string[]>();
-        for (const [key, { row }] of await mirror.readRows(
+        for (const [key, { row }] of await readRows(
+          mirror,
           stream,
           values.map((_, id) => String(id)),
         )) {
@@ -209,7 +211,8 @@ describe('references', () => {
       ] as const) {
         const child = referringBy(table, columns as string, parentKey as string);
         const referrers = new Map<string, string[]>();
-        for (const [key, { row }] of await mirror.readRows(
+        for (const [key, { row }] of await readRows(
+          mirror,
           child,
           values.map((_, id) => String(id)),
         )) {

@@ -3,19 +3,21 @@
 import { expect, it } from 'vitest';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import { pushKeys } from '../../src/sync/push-keys.js';
-import { addRooms, keepRoomWorlds, nameAtService, rooms } from '../support/room-worlds.js';
+import { addRooms, isActive, keepRoomWorlds, nameAtService, rename, rooms } from '../support/room-worlds.js';
+import type { Declaration } from '../support/campus.js';
 import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
 const STRANGE = 'B\t\\é';
 
-/** Rooms through a view that raises an error for rooms named `bad`. */
-async function openView(): Promise<World> {
-  const world = await open(rooms({ from: 'seen' }));
+/** Rooms through a view that raises an error for rooms of which this column is `bad`. */
+async function openView(changes: Partial<Declaration> = {}, raises: 'name' | 'number' = 'name') {
+  const world = await open(rooms({ from: 'seen', ...changes }));
+  const column = (name: string) => (name === raises ? `check_text(${name}) AS ${name}` : name);
   await world.sql.unsafe(`
-    CREATE FUNCTION check_name(name text) RETURNS text LANGUAGE plpgsql AS $$
-      BEGIN IF name = 'bad' THEN RAISE EXCEPTION 'bad'; END IF; RETURN name; END $$;
-    CREATE VIEW seen AS SELECT code, check_name(name) AS name, seats FROM rooms`);
+    CREATE FUNCTION check_text(given text) RETURNS text LANGUAGE plpgsql STABLE AS $$
+      BEGIN IF given = 'bad' THEN RAISE EXCEPTION 'bad'; END IF; RETURN given; END $$;
+    CREATE VIEW seen AS SELECT code, ${column('name')}, seats, ${column('number')} FROM rooms`);
   return world;
 }
 
@@ -50,4 +52,75 @@ it('unreadable row: it fails alone, the changed keys beside it arrive, and nothi
   await world.sql`UPDATE rooms SET name = 'good' WHERE code = ${STRANGE}`;
   await pushAndWork(world, [STRANGE]);
   expect(nameAtService(world, STRANGE)).toBe('good');
+});
+
+/** Rooms whose external ids do not follow from their keys. */
+const BY_NUMBER = { externalId: 'room_{number}' };
+
+it('unreadable row: a new one fails alone beside a good one, also where its key does not say its external id', async () => {
+  const world = await openView(BY_NUMBER);
+  const { sql } = world;
+  await sql`INSERT INTO rooms VALUES ('A', 'Room A', 1, '1')`;
+  await world.sync();
+  await sql`INSERT INTO rooms VALUES ('B', 'bad', 1, '2'), ('C', 'Room C', 1, '3')`;
+  const { run, errors } = await pushAndWork(world, ['B', 'C']);
+  expect({ errors, status: run.status }).toEqual({ errors: [], status: 'partial' });
+  expect(await world.recordsOf('rooms')).toMatchObject({
+    B: {
+      status: 'failed',
+      error_code: 'mirror_raised',
+      error_message: 'the source raised an error (P0001): bad',
+    },
+    C: { status: 'synced' },
+  });
+  expect(await sql`SELECT FROM slotsync.changes`).toHaveLength(0);
+});
+
+it('unreadable row: pushed alone it fails alone, and its run is not tried for ever', async () => {
+  const world = await openView(BY_NUMBER);
+  await world.sql`INSERT INTO rooms VALUES ('A', 'Room A', 1, '1')`;
+  await world.sync();
+  await world.sql`UPDATE rooms SET name = 'bad'`;
+  const { run, errors } = await pushAndWork(world, ['A']);
+  expect({ errors, status: run.status }).toEqual({ errors: [], status: 'partial' });
+  expect(await world.recordsOf('rooms')).toMatchObject({
+    A: { status: 'failed', error_code: 'mirror_raised' },
+  });
+  expect(await world.sql`SELECT FROM slotsync.changes`).toHaveLength(0);
+});
+
+it('unreadable row: a row whose record cannot be read has not lost its object', async () => {
+  const world = await openView(BY_NUMBER);
+  const { sql } = world;
+  await sql`INSERT INTO rooms VALUES ('A', 'Room A', 1, '1')`;
+  await world.sync();
+  await sql`UPDATE rooms SET name = 'bad'`;
+  await sql`INSERT INTO rooms VALUES ('B', 'Room B', 1, '1'), ('C', 'Room C', 1, '3')`;
+  const { run, errors } = await pushAndWork(world, ['B', 'C']);
+  expect({ errors, plan: run.plan }).toMatchObject({ errors: [], plan: { rooms: { create: 2, moved: 0 } } });
+  expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'failed', C: 'synced' });
+  expect(world.fieldsOf('room_1')?.['room.name']).toBe('Room A');
+});
+
+it('unreadable row: while it may give the external id of a gone row, that object stays, and the others go', async () => {
+  const world = await openView({ ...BY_NUMBER, retire: 'deactivate' }, 'number');
+  const { sql } = world;
+  await sql`INSERT INTO rooms VALUES ('A', 'Room A', 1, '1'), ('B', 'Room B', 1, '2')`;
+  await world.sync();
+  await sql`DELETE FROM rooms WHERE code = 'A'`;
+  await sql`INSERT INTO rooms VALUES ('C', 'Room C', 1, 'bad'), ('D', 'Room D', 1, '4')`;
+  await rename(world, 'B', 'new');
+  const { run, errors } = await pushAndWork(world, ['A', 'B', 'C', 'D']);
+  expect({ errors, status: run.status }).toEqual({ errors: [], status: 'partial' });
+  expect(await world.recordsOf('rooms')).toMatchObject({
+    A: { status: 'failed', error_code: 'mirror_raised' },
+    B: { status: 'synced' },
+    C: { status: 'failed', error_code: 'mirror_raised' },
+    D: { status: 'synced' },
+  });
+  expect(isActive(world, 'room_1')).toBe(true);
+  expect(world.fieldsOf('room_2')?.['room.name']).toBe('new');
+  await sql`DELETE FROM rooms WHERE code = 'C'`;
+  await world.sync();
+  expect(isActive(world, 'room_1')).toBe(false);
 });

@@ -1,8 +1,10 @@
 // Rows that only change their key: a row with another key gives the external id of a record whose row is gone. Nothing is
 // taken away and nothing is new at the service, so it is neither a retirement nor a create, and falls under no limit.
+import { isReadingFault } from '../../errors.js';
 import { hasAccepted } from '../../state/records/count-records.js';
 import { readRecordIds } from '../../state/records/external-ids.js';
 import { readLinks } from '../../state/records/links.js';
+import type { RecordKey } from '../../state/records/outcome-types.js';
 import type { StandingRecord } from '../../state/records/standing-records.js';
 import { mayCollide } from '../../streams/external-id.js';
 import type { Stream } from '../../streams/stream.js';
@@ -32,7 +34,8 @@ export function createMoves(deps: MoveDeps, stream: Stream) {
     const ofLinks = [...links].map(([key, { externalId }]) => [key, externalId] as const);
     const ofKeys = await mirror.readExternalIdsOfKeys(stream, keys);
     if (ofKeys.size > 0) return new Map([...ofKeys, ...ofLinks]);
-    const rows = await mirror.readRows(stream, keys);
+    // One that cannot be read is a create like any other: its batch says why it is not sent.
+    const { rows } = await mirror.readRowsOrReasons(stream, keys);
     const ids = [...rows].map(([key, { row }]) => [key, externalIdOfRow(stream, row)] as const);
     return new Map([
       ...ids.flatMap(([key, id]) => (id === undefined ? [] : [[key, id] as const])),
@@ -47,10 +50,14 @@ export function createMoves(deps: MoveDeps, stream: Stream) {
       const ofKeys = stream.ownsIds ? await mirror.readExternalIdsOfKeys(stream, keys) : undefined;
       // An id that only this key gives has gone with it.
       const open = [...ids].filter(([key, id]) => ofKeys?.get(key) !== id);
+      // A row that cannot be read may be any of them: the batch that is to retire these asks again, and leaves them alone.
       const givers = await findGivers(
         deps,
         open.map(([, id]) => id),
-      );
+      ).catch((error: unknown) => {
+        if (!isReadingFault(error)) throw error;
+        return new Map<string, RecordKey[]>();
+      });
       const isGivenByOther = ([key, id]: [string, string]) =>
         givers.get(id)?.some((row) => row.stream !== stream.name || row.localKey !== key) ?? false;
       return new Set(open.filter(isGivenByOther).map(([key]) => key));

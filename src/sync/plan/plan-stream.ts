@@ -306,7 +306,7 @@ async function weighLimits(
     };
     const ofRetirement = operation === 'retire' && {
       released: planned.released,
-      isSourceEmpty: keys === undefined ? merged.rows === 0 : await mirror.isEmpty(stream),
+      isSourceEmpty: merged.rows === 0 && (keys === undefined || (await mirror.isEmpty(stream))),
     };
     const explain = (allowed?: number) =>
       ofRetirement
