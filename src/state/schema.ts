@@ -291,7 +291,7 @@ export const records = slotsync.table(
     destinationId: big('destination_id'),
     /** Hash of the row whose object was accepted last. */
     sourceHash: hash('source_hash'),
-    /** Hash of the object that was accepted last; null: the service never accepted one. */
+    /** Hash of the object that was accepted last; null: the service never accepted one; empty: not relied on. */
     objectHash: text('object_hash'),
     status: text('status').$type<RecordStatus>().notNull(),
     /** Hash of the row with which the record became dead: only another row is sent again. */
@@ -307,7 +307,7 @@ export const records = slotsync.table(
     inDoubt: boolean('in_doubt').notNull().default(false),
     /** Until then a write whose answer was lost may still be carried out; after it the object is looked at once more. */
     checkAfter: time('check_after'),
-    /** When its row was first missing from the mirror, where the stream waits some days before it retires. */
+    /** When its row was first missing, where the stream waits some days before it retires, or retires nothing. */
     goneSince: time('gone_since'),
     /** The batch that may write it now; null: none. */
     claimedBy: text('claimed_by'),

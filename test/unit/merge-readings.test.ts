@@ -121,6 +121,8 @@ function modelMerge(cases: readonly Case[]): { differences: PlanEntry[]; counts:
     if (operation === undefined) continue;
     counts[operation]++;
     if (mark?.gone && hash !== undefined) differences.push({ operation: 'back', key });
+    if (operation === 'retire' && mark?.status !== 'synced')
+      differences.push({ operation: 'unsettled', key });
     if (operation === 'retire' && mark?.status === 'reserved') {
       differences.push({ operation, key, wasReleased: true });
     } else if (operation === 'retire' && mark?.status === 'doubt') {
@@ -256,7 +258,23 @@ describe('merging the mirror with the state', () => {
   ])('%s', async (_, hash, mark, operation) => {
     const cases = [{ key: 'k', hash, mark }];
     const { differences } = await merge(inBlocks(mirrorLines(cases)), inBlocks(stateLines(cases)));
-    expect(differences).toMatchObject(operation === 'nothing' ? [] : [{ operation, key: 'k' }]);
+    const done = differences.filter((entry) => entry.operation !== 'unsettled');
+    expect(done).toMatchObject(operation === 'nothing' ? [] : [{ operation, key: 'k' }]);
+  });
+
+  it('a record without a row is named when it is not in sync, also when its retirement was refused', async () => {
+    const marks = [
+      'dead:a:1',
+      'doubt:a:',
+      'failed:n:',
+      'retired:a:',
+      '17',
+      'synced:a:0:gone',
+      'unretired:a:',
+    ];
+    const { differences } = await merge(inBlocks([]), inBlocks(marks.map((mark) => copyLine(mark, mark))));
+    const named = differences.filter(({ operation }) => operation === 'unsettled');
+    expect(named.map(({ key }) => key)).toEqual(['dead:a:1', 'doubt:a:', 'unretired:a:']);
   });
 
   it.each<[string, Mark, PlanEntry['operation'][]]>([

@@ -36,8 +36,12 @@ export interface RefusedEntry {
   decision: Decision;
 }
 
-/** `back`: the row was seen to be gone and is in the mirror again; what else there is to do about it follows. */
-export type PlanEntry = WriteEntry | RefusedEntry | { operation: 'forget' | 'back'; key: string };
+/**
+ * `back`: the row was seen to be gone and is in the mirror again. `unsettled`: the row is gone, and its record, which the
+ * service may hold, is not in sync. What else there is to do about either follows.
+ */
+export type PlanEntry =
+  WriteEntry | RefusedEntry | { operation: 'forget' | 'back' | 'unsettled'; key: string };
 
 /**
  * How many keys each decision was made for; `rows` of the mirror; and `accepted`: records the service is believed to
@@ -106,6 +110,8 @@ export async function* mergeReadings(
           if (decision !== 'ended') counts[decision]++;
           if (known?.isAtService && known.status !== 'retired') counts.accepted++;
           if (known?.rowWasGone && takesRow) yield { operation: 'back', key };
+          if (known?.isAtService && !takesRow && known.status !== 'synced' && known.status !== 'retired')
+            yield { operation: 'unsettled', key };
           if (hash !== undefined && (isTooLong || sharedId !== undefined)) {
             const isSettled = isTooLong
               ? known?.status === 'dead' && known.hash === hash

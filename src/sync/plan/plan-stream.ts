@@ -65,6 +65,8 @@ export interface PlanSink {
   noteRowsBack?(keys: readonly string[]): Promise<void>;
   /** Records the service never had, whose rows are gone. */
   forget?(keys: readonly string[]): Promise<void>;
+  /** Records that are not in sync, whose rows are gone from a stream that retires nothing. */
+  abandon?(keys: readonly string[]): Promise<void>;
   /** Rows that are not sent; not all of them at once. */
   refuse(rows: readonly RefusedRow[]): Promise<void>;
 }
@@ -195,8 +197,8 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
       await batches.add('retire', entry);
     }
   });
-  const unsent = collect<'back' | 'forget', string>(KEYS_AT_ONCE, async (operation, found) =>
-    operation === 'back' ? sink.noteRowsBack?.(found) : sink.forget?.(found),
+  const unsent = collect<'noteRowsBack' | 'forget' | 'abandon', string>(KEYS_AT_ONCE, async (name, found) =>
+    sink[name]?.(found),
   );
   const refused = collect<'refused', RefusedEntry>(KEYS_AT_ONCE, async (_, entries) => {
     // A linked row does not use the external id that it shares.
@@ -235,9 +237,14 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
             await gone.add('gone', entry);
           break;
         case 'back':
+          await unsent.add('noteRowsBack', key);
+          break;
         case 'forget':
           // Of a part of a stream, a row that is gone may only be outside.
-          if (operation === 'back' || range === null) await unsent.add(operation, key);
+          if (range === null) await unsent.add('forget', key);
+          break;
+        case 'unsettled':
+          if (range === null && stream.retire === 'keep') await unsent.add('abandon', key);
           break;
         case 'refuse': {
           // What is accepted and shares its external id now is reported by a run over the whole stream; a key that is too

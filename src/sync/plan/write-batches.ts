@@ -3,6 +3,7 @@
 import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
 import type { Queries, State } from '../../state/database.js';
 import type { Meter } from '../../meter.js';
+import { abandonRecords } from '../../state/records/abandon-records.js';
 import { failRecords } from '../../state/records/mark-failed.js';
 import { forgetRecords, noteBack, noteGone } from '../../state/records/gone-rows.js';
 import { insertBatches, releaseHeldBatches, type NewBatch } from '../../state/runs/batches.js';
@@ -54,6 +55,7 @@ export function createBatchWriter(
     noteRowsGone: (keys) => write((tx) => noteGone(tx, name, keys)),
     noteRowsBack: (keys) => write((tx) => noteBack(tx, name, keys)),
     forget: (keys) => write((tx) => forgetRecords(tx, name, keys)),
+    abandon: (keys) => write((tx) => abandonRecords(tx, name, keys)),
     async refuse(refused) {
       records += refused.length;
       const failures = refused.map(({ key: localKey, ...why }) => ({ localKey, ...why }));

@@ -1,0 +1,35 @@
+// Records that are not in sync, or in doubt, and whose rows are gone from a stream that retires nothing: nobody expects
+// anything of them any more.
+import { sql } from 'drizzle-orm';
+import { anyOf, query, type Queries } from '../database.js';
+import { forgetRecords } from './gone-rows.js';
+import { wakeSharers } from './wake-waiting.js';
+
+/** No write of the object of a record (named r) can be carried out any more, and no other record is to learn of a doubt. */
+const IS_QUIET = sql`(coalesce(r.check_after <= now(), true)
+  AND coalesce(r.claimed_until < now() - interval '1 day', true)
+  AND NOT EXISTS (SELECT FROM slotsync.records AS o
+    WHERE o.external_id = r.external_id AND (o.stream, o.local_key) <> (r.stream, r.local_key)))`;
+
+/**
+ * Settles such records, except those that a batch is writing. One whose object was accepted is `synced` as of that time; what
+ * was accepted is not relied on, so that its row is sent when it is back. One that was never accepted is forgotten. A doubt
+ * stays as long as a write may still be carried out, or another record has the object.
+ */
+export async function abandonRecords(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
+  const isOfKeys = sql`r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND r.status <> 'retired'`;
+  await query(db)`
+    UPDATE slotsync.records AS r SET in_doubt = false, check_after = NULL, claimed_by = NULL, claimed_until = NULL
+    WHERE ${isOfKeys} AND ${IS_QUIET}`;
+  await forgetRecords(db, stream, keys);
+  const abandoned = await query<{ externalId: string | null }>(db)`
+    UPDATE slotsync.records AS r SET status = 'synced', source_hash = 0, object_hash = '', refused_hash = NULL,
+      error_code = NULL, error_message = NULL, waits_for = NULL, waits_since = NULL, attempts = 0,
+      gone_since = coalesce(r.gone_since, now()), updated_at = now()
+    WHERE ${isOfKeys} AND r.object_hash IS NOT NULL AND coalesce(r.claimed_until < now(), true)
+    RETURNING r.external_id AS "externalId"`;
+  await wakeSharers(
+    db,
+    abandoned.flatMap(({ externalId }) => externalId ?? []),
+  );
+}

@@ -1,0 +1,195 @@
+// Guarantee 11
+// Records whose rows are gone from a stream that retires nothing: whatever they failed for, nobody waits for them any more.
+import { expect, it } from 'vitest';
+import { countUnsettled } from '../../src/state/records/count-records.js';
+import { startRun } from '../../src/state/runs/start-run.js';
+import { pushKeys } from '../../src/sync/push-keys.js';
+import { verify } from '../../src/sync/verify/verify.js';
+import {
+  addRooms,
+  expectNothingToSend,
+  keepRoomWorlds,
+  nameAtService,
+  rename,
+  rooms,
+  roomsAndCourses,
+} from '../support/room-worlds.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+const CODES = ['dead', 'failed', 'waiting', 'new'];
+
+const refuse = (world: World, code: string) =>
+  world.sandbox.refuseObject(`room_${code}`, { status: 400, message: 'no' });
+const remove = (world: World, ...codes: string[]) =>
+  world.sql`DELETE FROM rooms WHERE code = ANY (${codes}::text[])`;
+
+/** Rooms that are not in sync, each for another reason; A is. Their rows are gone; all but the new one were accepted. */
+async function openAbandoned(): Promise<World> {
+  const world = await open(rooms());
+  await addRooms(world, 'A', 'dead', 'failed', 'waiting');
+  await world.sync();
+  await rename(world, 'dead', 'second');
+  await addRooms(world, 'new');
+  await rename(world, 'A', 'accepted beside them');
+  refuse(world, 'dead');
+  refuse(world, 'new');
+  await world.sync();
+  await world.sql`
+    UPDATE slotsync.records SET status = 'failed', error_code = 'x', error_message = 'y', attempts = 3
+    WHERE local_key = 'failed'`;
+  await world.sql`
+    UPDATE slotsync.records SET status = 'deferred', error_code = 'reference_missing', waits_for = '["rooms","none"]',
+      waits_since = now() WHERE local_key = 'waiting'`;
+  expect(await countUnsettled(world.state.db)).toBe(4);
+  await remove(world, ...CODES);
+  return world;
+}
+
+it('abandoned records: a sync settles them, and forgets those that were never accepted', async () => {
+  const world = await openAbandoned();
+  const { run } = await world.sync();
+  expect(run.status).toBe('succeeded');
+  expect(await world.statusesOf('rooms')).toEqual({
+    A: 'synced',
+    dead: 'synced',
+    failed: 'synced',
+    waiting: 'synced',
+  });
+  const settled = { error_code: null, error_message: null, attempts: 0, waits_for: null, in_doubt: false };
+  const { dead, failed, waiting } = await world.recordsOf('rooms');
+  for (const record of [dead, failed, waiting])
+    expect(record).toMatchObject({ ...settled, gone_since: expect.any(Date) });
+  expect(nameAtService(world, 'dead')).toBe('Room dead');
+  await expectNothingToSend(world);
+  expect(await verify(world.verifying(), {})).toMatchObject({
+    drifting: 0,
+    streams: [{ compared: 1 }],
+  });
+});
+
+it('abandoned records: their rows are sent when they are back, also as they were accepted last', async () => {
+  const world = await openAbandoned();
+  await world.sync();
+  world.sandbox.allowObject('room_dead');
+  await world.destination.putObjects(
+    [
+      {
+        extId: 'room_failed',
+        typeId: 'room',
+        active: true,
+        fields: [{ fieldId: 'room.name', values: ['by hand'] }],
+      },
+    ],
+    { lane: 'sync' },
+  );
+  await addRooms(world, 'failed');
+  await world.sql`INSERT INTO rooms (code, name) VALUES ('dead', 'second')`;
+  await world.sync();
+  expect(nameAtService(world, 'failed')).toBe('Room failed');
+  expect(nameAtService(world, 'dead')).toBe('second');
+  expect(await countUnsettled(world.state.db)).toBe(0);
+});
+
+it('abandoned records: a run over a part of the stream leaves them, single keys settle their own', async () => {
+  const world = await openAbandoned();
+  const part = { kind: 'backfill', lane: 'backfill', startedBy: 'command', streams: ['rooms'] } as const;
+  const { run } = await startRun(world.state.db, { ...part, range: { keys: ['dead', 'A'] } });
+  await world.finish(run.id, (await world.planRun(run.id)).queue);
+  expect(await countUnsettled(world.state.db)).toBe(4);
+  await pushKeys(world.deps(), world.stream('rooms'), ['dead', 'A']);
+  await world.drainInbox();
+  expect(await world.statusesOf('rooms')).toMatchObject({ dead: 'synced', failed: 'failed' });
+});
+
+it('abandoned records: where rows are retired, they are retired', async () => {
+  const world = await openAbandoned();
+  world.configure(rooms({ retire: 'deactivate' }));
+  world.sandbox.allowObject('room_dead');
+  await world.sync();
+  expect(await world.statusesOf('rooms')).toMatchObject({
+    dead: 'retired',
+    failed: 'retired',
+    waiting: 'retired',
+  });
+});
+
+it('abandoned records: one whose retirement was refused is settled once its stream retires nothing', async () => {
+  const world = await open(rooms({ retire: 'deactivate' }));
+  await addRooms(world, 'A', 'B');
+  await world.sync();
+  await remove(world, 'B');
+  await rename(world, 'A', 'new');
+  refuse(world, 'B');
+  for (let run = 0; run < 3; run++) {
+    await world.passLateWrites();
+    await world.sync();
+  }
+  expect(await world.recordsOf('rooms')).toMatchObject({
+    B: { status: 'dead', error_code: 'retirement_refused_400' },
+  });
+  world.configure(rooms());
+  await world.sync();
+  expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced' });
+});
+
+it('abandoned records: one of which a create lost its answer is forgotten when that cannot be carried out any more', async () => {
+  const world = await open(rooms(), { attempts: 1 });
+  await addRooms(world, 'A');
+  world.sandbox.failNext({ path: '/v1/objects', fault: 'reset' });
+  await world.sync();
+  await remove(world, 'A');
+  await world.sync();
+  expect(await world.recordsOf('rooms')).toMatchObject({ A: { object_hash: null, in_doubt: true } });
+  await world.passLateWrites();
+  await world.sync();
+  expect(await world.recordsOf('rooms')).toEqual({});
+});
+
+it('abandoned records: a doubt ends with the time of the lost write, but not while another record has the object', async () => {
+  const world = await open(rooms({ key: 'number', externalId: 'room_{code}' }));
+  const { sql } = world;
+  await sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'Room A', '1'), ('B', 'Room B', '2')`;
+  await world.sync();
+  const doubt = () => sql`
+    UPDATE slotsync.records SET in_doubt = true, status = 'failed', check_after = now() + interval '1 hour'`;
+  const doubts = async () => Object.values(await world.recordsOf('rooms')).map(({ in_doubt }) => in_doubt);
+  await doubt();
+  await sql`DELETE FROM rooms`;
+  await sql`INSERT INTO rooms (code, name, number) VALUES ('C', 'Room C', '3')`;
+  await world.sync();
+  expect(await doubts()).toEqual([true, true, false]);
+  await world.passLateWrites();
+  await world.sync();
+  expect(await doubts()).toEqual([false, false, false]);
+  expect(await countUnsettled(world.state.db)).toBe(0);
+
+  await doubt();
+  await world.passLateWrites();
+  await sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'newest', '4')`;
+  await pushKeys(world.deps(), world.stream('rooms'), ['4']);
+  await world.drainInbox();
+  await world.sync();
+  expect(Object.keys(await world.recordsOf('rooms'))).toEqual(['2', '3', '4']);
+  expect(world.fieldsOf('room_A')?.['room.name']).toBe('newest');
+});
+
+it('abandoned records: what waits for one that is forgotten is sent when its row is back', async () => {
+  const world = await open(roomsAndCourses());
+  const { sql } = world;
+  await addRooms(world, 'A', 'B');
+  await sql`INSERT INTO courses VALUES ('C', 'Course', 'A')`;
+  refuse(world, 'A');
+  await world.sync();
+  await remove(world, 'A');
+  await world.sync();
+  expect(await world.statusesOf('rooms')).toEqual({ B: 'synced' });
+  expect(await world.recordsOf('courses')).toMatchObject({
+    C: { status: 'deferred', waits_for: '["rooms","A"]' },
+  });
+  world.sandbox.allowObject('room_A');
+  await addRooms(world, 'A');
+  await pushKeys(world.deps(), world.stream('rooms'), ['A']);
+  await world.drainInbox();
+  expect(await world.statusesOf('courses')).toEqual({ C: 'synced' });
+});
