@@ -7,7 +7,7 @@ import { anyOf, query, type Queries } from '../database.js';
 import { listFormerObjects } from './change-hands.js';
 import { recordName, type RecordKey } from './outcome-types.js';
 
-/** Why nothing was deleted: `runId` has the key in a batch that has not ended, or a batch is writing the record. */
+/** Why nothing was deleted: `runId` has the key and has not ended, or a batch is writing the record or its object. */
 export type ForgetRefusal = { refused: 'in_run'; runId: number } | { refused: 'claimed' };
 
 export interface Forgotten {
@@ -33,8 +33,14 @@ export async function forgetKey(db: Queries, key: RecordKey): Promise<Forgotten 
   const { stream, localKey } = key;
   return db.transaction(async (tx) => {
     const [run] = await query<{ id: number }>(tx)`
-      SELECT run_id::float8 AS id FROM slotsync.batches
-      WHERE stream = ${stream} AND state IN ('planned', 'queued', 'held') AND ${localKey} = ANY (keys) LIMIT 1`;
+      SELECT r.id::float8 AS id FROM slotsync.runs AS r
+      WHERE EXISTS (SELECT FROM slotsync.batches AS b WHERE b.run_id = r.id AND b.stream = ${stream}
+          AND ${localKey} = ANY (b.keys) AND (b.state IN ('planned', 'queued', 'held') OR r.finished_at IS NULL))
+        -- Its plan may have read the record.
+        OR (r.status = 'planning' AND ${stream} = ANY (r.streams) AND (r.kind <> 'incremental' OR EXISTS (
+          SELECT FROM slotsync.changes AS c
+          WHERE c.run_id = r.id AND c.stream = ${stream} AND c.local_key = ${localKey})))
+      LIMIT 1`;
     if (run) return { refused: 'in_run', runId: run.id };
     const records = await query<{ externalId: string | null; rowId: string | null; isClaimed: boolean }>(tx)`
       SELECT external_id AS "externalId", row_external_id AS "rowId",
@@ -49,6 +55,9 @@ export async function forgetKey(db: Queries, key: RecordKey): Promise<Forgotten 
       ...[...links, ...former].map(({ externalId }) => externalId),
     ];
     const externalIds = [...new Set(named.filter((id) => id !== null))];
+    const written = await query(tx)`
+      SELECT FROM slotsync.object_claims WHERE external_id = ${anyOf(externalIds)} AND claimed_until > now()`;
+    if (written.length > 0) return { refused: 'claimed' };
     const deleted = await execute(tx, [
       ...statementsOfKey(key, [localKey, ...former.map((one) => one.localKey)], externalIds),
       ...statementsOfBookings(externalIds),
@@ -109,7 +118,8 @@ function statementsOfKey(
       'batches',
       sql`UPDATE slotsync.batches SET keys = array(SELECT k FROM unnest(keys) AS k WHERE k <> ALL (${these})),
           error_message = CASE WHEN error_message IS NOT NULL THEN ${CLEARED} END
-        WHERE stream = ${stream} AND keys && ${these}`,
+        WHERE stream = ${stream} AND keys && ${these}
+          AND run_id IN (SELECT id FROM slotsync.runs WHERE finished_at IS NOT NULL)`,
     ],
     ['batches', sql`UPDATE slotsync.batches SET error_message = ${CLEARED} WHERE ${isNamed}`],
     [

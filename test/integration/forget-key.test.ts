@@ -1,0 +1,85 @@
+// A key is not forgotten while a run counts on it, or while anything of it may be on its way to the service.
+import { expect, it } from 'vitest';
+import { addChanges } from '../../src/state/inbox/add-changes.js';
+import { readTakenKeys, takeChanges } from '../../src/state/inbox/take-changes.js';
+import { forgetKey } from '../../src/state/records/forget-key.js';
+import { cancelRun } from '../../src/state/runs/end-run.js';
+import { addRooms, keepRoomWorlds, rooms } from '../support/room-worlds.js';
+import { until } from '../support/wait.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+
+const forget = ({ state }: World, localKey: string) => forgetKey(state.db, { stream: 'rooms', localKey });
+
+/** A run under way, of which the batch with A is done and that with B is not. */
+async function openHalfDone(): Promise<{ world: World; runId: number; rest: number[] }> {
+  const world = await open(rooms({ batchSize: 1 }));
+  await addRooms(world, 'A', 'B');
+  const { runId, queue } = await world.planChanges('rooms', 'A', 'B');
+  const [first = 0, ...rest] = queue;
+  await world.apply(first);
+  return { world, runId, rest };
+}
+
+it('forget: a key that a run has sent is left until the run has ended, whose account is right', async () => {
+  const { world, runId, rest } = await openHalfDone();
+  expect(await forget(world, 'A')).toEqual({ refused: 'in_run', runId });
+  const { run } = await world.finish(runId, rest);
+  expect(run).toMatchObject({ status: 'succeeded', errorCode: null });
+  expect(await forget(world, 'A')).toMatchObject({ deleted: { records: 1, batches: 1 } });
+  expect(await forget(world, 'A')).toBeUndefined();
+});
+
+it('forget: beside a run that is cancelled, the changes it had not come to come back', async () => {
+  const { world, runId } = await openHalfDone();
+  await forget(world, 'A');
+  await cancelRun(world.state.db, runId);
+  const changes = await world.sql`SELECT local_key, run_id FROM slotsync.changes`;
+  expect(changes).toEqual([{ local_key: 'B', run_id: null }]);
+});
+
+it('forget: a key is left while a run is planned that may have read its record', async () => {
+  const world = await open(rooms());
+  await addRooms(world, 'A', 'B');
+  await world.sync();
+  const runId = await world.startRun();
+  expect(await forget(world, 'A')).toEqual({ refused: 'in_run', runId });
+  await cancelRun(world.state.db, runId);
+  await addChanges(world.state.db, 'rooms', ['A']);
+  const taken = await takeChanges(world.state.db, ['rooms']);
+  if (typeof taken === 'string') throw new Error(taken);
+  expect(await readTakenKeys(world.state.db, taken.runId, 'rooms')).toEqual(['A']);
+  expect(await forget(world, 'A')).toEqual({ refused: 'in_run', runId: taken.runId });
+  expect(await forget(world, 'B')).toMatchObject({ deleted: { records: 1 } });
+});
+
+it('forget: a key is left while a batch that was cancelled is writing its record', async () => {
+  const world = await open(rooms());
+  await addRooms(world, 'A');
+  const { runId, queue } = await world.plan();
+  world.sandbox.closeGate({ method: 'PUT' });
+  const applying = world.apply(queue[0] ?? 0);
+  await until(() => world.sandbox.gate().held, { describe: 'the write' });
+  await cancelRun(world.state.db, runId);
+  expect(await forget(world, 'A')).toEqual({ refused: 'claimed' });
+  world.sandbox.openGate();
+  await applying;
+  expect(await forget(world, 'A')).toMatchObject({ deleted: { records: 1 }, externalIds: ['room_A'] });
+});
+
+it('forget: a key is left while a batch writes its object for another key', async () => {
+  const world = await open(rooms({ key: 'number', externalId: 'room_{code}' }));
+  const { sql } = world;
+  await sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'Room A', '1')`;
+  await world.sync();
+  await sql`UPDATE rooms SET number = '2', name = 'new'`;
+  const { runId, queue } = await world.planBatches('rooms', [['2']]);
+  world.sandbox.closeGate({ method: 'PUT' });
+  const finishing = world.finish(runId, queue);
+  await until(() => world.sandbox.gate().held, { describe: 'the write' });
+  expect(await forget(world, '1')).toEqual({ refused: 'claimed' });
+  world.sandbox.openGate();
+  await finishing;
+  expect(await forget(world, '1')).toMatchObject({ deleted: { records: 1 } });
+});
