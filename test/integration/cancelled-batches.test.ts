@@ -47,3 +47,17 @@ it('batch: what is left of it waits while its run is paused', async () => {
   await world.finish(runId, [id]);
   await expectInSync(world);
 });
+
+it('batch: one that is cancelled while it waits for its slot gives its claims back', async () => {
+  const world = await open(rooms({ owns: 'object' }));
+  await addRooms(world, 'A');
+  const { runId, queue } = await world.plan();
+  await world.limiter.throttled(600_000);
+  const stopping = new AbortController();
+  const applying = world.apply(queue[0] ?? 0, stopping.signal);
+  await until(async () => (await world.recordsOf('rooms'))['A']?.claimed_by, { describe: 'the claim' });
+  await cancelRun(world.state.db, runId);
+  stopping.abort();
+  await applying.catch(() => undefined);
+  expect(await world.recordsOf('rooms')).toMatchObject({ A: { claimed_by: null, status: 'pending' } });
+});

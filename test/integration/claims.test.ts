@@ -1,6 +1,6 @@
 // Guarantee 4
 // Claims: at most one write to an object is under way, and an older version never stays over a newer one.
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { readBatch } from '../../src/state/runs/batches.js';
 import {
   addRooms,
@@ -113,6 +113,27 @@ describe('claim: two batches with one key', () => {
     await expectInSync(world);
   });
 
+  it('where a batch whose lock was lost is worked twice at once: each of its records is counted once', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A', 'B');
+    const { runId, queue } = await world.plan();
+    const [id = 0] = queue;
+    world.sandbox.closeGate({ method: 'PUT', hold: 'answer' });
+    const first = world.apply(id);
+    await until(() => world.sandbox.gate().held, { describe: 'the first answer' });
+    world.sandbox.closeGate({ path: '/nothing-else' });
+    await world.sql`UPDATE slotsync.records SET claimed_until = now() - interval '1 second'`;
+    await world.apply(id);
+    world.sandbox.openGate();
+    await first;
+    const { run } = await world.finish(runId, []);
+    expect(run).toMatchObject({ status: 'succeeded', counts: { rooms: { synced: 2 } } });
+    expect(world.metered('rooms', 'synced')).toBe(2);
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { in_doubt: true }, B: { in_doubt: true } });
+    await world.sync();
+    await expectInSync(world);
+  });
+
   it('where the first is answered 429 and the second takes over meanwhile: the first is not sent again', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
@@ -134,6 +155,31 @@ describe('claim: two batches with one key', () => {
     await expect(first).rejects.toMatchObject({ code: 'claim_lost' });
     expect(world.writes().map(({ status }) => status)).toEqual([429, 200]);
     expect(nameAtService(world, 'A')).toBe('second');
+  });
+
+  it('where the first waits longer than its claim is valid for: it is renewed, and the second gets nothing', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    const { runId, queue } = await world.planBatches('rooms', [['A'], ['A']]);
+    const [one = 0, two = 0] = queue;
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'], shouldAdvanceTime: true });
+    world.sandbox.closeGate({ path: '/objects/find' });
+    const first = world.apply(one);
+    await until(() => world.sandbox.gate().held, { describe: 'the find' });
+    // A third of the time that a claim is valid for has passed, and the claim is as good as over.
+    await world.sql`UPDATE slotsync.records SET claimed_until = now()`;
+    await vi.advanceTimersByTimeAsync((world.destination.requestTimeoutMs + 30_000) / 3);
+    vi.useRealTimers();
+    const isValid = async () =>
+      (await world.sql`SELECT FROM slotsync.records WHERE claimed_until > now() + interval '30 seconds'`)
+        .count;
+    await until(isValid, { describe: 'the renewal', timeoutMs: 10_000 });
+    await expect(world.apply(two)).rejects.toMatchObject({ code: 'claimed' });
+    world.sandbox.openGate();
+    await first;
+    expect(await world.recordsOf('rooms')).toMatchObject({ A: { status: 'synced', in_doubt: false } });
+    await world.finish(runId, [two]);
+    expect(world.writes()).toHaveLength(1);
   });
 
   it('where the claim has stood for long and is lost before the request: nothing is sent', async () => {

@@ -61,13 +61,13 @@ const UNUSED: QuotaUsage = {
 
 /** What the client asked of the limiter: the quota itself is not the matter here, but every request must ask. */
 function countingLimiter() {
-  const asked = { lanes: [] as Lane[], throttled: [] as (number | undefined)[], held: 0 };
+  const asked = { lanes: [] as Lane[], throttled: [] as (number | undefined)[], held: 0, isUsable: true };
   const limiter: Pick<Limiter, 'take' | 'throttled' | 'usage'> = {
     async take(lane, signal) {
       signal?.throwIfAborted();
       asked.lanes.push(lane);
       asked.held++;
-      return { usable: () => true, release: async () => void asked.held-- };
+      return { usable: () => asked.isUsable, release: async () => void asked.held-- };
     },
     throttled: async (retryAfterMs) => void asked.throttled.push(retryAfterMs),
     usage: async () => ({ ...UNUSED, throttled: asked.throttled.length, allowed: 19, usedByOthers: 1 }),
@@ -637,6 +637,25 @@ describe('the quota', () => {
     expect(asked.lanes).toHaveLength(sandbox.arrivals().length);
     expect(asked.held).toBe(0);
     expect(destination.requests()).toBe(sandbox.arrivals().length);
+  });
+
+  it('is asked again when what is done before a request takes longer than its slot is good for', async () => {
+    const sandbox = await startService();
+    const { destination, asked } = connect(sandbox.url);
+    await put(destination, 'a');
+    sandbox.clearArrivals();
+    asked.lanes = [];
+    const atSends: number[] = [];
+    const beforeSend = async () => {
+      asked.isUsable = atSends.push(count(sandbox, '/objects')) > 1;
+    };
+    await destination.putObjects([room('b')], { ...NIGHTLY, beforeSend });
+    expect({ atSends, slots: asked.lanes.length, held: asked.held }).toEqual({
+      atSends: [0, 0],
+      slots: 2,
+      held: 0,
+    });
+    expect(count(sandbox, '/objects')).toBe(1);
   });
 
   it('hears of a 429 in the store that all processes share', async () => {

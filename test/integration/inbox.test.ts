@@ -311,6 +311,21 @@ describe('a record that waits for another', () => {
     expect(world.fieldsOf('course_C')).toMatchObject({ 'course.room': 'room_A' });
   });
 
+  it('goes also when a run that is not over has looked at it before the other arrived by a sync', async () => {
+    world.configure({ streams: { rooms: ROOMS, courses: { ...COURSES, batchSize: 1 } } });
+    await addCourse();
+    await world.sql`INSERT INTO courses VALUES ('D', 'Kurs', NULL)`;
+    const { runId, queue } = await world.planChanges('courses', 'C', 'D');
+    const [first = 0, ...rest] = queue;
+    await world.apply(first);
+    expect(await world.statusesOf('courses')).toEqual({ C: 'deferred' });
+    await addRoom();
+    await world.sync('rooms');
+    await world.finish(runId, rest);
+    await world.drainInbox();
+    expect(await world.statusesOf('courses')).toEqual({ C: 'synced', D: 'synced' });
+  });
+
   it('goes also when it was given up before the other arrived by a sync', async () => {
     await addCourse();
     await world.sync();

@@ -155,6 +155,16 @@ it('overwriting: what PostgreSQL cannot store of an object is left out of the sa
   ]);
 });
 
+it('overwriting: what the last of several lists of creates meets counts with what those before it met', async () => {
+  const world = await open(rooms({ limits: { overwrite: { count: 10, percent: 0 } } }), 1008, 0);
+  const all = codes(1008).toSorted();
+  for (const code of [...all.slice(0, 8), ...all.slice(-8)])
+    put(world, `room_${code}`, 'room', { 'room.name': `By hand ${code}` });
+  const { run } = await world.sync();
+  expect(run).toMatchObject({ status: 'held', holds: { rooms: { overwrite: { count: 16 } } } });
+  expect(nameThere(world, all.at(-1) ?? '')).toBe(`By hand ${all.at(-1)}`);
+});
+
 it('overwriting: a few go without an approval', async () => {
   const world = await open(rooms(), 40, 10);
   expect((await world.sync()).run).toMatchObject({ status: 'succeeded', plan: { rooms: { overwrite: 10 } } });

@@ -333,7 +333,8 @@ describe('batch: one that was read before another process settled a part of it',
   async function settle(world: World, batch: Batch, token: string, ...keys: string[]): Promise<string[]> {
     const claim = { token, stream: 'rooms', seconds: 60, lateSeconds: 60 };
     await claimRecords(world.state.db, { ...claim, keys, runId: batch.runId });
-    return settleBatch(world.state, batch, { token, outcomes: keys.map(outcome), isReferredTo: false });
+    const settled = { token, outcomes: keys.map(outcome), isReferredTo: false };
+    return (await settleBatch(world.state, batch, settled)).open;
   }
   async function halfSettled(): Promise<{ world: World; stale: Batch }> {
     const world = await open(rooms());

@@ -120,6 +120,15 @@ describe('the size of requests', () => {
     expect(send({ ...service, bytesPerObject: 100 }, 3, heavy.size, heavy.at).sent).toEqual([250, 250, 250]);
   });
 
+  it('goes below what was accepted before, when the service takes less than then', () => {
+    const at = (seconds: number) => ({ timeoutSeconds: TIMEOUT_SECONDS, now: new Date(seconds * 1000) });
+    const accepted = { outcome: 'accepted', objects: 100, bytes: 900_000, seconds: 0.1 } as const;
+    const refused = { outcome: 'too_large', objects: 100, bytes: 600_000, seconds: 0 } as const;
+    const size = learn(learn(FIRST_SIZE, accepted, at(1)), refused, at(2));
+    expect(size).toMatchObject({ acceptedBytes: 599_999, refusedBytes: 600_000 });
+    expect(mostBytes(size)).toBeLessThan(600_000);
+  });
+
   it('is not what one object alone decides', () => {
     const { size } = send({ ...quick, mostBytes: 100_000, bytesPerObject: 200_000 }, 3);
     expect(size.objects).toBe(100);

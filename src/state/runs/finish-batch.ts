@@ -11,15 +11,17 @@ import type { Failed } from './end-run.js';
 
 /**
  * Writes the outcomes of a batch's records, and the batch is done when every key has its outcome; otherwise the settled
- * keys become a finished batch of their own and this one keeps the rest. Returns the keys that remain. Which keys are
- * still open, the row says: another process may have settled some since the batch was read, and none counts twice.
+ * keys become a finished batch of their own and this one keeps the rest. Which keys are still open, the row says: another
+ * process may have settled some since the batch was read, and none counts twice. Returns the keys that remain open, and the
+ * outcomes that became those of their records.
  */
 export async function settleBatch({ db }: Pick<State, 'db'>, batch: Batch, settled: Settled) {
   const { id, runId, stream, level, operation } = batch;
   return db.transaction(async (tx) => {
     const open = new Set(await lockOpenKeys(tx, id));
     const lost = new Set(await settleRecords(tx, { ...settled, stream, runId }));
-    const outcomes = settled.outcomes.filter(({ localKey }) => open.has(localKey) && !lost.has(localKey));
+    const written = settled.outcomes.filter(({ localKey }) => !lost.has(localKey));
+    const outcomes = written.filter(({ localKey }) => open.has(localKey));
     const keys = new Set(outcomes.map(({ localKey }) => localKey));
     const remaining = [...open].filter((key) => !keys.has(key));
     const counted = { counts: countOutcomes(outcomes), accepted: countAccepted(outcomes) };
@@ -32,7 +34,7 @@ export async function settleBatch({ db }: Pick<State, 'db'>, batch: Batch, settl
         tx,
       )`UPDATE slotsync.batches SET keys = ${arrayLiteral(remaining)}::text[] WHERE id = ${id}::bigint`;
     }
-    return remaining;
+    return { open: remaining, written };
   });
 }
 

@@ -59,7 +59,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   /** Keys of records of which a write was sent and nothing final is known. */
   const unanswered = new Set<string>();
   let failure: unknown;
-  let open: string[];
+  let settled: Awaited<ReturnType<typeof settleBatch>>;
   try {
     await settleInto(outcomes, deps, stream, batch, claim, { unanswered, signal });
   } catch (error) {
@@ -74,7 +74,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   });
   try {
     await claim.doubt([...unanswered]);
-    open = await settleBatch(state, batch, {
+    settled = await settleBatch(state, batch, {
       token: claim.token,
       outcomes: [...outcomes.values()],
       isReferredTo: childrenOf(deps.streams, stream.name).length > 0,
@@ -86,9 +86,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     claim.stopRenewing();
   }
   await referrers?.lookAtLater();
-  const isOpen = new Set(open);
-  const settled = [...outcomes.values()].filter(({ localKey }) => !isOpen.has(localKey));
-  const counts = countOutcomes(settled);
+  const counts = countOutcomes(settled.written);
   meter.settled(stream.name, counts);
   noteInSpan(
     Object.fromEntries(
@@ -96,15 +94,15 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
     ),
   );
 
-  if (open.length === 0) {
-    log.info({ ...countOutcomes(outcomes.values()) }, 'batch applied');
+  if (settled.open.length === 0) {
+    log.info({ ...counts }, 'batch applied');
     return;
   }
   if (failure !== undefined) throw failure;
   if (unanswered.size === 0)
     throw new SlotsyncError('claimed', 'another batch is writing some of these records');
   throw new SlotsyncError('answer_incomplete', 'the service said nothing final of some objects', {
-    facts: { objects: open.length },
+    facts: { objects: settled.open.length },
   });
 }
 

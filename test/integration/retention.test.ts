@@ -1,0 +1,40 @@
+// How long runs and batches are kept.
+import { expect, it } from 'vitest';
+import { pruneRuns } from '../../src/state/retention.js';
+import { keepRoomWorlds, rooms } from '../support/room-worlds.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+
+/** A run that ended so many days ago, with a batch in each of these states. */
+async function addRun({ sql }: World, kind: string, days: number, ...states: string[]): Promise<void> {
+  await sql`
+    WITH run AS (
+      INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, finished_at)
+      VALUES (${kind}, 'sync', 'command', ${['rooms']}, 'succeeded', now() - make_interval(days => ${days}))
+      RETURNING id)
+    INSERT INTO slotsync.batches (run_id, stream, level, keys, state)
+    SELECT id, 'rooms', 0, '{A}', state FROM run, unnest(${states}::text[]) AS state`;
+}
+
+it('runs are deleted after a year, those of changes after two weeks; batches after two weeks, unless they are held', async () => {
+  const world = await open(rooms());
+  const { sql } = world;
+  for (const kind of ['sync', 'incremental'])
+    for (const days of [13, 15, 366]) await addRun(world, kind, days, 'done', 'failed', 'held');
+  const claims = [
+    { external_id: 'old', claimed_by: 'x', claimed_until: new Date(Date.now() - 25 * 60 * 60 * 1000) },
+    { external_id: 'young', claimed_by: 'x', claimed_until: new Date() },
+  ];
+  await sql`INSERT INTO slotsync.object_claims ${sql(claims)}`;
+  await pruneRuns(world.state.db);
+  const kept = await sql<{ kind: string; days: number; states: string[] }[]>`
+    SELECT kind, extract(day FROM now() - r.finished_at)::int AS days, array_agg(state ORDER BY state) AS states
+    FROM slotsync.runs AS r JOIN slotsync.batches AS b ON b.run_id = r.id GROUP BY r.id ORDER BY r.id`;
+  expect(kept).toEqual([
+    { kind: 'sync', days: 13, states: ['done', 'failed', 'held'] },
+    { kind: 'sync', days: 15, states: ['held'] },
+    { kind: 'incremental', days: 13, states: ['done', 'failed', 'held'] },
+  ]);
+  expect(await sql`SELECT external_id FROM slotsync.object_claims`).toEqual([{ external_id: 'young' }]);
+});
