@@ -1,6 +1,6 @@
 // Guarantee 4
 // Claims: at most one write to an object is under way, and an older version never stays over a newer one.
-import { describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { readBatch } from '../../src/state/runs/batches.js';
 import {
   addRooms,
@@ -162,6 +162,7 @@ describe('claim: two batches with one key', () => {
     await addRooms(world, 'A');
     const { runId, queue } = await world.planBatches('rooms', [['A'], ['A']]);
     const [one = 0, two = 0] = queue;
+    onTestFinished(() => void vi.useRealTimers());
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'], shouldAdvanceTime: true });
     world.sandbox.closeGate({ path: '/objects/find' });
     const first = world.apply(one);
@@ -169,7 +170,6 @@ describe('claim: two batches with one key', () => {
     // A third of the time that a claim is valid for has passed, and the claim is as good as over.
     await world.sql`UPDATE slotsync.records SET claimed_until = now()`;
     await vi.advanceTimersByTimeAsync((world.destination.requestTimeoutMs + 30_000) / 3);
-    vi.useRealTimers();
     const isValid = async () =>
       (await world.sql`SELECT FROM slotsync.records WHERE claimed_until > now() + interval '30 seconds'`)
         .count;
