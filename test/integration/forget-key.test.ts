@@ -68,18 +68,22 @@ it('forget: a key is left while a batch that was cancelled is writing its record
   expect(await forget(world, 'A')).toMatchObject({ deleted: { records: 1 }, externalIds: ['room_A'] });
 });
 
-it('forget: a key is left while a batch writes its object for another key', async () => {
-  const world = await open(rooms({ key: 'number', externalId: 'room_{code}' }));
+it('forget: a key is left while a batch writes the object that its row gave, for another key', async () => {
+  const world = await open(rooms({ key: 'number', externalId: 'room_{code}', from: 'shared' }));
   const { sql } = world;
-  await sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'Room A', '1')`;
+  await sql`CREATE TABLE shared AS SELECT 'A' AS code, 'Room A' AS name, 1 AS seats, '1' AS number`;
   await world.sync();
-  await sql`UPDATE rooms SET number = '2', name = 'new'`;
-  const { runId, queue } = await world.planBatches('rooms', [['2']]);
+  await sql`INSERT INTO shared VALUES ('A', 'Room A', 1, '2')`;
+  await world.sync();
+  expect(await world.recordsOf('rooms')).toMatchObject({ 2: { error_code: 'external_id_shared' } });
+  await sql`DELETE FROM shared WHERE number = '2'`;
+  await sql`UPDATE shared SET name = 'new'`;
+  const { runId, queue } = await world.planBatches('rooms', [['1']]);
   world.sandbox.closeGate({ method: 'PUT' });
   const finishing = world.finish(runId, queue);
   await until(() => world.sandbox.gate().held, { describe: 'the write' });
-  expect(await forget(world, '1')).toEqual({ refused: 'claimed' });
+  expect(await forget(world, '2')).toEqual({ refused: 'claimed' });
   world.sandbox.openGate();
   await finishing;
-  expect(await forget(world, '1')).toMatchObject({ deleted: { records: 1 } });
+  expect(await forget(world, '2')).toMatchObject({ deleted: { records: 1 } });
 });

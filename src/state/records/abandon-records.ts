@@ -5,16 +5,14 @@ import { anyOf, query, type Queries } from '../database.js';
 import { forgetRecords } from './gone-rows.js';
 import { wakeSharers } from './wake-waiting.js';
 
-/** No write of the object of a record (named r) can be carried out any more, and no other record is to learn of a doubt. */
+/** No write of the object of a record (named r) can be carried out any more. */
 const IS_QUIET = sql`(coalesce(r.check_after <= now(), true)
-  AND coalesce(r.claimed_until < now() - interval '1 day', true)
-  AND NOT EXISTS (SELECT FROM slotsync.records AS o
-    WHERE o.external_id = r.external_id AND (o.stream, o.local_key) <> (r.stream, r.local_key)))`;
+  AND coalesce(r.claimed_until < now() - interval '1 day', true))`;
 
 /**
  * Settles such records, except those that a batch is writing. One whose object was accepted is `synced` as of that time; what
  * was accepted is not relied on, so that its row is sent when it is back. One that was never accepted is forgotten. A doubt
- * stays as long as a write may still be carried out, or another record has the object.
+ * stays as long as a write may still be carried out.
  */
 export async function abandonRecords(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
   const isOfKeys = sql`r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND r.status <> 'retired'`;
@@ -22,14 +20,17 @@ export async function abandonRecords(db: Queries, stream: string, keys: readonly
     UPDATE slotsync.records AS r SET in_doubt = false, check_after = NULL, claimed_by = NULL, claimed_until = NULL
     WHERE ${isOfKeys} AND ${IS_QUIET}`;
   await forgetRecords(db, stream, keys);
-  const abandoned = await query<{ externalId: string | null }>(db)`
-    UPDATE slotsync.records AS r SET status = 'synced', source_hash = 0, object_hash = '', refused_hash = NULL,
+  const abandoned = await query<{ externalId: string | null; rowId: string | null }>(db)`
+    WITH abandoned AS (
+      SELECT stream, local_key, row_external_id FROM slotsync.records AS r
+      WHERE ${isOfKeys} AND r.object_hash IS NOT NULL AND coalesce(r.claimed_until < now(), true) FOR UPDATE)
+    UPDATE slotsync.records AS r SET row_external_id = NULL, status = 'synced', source_hash = 0, object_hash = '', refused_hash = NULL,
       error_code = NULL, error_message = NULL, waits_for = NULL, waits_since = NULL, attempts = 0,
       gone_since = coalesce(r.gone_since, now()), updated_at = now()
-    WHERE ${isOfKeys} AND r.object_hash IS NOT NULL AND coalesce(r.claimed_until < now(), true)
-    RETURNING r.external_id AS "externalId"`;
+    FROM abandoned AS a WHERE r.stream = a.stream AND r.local_key = a.local_key
+    RETURNING r.external_id AS "externalId", a.row_external_id AS "rowId"`;
   await wakeSharers(
     db,
-    abandoned.flatMap(({ externalId }) => externalId ?? []),
+    abandoned.flatMap(({ externalId, rowId }) => [externalId, rowId].filter((id) => id !== null)),
   );
 }
