@@ -1,7 +1,7 @@
 // Assembly of everything but the queue: what a command needs is opened when it first asks for it, and closed in the opposite
 // order, also when the command fails. Modules are loaded at the same moment, so that a command pays only for what it uses.
 import type { AlertDeps } from './alerts/tell.js';
-import type { Configuration } from './config-file.js';
+import type { Configuration, LoadedConfiguration } from './config-file.js';
 import type { QuotaUsage } from './destination/quota/limiter.js';
 import { UsageError } from './errors.js';
 import { createReleasers, once } from './lifecycle.js';
@@ -50,7 +50,7 @@ export function createAppBase(
   const api = () => required(settings.api, 'API_BASE_URL');
 
   /** With the lookups that are tables of the mirror as they are now; workers read them again for each run. */
-  const configuration = once(async (): Promise<Configuration> => {
+  const configuration = once(async (): Promise<LoadedConfiguration> => {
     const loaded = await (await import('./config-file.js')).loadConfiguration(configPath);
     if (settings.mirrorUrl === undefined || !usesLookupTables(loaded)) return loaded;
     const { readLookupTables } = await import('./sync/current-streams.js');

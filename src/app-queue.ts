@@ -20,10 +20,11 @@ import { verifyPeriodically } from './sync/verify/verify-periodically.js';
 export async function openQueue(app: AppBase) {
   const { log, own } = app;
   const { state, stateId } = await app.bound();
+  const { fingerprints, loadedAt, isChanged } = await app.configuration();
   await requireQueueStore(app.queueStore());
-  const bullmq = openBullmq(app.queueStore(), stateId, log);
+  const bullmq = openBullmq(app.queueStore(), stateId, log, fingerprints.configuration);
   own(bullmq, bullmq.close);
-  const producer = createProducer({ bullmq, state });
+  const producer = createProducer({ bullmq, state, fingerprints });
   own(producer, producer.close);
   const shared = { bullmq, producer, log, state };
   /** Of readings that keep a connection of the state until they have ended. */
@@ -54,7 +55,8 @@ export async function openQueue(app: AppBase) {
         await mirror.ping();
         await destination.probe('objects', { from: 0, to: 0 }, { lane: 'verify', signal });
       };
-      const presence = startPresence({ state, log, command: app.command });
+      const configuration = { ...fingerprints, loadedAt, isChanged };
+      const presence = await startPresence({ state, log, command: app.command, configuration });
       own(presence, presence.close);
       const deps = { ...shared, ...options, presence, meter, startDueRuns, mirror, destination, probe };
       const declared = await streams();

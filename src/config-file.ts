@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { z } from 'zod';
-import { hashModules } from './config-modules.js';
+import { hashTexts, readModules, type Modules } from './config-modules.js';
 import { readCsvFile } from './csv-file.js';
 import { messageOf, UsageError } from './errors.js';
 import { AFTER_SYNC, findPatternFault } from './cron-schedule.js';
@@ -17,6 +17,7 @@ import {
 } from './streams/config-schema.js';
 import { nearestName } from './nearest-name.js';
 import { describeFault, type Fault } from './streams/config-schema.js';
+import { fingerprintsOf, type Fingerprints } from './streams/fingerprints.js';
 import { resolveLookups } from './streams/lookups.js';
 import { resolveReservations, type ReservationConfig } from './streams/bookings.js';
 import { resolveStreams, type Stream } from './streams/stream.js';
@@ -31,6 +32,16 @@ export interface Configuration extends Omit<ParsedConfig, 'streams' | 'reservati
   /** Parents first. */
   streams: readonly Stream[];
   reservations: ReservationConfig | undefined;
+  fingerprints: Fingerprints;
+  /** The file, what it imports, and the lookups beside it. */
+  files: readonly string[];
+}
+
+/** A configuration as a process has it while its files may change. */
+export interface LoadedConfiguration extends Configuration {
+  loadedAt: Date;
+  /** Whether its files differ now from what was loaded. */
+  isChanged: () => Promise<boolean>;
 }
 
 /** What the section `service` is without a configuration. */
@@ -51,7 +62,7 @@ export async function loadConfiguration(
   file: string | undefined,
   folder = process.cwd(),
   loadWithinMs = LOAD_WITHIN_MS,
-): Promise<Configuration> {
+): Promise<LoadedConfiguration> {
   const found = file === undefined ? findConfiguration(folder) : path.resolve(folder, file);
   if (found === undefined || !existsSync(found)) {
     const sought = found === undefined ? `${NAMES[0]} in ${folder}` : `configuration file ${found}`;
@@ -62,7 +73,10 @@ export async function loadConfiguration(
   const name = path.basename(found);
   try {
     const { exported, modules } = await loadAlone(() => readExported(found), loadWithinMs);
-    return checkConfiguration(exported, name, { folder: path.dirname(found), modules });
+    const checked = checkConfiguration(exported, name, { folder: path.dirname(found), modules });
+    const texts = await hashTexts(checked.files);
+    const isChanged = async () => (await hashTexts(checked.files)) !== texts;
+    return { ...checked, loadedAt: new Date(), isChanged };
   } catch (error) {
     if (error instanceof UsageError) throw error;
     // Node adds which files of this program asked for a module.
@@ -109,10 +123,10 @@ async function loadAlone<T>(load: () => Promise<T>, withinMs: number): Promise<T
   }
 }
 
-/** What the file exports, and a hash of its modules. */
-async function readExported(file: string): Promise<{ exported: unknown; modules: string }> {
+/** What the file exports, and its modules. */
+async function readExported(file: string): Promise<{ exported: unknown; modules: Modules }> {
   const text = readTextFile(file);
-  if (file.endsWith('.json')) return { exported: JSON.parse(text), modules: '' };
+  if (file.endsWith('.json')) return { exported: JSON.parse(text), modules: { files: [file], hash: '' } };
   const { createJiti } = await import('jiti');
   const self = import.meta.url.endsWith('.ts') ? './index.ts' : './index.js';
   const alias = { slotsync: fileURLToPath(new URL(self, import.meta.url)) };
@@ -124,17 +138,17 @@ async function readExported(file: string): Promise<{ exported: unknown; modules:
     interopDefault: false,
   });
   const exported = (await jiti.import<{ default?: unknown }>(file)).default;
-  return { exported, modules: hashModules(jiti, file) };
+  return { exported, modules: readModules(jiti, file) };
 }
 
 /**
  * Checks what a configuration file exported; `name` stands in the message. Lookups are read from files beside it, in `folder`.
- * `modules`: a hash of the file and of what it imports. Throws UsageError with every fault.
+ * `modules`: the file and what it imports. Throws UsageError with every fault.
  */
 export function checkConfiguration(
   exported: unknown,
   name = 'the configuration',
-  { folder = process.cwd(), modules = '' }: { folder?: string; modules?: string } = {},
+  { folder = process.cwd(), modules = { files: [], hash: '' } }: { folder?: string; modules?: Modules } = {},
 ): Configuration {
   const other = describeOther(exported);
   if (other !== undefined) {
@@ -148,10 +162,14 @@ export function checkConfiguration(
   const { readable, unreadable } = parsed.success
     ? { readable: parsed.data.streams, unreadable: new Set<string>() }
     : parseStreams(exported);
-  const readFile = (file: string, columns: readonly [string, string]) => readCodes(folder, file, columns);
+  const files = [...modules.files];
+  const readFile = (file: string, columns: readonly [string, string]) => {
+    files.push(path.resolve(folder, file));
+    return readCodes(folder, file, columns);
+  };
   const declaredLookups = parsed.data?.lookups ?? nameLookups(exported);
   const lookups = resolveLookups(declaredLookups, readFile, faults);
-  const streams = resolveStreams(readable, faults, { unreadable, lookups, modules });
+  const streams = resolveStreams(readable, faults, { unreadable, lookups, modules: modules.hash });
   faults.push(...checkSchedule(exported));
   const reservations =
     parsed.data?.reservations && resolveReservations(parsed.data.reservations, streams, lookups, faults);
@@ -160,7 +178,7 @@ export function checkConfiguration(
       faults: faults.map(describeFault),
     });
   }
-  return { ...parsed.data, streams, reservations };
+  return { ...parsed.data, streams, reservations, fingerprints: fingerprintsOf(streams), files };
 }
 
 /** The codes of a file. A fault of it is thrown as a text that does not repeat the folder. */

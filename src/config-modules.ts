@@ -2,9 +2,11 @@
 // imported; its own source text does not change with that constant.
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Jiti } from 'jiti';
+import { codeOf } from './errors.js';
 
 /** Files whose imports are looked at; others, such as JSON, import nothing. */
 const CODE = /\.[cm]?[jt]sx?$/;
@@ -14,11 +16,14 @@ const IMPORT = /\b(?:require|jitiImport|import)\(\s*(?:"([^"\n]+)"|'([^'\n]+)')\
 /** How a text begins that names a file of one's own; escaped, it may begin with anything. Compiling is left out without one. */
 const OWN_FILE = /["'](?:\.{0,2}\/|#|file:|\\)/;
 
-/**
- * A hash of a file and of every module that it imports, directly or not: their places from the file's folder, and their
- * texts. Not of packages, and not of what is named by an expression.
- */
-export function hashModules(jiti: Jiti, file: string): string {
+/** A file and every module that it imports, directly or not. Not packages, and not what is named by an expression. */
+export interface Modules {
+  files: readonly string[];
+  /** Of their places from the file's folder, and of their texts. */
+  hash: string;
+}
+
+export function readModules(jiti: Jiti, file: string): Modules {
   const texts = new Map<string, string>();
   const open = [file];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
@@ -31,7 +36,16 @@ export function hashModules(jiti: Jiti, file: string): string {
   const modules = [...texts]
     .map(([name, text]) => [path.relative(folder, name).split(path.sep).join('/'), text] as const)
     .toSorted(([a], [b]) => (a < b ? -1 : 1));
-  return createHash('sha256').update(JSON.stringify(modules)).digest('base64url');
+  const hash = createHash('sha256').update(JSON.stringify(modules)).digest('base64url');
+  return { files: [...texts.keys()], hash };
+}
+
+/** A hash of the texts of these files, as they are now. One that cannot be read has none. */
+export async function hashTexts(files: readonly string[]): Promise<string> {
+  const texts = files.map((file) => readFile(file, 'utf8').catch(codeOf));
+  return createHash('sha256')
+    .update(JSON.stringify(await Promise.all(texts)))
+    .digest('base64url');
 }
 
 function findImports(jiti: Jiti, file: string, source: string): string[] {

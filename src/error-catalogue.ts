@@ -45,6 +45,10 @@ export const ERRORS = {
     'the service does not know a type or field, or a stream is no longer in the configuration',
     'Correct the configuration, or create the names at the service, then: slotsync check, slotsync sync',
   ),
+  configuration_changed: dead(
+    'the configuration was changed before a run had ended, and no process has the former one any more',
+    'What the run had not sent is sent by the next one: slotsync sync',
+  ),
   unauthorized: setup(
     'the service did not accept the key, or does not permit the request',
     'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL, then: slotsync check',

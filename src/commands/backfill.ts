@@ -8,7 +8,7 @@ import { listUnfinishedRuns } from '../state/runs/read-runs.js';
 import { findUnknownKeys } from '../sync/plan/unknown-keys.js';
 import { readRange, requireConditions, requireFit, type RangeOptions } from './backfill-range.js';
 import { EXIT } from './exit-code.js';
-import { readRunOptions, startAndWork, workRun, type RunOptions } from './work-run.js';
+import { readRunOptions, startAndWork, type RunOptions } from './work-run.js';
 
 interface BackfillOptions extends RunOptions, RangeOptions {
   resume?: boolean;
@@ -59,6 +59,7 @@ async function resumeBackfill(app: App, names: string[], options: BackfillOption
     print(options, { run: null }, ['No backfill is unfinished; there is nothing to resume.']);
     return EXIT.done;
   }
-  const begin = async () => ({ run, started: false, isOurs: true });
-  return workRun(app, { begin, resumeCommand: RESUME }, runOptions);
+  const streams = selectStreams(await app.configuration(), run.streams);
+  const request = { kind: 'backfill', lane: 'backfill', range: run.range ?? undefined } as const;
+  return startAndWork(app, streams, request, runOptions, { resumeCommand: RESUME, canContinue: true });
 }

@@ -5,8 +5,11 @@ import { isUnencryptedRemote, parsePostgresAddress } from '../connections/postgr
 import { currentText } from '../setting-text.js';
 import { UsageError } from '../errors.js';
 import { formatMinute, plural } from '../format.js';
+import { findFormerProcesses } from '../readings/configurations.js';
+import { describeFormer } from '../report/configurations.js';
 import { print, printLine } from '../report/print.js';
 import { findExposedSecrets } from '../settings.js';
+import { listProcesses } from '../state/processes.js';
 import { checkAll, type Finding } from '../sync/check.js';
 import type { CommonOptions } from './command.js';
 import { EXIT, exitCodeOfErrorCode } from './exit-code.js';
@@ -52,6 +55,13 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     isQuotaInState: app.settings.redisUrl === undefined,
   };
   for await (const finding of checkAll(deps)) add(finding);
+  const processes = await app.confirmedState().then(
+    ({ db }) => listProcesses(db),
+    () => [],
+  ); // reported above
+  const times = { timeZone: await app.timeZone().catch(() => 'UTC'), now: new Date() };
+  for (const one of findFormerProcesses(processes, configuration.fingerprints))
+    add({ what: 'processes', result: 'warning', text: describeFormer(one, times) });
   const schedule = scheduleOf(configuration);
   if (schedule) {
     const next = formatMinute(nextDue(schedule, new Date()), settings.timeZone ?? schedule.timezone);

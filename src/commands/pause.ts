@@ -23,6 +23,6 @@ export async function resume(app: App, id: string | undefined, options: CommonOp
   if (resumed.length > 0) await (await app.queue()).producer.requeue();
   const none = run ? `Run ${run.id} is not paused.` : 'No run is paused.';
   const describe = (each: number) =>
-    `Run ${each} goes on with the next worker, sync or backfill; watch it with: slotsync status`;
+    `Run ${each} goes on with the next worker, sync or backfill of its configuration; watch it with: slotsync status`;
   print(options, { resumed }, resumed.length > 0 ? resumed.map(describe) : [none]);
 }

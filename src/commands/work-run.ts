@@ -5,12 +5,17 @@ import type { App } from '../app.js';
 import { createQuotaUseReader } from '../destination/quota/quota-use.js';
 import { SlotsyncError, UsageError } from '../errors.js';
 import { print, printJson, printLine, printNote } from '../report/print.js';
+import { findFormerProcesses } from '../readings/configurations.js';
+import { describeFormer } from '../report/configurations.js';
 import { createProgress } from '../report/progress.js';
 import { printRun, runToJson } from '../report/run.js';
 import { describeStopped } from '../report/status.js';
 import type { State } from '../state/database.js';
+import { listProcesses } from '../state/processes.js';
+import type { RunRequest } from '../state/runs/insert-run.js';
 import { readProgress, readRun, type Run } from '../state/runs/read-runs.js';
-import { startRun, type RunRequest } from '../state/runs/start-run.js';
+import { endLeftRuns } from '../state/runs/run-configuration.js';
+import { startRun } from '../state/runs/start-run.js';
 import type { Stream } from '../streams/stream.js';
 import { EXIT, exitCodeOfRun } from './exit-code.js';
 import { listenForSignals } from './signals.js';
@@ -47,8 +52,13 @@ export async function startAndWork(
   options: ParsedRunOptions,
   { canContinue = false, ...work }: Omit<Work, 'begin'> & { canContinue?: boolean },
 ): Promise<number> {
-  const request = { ...wanted, startedBy: 'command', streams: streams.map(({ name }) => name) } as const;
+  const { fingerprints } = await app.configuration();
+  const names = streams.map(({ name }) => name);
+  const request = { ...wanted, startedBy: 'command', streams: names, fingerprints } as const;
   const { db } = await app.state();
+  const times = { timeZone: await app.timeZone(), now: new Date() };
+  for (const one of findFormerProcesses(await listProcesses(db), fingerprints))
+    printNote(`${describeFormer(one, times)}.`);
   if (options.detach) {
     const { producer } = await app.queue();
     const { run, started } = await startRun(db, request);
@@ -75,6 +85,7 @@ export async function workRun(
 ): Promise<number> {
   const state = await app.state();
   const queue = await app.queue();
+  const { fingerprints } = await app.configuration();
   const workers = await queue.workers({ concurrency });
   const readQuotaUse = createQuotaUseReader(await app.limiter());
   const stop = listenForSignals(workers);
@@ -89,7 +100,7 @@ export async function workRun(
     for (let isOurs = false; !isOurs && !stop.requested();) {
       let started: boolean;
       ({ run, started, isOurs } = await begin());
-      const { id } = run;
+      const { id, streams } = run;
       if (run.pausedAt) {
         print({ json }, { ...extraJson, run: runToJson(run), started: false }, [
           `Run ${id} over these streams is paused. To continue: slotsync resume ${id}`,
@@ -98,8 +109,14 @@ export async function workRun(
       }
       if (started) await queue.producer.enqueueRun(id, run.lane);
       else if (!json && isOurs) printLine(`Run ${id} is unfinished; continuing it.`);
-      else if (!json) printLine(`Run ${id} over the same streams is unfinished; finishing it first.`);
-      run = await waitForRun(state, id, { isStopped: stop.requested, readQuotaUse, whyStopped });
+      else if (!json && queue.producer.isOwn(run))
+        printLine(`Run ${id} over the same streams is unfinished; finishing it first.`);
+      else if (!json)
+        printLine(
+          `Run ${id} over the same streams has another configuration; waiting for the process that has it.`,
+        );
+      const look = () => endLeftRuns(state.db, fingerprints, { streams });
+      run = await waitForRun(state, id, { isStopped: stop.requested, readQuotaUse, whyStopped, look });
       // What it did belongs to this command's summary as much as what the next one does.
       if (!json && !isOurs && run.finishedAt) await printRun(state, run, timeZone);
     }
@@ -126,16 +143,20 @@ async function waitForRun(
     isStopped,
     readQuotaUse,
     whyStopped,
+    look,
   }: {
     isStopped: () => boolean;
     readQuotaUse: () => Promise<number | undefined>;
     /** Why nothing is sent; undefined: it is. */
     whyStopped: () => string | undefined;
+    /** Ends the run when nobody may work it any more. */
+    look: () => Promise<unknown>;
   },
 ): Promise<Run> {
   const progress = createProgress('records', `run ${id}`);
   try {
     while (true) {
+      await look();
       const run = await readRun(state.db, id);
       if (!run) throw new SlotsyncError('run_lost', `run ${id} is not in the state any more`);
       const { done, total } = await readProgress(state.db, id);
@@ -153,9 +174,10 @@ async function waitForRun(
 }
 
 /** Whether a run does what is requested. */
-function isRunOf(run: Run, { kind, streams, range }: RunRequest): boolean {
+function isRunOf(run: Run, { kind, streams, range, fingerprints }: RunRequest): boolean {
   const requested: unknown = JSON.parse(JSON.stringify(range ?? null));
   return (
+    run.configuration === fingerprints?.configuration &&
     run.kind === kind &&
     isDeepStrictEqual(run.streams.toSorted(), streams.toSorted()) &&
     isDeepStrictEqual(run.range, requested)

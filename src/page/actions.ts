@@ -31,7 +31,7 @@ export interface ActionDeps {
   /** Opened at the first action that queues something. */
   producer: () => Promise<{
     enqueueRun(runId: number, lane: string): Promise<void>;
-    requeue(): Promise<void>;
+    requeue(): Promise<unknown>;
   }>;
   log: Logger;
 }
@@ -106,8 +106,9 @@ const approve: Action = {
   async act(deps, request) {
     const { state, configuration, mirror, producer, timeZone } = deps;
     const opened = await state();
+    const declared = await configuration();
     const given = {
-      configuration: await configuration(),
+      configuration: declared,
       mirror: await mirror(),
       state: opened,
       requireQueue: producer,
@@ -118,6 +119,7 @@ const approve: Action = {
       ...wanted,
       startedBy: 'command',
       streams: streams.map(({ name }) => name),
+      fingerprints: declared.fingerprints,
     });
     await (await producer()).enqueueRun(run.id, run.lane);
     const zone = await timeZone();
@@ -249,14 +251,15 @@ const repair: Action = {
     };
   },
   back: () => '/drift',
-  async act({ state, producer }, request) {
+  async act({ state, configuration, producer }, request) {
     const stream = request.query.get('stream') ?? '';
     const opened = await state();
     const count = await countRepairable(opened.db, stream);
     requireShown(request, count);
     if (count === 0) throw new UsageError(`nothing of ${stream} drifts that can be repaired`);
     const { enqueueRun } = await producer();
-    const run = await startRepairRun(opened.db, { streams: [stream], startedBy: 'command' });
+    const { fingerprints } = await configuration();
+    const run = await startRepairRun(opened.db, { streams: [stream], startedBy: 'command', fingerprints });
     if (!run) throw new UsageError(`a run over ${stream} is not finished yet; nothing was queued`);
     await enqueueRun(run.id, run.lane);
     return `Run ${run.id} is queued. ${await describeWorkers(opened)}`;

@@ -4,6 +4,7 @@ import { errorEntry, remedyFor } from '../error-catalogue.js';
 import { formatDuration, formatNumber, formatTime, plural } from '../format.js';
 import { html, type Html } from '../html.js';
 import type { Cause } from '../readings/causes.js';
+import { describeFormer, describeWaitingRun } from '../report/configurations.js';
 import { headlineOf, needsOperator } from '../report/failures.js';
 import { failedRuns } from '../report/run.js';
 import { resumesAlone } from '../report/status.js';
@@ -58,6 +59,10 @@ function attention(now: Now, causes: readonly Cause[], view: View): Section {
     ...now.leftRuns.map(
       (id) =>
         html`<h3>${status('paused')} Run ${id} is unfinished, and no process is known to work on it</h3><p>Start ${command('slotsync worker')}</p>`,
+    ),
+    ...now.configurations.waiting.map((run) => html`<h3>${status('paused')} ${describeWaitingRun(run)}</h3>`),
+    ...now.configurations.former.map(
+      (one) => html`<h3>${status('stopped')} ${describeFormer(one, { ...view, now: new Date() })}</h3>`,
     ),
     ...(now.orphanedClaims.records > 0
       ? [

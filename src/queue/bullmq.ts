@@ -14,7 +14,7 @@ import pg from 'pg';
 import { UsageError } from '../errors.js';
 import { nextDue } from '../cron-schedule.js';
 import type { Logger } from '../logger.js';
-import type { QueueName } from './jobs.js';
+import { QUEUES, type QueueName } from './jobs.js';
 import {
   findPooling,
   pgConfig,
@@ -95,8 +95,13 @@ const BY_OUR_SCHEDULE = {
     nextDue({ pattern, timezone }, new Date(atMs)).getTime(),
 };
 
-/** Opens queues and workers of one state; each is closed by whoever opened it, and then what they share. */
-export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
+/**
+ * Opens queues and workers of one state; each is closed by whoever opened it, and then what they share. Each `configuration`
+ * has queues of its own: so a job comes only to processes that may work it, and to them at once.
+ */
+export function openBullmq(store: QueueStore, stateId: string, log: Logger, configuration?: string) {
+  const nameOf = (name: QueueName) =>
+    configuration === undefined || name === QUEUES.changes ? name : `${name}-${configuration}`;
   /** When an error was last logged, by the beginning of its message: the rest of it may differ each time. */
   const logged = new Map<string, number>();
   const onError = ({ message }: Error) => {
@@ -129,7 +134,7 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
   return {
     queue(name: QueueName): Queue {
       // A producer that cannot reach Redis fails; the batch's row brings the job back later.
-      const queue = new Queue(name, { ...connect(3), settings: BY_OUR_SCHEDULE }, backend);
+      const queue = new Queue(nameOf(name), { ...connect(3), settings: BY_OUR_SCHEDULE }, backend);
       queue.on('error', onError);
       return queue;
     },
@@ -152,7 +157,7 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger) {
         settings: { ...BY_OUR_SCHEDULE, ...options.settings },
         ...connect(null),
       };
-      const worker = new Worker(name, process, config, backend) as unknown as Worker;
+      const worker = new Worker(nameOf(name), process, config, backend) as unknown as Worker;
       worker.on('error', onError);
       const ready = worker.waitUntilReady();
       ready.catch(() => undefined); // whoever waits for it gets the error

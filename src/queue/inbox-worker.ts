@@ -6,6 +6,7 @@ import { listenForChanges } from '../state/inbox/add-changes.js';
 import { addDueChecks } from '../state/inbox/due-checks.js';
 import { takeChanges } from '../state/inbox/take-changes.js';
 import type { ParsedConfig } from '../streams/config-schema.js';
+import { fingerprintsOf } from '../streams/fingerprints.js';
 import type { Stream } from '../streams/stream.js';
 import { createPoll } from '../sync/detect/poll-cursor.js';
 import type { SyncDeps } from '../sync/sync-deps.js';
@@ -34,7 +35,7 @@ export function createInboxWorker(options: InboxWorkerOptions) {
 
   async function takeFromInbox(): Promise<number | undefined> {
     await addDueChecks(state.db, [...streams.keys()]);
-    const taken = await takeChanges(state.db, [...streams.keys()]);
+    const taken = await takeChanges(state.db, [...streams.keys()], fingerprintsOf(streams.values()));
     if (taken === 'nothing') return undefined;
     if (taken === 'busy') return BUSY_MS;
     // A run that cannot be queued is a row all the same, and is queued from there.

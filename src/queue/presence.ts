@@ -1,11 +1,18 @@
-// Tells the state that this process is at work, and whether it sends: whoever looks, looks from another process.
+// Tells the state that this process is at work, whether it sends, and which configuration it has: whoever looks, looks from
+// another process.
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { codeOf, messageOf } from '../errors.js';
 import { repeat } from '../lifecycle.js';
 import type { Logger } from '../logger.js';
 import type { State } from '../state/database.js';
-import { notePresence, removeProcess, RENEW_PROCESS_MS, type SendingStopped } from '../state/processes.js';
+import {
+  notePresence,
+  removeProcess,
+  RENEW_PROCESS_MS,
+  type ProcessConfiguration,
+  type SendingStopped,
+} from '../state/processes.js';
 import { pruneNotes } from '../state/retention.js';
 
 const PRUNE_EVERY_MS = 60 * 60 * 1000;
@@ -15,17 +22,24 @@ interface PresenceDeps {
   log: Logger;
   /** `worker`, or the command that works the queue. */
   command: string;
+  configuration?: ProcessConfiguration & { isChanged: () => Promise<boolean> };
 }
 
-export type Presence = ReturnType<typeof startPresence>;
+export type Presence = Awaited<ReturnType<typeof startPresence>>;
 
-/** Notes this process in the state until it is closed. While the state does not answer, others take it for dead. */
-export function startPresence({ state, log, command }: PresenceDeps) {
+/**
+ * Notes this process in the state until it is closed; it is noted when this resolves. While the state does not answer, others
+ * take it for dead.
+ */
+export async function startPresence({ state, log, command, configuration }: PresenceDeps) {
   const process_ = { id: randomUUID().slice(-12), command, host: hostname(), pid: process.pid };
   const closing = new AbortController();
   let stopped: (SendingStopped & { since: Date }) | null = null;
-  const renewal = repeat(() => notePresence(state.db, process_, stopped), {
+  let isChanged = false;
+  await notePresence(state.db, process_, stopped, { configuration });
+  const renewal = repeat(renew, {
     everyMs: RENEW_PROCESS_MS,
+    firstAfterMs: RENEW_PROCESS_MS,
     signal: closing.signal,
     onError: (error) => log.debug({ code: codeOf(error) }, 'process not noted in the state; it is retried'),
   });
@@ -35,6 +49,15 @@ export function startPresence({ state, log, command }: PresenceDeps) {
     signal: closing.signal,
     onError: (error) => log.debug({ code: codeOf(error) }, 'old notes not deleted; it is retried'),
   });
+
+  async function renew(): Promise<void> {
+    const wasChanged = isChanged;
+    isChanged = (await configuration?.isChanged()) ?? false;
+    if (isChanged && !wasChanged)
+      log.warn('configuration changed on disk: this process goes on with the one it has loaded; restart it');
+    if (wasChanged && !isChanged) log.info('configuration on disk is again the one that was loaded');
+    await notePresence(state.db, process_, stopped, { configuration, isChanged });
+  }
 
   return {
     /** Names the process in the state; claims of its batches begin with it. */

@@ -2,7 +2,9 @@
 import type { State } from '../state/database.js';
 import { advanceRun } from '../state/runs/advance-run.js';
 import { listQueuedBatches } from '../state/runs/batches.js';
-import { listUnfinishedRuns } from '../state/runs/read-runs.js';
+import { listUnfinishedRuns, onlyReads, type Run } from '../state/runs/read-runs.js';
+import { adoptRuns, endLeftRuns } from '../state/runs/run-configuration.js';
+import type { Fingerprints } from '../streams/fingerprints.js';
 import type { Bullmq } from './bullmq.js';
 import { batchJobId, JOB_OPTIONS, priorityOf, QUEUES, runJobId, type BatchJob, type RunJob } from './jobs.js';
 
@@ -13,7 +15,14 @@ const AT_ONCE = 500;
 
 const UNFINISHED = ['waiting', 'prioritized', 'active', 'delayed'] as const;
 
-export function createProducer({ bullmq, state }: { bullmq: Bullmq; state: State }) {
+interface ProducerDeps {
+  bullmq: Bullmq;
+  state: State;
+  /** Runs of this configuration are queued, and no others. */
+  fingerprints?: Fingerprints;
+}
+
+export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
   const runs = bullmq.queue(QUEUES.runs);
   const batches = bullmq.queue(QUEUES.batches);
   const incremental = bullmq.queue(QUEUES.incrementalBatches);
@@ -23,6 +32,9 @@ export function createProducer({ bullmq, state }: { bullmq: Bullmq; state: State
       { queue: batches, own: queued.filter(({ lane }) => lane !== 'incremental') },
       { queue: incremental, own: queued.filter(({ lane }) => lane === 'incremental') },
     ] as const;
+
+  const isOwn = ({ configuration }: Pick<Run, 'configuration'>) =>
+    configuration === (fingerprints?.configuration ?? null);
 
   async function enqueueRun(runId: number, lane: string): Promise<void> {
     const data: RunJob = { runId };
@@ -51,6 +63,8 @@ export function createProducer({ bullmq, state }: { bullmq: Bullmq; state: State
   return {
     enqueueRun,
     enqueueBatches,
+    /** Whether a run, or a batch of it, belongs to the configuration of this process. */
+    isOwn,
 
     /**
      * Lets a run take its next step, if it is time, and queues the batches it may send then. `traceparent`: the span in which
@@ -61,15 +75,24 @@ export function createProducer({ bullmq, state }: { bullmq: Bullmq; state: State
       await enqueueBatches(await listQueuedBatches(state.db, runId), traceparent);
     },
 
-    /** The same for every unfinished run: what a process that ended has left out. */
-    async requeue(): Promise<void> {
-      for (const run of await listUnfinishedRuns(state.db)) {
+    /**
+     * The same for every unfinished run of this configuration: what a process that ended has left out. Returns the runs of
+     * other configurations.
+     */
+    async requeue(): Promise<Run[]> {
+      if (fingerprints) {
+        await adoptRuns(state.db, fingerprints);
+        await endLeftRuns(state.db, fingerprints, 'incremental');
+      }
+      const unfinished = await listUnfinishedRuns(state.db);
+      for (const run of unfinished.filter(isOwn)) {
         if (run.status === 'planning' && run.pausedAt === null) await enqueueRun(run.id, run.lane);
         if (run.status === 'running') await advanceRun(state.db, run.id);
       }
-      const queued = await listQueuedBatches(state.db);
+      const queued = (await listQueuedBatches(state.db)).filter(isOwn);
       for (const { queue, own } of perQueue(queued))
         if ((await queue.getJobCountByTypes(...UNFINISHED)) < own.length) await enqueueBatches(own);
+      return unfinished.filter((run) => !isOwn(run) && !onlyReads(run));
     },
 
     /** Batch jobs by state, for `status`. */

@@ -10,6 +10,8 @@ import { NO_OUTCOMES } from '../state/records/outcome-types.js';
 import { readBatch, type Batch } from '../state/runs/batches.js';
 import { failPlanning } from '../state/runs/end-run.js';
 import { failBatch } from '../state/runs/finish-batch.js';
+import { readRun } from '../state/runs/read-runs.js';
+import { differingStreams, fingerprintsOf } from '../streams/fingerprints.js';
 import { applyBatch, type ApplyDeps } from '../sync/apply/apply-batch.js';
 import { openRequests } from '../sync/apply/fill-requests.js';
 import { createPreflight } from '../sync/plan/preflight.js';
@@ -59,6 +61,7 @@ export function createWorkers(options: WorkersOptions) {
   /** `ended`: it stopped working the queue without a call of `stop`. */
   let phase: 'starting' | 'running' | 'stopping' | 'ended' = 'starting';
   let sweep: ReturnType<typeof repeat> | undefined;
+  let leftToOthers = new Set<number>();
 
   const { stopping, aborting, stop, abort } = createStoppable('workers', log, () => {
     phase = 'stopping';
@@ -95,6 +98,17 @@ export function createWorkers(options: WorkersOptions) {
     for (const worker of all) void worker.pause().catch(onError);
   }
 
+  /** Queues again what an interruption left. A run that belongs to another configuration is named once. */
+  async function requeue(): Promise<void> {
+    const others = await producer.requeue();
+    for (const { id, fingerprints } of others) {
+      const differing = differingStreams(fingerprints, fingerprintsOf(options.streams.values()));
+      if (differing.length > 0 && !leftToOthers.has(id))
+        log.warn({ runId: id, differing }, 'run left to processes with its configuration');
+    }
+    leftToOthers = new Set(others.map(({ id }) => id));
+  }
+
   async function processBatch(job: Job, token: string | undefined): Promise<void> {
     const { batchId, traceparent } = job.data as BatchJob;
     let child = log.child({ batch: batchId });
@@ -104,6 +118,7 @@ export function createWorkers(options: WorkersOptions) {
       batch = taken;
       if (taken?.state !== 'queued' || taken.isPaused) return; // its row brings it back when it is resumed
       child = log.child({ runId: taken.runId, stream: taken.stream, batch: taken.id });
+      if (!producer.isOwn(taken)) return; // its row brings it to processes that have its configuration
       aborting.throwIfAborted();
       const deps = {
         ...options,
@@ -145,6 +160,8 @@ export function createWorkers(options: WorkersOptions) {
     const child = log.child({ runId });
     const token = randomUUID();
     try {
+      const run = await readRun(state.db, runId);
+      if (!run || !producer.isOwn(run)) return;
       const attempt = { token, attemptsMade: job.attemptsMade, signal: aborting };
       const planned = { ...options, streams: await streamsOf(runId), preflight, log: child };
       await inSpan('run', { 'slotsync.run.id': runId }, async () => {
@@ -203,12 +220,12 @@ export function createWorkers(options: WorkersOptions) {
     /** Queues again what an interruption left, and starts working the queues. Ends early when it is stopped meanwhile. */
     async start(): Promise<void> {
       if (stopping.aborted) return;
-      const ready = Promise.all(all.map((worker) => worker.waitUntilReady())).then(() => producer.requeue());
+      const ready = Promise.all(all.map((worker) => worker.waitUntilReady())).then(requeue);
       await Promise.race([ready, once(stopping, 'abort')]);
       if (stopping.aborted) return;
       for (const worker of all) void runUntilStopped(worker);
       phase = 'running';
-      sweep = repeat(producer.requeue, {
+      sweep = repeat(requeue, {
         everyMs: REQUEUE_EVERY_MS,
         firstAfterMs: REQUEUE_EVERY_MS,
         signal: stopping,

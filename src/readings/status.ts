@@ -26,6 +26,7 @@ import { NIGHTLY, readSchedule } from '../state/runs/nightly-occurrences.js';
 import { listUnfinishedRuns, readProgress } from '../state/runs/read-runs.js';
 import type { DriftKind, RunKind } from '../state/schema.js';
 import { listCauses } from './causes.js';
+import { findConfigurations } from './configurations.js';
 import { listRunsSoFar } from './runs.js';
 
 export type StatusReading = Awaited<ReturnType<typeof readStatus>>;
@@ -64,7 +65,8 @@ export async function readStatus(
   const { db } = state;
   const binding = await readBinding(state);
   const schedule = await readSchedule(db, NIGHTLY);
-  const unfinished = (await listUnfinishedRuns(db)).filter(({ kind }) => deps.kinds.includes(kind));
+  const allUnfinished = await listUnfinishedRuns(db);
+  const unfinished = allUnfinished.filter(({ kind }) => deps.kinds.includes(kind));
   const streams = await readInbox(db);
   // The configuration is loaded only to compare it with streams that are in the inbox or not in sync.
   const configuredStreams = () => deps.configuredStreams().catch(() => undefined);
@@ -81,6 +83,8 @@ export async function readStatus(
     orphanedClaims: await countOrphanedClaims(db),
     /** Unfinished runs that no process is known to work on. */
     leftRuns: mayBeLeft && !(await hasUnknownClaims(db)) ? left.map(({ id }) => id) : [],
+    /** Processes to be restarted, and runs of a configuration that no process at work has. */
+    configurations: findConfigurations(processes, allUnfinished),
     nightly: schedule && { ...schedule, nextDue: await readNextDue(schedule) },
     unfinished: await Promise.all(
       unfinished.map(async (run) => ({ run, progress: await readProgress(db, run.id) })),

@@ -60,7 +60,8 @@ export async function printRun(state: State, run: Run, timeZone: string): Promis
   }
   if (run.errorMessage !== null) {
     const remedy = remedyFor(onlyReads(run) ? 'interrupted' : run.errorCode);
-    const what = run.errorCode === 'hold_rejected' ? 'Not sent' : 'Failed';
+    const ended = run.status === 'cancelled' ? 'Cancelled' : 'Failed';
+    const what = run.errorCode === 'hold_rejected' ? 'Not sent' : ended;
     printLine(`${what}: ${run.errorMessage}\n  → ${remedy}\n`);
   }
   if (run.kind === 'reconcile') {

@@ -10,6 +10,7 @@ import {
   describeUnsettled,
   headlineOf,
 } from './failures.js';
+import { describeFormer, describeWaitingRun } from './configurations.js';
 import { describeApproval, describeHolds } from './holds.js';
 import { lines } from './print.js';
 import { runsTable, runToJson } from './run.js';
@@ -43,6 +44,7 @@ export function describeStatus(reading: StatusReading, timeZone: string): string
   const { binding, nightly, unfinished, runs, approvals, inbox, quota, requestSizes } = reading;
   const times = { timeZone, now: new Date() };
   const isAtWork = reading.processes.some(({ isAlive }) => isAlive);
+  const waiting = new Set(reading.configurations.waiting.map(({ id }) => id));
   const blocks = [
     lines(
       binding
@@ -52,7 +54,7 @@ export function describeStatus(reading: StatusReading, timeZone: string): string
     ),
     ...describeWrong(reading, times),
     lines(
-      unfinished.map((one) => describeUnderWay(one, isAtWork, timeZone)),
+      unfinished.map((one) => describeUnderWay(one, isAtWork && !waiting.has(one.run.id), timeZone)),
       runs.length > 0 && runsTable(runs, timeZone),
       nightly && describeNightly(reading, nightly, timeZone),
       approvals.map((approval) => describeApproval(approval, timeZone)),
@@ -133,7 +135,7 @@ export const resumesAlone = (code: string) => code !== 'worker_ended';
 
 /** Why nothing is sent: processes that send nothing, and those that are gone. */
 export function describeSending(
-  { processes, sendingStopped, orphanedClaims, leftRuns }: StatusReading,
+  { processes, sendingStopped, orphanedClaims, leftRuns, configurations }: StatusReading,
   { timeZone, now }: Times,
 ): string[] {
   const isMissed = leftRuns.length > 0 || orphanedClaims.records > 0;
@@ -164,6 +166,8 @@ export function describeSending(
       (id) =>
         `Run ${id} is unfinished, and no process is known to work on it: slotsync worker, or slotsync sync`,
     ),
+    configurations.waiting.map(describeWaitingRun),
+    configurations.former.map((one) => `${describeFormer(one, { timeZone, now })}.`),
   );
 }
 

@@ -1,18 +1,30 @@
 // The processes that work the queue, whether each is alive, and whether it sends: what one process knows of itself is
 // told to whoever looks from another.
 import { query, queryOne, type Queries, type RowOf } from './database.js';
+import type { Fingerprints } from '../streams/fingerprints.js';
 import type { processes } from './schema.js';
 
 type Row = RowOf<typeof processes>;
 
+/** The configuration that a process has. */
+export interface ProcessConfiguration extends Fingerprints {
+  loadedAt: Date;
+}
+
 /** A process, as it was seen last. */
-export interface Process extends Pick<Row, 'id' | 'command' | 'host' | 'pid' | 'errorCode' | 'errorMessage'> {
+export interface Process extends Pick<
+  Row,
+  'id' | 'command' | 'host' | 'pid' | 'errorCode' | 'errorMessage' | 'configuration' | 'fingerprints'
+> {
   startedAt: Date;
   seenAt: Date;
   /** Renewed lately. False: it was killed, sleeps, or cannot reach the state. */
   isAlive: boolean;
   /** It sends nothing since then. */
   stoppedSince: Date | null;
+  configurationLoadedAt: Date | null;
+  /** The files of its configuration differ since then from what it has loaded. */
+  configurationChangedAt: Date | null;
 }
 
 /** Why a process stopped sending. */
@@ -26,19 +38,30 @@ export const RENEW_PROCESS_MS = 5000;
 /** One that was not renewed for so long is taken for dead: some renewals may fail. */
 export const ALIVE_SECONDS = 30;
 
-/** Adds a process, or renews it: `stopped` says why it sends nothing; null: it sends. */
+/**
+ * Adds a process, or renews it: `stopped` says why it sends nothing; null: it sends. `isChanged`: the files of its
+ * configuration are others now.
+ */
 export async function notePresence(
   db: Queries,
   { id, command, host, pid }: Pick<Process, 'id' | 'command' | 'host' | 'pid'>,
   stopped: SendingStopped | null,
+  {
+    configuration,
+    isChanged = false,
+  }: { configuration?: ProcessConfiguration | undefined; isChanged?: boolean } = {},
 ): Promise<void> {
   await query(db)`
-    INSERT INTO slotsync.processes AS p (id, command, host, pid, stopped_since, error_code, error_message)
+    INSERT INTO slotsync.processes AS p (id, command, host, pid, stopped_since, error_code, error_message, configuration,
+      fingerprints, configuration_loaded_at, configuration_changed_at)
     VALUES (${id}, ${command}, ${host}, ${pid}, CASE WHEN ${stopped !== null} THEN now() END,
-      ${stopped?.code ?? null}, ${stopped?.message ?? null})
+      ${stopped?.code ?? null}, ${stopped?.message ?? null}, ${configuration?.configuration ?? null},
+      ${configuration ? JSON.stringify(configuration.streams) : null}::jsonb,
+      ${configuration?.loadedAt.toISOString() ?? null}::timestamptz, CASE WHEN ${isChanged} THEN now() END)
     ON CONFLICT (id) DO UPDATE SET seen_at = now(),
       stopped_since = CASE WHEN ${stopped !== null} THEN coalesce(p.stopped_since, now()) END,
-      error_code = excluded.error_code, error_message = excluded.error_message`;
+      error_code = excluded.error_code, error_message = excluded.error_message,
+      configuration_changed_at = CASE WHEN ${isChanged} THEN coalesce(p.configuration_changed_at, now()) END`;
 }
 
 /** A process stops: nothing of it is left. */
@@ -50,16 +73,21 @@ export async function removeProcess(db: Queries, id: string): Promise<void> {
 export async function listProcesses(db: Queries): Promise<Process[]> {
   const rows = await query<Row & { isAlive: boolean }>(db)`
     SELECT id, command, host, pid, started_at AS "startedAt", seen_at AS "seenAt", stopped_since AS "stoppedSince",
-      error_code AS "errorCode", error_message AS "errorMessage",
+      error_code AS "errorCode", error_message AS "errorMessage", configuration, fingerprints,
+      configuration_loaded_at AS "configurationLoadedAt", configuration_changed_at AS "configurationChangedAt",
       seen_at > now() - make_interval(secs => ${ALIVE_SECONDS}) AS "isAlive"
     FROM slotsync.processes ORDER BY started_at, id`;
   return rows.map((row) => ({
     ...row,
     startedAt: new Date(row.startedAt),
     seenAt: new Date(row.seenAt),
-    stoppedSince: row.stoppedSince === null ? null : new Date(row.stoppedSince),
+    stoppedSince: toDate(row.stoppedSince),
+    configurationLoadedAt: toDate(row.configurationLoadedAt),
+    configurationChangedAt: toDate(row.configurationChangedAt),
   }));
 }
+
+const toDate = (text: string | null) => (text === null ? null : new Date(text));
 
 /** Records claimed by processes that are not alive: no other may write them before the last of these claims expires. */
 export interface OrphanedClaims {

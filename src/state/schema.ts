@@ -234,6 +234,10 @@ export const runs = slotsync.table(
     finishedAt: time('finished_at'),
     /** The token of the process that plans it: only that one writes its batches. */
     planner: text('planner'),
+    /** Fingerprint of the configuration whose processes work it. Null: it only reads, or a former version started it. */
+    configuration: text('configuration'),
+    /** Per stream, the fingerprint of its declaration when the run was started. */
+    fingerprints: jsonb('fingerprints').$type<Record<string, string>>(),
   },
   (table) => [
     oneOf('runs', 'kind', RUN_KINDS),
@@ -507,6 +511,12 @@ export const processes = slotsync.table('processes', {
   stoppedSince: time('stopped_since'),
   errorCode: text('error_code'),
   errorMessage: text('error_message'),
+  /** Fingerprint of its configuration, and of each stream. Null: a process of a former version. */
+  configuration: text('configuration'),
+  fingerprints: jsonb('fingerprints').$type<Record<string, string>>(),
+  configurationLoadedAt: time('configuration_loaded_at'),
+  /** Its files differ since then from what was loaded; null: they do not. */
+  configurationChangedAt: time('configuration_changed_at'),
 });
 
 /** Requests of all processes by the second in which they were sent, of the last days. A second without any has no row. */

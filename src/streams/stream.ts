@@ -5,6 +5,7 @@ import type { KeyReference, ParsedConfig, StreamDeclaration } from './config-sch
 import { isIdentifiedByKey, mayCollide, parseTemplate, type ExternalIdTemplate } from './external-id.js';
 import type { Fault } from './config-schema.js';
 import { levelStreams } from './dependency-order.js';
+import { fingerprintOf } from './fingerprints.js';
 import { listContent, useLookups, type FieldSource, type Lookup, type UsedLookups } from './lookups.js';
 import { parseTable, type Source } from './source.js';
 
@@ -43,7 +44,12 @@ export interface Stream extends DeclaredSource, Omit<StreamDeclaration, SourceKe
   ownsIds: boolean;
   /** Changes when the declaration does, so that a new mapping is applied to every row. Seeds the row hash. */
   fingerprint: bigint;
+  /** Changes with everything that decides what is planned and sent: also with options that change no object. */
+  declaration: string;
 }
+
+/** A stream before the others are known. */
+type Unleveled = Omit<Stream, 'level' | 'ownsIds' | 'declaration'>;
 
 /** What of a configuration matters to its streams, beside themselves. */
 interface Surroundings {
@@ -70,7 +76,18 @@ export function resolveStreams(
     resolveStream(name, declaration, { known, unreadable, lookups, modules }, faults),
   );
   return resolved
-    .map((stream) => ({ ...stream, level: levels.get(stream.name) ?? 0, ownsIds: ownsIds(stream, resolved) }))
+    .map((stream) => {
+      const level = levels.get(stream.name) ?? 0;
+      const declaration = fingerprintOf([
+        level,
+        streams[stream.name],
+        String(stream.fingerprint),
+        resolved
+          .filter((other) => concerns(stream, other))
+          .map(({ name, source, key, externalId }) => [name, source, key, externalId]),
+      ]);
+      return { ...stream, level, declaration, ownsIds: ownsIds(stream, resolved) };
+    })
     .sort((a, b) => a.level - b.level);
 }
 
@@ -80,6 +97,14 @@ function ownsIds({ name, key, externalId }: Identified, all: readonly Identified
   return (
     isIdentifiedByKey(key, externalId) &&
     all.every((other) => other.name === name || !mayCollide(externalId, other.externalId))
+  );
+}
+
+/** Whether objects of a stream depend on how another one is declared: it is referred to, or may give the same external ids. */
+function concerns({ name, externalId, references }: Unleveled, other: Unleveled): boolean {
+  return (
+    other.name !== name &&
+    (references.some(({ stream }) => stream === other.name) || mayCollide(externalId, other.externalId))
   );
 }
 
@@ -98,7 +123,7 @@ function resolveStream(
   declaration: StreamDeclaration,
   streams: Declared,
   faults: Fault[],
-): Omit<Stream, 'level' | 'ownsIds'> {
+): Unleveled {
   const at = `streams.${name}`;
   const { from, key, externalId, fields, references, ...declared } = declaration;
   const source = resolveDeclared({ from, key, externalId, fields }, at, streams.lookups, faults);

@@ -7,7 +7,7 @@ import type { State } from '../state/database.js';
 import { recordApprovals, type Approval } from '../state/runs/approvals.js';
 import { chooseHolds, type HoldChoice } from '../state/runs/choose-holds.js';
 import type { Run } from '../state/runs/read-runs.js';
-import type { RunRequest } from '../state/runs/start-run.js';
+import type { RunRequest } from '../state/runs/insert-run.js';
 import type { Stream } from '../streams/stream.js';
 
 interface ApproveDeps {

@@ -4,6 +4,7 @@ import { unstartedDue } from '../cron-schedule.js';
 import { claimOccurrence, NIGHTLY, readSchedule } from '../state/runs/nightly-occurrences.js';
 import type { Run } from '../state/runs/read-runs.js';
 import { startFreeRun } from '../state/runs/start-run.js';
+import { fingerprintsOf } from '../streams/fingerprints.js';
 import type { SyncDeps } from './sync-deps.js';
 
 export type NightlyDeps = Pick<SyncDeps, 'state' | 'streams' | 'log'>;
@@ -27,6 +28,7 @@ export async function startDueNightly(
     lane: 'sync',
     startedBy: 'schedule',
     streams: [...streams.keys()],
+    fingerprints: fingerprintsOf(streams.values()),
   } as const;
   const started = await state.db.transaction(async (tx) =>
     (await claimOccurrence(tx, schedule, due)) ? startFreeRun(tx, request) : undefined,

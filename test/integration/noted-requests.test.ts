@@ -62,7 +62,7 @@ describe('requests by the second', () => {
     await noteRequests(db, { seconds, ...nothing });
     await notePresence(db, { id: 'killed', command: 'sync', host: 'h', pid: 1 }, null);
     await world.sql`UPDATE slotsync.processes SET seen_at = now() - interval '8 days'`;
-    const presence = startPresence({ state: world.state, log: world.log, command: 'worker' });
+    const presence = await startPresence({ state: world.state, log: world.log, command: 'worker' });
     await until(
       async () =>
         (await listProcesses(db)).every(({ id }) => id === presence.id) &&

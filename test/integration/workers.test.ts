@@ -137,7 +137,7 @@ it('workers: a batch that fails goes alone from then on, so that it spoils no ot
 
 it('workers: when the loop of a queue ends, the state says that the process sends nothing, and why', async () => {
   const world = await open();
-  const presence = startPresence({ state: world.state, log: world.log, command: 'worker' });
+  const presence = await startPresence({ state: world.state, log: world.log, command: 'worker' });
   let end: (error: Error) => void = () => undefined;
   const ending = new Promise<void>((_, reject) => (end = reject));
   const paused: string[] = [];

@@ -54,6 +54,10 @@ const PROCESS = {
   isAlive: true,
   errorCode: 'unauthorized',
   errorMessage: 'secret',
+  configuration: null,
+  fingerprints: null,
+  configurationLoadedAt: null,
+  configurationChangedAt: null,
 };
 const INBOX = { stream: 'rooms', waiting: 2, later: 0, inFlight: 0, oldestSeconds: 7200 };
 

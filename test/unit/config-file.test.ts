@@ -95,6 +95,30 @@ describe('a configuration file', () => {
     writeFileSync(path.join(folder, 'sync.config.ts'), text('hall'));
     expect(await typeOf()).toBe('hall');
   });
+
+  it('knows whether it, a module of it or a lookup beside it has changed since, until they are put back', async () => {
+    const config = {
+      lookups: { kinds: { file: 'kinds.csv', key: 'code', value: 'kind' } },
+      streams: { rooms: rooms({ fields: { 'room.kind': { column: 'kind', lookup: 'kinds' } } }) },
+    };
+    const files = {
+      'sync.config.mjs': `import { type } from './type.mjs'; export default ${JSON.stringify(config).replace('"room"', 'type')};`,
+      'type.mjs': `export const type = 'room';`,
+      'kinds.csv': 'code,kind\nL,lecture\n',
+    };
+    const folder = folderOf(files);
+    const { isChanged, streams } = await loadConfiguration(undefined, folder);
+    expect(streams[0]?.type).toBe('room');
+    expect(await isChanged()).toBe(false);
+    for (const [name, text] of Object.entries(files)) {
+      writeFileSync(path.join(folder, name), `${text} `);
+      expect(await isChanged(), name).toBe(true);
+      rmSync(path.join(folder, name));
+      expect(await isChanged(), name).toBe(true);
+      writeFileSync(path.join(folder, name), text);
+      expect(await isChanged(), name).toBe(false);
+    }
+  });
 });
 
 describe('the cache of compiled files that another user may write to', () => {

@@ -1,7 +1,8 @@
 // An incremental run takes keys from the inbox; their rows are deleted when it has ended.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, queryOne, tryLock, type Queries } from '../database.js';
-import { insertRun } from '../runs/start-run.js';
+import type { Fingerprints } from '../../streams/fingerprints.js';
+import { insertRun } from '../runs/insert-run.js';
 import type { BatchState } from '../schema.js';
 import { CHANGES_CHANNEL } from './add-changes.js';
 
@@ -23,7 +24,11 @@ export type TakenChanges = { runId: number } | 'nothing' | 'busy';
  * Starts an incremental run over the oldest keys that wait, of these streams. A key that another run has taken is left
  * until that run has ended, since it may have changed again meanwhile. The run is to be queued.
  */
-export async function takeChanges(db: Queries, streams: readonly string[]): Promise<TakenChanges> {
+export async function takeChanges(
+  db: Queries,
+  streams: readonly string[],
+  fingerprints?: Fingerprints,
+): Promise<TakenChanges> {
   return db.transaction(async (tx) => {
     if (!(await tryLock(tx, TAKE_LOCK))) return 'busy';
     const { runs } = await queryOne<{ runs: number }>(tx)`
@@ -56,6 +61,7 @@ export async function takeChanges(db: Queries, streams: readonly string[]): Prom
       lane: 'incremental',
       startedBy: 'change',
       streams: chosen.streams,
+      fingerprints,
     });
     await query(tx)`
       UPDATE slotsync.changes SET run_id = ${id}::bigint WHERE id = ${anyOf(chosen.ids, 'bigint')}`;

@@ -12,6 +12,8 @@ export interface Batch extends Pick<
   lane: string;
   isForced: boolean;
   isPaused: boolean;
+  /** Of its run. */
+  configuration: string | null;
 }
 export type NewBatch = typeof batches.$inferInsert;
 
@@ -34,7 +36,8 @@ export async function deleteBatches(tx: Queries, runId: number, stream?: string)
 export async function readBatch(db: Queries, id: number): Promise<Batch | undefined> {
   const [row] = await query<Batch>(db)`
     SELECT b.id::float8 AS id, run_id::float8 AS "runId", stream, level, operation, keys, state, lane,
-      coalesce((range->>'force')::boolean, false) AS "isForced", paused_at IS NOT NULL AS "isPaused"
+      coalesce((range->>'force')::boolean, false) AS "isForced", paused_at IS NOT NULL AS "isPaused",
+      configuration
     FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = run_id WHERE b.id = ${id}::bigint`;
   return row;
 }
@@ -49,8 +52,9 @@ export async function isToBeSent(db: Queries, id: number): Promise<boolean> {
 
 /** The batches that should have a job, of one run or of all, with their lanes; those of paused runs should not. */
 export async function listQueuedBatches(db: Queries, runId?: number) {
-  return query<{ id: number; lane: string }>(db)`
-    SELECT b.id::float8 AS id, lane FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = run_id
+  return query<Pick<Batch, 'id' | 'lane' | 'configuration'>>(db)`
+    SELECT b.id::float8 AS id, lane, configuration
+    FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = run_id
     WHERE state = 'queued' AND paused_at IS NULL AND r.id = coalesce(${runId ?? null}::bigint, r.id) ORDER BY b.id`;
 }
 

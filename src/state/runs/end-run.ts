@@ -15,7 +15,7 @@ export interface Failed {
 }
 
 /** The end of a run before its batches are finished. */
-type EarlyEnd = { status: 'failed'; error: Failed } | { status: 'cancelled'; error?: undefined };
+type EarlyEnd = { status: 'failed'; error: Failed } | { status: 'cancelled'; error?: Failed };
 
 /** Ends a run that cannot continue; its unfinished batches are cancelled, their records stay as they are. */
 export async function failRun(db: Queries, id: number, error: Failed): Promise<void> {
@@ -34,6 +34,12 @@ export async function failPlanning(db: Queries, planner: Planner, error: Failed)
 /** Ends a run at an operator's command, in the same way. */
 export async function cancelRun(db: Queries, id: number): Promise<void> {
   await endEarly(db, id, { status: 'cancelled' });
+}
+
+/** The same for a run that nobody may work any more: the next run does what it has not done. */
+export async function replaceRun(db: Queries, id: number): Promise<void> {
+  const message = 'the configuration was changed before the run had ended, and no process has the former one';
+  await endEarly(db, id, { status: 'cancelled', error: { code: 'configuration_changed', message } });
 }
 
 async function endEarly(db: Queries, id: number, as: EarlyEnd): Promise<void> {

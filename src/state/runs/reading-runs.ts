@@ -5,7 +5,7 @@ import { query, tryLock, type Queries, type State } from '../database.js';
 import { runs } from '../schema.js';
 import { failRun, finishRun } from './end-run.js';
 import { onlyReads } from './read-runs.js';
-import { insertRun, type RunRequest } from './start-run.js';
+import { insertRun, type RunRequest } from './insert-run.js';
 
 type ReadingKind = 'reconcile' | 'verify';
 

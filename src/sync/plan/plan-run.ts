@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Lane } from '../../destination/quota/limiter.js';
 import { errorEntry } from '../../error-catalogue.js';
-import { codeOf, dispositionOf, messageWithDetail } from '../../errors.js';
+import { codeOf, dispositionOf, messageWithDetail, SlotsyncError } from '../../errors.js';
 import { noMeter } from '../../meter.js';
 import { readTakenKeys } from '../../state/inbox/take-changes.js';
 import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
@@ -139,25 +139,39 @@ async function planStreams(
       if (error instanceof PlannerReplaced || signal?.aborted || !failsAlone(error, attemptsMade))
         throw error;
       // One unreadable source does not stop the others, and nothing of it is sent.
-      const failed: NewBatch = {
-        runId,
-        stream: stream.name,
-        level: stream.level,
-        state: 'failed',
-        keys: [],
-        counts: NO_OUTCOMES,
-        finishedAt: new Date(),
-        errorCode: codeOf(error),
-        errorMessage: `${stream.name}: ${messageWithDetail(error)}`,
-      };
-      await asPlanner(state.db, planner, async (tx) => {
-        await deleteBatches(tx, runId, stream.name);
-        await insertBatches(tx, [failed]);
-      });
-      log.error({ code: codeOf(error) }, 'stream failed while planning');
+      await failStream(deps, planner, stream, error);
     }
   }
+  for (const name of run.streams.filter((one) => !deps.streams.has(one))) {
+    const message = 'the configuration has no such stream any more';
+    await failStream(deps, planner, { name, level: 0 }, new SlotsyncError('configuration', message));
+  }
   return { plan, holds, approvals, batches, sending };
+}
+
+/** A stream of which nothing is sent, and why: a failed batch without keys. */
+async function failStream(
+  { state, log }: RunDeps,
+  planner: Planner,
+  { name, level }: Pick<Stream, 'name' | 'level'>,
+  error: unknown,
+): Promise<void> {
+  const failed: NewBatch = {
+    runId: planner.runId,
+    stream: name,
+    level,
+    state: 'failed',
+    keys: [],
+    counts: NO_OUTCOMES,
+    finishedAt: new Date(),
+    errorCode: codeOf(error),
+    errorMessage: `${name}: ${messageWithDetail(error)}`,
+  };
+  await asPlanner(state.db, planner, async (tx) => {
+    await deleteBatches(tx, planner.runId, name);
+    await insertBatches(tx, [failed]);
+  });
+  log.error({ code: codeOf(error), stream: name }, 'stream failed while planning');
 }
 
 /**

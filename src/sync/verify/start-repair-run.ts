@@ -1,14 +1,14 @@
 // A repair: the run that sends again what drifts.
 import type { Queries } from '../../state/database.js';
 import type { Run } from '../../state/runs/read-runs.js';
+import type { RunRequest } from '../../state/runs/insert-run.js';
 import { startFreeRun } from '../../state/runs/start-run.js';
-import type { StartedBy } from '../../state/schema.js';
 
 /** Starts a run over those of the streams that no unfinished run covers; undefined: each is covered. */
 export async function startRepairRun(
   db: Queries,
-  { streams, startedBy }: { streams: readonly string[]; startedBy: StartedBy },
+  { streams, ...started }: Pick<RunRequest, 'streams' | 'startedBy' | 'fingerprints'>,
 ): Promise<Run | undefined> {
-  const request = { kind: 'verify', lane: 'verify', startedBy, streams, range: { repair: true } } as const;
+  const request = { kind: 'verify', lane: 'verify', ...started, streams, range: { repair: true } } as const;
   return (await startFreeRun(db, request)).run;
 }

@@ -13,6 +13,7 @@ import {
 } from '../../state/runs/nightly-occurrences.js';
 import type { Run } from '../../state/runs/read-runs.js';
 import { whileReadingAlone } from '../../state/runs/reading-runs.js';
+import { fingerprintsOf } from '../../streams/fingerprints.js';
 import { startRepairRun } from './start-repair-run.js';
 import { verifyAlone, type VerifyDeps, type VerifyResult } from './verify.js';
 
@@ -94,14 +95,15 @@ async function findDue(
 
 /** Starts a run over those of the drifting streams that no unfinished run covers; the others are left to the next verify. */
 async function repair(
-  { state, startRepair, log }: PeriodicVerifyDeps,
+  { state, streams: declared, startRepair, log }: PeriodicVerifyDeps,
   { streams }: VerifyResult,
 ): Promise<void> {
   const drifting = streams.flatMap(({ stream, changed = 0, missing = 0, inactive = 0 }) =>
     changed + missing + inactive > 0 ? [stream] : [],
   );
   if (drifting.length === 0) return;
-  const run = await startRepairRun(state.db, { streams: drifting, startedBy: 'schedule' });
+  const fingerprints = fingerprintsOf(declared.values());
+  const run = await startRepairRun(state.db, { streams: drifting, startedBy: 'schedule', fingerprints });
   if (run) await startRepair(run);
   log.info({ runId: run?.id, streams: drifting }, run ? 'repair started' : 'repair left to the next verify');
 }

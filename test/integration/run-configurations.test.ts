@@ -1,0 +1,136 @@
+// Guarantee 11
+// A run belongs to the configuration that it was started with: who may take it over, and when it is replaced.
+import { beforeEach, describe, expect, it } from 'vitest';
+import { readStatus } from '../../src/readings/status.js';
+import { describeStatus } from '../../src/report/status.js';
+import { notePresence } from '../../src/state/processes.js';
+import { takeChanges } from '../../src/state/inbox/take-changes.js';
+import { addChanges } from '../../src/state/inbox/add-changes.js';
+import { setPaused } from '../../src/state/runs/pause-runs.js';
+import { readRun } from '../../src/state/runs/read-runs.js';
+import { adoptRuns, endLeftRuns } from '../../src/state/runs/run-configuration.js';
+import { startFreeRun, startRun } from '../../src/state/runs/start-run.js';
+import type { Fingerprints } from '../../src/streams/fingerprints.js';
+import { addRooms, keepRoomWorlds, nameAtService, rooms, roomsAndCourses } from '../support/room-worlds.js';
+import type { World } from '../support/world.js';
+
+const openRooms = keepRoomWorlds();
+
+const FORMER: Fingerprints = { configuration: 'former', streams: { rooms: 'a', courses: 'c' } };
+/** Rooms are declared otherwise, courses alike. */
+const PRESENT: Fingerprints = { configuration: 'present', streams: { rooms: 'b', courses: 'c' } };
+
+describe('run: its configuration', () => {
+  let world: World;
+  beforeEach(async () => {
+    world = await openRooms(roomsAndCourses());
+  });
+
+  const start = async (fingerprints: Fingerprints | undefined, ...streams: string[]) => {
+    const request = { kind: 'sync', lane: 'sync', startedBy: 'command', streams, fingerprints } as const;
+    return (await startRun(world.state.db, request)).run.id;
+  };
+  const work = (id: string, configuration: Fingerprints, loadedAt = new Date()) =>
+    notePresence(world.state.db, { id, command: 'worker', host: 'host-a', pid: 7 }, null, {
+      configuration: { ...configuration, loadedAt },
+    });
+  const configurationOf = async (id: number) => (await readRun(world.state.db, id))?.configuration;
+  const status = async () => {
+    const deps = {
+      kinds: ['sync'] as const,
+      configuredStreams: async () => [],
+      quotaUsage: () => world.limiter.usage(),
+    };
+    return describeStatus(await readStatus(world.state, deps), 'UTC').join('\n');
+  };
+
+  it('a run whose streams are declared alike is taken over, once nobody at work has its configuration', async () => {
+    const [alike, other, former] = [
+      await start(FORMER, 'courses'),
+      await start(FORMER, 'rooms'),
+      await start(undefined, 'halls'),
+    ];
+    await work('f', FORMER);
+    await adoptRuns(world.state.db, PRESENT);
+    expect(await configurationOf(alike)).toBe('former');
+    await world.sql`UPDATE slotsync.processes SET seen_at = now() - interval '31 seconds'`;
+    await adoptRuns(world.state.db, PRESENT);
+    expect(await configurationOf(alike)).toBe('present');
+    expect(await configurationOf(other)).toBe('former');
+    expect(await configurationOf(former)).toBe('present');
+  });
+
+  it('another run over its streams replaces it, once nobody at work has its configuration', async () => {
+    const former = await start(FORMER, 'rooms');
+    await work('f', FORMER);
+    expect(await start(PRESENT, 'rooms')).toBe(former);
+    await world.sql`DELETE FROM slotsync.processes`;
+    expect(await start(FORMER, 'rooms')).toBe(former);
+
+    const request = { kind: 'sync', lane: 'sync', startedBy: 'schedule', streams: ['rooms'] } as const;
+    const { run, busy } = await startFreeRun(world.state.db, { ...request, fingerprints: PRESENT });
+    expect(busy).toEqual([]);
+    expect(run).toMatchObject({ configuration: 'present', fingerprints: { rooms: 'b' } });
+    expect(await readRun(world.state.db, former)).toMatchObject({
+      status: 'cancelled',
+      errorCode: 'configuration_changed',
+    });
+  });
+
+  it('a paused run is not replaced: an operator wants it to stay', async () => {
+    const former = await start(FORMER, 'rooms');
+    await setPaused(world.state.db, true, former);
+    expect(await start(PRESENT, 'rooms')).toBe(former);
+  });
+
+  it('an incremental run gives its keys back, and a run over whole streams is left to an operator', async () => {
+    const { db } = world.state;
+    const sync = await start(FORMER, 'rooms');
+    await addChanges(db, 'rooms', ['A']);
+    const taken = await takeChanges(db, ['rooms'], FORMER);
+    await endLeftRuns(db, PRESENT, 'incremental');
+    expect(await world.sql`SELECT id::int, status FROM slotsync.runs ORDER BY id`).toEqual([
+      { id: sync, status: 'planning' },
+      { id: (taken as { runId: number }).runId, status: 'cancelled' },
+    ]);
+    expect(await world.sql`SELECT local_key, run_id FROM slotsync.changes`).toEqual([
+      { local_key: 'A', run_id: null },
+    ]);
+  });
+
+  it('status: a run that waits is named with the process to be restarted, or with how to replace it', async () => {
+    await work('f', FORMER, new Date(Date.now() - 72 * 3600 * 1000));
+    const id = await start(PRESENT, 'rooms');
+    const older = await status();
+    expect(older).toContain(
+      `Run ${id} (rooms) waits: no process at work has its configuration. To have it worked: restart the worker`,
+    );
+    expect(older).toMatch(
+      /worker on host-a, process 7, has another configuration \(rooms\), loaded .* \(3 d.* ago\): restart it/,
+    );
+    expect(older).toContain(`Unfinished: run ${id}`);
+
+    await world.sql`UPDATE slotsync.processes SET configuration_loaded_at = now() + interval '1 minute'`;
+    const newer = await status();
+    expect(newer).toContain(`slotsync cancel ${id}, then slotsync sync`);
+    expect(newer).not.toContain('restart');
+
+    await work('p', PRESENT, new Date(Date.now() + 120_000));
+    const both = await status();
+    expect(both).not.toContain('waits: no process');
+    expect(both).toContain('worker on host-a, process 7, has another configuration (rooms)');
+  });
+});
+
+it('run: a stream that the configuration does not know fails alone, and the run says so', async () => {
+  const world = await openRooms(rooms());
+  await addRooms(world, 'A');
+  const { run } = await world.sync('rooms', 'halls');
+  expect(run).toMatchObject({
+    status: 'partial',
+    errorCode: 'configuration',
+    errorMessage: 'halls: the configuration has no such stream any more',
+    counts: { rooms: { synced: 1 } },
+  });
+  expect(nameAtService(world, 'A')).toBe('Room A');
+});

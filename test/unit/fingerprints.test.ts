@@ -1,0 +1,85 @@
+import { describe, expect, it } from 'vitest';
+import { checkConfiguration } from '../../src/config-file.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { differingStreams } from '../../src/streams/fingerprints.js';
+
+type Streams = SlotsyncConfig['streams'];
+type Declaration = Streams[string];
+
+const ROOMS: Declaration = {
+  from: 'campus.rooms',
+  key: 'code',
+  type: 'room',
+  externalId: 'room_{code}',
+  fields: { 'room.name': 'name', 'room.kind': { column: 'kind', lookup: 'kinds' } },
+};
+const COURSES: Declaration = {
+  from: 'campus.courses',
+  key: 'id',
+  type: 'course',
+  externalId: 'course_{id}',
+  fields: { 'course.name': 'name' },
+  references: { 'course.room': { stream: 'rooms', key: 'room' } },
+};
+const STAFF: Declaration = { ...COURSES, from: 'campus.staff', externalId: 'staff_{id}', references: {} };
+
+const fingerprints = (streams: Streams = {}, kinds: Record<string, string> = { L: 'lecture' }) =>
+  checkConfiguration({
+    streams: { rooms: ROOMS, courses: COURSES, staff: STAFF, ...streams },
+    lookups: { kinds },
+  }).fingerprints;
+/** The streams that differ from the declarations above. */
+const changed = (...to: Parameters<typeof fingerprints>) =>
+  differingStreams(fingerprints().streams, fingerprints(...to));
+
+describe('fingerprint of a declaration', () => {
+  it.each<[option: string, change: Partial<Declaration>]>([
+    ['from', { from: 'campus.other' }],
+    ['a query', { from: { query: 'SELECT 1' } }],
+    ['type', { type: 'person' }],
+    ['fields', { fields: { 'course.name': 'title' } }],
+    ['a function', { fields: { 'course.name': (row) => String(row['name']) } }],
+    ['cursor', { cursor: 'updated_at' }],
+    ['retire', { retire: 'deactivate' }],
+    ['owns', { owns: 'object' }],
+    ['batchSize', { batchSize: 7 }],
+    ['graceDays', { graceDays: 3 }],
+    ['unlessReserved', { unlessReserved: false }],
+    ['limits', { limits: { update: { count: 3 } } }],
+    ['match', { match: ['course.name'] }],
+    ['waitDays', { waitDays: 3 }],
+  ])('changes with %s, and those of other streams do not', (_, change) => {
+    expect(changed({ staff: { ...STAFF, ...change } })).toEqual(['staff']);
+    expect(fingerprints({ staff: { ...STAFF, ...change } }).configuration).not.toBe(
+      fingerprints().configuration,
+    );
+  });
+
+  it('changes with the content of a lookup that its fields use', () => {
+    expect(changed({}, { L: 'lecture hall' })).toEqual(['rooms']);
+  });
+
+  it('changes with the external ids of the streams it refers to, and not with their fields', () => {
+    expect(changed({ rooms: { ...ROOMS, externalId: 'r_{code}' } })).toEqual(['rooms', 'courses'].toSorted());
+    expect(changed({ rooms: { ...ROOMS, retire: 'deactivate' } })).toEqual(['rooms']);
+  });
+
+  it('changes with a stream that may give the same external ids', () => {
+    expect(changed({ guests: { ...STAFF, from: 'campus.guests', externalId: 'staff_{number}' } })).toEqual([
+      'staff',
+    ]);
+    expect(changed({ guests: { ...STAFF, externalId: 'guest_{id}' } })).toEqual([]);
+  });
+
+  it('does not depend on the order of the streams, and names one that is not known', () => {
+    const { configuration } = fingerprints();
+    const reversed = { streams: { staff: STAFF, courses: COURSES, rooms: ROOMS } };
+    expect(
+      checkConfiguration({ ...reversed, lookups: { kinds: { L: 'lecture' } } }).fingerprints,
+    ).toMatchObject({
+      configuration,
+    });
+    expect(differingStreams({ halls: 'a' }, fingerprints())).toEqual(['halls']);
+    expect(differingStreams(null, fingerprints())).toEqual([]);
+  });
+});
