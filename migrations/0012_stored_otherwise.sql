@@ -1,2 +1,0 @@
-ALTER TABLE "slotsync"."drift" DROP CONSTRAINT "drift_kind";--> statement-breakpoint
-ALTER TABLE "slotsync"."drift" ADD CONSTRAINT "drift_kind" CHECK (kind IN ('changed', 'missing', 'inactive', 'wrong_type', 'extra', 'stored_otherwise'));
