@@ -42,6 +42,7 @@ const SHARED = [
   'sync/match-values.ts',
   'sync/outcome-reasons.ts',
   'sync/read-keys.ts',
+  'sync/recognize-databases.ts',
   'sync/render.ts',
   'sync/render-with-parents.ts',
   'sync/request-pace.ts',

@@ -11,6 +11,7 @@ import type { QueueStore } from './queue/queue-address.js';
 import { createRequestCounter } from './request-counter.js';
 import type { ApiSettings, Settings } from './settings.js';
 import { openState, type State } from './state/database.js';
+import { noteDatabase, readStateFacts } from './state/databases.js';
 import { bindDestination, confirmDestination } from './state/destination-binding.js';
 import { requireMigrated } from './state/migrate.js';
 import type { StartedBy } from './state/schema.js';
@@ -85,6 +86,7 @@ export function createAppBase(
   /** The state bound to the destination of the settings. */
   const bound = once(async (): Promise<{ state: State; stateId: string }> => {
     const opened = await state();
+    await noteDatabase(opened.db, 'state', await readStateFacts(opened.db));
     return { state: opened, stateId: await bindDestination(opened, api()) };
   });
 

@@ -166,6 +166,10 @@ export const ERRORS = {
     'a run ended with fewer outcomes than records it planned',
     `${NEXT_RUN}. Rows of slotsync.batches were changed or deleted by another program: look for it.`,
   ),
+  state_restored: dead(
+    'the state was restored, or is on another server: what was sent since is not known',
+    'Read back what the service holds, and send again what differs: slotsync verify --repair',
+  ),
   hold_rejected: dead(
     'an operator rejected what the run held, so it was not sent',
     'Action: none. The next run plans it again, and holds it again unless the mirror has changed: slotsync sync',

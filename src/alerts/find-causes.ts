@@ -30,6 +30,7 @@ export function findCauses(
     ...findNoSuccess(reading, rules, timeZone),
     ...findDrift(reading, rules),
     ...findInbox(reading, rules, streams),
+    ...findRestored(reading),
   ];
 }
 
@@ -67,7 +68,8 @@ function findPartial({ endedBadly, sentAgain }: ConditionsReading): AlertCause[]
     };
   });
   const asAWhole = groupBy(
-    partial.filter(({ errorCode }) => errorCode !== null),
+    // A state that was restored is a cause of its own.
+    partial.filter(({ errorCode }) => errorCode !== null && errorCode !== 'state_restored'),
     ({ kind, errorCode }) => `run_partial ${kind} ${errorCode}`,
   ).map(([cause, rows, { runId, kind, errorCode }]): AlertCause => ({
     cause,
@@ -225,6 +227,21 @@ function findInbox(
             },
           },
         ]),
+  ];
+}
+
+function findRestored({ restored }: ConditionsReading): AlertCause[] {
+  if (restored === null) return [];
+  return [
+    {
+      cause: 'state_restored',
+      condition: 'state_restored',
+      message: {
+        title: 'The state was restored: what the service holds is not known',
+        details: [`The state ${restored.why}.`, 'Until it is verified, no run counts as succeeded.'],
+        commands: ['slotsync verify --repair'],
+      },
+    },
   ];
 }
 

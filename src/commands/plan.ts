@@ -5,6 +5,7 @@ import { UsageError } from '../errors.js';
 import { describeOperation, describePlans } from '../report/plan.js';
 import { openPlanFile } from '../report/plan-file.js';
 import { print, printLine, printNote } from '../report/print.js';
+import { createRecognizer } from '../sync/recognize-databases.js';
 import type { PlannedOperation } from '../sync/plan/planned-operations.js';
 import { previewStream, secondsAtQuota, type Preview } from '../sync/plan/preview.js';
 import type { CommonOptions } from './command.js';
@@ -32,6 +33,7 @@ export async function plan(
   const state = await app.confirmedState();
   const mirror = await app.mirror();
   await requireSources(mirror, { streams });
+  await createRecognizer({ state, mirror, log: app.log })();
   const destination = await app.destination();
   const file = options.out === undefined ? undefined : await openPlanFile(options.out);
   async function each(stream: string, operations: readonly PlannedOperation[]): Promise<void> {

@@ -1,6 +1,7 @@
 // The organization's mirror, only ever read: see read-only-sessions.ts. How values print as text is fixed, because the row
 // hash is made of that text.
 import { hashExpression } from './row-key-and-hash.js';
+import { readDatabaseFacts } from '../connections/database-facts.js';
 import type { SettingText } from '../setting-text.js';
 import { messageOf, SlotsyncError } from '../errors.js';
 import { createTurns } from '../lifecycle.js';
@@ -134,6 +135,9 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
     /** Which database this is, to be compared with another connection's. */
     databaseIdentity: async () =>
       (await read(() => sessions.query<DatabaseIdentity>(SELECT_DATABASE_IDENTITY)))[0],
+
+    /** What this database can be recognized by later. */
+    facts: () => read(() => readDatabaseFacts(sessions.query)),
 
     /** Faults of a stream's source; empty when every column that the stream names is in it. */
     async checkStream(stream: Stream): Promise<string[]> {

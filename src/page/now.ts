@@ -5,7 +5,7 @@ import { formatDuration, formatNumber, formatTime, plural } from '../format.js';
 import { html, type Html } from '../html.js';
 import type { Cause } from '../readings/causes.js';
 import { describeFormer, describeWaitingRun } from '../report/configurations.js';
-import { headlineOf, needsOperator } from '../report/failures.js';
+import { describeRestored, headlineOf, needsOperator } from '../report/failures.js';
 import { failedRuns } from '../report/run.js';
 import { resumesAlone } from '../report/status.js';
 import { requestLine } from './chart.js';
@@ -43,7 +43,13 @@ function attention(now: Now, causes: readonly Cause[], view: View): Section {
   const stuck = causes.filter(needsOperator);
   const drifting = now.verified.filter(({ repairable }) => repairable > 0);
   const failed = failedRuns(now.endedBadly);
+  const { restored } = now.known;
   const items: Html[] = [
+    ...(restored
+      ? [
+          html`<h3>${status('failed')} The state was restored</h3><p>${describeRestored(restored, view.timeZone)}</p>`,
+        ]
+      : []),
     ...now.sendingStopped.map(
       ({ stoppedSince, errorCode, errorMessage, command: of, host }) =>
         html`<h3>${status('stopped')} Nothing is sent since ${time(stoppedSince, view)}</h3>

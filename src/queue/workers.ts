@@ -16,6 +16,7 @@ import { applyBatch, type ApplyDeps } from '../sync/apply/apply-batch.js';
 import { openRequests } from '../sync/apply/fill-requests.js';
 import { createPreflight } from '../sync/plan/preflight.js';
 import { planRun } from '../sync/plan/plan-run.js';
+import { createRecognizer } from '../sync/recognize-databases.js';
 import { inSpan, traceparent as spanOfRun } from '../tracing.js';
 import type { Bullmq, JobWorker } from './bullmq.js';
 import { createCircuitBreaker } from './circuit-breaker.js';
@@ -57,6 +58,7 @@ export function createWorkers(options: WorkersOptions) {
   const { bullmq, producer, state, log, presence, concurrency = 12 } = options;
   const { streamsOf = async () => options.streams } = options;
   const preflight = createPreflight(options.destination);
+  const recognize = createRecognizer(options);
   const requests = openRequests(options);
   /** `ended`: it stopped working the queue without a call of `stop`. */
   let phase: 'starting' | 'running' | 'stopping' | 'ended' = 'starting';
@@ -163,7 +165,7 @@ export function createWorkers(options: WorkersOptions) {
       const run = await readRun(state.db, runId);
       if (!run || !producer.isOwn(run)) return;
       const attempt = { token, attemptsMade: job.attemptsMade, signal: aborting };
-      const planned = { ...options, streams: await streamsOf(runId), preflight, log: child };
+      const planned = { ...options, streams: await streamsOf(runId), preflight, recognize, log: child };
       await inSpan('run', { 'slotsync.run.id': runId }, async () => {
         await planRun(planned, runId, attempt);
         await producer.advance(runId, spanOfRun());

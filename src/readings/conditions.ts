@@ -2,6 +2,7 @@
 import type { FollowedSchedule } from '../cron-schedule.js';
 import { queryOne, type Queries } from '../state/database.js';
 import { readBinding } from '../state/destination-binding.js';
+import { readRestored } from '../state/databases.js';
 import { countDrift, isDrift } from '../state/drift/read-drift.js';
 import { readInbox } from '../state/inbox/read-inbox.js';
 import { readWholeSuccess } from '../state/metrics-readings.js';
@@ -44,6 +45,7 @@ export async function readConditions(db: Queries, streams: readonly string[], at
     dueAt: schedule ? await readDueAt(schedule, now) : null,
     drift: (await countDrift(db)).filter(({ kind }) => isDrift(kind)),
     inbox: await readInbox(db),
+    restored: (await readRestored(db)) ?? null,
     unsettled: await countUnsettled(db),
     /** By stream, records that failed and are in the inbox to be sent again. */
     sentAgain: [...(await countSentAgain(db))],

@@ -5,6 +5,7 @@ import type { Cause } from '../readings/causes.js';
 import type { Chain } from '../readings/chains.js';
 import type { FailureInChain, HeldRecord } from '../readings/failures.js';
 import type { Failure } from '../state/records/list-failures.js';
+import type { Restored } from '../state/databases.js';
 import type { RecordKey } from '../state/records/outcome-types.js';
 import type { Knowledge } from '../state/records/unsent-records.js';
 import { describeHeld, reasonWithoutCommand } from './holds.js';
@@ -286,9 +287,18 @@ export function describeUnsettled(count: number, stream?: string): string {
 export const recordsOf = (count: number, stream?: string) =>
   `${plural(count, 'record')}${stream === undefined ? '' : ` of ${stream}`}`;
 
+const RESTORED_REMEDY = 'slotsync verify --repair';
+
+/** Of a state that was restored: what that means, and the command. */
+export function describeRestored({ since, why }: Restored, timeZone: string): string {
+  const noticed = since === null ? '' : `, noticed ${formatMinute(since, timeZone)}`;
+  return `The state ${why}${noticed}. What was sent since its backup is not known, so no run counts as succeeded. To compare and send again what differs: ${RESTORED_REMEDY}`;
+}
+
 /** What is known where no record is out of sync and none is held: only what was planned and sent is in sync. */
 export function describeSettled(known: Knowledge, stream?: string): string {
-  const { hasRecords, isPlanned } = known;
+  const { hasRecords, isPlanned, restored } = known;
+  if (restored) return `What was sent since the backup of the state is not known: ${RESTORED_REMEDY}`;
   const of = stream === undefined ? '' : ` of ${stream}`;
   const unsent = describeUnsent(known, stream);
   if (unsent !== undefined) return hasRecords ? unsent : `No record${of} yet. ${unsent}`;

@@ -8,6 +8,7 @@ import {
   commandOfCause,
   describeAwaitingApproval,
   describeCause,
+  describeRestored,
   describeSettled,
   describeUnsent,
   describeUnsettled,
@@ -92,7 +93,9 @@ function needsAPerson(reading: ReportReading, timeZone: string): ReportSection {
   const { sendingStopped, holds, causes, verified, discrepancies, processes, unfinished } = reading;
   const repairable = verified.reduce((sum, stream) => sum + stream.repairable, 0);
   const bookingsApart = discrepancies.reduce((sum, { bookings: count }) => sum + count, 0);
+  const { restored } = reading.known;
   const points: ReportPoint[] = [
+    ...(restored ? [{ text: describeRestored(restored, timeZone) }] : []),
     ...sendingStopped.map(({ stoppedSince, errorCode, command, host }) => ({
       text: `Sending stopped since ${formatTime(stoppedSince, timeZone)}: ${errorCode} (${command} on ${host}). ${remedyFor(errorCode)}`,
     })),

@@ -5,6 +5,7 @@ import type { StatusReading } from '../readings/status.js';
 import type { Process } from '../state/processes.js';
 import {
   describeFormerObjects,
+  describeRestored,
   describeSettled,
   describeUnsent,
   describeUnsettled,
@@ -72,8 +73,9 @@ export function describeStatus(reading: StatusReading, timeZone: string): string
 
 /** What an operator has to know or to do first, a block each. */
 function describeWrong(reading: StatusReading, times: Times): string[][] {
-  const { holds, inDoubt, formerObjects } = reading;
+  const { holds, inDoubt, formerObjects, known } = reading;
   return [
+    lines(known.restored && describeRestored(known.restored, times.timeZone)),
     describeSending(reading, times),
     ...describeHolds(holds).map((hold) => [hold]),
     lines(

@@ -33,6 +33,8 @@ export interface SendingStopped {
   message: string;
 }
 
+/** A process that was killed is forgotten after this time. */
+export const KEEP_PROCESSES_DAYS = 7;
 /** A process renews its row so often. */
 export const RENEW_PROCESS_MS = 5000;
 /** One that was not renewed for so long is taken for dead: some renewals may fail. */
@@ -40,7 +42,8 @@ export const ALIVE_SECONDS = 30;
 
 /**
  * Adds a process, or renews it: `stopped` says why it sends nothing; null: it sends. `isChanged`: the files of its
- * configuration are others now.
+ * configuration are others now. `notedAt`: when it did so last, as this function has said it. `isPutBack`: the state has
+ * forgotten that.
  */
 export async function notePresence(
   db: Queries,
@@ -49,9 +52,15 @@ export async function notePresence(
   {
     configuration,
     isChanged = false,
-  }: { configuration?: ProcessConfiguration | undefined; isChanged?: boolean } = {},
-): Promise<void> {
-  await query(db)`
+    notedAt,
+  }: {
+    configuration?: ProcessConfiguration | undefined;
+    isChanged?: boolean;
+    notedAt?: string | undefined;
+  } = {},
+): Promise<{ notedAt: string; isPutBack: boolean }> {
+  return queryOne<{ notedAt: string; isPutBack: boolean }>(db)`
+    WITH before AS (SELECT max(seen_at) AS seen_at FROM slotsync.processes WHERE id = ${id})
     INSERT INTO slotsync.processes AS p (id, command, host, pid, stopped_since, error_code, error_message, configuration,
       fingerprints, configuration_loaded_at, configuration_changed_at)
     VALUES (${id}, ${command}, ${host}, ${pid}, CASE WHEN ${stopped !== null} THEN now() END,
@@ -61,7 +70,9 @@ export async function notePresence(
     ON CONFLICT (id) DO UPDATE SET seen_at = now(),
       stopped_since = CASE WHEN ${stopped !== null} THEN coalesce(p.stopped_since, now()) END,
       error_code = excluded.error_code, error_message = excluded.error_message,
-      configuration_changed_at = CASE WHEN ${isChanged} THEN coalesce(p.configuration_changed_at, now()) END`;
+      configuration_changed_at = CASE WHEN ${isChanged} THEN coalesce(p.configuration_changed_at, now()) END
+    RETURNING seen_at::text AS "notedAt",
+      (SELECT coalesce(seen_at, '-infinity') FROM before) < ${notedAt ?? '-infinity'}::timestamptz AS "isPutBack"`;
 }
 
 /** A process stops: nothing of it is left. */

@@ -1,6 +1,7 @@
 // How long finished runs and the history of bookings and of drift are kept. Records are kept for good.
 import { sql } from 'drizzle-orm';
 import { query, type Queries } from './database.js';
+import { KEEP_PROCESSES_DAYS } from './processes.js';
 
 const KEEP_RUNS_DAYS = 365;
 /** There may be as many incremental runs as changes, and workers reconcile every few minutes. */
@@ -9,8 +10,8 @@ const KEEP_FREQUENT_RUNS_DAYS = 14;
 const KEEP_BATCHES_DAYS = 14;
 const KEEP_BOOKINGS_DAYS = 365;
 const KEEP_DRIFT_DAYS = 365;
-/** Of requests by the second, and of processes that were killed. */
-const KEEP_PROCESSES_DAYS = 7;
+/** Of requests by the second. */
+const KEEP_SECONDS_DAYS = 7;
 
 /** Of alerts, after they were over. */
 const KEEP_ALERTS_DAYS = 90;
@@ -32,7 +33,7 @@ export async function pruneRuns(db: Queries): Promise<void> {
 export async function pruneNotes(db: Queries): Promise<void> {
   await query(db)`DELETE FROM slotsync.processes WHERE seen_at < ${daysAgo(KEEP_PROCESSES_DAYS)}`;
   await query(db)`DELETE FROM slotsync.alerts WHERE recovered_at < ${daysAgo(KEEP_ALERTS_DAYS)}`;
-  await query(db)`DELETE FROM slotsync.request_seconds WHERE second < ${daysAgo(KEEP_PROCESSES_DAYS)}`;
+  await query(db)`DELETE FROM slotsync.request_seconds WHERE second < ${daysAgo(KEEP_SECONDS_DAYS)}`;
 }
 
 /** Deletes the history of drift when it is older than it is kept. */

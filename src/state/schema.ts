@@ -99,6 +99,7 @@ export const ALERT_CONDITIONS = [
   'no_success',
   'drift',
   'inbox',
+  'state_restored',
 ] as const;
 export type AlertCondition = (typeof ALERT_CONDITIONS)[number];
 export const ALERT_EVENTS = ['opened', 'recovered'] as const;
@@ -713,6 +714,35 @@ export const destination = slotsync.table(
     succeededAt: time('succeeded_at'),
   },
   () => [check('destination_one_row', sql`single_row`)],
+);
+
+/** What is recognized by these columns: `state`, the database of these tables, and `mirror`. */
+export const DATABASES = ['state', 'mirror'] as const;
+
+/**
+ * By what the state's database and the mirror's were recognized last, so that one that was restored, or another one, is
+ * noticed. Null: the role may not ask, or the server does not say.
+ */
+export const databases = slotsync.table(
+  'databases',
+  {
+    name: text('name').$type<(typeof DATABASES)[number]>().primaryKey(),
+    /** Of the cluster. */
+    systemId: text('system_id'),
+    databaseOid: text('database_oid').notNull(),
+    /** Of the state: of its table `destination`. */
+    tableOid: text('table_oid'),
+    timeline: integer('timeline'),
+    /** The most bytes of the write-ahead log that were seen. */
+    walPosition: big('wal_position'),
+    seenAt: time('seen_at').notNull().defaultNow(),
+    /** When it was found to be another one, or put back. Of the state: null again after a whole verify. */
+    restoredAt: time('restored_at'),
+    restoredWhy: text('restored_why'),
+    /** Of the mirror: streams of which a whole plan was made since, and nothing of it held. */
+    passed: text('passed').array().notNull().default([]),
+  },
+  () => [oneOf('databases', 'name', DATABASES)],
 );
 
 /** The checksum of each file in migrations/repeatable as it was applied last. */

@@ -10,6 +10,8 @@ import type { Stream } from '../streams/stream.js';
 import { createReader, describeExcess } from '../mirror/role-rights.js';
 import type { State } from '../state/database.js';
 import { findPooling, refuseTransactionPooling } from '../connections/postgres-connection.js';
+import { recognize } from '../connections/database-facts.js';
+import { readDatabase, readStateFacts } from '../state/databases.js';
 import { readBinding } from '../state/destination-binding.js';
 import { readStateRole, type StateRole } from '../state/state-role.js';
 import { readOldestSnapshot } from '../state/oldest-snapshot.js';
@@ -77,6 +79,7 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
     return `database ${database}, PostgreSQL ${version}`;
   });
   yield* mirrorFindings;
+  if (opened && isOk(mirrorFindings)) yield* checkDatabases(opened, mirror);
   if (isOk(mirrorFindings)) {
     yield* checkRole(mirror, configuration, stateRole);
     const sources = await collect(checkSources(mirror, configuration));
@@ -118,6 +121,39 @@ export async function* checkSnapshots(
     text: `${application || 'a program without a name'} (role ${role}, pid ${pid}) has had a transaction open for ${minutes} minutes: until it ends, tables of the state grow`,
     remedy: 'End it where it belongs, or as docs/costs.md says below "A transaction stays open".',
   };
+}
+
+/** By what a restored database, or another one, would be noticed. */
+export async function* checkDatabases(
+  { db }: Pick<State, 'db'>,
+  mirror: Pick<Mirror, 'facts'>,
+): AsyncGenerator<Finding> {
+  for (const [name, seen] of [
+    ['state', await readStateFacts(db)],
+    ['mirror', await mirror.facts()],
+  ] as const) {
+    const what = `database of the ${name}`;
+    const noted = await readDatabase(db, name);
+    const found = noted && recognize(noted, seen);
+    const why =
+      found?.is === 'other' ? found.why : name === 'state' && noted?.restoredAt && noted.restoredWhy;
+    if (why) {
+      const remedy =
+        name === 'state'
+          ? 'slotsync verify --repair'
+          : 'The next run of each stream is held. If the data is whole and not older than before: slotsync approve';
+      yield { what, result: 'warning', text: `the ${name} ${why}`, remedy };
+    }
+    const { systemId, timeline, walPosition, databaseOid } = seen;
+    const facts = { 'system identifier': systemId, timeline, 'WAL position': walPosition, oid: databaseOid };
+    const [known, unknown] = [false, true].map((isNull) =>
+      Object.entries(facts).filter(([, value]) => (value === null) === isNull),
+    );
+    const text = `recognized by ${known?.map((fact) => fact.join(' ')).join(', ')}`;
+    const missing = unknown?.map(([fact]) => fact).join(', ');
+    if (!missing) yield { what, result: 'ok', text };
+    else yield { what, result: 'note', text: `${text}; this role or server does not tell: ${missing}` };
+  }
 }
 
 /** A role that can only read makes it certain that nothing is written, whatever this program does. */

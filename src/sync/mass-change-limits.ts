@@ -56,7 +56,8 @@ export function explainHold(stream: Stream, facts: LimitFacts): Hold | undefined
       ? 'a run would hold them for: slotsync approve'
       : `if ${looksLike === undefined ? 'this is intended' : 'that is so'}: slotsync approve ${runId} --stream ${stream.name} --operation ${operation}`;
   const what = looksLike === undefined ? '' : `${looksLike}; `;
-  const reason = `${what}${describeCount(facts)}${before}, more than ${limit.count} and more than ${limit.percent} %${outgrown}; ${command}`;
+  const most = limit.count === 0 ? '' : `, more than ${limit.count} and more than ${limit.percent} %`;
+  const reason = `${what}${describeCount(facts)}${before}${most}${outgrown}; ${command}`;
   return { count, reason, approvable: true };
 }
 

@@ -243,18 +243,18 @@ describe('values of each type', () => {
         if (typeof refusal !== 'string' || !refusal.includes('key: column value is')) say('planned', refusal);
         continue;
       }
-      const rows = await mirror.readRows(children, [...texts.keys()]);
+      const rows = (await mirror.readRowsOrReasons(children, [...texts.keys()])).rows;
       for (const stream of [single, pairs]) {
         const plan = await readPlan(stream);
         const keys = plan.map(([key]) => key);
-        const read = await mirror.readRows(stream, keys);
+        const read = (await mirror.readRowsOrReasons(stream, keys)).rows;
         if (JSON.stringify(await readPlan(stream, keys)) !== JSON.stringify(plan)) say('selected', keys);
         for (const [key, hash] of plan) {
           checked++;
           if (read.get(key)?.hash !== hash) say('read together', key);
         }
         for (const [key, hash] of plan.slice(0, ALONE)) {
-          const alone = await mirror.readRows(stream, [key]);
+          const alone = (await mirror.readRowsOrReasons(stream, [key])).rows;
           if (alone.size !== 1 || alone.get(key)?.hash !== hash) say('read alone', key, [...alone.keys()]);
         }
       }
@@ -294,7 +294,7 @@ describe('values of each type', () => {
         faults.push([type, 'has no value']);
       for (const stream of [named, composed]) {
         const rendered = group(
-          [...(await mirror.readRows(stream, ids))].flatMap(([id, { row }]) => {
+          [...(await mirror.readRowsOrReasons(stream, ids)).rows].flatMap(([id, { row }]) => {
             const externalId = orReason(() => renderExternalId(stream.externalId, row));
             return externalId instanceof Error ? [] : [[externalId, id] as const];
           }),

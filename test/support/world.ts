@@ -11,7 +11,7 @@ import type { QuotaRules } from '../../src/destination/quota/quota-rules.js';
 import { codeOf, messageOf } from '../../src/errors.js';
 import { noMeter, type Meter, type Outcomes } from '../../src/meter.js';
 import type { CostBounds } from '../../src/mirror/costly-reading.js';
-import { createMirror } from '../../src/mirror/mirror.js';
+import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
 import { decideRetry } from '../../src/queue/retry-policy.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
 import { startSandbox } from '../../src/sandbox/sandbox.js';
@@ -34,6 +34,7 @@ import { applyBatch, type ApplyDeps } from '../../src/sync/apply/apply-batch.js'
 import { createPreflight } from '../../src/sync/plan/preflight.js';
 import { createCurrentStreams } from '../../src/sync/current-streams.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
+import { createRecognizer } from '../../src/sync/recognize-databases.js';
 import type { VerifyDeps } from '../../src/sync/verify/verify.js';
 import { createDatabase } from './services.js';
 
@@ -129,6 +130,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
   const limiter = createLimiter({ store });
   const destination = createDestination({ api, limiter, log, ...configuration.service });
   const mirror = createMirror({ url: database.url, costly: options.costly });
+  let mirrorNow = mirror;
 
   const metered: { stream: string; counts: Outcomes }[] = [];
   const meter: Meter = {
@@ -138,7 +140,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
 
   const deps = () => ({
     meter,
-    mirror,
+    mirror: mirrorNow,
     destination,
     state,
     log,
@@ -146,6 +148,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     now: () => Date.now() + aheadMs,
     clock: () => performance.now() + aheadMs,
     preflight: createPreflight(destination),
+    recognize: createRecognizer({ state, mirror: mirrorNow, log }),
   });
 
   /** As a worker that has loaded its configuration long ago. */
@@ -338,6 +341,12 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       now: () => Date.now() + aheadMs,
     }),
 
+    /** As when the mirror's address names another database. The test closes it. */
+    useMirror(other: Mirror): void {
+      mirrorNow = other;
+      current = createCurrentStreams(other, deps().streams);
+    },
+
     /** As when the engineer edits the configuration file between two runs. */
     configure(next: SlotsyncConfig): void {
       configuration = checkConfiguration(next);
@@ -390,7 +399,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
 const TABLES =
   'records batches runs changes watermarks approvals schedules object_claims reservations reservations_watermark ' +
   'reservation_events cancellations links drift drift_events verifications removals request_sizes processes ' +
-  'request_seconds alert_messages alerts destination';
+  'request_seconds alert_messages alerts destination databases';
 const NUMBERED =
   'approvals batches changes reservation_events runs drift_events removals alert_messages alerts';
 

@@ -21,6 +21,7 @@ const QUIET: ConditionsReading = {
   dueAt: null,
   drift: [],
   inbox: [],
+  restored: null,
   unsettled: 0,
   sentAgain: [],
 };
@@ -106,6 +107,14 @@ describe('causes of alerts', () => {
     expect(names({ endedBadly: [{ ...PARTIAL, dead: 900 }] })).toEqual(['run_partial sync rooms']);
     expect(names({ endedBadly: [{ ...PARTIAL, errorCode: 'outcomes_missing' }] })).toEqual([
       'run_partial sync outcomes_missing',
+    ]);
+  });
+
+  it('alerts: a state that was restored is one cause, however many runs are partial for it', () => {
+    const restored = { since: NOW, why: 'is on another server' };
+    const endedBadly = [{ ...PARTIAL, errorCode: 'state_restored' }];
+    expect(causes({ restored, endedBadly })).toMatchObject([
+      { cause: 'state_restored', message: { commands: ['slotsync verify --repair'] } },
     ]);
   });
 

@@ -72,8 +72,10 @@ export async function finishRun(tx: Queries, id: number, as?: EarlyEnd): Promise
       (array_agg(error_message ORDER BY id) FILTER (WHERE state = 'failed'))[1] AS message
     FROM slotsync.batches WHERE run_id = ${id}::bigint`;
   const missing = as ? undefined : await explainMissing(tx, id);
-  const status = as?.status ?? statusOf(Object.values(counts), ends, missing !== undefined);
-  const error = as ? as.error : (missing ?? explainEnd(ends));
+  const sent = as?.status ?? statusOf(Object.values(counts), ends, missing !== undefined);
+  const restored = sent === 'succeeded' ? await explainRestored(tx, id) : undefined;
+  const status = restored ? 'partial' : sent;
+  const error = as ? as.error : (missing ?? restored ?? explainEnd(ends));
   const [ended] = await query<{ kind: RunKind }>(tx)`
     UPDATE slotsync.runs SET status = ${status}, counts = ${JSON.stringify(counts)}::jsonb,
       accepted = ${JSON.stringify(accepted)}::jsonb,
@@ -99,6 +101,20 @@ function statusOf(counts: readonly OutcomeCounts[], batchesIn: BatchEnds, isInco
   if (batchesIn.failed > 0 || isBad || isIncomplete) return 'partial';
   if (batchesIn.held > 0) return 'held';
   return batchesIn.rejected > 0 ? 'partial' : 'succeeded';
+}
+
+/** Undefined: what the service holds is known, or the run only reads. */
+async function explainRestored(tx: Queries, id: number): Promise<Failed | undefined> {
+  const [restored] = await query<{ why: string }>(tx)`
+    SELECT d.restored_why AS why FROM slotsync.databases AS d, slotsync.runs AS r
+    WHERE d.name = 'state' AND d.restored_at IS NOT NULL AND r.id = ${id}::bigint
+      AND (r.kind NOT IN ('verify', 'reconcile') OR r.range @> '{"repair": true}')`;
+  return (
+    restored && {
+      code: 'state_restored',
+      message: `the state ${restored.why}; what was sent since its backup is not known`,
+    }
+  );
 }
 
 function explainEnd({ code, message, held, rejected }: BatchEnds): Failed | undefined {

@@ -5,6 +5,7 @@ import type { Lane } from '../../destination/quota/limiter.js';
 import { errorEntry } from '../../error-catalogue.js';
 import { codeOf, dispositionOf, messageWithDetail, SlotsyncError } from '../../errors.js';
 import { noMeter } from '../../meter.js';
+import { passMirrorChange, type MirrorChange } from '../../state/databases.js';
 import { readTakenKeys } from '../../state/inbox/take-changes.js';
 import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
 import { deleteBatches, insertBatches, type NewBatch } from '../../state/runs/batches.js';
@@ -22,6 +23,7 @@ import { readRun, type Run } from '../../state/runs/read-runs.js';
 import type { Holds, PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { noteFailure, noteInSpan } from '../../tracing.js';
+import type { Recognizer } from '../recognize-databases.js';
 import type { SyncDeps } from '../sync-deps.js';
 import { planRepair } from './plan-repair.js';
 import { planStream } from './plan-stream.js';
@@ -30,15 +32,20 @@ import { createBatchWriter } from './write-batches.js';
 
 interface RunDeps extends SyncDeps {
   preflight: Preflight;
+  /** Looks whether mirror and state are the databases they were. */
+  recognize?: Recognizer;
   /** Refused credentials are waited for, instead of ending the run. */
   waitForCredentials?: boolean;
 }
 
 /** There may be many incremental runs: only every so many of them prunes. */
 const PRUNE_EVERY = 500;
+const MINUTE = 60 * 1000;
 
 /** Attempts to read one stream, before it fails alone and the others go on. */
 const STREAM_ATTEMPTS = 3;
+
+type Planned = Awaited<ReturnType<typeof planRepair>> & Partial<Awaited<ReturnType<typeof planStream>>>;
 
 interface Attempt {
   /** A token that no other planner has; the run is given up in its name. */
@@ -69,10 +76,15 @@ export async function planRun(
     'slotsync.lane': run.lane,
   });
   try {
+    // There may be many incremental runs.
+    await deps.recognize?.(run.kind === 'incremental' ? MINUTE : 0);
     const planned = await planStreams(deps, run, { planner, attemptsMade, signal });
     const context = { lane: run.lane as Lane, signal };
     await deps.preflight.requireKnownNames(planned.sending, context);
-    await asPlanner(state.db, planner, (tx) => finishPlanning(tx, runId, planned));
+    await asPlanner(state.db, planner, async (tx) => {
+      await finishPlanning(tx, runId, planned);
+      for (const { change, stream } of planned.passed) await passMirrorChange(tx, change, [stream]);
+    });
     noteInSpan({ 'slotsync.run.batches': planned.batches });
     log.info({ batches: planned.batches }, 'run planned');
   } catch (error) {
@@ -113,6 +125,8 @@ async function planStreams(
   /** Batches that send something, held ones included. */
   let batches = 0;
   const sending: Stream[] = [];
+  /** Whole streams of which nothing is held, though the mirror has changed. */
+  const passed: { change: MirrorChange; stream: string }[] = [];
   const streams = namedStreams(deps, run);
   const retireLevel = Math.max(0, ...streams.map(({ level }) => level)) + 1;
   const room = { records: range?.limit ?? Infinity };
@@ -124,17 +138,20 @@ async function planStreams(
       const keys = kind === 'incremental' && { keys: await readTakenKeys(state.db, runId, stream.name) };
       const context = { lane: run.lane as Lane, signal };
       const request = { kind, range, runId, room, context, ...keys };
-      const planned = range?.repair
+      const planned: Planned = range?.repair
         ? await planRepair(deps, stream, { runId, seenBy: range.verified }, writer.sink)
         : await planStream(deps, stream, request, writer.sink);
       plan[stream.name] = { ...planned.counts, inBatches: writer.records() };
       batches += writer.batches();
       if (writer.batches() > 0) sending.push(stream);
       approvals.push(...planned.approvals);
-      if (Object.keys(planned.holds).length > 0) holds[stream.name] = planned.holds;
+      const { mirrorChange: change } = planned;
+      const isHeld = Object.keys(planned.holds).length > 0;
+      if (isHeld) holds[stream.name] = planned.holds;
+      else if (change && range === null && kind !== 'incremental')
+        passed.push({ change, stream: stream.name });
       log.info({ ...planned.counts }, 'stream planned');
-      if ('costly' in planned && planned.costly)
-        log.warn(planned.costly, 'each batch reads the whole source');
+      if (planned.costly) log.warn(planned.costly, 'each batch reads the whole source');
     } catch (error) {
       if (error instanceof PlannerReplaced || signal?.aborted || !failsAlone(error, attemptsMade))
         throw error;
@@ -146,7 +163,7 @@ async function planStreams(
     const message = 'the configuration has no such stream any more';
     await failStream(deps, planner, { name, level: 0 }, new SlotsyncError('configuration', message));
   }
-  return { plan, holds, approvals, batches, sending };
+  return { plan, holds, approvals, batches, sending, passed };
 }
 
 /** A stream of which nothing is sent, and why: a failed batch without keys. */

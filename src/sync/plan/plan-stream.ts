@@ -1,5 +1,6 @@
 // The plan of one stream: what differs between mirror and state, in batches, weighed against the stream's limits. A run
 // and a preview plan through this one function, so that they cannot disagree; a sink says what becomes of the batches.
+import { readMirrorChange, type MirrorChange } from '../../state/databases.js';
 import { readLinks } from '../../state/records/links.js';
 import { readPlanMarks } from '../../state/records/plan-marks.js';
 import { countAccepted } from '../../state/records/count-records.js';
@@ -82,9 +83,12 @@ export function planStream(deps: PlanDeps, stream: Stream, request: PlanRequest,
   return (request.keys ?? request.range?.keys) ? plan() : deps.mirror.takeTurn(plan);
 }
 
-async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest, sink: PlanSink) {
-  requireLookups(stream);
+async function planReadings(deps: PlanDeps, declared: Stream, request: PlanRequest, sink: PlanSink) {
+  requireLookups(declared);
   const { mirror, state } = deps;
+  const mirrorChange = await readMirrorChange(state.db, declared.name);
+  // Its data may be older than what was sent: nothing of it is sent unasked.
+  const stream = mirrorChange ? { ...declared, limits: NOTHING_UNASKED } : declared;
   const { range, room } = request;
   const { from, to, where, force = false } = range ?? {};
   const keys = (request.keys ?? range?.keys)?.map(shortenKey);
@@ -174,8 +178,9 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
           continue;
         }
         if (object) planned.equal++;
-        if (entry.operation === 'create') planned.create++;
-        const isLimited = entry.operation === 'create' && hasLimit(stream, 'create');
+        const isCreate = entry.operation === 'create' || mirrorChange !== undefined;
+        if (isCreate) planned.create++;
+        const isLimited = isCreate && hasLimit(stream, 'create');
         await batches.add(isLimited ? 'create' : undefined, entry);
         continue;
       }
@@ -214,9 +219,10 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
     room.records--;
     const { operation } = entry;
     if (operation === 'create' || entry.isNew) return created.add('create', entry);
-    if (operation === 'update') planned.update++;
-    const isLimited = operation === 'update' && hasLimit(stream, operation);
-    await batches.add(isLimited ? operation : undefined, entry);
+    // What is tried again is sent unasked, but not from a mirror that may be older.
+    const isUpdate = operation === 'update' || mirrorChange !== undefined;
+    if (isUpdate) planned.update++;
+    await batches.add(isUpdate && hasLimit(stream, 'update') ? 'update' : undefined, entry);
   }
 
   const sharedIds = shared.map(({ externalId }) => externalId);
@@ -267,10 +273,16 @@ async function planReadings(deps: PlanDeps, stream: Stream, request: PlanRequest
   const { retire, moved, takenOver, asked, equal, overwrite } = planned;
   const counts: PlanCounts = { create: create - takenOver, update, retire, unchanged, retry, dead, moved };
   if (equal + overwrite > 0) Object.assign(counts, { new: asked - equal - overwrite, equal, overwrite });
-  const weighed = await weighLimits(deps, stream, request, { merged: step.value, planned, keys }, sink);
+  const weighed = await weighLimits(
+    deps,
+    stream,
+    request,
+    { merged: step.value, planned, keys, mirrorChange },
+    sink,
+  );
   const isWorth = costly !== undefined && reading >= costly.mattersFrom;
   const read: CostlyBatches | undefined = isWorth && costly ? { ...costly, batches: reading } : undefined;
-  return { counts, questions, costly: read, ...weighed };
+  return { counts, questions, costly: read, mirrorChange, ...weighed };
 }
 
 /** Releases what is within the limits or approved; the rest stays held, with the reason. */
@@ -282,10 +294,11 @@ async function weighLimits(
     merged: MergeCounts;
     planned: Record<LimitedOperation | 'released' | 'asked', number> & { samples: HeldSample[] };
     keys: readonly string[] | undefined;
+    mirrorChange: MirrorChange | undefined;
   },
   sink: PlanSink,
 ) {
-  const { merged, planned, keys } = read;
+  const { merged, planned, keys, mirrorChange } = read;
   const holds: Partial<Record<LimitedOperation, Hold>> = {};
   /** Ids of approvals that lift what would be held otherwise. */
   const lifting: number[] = [];
@@ -310,6 +323,9 @@ async function weighLimits(
         ? await countWithinADay(state.db, { stream: stream.name, operation, exceptRun: runId ?? 0 })
         : 0,
       runId,
+      looksLike:
+        mirrorChange &&
+        `the mirror ${mirrorChange.why}: approve only if its data is whole and not older than before`,
     };
     const ofRetirement = operation === 'retire' && {
       released: planned.released,
@@ -330,6 +346,15 @@ async function weighLimits(
   }
   return weighed;
 }
+
+const NONE = { count: 0, percent: 0 };
+const NOTHING_UNASKED: Stream['limits'] = {
+  create: NONE,
+  update: NONE,
+  retire: NONE,
+  overwrite: NONE,
+  repair: NONE,
+};
 
 /** In place of the counts of a reading that was stopped. */
 const NO_COUNTS = {} as MergeCounts;

@@ -2,6 +2,7 @@
 // what drifts. A verify only reads; sending again what drifts is a run of its own. An interrupted one is started again from
 // the beginning, so it has no batches and needs no queue. One at a time, worked by the process that started it.
 import { codeOf, messageWithDetail, SlotsyncError } from '../../errors.js';
+import { settleRestored } from '../../state/databases.js';
 import { countNotComparedAgain } from '../../state/drift/read-drift.js';
 import { deleteDriftOfOthers, deleteOutdatedDrift } from '../../state/drift/write-drift.js';
 import { noteVerified } from '../../state/drift/verifications.js';
@@ -106,6 +107,7 @@ export async function verifyAlone(
   });
   const drifting = tallies.reduce((sum, tally) => sum + countDrifting(tally, extras), 0);
   const storedOtherwise = tallies.reduce((sum, tally) => sum + (tally.stored_otherwise ?? 0), 0);
+  if (sample === undefined) await settleRestored(deps.state.db, [...deps.streams.keys()]);
   const notComparedAgain = sample === undefined ? await countNotComparedAgain(deps.state.db, runId) : 0;
   const counts = { drifting, storedOtherwise, notComparedAgain };
   deps.log.info({ runId, requests, ...counts, sample }, 'objects verified');

@@ -1,0 +1,129 @@
+// By what the state's database and the mirror's were recognized last. A state that was restored knows nothing of what was
+// sent since its backup, and a mirror that was restored may hold older data.
+import { sql } from 'drizzle-orm';
+import {
+  readDatabaseFacts,
+  recognize,
+  type DatabaseFacts,
+  type Recognition,
+} from '../connections/database-facts.js';
+import { arrayLiteral } from '../sql-text.js';
+import { query, type Queries, type RowOf } from './database.js';
+import type { databases } from './schema.js';
+
+type DatabaseName = (typeof databases.$inferSelect)['name'];
+
+export interface NotedDatabase extends Omit<RowOf<typeof databases>, 'seenAt' | 'restoredAt'> {
+  seenAt: Date;
+  /** When it was found to be another one, or put back; null: it is as it was noted, or what was in doubt was settled. */
+  restoredAt: Date | null;
+}
+
+/** Since when a state counts as restored, and why; `since` is null where that is not noted yet. */
+export interface Restored {
+  since: Date | null;
+  why: string;
+}
+
+/** The mirror is another one than before; `at` as the state has it. */
+export interface MirrorChange {
+  at: string;
+  why: string;
+}
+
+export function readStateFacts(db: Queries): Promise<DatabaseFacts> {
+  // What fails must not end a transaction that goes on.
+  const ask = <T>(statement: string) =>
+    db.transaction(async (tx) => (await tx.execute(sql.raw(statement))) as unknown as T[]);
+  return readDatabaseFacts(ask, 'slotsync.destination');
+}
+
+/** Compares a database with what was noted of it, and notes what is seen. The first time it is only noted. */
+export async function noteDatabase(
+  db: Queries,
+  name: DatabaseName,
+  seen: DatabaseFacts,
+): Promise<Recognition> {
+  const { systemId, databaseOid, tableOid, timeline, walPosition } = seen;
+  return db.transaction(async (tx) => {
+    await query(tx)`
+      INSERT INTO slotsync.databases (name, system_id, database_oid, table_oid, timeline, wal_position)
+      VALUES (${name}, ${systemId}, ${databaseOid}, ${tableOid}, ${timeline}::int, ${walPosition}::float8::bigint)
+      ON CONFLICT DO NOTHING`;
+    await query(tx)`SELECT FROM slotsync.databases WHERE name = ${name} FOR UPDATE`;
+    const noted = await readDatabase(tx, name);
+    if (!noted) throw new Error(`the state lost its row of the ${name}`);
+    const recognition = recognize(noted, seen);
+    await query(tx)`
+      UPDATE slotsync.databases SET system_id = coalesce(${systemId}, system_id), database_oid = ${databaseOid},
+        table_oid = coalesce(${tableOid}, table_oid), seen_at = clock_timestamp(),
+        timeline = greatest(timeline, ${timeline}::int),
+        wal_position = greatest(wal_position, ${walPosition}::float8::bigint) WHERE name = ${name}`;
+    if (recognition.is === 'other') {
+      await query(tx)`
+        UPDATE slotsync.databases SET timeline = ${timeline}::int, wal_position = ${walPosition}::float8::bigint
+        WHERE name = ${name}`;
+      await markRestored(tx, name, recognition.why);
+    }
+    return recognition;
+  });
+}
+
+/** From now on it counts as restored; what was settled before says nothing any more. */
+export async function markRestored(db: Queries, name: DatabaseName, why: string): Promise<void> {
+  await query(db)`
+    UPDATE slotsync.databases SET restored_at = clock_timestamp(), restored_why = ${why}, passed = '{}'
+    WHERE name = ${name}`;
+}
+
+export async function readDatabase(db: Queries, name: DatabaseName): Promise<NotedDatabase | undefined> {
+  const [row] = await query<RowOf<typeof databases>>(db)`
+    SELECT name, system_id AS "systemId", database_oid AS "databaseOid", table_oid AS "tableOid", timeline,
+      wal_position::float8 AS "walPosition", seen_at AS "seenAt", restored_at AS "restoredAt",
+      restored_why AS "restoredWhy", passed
+    FROM slotsync.databases WHERE name = ${name}`;
+  if (!row) return undefined;
+  return {
+    ...row,
+    seenAt: new Date(row.seenAt),
+    restoredAt: row.restoredAt === null ? null : new Date(row.restoredAt),
+  };
+}
+
+/** Whether the state was restored, and no whole verify has compared it since; also before any process has noted it. */
+export async function readRestored(db: Queries): Promise<Restored | undefined> {
+  const noted = await readDatabase(db, 'state');
+  if (!noted) return undefined;
+  if (noted.restoredAt) return { since: noted.restoredAt, why: noted.restoredWhy ?? '' };
+  const recognition = recognize(noted, await readStateFacts(db));
+  return recognition.is === 'other' ? { since: null, why: recognition.why } : undefined;
+}
+
+/** Every stream was read back as a whole since the state was found to be restored: it is known again what the service holds. */
+export async function settleRestored(db: Queries, streams: readonly string[]): Promise<void> {
+  await query(db)`
+    UPDATE slotsync.databases AS d SET restored_at = NULL, restored_why = NULL
+    WHERE d.name = 'state' AND NOT EXISTS (
+      SELECT FROM unnest(${arrayLiteral(streams)}::text[]) AS s(stream)
+      LEFT JOIN slotsync.verifications AS v USING (stream)
+      WHERE v.verified_at IS NULL OR v.verified_at < d.restored_at)`;
+}
+
+/** Undefined: the mirror is as before, or a plan of this whole stream has passed since. */
+export async function readMirrorChange(db: Queries, stream: string): Promise<MirrorChange | undefined> {
+  const [change] = await query<MirrorChange>(db)`
+    SELECT restored_at::text AS at, restored_why AS why FROM slotsync.databases
+    WHERE name = 'mirror' AND restored_at IS NOT NULL AND NOT ${stream} = ANY (passed)`;
+  return change;
+}
+
+/** A whole plan of these streams, of which nothing was held, was made after the change. */
+export async function passMirrorChange(
+  db: Queries,
+  { at }: MirrorChange,
+  streams: readonly string[],
+): Promise<void> {
+  await query(db)`
+    UPDATE slotsync.databases SET passed = passed || ${arrayLiteral(streams)}::text[]
+    WHERE name = 'mirror' AND restored_at = ${at}::timestamptz`;
+}

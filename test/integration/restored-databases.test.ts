@@ -1,0 +1,316 @@
+// Guarantee 11
+// Databases that were restored: what was sent since the backup stands at the service, and nobody knows of it. Each restore is
+// a real one: a database that is made anew from a copy, a backup of a whole server, a replica that takes over.
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { createMirror } from '../../src/mirror/mirror.js';
+import { startPresence } from '../../src/queue/presence.js';
+import { readConditions } from '../../src/readings/conditions.js';
+import { readKnowledge } from '../../src/state/records/unsent-records.js';
+import { describeSettled } from '../../src/report/failures.js';
+import { openState } from '../../src/state/database.js';
+import { noteDatabase, readDatabase, readRestored, readStateFacts } from '../../src/state/databases.js';
+import { migrate } from '../../src/state/migrate.js';
+import { recordApprovals } from '../../src/state/runs/approvals.js';
+import { startRun } from '../../src/state/runs/start-run.js';
+import { checkDatabases } from '../../src/sync/check.js';
+import { verify } from '../../src/sync/verify/verify.js';
+import { backUpDatabase, inDatabase, startCluster, type Cluster } from '../support/clusters.js';
+import {
+  addRooms,
+  codes,
+  expectInSync,
+  keepRoomWorlds,
+  nameAtService,
+  rename,
+  rooms,
+} from '../support/room-worlds.js';
+import { createDatabase, type TestDatabase } from '../support/services.js';
+import { until } from '../support/wait.js';
+import { createSharedDatabase, type World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+
+/** In a database that no other world has. */
+async function openOwn(): Promise<World> {
+  const database = await createSharedDatabase();
+  onTestFinished(() => database.drop());
+  return open(rooms(), { database });
+}
+
+/** Objects written at another time than they are looked at: nothing has to be asked for again. */
+const settle = (world: World) =>
+  world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
+
+async function repair(world: World) {
+  const request = { kind: 'verify', lane: 'verify', startedBy: 'command', range: { repair: true } } as const;
+  const { run } = await startRun(world.state.db, { ...request, streams: ['rooms'] });
+  return world.finish(run.id, (await world.planRun(run.id)).queue);
+}
+
+const saidOf = async ({ state }: World) => describeSettled(await readKnowledge(state.db));
+
+describe('state and mirror restored together', () => {
+  /** Two rooms were changed at the service since the backup. */
+  async function restored(): Promise<World> {
+    const world = await openOwn();
+    await addRooms(world, ...codes(5));
+    await world.sync();
+    const putBack = await backUpDatabase(world.url);
+    await rename(world, 'r001', 'sent since');
+    await rename(world, 'r002', 'sent since');
+    expect((await world.sync()).run).toMatchObject({ status: 'succeeded' });
+    await putBack();
+    return world;
+  }
+
+  it('no run succeeds and nothing is called in sync before a whole verify; a repair mends it', async () => {
+    const world = await restored();
+    // Before any run, for who only looks.
+    expect(await saidOf(world)).toContain('is not known: slotsync verify --repair');
+    expect(await readConditions(world.state.db, ['rooms'])).toMatchObject({ restored: { since: null } });
+
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'partial', errorCode: 'state_restored' });
+    expect(run.errorMessage).toMatch(/^the state is another database of its server/);
+    expect(nameAtService(world, 'r001')).toBe('sent since');
+    expect(await saidOf(world)).toContain('is not known');
+    expect(await readConditions(world.state.db, ['rooms'])).toMatchObject({
+      restored: { since: expect.any(Date) },
+    });
+
+    await settle(world);
+    await verify(world.verifying(), { sample: 1 });
+    expect(await readRestored(world.state.db)).toBeDefined();
+    expect(await verify(world.verifying())).toMatchObject({ drifting: 2 });
+    expect(await readRestored(world.state.db)).toBeUndefined();
+    expect((await repair(world)).run).toMatchObject({ status: 'succeeded' });
+    await expectInSync(world);
+    expect((await world.sync()).run).toMatchObject({ status: 'succeeded', errorCode: null });
+    expect(await saidOf(world)).toBe('Every record is in sync as it was last read.');
+  });
+
+  it('a verify of one stream, or one that began before, does not settle it', async () => {
+    const world = await restored();
+    await world.sync();
+    await settle(world);
+    const deps = world.verifying();
+    const stream = world.stream('rooms');
+    const streams = new Map([...deps.streams, ['other', { ...stream, name: 'other' }]]);
+    await verify({ ...deps, streams }, { streams: [stream] });
+    expect(await readRestored(world.state.db)).toBeDefined();
+    await world.sql`UPDATE slotsync.databases SET restored_at = now() + interval '1 second' WHERE name = 'state'`;
+    await verify(deps);
+    expect(await readRestored(world.state.db)).toBeDefined();
+  });
+});
+
+it('state: its tables restored into the same database', async () => {
+  const world = await openOwn();
+  await addRooms(world, 'r001');
+  await world.sync();
+  await world.sql`CREATE TABLE slotsync.restored (LIKE slotsync.destination INCLUDING ALL)`;
+  await world.sql`DROP TABLE slotsync.destination`;
+  await world.sql`ALTER TABLE slotsync.restored RENAME TO destination`;
+  expect((await world.sync()).run).toMatchObject({ status: 'partial', errorCode: 'state_restored' });
+});
+
+it('state of before this version: it is noted quietly', async () => {
+  const world = await open(rooms());
+  await addRooms(world, 'r001');
+  await world.sync();
+  await world.sql`DELETE FROM slotsync.databases`;
+  expect((await world.sync()).run).toMatchObject({ status: 'succeeded' });
+  expect(await readDatabase(world.state.db, 'state')).toMatchObject({ restoredAt: null });
+});
+
+it('process at work: what it noted last is gone, so the state was put back', async () => {
+  const world = await open(rooms());
+  const { state, log, sql } = world;
+  const presence = await startPresence({ state, log, command: 'worker' });
+  onTestFinished(() => presence.close());
+  const seen = async () =>
+    (await sql`SELECT seen_at FROM slotsync.processes`)[0]?.['seen_at'] as Date | undefined;
+  await until(seen, { describe: 'the process to be noted' });
+  const isRestored = async () => (await readRestored(state.db)) !== undefined;
+
+  presence.sendingResumed();
+  const first = await seen();
+  await until(async () => (await seen())?.getTime() !== first?.getTime(), { describe: 'the renewal' });
+  expect(await isRestored()).toBe(false);
+  await sql`UPDATE slotsync.processes SET seen_at = seen_at - interval '1 minute'`;
+  presence.sendingResumed();
+  await until(isRestored, { describe: 'the state to count as restored' });
+});
+
+describe('mirror', () => {
+  let other: TestDatabase;
+  beforeAll(async () => (other = await createDatabase()));
+  afterAll(() => other.drop());
+
+  /** The mirror is another database from now on, with these rooms. */
+  async function moveMirror(world: World, names: Record<string, string>): Promise<void> {
+    await inDatabase(other.url, async (sql) => {
+      await sql`CREATE TABLE rooms (code text PRIMARY KEY, name text, seats integer, number text)`;
+      for (const [code, name] of Object.entries(names))
+        await sql`INSERT INTO rooms (code, name) VALUES (${code}, ${name})`;
+    });
+    const mirror = createMirror({ url: other.url });
+    onTestFinished(() => mirror.close());
+    world.useMirror(mirror);
+  }
+
+  it('another database: what the next plan of a stream would send is held once, and an approval lets it go on', async () => {
+    const world = await open(rooms({ retire: 'deactivate' }));
+    await addRooms(world, 'r001', 'r002', 'r003');
+    await world.sync();
+    await world.sql`UPDATE slotsync.records SET in_doubt = true WHERE local_key = 'r002'`;
+    await moveMirror(world, { r001: 'older', r002: 'Room r002', r004: 'new' });
+
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'held' });
+    expect(run.holds['rooms']).toMatchObject({
+      create: { count: 1, approvable: true },
+      update: { count: 2 },
+      retire: { count: 1 },
+    });
+    expect(run.holds['rooms']?.update?.reason).toMatch(
+      /^the mirror is another database of its server \(.*\): approve only if .*; 2 of 3 records would be updated; if that is so: slotsync approve/,
+    );
+    expect(nameAtService(world, 'r001')).toBe('Room r001');
+    const single = await world.planChanges('rooms', 'r001');
+    expect(single.queue).toEqual([]);
+    expect((await world.finish(single.runId, [])).run).toMatchObject({ status: 'held' });
+
+    const given = { runId: run.id, stream: 'rooms', allowed: 2 };
+    const operations = ['create', 'update', 'retire'] as const;
+    await recordApprovals(
+      world.state.db,
+      operations.map((operation) => ({ ...given, operation })),
+      1,
+    );
+    expect((await world.sync()).run).toMatchObject({ status: 'succeeded' });
+    expect(nameAtService(world, 'r001')).toBe('older');
+
+    await inDatabase(other.url, (sql) => sql`UPDATE rooms SET name = 'later'`);
+    expect((await world.sync()).run).toMatchObject({ status: 'succeeded' });
+    expect(nameAtService(world, 'r001')).toBe('later');
+  });
+});
+
+describe('servers', () => {
+  let cluster: Cluster;
+  let url: string;
+  beforeAll(async () => {
+    cluster = await startCluster();
+    url = await cluster.createDatabase('campus');
+    await migrate(url);
+  });
+  afterAll(() => cluster.stop());
+
+  async function connect(at: string) {
+    const state = openState({ url: at });
+    const mirror = createMirror({ url: at });
+    onTestFinished(async () => {
+      await mirror.close();
+      await state.close();
+    });
+    const { db } = state;
+    return {
+      db,
+      mirror,
+      noteState: async () => noteDatabase(db, 'state', await readStateFacts(db)),
+      /** The mirror as another state sees it. */
+      noteMirrorOf: async (seen: typeof mirror) => noteDatabase(db, 'mirror', await seen.facts()),
+    };
+  }
+
+  it('a backup that is put back: noticed of a mirror; recovered to a new timeline: of both', async () => {
+    const backup = await cluster.backUp();
+    const database = await createDatabase();
+    onTestFinished(() => database.drop());
+    const state = await connect(database.url);
+    const primary = await connect(url);
+    await primary.noteState();
+    const noted = await cluster.backUp();
+    await inDatabase(url, async (sql) => {
+      // More than a server writes by itself, and on disk: the position is not ahead of what a crash would leave.
+      await sql`CREATE TABLE since AS SELECT generate_series(1, 200000)`;
+      await sql`CHECKPOINT`;
+    });
+    expect(await state.noteMirrorOf((await connect(url)).mirror)).toEqual({ is: 'same' });
+
+    const old = await connect((await cluster.start(backup, 'it was', 'campus')).url);
+    expect(await state.noteMirrorOf(old.mirror)).toMatchObject({
+      is: 'other',
+      why: expect.stringContaining('put back to an earlier time'),
+    });
+    expect(await state.noteMirrorOf(old.mirror)).toEqual({ is: 'same' });
+    const restored = await connect((await cluster.start(noted, 'recovery', 'campus')).url);
+    const recovered = {
+      is: 'other',
+      why: expect.stringContaining('recovered from a backup (timeline 2, before 1)'),
+    };
+    expect(await state.noteMirrorOf(restored.mirror)).toMatchObject({ is: 'other' });
+    expect(await readRestored(restored.db)).toMatchObject({ since: null });
+    expect(await restored.noteState()).toMatchObject(recovered);
+  });
+
+  it('a replica is the same mirror; one that is promoted loses no comfort', async () => {
+    const data = await cluster.backUp();
+    const primary = await connect(url);
+    const replica = await cluster.start(data, 'replica', 'campus');
+    const second = await connect(replica.url);
+    await primary.noteState();
+    for (const { mirror } of [primary, second, primary])
+      expect(await primary.noteMirrorOf(mirror)).toEqual({ is: 'same' });
+    await inDatabase(url, (sql) => sql`CREATE TABLE last_of_the_primary ()`);
+    await until(
+      async () =>
+        (await inDatabase(replica.url, (sql) => sql`SELECT to_regclass('last_of_the_primary') AS it`))[0]?.[
+          'it'
+        ],
+      { describe: 'the replica to follow' },
+    );
+    await cluster.halt();
+    await replica.promote();
+
+    expect(await readRestored(second.db)).toBeUndefined();
+    expect(await second.noteState()).toEqual({ is: 'promoted' });
+    expect(await second.noteMirrorOf(second.mirror)).toEqual({ is: 'promoted' });
+    expect(await second.noteState()).toEqual({ is: 'same' });
+    expect(await readRestored(second.db)).toBeUndefined();
+    await cluster.restart();
+  });
+
+  it('a role that may not ask the server: the oid is left, and check says what is missing', async () => {
+    const { db, mirror } = await connect(url);
+    await inDatabase(url, async (sql) => {
+      await sql`REVOKE EXECUTE ON FUNCTION pg_control_system(), pg_walfile_name(pg_lsn) FROM PUBLIC`;
+      await sql`CREATE ROLE reader LOGIN PASSWORD 'reader'`;
+    });
+    const reader = new URL(url);
+    reader.username = reader.password = 'reader';
+    const asReader = createMirror({ url: reader.href });
+    onTestFinished(() => asReader.close());
+    await noteDatabase(db, 'mirror', await mirror.facts());
+    expect(await noteDatabase(db, 'mirror', await asReader.facts())).toEqual({ is: 'same' });
+    const findings = [];
+    for await (const finding of checkDatabases({ db }, asReader)) findings.push(finding);
+    expect(findings).toMatchObject([
+      { what: 'database of the state', result: 'ok', text: expect.stringContaining('system identifier ') },
+      {
+        what: 'database of the mirror',
+        result: 'note',
+        text: expect.stringMatching(/does not tell: system identifier, timeline$/),
+      },
+    ]);
+    const other = await inDatabase(url, async (sql) => {
+      await sql`CREATE DATABASE another`;
+      return new URL(url.replace('campus', 'another'));
+    });
+    [other.username, other.password] = ['reader', 'reader'];
+    const another = createMirror({ url: other.href });
+    onTestFinished(() => another.close());
+    expect(await noteDatabase(db, 'mirror', await another.facts())).toMatchObject({ is: 'other' });
+  });
+});
