@@ -161,7 +161,6 @@ export const ERRORS = {
     'the run was paused or cancelled while a batch of it was being sent',
     `${NEXT_RUN}. A paused run goes on with: slotsync resume`,
   ),
-  approval_withdrawn: retry('an approval was withdrawn while the run was planned', NEXT_RUN),
   outcomes_missing: retry(
     'a run ended with fewer outcomes than records it planned',
     `${NEXT_RUN}. Rows of slotsync.batches were changed or deleted by another program: look for it.`,

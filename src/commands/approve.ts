@@ -1,21 +1,32 @@
 import type { App } from '../app.js';
-import { describeApproval } from '../report/holds.js';
+import { describeApproval, describeKeys } from '../report/holds.js';
 import { printLine } from '../report/print.js';
-import type { HoldChoice } from '../state/runs/choose-holds.js';
-import { approveHolds } from '../sync/approve-holds.js';
+import type { Approval } from '../state/runs/approvals.js';
+import { chooseHolds, type HoldChoice } from '../state/runs/choose-holds.js';
+import { approveHolds, requireStarted } from '../sync/approve-holds.js';
 import { readRunNumber } from './find-run.js';
-import { readRunOptions, startAndWork, type RunOptions } from './work-run.js';
+import { beginAndWork, readRunOptions, type RunOptions } from './work-run.js';
 
-export async function approve(app: App, runText: string, options: RunOptions & HoldChoice): Promise<number> {
+type ApproveOptions = RunOptions & HoldChoice & { exactly?: boolean };
+
+export async function approve(app: App, runText: string, options: ApproveOptions): Promise<number> {
   const runOptions = readRunOptions(options);
   const configuration = await app.configuration();
   const state = await app.confirmedState();
   const deps = { configuration, mirror: await app.mirror(), state, requireQueue: app.queue };
-  const { stream, operation } = options;
+  const { stream, operation, exactly = false } = options;
   const choice = { runId: readRunNumber(runText), stream, operation };
-  const { approvals, streams, request } = await approveHolds(deps, choice);
+  await chooseHolds(state.db, choice.runId, choice);
   const timeZone = await app.timeZone();
-  if (!options.json) for (const approval of approvals) printLine(describeApproval(approval, timeZone));
-  const work = { resumeCommand: 'slotsync sync', extraJson: { approvals } };
-  return startAndWork(app, streams, request, runOptions, work);
+  const approvals: Approval[] = [];
+  async function start() {
+    const approved = await approveHolds(deps, { ...choice, exactly });
+    if (runOptions.detach || approved.run.pausedAt) requireStarted(approved);
+    approvals.push(...approved.approvals);
+    if (options.json || !approved.started) return approved;
+    for (const approval of approved.approvals) printLine(describeApproval(approval, timeZone));
+    for (const hold of approved.holds) printLine(describeKeys(hold));
+    return approved;
+  }
+  return beginAndWork(app, start, runOptions, { resumeCommand: 'slotsync sync', extraJson: { approvals } });
 }

@@ -232,6 +232,7 @@ export function addCommands(program: Command): void {
 
   holdOptions(runOptions(common(program.command('approve'))))
     .argument('<run>', 'number of the run that holds something')
+    .option('--exactly', 'only the records that are held now: if others are due, they are held again')
     .description('approve what a run holds, up to the number it names, and sync its streams')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./approve.js')).approve));
 

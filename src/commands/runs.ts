@@ -3,6 +3,7 @@ import { UsageError } from '../errors.js';
 import { listRunsSoFar, readSoFar } from '../readings/runs.js';
 import { print, printJson } from '../report/print.js';
 import { printRun, runsTable, runToJson } from '../report/run.js';
+import { listApprovalsOfRun } from '../state/runs/approvals.js';
 import { findRun } from '../state/runs/find-run.js';
 import { LISTED_KINDS } from '../state/runs/read-runs.js';
 import { RUN_KINDS, type RunKind } from '../state/schema.js';
@@ -20,8 +21,10 @@ export async function runs(app: App, id: string | undefined, options: RunsOption
   const state = await app.state();
   if (id !== undefined) {
     const run = await findRun(state.db, readRunNumber(id));
-    if (options.json) printJson({ run: runToJson(await readSoFar(state.db, run)) });
-    else await printRun(state, run, await app.timeZone());
+    if (options.json) {
+      const approvals = await listApprovalsOfRun(state.db, run.id);
+      printJson({ run: runToJson(await readSoFar(state.db, run)), approvals });
+    } else await printRun(state, run, await app.timeZone());
     return;
   }
   const limit = readWholeNumber(options.limit, '--limit takes');

@@ -56,12 +56,27 @@ export async function startAndWork(
   const names = streams.map(({ name }) => name);
   const request = { ...wanted, startedBy: 'command', streams: names, fingerprints } as const;
   const { db } = await app.state();
+  return beginAndWork(app, () => startRun(db, request), options, {
+    ...work,
+    continues: (run) => canContinue && isRunOf(run, request),
+  });
+}
+
+/** The same with `start`, which returns an unfinished run over the same streams when there is one. */
+export async function beginAndWork(
+  app: App,
+  start: () => Promise<{ run: Run; started: boolean }>,
+  options: ParsedRunOptions,
+  { continues = () => false, ...work }: Omit<Work, 'begin'> & { continues?: (run: Run) => boolean },
+): Promise<number> {
+  const { fingerprints } = await app.configuration();
+  const { db } = await app.state();
   const times = { timeZone: await app.timeZone(), now: new Date() };
   for (const one of findFormerProcesses(await listProcesses(db), fingerprints))
     printNote(`${describeFormer(one, times)}.`);
   if (options.detach) {
     const { producer } = await app.queue();
-    const { run, started } = await startRun(db, request);
+    const { run, started } = await start();
     await producer.enqueueRun(run.id, run.lane);
     print(options, { ...work.extraJson, run: runToJson(run), started }, [
       started
@@ -71,8 +86,8 @@ export async function startAndWork(
     return EXIT.done;
   }
   const begin = async () => {
-    const { run, started } = await startRun(db, request);
-    return { run, started, isOurs: started || (canContinue && isRunOf(run, request)) };
+    const { run, started } = await start();
+    return { run, started, isOurs: started || continues(run) };
   };
   return workRun(app, { ...work, begin }, options);
 }

@@ -11,13 +11,12 @@ import { addChanges } from '../state/inbox/add-changes.js';
 import { listProcesses } from '../state/processes.js';
 import { retryRecords } from '../state/records/retry-records.js';
 import { chooseHolds } from '../state/runs/choose-holds.js';
+import { rejectHolds } from '../state/runs/decide-holds.js';
 import { cancelRun } from '../state/runs/end-run.js';
 import { findPausableRun, findUnfinishedRun } from '../state/runs/find-run.js';
-import { rejectHolds } from '../state/runs/holds.js';
 import { setPaused } from '../state/runs/pause-runs.js';
-import { startRun } from '../state/runs/start-run.js';
 import { countRepairable } from '../state/drift/read-drift.js';
-import { approveHolds } from '../sync/approve-holds.js';
+import { approveHolds, requireStarted } from '../sync/approve-holds.js';
 import { startRepairRun } from '../sync/verify/start-repair-run.js';
 import { reasonOf, renderSamples } from './hold-parts.js';
 
@@ -100,7 +99,7 @@ const approve: Action = {
       deps,
       request,
       'Approve',
-      'This allows up to the number shown, and queues the run that does it. If more are due by then, nothing is sent and they are held again.',
+      'This allows up to the number shown to the run that it queues, and to no later one. If more are due by then, nothing is sent and they are held again.',
     ),
   back: toNow,
   async act(deps, request) {
@@ -114,19 +113,12 @@ const approve: Action = {
       requireQueue: producer,
     };
     const choice = { ...choiceOf(request), runId: runOf(request), shown: request.shown };
-    const { approvals, streams, request: wanted } = await approveHolds(given, choice);
-    const { run, started } = await startRun(opened.db, {
-      ...wanted,
-      startedBy: 'command',
-      streams: streams.map(({ name }) => name),
-      fingerprints: declared.fingerprints,
-    });
+    const approved = await approveHolds(given, choice);
+    requireStarted(approved);
+    const { run, approvals } = approved;
     await (await producer()).enqueueRun(run.id, run.lane);
     const zone = await timeZone();
-    const queued = started
-      ? `Run ${run.id} is queued.`
-      : `Run ${run.id} over the same streams is not finished yet; the next run uses the approval.`;
-    return `${approvals.map((approval) => describeApproval(approval, zone)).join(' ')} ${queued} ${await describeWorkers(opened)}`;
+    return `${approvals.map((approval) => describeApproval(approval, zone)).join(' ')} Run ${run.id} is queued. ${await describeWorkers(opened)}`;
   },
 };
 
@@ -143,7 +135,7 @@ const reject: Action = {
     const { db } = await state();
     const { run, holds } = await chooseHolds(db, runOf(request), choiceOf(request));
     requireShown(request, numberOf(holds));
-    await rejectHolds(db, run.id, holds);
+    await rejectHolds(db, run.id, choiceOf(request));
     return `Rejected: ${holds.map(describeHeld).join(', ')}, held in run ${run.id}.`;
   },
 };

@@ -18,14 +18,33 @@ export function describeHeld({ count, operation, stream }: Pick<RunHold, 'count'
   return `${plural(count, NOUNS[operation])} of ${stream}`;
 }
 
-/** An approval that no run has used yet. */
+/** An approval that its run has not used yet. */
 export function describeApproval(
-  { allowed, operation, stream, expiresAt, runId }: Approval,
+  { allowed, operation, stream, expiresAt, runId, forRun, exactly }: Approval,
   timeZone: string,
 ): string {
   const held = describeHeld({ count: allowed, operation, stream });
-  return `Approved: up to ${held} until ${formatMinute(expiresAt, timeZone)} (held in run ${runId}).`;
+  const what = exactly ? `exactly the ${held}` : `up to ${held}`;
+  return `Approved: ${what} until ${formatMinute(expiresAt, timeZone)} (held in run ${runId}), for run ${forRun}.`;
 }
+
+/** What became of the approvals that a run was started for. */
+export function describeUse({ allowed, operation, stream, runId, usedBy, sameKeys }: Approval): string {
+  const held = `${describeHeld({ count: allowed, operation, stream })}, held in run ${runId}`;
+  if (usedBy === null) return `Approved: ${held}. Not used, and it has ended with this run.`;
+  const same = sameKeys ? 'the same records' : 'not the same records, though no more';
+  return `Approved: ${held}. Used for ${same}.`;
+}
+
+/** `r001, r002, … All of them: slotsync failures rooms --status held --all` */
+export function describeKeys({ count, firstKeys, stream }: Pick<RunHold, 'count' | 'firstKeys' | 'stream'>) {
+  const named = firstKeys.map((key) => `'${key}'`).join(', ');
+  if (count <= firstKeys.length) return `Held: ${named}.`;
+  return `Held: ${named}, … All of them, until they are planned again: ${listCommand(stream)}`;
+}
+
+/** Lists every key that is held. */
+export const listCommand = (stream: string) => `slotsync failures ${stream} --status held --all`;
 
 /** Why it is held, without the command that approves it, for where the command stands beside it. */
 export function reasonWithoutCommand(reason: string): string {

@@ -7,12 +7,13 @@ import type { State } from '../state/database.js';
 import { countUnsettled } from '../state/records/count-records.js';
 import { countDriftEvents } from '../state/drift/read-drift.js';
 import type { EndedBadly } from '../state/runs/ended-badly.js';
+import { listApprovalsOfRun } from '../state/runs/approvals.js';
 import { listRuns, onlyReads, type Run } from '../state/runs/read-runs.js';
 import type { RunRange } from '../state/schema.js';
 import { describeCauseWhole, describeUnsettled } from './failures.js';
 import { formatDuration, formatNumber, formatMinute, plural } from '../format.js';
 import { table } from './table.js';
-import { describeSamples } from './holds.js';
+import { describeSamples, describeUse } from './holds.js';
 import { lines, printLine } from './print.js';
 
 /** Failures and keys named one by one. */
@@ -57,6 +58,10 @@ export async function printRun(state: State, run: Run, timeZone: string): Promis
   for (const [stream, holds] of Object.entries(run.holds)) {
     for (const hold of Object.values(holds))
       printLine([`Held: ${stream}: ${hold.reason}`, ...describeSamples(hold), ''].join('\n'));
+  }
+  if (run.status !== 'planning') {
+    for (const approval of await listApprovalsOfRun(state.db, run.id))
+      printLine(`${describeUse(approval)}\n`);
   }
   if (run.errorMessage !== null) {
     const remedy = remedyFor(onlyReads(run) ? 'interrupted' : run.errorCode);

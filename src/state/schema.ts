@@ -260,6 +260,8 @@ export const batches = slotsync.table(
     level: smallint('level').notNull(),
     /** Set for operations with a limit, which have batches of their own. Null: whatever the rows ask for. */
     operation: text('operation').$type<LimitedOperation>(),
+    /** Does not count towards later limits: it was approved, released before, or is part of the first filling. */
+    exempt: boolean('exempt').notNull().default(false),
     /** While it is under way, those without an outcome: keys that are settled earlier get a finished batch of their own. */
     keys: text('keys').array().notNull(),
     state: text('state').$type<BatchState>().notNull(),
@@ -275,6 +277,7 @@ export const batches = slotsync.table(
     oneOf('batches', 'state', BATCH_STATES),
     oneOf('batches', 'operation', LIMITED_OPERATIONS),
     index('batches_run').on(table.runId, table.state, table.level),
+    partialIndex('batches_limited', 'operation IS NOT NULL', table.stream, table.operation, table.createdAt),
   ],
 );
 
@@ -474,24 +477,34 @@ export const watermarks = slotsync.table('watermarks', {
   movedAt: time('moved_at').notNull().defaultNow(),
 });
 
-/** An operator's approval of a number of held records. Used once, by the next plan that needs it. */
+/** An operator's approval of one hold. Only the run that it starts can use it, and it ends with that run's plan. */
 export const approvals = slotsync.table(
   'approvals',
   {
     id: big('id').primaryKey().generatedAlwaysAsIdentity(),
+    /** The run whose hold was approved. */
     runId: big('run_id').notNull(),
-    /** The run that used it; null: none yet. */
+    /** The run that was started for it. Null: an approval of before this column, which no run uses any more. */
+    forRun: big('for_run'),
+    /** The run that used it; null: none did. */
     usedBy: big('used_by'),
     stream: text('stream').notNull(),
     operation: text('operation').$type<LimitedOperation>().notNull(),
     allowed: integer('allowed').notNull(),
+    /** SHA-256 of the keys that were held. */
+    keysDigest: text('keys_digest'),
+    /** Allows those keys alone. */
+    exactly: boolean('exactly').notNull().default(false),
+    /** Whether the run that used it had the same keys; null: it was not used. */
+    sameKeys: boolean('same_keys'),
     approvedAt: time('approved_at').notNull().defaultNow(),
-    /** Not valid after this; an approval that is revoked or replaced expires at once. */
+    /** Not valid after this. */
     expiresAt: time('expires_at').notNull(),
   },
   (table) => [
     oneOf('approvals', 'operation', LIMITED_OPERATIONS),
-    partialIndex('approvals_open', 'used_by IS NULL', table.stream, table.operation),
+    index('approvals_run').on(table.runId),
+    index('approvals_for_run').on(table.forRun),
   ],
 );
 

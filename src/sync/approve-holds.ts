@@ -4,11 +4,13 @@ import { UsageError } from '../errors.js';
 import type { Mirror } from '../mirror/mirror.js';
 import { requireSources } from '../mirror/require-sources.js';
 import type { State } from '../state/database.js';
-import { recordApprovals, type Approval } from '../state/runs/approvals.js';
 import { chooseHolds, type HoldChoice } from '../state/runs/choose-holds.js';
+import { approveHeld } from '../state/runs/decide-holds.js';
+import { digestHeldKeys } from '../state/runs/held-keys.js';
 import type { Run } from '../state/runs/read-runs.js';
 import type { RunRequest } from '../state/runs/insert-run.js';
-import type { Stream } from '../streams/stream.js';
+
+type ApproveChoice = HoldChoice & { runId: number; shown?: number | undefined; exactly?: boolean };
 
 interface ApproveDeps {
   configuration: Configuration;
@@ -18,21 +20,16 @@ interface ApproveDeps {
   requireQueue: () => Promise<unknown>;
 }
 
-export interface Approved {
-  approvals: Approval[];
-  streams: readonly Stream[];
-  /** The run that does what was held. */
-  request: Pick<RunRequest, 'kind' | 'lane' | 'range'>;
-}
-
 /**
- * Approves what a run holds, up to the number it holds. `shown`: the number that the operator saw, if that is known; another
- * one is not approved. Throws UsageError when nothing of the choice is held, or an approval does not help.
+ * Approves what a run holds, up to the number it holds, and starts the run that does it. Another unfinished run over the
+ * streams is returned instead, and nothing is approved. `shown`: the number that the operator saw, if that is known; another
+ * one is not approved. `exactly`: only the records that are held now. Throws UsageError when nothing of the choice is held,
+ * somebody else has decided, or an approval does not help.
  */
 export async function approveHolds(
   { configuration, mirror, state, requireQueue }: ApproveDeps,
-  { runId, shown, ...choice }: HoldChoice & { runId: number; shown?: number | undefined },
-): Promise<Approved> {
+  { runId, shown, exactly = false, ...choice }: ApproveChoice,
+) {
   const { run, holds } = await chooseHolds(state.db, runId, choice);
   const final = holds.find(({ approvable }) => !approvable);
   if (final) throw new UsageError(`${final.stream}: ${final.reason}`);
@@ -45,18 +42,27 @@ export async function approveHolds(
   );
   await requireSources(mirror, { streams });
   await requireQueue();
-  const allowed = holds.map(({ count, runId: of, stream, operation }) => ({
-    runId: of,
-    stream,
-    operation,
-    allowed: count,
-  }));
-  const approvals = await recordApprovals(state.db, allowed, configuration.approvalHours);
-  return { approvals, streams, request: sameAgain(run) };
+  const digested = [];
+  for (const hold of holds) digested.push({ ...hold, keysDigest: await digestHeldKeys(state, hold) });
+  const request = {
+    ...sameAgain(run),
+    startedBy: 'command' as const,
+    streams: streams.map(({ name }) => name),
+    fingerprints: configuration.fingerprints,
+  };
+  const given = { runId, choice, shown: digested, exactly, hours: configuration.approvalHours };
+  return { ...(await approveHeld(state.db, request, given)), holds };
+}
+
+/** Throws UsageError when another run was in the way, and nothing is approved. */
+export function requireStarted({ run, started }: { run: Run; started: boolean }): void {
+  if (started) return;
+  const state = run.pausedAt ? `paused: slotsync resume ${run.id}` : 'not finished yet';
+  throw new UsageError(`nothing was approved: run ${run.id} over the same streams is ${state}`);
 }
 
 /** The run that does what this one held. After single keys, the whole stream: limits are counted over all of it. */
-function sameAgain({ kind, lane, range }: Run): Approved['request'] {
+function sameAgain({ kind, lane, range }: Run): Pick<RunRequest, 'kind' | 'lane' | 'range'> {
   if (kind === 'incremental') return { kind: 'sync', lane: 'sync' };
   return { kind, lane, range: range ?? undefined };
 }

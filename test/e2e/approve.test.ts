@@ -1,3 +1,4 @@
+// Guarantee 6
 // A run that waits for an operator, and the operator's two answers, on both queue stores.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
@@ -58,12 +59,19 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
       expect(inactive()).toBe(0);
     });
 
-    it('can be approved for workers, and the approval is seen until it is used', async () => {
-      const { code, stdout } = await world.run(['approve', '3', '--detach']);
-      expect(stdout).toMatch(
-        /Approved: up to 12 retirements of rooms until .* \(held in run 3\)\.\nRun 4 is queued/,
+    it('can be approved for workers, once, and the approval is seen until it is used', async () => {
+      const both = await Promise.all([1, 2].map(() => world.run(['approve', '3', '--detach'])));
+      const [given, refused] = both.toSorted((a, b) => Number(a.code) - Number(b.code));
+      expect(given?.stdout).toMatch(
+        /^Approved: up to 12 retirements of rooms until .* \(held in run 3\), for run 4\.\nHeld: 'R40', 'R41', 'R42', 'R43', 'R44', … All of them, .*: slotsync failures rooms --status held --all\nRun 4 is queued/,
       );
-      expect(code).toBe(0);
+      expect(given?.code).toBe(0);
+      const already =
+        'slotsync: retire of rooms, held in run 3, is approved already: run 4 does it; to stop that: slotsync cancel 4\n';
+      expect(refused).toMatchObject({ code: 2, stderr: already });
+      expect(await world.run(['reject', '3'])).toMatchObject({ code: 2, stderr: already });
+      const listed = (await world.run(['failures', 'rooms', '--status', 'held', '--all'])).stdout;
+      expect(listed.match(/^rooms 'R\d+': held in run 3/gm)).toHaveLength(12);
       expect((await world.run(['status'])).stdout).toContain('Approved: up to 12 retirements of rooms until');
       expect(inactive()).toBe(0);
     });
@@ -75,11 +83,27 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
       expect(inactive()).toBe(12);
       const { stdout } = await world.run(['status']);
       expect(stdout).not.toMatch(/Held in|Approved/);
+      expect((await world.run(['runs', '4'])).stdout).toContain(
+        'Approved: 12 retirements of rooms, held in run 3. Used for the same records.',
+      );
+    });
+
+    it('approved exactly, is held again when other records are due', async () => {
+      await world.sql`DELETE FROM rooms WHERE code IN (SELECT 'R' || i FROM generate_series(20, 31) AS i)`;
+      await world.sql`UPDATE courses SET room = NULL WHERE id BETWEEN 20 AND 31`;
+      expect((await world.run(['sync'])).code).toBe(3);
+      await world.sql`UPDATE rooms SET code = 'R31' WHERE code = 'R32'`;
+      await world.sql`UPDATE courses SET room = NULL WHERE id = 32`;
+      const { code, stdout } = await world.run(['approve', '6', '--exactly']);
+      expect(stdout).toMatch(
+        /allows exactly the 12 records that were held, and these are others; .* approve 7/,
+      );
+      expect(stdout).toContain('held in run 6. Not used, and it has ended with this run.');
+      expect(code).toBe(3);
+      expect(inactive()).toBe(12);
     });
 
     it('can be approved and worked in one go', async () => {
-      await world.sql`DELETE FROM rooms WHERE code IN (SELECT 'R' || i FROM generate_series(20, 31) AS i)`;
-      await world.sql`UPDATE courses SET room = NULL WHERE id BETWEEN 20 AND 31`;
       const held = JSON.parse((await world.run(['sync', '--json'])).stdout) as { run: { id: number } };
       const approved = await world.run(['approve', String(held.run.id), '--stream', 'rooms', '--json']);
       expect(JSON.parse(approved.stdout)).toMatchObject({

@@ -198,7 +198,6 @@ const GIVEN_UP: Record<string, Turn> = {
   answer_invalid: 'retry',
   answer_lost: 'retry',
   reading_moved: 'retry',
-  approval_withdrawn: 'retry',
   claim_lost: 'retry',
   run_stopped: 'retry',
   claimed: 'retry',

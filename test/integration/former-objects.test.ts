@@ -4,7 +4,6 @@
 import { describe, expect, it } from 'vitest';
 import { countFormerObjects, listFormerObjects } from '../../src/state/records/change-hands.js';
 import { retireFormer, retryRecords } from '../../src/state/records/retry-records.js';
-import { recordApprovals } from '../../src/state/runs/approvals.js';
 import { COURSES } from '../support/campus.js';
 import { expectNothingToSend, keepRoomWorlds, rooms } from '../support/room-worlds.js';
 import type { World } from '../support/world.js';
@@ -163,12 +162,7 @@ describe('former object: it', () => {
       holds: { rooms: { retire: { count: 20, approvable: true } } },
     });
     expect(activeObjects(world)).toHaveLength(40);
-    await recordApprovals(
-      world.state.db,
-      [{ runId: run.id, stream: 'rooms', operation: 'retire', allowed: 20 }],
-      24,
-    );
-    await world.sync();
+    await world.approve(run.id);
     expect(activeObjects(world)).toHaveLength(20);
     expect(activeObjects(world).every((extId) => extId.startsWith('room_new'))).toBe(true);
   });

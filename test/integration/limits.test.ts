@@ -3,14 +3,16 @@
 // operator does: objects at the service, rows of the state, requests that arrived.
 import { describe, expect, it } from 'vitest';
 import { readRunNumber } from '../../src/commands/find-run.js';
-import { finishPlanning } from '../../src/state/runs/advance-run.js';
-import { recordApprovals } from '../../src/state/runs/approvals.js';
-import { cancelRun } from '../../src/state/runs/end-run.js';
+import { openState } from '../../src/state/database.js';
+import { listOpenApprovals } from '../../src/state/runs/approvals.js';
+import { cancelRun, failRun } from '../../src/state/runs/end-run.js';
 import { chooseHolds, type HoldChoice } from '../../src/state/runs/choose-holds.js';
-import { readHolds, rejectHolds } from '../../src/state/runs/holds.js';
+import { rejectHolds } from '../../src/state/runs/decide-holds.js';
+import { readHolds } from '../../src/state/runs/holds.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import type { RunRequest } from '../../src/state/runs/insert-run.js';
 import { startRun } from '../../src/state/runs/start-run.js';
+import { approveHolds, requireStarted } from '../../src/sync/approve-holds.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
@@ -47,13 +49,15 @@ const remove = (world: World, ...removed: string[]) =>
 const rename = (world: World, ...renamed: string[]) =>
   world.sql`UPDATE rooms SET name = name || '!' WHERE code = ANY (${renamed})`;
 const nameThere = (world: World, code: string) => world.fieldsOf(`room_${code}`)?.['room.name'];
+/** As if everything had happened a day earlier. */
+const nextDay = ({ sql }: World) =>
+  sql`UPDATE slotsync.batches SET created_at = created_at - interval '1 day'`;
 const inactive = (world: World) =>
   world.sandbox.objects().flatMap(({ extId, active }) => (active ? [] : [extId.slice('room_'.length)]));
 
-const approve = (world: World, runId: number, operation: 'create' | 'update' | 'retire', allowed: number) =>
-  recordApprovals(world.state.db, [{ runId, stream: 'rooms', operation, allowed }], 24);
 const approvalsOf = ({ sql }: World) =>
-  sql`SELECT operation, allowed, used_by::int AS used_by, expires_at > now() AS open FROM slotsync.approvals ORDER BY id`;
+  sql`SELECT operation, allowed, for_run::int AS for_run, used_by::int AS used_by, same_keys FROM slotsync.approvals ORDER BY id`;
+const openApprovals = ({ state }: World) => listOpenApprovals(state.db);
 
 /** One run as requested, from its start to its end. */
 async function runOf(world: World, request: Partial<RunRequest>): Promise<SyncResult> {
@@ -128,21 +132,18 @@ describe('beyond its limit', () => {
     const { run } = await world.sync();
     expect(Object.keys(run.holds['rooms'] ?? {}).toSorted()).toEqual(['create', 'retire', 'update']);
     expect(world.writes()).toEqual([]);
-    await approve(world, run.id, 'create', 3);
-    const { run: next } = await world.sync();
+    const { run: next } = await world.approve(run.id, { operation: 'create' });
     expect(Object.keys(next.holds['rooms'] ?? {}).toSorted()).toEqual(['retire', 'update']);
     expect(nameThere(world, 'r100')).toBe('Room r100');
     expect(nameThere(world, 'r000')).toBe('Room r000');
     expect(inactive(world)).toEqual([]);
   });
 
-  it('is seen by a preview, which takes approvals into account', async () => {
+  it('is seen by a preview', async () => {
     const world = await open(rooms({ limits: { update: FEW } }), 20);
     await rename(world, 'r000', 'r001', 'r002');
     const preview = () => previewStream(world.deps(), world.stream('rooms'));
     expect((await preview()).holds).toMatchObject({ update: { count: 3 } });
-    await approve(world, 1, 'update', 3);
-    expect((await preview()).holds).toEqual({});
   });
 
   it('records that are tried again are not held: they were let through', async () => {
@@ -169,22 +170,20 @@ describe('an approval', () => {
 
   it('lets the number it names go, once', async () => {
     const world = await held();
-    await approve(world, 2, 'retire', 3);
-    const { run } = await world.sync();
+    const { run } = await world.approve(2);
     expect(run).toMatchObject({ status: 'succeeded', holds: {} });
     expect(inactive(world)).toEqual(codes(3));
-    expect(await approvalsOf(world)).toMatchObject([{ allowed: 3, used_by: 3 }]);
+    expect(await approvalsOf(world)).toMatchObject([{ allowed: 3, for_run: 3, used_by: 3, same_keys: true }]);
 
     await remove(world, ...codes(3, 3));
     expect((await world.sync()).run.status).toBe('held');
     expect(inactive(world)).toEqual(codes(3));
   });
 
-  it('is counted again: more than it names are held, and say so', async () => {
+  it('is counted again: more than it names are held, say so, and need an approval of their own', async () => {
     const world = await held();
-    await approve(world, 2, 'retire', 3);
     await remove(world, 'r003');
-    const { run } = await world.sync();
+    const { run } = await world.approve(2);
     expect(run.holds['rooms']?.retire).toMatchObject({
       count: 4,
       reason: expect.stringContaining(
@@ -192,62 +191,87 @@ describe('an approval', () => {
       ),
     });
     expect(inactive(world)).toEqual([]);
-    expect(await approvalsOf(world)).toMatchObject([{ used_by: null, open: true }]);
-    // Fewer again: the word still holds.
+    expect(await approvalsOf(world)).toMatchObject([{ for_run: 3, used_by: null, same_keys: null }]);
+    // Fewer again: the approval has ended with the run that did not use it.
     await add(world, 'r003');
-    expect((await world.sync()).run.status).toBe('succeeded');
+    expect((await world.sync()).run.status).toBe('held');
+    expect(inactive(world)).toEqual([]);
+  });
+
+  it('ends with its run also when that needed none', async () => {
+    const world = await held(8);
+    await add(world, ...codes(6, 2));
+    expect((await world.approve(2)).run.status).toBe('succeeded');
+    expect(inactive(world)).toEqual(codes(2));
+    expect(await approvalsOf(world)).toMatchObject([{ allowed: 8, used_by: null }]);
+    expect(await openApprovals(world)).toEqual([]);
+    await nextDay(world);
+    await remove(world, ...codes(6, 10));
+    expect((await world.sync()).run).toMatchObject({
+      status: 'held',
+      holds: { rooms: { retire: { count: 6 } } },
+    });
+    expect(inactive(world)).toEqual(codes(2));
+  });
+
+  it.each([
+    ['cancelled', (world: World, id: number) => cancelRun(world.state.db, id)],
+    [
+      'failed',
+      (world: World, id: number) => failRun(world.state.db, id, { code: 'unexpected', message: 'no' }),
+    ],
+  ])('ends with its run when that is %s; the hold stands, and may be approved again', async (_, end) => {
+    const world = await held();
+    const { run } = await approveHolds(world.approving(), { runId: 2 });
+    expect(await openApprovals(world)).toMatchObject([{ forRun: run.id }]);
+    await end(world, run.id);
+    expect(await openApprovals(world)).toEqual([]);
+    await world.approve(2);
     expect(inactive(world)).toEqual(codes(3));
   });
 
-  it('is not used by a plan that needs none', async () => {
+  it('of another run is not used', async () => {
     const world = await held();
-    await approve(world, 2, 'retire', 3);
-    await add(world, 'r000');
-    expect((await world.sync()).run.status).toBe('succeeded');
-    expect(inactive(world)).toEqual(['r001', 'r002']);
-    expect(await approvalsOf(world)).toMatchObject([{ used_by: null, open: true }]);
+    const { run } = await approveHolds(world.approving(), { runId: 2 });
+    await cancelRun(world.state.db, run.id);
+    expect((await world.sync()).run.status).toBe('held');
+    expect(inactive(world)).toEqual([]);
   });
 
   it('lapses', async () => {
     const world = await held();
-    await approve(world, 2, 'retire', 3);
+    const { run } = await approveHolds(world.approving(), { runId: 2 });
     await world.sql`UPDATE slotsync.approvals SET expires_at = now() - interval '1 second'`;
-    expect((await world.sync()).run.status).toBe('held');
-    expect(inactive(world)).toEqual([]);
-  });
-
-  it('takes the place of an older one, for good', async () => {
-    const world = await held();
-    await approve(world, 2, 'retire', 10);
-    await approve(world, 2, 'retire', 3);
-    expect((await world.sync()).run.status).toBe('succeeded');
-    expect(await approvalsOf(world)).toMatchObject([
-      { allowed: 10, used_by: null, open: false },
-      { allowed: 3, used_by: 3 },
-    ]);
-    await remove(world, ...codes(5, 3));
-    expect((await world.sync()).run.status).toBe('held');
-  });
-
-  it('that is withdrawn while the run is planned lets nothing go', async () => {
-    const world = await held();
-    const [approval] = await approve(world, 2, 'retire', 3);
-    const { db } = world.state;
-    const { run } = await startRun(db, {
-      kind: 'sync',
-      lane: 'sync',
-      startedBy: 'command',
-      streams: ['rooms'],
-    });
-    // The plan is made; before it is written down, somebody thinks better of it.
-    await rejectHolds(db, 2, [{ stream: 'rooms', operation: 'retire' }]);
-    const planned = { plan: {}, holds: {}, approvals: [approval?.id ?? 0] };
-    await expect(finishPlanning(db, run.id, planned)).rejects.toMatchObject({
-      code: 'approval_withdrawn',
-      disposition: 'retry',
-    });
     expect((await work(world, run.id)).run.status).toBe('held');
     expect(inactive(world)).toEqual([]);
+  });
+
+  it('says whether the records are the same; with --exactly others are held', async () => {
+    const world = await held();
+    const swap = async (gone: string, back: string) => {
+      await remove(world, gone);
+      await add(world, back);
+    };
+    await swap('r003', 'r000');
+    const { run } = await world.approve(2, { exactly: true });
+    expect(run).toMatchObject({ status: 'held', holds: { rooms: { retire: { count: 3 } } } });
+    expect(run.holds['rooms']?.retire?.reason).toContain(
+      'the approval allows exactly the 3 records that were held, and these are others',
+    );
+    await swap('r000', 'r003');
+    const { run: exact } = await world.approve(run.id);
+    expect(exact.status).toBe('succeeded');
+    expect(inactive(world)).toEqual(codes(3));
+    expect(await approvalsOf(world)).toMatchObject([
+      { used_by: null, same_keys: null },
+      { used_by: exact.id, same_keys: false },
+    ]);
+  });
+
+  it('of exactly these records is used when they are the same', async () => {
+    const world = await held();
+    expect((await world.approve(2, { exactly: true })).run.status).toBe('succeeded');
+    expect(await approvalsOf(world)).toMatchObject([{ used_by: 3, same_keys: true }]);
   });
 
   it('of a part of a stream goes with a run over the same part', async () => {
@@ -256,8 +280,7 @@ describe('an approval', () => {
     const range = { where: `code < 'r004'` };
     const { run } = await runOf(world, { kind: 'backfill', lane: 'backfill', range });
     expect(run.holds).toMatchObject({ rooms: { update: { count: 4 } } });
-    await approve(world, run.id, 'update', 4);
-    expect((await runOf(world, { kind: 'backfill', lane: 'backfill', range })).run.status).toBe('succeeded');
+    expect((await world.approve(run.id)).run).toMatchObject({ status: 'succeeded', kind: 'backfill', range });
     expect(codes(6).map((code) => nameThere(world, code)?.endsWith('!'))).toEqual([
       true,
       true,
@@ -301,14 +324,12 @@ describe('a hold', () => {
     await remove(world, ...codes(3));
     await rename(world, ...codes(3, 10));
     const { run } = await world.sync();
-    await approve(world, run.id, 'retire', 3);
-    await rejectHolds(world.state.db, run.id, [{ stream: 'rooms', operation: 'retire' }]);
+    await rejectHolds(world.state.db, run.id, { stream: 'rooms', operation: 'retire' });
     expect(await readRun(world.state.db, run.id)).toMatchObject({
       status: 'held',
       holds: { rooms: { update: { count: 3 } } },
     });
-    expect(await approvalsOf(world)).toMatchObject([{ used_by: null, open: false }]);
-    await rejectHolds(world.state.db, run.id, [{ stream: 'rooms', operation: 'update' }]);
+    await rejectHolds(world.state.db, run.id, { operation: 'update' });
     expect(await readRun(world.state.db, run.id)).toMatchObject({
       status: 'partial',
       holds: {},
@@ -329,7 +350,7 @@ describe('a hold', () => {
     await remove(world, ...codes(3));
     await add(world, 'new');
     const { runId, queue } = await world.plan();
-    await rejectHolds(world.state.db, runId, [{ stream: 'rooms', operation: 'retire' }]);
+    await rejectHolds(world.state.db, runId, { operation: 'retire' });
     const { run } = await world.finish(runId, queue);
     expect(run).toMatchObject({ status: 'partial', holds: {}, errorCode: 'hold_rejected' });
     expect(nameThere(world, 'new')).toBe('Room new');
@@ -342,7 +363,7 @@ describe('a hold', () => {
     world.sandbox.refuseObject('room_new', { status: 400, message: 'no' });
     const { run } = await world.sync();
     expect(run.status).toBe('partial');
-    await rejectHolds(world.state.db, run.id, [{ stream: 'rooms', operation: 'retire' }]);
+    await rejectHolds(world.state.db, run.id, {});
     expect(await readRun(world.state.db, run.id)).toMatchObject({ status: 'partial', holds: {} });
   });
 });
@@ -415,8 +436,7 @@ describe('nothing is retired', () => {
       status: 'held',
       holds: { rooms: { retire: { count: 1, approvable: false } } },
     });
-    await approve(world, 2, 'retire', 2);
-    expect((await world.sync()).run.status).toBe('held');
+    await expect(world.approve(2)).rejects.toThrow('an empty source retires nothing');
     expect(inactive(world)).toEqual([]);
   });
 });
@@ -438,10 +458,10 @@ describe('single changes', () => {
     });
     expect(run.holds['rooms']?.retire?.reason).toContain('after 2 within 24 hours');
     expect(inactive(world)).toEqual(codes(2));
-    // The day after.
-    await world.sql`UPDATE slotsync.batches SET created_at = created_at - interval '1 day'`;
-    expect((await work(world, await take(world, 'r002'))).run.status).toBe('succeeded');
-    expect(inactive(world)).toEqual(codes(3));
+    await nextDay(world);
+    await remove(world, 'r003');
+    expect((await work(world, await take(world, 'r003'))).run.status).toBe('succeeded');
+    expect(inactive(world)).toEqual([...codes(2), 'r003']);
   });
 
   it('planned side by side see each other', async () => {
@@ -491,12 +511,12 @@ describe('single changes', () => {
   it('are not weighed with what a person approved, and do not use up an approval', async () => {
     const world = await open(limited, 20);
     await remove(world, ...codes(5));
-    const { run } = await world.sync();
-    await approve(world, run.id, 'retire', 5);
+    await world.sync();
+    const { run } = await approveHolds(world.approving(), { runId: 2 });
     const dropped = await work(world, await take(world, ...codes(3)));
     expect(dropped.run.status).toBe('held');
-    expect(await approvalsOf(world)).toMatchObject([{ used_by: null, open: true }]);
-    expect((await world.sync()).run.status).toBe('succeeded');
+    expect(await openApprovals(world)).toHaveLength(1);
+    expect((await work(world, run.id)).run.status).toBe('succeeded');
     expect(inactive(world)).toEqual(codes(5));
     await remove(world, 'r005');
     expect((await work(world, await take(world, 'r005'))).run.status).toBe('succeeded');
@@ -590,4 +610,210 @@ describe('with days of grace', () => {
     expect(run).toMatchObject({ status: 'succeeded', plan: { rooms: { retire: 0 } } });
     expect(await goneSince(world, 'r000')).not.toBeNull();
   });
+});
+
+describe('a limit counts within a day', () => {
+  const both = rooms({ limits: { create: FEW, update: FEW } });
+  const sync = async (world: World) => (await world.sync()).run;
+  const single = async (world: World, ...keys: string[]) =>
+    (await work(world, await take(world, ...keys))).run;
+
+  it.each([
+    ['syncs', (world: World) => sync(world)],
+    ['incremental runs', (world: World, ...keys: string[]) => single(world, ...keys)],
+    [
+      'backfills of parts',
+      async (world: World, ...keys: string[]) =>
+        (await runOf(world, { kind: 'backfill', lane: 'backfill', range: { keys } })).run,
+    ],
+  ])('updates of several %s', async (_, send) => {
+    const world = await open(both, 20);
+    await rename(world, 'r000', 'r001');
+    expect((await send(world, 'r000', 'r001')).status).toBe('succeeded');
+    await rename(world, 'r002');
+    const run = await send(world, 'r002');
+    expect(run).toMatchObject({ status: 'held', holds: { rooms: { update: { count: 1 } } } });
+    expect(run.holds['rooms']?.update?.reason).toContain(
+      '1 of 20 records would be updated after 2 within 24 hours',
+    );
+    expect(nameThere(world, 'r002')).toBe('Room r002');
+  });
+
+  it('creates and retirements of runs of different kinds', async () => {
+    const world = await open(rooms({ limits: { create: FEW, retire: FEW } }), 20);
+    await add(world, 'new0', 'new1');
+    await remove(world, 'r000', 'r001');
+    expect((await sync(world)).status).toBe('succeeded');
+    await add(world, 'new2');
+    await remove(world, 'r002');
+    const run = await single(world, 'new2', 'r002');
+    expect(run.holds).toMatchObject({ rooms: { create: { count: 1 }, retire: { count: 1 } } });
+    expect(world.sandbox.object('room_new2')).toBeUndefined();
+    expect(inactive(world)).toEqual(codes(2));
+  });
+
+  it('a record once, however often it changes', async () => {
+    const world = await open(both, 20);
+    for (const send of [sync, single, sync, single, sync]) {
+      await rename(world, 'r000', 'r001');
+      expect((await send(world, 'r000', 'r001')).status).toBe('succeeded');
+    }
+    expect(nameThere(world, 'r000')).toBe('Room r000!!!!!');
+  });
+
+  it('what was sent after the day before does not', async () => {
+    const world = await open(both, 20);
+    for (const [one, two] of [
+      ['r000', 'r001'],
+      ['r002', 'r003'],
+      ['r004', 'r005'],
+    ] as const) {
+      await rename(world, one, two);
+      expect((await sync(world)).status).toBe('succeeded');
+      // The next night begins a little earlier.
+      await world.sql`UPDATE slotsync.batches SET created_at = created_at - interval '23 hours 40 minutes'`;
+    }
+  });
+
+  it('neither what an approval allowed nor the first filling', async () => {
+    const world = await open(both, 20);
+    await add(world, 'new0');
+    expect((await single(world, 'new0')).status).toBe('succeeded');
+    await rename(world, ...codes(10));
+    const held = await sync(world);
+    expect(held.status).toBe('held');
+    expect((await world.approve(held.id)).run.status).toBe('succeeded');
+    await rename(world, 'r010', 'r011');
+    expect((await single(world, 'r010', 'r011')).status).toBe('succeeded');
+    expect((await sync(world)).status).toBe('succeeded');
+  });
+
+  it('nor a retirement that was released and waits for the end of its bookings', async () => {
+    const world = await open(rooms({ limits: { retire: FEW } }), 20);
+    const begin = Math.floor(Date.now() / 1000) + 3600;
+    for (const code of codes(6))
+      world.sandbox.addReservation({
+        extId: `res_${code}`,
+        begin,
+        end: begin + 3600,
+        objects: [{ typeId: 'room', objectId: `room_${code}` }],
+      });
+    await remove(world, ...codes(6));
+    const { id } = await sync(world);
+    expect((await world.approve(id)).run.counts).toMatchObject({ rooms: { deferred: 6 } });
+    await nextDay(world);
+    // The night weighs them no more, and neither do the single keys of the day.
+    expect((await sync(world)).plan).toMatchObject({ rooms: { retire: 6 } });
+    await remove(world, 'r010', 'r011');
+    expect((await single(world, 'r010', 'r011')).status).toBe('succeeded');
+    expect(inactive(world)).toEqual(['r010', 'r011']);
+  });
+
+  it('also when a batch was settled in parts', async () => {
+    const world = await open(both, 20);
+    await rename(world, ...codes(4));
+    const { id } = await sync(world);
+    world.sandbox.refuseObject('room_r000', { status: 500, message: 'not now' });
+    await world.approve(id);
+    expect(
+      await world.sql`SELECT DISTINCT exempt FROM slotsync.batches WHERE operation = 'update' AND state <> 'held'`,
+    ).toEqual([{ exempt: true }]);
+  });
+});
+
+describe('single keys of a standing hold', () => {
+  it('are held with it although they alone are within the limit, until it is approved', async () => {
+    const world = await open(rooms({ limits: { update: { count: 2, percent: 10 } } }), 20);
+    await rename(world, ...codes(3));
+    expect((await world.sync()).run).toMatchObject({ id: 2, status: 'held' });
+    const { run } = await work(world, await take(world, 'r000'));
+    expect(run).toMatchObject({ status: 'held', holds: { rooms: { update: { count: 1 } } } });
+    expect(run.holds['rooms']?.update?.reason).toBe(
+      '1 of 20 records would be updated, and run 2 holds 1 of them; ' +
+        'if this is intended: slotsync approve 2 --stream rooms --operation update',
+    );
+    // Others are not kept back.
+    await rename(world, 'r010');
+    expect((await work(world, await take(world, 'r010'))).run.status).toBe('succeeded');
+    expect(world.writes().map(({ objects }) => objects)).toEqual([1]);
+    expect((await world.approve(2)).run.status).toBe('succeeded');
+    expect(await readHolds(world.state.db)).toEqual([]);
+    expect(nameThere(world, 'r000')).toBe('Room r000!');
+    await rename(world, 'r000');
+    expect((await work(world, await take(world, 'r000'))).run.status).toBe('succeeded');
+  });
+
+  it('in runs of a thousand: none is sent while the hold stands', async () => {
+    const world = await open(rooms({ limits: { update: { count: 5, percent: 10 } } }), 100);
+    await rename(world, ...codes(30));
+    expect((await world.sync()).run.status).toBe('held');
+    for (const from of [0, 10, 20])
+      expect((await work(world, await take(world, ...codes(10, from)))).run.status).toBe('held');
+    expect(world.writes()).toEqual([]);
+  });
+});
+
+describe('two answers at the same moment', () => {
+  it.each([
+    ['two approvals', ['approve', 'approve']],
+    ['an approval and a rejection', ['approve', 'reject']],
+    ['two rejections', ['reject', 'reject']],
+  ] as const)('%s: one is given, and the other gets one clear error', async (_, answers) => {
+    for (let round = 0; round < 5; round++) {
+      const world = await open(rooms({ limits: { retire: FEW } }), 20);
+      await remove(world, ...codes(3));
+      await world.sync();
+      // Each with connections of its own, as two processes have them.
+      const states = answers.map(() => openState({ url: world.url, connections: 1 }));
+      const given = await Promise.allSettled(
+        answers.map(async (answer, at) => {
+          const state = states[at] ?? world.state;
+          await (answer === 'approve'
+            ? approveHolds({ ...world.approving(), state }, { runId: 2 })
+            : rejectHolds(state.db, 2, {}));
+          return answer;
+        }),
+      );
+      await Promise.all(states.map((state) => state.close()));
+      const won = given.flatMap((one) => (one.status === 'fulfilled' ? one.value : []));
+      const lost = given.flatMap((one) => (one.status === 'rejected' ? String(one.reason) : []));
+      expect(won).toHaveLength(1);
+      expect(lost).toEqual([
+        expect.stringMatching(
+          /is approved already: run 3 does it|run 2 holds nothing; slotsync status shows/,
+        ),
+      ]);
+      expect(await approvalsOf(world)).toHaveLength(won[0] === 'approve' ? 1 : 0);
+      const runs = await world.sql`SELECT FROM slotsync.runs WHERE id > 2`;
+      expect(runs).toHaveLength(won[0] === 'approve' ? 1 : 0);
+    }
+  });
+});
+
+it('approving: what is approved is neither approved again nor rejected', async () => {
+  const world = await open(rooms({ limits: { retire: FEW } }), 20);
+  await remove(world, ...codes(3));
+  await world.sync();
+  await approveHolds(world.approving(), { runId: 2 });
+  const already =
+    'retire of rooms, held in run 2, is approved already: run 3 does it; to stop that: slotsync cancel 3';
+  await expect(approveHolds(world.approving(), { runId: 2 })).rejects.toThrow(already);
+  await expect(rejectHolds(world.state.db, 2, {})).rejects.toThrow(already);
+  await work(world, 3);
+  expect(inactive(world)).toEqual(codes(3));
+  const again = 'run 3 has planned rooms again since run 2; slotsync status shows what is held';
+  await expect(approveHolds(world.approving(), { runId: 2 })).rejects.toThrow(again);
+});
+
+it('approving: a run over the same streams that is not finished is in the way, and nothing is approved', async () => {
+  const world = await open(rooms({ limits: { retire: FEW } }), 20);
+  await remove(world, ...codes(3));
+  await world.sync();
+  const other = await world.startRun();
+  const answer = await approveHolds(world.approving(), { runId: 2 });
+  expect(answer).toMatchObject({ started: false, run: { id: other }, approvals: [] });
+  expect(() => requireStarted(answer)).toThrow(
+    `nothing was approved: run ${other} over the same streams is not finished yet`,
+  );
+  expect(await approvalsOf(world)).toEqual([]);
 });

@@ -7,7 +7,7 @@ import { linkRecords, unlinkRecords } from '../../src/state/records/link-records
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { readHolds } from '../../src/state/runs/holds.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
-import { recordApprovals } from '../../src/state/runs/approvals.js';
+import { startRun } from '../../src/state/runs/start-run.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { COURSES, ROOMS, type Declaration } from '../support/campus.js';
@@ -42,9 +42,6 @@ async function open(config: SlotsyncConfig, count: number, byHand: number, equal
   return world;
 }
 
-const approve = (world: World, runId: number, allowed: number) =>
-  recordApprovals(world.state.db, [{ runId, stream: 'rooms', operation: 'overwrite', allowed }], 24);
-
 it('overwriting: beyond the limit it is held with samples, the next nights too, until it is approved', async () => {
   const world = await open(rooms(), 50, 40, 5);
   const { run } = await world.sync();
@@ -72,8 +69,10 @@ it('overwriting: beyond the limit it is held with samples, the next nights too, 
   expect(nameThere(world, 'r000')).toBe('By hand r000');
   expect(await readHolds(world.state.db)).toMatchObject([{ runId: next.id, operation: 'overwrite' }]);
 
-  await approve(world, next.id, 40);
-  expect((await world.sync()).run).toMatchObject({ status: 'succeeded', counts: { rooms: { synced: 40 } } });
+  expect((await world.approve(next.id)).run).toMatchObject({
+    status: 'succeeded',
+    counts: { rooms: { synced: 40 } },
+  });
   expect(nameThere(world, 'r000')).toBe('Room r000');
   expect((await world.sync()).run.plan['rooms']).toMatchObject({ create: 0, unchanged: 50 });
 });
@@ -81,11 +80,10 @@ it('overwriting: beyond the limit it is held with samples, the next nights too, 
 it('overwriting: an approval is counted again', async () => {
   const world = await open(rooms(), 40, 30);
   const { run } = await world.sync();
-  await approve(world, run.id, 30);
   put(world, 'room_r030', 'room', { 'room.name': 'By hand' });
   await world.sql`UPDATE slotsync.records SET object_hash = NULL, status = 'failed', synced_at = NULL
     WHERE local_key = 'r030'`;
-  const { run: next } = await world.sync();
+  const { run: next } = await world.approve(run.id);
   expect(next.holds['rooms']?.overwrite?.reason).toContain('and the approval allows 30');
   expect(nameThere(world, 'r000')).toBe('By hand r000');
 });
@@ -95,11 +93,15 @@ it('overwriting: single keys from the inbox are weighed, and count together with
   const held = await world.planChanges('rooms', ...codes(3));
   expect(held.queue).toEqual([]);
   expect(nameThere(world, 'r000')).toBe('By hand r000');
-  for (const code of codes(3)) {
+  for (const code of codes(3, 10)) {
     const { runId, queue } = await world.planChanges('rooms', code);
     await world.finish(runId, queue);
   }
-  expect(codes(3).map((code) => nameThere(world, code))).toEqual(['Room r000', 'Room r001', 'By hand r002']);
+  expect(codes(3, 10).map((code) => nameThere(world, code))).toEqual([
+    'Room r010',
+    'Room r011',
+    'By hand r012',
+  ]);
 });
 
 it('overwriting: what was never accepted is weighed when it is tried again', async () => {
@@ -274,4 +276,28 @@ it('plan: one that fails in the middle of its readings gives their connections b
     await expect(world.planRun(runId)).rejects.toMatchObject({ code: 'service_failed' });
   await world.planRun(runId);
   expect(await readRun(world.state.db, runId)).toMatchObject({ status: 'running' });
+});
+
+it.each([
+  // A plan with few creates asks for none when it is the first of the day.
+  ['syncs', undefined, 4],
+  ['backfills of parts', 'backfill', 2],
+] as const)('overwriting: what several %s overwrite counts together within a day', async (_, kind, most) => {
+  const world = await open(rooms({ limits: { overwrite: { count: 2, percent: 10 } } }), 0, 20);
+  for (const from of [0, 2, 4]) {
+    const keys = codes(2, from);
+    await world.sql`INSERT INTO rooms SELECT c, 'Room ' || c FROM unnest(${keys}::text[]) AS c`;
+    if (kind) {
+      const request = {
+        kind,
+        lane: kind,
+        startedBy: 'command',
+        streams: ['rooms'],
+        range: { keys },
+      } as const;
+      const { run } = await startRun(world.state.db, request);
+      await world.finish(run.id, (await world.planRun(run.id)).queue);
+    } else await world.sync();
+  }
+  expect(codes(6).filter((code) => nameThere(world, code) === `Room ${code}`)).toEqual(codes(most));
 });

@@ -128,6 +128,82 @@ describe('moved: a stream that gets another key column', () => {
   });
 });
 
+describe('moved: rows with new keys and new values', () => {
+  const limited = byNumber({ limits: { ...STRICT, update: { count: 5, percent: 10 } } });
+  const nameOf = ({ sandbox }: World, number: number) =>
+    sandbox.object(`room_${number}`)?.fields.find(({ fieldId }) => fieldId === 'room.name')?.values;
+
+  it('are updates: beyond their limit they are held, and those with equal objects are moved', async () => {
+    const world = await openSynced(limited);
+    await giveNewKeys(world, 20);
+    await world.sql`UPDATE rooms SET name = 'other ' || name WHERE number::int <= 12`;
+    const counts = { create: 0, update: 12, retire: 0, moved: 8 };
+    const preview = await previewStream(world.deps(), world.stream('rooms'));
+    expect(preview).toMatchObject({ counts, holds: { update: { count: 12 } } });
+    const { run } = await world.sync();
+    expect(run).toMatchObject({
+      status: 'held',
+      plan: { rooms: counts },
+      holds: { rooms: { update: { count: 12 } } },
+    });
+    expect(world.writes()).toEqual([]);
+    expect(nameOf(world, 1)).toEqual(['Room 1']);
+    expect(await keysOf(world)).toContain('k1');
+    expect(await keysOf(world)).not.toContain('k13');
+    expect((await world.approve(run.id)).run).toMatchObject({ status: 'succeeded' });
+    expect(nameOf(world, 1)).toEqual(['other Room 1']);
+    expect(inactive(world)).toEqual([]);
+    expect((await keysOf(world)).filter((key) => key.startsWith('new'))).toHaveLength(20);
+    expect((await world.sync()).run).toMatchObject({ plan: { rooms: { unchanged: 20, moved: 0 } } });
+  });
+
+  it('are counted by the inbox too, and within a day', async () => {
+    const world = await openSynced(limited);
+    await giveNewKeys(world, 10);
+    await world.sql`UPDATE rooms SET name = 'other ' || name WHERE number::int <= 10`;
+    const keysUpTo = (from: number, to: number) =>
+      Array.from({ length: to - from + 1 }, (_, at) => [`k${from + at}`, `new${from + at}`]).flat();
+    await addChanges(world.state.db, 'rooms', keysUpTo(1, 5));
+    expect((await work(world)).run).toMatchObject({
+      status: 'succeeded',
+      plan: { rooms: { update: 5, moved: 0 } },
+    });
+    await addChanges(world.state.db, 'rooms', keysUpTo(6, 10));
+    expect((await work(world)).run).toMatchObject({
+      status: 'held',
+      holds: { rooms: { update: { count: 5 } } },
+    });
+    expect(nameOf(world, 6)).toEqual(['Room 6']);
+    expect(inactive(world)).toEqual([]);
+  });
+
+  it('are no updates because the rows that they refer to have new keys as well', async () => {
+    const halls = {
+      ...ROOMS,
+      from: 'halls',
+      key: 'id',
+      externalId: 'hall_{number}',
+      fields: { 'room.name': 'name' },
+      references: { 'room.parent': { stream: 'rooms', key: 'room' } },
+      limits: { ...STRICT, update: { count: 0, percent: 0 } },
+    };
+    const { streams } = byNumber();
+    const world = await open({ streams: { ...streams, halls } });
+    await world.sql`CREATE TABLE halls (id text PRIMARY KEY, name text, number text, room text)`;
+    await world.sql`INSERT INTO rooms (code, name, number) VALUES ('k1', 'One', '1')`;
+    await world.sql`INSERT INTO halls VALUES ('h1', 'Hall', '7', 'k1')`;
+    await world.sync();
+    await world.sql`UPDATE rooms SET code = 'new1'`;
+    await world.sql`UPDATE halls SET id = 'new7', room = 'new1'`;
+    world.sandbox.clearArrivals();
+    expect((await world.sync()).run).toMatchObject({
+      status: 'succeeded',
+      plan: { rooms: { moved: 1 }, halls: { create: 0, update: 0, moved: 1 } },
+    });
+    expect(world.writes()).toEqual([]);
+  });
+});
+
 it('moved: a row that goes to another stream with the same template is neither retired nor created', async () => {
   const halls = {
     ...ROOMS,

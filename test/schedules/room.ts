@@ -9,11 +9,13 @@ import { linkRecords } from '../../src/state/records/link-records.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { advanceRun } from '../../src/state/runs/advance-run.js';
 import { listQueuedBatches, readBatch } from '../../src/state/runs/batches.js';
+import { rejectHolds } from '../../src/state/runs/decide-holds.js';
 import { failRun } from '../../src/state/runs/end-run.js';
 import { failBatch } from '../../src/state/runs/finish-batch.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { applyBatch } from '../../src/sync/apply/apply-batch.js';
+import { approveHolds } from '../../src/sync/approve-holds.js';
 import { createPreflight } from '../../src/sync/plan/preflight.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
 import { renameKey } from '../../src/sync/rename-record.js';
@@ -52,6 +54,8 @@ export interface StreamShape {
   retire?: 'keep';
   /** It writes without reading. */
   owns?: 'object';
+  /** Every retirement waits for an operator. */
+  holdsRetirements?: true;
   /** Before a record is created, an object of its name is looked for. */
   match?: true;
 }
@@ -87,6 +91,7 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
       owns: shape.owns ?? 'fields',
       unlessReserved: shape.unlessReserved ?? false,
       ...(shape.match ? { match: ['thing.name'] } : {}),
+      ...(shape.holdsRetirements ? { limits: { retire: { count: 0, percent: 0 } } } : {}),
     },
   ]);
   const configuration = checkConfiguration({ streams: Object.fromEntries(declared) });
@@ -197,6 +202,17 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
       }
     }
 
+    /** What an operator does; undefined: it is refused. */
+    async function unlessRefused<T>(action: Promise<T>): Promise<T | undefined> {
+      try {
+        return await action;
+      } catch (error) {
+        if (codeOf(error) !== 'usage') throw error;
+        errors.push(messageOf(error));
+        return undefined;
+      }
+    }
+
     return {
       state,
       errors,
@@ -235,14 +251,21 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
           },
         ]),
 
+      /** An operator approves what a run holds, if nobody has decided yet, and works the run that this starts. */
+      async approve(runId: number): Promise<void> {
+        const approving = { ...own, configuration, requireQueue: async () => undefined };
+        const answer = await unlessRefused(approveHolds(approving, { runId }));
+        if (answer?.started) await work(answer.run.id);
+      },
+
+      /** An operator rejects what a run holds, if nobody has decided yet. */
+      reject: (runId: number) => unlessRefused(rejectHolds(state.db, runId, {})),
+
       /** An operator renames a key, if that is possible now. */
       async rename(table: Table, from: string, to: string): Promise<void> {
         const stream = streams.get(nameOf(table));
         if (!stream) return;
-        await renameKey(own, stream, { from, to }).catch((error: unknown) => {
-          if (codeOf(error) !== 'usage') throw error;
-          errors.push(messageOf(error));
-        });
+        await unlessRefused(renameKey(own, stream, { from, to }));
       },
     };
   }

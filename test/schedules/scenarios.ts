@@ -162,7 +162,36 @@ const eitherOwner = async (room: Room) => {
   return [`guarantee 5: with ${size} links the records ${synced.join()} are synced, not ${expected}`];
 };
 
+/** What was held was either approved, once, and done, or rejected, and nothing was done. */
+const onlyOneAnswer = async (room: Room) => {
+  const [found] = await room.sql<{ approvals: number; rejected: number; retired: number }[]>`
+    SELECT (SELECT count(*)::int FROM slotsync.approvals WHERE stream = ANY (${room.names})) AS approvals,
+      (SELECT count(*)::int FROM slotsync.runs WHERE streams && ${room.names} AND error_code = 'hold_rejected') AS rejected,
+      (SELECT count(*)::int FROM slotsync.records WHERE stream = ANY (${room.names}) AND status = 'retired') AS retired`;
+  const { approvals = 0, rejected = 0, retired = 0 } = found ?? {};
+  if (approvals + rejected === 1 && retired === approvals) return [];
+  return [`guarantee 6: ${approvals} approvals and ${rejected} rejections of a hold, ${retired} retired`];
+};
+
 export const SCENARIOS: readonly Scenario[] = [
+  {
+    name: 'answers',
+    streams: [{ ...OWNED, holdsRetirements: true }],
+    async prepare(room) {
+      await syncRows(room, 'one', [row('1', 'held')]);
+      await room.change('one', quiet([], ['1']));
+      const run = await room.startSync();
+      await room.plain.work(run);
+      return { run };
+    },
+    processes: {
+      A: ({ process, known }) => process.approve(known['run'] ?? 0),
+      B: ({ process, known }) => process.approve(known['run'] ?? 0),
+      R: async ({ process, known }) => void (await process.reject(known['run'] ?? 0)),
+    },
+    left: (room) => room.shapes.map((shape) => room.extIdOf(shape, row('1', 'held'))),
+    judge: onlyOneAnswer,
+  },
   {
     name: 'match',
     streams: [

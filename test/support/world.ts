@@ -20,6 +20,7 @@ import { openState } from '../../src/state/database.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { addDueChecks } from '../../src/state/inbox/due-checks.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
+import type { HoldChoice } from '../../src/state/runs/choose-holds.js';
 import { advanceRun, finishPlanning } from '../../src/state/runs/advance-run.js';
 import { insertBatches, listQueuedBatches, readBatch } from '../../src/state/runs/batches.js';
 import { failRun } from '../../src/state/runs/end-run.js';
@@ -31,6 +32,7 @@ import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { NO_RESERVATIONS } from '../../src/streams/bookings.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { applyBatch, type ApplyDeps } from '../../src/sync/apply/apply-batch.js';
+import { approveHolds } from '../../src/sync/approve-holds.js';
 import { createPreflight } from '../../src/sync/plan/preflight.js';
 import { createCurrentStreams } from '../../src/sync/current-streams.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
@@ -329,6 +331,16 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
 
     /** What a verify is given here; nothing is paced. */
     verifying: (): VerifyDeps => ({ ...deps(), startedBy: 'command', pace: async () => undefined }),
+
+    /** What an approval is given here. */
+    approving: () => ({ configuration, mirror, state, requireQueue: async () => undefined }),
+
+    /** An operator approves what a run holds: the run that this starts, from its plan to its end. */
+    async approve(runId: number, choice: HoldChoice & { exactly?: boolean } = {}): Promise<SyncResult> {
+      const { run } = await approveHolds(this.approving(), { runId, ...choice });
+      const { queue } = await plan(run.id);
+      return finish(run.id, queue);
+    },
 
     /** What a reconcile is given here. */
     reconciling: () => ({

@@ -43,6 +43,8 @@ const HOLD: RunHold = {
   reason: 'secret-key',
   approvable: true,
   plannedAnewBy: null,
+  approvedFor: null,
+  firstKeys: [],
   samples: [{ key: 'secret-key', externalId: 'secret', changes: [] }],
 };
 const PROCESS = {

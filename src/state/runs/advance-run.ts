@@ -3,19 +3,18 @@
 import { query, queryOne, type Queries } from '../database.js';
 import { toStorableJson } from '../records/outcome-types.js';
 import type { Holds, PlanCounts } from '../schema.js';
-import { useApprovals } from './approvals.js';
+import { useApprovals, type UsedApproval } from './approvals.js';
 import { finishRun } from './end-run.js';
 import { onlyReads, type Run } from './read-runs.js';
 
 /**
  * Marks the plan as complete; from here on the run is its batches, and `advanceRun` queues the first of them. Call it as
- * the run's planner. Throws SlotsyncError `approval_withdrawn` when the plan relies on an approval that is not valid any
- * more.
+ * the run's planner.
  */
 export async function finishPlanning(
   db: Queries,
   id: number,
-  planned: { plan: Record<string, PlanCounts>; holds: Holds; approvals?: readonly number[] },
+  planned: { plan: Record<string, PlanCounts>; holds: Holds; approvals?: readonly UsedApproval[] },
 ): Promise<void> {
   await db.transaction(async (tx) => {
     const started = await query(tx)`

@@ -1,54 +1,54 @@
-// An operator's approval of held records. It allows the number that was shown, is used by the first plan that needs it,
-// which counts again, and expires.
-import { and, eq, gt, inArray, isNull, sql } from 'drizzle-orm';
-import { SlotsyncError } from '../../errors.js';
+// An operator's approval of one hold. It allows the number that was shown. Only the run that was started for it can use
+// it; that run counts again, and the approval ends with its plan, used or not.
+import { and, eq, exists, gt, inArray, isNull, sql } from 'drizzle-orm';
 import type { Queries } from '../database.js';
-import { approvals, type LimitedOperation } from '../schema.js';
+import { approvals, runs } from '../schema.js';
 
 export type Approval = typeof approvals.$inferSelect;
 
-const isOpen = and(isNull(approvals.usedBy), gt(approvals.expiresAt, sql`now()`));
-
-/** Records approvals that expire after so many hours. Each replaces an open one of its stream and operation. */
-export async function recordApprovals(
-  db: Queries,
-  given: readonly Pick<Approval, 'runId' | 'stream' | 'operation' | 'allowed'>[],
-  hours: number,
-): Promise<Approval[]> {
-  return db.transaction(async (tx) => {
-    for (const { stream, operation } of given) await revokeApprovals(tx, stream, operation);
-    const expiresAt = sql`now() + make_interval(secs => ${hours * 60 * 60})`;
-    const rows = given.map((approval) => ({ ...approval, expiresAt }));
-    // As in insertBatches.
-    return tx.insert(approvals).overridingSystemValue().values(rows).returning();
-  });
+/** How a plan used an approval. */
+export interface UsedApproval {
+  id: number;
+  /** Whether it had exactly the keys that were held. */
+  sameKeys: boolean;
 }
 
-/** Ends the open approvals of a stream and operation. */
-export async function revokeApprovals(tx: Queries, stream: string, operation: LimitedOperation) {
-  const isMeant = and(isOpen, eq(approvals.stream, stream), eq(approvals.operation, operation));
-  const expired = { expiresAt: sql`now()` };
-  await tx.update(approvals).set(expired).where(isMeant);
+const isOpen = (db: Queries) =>
+  and(
+    isNull(approvals.usedBy),
+    gt(approvals.expiresAt, sql`now()`),
+    exists(
+      db
+        .select({ id: runs.id })
+        .from(runs)
+        .where(and(eq(runs.id, approvals.forRun), eq(runs.status, 'planning'))),
+    ),
+  );
+
+/** Approvals whose run is still to be planned and that have not expired. */
+export async function listOpenApprovals(db: Queries): Promise<Approval[]> {
+  return db.select().from(approvals).where(isOpen(db)).orderBy(approvals.id);
 }
 
-/** Approvals that were not used and have not expired, of one stream when given. */
-export async function listOpenApprovals(db: Queries, stream?: string): Promise<Approval[]> {
-  const isOfStream = stream === undefined ? undefined : eq(approvals.stream, stream);
-  return db.select().from(approvals).where(and(isOpen, isOfStream)).orderBy(approvals.id);
+/** Of these, those that a run may use for a stream. */
+export async function listUsableApprovals(db: Queries, runId: number, stream: string): Promise<Approval[]> {
+  const isOfRun = and(eq(approvals.forRun, runId), eq(approvals.stream, stream));
+  return db
+    .select()
+    .from(approvals)
+    .where(and(isOpen(db), isOfRun));
 }
 
-/**
- * Marks approvals as used by a run. Call it in the transaction that releases the held batches. Throws SlotsyncError
- * `approval_withdrawn` when one of them was used, revoked or replaced since it was read: plan again.
- */
-export async function useApprovals(tx: Queries, ids: readonly number[], runId: number): Promise<void> {
-  if (ids.length === 0) return;
-  const areThese = and(isOpen, inArray(approvals.id, [...ids]));
-  const used = await tx
-    .update(approvals)
-    .set({ usedBy: runId })
-    .where(areThese)
-    .returning({ id: approvals.id });
-  if (used.length === ids.length) return;
-  throw new SlotsyncError('approval_withdrawn', 'an approval was withdrawn while the run was planned', {});
+/** The approvals that a run was started for. */
+export async function listApprovalsOfRun(db: Queries, runId: number): Promise<Approval[]> {
+  return db.select().from(approvals).where(eq(approvals.forRun, runId)).orderBy(approvals.id);
+}
+
+/** Marks approvals as used by their run. Call it in the transaction that ends the run's planning. */
+export async function useApprovals(tx: Queries, used: readonly UsedApproval[], runId: number): Promise<void> {
+  for (const sameKeys of [true, false]) {
+    const ids = used.flatMap((one) => (one.sameKeys === sameKeys ? one.id : []));
+    if (ids.length > 0)
+      await tx.update(approvals).set({ usedBy: runId, sameKeys }).where(inArray(approvals.id, ids));
+  }
 }

@@ -1,5 +1,6 @@
 // The keys of one request. A batch is a row before it is a job, and finished as a row: the queue may be lost at any time
 // without losing a batch.
+import { sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
 import { batches, type LimitedOperation } from '../schema.js';
 
@@ -7,7 +8,7 @@ type BatchRow = typeof batches.$inferSelect;
 /** A batch, with what of its run matters to it. */
 export interface Batch extends Pick<
   BatchRow,
-  'id' | 'runId' | 'stream' | 'level' | 'operation' | 'keys' | 'state'
+  'id' | 'runId' | 'stream' | 'level' | 'operation' | 'exempt' | 'keys' | 'state'
 > {
   lane: string;
   isForced: boolean;
@@ -35,7 +36,7 @@ export async function deleteBatches(tx: Queries, runId: number, stream?: string)
 /** A batch by its id. */
 export async function readBatch(db: Queries, id: number): Promise<Batch | undefined> {
   const [row] = await query<Batch>(db)`
-    SELECT b.id::float8 AS id, run_id::float8 AS "runId", stream, level, operation, keys, state, lane,
+    SELECT b.id::float8 AS id, run_id::float8 AS "runId", stream, level, operation, exempt, keys, state, lane,
       coalesce((range->>'force')::boolean, false) AS "isForced", paused_at IS NOT NULL AS "isPaused",
       configuration
     FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = run_id WHERE b.id = ${id}::bigint`;
@@ -58,14 +59,17 @@ export async function listQueuedBatches(db: Queries, runId?: number) {
     WHERE state = 'queued' AND paused_at IS NULL AND r.id = coalesce(${runId ?? null}::bigint, r.id) ORDER BY b.id`;
 }
 
-/** Ends the hold of an operation: its batches may go when it is their turn, or are cancelled. */
+/**
+ * Ends the hold of an operation: its batches may go when it is their turn, or are cancelled. `isExempt`: they do not count
+ * towards later limits.
+ */
 export async function releaseHeldBatches(
   db: Queries,
   { runId, stream, operation }: { runId: number; stream: string; operation: LimitedOperation },
-  to: 'planned' | 'cancelled',
+  { to, isExempt = false }: { to: 'planned' | 'cancelled'; isExempt?: boolean },
 ): Promise<void> {
   await query(db)`
-    UPDATE slotsync.batches SET state = ${to}, finished_at = CASE WHEN ${to === 'cancelled'} THEN now() END
+    UPDATE slotsync.batches SET state = ${to}, exempt = exempt OR ${isExempt}, finished_at = CASE WHEN ${to === 'cancelled'} THEN now() END
     WHERE run_id = ${runId}::bigint AND stream = ${stream} AND operation = ${operation} AND state = 'held'`;
 }
 
@@ -88,19 +92,36 @@ export async function cancelBatches(db: Queries, runId: number): Promise<void> {
     WHERE run_id = ${runId}::bigint AND state IN ('planned', 'queued', 'held')`;
 }
 
+/** Less than 24 hours: two nights do not count together because a run started late or clocks were changed. */
+const DAY = sql`interval '23 hours'`;
+
 /**
- * Records of a stream that incremental runs of the last day retire, overwrite, or have, one run left out. What a run that
- * is still being planned may release counts too, so that runs planned side by side see each other.
+ * Records of a stream that other runs of the last day created, updated, and so on, or still will. What a run that is being
+ * planned may release counts too, so that runs planned side by side see each other. `isExact`: each key counts once, and
+ * not at all when this run has it too; otherwise a key may count several times, which costs no sorting.
  */
 export async function countWithinADay(
   db: Queries,
-  { stream, operation, exceptRun }: { stream: string; operation: LimitedOperation; exceptRun: number },
+  { stream, operation, runId }: { stream: string; operation: LimitedOperation; runId: number },
+  { isExact }: { isExact: boolean },
 ): Promise<number> {
-  const { count } = await queryOne<{ count: number }>(db)`
-    SELECT count(DISTINCT key)::int AS count
-    FROM slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = b.run_id CROSS JOIN unnest(b.keys) AS key
-    WHERE r.kind = 'incremental' AND r.id <> ${exceptRun}::bigint AND b.stream = ${stream} AND b.operation = ${operation}
-      AND b.created_at > now() - interval '1 day'
-      AND (b.state IN ('planned', 'queued', 'done') OR (b.state = 'held' AND r.status = 'planning'))`;
+  const batchesAndRuns = sql`slotsync.batches AS b JOIN slotsync.runs AS r ON r.id = b.run_id`;
+  const counts = sql`b.stream = ${stream} AND b.operation = ${operation} AND b.created_at > now() - ${DAY} AND NOT b.exempt
+    AND (b.state IN ('planned', 'queued', 'done', 'failed') OR (b.state = 'held' AND r.status = 'planning'))`;
+  const { count } = isExact
+    ? await queryOne<{ count: number }>(db)`
+      SELECT (count(DISTINCT key) - count(DISTINCT key) FILTER (WHERE b.run_id = ${runId}::bigint))::int AS count
+      FROM ${batchesAndRuns} CROSS JOIN unnest(b.keys) AS key WHERE ${counts}`
+    : await queryOne<{ count: number }>(db)`
+      SELECT coalesce(sum(cardinality(b.keys)), 0)::int AS count
+      FROM ${batchesAndRuns} WHERE ${counts} AND b.run_id <> ${runId}::bigint`;
   return count;
+}
+
+/** Whether another plan of the last day had creates of a stream. */
+export async function hasCreatedWithinADay(db: Queries, stream: string, runId: number): Promise<boolean> {
+  const found = await query(db)`
+    SELECT FROM slotsync.runs WHERE id <> ${runId}::bigint AND requested_at > now() - ${DAY}
+      AND (plan->${stream}->>'create')::int > 0 LIMIT 1`;
+  return found.length > 0;
 }

@@ -10,7 +10,7 @@ export interface HoldChoice {
   operation?: string | undefined;
 }
 
-/** The holds that no later run has planned again. Throws UsageError when there are none. */
+/** The holds that nobody has answered and no later run has planned again. Throws UsageError when there are none. */
 export async function chooseHolds(
   db: Queries,
   runId: number,
@@ -33,11 +33,18 @@ export async function chooseHolds(
     throw new UsageError(`run ${runId} does not hold ${requested}; it holds: ${held}`);
   }
   const current = holds.filter(({ plannedAnewBy }) => plannedAnewBy === null);
+  const open = current.filter(({ approvedFor }) => approvedFor === null);
+  const [approved] = current;
+  if (open.length === 0 && approved) {
+    throw new UsageError(
+      `${approved.operation} of ${approved.stream}, held in run ${runId}, is approved already: run ${approved.approvedFor} does it; to stop that: slotsync cancel ${approved.approvedFor}`,
+    );
+  }
   const [outdated] = holds;
-  if (current.length === 0 && outdated) {
+  if (open.length === 0 && outdated) {
     throw new UsageError(
       `run ${outdated.plannedAnewBy} has planned ${outdated.stream} again since run ${runId}; slotsync status shows what is held`,
     );
   }
-  return { run, holds: current };
+  return { run, holds: open };
 }

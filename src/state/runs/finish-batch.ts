@@ -16,7 +16,7 @@ import type { Failed } from './end-run.js';
  * outcomes that became those of their records.
  */
 export async function settleBatch({ db }: Pick<State, 'db'>, batch: Batch, settled: Settled) {
-  const { id, runId, stream, level, operation } = batch;
+  const { id, runId, stream, level, operation, exempt } = batch;
   return db.transaction(async (tx) => {
     const open = new Set(await lockOpenKeys(tx, id));
     const lost = new Set(await settleRecords(tx, { ...settled, stream, runId }));
@@ -29,7 +29,7 @@ export async function settleBatch({ db }: Pick<State, 'db'>, batch: Batch, settl
       await finishBatch(tx, id, counted);
     } else if (keys.size > 0) {
       const done = { state: 'done', ...counted, finishedAt: new Date() } as const;
-      await insertBatches(tx, [{ runId, stream, level, operation, keys: [...keys], ...done }]);
+      await insertBatches(tx, [{ runId, stream, level, operation, exempt, keys: [...keys], ...done }]);
       await query(
         tx,
       )`UPDATE slotsync.batches SET keys = ${arrayLiteral(remaining)}::text[] WHERE id = ${id}::bigint`;

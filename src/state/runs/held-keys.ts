@@ -1,6 +1,10 @@
 // The keys of what is held for approval: they stand in held batches, and many of them have no record yet.
+import { createHash } from 'node:crypto';
 import { sql } from 'drizzle-orm';
-import { anyOf, query, type Queries } from '../database.js';
+import { connectPostgres } from '../../connections/postgres-connection.js';
+import { readCopy } from '../../connections/postgres-copy.js';
+import { quoteLiteral } from '../../sql-text.js';
+import { anyOf, asStateError, query, queryOne, type Queries, type State } from '../database.js';
 import type { RunHold } from './holds.js';
 
 type HeldPart = Pick<RunHold, 'runId' | 'stream' | 'operation'>;
@@ -28,4 +32,31 @@ export async function findHeldKeys(db: Queries, hold: HeldPart, keys: readonly s
     SELECT DISTINCT k.key FROM slotsync.batches AS b, unnest(b.keys) AS k(key)
     WHERE ${isHeld(hold)} AND k.key = ${anyOf(keys)}`;
   return rows.map(({ key }) => key);
+}
+
+/** How many keys of one hold are in another one, too. */
+export async function countAlsoHeld(db: Queries, own: HeldPart, other: HeldPart): Promise<number> {
+  const keysOf = (part: HeldPart) =>
+    sql`SELECT k.key FROM slotsync.batches AS b, unnest(b.keys) AS k(key) WHERE ${isHeld(part)}`;
+  const { count } = await queryOne<{ count: number }>(db)`
+    SELECT count(*)::int AS count FROM (${keysOf(own)} INTERSECT ${keysOf(other)}) AS shared`;
+  return count;
+}
+
+/**
+ * SHA-256 of the keys of what is held, each once, in byte order, each with a line feed behind it as COPY writes them. The
+ * server sorts them, on disk when there are many.
+ */
+export async function digestHeldKeys({ url }: State, hold: HeldPart): Promise<string> {
+  const digest = createHash('sha256');
+  const statement = `COPY (SELECT DISTINCT k.key COLLATE "C" AS key FROM slotsync.batches AS b, unnest(b.keys) AS k(key)
+    WHERE b.run_id = ${hold.runId} AND b.stream = ${quoteLiteral(hold.stream)}
+      AND b.operation = ${quoteLiteral(hold.operation)} AND b.state = 'held' ORDER BY key) TO STDOUT`;
+  try {
+    for await (const block of readCopy(connectPostgres(url, 'plan'), statement))
+      digest.update(`${block.join('\n')}\n`, 'latin1');
+  } catch (error) {
+    throw asStateError(error);
+  }
+  return digest.digest('hex');
 }

@@ -1,12 +1,9 @@
 // What waits for an operator. A hold stands while its batches are held and no later run has planned the same again: then
 // that run decides.
 import { sql } from 'drizzle-orm';
-import { query, queryOne, type Queries } from '../database.js';
+import { query, type Queries } from '../database.js';
 import { REPAIRED } from '../drift/read-drift.js';
-import type { Hold, Holds, LimitedOperation, RunKind, RunStatus } from '../schema.js';
-import { revokeApprovals } from './approvals.js';
-import { releaseHeldBatches } from './batches.js';
-import { holdRejected } from './end-run.js';
+import type { Hold, LimitedOperation, RunKind } from '../schema.js';
 
 export interface RunHold extends Hold {
   runId: number;
@@ -15,7 +12,13 @@ export interface RunHold extends Hold {
   operation: LimitedOperation;
   /** The latest run that has planned the same again; null: the hold still stands. */
   plannedAnewBy: number | null;
+  /** The unfinished run that an approval of it started; null: none. */
+  approvedFor: number | null;
+  /** The first of its keys. */
+  firstKeys: string[];
 }
+
+const FIRST_KEYS = 5;
 
 /**
  * The holds of a run that were not rejected, or those of all runs that still stand. Single keys and parts of a stream
@@ -27,7 +30,7 @@ export async function readHolds(db: Queries, runId?: number): Promise<RunHold[]>
     SELECT r.id::float8 AS "runId", r.kind, s.stream, o.operation,
       (o.hold->>'count')::int AS count, o.hold->>'reason' AS reason, (o.hold->>'approvable')::boolean AS approvable,
       coalesce(o.hold->'samples', '[]') AS samples,
-      later.id::float8 AS "plannedAnewBy"
+      later.id::float8 AS "plannedAnewBy", approved.id::float8 AS "approvedFor", held."firstKeys"
     FROM slotsync.runs AS r,
       jsonb_each(r.holds) AS s(stream, holds),
       jsonb_each(s.holds) AS o(operation, hold)
@@ -39,44 +42,17 @@ export async function readHolds(db: Queries, runId?: number): Promise<RunHold[]>
             THEN l.range IS NULL AND l.kind <> 'incremental' OR l.kind = r.kind AND l.range IS NOT DISTINCT FROM r.range
             ELSE l.range IS NULL AND l.kind NOT IN ('incremental', 'backfill') END
       ) AS later ON true
-    WHERE r.holds <> '{}'::jsonb AND ${which} AND EXISTS (
-      SELECT FROM slotsync.batches AS b
-      WHERE b.run_id = r.id AND b.stream = s.stream AND b.operation = o.operation AND b.state = 'held')
+      LEFT JOIN LATERAL (
+        SELECT f.id FROM slotsync.approvals AS a JOIN slotsync.runs AS f ON f.id = a.for_run
+        WHERE a.run_id = r.id AND a.stream = s.stream AND a.operation = o.operation AND f.finished_at IS NULL
+      ) AS approved ON true
+      CROSS JOIN LATERAL (
+        SELECT b.keys[1:${sql.raw(String(FIRST_KEYS))}] AS "firstKeys" FROM slotsync.batches AS b
+        WHERE b.run_id = r.id AND b.stream = s.stream AND b.operation = o.operation AND b.state = 'held'
+        ORDER BY b.id LIMIT 1
+      ) AS held
+    WHERE r.holds <> '{}'::jsonb AND ${which}
       AND (o.operation <> 'repair' OR EXISTS (
         SELECT FROM slotsync.drift AS d WHERE d.stream = s.stream AND d.${REPAIRED}))
     ORDER BY r.id DESC, s.stream, o.operation`;
-}
-
-/**
- * Gives up what a run holds of these streams and operations: its batches are cancelled, approvals of it that were not
- * used end, and a run that only waited is partial, because it sent less than it planned. What the mirror says does not
- * change by it: the next plan may hold it again.
- */
-export async function rejectHolds(
-  db: Queries,
-  runId: number,
-  rejected: readonly { stream: string; operation: LimitedOperation }[],
-): Promise<void> {
-  await db.transaction(async (tx) => {
-    const [run] = await query<{ holds: Holds; status: RunStatus }>(tx)`
-      SELECT holds, status FROM slotsync.runs WHERE id = ${runId}::bigint FOR NO KEY UPDATE`;
-    if (!run) return;
-    for (const { stream, operation } of rejected) {
-      await releaseHeldBatches(tx, { runId, stream, operation }, 'cancelled');
-      await revokeApprovals(tx, stream, operation);
-      delete run.holds[stream]?.[operation];
-    }
-    const left = Object.entries(run.holds).filter(([, holds]) => Object.keys(holds).length > 0);
-    await query(tx)`
-      UPDATE slotsync.runs SET holds = ${JSON.stringify(Object.fromEntries(left))}::jsonb
-      WHERE id = ${runId}::bigint`;
-    if (run.status !== 'held' || left.length > 0) return;
-    const { records } = await queryOne<{ records: number }>(tx)`
-      SELECT coalesce(sum(cardinality(keys)), 0)::int AS records FROM slotsync.batches
-      WHERE run_id = ${runId}::bigint AND state = 'cancelled'`;
-    const { code, message } = holdRejected(records);
-    await query(tx)`
-      UPDATE slotsync.runs SET status = 'partial', error_code = ${code}, error_message = ${message}
-      WHERE id = ${runId}::bigint`;
-  });
 }

@@ -6,10 +6,12 @@ import { readRecordIds } from '../../state/records/external-ids.js';
 import { readLinks } from '../../state/records/links.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
 import type { StandingRecord } from '../../state/records/standing-records.js';
+import { hashObject } from '../../streams/destination-object.js';
 import { mayCollide } from '../../streams/external-id.js';
 import type { Stream } from '../../streams/stream.js';
 import { findGivers, whoHas } from '../identity/who-has.js';
-import { externalIdOfRow } from '../render.js';
+import { externalIdOfRow, type Rendered } from '../render.js';
+import { renderWithParents } from '../render-with-parents.js';
 import type { SyncDeps } from '../sync-deps.js';
 
 type MoveDeps = Pick<SyncDeps, 'mirror' | 'state' | 'streams'>;
@@ -63,11 +65,16 @@ export function createMoves(deps: MoveDeps, stream: Stream) {
       return new Set(open.filter(isGivenByOther).map(([key]) => key));
     },
 
-    /** Of these rows, which own no object: those that take one over, each with the record that has it. */
-    async findTakeovers(keys: readonly string[]): Promise<Map<string, StandingRecord>> {
+    /**
+     * Of these rows, which own no object: those that take one over, each with the record that has it. `isChanged`: the row
+     * gives another object than the service accepted last, and is not only a row under another key.
+     */
+    async findTakeovers(
+      keys: readonly string[],
+    ): Promise<Map<string, StandingRecord & { isChanged: boolean }>> {
       const moved = new Map<string, StandingRecord>();
       const possible = await (sources ??= listSources());
-      if (possible.length === 0) return moved;
+      if (possible.length === 0) return new Map();
       const ids = await readIdsOfRows(keys);
       const holders = await whoHas(deps, [...ids.values()]);
       for (const [key, id] of ids) {
@@ -76,7 +83,17 @@ export function createMoves(deps: MoveDeps, stream: Stream) {
           record && record.status !== 'retired' && (record.objectHash !== null || record.isWritten);
         if (isOurs && ownerRow !== 'same') moved.set(key, record);
       }
-      return moved;
+      const { rows } = await mirror.readRowsOrReasons(stream, [...moved.keys()]);
+      const rendered = await renderWithParents(deps, stream, rows);
+      return new Map(
+        [...moved].map(([key, owner]) => [key, { ...owner, isChanged: isChanged(owner, rendered.get(key)) }]),
+      );
     },
   };
+}
+
+/** A row that cannot be mapped sends nothing. */
+function isChanged({ objectHash }: StandingRecord, rendered: Rendered | undefined): boolean {
+  if (!rendered || 'problem' in rendered) return false;
+  return !('object' in rendered) || hashObject(rendered.object) !== objectHash;
 }

@@ -3,14 +3,14 @@
 // service was restored from a backup, and not that its objects are wrong.
 import { listRepairable, summarizeDrift, type DriftSummary } from '../../state/drift/read-drift.js';
 import { countAccepted } from '../../state/records/count-records.js';
-import { listOpenApprovals } from '../../state/runs/approvals.js';
+import type { UsedApproval } from '../../state/runs/approvals.js';
 import type { Holds, PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
-import { explainHold } from '../mass-change-limits.js';
 import type { SyncDeps } from '../sync-deps.js';
 import { keysPerBatch } from './keys-per-batch.js';
 import type { WriteEntry } from './merge-readings.js';
 import type { PlanSink } from './plan-stream.js';
+import { weighOperation } from './weigh-operation.js';
 
 /** Records read at once. */
 const AT_ONCE = 1000;
@@ -29,7 +29,7 @@ export async function planRepair(
   stream: Stream,
   { runId, seenBy }: RepairRequest,
   sink: PlanSink,
-): Promise<{ counts: PlanCounts; holds: Holds[string]; approvals: number[] }> {
+): Promise<{ counts: PlanCounts; holds: Holds[string]; approvals: UsedApproval[] }> {
   const { db } = state;
   const choice = { stream: stream.name, seenBy };
   const most = keysPerBatch(stream);
@@ -61,14 +61,8 @@ export async function planRepair(
   const accepted = await countAccepted(db, stream.name);
   const looksLike = describeSummary(await summarizeDrift(db, choice), accepted);
   const facts = { operation: 'repair', count: repair, accepted, runId, looksLike } as const;
-  const approval = (await listOpenApprovals(db, stream.name)).findLast(
-    ({ operation }) => operation === 'repair',
-  );
-  const unapproved = explainHold(stream, facts);
-  const hold = unapproved && explainHold(stream, { ...facts, allowed: approval?.allowed });
-  if (hold) return { counts, holds: { repair: hold }, approvals: [] };
-  await sink.release?.('repair');
-  return { counts, holds: {}, approvals: unapproved && approval ? [approval.id] : [] };
+  const { hold, used } = await weighOperation({ state }, stream, facts, { sink });
+  return { counts, holds: hold ? { repair: hold } : {}, approvals: used ? [used] : [] };
 }
 
 /** What so much drift looks like; undefined: nothing in particular. */

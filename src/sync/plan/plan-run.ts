@@ -8,6 +8,7 @@ import { noMeter } from '../../meter.js';
 import { passMirrorChange, type MirrorChange } from '../../state/databases.js';
 import { readTakenKeys } from '../../state/inbox/take-changes.js';
 import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
+import type { UsedApproval } from '../../state/runs/approvals.js';
 import { deleteBatches, insertBatches, type NewBatch } from '../../state/runs/batches.js';
 import { failPlanning } from '../../state/runs/end-run.js';
 import { finishPlanning } from '../../state/runs/advance-run.js';
@@ -121,7 +122,7 @@ async function planStreams(
   const { id: runId, kind, range } = run;
   const plan: Record<string, PlanCounts> = {};
   const holds: Holds = {};
-  const approvals: number[] = [];
+  const approvals: UsedApproval[] = [];
   /** Batches that send something, held ones included. */
   let batches = 0;
   const sending: Stream[] = [];

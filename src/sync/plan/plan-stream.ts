@@ -4,8 +4,8 @@ import { readMirrorChange, type MirrorChange } from '../../state/databases.js';
 import { readLinks } from '../../state/records/links.js';
 import { readPlanMarks } from '../../state/records/plan-marks.js';
 import { countAccepted } from '../../state/records/count-records.js';
-import { listOpenApprovals } from '../../state/runs/approvals.js';
-import { countWithinADay } from '../../state/runs/batches.js';
+import type { UsedApproval } from '../../state/runs/approvals.js';
+import { hasCreatedWithinADay } from '../../state/runs/batches.js';
 import {
   LIMITED_OPERATIONS,
   type HeldSample,
@@ -20,7 +20,7 @@ import type { CostlyReading } from '../../mirror/mirror.js';
 import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import type { Decision } from '../decide.js';
-import { explainHold, hasLimit, isWithinLimit } from '../mass-change-limits.js';
+import { hasLimit, isWithinLimit, type LimitFacts } from '../mass-change-limits.js';
 import { chooseDue, explainRetirementHold, mayPlanRetirements } from '../retire.js';
 import { requireLookups } from '../current-streams.js';
 import type { CostlyBatches } from '../explain-reading.js';
@@ -30,6 +30,7 @@ import { createMeetings, type MeetDeps, type MetObjects } from './met-objects.js
 import { mergeReadings, type MergeCounts, type RefusedEntry, type WriteEntry } from './merge-readings.js';
 import { explainRefusal, type RefusedRow } from './refused-rows.js';
 import { readSharedIds } from './shared-external-ids.js';
+import { weighOperation } from './weigh-operation.js';
 
 export type PlanDeps = MeetDeps;
 
@@ -55,12 +56,14 @@ export interface PlanSink {
   addBatch(batch: {
     limit: LimitedOperation | undefined;
     isLast: boolean;
+    /** It was released by an earlier plan, and does not count again. */
+    isExempt?: boolean;
     entries: readonly WriteEntry[];
   }): Promise<void>;
   /** The last batch was added. They are stored before limits are applied: runs planned side by side see each other. */
   flush?(): Promise<void>;
-  /** No hold: the batches under this limit may be sent. */
-  release?(limit: LimitedOperation): Promise<void>;
+  /** No hold: the batches under this limit may be sent. `isExempt`: they do not count towards later limits. */
+  release?(limit: LimitedOperation, isExempt: boolean): Promise<void>;
   /** Rows of records at the service were found to be gone, or to be in the mirror again. */
   noteRowsGone?(keys: readonly string[]): Promise<void>;
   noteRowsBack?(keys: readonly string[]): Promise<void>;
@@ -103,6 +106,8 @@ async function planReadings(deps: PlanDeps, declared: Stream, request: PlanReque
     released: 0,
     moved: 0,
     takenOver: 0,
+    /** Of them, those that change their objects: updates. */
+    changed: 0,
     /** Records never accepted, about whose objects the service is asked. */
     asked: 0,
     equal: 0,
@@ -115,15 +120,13 @@ async function planReadings(deps: PlanDeps, declared: Stream, request: PlanReque
   let costly: CostlyReading | undefined;
   /** Batches that read rows. */
   let reading = 0;
-  const batches = collect<LimitedOperation | 'moved' | undefined, WriteEntry>(
+  const batches = collect<LimitedOperation | 'moved' | 'released' | undefined, WriteEntry>(
     usual,
     (name, entries) => {
       if (name !== 'moved') reading++;
-      return sink.addBatch({
-        limit: name === 'moved' ? undefined : name,
-        isLast: name === 'moved' || name === 'retire',
-        entries,
-      });
+      const isExempt = name === 'released';
+      const limit = name === 'moved' ? undefined : isExempt ? 'retire' : name;
+      return sink.addBatch({ limit, isLast: name === 'moved' || limit === 'retire', isExempt, entries });
     },
     async (entries) => {
       costly = await mirror.findCostlyReading(stream, {
@@ -150,10 +153,13 @@ async function planReadings(deps: PlanDeps, declared: Stream, request: PlanReque
   /** `isRest`: no other list comes after this one. */
   async function meet(keys: readonly string[], isRest: boolean): Promise<MetObjects> {
     if (keys.length === 0) return new Map();
-    // Whatever a few creates meet, they are not held. What single keys overwrite counts together over a day.
+    // Whatever a few creates meet, they are not held, unless they come in parts: what is overwritten counts over a day.
+    const areFew = isRest && planned.asked === 0 && isWithinLimit(stream, 'overwrite', keys.length);
     const mayBeHeld =
       request.kind === 'incremental' ||
-      !(isRest && planned.asked === 0 && isWithinLimit(stream, 'overwrite', keys.length));
+      range !== null ||
+      !areFew ||
+      (await hasCreatedWithinADay(deps.state.db, stream.name, request.runId ?? 0));
     // A preview shows what would be overwritten, also where a run does not ask.
     if (!mayBeHeld && request.runId !== undefined) return new Map();
     planned.asked += keys.length;
@@ -185,7 +191,11 @@ async function planReadings(deps: PlanDeps, declared: Stream, request: PlanReque
         continue;
       }
       planned.takenOver++;
-      await batches.add(undefined, entry);
+      if (former.isChanged) {
+        planned.changed++;
+        planned.update++;
+      }
+      await batches.add(former.isChanged && hasLimit(stream, 'update') ? 'update' : undefined, entry);
       if (former.stream !== stream.name) planned.moved++;
       else if (!isMet(former.localKey)) await addMoved(former.localKey, former.isWritten);
     }
@@ -199,7 +209,7 @@ async function planReadings(deps: PlanDeps, declared: Stream, request: PlanReque
     for (const entry of await chooseDue(state, stream, entries)) {
       planned.retire++;
       if (entry.wasReleased) planned.released++;
-      await batches.add('retire', entry);
+      await batches.add(entry.wasReleased ? 'released' : 'retire', entry);
     }
   });
   const unsent = collect<'noteRowsBack' | 'forget' | 'abandon', string>(KEYS_AT_ONCE, async (name, found) =>
@@ -270,8 +280,17 @@ async function planReadings(deps: PlanDeps, declared: Stream, request: PlanReque
   for (const collected of [refused, created, gone, unsent, batches, sink]) await collected.flush?.();
 
   const { create, update, unchanged, retry, dead } = step.value;
-  const { retire, moved, takenOver, asked, equal, overwrite } = planned;
-  const counts: PlanCounts = { create: create - takenOver, update, retire, unchanged, retry, dead, moved };
+  const { retire, takenOver, changed, asked, equal, overwrite } = planned;
+  const moved = Math.max(0, planned.moved - changed);
+  const counts: PlanCounts = {
+    create: create - takenOver,
+    update: update + changed,
+    retire,
+    unchanged,
+    retry,
+    dead,
+    moved,
+  };
   if (equal + overwrite > 0) Object.assign(counts, { new: asked - equal - overwrite, equal, overwrite });
   const weighed = await weighLimits(
     deps,
@@ -300,51 +319,35 @@ async function weighLimits(
 ) {
   const { merged, planned, keys, mirrorChange } = read;
   const holds: Partial<Record<LimitedOperation, Hold>> = {};
-  /** Ids of approvals that lift what would be held otherwise. */
-  const lifting: number[] = [];
-  const weighed = { holds, approvals: lifting };
+  /** Approvals that lift what would be held otherwise. */
+  const approvals: UsedApproval[] = [];
   const operations = LIMITED_OPERATIONS.filter(
     (operation) => hasLimit(stream, operation) && planned[operation] > 0,
   );
-  if (operations.length === 0) return weighed;
-  const isIncremental = kind === 'incremental';
-  // An approval is given for what a whole reading found: single changes must not use it up.
-  const approvals = isIncremental ? [] : await listOpenApprovals(state.db, stream.name);
+  if (operations.length === 0) return { holds, approvals };
   const accepted = keys === undefined ? merged.accepted : await countAccepted(state.db, stream.name);
   for (const operation of operations) {
-    const approval = approvals.findLast((open) => open.operation === operation);
-    const isOverwrite = operation === 'overwrite';
-    const isCountedByDay = isIncremental && (isOverwrite || operation === 'retire');
-    const facts = {
+    const facts: LimitFacts = {
       operation,
       count: planned[operation],
-      accepted: isOverwrite ? planned.asked : accepted,
-      earlier: isCountedByDay
-        ? await countWithinADay(state.db, { stream: stream.name, operation, exceptRun: runId ?? 0 })
-        : 0,
+      accepted,
       runId,
       looksLike:
         mirrorChange &&
         `the mirror ${mirrorChange.why}: approve only if its data is whole and not older than before`,
     };
-    const ofRetirement = operation === 'retire' && {
-      released: planned.released,
-      isSourceEmpty: merged.rows === 0 && (keys === undefined || (await mirror.isEmpty(stream))),
-    };
-    const explain = (allowed?: number) =>
-      ofRetirement
-        ? explainRetirementHold(stream, { ...facts, ...ofRetirement, allowed })
-        : explainHold(stream, { ...facts, allowed });
-    const unapproved = explain();
-    const hold = unapproved && explain(approval?.allowed);
-    if (hold) {
-      holds[operation] = isOverwrite ? { ...hold, samples: planned.samples } : hold;
-      continue;
+    if (operation === 'overwrite') facts.accepted = planned.asked;
+    const weighing: Parameters<typeof weighOperation>[3] = { sink, isIncremental: kind === 'incremental' };
+    if (operation === 'retire') {
+      facts.released = planned.released;
+      const isSourceEmpty = merged.rows === 0 && (keys === undefined || (await mirror.isEmpty(stream)));
+      weighing.explain = (of, weighed) => explainRetirementHold(of, { ...weighed, isSourceEmpty });
     }
-    await sink.release?.(operation);
-    if (unapproved && approval) lifting.push(approval.id);
+    const { hold, used } = await weighOperation({ state }, stream, facts, weighing);
+    if (hold) holds[operation] = operation === 'overwrite' ? { ...hold, samples: planned.samples } : hold;
+    if (used) approvals.push(used);
   }
-  return weighed;
+  return { holds, approvals };
 }
 
 const NONE = { count: 0, percent: 0 };

@@ -35,7 +35,7 @@ export function createBatchWriter(
   }
 
   const sink: PlanSink = {
-    async addBatch({ limit, isLast, entries }) {
+    async addBatch({ limit, isLast, isExempt = false, entries }) {
       if (limit !== undefined || !isLast) batches++;
       records += entries.length;
       rows.push({
@@ -45,13 +45,14 @@ export function createBatchWriter(
         keys: entries.map(({ key }) => key),
         state: limit === undefined ? 'planned' : 'held',
         operation: limit,
+        exempt: isExempt,
       });
       keysInRows += entries.length;
       if (rows.length >= ROWS_AT_ONCE || keysInRows >= KEYS_AT_ONCE) await flush();
     },
     flush,
-    release: (operation) =>
-      write((tx) => releaseHeldBatches(tx, { runId, stream: name, operation }, 'planned')),
+    release: (operation, isExempt) =>
+      write((tx) => releaseHeldBatches(tx, { runId, stream: name, operation }, { to: 'planned', isExempt })),
     noteRowsGone: (keys) => write((tx) => noteGone(tx, name, keys)),
     noteRowsBack: (keys) => write((tx) => noteBack(tx, name, keys)),
     forget: (keys) => write((tx) => forgetRecords(tx, name, keys)),

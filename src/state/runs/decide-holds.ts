@@ -1,0 +1,94 @@
+// An operator's two answers to what a run holds. Each locks the run that holds it, so that a hold gets one answer, whoever
+// answers at the same moment, on the page or in a shell.
+import { sql } from 'drizzle-orm';
+import { UsageError } from '../../errors.js';
+import { query, queryOne, type Queries } from '../database.js';
+import { approvals } from '../schema.js';
+import type { Approval } from './approvals.js';
+import { releaseHeldBatches } from './batches.js';
+import { chooseHolds, type HoldChoice } from './choose-holds.js';
+import { holdRejected } from './end-run.js';
+import type { RunHold } from './holds.js';
+import type { Run } from './read-runs.js';
+import type { RunRequest } from './insert-run.js';
+import { startRun } from './start-run.js';
+
+interface Approving {
+  runId: number;
+  choice: HoldChoice;
+  /** What the operator saw, with the digest of its keys. */
+  shown: readonly (RunHold & { keysDigest: string })[];
+  /** These keys alone are allowed. */
+  exactly: boolean;
+  /** Hours after which the approval expires. */
+  hours: number;
+}
+
+/**
+ * Starts the run that does what is held, with an approval of it that only this run can use. When another run over the
+ * streams is unfinished, that run is returned and nothing is approved. Throws UsageError when the hold was answered
+ * meanwhile.
+ */
+export async function approveHeld(
+  db: Queries,
+  request: RunRequest,
+  { runId, choice, shown, exactly, hours }: Approving,
+): Promise<{ run: Run; started: boolean; approvals: Approval[] }> {
+  return db.transaction(async (tx) => {
+    const { run, started } = await startRun(tx, request);
+    await lockRun(tx, runId);
+    const { holds } = await chooseHolds(tx, runId, choice);
+    if (!started) return { run, started, approvals: [] };
+    if (holds.length !== shown.length)
+      throw new UsageError(`what run ${runId} holds has changed meanwhile; nothing was approved`);
+    const expiresAt = sql`now() + make_interval(secs => ${hours * 60 * 60})`;
+    const common = { runId, forRun: run.id, exactly, expiresAt };
+    const rows = shown.map(({ stream, operation, count, keysDigest }) => ({
+      ...common,
+      stream,
+      operation,
+      allowed: count,
+      keysDigest,
+    }));
+    // As in insertBatches.
+    const given = await tx.insert(approvals).overridingSystemValue().values(rows).returning();
+    return { run, started, approvals: given };
+  });
+}
+
+/**
+ * Gives up what a run holds of this choice: its batches are cancelled, and a run that only waited is partial, because it
+ * sent less than it planned. The mirror still says the same: the next plan may hold it again. Throws UsageError when
+ * nothing of the choice is held, or it is approved.
+ */
+export async function rejectHolds(
+  db: Queries,
+  runId: number,
+  choice: HoldChoice,
+): Promise<{ run: Run; holds: RunHold[] }> {
+  return db.transaction(async (tx) => {
+    await lockRun(tx, runId);
+    const { run, holds } = await chooseHolds(tx, runId, choice);
+    for (const { stream, operation } of holds) {
+      await releaseHeldBatches(tx, { runId, stream, operation }, { to: 'cancelled' });
+      delete run.holds[stream]?.[operation];
+    }
+    const left = Object.entries(run.holds).filter(([, ofStream]) => Object.keys(ofStream).length > 0);
+    await query(tx)`
+      UPDATE slotsync.runs SET holds = ${JSON.stringify(Object.fromEntries(left))}::jsonb
+      WHERE id = ${runId}::bigint`;
+    if (run.status !== 'held' || left.length > 0) return { run, holds };
+    const { records } = await queryOne<{ records: number }>(tx)`
+      SELECT coalesce(sum(cardinality(keys)), 0)::int AS records FROM slotsync.batches
+      WHERE run_id = ${runId}::bigint AND state = 'cancelled'`;
+    const { code, message } = holdRejected(records);
+    await query(tx)`
+      UPDATE slotsync.runs SET status = 'partial', error_code = ${code}, error_message = ${message}
+      WHERE id = ${runId}::bigint`;
+    return { run, holds };
+  });
+}
+
+async function lockRun(tx: Queries, id: number): Promise<void> {
+  await query(tx)`SELECT FROM slotsync.runs WHERE id = ${id}::bigint FOR NO KEY UPDATE`;
+}
