@@ -1,7 +1,8 @@
-// The queues and the kinds of job. Our own jobs carry a number and nothing else: it names a row of the state, so an old
+// The queues and the kinds of job. Our own jobs carry numbers and nothing else: one names a row of the state, so an old
 // job cannot write old values and no personal data lies in the queue. Where runs are traced, the trace's id is added. Jobs of other programs: receive-changes.ts.
 import type { JobsOptions } from 'bullmq';
 import { LANES } from '../destination/quota/limiter.js';
+import type { EarlierFailures } from '../sync/apply/narrow-failures.js';
 import { ATTEMPTS } from './retry-policy.js';
 
 export const QUEUES = {
@@ -29,6 +30,8 @@ export interface BatchJob {
   batchId: number;
   /** The span in which its run was planned. */
   traceparent?: string;
+  /** What its attempts have shown so far; the next one may be another process's. */
+  earlier?: EarlierFailures;
 }
 
 export const JOB_OPTIONS: JobsOptions = {

@@ -14,6 +14,7 @@ import { readRun } from '../state/runs/read-runs.js';
 import { differingStreams, fingerprintsOf } from '../streams/fingerprints.js';
 import { applyBatch, type ApplyDeps } from '../sync/apply/apply-batch.js';
 import { openRequests } from '../sync/apply/fill-requests.js';
+import { afterFailure, NO_FAILURES, type EarlierFailures } from '../sync/apply/narrow-failures.js';
 import { createPreflight } from '../sync/plan/preflight.js';
 import { planRun } from '../sync/plan/plan-run.js';
 import { createRecognizer } from '../sync/recognize-databases.js';
@@ -112,7 +113,7 @@ export function createWorkers(options: WorkersOptions) {
   }
 
   async function processBatch(job: Job, token: string | undefined): Promise<void> {
-    const { batchId, traceparent } = job.data as BatchJob;
+    const { batchId, traceparent, earlier = NO_FAILURES } = job.data as BatchJob;
     let child = log.child({ batch: batchId });
     let batch: Batch | undefined;
     try {
@@ -127,15 +128,16 @@ export function createWorkers(options: WorkersOptions) {
         processId: presence?.id,
         streams: await streamsOf(taken.runId),
         log: child,
+        requests,
+        earlier,
       };
-      // What fails goes alone from then on: no other batch fails with it a second time.
-      if (job.attemptsMade === 0) deps.requests = requests;
       await inSpan('batch', attributesOf(taken, job), () => applyBatch(deps, taken, aborting), {
         parent: traceparent,
       });
       breaker.succeeded(nameOf(job));
       await producer.advance(taken.runId, traceparent);
     } catch (error) {
+      if (!aborting.aborted) await noteFailure(job, afterFailure(earlier, error), child);
       await handleFailure(error, job, token, {
         log: child,
         lane: batch?.lane,
@@ -143,6 +145,18 @@ export function createWorkers(options: WorkersOptions) {
         giveUp: async () => batch && giveUpBatch(batch, error, child),
       });
     }
+  }
+
+  /** So that the next attempt, in whichever process, goes by what the earlier ones have shown. */
+  async function noteFailure(job: Job, earlier: EarlierFailures, child: Logger): Promise<void> {
+    const data = job.data as BatchJob;
+    if (earlier.count === (data.earlier ?? NO_FAILURES).count) return;
+    await job.updateData({ ...data, earlier }).catch((error: unknown) => {
+      child.warn(
+        { code: codeOf(error) },
+        'the failure could not be noted; the next attempt begins with less',
+      );
+    });
   }
 
   async function giveUpBatch(batch: Batch, error: unknown, child: Logger): Promise<void> {

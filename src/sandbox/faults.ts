@@ -35,10 +35,14 @@ export const failRuleSchema = z.strictObject({
   /** The end of the path it is for; any request, when absent. */
   path: z.string().optional(),
   method: z.string().toUpperCase().optional(),
+  /** Only a PUT with this object in it. */
+  extId: z.string().optional(),
   fault: z.enum(FAULTS),
   /** For `status`: 500 unless given. For `html`: 502 unless given. */
   status: z.int().min(200).max(599).optional(),
   body: z.unknown().optional(),
+  /** For `status`: the request is processed all the same. */
+  isProcessed: z.boolean().optional(),
   headers: z.record(z.string(), z.string()).optional(),
   /** How many requests it hits; 1 unless given. `always`: until the rules are cleared. */
   times: z.union([z.int().min(1), z.literal('always')]).optional(),
@@ -49,6 +53,14 @@ export const failRuleSchema = z.strictObject({
 });
 export type FailRule = z.infer<typeof failRuleSchema>;
 
+const named = z.object({ objects: z.array(z.object({ extId: z.string() })) });
+
+/** Whether an object is in the body of a PUT. */
+function isNamed(extId: string, body: unknown): boolean {
+  const { data } = named.safeParse(body);
+  return data?.objects.some((object) => object.extId === extId) ?? false;
+}
+
 /** Draws faults until `signal` aborts; then the requests that a fault holds are dropped. */
 export function createFaults(random: () => number, signal: AbortSignal, initial: Faults = {}) {
   const late = createLateRequests(signal);
@@ -56,8 +68,13 @@ export function createFaults(random: () => number, signal: AbortSignal, initial:
   let rules: (FailRule & { left: number })[] = [];
 
   /** The fault that a request meets, if any: ordered ones first, in their order, then by chance. */
-  function draw(method: string, path: string): FailRule | undefined {
-    const rule = rules.find((one) => path.endsWith(one.path ?? '') && method === (one.method ?? method));
+  function draw(method: string, path: string, json: () => unknown = () => undefined): FailRule | undefined {
+    const rule = rules.find(
+      (one) =>
+        path.endsWith(one.path ?? '') &&
+        method === (one.method ?? method) &&
+        (one.extId === undefined || (method === 'PUT' && isNamed(one.extId, json()))),
+    );
     if (rule !== undefined) {
       rule.left -= 1;
       if (rule.left <= 0) rules = rules.filter((one) => one !== rule);
@@ -77,15 +94,16 @@ export function createFaults(random: () => number, signal: AbortSignal, initial:
     draw,
     /** Processes a request with the fault that it meets; without an answer the connection is to be reset. */
     async process(
-      { method, path }: { method: string; path: string },
+      { method, path, json }: { method: string; path: string; json?: () => unknown },
       processed: () => SandboxAnswer,
     ): Promise<SandboxAnswer | undefined> {
-      const rule = draw(method, path);
+      const rule = draw(method, path, json);
       const status = rule?.status ?? 500;
       switch (rule?.fault) {
         case undefined:
           return processed();
         case 'status':
+          if (rule.isProcessed) processed();
           return { status, headers: rule.headers, body: rule.body ?? { status, message: 'requested fault' } };
         case 'reset':
           return undefined;

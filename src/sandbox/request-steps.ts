@@ -63,7 +63,7 @@ export function createRequestSteps(
         results = countResults(request.path, given);
         return given;
       };
-      const processed = () => faults.process(request, carryOut);
+      const processed = () => faults.process({ ...request, json }, carryOut);
       const result = quota.refuse(arrival.at) ?? (await gate.process(request, processed, signal));
       if (result !== undefined) arrivals.settle(arrival, result.status);
 

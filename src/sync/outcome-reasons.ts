@@ -79,6 +79,12 @@ export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): 
   };
 }
 
+/** The service failed each time the object was sent, also alone; it may have carried the write out. */
+export function failsOnObject(write: Write, code: string, error: unknown): Outcome {
+  const message = `${messageWithDetail(error)}; it failed each time this object was sent, and others were answered`;
+  return { ...named(write), outcome: 'failed', code, message, inDoubt: true, isUnanswered: true };
+}
+
 function acceptance(write: Write, destinationId?: number) {
   const { sourceHash, objectHash, retires, link } = write;
   return {

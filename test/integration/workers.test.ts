@@ -135,6 +135,21 @@ it('workers: a batch that fails goes alone from then on, so that it spoils no ot
   expect([...new Set(Object.values(others))]).toEqual(['synced']);
 });
 
+it('workers: an object for which a gateway answers each request fails alone, and no breaker opens', async () => {
+  const world = await open(rooms({ owns: 'object' }));
+  const all = Array.from({ length: 20 }, (_, at) => `c${at}`);
+  await addRooms(world, ...all);
+  world.sandbox.failNext({ extId: 'room_c7', fault: 'html', times: 'always' });
+  const { runId, queue } = await world.plan();
+  await producer.enqueueBatches(queue.map((id) => ({ id, lane: 'sync' })));
+  await work(world, hasEnded(world, runId), 'the run to end');
+  const { c7, ...others } = await world.recordsOf('rooms');
+  expect(c7).toMatchObject({ status: 'failed', error_code: 'service_fails_on_object', in_doubt: true });
+  expect([...new Set(Object.values(others).map(({ status }) => status))]).toEqual(['synced']);
+  expect(world.lines.filter((line) => line.includes('circuit breaker open'))).toEqual([]);
+  expect(world.writes().length).toBeLessThanOrEqual(1 + 12 + 3);
+});
+
 it('workers: when the loop of a queue ends, the state says that the process sends nothing, and why', async () => {
   const world = await open();
   const presence = await startPresence({ state: world.state, log: world.log, command: 'worker' });

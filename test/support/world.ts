@@ -33,6 +33,7 @@ import { NO_RESERVATIONS } from '../../src/streams/bookings.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { applyBatch, type ApplyDeps } from '../../src/sync/apply/apply-batch.js';
 import { approveHolds } from '../../src/sync/approve-holds.js';
+import { afterFailure, NO_FAILURES, type EarlierFailures } from '../../src/sync/apply/narrow-failures.js';
 import { createPreflight } from '../../src/sync/plan/preflight.js';
 import { createCurrentStreams } from '../../src/sync/current-streams.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
@@ -171,25 +172,28 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     batchId: number,
     signal?: AbortSignal,
     given?: ApplyDeps,
+    earlier = NO_FAILURES,
   ): Promise<{ queue: number[] }> {
     const batch = await readBatch(state.db, batchId);
     if (batch?.state !== 'queued') throw new Error(`batch ${batchId} is ${batch?.state ?? 'not there'}`);
     const streams = await current.ofRun(batch.runId);
-    await applyBatch(given ?? { ...deps(), streams }, batch, signal);
+    await applyBatch(given ?? { ...deps(), streams, earlier }, batch, signal);
     return advance(batch.runId);
   }
 
   /** Tries as the workers would, but without waiting. */
   async function attempt(
-    run: (attemptsMade: number) => Promise<{ queue: number[] }>,
+    run: (attemptsMade: number, earlier: EarlierFailures) => Promise<{ queue: number[] }>,
     giveUp: (reason: { code: string; message: string }) => Promise<{ queue: number[] }>,
     errors: unknown[],
   ): Promise<number[]> {
+    let earlier = NO_FAILURES;
     for (let attemptsMade = 0; ;) {
       try {
-        return (await run(attemptsMade)).queue;
+        return (await run(attemptsMade, earlier)).queue;
       } catch (error) {
         errors.push(error);
+        earlier = afterFailure(earlier, error);
         const { action } = decideRetry({ error, attemptsMade, attempts });
         if (action === 'give_up') {
           return (await giveUp({ code: codeOf(error), message: messageOf(error) })).queue;
@@ -222,7 +226,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       const batchId = id;
       waiting.push(
         ...(await attempt(
-          () => apply(batchId),
+          (_, earlier) => apply(batchId, undefined, undefined, earlier),
           (reason) => giveUpBatch(batchId, reason),
           errors,
         )),

@@ -26,6 +26,13 @@ const batch = fc.record({
   claimLostAt: fc.integer({ min: 20, max: 140 }),
   isAgain: fc.boolean(),
   isSlow: fc.boolean(),
+  /** Attempts that failed before: it is narrowed down. */
+  failures: fc.constantFrom(0, 0, 1, 2, 4),
+  areAlone: fc.boolean(),
+  /** The objects from here on fail each request that they are in. */
+  poisonFrom: fc.integer({ min: 0, max: 20 }),
+  /** Those before are known for it. */
+  suspectsTo: fc.constantFrom(0, 0, 1, 3),
   lane: fc.constantFrom<Context['lane']>('sync', 'incremental'),
 });
 type PlannedBatch = typeof batch extends fc.Arbitrary<infer T> ? T : never;
@@ -76,6 +83,8 @@ function playService(random: () => number) {
       const chance = random();
       if (chance < 0.05 && tries < 5) continue; // 429
       if (chance < 0.1) throw new SlotsyncError('answer_lost', 'no answer', { facts: { reason: 'timeout' } });
+      if (names.some((name) => name.startsWith('poison')))
+        throw new SlotsyncError('service_failed', 'poison');
       if (chance < 0.15) throw new SlotsyncError('service_failed', 'failed');
       if (chance < 0.35) {
         const status = random() < 0.5 ? 413 : 400;
@@ -114,8 +123,11 @@ it('batches that share requests: no history of answers, aborts and lost claims h
           const { from, goodFor, isAgain, isSlow, claimLostAt, lane } = planned;
           await turns(from);
           const objects = Array.from({ length: planned.objects }, (_, at) =>
-            createObject(`${name}_${at}`, 'room', true, []),
+            createObject(`${at < planned.poisonFrom ? '' : 'poison_'}${name}_${at}`, 'room', true, []),
           );
+          const suspects = new Set(objects.slice(0, planned.suspectsTo).map(({ extId }) => extId));
+          const culprits = new Set<string>();
+          const earlier = { count: planned.failures, isBeside: planned.areAlone, areAlone: planned.areAlone };
           const results = new Map<string, PutResult>();
           const noted = new Set<string>();
           const context = { lane, signal: stopping.signal };
@@ -123,6 +135,9 @@ it('batches that share requests: no history of answers, aborts and lost claims h
             .put(STREAM, context, {
               objects,
               results,
+              suspects,
+              attempt: { earlier, isAnswered: false },
+              noteCulprit: ({ extId }) => culprits.add(extId),
               goodUntil: time + goodFor,
               isAgain,
               async require() {
@@ -146,6 +161,8 @@ it('batches that share requests: no history of answers, aborts and lost claims h
             if (service.sent.get(one) !== sentByThen[at]) problems.push(`${one}: sent after the end`);
             if (isAccepted && !results.get(one)?.accepted) problems.push(`${one}: its acceptance was lost`);
             if (isAccepted && !noted.has(one)) problems.push(`${one}: accepted, and not noted as sent`);
+            if (culprits.has(one) && (results.has(one) || isStale || !noted.has(one)))
+              problems.push(`${one}: taken for a culprit, and answered, given back or not sent`);
             if (isStale && results.has(one)) problems.push(`${one}: given back, and answered`);
             if (!('failed' in end) && !results.has(one) && !isStale && !noted.has(one))
               problems.push(`${one}: nothing is known of it`);

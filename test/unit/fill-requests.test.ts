@@ -6,6 +6,7 @@ import { SlotsyncError } from '../../src/errors.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { createObject } from '../../src/streams/destination-object.js';
 import { createRequestFiller, type Order } from '../../src/sync/apply/fill-requests.js';
+import { NO_FAILURES } from '../../src/sync/apply/narrow-failures.js';
 import { FIRST_SIZE, type SentRequest } from '../../src/sync/apply/request-size.js';
 
 const auto = { type: 'room', batchSize: 'auto' } as Stream;
@@ -62,6 +63,9 @@ function order(name: string, count: number, changes: Partial<Order> = {}) {
   const given: Order = {
     objects,
     results,
+    suspects: new Set(),
+    attempt: { earlier: NO_FAILURES, isAnswered: false },
+    noteCulprit: () => undefined,
     goodUntil: Infinity,
     isAgain: false,
     require: async () => undefined,

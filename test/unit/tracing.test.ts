@@ -10,6 +10,7 @@ import { loadSettings } from '../../src/settings.js';
 import { createObject } from '../../src/streams/destination-object.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { createRequestFiller } from '../../src/sync/apply/fill-requests.js';
+import { NO_FAILURES } from '../../src/sync/apply/narrow-failures.js';
 import { FIRST_SIZE } from '../../src/sync/apply/request-size.js';
 import { inSpan, isRegistered, traceIds, traceparent } from '../../src/tracing.js';
 import { idOf, keepSpans, parentOf, traceOf } from '../support/tracing.js';
@@ -84,6 +85,9 @@ it('a request that several batches share is within the first and linked with eac
         {
           objects: [1, 2].map((at) => createObject(`${name} ${at}`, 'room', true, [])),
           results: new Map(),
+          suspects: new Set(),
+          attempt: { earlier: NO_FAILURES, isAnswered: false },
+          noteCulprit: () => undefined,
           goodUntil: Infinity,
           isAgain: false,
           require: async () => undefined,

@@ -42,7 +42,9 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
       assigned?: boolean | undefined;
     }
   | ({ outcome: 'deferred' } & Reason)
-  | ({ outcome: 'failed'; inDoubt?: boolean } & Partial<Refused> & Omit<Reason, 'waitsFor'>)
+  /** `isUnanswered`: a write was sent, and may be carried out. */
+  | ({ outcome: 'failed'; inDoubt?: boolean; isUnanswered?: true } & Partial<Refused> &
+      Omit<Reason, 'waitsFor'>)
   /** `changedId`: its external id changed from what the service knows it by to what its row gives now. */
   | ({ outcome: 'dead'; sourceHash: string; changedId?: { former: string; now: string } } & Reason)
   /** Its row is gone, and the service never had it or another record has its object: the record is deleted. */

@@ -17,6 +17,7 @@ import { requireLookups } from '../current-streams.js';
 import {
   externalIdChangedThere,
   externalIdTaken,
+  failsOnObject,
   linkBroken,
   ofPut,
   unchanged,
@@ -29,6 +30,7 @@ import { findGivers, whoHas } from '../identity/who-has.js';
 import { mergeWithService } from '../render.js';
 import { chooseRetirements } from '../retire.js';
 import { openRequests, type RequestFiller } from './fill-requests.js';
+import { FAILS_ON_OBJECT, NO_FAILURES, type Attempt, type EarlierFailures } from './narrow-failures.js';
 import { claimBatch, type BatchClaim, type ClaimDeps } from './batch-claim.js';
 import { matchObjects, type Matched } from './match-objects.js';
 import { prepareBatch } from './prepare.js';
@@ -36,6 +38,8 @@ import { prepareBatch } from './prepare.js';
 export interface ApplyDeps extends ClaimDeps {
   /** The lines that batches share to fill their requests; unless given, each batch has its own. */
   requests?: RequestFiller;
+  /** What earlier attempts of the batch have shown. */
+  earlier?: EarlierFailures;
 }
 
 /** What was read at the service decides what is written for so long; what is not sent by then is read again. */
@@ -65,7 +69,7 @@ export async function applyBatch(deps: ApplyDeps, batch: Batch, signal?: AbortSi
   } catch (error) {
     failure = error;
   }
-  for (const key of outcomes.keys()) unanswered.delete(key);
+  for (const [key, outcome] of outcomes) if (!('isUnanswered' in outcome)) unanswered.delete(key);
   const changed = listChanged(stream, outcomes);
   const referrers = await findReferrers(deps, changed).catch((error: unknown) => {
     failure ??= error;
@@ -129,7 +133,9 @@ async function settleInto(
     context,
     settle,
   );
-  const put = { requests: deps.requests ?? openRequests(deps), context, unanswered: run.unanswered };
+  const { requests: filler = openRequests(deps), earlier = NO_FAILURES } = deps;
+  const attempt = { earlier, isAnswered: false };
+  const put = { requests: filler, attempt, context, unanswered: run.unanswered };
   let requests = 0;
   async function require(): Promise<void> {
     // Slot first, clock second: however long the quota is waited for, the claim outlives the request.
@@ -176,7 +182,12 @@ async function settleInto(
  * the first failure of a request; what was answered is settled all the same.
  */
 async function putWrites(
-  put: { requests: RequestFiller; context: Context; unanswered: Set<string> },
+  put: {
+    requests: RequestFiller;
+    attempt: Attempt;
+    context: Context;
+    unanswered: Set<string>;
+  },
   stream: Stream,
   chosen: {
     /** Called right before each request. What it throws keeps these objects out of it. */
@@ -191,6 +202,8 @@ async function putWrites(
   const { require, toWrite, unnamed, goodUntil, isAgain } = chosen;
   const keys = new Map(toWrite.map(({ object, record }) => [object.extId, record.localKey]));
   const results = new Map<string, PutResult>();
+  const culprits = new Map<string, unknown>();
+  const suspects = toWrite.filter(({ record }) => record.errorCode === FAILS_ON_OBJECT);
   let isAnyAccepted = false;
   try {
     const unsent = await put.requests.put(stream, put.context, {
@@ -201,6 +214,9 @@ async function putWrites(
           : object,
       ),
       results,
+      suspects: new Set(suspects.map(({ object }) => object.extId)),
+      attempt: put.attempt,
+      noteCulprit: ({ extId }, error) => culprits.set(extId, error),
       goodUntil,
       isAgain,
       require,
@@ -214,6 +230,8 @@ async function putWrites(
       const result = results.get(write.object.extId);
       const final = result && ofPut(write, result, isAnyAccepted);
       if (final) settle(final);
+      else if (culprits.has(write.object.extId))
+        settle(failsOnObject(write, FAILS_ON_OBJECT, culprits.get(write.object.extId)));
     }
   }
 }

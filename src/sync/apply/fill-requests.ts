@@ -1,6 +1,7 @@
 // Full requests. Batches that are written at the same time put their objects into one line for each type and lane, and a
 // request takes from the head of the line what fits. What it takes is decided with the slot of the quota in hand: until
-// then the line grows, and what the last answers have taught counts. Where the size is fixed, each batch has its own line.
+// then the line grows, and what the last answers have taught counts. Where the size is fixed, each batch has its own line;
+// so has one of which a request failed, which is narrowed down to the objects that the service fails on.
 import type { Context } from '../../destination/client.js';
 import type { Destination, PutObject, PutResult } from '../../destination/destination.js';
 import type { Lane } from '../../destination/quota/limiter.js';
@@ -8,6 +9,13 @@ import { codeOf, SlotsyncError } from '../../errors.js';
 import type { Stream } from '../../streams/stream.js';
 import { at, here, linkTo, noteInSpan, type Place } from '../../tracing.js';
 import type { SyncDeps } from '../sync-deps.js';
+import {
+  createNarrowing,
+  failsOnObject,
+  isSpoiled,
+  type Attempt,
+  type Narrowing,
+} from './narrow-failures.js';
 import { putHalving } from './put-halving.js';
 import { mostBytes, type SentRequest } from './request-size.js';
 import { createRequestSizes, type RequestSizes } from './request-sizes.js';
@@ -17,6 +25,11 @@ export interface Order {
   objects: readonly PutObject[];
   /** By external id; filled as answers arrive, so that what is known survives an error. */
   results: Map<string, PutResult>;
+  /** External ids of objects that the service failed on in an earlier run: they are sent alone, after the others. */
+  suspects: ReadonlySet<string>;
+  attempt: Attempt;
+  /** The service fails on this object; it may have carried the write out all the same. */
+  noteCulprit(object: PutObject, error: unknown): void;
   /** Milliseconds of `clock`: what is not sent by then was decided by a reading that is too old. */
   goodUntil: number;
   /** What was not sent in time, and was read again: it goes first. */
@@ -61,7 +74,9 @@ interface LineOptions {
   sizes: RequestSizes;
   clock: () => number;
   /** Objects in one request; undefined: what was learned. */
-  fixed?: number;
+  fixed: number | undefined;
+  /** Of the one batch whose line it is. */
+  narrowing?: Narrowing;
 }
 
 /** Failures of a write that the service cannot have carried out. */
@@ -106,11 +121,18 @@ export function createRequestFiller(deps: {
   const { destination, sizes, clock = () => performance.now() } = deps;
   const lines = new Map<string, ReturnType<typeof createLine>>();
 
-  function lineOf({ type, batchSize }: Stream, lane: Lane) {
-    const options = { type, lane, sizes, clock };
-    if (batchSize !== 'auto') return createLine(destination, { ...options, fixed: batchSize });
+  function ownLine({ type, batchSize }: Stream, lane: Lane, narrowing?: Narrowing) {
+    const fixed = batchSize === 'auto' ? undefined : batchSize;
+    return createLine(destination, { type, lane, sizes, clock, fixed, ...(narrowing && { narrowing }) });
+  }
+
+  /** What fails goes alone from then on: no other batch fails with it a second time. */
+  function lineOf(stream: Stream, lane: Lane, { attempt }: Order) {
+    const { type, batchSize } = stream;
+    if (attempt.earlier.count > 0) return ownLine(stream, lane, createNarrowing(attempt));
+    if (batchSize !== 'auto') return ownLine(stream, lane);
     const name = JSON.stringify([type, lane]);
-    const line = lines.get(name) ?? createLine(destination, options);
+    const line = lines.get(name) ?? ownLine(stream, lane);
     lines.set(name, line);
     return line;
   }
@@ -122,26 +144,33 @@ export function createRequestFiller(deps: {
      */
     async put(stream: Stream, { lane, signal }: Context, order: Order): Promise<readonly PutObject[]> {
       if (stream.batchSize === 'auto') await sizes.refresh();
-      return lineOf(stream, lane).put(order, signal);
+      const suspects = order.objects.filter(({ extId }) => order.suspects.has(extId));
+      if (suspects.length === 0) return lineOf(stream, lane, order).put(order, signal);
+      const objects = order.objects.filter((object) => !suspects.includes(object));
+      const others = { ...order, objects };
+      const unsent = objects.length > 0 ? await lineOf(stream, lane, order).put(others, signal) : [];
+      const line = ownLine(stream, lane, createNarrowing(order.attempt, true));
+      return [...unsent, ...(await line.put({ ...order, objects: suspects }, signal))];
     },
   };
 }
 
-function createLine(destination: Destinations, { type, lane, sizes, clock, fixed }: LineOptions) {
+function createLine(destination: Destinations, options: LineOptions) {
+  const { type, lane, sizes, clock, fixed, narrowing } = options;
   const line: Waiting[] = [];
   /** A request waits for its slot: what comes meanwhile may go with it. */
   let isAsking = false;
 
   function ask(): void {
     const [first] = line;
-    if (isAsking || !first) return;
+    if (isAsking || !first || (narrowing && first.underWay >= narrowing.atOnce())) return;
     isAsking = true;
     void at(first.place, () => send(first.signal));
   }
 
   /** Nothing more of it is sent. */
   function withdraw(order: Waiting, failure?: { error: unknown }): void {
-    order.failure ??= failure;
+    order.failure ??= narrowing ? narrowing.failure(failure) : failure;
     order.rest = [];
     const at = line.indexOf(order);
     if (at >= 0) line.splice(at, 1);
@@ -162,9 +191,12 @@ function createLine(destination: Destinations, { type, lane, sizes, clock, fixed
         continue;
       }
       const taken: PutObject[] = [];
+      let limit = most;
       for (const object of order.rest) {
         bytes += weigh(object);
-        if (count === most || (count > 0 && fixed === undefined && bytes > mostBytes(size))) break;
+        if (narrowing)
+          limit = Math.min(limit, narrowing.limitOf(object, Math.min(most, order.objects.length)));
+        if (count >= limit || (count > 0 && fixed === undefined && bytes > mostBytes(size))) break;
         taken.push(object);
         count++;
       }
@@ -254,7 +286,8 @@ function createLine(destination: Destinations, { type, lane, sizes, clock, fixed
         if (error === NOTHING) return new Map();
         if (sentAt === undefined) throw error;
         if (!NOT_CARRIED_OUT.has(codeOf(error))) noteSent(objects);
-        const outcome = outcomeOf(error);
+        const isAlone = narrowing?.isNarrowed() && objects.length === 1;
+        const outcome = isAlone ? 'failed_alone' : outcomeOf(error);
         if (outcome) await learn(outcome, objects, seconds());
         throw error;
       }
@@ -271,6 +304,7 @@ function createLine(destination: Destinations, { type, lane, sizes, clock, fixed
       return;
     }
     const isAnyAccepted = [...results.values()].some(({ accepted }) => accepted);
+    if ([...results.values()].some((result) => result.accepted || result.status < 500)) narrowing?.answered();
     for (const { order, objects } of parts) {
       for (const { extId } of objects) {
         const result = results.get(extId);
@@ -278,9 +312,23 @@ function createLine(destination: Destinations, { type, lane, sizes, clock, fixed
       }
       if (isAnyAccepted) order.noteAccepted();
       order.underWay--;
-      if (failure || order.failure) withdraw(order, failure);
-      else if (order.underWay === 0 && order.rest.length === 0) order.end();
+      if (order.failure || (failure && !sendAgain(order, objects, failure))) withdraw(order, failure);
+      else if (order.underWay === 0 && order.rest.length === 0) withdraw(order);
     }
+    ask();
+  }
+
+  /** Puts what of a failed request has no answer back into the line, in smaller parts. False: nothing more is sent. */
+  function sendAgain(order: Waiting, objects: readonly PutObject[], { error }: { error: unknown }): boolean {
+    if (!narrowing || !isSpoiled(error)) return false;
+    const unanswered = objects.filter(
+      (object) => !order.results.has(object.extId) && !order.stale.includes(object),
+    );
+    const again = narrowing.failed(unanswered, error, order.goodUntil < clock());
+    if (!again) return false;
+    order.rest.push(...again);
+    if (again.length > 0 && !line.includes(order)) line.push(order);
+    return true;
   }
 
   return {
@@ -290,11 +338,16 @@ function createLine(destination: Destinations, { type, lane, sizes, clock, fixed
           ...order,
           signal,
           place: here(),
-          rest: [...order.objects],
+          rest: narrowing?.inOrder(order.objects) ?? [...order.objects],
           stale: [],
           underWay: 0,
           failure: undefined,
-          end: () => (waiting.failure ? reject(waiting.failure.error) : resolve(waiting.stale)),
+          end: () => {
+            const error = waiting.failure?.error;
+            for (const [object, error] of narrowing?.culprits() ?? []) order.noteCulprit(object, error);
+            if (waiting.failure) reject(isOneLeft(waiting) ? failsOnObject(error, true) : error);
+            else resolve(waiting.stale);
+          },
         };
         if (order.isAgain) line.unshift(waiting);
         else line.push(waiting);
@@ -302,6 +355,11 @@ function createLine(destination: Destinations, { type, lane, sizes, clock, fixed
       });
     },
   };
+}
+
+/** A request failed for one object alone, when all others of its batch were answered. */
+function isOneLeft({ objects, results, stale, failure }: Waiting): boolean {
+  return isSpoiled(failure?.error) && results.size > 0 && objects.length - results.size - stale.length === 1;
 }
 
 /** What a failure says of the size of its request; undefined: nothing. */

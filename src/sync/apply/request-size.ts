@@ -22,9 +22,12 @@ export interface RequestSize {
   before?: { objects: number; perSecond: number; slower: number } | undefined;
 }
 
-/** One request that was answered, refused as too large, given up, or failed for any other reason. */
+/**
+ * One request that was answered, refused as too large, given up, or failed for any other reason. `failed_alone`: one object
+ * spoiled the requests that it was in.
+ */
 export interface SentRequest {
-  outcome: 'accepted' | 'too_large' | 'too_slow' | 'failed';
+  outcome: 'accepted' | 'too_large' | 'too_slow' | 'failed' | 'failed_alone';
   objects: number;
   bytes: number;
   /** From sending to answer. */
@@ -82,6 +85,7 @@ export function learn(
   const { objects, seconds } = request;
   if (request.outcome === 'too_large') return afterRefusal(known, request, now);
   if (request.outcome === 'failed') return afterFailure(known, request, now);
+  if (request.outcome === 'failed_alone') return afterFailureAlone(known, now);
   const isFull = objects >= known.objects * FULL;
   const took = `${seconds.toFixed(seconds < 1 ? 3 : 1)} s`;
   const isSlow = request.outcome === 'too_slow' || seconds > timeoutSeconds * SLOW;
@@ -182,6 +186,18 @@ function afterFailure(known: RequestSize, { objects, seconds }: SentRequest, now
     tooMany: Math.min(known.tooMany ?? Infinity, objects),
     seconds,
     reason: `${objects} failed, and never were more than ${accepted} accepted`,
+    changedAt: now,
+  };
+}
+
+/** What was taken for too many may have failed, or hung, for that object: it is tried once more. */
+function afterFailureAlone(known: RequestSize, now: Date): RequestSize {
+  if (known.tooMany === null) return known;
+  return {
+    ...withoutTrial(known),
+    objects: Math.max(known.objects, known.tooMany),
+    tooMany: null,
+    reason: 'larger requests failed for one object, and not for their size',
     changedAt: now,
   };
 }

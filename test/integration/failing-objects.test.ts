@@ -1,0 +1,160 @@
+// Guarantees 2, 3, 10
+// An object at which the service fails or hangs: the others of its batch arrive in the same run, and the next one begins
+// with what this one has learned.
+import { describe, expect, it } from 'vitest';
+import { FAILS_ON_OBJECT } from '../../src/sync/apply/narrow-failures.js';
+import {
+  addRooms,
+  codes,
+  expectInSync,
+  keepRoomWorlds,
+  nameAtService,
+  rename,
+  rooms,
+} from '../support/room-worlds.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+/** As many attempts as a batch has. */
+const ATTEMPTS = { attempts: 9 };
+const fail = (world: World, code: string) =>
+  world.sandbox.refuseObject(`room_${code}`, { status: 500, message: 'out of memory', wholeCall: true });
+const heal = (world: World, code: string) => world.sandbox.allowObject(`room_${code}`);
+const hang = (world: World, code: string) =>
+  world.sandbox.failNext({ extId: `room_${code}`, fault: 'hang', times: 'always' });
+
+async function expectFailing(world: World, ...failing: string[]): Promise<void> {
+  const records = await world.recordsOf('rooms');
+  for (const [code, record] of Object.entries(records))
+    expect([code, record.status, record.error_code]).toEqual(
+      failing.includes(code) ? [code, 'failed', FAILS_ON_OBJECT] : [code, 'synced', null],
+    );
+}
+
+describe('failing object', () => {
+  it.each([
+    ['objects of its own', rooms({ owns: 'object' })],
+    ['requests of a fixed size', rooms({ batchSize: 10 })],
+    ['fields of its own', rooms()],
+  ])(
+    'with %s: all others are accepted, it fails with a reason, is sent alone by the next run, and heals',
+    async (_, config) => {
+      const world = await open(config, ATTEMPTS);
+      const all = codes(100);
+      await addRooms(world, ...all);
+      fail(world, 'r013');
+      fail(world, 'r077');
+      world.sandbox.refuseObject('room_r050', { status: 422, message: 'no such building', wholeCall: true });
+      const { run } = await world.sync();
+      expect(run.status).toBe('partial');
+      expect(await world.statusesOf('rooms')).toEqual(
+        Object.fromEntries(
+          all.map((code) => [
+            code,
+            code === 'r050' ? 'dead' : ['r013', 'r077'].includes(code) ? 'failed' : 'synced',
+          ]),
+        ),
+      );
+      expect((await world.recordsOf('rooms'))['r013']).toMatchObject({
+        error_code: FAILS_ON_OBJECT,
+        error_message:
+          'PUT /v1/objects answered 500: out of memory; it failed each time this object was sent, and others were answered',
+        in_doubt: true,
+        claimed_by: null,
+      });
+      heal(world, 'r050');
+      await rename(world, 'r050', 'Other');
+
+      // The write of the next run may be carried out late as well.
+      await world.passLateWrites();
+      world.sandbox.clearArrivals();
+      const { errors } = await world.sync();
+      expect(errors).toEqual([]);
+      // Batches of retries and of changes go in any order.
+      const writes = world.writes().map(({ objects, status }) => [objects, status]);
+      expect(writes.toSorted(([, one = 0], [, other = 0]) => one - other)).toEqual([
+        [1, 200],
+        [1, 500],
+        [1, 500],
+      ]);
+      await expectFailing(world, 'r013', 'r077');
+      const checks =
+        await world.sql`SELECT local_key FROM slotsync.records WHERE check_after > now() ORDER BY 1`;
+      expect(checks.map((record) => record['local_key'])).toEqual(['r013', 'r077']);
+
+      heal(world, 'r013');
+      heal(world, 'r077');
+      await world.sync();
+      await expectInSync(world);
+    },
+  );
+
+  it('that hangs: the others are accepted, and the size of requests is as it was', async () => {
+    const world = await open(
+      { ...rooms({ owns: 'object' }), service: { requestTimeoutMs: 300 } },
+      { ...ATTEMPTS, sandbox: { maxObjects: 1000 } },
+    );
+    const all = codes(200);
+    await addRooms(world, ...all);
+    await world.sync();
+    const sizes = () => world.sql`SELECT objects, accepted, too_many FROM slotsync.request_sizes`;
+    const before = await sizes();
+    await world.sql`UPDATE rooms SET name = 'Hall ' || code`;
+    hang(world, 'r100');
+    await world.sync();
+    await expectFailing(world, 'r100');
+    expect(await sizes()).toEqual(before);
+    world.sandbox.clearFailures();
+    await world.sync();
+    await expectInSync(world);
+  });
+
+  it('in a batch of changes: the others are accepted in the same run', async () => {
+    const world = await open(rooms(), ATTEMPTS);
+    const all = codes(100);
+    await addRooms(world, ...all);
+    fail(world, 'r099');
+    const { runId, queue } = await world.planChanges('rooms', ...all);
+    await world.finish(runId, queue);
+    await expectFailing(world, 'r099');
+    // Beside others, of the same type and lane, it is sent alone from then on.
+    await rename(world, 'r001', 'Other');
+    const next = await world.planChanges('rooms', 'r001', 'r099');
+    world.sandbox.clearArrivals();
+    await world.finish(next.runId, next.queue);
+    expect(world.writes().map(({ objects, status }) => [objects, status])).toEqual([
+      [1, 200],
+      [1, 500],
+    ]);
+    await expectFailing(world, 'r099');
+  });
+
+  it('whose writes are carried out all the same is found at the service, and not sent again', async () => {
+    const world = await open(rooms({ owns: 'object' }), ATTEMPTS);
+    await addRooms(world, ...codes(8));
+    const broken = { extId: 'room_r003', fault: 'status', isProcessed: true, times: 'always' } as const;
+    world.sandbox.failNext(broken);
+    await world.sync();
+    await expectFailing(world, 'r003');
+    await world.passLateWrites();
+    world.sandbox.clearArrivals();
+    await world.sync();
+    expect(world.writes()).toEqual([]);
+    await expectInSync(world);
+  });
+});
+
+it('failing object: a write that is answered 500 may have been carried out, so the record is in doubt', async () => {
+  const world = await open(rooms({ owns: 'object' }));
+  await addRooms(world, 'A');
+  await world.sync();
+  await rename(world, 'A', 'Hall');
+  const { runId, queue } = await world.plan();
+  world.sandbox.failNext({ path: '/objects', fault: 'status', isProcessed: true });
+  await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'service_failed' });
+  expect(nameAtService(world, 'A')).toBe('Hall');
+  expect((await world.recordsOf('rooms'))['A']).toMatchObject({ in_doubt: true });
+  await rename(world, 'A', 'Room A');
+  await world.finish(runId, queue);
+  await expectInSync(world);
+});

@@ -1,0 +1,282 @@
+// Guarantee 10
+// An object at which the service fails keeps no others out: the attempts of its batch narrow it down.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { Destination, PutObject, PutResult } from '../../src/destination/destination.js';
+import { codeOf, SlotsyncError } from '../../src/errors.js';
+import { decideRetry } from '../../src/queue/retry-policy.js';
+import { createObject } from '../../src/streams/destination-object.js';
+import type { Stream } from '../../src/streams/stream.js';
+import { createRequestFiller } from '../../src/sync/apply/fill-requests.js';
+import { afterFailure, FAILS_ON_OBJECT, NO_FAILURES } from '../../src/sync/apply/narrow-failures.js';
+import { FIRST_SIZE, learn, type RequestSize, type SentRequest } from '../../src/sync/apply/request-size.js';
+
+const TIMEOUT_MS = 30_000;
+async function turns(count: number): Promise<void> {
+  for (let left = count; left > 0; left--) await new Promise((resolve) => setImmediate(resolve));
+}
+const failed = () => new SlotsyncError('service_failed', 'answered 500', { facts: { status: 500 } });
+const refused = () => new SlotsyncError('refused', 'answered 422', { facts: { status: 422 } });
+const hung = () => new SlotsyncError('answer_lost', 'no answer', { facts: { reason: 'timeout' } });
+
+/** `judge` throws what the service answers to a request with these objects in its place; a timeout takes its time. */
+function playService(judge: (names: readonly string[], request: number) => void) {
+  const sent: string[][] = [];
+  const learned: SentRequest[] = [];
+  const time = { ms: 0 };
+  const underWay = { now: 0, most: 0 };
+  const putObjects: Destination['putObjects'] = async (list, { beforeSend }) => {
+    await beforeSend?.();
+    const names = list.map(({ extId }) => extId);
+    const number = sent.push(names);
+    underWay.most = Math.max(underWay.most, ++underWay.now);
+    await turns(1);
+    try {
+      judge(names, number);
+    } catch (error) {
+      if (error instanceof SlotsyncError && error.facts['reason'] === 'timeout') {
+        const answeredAt = time.ms + TIMEOUT_MS;
+        await turns(100); // what is answered meanwhile comes first
+        time.ms = Math.max(time.ms, answeredAt);
+      }
+      throw error;
+    } finally {
+      underWay.now--;
+    }
+    return new Map(names.map((extId): [string, PutResult] => [extId, { accepted: true, id: 1 }]));
+  };
+  return { putObjects, sent, learned, time, underWay };
+}
+
+/** Writes a batch as the workers do, attempt by attempt. */
+async function write(
+  service: ReturnType<typeof playService>,
+  names: readonly string[],
+  options: {
+    batchSize?: number | 'auto';
+    goodForMs?: number;
+    suspects?: readonly string[];
+    lane?: 'sync' | 'incremental';
+    attempts?: number;
+  } = {},
+) {
+  const { batchSize = 'auto', goodForMs = Infinity, suspects = [], lane = 'sync', attempts } = options;
+  const filler = createRequestFiller({
+    destination: service,
+    clock: () => service.time.ms,
+    sizes: {
+      refresh: async () => undefined,
+      of: () => ({ ...FIRST_SIZE, objects: 1000 }),
+      learn: async (_, request) => void service.learned.push(request),
+    },
+  });
+  const accepted = new Set<string>();
+  const refusals = new Set<string>();
+  const culprits = new Set<string>();
+  const doubted = new Set<string>();
+  const errors: string[] = [];
+  const ends: number[] = [];
+  let earlier = NO_FAILURES;
+  for (let attemptsMade = 0; ;) {
+    let rest: readonly PutObject[] = names
+      .filter((name) => !accepted.has(name) && !refusals.has(name) && !culprits.has(name))
+      .map((name) => createObject(name, 'room', true, []));
+    const attempt = { earlier, isAnswered: false };
+    let failure: unknown;
+    for (let isAgain = false; rest.length > 0; isAgain = true) {
+      const results = new Map<string, PutResult>();
+      rest = await filler
+        .put(
+          { type: 'room', batchSize } as Stream,
+          { lane },
+          {
+            objects: rest,
+            results,
+            suspects: new Set(suspects),
+            attempt,
+            noteCulprit: ({ extId }) => culprits.add(extId),
+            goodUntil: service.time.ms + goodForMs,
+            isAgain,
+            require: async () => undefined,
+            noteSent: (list) => list.forEach(({ extId }) => doubted.add(extId)),
+            noteAccepted: () => undefined,
+          },
+        )
+        .catch((error: unknown) => {
+          failure = error;
+          return [];
+        });
+      for (const [name, { accepted: isAccepted }] of results) (isAccepted ? accepted : refusals).add(name);
+    }
+    ends.push(service.sent.length);
+    if (failure === undefined) break;
+    errors.push(codeOf(failure));
+    earlier = afterFailure(earlier, failure);
+    if (decideRetry({ error: failure, attemptsMade, attempts }).action === 'give_up') break;
+    attemptsMade++;
+  }
+  return { accepted, refusals, culprits, doubted, errors, ends, requests: service.sent.length };
+}
+
+const namesOf = (count: number) => Array.from({ length: count }, (_, at) => `r${at}`);
+const failOn = (bad: Iterable<string>, error = failed) => {
+  const poison = new Set(bad);
+  return (names: readonly string[]) => {
+    if (names.some((name) => poison.has(name))) throw error();
+  };
+};
+
+/** Requests that narrowing may add for each object that the service fails on. */
+const requestsFor = (count: number) => 4 * Math.ceil(Math.log(count) / Math.log(4)) + 3;
+const systemic = (errors: readonly string[]) => errors.filter((code) => code !== FAILS_ON_OBJECT);
+
+describe('narrowing: an object at which the service fails', () => {
+  it.each([
+    ['one of 1000', 1000, ['r613']],
+    ['the first of 1000', 1000, ['r0']],
+    ['the last of 1000', 1000, ['r999']],
+    ['one of 100', 100, ['r61']],
+    ['one of two', 2, ['r0']],
+    ['ten of 1000, beside each other', 1000, namesOf(1000).slice(500, 510)],
+    ['ten of 1000, apart', 1000, namesOf(1000).filter((_, at) => at % 100 === 37)],
+    ['sixteen of 64, beside each other', 64, namesOf(64).slice(20, 36)],
+  ])('%s: all others are accepted in few requests, and no breaker opens', async (_, count, bad) => {
+    for (const batchSize of ['auto', 100] as const) {
+      const result = await write(playService(failOn(bad)), namesOf(count), { batchSize });
+      expect([...result.culprits].toSorted()).toEqual([...bad].toSorted());
+      expect(result.accepted.size).toBe(count - bad.length);
+      expect(bad.every((name) => result.doubted.has(name))).toBe(true);
+      const usual = Math.ceil(count / (batchSize === 'auto' ? 1000 : batchSize));
+      expect(result.requests).toBeLessThanOrEqual(usual + 1 + bad.length * requestsFor(count));
+      expect(systemic(result.errors).length).toBeLessThanOrEqual(2);
+      expect(result.errors.length).toBeLessThanOrEqual(4);
+    }
+  });
+
+  it('in a batch of changes: the others are accepted in its second attempt', async () => {
+    const service = playService(failOn(['r37']));
+    const { culprits, ends, requests } = await write(service, namesOf(100), { lane: 'incremental' });
+    const second = service.sent.slice(ends[0], ends[1]);
+    expect(new Set(second.flat()).size).toBe(100);
+    expect(service.sent.slice(ends[1])).toEqual([['r37'], ['r37']]);
+    expect([...culprits]).toEqual(['r37']);
+    expect(requests).toBeLessThanOrEqual(1 + requestsFor(100));
+  });
+
+  it('is narrowed down beside any others, refused ones too, whatever the failure is and however old a reading gets', async () => {
+    const failures = { failed, hung, reset: () => new SlotsyncError('answer_lost', 'reset') } as const;
+    const history = fc.integer({ min: 2, max: 200 }).chain((count) =>
+      fc.record({
+        count: fc.constant(count),
+        bad: fc.uniqueArray(fc.integer({ min: 1, max: count - 1 }), { maxLength: 5 }),
+        refusedAlone: fc.uniqueArray(fc.integer({ min: 1, max: count - 1 }), { maxLength: 3 }),
+        failure: fc.constantFrom('failed', 'hung', 'reset' as const),
+        goodForMs: fc.constantFrom(Infinity, 10_000),
+        batchSize: fc.constantFrom<number | 'auto'>('auto', 7, 100),
+        isRefusedFirst: fc.boolean(),
+      }),
+    );
+    await fc.assert(
+      fc.asyncProperty(
+        history,
+        async ({ count, failure, goodForMs, batchSize, isRefusedFirst, ...chosen }) => {
+          const bad = chosen.bad.map((at) => `r${at}`);
+          const wrong = chosen.refusedAlone.map((at) => `r${at}`).filter((name) => !bad.includes(name));
+          const fail = failOn(bad, failures[failure]);
+          const refuse = failOn(wrong, refused);
+          const service = playService((names) => {
+            if (isRefusedFirst) refuse(names);
+            fail(names);
+            refuse(names);
+          });
+          const result = await write(service, namesOf(count), { batchSize, goodForMs });
+          expect(bad).toEqual(expect.arrayContaining([...result.culprits]));
+          // Where those that fail are all that a refusal has left, they fail nine times with nothing beside them.
+          if (wrong.length === 0 || bad.length < 2) expect(result.culprits.size).toBe(bad.length);
+          expect([...result.refusals].toSorted()).toEqual(wrong.toSorted());
+          expect(result.accepted.size).toBe(count - bad.length - wrong.length);
+          expect(service.underWay.most).toBeLessThanOrEqual(Math.max(4, Math.ceil(count / 7)));
+        },
+      ),
+      { numRuns: 150 },
+    );
+  });
+
+  it('that hangs costs a timeout for each time it is divided, and others do not wait for each', async () => {
+    const one = playService(failOn(['r613'], hung));
+    await write(one, namesOf(1000));
+    expect(one.time.ms / TIMEOUT_MS).toBeLessThanOrEqual(9);
+    const read = playService(failOn(['r613'], hung));
+    await write(read, namesOf(1000), { goodForMs: 10_000 });
+    expect(read.time.ms / TIMEOUT_MS).toBeLessThanOrEqual(9);
+  });
+
+  it('that heals while it is narrowed down is accepted', async () => {
+    const service = playService((names, request) => {
+      if (request < 12) failOn(['r613'])(names);
+    });
+    const { accepted, culprits } = await write(service, namesOf(1000));
+    expect([accepted.size, culprits.size]).toEqual([1000, 0]);
+  });
+
+  it('is not held against the size of requests', async () => {
+    const { learned, ...service } = playService(failOn(['r613'], hung));
+    await write({ ...service, learned }, namesOf(1000));
+    expect(learned[0]).toMatchObject({ outcome: 'too_slow', objects: 1000 });
+    const known: RequestSize = { ...FIRST_SIZE, objects: 1000, accepted: 1000 };
+    const about = { timeoutSeconds: 30, now: new Date() };
+    const sizes = learned.reduce((size, request) => learn(size, request, about), known);
+    expect(sizes).toMatchObject({ objects: 1000, tooMany: null });
+    expect(learned.findLast(({ outcome }) => outcome !== 'accepted')).toMatchObject({
+      outcome: 'failed_alone',
+    });
+  });
+});
+
+describe('narrowing: an object that the service failed on before', () => {
+  it('is sent alone and last, once', async () => {
+    const service = playService(failOn(['r1', 'r3']));
+    const { accepted, culprits, errors } = await write(service, namesOf(6), { suspects: ['r1', 'r3', 'r4'] });
+    expect(service.sent).toEqual([['r0', 'r2', 'r5'], ['r1'], ['r3'], ['r4']]);
+    expect([accepted.size, [...culprits], errors]).toEqual([4, ['r1', 'r3'], []]);
+    expect(service.learned.every(({ outcome }) => outcome === 'accepted' || outcome === 'failed')).toBe(true);
+  });
+
+  it('waits while the others fail, and many of them do not fail one after the other without end', async () => {
+    const down = playService(failOn(namesOf(30)));
+    const { culprits } = await write(down, namesOf(30), { suspects: ['r1'] });
+    expect([down.sent.some((names) => names.join() === 'r1'), culprits.size]).toEqual([false, 0]);
+    const many = playService(failOn(namesOf(30)));
+    const { ends } = await write(many, namesOf(30), { suspects: namesOf(30) });
+    expect(ends).toEqual([20, 30]);
+  });
+});
+
+describe('narrowing: a service that is down', () => {
+  it.each([1, 3, 100, 1000])('gets two requests in an attempt at most, of %i objects', async (count) => {
+    const service = playService(failOn(namesOf(count)));
+    const { accepted, culprits, errors, requests } = await write(service, namesOf(count));
+    expect([accepted.size, culprits.size]).toEqual([0, 0]);
+    expect(errors).toEqual(Array.from({ length: 9 }, () => 'service_failed'));
+    expect(requests).toBeLessThanOrEqual(17);
+  });
+
+  it('and comes back gets the rest in a few requests, not one by one', async () => {
+    const service = playService((names, request) => {
+      if (request <= 9) failOn(namesOf(1000))(names);
+    });
+    const { accepted, errors, requests } = await write(service, namesOf(1000));
+    expect([accepted.size, errors.length]).toEqual([1000, 5]);
+    expect(requests).toBeLessThanOrEqual(9 + 25);
+  });
+
+  it('in the middle of it, gets twenty requests more and fails nothing', async () => {
+    const service = playService((names, request) => {
+      failOn(['r613'])(names);
+      if (request > 5) throw failed();
+    });
+    const { culprits, ends } = await write(service, namesOf(1000), { attempts: 5 });
+    expect((ends[1] ?? 0) - 5).toBeLessThanOrEqual(20 + 4);
+    expect(culprits.size).toBe(0);
+  });
+});
