@@ -66,6 +66,26 @@ describe('linkRecords', () => {
   });
 });
 
+describe('a link to an object without an external id', () => {
+  it('writes nothing when the object has got another external id at the service', async () => {
+    const world = await open(
+      { ...rooms(), service: { assignExternalIds: true } },
+      { sandbox: { assignsExternalIds: true } },
+    );
+    await addRooms(world, 'A');
+    const { id } = world.sandbox.addObject({ extId: null, typeId: 'room', fields: [] });
+    await linkRecords(world.state, [link('A', 'room_A', { destinationId: id, assignsId: true })]);
+    world.sandbox.changeObject(id, { extId: 'by_hand' });
+    await world.sync();
+    await world.sync();
+    expect(world.writes()).toEqual([]);
+    expect(world.sandbox.objects()).toMatchObject([{ id, extId: 'by_hand', fields: [] }]);
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { status: 'dead', error_code: 'link_broken' },
+    });
+  });
+});
+
 describe('a link that is made or undone', () => {
   it('lets a record be sent again that was given up for want of it', async () => {
     const world = await open(rooms({ match: ['room.name'] }));

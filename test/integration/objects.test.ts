@@ -414,6 +414,33 @@ describe('object: waiting for the quota', () => {
     expect(await world.recordsOf('places')).toMatchObject({ 1: { status: 'synced', attempts: 0 } });
   });
 
+  it('reads again what people may have changed meanwhile', async () => {
+    const world = await openPlaces(
+      { externalId: 'y_{id}' },
+      // So that the service knows a field that the mapping of places does not own.
+      { desks: { ...DESKS, fields: { 'place.note': 'name' }, references: {} } },
+    );
+    await insert(world, 1, 'A', 'first');
+    await world.sync();
+    await rename(world, 1, 'second');
+    const { runId, queue } = await world.plan('places');
+    world.sandbox.clearArrivals();
+    world.sandbox.failNext({
+      method: 'PUT',
+      path: '/objects',
+      fault: 'status',
+      status: 429,
+      headers: { 'retry-after': '2' },
+    });
+    const applying = world.apply(queue[0] ?? 0);
+    await until(() => world.writes().length, { describe: 'the write to be refused' });
+    world.sandbox.changeObject('y_1', { fields: [{ fieldId: 'place.note', values: ['by hand'] }] });
+    world.passDays(1);
+    await applying;
+    await world.finish(runId, []);
+    expect(world.fieldsOf('y_1')).toEqual({ 'place.name': 'second', 'place.note': 'by hand' });
+  });
+
   it('sends nothing when the claim was lost meanwhile', async () => {
     const world = await openPlaces({ externalId: 'y_{id}', owns: 'object' });
     await insert(world, 1, 'A', 'first');

@@ -9,7 +9,7 @@ const only = process.env['SLOTSYNC_HISTORY'];
 const most = Number(process.env['SLOTSYNC_HISTORIES'] ?? 40);
 /** Seeds over one database; so many databases at a time as vitest runs tests at once. */
 const SEEDS_EACH = 10;
-const OPERATIONS = 24;
+const OPERATIONS = 18;
 
 const seeds = only === undefined ? Array.from({ length: most }, (_, at) => at + 1) : [Number(only)];
 const parts = Array.from({ length: Math.ceil(seeds.length / SEEDS_EACH) }, (_, at) =>

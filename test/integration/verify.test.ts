@@ -613,6 +613,33 @@ describe('repair', () => {
     expect(await world.statusesOf('rooms')).toMatchObject({ r000: 'retired', r001: 'deferred' });
   });
 
+  it('a retired object is retired again after what else drifts was sent', async () => {
+    const world = await open(rooms({ retire: 'deactivate' }));
+    await addRooms(world, ...codes(20));
+    await sync(world);
+    await world.sql`DELETE FROM rooms WHERE code = 'r000'`;
+    await sync(world);
+    world.sandbox.changeObject('room_r000', { active: true });
+    change(world, 'r001', 'Aula');
+    await verifyRooms(world);
+    const { run } = await startRun(world.state.db, {
+      kind: 'verify',
+      lane: 'verify',
+      startedBy: 'command',
+      streams: ['rooms'],
+      range: { repair: true },
+    });
+    const { queue } = await world.planRun(run.id);
+    expect(queue).toHaveLength(1);
+    const next = await world.apply(queue[0] ?? 0);
+    expect([world.fieldsOf('room_r001')?.['room.name'], world.sandbox.object('room_r000')?.active]).toEqual([
+      'Room r001',
+      true,
+    ]);
+    await world.finish(run.id, next.queue);
+    expect(world.sandbox.object('room_r000')?.active).toBe(false);
+  });
+
   it('parents before children: a type that is gone is made again in the order of its references', async () => {
     const world = await open(roomsAndCourses({}));
     await addRooms(world, 'A');

@@ -1,6 +1,6 @@
 // Short random histories around a few objects: rows change values, codes, keys and tables, change back, and two processes
 // work beside them, step by step; they are killed, lose answers, and their writes are carried out late. Values come from
-// small sets, so that they return. Everything is drawn from the seed.
+// small sets, so that they return. Everything is drawn from the seed; in every second one nothing is interrupted.
 import { createRandom } from '../../src/sandbox/random.js';
 import { messageOf } from '../../src/errors.js';
 import { createActor, type Actor, type PendingRequest } from './actor.js';
@@ -30,6 +30,8 @@ const KEYS = ['1', '2', '3', '4'];
 /** Keys that children refer to. */
 const PARENTS = KEYS.slice(0, 2);
 const STEPS_MOST = 3000;
+/** After so many operations everything comes to rest: what goes wrong here, no later change puts right. */
+const JUDGED_EVERY = 6;
 /** Processes at work at the same time. */
 const WORKERS = ['A', 'B'];
 
@@ -50,6 +52,7 @@ export async function playHistory(
   const random = createRandom(seed);
   const pick = <T>(from: readonly T[]): T | undefined => from[Math.floor(random() * from.length)];
   const shapes = WORLDS[seed % WORLDS.length] ?? [];
+  const isCalm = seed % 2 === 0;
   const room = createRoom(world, world.newName(), shapes);
   const watch = createWatch();
   const trace: string[] = [];
@@ -259,6 +262,41 @@ export async function playHistory(
     }
   }
 
+  /** One after the other: nothing is interrupted. */
+  async function operateCalmly(): Promise<void> {
+    const chance = random();
+    if (chance < 0.55) await changeMirror();
+    else if (chance < 0.75) {
+      trace.push('the inbox is worked');
+      await room.plain.takeFromInbox();
+    } else if (chance < 0.95) {
+      trace.push('a sync');
+      await room.plain.sync();
+    } else await retry();
+  }
+
+  async function retry(): Promise<void> {
+    const retried = await room.retryChangedIds();
+    trace.push(`an operator retries ${retried.map(({ localKey }) => localKey).join()}`);
+  }
+
+  /** Everything comes to rest, and what stands then is judged. */
+  async function rest(): Promise<void> {
+    await finish();
+    await carryOut();
+    if (parentTable) await change(withParents(rows, parentTable), 'every parent is there');
+    for (const actor of living()) {
+      faults.push(`${actor.name} did not end: it waits for ${actor.next()?.label}`);
+      actor.kill();
+    }
+    trace.push('quiet');
+    faults.push(...watch.faults, ...(await bringToRest(room)));
+    const objects = world.service.objects().map(({ extId }) => extId);
+    const sent = new Set(objects.filter((extId) => extId.includes(`_${room.name}_`)));
+    const left = shapes.some((shape) => shape.retire === 'keep') ? [...sent] : [];
+    faults.push(...(await findFaults(room, sent, { left })));
+  }
+
   async function operate(): Promise<void> {
     const chance = random();
     if (chance < 0.4) await changeMirror();
@@ -274,10 +312,7 @@ export async function playHistory(
     } else if (chance < 0.9) kill();
     else if (chance < 0.94) await carryOut();
     else if (chance < 0.96) await passTime();
-    else {
-      const retried = await room.retryChangedIds();
-      trace.push(`an operator retries ${retried.map(({ localKey }) => localKey).join()}`);
-    }
+    else await retry();
   }
 
   /** Lets a process go on until it is about to write, or ends. */
@@ -296,19 +331,10 @@ export async function playHistory(
   for (let rowsAtFirst = 0; rowsAtFirst < 2; rowsAtFirst++) await changeMirror();
   await room.plain.sync();
   trace.push('everything is synced');
-  for (let operation = 0; operation < operations; operation++) await operate();
-
-  await finish();
-  await carryOut();
-  if (parentTable) await change(withParents(rows, parentTable), 'every parent is there');
-  for (const actor of living()) {
-    faults.push(`${actor.name} did not end: it waits for ${actor.next()?.label}`);
-    actor.kill();
+  for (let operation = 1; operation <= operations && faults.length === 0; operation++) {
+    await (isCalm ? operateCalmly() : operate());
+    if (operation % JUDGED_EVERY === 0 || operation === operations) await rest();
   }
-  trace.push('quiet');
-  faults.push(...watch.faults, ...(await bringToRest(room)));
-  const left = shapes.some(({ retire }) => retire === 'keep') ? [...watch.sent] : [];
-  faults.push(...(await findFaults(room, watch.sent, { left })));
   await world.closeMirrors();
   return { faults, trace };
 }

@@ -103,8 +103,8 @@ interface Allowed {
 }
 
 /** The record of an object that no row gives any more: an operator's to retire. */
-const isFormer = ({ status, error_code }: { status: string; error_code: string }) =>
-  status === 'dead' && error_code === 'former_object';
+const isFormer = ({ status, former_key }: { status: string; former_key: string | null }) =>
+  former_key !== null && status !== 'retired';
 
 /** What is wrong when everything is quiet. */
 export async function findFaults(
@@ -121,6 +121,7 @@ export async function findFaults(
       external_id: string;
       status: string;
       error_code: string;
+      former_key: string | null;
       object_hash: string;
       in_doubt: boolean;
     }[]
@@ -180,13 +181,14 @@ export async function findFaults(
     external_id: extId,
     status,
     error_code,
+    former_key,
     object_hash,
     in_doubt,
   } of records) {
     const name = `the record of ${stream} '${key}'`;
     if (isKept(stream, key)) continue;
     if (in_doubt) faults.push(`guarantee 3: ${name} is left in doubt`);
-    if (isRefused({ status, error_code }) || isFormer({ status, error_code })) continue;
+    if (isRefused({ status, error_code }) || isFormer({ status, former_key })) continue;
     if (status !== 'synced' && status !== 'retired') {
       faults.push(`guarantee 3: ${name} is left ${status} (${error_code})`);
       continue;

@@ -2,6 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { textOf } from './chaos-mirror.js';
 import type { ChaosWorld } from './chaos-world.js';
+import { ownershipFaults } from './ownership.js';
 import { until } from './wait.js';
 
 const QUOTA = 20;
@@ -155,7 +156,12 @@ async function checkRecords({ sql, service, mirror }: ChaosWorld): Promise<strin
     const isActive = status === 'synced' || owned.has(extId);
     return object?.active !== isActive || (id !== null && object.id !== Number(id));
   });
-  const rows = new Set([...(await mirror.readExpected(sql)).values()].map(({ row }) => row));
+  const expected = await mirror.readExpected(sql);
+  const rows = new Set([...expected.values()].map(({ row }) => row));
+  const given = [...expected].map(([externalId, { row }]) => {
+    const [stream = '', ...key] = row.split(' ');
+    return { stream, localKey: key.join(' '), externalId };
+  });
   const rowless = records.filter((record) => record.status === 'synced' && !rows.has(keyOf(record)));
   const recordless = [...rows].filter((row) => !synced.has(row));
   const known = new Set(records.map(({ external_id: extId }) => extId));
@@ -166,7 +172,11 @@ async function checkRecords({ sql, service, mirror }: ChaosWorld): Promise<strin
     ...listed('records say of an object what is not so', lies, nameOf),
     ...listed('records are synced and have no row', rowless, nameOf),
     ...listed('rows have no synced record', recordless, (row) => row),
-    ...listed('synced records share an external id', owned.size < synced.size ? records : [], nameOf),
+    ...listed(
+      'objects have another owner than their row',
+      await ownershipFaults(sql, given),
+      (fault) => fault,
+    ),
     ...listed('objects have no record', unknown, (extId) => extId),
   ];
 }

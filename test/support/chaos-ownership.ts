@@ -11,6 +11,8 @@ type StreamName = (typeof STREAMS)[number];
 /** Writers at work side by side, each with codes of its own. */
 export const WRITERS = 3;
 const CODES_EACH = 4;
+/** Values are from so few that they return. */
+const VERSIONS = 3;
 /** A step waits so long for the workers at most: they may be dead, frozen or without an answer. */
 const WAIT_MS = 10_000;
 const LOOK_EVERY_MS = 10;
@@ -86,7 +88,7 @@ export function createHistoryWriter(options: {
     (_, index) => `C${options.writer * CODES_EACH + index + 1}`,
   );
   const places = new Map<string, Place>();
-  let version = options.writer * 1000;
+  const drawVersion = () => 1 + Math.floor(random() * VERSIONS);
   let changes = 0;
 
   const insert = async (
@@ -109,7 +111,8 @@ export function createHistoryWriter(options: {
     chance: number,
   ): [what: string, act: (tx: postgres.Sql, code: string) => Promise<Place>] {
     const { stream } = place;
-    const other = { stream: otherThan(stream), version: ++version };
+    const version = drawVersion();
+    const other = { stream: otherThan(stream), version };
     const same = { stream, version };
     const bring = (to: typeof same, id?: number) => (tx: postgres.Sql, code: string) =>
       insert(tx, code, to, id);
@@ -184,7 +187,7 @@ export function createHistoryWriter(options: {
     async fill(): Promise<void> {
       for (const [index, code] of codes.entries()) {
         const stream = STREAMS[index % STREAMS.length] ?? 'lectures';
-        places.set(code, await insert(sql, code, { stream, version: ++version }));
+        places.set(code, await insert(sql, code, { stream, version: drawVersion() }));
       }
     },
 

@@ -1,0 +1,169 @@
+// Guarantees 3, 4, 5, 6
+// Two rows, or a row and what was sent before, want one object: who gets it, and what counts towards the limits.
+import { describe, expect, it } from 'vitest';
+import { linkRecords } from '../../src/state/records/link-records.js';
+import {
+  activeObjects,
+  insert,
+  isActive,
+  keepPlaceWorlds,
+  nameOf,
+  PLACES,
+  rename,
+} from '../support/place-worlds.js';
+import { until } from '../support/wait.js';
+import type { World } from '../support/world.js';
+
+const open = keepPlaceWorlds();
+
+const NOTHING = { count: 0, percent: 0 };
+const cancelRuns = async ({ sql }: World) => {
+  await sql`UPDATE slotsync.batches SET state = 'cancelled' WHERE state = 'queued'`;
+  await sql`UPDATE slotsync.runs SET status = 'cancelled', finished_at = now() WHERE finished_at IS NULL`;
+};
+/** Creates of these rows are sent; the service carries them out, and no answer comes. */
+async function loseCreates(world: World): Promise<void> {
+  const { queue } = await world.plan();
+  world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'loseAnswer' });
+  await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
+  await cancelRuns(world);
+}
+
+describe('contested object: a second row that gives it', () => {
+  it('does not get it while the row of its owner cannot be read', async () => {
+    const world = await open({
+      from: {
+        query:
+          "SELECT id, CASE WHEN name = 'bad' THEN (1 / (id - id))::text ELSE code END AS code, name FROM places",
+      },
+    });
+    await insert(world, 1, 'A', 'first');
+    await world.sync();
+    await rename(world, 1, 'bad');
+    await insert(world, 2, 'A', 'second');
+    const { runId, queue } = await world.planBatches('places', [['2']]);
+    await world.finish(runId, queue);
+    expect(nameOf(world, 'y_A')).toBe('first');
+    const { 1: owner, 2: other } = await world.recordsOf('places');
+    expect(owner).toMatchObject({ external_id: 'y_A' });
+    expect(other).toMatchObject({ status: 'failed', error_code: 'external_id_shared' });
+  });
+
+  it('does not get it either when the create of the first has lost its answer', async () => {
+    const world = await open();
+    await insert(world, 1, 'A', 'first');
+    await loseCreates(world);
+    await insert(world, 2, 'A', 'second');
+    const changes = await world.planChanges('places', '2');
+    await world.finish(changes.runId, changes.queue);
+    expect(nameOf(world, 'y_A')).toBe('first');
+    expect(await world.recordsOf('places')).toMatchObject({
+      2: { status: 'failed', error_code: 'external_id_shared' },
+    });
+  });
+});
+
+describe('contested object: one that is retired', () => {
+  it('keeps its record when its row is back before anything is written', async () => {
+    const world = await open({ unlessReserved: true });
+    await insert(world, 1, 'A', 'first');
+    await insert(world, 9, 'Z', 'other');
+    await world.sync();
+    const before = (await world.recordsOf('places'))['1'];
+    await world.sql`DELETE FROM places WHERE id = 1`;
+    const { runId, queue } = await world.plan();
+    world.sandbox.closeGate({ path: '/reservations/find' });
+    const applying = world.apply(queue[0] ?? 0);
+    await until(() => world.sandbox.gate().held, { describe: 'the retirement to ask for bookings' });
+    await insert(world, 1, 'A', 'first');
+    world.sandbox.clearArrivals();
+    world.sandbox.openGate();
+    await applying;
+    await world.finish(runId, []);
+    expect((await world.recordsOf('places'))['1']).toMatchObject({
+      status: 'synced',
+      external_id: 'y_A',
+      object_hash: before?.object_hash,
+    });
+    await world.sync();
+    expect(world.writes()).toEqual([]);
+    expect(isActive(world, 'y_A')).toBe(true);
+  });
+
+  it('is retired although a row of its template is there, when that row is linked to another object', async () => {
+    const world = await open();
+    await insert(world, 1, 'A', 'first');
+    await insert(world, 9, 'Z', 'other');
+    await world.sync();
+    world.sandbox.addObject({ extId: 'by_hand', typeId: 'place', fields: [] });
+    const link = { stream: 'places', localKey: '2', externalId: 'by_hand', destinationId: null };
+    await linkRecords(world.state, [{ ...link, assignsId: false, linkedBy: 'match', fields: null }]);
+    await world.sql.begin(async (sql) => {
+      await sql`DELETE FROM places WHERE id = 1`;
+      await sql`INSERT INTO places VALUES (2, 'A', 'linked')`;
+    });
+    await world.sync();
+    await world.sync();
+    expect(nameOf(world, 'by_hand')).toBe('linked');
+    expect(activeObjects(world)).toEqual(['by_hand', 'y_Z']);
+  });
+});
+
+describe('contested object: a row that only changed its key', () => {
+  it('leaves no record of the former key in doubt, where nothing is retired', async () => {
+    const world = await open({ retire: 'keep' });
+    await insert(world, 1, 'A', 'first');
+    await insert(world, 9, 'Z', 'other');
+    await world.sync();
+    await world.sql`UPDATE places SET id = 2 WHERE id = 1`;
+    // Of a run that was planned before the row of the former key went.
+    const { runId, queue } = await world.planBatches('places', [['2']]);
+    await world.finish(runId, queue);
+    await world.sql`UPDATE slotsync.records SET in_doubt = true WHERE local_key = '1'`;
+    await world.sync();
+    await world.drainInbox();
+    expect(await world.recordsOf('places')).toMatchObject({
+      2: { status: 'synced', external_id: 'y_A', in_doubt: false },
+      9: { status: 'synced', in_doubt: false },
+    });
+    expect(Object.keys(await world.statusesOf('places'))).toEqual(['2', '9']);
+  });
+
+  it('is no create for the limits, also when the create for its former key has lost its answer', async () => {
+    const world = await open();
+    await insert(world, 9, 'Z', 'other');
+    await world.sync();
+    await insert(world, 1, 'A', 'first');
+    await loseCreates(world);
+    await world.sql`UPDATE places SET id = 2 WHERE id = 1`;
+    world.configure({ streams: { places: { ...PLACES, limits: { create: NOTHING, retire: NOTHING } } } });
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'succeeded', holds: {}, plan: { places: { create: 0, retire: 0 } } });
+    expect(nameOf(world, 'y_A')).toBe('first');
+    expect(await world.recordsOf('places')).toMatchObject({ 2: { status: 'synced', external_id: 'y_A' } });
+  });
+});
+
+describe('contested object: creates of ours that have lost their answers', () => {
+  it.each([
+    ['known to their process', async () => undefined],
+    [
+      'of a process that died',
+      ({ sql }: World) => sql`
+        UPDATE slotsync.records SET in_doubt = false, check_after = NULL, claimed_by = 'dead',
+          claimed_until = now() - interval '1 second'`,
+    ],
+  ])('overwrite nobody, and no limit holds their newer values: %s', async (_, die) => {
+    const world = await open();
+    await world.sql`INSERT INTO places SELECT i, 'c' || i, 'first' FROM generate_series(1, 15) AS i`;
+    await loseCreates(world);
+    await die(world);
+    expect(activeObjects(world)).toHaveLength(15);
+    await world.sql`UPDATE places SET name = 'second'`;
+    const { run } = await world.sync();
+    expect(run).toMatchObject({ status: 'succeeded', holds: {} });
+    expect(activeObjects(world).map((extId) => nameOf(world, extId))).toEqual(
+      Array.from({ length: 15 }, () => 'second'),
+    );
+  });
+});

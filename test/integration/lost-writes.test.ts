@@ -1,0 +1,144 @@
+// Guarantees 2, 3, 4
+// A write whose answer was lost, or whose process died, may land after everything that was written since. It is followed
+// up, whatever became of its record meanwhile.
+import { describe, expect, it } from 'vitest';
+import { insert, isActive, keepPlaceWorlds, nameOf, rename, replace } from '../support/place-worlds.js';
+import { until } from '../support/wait.js';
+import type { World } from '../support/world.js';
+
+const open = keepPlaceWorlds();
+
+/** What is under way is nobody's any more: its process is gone, and its minute has passed. */
+async function expireClaims({ sql }: World): Promise<void> {
+  const expired = sql`claimed_by = 'dead', claimed_until = now() - interval '1 second'`;
+  await sql`UPDATE slotsync.records SET ${expired} WHERE claimed_by IS NOT NULL`;
+  await sql`UPDATE slotsync.object_claims SET ${expired}`;
+}
+const cancelRuns = async ({ sql }: World) => {
+  await sql`UPDATE slotsync.batches SET state = 'cancelled' WHERE state = 'queued'`;
+  await sql`UPDATE slotsync.runs SET status = 'cancelled', finished_at = now() WHERE finished_at IS NULL`;
+};
+
+/** The write of row 1 is under way when its process dies; row 1 or its successor is written, and then it lands. */
+async function outlive(world: World, change: () => Promise<string[]>): Promise<void> {
+  await insert(world, 1, 'A', 'first');
+  await world.sync();
+  await rename(world, 1, 'older');
+  const { queue } = await world.plan();
+  world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late', afterMs: 'asked' });
+  const stopping = new AbortController();
+  const applying = world.apply(queue[0] ?? 0, stopping.signal).catch(() => undefined);
+  await until(() => world.sandbox.late(), { describe: 'the write to be under way' });
+  await expireClaims(world);
+  const keys = await change();
+  const changes = await world.planChanges('places', ...keys);
+  await world.finish(changes.runId, changes.queue);
+  stopping.abort();
+  world.sandbox.resetLate();
+  await applying;
+  await cancelRuns(world);
+  world.sandbox.releaseLate();
+}
+
+describe('lost write: of a process that died', () => {
+  it.each([
+    ['its key', 'y_{id}', 'y_1'],
+    ['another column', 'y_{code}', 'y_A'],
+  ])(
+    'does not stay over what was written for the key since (external id from %s)',
+    async (_, externalId, extId) => {
+      const world = await open({ externalId });
+      await outlive(world, async () => {
+        await rename(world, 1, 'newer');
+        return ['1'];
+      });
+      expect(nameOf(world, extId)).toBe('older');
+      await world.passLateWrites();
+      await world.drainInbox();
+      expect(nameOf(world, extId)).toBe('newer');
+      expect(await world.recordsOf('places')).toMatchObject({ 1: { status: 'synced', in_doubt: false } });
+    },
+  );
+
+  it('does not stay over what was written for another key since, and no sync is needed for it', async () => {
+    const world = await open();
+    await outlive(world, async () => {
+      await replace(world, 'A', 2, 'newer');
+      return ['2'];
+    });
+    expect(nameOf(world, 'y_A')).toBe('older');
+    await world.passLateWrites();
+    await world.drainInbox();
+    expect(nameOf(world, 'y_A')).toBe('newer');
+    expect(await world.recordsOf('places')).toMatchObject({ 2: { status: 'synced', in_doubt: false } });
+  });
+});
+
+describe('lost write: one that the service carried out', () => {
+  it('and answered with 500: the row as it was before is sent again', async () => {
+    const world = await open({ externalId: 'y_{id}' });
+    await insert(world, 1, 'A', 'first');
+    await world.sync();
+    await rename(world, 1, 'second');
+    const { runId, queue } = await world.plan();
+    world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'status', status: 500 });
+    await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'service_failed' });
+    // It failed after it had stored the object.
+    world.sandbox.changeObject('y_1', { fields: [{ fieldId: 'place.name', values: ['second'] }] });
+    await rename(world, 1, 'first');
+    await world.finish(runId, queue);
+    await world.sync();
+    expect(nameOf(world, 'y_1')).toBe('first');
+  });
+});
+
+describe('lost write: a create that lands after its row has gone', () => {
+  it.each([
+    ['its key', 'y_{id}', 'y_1'],
+    ['another column', 'y_{code}', 'y_A'],
+  ])(
+    'is retired then, although nothing was there when the row went (external id from %s)',
+    async (_, externalId, extId) => {
+      const world = await open({ externalId });
+      await insert(world, 9, 'Z', 'other');
+      await world.sync();
+      await insert(world, 1, 'A', 'first');
+      const { runId, queue } = await world.plan();
+      world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late' });
+      await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
+      await world.sql`DELETE FROM places WHERE id = 1`;
+      await world.finish(runId, queue);
+      await world.sync();
+      expect(world.sandbox.object(extId)).toBeUndefined();
+      world.sandbox.releaseLate();
+      expect(isActive(world, extId)).toBe(true);
+      await world.passLateWrites();
+      await world.drainInbox();
+      await world.sync();
+      expect(isActive(world, extId)).toBe(false);
+    },
+  );
+});
+
+describe('lost write: one that is refused when it is sent again', () => {
+  it('is followed up when it can no longer land, and not when the refusal is looked at again', async () => {
+    const world = await open({ externalId: 'y_{id}' });
+    await insert(world, 1, 'A', 'first');
+    await world.sync();
+    await rename(world, 1, 'second');
+    const deps = world.deps();
+    // Ten minutes and a half: longer than a refusal waits for its second look.
+    const destination = { ...deps.destination, lateWriteMs: 630_000 };
+    const { queue } = await world.plan();
+    world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late' });
+    await expect(world.apply(queue[0] ?? 0, undefined, { ...deps, destination })).rejects.toMatchObject({
+      code: 'answer_lost',
+    });
+    world.sandbox.refuseObject('y_1', { status: 400, message: 'no' });
+    await world.apply(queue[0] ?? 0, undefined, { ...deps, destination });
+    expect(await world.recordsOf('places')).toMatchObject({ 1: { status: 'failed', in_doubt: true } });
+    expect(
+      await world.sql`SELECT FROM slotsync.records WHERE check_after > now() + interval '9 minutes'`,
+    ).toHaveLength(1);
+  });
+});
