@@ -125,8 +125,6 @@ function modelMerge(cases: readonly Case[]): { differences: PlanEntry[]; counts:
       differences.push({ operation: 'unsettled', key });
     if (operation === 'retire' && mark?.status === 'reserved') {
       differences.push({ operation, key, wasReleased: true });
-    } else if (operation === 'retire' && mark?.status === 'doubt') {
-      differences.push({ operation, key, isInDoubt: true });
     } else if (operation === 'retry' && mark && !isThere(mark)) {
       differences.push({ operation, key, isNew: true });
     } else if (operation !== 'unchanged' && operation !== 'dead') {

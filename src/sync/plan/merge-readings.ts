@@ -8,16 +8,11 @@ import { decide, parseMark, type Decision } from '../decide.js';
 
 /** What has to be done about one key, by a write. */
 export interface WriteEntry {
-  /**
-   * `moved`: its row is gone, and a row with another key has its object. `repair`: its object drifts. The merge finds
-   * neither.
-   */
-  operation: 'create' | 'update' | 'retry' | 'retire' | 'moved' | 'repair';
+  /** `repair`: its object drifts. The merge finds none. */
+  operation: 'create' | 'update' | 'retry' | 'retire' | 'repair';
   key: string;
   /** Of a retirement: an earlier plan has released it, and it waits for the end of its reservations. */
   wasReleased?: true;
-  /** Of a retirement: the service may hold something else than was accepted last. */
-  isInDoubt?: true;
   /** Of a retry: the service has accepted nothing of it yet. */
   isNew?: true;
 }
@@ -119,8 +114,6 @@ export async function* mergeReadings(
             yield { operation: 'refuse', key, hash, sharedId, isSettled, decision };
           } else if (decision === 'retire' && known?.status === 'reserved')
             yield { operation: decision, key, wasReleased: true };
-          else if (decision === 'retire' && known?.status === 'doubt')
-            yield { operation: decision, key, isInDoubt: true };
           else if (decision === 'retry' && !known?.isAtService)
             yield { operation: decision, key, isNew: true };
           else if (decision !== 'dead' && decision !== 'unchanged' && decision !== 'ended')

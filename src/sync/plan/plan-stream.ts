@@ -120,13 +120,13 @@ async function planReadings(deps: PlanDeps, declared: Stream, request: PlanReque
   let costly: CostlyReading | undefined;
   /** Batches that read rows. */
   let reading = 0;
-  const batches = collect<LimitedOperation | 'moved' | 'released' | undefined, WriteEntry>(
+  const batches = collect<LimitedOperation | 'released' | undefined, WriteEntry>(
     usual,
     (name, entries) => {
-      if (name !== 'moved') reading++;
+      reading++;
       const isExempt = name === 'released';
-      const limit = name === 'moved' ? undefined : isExempt ? 'retire' : name;
-      return sink.addBatch({ limit, isLast: name === 'moved' || limit === 'retire', isExempt, entries });
+      const limit = isExempt ? 'retire' : name;
+      return sink.addBatch({ limit, isLast: limit === 'retire', isExempt, entries });
     },
     async (entries) => {
       costly = await mirror.findCostlyReading(stream, {
@@ -139,14 +139,6 @@ async function planReadings(deps: PlanDeps, declared: Stream, request: PlanReque
   const moves = createMoves(deps, stream);
   /** Whether the record of a gone row comes into `gone`. */
   const isMet = (key: string) => retires && (keys === undefined || keys.includes(key));
-  /** Moved records in doubt: they are met from both sides. */
-  const movedInDoubt = new Set<string>();
-  async function addMoved(key: string, isInDoubt: boolean): Promise<void> {
-    if (isInDoubt && movedInDoubt.has(key)) return;
-    if (isInDoubt) movedInDoubt.add(key);
-    planned.moved++;
-    await batches.add('moved', { operation: 'moved', key });
-  }
   const meetings = createMeetings(deps, stream, request.context);
   /** Requests that a run sends to look for what its creates meet. */
   let questions = 0;
@@ -196,14 +188,12 @@ async function planReadings(deps: PlanDeps, declared: Stream, request: PlanReque
         planned.update++;
       }
       await batches.add(former.isChanged && hasLimit(stream, 'update') ? 'update' : undefined, entry);
-      if (former.stream !== stream.name) planned.moved++;
-      else if (!isMet(former.localKey)) await addMoved(former.localKey, former.isWritten);
+      if (former.stream !== stream.name || !isMet(former.localKey)) planned.moved++;
     }
   });
   const gone = collect<'gone', WriteEntry>(KEYS_AT_ONCE, async (_, found) => {
     const moved = await moves.findMoved(found.map(({ key }) => key));
-    for (const key of moved) await addMoved(key, !retires);
-    if (!retires) return;
+    planned.moved += moved.size;
     const entries = found.filter(({ key }) => !moved.has(key));
     if (stream.graceDays > 0) await sink.noteRowsGone?.(entries.map(({ key }) => key));
     for (const entry of await chooseDue(state, stream, entries)) {
@@ -248,9 +238,7 @@ async function planReadings(deps: PlanDeps, declared: Stream, request: PlanReque
       const { operation, key } = entry;
       switch (operation) {
         case 'retire':
-          // Where nothing is retired, a record in doubt is still forgotten when another row has its object.
-          if (retires || (range === null && entry.operation === 'retire' && entry.isInDoubt))
-            await gone.add('gone', entry);
+          if (retires) await gone.add('gone', entry);
           break;
         case 'back':
           await unsent.add('noteRowsBack', key);

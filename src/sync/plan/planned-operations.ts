@@ -12,7 +12,7 @@ import type { MeetDeps } from './met-objects.js';
 import type { RefusedRow } from './refused-rows.js';
 
 /** `overwrite`: a create, or the retry of one, whose object is at the service already and would be changed. */
-export type Operation = Exclude<WriteEntry['operation'], 'moved'> | 'overwrite';
+export type Operation = WriteEntry['operation'] | 'overwrite';
 
 /** One operation of a plan. */
 export interface Planned {

@@ -90,12 +90,10 @@ export async function previewStream(
     open = [];
   }
   const sink: PlanSink = {
-    async addBatch({ limit, isLast, entries }) {
-      // Records that moved are let go of; that sends nothing.
-      if (limit === undefined && isLast) return;
+    async addBatch({ limit, entries }) {
       records[limit ?? 'unlimited'] += entries.length;
       for (const entry of entries) {
-        const operation = limit === 'overwrite' ? limit : (entry.operation as Operation);
+        const operation = limit === 'overwrite' ? limit : entry.operation;
         const planned = { operation, key: entry.key };
         if (each) open.push(planned);
         const ofOperation = chosen.get(operation) ?? [];

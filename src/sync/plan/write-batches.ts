@@ -36,7 +36,7 @@ export function createBatchWriter(
 
   const sink: PlanSink = {
     async addBatch({ limit, isLast, isExempt = false, entries }) {
-      if (limit !== undefined || !isLast) batches++;
+      batches++;
       records += entries.length;
       rows.push({
         runId,

@@ -1,0 +1,67 @@
+// Guarantees 2, 4, 6
+// A find that lags some seconds behind a write, and objects of other types under the external ids of rows: what is read at the
+// service is not believed against what it accepted a moment ago, and nothing is replaced that is not ours.
+import { describe, expect, it } from 'vitest';
+import type { ApplyDeps } from '../../src/sync/apply/apply-batch.js';
+import { addRooms, keepRoomWorlds, nameAtService, rename, rooms } from '../support/room-worlds.js';
+import type { World } from '../support/world.js';
+
+const open = keepRoomWorlds();
+
+/** The service answers finds as this says, and may lag a minute. */
+function lagging(world: World, findObjects: ApplyDeps['destination']['findObjects']): ApplyDeps {
+  const deps = world.deps();
+  return { ...deps, destination: { ...deps.destination, findLagSeconds: 60, findObjects } };
+}
+
+describe('find that lags: a record accepted a moment ago', () => {
+  it('is written when its row is back as it was, although the object seems to be so still', async () => {
+    const world = await open(rooms());
+    await addRooms(world, 'A');
+    await world.sync();
+    const before = await world.destination.findObjects(['room_A'], 'room', { lane: 'sync' });
+    await rename(world, 'A', 'Aula');
+    await world.sync();
+    await rename(world, 'A', 'Room A');
+    const { runId, queue } = await world.plan();
+    await world.apply(
+      queue[0] ?? 0,
+      undefined,
+      lagging(world, async () => before),
+    );
+    await world.finish(runId, []);
+    expect(nameAtService(world, 'A')).toBe('Room A');
+  });
+
+  it('is not forgotten when its row is gone and the object seems to be: it is asked for once more, and retired', async () => {
+    const world = await open(rooms({ retire: 'deactivate' }));
+    await addRooms(world, 'A', 'B');
+    await world.sync();
+    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    const { runId, queue } = await world.plan();
+    // Ten of the sixty seconds are left to wait.
+    await world.sql`UPDATE slotsync.records SET synced_at = now() - interval '50 seconds'`;
+    let asked = 0;
+    const find: ApplyDeps['destination']['findObjects'] = async (...given) =>
+      asked++ === 0 ? new Map() : world.destination.findObjects(...given);
+    await world.apply(queue[0] ?? 0, undefined, lagging(world, find));
+    await world.finish(runId, []);
+    expect(world.sandbox.object('room_A')).toMatchObject({ active: false });
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'retired', B: 'synced' });
+  });
+});
+
+describe('create where the mapping owns whole objects', () => {
+  it('does not replace an object of another type: the record says so, and others go', async () => {
+    const world = await open(rooms({ owns: 'object' }));
+    await addRooms(world, 'A', 'B');
+    const fields = [{ fieldId: 'person.name', values: ['Ada'] }];
+    world.sandbox.addObject({ extId: 'room_A', typeId: 'person', active: true, fields });
+    await world.sync();
+    expect(world.sandbox.object('room_A')).toMatchObject({ typeId: 'person', fields });
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { status: 'dead', error_code: 'external_id_taken' },
+      B: { status: 'synced' },
+    });
+  });
+});
