@@ -152,6 +152,8 @@ export interface PlanCounts {
   new?: number;
   equal?: number;
   overwrite?: number;
+  /** Creates about which the service was not asked: whatever they meet, they are not held. */
+  unasked?: number;
   /** Records in its batches, held and refused ones included. The run has to end with an outcome of each. */
   inBatches?: number;
 }

@@ -69,7 +69,6 @@ describe('workers with a schedule', () => {
     await world.configure(CONFIGURATION);
     await withWorkers(1, async () => undefined);
     expect(await world.sql`SELECT * FROM slotsync.schedules`).toEqual([]);
-    expect(await world.sql`SELECT * FROM slotsync_queue.scheduler`).toEqual([]);
     expect((await world.run(['status'])).stdout).not.toContain('Next nightly');
   });
 

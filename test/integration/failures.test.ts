@@ -235,6 +235,7 @@ const OF_COMMANDS = new Set([
   'reconcile_running',
   'run_cancelled',
   'run_lost',
+  'state_restored',
   'triggers_busy',
   'triggers_failed',
   'usage',

@@ -454,7 +454,7 @@ describe('object: waiting for the quota', () => {
       headers: { 'retry-after': '2' },
     });
     const applying = world.apply(queue[0] ?? 0);
-    await until(() => world.sandbox.arrivals().length, { describe: 'the write to be refused' });
+    await until(() => world.writes().length, { describe: 'the write to be refused' });
     await world.sql`UPDATE slotsync.records SET claimed_by = 'another'`;
     world.passDays(1);
     await expect(applying).rejects.toMatchObject({ code: 'claim_lost' });

@@ -282,6 +282,7 @@ describe('retirements that wait for the end of bookings', () => {
     book(world, 'res_1', ['A', 'B']);
     await remove(world, 'A', 'B');
     await world.sync();
+    await world.sql`UPDATE slotsync.batches SET created_at = created_at - interval '1 day'`;
     await remove(world, 'C');
     const { run } = await world.sync();
     expect(run).toMatchObject({ status: 'succeeded', plan: { rooms: { retire: 3 } } });

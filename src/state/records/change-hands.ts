@@ -128,7 +128,7 @@ async function removeOwners(tx: Queries, passed: readonly Taking[], token: strin
 /**
  * Lets records go without their objects, whose rows give others now. Each object is kept by a record of its own, with all
  * that is known of it: as one whose row is gone, or, `undecided`, as one of which nothing is planned before an operator
- * decides. Call it in a transaction that has locked or claimed the records: a batch that is gone has left them in doubt.
+ * decides; a worker looks at the former at once. Call it in a transaction that has locked or claimed the records: a batch that is gone has left them in doubt.
  */
 export async function letGo(
   tx: Queries,
@@ -158,6 +158,7 @@ export async function letGo(
       destination_id = excluded.destination_id, source_hash = excluded.source_hash, object_hash = excluded.object_hash,
       status = excluded.status, in_doubt = excluded.in_doubt, check_after = excluded.check_after,
       synced_at = excluded.synced_at, gone_since = excluded.gone_since`;
+  if (!undecided) for (const { stream, key } of kept) await addChanges(tx, stream, [key]);
   await wakeSharers(
     tx,
     kept.map(({ externalId }) => externalId),

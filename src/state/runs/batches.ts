@@ -118,10 +118,10 @@ export async function countWithinADay(
   return count;
 }
 
-/** Whether another plan of the last day had creates of a stream. */
-export async function hasCreatedWithinADay(db: Queries, stream: string, runId: number): Promise<boolean> {
-  const found = await query(db)`
-    SELECT FROM slotsync.runs WHERE id <> ${runId}::bigint AND requested_at > now() - ${DAY}
-      AND (plan->${stream}->>'create')::int > 0 LIMIT 1`;
-  return found.length > 0;
+/** Creates of a stream that other plans of the last day have sent without asking what they meet at the service. */
+export async function countUnaskedWithinADay(db: Queries, stream: string, runId: number): Promise<number> {
+  const { count } = await queryOne<{ count: number }>(db)`
+    SELECT coalesce(sum((plan->${stream}->>'unasked')::int), 0)::int AS count FROM slotsync.runs
+    WHERE id <> ${runId}::bigint AND requested_at > now() - ${DAY}`;
+  return count;
 }

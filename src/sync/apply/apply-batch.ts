@@ -365,8 +365,8 @@ function chooseWrites(
     const standing = found.get(write.object.extId);
     const elsewhere = renamed.get(write.object.extId);
     if (elsewhere) return settle(externalIdChangedThere(write, elsewhere));
-    // What contradicts the latest acceptance may be older than it: it is written over.
-    const isCurrent = !isJustAccepted(deps, record);
+    // What contradicts an acceptance of a moment ago may be older than it: it is written over.
+    const isCurrent = record.objectHash === write.objectHash || !isJustAccepted(deps, record);
     if (link && !standing && isCurrent) return settle(linkBroken(write, link));
     if (standing && standing.typeId !== stream.type)
       return settle(externalIdTaken(write, standing, stream.type));

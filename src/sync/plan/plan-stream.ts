@@ -5,7 +5,7 @@ import { readLinks } from '../../state/records/links.js';
 import { readPlanMarks } from '../../state/records/plan-marks.js';
 import { countAccepted } from '../../state/records/count-records.js';
 import type { UsedApproval } from '../../state/runs/approvals.js';
-import { hasCreatedWithinADay } from '../../state/runs/batches.js';
+import { countUnaskedWithinADay } from '../../state/runs/batches.js';
 import {
   LIMITED_OPERATIONS,
   type HeldSample,
@@ -110,6 +110,7 @@ async function planReadings(deps: PlanDeps, declared: Stream, request: PlanReque
     changed: 0,
     /** Records never accepted, about whose objects the service is asked. */
     asked: 0,
+    unasked: 0,
     equal: 0,
     samples: [] as HeldSample[],
   };
@@ -146,12 +147,16 @@ async function planReadings(deps: PlanDeps, declared: Stream, request: PlanReque
   async function meet(keys: readonly string[], isRest: boolean): Promise<MetObjects> {
     if (keys.length === 0) return new Map();
     // Whatever a few creates meet, they are not held, unless they come in parts: what is overwritten counts over a day.
-    const areFew = isRest && planned.asked === 0 && isWithinLimit(stream, 'overwrite', keys.length);
-    const mayBeHeld =
-      request.kind === 'incremental' ||
-      range !== null ||
-      !areFew ||
-      (await hasCreatedWithinADay(deps.state.db, stream.name, request.runId ?? 0));
+    const areFew =
+      isRest &&
+      planned.asked === 0 &&
+      isWithinLimit(
+        stream,
+        'overwrite',
+        keys.length + (await countUnaskedWithinADay(deps.state.db, stream.name, request.runId ?? 0)),
+      );
+    const mayBeHeld = request.kind === 'incremental' || range !== null || !areFew;
+    if (!mayBeHeld) planned.unasked += keys.length;
     // A preview shows what would be overwritten, also where a run does not ask.
     if (!mayBeHeld && request.runId !== undefined) return new Map();
     planned.asked += keys.length;
@@ -279,6 +284,7 @@ async function planReadings(deps: PlanDeps, declared: Stream, request: PlanReque
     dead,
     moved,
   };
+  if (planned.unasked > 0) counts.unasked = planned.unasked;
   if (equal + overwrite > 0) Object.assign(counts, { new: asked - equal - overwrite, equal, overwrite });
   const weighed = await weighLimits(
     deps,

@@ -62,6 +62,8 @@ export async function previewStream(
   };
   const chosen = new Map<Operation, Planned[]>();
   /** Records by the limit that they fall under. */
+  /** Of them, those the service has accepted nothing of. */
+  let created = 0;
   const records = { create: 0, update: 0, retire: 0, overwrite: 0, repair: 0, unlimited: 0 };
   /** What is written down must be true. Samples are shown with the reason why they may not be. */
   async function orUnread<T>(answer: Promise<T>, nothing: () => T | Promise<T>): Promise<T> {
@@ -92,6 +94,7 @@ export async function previewStream(
   const sink: PlanSink = {
     async addBatch({ limit, entries }) {
       records[limit ?? 'unlimited'] += entries.length;
+      created += entries.filter(({ operation, isNew }) => operation === 'create' || isNew).length;
       for (const entry of entries) {
         const operation = limit === 'overwrite' ? limit : entry.operation;
         const planned = { operation, key: entry.key };
@@ -117,6 +120,7 @@ export async function previewStream(
     preview.holds = holds;
     if (costly) preview.costly = { ...costly, remedies: findReadingRemedies(stream, costly) };
     preview.requests = questions;
+    if (stream.owns === 'object') preview.requests += countReads(stream, created);
     // What is held costs nothing.
     const inOneRequest = await readRequestSize(deps, stream);
     for (const [limit, count] of Object.entries(records))
@@ -139,18 +143,22 @@ async function readRequestSize({ state }: PreviewDeps, { type, batchSize }: Stre
   return known?.objects ?? FIRST_OBJECTS;
 }
 
+/** Requests that look for so many objects before they are written. */
+const countReads = ({ batchSize }: Stream, records: number) =>
+  Math.ceil(records / (batchSize === 'auto' ? AT_ONCE : batchSize));
+
 /**
  * Requests that so many records take when all of them must be sent: reads, unless the mapping owns the object; for
- * retirements a look at the reservations; and writes.
+ * retirements a look at the reservations; and writes. Creates are looked for in any case.
  */
 function countRequests(
-  { owns, unlessReserved, batchSize }: Stream,
+  stream: Stream,
   records: number,
   { inOneRequest, retires }: { inOneRequest: number; retires: boolean },
 ): number {
-  const reads = Math.ceil(records / (batchSize === 'auto' ? AT_ONCE : batchSize));
+  const { owns, unlessReserved } = stream;
   const looks = Number(retires || owns === 'fields') + Number(retires && unlessReserved);
-  return Math.ceil(records / inOneRequest) + looks * reads;
+  return Math.ceil(records / inOneRequest) + looks * countReads(stream, records);
 }
 
 /** Seconds the requests take when the quota is used up all the time: rate / (1 + mean latency). */
