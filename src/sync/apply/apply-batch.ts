@@ -342,8 +342,8 @@ function isJustAccepted(deps: Pick<ApplyDeps, 'destination'>, record: Write['rec
 
 const lagLeft = (
   { destination }: Pick<ApplyDeps, 'destination'>,
-  { acceptedSecondsAgo }: Write['record'],
-): number => destination.findLagSeconds - (acceptedSecondsAgo ?? Infinity);
+  { objectHash, acceptedSecondsAgo }: Write['record'],
+): number => destination.findLagSeconds - ((objectHash === null ? null : acceptedSecondsAgo) ?? Infinity);
 
 /** In doubt, and no write is under way any more that could change the object after it was looked at. */
 function isLookedAt({ inDoubt, isCheckPending }: Write['record']): boolean {

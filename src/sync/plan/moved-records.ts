@@ -46,8 +46,8 @@ export function createMoves(deps: MoveDeps, stream: Stream) {
   }
 
   return {
-    /** Of these records, whose rows are gone: those whose external id a row with another key gives now. */
-    async findMoved(keys: readonly string[]): Promise<Set<string>> {
+    /** Of these records, whose rows are gone: those whose external id rows with other keys give now, with these rows. */
+    async findMoved(keys: readonly string[]): Promise<Map<string, RecordKey[]>> {
       const ids = await readRecordIds(state.db, stream.name, keys);
       const ofKeys = stream.ownsIds ? await mirror.readExternalIdsOfKeys(stream, keys) : undefined;
       // An id that only this key gives has gone with it.
@@ -60,9 +60,11 @@ export function createMoves(deps: MoveDeps, stream: Stream) {
         if (!isReadingFault(error)) throw error;
         return new Map<string, RecordKey[]>();
       });
-      const isGivenByOther = ([key, id]: [string, string]) =>
-        givers.get(id)?.some((row) => row.stream !== stream.name || row.localKey !== key) ?? false;
-      return new Set(open.filter(isGivenByOther).map(([key]) => key));
+      const others = open.map(([key, id]) => {
+        const rows = givers.get(id) ?? [];
+        return [key, rows.filter((row) => row.stream !== stream.name || row.localKey !== key)] as const;
+      });
+      return new Map(others.filter(([, rows]) => rows.length > 0));
     },
 
     /**

@@ -18,6 +18,7 @@ import {
 import type { Context } from '../../destination/client.js';
 import type { CostlyReading } from '../../mirror/mirror.js';
 import { shortenKey } from '../../streams/local-key.js';
+import type { RecordKey } from '../../state/records/outcome-types.js';
 import type { Stream } from '../../streams/stream.js';
 import type { Decision } from '../decide.js';
 import { hasLimit, isWithinLimit, type LimitFacts } from '../mass-change-limits.js';
@@ -67,6 +68,8 @@ export interface PlanSink {
   /** Rows of records at the service were found to be gone, or to be in the mirror again. */
   noteRowsGone?(keys: readonly string[]): Promise<void>;
   noteRowsBack?(keys: readonly string[]): Promise<void>;
+  /** Rows that take objects over: they are looked at. */
+  follow?(rows: readonly RecordKey[]): Promise<void>;
   /** Records the service never had, whose rows are gone. */
   forget?(keys: readonly string[]): Promise<void>;
   /** Records that are not in sync, whose rows are gone from a stream that retires nothing. */
@@ -138,6 +141,7 @@ async function planReadings(deps: PlanDeps, declared: Stream, request: PlanReque
     },
   );
   const moves = createMoves(deps, stream);
+  const isPlanned = (row: RecordKey) => row.stream === stream.name && keys?.includes(row.localKey) === true;
   /** Whether the record of a gone row comes into `gone`. */
   const isMet = (key: string) => retires && (keys === undefined || keys.includes(key));
   const meetings = createMeetings(deps, stream, request.context);
@@ -199,6 +203,8 @@ async function planReadings(deps: PlanDeps, declared: Stream, request: PlanReque
   const gone = collect<'gone', WriteEntry>(KEYS_AT_ONCE, async (_, found) => {
     const moved = await moves.findMoved(found.map(({ key }) => key));
     planned.moved += moved.size;
+    // Of single keys the rows that take these objects over may not be among them.
+    if (isIncremental) await sink.follow?.([...moved.values()].flat().filter((row) => !isPlanned(row)));
     const entries = found.filter(({ key }) => !moved.has(key));
     if (stream.graceDays > 0) await sink.noteRowsGone?.(entries.map(({ key }) => key));
     for (const entry of await chooseDue(state, stream, entries)) {

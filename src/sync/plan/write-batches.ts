@@ -2,6 +2,7 @@
 // the whole stream was read is it known how many there are. It writes only as long as this is the planner of the run.
 import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
 import type { Queries, State } from '../../state/database.js';
+import { addChanges } from '../../state/inbox/add-changes.js';
 import type { Meter } from '../../meter.js';
 import { abandonRecords } from '../../state/records/abandon-records.js';
 import { failRecords } from '../../state/records/mark-failed.js';
@@ -55,6 +56,10 @@ export function createBatchWriter(
       write((tx) => releaseHeldBatches(tx, { runId, stream: name, operation }, { to: 'planned', isExempt })),
     noteRowsGone: (keys) => write((tx) => noteGone(tx, name, keys)),
     noteRowsBack: (keys) => write((tx) => noteBack(tx, name, keys)),
+    follow: (rows) =>
+      write(async (tx) => {
+        for (const { stream, localKey } of rows) await addChanges(tx, stream, [localKey]);
+      }),
     forget: (keys) => write((tx) => forgetRecords(tx, name, keys)),
     abandon: (keys) => write((tx) => abandonRecords(tx, name, keys)),
     async refuse(refused) {
