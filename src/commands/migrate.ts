@@ -2,14 +2,19 @@ import type { App } from '../app.js';
 import { migrateQueue } from '../queue/bullmq.js';
 import { plural } from '../format.js';
 import { print } from '../report/print.js';
-import { migrate } from '../state/migrate.js';
+import { CONTESTED_REMEDY, migrate } from '../state/migrate.js';
 import type { CommonOptions } from './command.js';
 
 export async function migrateState(app: App, options: CommonOptions): Promise<void> {
-  const { applied } = await migrate(app.stateUrl());
+  const { applied, contested } = await migrate(app.stateUrl());
   await app.state(); // refuses a schema that is newer than this program
   await migrateQueue(app.queueStore());
-  print(options, { applied }, [
+  print(options, { applied, contested }, [
     applied === 0 ? 'The state is up to date.' : `Applied ${plural(applied, 'migration')}.`,
+    ...contested.map(({ externalId, records }) =>
+      applied === 0
+        ? `'${externalId}' is the object of ${records.join(' and ')}. ${CONTESTED_REMEDY}`
+        : `'${externalId}' was the object of ${records.join(' and ')}: the one that was accepted last owns it, and the next run looks at it.`,
+    ),
   ]);
 }

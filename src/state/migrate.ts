@@ -19,11 +19,33 @@ const REPEATABLE_FOLDER = path.join(FOLDER, 'repeatable');
 /** Any fixed number: the process that migrates holds this advisory lock. */
 const MIGRATION_LOCK = 7_215_604_113;
 
+/** An object that several records own, as `stream 'key'`: of a state of before, or made by hand without the index. */
+export interface Contested {
+  externalId: string;
+  records: string[];
+}
+
+const MOST_CONTESTED = 20;
+
+/** What is to be done about them where the index is missing. */
+export const CONTESTED_REMEDY =
+  'Delete the record that is wrong, then: CREATE UNIQUE INDEX IF NOT EXISTS records_external_id ON slotsync.records (external_id)';
+
+/** The first objects that several records own. */
+export async function listContested(db: Pick<Queries, 'execute'>): Promise<Contested[]> {
+  return query<Contested>(db)`
+    SELECT external_id AS "externalId", array_agg(format('%s ''%s''', stream, local_key) ORDER BY stream, local_key) AS records
+    FROM slotsync.records WHERE object_hash IS NOT NULL OR in_doubt
+    GROUP BY external_id HAVING count(external_id) > 1 ORDER BY external_id LIMIT ${MOST_CONTESTED}`;
+}
+
 /**
- * Applies what is missing. Two at once wait for each other. Returns how many migrations were applied. Throws UsageError
- * when the schema is newer than this program.
+ * Applies what is missing. Two at once wait for each other. Returns how many migrations were applied, and which objects
+ * several records owned before. Throws UsageError when the schema is newer than this program.
  */
-export async function migrate(databaseUrl: SettingText): Promise<{ applied: number }> {
+export async function migrate(
+  databaseUrl: SettingText,
+): Promise<{ applied: number; contested: readonly Contested[] }> {
   const client = connectPostgres(databaseUrl, 'migrate');
   try {
     if ((await findPooling(databaseUrl)) === 'transaction') {
@@ -38,6 +60,7 @@ export async function migrate(databaseUrl: SettingText): Promise<{ applied: numb
     const before = await readApplied(db);
     refuseNewer(before);
     await createSchema(db);
+    const contested = before.count === 0 ? [] : await listContested(db);
     await applyNumbered(db, before);
     const { count, checksums } = await readApplied(db);
     const changed = readChanged(checksums);
@@ -49,7 +72,7 @@ export async function migrate(databaseUrl: SettingText): Promise<{ applied: numb
           ON CONFLICT (name) DO UPDATE SET checksum = excluded.checksum, applied_at = now()`;
       });
     }
-    return { applied: count - before.count + changed.length };
+    return { applied: count - before.count + changed.length, contested };
   } catch (error) {
     throw asStateError(error);
   } finally {

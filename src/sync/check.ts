@@ -12,6 +12,7 @@ import type { State } from '../state/database.js';
 import { findPooling, refuseTransactionPooling } from '../connections/postgres-connection.js';
 import { recognize } from '../connections/database-facts.js';
 import { readDatabase, readStateFacts } from '../state/databases.js';
+import { CONTESTED_REMEDY, listContested } from '../state/migrate.js';
 import { readBinding } from '../state/destination-binding.js';
 import { readStateRole, type StateRole } from '../state/state-role.js';
 import { readOldestSnapshot } from '../state/oldest-snapshot.js';
@@ -74,6 +75,7 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
   });
   yield* state;
   if (opened) yield* checkSnapshots(opened);
+  if (opened) yield* checkOwners(opened);
   const mirrorFindings = await attempt('mirror', async () => {
     const { database, version } = await mirror.ping();
     return `database ${database}, PostgreSQL ${version}`;
@@ -121,6 +123,17 @@ export async function* checkSnapshots(
     text: `${application || 'a program without a name'} (role ${role}, pid ${pid}) has had a transaction open for ${minutes} minutes: until it ends, tables of the state grow`,
     remedy: 'End it where it belongs, or as docs/costs.md says below "A transaction stays open".',
   };
+}
+
+/** Only a state that was changed by hand has objects with two owners. */
+async function* checkOwners({ db }: State): AsyncGenerator<Finding> {
+  for (const { externalId, records } of await listContested(db))
+    yield {
+      what: 'records',
+      result: 'fault',
+      text: `'${externalId}' is the object of ${records.join(' and ')}`,
+      remedy: CONTESTED_REMEDY,
+    };
 }
 
 /** By what a restored database, or another one, would be noticed. */

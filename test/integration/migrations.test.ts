@@ -44,7 +44,7 @@ it('brings an empty database up to date, and then finds nothing to do', async ()
   expect(applied).toBeGreaterThan(0);
   expect(await tablesOf(sql)).toEqual(expect.arrayContaining(TABLES));
   await expect(requireMigrated(state)).resolves.toBeUndefined();
-  expect(await migrate(url)).toEqual({ applied: 0 });
+  expect(await migrate(url)).toMatchObject({ applied: 0 });
 });
 
 it('leaves what lies beside it and what is in it alone', async () => {
@@ -120,7 +120,7 @@ it('applies functions again when they differ from the program’s, and asks for 
     message: expect.stringContaining('quota.sql'),
     remedy: expect.stringContaining('slotsync migrate'),
   });
-  expect(await migrate(url)).toEqual({ applied: 1 });
+  expect(await migrate(url)).toMatchObject({ applied: 1 });
   await expect(requireMigrated(state)).resolves.toBeUndefined();
   expect(await sql`SELECT to_regproc('slotsync.quota_usage') IS NOT NULL AS present`).toEqual([
     { present: true },
@@ -130,8 +130,8 @@ it('applies functions again when they differ from the program’s, and asks for 
   await expect(requireMigrated(state)).rejects.toMatchObject({
     message: expect.stringContaining('quota.sql'),
   });
-  expect(await migrate(url)).toEqual({ applied: 1 });
-  expect(await migrate(url)).toEqual({ applied: 0 });
+  expect(await migrate(url)).toMatchObject({ applied: 1 });
+  expect(await migrate(url)).toMatchObject({ applied: 0 });
 });
 
 it('leaves the functions of a newer schema alone', async () => {

@@ -3,6 +3,7 @@
 // the service what the rows say. The records are as the program left them that kept what it knew with the keys.
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { listContested, migrate } from '../../src/state/migrate.js';
 import { createObject } from '../../src/streams/destination-object.js';
 import type { World } from '../support/world.js';
 import { keepWorlds } from '../support/worlds.js';
@@ -135,5 +136,16 @@ describe('migration: an object that several records know of', () => {
       1: { external_id: 'y_C', in_doubt: false },
       '#former y_A': { external_id: 'y_A', former_key: '1', in_doubt: true },
     });
+  });
+
+  it('is named by migrate and check when somebody made it by hand', async () => {
+    const world = await openState({ rows: [[1, 'A', 'v1']], there: 'v1' }, []);
+    await world.sql.unsafe(`DROP INDEX slotsync.records_external_id`);
+    await world.sql`
+      INSERT INTO slotsync.records (stream, local_key, external_id, object_hash, status)
+      VALUES ('places', '1', 'y_A', 'x', 'synced'), ('places', 'o''clock', 'y_A', 'x', 'synced')`;
+    const contested = [{ externalId: 'y_A', records: ["places '1'", "places 'o'clock'"] }];
+    expect(await listContested(world.state.db)).toEqual(contested);
+    expect(await migrate(world.state.url)).toEqual({ applied: 0, contested });
   });
 });
