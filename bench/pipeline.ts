@@ -31,13 +31,16 @@ const SERVICE = {
 };
 
 /**
- * `npm run bench -- pipeline [objects a request …] [--beside <folder>]`: also the built program of the tree in that folder,
- * in turn with this one. Medians of three, each over a new database.
+ * `npm run bench -- pipeline [objects a request …] [--beside <folder>] [--other-column]`: also the built program of the tree in
+ * that folder, in turn with this one; external ids of another column than the key, whose objects are claimed. Medians of
+ * three, each over a new database.
  */
 export async function benchPipeline(given: readonly string[]): Promise<void> {
-  const flag = given.indexOf('--beside');
-  const tree = flag < 0 ? undefined : given[flag + 1];
-  const args = flag < 0 ? given : given.toSpliced(flag, 2);
+  const idColumn = given.includes('--other-column') ? 'name' : 'code';
+  const named = given.filter((word) => word !== '--other-column');
+  const flag = named.indexOf('--beside');
+  const tree = flag < 0 ? undefined : named[flag + 1];
+  const args = flag < 0 ? named : named.toSpliced(flag, 2);
   const sizes = SIZES.filter(({ batchSize }) => args.length === 0 || args.includes(String(batchSize)));
   await withCleanup(async (onEnd) => {
     const [server, redis] = [await startEmbeddedPostgres(), await startRedisServer()];
@@ -62,7 +65,7 @@ export async function benchPipeline(given: readonly string[]): Promise<void> {
           const databaseUrl = await server.createDatabase(`bench_${batchSize}_${repeat}_${index}`);
           const service = await startService(SERVICE);
           await fill(databaseUrl, rows);
-          const seconds = await way({ databaseUrl, serviceUrl: service.url, batchSize, quota });
+          const seconds = await way({ databaseUrl, serviceUrl: service.url, batchSize, quota, idColumn });
           await service.stop();
           rates[index]?.push(rows / seconds);
         }
@@ -88,6 +91,8 @@ interface Place {
   databaseUrl: string;
   serviceUrl: string;
   batchSize: number;
+  /** That the external id is made of. */
+  idColumn?: string;
   /** Requests a second. */
   quota: number;
   /** Queue and quota on Redis. */
@@ -106,9 +111,12 @@ async function fill(databaseUrl: string, rows: number): Promise<void> {
   await sql.end({ timeout: 1 });
 }
 
-function openProgram({ databaseUrl, serviceUrl, batchSize, quota, redisUrl, tree }: Place, owns: string) {
+function openProgram(
+  { databaseUrl, serviceUrl, batchSize, quota, redisUrl, tree, idColumn = 'code' }: Place,
+  owns: string,
+) {
   const fields = { 'room.name': 'name', 'room.seats': 'seats' };
-  const rooms = { from: 'rooms', key: 'code', type: 'room', externalId: 'room_{code}', fields };
+  const rooms = { from: 'rooms', key: 'code', type: 'room', externalId: `room_{${idColumn}}`, fields };
   return install({
     databaseUrl,
     serviceUrl,
