@@ -447,6 +447,24 @@ describe('link: an external id that the template of another row gives', () => {
     expect(world.fieldsOf('room_1')).toEqual({ 'room.name': 'Room A', 'room.seats': '5' });
   });
 
+  it.each([
+    ['its key', byKey],
+    ['another column', byNumber],
+  ])('from %s is refused to it also when both are new in one batch', async (_, config) => {
+    const world = await open(config);
+    addObject(world, 'Room A', 'room_1');
+    await world.sql`INSERT INTO slotsync.links (stream, local_key, external_id, linked_by) VALUES ('rooms', 'A', 'room_1', 'match')`;
+    await world.sql`
+      INSERT INTO rooms (code, name, number) VALUES ('A', 'linked', '9'), ('1', 'other', '1'), ('B', 'b', '3')`;
+    const { run } = await world.sync();
+    expect(run.counts['rooms']).toMatchObject({ synced: 2, failed: 1 });
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { status: 'synced', external_id: 'room_1' },
+      1: { status: 'failed', error_code: 'external_id_shared', external_id: null, row_external_id: 'room_1' },
+    });
+    expect(world.fieldsOf('room_1')).toMatchObject({ 'room.name': 'linked' });
+  });
+
   it('is not shared by a linked row, which does not use its own', async () => {
     const world = await open(byNumber);
     addObject(world, 'Room A', 'hand_7');

@@ -51,8 +51,13 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
   const links = await readLinks(db, stream.name, keys);
   /** Keys whose objects do not follow from them. */
   const linked = new Set(links.keys());
+  // An object that one key is linked to is no other's, whose template gives it.
+  const isLinked = new Set([...links.values()].map(({ externalId }) => externalId));
   const externalIds = new Map(
-    [...idsOfKeys].map(([key, id]) => [key, links.get(key)?.externalId ?? id] as const),
+    [...idsOfKeys].flatMap(([key, id]) => {
+      const owned = links.get(key)?.externalId ?? (isLinked.has(id) ? undefined : id);
+      return owned === undefined ? [] : [[key, owned] as const];
+    }),
   );
   const claimed = await claimRecords(db, { ...claim, keys, runId, externalIds });
   // What drifts is looked at, whatever was accepted last.
