@@ -109,11 +109,12 @@ export async function settleRestored(db: Queries, streams: readonly string[]): P
       WHERE v.verified_at IS NULL OR v.verified_at < d.restored_at)`;
 }
 
-/** Undefined: the mirror is as before, or a plan of this whole stream has passed since. */
+/** Undefined: the mirror is as before, a plan of this whole stream has passed since, or nothing was sent of it before. */
 export async function readMirrorChange(db: Queries, stream: string): Promise<MirrorChange | undefined> {
   const [change] = await query<MirrorChange>(db)`
     SELECT restored_at::text AS at, restored_why AS why FROM slotsync.databases
-    WHERE name = 'mirror' AND restored_at IS NOT NULL AND NOT ${stream} = ANY (passed)`;
+    WHERE name = 'mirror' AND restored_at IS NOT NULL AND NOT ${stream} = ANY (passed)
+      AND EXISTS (SELECT FROM slotsync.records WHERE stream = ${stream} AND synced_at < restored_at)`;
   return change;
 }
 
@@ -124,6 +125,8 @@ export async function passMirrorChange(
   streams: readonly string[],
 ): Promise<void> {
   await query(db)`
-    UPDATE slotsync.databases SET passed = passed || ${arrayLiteral(streams)}::text[]
-    WHERE name = 'mirror' AND restored_at = ${at}::timestamptz`;
+    UPDATE slotsync.databases AS d SET passed = passed || ${arrayLiteral(streams)}::text[]
+    WHERE name = 'mirror' AND restored_at = ${at}::timestamptz
+      -- A state that was put back as well is as old as the mirror: that they agree says nothing.
+      AND NOT EXISTS (SELECT FROM slotsync.databases AS s WHERE s.name = 'state' AND s.restored_at IS NOT NULL)`;
 }

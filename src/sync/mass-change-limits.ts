@@ -1,5 +1,6 @@
 // Limits: how much a run may change unasked. What exceeds a limit is held until an operator approves it. Weighed over
 // a stream's whole plan and what other runs did within a day, before the first of its writes. Pure. What else stops a retirement stands in retire.ts.
+import type { MirrorChange } from '../state/databases.js';
 import type { Hold, LimitedOperation } from '../state/schema.js';
 import type { Stream } from '../streams/stream.js';
 
@@ -76,6 +77,18 @@ export function explainHold(stream: Stream, facts: LimitFacts): Hold | undefined
 /** What a percentage is of. What was retired or overwritten within the day is not among the accepted any more, or yet. */
 function baseOf({ operation, accepted, earlier = 0 }: LimitFacts): number {
   return operation === 'retire' || operation === 'overwrite' ? accepted + earlier : accepted;
+}
+
+const NONE = { count: 0, percent: 0 };
+
+/** The stream while its mirror may be older than what was sent: nothing of it is sent unasked. */
+export function withoutAnyUnasked(stream: Stream): Stream {
+  const limits = { create: NONE, update: NONE, retire: NONE, overwrite: NONE, repair: NONE };
+  return { ...stream, limits };
+}
+
+export function describeMirrorChange({ why }: MirrorChange): string {
+  return `the mirror ${why}: approve only if its data is whole and not older than before`;
 }
 
 /** `12 of 100 records would be retired` */

@@ -11,6 +11,7 @@ import type { ClaimedRecord } from '../state/records/claims.js';
 import type { Link } from '../state/records/links.js';
 import {
   EXTERNAL_ID_CHANGED,
+  EXTERNAL_ID_CHANGED_THERE,
   EXTERNAL_ID_SHARED,
   RETIREMENT_POSTPONED,
   RETIREMENT_REFUSED,
@@ -131,7 +132,8 @@ export function externalIdChangedThere(write: Write, { id, extId }: FoundObject)
   const { localKey, externalId } = write.record;
   const now = extId === undefined ? 'no external id' : `the external id '${extId}'`;
   const message = `its object '${externalId}' (number ${id}) has ${now} at the service now`;
-  return { localKey, ...dead('external_id_changed_there', message, write.sourceHash) };
+  const changedId = { former: externalId ?? '', now: extId ?? '' };
+  return { localKey, ...dead(EXTERNAL_ID_CHANGED_THERE, message, write.sourceHash), changedId };
 }
 
 export function externalIdShared(write: Write, other: { stream: string; localKey: string }): Outcome {

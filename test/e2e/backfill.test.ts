@@ -93,7 +93,7 @@ describe('backfill: a part', () => {
     const plan = JSON.parse((await world.run(['plan', '--limit', '25', '--json'])).stdout) as {
       streams: { requests: number }[];
     };
-    expect(plan.streams.map(({ requests }) => requests)).toEqual([3, 0]);
+    expect(plan.streams.map(({ requests }) => requests)).toEqual([4, 0]);
     await world.run(['backfill', '--limit', '25']);
     expect(sent(world)).toBe(25);
     await world.run(['sync', '--limit', '10']);

@@ -40,9 +40,9 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
       );
       const json = JSON.parse((await world.run(['plan', '--json'])).stdout) as Record<string, unknown>;
       expect(json).toMatchObject({
-        requests: 14,
+        requests: 15,
         streams: [
-          { stream: 'rooms', requests: 4, counts: { create: 60, update: 0, retire: 0, unchanged: 0 } },
+          { stream: 'rooms', requests: 5, counts: { create: 60, update: 0, retire: 0, unchanged: 0 } },
           { stream: 'courses', requests: 7, counts: { create: 60 } },
         ],
       });

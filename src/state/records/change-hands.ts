@@ -3,6 +3,7 @@
 // former owner has no object afterwards. An object that no row gives any more is kept by a record of its own.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, queryOne, type Queries } from '../database.js';
+import { shortenKey } from '../../streams/local-key.js';
 import { addChanges } from '../inbox/add-changes.js';
 import type { Claim } from './claims.js';
 import { EXTERNAL_ID_CHANGED, type RecordKey } from './outcome-types.js';
@@ -11,7 +12,7 @@ import { wakeSharers } from './wake-waiting.js';
 const PREFIX = '#former ';
 
 /** The key of the record that keeps an object which no row gives: no row has it. */
-export const formerKey = (externalId: string): string => PREFIX + externalId;
+export const formerKey = (externalId: string): string => shortenKey(PREFIX + externalId);
 
 /**
  * In SQL, of a row of `records`: it keeps an object that no row gives since the external id of a record changed, and that no
@@ -140,9 +141,9 @@ export async function letGo(
   const facts = await query<ObjectFacts & RecordKey>(tx)`
     SELECT ${factsOf(claim)}, r.stream, r.local_key AS "localKey" FROM slotsync.records AS r JOIN ${own}
       ON r.stream = t.stream AND r.local_key = t."localKey"
-    WHERE r.external_id IS NOT NULL ORDER BY r.stream, r.local_key FOR UPDATE OF r`;
+    WHERE r.external_id IS NOT NULL AND (${claim.token} = '' OR r.claimed_by = ${claim.token}) ORDER BY r.stream, r.local_key FOR UPDATE OF r`;
   await query(tx)`
-    UPDATE slotsync.records AS r SET ${WITHOUT_OBJECT} FROM ${own}
+    UPDATE slotsync.records AS r SET ${WITHOUT_OBJECT} FROM ${given(facts)} AS t(stream text, "localKey" text)
     WHERE r.stream = t.stream AND r.local_key = t."localKey"`;
   const kept = facts.map((one) => ({ ...one, key: formerKey(one.externalId) }));
   await query(tx)`

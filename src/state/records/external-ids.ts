@@ -1,10 +1,11 @@
 // Which external id a record has. Which record has an external id: standing-records.ts.
+import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
-import { EXTERNAL_ID_CHANGED, recordName, type RecordKey } from './outcome-types.js';
+import { HAS_ARRIVED, recordName, type RecordKey } from './outcome-types.js';
 
 /**
- * External ids of the objects that rows refer to, by stream and key of their records: those the service has accepted. A
- * record whose row gives another external id than it owns has not arrived: it stands for neither object.
+ * External ids of the objects that rows refer to, by stream and key of their records: those the service has accepted, and
+ * of which nothing is to be decided.
  */
 export async function readExternalIds(db: Queries, wanted: readonly RecordKey[]) {
   if (wanted.length === 0) return () => undefined;
@@ -13,8 +14,7 @@ export async function readExternalIds(db: Queries, wanted: readonly RecordKey[])
     FROM jsonb_to_recordset(${JSON.stringify(wanted)}::jsonb) AS w(stream text, "localKey" text)
     CROSS JOIN LATERAL (
       SELECT * FROM slotsync.records AS r
-      WHERE r.stream = w.stream AND r.local_key = w."localKey" AND r.object_hash IS NOT NULL
-        AND NOT (r.status = 'dead' AND r.error_code = ${EXTERNAL_ID_CHANGED})
+      WHERE r.stream = w.stream AND r.local_key = w."localKey" AND ${sql.raw(HAS_ARRIVED)}
       OFFSET 0) AS r`;
   const found = new Map(rows.map((row) => [recordName(row), row.externalId]));
   return (reference: RecordKey) => found.get(recordName(reference));

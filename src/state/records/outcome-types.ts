@@ -45,7 +45,7 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
   /** `isUnanswered`: a write was sent, and may be carried out. */
   | ({ outcome: 'failed'; inDoubt?: boolean; isUnanswered?: true } & Partial<Refused> &
       Omit<Reason, 'waitsFor'>)
-  /** `changedId`: its external id changed from what the service knows it by to what its row gives now. */
+  /** `changedId`: its external id is another one now, in its row or at the service; what refers to it waits. */
   | ({ outcome: 'dead'; sourceHash: string; changedId?: { former: string; now: string } } & Reason)
   /** Its row is gone, and the service never had it or another record has its object: the record is deleted. */
   | { outcome: 'forgotten' }
@@ -63,6 +63,16 @@ export const EXTERNAL_ID_SHARED = 'external_id_shared';
 export const RETIREMENT_REFUSED = 'retirement_refused';
 /** Code of a dead record whose row gives another external id than the service knows it by. */
 export const EXTERNAL_ID_CHANGED = 'external_id_changed';
+
+/** The same where the object has another external id at the service, or none any more. */
+export const EXTERNAL_ID_CHANGED_THERE = 'external_id_changed_there';
+
+/**
+ * In SQL, of a record named r: what refers to it may be sent. A record whose row gives another external id than it owns, or
+ * whose object has another one at the service, has not arrived: an operator decides what it stands for.
+ */
+export const HAS_ARRIVED = `(r.object_hash IS NOT NULL AND NOT (r.status = 'dead'
+  AND coalesce(r.error_code IN ('${EXTERNAL_ID_CHANGED}', '${EXTERNAL_ID_CHANGED_THERE}'), false)))`;
 
 export const NO_OUTCOMES: OutcomeCounts = { synced: 0, unchanged: 0, deferred: 0, failed: 0, dead: 0 };
 

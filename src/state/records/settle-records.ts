@@ -71,6 +71,8 @@ export async function settleRecords(
         ) AS a(accepted, shared)),
       claimed_by = NULL, claimed_until = NULL, run_id = ${runId}::bigint, updated_at = now()
     WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keptKeys)} AND r.claimed_by = ${token}
+      -- What it was accepted for is another record's by now.
+      AND NOT (r.external_id IS NULL AND r.local_key = ${anyOf([...keysOf('synced'), ...keysOf('unchanged')])})
     RETURNING r.local_key AS "localKey"`;
   const assigned = outcomes.filter((outcome) => 'assigned' in outcome && outcome.assigned);
   await noteAssigned(

@@ -1,7 +1,9 @@
 // Records whose reference arrived by a sync or a backfill that did not send them as well, such as one over a single
 // stream: they go into the inbox when that run ends. Incremental runs wake with each outcome: wake-waiting.ts.
+import { sql } from 'drizzle-orm';
 import { query, type Queries } from '../database.js';
 import { addChanges } from '../inbox/add-changes.js';
+import { HAS_ARRIVED } from './outcome-types.js';
 
 /**
  * Puts into the inbox the records that wait for a record the service has accepted by now; one that is dead because its
@@ -14,14 +16,14 @@ export async function wakeArrived(tx: Queries): Promise<void> {
       SELECT stream, local_key, status, waits_for::jsonb->>0 AS parent, waits_for::jsonb->>1 AS parent_key
       FROM slotsync.records WHERE waits_for IS NOT NULL AND status IN ('deferred', 'dead')
     ), absent AS MATERIALIZED (
-      SELECT r.stream, r.local_key, r.object_hash FROM slotsync.records AS r
+      SELECT r.stream, r.local_key, ${sql.raw(HAS_ARRIVED)} AS has_arrived FROM slotsync.records AS r
       WHERE (r.stream, r.local_key) IN (SELECT parent, parent_key FROM waiting)
       FOR SHARE SKIP LOCKED
     ), arrived AS MATERIALIZED (
       SELECT w.stream, w.local_key, w.status FROM waiting AS w
       JOIN slotsync.records AS p ON p.stream = w.parent AND p.local_key = w.parent_key
       WHERE NOT EXISTS (SELECT FROM absent AS a
-        WHERE a.stream = p.stream AND a.local_key = p.local_key AND a.object_hash IS NULL)
+        WHERE a.stream = p.stream AND a.local_key = p.local_key AND NOT a.has_arrived)
     ), dead AS MATERIALIZED (
       SELECT r.stream, r.local_key FROM slotsync.records AS r
       WHERE (r.stream, r.local_key) IN (SELECT stream, local_key FROM arrived WHERE status = 'dead')

@@ -4,7 +4,7 @@
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import { addChanges } from '../inbox/add-changes.js';
-import { EXTERNAL_ID_SHARED, recordName, type Outcome } from './outcome-types.js';
+import { EXTERNAL_ID_SHARED, HAS_ARRIVED, recordName, type Outcome } from './outcome-types.js';
 
 interface Woken {
   stream: string;
@@ -81,14 +81,14 @@ async function readLate(db: Queries, { stream, runId, outcomes }: Written): Prom
       SELECT w->>0 AS local_key, w->1->>'stream' AS parent, w->1->>'localKey' AS parent_key
       FROM jsonb_array_elements(${JSON.stringify(waiting)}::jsonb) AS w
     ), absent AS MATERIALIZED (
-      SELECT r.stream, r.local_key, r.object_hash FROM slotsync.records AS r
+      SELECT r.stream, r.local_key, ${sql.raw(HAS_ARRIVED)} AS has_arrived FROM slotsync.records AS r
       WHERE (r.stream, r.local_key) IN (SELECT parent, parent_key FROM waiting)
       FOR SHARE SKIP LOCKED
     )
     SELECT ${stream}::text AS stream, array_agg(w.local_key) AS keys FROM waiting AS w
     JOIN slotsync.records AS p ON p.stream = w.parent AND p.local_key = w.parent_key
     WHERE NOT EXISTS (SELECT FROM absent AS a
-      WHERE a.stream = p.stream AND a.local_key = p.local_key AND a.object_hash IS NULL) AND ${isOutsideSync(runId)}
+      WHERE a.stream = p.stream AND a.local_key = p.local_key AND NOT a.has_arrived) AND ${isOutsideSync(runId)}
     HAVING count(*) > 0`;
 }
 

@@ -28,6 +28,7 @@ export interface ClaimDeps extends SyncDeps {
 }
 
 const SECOND = 1000;
+const UNIQUE_VIOLATION = '23505';
 /** A claim is valid for so much longer than a request may take. */
 const BEYOND_REQUEST_MS = 30 * SECOND;
 /** A write is sent only while its claim is valid for so much longer than the request may take. */
@@ -59,7 +60,12 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
       return owned === undefined ? [] : [[key, owned] as const];
     }),
   );
-  const claimed = await claimRecords(db, { ...claim, keys, runId, externalIds });
+  const wanted = { ...claim, keys, runId };
+  const claimed = await claimRecords(db, { ...wanted, externalIds }).catch((error: unknown) => {
+    // Another batch came to own one of these objects at the same moment: which record does is seen under the claim.
+    if (!(error instanceof SlotsyncError) || error.facts['sqlstate'] !== UNIQUE_VIOLATION) throw error;
+    return claimRecords(db, wanted);
+  });
   // What drifts is looked at, whatever was accepted last.
   const records = operation === 'repair' ? asInDoubt(claimed) : claimed;
   /** Records without those whose object another batch has. */

@@ -1,12 +1,14 @@
 // The plan of a repair: the records of a stream whose objects drift, as a verify has written them down. Each is looked at
 // once more before it is sent. How many there may be unasked is a limit of its own: all of them at once may mean that the
 // service was restored from a backup, and not that its objects are wrong.
+import { readMirrorChange } from '../../state/databases.js';
 import { listRepairable, summarizeDrift, type DriftSummary } from '../../state/drift/read-drift.js';
 import { countAccepted } from '../../state/records/count-records.js';
 import type { UsedApproval } from '../../state/runs/approvals.js';
 import type { Holds, PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import type { SyncDeps } from '../sync-deps.js';
+import { describeMirrorChange, withoutAnyUnasked } from '../mass-change-limits.js';
 import { keysPerBatch } from './keys-per-batch.js';
 import type { WriteEntry } from './merge-readings.js';
 import type { PlanSink } from './plan-stream.js';
@@ -26,11 +28,13 @@ interface RepairRequest {
 /** Plans the repair of one stream into the sink. Throws what state and sink throw. */
 export async function planRepair(
   { state }: Pick<SyncDeps, 'state'>,
-  stream: Stream,
+  declared: Stream,
   { runId, seenBy }: RepairRequest,
   sink: PlanSink,
 ): Promise<{ counts: PlanCounts; holds: Holds[string]; approvals: UsedApproval[] }> {
   const { db } = state;
+  const mirrorChange = await readMirrorChange(db, declared.name);
+  const stream = mirrorChange ? withoutAnyUnasked(declared) : declared;
   const choice = { stream: stream.name, seenBy };
   const most = keysPerBatch(stream);
   let repair = 0;
@@ -59,7 +63,9 @@ export async function planRepair(
   const counts = { create: 0, update: 0, retire: 0, unchanged: 0, retry: 0, dead: 0, repair };
   if (repair === 0) return { counts, holds: {}, approvals: [] };
   const accepted = await countAccepted(db, stream.name);
-  const looksLike = describeSummary(await summarizeDrift(db, choice), accepted);
+  const looksLike = mirrorChange
+    ? describeMirrorChange(mirrorChange)
+    : describeSummary(await summarizeDrift(db, choice), accepted);
   const facts = { operation: 'repair', count: repair, accepted, runId, looksLike } as const;
   const { hold, used } = await weighOperation({ state }, stream, facts, { sink });
   return { counts, holds: hold ? { repair: hold } : {}, approvals: used ? [used] : [] };

@@ -21,7 +21,13 @@ import { shortenKey } from '../../streams/local-key.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
 import type { Stream } from '../../streams/stream.js';
 import type { Decision } from '../decide.js';
-import { hasLimit, isWithinLimit, type LimitFacts } from '../mass-change-limits.js';
+import {
+  describeMirrorChange,
+  hasLimit,
+  isWithinLimit,
+  withoutAnyUnasked,
+  type LimitFacts,
+} from '../mass-change-limits.js';
 import { chooseDue, explainRetirementHold, mayPlanRetirements } from '../retire.js';
 import { requireLookups } from '../current-streams.js';
 import type { CostlyBatches } from '../explain-reading.js';
@@ -94,7 +100,7 @@ async function planReadings(deps: PlanDeps, declared: Stream, request: PlanReque
   const { mirror, state } = deps;
   const mirrorChange = await readMirrorChange(state.db, declared.name);
   // Its data may be older than what was sent: nothing of it is sent unasked.
-  const stream = mirrorChange ? { ...declared, limits: NOTHING_UNASKED } : declared;
+  const stream = mirrorChange ? withoutAnyUnasked(declared) : declared;
   const { range, room } = request;
   const { from, to, where, force = false } = range ?? {};
   const keys = (request.keys ?? range?.keys)?.map(shortenKey);
@@ -332,9 +338,7 @@ async function weighLimits(
       count: planned[operation],
       accepted,
       runId,
-      looksLike:
-        mirrorChange &&
-        `the mirror ${mirrorChange.why}: approve only if its data is whole and not older than before`,
+      looksLike: mirrorChange && describeMirrorChange(mirrorChange),
     };
     if (operation === 'overwrite') facts.accepted = planned.asked;
     const weighing: Parameters<typeof weighOperation>[3] = { sink, isIncremental: kind === 'incremental' };
@@ -349,15 +353,6 @@ async function weighLimits(
   }
   return { holds, approvals };
 }
-
-const NONE = { count: 0, percent: 0 };
-const NOTHING_UNASKED: Stream['limits'] = {
-  create: NONE,
-  update: NONE,
-  retire: NONE,
-  overwrite: NONE,
-  repair: NONE,
-};
 
 /** In place of the counts of a reading that was stopped. */
 const NO_COUNTS = {} as MergeCounts;

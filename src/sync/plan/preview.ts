@@ -13,6 +13,7 @@ import {
   type Planned,
   type PlannedOperation,
 } from './planned-operations.js';
+import { keysPerBatch } from './keys-per-batch.js';
 import { planStream, type PlanDeps, type PlanSink } from './plan-stream.js';
 import type { RefusedRow } from './refused-rows.js';
 
@@ -120,7 +121,7 @@ export async function previewStream(
     preview.holds = holds;
     if (costly) preview.costly = { ...costly, remedies: findReadingRemedies(stream, costly) };
     preview.requests = questions;
-    if (stream.owns === 'object') preview.requests += countReads(stream, created);
+    if (stream.owns === 'object') preview.requests += Math.ceil(created / keysPerBatch(stream));
     // What is held costs nothing.
     const inOneRequest = await readRequestSize(deps, stream);
     for (const [limit, count] of Object.entries(records))
@@ -143,22 +144,18 @@ async function readRequestSize({ state }: PreviewDeps, { type, batchSize }: Stre
   return known?.objects ?? FIRST_OBJECTS;
 }
 
-/** Requests that look for so many objects before they are written. */
-const countReads = ({ batchSize }: Stream, records: number) =>
-  Math.ceil(records / (batchSize === 'auto' ? AT_ONCE : batchSize));
-
 /**
  * Requests that so many records take when all of them must be sent: reads, unless the mapping owns the object; for
- * retirements a look at the reservations; and writes. Creates are looked for in any case.
+ * retirements a look at the reservations; and writes. A batch looks for its creates in any case.
  */
 function countRequests(
-  stream: Stream,
+  { owns, unlessReserved, batchSize }: Stream,
   records: number,
   { inOneRequest, retires }: { inOneRequest: number; retires: boolean },
 ): number {
-  const { owns, unlessReserved } = stream;
+  const reads = Math.ceil(records / (batchSize === 'auto' ? AT_ONCE : batchSize));
   const looks = Number(retires || owns === 'fields') + Number(retires && unlessReserved);
-  return Math.ceil(records / inOneRequest) + looks * countReads(stream, records);
+  return Math.ceil(records / inOneRequest) + looks * reads;
 }
 
 /** Seconds the requests take when the quota is used up all the time: rate / (1 + mean latency). */

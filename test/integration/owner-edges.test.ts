@@ -1,0 +1,157 @@
+// Guarantees 3, 4, 7, 10
+// Where an object changes hands, or nobody can say whose it is: what waits for it waits quietly, and one bad key, link or id
+// stops only itself.
+import { describe, expect, it } from 'vitest';
+import { addChanges } from '../../src/state/inbox/add-changes.js';
+import { addDueChecks } from '../../src/state/inbox/due-checks.js';
+import { takeChanges } from '../../src/state/inbox/take-changes.js';
+import { letGo } from '../../src/state/records/change-hands.js';
+import { linkRecords, unlinkRecords } from '../../src/state/records/link-records.js';
+import { retryRecords } from '../../src/state/records/retry-records.js';
+import { comeToRest, DESKS, insert, keepPlaceWorlds, rename, setCode } from '../support/place-worlds.js';
+import { addRooms, codes, keepRoomWorlds, rooms } from '../support/room-worlds.js';
+import { until } from '../support/wait.js';
+import type { World } from '../support/world.js';
+
+const openPlaces = keepPlaceWorlds();
+const openRooms = keepRoomWorlds();
+
+const LINK = { assignsId: false, linkedBy: 'match', destinationId: null } as const;
+
+/** How many runs empty the inbox; Infinity: twelve do not. */
+async function drain(world: World): Promise<number> {
+  const names = ['places', 'desks'];
+  for (let runs = 0; runs < 12; runs++) {
+    await addDueChecks(world.state.db, names);
+    const taken = await takeChanges(world.state.db, names);
+    if (typeof taken === 'string') return runs;
+    const { queue } = await world.planRun(taken.runId);
+    await world.finish(taken.runId, queue);
+  }
+  return Infinity;
+}
+
+/** Two places, and a desk in each of them. */
+async function openWithDesks(prepare?: (world: World) => Promise<unknown>): Promise<World> {
+  const world = await openPlaces({}, { desks: DESKS });
+  await prepare?.(world);
+  await insert(world, 1, 'A', 'n1');
+  await insert(world, 2, 'B', 'n2');
+  await world.sql`INSERT INTO desks VALUES (1, 'd', 1), (2, 'd', 2)`;
+  await world.sync();
+  return world;
+}
+
+describe('child of a parent that waits for an operator', () => {
+  it.each([
+    [
+      'whose changed code was noted',
+      async (world: World) => {
+        await setCode(world, 1, 'C');
+        await addChanges(world.state.db, 'places', ['1']);
+      },
+    ],
+    [
+      'whose changed code a sync has seen',
+      async (world: World) => {
+        await setCode(world, 1, 'C');
+        await world.sync();
+      },
+    ],
+    [
+      'when it is new',
+      async (world: World) => {
+        await setCode(world, 1, 'C');
+        await world.sync();
+        await world.sql`INSERT INTO desks VALUES (3, 'd', 1)`;
+        await addChanges(world.state.db, 'desks', ['3']);
+      },
+    ],
+  ])('%s does not go round the inbox', async (_, change) => {
+    const world = await openWithDesks();
+    await change(world);
+    expect(await drain(world)).toBeLessThan(6);
+    expect(await world.recordsOf('desks')).toMatchObject({
+      1: { status: 'deferred' },
+      2: { status: 'synced' },
+    });
+  });
+
+  it('after its link was undone does not go round the inbox', async () => {
+    const world = await openWithDesks(async (opened) => {
+      const fields = [{ fieldId: 'place.name', values: ['n1'] }];
+      opened.sandbox.addObject({ extId: 'hand_1', typeId: 'place', active: true, fields });
+      const link = { ...LINK, stream: 'places', localKey: '1', externalId: 'hand_1', fields: ['place.name'] };
+      await linkRecords(opened.state, [link]);
+    });
+    await unlinkRecords(world.state.db, 'places', ['1']);
+    expect(await drain(world)).toBeLessThan(6);
+  });
+
+  it('whose object has another external id at the service waits, and follows it when it has its own again', async () => {
+    const world = await openWithDesks();
+    world.sandbox.changeObject('y_B', { extId: 'by_hand' });
+    await rename(world, 2, 'bb');
+    await world.sql`UPDATE desks SET place = 2 WHERE id = 1`;
+    await world.sync();
+    expect(await world.recordsOf('places')).toMatchObject({ 2: { error_code: 'external_id_changed_there' } });
+    expect(await world.recordsOf('desks')).toMatchObject({ 1: { error_code: 'reference_missing' } });
+    expect(await drain(world)).toBeLessThan(6);
+    world.sandbox.changeObject('by_hand', { extId: 'y_B' });
+    await retryRecords(world.state.db, { stream: 'places', keys: ['2'] });
+    await comeToRest(world);
+    expect(world.fieldsOf('desk_1')).toEqual({ 'desk.name': 'd', 'desk.place': 'y_B' });
+  });
+});
+
+describe('link to an object that the template gives for another row of the batch', () => {
+  it('that is not at the service is broken, and stops no others', async () => {
+    const world = await openRooms(rooms());
+    const link = { ...LINK, stream: 'rooms', localKey: 'B', externalId: 'room_A', fields: ['room.name'] };
+    await linkRecords(world.state, [link]);
+    await addRooms(world, 'A', 'B', ...codes(20));
+    const { errors } = await world.sync();
+    expect(errors).toEqual([]);
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      A: { error_code: 'external_id_shared' },
+      B: { error_code: 'link_broken' },
+      r001: { status: 'synced' },
+      r019: { status: 'synced' },
+    });
+  });
+});
+
+describe('former object', () => {
+  it.each([1016, 1024])('of an external id of %i bytes stops no check that is due', async (bytes) => {
+    const world = await openPlaces();
+    await insert(world, 1, 'Q7'.repeat(600).slice(0, bytes - 2), 'a');
+    await insert(world, 2, 'B', 'b');
+    await world.sync();
+    // As after a lost answer. Row 1 takes the object of row 2, which is gone, and lets go of its own.
+    await world.sql`
+      UPDATE slotsync.records SET in_doubt = true, check_after = now() + interval '1 minute' WHERE local_key = '1'`;
+    await world.sql`DELETE FROM places WHERE id = 2`;
+    await setCode(world, 1, 'B');
+    const { runId, queue } = await world.planChanges('places', '1');
+    await world.finish(runId, queue);
+    await world.passLateWrites();
+    expect(await drain(world)).toBeLessThan(6);
+    expect(await world.statusesOf('places')).toMatchObject({ 1: 'synced' });
+  });
+});
+
+it('record that another batch is writing keeps its object: a batch that has lost it lets go of nothing', async () => {
+  const world = await openRooms(rooms({ externalId: 'room_{number}', retire: 'deactivate' }));
+  await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1'), ('Z', 'z', '9')`;
+  await world.sync();
+  await world.sql`UPDATE rooms SET name = 'b' WHERE code = 'A'`;
+  const { runId, queue } = await world.plan();
+  world.sandbox.closeGate({ method: 'PUT' });
+  const done = world.finish(runId, queue);
+  await until(() => world.sandbox.gate().held, { describe: 'the write of A' });
+  const frozen = { token: 'frozen', lateSeconds: 10, undecided: false };
+  await world.state.db.transaction((tx) => letGo(tx, [{ stream: 'rooms', localKey: 'A' }], frozen));
+  world.sandbox.openGate();
+  await done;
+  expect(await world.recordsOf('rooms')).toMatchObject({ A: { external_id: 'room_1', status: 'synced' } });
+});
