@@ -110,7 +110,9 @@ function describeDrift({ stream, drift }: RecordExplained, timeZone: string): st
   return [
     `\nDrift: it ${DRIFT_MEANINGS[kind]}, seen ${formatTime(new Date(seenAt), timeZone)}`,
     ...describeDriftFields(Object.entries(fields ?? {})),
-    `  to repair it: slotsync verify ${stream} --repair`,
+    kind === 'stored_otherwise'
+      ? `  a repair leaves it out until a value changes: correct the mapping, or the object at the service`
+      : `  to repair it: slotsync verify ${stream} --repair`,
   ];
 }
 
@@ -159,6 +161,8 @@ export function nextOfRecord(explained: Explained): string {
   if (!record || record.status === 'retired') return nextRun('creates it');
   if (!isAccepted || record.inDoubt) return nextRun('sends it');
   if (changes.length === 0) return 'no action: the service holds what was accepted';
+  if (explained.drift?.kind === 'stored_otherwise')
+    return 'no action: the service stores something else than it accepts';
   const how = there ? 'it was changed at the service' : 'its object is missing at the service';
   return `${how}; it is sent again when its row changes, or by: slotsync verify ${stream} --repair`;
 }
