@@ -6,9 +6,9 @@ import { openExploredWorld, type ExploredWorld } from '../schedules/explored-wor
 import { playHistory } from '../schedules/histories.js';
 
 const only = process.env['SLOTSYNC_HISTORY'];
-const most = Number(process.env['SLOTSYNC_HISTORIES'] ?? 16);
+const most = Number(process.env['SLOTSYNC_HISTORIES'] ?? 8);
 /** Seeds over one database; so many databases at a time as vitest runs tests at once. */
-const SEEDS_EACH = 4;
+const SEEDS_EACH = 2;
 const OPERATIONS = 18;
 
 const seeds = only === undefined ? Array.from({ length: most }, (_, at) => at + 1) : [Number(only)];
