@@ -127,9 +127,9 @@ async function removeOwners(tx: Queries, passed: readonly Taking[], token: strin
 }
 
 /**
- * Lets records go without their objects, whose rows give others now. Each object is kept by a record of its own, with all
- * that is known of it: as one whose row is gone, or, `undecided`, as one of which nothing is planned before an operator
- * decides; a worker looks at the former at once. Call it in a transaction that has locked or claimed the records: a batch that is gone has left them in doubt.
+ * Takes their objects from records whose rows give others now. Each object is kept by a record of its own, with all that is
+ * known of it. It counts as an object whose row is gone, and its key goes into the inbox; `undecided`: nothing is planned of
+ * it before an operator decides. Call it in a transaction that has locked or claimed the records.
  */
 export async function letGo(
   tx: Queries,

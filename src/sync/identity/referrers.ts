@@ -1,5 +1,5 @@
 // Records refer to others by key, and their objects by external id. Whenever the object that a key stands for changes, also to
-// none, the records that refer to the key are looked at again.
+// none, the records that refer to the key are checked again.
 import type { Queries } from '../../state/database.js';
 import { recordName, type RecordKey } from '../../state/records/outcome-types.js';
 import { lookAgain, type RecordKeys } from '../../state/records/settle-records.js';

@@ -1,4 +1,4 @@
-// Who has an external id. One record owns the object, or none; which row gives the id now, the mirror says: so a row that
+// Who has an external id. At most one record owns the object. The mirror says which row gives the id now: so a row that
 // came back under another key, or in another stream, takes its object over.
 import { formerKey } from '../../state/records/change-hands.js';
 import { readLinks, readLinksTo, type Link } from '../../state/records/links.js';
