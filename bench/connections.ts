@@ -1,7 +1,7 @@
 // How many connections to PostgreSQL one worker holds while it plans and sends, by the names the server lists them by.
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { table } from '../src/report/table.js';
+import { table } from '../src/render/table.js';
 import { startSandbox } from '../src/sandbox/sandbox.js';
 import { watchConnections } from '../test/support/connections.js';
 import { startRedisServer } from '../test/support/redis-server.js';

@@ -1,4 +1,4 @@
-// What several benches compute and print.
+// Figures that several benches compute and print.
 
 /** The quota under measurement, in requests a second. */
 export const RATE = 20;

@@ -3,7 +3,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { table, type Cell } from '../src/report/table.js';
+import { table, type Cell } from '../src/render/table.js';
 import { startSandbox } from '../src/sandbox/sandbox.js';
 import type { Env } from '../test/support/program.js';
 import { startRedisServer } from '../test/support/redis-server.js';
@@ -15,7 +15,7 @@ import { describeMachine } from './machine.js';
 const CHANGES = 60;
 const ROOMS = 100;
 
-/** What the backfill sends beside the changes, and how long the service takes for it. */
+/** The load that the backfill sends beside the changes, and how long the service takes for it. */
 const LOADS = {
   small: {
     batchSize: 1,
@@ -60,13 +60,13 @@ export async function benchLatency(words: readonly string[]): Promise<void> {
     const lines: Cell[][] = [];
     let machine = '';
     const rows = loads.flatMap(([, load]) => stores.map(([store, env]) => ({ load, store, env })));
-    for (const [at, { load, store, env }] of rows.entries()) {
-      const databaseUrl = await server.createDatabase(`bench_${at}`);
+    for (const [index, { load, store, env }] of rows.entries()) {
+      const databaseUrl = await server.createDatabase(`bench_${index}`);
       const sql = postgres(databaseUrl, { max: 2, onnotice: () => undefined });
       onEnd(() => sql.end({ timeout: 1 }));
       machine = await describeMachine({ sql });
       lines.push([store, ...(await measure({ databaseUrl, sql, env, load }, changes))]);
-      showProgress(at + 1, rows.length);
+      showProgress(index + 1, rows.length);
     }
     const headings = [
       'queue and quota on',
@@ -121,15 +121,15 @@ async function measure({ databaseUrl, sql, env, load }: Place, changes: number):
 
     const millis: number[] = [];
     const from = performance.now();
-    for (let at = 1; at <= changes && (await isRunning(sql)); at++) {
+    for (let change = 1; change <= changes && (await isRunning(sql)); change++) {
       const next = pause(1000);
-      const code = `R${(at % ROOMS) + 1}`;
-      const name = `Changed ${at}`;
+      const code = `R${(change % ROOMS) + 1}`;
+      const name = `Changed ${change}`;
       await sql`UPDATE rooms SET name = ${name} WHERE code = ${code}`;
       const committedAt = performance.now();
       const isAccepted = () =>
         sandbox.object(`rooms_${code}`)?.fields.some(({ values }) => values.includes(name)) ?? false;
-      await until(isAccepted, { describe: `change ${at} to arrive`, timeoutMs: 20_000, intervalMs: 2 });
+      await until(isAccepted, { describe: `change ${change} to arrive`, timeoutMs: 20_000, intervalMs: 2 });
       millis.push(performance.now() - committedAt);
       await next;
     }

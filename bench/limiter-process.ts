@@ -1,4 +1,4 @@
-// One of the processes that share a quota: opens a limiter, and sends all it may from the first message on.
+// A process of several that share a quota: opens a limiter, and sends all it may from the first message on.
 import { Pool } from 'undici';
 import { LIMITERS, type LimiterOptions } from './limiters.js';
 

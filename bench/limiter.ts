@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { table, type Cell } from '../src/report/table.js';
+import { table, type Cell } from '../src/render/table.js';
 import { startSandbox } from '../src/sandbox/sandbox.js';
 import { migrate } from '../src/state/migrate.js';
 import { startRedisServer } from '../test/support/redis-server.js';
@@ -25,7 +25,7 @@ const LATENCIES = [
 ];
 const PROCESSES = [1, 4];
 const CONCURRENCY = 24;
-/** What is sent first is counted by the service, but not taken for the rate. */
+/** The first requests are counted by the service, but not taken for the rate. */
 const LEAD_IN_MS = 3_000;
 
 /** `npm run bench -- limiter [seconds a row] [part of a limiter's name]`. Takes about five minutes. */
@@ -75,13 +75,13 @@ async function measure(cell: CellOptions): Promise<Cell[]> {
   const sandbox = await startSandbox({ rate: RATE, latencyMs, jitterMs });
   const key = `bench-${crypto.randomUUID()}`;
   const backlog = Math.ceil(((LEAD_IN_MS + measureMs) / 1000) * 2 * RATE);
-  const children = Array.from({ length: processes }, (_, at) => {
+  const children = Array.from({ length: processes }, (_, index) => {
     const options: LimiterOptions = {
       redisUrl,
       postgresUrl,
       key,
       concurrency: CONCURRENCY,
-      backlog: at === 0 ? backlog : 0,
+      backlog: index === 0 ? backlog : 0,
     };
     // The addresses hold passwords, and every user can list the arguments of a process.
     const env = { ...process.env, LIMITER_OPTIONS: JSON.stringify(options) };

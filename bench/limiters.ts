@@ -16,7 +16,7 @@ export interface LimiterOptions {
   key: string;
   /** Requests this process always has waiting. */
   concurrency: number;
-  /** Where requests wait in the store: how many of them this process puts there. */
+  /** The number of requests that this process puts into the store, where requests wait there. */
   backlog: number;
 }
 
@@ -52,7 +52,7 @@ function sendInSlots(
     }
   };
   return () => {
-    for (let at = 0; at < concurrency; at++) void sendForever();
+    for (let sender = 0; sender < concurrency; sender++) void sendForever();
   };
 }
 

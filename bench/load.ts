@@ -2,7 +2,7 @@
 // the service takes longer for more objects. A request of 1 000 objects takes 320 ms here.
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { table, type Cell } from '../src/report/table.js';
+import { table, type Cell } from '../src/render/table.js';
 import { startRedisServer } from '../test/support/redis-server.js';
 import { megabytes, percent, RATE, showProgress } from './figures.js';
 import { install, withCleanup } from './installation.js';

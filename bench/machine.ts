@@ -1,9 +1,9 @@
-// What the figures were measured on: nobody can compare them without it.
+// The machine that the figures were measured on: nobody can compare them without it.
 import { availableParallelism, cpus, totalmem } from 'node:os';
 import type { Redis } from 'ioredis';
 import type { Sql } from 'postgres';
 
-/** One line. */
+/** The machine in a line. */
 export async function describeMachine({ redis, sql }: { redis?: Redis; sql: Sql }): Promise<string> {
   const [version] = await sql`SHOW server_version`;
   const gigabytes = Math.round(totalmem() / 1024 ** 3);

@@ -1,21 +1,18 @@
-// What it costs to see what stands at a service that is not empty: requests beside the least possible, seconds and memory.
+// The costs of seeing what is at a service that is not empty: requests beside the least possible, seconds and memory.
 // Beside it the loop one would write: a find of a hundred external ids at a time, which cannot see what has none.
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { table, type Cell } from '../src/report/table.js';
+import { table, type Cell } from '../src/render/table.js';
 import { megabytes, RATE, showProgress } from './figures.js';
-import { findInLoop } from './find-loop.js';
+import { measureLoop } from './find-loop.js';
 import { install, withCleanup } from './installation.js';
 import { describeMachine } from './machine.js';
 import { startService } from './service.js';
-import { fillThings, THINGS, THINGS_SCHEMA } from './things.js';
+import { fillThings, PAGE, THINGS, THINGS_SCHEMA } from './things.js';
 
 const LATENCY_MS = 50;
-const PAGE = 1000;
-/** Of the objects, made by hand: without an external id. */
+/** The share of the objects that were made by hand: without an external id. */
 const BY_HAND = 0.05;
-/** The loop is measured up to so many objects; beyond it takes many minutes. */
-const MOST_IN_LOOP = 100_000;
 
 /** `npm run bench -- match [objects…]`; default 10 000, 100 000 and 1 000 000. Once each. */
 export async function benchMatch(args: readonly string[]): Promise<void> {
@@ -25,8 +22,8 @@ export async function benchMatch(args: readonly string[]): Promise<void> {
     onEnd(server.stop);
     const lines: Cell[][] = [];
     let machine = '';
-    for (const [at, count] of counts.entries()) {
-      const databaseUrl = await server.createDatabase(`bench_${at}`);
+    for (const [index, count] of counts.entries()) {
+      const databaseUrl = await server.createDatabase(`bench_${index}`);
       const sql = postgres(databaseUrl, { max: 1, onnotice: () => undefined });
       onEnd(() => sql.end({ timeout: 1 }));
       await fillThings(sql, count);
@@ -58,22 +55,9 @@ export async function benchMatch(args: readonly string[]): Promise<void> {
         const name = `slotsync match, share ${share}`;
         lines.push([count, name, requests, count / PAGE, seconds.toFixed(1), megabytes(peakBytes), found]);
       }
-      if (count <= MOST_IN_LOOP) {
-        const before = await service.requests();
-        const { seconds, found } = await findInLoop(service.url, count);
-        const requests = (await service.requests()) - before;
-        lines.push([
-          count,
-          'loop: find 100 ids',
-          requests,
-          count / PAGE,
-          seconds.toFixed(1),
-          '',
-          `${found} by id`,
-        ]);
-      }
+      lines.push(...(await measureLoop(service, count)));
       await service.stop();
-      showProgress(at + 1, counts.length);
+      showProgress(index + 1, counts.length);
     }
     const headings = ['objects', '', 'requests', 'pages', 'seconds', 'peak memory, MB', 'found'];
     process.stdout.write(`${machine}\n\n${table(headings, lines)}\n`);

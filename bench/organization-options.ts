@@ -1,4 +1,4 @@
-// What the bench of several organizations says to the processes of their workers.
+// Messages of the bench of several organizations to the processes of their workers.
 export interface OrganizationOptions {
   name: string;
   /** Undefined: queue and quota are in the state database. */
@@ -7,7 +7,7 @@ export interface OrganizationOptions {
   stateUrl: string;
 }
 
-/** What the parent says: fill the queue of each organization, or tell when its requests were sent. */
+/** An order of the parent: fill the queue of each organization, or tell when its requests were sent. */
 export type Order = { order: 'fill'; jobs: number } | { order: 'tell' };
 
 /** Half of it passes before the service counts a request. */

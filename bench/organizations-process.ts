@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job } from 'bullmq';
 import { openLimiter } from '../src/destination/quota/open-limiter.js';
 import type { Limiter } from '../src/destination/quota/limiter.js';
-import { createLogger, type Logger } from '../src/logger.js';
+import { createLogger, type Logger } from '../src/process/logger.js';
 import { openBullmq } from '../src/queue/bullmq.js';
 import { QUEUES } from '../src/queue/jobs.js';
 import { createProducer } from '../src/queue/producer.js';
@@ -18,7 +18,7 @@ const AT_ONCE = { [QUEUES.batches]: 12, [QUEUES.incrementalBatches]: 4, [QUEUES.
 const organizations = JSON.parse(process.env['ORGANIZATIONS'] ?? '[]') as OrganizationOptions[];
 const log = createLogger('warn', undefined);
 const opened: Awaited<ReturnType<typeof openOrganization>>[] = [];
-for (const one of organizations) opened.push(await openOrganization(one, log));
+for (const organization of organizations) opened.push(await openOrganization(organization, log));
 
 process.on('message', (message: Order) => void carryOut(message));
 process.once('disconnect', () => process.exit(0));
@@ -53,7 +53,7 @@ async function openOrganization({ name, redisUrl, stateUrl }: OrganizationOption
     name,
     sentAt,
     async fill(jobs: number): Promise<void> {
-      const batches = Array.from({ length: jobs }, (_, at) => ({ id: at + 1, lane: 'backfill' }));
+      const batches = Array.from({ length: jobs }, (_, index) => ({ id: index + 1, lane: 'backfill' }));
       await producer.enqueueBatches(batches);
     },
   };

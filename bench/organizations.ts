@@ -1,4 +1,4 @@
-// What an organization costs the store that it shares with others: each has its own queues, its own quota and a worker that
+// The costs of an organization for the store that it shares with others: each has its own queues, its own quota and a worker that
 // uses all of it. The service is a timer, so that the store's part and not ours is on the processors.
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import postgres from 'postgres';
 import { startEmbeddedPostgres, type EmbeddedPostgres } from '../src/demo/embedded-postgres.js';
 import { migrateQueue } from '../src/queue/bullmq.js';
-import { table, type Cell } from '../src/report/table.js';
+import { table, type Cell } from '../src/render/table.js';
 import { mostInAnySecond } from '../src/sandbox/arrivals.js';
 import { migrate } from '../src/state/migrate.js';
 import { startRedisServer, type RedisServer } from '../test/support/redis-server.js';
@@ -33,11 +33,11 @@ interface Row {
 }
 
 /**
- * `npm run bench -- organizations [n]`, 50 unless given: n organizations on one Redis, a fifth of them before, and a fifth in
+ * `npm run bench -- organizations [n]`, 50 by default: n organizations on one Redis, a fifth of them before, and a fifth in
  * one PostgreSQL, each with a database of its own. About a minute a row.
  */
-export async function benchOrganizations([given = String(ORGANIZATIONS)]: readonly string[]): Promise<void> {
-  const most = Number(given);
+export async function benchOrganizations([number = String(ORGANIZATIONS)]: readonly string[]): Promise<void> {
+  const most = Number(number);
   const few = Math.max(1, Math.round(most / 5));
   const rows: Row[] = [
     { store: 'Redis', organizations: few },
@@ -82,7 +82,7 @@ async function createOrganizations(
   server: EmbeddedPostgres,
   redis: RedisServer | undefined,
 ): Promise<OrganizationOptions[]> {
-  const names = Array.from({ length: count }, (_, at) => `org_${at}`);
+  const names = Array.from({ length: count }, (_, index) => `org_${index}`);
   if (redis !== undefined) return names.map((name) => ({ name, redisUrl: redis.url, stateUrl: '' }));
   const organizations: OrganizationOptions[] = [];
   for (const name of names) {
@@ -101,10 +101,10 @@ async function measure(
 ): Promise<Cell[]> {
   const count = organizations.length;
   const empty = await store.read();
-  const children = Array.from({ length: Math.min(PROCESSES, count) }, (_, at) => {
-    const own = organizations.filter((_one, place) => place % PROCESSES === at);
+  const children = Array.from({ length: Math.min(PROCESSES, count) }, (_, index) => {
+    const share = organizations.filter((_organization, place) => place % PROCESSES === index);
     // The addresses hold passwords, and every user can list the arguments of a process.
-    const env = { ...process.env, ORGANIZATIONS: JSON.stringify(own) };
+    const env = { ...process.env, ORGANIZATIONS: JSON.stringify(share) };
     return fork(SCRIPT, [], { env, execArgv: ['--import', 'jiti/register'] });
   });
   onEnd(() => children.forEach((child) => child.kill('SIGKILL')));
@@ -121,7 +121,7 @@ async function measure(
   const to = performance.timeOrigin + performance.now();
 
   const all = await sentAt(children);
-  const sent = all.map((times) => times.filter((at) => at >= from && at < to).length);
+  const sent = all.map((times) => times.filter((time) => time >= from && time < to).length);
   const rates = sent.map((each) => each / load.seconds);
   const mean = rates.reduce((total, rate) => total + rate, 0) / count;
   if (all.some((times) => times.length >= JOBS)) throw new Error('an organization ran out of jobs');
@@ -148,7 +148,7 @@ async function measure(
   ];
 }
 
-/** What the store did meanwhile. */
+/** The work that the store did meanwhile. */
 async function observe(store: ObservedStore, work: () => Promise<unknown>) {
   const before = await store.read();
   const startedAt = performance.now();
@@ -163,7 +163,7 @@ async function observe(store: ObservedStore, work: () => Promise<unknown>) {
   };
 }
 
-/** Gives an order to every process and returns their answers. */
+/** Sends an order to every process and returns their answers. */
 function tellAll(children: readonly ChildProcess[], order: Order): Promise<unknown[]> {
   return Promise.all(
     children.map((child) => {

@@ -4,12 +4,12 @@ import pLimit from 'p-limit';
 import postgres from 'postgres';
 import { Pool } from 'undici';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { table, type Cell } from '../src/report/table.js';
+import { table, type Cell } from '../src/render/table.js';
 import { startRedisServer } from '../test/support/redis-server.js';
 import { median, showProgress } from './figures.js';
 import { install, withCleanup } from './installation.js';
 import { describeMachine } from './machine.js';
-import { startService } from './service.js';
+import { authenticate, startService } from './service.js';
 
 const AT_ONCE = 12;
 const REPEATS = 3;
@@ -35,9 +35,9 @@ const SERVICE = {
  * that folder, in turn with this one; external ids of another column than the key, whose objects are claimed. Medians of
  * three, each over a new database.
  */
-export async function benchPipeline(given: readonly string[]): Promise<void> {
-  const idColumn = given.includes('--other-column') ? 'name' : 'code';
-  const named = given.filter((word) => word !== '--other-column');
+export async function benchPipeline(words: readonly string[]): Promise<void> {
+  const idColumn = words.includes('--other-column') ? 'name' : 'code';
+  const named = words.filter((word) => word !== '--other-column');
   const flag = named.indexOf('--beside');
   const tree = flag < 0 ? undefined : named[flag + 1];
   const args = flag < 0 ? named : named.toSpliced(flag, 2);
@@ -166,18 +166,15 @@ async function countRequests(databaseUrl: string, sql: postgres.Sql): Promise<vo
   process.stdout.write(`${table(['the mapping owns', 'requests', 'least possible'], lines)}\n`);
 }
 
-/** What one would write: pages of rows by key, one PUT a batch, one statement that notes it. Returns seconds. */
+/** The loop that anybody would write: pages of rows by key, one PUT a batch, one statement that notes it. Returns seconds. */
 async function runBareLoop({ databaseUrl, serviceUrl, batchSize }: Place, atOnce: number): Promise<number> {
   const sql = postgres(databaseUrl, { max: AT_ONCE, onnotice: () => undefined });
   const pool = new Pool(serviceUrl, { connections: AT_ONCE });
   const startedAt = performance.now();
-  const authenticated = await pool.request({
-    method: 'POST',
-    path: '/v1/organizations/demo/api-keys/authenticate',
-    headers: { authorization: 'Api-Key sandbox-key', 'x-region': 'EU_EES' },
-  });
-  const { token } = (await authenticated.body.json()) as { token: string };
-  const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
+  const headers = {
+    authorization: `Bearer ${await authenticate(serviceUrl)}`,
+    'content-type': 'application/json',
+  };
 
   async function put(rows: readonly { code: string; name: string; seats: number }[]): Promise<void> {
     const objects = rows.map(({ code, name, seats }) => ({
@@ -193,7 +190,11 @@ async function runBareLoop({ databaseUrl, serviceUrl, batchSize }: Place, atOnce
     const answer = await pool.request({ method: 'PUT', path: '/v1/objects', headers, body });
     const { results } = (await answer.body.json()) as { results: { extId: string; status: number }[] };
     if (results.some(({ status }) => status >= 300)) throw new Error('an object was refused');
-    const noted = rows.map(({ code }, at) => ({ code, object: JSON.stringify(objects[at]), at: new Date() }));
+    const noted = rows.map(({ code }, index) => ({
+      code,
+      object: JSON.stringify(objects[index]),
+      at: new Date(),
+    }));
     await sql`INSERT INTO noted ${sql(noted)} ON CONFLICT (code) DO UPDATE SET object = excluded.object, at = excluded.at`;
   }
 
@@ -202,8 +203,8 @@ async function runBareLoop({ databaseUrl, serviceUrl, batchSize }: Place, atOnce
   for (let last = ''; ;) {
     const rows = await sql<{ code: string; name: string; seats: number }[]>`
       SELECT code, name, seats FROM rooms WHERE code COLLATE "C" > ${last} ORDER BY code COLLATE "C" LIMIT 1000`;
-    for (let at = 0; at < rows.length; at += batchSize) {
-      puts.push(limit(() => put(rows.slice(at, at + batchSize))));
+    for (let start = 0; start < rows.length; start += batchSize) {
+      puts.push(limit(() => put(rows.slice(start, start + batchSize))));
     }
     const end = rows.at(-1);
     if (!end) break;

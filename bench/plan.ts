@@ -1,11 +1,11 @@
-// What it takes to know what differs: `slotsync plan` as it is run, beside the floor: PostgreSQL producing both
+// The time to know what differs: `slotsync plan` as it is run, beside the floor: PostgreSQL producing both
 // readings, which are thrown away.
 import postgres from 'postgres';
-import { checkConfiguration } from '../src/config-file.js';
+import { checkConfiguration } from '../src/config/config-file.js';
 import { hashExpression, ROW } from '../src/mirror/row-key-and-hash.js';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { formatNumber } from '../src/format.js';
-import { table, type Cell } from '../src/report/table.js';
+import { formatNumber } from '../src/text/format.js';
+import { table, type Cell } from '../src/render/table.js';
 import { startSandbox } from '../src/sandbox/sandbox.js';
 import { median, megabytes, showProgress } from './figures.js';
 import { install, withCleanup } from './installation.js';
@@ -119,7 +119,7 @@ async function readBoth(sql: postgres.Sql): Promise<Figures> {
 async function repeat(runs: number, run: () => Promise<Figures>): Promise<Figures[]> {
   await run();
   const figures: Figures[] = [];
-  for (let at = 0; at < runs; at++) figures.push(await run());
+  for (let round = 0; round < runs; round++) figures.push(await run());
   return figures;
 }
 

@@ -1,8 +1,8 @@
-// What a reconciliation costs beside the service: seconds, memory, and requests beside the least possible. Once for the
+// The costs of a reconciliation beside the service: seconds, memory, and requests beside the least possible. Once for the
 // whole and once for a quarter of it: memory should not grow.
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { table, type Cell } from '../src/report/table.js';
+import { table, type Cell } from '../src/render/table.js';
 import { median, megabytes } from './figures.js';
 import { install, withCleanup } from './installation.js';
 import { describeMachine } from './machine.js';

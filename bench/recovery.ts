@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { table, type Cell } from '../src/report/table.js';
+import { table, type Cell } from '../src/render/table.js';
 import { mostInAnySecond } from '../src/sandbox/arrivals.js';
 import { startSandbox } from '../src/sandbox/sandbox.js';
 import { startRedisServer } from '../test/support/redis-server.js';
@@ -14,12 +14,12 @@ import { describeMachine } from './machine.js';
 
 const SECOND = 1000;
 const WORKERS = 4;
-/** One object a request, so that requests do not run out. */
+/** Each request has one object, so that requests do not run out. */
 const ROWS = 6_000;
 const LATENCY_MS = 50;
 const JITTER_MS = 40;
 const WINDOW_MS = 2 * SECOND;
-/** Of the ceiling, in the window and in all that follows. One slot of twenty that is missing must show. */
+/** The least share of the ceiling, in the window and in all that follows. One slot of twenty that is missing must show. */
 const FULL = 0.95;
 const AFTERWARDS_MS = 10 * SECOND;
 const SETTLE_MS = 5 * SECOND;
@@ -109,15 +109,15 @@ export async function benchRecovery([repeats = '2']: readonly string[]): Promise
 async function measureRecovery(arrivals: () => number[], from: number, over: number): Promise<Cell[]> {
   const shareFrom = async (begin: number, lengthMs: number) => {
     await pause(Math.max(0, begin + lengthMs - performance.now()));
-    const count = arrivals().filter((at) => at >= begin && at < begin + lengthMs).length;
+    const count = arrivals().filter((time) => time >= begin && time < begin + lengthMs).length;
     return count / ((ceiling(LATENCY_MS) * lengthMs) / SECOND);
   };
   for (let begin = over; begin < over + GIVE_UP_MS; begin += 50) {
     if ((await shareFrom(begin, WINDOW_MS)) < FULL) continue;
     const share = await shareFrom(begin, AFTERWARDS_MS);
     if (share < FULL) continue;
-    const within = [from, ...arrivals().filter((at) => at >= from && at <= begin + WINDOW_MS)];
-    const gaps = within.slice(1).map((at, before) => at - (within[before] ?? at));
+    const within = [from, ...arrivals().filter((time) => time >= from && time <= begin + WINDOW_MS)];
+    const gaps = within.slice(1).map((time, before) => time - (within[before] ?? time));
     return [((begin - over) / SECOND).toFixed(1), (Math.max(...gaps) / SECOND).toFixed(1), percent(share)];
   }
   return [`more than ${GIVE_UP_MS / SECOND}`, '–', '–'];
@@ -135,7 +135,7 @@ async function openService() {
     });
   let sandbox = await begin(0);
   const { url } = sandbox;
-  /** Of sandboxes that were closed. */
+  /** The figures of sandboxes that were closed. */
   const earlier = { arrivals: [] as number[], refused: 0 };
   const arrivals = () => sandbox.arrivals().map(({ at }) => at);
   return {

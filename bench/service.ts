@@ -12,7 +12,7 @@ export interface ServiceOptions extends SandboxOptions {
   things?: { count: number; named: number };
 }
 
-/** What the service tells of itself, in part. */
+/** A part of the service's summary. */
 export interface Summary {
   requests: number;
   /** By endpoint and status. */
@@ -21,6 +21,8 @@ export interface Summary {
   objects: Record<string, { active: number; inactive: number }>;
   mostInAnySecond: number;
 }
+
+export type Service = Awaited<ReturnType<typeof startService>>;
 
 const SCRIPT = fileURLToPath(new URL('service-process.ts', import.meta.url));
 
@@ -41,4 +43,13 @@ export async function startService(options: ServiceOptions) {
       await exit;
     },
   };
+}
+
+/** The token of a loop that calls the service without the client. */
+export async function authenticate(url: string): Promise<string> {
+  const answer = await fetch(`${url}/v1/organizations/demo/api-keys/authenticate`, {
+    method: 'POST',
+    headers: { authorization: 'Api-Key sandbox-key', 'x-region': 'EU_EES' },
+  });
+  return ((await answer.json()) as { token: string }).token;
 }

@@ -1,9 +1,9 @@
-// What a slot of the quota in PostgreSQL costs while another session holds a snapshot, as pg_dump or a forgotten
+// The costs of a slot of the quota in PostgreSQL while another session holds a snapshot, as pg_dump or a forgotten
 // transaction does: no row version that is newer can be removed meanwhile.
 import postgres from 'postgres';
 import { createPostgresStore } from '../src/destination/quota/postgres-store.js';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { table, type Cell } from '../src/report/table.js';
+import { table, type Cell } from '../src/render/table.js';
 import { migrate } from '../src/state/migrate.js';
 import { megabytes, RATE, showProgress } from './figures.js';
 import { withCleanup } from './installation.js';
@@ -19,7 +19,7 @@ const AT_ONCE = { bootGuardMs: 0, paceMs: 0, aheadMs: 0, holdMs: 0 };
 /** `npm run bench -- snapshot [grants]`. Prints each thousand on standard error. */
 export async function benchSnapshot([most = '72000']: readonly string[]): Promise<void> {
   const grants = Math.max(BLOCK, Math.floor(Number(most) / BLOCK) * BLOCK);
-  const shown = [...new Set([...GRANTS.filter((at) => at < grants), grants])];
+  const shown = [...new Set([...GRANTS.filter((number) => number < grants), grants])];
   await withCleanup(async (onEnd) => {
     const server = await startEmbeddedPostgres();
     onEnd(() => server.stop());

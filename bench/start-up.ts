@@ -1,8 +1,8 @@
-// What starting the program costs: `--help` of the built program beside Node alone, in turn.
+// The costs of starting the program: `--help` of the built program beside Node alone, in turn.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { table, type Cell } from '../src/report/table.js';
+import { table, type Cell } from '../src/render/table.js';
 import { median, megabytes, showProgress } from './figures.js';
 
 const RUNS = 10;
@@ -25,16 +25,16 @@ interface Run {
 /** `npm run bench -- start-up [runs]`. Each run is made twice: timed as it is, and once more to ask what it used. */
 export async function benchStartUp([runs = String(RUNS)]: readonly string[]): Promise<void> {
   const measured = WAYS.map((): Run[] => []);
-  for (let at = -1; at < Number(runs); at++) {
+  for (let round = -1; round < Number(runs); round++) {
     for (const [way, { args }] of WAYS.entries()) {
       const run = { ...(await timeRun(args)), ...(await askUsage(args)) };
-      if (at >= 0) measured[way]?.push(run); // the first of each reads the files
+      if (round >= 0) measured[way]?.push(run); // the first of each reads the files
     }
-    if (at >= 0) showProgress(at + 1, Number(runs));
+    if (round >= 0) showProgress(round + 1, Number(runs));
   }
   const [bare = []] = measured;
-  const ratio = (all: readonly Run[], of: (run: Run) => number) =>
-    (median(all.map(of)) / median(bare.map(of))).toFixed(2);
+  const ratio = (all: readonly Run[], figure: (run: Run) => number) =>
+    (median(all.map(figure)) / median(bare.map(figure))).toFixed(2);
   const lines = measured.map((all, way): Cell[] => {
     const seconds = all.map((run) => run.seconds);
     return [

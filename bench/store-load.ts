@@ -1,4 +1,4 @@
-// What a store of queues and quotas has done so far: Redis by INFO, PostgreSQL by its statistics and the processor time of its
+// The work that a store of queues and quotas has done so far: Redis by INFO, PostgreSQL by its statistics and the processor time of its
 // processes.
 import { readdirSync, readFileSync } from 'node:fs';
 import { Redis } from 'ioredis';
@@ -48,15 +48,15 @@ export function observePostgres(url: string): ObservedStore {
   const sql = postgres(url, { max: 1, onnotice: () => undefined });
   return {
     async read() {
-      const [row] = await sql<{ transactions: number; connections: number; own: number }[]>`
+      const [row] = await sql<{ transactions: number; connections: number; pid: number }[]>`
         SELECT (SELECT sum(xact_commit + xact_rollback)::float8 FROM pg_stat_database) AS transactions,
           (SELECT count(*)::int - 1 FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
-          pg_backend_pid() AS own`;
+          pg_backend_pid() AS pid`;
       if (row === undefined) throw new Error('one row');
       return {
         operations: row.transactions,
         scripts: undefined,
-        processorSeconds: processorSecondsOfSiblings(row.own),
+        processorSeconds: processorSecondsOfSiblings(row.pid),
         memoryBytes: undefined,
         connections: row.connections,
       };
@@ -71,7 +71,7 @@ function processorSecondsOfSiblings(pid: number): number {
   const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
   const ticks = pids.flatMap((name) => {
     const stat = statOf(Number(name));
-    if (stat?.parent === parent) return stat?.own ?? [];
+    if (stat?.parent === parent) return stat?.used ?? [];
     return Number(name) === parent ? (stat?.ended ?? []) : [];
   });
   return ticks.reduce((sum, each) => sum + each, 0) / TICKS_PER_SECOND;
@@ -88,7 +88,7 @@ function statOf(pid: number) {
       .map(Number);
     const [, parent = 0] = fields;
     const [user = 0, system = 0, childUser = 0, childSystem = 0] = fields.slice(11, 15);
-    return { parent, own: user + system, ended: childUser + childSystem };
+    return { parent, used: user + system, ended: childUser + childSystem };
   } catch {
     return undefined; // it has ended
   }

@@ -1,6 +1,9 @@
 // Rows and objects in any number, as several benches have them on both sides.
 import type { Sql } from 'postgres';
 
+/** Most results in one page of a find. */
+export const PAGE = 1000;
+
 export const THINGS = {
   streams: {
     things: {
@@ -17,7 +20,7 @@ export const THINGS_SCHEMA = {
   fields: [{ extId: 'thing.name' }, { extId: 'thing.size' }],
 };
 
-/** What the row of this id becomes. */
+/** The fields that the row of this id becomes. */
 export const fieldsOfThing = (id: number) => [
   { fieldId: 'thing.name', values: [`Thing number ${id}`] },
   { fieldId: 'thing.size', values: [String(id % 300)] },

@@ -1,20 +1,17 @@
-// What it costs to read back everything the service holds: requests beside the least possible, seconds and memory; and the same
+// The costs of reading back everything the service holds: requests beside the least possible, seconds and memory; and the same
 // to make the records of a lost state again. Beside it the loop one would write: a find of a hundred external ids at a time,
 // which compares nothing and does not see objects that are nobody's record.
 import postgres from 'postgres';
 import { startEmbeddedPostgres } from '../src/demo/embedded-postgres.js';
-import { table, type Cell } from '../src/report/table.js';
+import { table, type Cell } from '../src/render/table.js';
 import { megabytes, RATE, showProgress } from './figures.js';
-import { findInLoop } from './find-loop.js';
+import { measureLoop } from './find-loop.js';
 import { install, withCleanup } from './installation.js';
 import { describeMachine } from './machine.js';
 import { startService } from './service.js';
-import { fillThings, THINGS, THINGS_SCHEMA } from './things.js';
+import { fillThings, PAGE, THINGS, THINGS_SCHEMA } from './things.js';
 
 const LATENCY_MS = 50;
-const PAGE = 1000;
-/** The loop is measured up to so many objects; beyond it takes many minutes. */
-const MOST_IN_LOOP = 100_000;
 
 /** `npm run bench -- verify [objects…]`; default 10 000, 100 000 and 1 000 000. Once each, with the whole quota. */
 export async function benchVerify(args: readonly string[]): Promise<void> {
@@ -24,8 +21,8 @@ export async function benchVerify(args: readonly string[]): Promise<void> {
     onEnd(server.stop);
     const lines: Cell[][] = [];
     let machine = '';
-    for (const [at, count] of counts.entries()) {
-      const databaseUrl = await server.createDatabase(`bench_${at}`);
+    for (const [index, count] of counts.entries()) {
+      const databaseUrl = await server.createDatabase(`bench_${index}`);
       const sql = postgres(databaseUrl, { max: 1, onnotice: () => undefined });
       onEnd(() => sql.end({ timeout: 1 }));
       await fillThings(sql, count);
@@ -55,24 +52,11 @@ export async function benchVerify(args: readonly string[]): Promise<void> {
           megabytes(peakBytes),
           readSeen(stdout),
         ]);
-        // What was written a moment before it is read would be asked for twice if it drifted.
+        // A record that was written a moment before it is read would be asked for twice if it drifted.
         await sql`VACUUM ANALYZE slotsync.records`;
       }
-      if (count <= MOST_IN_LOOP) {
-        const before = await service.requests();
-        const { seconds, found } = await findInLoop(service.url, count);
-        const requests = (await service.requests()) - before;
-        lines.push([
-          count,
-          'loop: find 100 ids',
-          requests,
-          count / PAGE,
-          seconds.toFixed(1),
-          '',
-          `${found} found`,
-        ]);
-      }
-      showProgress(at + 1, counts.length);
+      lines.push(...(await measureLoop(service, count)));
+      showProgress(index + 1, counts.length);
     }
     const headings = ['objects', '', 'requests', 'pages', 'seconds', 'peak memory, MB', 'seen'];
     process.stdout.write(`${machine}\n\n${table(headings, lines)}\n`);

@@ -5,52 +5,20 @@ import path from 'node:path';
 // A place is a file, a folder with everything below it, or `folder/*`: the files directly in it. The most specific
 // place counts. Files of one place may import each other. A file outside every place is reported.
 const LEAVES = [
+  'config/environment.ts',
+  'config/settings.ts',
+  'config/setting-text.ts',
   'connections',
-  'settings.ts',
-  'setting-text.ts',
-  'text-file.ts',
-  'listen-error.ts',
-  'errors.ts',
-  'error-catalogue.ts',
-  'logger.ts',
-  'lifecycle.ts',
-  'meter.ts',
-  'request-counter.ts',
-  'tracing.ts',
-  'format.ts',
-  'nearest-name.ts',
-  'html.ts',
-  'sql-text.ts',
-  'visible-text.ts',
-  'terminal.ts',
-  'cron-schedule.ts',
-  'csv-file.ts',
-  'output-file.ts',
+  'errors',
+  'files',
+  'process',
+  'text',
+  'time',
 ];
 const DECLARATIONS = ['streams', ...LEAVES];
 const SYSTEMS = ['mirror', 'destination', 'state', ...DECLARATIONS];
-/** What several use cases need. */
-const SHARED = [
-  'sync/compare-objects.ts',
-  'sync/current-streams.ts',
-  'sync/decide.ts',
-  'sync/explain-reading.ts',
-  'sync/identity',
-  'sync/mass-change-limits.ts',
-  'sync/note-requests.ts',
-  'sync/match-candidates.ts',
-  'sync/match-values.ts',
-  'sync/outcome-reasons.ts',
-  'sync/read-keys.ts',
-  'sync/recognize-databases.ts',
-  'sync/render.ts',
-  'sync/render-with-parents.ts',
-  'sync/request-pace.ts',
-  'sync/retire.ts',
-  'sync/start-due-nightly.ts',
-  'sync/survey-service.ts',
-  'sync/sync-deps.ts',
-];
+/** Places that several use cases need. */
+const SHARED = ['sync/identity', 'sync/limits', 'sync/object', 'sync/run'];
 const BELOW_A_USE_CASE = [...SHARED, ...SYSTEMS];
 const FOLDERS = [
   'sync/plan',
@@ -60,51 +28,51 @@ const FOLDERS = [
   'sync/verify',
   'sync/match',
   'sync/init',
+  'sync/operator',
 ];
-const USE_CASES = ['sync/*', ...FOLDERS, ...BELOW_A_USE_CASE];
+const USE_CASES = [...FOLDERS, ...BELOW_A_USE_CASE];
 const COMMANDS = ['commands', 'commands/demo.ts', 'commands/sandbox.ts'];
 const PROGRAM = [
   ...COMMANDS,
-  'app.ts',
-  'app-queue.ts',
-  'app-page.ts',
-  'config-file.ts',
+  'app',
+  'config/config-file.ts',
   'report',
-  'readings',
+  'documents',
+  'render',
+  'situation',
   'page',
   'alerts',
   'queue',
   ...USE_CASES,
 ];
 
-const ASSEMBLED = ['config-file.ts', 'http', 'page', 'alerts', 'readings', 'queue', ...USE_CASES];
+const ASSEMBLED = ['config/config-file.ts', 'http', 'page', 'alerts', 'situation', 'queue', ...USE_CASES];
 
 export const MAY_IMPORT = {
-  'cli.ts': [...COMMANDS, 'report', ...LEAVES],
+  'cli.ts': [...COMMANDS, 'report', 'render', ...LEAVES],
   commands: PROGRAM,
   'commands/demo.ts': ['demo', 'sandbox', ...PROGRAM],
   'commands/sandbox.ts': ['sandbox', ...PROGRAM],
-  demo: ['sandbox', 'report', ...DECLARATIONS],
+  demo: ['sandbox', 'report', 'render', ...DECLARATIONS],
   sandbox: LEAVES,
-  'app.ts': ['app-base.ts', 'app-queue.ts', ...LEAVES],
-  'app-base.ts': ['tracing-export.ts', ...ASSEMBLED],
-  'tracing-export.ts': LEAVES,
-  'app-queue.ts': ['app-base.ts', 'app-page.ts', ...ASSEMBLED],
-  'app-page.ts': ['app-base.ts', ...ASSEMBLED],
-  report: ['readings', ...USE_CASES],
-  readings: USE_CASES,
-  page: ['http', 'readings', 'report', ...USE_CASES],
-  alerts: ['readings', 'report', 'config-file.ts', ...USE_CASES],
+  app: ASSEMBLED,
+  report: ['documents', 'render', 'situation', ...USE_CASES],
+  documents: ['situation', ...USE_CASES],
+  render: ['documents', ...LEAVES],
+  situation: USE_CASES,
+  page: ['http', 'documents', 'render', 'situation', 'report', ...USE_CASES],
+  alerts: ['documents', 'render', 'situation', 'report', 'config/config-file.ts', ...USE_CASES],
   http: ['queue', ...USE_CASES],
   queue: USE_CASES,
-  'sync/*': ['config-file.ts', ...FOLDERS, ...BELOW_A_USE_CASE],
   ...each(FOLDERS, BELOW_A_USE_CASE),
+  'sync/operator': ['config/config-file.ts', 'sync/plan', ...BELOW_A_USE_CASE],
   ...each(SHARED, BELOW_A_USE_CASE),
   mirror: DECLARATIONS,
   destination: DECLARATIONS,
   state: DECLARATIONS,
-  'config-file.ts': ['config-modules.ts', ...DECLARATIONS],
-  'config-modules.ts': LEAVES,
+  'config/config-file.ts': ['config/config-modules.ts', 'config/load-alone.ts', ...DECLARATIONS],
+  'config/config-modules.ts': LEAVES,
+  'config/load-alone.ts': LEAVES,
   'index.ts': DECLARATIONS,
   streams: LEAVES,
   ...each(LEAVES, LEAVES),
@@ -124,32 +92,32 @@ export const MAY_USE = {
   postgres: ['connections', 'mirror', 'state', 'destination/quota', 'demo', 'commands/demo.ts'],
   'postgres-array': ['mirror'],
   'drizzle-orm': ['state'],
-  hono: ['http/http-server.ts', 'page/page.ts', 'html.ts'],
+  hono: ['http/http-server.ts', 'page/page.ts', 'text/html.ts'],
   '@hono/node-server': ['http/http-server.ts'],
   undici: ['destination/connections.ts'],
   'p-limit': ['commands', 'sync', 'destination'],
   commander: ['cli.ts', 'commands'],
-  'cron-parser': ['cron-schedule.ts'],
-  'csv-parse': ['csv-file.ts'],
-  'csv-stringify': ['csv-file.ts'],
+  'cron-parser': ['time/cron-schedule.ts'],
+  'csv-parse': ['files/csv-file.ts'],
+  'csv-stringify': ['files/csv-file.ts'],
   '@inquirer/checkbox': ['commands/init.ts'],
-  jiti: ['config-file.ts', 'config-modules.ts'],
-  pino: ['logger.ts'],
+  jiti: ['config/config-file.ts', 'config/config-modules.ts'],
+  pino: ['process/logger.ts'],
   'prom-client': ['http/metrics.ts', 'http/gauges.ts'],
   nodemailer: ['alerts/send-mail.ts'],
-  '@opentelemetry/api': ['tracing.ts'],
-  '@opentelemetry/exporter-trace-otlp-http': ['tracing-export.ts'],
-  '@opentelemetry/resources': ['tracing-export.ts'],
-  '@opentelemetry/sdk-trace-node': ['tracing-export.ts'],
-  'fastest-levenshtein': ['nearest-name.ts', 'sync/init'],
-  'string-width': ['report/wrap.ts'],
+  '@opentelemetry/api': ['process/tracing.ts'],
+  '@opentelemetry/exporter-trace-otlp-http': ['process/tracing-export.ts'],
+  '@opentelemetry/resources': ['process/tracing-export.ts'],
+  '@opentelemetry/sdk-trace-node': ['process/tracing-export.ts'],
+  'fastest-levenshtein': ['text/nearest-name.ts', 'sync/init'],
+  'string-width': ['render/wrap.ts'],
   zod: ANYWHERE,
 };
 
 /** The place of a file, by its path within src/; undefined: none. */
 export function placeOf(file) {
   const { dir } = path.posix.parse(file);
-  const folders = dir.split('/').map((_, at, names) => names.slice(0, at + 1).join('/'));
+  const folders = dir.split('/').map((_, index, names) => names.slice(0, index + 1).join('/'));
   return [file, `${dir}/*`, ...folders.reverse()].find((place) => place in MAY_IMPORT);
 }
 

@@ -79,7 +79,7 @@ async function picture(browser, origin, { width, height, name, path = '/' }) {
   await context.close();
 }
 
-/** What a command prints on a terminal of 80 columns, with its colours. */
+/** The output of a command on a terminal of 80 columns, with its colours. */
 async function readTerminal(cli, command, env) {
   const typed = `stty cols 80 rows 50; ${process.execPath} ${cli} ${command}`;
   const terminal = spawn('script', ['-qec', typed, '/dev/null'], {

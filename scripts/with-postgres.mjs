@@ -25,8 +25,8 @@ function findVersion() {
   return versions
     .sort((a, b) => {
       const [left, right] = [numbers(a), numbers(b)];
-      const at = left.findIndex((number, place) => number !== right[place]);
-      return at < 0 ? 0 : left[at] - right[at];
+      const place = left.findIndex((number, index) => number !== right[index]);
+      return place < 0 ? 0 : left[place] - right[place];
     })
     .at(-1);
 }

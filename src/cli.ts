@@ -4,9 +4,9 @@ import { readFileSync } from 'node:fs';
 import { Command, CommanderError, Help } from 'commander';
 import { addCommands } from './commands/command-table.js';
 import { EXIT, exitCodeOfErrorCode } from './commands/exit-code.js';
-import { codeOf, UsageError } from './errors.js';
+import { codeOf, UsageError } from './errors/errors.js';
 import { describeError, errorToJson } from './report/error-message.js';
-import { exitWhenPrinted, printJson, printLine, printNote } from './report/print.js';
+import { exitWhenPrinted, printJson, printLine, printNote } from './render/print.js';
 
 async function main(argv: readonly string[]): Promise<void> {
   const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {

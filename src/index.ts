@@ -1,4 +1,4 @@
-// What a configuration file imports from 'slotsync'.
+// The exports of 'slotsync' for configuration files.
 export { defineConfig } from './streams/config-schema.js';
 export type {
   FieldFunction,

@@ -1,9 +1,9 @@
 // The channels of alerts: each is on when the setting with its address is set.
-import { UsageError } from '../errors.js';
-import { currentText, type SettingText } from '../setting-text.js';
-import type { AlertSettings, ProxySettings } from '../settings.js';
+import { UsageError } from '../errors/errors.js';
+import { currentText, type SettingText } from '../config/setting-text.js';
+import type { AlertSettings, ProxySettings } from '../config/settings.js';
 import { toHtml, toJsonBody, toSlackBody, toTeamsBody, toText } from './formats.js';
-import type { AlertRules } from './find-causes.js';
+import type { AlertRules } from './choose-alerts.js';
 import { subjectOf, type Notice } from './notice.js';
 import { postWebhook } from './post-webhook.js';
 

@@ -1,5 +1,5 @@
 // The bodies that channels take: slotsync's own JSON, those of Slack and of Teams, and text and HTML for a mail.
-import { html } from '../html.js';
+import { html } from '../text/html.js';
 import { senderOf, subjectOf, type Notice } from './notice.js';
 
 /** slotsync's own: everything, for programs. */

@@ -1,5 +1,5 @@
-// What a channel is given: one notice with everything that is due, so that many causes at once are one message.
-import { formatDuration, plural } from '../format.js';
+// The input of a channel: one notice with everything that is due, so that many causes at once are one message.
+import { formatDuration, plural } from '../text/format.js';
 import type { DueMessage } from '../state/alerts.js';
 import type { AlertCondition } from '../state/schema.js';
 
@@ -13,7 +13,7 @@ export class SentInPart extends Error {
   }
 }
 
-/** One alert of a notice, in words. */
+/** An alert of a notice, in words. */
 export interface NoticeAlert {
   /** With `event` and `openedAt` it names the message: one that arrives twice is the same. */
   id: number;
@@ -38,7 +38,7 @@ export function composeNotice(organization: Notice['organization'], due: readonl
   return { organization, alerts: due.map(composeAlert) };
 }
 
-/** What `alerts test` sends. */
+/** The message of `alerts test`. */
 export function composeTest(organization: Notice['organization'], now = new Date()): Notice {
   const alert = {
     id: 0,
@@ -70,7 +70,7 @@ function composeAlert({ event, alert }: DueMessage): NoticeAlert {
   };
 }
 
-/** One line: the alert, or how many. */
+/** The subject line: the alert, or how many. */
 export function subjectOf({ alerts }: Notice): string {
   const [first, ...others] = alerts;
   if (first && others.length === 0) return first.title;

@@ -1,12 +1,12 @@
-// One POST to a webhook, through the proxy where one is set. Its address is a secret, so no failure repeats it.
+// A POST to a webhook, through the proxy where one is set. Its address is a secret, so no failure repeats it.
 import { createHmac } from 'node:crypto';
 import { openConnections } from '../destination/connections.js';
-import { codeOf } from '../errors.js';
-import type { ProxySettings } from '../settings.js';
+import { codeOf } from '../errors/errors.js';
+import type { ProxySettings } from '../config/settings.js';
 
 interface Webhook {
   url: string;
-  /** What the body is signed with; undefined: it is not. */
+  /** The secret that the body is signed with; undefined: it is not signed. */
   secret?: string | undefined;
   proxy: ProxySettings | undefined;
   timeoutMs: number;

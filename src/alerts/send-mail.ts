@@ -1,8 +1,8 @@
-// One mail by SMTP, encrypted unless the address says otherwise. A server that does not answer is given up in time.
+// A mail by SMTP, encrypted unless the address says otherwise. A server that does not answer is given up in time.
 import { domainToASCII } from 'node:url';
 import { createTransport } from 'nodemailer';
 import { parseSmtpAddress } from '../connections/smtp-address.js';
-import { codeOf } from '../errors.js';
+import { codeOf } from '../errors/errors.js';
 import { SentInPart } from './notice.js';
 
 export interface Mail {
@@ -68,7 +68,7 @@ export async function sendMail(
   }
 }
 
-/** Those of the addresses that are among the others, which may be written in another way. */
+/** The addresses that are among the others, which may be written in another way. */
 export function addressesAmong(addresses: readonly string[], others: readonly string[]): string[] {
   const names = new Set(others.map(sameFor));
   return addresses.filter((address) => names.has(sameFor(address)));

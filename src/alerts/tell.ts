@@ -1,9 +1,10 @@
 // Alerts are decided in one transaction by one process at a time, and sent outside of it: whoever claims a message sends
 // it, so a process that dies between both leaves it to another. Nothing of a run waits for any of this.
-import { codeOf, messageOf } from '../errors.js';
-import type { Logger } from '../logger.js';
-import { describeAfterwards, findCauses, type AlertRules } from './find-causes.js';
-import { readConditions } from '../readings/conditions.js';
+import { codeOf, messageOf } from '../errors/errors.js';
+import type { Logger } from '../process/logger.js';
+import { concerns } from '../situation/concerns.js';
+import { readGrounds } from '../situation/situation.js';
+import { chooseAlerts, describeAfterwards, type AlertRules } from './choose-alerts.js';
 import {
   addMessages,
   claimMessages,
@@ -32,7 +33,7 @@ export interface AlertDeps {
 /** Alerts in one notice. */
 const MOST_AT_ONCE = 50;
 
-/** An alert is over when its cause has been gone for so long: one that comes and goes is one alert. */
+/** An alert is over when its cause has been gone for this long: one that comes and goes is one alert. */
 const OVER_AFTER_MINUTES = 10;
 
 /** Opens an alert for each cause that is there, and ends those whose cause is gone. False: another process is at it. */
@@ -40,30 +41,31 @@ export async function evaluateAlerts(
   { state, channels, rules, streams, timeZone }: Omit<AlertDeps, 'log'>,
   now?: Date,
 ): Promise<boolean> {
-  return state.db.transaction(async (tx) => {
+  const evaluate = async (tx: Queries) => {
     await limitReading(tx);
     if (!(await tryLock(tx, 'slotsync alerts'))) return false;
     const open = await listOpenAlerts(tx);
-    const reading = await readConditions(tx, streams, now);
-    const causes = findCauses(reading, rules, { timeZone, streams });
+    const situation = await readGrounds(tx, { streams, now });
+    const causes = chooseAlerts(concerns(situation, rules), rules, { timeZone, now: situation.now });
     const names = channels.map(({ name }) => name);
     for (const cause of causes)
       if (!open.some((alert) => alert.cause === cause.cause)) await openAlert(tx, cause, names);
     for (const { id, cause, condition, messages } of open.toSorted((a, b) => a.id - b.id)) {
-      const isThere = causes.some((one) => one.cause === cause);
+      const isThere = causes.some((found) => found.cause === cause);
       await noteCause(tx, id, isThere);
       if (!isThere) {
-        // What was held, an operator has decided: what is held next is another decision.
+        // An operator has decided on what was held: what is held next is another decision.
         const afterMinutes = condition === 'run_held' ? 0 : OVER_AFTER_MINUTES;
-        await recoverAlert(tx, id, { afterMinutes, afterwards: describeAfterwards(reading, condition) });
+        await recoverAlert(tx, id, { afterMinutes, afterwards: describeAfterwards(situation, condition) });
       } else if (messages.length === 0) await addMessages(tx, id, names);
     }
     return true;
-  });
+  };
+  return state.db.transaction(evaluate, { isolationLevel: 'repeatable read' });
 }
 
 /**
- * It uses one of the few connections that the work has, so it gives up early. The statements are short for what the planner
+ * It uses one of the few connections that the work has, so it stops waiting early. The statements are short for what the planner
  * expects of them: compiling them took ten times as long as running them.
  */
 async function limitReading(tx: Queries): Promise<void> {
@@ -108,7 +110,7 @@ async function sendTo(
   );
 }
 
-/** What goes to the same addresses is one notice. */
+/** Alerts to the same addresses are one notice. */
 function groupByMissing(due: readonly DueMessage[]): DueMessage[][] {
   const groups = new Map<string, DueMessage[]>();
   for (const one of due) {

@@ -1,9 +1,9 @@
 import { composeTest } from '../alerts/notice.js';
 import { evaluateAlerts, readOrganization, sendDue, trySend, type AlertDeps } from '../alerts/tell.js';
-import type { App } from '../app.js';
-import { UsageError } from '../errors.js';
-import { formatTime, plural } from '../format.js';
-import { lines, print } from '../report/print.js';
+import type { App } from '../app/app.js';
+import { UsageError } from '../errors/errors.js';
+import { formatTime, plural, lines } from '../text/format.js';
+import { print } from '../render/print.js';
 import { listOpenAlerts, type OpenAlert } from '../state/alerts.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
@@ -39,7 +39,7 @@ async function printOpen(
     { channels: names, alerts: open },
     lines(
       names.length === 0
-        ? 'No channel is set, so nobody is told: docs/alerts.md'
+        ? 'No channel is set, so nobody is notified: docs/alerts.md'
         : `Channels: ${names.join(', ')}.`,
       open.length === 0 ? 'No alert is open.' : `${plural(open.length, 'alert')} open:`,
       open.flatMap((alert) => describeOpen(alert, timeZone)),
@@ -55,7 +55,7 @@ function describeOpen({ message, openedAt, goneSince, messages }: OpenAlert, tim
     details.map((line) => `  ${line}`),
     `  Open since ${formatTime(openedAt, timeZone)}.`,
     goneSince !== null &&
-      `  Its cause is gone since ${formatTime(goneSince, timeZone)}; it is over unless it comes back soon.`,
+      `  Its cause cleared at ${formatTime(goneSince, timeZone)}; it is over unless it comes back soon.`,
     messages.map(({ channel, sentAt, attempts, missing, error }) => {
       if (sentAt !== null) return `  ${channel}: sent ${formatTime(new Date(sentAt), timeZone)}.`;
       const to = missing === null ? '' : ` to ${missing.join(', ')}`;

@@ -1,31 +1,39 @@
-import type { App } from '../app.js';
-import { describeApproval, describeKeys } from '../report/holds.js';
-import { printLine } from '../report/print.js';
+import type { App } from '../app/app.js';
+import { describeApproval, describeApprovedRun, describeKeys } from '../documents/holds.js';
+import { printLine } from '../render/print.js';
 import type { Approval } from '../state/runs/approvals.js';
 import { chooseHolds, type HoldChoice } from '../state/runs/choose-holds.js';
-import { approveHolds, requireStarted } from '../sync/approve-holds.js';
+import { approveHolds, requireStarted } from '../sync/operator/approve-holds.js';
+import { lines } from '../text/format.js';
 import { readRunNumber } from './find-run.js';
 import { beginAndWork, readRunOptions, type RunOptions } from './work-run.js';
 
-type ApproveOptions = RunOptions & HoldChoice & { exactly?: boolean };
+type ApproveOptions = RunOptions & HoldChoice & { exactly?: boolean; reason?: string };
 
 export async function approve(app: App, runText: string, options: ApproveOptions): Promise<number> {
   const runOptions = readRunOptions(options);
   const configuration = await app.configuration();
   const state = await app.confirmedState();
-  const deps = { configuration, mirror: await app.mirror(), state, requireQueue: app.queue };
-  const { stream, operation, exactly = false } = options;
+  const deps = {
+    configuration,
+    mirror: await app.mirror(),
+    state,
+    requireQueue: app.queue,
+    by: 'command' as const,
+  };
+  const { stream, operation, reason, exactly = false } = options;
   const choice = { runId: readRunNumber(runText), stream, operation };
   await chooseHolds(state.db, choice.runId, choice);
   const timeZone = await app.timeZone();
   const approvals: Approval[] = [];
   async function start() {
-    const approved = await approveHolds(deps, { ...choice, exactly });
+    const approved = await approveHolds(deps, { ...choice, exactly, reason });
     if (runOptions.detach || approved.run.pausedAt) requireStarted(approved);
     approvals.push(...approved.approvals);
     if (options.json || !approved.started) return approved;
     for (const approval of approved.approvals) printLine(describeApproval(approval, timeZone));
-    for (const hold of approved.holds) printLine(describeKeys(hold));
+    for (const hold of approved.holds)
+      for (const line of lines(describeKeys(hold), describeApprovedRun(hold))) printLine(line);
     return approved;
   }
   return beginAndWork(app, start, runOptions, { resumeCommand: 'slotsync sync', extraJson: { approvals } });

@@ -1,10 +1,10 @@
 // The part of the mirror a backfill is for: read from its options, and checked before a run exists.
-import { messageOf, UsageError } from '../errors.js';
+import { messageOf, UsageError } from '../errors/errors.js';
 import type { Mirror } from '../mirror/mirror.js';
-import { formatNumber } from '../format.js';
+import { formatNumber } from '../text/format.js';
 import type { RunRange } from '../state/schema.js';
 import type { Stream } from '../streams/stream.js';
-import { readTextFile } from '../text-file.js';
+import { readTextFile } from '../files/text-file.js';
 import { readLimit } from './work-run.js';
 
 export interface RangeOptions {

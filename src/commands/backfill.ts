@@ -1,9 +1,9 @@
-import type { App } from '../app.js';
-import { selectStreams } from '../config-file.js';
-import { UsageError } from '../errors.js';
+import type { App } from '../app/app.js';
+import { selectStreams } from '../config/config-file.js';
+import { UsageError } from '../errors/errors.js';
 import { requireSources } from '../mirror/require-sources.js';
-import { print, printJson, printLine } from '../report/print.js';
-import { describeUnknownKeys } from '../report/run.js';
+import { print, printJson, printLine } from '../render/print.js';
+import { describeUnknownKeys } from '../documents/runs.js';
 import { listUnfinishedRuns } from '../state/runs/read-runs.js';
 import { findUnknownKeys } from '../sync/plan/unknown-keys.js';
 import { readRange, requireConditions, requireFit, type RangeOptions } from './backfill-range.js';

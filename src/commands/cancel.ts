@@ -1,5 +1,5 @@
-import type { App } from '../app.js';
-import { print } from '../report/print.js';
+import type { App } from '../app/app.js';
+import { print } from '../render/print.js';
 import { cancelRun } from '../state/runs/end-run.js';
 import { findUnfinishedRun } from '../state/runs/find-run.js';
 import type { CommonOptions } from './command.js';

@@ -1,16 +1,17 @@
-import type { App } from '../app.js';
-import { scheduleOf, verifyScheduleOf } from '../config-file.js';
-import { AFTER_SYNC, nextDue } from '../cron-schedule.js';
+import type { App } from '../app/app.js';
+import { scheduleOf, verifyScheduleOf } from '../config/config-file.js';
+import { AFTER_SYNC, nextDue } from '../time/cron-schedule.js';
 import { isUnencryptedRemote, parsePostgresAddress } from '../connections/postgres-address.js';
-import { currentText } from '../setting-text.js';
-import { UsageError } from '../errors.js';
-import { formatMinute, plural } from '../format.js';
-import { findFormerProcesses } from '../readings/configurations.js';
-import { describeFormer } from '../report/configurations.js';
-import { print, printLine } from '../report/print.js';
-import { findExposedSecrets } from '../settings.js';
+import { currentText } from '../config/setting-text.js';
+import { UsageError } from '../errors/errors.js';
+import { formatMinute, plural } from '../text/format.js';
+import { findFormerProcesses } from '../situation/configurations.js';
+import { describeFormer } from '../documents/concerns.js';
+import { plain } from '../render/plain.js';
+import { print, printLine } from '../render/print.js';
+import { findExposedSecrets } from '../config/environment.js';
 import { listProcesses } from '../state/processes.js';
-import { checkAll, type Finding } from '../sync/check.js';
+import { checkAll, type Finding } from '../sync/operator/check.js';
 import type { CommonOptions } from './command.js';
 import { EXIT, exitCodeOfErrorCode } from './exit-code.js';
 
@@ -59,9 +60,11 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     ({ db }) => listProcesses(db),
     () => [],
   ); // reported above
-  const times = { timeZone: await app.timeZone().catch(() => 'UTC'), now: new Date() };
-  for (const one of findFormerProcesses(processes, configuration.fingerprints))
-    add({ what: 'processes', result: 'warning', text: describeFormer(one, times) });
+  const timeZone = await app.timeZone().catch(() => 'UTC');
+  for (const process of findFormerProcesses(processes, configuration.fingerprints)) {
+    const text = plain(describeFormer(process, new Date()), timeZone);
+    add({ what: 'processes', result: 'warning', text });
+  }
   const schedule = scheduleOf(configuration);
   if (schedule) {
     const next = formatMinute(nextDue(schedule, new Date()), settings.timeZone ?? schedule.timezone);

@@ -1,10 +1,10 @@
 // Every command: its arguments, options and help. The module that carries it out is loaded when it is run.
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import type { Need } from '../settings.js';
+import type { Need } from '../config/settings.js';
 import { common, withApp, withoutApp } from './command.js';
 
 const STATE: readonly Need[] = ['state'];
-/** What `failures` lists. No record has the status `held`: its keys wait in batches. */
+/** Statuses that `failures` lists. No record has the status `held`: its keys wait in batches. */
 const FAILED_STATUSES = ['dead', 'failed', 'deferred', 'pending', 'held'];
 const EVERYTHING: readonly Need[] = ['mirror', 'state', 'api'];
 
@@ -265,7 +265,6 @@ export function addCommands(program: Command): void {
       'a day or an ISO time (UTC unless it says otherwise), instead of the configured window',
     )
     .option('--to <time>', 'the end, in the same form')
-    .option('--dry-run', 'compare and report, but store nothing')
     .option('--strict', 'exit with 1 if a booking is missing at the service or unknown in the mirror')
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./reconcile.js')).reconcileBookings));
 
@@ -312,7 +311,8 @@ function runOptions(command: Command): Command {
 function holdOptions(command: Command): Command {
   return command
     .option('--stream <name>', 'only of this stream')
-    .option('--operation <operation>', 'only create, update, retire, overwrite or repair');
+    .option('--operation <operation>', 'only create, update, retire, overwrite or repair')
+    .option('--reason <text>', 'why you decide so; stored with the decision');
 }
 
 const SANDBOX_CONTROLS = `

@@ -1,7 +1,7 @@
 // How every command is run: its module is loaded, what it needs is opened, and everything is closed again. A module is
 // loaded only by the command that needs it, so that `--help` and `status` start fast.
 import type { Command } from 'commander';
-import type { App, AppOptions } from '../app.js';
+import type { App, AppOptions } from '../app/app.js';
 import { EXIT } from './exit-code.js';
 
 /** Options of every command that uses the settings. */
@@ -18,7 +18,7 @@ export function common(command: Command): Command {
     .option('--env-file <file>', 'file with settings (default: .env, if there is one)');
 }
 
-/** What a command resolves to: the process's exit code, 0 without one. */
+/** A command resolves to the process's exit code, 0 without one. */
 type Ended = Promise<number | void>;
 
 /** An action for commander: runs what `load` returns with an app. */
@@ -27,7 +27,7 @@ export function withApp<A extends unknown[]>(
   load: () => Promise<(app: App, ...args: A) => Ended>,
 ): (...args: A) => Promise<void> {
   return async (...args) => {
-    const [{ createApp }, run] = await Promise.all([import('../app.js'), load()]);
+    const [{ createApp }, run] = await Promise.all([import('../app/app.js'), load()]);
     const { config: configPath, envFile } = args.at(-2) as CommonOptions; // commander adds the command itself
     const command = (args.at(-1) as Command).name();
     const app = await createApp({ ...opens, command, configPath, envFile });

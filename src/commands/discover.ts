@@ -1,13 +1,13 @@
 import { existsSync } from 'node:fs';
-import type { App } from '../app.js';
-import { UsageError } from '../errors.js';
-import { print } from '../report/print.js';
-import { createProgress } from '../report/progress.js';
+import type { App } from '../app/app.js';
+import { UsageError } from '../errors/errors.js';
+import { print } from '../render/print.js';
+import { createProgress } from '../render/progress.js';
 import { describeService, renderServiceTypes, TYPES_MARKER } from '../report/service.js';
 import { DEFAULT_VERIFY_SHARE } from '../streams/config-schema.js';
-import { createPace } from '../sync/request-pace.js';
-import { surveyService } from '../sync/survey-service.js';
-import { readTextFile, replaceFile, requireWritableFolder } from '../text-file.js';
+import { createPace } from '../sync/run/request-pace.js';
+import { surveyService } from '../sync/run/survey-service.js';
+import { readTextFile, replaceFile, requireWritableFolder } from '../files/text-file.js';
 import type { CommonOptions } from './command.js';
 import { describePlace } from './service-place.js';
 

@@ -1,5 +1,5 @@
-// What the process ends with: 0 done, 1 something failed, 2 wrong use or configuration, 3 held for approval.
-import { errorEntry } from '../error-catalogue.js';
+// Exit codes of the process: 0 done, 1 something failed, 2 wrong use or configuration, 3 held for approval.
+import { errorEntry } from '../errors/error-catalogue.js';
 import type { Run } from '../state/runs/read-runs.js';
 
 export const EXIT = { done: 0, failed: 1, usage: 2, held: 3 } as const;

@@ -1,19 +1,15 @@
-import type { App } from '../app.js';
-import { selectStream } from '../config-file.js';
-import { SlotsyncError } from '../errors.js';
-import {
-  describeBookingExplained,
-  describeRecordExplained,
-  describeUnowned,
-  nextOfRecord,
-} from '../report/explain.js';
-import { readChainOf } from '../readings/chains.js';
-import { print } from '../report/print.js';
+import type { App } from '../app/app.js';
+import { selectStream } from '../config/config-file.js';
+import { SlotsyncError } from '../errors/errors.js';
+import { bookingDocument } from '../documents/bookings.js';
+import { nextOfRecord, recordDocument, unownedDocument } from '../documents/record.js';
+import { readChainOf } from '../situation/chains.js';
+import { printDocument } from '../render/print-document.js';
 import { NO_RESERVATIONS } from '../streams/bookings.js';
 import { joinKey } from '../streams/local-key.js';
-import { explainBooking } from '../sync/explain-booking.js';
-import { explainRecord } from '../sync/explain-record.js';
-import { findNamed } from '../sync/find-named.js';
+import { explainBooking } from '../sync/operator/explain-booking.js';
+import { explainRecord } from '../sync/operator/explain-record.js';
+import { findRecordByName } from '../sync/operator/find-record-by-name.js';
 import type { CommonOptions } from './command.js';
 
 /** The name of the bookings where a stream is expected, unless a stream has it. */
@@ -31,7 +27,7 @@ export async function explain(
     destination: await app.destination(),
     state: await app.confirmedState(),
   };
-  const timeZone = await app.timeZone();
+  const shown = { json: options.json, timeZone: await app.timeZone() };
   const { streams, reservations = NO_RESERVATIONS } = configuration;
   if (name === BOOKINGS && !streams.some((stream) => stream.name === name)) {
     const key = joinKey(parts);
@@ -42,25 +38,23 @@ export async function explain(
         'not_found',
         `no booking '${key}' is in the mirror, at the service or in the state`,
       );
-    print(options, explained, describeBookingExplained(explained, timeZone));
+    printDocument(bookingDocument(explained, shown.timeZone), shown, explained);
     return;
   }
   const stream = selectStream(configuration, name);
   const all = new Map(streams.map((one) => [one.name, one]));
-  const named = await findNamed({ ...deps, streams: all }, stream, parts);
+  const named = await findRecordByName({ ...deps, streams: all }, stream, parts);
   if (!named) {
     const message = `no row and no record of ${name} has the key, and no object the external id or number, '${parts.join(' ')}'`;
     throw new SlotsyncError('not_found', message);
   }
   if ('object' in named) {
-    print(options, { stream: name, there: named.object }, describeUnowned(stream, named.object));
+    const facts = { stream: name, there: named.object };
+    printDocument(unownedDocument(stream, named.object), shown, facts);
     return;
   }
   const found = await explainRecord(deps, stream, named.key);
   const explained = { ...found, chain: await readChainOf(deps.state.db, found.record) };
-  print(
-    options,
-    { ...explained, next: nextOfRecord(explained) },
-    describeRecordExplained(explained, timeZone),
-  );
+  const facts = { ...explained, next: nextOfRecord(explained) };
+  printDocument(recordDocument(explained, found), shown, facts);
 }

@@ -1,9 +1,6 @@
-import type { App } from '../app.js';
-import { openCsvFile } from '../csv-file.js';
-import { UsageError } from '../errors.js';
-import { formatNumber, plural } from '../format.js';
-import { listCauses } from '../readings/causes.js';
-import { eachFailure, eachHeld } from '../readings/failures.js';
+import type { App } from '../app/app.js';
+import { failuresDocument, failuresLead, failureToPoint, heldToPoint } from '../documents/failures.js';
+import { quote } from '../situation/commands.js';
 import {
   CAUSE_COLUMNS,
   causeToCsv,
@@ -13,27 +10,15 @@ import {
   failureToJson,
   heldToCsv,
   heldToJson,
-} from '../report/failure-files.js';
-import {
-  describeAwaitingApproval,
-  describeCauseWhole,
-  describeFailure,
-  describeFormerObjects,
-  describeHeldRecord,
-  describeSettled,
-  describeUnsent,
-  describeUnsettled,
-  quote,
-  recordsOf,
-} from '../report/failures.js';
-import { lines, printJson, printLine } from '../report/print.js';
-import { describeDriftLeft } from '../report/verify.js';
-import type { Queries } from '../state/database.js';
-import { countDrift, isDrift } from '../state/drift/read-drift.js';
-import { countUnsettled } from '../state/records/count-records.js';
-import type { FailureFilter } from '../state/records/failure-filter.js';
-import { countFormerObjects } from '../state/records/change-hands.js';
-import { readKnowledge } from '../state/records/unsent-records.js';
+} from '../documents/failure-rows.js';
+import type { Point } from '../documents/document.js';
+import { UsageError } from '../errors/errors.js';
+import { openCsvFile } from '../files/csv-file.js';
+import { printContent, printDocument } from '../render/print-document.js';
+import { eachFailure, eachHeld } from '../situation/failures.js';
+import { readFailuresFacts } from '../situation/failure-facts.js';
+import type { FailureFilter } from '../state/records/read/failure-filter.js';
+import { lines } from '../text/format.js';
 import type { CommonOptions } from './command.js';
 import { readSince } from './read-time.js';
 import { requireKnownCode } from './require-known-code.js';
@@ -71,108 +56,82 @@ async function prepare(app: App, name: string | undefined, options: FailuresOpti
   const { db } = state;
   const filter: FailureFilter = { stream, status, code, since };
   const configured = await app.configuration().then(
-    ({ streams }) => streams.map((one) => one.name),
+    ({ streams }) => streams.map((declared) => declared.name),
     () => undefined,
   );
-  const times = { timeZone: await app.timeZone(), now };
-  return { db, filter, chosen: describeChoice({ ...options, stream }), configured, limit, json, out, times };
+  const narrows = describeChoice(options);
+  const read = () => readFailuresFacts(db, filter, { narrows, configured });
+  return { db, filter, narrows, read, configured, limit, json, out, now, timeZone: await app.timeZone() };
 }
 
-async function showCauses(show: Show): Promise<void> {
-  const { db, filter, configured, limit = MOST_CAUSES, json, out, times } = show;
+async function showCauses({ filter, narrows, read, limit = MOST_CAUSES, ...show }: Show): Promise<void> {
+  const { json, out, now, timeZone } = show;
   const file = out === undefined ? undefined : await openCsvFile(out, CAUSE_COLUMNS);
-  const causes = await listCauses(db, filter, configured);
+  const facts = await read();
+  const { total, causes, formerObjects, drift } = facts;
   const shown = causes.slice(0, limit);
-  await file?.write(shown.map((cause) => causeToCsv(cause, times)));
+  await file?.write(shown.map(causeToCsv));
   await file?.close();
-  const total = await countUnsettled(db, filter);
-  const others = await countOthers(db, filter.stream);
-  if (json) {
-    return printJson({ total, causes: shown.map((cause) => causeToJson(cause, times)), ...others });
-  }
-  if (!file) for (const cause of shown) printLine(`${describeCauseWhole(cause, times)}\n`);
-  const held = describeAwaitingApproval(causes);
-  const left = shown.length < causes.length ? ` (the first ${shown.length} shown)` : '';
-  const unsettled = causes.filter(({ status }) => status !== 'held').length;
-  const of = `, of ${plural(unsettled, 'cause')}${left}${show.chosen.narrows ? '; each is counted whole' : ''}`;
-  const all = lines('slotsync failures', show.chosen.words, '--all').join(' ');
-  for (const line of lines(
-    (total > 0 || held === undefined) && (await describeNumber(show, total, of)),
-    held && `${held}.`,
-    total + causes.length > 0 && describeUnsent(await readKnowledge(db, filter.stream), filter.stream),
-    describeOthers(others, filter.stream),
-    total + causes.length > 0 && !file && `To list each record: ${all}`,
-    out !== undefined && `Written to ${out}.`,
-  ))
-    printLine(line);
+  const { lead = [], sections } = failuresDocument(facts, { most: limit, now });
+  const all = lines('slotsync failures', filter.stream, narrows !== '' && narrows, '--all').join(' ');
+  const about = [
+    ...lead,
+    ...lines(
+      total + causes.length > 0 && !file && `To list each record: ${all}`,
+      out !== undefined && `Written to ${out}.`,
+    ),
+  ];
+  printDocument(
+    { lead: about, sections: file ? [] : sections },
+    { json, timeZone },
+    { total, causes: shown.map(causeToJson), formerObjects, drift },
+  );
 }
 
-async function showRecords(show: Show): Promise<void> {
-  const { db, filter, configured, limit, json, out } = show;
+/** Page by page: there may be more of them than fit in memory. */
+async function showRecords({
+  db,
+  filter,
+  read,
+  configured,
+  limit,
+  json,
+  out,
+  timeZone,
+}: Show): Promise<void> {
   const file = out === undefined ? undefined : await openCsvFile(out, FAILURE_COLUMNS);
   const document = { failures: [] as object[], held: [] as object[] };
+  const print = (points: readonly Point[]) => !json && !file && printContent({ points }, timeZone);
   let shown = 0;
   try {
     for await (const page of eachFailure(db, filter, limit, configured)) {
       shown += page.length;
       await file?.write(page.map(failureToCsv));
       if (json) document.failures.push(...page.map(failureToJson));
-      else if (!file) for (const failure of page) printLine(`${describeFailure(failure)}\n`);
+      print(page.map(failureToPoint));
     }
     for await (const page of eachHeld(db, filter, limit === undefined ? undefined : limit - shown)) {
       await file?.write(page.map(heldToCsv));
       if (json) document.held.push(...page.map(heldToJson));
-      else if (!file) for (const held of page) printLine(describeHeldRecord(held));
+      print(page.map(heldToPoint));
     }
     await file?.close();
   } catch (error) {
     await file?.discard();
     throw error;
   }
-  const total = await countUnsettled(db, filter);
-  const others = await countOthers(db, filter.stream);
-  if (json) return printJson({ total, ...document, ...others });
-  const held = describeAwaitingApproval(await listCauses(db, { ...filter, status: filter.status ?? 'held' }));
-  const left = shown < total ? ` (the first ${shown} shown)` : '';
-  for (const line of lines(
-    (total > 0 || held === undefined) && (await describeNumber(show, total, left)),
-    held && `${held}: ${lines('slotsync failures', filter.stream, '--status held').join(' ')}`,
-    describeOthers(others, filter.stream),
-    out !== undefined && `Written to ${out}.`,
-  ))
-    printLine(line);
+  const facts = await read();
+  const { total, formerObjects, drift } = facts;
+  const lead = failuresLead(facts, shown < total ? ` (the first ${shown} shown)` : '');
+  if (out !== undefined) lead.push(`Written to ${out}.`);
+  printDocument({ lead, sections: [] }, { json, timeZone }, { total, ...document, formerObjects, drift });
 }
 
-/** The filter as it was given. `narrows`: what of it chooses among the records of a stream. */
-function describeChoice({ stream, status, code, since }: FailuresOptions & { stream?: string | undefined }) {
-  const narrows = lines(
+/** The options that choose among the records of a stream, as they were typed. */
+function describeChoice({ status, code, since }: FailuresOptions): string {
+  return lines(
     status !== undefined && `--status ${status}`,
     code !== undefined && `--code ${code}`,
     since !== undefined && `--since ${quote(since)}`,
   ).join(' ');
-  return { narrows, words: lines(stream, narrows !== '' && narrows).join(' ') || undefined };
 }
-
-/** `total`: those that the filter names; `of`: what else is said of them, where there are any. */
-async function describeNumber({ db, filter, chosen }: Show, total: number, of: string): Promise<string> {
-  const { stream, status } = filter;
-  const { narrows } = chosen;
-  if (status === 'held' && total === 0) return 'No record is held for approval.';
-  const all = narrows === '' ? total : await countUnsettled(db, { stream });
-  if (all === 0) return describeSettled(await readKnowledge(db, stream), stream);
-  if (narrows === '') return `${describeUnsettled(total, stream)}${of}.`;
-  if (total === 0) return `${describeUnsettled(all, stream)}, and none of them matches ${narrows}.`;
-  return `${formatNumber(total)} of ${recordsOf(all, stream)} not in sync ${total === 1 ? 'matches' : 'match'} ${narrows}${of}.`;
-}
-
-/** What else is wrong with records that are in sync as they were last read. */
-async function countOthers(db: Queries, stream: string | undefined) {
-  const drift = (await countDrift(db))
-    // An object without a record was never accepted: nothing of it failed.
-    .filter((one) => one.kind !== 'extra' && isDrift(one.kind) && one.stream === (stream ?? one.stream))
-    .reduce((sum, { count }) => sum + count, 0);
-  return { formerObjects: await countFormerObjects(db, stream), drift };
-}
-
-const describeOthers = ({ formerObjects, drift }: Awaited<ReturnType<typeof countOthers>>, stream?: string) =>
-  lines(describeFormerObjects(formerObjects, stream), describeDriftLeft(drift));

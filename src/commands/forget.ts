@@ -1,9 +1,9 @@
-import type { App } from '../app.js';
-import { SlotsyncError, UsageError } from '../errors.js';
+import type { App } from '../app/app.js';
+import { SlotsyncError, UsageError } from '../errors/errors.js';
 import { describeForgotten } from '../report/forget.js';
-import { print } from '../report/print.js';
+import { print } from '../render/print.js';
 import { forgetBooking, forgetKey, type ForgetRefusal } from '../state/records/forget-key.js';
-import { readRecord } from '../state/records/read-records.js';
+import { readRecord } from '../state/records/read/record-details.js';
 import { joinKey, shortenKey } from '../streams/local-key.js';
 import type { CommonOptions } from './command.js';
 import { BOOKINGS } from './explain.js';
@@ -29,7 +29,7 @@ export async function forget(
   await requireKnownStream(app, { db }, stream);
   const record = await readRecord(db, stream, localKey);
   if (declared) {
-    const { rows, unreadable } = await (await app.mirror()).readRowsOrReasons(declared, [localKey]);
+    const { rows, unreadable } = await (await app.mirror()).readRows(declared, [localKey]);
     for (const reason of unreadable.values()) throw reason;
     if (rows.has(localKey)) {
       throw new UsageError(

@@ -1,17 +1,17 @@
 import { existsSync } from 'node:fs';
 import path from 'node:path';
-import type { App } from '../app.js';
-import { UsageError } from '../errors.js';
+import type { App } from '../app/app.js';
+import { UsageError } from '../errors/errors.js';
 import type { CatalogueTable } from '../mirror/read-catalogue.js';
-import { listNames } from '../nearest-name.js';
+import { listNames } from '../text/nearest-name.js';
 import { describeProposal, renderConfiguration, toSource } from '../report/configuration-file.js';
-import { print } from '../report/print.js';
+import { print } from '../render/print.js';
 import { TYPES_MARKER } from '../report/service.js';
 import { matchTables, type NamedType, type TableOfType } from '../sync/init/match-tables.js';
 import { nearestTable, proposeConfiguration } from '../sync/init/propose-configuration.js';
-import { surveyService } from '../sync/survey-service.js';
-import { readTextFile, requireWritableFolder, writeNewFile } from '../text-file.js';
-import { visible } from '../visible-text.js';
+import { surveyService } from '../sync/run/survey-service.js';
+import { readTextFile, requireWritableFolder, writeNewFile } from '../files/text-file.js';
+import { visible } from '../text/visible-text.js';
 import type { CommonOptions } from './command.js';
 import { describePlace } from './service-place.js';
 

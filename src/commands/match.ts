@@ -1,22 +1,22 @@
 import { statSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
-import type { App } from '../app.js';
-import { selectStream, selectStreams } from '../config-file.js';
-import { openCsvFile, readCsvFile } from '../csv-file.js';
-import { UsageError } from '../errors.js';
+import type { App } from '../app/app.js';
+import { selectStream, selectStreams } from '../config/config-file.js';
+import { openCsvFile, readCsvFile } from '../files/csv-file.js';
+import { UsageError } from '../errors/errors.js';
 import { requireSources } from '../mirror/require-sources.js';
 import { describeApplied, describeMatches, SAMPLES } from '../report/match.js';
-import { plural } from '../format.js';
-import { lines, print } from '../report/print.js';
-import { createProgress } from '../report/progress.js';
+import { plural, lines } from '../text/format.js';
+import { print } from '../render/print.js';
+import { createProgress } from '../render/progress.js';
 import { unlinkRecords } from '../state/records/link-records.js';
 import { applyLinks } from '../sync/match/apply-links.js';
 import type { MatchDeps } from '../sync/match/compare-type.js';
 import { MATCH_COLUMNS, NEEDED_COLUMNS, toCsvRow } from '../sync/match/match-file.js';
 import { groupByType, matchStreams, type MatchRequest } from '../sync/match/match-streams.js';
-import { createPreflight } from '../sync/plan/preflight.js';
+import { createNameCheck } from '../sync/plan/unknown-names.js';
 import { DEFAULT_VERIFY_SHARE } from '../streams/config-schema.js';
-import { createPace } from '../sync/request-pace.js';
+import { createPace } from '../sync/run/request-pace.js';
 import type { CommonOptions } from './command.js';
 import { untilInterrupted } from './signals.js';
 import { withSmallHeap } from './small-heap.js';
@@ -52,7 +52,7 @@ async function compare(app: App, names: string[], options: MatchOptions): Promis
     streams.map(({ stream }) => stream),
   );
   await requireSources(deps.mirror, { streams: compared });
-  await createPreflight(deps.destination).requireKnownNames(compared, { lane: 'verify' });
+  await createNameCheck(deps.destination).requireKnownNames(compared, { lane: 'verify' });
 
   const { out } = options;
   if (out !== undefined && isFolder(out))

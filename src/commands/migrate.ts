@@ -1,7 +1,7 @@
-import type { App } from '../app.js';
+import type { App } from '../app/app.js';
 import { migrateQueue } from '../queue/bullmq.js';
-import { plural } from '../format.js';
-import { print } from '../report/print.js';
+import { plural } from '../text/format.js';
+import { print } from '../render/print.js';
 import { CONTESTED_REMEDY, migrate } from '../state/migrate.js';
 import type { CommonOptions } from './command.js';
 

@@ -1,10 +1,10 @@
 // Serves the operator's page beside the workers, or where none runs: it reads the state, and works nothing.
 import { once } from 'node:events';
-import type { App } from '../app.js';
-import { servePage } from '../app-page.js';
-import { UsageError } from '../errors.js';
-import { printLine } from '../report/print.js';
-import { isLoopback } from '../settings.js';
+import type { App } from '../app/app.js';
+import { servePage } from '../app/app-page.js';
+import { UsageError } from '../errors/errors.js';
+import { printLine } from '../render/print.js';
+import { isLoopback } from '../connections/address-parts.js';
 import type { CommonOptions } from './command.js';
 import { untilInterrupted } from './signals.js';
 

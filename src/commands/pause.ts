@@ -1,6 +1,6 @@
 // `pause` and `resume`: of one run, or of every run that is not incremental.
-import type { App } from '../app.js';
-import { print } from '../report/print.js';
+import type { App } from '../app/app.js';
+import { print } from '../render/print.js';
 import { findPausableRun, findUnfinishedRun } from '../state/runs/find-run.js';
 import { setPaused } from '../state/runs/pause-runs.js';
 import type { CommonOptions } from './command.js';

@@ -1,16 +1,17 @@
-import type { App } from '../app.js';
-import { selectStreams } from '../config-file.js';
+import type { App } from '../app/app.js';
+import { selectStreams } from '../config/config-file.js';
 import { requireSources } from '../mirror/require-sources.js';
-import { UsageError } from '../errors.js';
+import { UsageError } from '../errors/errors.js';
 import { describeOperation, describePlans } from '../report/plan.js';
 import { openPlanFile } from '../report/plan-file.js';
-import { print, printLine, printNote } from '../report/print.js';
-import { createRecognizer } from '../sync/recognize-databases.js';
+import { print, printLine, printNote } from '../render/print.js';
+import { createRecognizer } from '../sync/run/recognize-databases.js';
 import type { PlannedOperation } from '../sync/plan/planned-operations.js';
 import { previewStream, secondsAtQuota, type Preview } from '../sync/plan/preview.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 import { readLimit } from './work-run.js';
+import { withReasons } from '../sync/limits/hold-reason.js';
 
 /** Used while the service's latency has not been measured. */
 const ASSUMED_LATENCY_MS = 100;
@@ -67,7 +68,8 @@ export async function plan(
   const seconds = secondsAtQuota(requests, rate, latencyMs);
   const endsAt = new Date(Date.now() + seconds * 1000);
   const cost = { requests, rate, latencyMs, seconds, endsAt };
-  print(options, { streams: plans, requests, seconds, endsAt }, [
+  const streamsJson = plans.map((plan) => ({ ...plan, holds: withReasons(plan.holds, plan) }));
+  print(options, { streams: streamsJson, requests, seconds, endsAt }, [
     ...describePlans(plans, cost, { samples: !options.full, timeZone: await app.timeZone() }),
     ...(file && isComplete ? [`Written to ${options.out}.`] : []),
   ]);

@@ -1,12 +1,12 @@
 import { createInterface } from 'node:readline';
-import type { App } from '../app.js';
-import { selectStream } from '../config-file.js';
-import { UsageError } from '../errors.js';
-import { plural } from '../format.js';
-import { print } from '../report/print.js';
+import type { App } from '../app/app.js';
+import { selectStream } from '../config/config-file.js';
+import { UsageError } from '../errors/errors.js';
+import { plural } from '../text/format.js';
+import { print } from '../render/print.js';
 import { isTooLong, MAX_ID_BYTES, shortenKey, splitKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
-import { pushKeys } from '../sync/push-keys.js';
+import { pushKeys } from '../sync/operator/push-keys.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 

@@ -1,5 +1,5 @@
 // Times as an operator types them.
-import { UsageError } from '../errors.js';
+import { UsageError } from '../errors/errors.js';
 
 /** A day, or a time with or without its zone. */
 const TIME = /^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)(Z|[+-]\d{2}:?\d{2})?)?$/;

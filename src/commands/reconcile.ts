@@ -1,9 +1,9 @@
-import type { App } from '../app.js';
-import { UsageError } from '../errors.js';
+import type { App } from '../app/app.js';
+import { UsageError } from '../errors/errors.js';
 import { requireSources } from '../mirror/require-sources.js';
-import { print } from '../report/print.js';
-import { createProgress } from '../report/progress.js';
-import { describeReconcile, MAX_BOOKINGS, reconcileToJson } from '../report/reconcile.js';
+import { MOST_BOOKINGS, reconcileDocument } from '../documents/bookings.js';
+import { printDocument } from '../render/print-document.js';
+import { createProgress } from '../render/progress.js';
 import { reconcile } from '../sync/reconcile/reconcile.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
@@ -13,7 +13,6 @@ import { untilInterrupted } from './signals.js';
 interface ReconcileOptions extends CommonOptions {
   from?: string;
   to?: string;
-  dryRun?: boolean;
   strict?: boolean;
 }
 
@@ -32,20 +31,20 @@ export async function reconcileBookings(app: App, options: ReconcileOptions): Pr
   const onProgress = (done: number, total: number) =>
     progress.update(Math.ceil(done / HOUR_SECONDS), Math.ceil(total / HOUR_SECONDS));
   const startedAt = performance.now();
-  const isDryRun = options.dryRun ?? false;
-  const named = options.json ? MAX_BOOKINGS_AS_JSON : MAX_BOOKINGS;
+  const named = options.json ? MAX_BOOKINGS_AS_JSON : MOST_BOOKINGS;
   const result = await untilInterrupted(
-    (signal) => reconcile({ ...deps, onProgress }, { from, to, isDryRun, named }, signal),
-    isDryRun ? 'Stopped.' : 'Stopped. Verdicts so far are kept; slotsync reconcile reads everything again.',
+    (signal) => reconcile({ ...deps, onProgress }, { from, to, named }, signal),
+    'Stopped. Verdicts so far are kept; slotsync reconcile reads everything again.',
   ).finally(progress.stop);
   if (!result) return EXIT.failed;
   const seconds = (performance.now() - startedAt) / 1000;
   const timeZone = await app.timeZone();
-  print(
-    options,
-    reconcileToJson(result, isDryRun),
-    describeReconcile(result, { timeZone, isDryRun, seconds }),
-  );
+  const facts = {
+    ...result,
+    from: new Date(result.from).toISOString(),
+    to: new Date(result.to).toISOString(),
+  };
+  printDocument(reconcileDocument(result, { timeZone, seconds }), { json: options.json, timeZone }, facts);
   const { missing_there: missing = 0, unknown_here: unknown = 0 } = result.verdicts;
   return options.strict && missing + unknown > 0 ? EXIT.failed : EXIT.done;
 }

@@ -1,16 +1,19 @@
-import type { App } from '../app.js';
-import { describeHeld } from '../report/holds.js';
-import { print } from '../report/print.js';
-import { runToJson } from '../report/run.js';
+import type { App } from '../app/app.js';
+import { describeHeld } from '../documents/holds.js';
+import { print } from '../render/print.js';
+import { runToJson } from '../documents/runs.js';
 import type { HoldChoice } from '../state/runs/choose-holds.js';
 import { rejectHolds } from '../state/runs/decide-holds.js';
 import { readRun } from '../state/runs/read-runs.js';
 import type { CommonOptions } from './command.js';
 import { readRunNumber } from './find-run.js';
 
-export async function reject(app: App, runText: string, options: CommonOptions & HoldChoice): Promise<void> {
+type RejectOptions = CommonOptions & HoldChoice & { reason?: string };
+
+export async function reject(app: App, runText: string, options: RejectOptions): Promise<void> {
   const state = await app.state();
-  const { run, holds } = await rejectHolds(state.db, readRunNumber(runText), options);
+  const decision = { by: 'command', reason: options.reason } as const;
+  const { run, holds } = await rejectHolds(state.db, readRunNumber(runText), options, decision);
   const after = (await readRun(state.db, run.id)) ?? run;
   const rejected = holds.map(({ stream, operation, count }) => ({ stream, operation, count }));
   print(options, { run: runToJson(after), rejected }, [

@@ -1,7 +1,8 @@
-import type { App } from '../app.js';
-import { selectStream } from '../config-file.js';
-import { lines, print } from '../report/print.js';
-import { renameKey } from '../sync/rename-record.js';
+import { lines } from '../text/format.js';
+import type { App } from '../app/app.js';
+import { selectStream } from '../config/config-file.js';
+import { print } from '../render/print.js';
+import { renameKey } from '../sync/operator/rename-record.js';
 import type { CommonOptions } from './command.js';
 
 export async function rename(

@@ -1,14 +1,15 @@
-import type { App } from '../app.js';
-import { UsageError } from '../errors.js';
-import { openOutputFile } from '../output-file.js';
-import { readReport } from '../readings/report.js';
-import { reportToHtml } from '../report/morning-html.js';
-import { reportToMarkdown } from '../report/morning-markdown.js';
-import { composeReport, type MorningReport } from '../report/morning-report.js';
-import { reportToText } from '../report/morning-text.js';
-import { printJson, printLine } from '../report/print.js';
+import type { App } from '../app/app.js';
+import type { Document } from '../documents/document.js';
+import { reportDocument } from '../documents/report.js';
+import { UsageError } from '../errors/errors.js';
+import { openOutputFile } from '../files/output-file.js';
+import { documentToHtml } from '../render/html.js';
+import { documentToMarkdown } from '../render/markdown.js';
+import { printJson, printLine } from '../render/print.js';
+import { documentToText } from '../render/text.js';
+import { readReport } from '../situation/report.js';
 import { findRun } from '../state/runs/find-run.js';
-import { visible } from '../visible-text.js';
+import { visible } from '../text/visible-text.js';
 import type { CommonOptions } from './command.js';
 import { readRunNumber } from './find-run.js';
 import { readSince } from './read-time.js';
@@ -21,7 +22,11 @@ interface ReportOptions extends CommonOptions {
   out?: string;
 }
 
-const FORMATS = { text: reportToText, markdown: reportToMarkdown, html: reportToHtml } as const;
+const FORMATS = {
+  text: (document: Document, timeZone: string) => documentToText(document, { timeZone }),
+  markdown: documentToMarkdown,
+  html: documentToHtml,
+} as const;
 
 export async function report(app: App, id: string | undefined, options: ReportOptions): Promise<void> {
   const render = chooseFormat(options);
@@ -29,26 +34,26 @@ export async function report(app: App, id: string | undefined, options: ReportOp
     throw new UsageError('a run has its own period: leave out --since');
   const now = new Date();
   const since = options.since === undefined ? undefined : readSince(options.since, '--since', now);
-  const state = await app.state();
-  const run = id === undefined ? undefined : await findRun(state.db, readRunNumber(id));
+  const { db } = await app.state();
+  const run = id === undefined ? undefined : await findRun(db, readRunNumber(id));
   const { requestsPerSecond } = app.settings;
   // Opened first: a file that cannot be written is reported before anything is read.
   const file = options.out === undefined ? undefined : await openOutputFile(options.out);
-  const configuredStreams = async () => (await app.configuration()).streams.map(({ name }) => name);
-  const reading = await readReport(state, { since, run }, { requestsPerSecond, configuredStreams, now });
+  const loadStreams = async () => (await app.configuration()).streams.map(({ name }) => name);
+  const facts = await readReport(db, { since, run }, { requestsPerSecond, loadStreams, now });
   const text = options.json
-    ? JSON.stringify(reading, null, 2)
-    : render(composeReport(reading, await app.timeZone()));
-  if (!file) return options.json ? printJson(reading) : printLine(text.trimEnd());
+    ? JSON.stringify(facts, null, 2)
+    : render(reportDocument(facts), await app.timeZone());
+  if (!file) return options.json ? printJson(facts) : printLine(text.trimEnd());
   await file.write(`${visible(text).trimEnd()}\n`);
   await file.close();
   printLine(`Written to ${options.out}.`);
 }
 
 /** Throws UsageError when several forms are asked for. */
-function chooseFormat(options: ReportOptions): (report: MorningReport) => string {
+function chooseFormat(options: ReportOptions): (document: Document, timeZone: string) => string {
   const asked = (['text', 'markdown', 'html', 'json'] as const).filter((name) => options[name]);
   if (asked.length > 1) throw new UsageError(`choose one of ${asked.map((name) => `--${name}`).join(', ')}`);
   const [format = 'text'] = asked;
-  return format === 'json' ? reportToText : FORMATS[format];
+  return FORMATS[format === 'json' ? 'text' : format];
 }

@@ -1,9 +1,9 @@
 // An error code that an operator names: of the catalogue, or one that a record has.
-import { isKnownCode } from '../error-catalogue.js';
-import { UsageError } from '../errors.js';
-import { nearestName } from '../nearest-name.js';
+import { isKnownCode } from '../errors/error-catalogue.js';
+import { UsageError } from '../errors/errors.js';
+import { nearestName } from '../text/nearest-name.js';
 import type { State } from '../state/database.js';
-import { listFailureCodes } from '../state/records/count-failures.js';
+import { listFailureCodes } from '../state/records/read/count-failures.js';
 import { LIMITED_OPERATIONS } from '../state/schema.js';
 
 /** Throws UsageError for a code that is in no record and in no catalogue. What is held has an operation instead. */

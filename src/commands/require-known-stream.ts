@@ -1,8 +1,8 @@
 // For commands that read the state alone, without the configuration: the streams that it has records of.
-import type { App } from '../app.js';
-import { UsageError } from '../errors.js';
+import type { App } from '../app/app.js';
+import { UsageError } from '../errors/errors.js';
 import type { State } from '../state/database.js';
-import { listRecordedStreams } from '../state/records/count-records.js';
+import { listRecordedStreams } from '../state/records/read/count-records.js';
 import { describeKnown } from './require-known-code.js';
 
 /** Throws UsageError for a stream that has no record and is not in the configuration, if that can be read. */

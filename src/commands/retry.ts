@@ -1,9 +1,9 @@
-import type { App } from '../app.js';
-import { selectStream } from '../config-file.js';
-import { UsageError } from '../errors.js';
-import { formatNumber, plural } from '../format.js';
-import { lines, print } from '../report/print.js';
-import { listOtherFormerStreams } from '../state/records/change-hands.js';
+import type { App } from '../app/app.js';
+import { selectStream } from '../config/config-file.js';
+import { UsageError } from '../errors/errors.js';
+import { formatNumber, plural, lines } from '../text/format.js';
+import { print } from '../render/print.js';
+import { listOtherFormerStreams } from '../state/records/read/former-objects.js';
 import { retireFormer, retryRecords, type RetriedRecord } from '../state/records/retry-records.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
@@ -66,7 +66,7 @@ function refuseTogether(stream: string | undefined, keys: readonly string[], opt
   }
 }
 
-/** Of streams that left the configuration: no run sends their records. */
+/** Warns of streams that left the configuration: no run sends their records. */
 async function describeUnsent(app: App, retried: readonly RetriedRecord[]): Promise<string[]> {
   const configured = await app.configuration().then(
     ({ streams }) => streams.map(({ name }) => name),

@@ -1,9 +1,9 @@
-import type { App } from '../app.js';
-import { UsageError } from '../errors.js';
-import { listRunsSoFar, readSoFar } from '../readings/runs.js';
-import { print, printJson } from '../report/print.js';
-import { printRun, runsTable, runToJson } from '../report/run.js';
-import { listApprovalsOfRun } from '../state/runs/approvals.js';
+import type { App } from '../app/app.js';
+import { UsageError } from '../errors/errors.js';
+import { runDocument, runsDocument, runToJson } from '../documents/runs.js';
+import { listRunsSoFar } from '../situation/runs.js';
+import { printDocument } from '../render/print-document.js';
+import { readRunFacts } from '../situation/run-facts.js';
 import { findRun } from '../state/runs/find-run.js';
 import { LISTED_KINDS } from '../state/runs/read-runs.js';
 import { RUN_KINDS, type RunKind } from '../state/schema.js';
@@ -18,23 +18,17 @@ interface RunsOptions extends CommonOptions {
 }
 
 export async function runs(app: App, id: string | undefined, options: RunsOptions): Promise<void> {
-  const state = await app.state();
+  const { db } = await app.state();
+  const shown = { json: options.json, timeZone: await app.timeZone() };
   if (id !== undefined) {
-    const run = await findRun(state.db, readRunNumber(id));
-    if (options.json) {
-      const approvals = await listApprovalsOfRun(state.db, run.id);
-      printJson({ run: runToJson(await readSoFar(state.db, run)), approvals });
-    } else await printRun(state, run, await app.timeZone());
+    const facts = await readRunFacts(db, await findRun(db, readRunNumber(id)));
+    const { run, approvals } = facts;
+    printDocument(runDocument(facts, new Date()), shown, { run: runToJson(run), approvals });
     return;
   }
   const limit = readWholeNumber(options.limit, '--limit takes');
-  const listed = await listRunsSoFar(state.db, limit, readKinds(options));
-  const { kind } = options;
-  const none =
-    kind === undefined ? 'No run yet. Start one with: slotsync sync' : `No run of kind ${kind} yet.`;
-  print(options, { runs: listed.map(runToJson) }, [
-    listed.length === 0 ? none : runsTable(listed, await app.timeZone()),
-  ]);
+  const listed = await listRunsSoFar(db, limit, readKinds(options));
+  printDocument(runsDocument(listed, options.kind), shown, { runs: listed.map(runToJson) });
 }
 
 function readKinds({ kind, all }: RunsOptions): readonly RunKind[] {

@@ -1,10 +1,11 @@
 import { once } from 'node:events';
-import { findConfiguration, loadConfiguration } from '../config-file.js';
-import { plural } from '../format.js';
-import { print } from '../report/print.js';
+import { findConfiguration, loadConfiguration } from '../config/config-file.js';
+import { plural } from '../text/format.js';
+import { print } from '../render/print.js';
 import type { Faults } from '../sandbox/faults.js';
 import { startSandbox, type SandboxOptions } from '../sandbox/sandbox.js';
-import { loadSettings, readEnvironment } from '../settings.js';
+import { readEnvironment } from '../config/environment.js';
+import { loadSettings } from '../config/settings.js';
 import type { Stream } from '../streams/stream.js';
 import type { SandboxSchema } from '../sandbox/schema.js';
 import type { CommonOptions } from './command.js';

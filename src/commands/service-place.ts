@@ -1,4 +1,4 @@
-import type { App } from '../app.js';
+import type { App } from '../app/app.js';
 
 /** The organization and the address, as messages name the service. */
 export function describePlace({ settings: { api } }: App): string {

@@ -1,8 +1,8 @@
 // How an operator or an init system ends a command. One that works the queue: the first SIGINT or SIGTERM finishes the
 // work in flight within the grace, the second interrupts it, a third ends the process at once, as the system does.
 import { once } from 'node:events';
-import type { Stoppable } from '../lifecycle.js';
-import { printNote } from '../report/print.js';
+import type { Stoppable } from '../process/lifecycle.js';
+import { printNote } from '../render/print.js';
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 /** How long a process that is stopping may take to close its connections. */

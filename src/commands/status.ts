@@ -1,9 +1,15 @@
-import type { App } from '../app.js';
+import type { App } from '../app/app.js';
+import { describeWhoseTurn } from '../documents/concerns.js';
+import { runToJson } from '../documents/runs.js';
+import { situationDocument, type SituationFacts } from '../documents/situation.js';
 import { QUEUES } from '../queue/jobs.js';
 import { queueAddress } from '../queue/queue-address.js';
-import { printJson, printLine } from '../report/print.js';
-import { readRecordCounts, readStatus, type RecordCounts } from '../readings/status.js';
-import { describeStatus, statusToJson } from '../report/status.js';
+import { printJson, printLine } from '../render/print.js';
+import { answerToText } from '../render/text.js';
+import { columnsOf } from '../process/terminal.js';
+import { concerns } from '../situation/concerns.js';
+import { listVerified, readQuota, readSituation } from '../situation/situation.js';
+import { estimateSecondsLeft } from '../situation/time-left.js';
 import { LISTED_KINDS } from '../state/runs/read-runs.js';
 import { RUN_KINDS } from '../state/schema.js';
 import type { CommonOptions } from './command.js';
@@ -15,45 +21,74 @@ interface StatusOptions extends CommonOptions {
   watch?: string | true;
 }
 
-/** Of the time, how much is spent counting all records, at most. */
-const COUNTING_SHARE = 1 / 20;
+/** The largest share of the time that is spent reading: counting records reads all of them. */
+const READING_SHARE = 1 / 10;
 
 export async function status(app: App, options: StatusOptions): Promise<void> {
   if (options.watch !== undefined) return watchStatus(app, options.watch, options);
-  const reading = await readStatus(await app.state(), readingsOf(app, options));
-  const { binding } = reading;
+  const facts = await readStatus(app, options);
+  if (!options.json) return printLine(statusToText(facts, await app.timeZone()));
+  const { binding } = facts;
   const queue = binding && queueAddress(app.queueStore(), QUEUES.changes, binding.stateId);
-  if (options.json) return printJson(statusToJson(reading, queue ?? null));
-  for (const line of describeStatus(reading, await app.timeZone())) printLine(line);
+  printJson(statusToJson(facts, queue ?? null));
 }
 
 async function watchStatus(app: App, every: string | true, options: StatusOptions): Promise<void> {
   const { requireScreen, watch } = await import('./watch.js');
   const seconds = readWholeNumber(every === true ? '2' : every, '--watch takes', { unit: 'of seconds ' });
   requireScreen(options);
-  const state = await app.state();
   const timeZone = await app.timeZone();
-  let counted: { counts: RecordCounts; until: number } | undefined;
-  const records = async () => {
-    const startedAt = performance.now();
-    if (counted && startedAt < counted.until) return counted.counts;
-    const { configuredStreams } = readingsOf(app, options);
-    const counts = await readRecordCounts(state.db, () => configuredStreams().catch(() => undefined));
-    const now = performance.now();
-    counted = { counts, until: now + (now - startedAt) / COUNTING_SHARE };
-    return counts;
-  };
+  let last: { facts: SituationFacts; until: number } | undefined;
   const read = async () => {
-    const reading = await readStatus(state, { ...readingsOf(app, options), records });
-    return () => describeStatus(reading, timeZone);
+    const startedAt = performance.now();
+    if (!last || startedAt >= last.until) {
+      const facts = await readStatus(app, options);
+      const now = performance.now();
+      last = { facts, until: now + (now - startedAt) / READING_SHARE };
+    }
+    const { facts } = last;
+    return () => statusToText(facts, timeZone).split('\n');
   };
   await watch(app, read, seconds);
 }
 
-function readingsOf(app: App, { all }: StatusOptions) {
+async function readStatus(app: App, { all }: StatusOptions): Promise<SituationFacts> {
+  const { db } = await app.state();
+  const loadStreams = async () => (await app.configuration()).streams.map(({ name }) => name);
+  const facts = await readSituation(db, { loadStreams, kinds: all ? RUN_KINDS : LISTED_KINDS });
+  const { requestsPerSecond } = app.settings;
+  const { now, runs } = facts;
+  const secondsLeft = new Map<number, number>();
+  for (const underWay of runs.underWay) {
+    const seconds = estimateSecondsLeft(underWay, { requestsPerSecond, now });
+    if (seconds !== undefined) secondsLeft.set(underWay.run.id, seconds);
+  }
+  return { ...facts, secondsLeft, quota: await readQuota(facts.binding, app.quotaUsage) };
+}
+
+/** Concerns for a person are first, and in one line last: a screen that is too small shows the end. */
+export function statusToText(facts: SituationFacts, timeZone: string): string {
+  const all = concerns(facts);
+  const options = { timeZone, columns: columnsOf(process.stdout) };
+  const { lead, sections } = situationDocument(facts, { timeZone, all });
+  const shown = sections.filter(({ id }) => id !== 'processes');
+  return `${answerToText({ lead, sections: shown }, options)}\n\n${describeWhoseTurn(all)}`;
+}
+
+/** `queue`: where other programs put their jobs. */
+function statusToJson(facts: SituationFacts, queue: unknown) {
+  const { binding, runs, inbox, configured, secondsLeft, ...rest } = facts;
+  const names = inbox.streams.map(({ stream }) => stream);
   return {
-    kinds: all ? RUN_KINDS : LISTED_KINDS,
-    configuredStreams: async () => (await app.configuration()).streams.map(({ name }) => name),
-    quotaUsage: app.quotaUsage,
+    destination: binding,
+    ...rest,
+    concerns: concerns(facts),
+    unfinished: runs.underWay.map((underWay) => ({
+      ...underWay,
+      secondsLeft: secondsLeft?.get(underWay.run.id),
+    })),
+    runs: runs.latest.map(runToJson),
+    verified: listVerified(facts),
+    inbox: { ...inbox, unknown: configured && names.filter((name) => !configured.includes(name)), queue },
   };
 }

@@ -1,5 +1,5 @@
-import type { App } from '../app.js';
-import { selectStreams } from '../config-file.js';
+import type { App } from '../app/app.js';
+import { selectStreams } from '../config/config-file.js';
 import { requireSources } from '../mirror/require-sources.js';
 import { readLimit, readRunOptions, startAndWork, type RunOptions } from './work-run.js';
 

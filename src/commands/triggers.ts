@@ -1,9 +1,9 @@
-import type { App } from '../app.js';
-import { selectStreams } from '../config-file.js';
-import { UsageError } from '../errors.js';
+import type { App } from '../app/app.js';
+import { selectStreams } from '../config/config-file.js';
+import { UsageError } from '../errors/errors.js';
 import { FUNCTION_PREFIX, functionName } from '../mirror/trigger-sql.js';
 import type { Triggers } from '../mirror/install-triggers.js';
-import { print, printJson, printLine, printText } from '../report/print.js';
+import { print, printJson, printLine, printText } from '../render/print.js';
 import type { Stream } from '../streams/stream.js';
 import type { CommonOptions } from './command.js';
 

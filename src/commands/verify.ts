@@ -1,11 +1,11 @@
-import type { App } from '../app.js';
-import { selectStreams } from '../config-file.js';
-import { openCsvFile } from '../csv-file.js';
-import { UsageError } from '../errors.js';
+import type { App } from '../app/app.js';
+import { selectStreams } from '../config/config-file.js';
+import { openCsvFile } from '../files/csv-file.js';
+import { UsageError } from '../errors/errors.js';
 import { requireSources } from '../mirror/require-sources.js';
-import { print } from '../report/print.js';
-import { createProgress } from '../report/progress.js';
-import { describeAdopt, describeVerify, MAX_DRIFTING } from '../report/verify.js';
+import { adoptDocument, MOST_DRIFTING, verifyDocument } from '../documents/drift.js';
+import { printDocument } from '../render/print-document.js';
+import { createProgress } from '../render/progress.js';
 import { listDriftSeenBy, type DriftRow } from '../state/drift/read-drift.js';
 import type { State } from '../state/database.js';
 import type { Stream } from '../streams/stream.js';
@@ -35,7 +35,7 @@ export async function verifyObjects(app: App, names: string[], options: VerifyOp
   const streams = selectStreams(await app.configuration(), names);
   const deps = await app.verifying('command');
   await requireSources(deps.mirror, { streams });
-  if (options.adopt) return adoptObjects(deps, streams, options);
+  if (options.adopt) return adoptObjects(app, deps, streams, options);
 
   const { extras = false, repair = false, json = false } = options;
   // Opened first: a file that cannot be written is reported before anything is read.
@@ -47,22 +47,25 @@ export async function verifyObjects(app: App, names: string[], options: VerifyOp
   if (!result) return EXIT.failed;
   const { state } = deps;
   if (file) await writeDrift(state, result.runId, file);
-  const limit = json ? MAX_DRIFTING_AS_JSON : MAX_DRIFTING;
+  const limit = json ? MAX_DRIFTING_AS_JSON : MOST_DRIFTING;
   const isAnySaid = result.drifting + result.storedOtherwise > 0;
   const drift = isAnySaid ? await listDriftSeenBy(state.db, result.runId, { limit }) : [];
   const seconds = (performance.now() - startedAt) / 1000;
   const document = { ...result, drift };
+  const { lead = [], sections } = verifyDocument(result, drift, { seconds, names, sample, extras, repair });
+  const written = options.out === undefined ? [] : [`Written to ${options.out}.`];
   const repairable = repair ? streams.filter(({ name }) => isRepairable(result, name)) : [];
   if (!json || repairable.length === 0)
-    print(options, document, [
-      ...describeVerify(result, drift, { seconds, names, sample, extras, repair }),
-      ...(options.out === undefined ? [] : [`Written to ${options.out}.`]),
-    ]);
+    printDocument(
+      { sections, lead: [...lead, ...written] },
+      { json, timeZone: await app.timeZone() },
+      document,
+    );
   const code = result.drifting + result.notComparedAgain === 0 ? EXIT.done : EXIT.failed;
   if (repairable.length === 0) return code;
 
-  const range = { repair: true, ...(sample === undefined ? {} : { verified: result.runId }) };
-  const request = { kind: 'verify', lane: 'verify', range } as const;
+  const range = sample === undefined ? undefined : { verified: result.runId };
+  const request = { kind: 'repair', lane: 'verify', range } as const;
   const work = { resumeCommand: 'slotsync verify --repair', extraJson: json ? { verify: document } : {} };
   const repaired = await startAndWork(app, repairable, request, runOptions, work);
   return repaired === EXIT.done && isAnyLeft(result) ? EXIT.failed : repaired;
@@ -93,6 +96,7 @@ function refuseTogether({ adopt: adopts, repair, sample, extras, out, detach }: 
 }
 
 async function adoptObjects(
+  app: App,
   deps: VerifyDeps,
   streams: readonly Stream[],
   options: VerifyOptions,
@@ -100,7 +104,8 @@ async function adoptObjects(
   const startedAt = performance.now();
   const result = await interruptibly(deps, (given, signal) => adopt(given, streams, signal));
   if (!result) return EXIT.failed;
-  print(options, result, describeAdopt(result, (performance.now() - startedAt) / 1000));
+  const document = adoptDocument(result, (performance.now() - startedAt) / 1000);
+  printDocument(document, { json: options.json, timeZone: await app.timeZone() }, result);
   return EXIT.done;
 }
 
@@ -117,7 +122,7 @@ async function interruptibly<T>(
   ).finally(progress.stop);
 }
 
-/** One line for each field that differs, and one for an object that is missing, of another type, or nobody's. */
+/** A line for each field that differs, and one for an object that is missing, of another type, or nobody's. */
 async function writeDrift(
   state: State,
   runId: number,
@@ -133,7 +138,7 @@ async function writeDrift(
 }
 
 function toLines({ stream, localKey, externalId, kind, fields, seenAt }: DriftRow) {
-  const row = { stream, key: localKey, external_id: externalId, kind, seen_at: seenAt };
+  const row = { stream, key: localKey, external_id: externalId, kind, seen_at: seenAt.toISOString() };
   const differences = Object.entries(fields ?? {});
   if (differences.length === 0) return [row];
   return differences.map(([field, { here, there }]) => ({

@@ -1,13 +1,13 @@
 // A screen that is read and drawn again and again, until the operator ends it.
-import type { App } from '../app.js';
-import { messageOf, UsageError } from '../errors.js';
-import { formatTime } from '../format.js';
-import { repeat } from '../lifecycle.js';
-import { openScreen } from '../report/print.js';
-import { canDraw } from '../terminal.js';
+import type { App } from '../app/app.js';
+import { messageOf, UsageError } from '../errors/errors.js';
+import { formatTime } from '../text/format.js';
+import { repeat } from '../process/lifecycle.js';
+import { openScreen } from '../render/print.js';
+import { canDraw } from '../process/terminal.js';
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
-/** What ends it on the keyboard; Ctrl-C is a key here, because the keys are read one by one. */
+/** Keys that end it; Ctrl-C is a key here, because the keys are read one by one. */
 const ENDING = ['q', 'Q', '\u0003'];
 
 /** Throws UsageError where nothing can be drawn. */

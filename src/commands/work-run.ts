@@ -1,15 +1,18 @@
-// What sync, backfill and approve share: start a run or continue one, work the queue until it has ended, and report.
+// Shared by sync, backfill and approve: start a run or continue one, work the queue until it has ended, and report.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import type { App } from '../app.js';
+import type { App } from '../app/app.js';
 import { createQuotaUseReader } from '../destination/quota/quota-use.js';
-import { SlotsyncError, UsageError } from '../errors.js';
-import { print, printJson, printLine, printNote } from '../report/print.js';
-import { findFormerProcesses } from '../readings/configurations.js';
-import { describeFormer } from '../report/configurations.js';
-import { createProgress } from '../report/progress.js';
-import { printRun, runToJson } from '../report/run.js';
-import { describeStopped } from '../report/status.js';
+import { SlotsyncError, UsageError } from '../errors/errors.js';
+import { plain } from '../render/plain.js';
+import { formatTime } from '../text/format.js';
+import { print, printJson, printLine, printNote } from '../render/print.js';
+import { findFormerProcesses } from '../situation/configurations.js';
+import { describeFormer } from '../documents/concerns.js';
+import { createProgress } from '../render/progress.js';
+import { runDocument, runToJson } from '../documents/runs.js';
+import { printDocument } from '../render/print-document.js';
+import { readRunFacts } from '../situation/run-facts.js';
 import type { State } from '../state/database.js';
 import { listProcesses } from '../state/processes.js';
 import type { RunRequest } from '../state/runs/insert-run.js';
@@ -38,7 +41,7 @@ interface Work {
   begin: () => Promise<{ run: Run; started: boolean; isOurs: boolean }>;
   /** The command that continues after an interruption. */
   resumeCommand: string;
-  /** What the JSON document holds beside the run. */
+  /** Further keys of the JSON document beside the run. */
   extraJson?: object;
 }
 
@@ -71,9 +74,9 @@ export async function beginAndWork(
 ): Promise<number> {
   const { fingerprints } = await app.configuration();
   const { db } = await app.state();
-  const times = { timeZone: await app.timeZone(), now: new Date() };
-  for (const one of findFormerProcesses(await listProcesses(db), fingerprints))
-    printNote(`${describeFormer(one, times)}.`);
+  const timeZone = await app.timeZone();
+  for (const process of findFormerProcesses(await listProcesses(db), fingerprints))
+    printNote(`${plain(describeFormer(process, new Date()), timeZone)}.`);
   if (options.detach) {
     const { producer } = await app.queue();
     const { run, started } = await start();
@@ -107,7 +110,9 @@ export async function workRun(
   const timeZone = await app.timeZone();
   const whyStopped = () => {
     const stopped = workers.sendingStopped();
-    return stopped === null ? undefined : describeStopped(stopped, timeZone);
+    return stopped === null
+      ? undefined
+      : `Nothing has been sent since ${formatTime(stopped.since, timeZone)}: ${stopped.code}: ${stopped.message}`;
   };
   try {
     await workers.start();
@@ -132,7 +137,7 @@ export async function workRun(
         );
       const look = () => endLeftRuns(state.db, fingerprints, { streams });
       run = await waitForRun(state, id, { isStopped: stop.requested, readQuotaUse, whyStopped, look });
-      // What it did belongs to this command's summary as much as what the next one does.
+      // Its results belong to this command's summary, as those of the next run do.
       if (!json && !isOurs && run.finishedAt) await printRun(state, run, timeZone);
     }
     if (!run?.finishedAt) {
@@ -148,6 +153,10 @@ export async function workRun(
     await workers.stop();
     stop.ended();
   }
+}
+
+async function printRun({ db }: State, run: Run, timeZone: string): Promise<void> {
+  printDocument(runDocument(await readRunFacts(db, run), new Date()), { timeZone }, undefined);
 }
 
 /** Waits until the run has ended, or `isStopped` says so. Shows progress on standard error. */

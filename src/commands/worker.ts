@@ -1,8 +1,7 @@
-import type { App } from '../app.js';
-import { scheduleOf } from '../config-file.js';
-import { stopTogether, type Stoppable } from '../lifecycle.js';
+import type { App } from '../app/app.js';
+import { stopTogether, type Stoppable } from '../process/lifecycle.js';
 import type { CommonOptions } from './command.js';
-import { findExposedSecrets } from '../settings.js';
+import { findExposedSecrets } from '../config/environment.js';
 import { listenForSignals } from './signals.js';
 import { readConcurrency, readWholeNumber } from './work-run.js';
 
@@ -25,7 +24,7 @@ export async function worker(app: App, options: WorkerOptions): Promise<void> {
   const signals = listenForSignals(work, graceMs);
   try {
     await queue.serveHttp(workers);
-    await (await queue.scheduler()).start(scheduleOf(await app.configuration()));
+    await queue.startNightlyScheduler();
     const alerts = await queue.alertPeriodically();
     if (alerts) parts.push(alerts);
     await workers.start();

@@ -1,13 +1,13 @@
-// What a database can be recognized by, whatever its address: so that another one, or one whose data was put back, is
+// Facts by which a database is recognized, whatever its address: so that another one, or one whose data was put back, is
 // noticed. Asked of the connection that is used: behind a pooler or a list of hosts it may lead anywhere.
 import { readConnectionFault } from './postgres-faults.js';
 
 /** A null is not known: the role may not ask, or the server does not say. */
 export interface DatabaseFacts {
-  /** Of the cluster. Its replicas have the same. */
+  /** The cluster's. Its replicas have the same. */
   systemId: string | null;
   databaseOid: string;
-  /** Of a table in it: a restore makes it anew. */
+  /** A table's in it: a restore makes it anew. */
   tableOid: string | null;
   isReplica: boolean;
   /** Rises when a replica is promoted, and when a backup is recovered. */
@@ -18,7 +18,7 @@ export interface DatabaseFacts {
   hasFollowed: boolean;
 }
 
-/** What is compared with later facts. */
+/** The facts that are compared with later ones. */
 export type NotedFacts = Omit<DatabaseFacts, 'isReplica' | 'hasFollowed'>;
 
 /** `other`: another database, or its data may be older than it was; `why` follows its name in a sentence. */
@@ -49,8 +49,8 @@ export async function readDatabaseFacts(ask: Ask, table?: string): Promise<Datab
       (SELECT coalesce(string_agg(name, ' '), '') FROM unnest(ARRAY['${FUNCTIONS.join("', '")}']) AS f(name)
         WHERE has_function_privilege(to_regprocedure(name), 'execute')) AS may`);
   if (!known) throw new Error('the database answered no row');
-  const { may, ...own } = known;
-  return { ...own, ...(await readServerFacts(ask, own, may.split(' '))) };
+  const { may, ...facts } = known;
+  return { ...facts, ...(await readServerFacts(ask, facts, may.split(' '))) };
 }
 
 /** A server that permits a function may still not support it. */

@@ -1,7 +1,7 @@
 // Certificates and keys that an address names by file, for every server that is reached over TLS.
 import { readFileSync } from 'node:fs';
-import { codeOf, UsageError } from '../errors.js';
-import { isReadableByOthers } from '../text-file.js';
+import { codeOf, UsageError } from '../errors/errors.js';
+import { isReadableByOthers } from '../files/text-file.js';
 
 /** Parameters that say how a connection is encrypted, the same for every kind of address. */
 export const TLS_PARAMETERS = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey'];
@@ -26,7 +26,7 @@ export function readCertificates(parameters: URLSearchParams, mode: string) {
 /** Reads the PEM file that an address's parameter names. Throws UsageError that names the parameter and the file. */
 function readPemFile(parameters: URLSearchParams, name: string): string | undefined {
   const file = parameters.get(name);
-  // As for libpq, `system` stands for the authorities that the system trusts.
+  // As for libpq, `system` means the authorities that the system trusts.
   if (file === null || (name === 'sslrootcert' && file === 'system')) return undefined;
   let text: string;
   try {

@@ -1,7 +1,8 @@
 // A PostgreSQL address, parsed once for both drivers: postgres.js and pg interpret the same address differently, above all
 // its TLS parameters.
 import { checkServerIdentity, type ConnectionOptions } from 'node:tls';
-import { messageOf, UsageError } from '../errors.js';
+import { UsageError } from '../errors/errors.js';
+import { decodePart, ENCODE, isLoopback, readPort } from './address-parts.js';
 import { readCertificates, TLS_PARAMETERS } from './pem-file.js';
 
 export interface PostgresAddress {
@@ -17,19 +18,7 @@ export interface PostgresAddress {
 }
 
 const FORM = 'write postgres://user:password@host:5432/database';
-const ENCODE =
-  'in a user or password, percent-encode % as %25, / as %2F, @ as %40, : as %3A, ? as %3F, # as %23';
 const MODES = ['disable', 'require', 'verify-ca', 'verify-full'];
-
-/** What is wrong with an address, as a sentence without its secrets; undefined when nothing is. */
-export function findPostgresAddressFault(text: string): string | undefined {
-  try {
-    parsePostgresAddress(text);
-    return undefined;
-  } catch (error) {
-    return messageOf(error);
-  }
-}
 
 /**
  * Parses an address and reads the certificate files that it names. `sslmode` means what it means to libpq: `require`
@@ -48,30 +37,20 @@ export function parsePostgresAddress(text: string): PostgresAddress {
         `the parameter '${name}' is not supported; supported: ${TLS_PARAMETERS.join(', ')}`,
       );
 
-  const host = decode(url.hostname).replace(/^\[(.*)\]$/, '$1');
-  const [user, password] = [decode(url.username), decode(url.password)];
-  const database = decode(url.pathname.slice(1));
-  const port = Number(url.port || 5432);
+  const host = decodePart(url.hostname).replace(/^\[(.*)\]$/, '$1');
+  const [user, password] = [decodePart(url.username), decodePart(url.password)];
+  const database = decodePart(url.pathname.slice(1));
   if (host === '') throw new UsageError(`names no host; ${FORM}`);
   if (user === '') throw new UsageError(`names no user; ${FORM}`);
   if (database === '' || database.includes('/')) throw new UsageError(`names no database; ${FORM}`);
-  if (!Number.isInteger(port) || port < 1 || port > 65_535)
-    throw new UsageError('the port must be a whole number from 1 to 65535');
+  const port = readPort(url.port, 5432);
   const parts = { host, port, user, password: password || undefined, database };
   return { ...parts, tls: readTls(url.searchParams, host) };
 }
 
 /** Whether passwords and rows are sent unencrypted to another machine. */
 export function isUnencryptedRemote({ host, tls }: PostgresAddress): boolean {
-  return tls === false && !host.startsWith('/') && !/^(localhost|127(\.\d{1,3}){3}|::1)$/.test(host);
-}
-
-function decode(part: string): string {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    throw new UsageError(`contains a % that encodes nothing; ${ENCODE}`);
-  }
+  return tls === false && !host.startsWith('/') && !isLoopback(host);
 }
 
 function readTls(parameters: URLSearchParams, host: string): PostgresAddress['tls'] {

@@ -2,11 +2,11 @@
 // the same reading of the address, whichever driver it is.
 import { setTimeout as pause } from 'node:timers/promises';
 import postgres from 'postgres';
-import { codeOf, UsageError } from '../errors.js';
+import { codeOf, UsageError } from '../errors/errors.js';
 import { TOO_MANY_CONNECTIONS } from './postgres-faults.js';
 import { createSocketOpener } from './postgres-socket.js';
 import { parsePostgresAddress } from './postgres-address.js';
-import { currentText, type SettingText } from '../setting-text.js';
+import { currentText, type SettingText } from '../config/setting-text.js';
 
 /** How long a connection may take, from the first packet to the server's readiness. */
 const CONNECT_WITHIN_MS = 8000;
@@ -92,31 +92,31 @@ export async function waitWhileFull<T>(run: () => Promise<T>, untilMs = FULL.unt
   }
 }
 
-/** What stands between this program and the server: a pooler gives a client one connection for each session or transaction. */
+/** The kind of pooler between this program and the server: it lends a client a connection for each session or transaction. */
 export type Pooling = 'none' | 'session' | 'transaction';
 
 /** Detects a pooler and its mode with two connections. Throws the driver's errors. */
 export async function findPooling(address: SettingText): Promise<Pooling> {
-  const [one, other] = [connectPostgres(address, 'probe'), connectPostgres(address, 'probe')];
+  const [client, other] = [connectPostgres(address, 'probe'), connectPostgres(address, 'probe')];
   const ask = async (sql: Pick<postgres.Sql, 'unsafe'>) => {
     const answer = await sql.unsafe<{ pid: number }[]>('SELECT pg_backend_pid() AS pid');
     return { pid: answer[0]?.pid, announced: answer.state.pid };
   };
   try {
-    const first = await waitWhileFull(() => ask(one));
+    const first = await waitWhileFull(() => ask(client));
     // A pooler announces numbers of its own.
     if (first.pid === first.announced) return 'none';
     for (let attempt = 0; attempt < POOLING_ATTEMPTS; attempt++) {
       // While the other one is in a transaction, the first gets its connection back only if that is its own.
       const isShared = await other.begin(async (tx) => {
         const { pid } = await ask(tx);
-        return pid === first.pid || (await ask(one)).pid !== first.pid;
+        return pid === first.pid || (await ask(client)).pid !== first.pid;
       });
       if (isShared) return 'transaction';
     }
     return 'session';
   } finally {
-    await Promise.all([one, other].map((sql) => sql.end({ timeout: 1 })));
+    await Promise.all([client, other].map((sql) => sql.end({ timeout: 1 })));
   }
 }
 

@@ -2,7 +2,7 @@
 // bytes, which is PostgreSQL's COLLATE "C". Only keys that are used are decoded as UTF-8.
 import type { Readable } from 'node:stream';
 import type postgres from 'postgres';
-import { codeOf } from '../errors.js';
+import { codeOf } from '../errors/errors.js';
 import { waitWhileFull } from './postgres-connection.js';
 
 /**

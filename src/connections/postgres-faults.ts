@@ -1,5 +1,5 @@
-// What a failed connection to PostgreSQL means, for mirror and state alike.
-import { codeOf, messageOf } from '../errors.js';
+// The meaning of a failed connection to PostgreSQL, for mirror and state alike.
+import { codeOf, messageOf } from '../errors/errors.js';
 import { NOT_POSTGRESQL } from './postgres-socket.js';
 
 /** SQLSTATE too_many_connections: of the server, of the database or of the role. */
@@ -26,7 +26,7 @@ export function readConnectionFault(
   }
   // Invalid authorization, no such database.
   if (/^(28|3D)/.test(code)) return { kind: 'refused', said: `refused the connection: ${messageOf(error)}` };
-  // Of the system, of the driver, and the classes connection exception and operator intervention.
+  // Codes of the system and of the driver, and the classes connection exception and operator intervention.
   if (/^(E[A-Z]+|CONNECT|CONNECTION_|08|57P)/.test(code) || code in REASONS)
     return { kind: 'unreachable', said: `cannot be reached (${code}${REASONS[code] ?? ''})` };
   return undefined;

@@ -1,7 +1,8 @@
 // A Redis address, parsed once: a single server, Sentinels, or a Cluster, with or without TLS. ioredis and BullMQ interpret
 // addresses differently, and neither supports the last two.
 import type { ConnectionOptions } from 'node:tls';
-import { messageOf, UsageError } from '../errors.js';
+import { UsageError } from '../errors/errors.js';
+import { decodePart, ENCODE, readPort } from './address-parts.js';
 import { readCertificates, TLS_PARAMETERS } from './pem-file.js';
 
 export interface RedisAddress {
@@ -12,7 +13,7 @@ export interface RedisAddress {
   password: string | undefined;
   /** A Cluster has number 0 only. */
   database: number;
-  /** What the Sentinels call the primary, and how to log in at them. */
+  /** The name that the Sentinels know the primary by, and how to log in at them. */
   sentinel: { name: string; user: string | undefined; password: string | undefined };
   /** False: not encrypted. As ioredis passes it to `tls.connect`. */
   tls: false | ConnectionOptions;
@@ -20,19 +21,7 @@ export interface RedisAddress {
 
 const FORM =
   'write redis://user:password@host:6379/0 (rediss for TLS), redis+sentinel://host:26379/name or redis+cluster://host:6379';
-const ENCODE =
-  'in a user or password, percent-encode % as %25, / as %2F, @ as %40, : as %3A, ? as %3F, # as %23';
 const SENTINEL_PARAMETERS = ['sentinelUser', 'sentinelPassword'];
-
-/** What is wrong with an address, as a sentence without its secrets; undefined when nothing is. */
-export function findRedisAddressFault(text: string): string | undefined {
-  try {
-    parseRedisAddress(text);
-    return undefined;
-  } catch (error) {
-    return messageOf(error);
-  }
-}
 
 /** Parses an address and reads the certificate files that it names. Throws UsageError, without the address's secrets. */
 export function parseRedisAddress(text: string): RedisAddress {
@@ -47,23 +36,23 @@ export function parseRedisAddress(text: string): RedisAddress {
     throw new UsageError('contains a control character, such as a tab or a line break');
   const parameters = new URLSearchParams(query.replaceAll('+', '%2B')); // a + in a file's name or a password is no blank
   const known = [...TLS_PARAMETERS, ...(kind === 'sentinel' ? SENTINEL_PARAMETERS : [])];
-  const at = authority.lastIndexOf('@');
+  const userEnd = authority.lastIndexOf('@');
   // A bare / or ? in the password ends the hosts too early: the @ then stands behind them.
-  if (at === -1 && `${path}?${query}`.includes('@'))
+  if (userEnd === -1 && `${path}?${query}`.includes('@'))
     throw new UsageError(`not a Redis address; ${FORM}; ${ENCODE}`);
   for (const name of parameters.keys())
     if (!known.includes(name))
       throw new UsageError(`the parameter '${name}' is not supported; supported: ${known.join(', ')}`);
 
-  const [user = '', ...password] = at === -1 ? [] : authority.slice(0, at).split(':');
+  const [user = '', ...password] = userEnd === -1 ? [] : authority.slice(0, userEnd).split(':');
   return {
     kind,
-    nodes: readNodes(authority.slice(at + 1), kind),
-    user: decode(user) || undefined,
-    password: decode(password.join(':')) || undefined,
-    ...readPath(decode(path), kind),
+    nodes: readNodes(authority.slice(userEnd + 1), kind),
+    user: decodePart(user) || undefined,
+    password: decodePart(password.join(':')) || undefined,
+    ...readPath(decodePart(path), kind),
     sentinel: {
-      name: kind === 'sentinel' ? decode(path.split('/')[0] ?? '') : '',
+      name: kind === 'sentinel' ? decodePart(path.split('/')[0] ?? '') : '',
       user: parameters.get('sentinelUser') || undefined,
       password: parameters.get('sentinelPassword') || undefined,
     },
@@ -71,22 +60,14 @@ export function parseRedisAddress(text: string): RedisAddress {
   };
 }
 
-function decode(part: string): string {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    throw new UsageError(`contains a % that encodes nothing; ${ENCODE}`);
-  }
-}
-
 function readNodes(hosts: string, kind: RedisAddress['kind']): RedisAddress['nodes'] {
-  const nodes = hosts.split(',').map((one) => {
-    const [, name, port] = /^(\[[\da-f:.%]+\]|[\w.-]+)(?::(\d+))?$/i.exec(one) ?? [];
+  const nodes = hosts.split(',').map((node) => {
+    const [, name, port] = /^(\[[\da-f:.%]+\]|[\w.-]+)(?::(\d+))?$/i.exec(node) ?? [];
     if (name === undefined) throw new UsageError(`names no host; ${FORM}`);
-    const number = Number(port ?? (kind === 'sentinel' ? 26_379 : 6379));
-    if (number < 1 || number > 65_535)
-      throw new UsageError('the port must be a whole number from 1 to 65535');
-    return { host: name.replace(/^\[(.*)\]$/, '$1'), port: number };
+    return {
+      host: name.replace(/^\[(.*)\]$/, '$1'),
+      port: readPort(port, kind === 'sentinel' ? 26_379 : 6379),
+    };
   });
   if (kind === 'server' && nodes.length > 1)
     throw new UsageError(`names several hosts; write redis+sentinel:// or redis+cluster://`);
@@ -108,10 +89,12 @@ function readPath(path: string, kind: RedisAddress['kind']): { database: number 
 }
 
 function readTls(parameters: URLSearchParams, isSecure: boolean): RedisAddress['tls'] {
-  const given = TLS_PARAMETERS.find((name) => parameters.has(name));
+  const parameter = TLS_PARAMETERS.find((name) => parameters.has(name));
   if (!isSecure) {
-    if (given !== undefined)
-      throw new UsageError(`${given} has no effect without encryption; write rediss:// instead of redis://`);
+    if (parameter !== undefined)
+      throw new UsageError(
+        `${parameter} has no effect without encryption; write rediss:// instead of redis://`,
+      );
     return false;
   }
   const mode = parameters.get('sslmode') ?? 'verify-full';

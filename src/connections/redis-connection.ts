@@ -2,9 +2,9 @@
 // follows a failover, and reads the password again when it connects.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
-import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors.js';
+import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
 import { parseRedisAddress, type RedisAddress } from './redis-address.js';
-import { currentText, type SettingText } from '../setting-text.js';
+import { currentText, type SettingText } from '../config/setting-text.js';
 
 export type RedisClient = Redis | Cluster;
 
@@ -58,7 +58,7 @@ export function openRedis(address: SettingText, duty: string, options: OpenOptio
       return RECONNECT_AND_SEND_AGAIN;
     },
   };
-  if (parsed.kind === 'cluster') return openCluster(parsed, address, common);
+  if (parsed.kind === 'cluster') return new RedisCluster(address, common);
   return new Redis({
     ...common,
     // ioredis calls it as a method of the options that the next connection uses.
@@ -70,18 +70,25 @@ export function openRedis(address: SettingText, duty: string, options: OpenOptio
   });
 }
 
-function openCluster(parsed: RedisAddress, address: SettingText, redisOptions: Options): Cluster {
-  const cluster = new Cluster([...parsed.nodes], {
-    redisOptions,
-    ...clusterOptions(),
-    clusterRetryStrategy: reconnectAfterMs,
-  });
-  // Before a node's client connects.
-  cluster.on('+node', (node: Redis) => Object.assign(node.options, readPasswords(address)));
-  // The queue makes copies for its blocking commands: they need the same listener.
-  cluster.duplicate = (_, { redisOptions: changes }: ClusterOptions = {}) =>
-    openCluster(parsed, address, { ...redisOptions, ...changes, replyMapping: 'legacy' });
-  return cluster;
+/** A Cluster whose nodes are connected to with the current password. */
+class RedisCluster extends Cluster {
+  readonly #address: SettingText;
+  readonly #options: Options;
+
+  constructor(address: SettingText, redisOptions: Options) {
+    const { nodes } = parseRedisAddress(currentText(address));
+    super([...nodes], { redisOptions, ...clusterOptions(), clusterRetryStrategy: reconnectAfterMs });
+    this.#address = address;
+    this.#options = redisOptions;
+    // Before a node's client connects.
+    this.on('+node', (node: Redis) => Object.assign(node.options, readPasswords(address)));
+  }
+
+  /** A copy is one too: the queue makes some for its blocking commands. */
+  override duplicate(_: unknown, { redisOptions: changes }: ClusterOptions = {}): never {
+    const options: Options = { ...this.#options, ...changes, replyMapping: 'legacy' };
+    return new RedisCluster(this.#address, options) as never;
+  }
 }
 
 function clusterOptions() {
@@ -89,7 +96,7 @@ function clusterOptions() {
     // The names as they are, for the certificates.
     dnsLookup: (name, callback) => callback(null, name),
     slotsRefreshTimeout: CONNECT_WITHIN_MS,
-    // A command is sent again for so long while a replica is promoted: 16 times.
+    // A command is sent again for this long while a replica is promoted: 16 times.
     retryDelayOnFailover: 500,
     retryDelayOnClusterDown: 500,
   } satisfies ClusterOptions;
@@ -199,7 +206,7 @@ async function probeServer(client: RedisClient, { kind }: RedisAddress): Promise
     await client.eval(TRY_RIGHTS, 1, key);
 }
 
-/** What the quota needs, and of each kind of command of the queue one. Leaves nothing. */
+/** Tries the commands of the quota, and of each kind of command of the queue one. Leaves nothing. */
 const TRY_RIGHTS = `
 redis.call('INFO', 'server')
 redis.call('TIME')

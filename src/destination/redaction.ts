@@ -7,7 +7,7 @@ const MOST_SECRETS = 10;
 export type Redaction = ReturnType<typeof createRedaction>;
 
 export function createRedaction() {
-  /** By secret, in the order of last use: the texts that stand for it. */
+  /** By secret, in the order of last use: the texts that mean it. */
   const known = new Map<string, readonly string[]>();
 
   return {
@@ -60,7 +60,7 @@ function placesOf(form: string, text: string): number[] {
 }
 
 /**
- * Escapes as the characters they stand for, however often a text was put into JSON; and where each one starts. A run of
+ * Escapes as the characters they mean, however often a text was put into JSON; and where each one starts. A run of
  * backslashes is matched once: a body of nothing else must not take time by its square.
  */
 function decodeEscapes(text: string): { text: string; starts: readonly number[] } {

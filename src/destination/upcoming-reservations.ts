@@ -1,4 +1,4 @@
-// Which objects are booked, where only that matters: from one page of their reservations at a time, each time for the
+// Finds the objects that are booked, where only that matters: from one page of their reservations at a time, each time for the
 // objects not seen yet. When a page does not hold everything, what is asked for next is a time so near that a page does.
 import { invalidAnswer } from './http-errors.js';
 import { isWholeAnswer, type PageAnswer } from './paging.js';
@@ -16,7 +16,7 @@ interface Booked {
   extId?: string | undefined;
   begin: number;
   end: number;
-  /** None, or one without a name: it may book what was asked for, or not. */
+  /** Without objects, or with one that has no name, it may book what was asked for, or not. */
   objects?: readonly { objectId?: string | undefined }[] | null | undefined;
 }
 
@@ -53,7 +53,7 @@ export async function findUpcoming(
     const seen = standing.filter(({ objects }) => objects?.some(({ objectId = '' }) => open.has(objectId)));
     const nameless = standing.filter((one) => isNameless(one) && !seen.includes(one));
     if (seen.length === 0 && (!isWhole || standing.length > 0)) {
-      // Whose they are cannot be told, and the next answer could only be the same.
+      // Their objects cannot be known, and the next answer could only be the same.
       if (nameless.length === 0)
         throw invalidAnswer(
           { method: 'POST', path },
@@ -84,7 +84,7 @@ export async function findUpcoming(
       const hasRoom = page.results.length * 2 < pageSize;
       aim = isWhole ? aim * (hasRoom ? 4 : 1) : Math.max(aim / 4, LEAST_AIM);
     }
-    // One object may have filled the page alone. The second time, the others are booked much as well.
+    // An object may have filled the page alone. The second time, the others are booked much as well.
     const isNarrowed = period === future && !isFirst;
     period = isNarrowed ? { from: now, to: endOfShare(page, seen, { now, aim }) } : future;
   }

@@ -66,7 +66,7 @@ const seconds = z.number().min(0).max(253_402_300_799, 'Unix seconds expected');
 // People make reservations at the service, of anything: what is not ours need not be understood.
 /** Undefined: an external id that is missing, or a number in its place, as of what was made by hand. Ours have one. */
 const nameOrNone = z.string().min(1).optional().catch(undefined);
-/** What is no text is shown as JSON. */
+/** A value that is no text is shown as JSON. */
 const anyText = z.unknown().transform((given) => (typeof given === 'string' ? given : JSON.stringify(given)));
 
 /** Times in Unix seconds. Assumed: `extId`, and that booked objects of ours are named by external ids. */
@@ -250,7 +250,7 @@ export interface FailureReading {
 }
 
 /**
- * What the service says of a failure: the message of a JSON body, or the beginning of its text. Undefined: the body is not
+ * The service's text of a failure: the message of a JSON body, or the beginning of its text. Undefined: the body is not
  * the service's. Assumed: its errors are JSON.
  */
 export function readFailure(body: string, { errorBodies, redact }: FailureReading): string | undefined {

@@ -1,6 +1,6 @@
 // Caches what health and metrics read from a database or the queue: one reading at a time, repeated for a while, with a
 // time limit. A monitoring system that asks too often must not become a load.
-import { endsWithin } from '../lifecycle.js';
+import { endsWithin } from '../process/lifecycle.js';
 
 /**
  * Returns a cached `read`. An answer, or a failure, is repeated for `keepMs` without reading again, and for `keepTimes` as

@@ -5,7 +5,7 @@ import type { QuotaUsage } from '../destination/quota/limiter.js';
 import { DRIFT_KINDS } from '../state/schema.js';
 import type { CountsReading, StateReading } from '../state/metrics-readings.js';
 
-/** What is shown of the quota's usage. */
+/** The figures of the quota's usage that are shown. */
 export interface QuotaReading extends Pick<
   QuotaUsage,
   'rate' | 'allowed' | 'held' | 'cooling' | 'free' | 'pausedMs'

@@ -1,11 +1,11 @@
 // The two questions of an orchestrator. Liveness: is the process worth keeping, or should it be restarted? A database
 // that is down does not change that. Readiness: can it work now?
-import { errorEntry } from '../error-catalogue.js';
-import { codeOf } from '../errors.js';
+import { errorEntry } from '../errors/error-catalogue.js';
+import { codeOf } from '../errors/errors.js';
 import { json } from './http-server.js';
 
 export interface HealthDeps {
-  /** What the process is doing. */
+  /** The state of the process. */
   phase: () => 'starting' | 'running' | 'stopping' | 'ended';
   /** Since when it sends nothing, and why; null: it sends. */
   sendingStopped: () => { since: Date; code: string } | null;

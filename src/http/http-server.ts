@@ -9,16 +9,16 @@ import { Hono, type Context } from 'hono';
 import { HTTPException } from 'hono/http-exception';
 import { secureHeaders } from 'hono/secure-headers';
 import { stream } from 'hono/streaming';
-import { codeOf } from '../errors.js';
-import { asListenError } from '../listen-error.js';
-import type { Logger } from '../logger.js';
+import { codeOf } from '../errors/errors.js';
+import { asListenError } from '../process/listen-error.js';
+import type { Logger } from '../process/logger.js';
 
 const SECOND = 1000;
-/** Of a monitoring system and a few people. Beyond them new ones are closed, so that files are left for the work. */
+/** Enough for a monitoring system and a few people. Further connections are closed, so that files are left for the work. */
 const MOST_CONNECTIONS = 100;
 /** A form of the page is far smaller. */
 const MOST_BODY_BYTES = 16 * 1024;
-/** A client that does not read so much, or nothing of its answer for so long, is closed. */
+/** A client that does not read so much, or nothing of its answer for this long, is closed. */
 const MOST_UNREAD = 1024 * 1024;
 const LONGEST_UNREAD_MS = 60 * SECOND;
 
@@ -144,7 +144,7 @@ export async function startHttpServer({
   };
 }
 
-/** Of POST: the fields of the form. Throws HttpError. */
+/** The fields of the form of a POST. Throws HttpError. */
 export async function readForm({ req }: HttpContext): Promise<URLSearchParams> {
   const [type = ''] = (req.header('content-type') ?? '').split(';', 1);
   if (type.trim().toLowerCase() !== 'application/x-www-form-urlencoded')
@@ -158,7 +158,7 @@ export async function readForm({ req }: HttpContext): Promise<URLSearchParams> {
   return new URLSearchParams(text);
 }
 
-/** One reader of an endless answer. */
+/** A reader of an endless answer. */
 export interface EventClient {
   /** Sends an event; data is one line. */
   send(data: string): void;

@@ -5,7 +5,7 @@
 //   answer, `slotsync_source_up` is 0 and its gauges are left out.
 // - prom-client's own process_* and nodejs_* keep their usual names, so that usual dashboards find them.
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
-import type { Meter } from '../meter.js';
+import type { Meter } from '../process/meter.js';
 import type { CountsReading, StateReading } from '../state/metrics-readings.js';
 import {
   bookingGauges,

@@ -3,7 +3,7 @@
 // limit.
 import type { Limiter } from '../destination/quota/limiter.js';
 import { LANES } from '../destination/quota/quota-rules.js';
-import type { Logger } from '../logger.js';
+import type { Logger } from '../process/logger.js';
 import type { State } from '../state/database.js';
 import { createStateReadings } from '../state/metrics-readings.js';
 import { cacheReading } from './cached-reading.js';
@@ -12,7 +12,7 @@ import { startHttpServer, type Handler, type Routes } from './http-server.js';
 import { createMetrics } from './metrics.js';
 
 const READING = { keepMs: 1000, withinMs: 1500 };
-/** Of whole tables. One statement may be cut off, and the others still answer in time. What takes long is done seldom. */
+/** Counts of whole tables. One statement may be cut off, and the others still answer in time. A slow count is made seldom. */
 const COUNTING = { keepMs: 15_000, keepTimes: 10, withinMs: 6000, statementMs: 3000 };
 
 interface WorkerHttpDeps {

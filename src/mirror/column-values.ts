@@ -1,7 +1,7 @@
 // How values of the mirror are read. The driver's own conversion would shift days, lose microseconds, keep the spaces of
 // char(n), and read a null inside an array as the text NULL. It would hand over NaN and infinity as if they were values.
 import { parse as parseArray } from 'postgres-array';
-import { arrayLiteral } from '../sql-text.js';
+import { arrayLiteral } from '../text/sql-text.js';
 import { UnfitValue } from '../streams/field-values.js';
 import { isList, mayBeText } from './mapped-text.js';
 import { splitKey } from '../streams/local-key.js';
@@ -17,7 +17,7 @@ export const VALUE_TYPES = {
 };
 
 /**
- * One value of a row: an array from the text that PostgreSQL writes, in which nulls stay null; and what cannot be sent,
+ * Reads a value of a row: an array from the text that PostgreSQL writes, in which nulls stay null; and what cannot be sent,
  * marked as such.
  */
 export function readValue(value: unknown, type: string): unknown {

@@ -1,6 +1,6 @@
-// Which rows give an external id now, and which refer to a record: what is written, retired and sent again is decided by
-// the mirror, not by what the state remembers.
-import { arrayLiteral, quoteLiteral } from '../sql-text.js';
+// Finds which rows have an external id now, and which refer to a record: what is written, retired and sent again is decided
+// by the mirror, not by what the state remembers.
+import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
 import { mayGive, templateColumns, type ExternalIdTemplate } from '../streams/external-id.js';
 import type { DeclaredSource, Stream } from '../streams/stream.js';
 import { keyColumns } from './column-values.js';
@@ -17,8 +17,8 @@ const MOST_KEYS = 6;
 export function createKeyFinder(reader: SourceReader) {
   return {
     /**
-     * For each external id the keys of rows that give it now, at most six, in the byte order of the keys. An id that no
-     * row gives is not in the answer.
+     * For each external id the keys of rows that have it now, at most six, in the byte order of the keys. An id that no
+     * row has is not in the answer.
      */
     async findKeysByExternalId(
       declared: Pick<DeclaredSource, 'source' | 'key' | 'externalId'>,
@@ -43,7 +43,7 @@ export function createKeyFinder(reader: SourceReader) {
       const found = new Set<string>();
       const wanted = parentKeys.filter((key) => !key.includes('\0'));
       if (wanted.length === 0) return [];
-      // One reading for each reference, since each may have an index of its own.
+      // Each reference has a reading of its own, since each may have an index of its own.
       for (const { key } of child.references.filter(({ stream }) => stream === parent)) {
         const blocks = reader.select<Stream, { key: string }>(child, (described) =>
           matchReference({ key, types: described.types }, wanted).map(

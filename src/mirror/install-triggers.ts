@@ -1,8 +1,8 @@
 // Installs triggers on the tables of the mirror, when an operator asks for them. Nothing else writes to the mirror's
 // database. The connection is that of the state, which may write; the mirror's own transactions stay read-only.
 import { connectPostgres } from '../connections/postgres-connection.js';
-import type { SettingText } from '../setting-text.js';
-import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors.js';
+import type { SettingText } from '../config/setting-text.js';
+import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
 import type { Stream } from '../streams/stream.js';
 import { dependsOnSession } from './mapped-text.js';
 import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from './session-formats.js';
@@ -26,7 +26,7 @@ export type Triggers = ReturnType<typeof openTriggers>;
 export function openTriggers({ url, channel }: { url: SettingText; channel: string }) {
   const sql = connectPostgres(url, 'triggers');
 
-  /** One transaction for each stream, so that a busy table does not undo the others. */
+  /** Each stream has a transaction of its own, so that a busy table does not undo the others. */
   async function run(name: string, statements: readonly string[]): Promise<void> {
     try {
       await sql.begin(async (tx) => {
@@ -67,7 +67,7 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
     WHERE p.proname = ${name} AND p.prorettype = 'trigger'::regtype`;
 
   return {
-    /** Which database this is, to be compared with the mirror's. */
+    /** The identity of this database, to be compared with the mirror's. */
     databaseIdentity: async () => (await sql.unsafe<DatabaseIdentity[]>(SELECT_DATABASE_IDENTITY))[0],
 
     /** Why a stream's source can have no triggers; undefined when it can. */

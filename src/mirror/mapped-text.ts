@@ -73,7 +73,7 @@ export function valueText(value: string, type: string): string {
     WHEN ${size} < 1e-6 THEN replace(${text}, 'e-0', 'e-') ELSE ${text}::numeric::text END) COLLATE "C"`;
 }
 
-/** The text of the only value that a column gives. Null when it gives none, several, or one that cannot be sent. */
+/** The text of the only value of a column. Null when it has none, several, or one that cannot be sent. */
 export function mappedText(value: string, type: string): string {
   if (isList(type) || isJson(type))
     return `(SELECT min(slotsync_text) FROM (${mappedTexts(value, type)}) AS slotsync_texts HAVING count(*) = 1)`;

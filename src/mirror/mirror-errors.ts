@@ -1,7 +1,7 @@
 // From a failure of the mirror to the error that says what happens next. PostgreSQL's own text stays out of messages where
 // a function or a value of the mirror may have put a person's name into it.
-import type { ErrorCode } from '../error-catalogue.js';
-import { codeOf, messageOf, SlotsyncError } from '../errors.js';
+import type { ErrorCode } from '../errors/error-catalogue.js';
+import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { readConnectionFault } from '../connections/postgres-faults.js';
 
 /** Runs a reading; a failure becomes a SlotsyncError `mirror_…`. */
@@ -41,7 +41,7 @@ export function asMirrorError(error: unknown): unknown {
       remedy: 'Correct the value or the conversion in the source; the log of the mirror’s server names it.',
     });
   }
-  // A function of the mirror may raise any text, with names in it. P0: PL/pgSQL; 21: a subquery that gives several rows.
+  // A function of the mirror may raise any text, with names in it. P0: PL/pgSQL; 21: a subquery that returns several rows.
   if (/^(P0|21)/.test(sqlstate))
     return fault('mirror_raised', `the source raised an error (${sqlstate})`, { detail: text });
   return fault('mirror_failed', `the mirror could not answer (${sqlstate})`, { detail: text });

@@ -1,10 +1,10 @@
 // The organization's mirror, only ever read: see read-only-sessions.ts. How values print as text is fixed, because the row
 // hash is made of that text.
-import { hashExpression } from './row-key-and-hash.js';
+import { hashExpression, keyExpression } from './row-key-and-hash.js';
 import { readDatabaseFacts } from '../connections/database-facts.js';
-import type { SettingText } from '../setting-text.js';
-import { messageOf, SlotsyncError } from '../errors.js';
-import { createTurns } from '../lifecycle.js';
+import type { SettingText } from '../config/setting-text.js';
+import { messageOf, SlotsyncError } from '../errors/errors.js';
+import { createTurns } from '../process/lifecycle.js';
 import type { Row } from '../streams/config-schema.js';
 import type { Stream } from '../streams/stream.js';
 import { isIdentifiedByKey, renderExternalId } from '../streams/external-id.js';
@@ -14,10 +14,10 @@ import { createKeyFinder } from './find-keys.js';
 import { createLookupReader } from './read-lookup.js';
 import { createBookingReader } from './read-bookings.js';
 import { createCatalogueReader } from './read-catalogue.js';
-import { createReadingEstimator, type CostBounds, type CostlyReading } from './costly-reading.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
 import { isRowFault, readApart, type ReadApart } from './read-apart.js';
 import { openReadOnlySessions } from './read-only-sessions.js';
+import { createReadingTimer, type SlowReading } from './slow-reading.js';
 import { SELECT_ROLE_RIGHTS, type RoleRights } from './role-rights.js';
 import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from './session-formats.js';
 import {
@@ -51,16 +51,17 @@ export interface CursorRow {
   isAhead: boolean;
 }
 
-export type { CostlyReading, Selection, SharedExternalId };
+export type { Selection, SharedExternalId, SlowReading };
 export type Mirror = ReturnType<typeof createMirror>;
 
 /**
- * Opens the mirror. Nothing connects before the first reading. Errors are SlotsyncError `mirror_…`. `costly`: from where on a
- * reading by keys counts as one of the whole source.
+ * Opens the mirror. Nothing connects before the first reading. Errors are SlotsyncError `mirror_…`. `slowMs`: from how many
+ * milliseconds on the reading of a batch is slow.
  */
-export function createMirror({ url, costly }: { url: SettingText; costly?: CostBounds | undefined }) {
+export function createMirror({ url, slowMs }: { url: SettingText; slowMs?: number | undefined }) {
   const sessions = openReadOnlySessions(url);
   const reader = createSourceReader(sessions);
+  const timer = createReadingTimer(sessions, slowMs);
   const turns = createTurns();
   const typeOf = async (stream: Stream, column = ''): Promise<string> =>
     (await reader.describedAs(stream)).types.get(column) ?? '';
@@ -84,13 +85,18 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
     return lines.filter((line) => wanted.has(orderOfLine(line)));
   }
 
-  async function readRows(stream: Stream, keys: readonly string[]): Promise<Map<string, MirrorRow>> {
+  async function readPart(
+    stream: Stream,
+    keys: readonly string[],
+    ended: (statement: string, ms: number) => void,
+  ): Promise<Map<string, MirrorRow>> {
     const found = new Map<string, MirrorRow>();
     const wanted = new Set(keys);
     const rows = await reader.readRows(
       stream,
       (described) => ({ hash: `${hashExpression(described)}::text` }),
       (described) => keyConditions(described, keys),
+      ended,
     );
     for (const { key, row, computed } of rows)
       if (key !== null && wanted.has(key)) found.set(key, { row, hash: String(computed['hash']) });
@@ -110,7 +116,7 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
      */
     takeTurn: turns.take,
 
-    /** What there is: tables, columns, keys. */
+    /** The catalogue: tables, columns, keys. */
     catalogue: createCatalogueReader(sessions),
 
     /** Readings of bookings, for reconciling. */
@@ -126,17 +132,17 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
       return row ?? { version: '', database: '' };
     },
 
-    /** What the role may do beside reading. */
+    /** Rights of the role beside reading. */
     async roleRights(): Promise<RoleRights> {
       const [row] = await read(() => sessions.query<RoleRights>(SELECT_ROLE_RIGHTS));
       return row ?? { role: '', powers: [], writable: [], writableCount: 0 };
     },
 
-    /** Which database this is, to be compared with another connection's. */
+    /** The identity of this database, to be compared with another connection's. */
     databaseIdentity: async () =>
       (await read(() => sessions.query<DatabaseIdentity>(SELECT_DATABASE_IDENTITY)))[0],
 
-    /** What this database can be recognized by later. */
+    /** The facts by which this database can be recognized later. */
     facts: () => read(() => readDatabaseFacts(sessions.query)),
 
     /** Faults of a stream's source; empty when every column that the stream names is in it. */
@@ -155,7 +161,7 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
 
     /**
      * `(key, row hash)` of the whole source, or of what is selected of it, in one snapshot and ordered by the key's
-     * bytes: blocks of COPY lines, latin1. Behind the hash of a row that gives one of the `shared` external ids stands
+     * bytes: blocks of COPY lines, latin1. Behind the hash of a row that has one of the `shared` external ids stands
      * `:shared:` and that id's place in the list. Call it within `takeTurn`, unless there are `keys`: those are read before
      * the first block. Of selected keys, those whose row cannot be read, while the source can, have the hash 0,
      * which is that of no row.
@@ -178,7 +184,7 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
             byKey.set(orderOfLine(line), [...(byKey.get(orderOfLine(line)) ?? []), line]);
           return byKey;
         });
-        // Where the source cannot be read at all, that is thrown: it is no fault of these rows.
+        // A source that cannot be read at all is thrown: that is no fault of these rows.
         if (unreadable.size === keys.length) await isEmpty(stream);
         for (const key of unreadable.keys()) {
           const order = encodeColumn(key);
@@ -225,10 +231,25 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
 
     /**
      * The rows of these keys as they are now; a key whose row is gone is not in the answer. One row that cannot be read must
-     * not stop the others: those keys are answered apart, with the reason. Throws what concerns all of them.
+     * not stop the others: those keys are answered apart, with the reason. Throws what concerns all of them. `slow`: why the
+     * reading took long.
      */
-    readRowsOrReasons: (stream: Stream, keys: readonly string[]): Promise<ReadApart<MirrorRow>> =>
-      readApart([...new Set(keys)], (part) => readRows(stream, part)),
+    async readRows(
+      stream: Stream,
+      keys: readonly string[],
+    ): Promise<ReadApart<MirrorRow> & { slow: SlowReading | undefined }> {
+      const reading = timer.start();
+      const found = await readApart([...new Set(keys)], (part) => readPart(stream, part, reading.ended));
+      return { ...found, slow: await reading.explainSlowest(keys.length) };
+    },
+
+    /** Keys of some rows, as many as wanted where there are so many. */
+    async listSomeKeys(declared: Stream, count: number): Promise<string[]> {
+      const rows = reader.select<Stream, { key: string }>(declared, (described) => [
+        `SELECT ${keyExpression(described)} AS key FROM ${sourceSql.relation(declared.source)} LIMIT ${count}`,
+      ]);
+      return (await collect(rows)).flatMap(({ key }) => key ?? []);
+    },
 
     /** External ids by key, where template and key give them without the row; otherwise none. */
     async readExternalIdsOfKeys(stream: Stream, keys: readonly string[]): Promise<Map<string, string>> {
@@ -240,13 +261,10 @@ export function createMirror({ url, costly }: { url: SettingText; costly?: CostB
       return new Map(ids.filter(([, externalId]) => !isTooLong(externalId)));
     },
 
-    // Whether reading a few keys costs as much as reading all of them.
-    ...createReadingEstimator(sessions, reader, costly),
-
     // Lookups that are tables.
     ...createLookupReader(sessions, reader),
 
-    // Which rows give an external id now, and which refer to a record.
+    // Finds the rows that have an external id now, and those that refer to a record.
     ...createKeyFinder(reader),
 
     /** External ids that several rows would give. Reads the whole source, unless the template rules it out. */

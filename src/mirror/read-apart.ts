@@ -1,6 +1,6 @@
-// One row that cannot be read, because its view raises an error or its function takes too long, fails the statement that
+// A row that cannot be read, because its view raises an error or its function takes too long, fails the statement that
 // reads it among others. Such a reading is halved until the row stands alone.
-import { isReadingFault, type SlotsyncError } from '../errors.js';
+import { isReadingFault, type SlotsyncError } from '../errors/errors.js';
 
 /** So many keys that cannot be read, before any that can: then it is the source, not a row. */
 const MOST_ALONE = 8;

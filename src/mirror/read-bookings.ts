@@ -1,8 +1,8 @@
 // Reads the bookings of the mirror, by time, by key or by external id. PostgreSQL, which knows when the clocks of a zone
 // change, converts times without a zone; what is read has times in milliseconds.
 import { column, keyExpression } from './row-key-and-hash.js';
-import { arrayLiteral, quoteLiteral } from '../sql-text.js';
-import { SlotsyncError } from '../errors.js';
+import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
+import { SlotsyncError } from '../errors/errors.js';
 import { templateColumns } from '../streams/external-id.js';
 import { toBooking, type Booking, type BookingSource } from '../streams/bookings.js';
 import { isSingleValue } from './mapped-text.js';

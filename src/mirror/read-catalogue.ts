@@ -1,6 +1,6 @@
-// What the mirror has: tables and views that may be read, with their columns, keys, foreign keys and sizes. And a look at
-// the values of a column, to see what it refers to. Everything is one statement in a read-only session.
-import { arrayLiteral, quoteIdentifier, quoteLiteral } from '../sql-text.js';
+// The catalogue of the mirror: tables and views that may be read, with their columns, keys, foreign keys and sizes. And a
+// look at the values of a column, to see what it refers to. Everything is one statement in a read-only session.
+import { arrayLiteral, quoteIdentifier, quoteLiteral } from '../text/sql-text.js';
 import { read } from './mirror-errors.js';
 import type { ReadOnlySessions } from './read-only-sessions.js';
 

@@ -1,5 +1,5 @@
 // Reads lookups that are tables of the mirror: code to value, whole.
-import { messageOf, SlotsyncError } from '../errors.js';
+import { messageOf, SlotsyncError } from '../errors/errors.js';
 import { MOST_CODES, type LookupContent, type LookupTable } from '../streams/lookups.js';
 import { mappedText } from './mapped-text.js';
 import { read } from './mirror-errors.js';

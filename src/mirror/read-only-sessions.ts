@@ -5,8 +5,8 @@
 import postgres from 'postgres';
 import { connectPostgres, waitWhileFull } from '../connections/postgres-connection.js';
 import { copyOut, ONE_STATEMENT } from '../connections/postgres-copy.js';
-import type { SettingText } from '../setting-text.js';
-import { quoteLiteral } from '../sql-text.js';
+import type { SettingText } from '../config/setting-text.js';
+import { quoteLiteral } from '../text/sql-text.js';
 import { VALUE_TYPES } from './column-values.js';
 import { SESSION_FORMATS } from './session-formats.js';
 
@@ -22,7 +22,7 @@ const BY_KEYS = { random_page_cost: 1.1 };
 /** Advisory locks of a session outlive its transactions. */
 const END = 'ROLLBACK; SELECT pg_advisory_unlock_all()';
 
-/** What a statement was written for: a source, `SELECT * …`, and its columns as `describe` gives them. */
+/** The source that a statement was written for, `SELECT * …`, and its columns as `describe` returns them. */
 export interface WrittenFor {
   source: string;
   columns: string;
@@ -62,7 +62,7 @@ export function openReadOnlySessions(url: SettingText) {
     await session.client.end({ timeout: 1 });
   }
 
-  /** What `work` reads with one statement. A session whose statement may be under way still is ended with it. */
+  /** Yields what `work` reads with one statement. A session whose statement may be under way still is ended with it. */
   async function* within<T>(
     settings: Readonly<Record<string, string | number>>,
     work: (client: postgres.Sql) => AsyncIterable<T>,
@@ -96,13 +96,24 @@ export function openReadOnlySessions(url: SettingText) {
   }
 
   return {
-    /** The rows of one statement. Throws ColumnsChanged. */
-    query: <T extends object = postgres.Row>(statement: string, writtenFor?: WrittenFor): Promise<T[]> =>
-      one(async (client) => [
-        ...(await unlessChanged(client, writtenFor, client.unsafe<T[]>(statement, [], ONE_STATEMENT))),
-      ]),
+    /** The rows of one statement. Throws ColumnsChanged. `ended` gets the milliseconds that the server took, also when it failed. */
+    query: <T extends object = postgres.Row>(
+      statement: string,
+      writtenFor?: WrittenFor,
+      ended?: (ms: number) => void,
+    ): Promise<T[]> =>
+      one(async (client) => {
+        const startedAt = performance.now();
+        try {
+          return [
+            ...(await unlessChanged(client, writtenFor, client.unsafe<T[]>(statement, [], ONE_STATEMENT))),
+          ];
+        } finally {
+          ended?.(performance.now() - startedAt);
+        }
+      }),
 
-    /** The columns that a statement gives, and the types of its parameters. It is parsed, and not executed. */
+    /** The columns that a statement returns, and the types of its parameters. It is parsed, and not executed. */
     async describe(statement: string) {
       const { columns, types } = await one((client) => client.unsafe(statement).describe());
       return { columns, types, described: describeColumns(columns) };

@@ -1,5 +1,5 @@
 // Before a run exists: the mirror has every table and column the configuration names.
-import { UsageError } from '../errors.js';
+import { UsageError } from '../errors/errors.js';
 import type { BookingSource } from '../streams/bookings.js';
 import type { Stream } from '../streams/stream.js';
 import type { Mirror } from './mirror.js';

@@ -1,13 +1,13 @@
-// What the mirror's role may do besides reading. The program only reads, but only a role that can do nothing else
+// Rights of the mirror's role besides reading. The program only reads, but only a role that can do nothing else
 // guarantees it: docs/security.md.
-import { quoteIdentifier } from '../sql-text.js';
+import { quoteIdentifier } from '../text/sql-text.js';
 import type { DeclaredSource } from '../streams/stream.js';
 
 export interface RoleRights {
   role: string;
   /** Attributes and predefined roles that go beyond reading, such as SUPERUSER. */
   powers: string[];
-  /** What the role may write to or create in: the first few. */
+  /** Tables and schemas that the role may write to or create in: the first few. */
   writable: string[];
   writableCount: number;
 }
@@ -15,7 +15,7 @@ export interface RoleRights {
 /** Objects that are named. */
 const NAMED = 5;
 
-/** Gives one RoleRights. What a superuser may write to is not listed. */
+/** Returns one RoleRights. What a superuser may write to is not listed. */
 export const SELECT_ROLE_RIGHTS = `
   WITH me AS (SELECT r.* FROM pg_roles AS r WHERE r.rolname = current_user),
   powers AS (
@@ -43,7 +43,7 @@ export const SELECT_ROLE_RIGHTS = `
     CASE WHEN me.rolsuper THEN 0 ELSE (SELECT count(*)::int FROM writable) END AS "writableCount"
   FROM me`;
 
-/** What the role has beyond reading, as a clause; undefined: nothing. */
+/** The rights of the role beyond reading, as a clause; undefined: it has none. */
 export function describeExcess({ powers, writable, writableCount }: RoleRights): string | undefined {
   const more = writableCount - writable.length;
   const named = [...writable, ...(more > 0 ? [`${more} more`] : [])].join(', ');

@@ -1,7 +1,7 @@
 // The local key and the hash of a row, in SQL. Both are made of the text PostgreSQL prints, so every session prints
 // values in the same formats (session-formats.ts).
 import { createHash } from 'node:crypto';
-import { quoteIdentifier } from '../sql-text.js';
+import { quoteIdentifier } from '../text/sql-text.js';
 import { MAX_ID_BYTES, SHORTENED } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
 import { valueText } from './mapped-text.js';

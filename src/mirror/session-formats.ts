@@ -19,7 +19,7 @@ export interface DatabaseIdentity {
   port: string;
 }
 
-/** Gives one DatabaseIdentity. */
+/** Returns one DatabaseIdentity. */
 export const SELECT_DATABASE_IDENTITY = `
   SELECT current_database() AS database, extract(epoch FROM pg_postmaster_start_time())::text AS "startedAt",
     current_setting('port') AS port`;

@@ -1,9 +1,9 @@
 // Reads one source of the mirror, that of a stream or that of the bookings: its columns and their types, its rows by
 // their keys, and the external ids that several of its rows share.
 import { keyExpression } from './row-key-and-hash.js';
-import { messageOf, SlotsyncError } from '../errors.js';
-import { nearestName, suggestName } from '../nearest-name.js';
-import { arrayLiteral, quoteLiteral } from '../sql-text.js';
+import { messageOf, SlotsyncError } from '../errors/errors.js';
+import { nearestName, suggestName } from '../text/nearest-name.js';
+import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
 import type { Row } from '../streams/config-schema.js';
 import { isIdentifiedByKey, templateColumns } from '../streams/external-id.js';
 import { isShortenedKey } from '../streams/local-key.js';
@@ -100,9 +100,10 @@ export function createSourceReader(sessions: ReadOnlySessions) {
   const select = <D extends { source: Source }, T extends object>(
     declared: D,
     statementsFor: (described: Described<D>) => readonly string[],
+    ended?: (statement: string, ms: number) => void,
   ): AsyncGenerator<T[]> =>
     readBlocks(declared, statementsFor, async function* (statement, writtenFor) {
-      yield await sessions.query<T>(statement, writtenFor);
+      yield await sessions.query<T>(statement, writtenFor, (ms) => ended?.(statement, ms));
     });
 
   async function suggestTable(source: Source): Promise<string> {
@@ -157,21 +158,23 @@ export function createSourceReader(sessions: ReadOnlySessions) {
       }
     },
 
-    /** Rows that a condition selects, the first that works; each with the SQL expressions. */
+    /** Rows that a condition selects, the first that works; each with the SQL expressions. `ended`: a statement, and how long it took. */
     async readRows<D extends DeclaredSource>(
       declared: D,
       expressionsFor: (described: Described<D>) => Readonly<Record<string, string>>,
       conditionsFor: (described: Described<D>) => readonly string[],
+      ended?: (statement: string, ms: number) => void,
     ): Promise<SourceRow[]> {
       let names: string[] = [];
       let types: ColumnTypes = new Map();
-      const rows = select<D, Row>(declared, (described) => {
+      const statementsFor = (described: Described<D>) => {
         const computed = { key: keyExpression(described), ...expressionsFor(described) };
         [names, types] = [Object.keys(computed), described.types];
         return conditionsFor(described).map((condition) =>
           sourceSql.selectRows(declared.source, computed, condition),
         );
-      });
+      };
+      const rows = select<D, Row>(declared, statementsFor, ended);
       return toSourceRows(await collect(rows), names, types);
     },
 
@@ -214,7 +217,7 @@ export function keyConditions(
  * Reads with the first condition; with the next one where a text does not read as its column's type, or the type has no
  * equality: neither is needed without an index. Blocks that were handed over are not read a second time: after them every error is final.
  */
-export async function* withFallback<T>(
+async function* withFallback<T>(
   conditions: readonly string[],
   readWhere: (condition: string) => AsyncIterable<T>,
 ): AsyncGenerator<T> {
@@ -275,7 +278,7 @@ export function findAbsent(named: readonly NamedColumn[], types: ColumnTypes): s
     .filter(([, column]) => !types.has(column))
     .map(
       ([place, column]) =>
-        `${place}: there is no column ${column}; ${suggestName(column, [...types.keys()]) ?? 'there are none'}`,
+        `${place}: there is no column ${column}; ${suggestName(column, [...types.keys()]) ?? 'the source has no columns'}`,
     );
 }
 

@@ -1,7 +1,7 @@
 // The SQL that reads a source. Identifiers are quoted; of the configuration only the query of a source becomes SQL as it
 // is.
 import { column, hashExpression, keyExpression, ROW } from './row-key-and-hash.js';
-import { arrayLiteral, quoteIdentifier, quoteLiteral } from '../sql-text.js';
+import { arrayLiteral, quoteIdentifier, quoteLiteral } from '../text/sql-text.js';
 import { MAX_ID_BYTES } from '../streams/local-key.js';
 import type { Source, Stream } from '../streams/stream.js';
 import { mappedText } from './mapped-text.js';
@@ -13,7 +13,7 @@ export function relation(source: Source): string {
     : `(\n${source.query.replace(/;\s*$/, '')}\n) AS ${ROW}`;
 }
 
-/** Which rows of a source are read; all of them when it is empty. */
+/** Selects the rows of a source that are read; all of them when it is empty. */
 export interface Selection {
   keys?: readonly string[] | undefined;
   /** From this value of the cursor on, and before that one. As text, at full precision. */
@@ -24,7 +24,7 @@ export interface Selection {
 }
 
 /**
- * `(key, row hash)` in the byte order of the key. Behind the hash of a row that gives one of the `shared` external ids
+ * `(key, row hash)` in the byte order of the key. Behind the hash of a row that has one of the `shared` external ids
  * stands `:shared:` and the place of that id in the list.
  */
 export function selectHashes(
@@ -47,7 +47,7 @@ export function selectHashes(
     ORDER BY k COLLATE "C"`;
 }
 
-/** What a poll reads: from its watermark on, and some time before it where the cursor is a time. */
+/** The rows that a poll reads: from its watermark on, and some time before it where the cursor is a time. */
 export interface CursorRange {
   /** A cursor's value as text, at full precision, and the key it was read with. Without one: from the beginning. */
   watermark: { cursor: string; localKey: string } | undefined;
@@ -62,10 +62,10 @@ export function isTimeType(type: string): boolean {
   return [TIME_WITH_ZONE, TIME_WITHOUT_ZONE, 'date'].includes(type);
 }
 
-/** Where clocks are set back, an hour comes twice, and what is written in the second has a cursor of the first. */
+/** When clocks are set back, an hour comes twice, and what is written in the second has a cursor of the first. */
 const SET_BACK_SECONDS = 60 * 60;
 
-/** Infinities and NaN are after or before everything, so no later value would be beyond them. Undefined: there are none. */
+/** Infinities and NaN are after or before everything: no later value is beyond them. Undefined: the type has neither. */
 function isFiniteValue(value: string, type: string): string | undefined {
   if (isTimeType(type)) return `isfinite(${value})`;
   return ['numeric', 'real', 'double precision'].includes(type) ? `${value}::text !~ '[NI]'` : undefined;
@@ -170,7 +170,7 @@ export function selectRows(
   return `SELECT ${ROW}.*${extra.join('')} FROM ${relation(source)} WHERE ${condition}`;
 }
 
-/** The external id of a row, as streams/external-id.ts renders it. Null when the row gives none. */
+/** The external id of a row, as streams/external-id.ts renders it. Null when the row has none. */
 export function externalIdExpression({
   externalId,
   types,

@@ -2,7 +2,7 @@
 // in the organization's own writes, so every failure in them becomes a warning. Their function belongs to the owner of the
 // table: what it calls to print a key may be the owner's code, and must not run with the rights of the state's role.
 import { createHash } from 'node:crypto';
-import { quoteIdentifier, quoteLiteral } from '../sql-text.js';
+import { quoteIdentifier, quoteLiteral } from '../text/sql-text.js';
 import type { Stream } from '../streams/stream.js';
 import { SESSION_FORMATS } from './session-formats.js';
 import { SHORTENED_KEY } from '../streams/local-key.js';
@@ -66,7 +66,7 @@ export function installTriggers(stream: Stream, channel: string, table: OwnedTab
   ];
 }
 
-/** What the owner of a table needs to note changes. */
+/** Grants what the owner of a table needs to note changes. */
 export function grantInbox(role: string): string[] {
   return [
     `GRANT USAGE ON SCHEMA slotsync TO ${quoteIdentifier(role)}`,

@@ -4,7 +4,7 @@
 // this machine, at a loopback address, and not through a proxy. Everybody else signs in; without HTTP_TOKEN nobody else
 // reads it. The name is checked because another site's name can be made to lead to a loopback address (DNS rebinding).
 import type { IncomingMessage } from 'node:http';
-import { isLoopback } from '../settings.js';
+import { isLoopback } from '../connections/address-parts.js';
 
 /** A proxy says for whom it asks. */
 const PROXY_HEADERS = ['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'via'];

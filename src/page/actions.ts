@@ -1,11 +1,11 @@
-// What an operator does here: the same as the commands, with the same functions. Each first asks once more, with the number
+// Actions of an operator on the page: the same as the commands, with the same functions. Each first asks once more, with the number
 // that it is about, and is carried out only for that number.
-import { UsageError } from '../errors.js';
-import { plural } from '../format.js';
-import { html, type Html } from '../html.js';
-import type { Logger } from '../logger.js';
-import { listCauses } from '../readings/causes.js';
-import { describeApproval, describeHeld } from '../report/holds.js';
+import { UsageError } from '../errors/errors.js';
+import { plural } from '../text/format.js';
+import { html, type Html } from '../text/html.js';
+import type { Logger } from '../process/logger.js';
+import { listCauses } from '../situation/causes.js';
+import { describeApproval, describeApprovedRun, describeHeld } from '../documents/holds.js';
 import type { State } from '../state/database.js';
 import { addChanges } from '../state/inbox/add-changes.js';
 import { listProcesses } from '../state/processes.js';
@@ -16,7 +16,7 @@ import { cancelRun } from '../state/runs/end-run.js';
 import { findPausableRun, findUnfinishedRun } from '../state/runs/find-run.js';
 import { setPaused } from '../state/runs/pause-runs.js';
 import { countRepairable } from '../state/drift/read-drift.js';
-import { approveHolds, requireStarted } from '../sync/approve-holds.js';
+import { approveHolds, requireStarted } from '../sync/operator/approve-holds.js';
 import { startRepairRun } from '../sync/verify/start-repair-run.js';
 import { reasonOf, renderSamples } from './hold-parts.js';
 
@@ -37,12 +37,12 @@ export interface ActionDeps {
 
 export interface ActionRequest {
   params: Readonly<Record<string, string>>;
-  /** What it is about, from the address. */
+  /** The object of the action, from the address. */
   query: URLSearchParams;
 }
 
 export interface AskedAction extends ActionRequest {
-  /** The number that was shown, of an action that asks with one; 0 if the form does not say it, NaN if it is none. */
+  /** The number that was shown, of an action that asks with one; 0 if the form does not say it, NaN if it is not a number. */
   shown: number;
 }
 
@@ -55,9 +55,9 @@ export interface Question {
 }
 
 export interface Action {
-  /** What is asked before it is carried out; none: it is carried out at once. */
+  /** The question before it is carried out; undefined: it is carried out at once. */
   ask?: (deps: ActionDeps, request: ActionRequest) => Promise<Question>;
-  /** Where the operator is led afterwards. */
+  /** The address that the operator is led to afterwards. */
   back: (request: ActionRequest) => string;
   /** Returns what was done, in sentences. Throws UsageError when nothing was. */
   act: (deps: ActionDeps, request: AskedAction) => Promise<string>;
@@ -87,7 +87,7 @@ async function askAboutHolds(
   const what = holds.map(describeHeld).join(', ');
   return {
     title: `${verb} ${what}?`,
-    body: html`<p>Held in run ${run.id}:</p>${holds.map((hold) => html`<p><b>${describeHeld(hold)}</b>. ${reasonOf(hold)}</p>${renderSamples(hold)}`)}<p>${says}</p>`,
+    body: html`<p>Held in run ${run.id}:</p>${holds.map((hold) => html`<p><b>${describeHeld(hold)}</b>. ${reasonOf(hold)}</p>${renderSamples(hold)}${verb === 'Approve' && html`<p>${describeApprovedRun(hold)}</p>`}`)}<p>${says}</p>`,
     button: `${verb} ${what}`,
     count: numberOf(holds),
   };
@@ -111,6 +111,7 @@ const approve: Action = {
       mirror: await mirror(),
       state: opened,
       requireQueue: producer,
+      by: 'page' as const,
     };
     const choice = { ...choiceOf(request), runId: runOf(request), shown: request.shown };
     const approved = await approveHolds(given, choice);
@@ -135,7 +136,7 @@ const reject: Action = {
     const { db } = await state();
     const { run, holds } = await chooseHolds(db, runOf(request), choiceOf(request));
     requireShown(request, numberOf(holds));
-    await rejectHolds(db, run.id, choiceOf(request));
+    await rejectHolds(db, run.id, choiceOf(request), { by: 'page' });
     return `Rejected: ${holds.map(describeHeld).join(', ')}, held in run ${run.id}.`;
   },
 };
@@ -210,7 +211,7 @@ const retry: Action = {
     const count = await countOfCause(deps, cause);
     return {
       title: `Retry ${plural(count, 'record')} of ${cause.stream}?`,
-      body: html`<p>They are ${cause.status}${cause.code === undefined ? '' : html` with <code>${cause.code}</code>`}. They are put into the inbox, and a worker sends them again although their rows did not change. Records that wait for them follow by themselves.</p>`,
+      body: html`<p>They are ${cause.status}${cause.code === undefined ? '' : html` with <code>${cause.code}</code>`}. They are put into the inbox, and a worker sends them again although their rows did not change. Records that wait for them follow automatically.</p>`,
       button: `Retry ${plural(count, 'record')}`,
       count,
     };

@@ -1,6 +1,6 @@
 // Requests of the last hour as a line. What it shows is said in words beside it.
-import { formatNumber } from '../format.js';
-import { html, type Html } from '../html.js';
+import { formatNumber } from '../text/format.js';
+import { html, type Html } from '../text/html.js';
 
 const WIDTH = 600;
 const HEIGHT = 96;
@@ -11,7 +11,7 @@ interface Minute {
   throttled: number;
 }
 
-/** One point for each minute, the oldest first. `label`: what it shows, in words. */
+/** A point for each minute, the oldest first. `label`: its meaning in words. */
 export function requestLine(minutes: readonly Minute[], label: string): Html {
   const most = Math.max(1, ...minutes.map(({ requests }) => requests));
   const last = Math.max(1, minutes.length - 1);

@@ -1,7 +1,7 @@
 // The frame of every page: navigation, search, messages, and its sections.
 import { createHash } from 'node:crypto';
-import { html, type Html } from '../html.js';
-import { visible } from '../visible-text.js';
+import { html, type Html } from '../text/html.js';
+import { visible } from '../text/visible-text.js';
 import { formToken } from './parts.js';
 import type { Rendered, Section, View } from './view.js';
 

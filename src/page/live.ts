@@ -1,9 +1,9 @@
 // Open pages are brought up to date by server-sent events: one reader for all of them, which sends the sections that have
 // changed. While no page is open, nothing is read.
-import { codeOf } from '../errors.js';
+import { codeOf } from '../errors/errors.js';
 import type { EventClient } from '../http/http-server.js';
-import { repeat } from '../lifecycle.js';
-import type { Logger } from '../logger.js';
+import { repeat } from '../process/lifecycle.js';
+import type { Logger } from '../process/logger.js';
 import { renderParts } from './frame.js';
 import { PageNotFound, type Rendered } from './view.js';
 
@@ -12,7 +12,7 @@ const EVERY_MS = 1000;
 const MOST_CLIENTS = 20;
 /** The browser connects again: who is signed out meanwhile does not. */
 const LONGEST_MS = 10 * 60 * 1000;
-/** So often a page is told that it is up to date, which also shows a connection that is dead. */
+/** The interval in which a page hears that it is up to date, which also shows a connection that is broken. */
 const BEAT_MS = 15_000;
 
 interface Client {

@@ -2,8 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { deleteCookie, getCookie, setCookie } from 'hono/cookie';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
-import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors.js';
-import { html } from '../html.js';
+import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
+import { html } from '../text/html.js';
 import {
   HttpError,
   readForm,
@@ -12,11 +12,11 @@ import {
   type HttpContext,
   type Routes,
 } from '../http/http-server.js';
-import type { Logger } from '../logger.js';
-import type { SettingText } from '../setting-text.js';
-import type { SyncDeps } from '../sync/sync-deps.js';
-import { explainRecord } from '../sync/explain-record.js';
-import { visible } from '../visible-text.js';
+import type { Logger } from '../process/logger.js';
+import type { SettingText } from '../config/setting-text.js';
+import type { SyncDeps } from '../sync/run/sync-deps.js';
+import { explainRecord } from '../sync/operator/explain-record.js';
+import { visible } from '../text/visible-text.js';
 import { isFromOwnPage, isLocal, isSecure } from './access.js';
 import { ACTIONS, type Action, type ActionDeps } from './actions.js';
 import { bookingsPage } from './bookings.js';
@@ -38,7 +38,7 @@ export interface PageDeps extends ActionDeps, SourceDeps {
   host: string;
   /** HTTP_TOKEN; without it nobody acts. */
   token: SettingText | undefined;
-  /** Where the server listens; cookies do not tell the ports of a host apart. */
+  /** The port that the server listens on; cookies do not tell the ports of a host apart. */
   port: number;
   destination: () => Promise<SyncDeps['destination']>;
   log: Logger;
@@ -291,7 +291,7 @@ function requestOf({ req }: HttpContext): PageRequest {
   return { params: req.param(), query: searchParams, address: pathname + search };
 }
 
-/** Where a page stands, for its frame. */
+/** The place of a page, for its frame. */
 const placeOf = (context: HttpContext) => ({ path: context.req.path, address: requestOf(context).address });
 
 /** The page of an address, if it is one that is brought up to date. */

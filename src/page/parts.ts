@@ -1,6 +1,6 @@
 // The parts that every page uses: tables, statuses, commands and buttons.
-import { formatDuration, formatMinute, formatNumber, formatTime } from '../format.js';
-import { html, type Html, type HtmlValue } from '../html.js';
+import { formatDuration, formatMinute, formatNumber, formatTime } from '../text/format.js';
+import { html, type Html, type HtmlValue } from '../text/html.js';
 import type { View } from './view.js';
 
 const GOOD = ['succeeded', 'synced', 'retired', 'working', 'agrees'];
@@ -70,7 +70,7 @@ export function minute(at: Date | null, { timeZone }: Pick<View, 'timeZone'>): H
 export const ago = (at: Date, { now }: Pick<View, 'now'>): string =>
   formatDuration(Math.max(0, (now.getTime() - at.getTime()) / 1000));
 
-/** What an operator types instead. */
+/** The command that an operator types instead. */
 export const command = (text: string): Html => html`<code>${text}</code>`;
 
 export const link = (href: string, text: HtmlValue): Html => html`<a href="${href}">${text}</a>`;
@@ -85,7 +85,7 @@ export function withQuery(path: string, query: Readonly<Record<string, string | 
 }
 
 /**
- * What an operator does about something: a link to the page that asks once more, or the command where nobody may act here.
+ * The action of an operator: a link to the page that asks once more, or the command where nobody may act here.
  */
 export function action(
   view: View,
@@ -104,6 +104,6 @@ export function actNow(
   return html`<form method="post" action="${href}">${formToken(view)}<button>${label}<span class="unseen"> ${about}</span></button></form>`;
 }
 
-/** What shows that a form is of a page of this session. */
+/** Shows that a form is of a page of this session. */
 export const formToken = ({ session }: Pick<View, 'session'>): Html =>
   html`<input type="hidden" name="form_token" value="${session?.formToken ?? ''}">`;

@@ -1,7 +1,7 @@
 // Who signed in with HTTP_TOKEN. Sessions are in memory: a process that starts again asks for the token again. A token that
 // is replaced ends the sessions that it began.
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import { currentText, type SettingText } from '../setting-text.js';
+import { currentText, type SettingText } from '../config/setting-text.js';
 
 const MINUTE = 60 * 1000;
 const SESSION_MS = 12 * 60 * MINUTE;
@@ -16,9 +16,9 @@ export interface Session {
   /** In every form of its pages: another site's form does not have it. */
   formToken: string;
   expiresAt: number;
-  /** What happened, to be shown by the next page. */
+  /** The result of an action, to be shown by the next page. */
   notices: string[];
-  /** What was read for one record last, by the path of its page. */
+  /** The last reading of one record, by the path of its page. */
   shown: Map<string, unknown>;
 }
 

@@ -1,12 +1,12 @@
-// What a page is made of, and for whom it is rendered.
-import type { Html } from '../html.js';
+// The parts of a page, and for whom it is rendered.
+import type { Html } from '../text/html.js';
 import type { Session } from './sessions.js';
 import type { Sources } from './sources.js';
 
 export interface View {
   now: Date;
   timeZone: string;
-  /** Of somebody who signed in, and may act. */
+  /** The session of somebody who signed in, and may act. */
   session: Session | undefined;
   /** There is a token to sign in with. */
   canSignIn: boolean;
@@ -18,10 +18,10 @@ export interface Section {
   id: string;
   title: string;
   body: Html;
-  /** What needs a person. */
-  isUrgent?: boolean;
+  /** The number of concerns for a person. */
+  isUrgent?: boolean | undefined;
   /** It stays in the page, so that it can appear. */
-  isEmpty?: boolean;
+  isEmpty?: boolean | undefined;
 }
 
 export interface Rendered {

@@ -1,4 +1,4 @@
-// Where the queues are kept: on Redis if it is configured, else in the state database. Nothing outside this folder
+// The queues are kept on Redis if it is configured, else in the state database. Nothing outside this folder
 // knows which.
 import {
   assertSchemaCompatibility,
@@ -11,9 +11,8 @@ import {
   type WorkerOptions,
 } from 'bullmq';
 import pg from 'pg';
-import { UsageError } from '../errors.js';
-import { nextDue } from '../cron-schedule.js';
-import type { Logger } from '../logger.js';
+import { UsageError } from '../errors/errors.js';
+import type { Logger } from '../process/logger.js';
 import { QUEUES, type QueueName } from './jobs.js';
 import {
   findPooling,
@@ -23,7 +22,7 @@ import {
 } from '../connections/postgres-connection.js';
 import { asStateError } from '../state/database.js';
 import { openRedis, requireRedis, type RedisClient } from '../connections/redis-connection.js';
-import type { SettingText } from '../setting-text.js';
+import type { SettingText } from '../config/setting-text.js';
 import { createSharedBackend } from './queue-pool.js';
 import { QUEUE_SCHEMA, queuePrefix, type QueueStore } from './queue-address.js';
 
@@ -89,12 +88,6 @@ export type Bullmq = ReturnType<typeof openBullmq>;
 
 const LOG_AGAIN_MS = 10_000;
 
-/** When BullMQ triggers a schedule: by the same list of occurrences that says which one is due. */
-const BY_OUR_SCHEDULE = {
-  repeatStrategy: (atMs: number, { pattern = '', tz: timezone = 'UTC' }: { pattern?: string; tz?: string }) =>
-    nextDue({ pattern, timezone }, new Date(atMs)).getTime(),
-};
-
 /**
  * Opens queues and workers of one state; each is closed by whoever opened it, and then what they share. Each `configuration`
  * has queues of its own: so a job comes only to processes that may work it, and to them at once.
@@ -111,7 +104,7 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger, conf
     logged.set(kind, now);
     log.warn({ reason: message }, 'queue connection failed');
   };
-  /** One for all queues and one for all workers; BullMQ adds one to each worker, which waits for jobs. */
+  /** A client for all queues and a client for all workers; BullMQ adds one to each worker, which waits for jobs. */
   const clients = new Map<string, RedisClient>();
   const shareRedis = (address: SettingText, maxRetriesPerRequest: number | null) => {
     const duty = maxRetriesPerRequest === null ? 'worker' : 'producer';
@@ -134,7 +127,7 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger, conf
   return {
     queue(name: QueueName): Queue {
       // A producer that cannot reach Redis fails; the batch's row brings the job back later.
-      const queue = new Queue(nameOf(name), { ...connect(3), settings: BY_OUR_SCHEDULE }, backend);
+      const queue = new Queue(nameOf(name), connect(3), backend);
       queue.on('error', onError);
       return queue;
     },
@@ -154,7 +147,6 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger, conf
         removeOnComplete: { count: 0 },
         removeOnFail: { count: 0 },
         ...options,
-        settings: { ...BY_OUR_SCHEDULE, ...options.settings },
         ...connect(null),
       };
       const worker = new Worker(nameOf(name), process, config, backend) as unknown as Worker;

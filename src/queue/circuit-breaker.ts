@@ -1,9 +1,9 @@
 // Circuit breaker: after several systemic failures in a row this process stops sending, probes at widening gaps, and
 // resumes after a successful probe. Wrong credentials cost a dozen requests, not one for every batch.
-import { errorEntry } from '../error-catalogue.js';
-import { codeOf } from '../errors.js';
-import { repeat } from '../lifecycle.js';
-import type { Logger } from '../logger.js';
+import { errorEntry } from '../errors/error-catalogue.js';
+import { codeOf } from '../errors/errors.js';
+import { repeat } from '../process/lifecycle.js';
+import type { Logger } from '../process/logger.js';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;

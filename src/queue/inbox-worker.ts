@@ -1,7 +1,7 @@
 // Incremental sync: starts a run over whatever is in the inbox, and polls the streams that have a cursor. PostgreSQL's
 // NOTIFY is a hint, since a notification may be lost; polling the inbox every second is authoritative.
-import { codeOf } from '../errors.js';
-import { createStoppable, repeat } from '../lifecycle.js';
+import { codeOf } from '../errors/errors.js';
+import { createStoppable, repeat } from '../process/lifecycle.js';
 import { listenForChanges } from '../state/inbox/add-changes.js';
 import { addDueChecks } from '../state/inbox/due-checks.js';
 import { takeChanges } from '../state/inbox/take-changes.js';
@@ -9,7 +9,7 @@ import type { ParsedConfig } from '../streams/config-schema.js';
 import { fingerprintsOf } from '../streams/fingerprints.js';
 import type { Stream } from '../streams/stream.js';
 import { createPoll } from '../sync/detect/poll-cursor.js';
-import type { SyncDeps } from '../sync/sync-deps.js';
+import type { SyncDeps } from '../sync/run/sync-deps.js';
 import type { Bullmq } from './bullmq.js';
 import { createChangeWorker } from './receive-changes.js';
 import type { Producer } from './producer.js';

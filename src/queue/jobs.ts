@@ -20,9 +20,6 @@ export const QUEUES = {
 } as const;
 export type QueueName = (typeof QUEUES)[keyof typeof QUEUES];
 
-/** The job that BullMQ's job scheduler adds to the queue of runs when the nightly sync is due. */
-export const SCHEDULE_DUE = 'schedule-due';
-
 export interface RunJob {
   runId: number;
 }
@@ -30,7 +27,7 @@ export interface BatchJob {
   batchId: number;
   /** The span in which its run was planned. */
   traceparent?: string;
-  /** What its attempts have shown so far; the next one may be another process's. */
+  /** Findings of its attempts so far; the next one may be another process's. */
   earlier?: EarlierFailures;
 }
 

@@ -2,9 +2,9 @@
 // another process.
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
-import { codeOf, messageOf } from '../errors.js';
-import { repeat } from '../lifecycle.js';
-import type { Logger } from '../logger.js';
+import { codeOf, messageOf } from '../errors/errors.js';
+import { repeat } from '../process/lifecycle.js';
+import type { Logger } from '../process/logger.js';
 import type { State } from '../state/database.js';
 import { markRestored, noteDatabase, readStateFacts } from '../state/databases.js';
 import {

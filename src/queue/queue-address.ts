@@ -1,5 +1,5 @@
-// Where the queues are kept, and the names they have there.
-import type { SettingText } from '../setting-text.js';
+// The place of the queues, and the names they have there.
+import type { SettingText } from '../config/setting-text.js';
 import type { QueueName } from './jobs.js';
 
 export type QueueStore = { redisUrl: SettingText } | { postgresUrl: SettingText };
@@ -10,7 +10,7 @@ export const QUEUE_SCHEMA = 'slotsync_queue';
 /** Two states on one Redis never mix, and a Redis Cluster keeps a queue's keys together. */
 export const queuePrefix = (stateId: string) => `{slotsync:${stateId}}`;
 
-/** What another program needs to know to add jobs: BullMQ's prefix on Redis, or the schema of its tables. */
+/** The address at which another program adds jobs: BullMQ's prefix on Redis, or the schema of its tables. */
 export function queueAddress(store: QueueStore, name: QueueName, stateId: string) {
   return 'redisUrl' in store
     ? { name, store: 'redis', prefix: queuePrefix(stateId) }

@@ -1,12 +1,12 @@
-// The queue's connections to PostgreSQL. BullMQ gives each queue and each worker a pool and a listening connection of its
+// The queue's connections to PostgreSQL. BullMQ opens for each queue and each worker a pool and a listening connection of its
 // own: two dozen for one process. Here all of them share one small pool. The first opens it, the last closes it.
 import { PostgresConnection, PostgresQueueBackend, type BackendFactory, type PgPool } from 'bullmq';
 import pg from 'pg';
 import { pgConfig, waitWhileFull } from '../connections/postgres-connection.js';
-import type { SettingText } from '../setting-text.js';
-import { quoteIdentifier } from '../sql-text.js';
+import type { SettingText } from '../config/setting-text.js';
+import { quoteIdentifier } from '../text/sql-text.js';
 
-/** One of them listens for new jobs, in a process that works them. */
+/** Connections of a process; a single one listens for new jobs, in a process that works them. */
 const CONNECTIONS = 3;
 /** For one of them to be free. Whether the server answers at all was seen before. */
 const WAIT_WITHIN_MS = 30_000;

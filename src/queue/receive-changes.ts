@@ -2,11 +2,11 @@
 // and is kept, with a reason that quotes nothing of it, because it may hold personal data.
 import { DelayedError, UnrecoverableError, type Job } from 'bullmq';
 import { z } from 'zod';
-import { codeOf } from '../errors.js';
+import { codeOf } from '../errors/errors.js';
 import { addChanges } from '../state/inbox/add-changes.js';
 import { isTooLong, joinKey, MAX_ID_BYTES, splitKey } from '../streams/local-key.js';
 import type { Stream } from '../streams/stream.js';
-import type { SyncDeps } from '../sync/sync-deps.js';
+import type { SyncDeps } from '../sync/run/sync-deps.js';
 import type { Bullmq, JobWorker } from './bullmq.js';
 import { QUEUES } from './jobs.js';
 

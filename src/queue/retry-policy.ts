@@ -1,5 +1,5 @@
-// What happens to a job that failed, and when its next retry is: a pure function. Only the workers act on it.
-import { dispositionOf } from '../errors.js';
+// Decides what happens to a job that failed, and when its next retry is: a pure function. Only the workers act on it.
+import { dispositionOf } from '../errors/errors.js';
 
 /** Attempts before a batch is given up until the next run: about three minutes with the delays below. */
 export const ATTEMPTS = 9;

@@ -3,9 +3,9 @@
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { DelayedError, type Job } from 'bullmq';
-import { codeOf, messageWithDetail, SlotsyncError } from '../errors.js';
-import { createStoppable, repeat } from '../lifecycle.js';
-import type { Logger } from '../logger.js';
+import { codeOf, messageWithDetail, SlotsyncError } from '../errors/errors.js';
+import { createStoppable, repeat } from '../process/lifecycle.js';
+import type { Logger } from '../process/logger.js';
 import { NO_OUTCOMES } from '../state/records/outcome-types.js';
 import { readBatch, type Batch } from '../state/runs/batches.js';
 import { failPlanning } from '../state/runs/end-run.js';
@@ -14,14 +14,15 @@ import { readRun } from '../state/runs/read-runs.js';
 import { differingStreams, fingerprintsOf } from '../streams/fingerprints.js';
 import { applyBatch, type ApplyDeps } from '../sync/apply/apply-batch.js';
 import { openRequests } from '../sync/apply/fill-requests.js';
+import { createSlowReadings } from '../sync/run/slow-readings.js';
 import { afterFailure, NO_FAILURES, type EarlierFailures } from '../sync/apply/narrow-failures.js';
-import { createPreflight } from '../sync/plan/preflight.js';
+import { createNameCheck } from '../sync/plan/unknown-names.js';
 import { planRun } from '../sync/plan/plan-run.js';
-import { createRecognizer } from '../sync/recognize-databases.js';
-import { inSpan, traceparent as spanOfRun } from '../tracing.js';
+import { createRecognizer } from '../sync/run/recognize-databases.js';
+import { inSpan, traceparent as spanOfRun } from '../process/tracing.js';
 import type { Bullmq, JobWorker } from './bullmq.js';
 import { createCircuitBreaker } from './circuit-breaker.js';
-import { QUEUES, SCHEDULE_DUE, type BatchJob, type RunJob } from './jobs.js';
+import { QUEUES, type BatchJob, type RunJob } from './jobs.js';
 import type { Presence } from './presence.js';
 import type { Producer } from './producer.js';
 import { decideRetry, retryDelayMs } from './retry-policy.js';
@@ -35,8 +36,6 @@ interface WorkersOptions extends ApplyDeps {
   concurrency?: number;
   /** Resolves when sending can succeed: state, mirror and service answer. */
   probe: (signal: AbortSignal) => Promise<unknown>;
-  /** Starts and queues the runs that the schedule says are due. */
-  startDueRuns: () => Promise<void>;
   /** The streams as a run needs them; as they are declared unless given. */
   streamsOf?: (runId: number) => Promise<ApplyDeps['streams']>;
   /**
@@ -58,9 +57,10 @@ const REQUEUE_EVERY_MS = 15 * SECOND;
 export function createWorkers(options: WorkersOptions) {
   const { bullmq, producer, state, log, presence, concurrency = 12 } = options;
   const { streamsOf = async () => options.streams } = options;
-  const preflight = createPreflight(options.destination);
+  const nameCheck = createNameCheck(options.destination);
   const recognize = createRecognizer(options);
   const requests = openRequests(options);
+  const slowReadings = createSlowReadings();
   /** `ended`: it stopped working the queue without a call of `stop`. */
   let phase: 'starting' | 'running' | 'stopping' | 'ended' = 'starting';
   let sweep: ReturnType<typeof repeat> | undefined;
@@ -129,6 +129,7 @@ export function createWorkers(options: WorkersOptions) {
         streams: await streamsOf(taken.runId),
         log: child,
         requests,
+        slowReadings,
         earlier,
       };
       await inSpan('batch', attributesOf(taken, job), () => applyBatch(deps, taken, aborting), {
@@ -167,11 +168,6 @@ export function createWorkers(options: WorkersOptions) {
   }
 
   async function processRun(job: Job, jobToken: string | undefined): Promise<void> {
-    if (job.name === SCHEDULE_DUE) {
-      return options.startDueRuns().catch((error: unknown) => {
-        throw new RetryError(error, retryDelayMs(job.attemptsMade + 1));
-      });
-    }
     const { runId } = job.data as RunJob;
     const child = log.child({ runId });
     const token = randomUUID();
@@ -179,7 +175,7 @@ export function createWorkers(options: WorkersOptions) {
       const run = await readRun(state.db, runId);
       if (!run || !producer.isOwn(run)) return;
       const attempt = { token, attemptsMade: job.attemptsMade, signal: aborting };
-      const planned = { ...options, streams: await streamsOf(runId), preflight, recognize, log: child };
+      const planned = { ...options, streams: await streamsOf(runId), nameCheck, recognize, log: child };
       await inSpan('run', { 'slotsync.run.id': runId }, async () => {
         await planRun(planned, runId, attempt);
         await producer.advance(runId, spanOfRun());

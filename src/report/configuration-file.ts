@@ -1,13 +1,13 @@
 // A proposed configuration as the text of `sync.config.ts`. What is not certain is a comment that begins with "unsure".
 import type { ProposedConfiguration, ProposedStream } from '../sync/init/propose-configuration.js';
-import { plural } from '../format.js';
+import { plural } from '../text/format.js';
 import { inOneLine, quote } from './service.js';
 
 interface FileFacts {
   /** The service, as messages name it. */
   service: string;
   database: string;
-  /** Where the module with the names of the service is, as it is imported; undefined: there is none. */
+  /** The specifier of the module with the names of the service; undefined: it was not written. */
   types: string | undefined;
 }
 
@@ -96,7 +96,7 @@ export function toSource({ schema, name }: { schema: string; name: string }): st
     .join('.');
 }
 
-/** One column, or a function that joins several. */
+/** A column, or a function that joins several. */
 function toValue(columns: readonly string[]): string {
   const [column = ''] = columns;
   if (columns.length === 1) return quote(column);
@@ -117,7 +117,7 @@ const unsure = (reason: string | undefined) => (reason === undefined ? [] : [com
 const comment = (text: string) => `// ${inOneLine(text)}`;
 const indent = (line: string, by: number) => `${' '.repeat(by)}${line}`;
 
-/** What was proposed, in a few lines. */
+/** The proposal in a few lines. */
 const countsOf = (fields: number, references: number) =>
   `${plural(fields, 'field')}, ${plural(references, 'reference')}`;
 

@@ -1,6 +1,6 @@
-// What `forget` prints.
+// The output of `forget`.
+import { lines } from '../text/format.js';
 import type { Forgotten } from '../state/records/forget-key.js';
-import { lines } from './print.js';
 
 export function describeForgotten(stream: string, { deleted, externalIds }: Forgotten): string[] {
   const tables = Object.entries(deleted).map(([table, count]) => `${table} ${count}`);

@@ -1,12 +1,11 @@
-// What `match` prints: for each type its rows and objects by class, a few of each class that an operator has to look at,
+// The output of `match`: for each type its rows and objects by class, a few of each class that an operator has to look at,
 // and what to do next.
 import type { AppliedLinks } from '../sync/match/apply-links.js';
 import { joinValues } from '../sync/match/match-file.js';
 import type { MatchLine, StreamMatches, TypeMatches } from '../sync/match/match-streams.js';
-import { quote } from './failures.js';
-import { formatNumber, plural } from '../format.js';
-import { table } from './table.js';
-import { lines } from './print.js';
+import { quote } from '../situation/commands.js';
+import { formatNumber, plural, lines } from '../text/format.js';
+import { table } from '../render/table.js';
 
 /** Samples of each class. */
 export const SAMPLES = 5;
@@ -50,7 +49,7 @@ export function describeMatches(
 
 function describeType({ type, objects, streams, nobodys, samples }: TypeMatches): string[] {
   const rest = rowsOf([
-    ['only there', nobodys.only_there, 'an external id that no row gives'],
+    ['only there', nobodys.only_there, 'an external id that no row has'],
     ['without id', nobodys.without_id, 'no external id, and no row matches'],
     ['ambiguous', nobodys.ambiguous, 'several rows or objects have the same values'],
   ]);

@@ -1,17 +1,16 @@
-// What `plan` prints: samples field by field, a table of the operations, what would be held, and the time it takes.
+// The output of `plan`: samples field by field, a table of the operations, what would be held, and the time it takes.
 import type { Preview } from '../sync/plan/preview.js';
 import type { PlanCounts } from '../state/schema.js';
 import type { PlannedOperation } from '../sync/plan/planned-operations.js';
-import { explainReading } from '../sync/explain-reading.js';
-import { formatDuration, formatMinute, formatNumber, plural, shorten } from '../format.js';
-import { columnsOf } from '../terminal.js';
-import { table } from './table.js';
-import { lines } from './print.js';
+import { formatDuration, formatMinute, formatNumber, plural, shorten, lines } from '../text/format.js';
+import { columnsOf } from '../process/terminal.js';
+import { table } from '../render/table.js';
 import type { FieldChange } from '../streams/destination-object.js';
-import { describeChange, formatValues } from './values.js';
-import { widthOf } from './wrap.js';
+import { describeChange, formatValues } from '../documents/values.js';
+import { widthOf } from '../render/wrap.js';
+import { withReasons } from '../sync/limits/hold-reason.js';
 
-/** Of each stream, unless all are asked for. */
+/** The most samples of each stream, unless all are asked for. */
 const CREATES_SHOWN = 3;
 const FIELDS_SHOWN = 5;
 const VALUE_SHOWN = 30;
@@ -96,7 +95,7 @@ function describeCreate({ key, externalId, changes }: PlannedOperation, columns:
   return line;
 }
 
-/** One operation, field by field. */
+/** Shows an operation, field by field. */
 export function describeOperation(
   stream: string,
   { operation, key, externalId, changes, problem }: PlannedOperation,
@@ -111,19 +110,18 @@ export function describeOperation(
   );
 }
 
-function describeProblems({ stream, counts, error, holds, refused, refusals, costly }: Preview): string[] {
+function describeProblems({ stream, counts, error, holds, refused, refusals }: Preview): string[] {
   const more = refused - refusals.length;
   return lines(
     error && `${stream} cannot be planned: ${error.message}`,
     describeMet(stream, counts),
-    Object.values(holds).map(({ reason }) => `${stream}: held: ${reason}`),
+    Object.values(withReasons(holds, { stream })).map(({ reason }) => `${stream}: held: ${reason}`),
     refusals.map(({ key, message }) => `${stream} '${key}' would not be sent: ${message}.`),
     more > 0 && `${stream}: ${plural(more, 'more row', 'more rows')} would not be sent.`,
-    costly && [`${stream}: ${explainReading(costly)}.`, ...costly.remedies.map((remedy) => `  → ${remedy}`)],
   );
 }
 
-/** What records that were never accepted meet at the service, when they meet something. */
+/** The objects that records which were never accepted meet at the service, if any. */
 function describeMet(stream: string, { new: fresh = 0, equal = 0, overwrite = 0 }: PlanCounts) {
   if (equal + overwrite === 0) return undefined;
   const asked = plural(fresh + equal + overwrite, 'record');

@@ -1,9 +1,8 @@
-// What a service knows and holds, as people read it, and its names as TypeScript, for `defineConfig<Service>`.
-import type { ServiceSurvey } from '../sync/survey-service.js';
-import { visible } from '../visible-text.js';
-import { plural } from '../format.js';
-import { table } from './table.js';
-import { lines } from './print.js';
+// The types, fields and objects of a service, as people read them, and its names as TypeScript, for `defineConfig<Service>`.
+import type { ServiceSurvey } from '../sync/run/survey-service.js';
+import { visible } from '../text/visible-text.js';
+import { plural, lines } from '../text/format.js';
+import { table } from '../render/table.js';
 
 /** The first line of a file with names: what may be written over. */
 export const TYPES_MARKER = '// Written by slotsync discover --types.';

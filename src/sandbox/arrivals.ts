@@ -1,6 +1,6 @@
-// What reached the sandbox, and when: the evidence for every guarantee about the quota. The time is that at which the quota
+// The requests that reached the sandbox, and when: the evidence for every guarantee about the quota. The time is that at which the quota
 // was checked, not that at which the client sent.
-import type { ReceivedRequest } from './router.js';
+import type { ReceivedRequest } from './http.js';
 
 export interface Arrival {
   /** Milliseconds on a monotonic clock, with fractions. */

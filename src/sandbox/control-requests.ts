@@ -4,13 +4,13 @@
 import { z } from 'zod';
 import { failRuleSchema, faultsSchema } from './faults.js';
 import { gateRuleSchema } from './gate.js';
+import { endpoint, type Endpoint } from './http.js';
 import type { ObjectReference } from './id-store.js';
 import { addedObject, objectChange, objectInput } from './object-store.js';
 import { refusalSchema } from './put-objects.js';
 import { quotaSchema } from './quota-window.js';
 import { latencySchema } from './request-steps.js';
 import { periodSchema, reservationInput, statusSchema, type ReservationKey } from './reservation-store.js';
-import { endpoint, type Endpoint } from './router.js';
 import { schemaDefinition } from './schema.js';
 import type { SandboxControls } from './service.js';
 
@@ -80,7 +80,9 @@ function reservation<T>(
   body: z.ZodType<T> | undefined,
   work: (key: ReservationKey, body: T) => unknown,
 ): Endpoint {
-  return endpoint(method, `/sandbox/reservations/{}${verb}`, body, (given, name) => work(keyOf(name), given));
+  return endpoint(method, `/sandbox/reservations/{}${verb}`, body, (parsed, name) =>
+    work(keyOf(name), parsed),
+  );
 }
 
 /** Digits are a number of the service, anything else is an external id. */

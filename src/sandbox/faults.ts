@@ -1,8 +1,8 @@
-// What goes wrong on the way to a real service and back: ordered for certain requests, or by seeded chance.
-import { once } from 'node:events';
+// Faults on the way to a real service and back: ordered for certain requests, or by seeded chance.
+import { EventEmitter, once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { htmlAnswer, type SandboxAnswer } from './http.js';
-import { createLateRequests } from './late-requests.js';
 
 const chance = z.number().min(0).max(1).optional();
 
@@ -70,14 +70,14 @@ export function createFaults(random: () => number, signal: AbortSignal, initial:
   /** The fault that a request meets, if any: ordered ones first, in their order, then by chance. */
   function draw(method: string, path: string, json: () => unknown = () => undefined): FailRule | undefined {
     const rule = rules.find(
-      (one) =>
-        path.endsWith(one.path ?? '') &&
-        method === (one.method ?? method) &&
-        (one.extId === undefined || (method === 'PUT' && isNamed(one.extId, json()))),
+      (rule) =>
+        path.endsWith(rule.path ?? '') &&
+        method === (rule.method ?? method) &&
+        (rule.extId === undefined || (method === 'PUT' && isNamed(rule.extId, json()))),
     );
     if (rule !== undefined) {
       rule.left -= 1;
-      if (rule.left <= 0) rules = rules.filter((one) => one !== rule);
+      if (rule.left <= 0) rules = rules.filter((other) => other !== rule);
       return rule;
     }
     let left = random();
@@ -136,6 +136,43 @@ export function createFaults(random: () => number, signal: AbortSignal, initial:
       clearFailures(): void {
         rules = [];
       },
+    },
+  };
+}
+
+/**
+ * Requests that lost their connection and are carried out all the same, later: a client sees a lost answer while its write
+ * may still land. They are carried out as they were sent, after whatever was written meanwhile. When `signal` aborts, those
+ * that wait are dropped.
+ */
+function createLateRequests(signal: AbortSignal) {
+  const waiting = new Set<() => unknown>();
+  const resetting = new EventEmitter().setMaxListeners(0);
+  const carryOut = (request: () => unknown): void => {
+    if (waiting.delete(request)) request();
+  };
+
+  return {
+    /**
+     * Carries a request out `delayMs` after its arrival, or when `releaseLate` is called. Resolves when its connection is
+     * to be reset; throws when `signal` aborts before.
+     */
+    async keep(
+      request: () => unknown,
+      { afterMs = 0, delayMs }: Pick<FailRule, 'afterMs' | 'delayMs'>,
+    ): Promise<void> {
+      waiting.add(request);
+      if (delayMs !== undefined) void sleep(delayMs, request, { signal }).then(carryOut, () => undefined);
+      if (afterMs === 'asked') await once(resetting, 'reset', { signal });
+      else if (afterMs > 0) await sleep(afterMs, undefined, { signal });
+    },
+    controls: {
+      /** How many requests wait to be carried out late. */
+      late: () => waiting.size,
+      /** Carries them out now, in the order in which they arrived. */
+      releaseLate: (): void => waiting.forEach(carryOut),
+      /** Resets the connections that were to stay until this is called. */
+      resetLate: (): void => void resetting.emit('reset'),
     },
   };
 }

@@ -15,7 +15,7 @@ export const reservationFind = find.extend({
 });
 type ReservationFind = z.infer<typeof reservationFind>;
 
-/** What a find of reservations selects, and a find of cancellations: these show what they have in addition, too. */
+/** The selection of a find of reservations or of cancellations: these show what they have in addition, too. */
 export function createSelectReservations(
   { schema, objects }: { schema: Schema; objects: Objects },
   honoursModified: boolean,
@@ -41,24 +41,24 @@ export function createSelectReservations(
       const extId = typeof objectId === 'string' ? objectId : (known?.extId ?? '');
       wanted.set(type, (wanted.get(type) ?? new Set()).add(extId));
     }
-    return (one: SandboxReservation) =>
+    return (reservation: SandboxReservation) =>
       [...wanted].every(([type, extIds]) =>
-        one.objects?.some(({ typeId, objectId }) => typeId === type && extIds.has(objectId)),
+        reservation.objects?.some(({ typeId, objectId }) => typeId === type && extIds.has(objectId)),
       );
   };
 
   return (request: ReservationFind): FindSelection<SandboxReservation> => {
     const { date, modified, reservationStatus, searchObjects } = request;
-    const isVisible = (one: SandboxReservation) => isAskedFor(one.status, reservationStatus);
+    const isVisible = ({ status }: SandboxReservation) => isAskedFor(status, reservationStatus);
     return {
       isVisible,
       filters: [
-        date && ((one) => one.begin < date.endDate && one.end > date.startDate),
+        date && (({ begin, end }) => begin < date.endDate && end > date.startDate),
         honoursModified ? modifiedWithin(modified) : undefined,
         reservationStatus && isVisible,
         searchObjects && hasObjects(searchObjects, request.idFormat),
       ],
-      show: (one) => show(one, request.idFormat),
+      show: (reservation) => show(reservation, request.idFormat),
     };
   };
 }
@@ -67,8 +67,8 @@ export function createSelectReservations(
 function isAskedFor(status: readonly string[], asked: readonly SandboxStatus[] = []): boolean {
   return (['B_COMPLETE', 'C_CONFIRMED'] as const).every((usual) => {
     const rank = usual.slice(0, 2);
-    const actual = status.find((one) => one.startsWith(rank)) ?? usual;
-    const wanted: string[] = asked.filter((one) => one.startsWith(rank));
+    const actual = status.find((name) => name.startsWith(rank)) ?? usual;
+    const wanted: string[] = asked.filter((name) => name.startsWith(rank));
     return wanted.length === 0 ? actual === usual : wanted.includes(actual);
   });
 }

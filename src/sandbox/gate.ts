@@ -23,7 +23,7 @@ export function createGate(initial?: GateRule) {
   let passed = 0;
   const opening = new EventEmitter().setMaxListeners(0);
 
-  /** Where the rule holds this request, if anywhere. */
+  /** The place where the rule holds this request, if it does. */
   function placeFor(method: string, path: string): 'request' | 'answer' | undefined {
     if (rule === undefined || method !== (rule.method ?? method) || !path.endsWith(rule.path ?? ''))
       return undefined;

@@ -1,7 +1,6 @@
-// What the service stores of one kind (types, fields, objects, reservations, cancellations): each has an integer id, which
-// the service gives, and an external id, or none. It is replaced, never changed, so it can be handed out without a copy.
+// The service's store of one kind (types, fields, objects, reservations, cancellations): each record has an integer id, which
+// the service chooses, and an external id, or none. A record is replaced, never changed, so it can be handed out without a copy.
 import { z } from 'zod';
-import { createAscending, type Ascending } from './ascending.js';
 import { Refusal } from './http.js';
 
 /** A reference: the external id with `idFormat` EXTERNAL, the integer id with INTERNAL. */
@@ -17,73 +16,63 @@ export interface Identified {
   extId: string | null;
 }
 
-/**
- * A store of what `noun` names, empty at first. Ids ascend from `first` in the order of creation. `groupOf` says in which
- * group it is listed.
- */
+/** A store of `noun`s, empty at first. Ids ascend from `first` in the order of creation. `groupOf` names a record's group. */
 export function createIdStore<T extends Identified>(
   noun: string,
   first: number,
-  groupOf: (one: T) => string = () => '',
+  groupOf: (record: T) => string = () => '',
 ) {
   const byId = new Map<number, T>();
   const byExtId = new Map<string, T>();
-  const everything = createAscending<T>();
-  const groups = new Map<string, Ascending<T>>();
+  /** By group, and all records by undefined. They are kept until the next write: one page of a million is read without copying them. */
+  const lists = new Map<string | undefined, readonly T[]>();
   let nextId = first;
 
   const get = (key: ObjectReference): T | undefined =>
     typeof key === 'number' ? byId.get(key) : byExtId.get(key);
-  /** What a reference names, if anything; a 400 when it is not of the kind that `idFormat` announced. */
-  const resolve = (given: ObjectReference, format: IdFormat): T | undefined => {
+  /** The record that a reference names, if any; a 400 when it is not of the kind that `idFormat` announced. */
+  const resolve = (key: ObjectReference, format: IdFormat): T | undefined => {
     const [kind, expected] = format === 'EXTERNAL' ? ['string', 'a string'] : ['number', 'an integer'];
-    if (typeof given === kind) return get(given);
+    if (typeof key === kind) return get(key);
     throw new Refusal(400, `${noun}Id: ${expected} expected with idFormat ${format}`);
   };
-  const groupFor = (one: T): Ascending<T> => {
-    const name = groupOf(one);
-    const group = groups.get(name) ?? createAscending<T>();
-    groups.set(name, group);
-    return group;
-  };
-  /** Takes it out of the groups and the external ids, before it is replaced or removed. */
-  const unlist = (one: T): void => {
-    groupFor(one).remove(one.id);
-    if (one.extId !== null && byExtId.get(one.extId) === one) byExtId.delete(one.extId);
+  const remove = (record: T): void => {
+    byId.delete(record.id);
+    if (record.extId !== null && byExtId.get(record.extId) === record) byExtId.delete(record.extId);
+    lists.clear();
   };
 
   return {
     nextId: () => nextId,
     get,
     resolve,
-    /** What a reference names; a 400 when there is nothing. */
-    require(given: ObjectReference, format: IdFormat): T {
-      const found = resolve(given, format);
-      if (found === undefined) throw new Refusal(400, `unknown ${noun} ${given}`);
+    /** The record that a reference names; a 400 when it is not stored. */
+    require(key: ObjectReference, format: IdFormat): T {
+      const found = resolve(key, format);
+      if (found === undefined) throw new Refusal(400, `unknown ${noun} ${key}`);
       return found;
     },
-    /** In ascending id order. */
-    all: (): T[] => [...everything.list],
-    /** In ascending id order, all or those of a group: not a copy, it changes with the next write. */
-    listed: (group?: string): readonly T[] =>
-      group === undefined ? everything.list : (groups.get(group)?.list ?? []),
+    /** In ascending id order, all or those of a group. */
+    list(group?: string): readonly T[] {
+      const list =
+        lists.get(group) ??
+        [...byId.values()]
+          .filter((record) => group === undefined || groupOf(record) === group)
+          .sort((a, b) => a.id - b.id);
+      lists.set(group, list);
+      return list;
+    },
     /** Adds it, or replaces the one that has its id. */
-    put(one: T): T {
-      const replaced = byId.get(one.id);
-      if (replaced !== undefined && (replaced.extId !== one.extId || groupOf(replaced) !== groupOf(one)))
-        unlist(replaced);
-      byId.set(one.id, one);
-      everything.put(one);
-      groupFor(one).put(one);
-      if (one.extId !== null) byExtId.set(one.extId, one);
-      nextId = Math.max(nextId, one.id + 1);
-      return one;
+    put(record: T): T {
+      const replaced = byId.get(record.id);
+      if (replaced !== undefined && replaced.extId !== record.extId) remove(replaced);
+      byId.set(record.id, record);
+      if (record.extId !== null) byExtId.set(record.extId, record);
+      nextId = Math.max(nextId, record.id + 1);
+      lists.clear();
+      return record;
     },
-    remove(one: T): void {
-      byId.delete(one.id);
-      everything.remove(one.id);
-      unlist(one);
-    },
+    remove,
     /** The reference by which an answer shows it; 0 for what is not stored. */
     shown: (extId: string, format: IdFormat): ObjectReference =>
       format === 'EXTERNAL' ? extId : (byExtId.get(extId)?.id ?? 0),

@@ -6,7 +6,7 @@ import { createIdStore, reference, type IdFormat, type ObjectReference } from '.
 import { find, modifiedWithin, nowSeconds, period } from './paging.js';
 import { fieldsSchema, type SandboxFields, type Schema } from './schema.js';
 
-/** An object as a scheduler enters it at the service, which gives it an id. */
+/** An object as a scheduler enters it at the service, which adds an id. */
 export const objectInput = z.strictObject({
   extId: z.string().min(1),
   /** External id of the type. */
@@ -86,7 +86,7 @@ export function createObjects(schema: Schema, { searchesFields = true }: ObjectO
   const renameReferences = (typeId: string, from: string, to: string | null): void => {
     const isReference = ({ fieldId, values }: SandboxFields[number]) =>
       schema.fields.get(fieldId)?.reference === typeId && values.includes(from);
-    for (const object of store.all()) {
+    for (const object of store.list()) {
       if (!object.fields.some(isReference)) continue;
       const fields = object.fields.map((field) =>
         isReference(field)
@@ -108,7 +108,7 @@ export function createObjects(schema: Schema, { searchesFields = true }: ObjectO
   return {
     store,
 
-    /** What a find of objects selects. */
+    /** The selection of a find of objects. */
     selectObjects(request: z.infer<typeof objectFind>) {
       const { typeId, modified, idFormat: format } = request;
       if (request.fields !== undefined && searchesFields === false)
@@ -119,7 +119,7 @@ export function createObjects(schema: Schema, { searchesFields = true }: ObjectO
         const { extId } = schema.fields.require(fieldId, format);
         const wanted = new Set(values);
         return ({ fields }: StoredObject) =>
-          fields.some((field) => field.fieldId === extId && field.values.some((one) => wanted.has(one)));
+          fields.some((field) => field.fieldId === extId && field.values.some((value) => wanted.has(value)));
       });
       return {
         group: type,
@@ -129,12 +129,12 @@ export function createObjects(schema: Schema, { searchesFields = true }: ObjectO
     },
 
     controls: {
-      /** Those that have an external id. */
-      objects: (): NamedObject[] => store.all().map(withoutModified).filter(isNamed),
-      /** Those that have none. */
+      /** All that have an external id. */
+      objects: (): NamedObject[] => store.list().map(withoutModified).filter(isNamed),
+      /** All that have no external id. */
       unnamedObjects: (): SandboxObject[] =>
         store
-          .all()
+          .list()
           .filter((object) => !isNamed(object))
           .map(withoutModified),
       object,
@@ -147,7 +147,7 @@ export function createObjects(schema: Schema, { searchesFields = true }: ObjectO
         const id = input.id ?? store.get(extId)?.id ?? store.nextId();
         return { ...put({ id, extId, typeId, active, fields }), extId };
       },
-      /** An object as a scheduler makes it by hand, without an external id unless one is given. */
+      /** An object as a scheduler makes it by hand, without an external id unless one is entered. */
       addObject({ extId = null, typeId, active = true, fields = [] }: AddedObject): SandboxObject {
         requireFree(extId);
         return put({ id: store.nextId(), extId, typeId, active, fields });

@@ -20,11 +20,11 @@ export const find = z.strictObject({
 });
 export type FindRequest = z.infer<typeof find>;
 
-type Filter<T> = (one: T) => boolean;
+type Filter<T> = (record: T) => boolean;
 
-/** What a find takes from a store, page by page. */
+/** The records that a find takes from a store, page by page. */
 export interface FindSelection<T> {
-  show: (one: T) => unknown;
+  show: (record: T) => unknown;
   /** A filter too: only what is listed in this group of the store. */
   group?: string | undefined;
   /** The filters that were given; undefined for one that was not. */
@@ -40,7 +40,7 @@ export interface PageRules {
   missingPages: number;
 }
 
-/** One page of what a find selects, in ascending id order. */
+/** A page of a find's selection, in ascending id order. */
 export function findPage<T extends Identified>(
   store: IdStore<T>,
   request: FindRequest,
@@ -73,23 +73,23 @@ function select<T extends Identified>(
   // An empty list is no filter: alone it selects everything, as if it had been left out.
   const keys = [...ids, ...extIds];
   const listed = new Set(keys.flatMap((key) => store.get(key) ?? []));
-  const given = filters.filter((filter) => filter !== undefined);
+  const named = filters.filter((filter) => filter !== undefined);
   const byId = (a: T, b: T) => a.id - b.id;
-  if (keys.length > 0 && given.length === 0 && group === undefined) return [...listed].sort(byId);
-  const conditions = isVisible === undefined ? given : [isVisible, ...given];
-  const candidates = store.listed(group);
+  if (keys.length > 0 && named.length === 0 && group === undefined) return [...listed].sort(byId);
+  const conditions = isVisible === undefined ? named : [isVisible, ...named];
+  const candidates = store.list(group);
   const matching =
     conditions.length === 0
       ? candidates
-      : candidates.filter((one) => conditions.every((condition) => condition(one)));
+      : candidates.filter((record) => conditions.every((condition) => condition(record)));
   return listed.size === 0 ? matching : [...new Set([...matching, ...listed])].sort(byId);
 }
 
 /** The filter for what was changed within a period, both ends included. */
-export function modifiedWithin(given: z.infer<typeof period> | undefined) {
+export function modifiedWithin(within: z.infer<typeof period> | undefined) {
   return (
-    given &&
-    (({ modified }: { modified: number }) => modified >= given.startDate && modified <= given.endDate)
+    within &&
+    (({ modified }: { modified: number }) => modified >= within.startDate && modified <= within.endDate)
   );
 }
 

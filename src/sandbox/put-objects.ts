@@ -33,10 +33,10 @@ export interface PutOptions {
   putStatus?: 200 | 207 | undefined;
   /** Most objects in one PUT; beyond it 413. */
   maxObjects?: number | undefined;
-  /** What a reference to an unknown object makes the service refuse: the whole call or the object. */
+  /** The service refuses the whole call, or the object alone, for a reference to an unknown object. */
   references?: 'call' | 'item' | undefined;
   /**
-   * What `id` beside `extId` does: true, it gives that object without an external id this one; `ignored`, nothing, so that
+   * The meaning of `id` beside `extId`: true, that object without an external id gets this one; `ignored`, none, so that
    * an unknown `extId` creates an object. Otherwise an object with `id` is refused.
    */
   assignsExternalIds?: boolean | 'ignored' | undefined;
@@ -48,7 +48,7 @@ type SentObject = SandboxObjectInput & { fields: SandboxFields; id: number | und
 /** Characters that are left of a value that is cut. */
 const CUT_TO = 10;
 
-/** What is stored of accepted values. */
+/** The part of accepted values that is stored. */
 function storedValues(values: readonly string[], as: 'trimmed' | 'cut' | 'sorted' | 'dropped' | undefined) {
   switch (as) {
     case 'trimmed':
@@ -107,7 +107,7 @@ export function createPutObjects(
         return `field ${fieldId}: longer than ${maxLength} characters`;
     }
     const missing = schema.fields
-      .all()
+      .list()
       .find(
         ({ extId, mandatory, type = typeId }) => mandatory && type === typeId && !filled.has(extId ?? ''),
       );
@@ -148,8 +148,8 @@ export function createPutObjects(
       // Why an object alone is refused; objects that are not in the map are accepted.
       const refused = new Map<string, ObjectRefusal>();
       const numbers = new Set<number>();
-      for (const { id: given, extId, typeId, active, fields } of call.objects) {
-        const id = assignsExternalIds === 'ignored' ? undefined : given;
+      for (const { id: number, extId, typeId, active, fields } of call.objects) {
+        const id = assignsExternalIds === 'ignored' ? undefined : number;
         if (sent.has(extId)) throw new Refusal(400, `object ${extId} is named twice in the call`);
         if (id !== undefined && numbers.has(id))
           throw new Refusal(400, `object ${id} is named twice in the call`);

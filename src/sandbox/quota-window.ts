@@ -1,4 +1,4 @@
-// The three ways in which a service may count requests a second. Which one the real service uses is not published, so a
+// The three ways in which a service may count requests a second. The real service's way is not published, so a
 // client has to stay within the quota under each of them. The windows are pure: time is an argument, in milliseconds.
 import { z } from 'zod';
 import { errorAnswer, Refusal, type SandboxAnswer } from './http.js';
@@ -15,10 +15,8 @@ export const quotaSchema = z.strictObject({
 });
 export type QuotaOptions = z.infer<typeof quotaSchema>;
 
-/** How long to wait, in milliseconds, before a request would be accepted; 0 means this one was. */
-export interface QuotaWindow {
-  take(nowMs: number): number;
-}
+/** Takes a request at this time. Returns the milliseconds to wait before it would be accepted; 0: it was. */
+export type QuotaWindow = (nowMs: number) => number;
 
 const SECOND = 1000;
 
@@ -26,22 +24,21 @@ const SECOND = 1000;
 export function createQuota(options: QuotaOptions) {
   let { rate = 20, window: kind = 'sliding', retryAfter = true } = options;
   const open = () => createWindow(kind, rate, performance.timeOrigin);
-  let window = open();
+  let take = open();
 
   return {
     /** Counts a request that has arrived at `atMs`; the answer when it is over the quota. */
     refuse(atMs: number): SandboxAnswer | undefined {
-      const waitMs = window.take(atMs);
+      const waitMs = take(atMs);
       if (waitMs === 0) return undefined;
-      const headers = { 'retry-after': String(Math.ceil(waitMs / SECOND)) };
-      const answer = errorAnswer(new Refusal(429, 'the organization is over its quota'));
-      return retryAfter ? { ...answer, headers } : answer;
+      const headers = retryAfter ? { 'retry-after': String(Math.ceil(waitMs / SECOND)) } : undefined;
+      return errorAnswer(new Refusal(429, 'the organization is over its quota', headers));
     },
     controls: {
-      /** Starts an empty window; what is not given stays as it is. */
+      /** Starts an empty window; what is not named stays as it is. */
       setQuota(next: QuotaOptions): void {
         ({ rate = rate, window: kind = kind, retryAfter = retryAfter } = next);
-        window = open();
+        take = open();
       },
     },
   };
@@ -49,10 +46,10 @@ export function createQuota(options: QuotaOptions) {
 
 /**
  * Accepts `rate` requests a second; a rate of 0 accepts everything. What is refused does not count. `wallOffsetMs` is
- * added to the given time where wall seconds matter (`fixed`).
+ * added to the time where wall seconds matter (`fixed`).
  */
 export function createWindow(kind: WindowKind, rate: number, wallOffsetMs = 0): QuotaWindow {
-  if (rate <= 0) return { take: () => 0 };
+  if (rate <= 0) return () => 0;
   const capacity = Math.max(1, Math.floor(rate));
   switch (kind) {
     case 'sliding':
@@ -68,14 +65,12 @@ export function createWindow(kind: WindowKind, rate: number, wallOffsetMs = 0): 
 function slidingWindow(capacity: number): QuotaWindow {
   const accepted: number[] = []; // a ring: `next` is the index of the oldest when it is full
   let next = 0;
-  return {
-    take(nowMs) {
-      const oldest = accepted[next];
-      if (oldest !== undefined && nowMs - oldest < SECOND) return SECOND - (nowMs - oldest);
-      accepted[next] = nowMs;
-      next = (next + 1) % capacity;
-      return 0;
-    },
+  return (nowMs) => {
+    const oldest = accepted[next];
+    if (oldest !== undefined && nowMs - oldest < SECOND) return SECOND - (nowMs - oldest);
+    accepted[next] = nowMs;
+    next = (next + 1) % capacity;
+    return 0;
   };
 }
 
@@ -83,18 +78,13 @@ function slidingWindow(capacity: number): QuotaWindow {
 function fixedWindow(capacity: number, wallOffsetMs: number): QuotaWindow {
   let second = -Infinity;
   let taken = 0;
-  return {
-    take(nowMs) {
-      const wallMs = nowMs + wallOffsetMs;
-      const current = Math.floor(wallMs / SECOND);
-      if (current !== second) {
-        second = current;
-        taken = 0;
-      }
-      if (taken >= capacity) return (current + 1) * SECOND - wallMs;
-      taken += 1;
-      return 0;
-    },
+  return (nowMs) => {
+    const wallMs = nowMs + wallOffsetMs;
+    const current = Math.floor(wallMs / SECOND);
+    if (current !== second) [second, taken] = [current, 0];
+    if (taken >= capacity) return (current + 1) * SECOND - wallMs;
+    taken += 1;
+    return 0;
   };
 }
 
@@ -102,14 +92,12 @@ function fixedWindow(capacity: number, wallOffsetMs: number): QuotaWindow {
 function bucket(capacity: number, ratePerSecond: number): QuotaWindow {
   let tokens = capacity;
   let filledAtMs: number | undefined;
-  return {
-    take(nowMs) {
-      const sinceMs = filledAtMs === undefined ? 0 : Math.max(0, nowMs - filledAtMs);
-      tokens = Math.min(capacity, tokens + (sinceMs * ratePerSecond) / SECOND);
-      filledAtMs = Math.max(nowMs, filledAtMs ?? nowMs);
-      if (tokens < 1) return ((1 - tokens) * SECOND) / ratePerSecond;
-      tokens -= 1;
-      return 0;
-    },
+  return (nowMs) => {
+    const sinceMs = filledAtMs === undefined ? 0 : Math.max(0, nowMs - filledAtMs);
+    tokens = Math.min(capacity, tokens + (sinceMs * ratePerSecond) / SECOND);
+    filledAtMs = Math.max(nowMs, filledAtMs ?? nowMs);
+    if (tokens < 1) return ((1 - tokens) * SECOND) / ratePerSecond;
+    tokens -= 1;
+    return 0;
   };
 }

@@ -1,6 +1,6 @@
 // Faults have to be repeatable, so random numbers come from a seed.
 
-/** A generator of numbers in [0, 1) (mulberry32): the same seed gives the same numbers. */
+/** A generator of numbers in [0, 1) (mulberry32): the same seed makes the same numbers. */
 export function createRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

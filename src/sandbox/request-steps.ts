@@ -5,10 +5,9 @@ import { z } from 'zod';
 import { createArrivals } from './arrivals.js';
 import { createFaults, type Faults } from './faults.js';
 import { createGate, type GateRule } from './gate.js';
-import type { SandboxAnswer } from './http.js';
+import type { ReceivedRequest, SandboxAnswer } from './http.js';
 import { createQuota, type QuotaOptions } from './quota-window.js';
 import { createRandom } from './random.js';
-import type { ReceivedRequest } from './router.js';
 
 export interface StepOptions extends QuotaOptions {
   /** Half of it passes before the quota is checked, half after. */
@@ -53,15 +52,16 @@ export function createRequestSteps(
       const arrival = arrivals.note(request);
       const json = () => {
         const body = request.json();
-        const objects = request.method === 'PUT' ? countObjects(body) : undefined;
+        const objects = request.method === 'PUT' ? lengthOf(body, 'objects') : undefined;
         if (objects !== undefined) arrival.objects = objects;
         return body;
       };
       let results = 0;
       const carryOut = () => {
-        const given = answer({ ...request, json });
-        results = countResults(request.path, given);
-        return given;
+        const carriedOut = answer({ ...request, json });
+        // A request that is refused as a whole has no results.
+        if (request.path.startsWith('/v1/objects')) results = lengthOf(carriedOut.body, 'results') ?? 0;
+        return carriedOut;
       };
       const processed = () => faults.process({ ...request, json }, carryOut);
       const result = quota.refuse(arrival.at) ?? (await gate.process(request, processed, signal));
@@ -84,15 +84,8 @@ export function createRequestSteps(
   };
 }
 
-/** The objects in a body, valid or not; undefined when it has none. */
-function countObjects(body: unknown): number | undefined {
-  if (typeof body !== 'object' || body === null || !('objects' in body)) return undefined;
-  return Array.isArray(body.objects) ? body.objects.length : undefined;
-}
-
-/** The objects that the answer to a PUT or a find of objects has results for; 0 for a request that is refused as a whole. */
-function countResults(path: string, { body }: SandboxAnswer): number {
-  if (!path.startsWith('/v1/objects')) return 0;
-  if (typeof body !== 'object' || body === null || !('results' in body)) return 0;
-  return Array.isArray(body.results) ? body.results.length : 0;
+/** The length of a list in a document, valid or not; undefined when it has none. */
+function lengthOf(document: unknown, name: 'objects' | 'results'): number | undefined {
+  const list = (document as Record<string, unknown> | null | undefined)?.[name];
+  return Array.isArray(list) ? list.length : undefined;
 }

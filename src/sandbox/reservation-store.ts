@@ -76,8 +76,8 @@ export function createReservations() {
   return {
     stores: { reservations, cancellations },
     controls: {
-      reservations: reservations.all,
-      cancellations: cancellations.all,
+      reservations: () => reservations.list(),
+      cancellations: () => cancellations.list(),
       addReservation(input: ReservationInput): SandboxReservation {
         const id = reservations.nextId();
         const { begin, end, extId = `reservation_${id}`, modified = nowSeconds() } = input;
@@ -93,8 +93,8 @@ export function createReservations() {
         const was = existing(key);
         const id = cancellations.nextId();
         const extId = options.extId ?? `cancellation_${id}`;
-        const at = nowSeconds();
-        const cancellation = { ...was, id, extId, reservationId: was.id, cancelled: at, modified: at };
+        const now = nowSeconds();
+        const cancellation = { ...was, id, extId, reservationId: was.id, cancelled: now, modified: now };
         reservations.remove(was);
         cancelled.set(cancellation, was);
         return cancellations.put(cancellation);
@@ -115,5 +115,3 @@ export function createReservations() {
     },
   };
 }
-
-export type ReservationStore = ReturnType<typeof createReservations>;

@@ -5,10 +5,9 @@ import { once, setMaxListeners } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text as readText } from 'node:stream/consumers';
-import { asListenError } from '../listen-error.js';
+import { asListenError } from '../process/listen-error.js';
 import { controlRequests } from './control-requests.js';
-import { errorAnswer, parseJson, Refusal, send } from './http.js';
-import { createRouter } from './router.js';
+import { createRouter, errorAnswer, parseJson, Refusal, send } from './http.js';
 import { createService, type SandboxControls, type ServiceOptions } from './service.js';
 
 export interface SandboxOptions extends ServiceOptions {

@@ -17,7 +17,7 @@ export const schemaDefinition = z.strictObject({
       type: z.string().optional(),
       mandatory: z.boolean().optional(),
       maxLength: z.int().optional(),
-      /** What is stored in the place of accepted values: the service says nothing of it. */
+      /** Values are changed like this before they are stored, and the service does not say so. */
       storedAs: z.enum(['trimmed', 'cut', 'sorted', 'dropped']).optional(),
       /** Values must be external ids of objects of this type. */
       reference: z.string().optional(),
@@ -53,7 +53,8 @@ export function createSchema(initial: SandboxSchema = { types: [], fields: [] })
       for (const type of [field.type, field.reference])
         if (type !== undefined && !known.has(type))
           throw new Refusal(400, `field ${field.extId}: type ${type} is not defined`);
-    for (const store of [types, fields]) for (const one of store.all()) store.remove(one);
+    for (const type of types.list()) types.remove(type);
+    for (const field of fields.list()) fields.remove(field);
     for (const type of schema.types) types.put({ ...type, id: idIn(types, 'type', type.extId) });
     for (const field of schema.fields) fields.put({ ...field, id: idIn(fields, 'field', field.extId) });
   }

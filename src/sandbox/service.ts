@@ -1,14 +1,13 @@
 // The service without its sockets: what it stores, the table of its endpoints, and what a rehearsal controls in it.
 import type { z } from 'zod';
 import { createSelectReservations, reservationFind } from './find-reservations.js';
-import { Refusal } from './http.js';
+import { createRouter, endpoint, Refusal, type Endpoint } from './http.js';
 import type { Identified, IdStore } from './id-store.js';
 import { createObjects, objectFind, type ObjectOptions } from './object-store.js';
 import { find, findPage, type FindRequest, type FindSelection } from './paging.js';
 import { createPutObjects, putBody, type PutOptions } from './put-objects.js';
 import { createRequestSteps, type StepOptions } from './request-steps.js';
 import { createReservations } from './reservation-store.js';
-import { createRouter, endpoint, type Endpoint } from './router.js';
 import { createSchema, type SandboxSchema } from './schema.js';
 import { createTokens, type AccessOptions } from './tokens.js';
 

@@ -1,6 +1,6 @@
 // Alerts and the messages about them. An alert is open once for each cause; whoever sends a message claims it first, by
 // moving the time of its next attempt.
-import { arrayLiteral } from '../sql-text.js';
+import { arrayLiteral } from '../text/sql-text.js';
 import { anyOf, query, type Queries, type RowOf } from './database.js';
 import type { AlertCondition, AlertEvent, AlertText, alerts } from './schema.js';
 
@@ -11,13 +11,7 @@ export interface AlertCause {
   message: AlertText;
 }
 
-export interface Alert extends AlertCause {
-  id: number;
-  openedAt: Date;
-  /** When it was first seen without its cause; null: its cause is there. */
-  goneSince: Date | null;
-  recoveredAt: Date | null;
-}
+export type Alert = RowOf<typeof alerts>;
 
 /** A message to be sent now. */
 export interface DueMessage {
@@ -39,7 +33,7 @@ export interface OpenAlert extends Alert {
   }[];
 }
 
-/** An alert of another condition, or a message, that could not be sent for so long is not tried any more. */
+/** An alert of another condition, or a message, that could not be sent for this long is not tried any more. */
 const TRY_DAYS = 3;
 const WIDEST_GAP_MINUTES = 60;
 
@@ -74,7 +68,7 @@ export async function noteCause(db: Queries, id: number, isThere: boolean): Prom
 }
 
 /**
- * Ends an alert when its cause has been gone for so long, with a message to each channel that has, or was to have, one about
+ * Ends an alert when its cause has been gone for this long, with a message to each channel that has, or was to have, one about
  * its beginning. That one is not sent any more where it was not yet: the one about its end says everything.
  */
 export async function recoverAlert(
@@ -98,14 +92,13 @@ export async function recoverAlert(
 
 /** The open alerts, the oldest first. */
 export async function listOpenAlerts(db: Queries): Promise<OpenAlert[]> {
-  const rows = await query<AlertRow & Pick<OpenAlert, 'messages'>>(db)`
+  return query<OpenAlert>(db)`
     SELECT id::float8 AS id, cause, condition, message, opened_at AS "openedAt", gone_since AS "goneSince",
       recovered_at AS "recoveredAt", coalesce((
       SELECT jsonb_agg(jsonb_build_object('channel', channel, 'attempts', attempts, 'sentAt', sent_at, 'missing', missing,
         'error', error) ORDER BY channel)
       FROM slotsync.alert_messages AS m WHERE m.alert_id = a.id), '[]') AS messages
     FROM slotsync.alerts AS a WHERE recovered_at IS NULL ORDER BY opened_at, id`;
-  return rows.map((row) => ({ ...asAlert(row), messages: row.messages }));
 }
 
 /**
@@ -113,7 +106,7 @@ export async function listOpenAlerts(db: Queries): Promise<OpenAlert[]> {
  * noted as sent. So a message that was claimed by a process that died is sent by another.
  */
 export async function claimMessages(db: Queries, channel: string, limit: number): Promise<DueMessage[]> {
-  const rows = await query<AlertRow & { messageId: number; event: AlertEvent; missing: string | null }>(db)`
+  const rows = await query<Alert & { messageId: number; event: AlertEvent; missing: string | null }>(db)`
     WITH claimed AS (
       UPDATE slotsync.alert_messages SET attempts = attempts + 1,
         next_at = now() + make_interval(mins => least(${WIDEST_GAP_MINUTES}, power(2, least(attempts, 10)))::int)
@@ -127,11 +120,11 @@ export async function claimMessages(db: Queries, channel: string, limit: number)
     SELECT c.id::float8 AS "messageId", c.event, to_json(c.missing)::text AS missing, a.id::float8 AS id, a.cause, a.condition,
       a.message, a.opened_at AS "openedAt", a.gone_since AS "goneSince", a.recovered_at AS "recoveredAt"
     FROM claimed AS c JOIN slotsync.alerts AS a ON a.id = c.alert_id ORDER BY c.id`;
-  return rows.map((row) => ({
-    id: row.messageId,
-    event: row.event,
-    missing: row.missing === null ? null : (JSON.parse(row.missing) as string[]),
-    alert: asAlert(row),
+  return rows.map(({ messageId, event, missing, ...alert }) => ({
+    id: messageId,
+    event,
+    missing: missing === null ? null : (JSON.parse(missing) as string[]),
+    alert,
   }));
 }
 
@@ -144,25 +137,11 @@ export async function noteAttempt(
   ids: readonly number[],
   { problem, missing }: { problem: string | null; missing: readonly string[] | null },
 ): Promise<void> {
-  // What another process has sent meanwhile is sent. In the order in which an evaluation ends alerts: no deadlock.
+  // Messages that another process has sent meanwhile count. In the order in which an evaluation ends alerts: no deadlock.
   await query(db)`
     UPDATE slotsync.alert_messages SET error = ${problem}, missing = ${missing && arrayLiteral(missing)}::text[],
       sent_at = CASE WHEN ${problem === null} THEN now() END
     WHERE id IN (
       SELECT id FROM slotsync.alert_messages WHERE id = ${anyOf(ids, 'bigint')} AND sent_at IS NULL
       ORDER BY alert_id, id FOR UPDATE)`;
-}
-
-type AlertRow = RowOf<typeof alerts>;
-
-function asAlert({ id, cause, condition, message, openedAt, goneSince, recoveredAt }: AlertRow): Alert {
-  return {
-    id,
-    cause,
-    condition,
-    message,
-    openedAt: new Date(openedAt),
-    goneSince: goneSince === null ? null : new Date(goneSince),
-    recoveredAt: recoveredAt === null ? null : new Date(recoveredAt),
-  };
 }

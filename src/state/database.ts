@@ -1,13 +1,17 @@
 // The state database: one client, typed tables, and one place where its failures are named.
 import { sql, type SQL } from 'drizzle-orm';
 import { drizzle, type PostgresJsDatabase } from 'drizzle-orm/postgres-js';
-import { codeOf, messageOf, SlotsyncError } from '../errors.js';
+import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { readConnectionFault } from '../connections/postgres-faults.js';
 import { connectPostgres, waitWhileFull } from '../connections/postgres-connection.js';
-import type { SettingText } from '../setting-text.js';
-import { arrayLiteral } from '../sql-text.js';
+import type { SettingText } from '../config/setting-text.js';
+import { arrayLiteral } from '../text/sql-text.js';
 
 type Database = PostgresJsDatabase;
+
+/** The number of the type in PostgreSQL. */
+const TIMESTAMPTZ = 1184;
+
 /** A database or an open transaction in it. Whatever fails throws a SlotsyncError `state_…`. */
 export type Queries = Omit<Database, '$client'>;
 
@@ -27,8 +31,11 @@ export function openState({
   duty?: string;
 }) {
   const client = connectPostgres(url, duty, { max: connections });
+  const db = nameFailures(drizzle(client));
+  // drizzle has made them text. Whoever needs microseconds asks for ::text.
+  client.options.parsers[TIMESTAMPTZ] = (text: string) => new Date(text);
   return {
-    db: nameFailures(drizzle(client)),
+    db,
     client,
     url,
     close: () => client.end({ timeout: 2 }),
@@ -125,8 +132,8 @@ export function anyOf(values: readonly (string | number)[], type: 'text' | 'bigi
   return sql`ANY (${arrayLiteral(values.map(String))}::${sql.raw(type)}[])`;
 }
 
-/** The rows of a table as `query` reads them: times as text, and hashes, which are cast to it. */
+/** The rows of a table as `query` reads them: hashes are cast to text. */
 export type RowOf<Table extends { $inferSelect: object }> = {
   [Column in keyof Table['$inferSelect']]: ReadAs<Table['$inferSelect'][Column]>;
 };
-type ReadAs<Value> = Value extends Date | bigint ? string : Value;
+type ReadAs<Value> = Value extends bigint ? string : Value;

@@ -7,17 +7,13 @@ import {
   type DatabaseFacts,
   type Recognition,
 } from '../connections/database-facts.js';
-import { arrayLiteral } from '../sql-text.js';
+import { arrayLiteral } from '../text/sql-text.js';
 import { query, type Queries, type RowOf } from './database.js';
 import type { databases } from './schema.js';
 
 type DatabaseName = (typeof databases.$inferSelect)['name'];
 
-export interface NotedDatabase extends Omit<RowOf<typeof databases>, 'seenAt' | 'restoredAt'> {
-  seenAt: Date;
-  /** When it was found to be another one, or put back; null: it is as it was noted, or what was in doubt was settled. */
-  restoredAt: Date | null;
-}
+export type NotedDatabase = RowOf<typeof databases>;
 
 /** Since when a state counts as restored, and why; `since` is null where that is not noted yet. */
 export interface Restored {
@@ -32,7 +28,7 @@ export interface MirrorChange {
 }
 
 export function readStateFacts(db: Queries): Promise<DatabaseFacts> {
-  // What fails must not end a transaction that goes on.
+  // A statement that fails must not end a transaction that goes on.
   const ask = <T>(statement: string) =>
     db.transaction(async (tx) => (await tx.execute(sql.raw(statement))) as unknown as T[]);
   return readDatabaseFacts(ask, 'slotsync.destination');
@@ -77,17 +73,12 @@ export async function markRestored(db: Queries, name: DatabaseName, why: string)
 }
 
 export async function readDatabase(db: Queries, name: DatabaseName): Promise<NotedDatabase | undefined> {
-  const [row] = await query<RowOf<typeof databases>>(db)`
+  const [row] = await query<NotedDatabase>(db)`
     SELECT name, system_id AS "systemId", database_oid AS "databaseOid", table_oid AS "tableOid", timeline,
       wal_position::float8 AS "walPosition", seen_at AS "seenAt", restored_at AS "restoredAt",
       restored_why AS "restoredWhy", passed
     FROM slotsync.databases WHERE name = ${name}`;
-  if (!row) return undefined;
-  return {
-    ...row,
-    seenAt: new Date(row.seenAt),
-    restoredAt: row.restoredAt === null ? null : new Date(row.restoredAt),
-  };
+  return row;
 }
 
 /** Whether the state was restored, and no whole verify has compared it since; also before any process has noted it. */

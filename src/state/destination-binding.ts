@@ -1,6 +1,6 @@
-// Which service and organization this state belongs to. A production key must never meet the state of a test environment:
+// The service and organization that this state belongs to. A production key must never meet the state of a test environment:
 // what was accepted would be wrong for every record.
-import { UsageError } from '../errors.js';
+import { UsageError } from '../errors/errors.js';
 import type { Queries, State } from './database.js';
 import { destination } from './schema.js';
 

@@ -1,18 +1,17 @@
-// What metrics read from the state. With time limits, so that a scrape does not keep one of the state's few connections
+// Readings of the state for metrics. With time limits, so that a scrape does not keep one of the state's few connections
 // from the work. What counts a whole table is read apart, by savepoints: a table that is too large, or locked, takes
 // nothing else away.
-import { sql } from 'drizzle-orm';
-import { arrayLiteral } from '../sql-text.js';
 import { countBookings } from './bookings/read-reservations.js';
 import { query, queryOne, type Queries, type State } from './database.js';
 import { readInTime } from './read-in-time.js';
 import { readBinding } from './destination-binding.js';
 import { listProcesses } from './processes.js';
-import { countRecords } from './records/count-records.js';
+import { countRecords } from './records/read/count-records.js';
 import { listRequestSizes } from './request-sizes.js';
 import { readHolds } from './runs/holds.js';
 import { listUnfinishedRuns } from './runs/read-runs.js';
 import type { DriftKind, LimitedOperation, RecordStatus, RunKind, Verdict } from './schema.js';
+import { isWhole } from './runs/last-success.js';
 
 /** Times are ages in seconds, by the database's clock. */
 export interface StateReading {
@@ -44,17 +43,17 @@ export interface StateReading {
   requestSizes: { type: string; objects: number }[];
 }
 
-/** What takes a scan; null: it could not be read in time. */
+/** Counts that take a scan; null: it could not be read in time. */
 export interface CountsReading {
   records: { stream: string; status: RecordStatus; count: number }[] | null;
   runs: {
     /** Records that wait for an operator. */
     held: { stream: string; operation: LimitedOperation; count: number }[];
-    /** Of each kind of which there are runs, how long ago one succeeded; of `sync`, one of all streams; null: never. */
+    /** How long ago a run of each kind succeeded; for `sync`, one of all streams; null: never. */
     successes: { kind: RunKind; ageSeconds: number | null }[];
   } | null;
   bookings: { verdict: Verdict; count: number; problems: number }[] | null;
-  /** Of all processes to the state's database, by what they are for. */
+  /** Connections of all processes to the state's database, by their purpose. */
   connections: { duty: string; count: number }[] | null;
 }
 
@@ -70,11 +69,11 @@ export function createStateReadings({
   countsTimeoutMs = timeoutMs,
 }: {
   state: () => Promise<State>;
-  /** Of each statement; and of each that counts a table. */
+  /** Limits of each statement, and of each that counts a table. */
   timeoutMs: number;
   countsTimeoutMs?: number;
 }) {
-  /** One snapshot, in which no statement takes longer. */
+  /** Reads in one snapshot, in which no statement takes longer. */
   async function inTime<T>(limitMs: number, read: (tx: Queries) => Promise<T>): Promise<T> {
     return readInTime(await state(), limitMs, read);
   }
@@ -86,11 +85,11 @@ export function createStateReadings({
       await client`SELECT 1`;
     },
 
-    /** What is quick, in one snapshot; `streams`: those whose last success is wanted. */
+    /** Quick readings, in one snapshot; `streams`: those whose last success is wanted. */
     read: (streams: readonly string[]): Promise<StateReading> =>
       inTime(timeoutMs, async (tx) => {
-        const { now } = await queryOne<{ now: string }>(tx)`SELECT now() AS now`;
-        const ageOf = (at: Date) => Math.max(0, (Date.parse(now) - at.getTime()) / 1000);
+        const { now } = await queryOne<{ now: Date }>(tx)`SELECT now() AS now`;
+        const ageOf = (at: Date) => Math.max(0, (now.getTime() - at.getTime()) / 1000);
         const orNull = (at: Date | null | undefined) => (at ? ageOf(at) : null);
         const processes = (await listProcesses(tx)).map(
           ({ command, host, pid, isAlive, stoppedSince, errorCode }) => ({
@@ -119,7 +118,7 @@ export function createStateReadings({
         };
       }),
 
-    /** What counts whole tables, each for itself; `streams`: those that a whole sync has. */
+    /** Counts of whole tables, each for itself; `streams`: those that a whole sync has. */
     count: (streams: readonly string[]): Promise<CountsReading> =>
       inTime(countsTimeoutMs, async (tx) => {
         const orNull = <T>(read: (part: Queries) => Promise<T>) => tx.transaction(read).catch(() => null);
@@ -167,33 +166,20 @@ const readSuccesses = (db: Queries, streams: readonly string[]) =>
     SELECT greatest(0, extract(epoch FROM now() - finished_at))::float8 FROM slotsync.runs
     WHERE id > (SELECT max(id) FROM slotsync.runs) - ${RUNS_LOOKED_AT}::bigint
       AND finished_at IS NOT NULL AND stream = ANY(streams) AND kind IN ('incremental', 'sync', 'backfill')
-      AND (status = 'succeeded' OR status IN ('partial', 'held') AND plan ? stream AND NOT holds ? stream
+      AND (status = 'succeeded' OR status IN ('partial', 'held') AND plan ? stream
+        AND NOT EXISTS (
+          SELECT FROM slotsync.holds AS h WHERE h.run_id = runs.id AND h.stream = named.stream AND h.state <> 'rejected')
         AND coalesce((counts->stream->>'failed')::int, 0) + coalesce((counts->stream->>'dead')::int, 0) = 0)
     ORDER BY id DESC LIMIT 1
   ) AS "ageSeconds"
   FROM jsonb_array_elements_text(${JSON.stringify(streams)}::text::jsonb) AS named(stream)`;
 
-/**
- * Whether a sync has all these streams, or is one of the schedule, which has all that were configured then. One of some
- * streams says nothing of the others.
- */
-const isWhole = (streams: readonly string[]) =>
-  sql`(started_by = 'schedule' OR streams @> ${arrayLiteral(streams)}::text[])`;
-
-/** Of a kind that seldom runs, the last success may be long ago: all runs are looked at. */
+/** The last success of a kind that seldom runs may be long ago: all runs are read. */
 const readSuccessesByKind = (db: Queries, streams: readonly string[]) =>
   query<{ kind: RunKind; ageSeconds: number | null }>(db)`
   SELECT kind, extract(epoch FROM now() - max(finished_at)
     FILTER (WHERE status = 'succeeded' AND (kind <> 'sync' OR ${isWhole(streams)})))::float8 AS "ageSeconds"
   FROM slotsync.runs GROUP BY kind ORDER BY kind`;
-
-/** When a whole sync last succeeded; null: none is known. */
-export async function readWholeSuccess(db: Queries, streams: readonly string[]): Promise<Date | null> {
-  const { at } = await queryOne<{ at: string | null }>(db)`
-    SELECT max(finished_at) AS at FROM slotsync.runs WHERE kind = 'sync' AND status = 'succeeded'
-      AND ${isWhole(streams)}`;
-  return at === null ? null : new Date(at);
-}
 
 const readDrift = (db: Queries) => query<StateReading['drift'][number]>(db)`
   SELECT stream, kind, count(*)::int AS objects FROM slotsync.drift GROUP BY stream, kind`;

@@ -7,10 +7,11 @@ import { fileURLToPath } from 'node:url';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import { drizzle } from 'drizzle-orm/postgres-js';
 import { sql } from 'drizzle-orm';
-import { codeOf, UsageError } from '../errors.js';
-import type { SettingText } from '../setting-text.js';
+import { codeOf, UsageError } from '../errors/errors.js';
+import type { SettingText } from '../config/setting-text.js';
 import { connectPostgres, findPooling } from '../connections/postgres-connection.js';
 import { asStateError, query, queryOne, type Queries, type State } from './database.js';
+import { WAS_SENT } from './records/record-state.js';
 
 const FOLDER = fileURLToPath(new URL('../../migrations', import.meta.url));
 const NUMBERED = { migrationsFolder: FOLDER, migrationsSchema: 'slotsync', migrationsTable: 'migrations' };
@@ -27,7 +28,7 @@ export interface Contested {
 
 const MOST_CONTESTED = 20;
 
-/** What is to be done about them where the index is missing. */
+/** The remedy where the index is missing. */
 export const CONTESTED_REMEDY =
   'Delete the record that is wrong, then: CREATE UNIQUE INDEX IF NOT EXISTS records_external_id ON slotsync.records (external_id)';
 
@@ -35,7 +36,7 @@ export const CONTESTED_REMEDY =
 export async function listContested(db: Pick<Queries, 'execute'>): Promise<Contested[]> {
   return query<Contested>(db)`
     SELECT external_id AS "externalId", array_agg(format('%s ''%s''', stream, local_key) ORDER BY stream, local_key) AS records
-    FROM slotsync.records WHERE object_hash IS NOT NULL OR in_doubt
+    FROM slotsync.records AS r WHERE ${WAS_SENT}
     GROUP BY external_id HAVING count(external_id) > 1 ORDER BY external_id LIMIT ${MOST_CONTESTED}`;
 }
 
@@ -153,7 +154,7 @@ interface Applied {
   /** Numbered migrations, and the time of the latest. */
   count: number;
   latest: number;
-  /** Of the repeatable ones, by name. */
+  /** The checksums of the repeatable ones, by name. */
   checksums: Record<string, string>;
 }
 

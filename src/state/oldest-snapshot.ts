@@ -10,7 +10,7 @@ export interface OpenTransaction {
 }
 
 /**
- * The oldest transaction in the state's database that holds a snapshot or has written, when it has been open for so long.
+ * The oldest transaction in the state's database that holds a snapshot or has written, when it has been open for this long.
  * Of other roles it is seen only with the rights of `pg_read_all_stats`.
  */
 export async function readOldestSnapshot(

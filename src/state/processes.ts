@@ -4,27 +4,15 @@ import { query, queryOne, type Queries, type RowOf } from './database.js';
 import type { Fingerprints } from '../streams/fingerprints.js';
 import type { processes } from './schema.js';
 
-type Row = RowOf<typeof processes>;
-
 /** The configuration that a process has. */
 export interface ProcessConfiguration extends Fingerprints {
   loadedAt: Date;
 }
 
 /** A process, as it was seen last. */
-export interface Process extends Pick<
-  Row,
-  'id' | 'command' | 'host' | 'pid' | 'errorCode' | 'errorMessage' | 'configuration' | 'fingerprints'
-> {
-  startedAt: Date;
-  seenAt: Date;
+export interface Process extends RowOf<typeof processes> {
   /** Renewed lately. False: it was killed, sleeps, or cannot reach the state. */
   isAlive: boolean;
-  /** It sends nothing since then. */
-  stoppedSince: Date | null;
-  configurationLoadedAt: Date | null;
-  /** The files of its configuration differ since then from what it has loaded. */
-  configurationChangedAt: Date | null;
 }
 
 /** Why a process stopped sending. */
@@ -37,7 +25,7 @@ export interface SendingStopped {
 export const KEEP_PROCESSES_DAYS = 7;
 /** A process renews its row so often. */
 export const RENEW_PROCESS_MS = 5000;
-/** One that was not renewed for so long is taken for dead: some renewals may fail. */
+/** A process whose row was not renewed for this long is taken for ended: some renewals may fail. */
 export const ALIVE_SECONDS = 30;
 
 /**
@@ -82,23 +70,13 @@ export async function removeProcess(db: Queries, id: string): Promise<void> {
 
 /** Every process that has not stopped in order, the longest at work first. */
 export async function listProcesses(db: Queries): Promise<Process[]> {
-  const rows = await query<Row & { isAlive: boolean }>(db)`
+  return query<Process>(db)`
     SELECT id, command, host, pid, started_at AS "startedAt", seen_at AS "seenAt", stopped_since AS "stoppedSince",
       error_code AS "errorCode", error_message AS "errorMessage", configuration, fingerprints,
       configuration_loaded_at AS "configurationLoadedAt", configuration_changed_at AS "configurationChangedAt",
       seen_at > now() - make_interval(secs => ${ALIVE_SECONDS}) AS "isAlive"
     FROM slotsync.processes ORDER BY started_at, id`;
-  return rows.map((row) => ({
-    ...row,
-    startedAt: new Date(row.startedAt),
-    seenAt: new Date(row.seenAt),
-    stoppedSince: toDate(row.stoppedSince),
-    configurationLoadedAt: toDate(row.configurationLoadedAt),
-    configurationChangedAt: toDate(row.configurationChangedAt),
-  }));
 }
-
-const toDate = (text: string | null) => (text === null ? null : new Date(text));
 
 /** Records claimed by processes that are not alive: no other may write them before the last of these claims expires. */
 export interface OrphanedClaims {
@@ -110,12 +88,11 @@ export interface OrphanedClaims {
 const CLAIMS_END_MINUTES = 15;
 
 /**
- * Not those of versions that did not note their processes: they begin with `batch`, and nobody knows whose they are. Finding
- * claims reads all records: an index of them would make each claim and each outcome of a batch write all indexes of its
+ * Finding claims reads all records: an index of them would make each claim and each outcome of a batch write all indexes of its
  * records. So they are read only within minutes after a process was killed.
  */
 export async function countOrphanedClaims(db: Queries): Promise<OrphanedClaims> {
-  const [row] = await query<{ records: number; until: string | null }>(db)`
+  return queryOne<OrphanedClaims>(db)`
     WITH silent AS (
       SELECT id FROM slotsync.processes WHERE seen_at <= now() - make_interval(secs => ${ALIVE_SECONDS})
         AND seen_at > now() - make_interval(mins => ${CLAIMS_END_MINUTES})
@@ -123,15 +100,4 @@ export async function countOrphanedClaims(db: Queries): Promise<OrphanedClaims> 
     SELECT count(*)::int AS records, max(claimed_until) AS until FROM slotsync.records AS r
     WHERE EXISTS (SELECT FROM silent) AND r.claimed_until > now()
       AND split_part(r.claimed_by, ' ', 1) IN (SELECT id FROM silent)`;
-  return { records: row?.records ?? 0, until: row?.until ? new Date(row.until) : null };
-}
-
-/**
- * Whether a process of a version that did not note itself has claims: then somebody is at work of whom nothing else is
- * known. Reads all records.
- */
-export async function hasUnknownClaims(db: Queries): Promise<boolean> {
-  const { found } = await queryOne<{ found: boolean }>(db)`
-    SELECT EXISTS (SELECT FROM slotsync.records WHERE claimed_until > now() AND claimed_by LIKE 'batch %') AS found`;
-  return found;
 }

@@ -1,4 +1,4 @@
-// What is read for people and for monitoring must not hold up the work: no statement of it takes longer than its limit, and
+// Readings for people and for monitoring must not hold up the work: no statement of theirs takes longer than its limit, and
 // none of it writes.
 import { sql } from 'drizzle-orm';
 import type { Queries, State } from './database.js';

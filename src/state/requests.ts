@@ -27,17 +27,17 @@ async function writeRequests(db: Queries, { seconds, latest, success }: Noted, n
     ON CONFLICT (second) DO UPDATE SET requests = s.requests + excluded.requests,
       throttled = s.throttled + excluded.throttled`;
   if (!latest) return;
-  const [at, succeededAt] = [latest, success].map((one) => one && agoOf(one.at, now));
+  const [answered, succeeded] = [latest, success].map((answer) => answer && agoOf(answer.at, now));
   await query(db)`
     UPDATE slotsync.destination SET
-      answer = CASE WHEN coalesce(answered_at <= now() - ${at ?? null}::text::interval, true)
+      answer = CASE WHEN coalesce(answered_at <= now() - ${answered ?? null}::text::interval, true)
         THEN ${latest.answer} ELSE answer END,
-      answered_at = greatest(answered_at, now() - ${at ?? null}::text::interval),
-      succeeded_at = greatest(succeeded_at, now() - ${succeededAt ?? null}::text::interval)`;
+      answered_at = greatest(answered_at, now() - ${answered ?? null}::text::interval),
+      succeeded_at = greatest(succeeded_at, now() - ${succeeded ?? null}::text::interval)`;
 }
 
 /** How long ago it was, by the clock that dated it. */
-const agoOf = (at: Date, now: number) => `${Math.max(0, now - at.getTime())} milliseconds`;
+const agoOf = (time: Date, now: number) => `${Math.max(0, now - time.getTime())} milliseconds`;
 
 /** Requests of a period. */
 export interface RequestTotals {
@@ -49,20 +49,14 @@ export interface RequestTotals {
   fastestAt: Date | null;
 }
 
-/** What all processes sent from a time until another, as far as it is kept. */
+/** The requests of all processes from a time until another, as far as they are kept. */
 export async function readRequestTotals(db: Queries, from: Date, to: Date): Promise<RequestTotals> {
-  const row = await queryOne<{
-    requests: number;
-    throttled: number;
-    fastest: number;
-    fastestAt: string | null;
-  }>(db)`
+  return queryOne<RequestTotals>(db)`
     SELECT coalesce(sum(requests), 0)::int AS requests, coalesce(sum(throttled), 0)::int AS throttled,
       coalesce(max(requests), 0)::int AS fastest, (array_agg(second ORDER BY requests DESC, second))[1] AS "fastestAt"
     FROM slotsync.request_seconds
     WHERE second >= date_trunc('second', ${from.toISOString()}::text::timestamptz)
       AND second <= ${to.toISOString()}::text::timestamptz`;
-  return { ...row, fastestAt: row.fastestAt === null ? null : new Date(row.fastestAt) };
 }
 
 /** Requests by the minute, of the last minutes, the oldest first; minutes without any are there with 0. */
@@ -70,12 +64,11 @@ export async function listRequestMinutes(
   db: Queries,
   minutes: number,
 ): Promise<{ minute: Date; requests: number; throttled: number; fastest: number }[]> {
-  const rows = await query<{ minute: string; requests: number; throttled: number; fastest: number }>(db)`
+  return query<{ minute: Date; requests: number; throttled: number; fastest: number }>(db)`
     SELECT m.minute, coalesce(sum(s.requests), 0)::int AS requests, coalesce(sum(s.throttled), 0)::int AS throttled,
       coalesce(max(s.requests), 0)::int AS fastest
     FROM generate_series(date_trunc('minute', now()) - make_interval(mins => ${minutes - 1}),
       date_trunc('minute', now()), interval '1 minute') AS m(minute)
     LEFT JOIN slotsync.request_seconds AS s ON s.second >= m.minute AND s.second < m.minute + interval '1 minute'
     GROUP BY m.minute ORDER BY m.minute`;
-  return rows.map((row) => ({ ...row, minute: new Date(row.minute) }));
 }

@@ -10,10 +10,10 @@ const KEEP_FREQUENT_RUNS_DAYS = 14;
 const KEEP_BATCHES_DAYS = 14;
 const KEEP_BOOKINGS_DAYS = 365;
 const KEEP_DRIFT_DAYS = 365;
-/** Of requests by the second. */
+/** Retention of requests by the second. */
 const KEEP_SECONDS_DAYS = 7;
 
-/** Of alerts, after they were over. */
+/** Retention of alerts, after they were over. */
 const KEEP_ALERTS_DAYS = 90;
 
 const daysAgo = (days: number) => sql`now() - make_interval(days => ${days})`;

@@ -31,7 +31,7 @@ const big = (name: string) => bigint(name, { mode: 'number' });
 /** 64 bits of hash: never a number in JavaScript. */
 const hash = (name: string) => bigint(name, { mode: 'bigint' });
 
-export const RUN_KINDS = ['incremental', 'sync', 'backfill', 'reconcile', 'verify'] as const;
+export const RUN_KINDS = ['incremental', 'sync', 'backfill', 'reconcile', 'verify', 'repair'] as const;
 export type RunKind = (typeof RUN_KINDS)[number];
 /** Who asked for a run: the nightly schedule or a period, a command, or changes in the inbox. */
 export const STARTED_BY = ['schedule', 'command', 'change'] as const;
@@ -52,13 +52,20 @@ export const RECORD_STATUSES = ['pending', 'synced', 'retired', 'deferred', 'fai
 export type RecordStatus = (typeof RECORD_STATUSES)[number];
 
 /**
- * What a limit is set for; each may be held on its own. `overwrite`: a create whose object is at the service already,
+ * The operations that a limit is set for; each may be held alone. `overwrite`: a create whose object is at the service already,
  * nobody's record, and would be changed. `repair`: drift that is sent again.
  */
 export const LIMITED_OPERATIONS = ['create', 'update', 'retire', 'overwrite', 'repair'] as const;
 export type LimitedOperation = (typeof LIMITED_OPERATIONS)[number];
 
-/** What a reconcile says of one booking. */
+/** The life of a hold. `open` and `approved` stand: somebody has to decide, or has. */
+export const HOLD_STATES = ['open', 'approved', 'used', 'rejected', 'replaced', 'expired'] as const;
+export type HoldState = (typeof HOLD_STATES)[number];
+/** The surface where an operator decided about a hold. */
+export const DECIDED_BY = ['command', 'page'] as const;
+export type DecidedBy = (typeof DECIDED_BY)[number];
+
+/** The verdict of a reconcile on a booking. */
 export const VERDICTS = [
   'agrees',
   'differs',
@@ -72,12 +79,12 @@ export const VERDICTS = [
 ] as const;
 export type Verdict = (typeof VERDICTS)[number];
 
-/** What established which object a record stands for, where its template did not: a match, or a rename. */
+/** The way in which a record got its object, where its template did not decide: a match, or a rename. */
 export const LINKED_BY = ['match', 'rename'] as const;
 export type LinkedBy = (typeof LINKED_BY)[number];
 
 /**
- * What a verify says of an object that is not as it should be. `extra`: an object of a type we sync that is nobody's
+ * The kinds of objects that a verify finds not to be as they should be. `extra`: an object of a type we sync that is nobody's
  * record. `stored_otherwise`: it was sent again, and still differs in the same values.
  */
 export const DRIFT_KINDS = [
@@ -90,7 +97,7 @@ export const DRIFT_KINDS = [
 ] as const;
 export type DriftKind = (typeof DRIFT_KINDS)[number];
 
-/** What an alert is about. */
+/** The condition that an alert reports. */
 export const ALERT_CONDITIONS = [
   'run_failed',
   'run_partial',
@@ -100,24 +107,25 @@ export const ALERT_CONDITIONS = [
   'drift',
   'inbox',
   'state_restored',
+  'needs_person',
 ] as const;
 export type AlertCondition = (typeof ALERT_CONDITIONS)[number];
 export const ALERT_EVENTS = ['opened', 'recovered'] as const;
 export type AlertEvent = (typeof ALERT_EVENTS)[number];
 
-/** What an alert says: counts, streams, codes and commands, and never a key or a value. */
+/** The text of an alert: counts, streams, codes and commands, and never a key or a value. */
 export interface AlertText {
   title: string;
   details: readonly string[];
   commands: readonly string[];
-  /** What is still to be known when it is over. */
+  /** Facts that are still to be known when it is over. */
   afterwards?: readonly string[];
 }
 
-/** By field, the values that differ: `here` as the mapping gives them, `there` at the service. */
+/** By field, the values that differ: `here` by the mapping, `there` at the service. */
 export type DriftFields = Record<string, { here: readonly string[]; there: readonly string[] }>;
 
-/** Where the two sides of a booking differ: `here` in the mirror, `there` at the service. */
+/** The parts in which the two sides of a booking differ: `here` in the mirror, `there` at the service. */
 export type Differences = Partial<
   Record<'begin' | 'end' | 'objects' | 'fields' | 'status', { here: unknown; there: unknown }>
 >;
@@ -131,7 +139,7 @@ const partialIndex = (name: string, condition: string, ...on: [ExtraConfigColumn
     .on(...on)
     .where(sql.raw(condition));
 
-/** What a plan found in one stream. */
+/** The counts of a plan in one stream. */
 export interface PlanCounts {
   create: number;
   update: number;
@@ -143,7 +151,7 @@ export interface PlanCounts {
   dead: number;
   /** Rows that only changed their key: neither created nor retired. Runs of before have none. */
   moved?: number;
-  /** Of a repair: objects that drift, and are looked at and sent again. */
+  /** In a repair: objects that drift, and are checked and sent again. */
   repair?: number;
   /**
    * When records that were never accepted meet objects that are nobody's record: how many meet none, an equal one, and one
@@ -158,7 +166,7 @@ export interface PlanCounts {
   inBatches?: number;
 }
 
-/** Which part of its streams a run covers; all of them without one. */
+/** The part of its streams that a run covers; all of them without one. */
 export interface RunRange {
   /** Keys of the run's one stream. */
   keys?: string[];
@@ -171,30 +179,57 @@ export interface RunRange {
   limit?: number;
   /** Sends what is unchanged too. */
   force?: boolean;
-  /** Of a verify: sends what drifts, as the table of drift has it. Without it a verify only reads. */
-  repair?: boolean;
-  /** Of a repair: only what this verify has seen. */
+  /** In a repair: only objects that this verify has seen. */
   verified?: number;
-  /** Of a verify: so many records of each stream, chosen at random. */
+  /** In a verify: so many records of each stream, chosen at random. */
   sample?: number;
-  /** Of a verify: objects that are nobody's record count as drift. */
+  /** In a verify: objects that are nobody's record count as drift. */
   extras?: boolean;
-  /** Of a verify: makes records of objects whose rows have none. */
+  /** In a verify: makes records of objects whose rows have none. */
   adopt?: boolean;
+}
+
+/** The facts that a hold's reason is made from, where it is shown: numbers and names, no sentence. */
+export interface HoldFacts {
+  /** Records the service is believed to hold; of `overwrite`, those that the plan would create. */
+  accepted: number;
+  /** Other records of which other runs did the same within a day. */
+  earlier?: number;
+  /** The limit that is exceeded; without one it is held for `alsoHeld` or for the source alone. */
+  limit?: { count: number; percent: number };
+  /** The records among them that another run holds. */
+  alsoHeld?: { runId: number; count: number };
+  /** The number that an approval allows, which did not suffice. `isOther`: it is for exactly the keys that were held, and these are others. */
+  approval?: { allowed: number; isOther: boolean };
+  /** The mirror is another one than before. */
+  mirrorChange?: string;
+  /** Only of a repair: the objects that drift. */
+  drift?: DriftSummary;
+  isSourceEmpty?: true;
+}
+
+/** The number of objects that drift, by the way they differ. */
+export interface DriftSummary {
+  total: number;
+  missing: number;
+  inactive: number;
+  changed: number;
+  /** The field in which all that are changed differ; null: no single one. */
+  commonField: string | null;
 }
 
 /** Why an operation waits for an operator. */
 export interface Hold {
   /** Records held. */
   count: number;
-  reason: string;
+  facts: HoldFacts;
   /** False: no approval releases it; the reason says what does. */
   approvable: boolean;
-  /** Of `overwrite`: some of the records, and what would be changed. */
+  /** With `overwrite`: some of the records, and what would be changed. */
   samples?: HeldSample[];
 }
 
-/** What a write would change at the service: the values it holds, and those it would hold. */
+/** A change that a write would make at the service: the values it holds, and those it would hold. */
 export interface HeldSample {
   key: string;
   externalId: string;
@@ -224,8 +259,6 @@ export const runs = slotsync.table(
     counts: jsonb('counts').$type<Record<string, OutcomeCounts>>().notNull().default({}),
     /** Per stream, what the service accepted; written when the run ends. Null: a run of before. */
     accepted: jsonb('accepted').$type<Record<string, AcceptedCounts>>(),
-    /** Per stream and operation, why it waits for an operator. */
-    holds: jsonb('holds').$type<Holds>().notNull().default({}),
     /** Null: its streams as a whole. */
     range: jsonb('range').$type<RunRange>(),
     /** Paused since; nothing of it is sent until it is resumed. */
@@ -247,6 +280,7 @@ export const runs = slotsync.table(
     oneOf('runs', 'started_by', STARTED_BY),
     oneOf('runs', 'status', RUN_STATUSES),
     partialIndex('runs_unfinished', 'finished_at IS NULL', table.id),
+    partialIndex('runs_not_succeeded', "status <> 'succeeded'", table.id),
   ],
 );
 
@@ -268,7 +302,7 @@ export const batches = slotsync.table(
     keys: text('keys').array().notNull(),
     state: text('state').$type<BatchState>().notNull(),
     counts: jsonb('counts').$type<OutcomeCounts>(),
-    /** What the service accepted of it; null: nothing, or a batch of before. */
+    /** Writes of it that the service accepted; null: none, or a batch of before. */
     accepted: jsonb('accepted').$type<AcceptedCounts>(),
     errorCode: text('error_code'),
     errorMessage: text('error_message'),
@@ -284,7 +318,7 @@ export const batches = slotsync.table(
 );
 
 /**
- * One key: what became of its latest attempt, and, of the object that it owns, what the service accepted last. The facts of
+ * A key: the outcome of its latest attempt, and, of the object that it owns, what the service accepted last. The facts of
  * an object (external id, number, hashes, doubt, next look) stand in the one record that owns it, and pass on together.
  */
 export const records = slotsync.table(
@@ -294,9 +328,9 @@ export const records = slotsync.table(
     localKey: keyText('local_key').notNull(),
     /** The object that it owns; null: none. No two records own one object. */
     externalId: text('external_id'),
-    /** What its row gives, where that is not the object that it owns: another record owns it, or nothing was sent yet. */
+    /** Its row's external id, where that is not the object that it owns: another record owns it, or nothing was sent yet. */
     rowExternalId: text('row_external_id'),
-    /** Of an object that no row gives since the external id of a record changed: the key of that record. */
+    /** The key of the record whose external id changed, since when no row has the external id of this object. */
     formerKey: keyText('former_key'),
     destinationId: big('destination_id'),
     /** Hash of the row whose object was accepted last. */
@@ -339,7 +373,7 @@ export const records = slotsync.table(
 );
 
 /**
- * Which object a record stands for, where its template does not say. A link wins over the template and outlives the
+ * The object that a record owns, where its template does not say. A link wins over the template and outlives the
  * record.
  */
 export const links = slotsync.table(
@@ -351,7 +385,7 @@ export const links = slotsync.table(
     externalId: keyText('external_id').notNull(),
     /** The service's number of the object when it was linked. */
     destinationId: big('destination_id'),
-    /** The object has no external id yet: the first write names its number and gives it one. */
+    /** The object has no external id yet: the first write names its number and assigns one. */
     assignsId: boolean('assigns_id').notNull().default(false),
     linkedBy: text('linked_by').$type<LinkedBy>().notNull(),
     /** The fields that named the object; null: an operator did. */
@@ -366,7 +400,7 @@ export const links = slotsync.table(
   ],
 );
 
-/** One object that is not as it should be at the service. The row is deleted when that is mended. */
+/** An object that is not as it should be at the service. The row is deleted when that is corrected. */
 export const drift = slotsync.table(
   'drift',
   {
@@ -375,7 +409,7 @@ export const drift = slotsync.table(
     localKey: keyText('local_key').notNull(),
     externalId: text('external_id'),
     kind: text('kind').$type<DriftKind>().notNull(),
-    /** Of `changed`, `inactive` and `stored_otherwise`. */
+    /** With `changed`, `inactive` and `stored_otherwise`. */
     fields: jsonb('fields').$type<DriftFields>(),
     /** When the service was seen to hold it so. */
     seenAt: time('seen_at').notNull(),
@@ -433,7 +467,7 @@ export const removals = slotsync.table('removals', {
 
 /**
  * The right to write an object whose external id does not follow from the key of its record alone: then records of
- * several keys, streams or runs may stand for it. One row while a batch has it.
+ * several keys, streams or runs may have its external id. It has a row while a batch has it.
  */
 export const objectClaims = slotsync.table('object_claims', {
   externalId: keyText('external_id').primaryKey(),
@@ -479,34 +513,74 @@ export const watermarks = slotsync.table('watermarks', {
   movedAt: time('moved_at').notNull().defaultNow(),
 });
 
-/** An operator's approval of one hold. Only the run that it starts can use it, and it ends with that run's plan. */
-export const approvals = slotsync.table(
-  'approvals',
+/**
+ * A part of a run that waits, or waited, for an operator: one operation of one stream. An approval belongs to its hold, and only
+ * the run that it starts can use it. docs/architecture.md draws the states.
+ */
+export const holds = slotsync.table(
+  'holds',
   {
     id: big('id').primaryKey().generatedAlwaysAsIdentity(),
-    /** The run whose hold was approved. */
-    runId: big('run_id').notNull(),
-    /** The run that was started for it. Null: an approval of before this column, which no run uses any more. */
-    forRun: big('for_run'),
-    /** The run that used it; null: none did. */
-    usedBy: big('used_by'),
+    runId: big('run_id')
+      .notNull()
+      .references(() => runs.id, { onDelete: 'cascade' }),
     stream: text('stream').notNull(),
     operation: text('operation').$type<LimitedOperation>().notNull(),
-    allowed: integer('allowed').notNull(),
+    count: integer('count').notNull(),
+    facts: jsonb('facts').$type<HoldFacts>().notNull(),
+    approvable: boolean('approvable').notNull(),
+    samples: jsonb('samples').$type<HeldSample[]>().notNull().default([]),
+    state: text('state').$type<HoldState>().notNull().default('open'),
+    /** The later run whose plan decides now; null: none. */
+    replacedBy: big('replaced_by'),
+    /** How many an approval allows; null: it was never approved. */
+    allowed: integer('allowed'),
     /** SHA-256 of the keys that were held. */
     keysDigest: text('keys_digest'),
-    /** Allows those keys alone. */
+    /** The approval allows those keys alone. */
     exactly: boolean('exactly').notNull().default(false),
-    /** Whether the run that used it had the same keys; null: it was not used. */
+    /** The run that the approval started. */
+    forRun: big('for_run'),
+    /** Whether that run had the same keys when it used the approval; null: it did not use it. */
     sameKeys: boolean('same_keys'),
-    approvedAt: time('approved_at').notNull().defaultNow(),
-    /** Not valid after this. */
-    expiresAt: time('expires_at').notNull(),
+    /** The approval is not valid after this. */
+    expiresAt: time('expires_at'),
+    /** When an operator approved or rejected it; null: none did. */
+    decidedAt: time('decided_at'),
+    decidedBy: text('decided_by').$type<DecidedBy>(),
+    /** Why the operator decided so, where that was given. */
+    reason: text('reason'),
   },
   (table) => [
-    oneOf('approvals', 'operation', LIMITED_OPERATIONS),
-    index('approvals_run').on(table.runId),
-    index('approvals_for_run').on(table.forRun),
+    oneOf('holds', 'operation', LIMITED_OPERATIONS),
+    oneOf('holds', 'state', HOLD_STATES),
+    oneOf('holds', 'decided_by', DECIDED_BY),
+    uniqueIndex('holds_run').on(table.runId, table.stream, table.operation),
+    partialIndex('holds_standing', "state IN ('open', 'approved')", table.id),
+    index('holds_for_run').on(table.forRun),
+    index('holds_replaced_by').on(table.replacedBy),
+  ],
+);
+
+/**
+ * The word of a run that has not succeeded on a stream is replaced by that of a later run. Written when the later one is
+ * planned, or ends where it has no plan.
+ */
+export const replacedRuns = slotsync.table(
+  'replaced_runs',
+  {
+    runId: big('run_id')
+      .notNull()
+      .references(() => runs.id, { onDelete: 'cascade' }),
+    /** Empty for a reconcile, which covers bookings. */
+    stream: text('stream').notNull(),
+    replacedBy: big('replaced_by')
+      .notNull()
+      .references(() => runs.id, { onDelete: 'cascade' }),
+  },
+  (table) => [
+    primaryKey({ columns: [table.runId, table.stream] }),
+    index('replaced_runs_by').on(table.replacedBy),
   ],
 );
 
@@ -539,11 +613,11 @@ export const processes = slotsync.table('processes', {
 export const requestSeconds = slotsync.table('request_seconds', {
   second: time('second').primaryKey(),
   requests: integer('requests').notNull(),
-  /** Of these, refused with 429. */
+  /** Requests among them that were refused with 429. */
   throttled: integer('throttled').notNull().default(0),
 });
 
-/** A cause of which people are told, from when it was first seen until it was over. */
+/** A cause that is reported, from when it was first seen until it was over. */
 export const alerts = slotsync.table(
   'alerts',
   {
@@ -567,7 +641,7 @@ export const alerts = slotsync.table(
   ],
 );
 
-/** One message about an alert to one channel: sent, or to be tried. */
+/** A message about an alert to one channel: sent, or to be tried. */
 export const alertMessages = slotsync.table(
   'alert_messages',
   {
@@ -628,7 +702,7 @@ export const schedules = slotsync.table('schedules', {
   lastReconciled: time('last_reconciled'),
 });
 
-/** One booking as both sides were read last: `here` in the mirror, `there` at the service. */
+/** A booking as both sides were read last: `here` in the mirror, `there` at the service. */
 export const reservations = slotsync.table(
   'reservations',
   {
@@ -639,7 +713,7 @@ export const reservations = slotsync.table(
     verdict: text('verdict').$type<Verdict>().notNull(),
     /** Each difference: `{ here, there }`. */
     differs: jsonb('differs').$type<Differences>(),
-    /** What is wrong with the booking in the mirror, whatever the service has. */
+    /** The fault of the booking in the mirror, whatever the service has. */
     problem: text('problem'),
     beginHere: time('begin_here'),
     endHere: time('end_here'),
@@ -680,7 +754,7 @@ export const reservationEvents = slotsync.table(
   ],
 );
 
-/** One row: how far changes of reservations at the service were read. */
+/** A single row: how far changes of reservations at the service were read. */
 export const reservationsWatermark = slotsync.table(
   'reservations_watermark',
   {
@@ -711,7 +785,7 @@ export const cancellations = slotsync.table(
   ],
 );
 
-/** One row: the service and organization this state belongs to. */
+/** A single row: the service and organization this state belongs to. */
 export const destination = slotsync.table(
   'destination',
   {
@@ -731,7 +805,7 @@ export const destination = slotsync.table(
   () => [check('destination_one_row', sql`single_row`)],
 );
 
-/** What is recognized by these columns: `state`, the database of these tables, and `mirror`. */
+/** The database that is recognized by these columns: `state`, that of these tables, or `mirror`. */
 export const DATABASES = ['state', 'mirror'] as const;
 
 /**
@@ -742,10 +816,10 @@ export const databases = slotsync.table(
   'databases',
   {
     name: text('name').$type<(typeof DATABASES)[number]>().primaryKey(),
-    /** Of the cluster. */
+    /** The cluster's. */
     systemId: text('system_id'),
     databaseOid: text('database_oid').notNull(),
-    /** Of the state: of its table `destination`. */
+    /** For the state: its table `destination`. */
     tableOid: text('table_oid'),
     timeline: integer('timeline'),
     /** The most bytes of the write-ahead log that were seen. */
@@ -754,7 +828,7 @@ export const databases = slotsync.table(
     /** When it was found to be another one, or put back. Of the state: null again after a whole verify. */
     restoredAt: time('restored_at'),
     restoredWhy: text('restored_why'),
-    /** Of the mirror: streams of which a whole plan was made since, and nothing of it held. */
+    /** For the mirror: streams of which a whole plan was made since, and nothing of it held. */
     passed: text('passed').array().notNull().default([]),
   },
   () => [oneOf('databases', 'name', DATABASES)],

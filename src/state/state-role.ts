@@ -3,7 +3,7 @@ import { queryOne, type State } from './database.js';
 
 export interface StateRole {
   role: string;
-  /** Of the server. Two connections are at the same server when both are equal. */
+  /** Identifies the server. Two connections are at the same server when both are equal. */
   startedAt: string;
   port: string;
 }

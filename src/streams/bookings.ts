@@ -8,7 +8,7 @@ import type { FieldValues } from './destination-object.js';
 import type { Lookup } from './lookups.js';
 import { resolveDeclared, resolveReference, type DeclaredSource, type Stream } from './stream.js';
 
-/** Where the bookings are in the mirror, and how a row of theirs is read. */
+/** The source of the bookings in the mirror, and how a row of theirs is read. */
 export interface BookingSource extends DeclaredSource {
   begin: string;
   end: string;
@@ -18,7 +18,7 @@ export interface BookingSource extends DeclaredSource {
   objects: readonly { stream: string; key: readonly string[] }[];
 }
 
-/** What of a reservation is compared with its booking, and when the two agree. */
+/** The parts of a reservation that are compared with its booking, and when the two agree. */
 export interface CompareRules {
   /** Types of the objects that bookings name; objects of other types are not compared. */
   types: ReadonlySet<string>;
@@ -47,7 +47,7 @@ const PROBLEMS = {
 } as const;
 export type BookingProblem = keyof typeof PROBLEMS;
 
-/** One booking of the mirror. Times in milliseconds since 1970, whole seconds. */
+/** A booking of the mirror. Times in milliseconds since 1970, whole seconds. */
 export interface Booking {
   key: string;
   externalId: string | undefined;

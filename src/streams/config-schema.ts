@@ -2,16 +2,17 @@
 // it. The schema's shapes are compiled against the types, so the two cannot disagree. Types that zod infers would lose
 // their comments in the package's declarations.
 import { z } from 'zod';
-import { isTimeZone } from '../format.js';
-import { nearestName } from '../nearest-name.js';
+import { isTimeZone } from '../text/format.js';
+import { nearestName } from '../text/nearest-name.js';
+import { AFTER_SYNC, findPatternFault } from '../time/cron-schedule.js';
 
 /** A row of the mirror: column name to value. Dates and times arrive as PostgreSQL's ISO text, big numbers as text. */
-// oxlint-disable-next-line typescript/no-explicit-any -- columns have whatever type the mirror gives them
+// oxlint-disable-next-line typescript/no-explicit-any -- columns have whatever type they have in the mirror
 export type Row = Readonly<Record<string, any>>;
 
 type Scalar = string | number | bigint | boolean | Date | null | undefined;
 
-/** What a field may be mapped to: one value, several, or none (null: nothing is sent). */
+/** The values that a field may be mapped to: one, several, or none (null: nothing is sent). */
 export type FieldValue = Scalar | readonly Scalar[];
 
 /** Computes a field from a row. Must depend on the row alone. */
@@ -47,7 +48,7 @@ export interface LookupField {
    * @example lookup: 'group'
    */
   lookup: string;
-  /** Of a code that the lookup does not have: `refuse` the row (the default), `keep` the code, or null: send no value.
+  /** The treatment of a code that the lookup does not have: `refuse` the row (the default), `keep` the code, or null: send no value.
    * @example otherwise: 'keep'
    */
   otherwise?: Optional<'refuse' | 'keep' | null>;
@@ -90,7 +91,7 @@ export interface KeyReference {
    * @example stream: 'rooms'
    */
   stream: string;
-  /** One column for each key column of that stream. A null refers to nothing, a list to several records.
+  /** The columns that hold that stream's key, in its order. A null refers to nothing, a list to several records.
    * @example key: 'home_room'
    */
   key: string | string[];
@@ -108,9 +109,9 @@ export interface LimitThreshold {
   percent?: Optional<number>;
 }
 
-/** One stream: which rows become which objects. */
+/** A stream: which rows become which objects. */
 export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
-  /** Where the rows are: a table, a view, or a query. Names are taken literally; quote a part that holds a dot.
+  /** The place of the rows: a table, a view, or a query. Names are taken literally; quote a part that holds a dot.
    * @example from: 'campus.rooms'
    */
   from: string | SourceQuery;
@@ -138,7 +139,7 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
    * @example cursor: 'updated_at'
    */
   cursor?: Optional<string>;
-  /** What happens to the object when its row is gone: `deactivate` it, or `keep` it as it is (the default).
+  /** The fate of an object whose row is gone: `deactivate` it, or `keep` it as it is (the default).
    * @example retire: 'deactivate'
    */
   retire?: Optional<'keep' | 'deactivate'>;
@@ -151,7 +152,7 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
    * @example batchSize: 200
    */
   batchSize?: Optional<number | 'auto'>;
-  /** Days between the loss of a row and the retirement of its object; 0 by default.
+  /** Days after which an object whose row is gone is retired; 0 by default.
    * @example graceDays: 3
    */
   graceDays?: Optional<number>;
@@ -186,11 +187,11 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
     repair?: Optional<LimitThreshold>;
   }>;
   /** Fields that name an object which is at the service already. Before a record is created, an object with the same
-   * values of all of them that no record stands for is looked for, and linked.
+   * values of all of them that no record owns is looked for, and linked.
    * @example match: ['room.name']
    */
   match?: Optional<Service['field'][]>;
-  /** Days that a record waits for a record it refers to, 14 by default. After them it is dead.
+  /** Days that a record waits for a record it refers to, 14 by default. After them it is given up.
    * @example waitDays: 30
    */
   waitDays?: Optional<number>;
@@ -202,7 +203,7 @@ type BookedSource<Service extends ServiceNames> = Pick<
 >;
 
 /**
- * Which bookings are compared with the service's reservations, and how. Without a source, the service's reservations are
+ * The bookings that are compared with the service's reservations, and how. Without a source, the service's reservations are
  * kept in the state and compared with nothing. The reservation's `fields` are compared too.
  */
 export interface ReservationsConfig<Service extends ServiceNames = ServiceNames> extends Partial<{
@@ -216,7 +217,7 @@ export interface ReservationsConfig<Service extends ServiceNames = ServiceNames>
    * @example end: 'ends_at'
    */
   end?: Optional<string>;
-  /** What is booked: records of streams. Objects of other types at the service are not compared.
+  /** The records of streams that are booked. Objects of other types at the service are not compared.
    * @example objects: [{ stream: 'rooms', key: 'room_code' }, { stream: 'courses', key: 'course_code' }]
    */
   objects?: Optional<KeyReference[]>;
@@ -232,7 +233,7 @@ export interface ReservationsConfig<Service extends ServiceNames = ServiceNames>
    * @example timezone: 'Europe/Stockholm'
    */
   timezone?: Optional<string>;
-  /** Which time a reconciliation compares, counted from now.
+  /** The time that a reconciliation compares, counted from now.
    * @example window: { pastDays: 7, futureDays: 365 }
    */
   window?: Optional<{
@@ -251,7 +252,7 @@ export interface ReservationsConfig<Service extends ServiceNames = ServiceNames>
   everyMinutes?: Optional<number>;
 }
 
-/** What `sync.config.ts` exports. */
+/** The object that `sync.config.ts` exports. */
 export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
   /** When workers start the nightly sync. Without it they never do.
    * @example schedule: { nightly: '0 2 * * *', timezone: 'Europe/Stockholm' }
@@ -270,15 +271,15 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
      */
     catchUp?: Optional<boolean>;
   }>;
-  /** What is synced: stream name to declaration.
+  /** The streams that are synced: name to declaration.
    * @example streams: { rooms: { from: 'campus.rooms', key: 'room_code', type: 'room', … } }
    */
   streams: Record<string, StreamConfig<Service>>;
-  /** Codes and what stands for them at the service, by name: written here, in a CSV file, or in a table of the mirror.
+  /** Codes and their values at the service, by name: written here, in a CSV file, or in a table of the mirror.
    * @example lookups: { group: { Manufacturing: 'MFG' }, room: { from: 'campus.room_codes', key: 'code', value: 'name' } }
    */
   lookups?: Optional<Record<string, Record<string, string | null> | LookupFile | LookupSource>>;
-  /** Which bookings of the mirror are compared with the service's reservations.
+  /** The bookings of the mirror that are compared with the service's reservations.
    * @example reservations: { from: 'campus.bookings', key: 'id', externalId: 'res_{id}', … }
    */
   reservations?: Optional<ReservationsConfig<Service>>;
@@ -316,7 +317,7 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
      */
     share?: Optional<number>;
   }>;
-  /** Of what people are told by webhook and mail, and who gets the mail. A channel is on when its setting is set.
+  /** The concerns that are reported by webhook and mail, and who gets the mail. A channel is on when its setting is set.
    * @example alerts: { mail: { from: 'slotsync@campus.example', to: ['ops@campus.example'] } }
    */
   alerts?: Optional<{
@@ -359,7 +360,7 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
    * @example approvalHours: 8
    */
   approvalHours?: Optional<number>;
-  /** What is particular to the service's endpoints.
+  /** The particulars of the service's endpoints.
    * @example service: { prefix: '/v1', pageSize: 500 }
    */
   service?: Optional<{
@@ -387,11 +388,11 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
      * @example searchByFields: false
      */
     searchByFields?: Optional<boolean>;
-    /** Whether a PUT that names an object's number gives the object its external id; false by default.
+    /** Whether a PUT that names an object's number assigns the object its external id; false by default.
      * @example assignExternalIds: true
      */
     assignExternalIds?: Optional<boolean>;
-    /** Which bodies of errors are the service's: `json` by default, and the rest is a gateway's; or `any`.
+    /** The bodies of errors that are the service's: `json` by default, and the rest is a gateway's; or `any`.
      * @example errorBodies: 'any'
      */
     errorBodies?: Optional<'json' | 'any'>;
@@ -402,7 +403,9 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
 type Shape<T> = { [Key in keyof T]-?: z.ZodType<unknown, T[Key]> };
 type Section<Name extends keyof SlotsyncConfig> = Shape<NonNullable<SlotsyncConfig[Name]>>;
 
-const name = (what: string) => z.string(`${what}, as text`).min(1, `${what}: must not be empty`);
+const name = (noun: string) =>
+  z.string(`${noun}, as text`).min(1, { error: `${noun}: must not be empty`, abort: true });
+const flag = z.boolean('true or false');
 const days = z.number('a number of days, 0 or more').min(0);
 const seconds = z.number('a number of seconds, 0 or more').min(0);
 
@@ -455,11 +458,18 @@ const lookups = z.record(
   'an object: name to lookup',
 );
 
-const timezone = z.string("a time zone such as 'Europe/Stockholm', as text").superRefine((zone, context) => {
-  if (isTimeZone(zone)) return;
+/** A text in which `findFault` finds none. */
+const faultless = (text: z.ZodString, findFault: (text: string) => string | undefined) =>
+  text.superRefine((value, context) => {
+    const fault = findFault(value);
+    if (fault !== undefined) context.addIssue({ code: 'custom', message: fault });
+  });
+
+const timezone = faultless(z.string("a time zone such as 'Europe/Stockholm', as text"), (zone) => {
+  if (isTimeZone(zone)) return undefined;
   const near = nearestName(zone, Intl.supportedValuesOf('timeZone'));
   const meant = near === undefined ? "write one such as 'Europe/Stockholm'" : `did you mean '${near}'?`;
-  context.addIssue({ code: 'custom', message: `there is no time zone '${zone}'; ${meant}` });
+  return `there is no time zone '${zone}'; ${meant}`;
 });
 
 const keyReference = z.strictObject({
@@ -495,7 +505,7 @@ export const streamSchema = z.strictObject({
     })
     .default('auto'),
   graceDays: days.default(0),
-  unlessReserved: z.boolean('true or false').default(true),
+  unlessReserved: flag.default(true),
   limits: z
     .strictObject({
       retire: threshold.prefault({}),
@@ -523,7 +533,7 @@ export const RESERVATION_STATUSES = [
   'C_REJECTED',
 ] as const;
 
-/** What it takes to find bookings in the mirror: all of it, or nothing. */
+/** The keys that find bookings in the mirror: all of them, or none. */
 const BOOKING_KEYS = {
   from: "a table or view such as 'campus.bookings', or { query: 'select …' }",
   key: 'a column name, or a list of column names for a composite key',
@@ -551,12 +561,12 @@ const reservations = z
       .prefault({}),
     everyMinutes: z.number('a number of minutes, 0 or more').min(0).max(10_080).default(15),
   } satisfies Section<'reservations'>)
-  .superRefine((given, context) => {
-    const { objects, cancelled, fields: compared } = given;
+  .superRefine((reservations, context) => {
+    const { objects, cancelled, fields: compared } = reservations;
     const keys = Object.keys(BOOKING_KEYS) as (keyof typeof BOOKING_KEYS)[];
     const isNamed = objects.length > 0 || cancelled !== undefined || Object.keys(compared).length > 0;
-    if (!isNamed && keys.every((key) => given[key] === undefined)) return;
-    for (const key of keys.filter((one) => given[one] === undefined))
+    if (!isNamed && keys.every((key) => reservations[key] === undefined)) return;
+    for (const key of keys.filter((key) => reservations[key] === undefined))
       context.addIssue({ code: 'custom', path: [key], message: `is missing: ${BOOKING_KEYS[key]}` });
   });
 
@@ -566,9 +576,9 @@ export const DEFAULT_VERIFY_SHARE = 0.5;
 export const configSchema = z.strictObject({
   schedule: z
     .strictObject({
-      nightly: name("a cron expression such as '0 2 * * *'"),
+      nightly: faultless(name("a cron expression such as '0 2 * * *'"), findPatternFault),
       timezone: timezone.default('UTC'),
-      catchUp: z.boolean('true or false').default(true),
+      catchUp: flag.default(true),
     } satisfies Section<'schedule'>)
     .optional(),
   streams: z
@@ -589,7 +599,9 @@ export const configSchema = z.strictObject({
     .prefault({}),
   verify: z
     .strictObject({
-      after: name("'sync', or a cron expression such as '0 5 * * 0'"),
+      after: faultless(name("'sync', or a cron expression such as '0 5 * * 0'"), (after) =>
+        after === AFTER_SYNC ? undefined : findPatternFault(after),
+      ),
       repair: z.enum(['never', 'within-limits'], "'never' or 'within-limits'").default('never'),
       share: z.number('a share from 0.05 to 1').min(0.05).max(1).default(DEFAULT_VERIFY_SHARE),
     } satisfies Section<'verify'>)
@@ -633,8 +645,8 @@ export const configSchema = z.strictObject({
       lateWriteSeconds: seconds.max(3600).default(30),
       tokenSeconds: z.number().int().min(10).default(300),
       pageSize: z.number().int().min(1).max(10_000).default(1000),
-      searchByFields: z.boolean('true or false').default(true),
-      assignExternalIds: z.boolean('true or false').default(false),
+      searchByFields: flag.default(true),
+      assignExternalIds: flag.default(false),
       errorBodies: z.enum(['json', 'any']).default('json'),
     } satisfies Section<'service'>)
     .prefault({}),
@@ -655,15 +667,15 @@ export function defineConfig<Service extends ServiceNames = ServiceNames>(
   return config;
 }
 
-/** What the types allow, the schema reads: compiled, not run. */
+/** The schema reads whatever the types allow: compiled, not run. */
 export type ReadableConfig = Satisfied<SlotsyncConfig, z.input<typeof configSchema>>;
 type Satisfied<T extends Needed, Needed> = T;
 
 /** Every key of the configuration's objects, to suggest the one that was meant. */
 export function configKeys(): string[] {
   const keys = new Set<string>();
-  const collect = (at: string, value: unknown) => {
-    if (at === 'properties') for (const key of Object.keys(value as object)) keys.add(key);
+  const collect = (name: string, value: unknown) => {
+    if (name === 'properties') for (const key of Object.keys(value as object)) keys.add(key);
     return value;
   };
   JSON.stringify(z.toJSONSchema(configSchema, { io: 'input', unrepresentable: 'any' }), collect);

@@ -2,7 +2,7 @@
 import type { FieldValue } from './config-schema.js';
 
 /**
- * A value of the mirror that no text stands for at the service: NaN, an infinity, a date of which YYYY-MM-DD cannot be
+ * A value of the mirror that no text can express at the service: NaN, an infinity, a date of which YYYY-MM-DD cannot be
  * said. The mapping that uses it fails, so that it never arrives as a text that reads like a value.
  */
 export class UnfitValue {
@@ -26,7 +26,7 @@ export class UnfitValue {
 
 /**
  * A column's or function's value as the destination's list of texts: null and undefined send nothing,
- * a list gives several values, dates become YYYY-MM-DD (in UTC when a Date).
+ * a list becomes several values, dates become YYYY-MM-DD (in UTC when a Date).
  * Throws a plain Error that says what cannot be sent.
  */
 export function toValues(value: FieldValue): string[] {

@@ -1,10 +1,10 @@
-// What decides what is planned and sent, as short texts to be compared: a run belongs to the configuration that it was started
-// with, and a process with another one leaves it alone.
+// Short texts of everything that decides what is planned and sent, to be compared: a run belongs to the configuration that
+// it was started with, and a process with another one leaves it alone.
 import { createHash } from 'node:crypto';
 
-/** Of the declarations of one configuration. */
+/** The fingerprints of the declarations of one configuration. */
 export interface Fingerprints {
-  /** Of all streams together. */
+  /** The fingerprint of all streams together. */
   configuration: string;
   streams: Readonly<Record<string, string>>;
 }

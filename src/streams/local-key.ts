@@ -1,6 +1,6 @@
 // A row's key as one text. A single column is used as it is; several are joined by `|`, with `|` and
 // `\` inside a part escaped by `\`, so that two different keys never read the same. A key that no index takes is shortened:
-// its record is dead, and has to be found again by a name that stays.
+// its record is given up, and has to be found again by a name that stays.
 import { createHash } from 'node:crypto';
 
 /** Bytes of UTF-8 that a key or an external id may have. An index of the state takes it, with what stands beside it. */

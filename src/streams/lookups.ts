@@ -1,8 +1,8 @@
 // Lookups translate codes of the mirror into values of the service. Pure: where a lookup is a table, its content is read by
 // callers that know the mirror.
 import { createHash } from 'node:crypto';
-import { messageOf, type SlotsyncError } from '../errors.js';
-import { suggestName } from '../nearest-name.js';
+import { messageOf, type SlotsyncError } from '../errors/errors.js';
+import { suggestName } from '../text/nearest-name.js';
 import type {
   Fault,
   FieldFunction,
@@ -19,7 +19,7 @@ export type FieldSource = string | FieldFunction | Required<LookupField>;
 /** Code to value. A code without a value sends nothing. */
 export type LookupContent = ReadonlyMap<string, string | null>;
 
-/** Where the codes are that a table of the mirror translates. */
+/** The place of the codes that a table of the mirror translates. */
 export interface LookupTable {
   source: Source;
   key: string;
@@ -29,7 +29,7 @@ export interface LookupTable {
 /** A lookup of the configuration; of a table, without its content. */
 export type Lookup = { content: LookupContent } | { table: LookupTable };
 
-/** What the fields of one declaration use, by name. */
+/** The lookups that the fields of one declaration use, by name. */
 export interface UsedLookups {
   contents: ReadonlyMap<string, LookupContent>;
   /** Their contents are read when a run is planned. */
@@ -39,8 +39,6 @@ export interface UsedLookups {
   /** The fingerprint of the stream without the contents of its tables. */
   unread?: bigint | undefined;
 }
-
-export const NO_LOOKUPS: UsedLookups = { contents: new Map(), tables: new Map() };
 
 /** More codes than this are no lookup: they are kept in memory. */
 export const MOST_CODES = 100_000;
@@ -120,7 +118,7 @@ export function useLookups(
     if (typeof from !== 'object') continue;
     const lookup = lookups.get(from.lookup);
     if (!lookup) {
-      const near = suggestName(from.lookup, [...lookups.keys()]) ?? 'there are none';
+      const near = suggestName(from.lookup, [...lookups.keys()]) ?? 'none is declared';
       faults.push({
         path: `${path}.fields.${fieldId}.lookup`,
         message: `no lookup '${from.lookup}'; ${near}`,

@@ -1,6 +1,6 @@
 // From a row to an object. Pure: references are named here and resolved by callers that know the state.
 import type { Row } from './config-schema.js';
-import { messageOf } from '../errors.js';
+import { messageOf } from '../errors/errors.js';
 import { renderExternalId } from './external-id.js';
 import { isTooLong, joinKey, MAX_ID_BYTES } from './local-key.js';
 import { createObject, type DestinationObject } from './destination-object.js';

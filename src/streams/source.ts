@@ -1,4 +1,4 @@
-// Where rows come from, and how the configuration writes it.
+// The source that rows come from, and how the configuration writes it.
 
 /** A relation by its (literal) name parts, or a query. */
 export type Source = { table: readonly string[] } | { query: string };

@@ -18,7 +18,7 @@ export interface Reference {
   key: readonly string[];
 }
 
-/** What a stream and the bookings declare alike. */
+/** The declarations that a stream and the bookings have in common. */
 export interface DeclaredSource {
   source: Source;
   key: readonly string[];
@@ -29,7 +29,7 @@ export interface DeclaredSource {
 
 type SourceKey = 'from' | 'key' | 'externalId' | 'fields';
 
-/** One kind of record we sync. */
+/** A kind of record that is synced. */
 export interface Stream extends DeclaredSource, Omit<StreamDeclaration, SourceKey | 'references'> {
   name: string;
   references: readonly Reference[];
@@ -51,7 +51,7 @@ export interface Stream extends DeclaredSource, Omit<StreamDeclaration, SourceKe
 /** A stream before the others are known. */
 type Unleveled = Omit<Stream, 'level' | 'ownsIds' | 'declaration'>;
 
-/** What of a configuration matters to its streams, beside themselves. */
+/** The parts of a configuration that its streams depend on, beside themselves. */
 interface Surroundings {
   /** Streams that are declared with faults of their own: they may be referred to. */
   unreadable?: ReadonlySet<string>;
@@ -152,7 +152,7 @@ function toList(value: string | string[]): string[] {
   return typeof value === 'string' ? [value] : value;
 }
 
-/** Where the rows are and how they are read; `path` is the place of the declaration. */
+/** Resolves where the rows are and how they are read; `path` is the place of the declaration. */
 export function resolveDeclared(
   { from, key, externalId, fields }: Pick<StreamDeclaration, SourceKey>,
   path: string,

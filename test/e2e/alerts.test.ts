@@ -77,7 +77,7 @@ it('alerts: faults of settings and configuration name their place, and no secret
   expect(await refused(withAlerts(`{ inboxMinuts: 5 }`), {})).toContain("did you mean 'inboxMinutes'?");
 });
 
-it('alerts: check decides and sends once, for a cron job; the list says what was told', async () => {
+it('alerts: check decides and sends once, for a cron job; the list names what was sent', async () => {
   await world.configure(CONFIGURATION);
   const { ALERT_SLACK_URL } = channels();
   expect(await world.run(['alerts', 'check'], { ALERT_SLACK_URL })).toMatchObject({ code: 0 });

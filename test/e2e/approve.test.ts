@@ -21,14 +21,16 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
       const { code, stdout } = await world.run(['sync']);
       expect(code).toBe(3);
       expect(stdout).toMatch(
-        /Held: rooms: 12 of 60 records .* slotsync approve 2 --stream rooms --operation retire/,
+        /12 deactivations of rooms, held in run 2\n {4}12 of 60 records [^]* slotsync approve 2 --stream rooms --operation retire\n/,
       );
       expect(inactive()).toBe(0);
     });
 
     it('stands in status until somebody decides', async () => {
       const told = (await world.run(['status'])).stdout;
-      expect(told).toMatch(/Held in run 2: rooms: 12 of 60 records/);
+      expect(told).toMatch(
+        /Run 2 \(sync\) holds 12 deactivations of rooms\n[^]* 12 of 60 records would be deactivated/,
+      );
       expect(told).not.toContain('in sync');
       const { stdout: causes } = await world.run(['failures']);
       expect(causes.split('slotsync approve')).toHaveLength(2);
@@ -51,10 +53,10 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
     it('can be rejected: nothing is sent, it waits no more, and the next run holds it again', async () => {
       const { code, stdout } = await world.run(['reject', '2'], { API_KEY: undefined });
       expect(stdout).toMatch(
-        /Rejected: 12 retirements of rooms, held in run 2\.\nThe next run plans them again.*\nRun 2 partial\./,
+        /Rejected: 12 deactivations of rooms, held in run 2\.\nThe next run plans them again.*\nRun 2 partial\./,
       );
       expect(code).toBe(0);
-      expect((await world.run(['status'])).stdout).not.toContain('Held');
+      expect((await world.run(['status'])).stdout).not.toMatch(/holds \d/);
       expect((await world.run(['sync'])).code).toBe(3);
       expect(inactive()).toBe(0);
     });
@@ -63,7 +65,7 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
       const both = await Promise.all([1, 2].map(() => world.run(['approve', '3', '--detach'])));
       const [given, refused] = both.toSorted((a, b) => Number(a.code) - Number(b.code));
       expect(given?.stdout).toMatch(
-        /^Approved: up to 12 retirements of rooms until .* \(held in run 3\), for run 4\.\nHeld: 'R40', 'R41', 'R42', 'R43', 'R44', … All of them, .*: slotsync failures rooms --status held --all\nRun 4 is queued/,
+        /^Approved: up to 12 deactivations of rooms until .* \(held in run 3\), for run 4\.\nHeld: 'R40', 'R41', 'R42', 'R43', 'R44', … All of them, .*: slotsync failures rooms --status held --all\nRun 4 is queued/,
       );
       expect(given?.code).toBe(0);
       const already =
@@ -71,8 +73,10 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
       expect(refused).toMatchObject({ code: 2, stderr: already });
       expect(await world.run(['reject', '3'])).toMatchObject({ code: 2, stderr: already });
       const listed = (await world.run(['failures', 'rooms', '--status', 'held', '--all'])).stdout;
-      expect(listed.match(/^rooms 'R\d+': held in run 3/gm)).toHaveLength(12);
-      expect((await world.run(['status'])).stdout).toContain('Approved: up to 12 retirements of rooms until');
+      expect(listed.match(/^- rooms 'R\d+': held in run 3/gm)).toHaveLength(12);
+      expect((await world.run(['status'])).stdout).toContain(
+        'Approved: up to 12 deactivations of rooms until',
+      );
       expect(inactive()).toBe(0);
     });
 
@@ -84,7 +88,7 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
       const { stdout } = await world.run(['status']);
       expect(stdout).not.toMatch(/Held in|Approved/);
       expect((await world.run(['runs', '4'])).stdout).toContain(
-        'Approved: 12 retirements of rooms, held in run 3. Used for the same records.',
+        'Approved: 12 deactivations of rooms, held in run 3. Used for the same records.',
       );
     });
 
@@ -96,9 +100,9 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
       await world.sql`UPDATE courses SET room = NULL WHERE id = 32`;
       const { code, stdout } = await world.run(['approve', '6', '--exactly']);
       expect(stdout).toMatch(
-        /allows exactly the 12 records that were held, and these are others; .* approve 7/,
+        /allows exactly the 12 records that were held, and these are others[^]* approve 7/,
       );
-      expect(stdout).toContain('held in run 6. Not used, and it has ended with this run.');
+      expect(stdout).toContain('held in run 6. Not used: it ended with the plan of this run.');
       expect(code).toBe(3);
       expect(inactive()).toBe(12);
     });
@@ -125,7 +129,7 @@ describe.each(STORES)('with queue and quota on $store', ({ url, skip }) => {
         run: { id: number };
       };
       const { code, stderr } = await world.run(['approve', String(held.run.id)]);
-      expect(stderr).toMatch(/rooms: 36 of 36 records would be retired, but the source is empty/);
+      expect(stderr).toMatch(/rooms: 36 of 36 records would be deactivated, but the source is empty/);
       expect(code).toBe(2);
       expect(inactive()).toBe(24);
     });

@@ -27,7 +27,7 @@ describe('backfill: a part', () => {
 
   it('sends the rows between two values of the cursor, the second left out', async () => {
     const { code, stdout } = await world.run(['backfill', 'rooms', '--from', '5', '--to', '8']);
-    expect(stdout).toContain('Asked for: from 5, before 8.');
+    expect(stdout).toContain('Asked for: from 5, before 8\n');
     expect(stdout).toMatch(/Run 1 succeeded/);
     expect(code).toBe(0);
     expect(ids(world)).toEqual(['room_R5', 'room_R6', 'room_R7']);
@@ -227,7 +227,8 @@ describe.each(STORES)('backfill: with the queue on $store', ({ url, skip }) => {
       ]);
     });
 
-    it('shows its pace where no terminal is', async () => {
+    // Half a minute of waiting, which is the same with either store.
+    it.runIf(url === undefined)('shows its pace where no terminal is', async () => {
       await world.sql`UPDATE rooms SET name = name || ' B'`;
       world.holdWrites(1); // it is not over before it has a pace to show
       const slow = world.start(['backfill', 'rooms', '--concurrency', '1']);

@@ -73,7 +73,7 @@ it('lookup: a worker that has run for long sends what a changed table changes', 
   expect(streams).toMatchObject([{ counts: { unchanged: 10, update: 0 } }]);
 });
 
-it('lookup: a CSV file beside the configuration is looked at again when it has changed', async () => {
+it('lookup: a CSV file beside the configuration is read again when it has changed', async () => {
   const file = path.join(world.folder, 'names.csv');
   writeFileSync(file, 'code,name\nSal 1,Hall 1\n');
   await world.configure(withLookup("{ file: 'names.csv', key: 'code', value: 'name' }"));

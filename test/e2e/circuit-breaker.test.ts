@@ -34,12 +34,12 @@ describe.concurrent.each(STORES)(
           expect(world.sandbox.arrivals().length).toBeLessThan(40);
           expect(worker.output().split('sending stopped')).toHaveLength(2);
           const status = async () => (await world.run(['status'])).stdout;
-          await until(async () => (await status()).includes('Sending stopped since'), {
+          await until(async () => (await status()).includes('Nothing has been sent since'), {
             intervalMs: 250,
             describe: 'the status to say that nothing is sent',
           });
           expect(await status()).toMatch(
-            /Sending stopped since \d{4}-.* UTC: unauthorized: .* \(for .*; worker on .*, process \d+\)\./,
+            /Nothing has been sent since \d{4}-.* UTC: unauthorized\n[^]*worker on .*, process \d+, for \d+ \w+: /,
           );
           expect(await status()).toMatch(/Last answer of the service: HTTP 401, .*; the last success \d{4}-/);
           const ready = await fetch(`http://127.0.0.1:${port}/readyz`);
@@ -97,7 +97,7 @@ describe.concurrent(
   'circuit breaker: a gateway answers every PUT with a page of HTML, as during a deploy',
   () => {
     it.each([404, 200])(
-      'gives no record up at %i, and the run succeeds when the service is back',
+      'at %i no record is given up, and the run succeeds when the service is back',
       async (status) => {
         const rows = 150;
         const world = await rehearse({ rows });
@@ -144,7 +144,7 @@ describe.concurrent('circuit breaker: the service fails while a command waits fo
         times: 'always',
       });
       const sync = world.start(['sync']);
-      const reason = /Sending stopped since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC: service_failed: .*503/;
+      const reason = /Nothing has been sent since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC: service_failed: .*503/;
       await until(() => reason.test(sync.output()), { describe: () => `the reason: ${sync.output()}` });
       sync.child.kill('SIGINT');
       const { code, stderr } = await sync.finished;

@@ -30,7 +30,7 @@ interface RunRow {
 }
 
 describe.each(STORES)('configuration: changed, with the queue on $store', ({ url, skip }) => {
-  describe.skipIf(skip)('beside a worker with the former one', () => {
+  describe.skipIf(skip)('changed under a worker that has the former one', () => {
     let world: Rehearsal;
     beforeEach(async () => {
       world = await rehearse({ redisUrl: url, rows: ROWS });
@@ -41,6 +41,8 @@ describe.each(STORES)('configuration: changed, with the queue on $store', ({ url
     });
     afterEach(() => world.close());
 
+    /** With one store: what is tested stands in the state, whoever transports the jobs. */
+    const itOnce = it.runIf(url === undefined);
     const nameOf = (extId: string) =>
       world.sandbox.object(extId)?.fields.find(({ fieldId }) => fieldId === 'room.name')?.values[0];
     const names = () => Array.from({ length: ROWS }, (_, at) => nameOf(`room_R${at + 1}`));
@@ -68,7 +70,7 @@ describe.each(STORES)('configuration: changed, with the queue on $store', ({ url
       await world.expireClaims();
     };
 
-    it('a sync sends everything as its own says, and names the worker', async () => {
+    itOnce('a sync sends everything as its own says, and names the worker', async () => {
       const worker = await world.startWorker();
       await world.configure(PRESENT);
       const { code, stdout, stderr } = await world.run(['sync']);
@@ -93,7 +95,7 @@ describe.each(STORES)('configuration: changed, with the queue on $store', ({ url
       const { id } = await latest();
       const { stdout } = await world.run(['status']);
       expect(stdout).toContain(
-        `Run ${id} (rooms, halls, courses) waits: no process at work has its configuration.`,
+        `Run ${id} (rooms, halls, courses) waits: no process at work has its configuration`,
       );
       expect(stdout).toMatch(
         new RegExp(`process ${worker.child.pid}, has another configuration .*: restart it`),
@@ -111,7 +113,7 @@ describe.each(STORES)('configuration: changed, with the queue on $store', ({ url
       expect(worker.output().split('run left to processes')).toHaveLength(2);
     });
 
-    it('is put back: a run of the other one that nobody has begun is replaced', async () => {
+    itOnce('is put back: a run of the other one that nobody has begun is replaced', async () => {
       const worker = await world.startWorker();
       await world.configure(PRESENT);
       await world.run(['sync', '--detach']);
@@ -130,66 +132,74 @@ describe.each(STORES)('configuration: changed, with the queue on $store', ({ url
       await stop(worker);
     });
 
-    it('while a run is under way: the run ends as it began, and the next one has the present one', async () => {
-      await world.sql`UPDATE rooms SET name = 'Old ' || name`;
-      const worker = await world.startWorker();
-      world.holdWrites();
-      const former = world.start(['sync']);
-      await world.untilHeld();
-      await world.configure(PRESENT);
-      await until(() => worker.output().includes('configuration changed on disk'), {
-        describe: worker.output,
-      });
-      const { stdout } = await world.run(['status']);
-      expect(stdout).toMatch(
-        new RegExp(
-          `worker on \\S+, process ${worker.child.pid}, has the configuration loaded .*; its files have changed since .*: restart it`,
-        ),
-      );
-      world.sandbox.openGate();
-      expect((await former.finished).code).toBe(0);
-      areAll('Old ');
+    itOnce(
+      'while a run is under way: the run ends as it began, and the next one has the present one',
+      async () => {
+        await world.sql`UPDATE rooms SET name = 'Old ' || name`;
+        const worker = await world.startWorker();
+        world.holdWrites();
+        const former = world.start(['sync']);
+        await world.untilHeld();
+        await world.configure(PRESENT);
+        await until(() => worker.output().includes('configuration changed on disk'), {
+          describe: worker.output,
+        });
+        const { stdout } = await world.run(['status']);
+        expect(stdout).toMatch(
+          new RegExp(
+            `worker on \\S+, process ${worker.child.pid}, has the configuration loaded .*; its files have changed since .*: restart it`,
+          ),
+        );
+        world.sandbox.openGate();
+        expect((await former.finished).code).toBe(0);
+        areAll('Old ');
 
-      await world.configure(CONFIGURATION);
-      await until(() => worker.output().includes('again the one that was loaded'), {
-        describe: worker.output,
-      });
-      expect((await world.run(['status'])).stdout).not.toContain('restart');
+        await world.configure(CONFIGURATION);
+        await until(() => worker.output().includes('again the one that was loaded'), {
+          describe: worker.output,
+        });
+        expect((await world.run(['status'])).stdout).not.toContain('restart');
 
-      await world.configure(PRESENT);
-      expect((await world.run(['sync'])).code).toBe(0);
-      areAll('New Old ');
-      await stop(worker);
-    });
+        await world.configure(PRESENT);
+        expect((await world.run(['sync'])).code).toBe(0);
+        areAll('New Old ');
+        await stop(worker);
+      },
+    );
 
-    it('a run whose configuration nobody has any more is named, and the next sync replaces it', async () => {
-      await world.sql`UPDATE rooms SET name = 'Old ' || name`;
-      await world.sql`UPDATE courses SET name = 'Old ' || name`;
-      world.holdWrites(3); // rooms pass, and courses do not
-      const former = world.start(['sync']);
-      await world.untilHeld();
-      const { id } = await latest();
-      await kill(former);
-      world.sandbox.openGate();
-      await world.configure(PRESENT);
-      const worker = await world.startWorker();
-      const { stdout } = await world.run(['status']);
-      expect(stdout).toContain(`Run ${id} (rooms, courses) waits: no process at work has its configuration.`);
-      expect(stdout).toContain(`slotsync cancel ${id}, then slotsync sync`);
-      await stop(worker);
+    itOnce(
+      'a run whose configuration nobody has any more is named, and the next sync replaces it',
+      async () => {
+        await world.sql`UPDATE rooms SET name = 'Old ' || name`;
+        await world.sql`UPDATE courses SET name = 'Old ' || name`;
+        world.holdWrites(3); // rooms pass, and courses do not
+        const former = world.start(['sync']);
+        await world.untilHeld();
+        const { id } = await latest();
+        await kill(former);
+        world.sandbox.openGate();
+        await world.configure(PRESENT);
+        const worker = await world.startWorker();
+        const { stdout } = await world.run(['status']);
+        expect(stdout).toContain(
+          `Run ${id} (rooms, courses) waits: no process at work has its configuration`,
+        );
+        expect(stdout).toContain(`slotsync cancel ${id}, then slotsync sync`);
+        await stop(worker);
 
-      expect((await world.run(['sync'])).code).toBe(0);
-      expect((await runs()).slice(1)).toMatchObject([
-        { id, status: 'cancelled', errorCode: 'configuration_changed' },
-        { status: 'succeeded' },
-      ]);
-      const [done] =
-        await world.sql`SELECT (counts->'rooms'->>'synced')::int AS synced FROM slotsync.runs WHERE id = ${id}`;
-      expect(done?.['synced']).toBe(ROWS);
-      areAll('New Old ');
-    });
+        expect((await world.run(['sync'])).code).toBe(0);
+        expect((await runs()).slice(1)).toMatchObject([
+          { id, status: 'cancelled', errorCode: 'configuration_changed' },
+          { status: 'succeeded' },
+        ]);
+        const [done] =
+          await world.sql`SELECT (counts->'rooms'->>'synced')::int AS synced FROM slotsync.runs WHERE id = ${id}`;
+        expect(done?.['synced']).toBe(ROWS);
+        areAll('New Old ');
+      },
+    );
 
-    it('an incremental run belongs to the process that started it, and gives its keys back when that is gone', async () => {
+    it('an incremental run belongs to the process that started it; its keys return to the inbox when that is gone', async () => {
       const former = await world.startWorker();
       world.holdWrites();
       await world.sql`UPDATE rooms SET name = 'Old ' || name WHERE code IN ('R1', 'R2')`;

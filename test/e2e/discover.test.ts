@@ -1,4 +1,4 @@
-// What the service knows and holds, before anything is configured.
+// Discovery: what the service knows and holds, before anything is configured.
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

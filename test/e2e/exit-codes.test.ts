@@ -9,7 +9,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-/** What happens between two commands. */
+/** An event between two commands. */
 const events = {
   'a row changes': () => world.sql`UPDATE rooms SET seats = 99 WHERE code = 'R1'`,
   'the service refuses an object': () =>
@@ -20,7 +20,7 @@ const events = {
   'a table is gone': () => world.sql`ALTER TABLE rooms RENAME TO halls`,
 } as const;
 
-/** One installation, from its first command on: an event, or a command with what it ends with. */
+/** An installation from its first command on: an event, or a command with its exit code. */
 const STORY: (keyof typeof events | [args: string, code: number])[] = [
   ['migrate', 0],
   ['check', 0],

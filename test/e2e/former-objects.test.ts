@@ -1,5 +1,5 @@
 // Guarantee 10
-// A room's code changes: the program says what it stood for before, creates the new object, and retires the former one
+// A room's code changes: the program names its former object, creates the new object, and retires the former one
 // when an operator asks for it.
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
@@ -21,19 +21,20 @@ it('former object: an operator is shown it everywhere, and retires it by one com
   await world.sql`UPDATE rooms SET seats = 77 WHERE code = 'R1'`;
   expect((await world.run(['sync'])).code).toBe(1);
   const dead = await stdoutOf('failures');
-  expect(dead).toContain("the service knows this record as 'room_1', but its row now gives 'room_77'");
+  expect(dead).toContain("the service knows this record as 'room_1', but its row now has 'room_77'");
   expect(dead).toContain('slotsync retry rooms R1 --retire-former');
 
   await world.run(['retry', 'rooms', 'R1']);
   expect((await world.run(['sync'])).code).toBe(0);
   expect([isActive('room_1'), isActive('room_77')]).toEqual([true, true]);
-  const left =
-    '1 former object of records whose external id changed is not retired: slotsync retry --all --retire-former';
-  expect(await stdoutOf('failures')).toBe(`Every record is in sync as it was last read.\n${left}\n`);
-  expect(await stdoutOf('status')).toContain(left);
+  const left = '1 former object of records whose external id changed is not deactivated';
+  expect(await stdoutOf('failures')).toBe(
+    `Every record is in sync as it was last read.\n${left}: slotsync retry --all --retire-former\n`,
+  );
+  expect(await stdoutOf('status')).toContain(`${left}\n    → slotsync retry --all --retire-former`);
   const explained = await stdoutOf('explain', 'rooms', 'R1');
   expect(explained).toMatch(
-    /Former object room_1: number \d+, active\n {2}to retire it: slotsync retry rooms R1 --/,
+    /Former object room_1: number \d+, active; to deactivate it: slotsync retry rooms R1 --/,
   );
   const { formerObjects } = JSON.parse(await stdoutOf('failures', '--json')) as { formerObjects: number };
   expect(formerObjects).toBe(1);

@@ -108,7 +108,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       expect(await world.sql`SELECT FROM slotsync.changes`).toHaveLength(0);
     });
 
-    it('that is pushed is at the service; unknown keys are told, and the others go on', async () => {
+    it('that is pushed is at the service; unknown keys are reported, and the others go on', async () => {
       await world.sql`ALTER TABLE rooms DISABLE TRIGGER USER`;
       await world.sql`UPDATE rooms SET name = 'Sal tre' WHERE code = 'R3'`;
       await world.sql`UPDATE rooms SET name = 'Sal fyra' WHERE code = 'R4'`;
@@ -176,12 +176,14 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       expect(unknown).toEqual(['sheds']);
       expect(streams).toContainEqual(expect.objectContaining({ stream: 'sheds', waiting: 1, inFlight: 0 }));
       const { stdout } = await world.run(['status']);
-      expect(stdout).toContain('Inbox: sheds: 1 key waiting, 0 in progress, the oldest for');
-      expect(stdout).toContain('this stream is not in the configuration, so no worker takes them.');
+      expect(stdout).toMatch(
+        /Changes wait for streams that are not in the configuration\n.*no worker takes their changes\.\n *Streams: sheds\./,
+      );
+      expect(stdout).toMatch(/^sheds +1 +\d/m);
       await world.sql`DELETE FROM slotsync.changes WHERE stream = 'sheds'`;
     });
 
-    it('repeated a hundred times gives few writes, and the last value is there', async () => {
+    it('repeated a hundred times takes few writes, and the last value is there', async () => {
       world.holdWrites();
       await world.sql`UPDATE rooms SET name = 'Sal 0 av 100' WHERE code = 'R5'`;
       await world.untilHeld();
@@ -194,7 +196,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       expect(world.puts().length).toBeLessThan(30);
     });
 
-    it('of a record that another batch is writing follows at once', async () => {
+    it('to a record that another batch is writing follows at once', async () => {
       await world.sql`
         UPDATE slotsync.records SET claimed_by = 'another', claimed_until = now() + interval '1 second'
         WHERE stream = 'rooms' AND local_key = 'R7'`;

@@ -100,7 +100,7 @@ describe('the command', () => {
     await world.configure(CONFIGURATION);
   });
 
-  it('match: an undone link is none, and the object stays as it is', async () => {
+  it('match: an undone link is gone, and the object stays as it is', async () => {
     const { id } = world.sandbox.addObject({ extId: 'hand', typeId: 'room', fields: roomFields(1) });
     await writeFile(file(), `class;stream;key;external_id;number\r\nmatch;rooms;R1;;${id}\r\n`);
     expect((await world.run(['match', '--apply', 'matches.csv'])).code).toBe(0);

@@ -95,14 +95,16 @@ describe('sync', () => {
     for (const night of [1, 2]) {
       const { code, stdout } = await world.run(['sync', 'rooms']);
       expect(stdout).toMatch(
-        /Held: rooms: 40 of \d+ records that were never accepted would overwrite objects/,
+        /40 overwritings of rooms, held in run \d+\n {4}40 of \d+ records that were never accepted would overwrite objects/,
       );
-      expect(stdout).toMatch(/'R1' → room_R1\n {4}room\.name: "By hand 1" → /);
+      expect(stdout).toMatch(/'R1' → room_R1\n {8}room\.name: "By hand 1" → /);
       expect(code, `night ${night}`).toBe(3);
       expect(byHand()).toHaveLength(40);
     }
     expect(world.sandbox.objects()).toHaveLength(60);
-    expect((await world.run(['status'])).stdout).toMatch(/Held in run 2: rooms: 40 of 40[^]*'R1' → room_R1/);
+    expect((await world.run(['status'])).stdout).toMatch(
+      /holds 40 overwritings of rooms\n[^]*'R1' → room_R1/,
+    );
   });
 
   it('sync: retry and push do not get past the hold', async () => {

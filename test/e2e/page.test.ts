@@ -19,7 +19,7 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
   let origin: string;
   let context: BrowserContext;
   let page: Page;
-  /** What a page must not do: dialogs, errors, requests to elsewhere. */
+  /** Faults of a page: dialogs, errors, requests to elsewhere. */
   let wrong: string[];
 
   beforeAll(async () => {
@@ -130,7 +130,7 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
     const plain = await browser.newContext({ baseURL: origin, javaScriptEnabled: false });
     const shown = await plain.newPage();
     await shown.goto('/');
-    expect(await shown.locator('main').innerText()).toContain('12 retirements of rooms');
+    expect(await shown.locator('main').innerText()).toContain('12 deactivations of rooms');
     expect(await shown.locator('footer').innerText()).toContain('reload');
     await plain.close();
   });
@@ -152,7 +152,7 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
     await tabTo('Sign in to act');
     await page.keyboard.press('Enter');
     await page.waitForURL('/sign-in');
-    await page.locator('input:focus').waitFor(); // by itself
+    await page.locator('input:focus').waitFor(); // without a click
     await page.keyboard.type(TOKEN);
     await page.keyboard.press('Enter');
     await page.waitForURL('/');
@@ -160,14 +160,14 @@ describe.skipIf(!findChromium())('the page in a browser', () => {
     await page.keyboard.press('Enter');
     await tabTo('Approve');
     await page.keyboard.press('Enter');
-    await page.getByRole('heading', { name: 'Approve 12 retirements of rooms?' }).waitFor();
-    await tabTo('Approve 12 retirements of rooms');
+    await page.getByRole('heading', { name: 'Approve 12 deactivations of rooms?' }).waitFor();
+    await tabTo('Approve 12 deactivations of rooms');
     await page.keyboard.press('Enter');
-    await page.getByText('Approved: up to 12 retirements of rooms').waitFor();
+    await page.getByText('Approved: up to 12 deactivations of rooms').first().waitFor();
     const inactive = () => world.sandbox.objects().filter(({ active }) => !active).length;
     await until(() => inactive() === 12, { describe: 'the rooms to be retired' });
     // Without a reload.
-    await page.getByRole('link', { name: 'Approve … 12 retirements' }).waitFor({ state: 'detached' });
+    await page.getByRole('link', { name: 'Approve … 12 deactivations' }).waitFor({ state: 'detached' });
   });
 
   it('a failure is retried', async () => {
@@ -243,7 +243,7 @@ it('page: serves without working, read-only without a token, until it is stopped
     });
     const shown = await (await fetch(address)).text();
     expect(shown).toContain('<h1>Now</h1>');
-    expect(shown).toContain('None is at work.');
+    expect(shown).toContain('No process is at work.');
     expect((await fetch(`${address}healthz`)).status).toBe(404);
     served.child.kill('SIGINT');
     expect((await served.finished).code).toBe(0);
@@ -252,7 +252,7 @@ it('page: serves without working, read-only without a token, until it is stopped
   }
 });
 
-/** What axe calls serious or critical, by rule and place. */
+/** Findings that axe calls serious or critical, by rule and place. */
 async function faults(page: Page, rules?: string[]): Promise<string[]> {
   await page.evaluate(AXE);
   const only = rules === undefined ? '{}' : JSON.stringify({ runOnly: rules });

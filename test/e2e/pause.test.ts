@@ -49,10 +49,8 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       }
       expect((await world.run(['pause', '1'])).stdout).toBe('Run 1 is paused already.\n');
       const status = await world.run(['status']);
-      expect(status.stdout).toMatch(
-        /Under way: run 1 \(sync, running, paused since .*; to continue: slotsync resume 1\)/,
-      );
-      // What it did so far is counted, although it has not ended.
+      expect(status.stdout).toMatch(/Run 1 \(sync\) has been paused since .*\n[^]*→ slotsync resume 1\n/);
+      // Its outcomes so far are counted, although it has not ended.
       const counted = /^ *1 +sync .* paused +(\d+)$/m;
       expect(Number(counted.exec(status.stdout)?.[1])).toBe(written);
       expect(Number(counted.exec((await world.run(['runs'])).stdout)?.[1])).toBe(written);

@@ -1,4 +1,4 @@
-// What one worker takes of the servers' connections while it works, and what it keeps when it has nothing to do.
+// Connections that one worker takes of the servers while it works, and those it keeps when it has nothing to do.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { watchConnections } from '../support/connections.js';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';

@@ -21,7 +21,7 @@ describe.skipIf(!(await isRedisInstalled()))('Redis', () => {
   /** With TLS on a second port, and users. */
   let server: RedisServer;
   let tlsPort: number;
-  /** What else may stand at an address, by name, with its port. */
+  /** Other servers that may listen at an address, by name, with their ports. */
   const others: Record<string, { port: number; close: () => Promise<unknown> }> = {};
 
   beforeAll(async () => {
@@ -146,7 +146,7 @@ describe.skipIf(!(await isRedisInstalled()))('Redis', () => {
       expect(finished.stderr).not.toMatch(/50%|a\/b|stranger:|:wrong|:right|\bat .*:\d+:\d+/);
     });
 
-    it('of a server that says nothing ends by itself, plain and with TLS', async () => {
+    it('at a server that says nothing ends with an error, plain and with TLS', async () => {
       const cases = [
         ['sync', 'redis://localhost:{silent}'],
         ['worker', 'rediss://localhost:{silent}'],

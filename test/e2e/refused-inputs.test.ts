@@ -27,7 +27,7 @@ interface Input {
 
 type Row = readonly [title: string, input: Input | string, exitCode: number, line: RegExp | string];
 
-/** What stands in place of the port of a server that listens. */
+/** Placeholder for the port of a server that listens. */
 const TAKEN = '<taken>';
 
 const database = (address: string): Env => ({ MIRROR_DATABASE_URL: address });
@@ -50,7 +50,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['unknown stream of the state', 'failures romms', 2, "no stream 'romms' is in the state or in the configuration"],
     ['unknown stream to retry', 'retry romms R1', 2, "no stream 'romms' is in the state or in the configuration"],
     ['unknown run', 'runs 999', 2, 'there is no run 999'],
-    ['unknown kind', 'runs --kind nightly', 2, "--kind takes one of incremental, sync, backfill, reconcile, verify, not 'nightly'"],
+    ['unknown kind', 'runs --kind nightly', 2, "--kind takes one of incremental, sync, backfill, reconcile, verify, repair, not 'nightly'"],
     ['unknown action', 'triggers instal', 2, "triggers install, remove or print, not 'instal'"],
     ['unknown stream of a filter', 'failures --stream romms', 2, "no stream 'romms' is in the state or in the configuration"],
     ['two streams', 'failures rooms --stream courses', 2, 'either rooms or --stream courses, not both'],
@@ -106,7 +106,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['that is taken, of a worker', { args: 'worker', env: { HTTP_PORT: TAKEN } }, 2, /^HTTP_PORT: port \d+ of 127\.0\.0\.1 is taken$/],
   ],
   settings: [
-    ['two at once', { args: 'plan', env: { API_KEY: `${SECRET}\t`.repeat(2), HTTP_PORT: '0x10' } }, 2, /API_KEY: character 7 of 13 .*HTTP_PORT: a whole number from 0 to 65535/],
+    ['two at once', { args: 'plan', env: { API_KEY: `${SECRET}\t`.repeat(2), HTTP_PORT: '0x10' } }, 2, /HTTP_PORT: a whole number from 0 to 65535 .*API_KEY: character 7 of 13 /],
     ['key with an emoji', { args: 'plan', env: { API_KEY: `${SECRET}😀` } }, 2, /API_KEY: character 7 of 7 is no letter, digit or sign of ASCII/],
     ['region with a space', { args: 'plan', env: { API_REGION: 'EU EES' } }, 2, /API_REGION: character 3 of 6/],
     ['organization that commands the terminal', { args: 'plan', env: { API_ORGANIZATION_ID: 'de\u001B[31mmo' } }, 2, /API_ORGANIZATION_ID: contains a space or a control character/],
@@ -194,7 +194,7 @@ describe.each(Object.entries(TABLE))('%s', (_, rows) => {
     if (typeof line === 'string') expect(what).toBe(line);
     else expect(what).toMatch(line);
     expect(code).toBe(exitCode);
-    // One error, its faults and the next step.
+    // An error, its faults and the next step.
     expect(others.filter((other) => !/^ {2}(- |→ )/.test(other))).toEqual([]);
     expect(stdout).toBe('');
     expect(stderr).not.toContain(SECRET);

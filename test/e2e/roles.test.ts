@@ -71,7 +71,7 @@ afterAll(async () => {
   await world.close();
 });
 
-it('roles: a state that may create no schema is told what to run, and needs no more than that', async () => {
+it('roles: for a state that may create no schema, the command names what to run, and nothing more is needed', async () => {
   await world.sql.unsafe(mirrorSql);
   const [createRole = '', setPath = '', ...createSchemas] = stateSql.trim().split('\n');
   await world.sql.unsafe(createRole + setPath);
@@ -158,7 +158,7 @@ it('roles: who only looks can, and can do nothing else', async () => {
   const reading = { ...settings, STATE_DATABASE_URL: addressOf('slotsync_reader') };
   const status = await world.run(['status'], reading);
   expect(status).toMatchObject({ code: 0, stderr: '' });
-  expect(status.stdout).toContain('quota: ');
+  expect(status.stdout).toContain('Quota: ');
   expect(status.stdout).not.toContain('\u001b');
   for (const args of [['runs'], ['failures']])
     expect(await world.run(args, reading), args[0]).toMatchObject({ code: 0, stderr: '' });

@@ -12,9 +12,9 @@ import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { createClient } from '../../src/destination/client.js';
 import type { Limiter } from '../../src/destination/quota/limiter.js';
-import { SlotsyncError } from '../../src/errors.js';
+import { SlotsyncError } from '../../src/errors/errors.js';
 import { startSandbox, type Sandbox } from '../../src/sandbox/sandbox.js';
-import type { ApiSettings } from '../../src/settings.js';
+import type { ApiSettings } from '../../src/config/settings.js';
 import { createAuthority, type Authority } from '../support/certificates.js';
 import { endWithTests } from '../support/child-processes.js';
 import { findFreePort } from '../support/free-port.js';
@@ -170,7 +170,7 @@ it('plain http: it is never sent to a proxy', async () => {
 async function authenticate(env: Record<string, string>): Promise<string> {
   const dist = (file: string) => JSON.stringify(new URL(`../../dist/${file}`, import.meta.url));
   const script = `
-    const { loadSettings } = await import(${dist('settings.js')});
+    const { loadSettings } = await import(${dist('config/settings.js')});
     const { createClient } = await import(${dist('destination/client.js')});
     const client = createClient({
       api: loadSettings(['api'], process.env).api,

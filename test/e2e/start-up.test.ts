@@ -45,15 +45,15 @@ describe('start-up', () => {
         'commands/command',
         'commands/command-table',
         'commands/exit-code',
-        'error-catalogue',
-        'errors',
-        'format',
-        'report/colours',
+        'errors/error-catalogue',
+        'errors/errors',
+        'process/terminal',
+        'render/colours',
+        'render/print',
+        'render/wrap',
         'report/error-message',
-        'report/print',
-        'report/wrap',
-        'terminal',
-        'visible-text',
+        'text/format',
+        'text/visible-text',
       ]);
     },
   );
@@ -68,7 +68,6 @@ describe('start-up', () => {
         'ioredis',
         'pg',
         'undici',
-        'zod',
         'jiti',
         'prom-client',
         'cron-parser',
@@ -90,7 +89,7 @@ describe('start-up', () => {
     expect(packages.filter((name) => ['hono', '@hono/node-server', 'prom-client'].includes(name))).toEqual(
       [],
     );
-    expect(modules.filter((name) => /^(http|page)\/|^app-page$/.test(name))).toEqual([]);
+    expect(modules.filter((name) => /^(http|page)\/|^app\/app-page$/.test(name))).toEqual([]);
   });
 
   it('pause and failures load no queue', async () => {

@@ -1,10 +1,10 @@
-// What a terminal shows. What a row, a key or the service says may hold characters that a terminal obeys: every command
+// Output on a terminal. A row, a key or an answer of the service may hold characters that a terminal obeys: every command
 // shows them.
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { visible } from '../../src/visible-text.js';
+import { visible } from '../../src/text/visible-text.js';
 import { endWithTests } from '../support/child-processes.js';
 import { createScreen } from '../support/screen.js';
 import { until } from '../support/wait.js';
@@ -48,7 +48,7 @@ it.each(titled)('controls: $title shows them', async ({ args, shows }) => {
   }
 });
 
-/** Gives a program a terminal: part of every Debian; the one of other systems has other options. */
+/** Runs a program in a terminal: part of every Debian; the one of other systems has other options. */
 const hasScript = spawnSync('script', ['--version']).stdout?.toString().includes('util-linux') ?? false;
 
 /** Starts a command on a terminal of 80 columns and 24 rows. */
@@ -92,11 +92,11 @@ it.skipIf(!hasScript)('progress: Ctrl-C leaves no line of it, and log lines stan
 it.skipIf(!hasScript)('status --watch: one screen that is drawn again, and gone after q', async () => {
   await world.run(['sync', 'rooms']);
   const watch = startOnTerminal('status --watch 1');
-  await watch.shows(/records +synced/);
+  await watch.shows(/Needs a person: 1 record to correct\./);
   expect(watch.screen.isAlternate()).toBe(true);
   expect(watch.screen.shown()).toHaveLength(24);
-  await world.sql`UPDATE slotsync.records SET status = 'dead', error_code = 'x' WHERE local_key = 'R2'`;
-  await watch.shows(/records +synced.* dead/);
+  await world.sql`UPDATE slotsync.records SET status = 'dead', error_code = 'refused_400' WHERE local_key = 'R2'`;
+  await watch.shows(/Needs a person: 2 records to correct\./);
   watch.press('q');
   expect(await watch.ended).toBe(0);
   expect(watch.screen.isAlternate()).toBe(false);

@@ -110,7 +110,7 @@ describe.each(STORES)('worker: stopped, with the queue on $store', ({ url, skip 
       worker.child.kill('SIGTERM');
       await world.untilStopping(worker);
       worker.child.kill('SIGINT');
-      // It waits for no answer: there is none while the gate is closed.
+      // It waits for no answer: none comes while the gate is closed.
       const { code } = await worker.finished;
       expect(code).toBe(0);
       expect(worker.output()).not.toContain('it is retried');
@@ -150,7 +150,7 @@ describe.each(STORES)('worker: stopped, with the queue on $store', ({ url, skip 
 
 describe('worker: three that come and go', () => {
   it('change nothing but the speed of a run', async () => {
-    const rows = 500;
+    const rows = 300;
     const world = await rehearse({ rows });
     const random = createRandom(7);
     const ended: Promise<{ code: number | null }>[] = [];
@@ -162,8 +162,8 @@ describe('worker: three that come and go', () => {
       await world.run(['sync', '--detach']);
       const start = () => world.startWorker(['--concurrency', '2']);
       const workers = await Promise.all([start(), start(), start()]);
-      for (let round = 0; round < 5; round++) {
-        // What was held goes on, and two more batches pass: the run does not end before the last of the five.
+      for (let round = 0; round < 3; round++) {
+        // The held batch goes on, and two more pass: the run does not end before the last round.
         world.sandbox.openGate();
         world.holdWrites(2);
         await world.untilHeld();

@@ -60,7 +60,7 @@ async function waitForRuns({ sql, note }: ChaosWorld): Promise<void> {
   await until(async () => (await sql`SELECT FROM slotsync.runs WHERE finished_at IS NULL`).length === 0, {
     timeoutMs: 3 * MINUTE,
     intervalMs: 200,
-    describe: 'the run to end by itself',
+    describe: 'the run to end',
   });
   note('the run has ended');
 }
@@ -203,7 +203,7 @@ describe.concurrent('a run whose workers', () => {
     8 * MINUTE,
   );
 
-  // Nothing is hurried here: the claim ends by itself, after its minute.
+  // Nothing is hurried here: the claim expires after its minute.
   it(
     'is frozen with a write that waits for the quota, until its claim has ended, writes nothing when it wakes',
     async () => {
@@ -239,7 +239,7 @@ describe.concurrent('a run whose workers', () => {
   );
 });
 
-describe.concurrent('a run completes by itself when', () => {
+describe.concurrent('a run completes without help when', () => {
   it.each(storesThere)(
     'PostgreSQL is restarted, and when it crashes (queue on %s)',
     async (store) => {

@@ -1,10 +1,10 @@
 // Guarantee 11
 // Records whose rows are gone from a stream that retires nothing: whatever they failed for, nobody waits for them any more.
 import { expect, it } from 'vitest';
-import { countUnsettled } from '../../src/state/records/count-records.js';
+import { countUnsettled } from '../../src/state/records/read/count-records.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { startRun } from '../../src/state/runs/start-run.js';
-import { pushKeys } from '../../src/sync/push-keys.js';
+import { pushKeys } from '../../src/sync/operator/push-keys.js';
 import { verify } from '../../src/sync/verify/verify.js';
 import {
   addRooms,

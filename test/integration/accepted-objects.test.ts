@@ -1,8 +1,8 @@
 // Guarantee 2
 // Synced means accepted: what the state says of a record after every kind of answer, and after none.
 import { describe, expect, it } from 'vitest';
-import { takeObjects } from '../../src/state/records/change-hands.js';
-import { claimRecords } from '../../src/state/records/claims.js';
+import { takeObjects } from '../../src/state/records/transfer-objects.js';
+import { claimRecords } from '../../src/state/records/claim-records.js';
 import { createObject } from '../../src/streams/destination-object.js';
 import {
   addRooms,
@@ -90,7 +90,7 @@ describe('accepted object: a record is synced only if the service accepted exact
       const { run, errors } = await world.sync();
       expect(errors).toHaveLength(1);
       expect(run.status).toBe('succeeded');
-      // What has failed is sent again in parts.
+      // A failed batch is sent again in parts.
       expect(world.writes()).toHaveLength(3);
       await expectInSync(world);
       await expectNothingToSend(world);

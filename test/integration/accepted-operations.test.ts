@@ -1,8 +1,8 @@
 // Guarantee 11
 // What a run did is what the service accepted, by operation, and not what was planned.
 import { beforeEach, describe, expect, it } from 'vitest';
-import { readReport } from '../../src/readings/report.js';
-import { composeReport } from '../../src/report/morning-report.js';
+import { readReport } from '../../src/situation/report.js';
+import { reportDocument } from '../../src/documents/report.js';
 import { sumByStream } from '../../src/state/runs/sum-runs.js';
 import { ROOMS } from '../support/campus.js';
 import type { World } from '../support/world.js';
@@ -21,7 +21,7 @@ beforeEach(async () => {
 const sums = (runId: number) =>
   sumByStream(world.state.db, { from: new Date(0), to: new Date(), runId }).then(([first]) => first);
 
-describe('what the service accepted', () => {
+describe('accepted operations', () => {
   it('operation: creates that died are not created, and the report says so', async () => {
     const { run } = await world.sync();
     expect(await sums(run.id)).toMatchObject({
@@ -30,15 +30,14 @@ describe('what the service accepted', () => {
       outcomes: { synced: 7, dead: 3 },
       unclassified: 0,
     });
-    const reading = await readReport(world.state, { run }, { requestsPerSecond: 20 });
-    const changed = composeReport(reading, 'UTC').sections.find(({ title }) => title === 'What changed');
-    expect(changed?.table).toEqual({
-      headings: ['stream', 'to create', 'created', 'dead'],
-      rows: [['rooms', 10, 7, 3]],
-    });
+    const facts = await readReport(world.state.db, { run }, { requestsPerSecond: 20 });
+    const changed = reportDocument(facts).sections.find(({ title }) => title === 'What changed');
+    expect(changed?.tables).toEqual([
+      { headings: ['stream', 'to create', 'created', 'dead'], rows: [['rooms', 10, 7, 3]] },
+    ]);
   });
 
-  it('operation: updates and retirements are told apart, and an equal object is none', async () => {
+  it('operation: updates and retirements are distinguished, and an equal object does not count', async () => {
     await world.sync();
     await world.sql`UPDATE rooms SET name = 'new' WHERE code IN ('R4', 'R5')`;
     await world.sql`DELETE FROM rooms WHERE code = 'R10'`;

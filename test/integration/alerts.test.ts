@@ -1,5 +1,5 @@
 // Guarantee 9
-// Alerts: each cause is told once to each channel, what fails is tried again, and no run waits for any of it.
+// Alerts: each cause is reported once to each channel, what fails is tried again, and no run waits for any of it.
 import { createHmac } from 'node:crypto';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
@@ -11,12 +11,14 @@ import { createChannels } from '../../src/alerts/channels.js';
 import { postWebhook } from '../../src/alerts/post-webhook.js';
 import { sendMail } from '../../src/alerts/send-mail.js';
 import { evaluateAlerts, sendDue, type AlertDeps } from '../../src/alerts/tell.js';
-import type { AlertSettings } from '../../src/settings.js';
+import type { AlertSettings } from '../../src/config/settings.js';
 import { claimMessages, listOpenAlerts, noteAttempt } from '../../src/state/alerts.js';
 import { openState, type State } from '../../src/state/database.js';
 import { listEndedBadly } from '../../src/state/runs/ended-badly.js';
 import { pruneNotes } from '../../src/state/retention.js';
 import { configSchema } from '../../src/streams/config-schema.js';
+import { concerns } from '../../src/situation/concerns.js';
+import { readSituation } from '../../src/situation/situation.js';
 import { ROOMS } from '../support/campus.js';
 import { createAuthority, type Authority } from '../support/certificates.js';
 import { openMailServer } from '../support/mail-server.js';
@@ -24,6 +26,7 @@ import { until } from '../support/wait.js';
 import { openWebhookReceiver, type WebhookReceiver } from '../support/webhook-receiver.js';
 import type { World } from '../support/world.js';
 import { keepWorlds } from '../support/worlds.js';
+import { holdRetirements, replaceInOrder } from '../support/stored-runs.js';
 
 const SECRET = 'a secret of enough length';
 const NO_CHANNEL: AlertSettings = {
@@ -73,7 +76,7 @@ async function tell(deps: AlertDeps): Promise<void> {
   await sendDue(deps, never);
 }
 
-/** As if its cause had been gone for so long. */
+/** As if its cause had been gone for this long. */
 const letGo = (minutes: number) =>
   world.sql`UPDATE slotsync.alerts SET gone_since = gone_since - ${minutes} * interval '1 minute'`;
 
@@ -81,7 +84,7 @@ const letGo = (minutes: number) =>
 const makeDue = () => world.sql`UPDATE slotsync.alert_messages SET next_at = now()`;
 
 describe('alerts', () => {
-  it('alerts: a cause is told once, whoever evaluates and however often, signed and without a key', async () => {
+  it('alerts: a cause is reported once, whoever evaluates and however often, signed and without a key', async () => {
     await failOne();
     const [one, two] = [alerting(), alerting()];
     await Promise.all([evaluateAlerts(one), evaluateAlerts(two)]);
@@ -110,7 +113,7 @@ describe('alerts', () => {
     expect(world.lines.filter((line) => line.includes('alerts sent'))).toHaveLength(1);
   });
 
-  it('alerts: the end of a cause is told, with what is still not in sync; the next time is told again', async () => {
+  it('alerts: the end of a cause is reported, with what is still not in sync; the next time is reported again', async () => {
     await failOne();
     const deps = alerting();
     await tell(deps);
@@ -161,19 +164,17 @@ describe('alerts', () => {
     expect(events()).toEqual(['opened', 'recovered', 'opened']);
   });
 
-  it('alerts: what an operator has decided is over at once, so that what is held next is told', async () => {
-    const hold = (status: string) => world.sql`
-      INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, plan, holds, finished_at) VALUES
-        ('sync', 'sync', 'command', '{rooms}', ${status}, '{"rooms": {}}',
-          '{"rooms": {"retire": {"count": 11, "reason": "too many", "approvable": true}}}', now())`;
+  it('alerts: a hold that an operator has decided is over at once, so that the next hold is reported', async () => {
     const deps = alerting({}, { runs: ['held'] });
-    await hold('held');
+    await world.sql`
+      INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, plan, finished_at)
+      VALUES ('sync', 'sync', 'command', '{rooms}', 'held', '{"rooms": {}}', now())`;
+    await world.sql.unsafe(holdRetirements('rooms'));
     await world.sql`
       INSERT INTO slotsync.batches (run_id, stream, level, operation, keys, state)
       SELECT id, 'rooms', 0, 'retire', '{A}', 'held' FROM slotsync.runs`;
     await tell(deps);
-    await world.sql`DELETE FROM slotsync.batches`;
-    await world.sql`UPDATE slotsync.runs SET status = 'succeeded', holds = '{}'`;
+    await world.sql`UPDATE slotsync.holds SET state = 'rejected'`;
     await tell(deps);
     expect(receiver.bodies().map(({ alerts: [alert] }) => alert.event)).toEqual(['opened', 'recovered']);
   });
@@ -281,7 +282,7 @@ describe('alerts', () => {
     expect(receiver.received).toHaveLength(1);
   });
 
-  it('alerts: one that was opened by a command without a channel is told by a worker that has one', async () => {
+  it('alerts: one that was opened by a command without a channel is reported by a worker that has one', async () => {
     await failOne();
     const without = { ...alerting(), channels: [] };
     await tell(without);
@@ -312,7 +313,7 @@ describe('alerts', () => {
     await loop.stop(3_600_000);
   });
 
-  it('alerts: a cause that ended before it could be told is told once, as over', async () => {
+  it('alerts: a cause that ended before it could be reported is reported once, as over', async () => {
     await failOne();
     const deps = alerting();
     receiver.answerNext(500);
@@ -409,13 +410,19 @@ describe('alerts', () => {
       const alerts = await listOpenAlerts(world.state.db);
       return alerts.filter(({ goneSince }) => goneSince === null).map(({ cause }) => cause);
     };
+    /** `status` reads no configuration: the streams are those of the records. */
+    const shown = async () => concerns(await readSituation(world.state.db)).map(({ kind }) => kind);
+    await world.sql`
+      INSERT INTO slotsync.records (stream, local_key, status) VALUES ('rooms', 'A', 'synced'), ('courses', '1', 'synced')`;
     await add('command', '{rooms}');
-    expect(await open()).toEqual(['no_success sync']);
+    expect(await open()).toEqual(['no_success sync', 'no_worker']);
+    expect(await shown()).toContain('no_success');
     await add('command', '{courses,rooms}');
-    expect(await open()).toEqual([]);
+    expect(await shown()).not.toContain('no_success');
+    expect(await open()).toEqual(['no_worker']);
     await world.sql`DELETE FROM slotsync.runs`;
     await add('schedule', '{rooms}'); // courses were configured after it
-    expect(await open()).toEqual([]);
+    expect(await open()).toEqual(['no_worker']);
   });
 
   it('alerts: when a process that sent nothing is killed, the message that it is over says so', async () => {
@@ -489,6 +496,7 @@ describe('runs that ended badly', () => {
       INSERT INTO slotsync.runs (kind, lane, started_by, status, streams, range, finished_at)
       SELECT kind, 'sync', 'schedule', status, streams::text[], range::jsonb, now()
       FROM (VALUES ('sync', '${status}', '{rooms}', NULL), ${later}) AS r(kind, status, streams, range)`);
+    await replaceInOrder(world.state.db);
     expect(await listEndedBadly(world.state.db)).toHaveLength(left);
   });
 });
@@ -512,6 +520,7 @@ describe('readings that ended badly', () => {
     await world.sql.unsafe(`
       INSERT INTO slotsync.runs (kind, lane, started_by, status, streams, range, finished_at)
       VALUES ('${kind}', 'sync', 'schedule', 'succeeded', '{}', ${later}, now())`);
+    await replaceInOrder(world.state.db);
     expect(await listEndedBadly(world.state.db)).toHaveLength(left);
   });
 });
@@ -531,6 +540,7 @@ it('alerts: what an incremental run left stands until a run over the stream, or 
   await world.sql`UPDATE slotsync.records SET status = 'failed'`;
   expect(await listEndedBadly(world.state.db)).toHaveLength(1);
   await add('sync', 'succeeded');
+  await replaceInOrder(world.state.db);
   expect(await listEndedBadly(world.state.db)).toEqual([]);
 });
 

@@ -48,7 +48,7 @@ it('batch: what is left of it waits while its run is paused', async () => {
   await expectInSync(world);
 });
 
-it('batch: one that is cancelled while it waits for its slot gives its claims back', async () => {
+it('batch: one that is cancelled while it waits for its slot returns its claims', async () => {
   const world = await open(rooms({ owns: 'object' }));
   await addRooms(world, 'A');
   const { runId, queue } = await world.plan();

@@ -1,27 +1,25 @@
 // Guarantees 10, 11
 // Root causes: whatever waits, through however many others, is counted where something has to be done.
+import { plain } from '../../src/render/plain.js';
+import { statusOf } from '../support/status.js';
+import { reportDocument } from '../../src/documents/report.js';
+import { readSituation } from '../../src/situation/situation.js';
+import { commandOfCause, needsOperator } from '../../src/situation/commands.js';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { readChains } from '../../src/readings/chains.js';
-import { listCauses, type Cause } from '../../src/readings/causes.js';
-import { eachFailure, eachHeld } from '../../src/readings/failures.js';
+import { readChains } from '../../src/situation/chains.js';
+import { listCauses, type Cause } from '../../src/situation/causes.js';
+import { eachFailure, eachHeld } from '../../src/situation/failures.js';
 import {
-  commandOfCause,
-  describeCause,
   describeChain,
   describeSettled,
   headlineOf,
-  needsOperator,
+  nextOfCause,
   nextStep,
-} from '../../src/report/failures.js';
-import { readConditions } from '../../src/readings/conditions.js';
-import { readStatus } from '../../src/readings/status.js';
-import { describeStatus } from '../../src/report/status.js';
-import { RUN_KINDS } from '../../src/state/schema.js';
-import { readReport } from '../../src/readings/report.js';
-import { composeReport } from '../../src/report/morning-report.js';
+} from '../../src/documents/failures.js';
+import { readReport } from '../../src/situation/report.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
-import type { Failure } from '../../src/state/records/list-failures.js';
-import { readKnowledge } from '../../src/state/records/unsent-records.js';
+import type { Failure } from '../../src/state/records/read/list-failures.js';
+import { readKnowledge } from '../../src/state/records/read/unsent-records.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { COURSES, ROOMS } from '../support/campus.js';
@@ -82,15 +80,15 @@ describe('causes', () => {
       'groups h': { status: 'failed', code: 'refused_400', message: 'retried' },
     });
     const causes = await read();
-    expect(causes.map((cause) => describeCause(cause, { timeZone: 'UTC', now: new Date() }).next)).toEqual([
+    expect(causes.map(nextOfCause)).toEqual([
       'Correct the row, and the next run sends it. To send it again unchanged: slotsync retry departments --status dead --code refused_400',
-      'Action: none. It is sent again automatically by the next run: slotsync sync groups',
+      'No action needed: the next sync sends it again. To do it now: slotsync sync groups',
       'Nothing is lost. Once it answers again: slotsync sync',
     ]);
     expect(inShort(causes)).toEqual([
-      "2 records of departments are dead (refused_400): '3', '4' → 4 records wait for them (2 of courses, 1 of buildings, 1 of rooms)",
-      "groups 'h' failed (refused_400)",
-      "groups 'g' failed (service_failed)",
+      "2 records of departments given up (refused_400): '3', '4' → 4 records wait for them (2 of courses, 1 of buildings, 1 of rooms)",
+      "groups 'h': failed (refused_400)",
+      "groups 'g': failed (service_failed)",
     ]);
     expect(causes[0]).toMatchObject({
       records: 2,
@@ -115,8 +113,8 @@ describe('causes', () => {
     expect(Object.fromEntries(causes.map((cause) => [headlineOf(cause), commandOfCause(cause)]))).toEqual({
       "rooms '9' has no record → 1 record of courses waits for it": 'slotsync explain rooms 9',
       "rooms '1' was accepted meanwhile → 1 record of courses waits for it": 'slotsync sync courses',
-      "rooms '2' is retired → 1 record of courses waits for it": 'slotsync explain rooms 2',
-      "rooms '3' is pending → 1 record of courses waits for it": 'slotsync status',
+      "rooms '2': deactivated → 1 record of courses waits for it": 'slotsync explain rooms 2',
+      "rooms '3': pending → 1 record of courses waits for it": 'slotsync status',
     });
   });
 
@@ -162,8 +160,8 @@ describe('causes', () => {
       'courses c': waits('rooms 1', '2026-11-02T06:00:00Z'),
       'groups g': { status: 'failed', code: 'service_failed', message: '503', at: '2026-11-03T06:00:00Z' },
     });
-    const room = "rooms '1' is dead (refused_400) → 1 record of courses waits for it";
-    const group = "groups 'g' failed (service_failed)";
+    const room = "rooms '1': given up (refused_400) → 1 record of courses waits for it";
+    const group = "groups 'g': failed (service_failed)";
     const shown = async (filter: object) => inShort(await read(filter));
     expect(await shown({ stream: 'courses' })).toEqual([room]);
     expect(await shown({ status: 'deferred' })).toEqual([room]);
@@ -175,12 +173,14 @@ describe('causes', () => {
   });
 });
 
-describe('what is held', () => {
+describe('causes: what is held', () => {
   beforeEach(async () => {
-    const hold = { count: 2, reason: '2 of 2 records would be overwritten', approvable: true };
     await world.sql`
-      INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, holds, finished_at)
-      VALUES ('sync', 'sync', 'command', '{rooms}', 'held', ${world.sql.json({ rooms: { overwrite: hold } })}, now())`;
+      INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, finished_at)
+      VALUES ('sync', 'sync', 'command', '{rooms}', 'held', now())`;
+    await world.sql`
+      INSERT INTO slotsync.holds (run_id, stream, operation, count, facts, approvable)
+      VALUES (1, 'rooms', 'overwrite', 2, '{"accepted": 2}', true)`;
     await world.sql`
       INSERT INTO slotsync.batches (run_id, stream, level, operation, keys, state)
       VALUES (1, 'rooms', 0, 'overwrite', '{7,8}', 'held')`;
@@ -227,7 +227,7 @@ it('retry: a cause is named by stream, status and code, and nothing else is sent
   expect(await world.statusesOf('courses')).toEqual({ 1: 'dead' });
 });
 
-describe('what is sent again', () => {
+describe('causes: what is sent again', () => {
   it('retry: in the inbox it is on its way, and needs no operator, in every reading', async () => {
     await given({
       'rooms A': { status: 'dead', code: 'refused_400', message: 'no' },
@@ -236,14 +236,13 @@ describe('what is sent again', () => {
     expect((await read()).map(needsOperator)).toEqual([true]);
     const { db } = world.state;
     await retryRecords(db, { stream: 'rooms', keys: ['A', 'B'] });
-    const times = { timeZone: 'UTC', now: new Date() };
-    const nextOf = async () => (await read()).map((cause) => describeCause(cause, times).next);
+    const nextOf = async () => (await read()).map(nextOfCause);
     expect(await nextOf()).toEqual([
-      'Action: none. They are sent again automatically by the next run: slotsync sync rooms',
+      'No action needed: the next sync sends them again. To do it now: slotsync sync rooms',
     ]);
     await addChanges(db, 'rooms', ['A']);
     expect(await nextOf()).toEqual([
-      'Action: none. 1 of them is in the inbox: a worker sends them again automatically. To send them and the others now: slotsync sync rooms',
+      'No action needed: a worker sends the 1 of them that is in the inbox again, and the next sync the others. To do it now: slotsync sync rooms',
     ]);
     await addChanges(db, 'rooms', ['B', 'B']);
     const causes = await read();
@@ -251,8 +250,9 @@ describe('what is sent again', () => {
       "2 records of rooms are in the inbox to be sent again (refused_400): 'A', 'B'",
     ]);
     expect(causes.map(needsOperator)).toEqual([false]);
-    const report = composeReport(await readReport(world.state, {}, { requestsPerSecond: 20 }), 'UTC');
-    const [needed, , , notInSync] = report.sections;
+    const report = reportDocument(await readReport(world.state.db, {}, { requestsPerSecond: 20 }));
+    const needed = report.sections.find(({ id }) => id === 'attention');
+    const notInSync = report.sections.find(({ id }) => id === 'failures');
     expect(needed?.points).toEqual([]);
     expect(JSON.stringify(notInSync)).toContain('in the inbox to be sent again');
     const records = eachFailure(db, {});
@@ -260,10 +260,9 @@ describe('what is sent again', () => {
     expect(page.map(nextStep)).toEqual(
       ['A', 'B'].map(
         () =>
-          'Action: none. It is in the inbox: a worker sends it again automatically. To send it now: slotsync sync rooms',
+          'No action needed: it is in the inbox, and a worker sends it again. To do it now: slotsync sync rooms',
       ),
     );
-    expect((await readConditions(db, [])).sentAgain).toEqual([{ stream: 'rooms', count: 2 }]);
   });
 
   it('retry: a dead record in the inbox is not said to be sent, because its row may be as it was', async () => {
@@ -274,7 +273,7 @@ describe('what is sent again', () => {
 });
 
 it('alerts: the state knows since when a success is waited for', async () => {
-  const begunAt = async () => (await readConditions(world.state.db, [])).begunAt?.toISOString();
+  const begunAt = async () => (await readSituation(world.state.db)).begunAt?.toISOString();
   expect(await begunAt()).toBeUndefined();
   await world.sql`
     INSERT INTO slotsync.runs (kind, lane, streams, status, started_by, requested_at)
@@ -286,14 +285,7 @@ it('alerts: the state knows since when a success is waited for', async () => {
   expect(await begunAt()).toBe('2026-11-01T06:00:00.000Z');
 });
 
-async function statusLines(): Promise<string[]> {
-  const status = await readStatus(world.state, {
-    kinds: RUN_KINDS,
-    configuredStreams: async () => ['rooms', 'courses'],
-    quotaUsage: () => Promise.reject(new Error('none')),
-  });
-  return describeStatus(status, 'UTC');
-}
+const statusLines = async () => (await statusOf(world.state, ['rooms', 'courses'])).split('\n');
 
 it('status: names the causes that most records wait for, and how many more there are', async () => {
   await given({
@@ -304,13 +296,15 @@ it('status: names the causes that most records wait for, and how many more there
     'courses a': waits('rooms 4'),
   });
   const shown = await statusLines();
-  const at = shown.indexOf('5 records are not in sync: slotsync failures');
-  expect(shown.slice(at + 1, at + 5)).toEqual([
-    expect.stringContaining("rooms '4' is dead"),
-    expect.stringContaining('is dead'),
-    expect.stringContaining('is dead'),
-    '  … and 1 more cause',
+  expect(shown).toContain('5 records are not in sync: slotsync failures');
+  const points = shown.filter((line) => line.startsWith('- '));
+  expect(points.slice(-4)).toEqual([
+    expect.stringContaining("rooms '4': given up"),
+    expect.stringContaining('given up'),
+    expect.stringContaining('given up'),
+    '- … and 1 more',
   ]);
+  expect(shown.at(-1)).toBe('Needs a person: 4 records to correct.');
 });
 
 describe('in sync', () => {
@@ -339,16 +333,17 @@ describe('in sync', () => {
     const { runId } = await world.plan();
     expect(await said()).toBe('2 records in run 2 are not sent yet: slotsync runs 2');
     expect(await said('courses')).toMatch(/^No record of courses yet/);
-    expect(await statusLines()).toContain('Unfinished: run 2 (sync, running): 0 of 2 records.');
+    expect(await statusLines()).toContain('- Run 2 is unfinished, and no process works on it');
     await cancelRun(world.state.db, runId);
     expect(await said('rooms')).toBe(
       '2 records of rooms in run 2 were not sent, and not planned again since: slotsync plan rooms',
     );
     // Also where another record is out of sync.
     await world.sql`UPDATE slotsync.records SET status = 'dead', error_code = 'refused_400' WHERE local_key = 'B'`;
-    const report = composeReport(await readReport(world.state, {}, { requestsPerSecond: 20 }), 'UTC');
-    expect(report.sections.find(({ title }) => title === 'Not in sync')?.paragraphs).toEqual([
-      '1 record is not in sync.',
+    const report = reportDocument(await readReport(world.state.db, {}, { requestsPerSecond: 20 }));
+    const notInSync = report.sections.find(({ title }) => title === 'Not in sync')?.paragraphs ?? [];
+    expect(notInSync.map((paragraph) => plain(paragraph, 'UTC'))).toEqual([
+      '1 record is not in sync: slotsync failures',
       '2 records in run 2 were not sent, and not planned again since: slotsync plan',
     ]);
     await world.sync();

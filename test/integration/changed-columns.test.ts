@@ -75,7 +75,7 @@ describe('columns: a process that has read them before', () => {
       return {
         all: await collect(mirror.readHashes(stream)),
         polled: await collect(mirror.readByCursor(stream, range)),
-        rows: (await mirror.readRowsOrReasons(stream, ['A', 'B'])).rows,
+        rows: (await mirror.readRows(stream, ['A', 'B'])).rows,
       };
     };
     const readAnew = async () => {
@@ -88,7 +88,7 @@ describe('columns: a process that has read them before', () => {
     expect(before).toEqual(await readAnew());
     await world.sql.unsafe(`ALTER TABLE rooms RENAME name TO former; ALTER TABLE rooms RENAME number TO name;
       ALTER TABLE rooms RENAME former TO number`);
-    const rows = (await world.mirror.readRowsOrReasons(stream, ['A', 'B'])).rows;
+    const rows = (await world.mirror.readRows(stream, ['A', 'B'])).rows;
     const anew = await readAnew();
     expect(rows).toEqual(anew.rows);
     expect(rows.get('A')?.hash).not.toBe(before.rows.get('A')?.hash);
@@ -120,7 +120,7 @@ describe('columns: a process that has read them before', () => {
       `INSERT INTO rooms VALUES ('1', 'A', 1); INSERT INTO courses VALUES ('10', 'X', '1')`,
     );
     const look = async () => [
-      [...(await world.mirror.readRowsOrReasons(parents, ['1'])).rows.keys()],
+      [...(await world.mirror.readRows(parents, ['1'])).rows.keys()],
       [...(await world.mirror.findKeysByExternalId(parents, ['room_1', 'room_0.0000001', 'room_1e-7']))],
       await world.mirror.findReferrers(children, 'rooms', ['1']),
     ];
@@ -131,7 +131,7 @@ describe('columns: a process that has read them before', () => {
     expect(await look()).toEqual([['1'], [['room_1e-7', ['1']]], ['10']]);
   });
 
-  it('of a type that a load has made anew, or renamed, sees no change', async () => {
+  it('no change is seen in a column whose type a load has made anew, or renamed', async () => {
     const world = await open(rooms({ from: 'halls', fields: { 'room.name': 'kind' } }));
     const load = () =>
       world.sql.unsafe(`DROP TABLE IF EXISTS halls; DROP TYPE IF EXISTS kind, sort;

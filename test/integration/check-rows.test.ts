@@ -1,6 +1,6 @@
 // Rows that could not be sent, found before anything is sent: each reason with its place, its number and its first keys.
 import { expect, it } from 'vitest';
-import { checkRows } from '../../src/sync/check-rows.js';
+import { checkRows } from '../../src/sync/operator/check-rows.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { COURSES, ROOMS } from '../support/campus.js';
 import type { World } from '../support/world.js';

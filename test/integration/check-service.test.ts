@@ -1,9 +1,9 @@
-// What check says of the service without writing, and with the one object that it may write back.
+// The service in `check`: without writing, and with the one object that it may write back.
 import { readFileSync } from 'node:fs';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
-import { probeAssumptions } from '../../src/sync/probe-assumptions.js';
-import { probeWrite } from '../../src/sync/write-probe.js';
+import { probeAssumptions } from '../../src/sync/operator/probe-assumptions.js';
+import { probeWrite } from '../../src/sync/operator/write-probe.js';
 import { ROOMS } from '../support/campus.js';
 import { openWorld, type World } from '../support/world.js';
 
@@ -88,7 +88,7 @@ describe('write probe', () => {
       (await probeWrite(world.destination, { number, externalId })).map((one) => [one.name, one]),
     );
 
-  it('gives an object its external id, and leaves the rest as it was', async () => {
+  it('assigns an external id to an object, and leaves the rest as it was', async () => {
     await open({ assignsExternalIds: true });
     const { id } = world.sandbox.addObject({ typeId: 'room', active: false, fields });
     expect(await probe(id)).toMatchObject({

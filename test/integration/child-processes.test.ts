@@ -1,4 +1,4 @@
-// What tests start ends with them, however the test run ends.
+// Processes that tests start end with them, however the test run ends.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';

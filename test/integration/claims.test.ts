@@ -23,10 +23,7 @@ describe('claim: two batches with one key', () => {
       ['B', 'C'],
     ]);
     const [one = 0, two = 0] = queue;
-    world.sandbox.closeGate({ method: 'PUT' });
-    const first = world.apply(one);
-    await until(() => world.sandbox.gate().held, { describe: 'the first request' });
-    world.sandbox.closeGate({ path: '/nothing-else' });
+    const { ended: first } = await world.applyHeld(one, { method: 'PUT' });
     await expect(world.apply(two)).rejects.toMatchObject({ code: 'claimed', disposition: 'defer' });
     world.sandbox.openGate();
     await first;
@@ -37,7 +34,7 @@ describe('claim: two batches with one key', () => {
     await expectInSync(world);
   });
 
-  it('where the first lost its claim: its answer is no acceptance, and the newer version stands in the end', async () => {
+  it('the first lost its claim: its answer is no acceptance, and the newer version remains', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     await world.sync();
@@ -58,7 +55,7 @@ describe('claim: two batches with one key', () => {
     world.sandbox.closeGate({ method: 'PUT' });
     await expect(first).rejects.toMatchObject({ code: 'claimed', disposition: 'defer' });
     expect(await world.recordsOf('rooms')).toMatchObject({ A: { in_doubt: true } });
-    // What becomes of the second does not matter: it cannot know whether the first wrote after it.
+    // The outcome of the second does not matter: it cannot know whether the first wrote after it.
     world.sandbox.openGate();
     await second.catch(() => undefined);
     const batches = await Promise.all(queue.map((id) => readBatch(world.state.db, id)));
@@ -69,17 +66,14 @@ describe('claim: two batches with one key', () => {
     expect(await world.recordsOf('rooms')).toMatchObject({ A: { in_doubt: false, claimed_by: null } });
   });
 
-  it('where the write of the first arrives after the second has settled: it is written again', async () => {
+  it('the write of the first arrives after the second has settled: it is written again', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     await world.sync();
     await rename(world, 'A', 'first');
     const { runId, queue } = await world.planBatches('rooms', [['A'], ['A']]);
     const [one = 0, two = 0] = queue;
-    world.sandbox.closeGate({ method: 'PUT' });
-    const first = world.apply(one);
-    await until(() => world.sandbox.gate().held, { describe: 'the first write' });
-    world.sandbox.closeGate({ path: '/nothing-else' });
+    const { ended: first } = await world.applyHeld(one, { method: 'PUT' });
     await world.sql`UPDATE slotsync.records SET claimed_until = now() - interval '1 second'`;
     await rename(world, 'A', 'second');
     await world.apply(two);
@@ -92,16 +86,13 @@ describe('claim: two batches with one key', () => {
     await expectInSync(world);
   });
 
-  it('where the first finds its row gone, but lost its claim: the record of the second stays', async () => {
+  it('the first finds its row gone, but lost its claim: the record of the second stays', async () => {
     const world = await open(rooms());
     await addRooms(world, 'B');
     const { runId, queue } = await world.planBatches('rooms', [['A', 'B'], ['A']]);
     const [one = 0, two = 0] = queue;
     // A has no row and no object: the first forgets it, when the answer about B is there.
-    world.sandbox.closeGate({ path: '/objects/find' });
-    const first = world.apply(one);
-    await until(() => world.sandbox.gate().held, { describe: 'the first to read' });
-    world.sandbox.closeGate({ path: '/nothing-else' });
+    const { ended: first } = await world.applyHeld(one, { path: '/objects/find' });
     await world.sql`UPDATE slotsync.records SET claimed_until = now() - interval '1 second' WHERE local_key = 'A'`;
     await addRooms(world, 'A');
     await world.apply(two);
@@ -113,15 +104,12 @@ describe('claim: two batches with one key', () => {
     await expectInSync(world);
   });
 
-  it('where a batch whose lock was lost is worked twice at once: each of its records is counted once', async () => {
+  it('a batch whose lock was lost is worked twice at once: each of its records is counted once', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B');
     const { runId, queue } = await world.plan();
     const [id = 0] = queue;
-    world.sandbox.closeGate({ method: 'PUT', hold: 'answer' });
-    const first = world.apply(id);
-    await until(() => world.sandbox.gate().held, { describe: 'the first answer' });
-    world.sandbox.closeGate({ path: '/nothing-else' });
+    const { ended: first } = await world.applyHeld(id, { method: 'PUT', hold: 'answer' });
     await world.sql`UPDATE slotsync.records SET claimed_until = now() - interval '1 second'`;
     await world.apply(id);
     world.sandbox.openGate();
@@ -134,7 +122,7 @@ describe('claim: two batches with one key', () => {
     await expectInSync(world);
   });
 
-  it('where the first is answered 429 and the second takes over meanwhile: the first is not sent again', async () => {
+  it('the first is answered 429 and the second takes over meanwhile: the first is not sent again', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     await world.sync();
@@ -142,10 +130,7 @@ describe('claim: two batches with one key', () => {
     const { queue } = await world.planBatches('rooms', [['A'], ['A']]);
     const [one = 0, two = 0] = queue;
     world.sandbox.clearArrivals();
-    world.sandbox.closeGate({ method: 'PUT' });
-    const first = world.apply(one);
-    await until(() => world.sandbox.gate().held, { describe: 'the first write' });
-    world.sandbox.closeGate({ path: '/nothing-else' });
+    const { ended: first } = await world.applyHeld(one, { method: 'PUT' });
     await world.sql`UPDATE slotsync.records SET claimed_until = now() - interval '1 second'`;
     world.passDays(1);
     await rename(world, 'A', 'second');
@@ -157,7 +142,7 @@ describe('claim: two batches with one key', () => {
     expect(nameAtService(world, 'A')).toBe('second');
   });
 
-  it('where the first waits longer than its claim is valid for: it is renewed, and the second gets nothing', async () => {
+  it('the first waits longer than its claim is valid for: it is renewed, and the second gets nothing', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     const { runId, queue } = await world.planBatches('rooms', [['A'], ['A']]);
@@ -182,7 +167,7 @@ describe('claim: two batches with one key', () => {
     expect(world.writes()).toHaveLength(1);
   });
 
-  it('where the claim has stood for long and is lost before the request: nothing is sent', async () => {
+  it('the claim has been held for long and is lost before the request: nothing is sent', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     const { queue } = await world.plan();

@@ -7,9 +7,9 @@ import { pino } from 'pino';
 import { afterEach, describe, expect, it } from 'vitest';
 import { createDestination, type Destination } from '../../src/destination/destination.js';
 import type { Lane, Limiter, QuotaUsage } from '../../src/destination/quota/limiter.js';
-import { SlotsyncError } from '../../src/errors.js';
+import { SlotsyncError } from '../../src/errors/errors.js';
 import { startSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.js';
-import type { ApiSettings } from '../../src/settings.js';
+import type { ApiSettings } from '../../src/config/settings.js';
 import { createObject } from '../../src/streams/destination-object.js';
 import { findFreePort } from '../support/free-port.js';
 import { openWorld, type World } from '../support/world.js';
@@ -59,7 +59,7 @@ const UNUSED: QuotaUsage = {
   usedByOthers: 0,
 };
 
-/** What the client asked of the limiter: the quota itself is not the matter here, but every request must ask. */
+/** The client's calls of the limiter: the quota itself is not the matter here, but every request must ask. */
 function countingLimiter() {
   const asked = { lanes: [] as Lane[], throttled: [] as (number | undefined)[], held: 0, isUsable: true };
   const limiter: Pick<Limiter, 'take' | 'throttled' | 'usage'> = {
@@ -246,7 +246,7 @@ describe('the token', () => {
     expect(sandbox.object('a')).toBeDefined();
   });
 
-  it('that is none is an answer that cannot be understood', async () => {
+  it('that is no token is an answer that cannot be understood', async () => {
     const sandbox = await startService();
     const { destination } = connect(sandbox.url);
     sandbox.failNext({ fault: 'status', status: 200, body: { jwt: 'x' } });
@@ -258,7 +258,7 @@ describe('the token', () => {
 });
 
 describe('an answer', () => {
-  it('429 is sent again from below, and the limiter is told for how long', async () => {
+  it('429 is sent again from below, and the limiter knows for how long', async () => {
     const sandbox = await startService();
     const { destination, asked } = connect(sandbox.url);
     sandbox.failNext({ path: '/objects', fault: 'status', status: 429, headers: { 'retry-after': '2' } });
@@ -418,7 +418,7 @@ describe('an answer', () => {
     expect(await connect(lenient).destination.probeErrors(NIGHTLY)).toBeUndefined();
   });
 
-  it('of another shape says what is missing', async () => {
+  it('in another shape: the error says what is missing', async () => {
     const sandbox = await startService();
     const { destination } = connect(sandbox.url);
     sandbox.failNext({
@@ -443,7 +443,7 @@ describe('an answer', () => {
     ['in base64', base64(KEY)],
     ['in base64 with its scheme', base64(`Api-Key ${KEY}`)],
     ['at the place where it is cut', 'x'.repeat(485) + KEY],
-  ])('that repeats the key %s is told without it', async (_, text) => {
+  ])('that repeats the key %s is reported without it', async (_, text) => {
     for (const [body, errorBodies] of [
       [`{"message":"${text} is wrong"}`, 'json'],
       [`["${text} is wrong"]`, 'json'],
@@ -462,7 +462,7 @@ describe('an answer', () => {
     expect(JSON.stringify(refused)).not.toMatch(/key|5f0c|1e77/);
   });
 
-  it('that repeats the token is told without it', async () => {
+  it('that repeats the token is reported without it', async () => {
     const service = await fakeService(({ headers }) => ({
       status: 400,
       body: { message: `cannot read ${headers.authorization}, nor its token` },
@@ -491,7 +491,7 @@ describe('an answer', () => {
     });
   });
 
-  it('that is half a document is told without its text', async () => {
+  it('that is half a document is reported without its text', async () => {
     const service = await fakeService(() => ({ status: 200, body: `{"results": ${KEY}` }));
     const error = await failureOf(put(connect(service).destination, 'a'));
     expect(error.code).toBe('answer_invalid');
@@ -545,7 +545,7 @@ describe('an answer without end', () => {
     return { url, sent };
   }
   const MB = 1024 * 1024;
-  /** What sockets and streams hold between client and service. */
+  /** Bytes that sockets and streams hold between client and service. */
   const IN_BUFFERS = 16 * MB;
 
   it.each([
@@ -645,17 +645,25 @@ describe('the quota', () => {
     await put(destination, 'a');
     sandbox.clearArrivals();
     asked.lanes = [];
-    const atSends: number[] = [];
-    const beforeSend = async () => {
-      asked.isUsable = atSends.push(count(sandbox, '/objects')) > 1;
-    };
-    await destination.putObjects([room('b')], { ...NIGHTLY, beforeSend });
-    expect({ atSends, slots: asked.lanes.length, held: asked.held }).toEqual({
-      atSends: [0, 0],
-      slots: 2,
-      held: 0,
-    });
+    const request = destination.openPut(NIGHTLY);
+    await request.takeSlot();
+    asked.isUsable = false;
+    expect([await request.send([room('b')]), count(sandbox, '/objects')]).toEqual([undefined, 0]);
+    asked.isUsable = true;
+    await request.takeSlot();
+    expect((await request.send([room('b')]))?.size).toBe(1);
+    expect({ slots: asked.lanes.length, held: asked.held }).toEqual({ slots: 2, held: 0 });
     expect(count(sandbox, '/objects')).toBe(1);
+  });
+
+  it('gets a slot back with which nothing is sent', async () => {
+    const sandbox = await startService();
+    const { destination, asked } = connect(sandbox.url);
+    const request = destination.openPut(NIGHTLY);
+    await request.takeSlot();
+    expect(asked.held).toBe(1);
+    request.end();
+    expect([asked.held, count(sandbox, '/objects')]).toEqual([0, 0]);
   });
 
   it('hears of a 429 in the store that all processes share', async () => {

@@ -29,7 +29,7 @@ async function loseCreates(world: World): Promise<void> {
   await cancelRuns(world);
 }
 
-describe('contested object: a second row that gives it', () => {
+describe('contested object: a second row with its external id', () => {
   it('does not get it while the row of its owner cannot be read', async () => {
     const world = await open({
       from: {
@@ -116,7 +116,7 @@ describe('contested object: a row that only changed its key', () => {
     await insert(world, 9, 'Z', 'other');
     await world.sync();
     await world.sql`UPDATE places SET id = 2 WHERE id = 1`;
-    // Of a run that was planned before the row of the former key went.
+    // A batch of a run that was planned before the row of the former key went.
     const { runId, queue } = await world.planBatches('places', [['2']]);
     await world.finish(runId, queue);
     await world.sql`UPDATE slotsync.records SET in_doubt = true WHERE local_key = '1'`;

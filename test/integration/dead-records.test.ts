@@ -22,7 +22,7 @@ describe('dead record: it', () => {
     },
   });
 
-  it('is dead with the message of the mapping, and the others go', async () => {
+  it('is given up with the message of the mapping, and the others go', async () => {
     const world = await open(broken);
     await addRooms(world, 'A', 'B');
     await rename(world, 'A', 'bad');

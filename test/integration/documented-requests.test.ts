@@ -31,7 +31,7 @@ beforeEach(async () => {
       ],
     },
   });
-  // What the examples name; the first object has the number 1001.
+  // The objects that the examples name; the first has the number 1001.
   sandbox.putObject({ extId: 'room_N202', typeId: 'room' });
   const begin = Math.floor(Date.now() / 1000);
   for (const extId of ['res_6062', 'res_6063', 'res_6064'])

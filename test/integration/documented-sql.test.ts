@@ -98,13 +98,13 @@ beforeAll(async () => {
   );
   await world.sync('rooms');
 
-  // What other processes and people have left.
+  // Rows that other processes and people have left.
   await insert(`
     INSERT INTO slotsync.links (stream, local_key, external_id, linked_by) VALUES ('rooms', 'N209', 'room_old', 'rename');
     INSERT INTO slotsync.runs (kind, lane, started_by, streams, status)
       VALUES ('sync', 'sync', 'command', '{rooms}', 'planning');
-    INSERT INTO slotsync.approvals (run_id, for_run, stream, operation, allowed, expires_at)
-      SELECT 1, max(id), 'rooms', 'retire', 2, now() + interval '1 day' FROM slotsync.runs;
+    INSERT INTO slotsync.holds (run_id, for_run, stream, operation, count, facts, approvable, state, allowed, expires_at, decided_at)
+      SELECT 1, max(id), 'rooms', 'retire', 2, '{}', true, 'approved', 2, now() + interval '1 day', now() FROM slotsync.runs;
     INSERT INTO slotsync.processes (id, command, host, pid) VALUES ('p1', 'worker', 'host-a', 4711);
     INSERT INTO slotsync.request_seconds VALUES (date_trunc('second', now()), 20, 1);
     INSERT INTO slotsync.destination (base_url, organization_id, region) VALUES ('https://service.example', '4711', 'EU_EES');

@@ -182,7 +182,7 @@ async function startInChild(user: { uid?: number; gid?: number }) {
   return { url, dataDirectory, kill: () => child.kill('SIGKILL') };
 }
 
-/** What it takes to start a server, where that user can read it. */
+/** The files to start a server with, where that user can read them. */
 async function copyCheckout(uid: number): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'slotsync-test-'));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));

@@ -17,7 +17,7 @@ const open = keepRoomWorlds();
 describe('external id: one', () => {
   const byNumber = rooms({ externalId: 'room_{number}' });
 
-  it('of two rows is sent for neither; both are named, and the corrected ones go', async () => {
+  it('shared by two rows is sent for neither; both are named, and the corrected ones go', async () => {
     const world = await open(byNumber);
     await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1'), ('B', 'b', '1'), ('C', 'c', '2')`;
     const { run } = await world.sync();
@@ -42,7 +42,7 @@ describe('external id: one', () => {
     expect(world.sandbox.objects().map(({ extId }) => extId)).toEqual(['room_2', 'room_1', 'room_3']);
   });
 
-  it('of two streams belongs to the first; the other record is told whose it is', async () => {
+  it('shared by two streams belongs to the first; the other record names its owner', async () => {
     const shared = {
       streams: { ...roomsAndCourses().streams, courses: { ...COURSES, externalId: 'room_{code}' } },
     };
@@ -75,7 +75,7 @@ describe('external id: one', () => {
       expect(queue).toHaveLength(2);
       world.sandbox.setLatency(100);
       await Promise.allSettled(queue.map((id) => world.apply(id)));
-      // One of them leaves the object to the other, and finds out in its turn.
+      // The first leaves the object to the other, and finds out when it is sent.
       const batches = await Promise.all(queue.map((id) => readBatch(world.state.db, id)));
       const left = batches.flatMap((batch) => (batch?.state === 'queued' ? [batch.id] : []));
       await world.finish(runId, left);

@@ -117,7 +117,7 @@ describe('failing object', () => {
     const { runId, queue } = await world.planChanges('rooms', ...all);
     await world.finish(runId, queue);
     await expectFailing(world, 'r099');
-    // Beside others, of the same type and lane, it is sent alone from then on.
+    // From then on it is sent alone, even with others of the same type and lane.
     await rename(world, 'r001', 'Other');
     const next = await world.planChanges('rooms', 'r001', 'r099');
     world.sandbox.clearArrivals();
@@ -129,7 +129,7 @@ describe('failing object', () => {
     await expectFailing(world, 'r099');
   });
 
-  it('whose writes are carried out all the same is found at the service, and not sent again', async () => {
+  it('an object whose writes are carried out all the same is found at the service, and not sent again', async () => {
     const world = await open(rooms({ owns: 'object' }), ATTEMPTS);
     await addRooms(world, ...codes(8));
     const broken = { extId: 'room_r003', fault: 'status', isProcessed: true, times: 'always' } as const;

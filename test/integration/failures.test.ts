@@ -2,12 +2,14 @@
 // Every failure says what happens next: it is tried again, it waits, or it is a person's turn; and by which command.
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { afterEach, describe, expect, it, vi } from 'vitest';
-import { describeFailure, nextStep } from '../../src/report/failures.js';
-import { printRun } from '../../src/report/run.js';
-import { isGivenUpByCode, remedyFor, type Disposition } from '../../src/error-catalogue.js';
-import { dispositionOf } from '../../src/errors.js';
-import { listFailures, type Failure } from '../../src/state/records/list-failures.js';
+import { describe, expect, it } from 'vitest';
+import { failureToPoint, nextStep } from '../../src/documents/failures.js';
+import { runDocument } from '../../src/documents/runs.js';
+import { answerToText, contentToText } from '../../src/render/text.js';
+import { readRunFacts } from '../../src/situation/run-facts.js';
+import { isGivenUpByCode, remedyFor, type Disposition } from '../../src/errors/error-catalogue.js';
+import { dispositionOf } from '../../src/errors/errors.js';
+import { listFailures, type Failure } from '../../src/state/records/read/list-failures.js';
 import { readBatch } from '../../src/state/runs/batches.js';
 import { failBatch } from '../../src/state/runs/finish-batch.js';
 import type { Run } from '../../src/state/runs/read-runs.js';
@@ -30,11 +32,11 @@ const COMMANDS = sources('commands/').flatMap((text) =>
 type Turn = 'retry' | 'wait' | 'person';
 const TURNS: Record<Turn, RegExp> = {
   retry: /\btries again\b|\bonce it answers again\b/i,
-  wait: /\baction: none\b.*\bautomatically\b/i,
+  wait: /\bno action needed\b/i,
   person: /\b(correct|check|deactivate|update|grant|raise|approve|ask)\b/i,
 };
 
-/** The text names whose turn it is, and a command that exists. */
+/** The text names who acts next, and a command that exists. */
 function expectNextStep(text: string, turn: Turn): void {
   expect(text).toMatch(TURNS[turn]);
   const named = [...text.matchAll(/\bslotsync (\w+)/g)].map(([, name]) => name);
@@ -42,9 +44,6 @@ function expectNextStep(text: string, turn: Turn): void {
   expect(COMMANDS).toEqual(expect.arrayContaining(named));
 }
 
-afterEach(() => {
-  vi.restoreAllMocks();
-});
 const openWorld = keepWorlds();
 
 const CONFIG = {
@@ -76,14 +75,14 @@ async function failureIn(world: World, stream: string): Promise<Failure> {
   return failure;
 }
 
-/** What `slotsync sync` and `slotsync runs <run>` print. */
+/** The output of `slotsync sync` and `slotsync runs <run>`. */
 async function printed(world: World, run: Run): Promise<string> {
-  const lines: string[] = [];
-  vi.spyOn(process.stdout, 'write').mockImplementation((text) => lines.push(String(text)) > 0);
-  await printRun(world.state, run, 'UTC');
-  vi.restoreAllMocks();
-  return lines.join('');
+  const document = runDocument(await readRunFacts(world.state.db, run), new Date());
+  return answerToText(document, { timeZone: 'UTC', columns: Infinity });
 }
+
+const describeFailure = (failure: Failure) =>
+  contentToText({ points: [failureToPoint(failure)] }, { timeZone: 'UTC', columns: Infinity }).join('\n');
 
 describe('a record', () => {
   const dead: [code: string, arrange: (world: World) => Promise<unknown>][] = [
@@ -149,7 +148,7 @@ describe('a record', () => {
     await world.sync();
   }
 
-  it('whose parent never came is a person’s turn', async () => {
+  it('a record whose parent never came needs a person', async () => {
     const world = await open();
     await world.sql`INSERT INTO courses VALUES ('c', 'C', 'nowhere')`;
     await world.sync();
@@ -160,7 +159,7 @@ describe('a record', () => {
     expectNextStep(nextStep(failure), 'person');
   });
 
-  it('whose object is still booked waits for the end of its bookings, and says which', async () => {
+  it('a record whose object is still booked waits for the end of its bookings, and says which', async () => {
     const world = await open();
     await world.sync();
     const begin = Math.floor(Date.now() / 1000) + 3600;
@@ -176,7 +175,7 @@ describe('a record', () => {
     expect(failure).toMatchObject({ localKey: 'A', status: 'deferred', errorCode: 'still_reserved' });
     expectNextStep(nextStep(failure), 'wait');
     expect(describeFailure(failure)).toMatch(
-      /rooms 'A' \(room_1\): deferred, its row is gone, but it is booked: res_1 at \d{4}-\d\d-\d\d \d\d:\d\d UTC\n {2}→ Action: none.*automatically/,
+      /rooms 'A' \(room_1\): deferred, its row is gone, but it is booked: res_1 at \d{4}-\d\d-\d\d \d\d:\d\d UTC\n {4}→ No action needed/,
     );
   });
 
@@ -192,7 +191,7 @@ describe('a record', () => {
   });
 });
 
-/** Every code with which a planning or a batch can be given up, and whose turn it is then. */
+/** Every code with which a planning or a batch can be given up, and who acts then. */
 const GIVEN_UP: Record<string, Turn> = {
   answer_incomplete: 'retry',
   answer_invalid: 'retry',
@@ -243,7 +242,7 @@ const OF_COMMANDS = new Set([
   'worker_ended',
 ]);
 
-describe('what was given up', () => {
+describe('given up', () => {
   it('may have any code of the program: none is missing here', () => {
     const codes = sources('').flatMap((text) =>
       [...text.matchAll(/SlotsyncError\(\s*'(\w+)'|'((?:state|mirror)_(?:re|un|fail|so)\w+)'/g)].map(
@@ -272,7 +271,7 @@ describe('what was given up', () => {
         errorCode: code,
         waitsFor: null,
       } as Failure;
-      // What failed is sent again, whatever it was refused for.
+      // Failed records are sent again, whatever they were refused for.
       expectNextStep(nextStep(failure), isGivenUpByCode(code) ? 'wait' : turn);
     },
   );
@@ -376,10 +375,10 @@ describe('a run', () => {
     }
     const { run } = await world.sync();
     const text = await printed(world, run);
-    expect(text).toMatch(/9 records of rooms are dead \(refused_400\): 'X0', 'X1', 'X2', …, since /);
+    expect(text).toMatch(/9 records of rooms given up \(refused_400\): 'X0', 'X1', 'X2', …, since /);
     expect(text).toContain("9 different reasons; that of 'X0': no 0");
     expectNextStep(text, 'person');
-    expect(text).toMatch(/9 records .*slotsync failures/);
+    expect(text).toMatch(/9 records are not in sync: slotsync failures/);
   });
 
   it('that holds retirements says why, and that it is a person’s turn', async () => {
@@ -389,7 +388,9 @@ describe('a run', () => {
     const { run } = await world.sync();
     expect(run.status).toBe('held');
     const text = await printed(world, run);
-    expect(text).toMatch(/Held: rooms: 2 of 2 records would be retired, but the source is empty/);
+    expect(text).toMatch(
+      /2 deactivations of rooms, held in run \d+\n {4}2 of 2 records would be deactivated, but the source is empty/,
+    );
     expectNextStep(text, 'person');
   });
 });

@@ -1,8 +1,8 @@
-// Which rows give an external id now, and which refer to a record: SQL answers exactly what the mapping would.
+// The rows that have an external id now, and those that refer to a record: SQL answers exactly what the mapping would.
 import { randomUUID } from 'node:crypto';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { checkConfiguration } from '../../src/config-file.js';
+import { checkConfiguration } from '../../src/config/config-file.js';
 import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
 import { renderExternalId } from '../../src/streams/external-id.js';
 import { mapRow } from '../../src/streams/map-row.js';
@@ -99,13 +99,13 @@ async function countScans(table: string, run: (mirror: Mirror) => Promise<void>)
 
 describe('external ids', () => {
   it.each(Object.entries(VALUES))(
-    'of a column %s are found as the mapping gives them',
+    '%s: rows are found by the text that the mapping makes',
     async (type, values) => {
       const table = tableName();
       await sql.unsafe(`CREATE TABLE ${table} (id integer PRIMARY KEY, value ${type})`);
       for (const [id, value] of values.entries())
         await sql.unsafe(`INSERT INTO ${table} VALUES (${id}, ${value})`);
-      // One column, whose index serves, and two, which are compared as a whole.
+      // A single column, whose index serves, and two, which are compared as a whole.
       for (const externalId of ['x_{value}', 'x_{id}-{value}']) {
         const stream = streamOf({ from: table, key: 'id', externalId });
         const given = new Map<string, string[]>();
@@ -118,7 +118,7 @@ describe('external ids', () => {
             const extId = renderExternalId(stream.externalId, row);
             given.set(extId, [...(given.get(extId) ?? []), key].toSorted());
           } catch {
-            // It gives none.
+            // No external id is made.
           }
         }
         const strangers = [

@@ -54,7 +54,7 @@ describe('first load: the finds of a plan', () => {
       // Each batch looks for its creates once more before it writes them.
       const looks = Math.ceil(count / 1000);
       expect(finds(world)).toHaveLength(expected + looks);
-      // What the preview says is what the run took.
+      // The preview has the same numbers as the run.
       expect(preview.requests).toBe(expected + looks + world.writes().length);
     },
   );
@@ -134,7 +134,7 @@ function countingWith({ destination }: World, before: () => void): World['destin
   };
 }
 
-/** What stands at the service for a row. */
+/** The object of a row at the service. */
 const KINDS = [
   'nothing',
   'equal',

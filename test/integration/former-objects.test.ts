@@ -2,7 +2,7 @@
 // After an external id has changed, the object that a record had before is kept by a record of its own, shown, and retired
 // when an operator asks for it.
 import { describe, expect, it } from 'vitest';
-import { countFormerObjects, listFormerObjects } from '../../src/state/records/change-hands.js';
+import { countFormerObjects, listFormerObjects } from '../../src/state/records/read/former-objects.js';
 import { retireFormer, retryRecords } from '../../src/state/records/retry-records.js';
 import { COURSES } from '../support/campus.js';
 import { expectNothingToSend, keepRoomWorlds, rooms } from '../support/room-worlds.js';
@@ -64,7 +64,7 @@ describe('former object: it', () => {
   it.each([
     ['before the retry', false],
     ['after the retry', true],
-  ])('is no former one any more when the row gives it again, %s', async (_, isRetried) => {
+  ])('is no former one any more when the row has its external id again, %s', async (_, isRetried) => {
     const world = await openWithRoom();
     await setNumber(world, 'A', '2');
     await world.sync();
@@ -75,7 +75,7 @@ describe('former object: it', () => {
     expect(await formerOf(world)).toEqual([]);
   });
 
-  it('is taken back when the row gives it again after the new one was accepted, which is kept then', async () => {
+  it('is taken back when the row has its external id again after the new one was accepted, which is kept then', async () => {
     const world = await openWithRoom();
     await setNumber(world, 'A', '2');
     await world.sync();
@@ -167,7 +167,7 @@ describe('former object: it', () => {
     expect(activeObjects(world).every((extId) => extId.startsWith('room_new'))).toBe(true);
   });
 
-  it('of each of two changes in a row is kept, and an operator may retire both', async () => {
+  it('is kept for each of two changes in a row, and an operator may retire both', async () => {
     const world = await openWithRoom();
     await setNumber(world, 'A', '2');
     await world.sync();
@@ -199,7 +199,7 @@ describe('former object: it', () => {
     ]);
   });
 
-  it('of a record that a batch has claimed, or of another stream, is left alone', async () => {
+  it('is left alone where a batch has claimed its record, or its record is of another stream', async () => {
     const world = await openWithRoom();
     await setNumber(world, 'A', '2');
     await world.sync();
@@ -209,7 +209,7 @@ describe('former object: it', () => {
     expect(await recordOf(world)).toMatchObject({ status: 'dead', external_id: 'room_1' });
   });
 
-  it('of a record without a row and without an object of its own is not forgotten', async () => {
+  it('is not forgotten where its record has neither a row nor an object of its own', async () => {
     const world = await openWithRoom();
     await setNumber(world, 'A', '2');
     await world.sync();
@@ -224,7 +224,7 @@ describe('former object: it', () => {
     expect(activeObjects(world)).toEqual(['room_7']);
   });
 
-  it('of a record whose own object another row has taken over is not forgotten', async () => {
+  it('is not forgotten where another row has taken over the object of its record', async () => {
     const world = await openWithRoom();
     await setNumber(world, 'A', '2');
     await world.sync();

@@ -1,7 +1,7 @@
 // A request refused as a whole is halved until the records that spoil it stand alone.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { SlotsyncError } from '../../src/errors.js';
+import { SlotsyncError } from '../../src/errors/errors.js';
 import { addRooms, codes, expectInSync, keepRoomWorlds, rooms } from '../support/room-worlds.js';
 import { until } from '../support/wait.js';
 
@@ -19,7 +19,7 @@ describe('halving: a request refused as a whole', () => {
     let generation = 0;
     await fc.assert(
       fc.asyncProperty(refusals, async ({ bad, alone, status }) => {
-        await world.sql`TRUNCATE rooms, slotsync.records, slotsync.runs, slotsync.batches`;
+        await world.sql`TRUNCATE rooms, slotsync.records, slotsync.runs, slotsync.batches CASCADE`;
         generation++;
         const own = (code: string) => `${code}_${generation}`;
         await addRooms(world, ...all.map(own));

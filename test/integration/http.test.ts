@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net';
 import { pino } from 'pino';
 import postgres from 'postgres';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { UsageError } from '../../src/errors.js';
+import { UsageError } from '../../src/errors/errors.js';
 import { createHealth } from '../../src/http/health.js';
 import {
   json,
@@ -20,6 +20,7 @@ import { openState, type State } from '../../src/state/database.js';
 import { createStateReadings, type StateReadings } from '../../src/state/metrics-readings.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
+import { holdRetirements } from '../support/stored-runs.js';
 
 const log = pino({ level: 'silent' });
 const servers: HttpServer[] = [];
@@ -35,7 +36,7 @@ async function listen(routes: Routes, options: { longestUnreadMs?: number } = {}
   return server;
 }
 
-/** A connection that sends these bytes, and reads nothing until it is told to. */
+/** A connection that sends these bytes, and reads nothing until `read` is called. */
 async function send({ port }: HttpServer, text: string): Promise<Socket> {
   const socket = connect(port, '127.0.0.1').on('error', () => undefined);
   sockets.push(socket.pause());
@@ -137,7 +138,7 @@ describe('clients that are slow', () => {
       },
       { describe: 'the client that does not read to be closed' },
     );
-    // What the system keeps for a connection, and what the server does.
+    // The system's buffers for a connection, and the server's.
     expect(sent).toBeLessThan(64 * BIG.length);
     await until(() => received >= sent, { describe: 'the events of the client that reads' });
     expect(other?.gone.aborted).toBe(false);
@@ -343,7 +344,7 @@ describe('health', () => {
   });
 });
 
-describe('what is read from the state', () => {
+describe('readings of the state', () => {
   let database: TestDatabase;
   let sql: postgres.Sql;
   let state: State;
@@ -369,13 +370,12 @@ describe('what is read from the state', () => {
     kind?: string;
     counts?: object;
     plan?: object;
-    holds?: object;
   }): Promise<number> {
-    const { kind = 'sync', streams, status, ago, took = null, counts = {}, plan = {}, holds = {} } = run;
+    const { kind = 'sync', streams, status, ago, took = null, counts = {}, plan = {} } = run;
     const [row] = await sql<{ id: number }[]>`
-      INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, plan, counts, holds, requested_at, finished_at)
+      INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, plan, counts, requested_at, finished_at)
       VALUES (${kind}, 'sync', 'command', ${streams}, ${status}, ${sql.json(plan as never)}, ${sql.json(counts as never)},
-        ${sql.json(holds as never)}, now() - make_interval(secs => ${ago}), now() - make_interval(secs => ${ago}) + make_interval(secs => ${took}))
+        now() - make_interval(secs => ${ago}), now() - make_interval(secs => ${ago}) + make_interval(secs => ${took}))
       RETURNING id::int`;
     return row?.id ?? 0;
   }
@@ -454,8 +454,8 @@ describe('what is read from the state', () => {
       took: 0,
       plan: { rooms: planned },
       counts: { rooms: none },
-      holds: { rooms: { retire: { count: 11, reason: 'too many', approvable: true } } },
     });
+    await sql.unsafe(holdRetirements('rooms'));
     await addRun({ streams: ['rooms'], status: 'succeeded', kind: 'verify', ago: 100, took: 0 });
     await addRun({ streams: ['rooms'], status: 'failed', ago: 50, took: 0 });
     const { successes } = await readings.read(['rooms', 'courses', 'staff', 'buildings']);
@@ -479,8 +479,8 @@ describe('what is read from the state', () => {
       ago: 90,
       took: 0,
       plan: { rooms: {} },
-      holds: { rooms: { retire: { count: 11, reason: 'too many', approvable: true } } },
     });
+    await sql.unsafe(holdRetirements('rooms'));
     await sql`
       INSERT INTO slotsync.batches (run_id, stream, level, operation, keys, state)
       VALUES (${held}, 'rooms', 0, 'retire', ARRAY['1'], 'held')`;

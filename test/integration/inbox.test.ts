@@ -100,7 +100,7 @@ describe('rows of other programs', () => {
     await world.sql`DELETE FROM slotsync.changes`;
   });
 
-  it('of very many streams are listed in part', async () => {
+  it('keys of very many streams are listed in part', async () => {
     await world.sql`
       INSERT INTO slotsync.changes (stream, local_key) SELECT 's' || i, 'A' FROM generate_series(1, 1000) AS i`;
     await add('A', 'B');
@@ -202,13 +202,13 @@ describe('a run that has ended', () => {
     await unlisten();
   });
 
-  it('gives back what it could not look at, for later', async () => {
+  it('returns what it could not look at, for later', async () => {
     await add('A');
     await failRun(world.state.db, await taken(), { code: 'x', message: 'y' });
     expect(await readInbox(world.state.db)).toMatchObject([{ waiting: 1, later: 1 }]);
   });
 
-  it('gives back when it is cancelled what it had not come to, and not what it had sent', async () => {
+  it('returns, when it is cancelled, what it had not come to, and not what it had sent', async () => {
     world.configure({ streams: { rooms: { ...ROOMS, batchSize: 1 } } });
     await world.sql`INSERT INTO rooms VALUES ('A', 'Aula'), ('B', 'Byrå')`;
     await add('A', 'B');
@@ -221,7 +221,7 @@ describe('a run that has ended', () => {
     ).toEqual([{ local_key: 'B', run_id: null, later: true }]);
   });
 
-  it('gives back everything when it is cancelled while it is planned', async () => {
+  it('returns everything when it is cancelled while it is planned', async () => {
     await add('A', 'B');
     await cancelRun(world.state.db, await taken());
     expect(await readInbox(world.state.db)).toMatchObject([{ waiting: 2, later: 2 }]);
@@ -231,7 +231,7 @@ describe('a run that has ended', () => {
     ['just now', '0 minutes', 60],
     ['six minutes ago', '6 minutes', 3 * 60],
     ['a day ago', '1 day', 10 * 60],
-  ])('gives back what was asked for %s for a while that grows with it', async (_, ago, seconds) => {
+  ])('returns what was asked for %s for a while that grows with it', async (_, ago, seconds) => {
     await world.sql`
       INSERT INTO slotsync.changes (stream, local_key, requested_at) VALUES ('rooms', 'A', now() - ${ago}::text::interval)`;
     await failRun(world.state.db, await taken(), { code: 'x', message: 'y' });
@@ -241,7 +241,7 @@ describe('a run that has ended', () => {
     expect(row?.wait).toBeLessThan(seconds + 10);
   });
 
-  it('gives back the keys of batches that were given up', async () => {
+  it('returns the keys of batches that were given up', async () => {
     await world.sql`INSERT INTO rooms VALUES ('A', 'Aula')`;
     world.sandbox.failNext({ path: '/v1/objects', fault: 'status', times: 9 });
     await add('A');
@@ -255,7 +255,7 @@ describe('a record that waits for another', () => {
   const addCourse = () => world.sql`INSERT INTO courses VALUES ('C', 'Kurs', 'A')`;
   const addRoom = () => world.sql`INSERT INTO rooms VALUES ('A', 'Aula')`;
 
-  it('goes by itself when the other has arrived', async () => {
+  it('is sent automatically when the other has arrived', async () => {
     await addCourse();
     await addChanges(world.state.db, 'courses', ['C']);
     await work(await taken());
@@ -297,7 +297,7 @@ describe('a record that waits for another', () => {
     ...(await world.sql`SELECT stream, local_key FROM slotsync.changes WHERE run_id IS NULL`),
   ];
 
-  it('goes by itself when the other has arrived by a sync that did not send it as well', async () => {
+  it('is sent automatically when the other has arrived by a sync that did not send it as well', async () => {
     await addCourse();
     await world.sync();
     expect(await world.statusesOf('courses')).toEqual({ C: 'deferred' });
@@ -332,7 +332,7 @@ describe('a record that waits for another', () => {
     world.passDays(15);
     await world.sync();
     expect(await world.statusesOf('courses')).toEqual({ C: 'dead' });
-    // It arrives while nobody is told of it, as by a run of an older release.
+    // It arrives without a notification, as by a run of an older release.
     await addRoom();
     world.configure({ streams: { rooms: ROOMS } });
     await world.sync();
@@ -342,7 +342,7 @@ describe('a record that waits for another', () => {
     expect(await world.statusesOf('courses')).toEqual({ C: 'synced' });
   });
 
-  it('is not looked at again and again while the other does not arrive', async () => {
+  it('is not checked over and over while the other does not arrive', async () => {
     await addCourse();
     await world.sync();
     await world.sync('rooms');

@@ -1,9 +1,9 @@
-// What init proposes, from real catalogues and values. The demo's own configuration is the yardstick.
+// Proposals of init, from real catalogues and values. The demo's own configuration is the yardstick.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { checkConfiguration, loadConfiguration } from '../../src/config-file.js';
+import { checkConfiguration, loadConfiguration } from '../../src/config/config-file.js';
 import { universityConfig, universitySchema } from '../../src/demo/sync.config.js';
 import { loadUniversity } from '../../src/demo/university.js';
 import { renderConfiguration } from '../../src/report/configuration-file.js';
@@ -12,7 +12,7 @@ import type { FieldSource } from '../../src/streams/lookups.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { matchTables, type NamedType } from '../../src/sync/init/match-tables.js';
 import { proposeConfiguration } from '../../src/sync/init/propose-configuration.js';
-import { surveyService } from '../../src/sync/survey-service.js';
+import { surveyService } from '../../src/sync/run/survey-service.js';
 import { ROOMS } from '../support/campus.js';
 import { isForMirrorAlone } from '../support/services.js';
 import { openWorld, type World } from '../support/world.js';
@@ -23,7 +23,7 @@ beforeEach(async () => {
 });
 afterEach(() => world.close());
 
-/** What is proposed for these tables, or for all that are like a type. */
+/** The proposal for these tables, or for all that are like a type. */
 async function propose(...names: string[]) {
   const { catalogue } = world.mirror;
   const tables = await catalogue.readTables();
@@ -48,7 +48,7 @@ async function readStreams(text: string): Promise<readonly Stream[]> {
   }
 }
 
-/** Which column fills which field, by type. What a function reads counts too. */
+/** The column of each field, by type. Columns that a function reads count too. */
 function mappedColumns(streams: readonly Stream[]): Set<string> {
   return new Set(
     streams.flatMap(({ type, fields, references }) => [

@@ -7,7 +7,7 @@ import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import { createPoll } from '../../src/sync/detect/poll-cursor.js';
 import { findUnknownKeys } from '../../src/sync/plan/unknown-keys.js';
-import { pushKeys } from '../../src/sync/push-keys.js';
+import { pushKeys } from '../../src/sync/operator/push-keys.js';
 import { keepRoomWorlds, rooms, roomsAndCourses } from '../support/room-worlds.js';
 import type { World } from '../support/world.js';
 
@@ -35,7 +35,7 @@ async function work(world: World) {
 }
 
 describe('key: one of 4 800 random characters', () => {
-  it('is dead with its reason, the others arrive, and the run ends', async () => {
+  it('is given up with its reason, the others arrive, and the run ends', async () => {
     const world = await openWithLongKeys(rooms());
     for (const code of ['A', LONG, 'z']) await addRoom(world, code);
     const { run, errors } = await world.sync();
@@ -123,7 +123,7 @@ describe('key: one of 4 800 random characters', () => {
     expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', [SHORT]: 'dead' });
   });
 
-  it('of several columns is dead alone, too', async () => {
+  it('a key of several columns is given up alone, too', async () => {
     const world = await openWithLongKeys(
       rooms({ key: ['code', 'number'], externalId: 'room_{code}_{number}' }),
     );
@@ -142,7 +142,7 @@ describe('key: one of 4 800 random characters', () => {
 
 it.each([
   ['1 024 bytes is sent', 'a'.repeat(1024), 'synced'],
-  ['1 024 characters of two bytes is dead', 'å'.repeat(1024), 'dead'],
+  ['1 024 characters of two bytes is given up', 'å'.repeat(1024), 'dead'],
   ['512 characters of two bytes is sent', 'å'.repeat(512), 'synced'],
 ])('key: one of %s', async (_, code, status) => {
   const world = await openWithLongKeys(rooms({ externalId: 'room_{number}' }));
@@ -152,7 +152,7 @@ it.each([
 });
 
 describe('external id: one of 4 800 random characters', () => {
-  it('is dead with its reason, the others arrive, and nothing is sent for it again', async () => {
+  it('is given up with its reason, the others arrive, and nothing is sent for it again', async () => {
     const world = await open(rooms({ externalId: 'room_{number}' }));
     await addRoom(world, 'A', 'Room', '1');
     await addRoom(world, 'B', 'Room', LONG);
@@ -170,7 +170,7 @@ describe('external id: one of 4 800 random characters', () => {
     expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced', C: 'synced' });
   });
 
-  it('is not noted with a record either, where its key gives it', async () => {
+  it('is not noted with a record either, where it is made of the key', async () => {
     const world = await open(rooms({ externalId: `${'r'.repeat(100)}{code}` }));
     await addRoom(world, 'k'.repeat(1000));
     await world.sync();
@@ -180,7 +180,7 @@ describe('external id: one of 4 800 random characters', () => {
   });
 });
 
-it('reference: one to a key of 4 800 random characters is dead with its reason, and the others arrive', async () => {
+it('reference: one to a key of 4 800 random characters is given up with its reason, and the others arrive', async () => {
   const world = await open(roomsAndCourses());
   await addRoom(world, 'A');
   await world.sql`INSERT INTO courses VALUES ('c1', 'One', 'A'), ('c2', 'Two', ${LONG})`;

@@ -168,7 +168,7 @@ describe.each([
     for (const id of ['i1', 'i2', 'i3']) await register(id, 'incremental');
     await opened.withdraw('i1');
     await opened.withdraw('i2');
-    // i3 was told to come two paces after the first grant.
+    // i3 has to come two paces after the first grant.
     expect(await take('b1', 'backfill')).toMatchObject({ granted: true });
   });
 

@@ -115,13 +115,13 @@ describe.each([
     const { limiterOf } = await setup(20, {});
     const began = performance.now();
     await Promise.all([limiterOf().take('sync'), limiterOf().take('verify')]);
-    // What was sent right before the loss counts for a second, and may arrive half a second late.
+    // A request sent right before the loss counts for a second, and may arrive half a second late.
     expect(performance.now() - began).toBeGreaterThanOrEqual(1_500 - 5);
   });
 
   test('lets nobody send for a second when it knows nothing, whatever the machine does meanwhile', async () => {
     const { key, client } = await setup(20, {});
-    // What the store answers first, without a look in between: a busy machine neither hides nor feigns a short guard.
+    // The store's first answer, without a look in between: a busy machine neither hides nor feigns a short guard.
     const store = client.store(key, 20, { pollMs: 60_000 });
     const ask = () => store.take({ id: 'a', lane: 'sync', moreWaiting: false }, 30_000);
     const SECOND_OF_THE_SERVICE = 1_000;
@@ -150,7 +150,7 @@ describe.each([
   test('runs ahead of its pace once, by no more than it may', async () => {
     const { key, client } = await setup(20);
     const store = client.store(key, 20, { ...SHORT_GUARD, paceMs: 500, aheadMs: 250 });
-    /** What the store says first of when the waiter's turn comes, and when it came: a busy machine only delays that. */
+    /** When the store first says that the waiter's turn comes, and when it came: a busy machine only delays that. */
     const takeNext = async (id: string) => {
       const ask = () => store.take({ id, lane: 'sync', moreWaiting: false }, 30_000);
       let answer = await ask();

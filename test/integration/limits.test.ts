@@ -12,7 +12,7 @@ import { readHolds } from '../../src/state/runs/holds.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import type { RunRequest } from '../../src/state/runs/insert-run.js';
 import { startRun } from '../../src/state/runs/start-run.js';
-import { approveHolds, requireStarted } from '../../src/sync/approve-holds.js';
+import { approveHolds, requireStarted } from '../../src/sync/operator/approve-holds.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
@@ -20,12 +20,15 @@ import { ROOMS, type Declaration } from '../support/campus.js';
 import { type SyncResult, type World } from '../support/world.js';
 import { createDeferred } from '../support/wait.js';
 import { keepWorlds } from '../support/worlds.js';
+import { reasonHeld } from '../support/held-reason.js';
 
 const rooms = (changes: Partial<Declaration> = {}): SlotsyncConfig => ({
   streams: {
     rooms: { ...ROOMS, retire: 'deactivate', ...changes },
   },
 });
+/** An operator who types. */
+const AT_A_PROMPT = { by: 'command' } as const;
 const FEW = { count: 2, percent: 10 };
 
 const openWorld = keepWorlds();
@@ -56,10 +59,11 @@ const inactive = (world: World) =>
   world.sandbox.objects().flatMap(({ extId, active }) => (active ? [] : [extId.slice('room_'.length)]));
 
 const approvalsOf = ({ sql }: World) =>
-  sql`SELECT operation, allowed, for_run::int AS for_run, used_by::int AS used_by, same_keys FROM slotsync.approvals ORDER BY id`;
+  sql`SELECT operation, allowed, for_run::int AS for_run, CASE WHEN same_keys IS NOT NULL THEN for_run END::int AS used_by,
+    same_keys FROM slotsync.holds WHERE for_run IS NOT NULL ORDER BY id`;
 const openApprovals = ({ state }: World) => listOpenApprovals(state.db);
 
-/** One run as requested, from its start to its end. */
+/** A run as requested, from its start to its end. */
 async function runOf(world: World, request: Partial<RunRequest>): Promise<SyncResult> {
   const { run } = await startRun(world.state.db, {
     kind: 'sync',
@@ -101,7 +105,7 @@ describe('beyond its limit', () => {
       plan: { rooms: { create: 1, update: 3, retire: 1 } },
       counts: { rooms: { synced: 1, deferred: 1 } },
     });
-    expect(run.holds['rooms']?.update?.reason).toContain(
+    expect(reasonHeld(run, 'rooms', 'update')).toContain(
       'slotsync approve 2 --stream rooms --operation update',
     );
     expect(nameThere(world, 'r000')).toBe('Room r000');
@@ -184,12 +188,10 @@ describe('an approval', () => {
     const world = await held();
     await remove(world, 'r003');
     const { run } = await world.approve(2);
-    expect(run.holds['rooms']?.retire).toMatchObject({
-      count: 4,
-      reason: expect.stringContaining(
-        ', and the approval allows 3; if this is intended: slotsync approve 3 --stream rooms --operation retire',
-      ),
-    });
+    expect(run.holds['rooms']?.retire).toMatchObject({ count: 4 });
+    expect(reasonHeld(run, 'rooms', 'retire')).toContain(
+      ', and the approval allows 3; if this is intended: slotsync approve 3 --stream rooms --operation retire',
+    );
     expect(inactive(world)).toEqual([]);
     expect(await approvalsOf(world)).toMatchObject([{ for_run: 3, used_by: null, same_keys: null }]);
     // Fewer again: the approval has ended with the run that did not use it.
@@ -230,7 +232,7 @@ describe('an approval', () => {
     expect(inactive(world)).toEqual(codes(3));
   });
 
-  it('of another run is not used', async () => {
+  it('for another run is not used', async () => {
     const world = await held();
     const { run } = await approveHolds(world.approving(), { runId: 2 });
     await cancelRun(world.state.db, run.id);
@@ -241,7 +243,7 @@ describe('an approval', () => {
   it('lapses', async () => {
     const world = await held();
     const { run } = await approveHolds(world.approving(), { runId: 2 });
-    await world.sql`UPDATE slotsync.approvals SET expires_at = now() - interval '1 second'`;
+    await world.sql`UPDATE slotsync.holds SET expires_at = now() - interval '1 second'`;
     expect((await work(world, run.id)).run.status).toBe('held');
     expect(inactive(world)).toEqual([]);
   });
@@ -255,7 +257,7 @@ describe('an approval', () => {
     await swap('r003', 'r000');
     const { run } = await world.approve(2, { exactly: true });
     expect(run).toMatchObject({ status: 'held', holds: { rooms: { retire: { count: 3 } } } });
-    expect(run.holds['rooms']?.retire?.reason).toContain(
+    expect(reasonHeld(run, 'rooms', 'retire')).toContain(
       'the approval allows exactly the 3 records that were held, and these are others',
     );
     await swap('r000', 'r003');
@@ -268,13 +270,13 @@ describe('an approval', () => {
     ]);
   });
 
-  it('of exactly these records is used when they are the same', async () => {
+  it('for exactly these records is used when they are the same', async () => {
     const world = await held();
     expect((await world.approve(2, { exactly: true })).run.status).toBe('succeeded');
     expect(await approvalsOf(world)).toMatchObject([{ used_by: 3, same_keys: true }]);
   });
 
-  it('of a part of a stream goes with a run over the same part', async () => {
+  it('for a part of a stream is used by a run over the same part', async () => {
     const world = await open(rooms({ limits: { update: FEW } }), 20);
     await rename(world, ...codes(6));
     const range = { where: `code < 'r004'` };
@@ -324,12 +326,12 @@ describe('a hold', () => {
     await remove(world, ...codes(3));
     await rename(world, ...codes(3, 10));
     const { run } = await world.sync();
-    await rejectHolds(world.state.db, run.id, { stream: 'rooms', operation: 'retire' });
+    await rejectHolds(world.state.db, run.id, { stream: 'rooms', operation: 'retire' }, AT_A_PROMPT);
     expect(await readRun(world.state.db, run.id)).toMatchObject({
       status: 'held',
       holds: { rooms: { update: { count: 3 } } },
     });
-    await rejectHolds(world.state.db, run.id, { operation: 'update' });
+    await rejectHolds(world.state.db, run.id, { operation: 'update' }, AT_A_PROMPT);
     expect(await readRun(world.state.db, run.id)).toMatchObject({
       status: 'partial',
       holds: {},
@@ -350,26 +352,26 @@ describe('a hold', () => {
     await remove(world, ...codes(3));
     await add(world, 'new');
     const { runId, queue } = await world.plan();
-    await rejectHolds(world.state.db, runId, { operation: 'retire' });
+    await rejectHolds(world.state.db, runId, { operation: 'retire' }, AT_A_PROMPT);
     const { run } = await world.finish(runId, queue);
     expect(run).toMatchObject({ status: 'partial', holds: {}, errorCode: 'hold_rejected' });
     expect(nameThere(world, 'new')).toBe('Room new');
   });
 
-  it('beside failures leaves the run as it is when it is rejected', async () => {
+  it('a hold that is rejected beside failures leaves the run as it is', async () => {
     const world = await open(limited, 20);
     await remove(world, ...codes(3));
     await add(world, 'new');
     world.sandbox.refuseObject('room_new', { status: 400, message: 'no' });
     const { run } = await world.sync();
     expect(run.status).toBe('partial');
-    await rejectHolds(world.state.db, run.id, {});
+    await rejectHolds(world.state.db, run.id, {}, AT_A_PROMPT);
     expect(await readRun(world.state.db, run.id)).toMatchObject({ status: 'partial', holds: {} });
   });
 });
 
-describe('what a person names', () => {
-  it('is there, or they are told in one line what is', async () => {
+describe('a run and hold named by an operator', () => {
+  it('exist, or one line says which do', async () => {
     const world = await open(rooms({ limits: { retire: FEW } }), 20);
     await remove(world, ...codes(3));
     await world.sync();
@@ -436,7 +438,7 @@ describe('nothing is retired', () => {
       status: 'held',
       holds: { rooms: { retire: { count: 1, approvable: false } } },
     });
-    await expect(world.approve(2)).rejects.toThrow('an empty source retires nothing');
+    await expect(world.approve(2)).rejects.toThrow('an empty source deactivates nothing');
     expect(inactive(world)).toEqual([]);
   });
 });
@@ -456,7 +458,7 @@ describe('single changes', () => {
       status: 'held',
       holds: { rooms: { retire: { count: 1, approvable: true } } },
     });
-    expect(run.holds['rooms']?.retire?.reason).toContain('after 2 within 24 hours');
+    expect(reasonHeld(run, 'rooms', 'retire')).toContain('after 2 within 24 hours');
     expect(inactive(world)).toEqual(codes(2));
     await nextDay(world);
     await remove(world, 'r003');
@@ -474,7 +476,7 @@ describe('single changes', () => {
       decided.resolve();
       return goOn.promise;
     };
-    const first = planRun({ ...world.deps(), preflight: { requireKnownNames } }, one);
+    const first = planRun({ ...world.deps(), nameCheck: { requireKnownNames } }, one);
     await decided.promise;
     const second = await world.planRun(two);
     goOn.resolve();
@@ -633,13 +635,13 @@ describe('a limit counts within a day', () => {
     await rename(world, 'r002');
     const run = await send(world, 'r002');
     expect(run).toMatchObject({ status: 'held', holds: { rooms: { update: { count: 1 } } } });
-    expect(run.holds['rooms']?.update?.reason).toContain(
+    expect(reasonHeld(run, 'rooms', 'update')).toContain(
       '1 of 20 records would be updated after 2 within 24 hours',
     );
     expect(nameThere(world, 'r002')).toBe('Room r002');
   });
 
-  it('creates and retirements of runs of different kinds', async () => {
+  it('creates and retirements in runs of different kinds', async () => {
     const world = await open(rooms({ limits: { create: FEW, retire: FEW } }), 20);
     await add(world, 'new0', 'new1');
     await remove(world, 'r000', 'r001');
@@ -661,7 +663,7 @@ describe('a limit counts within a day', () => {
     expect(nameThere(world, 'r000')).toBe('Room r000!!!!!');
   });
 
-  it('what was sent after the day before does not', async () => {
+  it('writes that were sent after the day before do not count', async () => {
     const world = await open(both, 20);
     for (const [one, two] of [
       ['r000', 'r001'],
@@ -728,7 +730,7 @@ describe('single keys of a standing hold', () => {
     expect((await world.sync()).run).toMatchObject({ id: 2, status: 'held' });
     const { run } = await work(world, await take(world, 'r000'));
     expect(run).toMatchObject({ status: 'held', holds: { rooms: { update: { count: 1 } } } });
-    expect(run.holds['rooms']?.update?.reason).toBe(
+    expect(reasonHeld(run, 'rooms', 'update')).toBe(
       '1 of 20 records would be updated, and run 2 holds 1 of them; ' +
         'if this is intended: slotsync approve 2 --stream rooms --operation update',
     );
@@ -770,7 +772,7 @@ describe('two answers at the same moment', () => {
           const state = states[at] ?? world.state;
           await (answer === 'approve'
             ? approveHolds({ ...world.approving(), state }, { runId: 2 })
-            : rejectHolds(state.db, 2, {}));
+            : rejectHolds(state.db, 2, {}, AT_A_PROMPT));
           return answer;
         }),
       );
@@ -798,7 +800,7 @@ it('approving: what is approved is neither approved again nor rejected', async (
   const already =
     'retire of rooms, held in run 2, is approved already: run 3 does it; to stop that: slotsync cancel 3';
   await expect(approveHolds(world.approving(), { runId: 2 })).rejects.toThrow(already);
-  await expect(rejectHolds(world.state.db, 2, {})).rejects.toThrow(already);
+  await expect(rejectHolds(world.state.db, 2, {}, AT_A_PROMPT)).rejects.toThrow(already);
   await work(world, 3);
   expect(inactive(world)).toEqual(codes(3));
   const again = 'run 3 has planned rooms again since run 2; slotsync status shows what is held';

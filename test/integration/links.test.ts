@@ -2,7 +2,7 @@
 // Links: made only where nothing speaks against them, and what they are worth to the writing of rows.
 import { describe, expect, it } from 'vitest';
 import { linkRecords, unlinkRecords, type NewLink } from '../../src/state/records/link-records.js';
-import { claimObjects } from '../../src/state/records/object-claims.js';
+import { claimObjects } from '../../src/state/records/claim-objects.js';
 import { addRooms, keepRoomWorlds, rooms } from '../support/room-worlds.js';
 
 const open = keepRoomWorlds();
@@ -56,7 +56,7 @@ describe('linkRecords', () => {
     expect(await world.sql`SELECT FROM slotsync.links`).toHaveLength(1);
   });
 
-  it('of two at once for one object makes at most one', async () => {
+  it('two at once for one object make at most one', async () => {
     const world = await open(rooms());
     const made = await Promise.all(
       ['A', 'B', 'C'].map((key) => linkRecords(world.state, [link(key, 'old')])),

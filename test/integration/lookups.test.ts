@@ -56,7 +56,7 @@ it('lookup table: codes are translated, and the next run sends what a changed co
   expect((await world.sync()).run.plan['rooms']).toMatchObject({ unchanged: 3 });
 });
 
-it('lookup table: what was applied with an older content is looked at again', async () => {
+it('lookup table: what was applied with an older content is checked again', async () => {
   const world = await open();
   const { queue } = await world.plan('rooms');
   await world.sql`UPDATE groups SET name = 'Care' WHERE code = 2`;

@@ -2,41 +2,28 @@
 // A write whose answer was lost, or whose process died, may land after everything that was written since. It is followed
 // up, whatever became of its record meanwhile.
 import { describe, expect, it } from 'vitest';
-import { insert, isActive, keepPlaceWorlds, nameOf, rename, replace } from '../support/place-worlds.js';
-import { until } from '../support/wait.js';
+import {
+  dieWhileWriting,
+  insert,
+  isActive,
+  keepPlaceWorlds,
+  loseAnswer,
+  nameOf,
+  planOlder,
+  rename,
+  replace,
+} from '../support/place-worlds.js';
 import type { World } from '../support/world.js';
 
 const open = keepPlaceWorlds();
 
-/** What is under way is nobody's any more: its process is gone, and its minute has passed. */
-async function expireClaims({ sql }: World): Promise<void> {
-  const expired = sql`claimed_by = 'dead', claimed_until = now() - interval '1 second'`;
-  await sql`UPDATE slotsync.records SET ${expired} WHERE claimed_by IS NOT NULL`;
-  await sql`UPDATE slotsync.object_claims SET ${expired}`;
-}
-const cancelRuns = async ({ sql }: World) => {
-  await sql`UPDATE slotsync.batches SET state = 'cancelled' WHERE state = 'queued'`;
-  await sql`UPDATE slotsync.runs SET status = 'cancelled', finished_at = now() WHERE finished_at IS NULL`;
-};
-
 /** The write of row 1 is under way when its process dies; row 1 or its successor is written, and then it lands. */
 async function outlive(world: World, change: () => Promise<string[]>): Promise<void> {
-  await insert(world, 1, 'A', 'first');
-  await world.sync();
-  await rename(world, 1, 'older');
-  const { queue } = await world.plan();
-  world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late', afterMs: 'asked' });
-  const stopping = new AbortController();
-  const applying = world.apply(queue[0] ?? 0, stopping.signal).catch(() => undefined);
-  await until(() => world.sandbox.late(), { describe: 'the write to be under way' });
-  await expireClaims(world);
+  const end = await dieWhileWriting(world, await planOlder(world));
   const keys = await change();
   const changes = await world.planChanges('places', ...keys);
   await world.finish(changes.runId, changes.queue);
-  stopping.abort();
-  world.sandbox.resetLate();
-  await applying;
-  await cancelRuns(world);
+  await end();
   world.sandbox.releaseLate();
 }
 
@@ -104,8 +91,7 @@ describe('lost write: a create that lands after its row has gone', () => {
       await world.sync();
       await insert(world, 1, 'A', 'first');
       const { runId, queue } = await world.plan();
-      world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late' });
-      await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
+      await loseAnswer(world, { queue });
       await world.sql`DELETE FROM places WHERE id = 1`;
       await world.finish(runId, queue);
       await world.sync();
@@ -121,7 +107,7 @@ describe('lost write: a create that lands after its row has gone', () => {
 });
 
 describe('lost write: one that is refused when it is sent again', () => {
-  it('is followed up when it can no longer land, and not when the refusal is looked at again', async () => {
+  it('is followed up when it can no longer land, and not when the refusal is checked again', async () => {
     const world = await open({ externalId: 'y_{id}' });
     await insert(world, 1, 'A', 'first');
     await world.sync();

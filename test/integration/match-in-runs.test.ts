@@ -99,7 +99,7 @@ describe('match: a row', () => {
     expect(objectNames(world)).toEqual(['hand_7', 'hand_8', 'room_A']);
   });
 
-  it('that several objects match is dead and names them; made unique and retried, it is linked', async () => {
+  it('that several objects match is given up and names them; made unique and retried, it is linked', async () => {
     const world = await open(matching());
     addObject(world, 'Room A', 'hand_7');
     addObject(world, 'Room A', 'hand_8', { active: false });
@@ -125,23 +125,26 @@ describe('match: a row', () => {
   it.each([
     ['in one batch', 100],
     ['in two batches', 1],
-  ])('that shares its object with another one %s is dead, and nothing is created', async (_, batchSize) => {
-    const world = await open(matching({ batchSize }));
-    addObject(world, 'Twin', 'hand_7');
-    await world.sql`INSERT INTO rooms (code, name) VALUES ('A', 'Twin'), ('B', 'Twin')`;
-    await world.sync();
-    const records = Object.values(await world.recordsOf('rooms'));
-    const dead = records.filter(({ status }) => status === 'dead');
-    expect(dead.length).toBe(batchSize === 1 ? 1 : 2);
-    for (const { error_code, error_message, local_key } of dead) {
-      expect(error_code).toBe('match_ambiguous');
-      expect(error_message).toContain(local_key === 'A' ? "'B'" : "'A'");
-    }
-    expect(objectNames(world)).toEqual(['hand_7']);
-    await expectNothingToSend(world);
-  });
+  ])(
+    'that shares its object with another one %s is given up, and nothing is created',
+    async (_, batchSize) => {
+      const world = await open(matching({ batchSize }));
+      addObject(world, 'Twin', 'hand_7');
+      await world.sql`INSERT INTO rooms (code, name) VALUES ('A', 'Twin'), ('B', 'Twin')`;
+      await world.sync();
+      const records = Object.values(await world.recordsOf('rooms'));
+      const dead = records.filter(({ status }) => status === 'dead');
+      expect(dead.length).toBe(batchSize === 1 ? 1 : 2);
+      for (const { error_code, error_message, local_key } of dead) {
+        expect(error_code).toBe('match_ambiguous');
+        expect(error_message).toContain(local_key === 'A' ? "'B'" : "'A'");
+      }
+      expect(objectNames(world)).toEqual(['hand_7']);
+      await expectNothingToSend(world);
+    },
+  );
 
-  it('matches no object that stands for another row, record or link', async () => {
+  it('matches no object that belongs to another row, record or link', async () => {
     const world = await open({
       streams: {
         rooms: MATCHED,
@@ -159,7 +162,7 @@ describe('match: a row', () => {
     expect(objectNames(world)).toEqual(['hall_accepted', 'hall_new', 'room_A', 'room_B']);
   });
 
-  it('of two streams that match one object at the same moment is linked once', async () => {
+  it('two streams that match one object at the same moment link it once', async () => {
     const world = await open({
       streams: { rooms: MATCHED, halls: { ...MATCHED, externalId: 'hall_{code}' } },
     });
@@ -258,7 +261,7 @@ describe('match: a row', () => {
     expect(await linksOf(world)).toMatchObject([{ local_key: 'A', external_id: 'hand_7' }]);
   });
 
-  it('whose worker dies between the link and the write goes on with the linked object', async () => {
+  it('a record whose worker dies between the link and the write goes on with the linked object', async () => {
     const world = await open(matching());
     addObject(world, 'Room A', 'hand_7');
     await addRooms(world, 'A');
@@ -275,7 +278,7 @@ describe('match: a row', () => {
     expect(world.fieldsOf('hand_7')).toMatchObject({ 'room.seats': '3' });
   });
 
-  it('whose worker died before the link is still matched, once nothing can be carried out late', async () => {
+  it('a record whose worker died before the link is still matched, once nothing can be carried out late', async () => {
     const world = await open(matching());
     addObject(world, 'Room A', 'hand_7');
     await addRooms(world, 'A');
@@ -406,7 +409,7 @@ describe('link: an object that is not at the service any more', () => {
     expect(world.fieldsOf('hand_7')).toMatchObject({ 'room.seats': '5' });
   });
 
-  it('is retired as any other when its row goes, and no row of the template stands for it', async () => {
+  it('is retired as any other when its row goes, and no row has its template', async () => {
     const world = await open(matching({ retire: 'deactivate' }));
     addObject(world, 'Room A', 'hand_7');
     await addRooms(world, 'A', 'B');
@@ -421,7 +424,7 @@ describe('link: an object that is not at the service any more', () => {
   });
 });
 
-describe('link: an external id that the template of another row gives', () => {
+describe('link: an external id that the template of another row makes', () => {
   const byKey = { streams: { rooms: MATCHED } };
   const byNumber = { streams: { rooms: { ...MATCHED, externalId: 'room_{number}' } } };
 

@@ -1,6 +1,6 @@
-// What stands at the service beside what the mirror has, and links that an operator makes of it.
+// Objects of the service beside rows of the mirror, and links that an operator makes of them.
 import { describe, expect, it } from 'vitest';
-import { readCsvFile, type CsvRow } from '../../src/csv-file.js';
+import { readCsvFile, type CsvRow } from '../../src/files/csv-file.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { unlinkRecords } from '../../src/state/records/link-records.js';
 import { applyLinks } from '../../src/sync/match/apply-links.js';
@@ -129,14 +129,14 @@ describe('match: rows and objects', () => {
     });
   });
 
-  it('are none on either side of an empty mirror and service', async () => {
+  it('an empty mirror and service have neither', async () => {
     const { stream, type, lines } = await find(await campus([]));
     expect(stream).toMatchObject({ rows: 0, counts: { equal: 0, only_here: 0 } });
     expect(type).toMatchObject({ objects: 0, samples: [] });
     expect(lines).toEqual([]);
   });
 
-  it('of two streams that match one object are ambiguous, whichever stream was asked for', async () => {
+  it('two streams that match one object are ambiguous, whichever stream was asked for', async () => {
     const both: SlotsyncConfig = {
       streams: {
         rooms: { ...ROOMS, match: ['room.name'] },
@@ -179,7 +179,7 @@ describe('match: rows and objects', () => {
     expect(lines).toHaveLength(22);
   });
 
-  it('of records whose row is gone, and rows that cannot be mapped, are named', async () => {
+  it('records whose row is gone, and rows that cannot be mapped, are named', async () => {
     const broken: SlotsyncConfig = {
       streams: {
         rooms: {
@@ -244,7 +244,7 @@ describe('match: rows and objects', () => {
     expect(type).toMatchObject({ objects: 4, nobodys: { only_there: 3 } });
   });
 
-  it('of a composite key and a template of several columns are found and linked like others', async () => {
+  it('rows with a composite key and a template of several columns are found and linked like others', async () => {
     const world = await open({
       streams: {
         rooms: {
@@ -271,7 +271,7 @@ describe('match: rows and objects', () => {
     expect((await find(world)).stream.counts).toMatchObject({ equal: 2, match: 0, only_here: 1 });
   });
 
-  it('are none, when the service has fewer pages than it promised', async () => {
+  it('there are no results when the service has fewer pages than it promised', async () => {
     const world = await campus([['A', 'Aula']], { ...CONFIG, service: { pageSize: 1 } });
     for (const extId of ['a', 'b', 'c']) room(world, extId, extId);
     world.sandbox.setMissingPages(1);
@@ -285,7 +285,7 @@ describe('match: rows and objects', () => {
     const keys = ['007', '=1+1', 'a,"b"\nc', "'quoted", '-5', 'Å|\\'];
     const world = await campus(keys.map((key) => [key, `name ${key}`]));
     for (const key of keys) room(world, null, `name ${key}`);
-    const { openCsvFile } = await import('../../src/csv-file.js');
+    const { openCsvFile } = await import('../../src/files/csv-file.js');
     const { MATCH_COLUMNS, NEEDED_COLUMNS, toCsvRow } = await import('../../src/sync/match/match-file.js');
     const file = `${process.env['TMPDIR'] ?? '/tmp'}/slotsync-match-${process.pid}.csv`;
     const out = await openCsvFile(file, MATCH_COLUMNS);
@@ -436,7 +436,7 @@ describe('match: a file that is applied', () => {
     expect(await refused(world, rows)).toEqual([`line 3: object ${id} is in line 2 already`]);
   });
 
-  it('gives no external id that is switched off, or that another object has', async () => {
+  it('assigns no external id when that is switched off, or another object has it', async () => {
     const world = await campus([
       ['A', 'Aula'],
       ['B', 'Bio'],
@@ -444,7 +444,7 @@ describe('match: a file that is applied', () => {
     const { id } = room(world, null, 'Aula');
     room(world, 'room_B', 'Bio');
     expect(await refused(world, csv({ key: 'B', number: id }))).toEqual([
-      `line 2: object ${id} would be given the external id 'room_B', which another object has`,
+      `line 2: object ${id} would get the external id 'room_B', which another object has`,
     ]);
     const off = await campus([['A', 'Aula']], { streams: CONFIG.streams });
     const other = room(off, null, 'Aula');

@@ -5,11 +5,11 @@ import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { checkConfiguration } from '../../src/config-file.js';
+import { checkConfiguration } from '../../src/config/config-file.js';
 import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
 import { describeExcess } from '../../src/mirror/role-rights.js';
 import { openState, type State } from '../../src/state/database.js';
-import { readPlanMarks } from '../../src/state/records/plan-marks.js';
+import { readPlanMarks } from '../../src/state/records/read/plan-marks.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { mergeReadings, type PlanEntry } from '../../src/sync/plan/merge-readings.js';
 import { decodeColumn, unescapeColumn } from '../../src/connections/postgres-copy.js';
@@ -347,7 +347,7 @@ describe('rows that cannot be read', () => {
       from: { query: 'SELECT id, check_row(id) AS x FROM checked' },
       key: 'id',
     });
-    const { rows, unreadable } = await mirror.readRowsOrReasons(stream, [...ids, '200', 'none']);
+    const { rows, unreadable } = await mirror.readRows(stream, [...ids, '200', 'none']);
     expect([...rows.keys()].toSorted()).toEqual(ids.filter((id) => !['17', '60'].includes(id)).toSorted());
     expect(rows.get('18')?.row).toEqual({ id: 18, x: 18 });
     expect([...unreadable].map(([key, { code, message }]) => [key, code, message])).toEqual([
@@ -363,7 +363,7 @@ describe('rows that cannot be read', () => {
     await sql.unsafe(`ALTER DATABASE ${name} SET statement_timeout = 150`);
     const impatient = createMirror({ url: database.url });
     const stream = streamOf({ from: { query: slow }, key: 'id' });
-    const { rows, unreadable } = await impatient.readRowsOrReasons(stream, ['1', '2', '3', '4']);
+    const { rows, unreadable } = await impatient.readRows(stream, ['1', '2', '3', '4']);
     expect([[...rows.keys()], [...unreadable.keys()]]).toEqual([['1', '2', '4'], ['3']]);
     await impatient.close();
     await sql.unsafe(`ALTER DATABASE ${name} RESET ALL`);
@@ -372,18 +372,16 @@ describe('rows that cannot be read', () => {
   it('are no rows at all when none can be read: that is the source', async () => {
     const stream = streamOf({ from: { query: 'SELECT id, id / 0 AS x FROM numbered_twenty' }, key: 'id' });
     await sql`CREATE TABLE numbered_twenty AS SELECT i AS id FROM generate_series(1, 100) AS i`;
-    await expect(mirror.readRowsOrReasons(stream, ids)).rejects.toMatchObject({ code: 'mirror_source' });
-    const alone = await mirror.readRowsOrReasons(stream, ['1']);
+    await expect(mirror.readRows(stream, ids)).rejects.toMatchObject({ code: 'mirror_source' });
+    const alone = await mirror.readRows(stream, ['1']);
     expect([...alone.unreadable.keys()]).toEqual(['1']);
   });
 
   it('are not asked for one by one when the mirror cannot be reached', async () => {
     const away = createMirror({ url: database.url.replace(/\/[^/]*$/, '/no_such_database') });
-    await expect(away.readRowsOrReasons(streamOf({ from: 'checked', key: 'id' }), ids)).rejects.toMatchObject(
-      {
-        code: 'mirror_refused',
-      },
-    );
+    await expect(away.readRows(streamOf({ from: 'checked', key: 'id' }), ids)).rejects.toMatchObject({
+      code: 'mirror_refused',
+    });
     await away.close();
   });
 });
@@ -412,7 +410,7 @@ describe('the source', () => {
     expect([...(await readRows(mirror, stream, ['1.1'])).keys()]).toEqual(['1.1']);
   });
 
-  it('that is not there, or lacks a column, is told with the nearest name', async () => {
+  it('that is not there, or lacks a column, is reported with the nearest name', async () => {
     await sql`CREATE SCHEMA campus`;
     await sql`CREATE TABLE campus.rooms (room_code text PRIMARY KEY, name text)`;
     const check = (declaration: Partial<Declaration>) =>
@@ -564,7 +562,7 @@ describe('writing', () => {
     await other.close();
   });
 
-  // What PostgreSQL permits in a transaction that is read-only; large objects before version 16.
+  // Actions that PostgreSQL permits in a transaction that is read-only; large objects before version 16.
   it.each([
     ['a large object', 'SELECT lo_create(0)'],
     ['a setting of the session', "SELECT set_config('slotsync.left', 'yes', false)"],

@@ -1,14 +1,15 @@
-// What examples/monitoring gives to Prometheus and Grafana, with a real Prometheus and a real worker: the alert rules pass
+// The files of examples/monitoring for Prometheus and Grafana, with a real Prometheus and a real worker: the alert rules pass
 // their own tests, and every query of them and of the dashboard finds what it names.
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createApp, type App } from '../../src/app.js';
+import { createApp, type App } from '../../src/app/app.js';
 import { findFreePort } from '../support/free-port.js';
 import { isPrometheusInstalled, promtool, startPrometheus, type AlertRule } from '../support/prometheus.js';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { until } from '../support/wait.js';
+import { holdRetirements } from '../support/stored-runs.js';
 
 const FOLDER = fileURLToPath(new URL('../../examples/monitoring/', import.meta.url));
 const COMMANDS = fileURLToPath(new URL('../../src/commands/', import.meta.url));
@@ -27,11 +28,11 @@ function dashboardQueries(): { title: string; query: string }[] {
   );
 }
 
-/** What an operator may not find on a given day: seeded in the state, so that every query has something to show. */
+/** Rows that an operator may not have on a given day: seeded in the state, so that every query has something to show. */
 const SEED = `
-  INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, plan, holds, finished_at) VALUES
-    ('sync', 'sync', 'command', '{staff}', 'held', '{"staff": {}}',
-      '{"staff": {"retire": {"count": 11, "reason": "too many", "approvable": true}}}', now());
+  INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, plan, finished_at) VALUES
+    ('sync', 'sync', 'command', '{staff}', 'held', '{"staff": {}}', now());
+  ${holdRetirements('staff')}
   INSERT INTO slotsync.batches (run_id, stream, level, operation, keys, state)
     SELECT id, 'staff', 0, 'retire', '{S1}', 'held' FROM slotsync.runs WHERE status = 'held';
   INSERT INTO slotsync.runs (kind, lane, started_by, streams, status, paused_at)

@@ -1,16 +1,14 @@
 // The clock's door: a moment is started once however often it is noticed, and the alarm follows the configuration.
 import { randomUUID } from 'node:crypto';
-import { Queue } from 'bullmq';
-import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { openBullmq, type Bullmq } from '../../src/queue/bullmq.js';
-import { QUEUES, SCHEDULE_DUE } from '../../src/queue/jobs.js';
+import { QUEUES } from '../../src/queue/jobs.js';
 import { createProducer } from '../../src/queue/producer.js';
-import { createNightlyScheduler } from '../../src/queue/nightly-scheduler.js';
+import { startNightlyScheduler } from '../../src/queue/nightly-scheduler.js';
 import { claimOccurrence, readSchedule, registerSchedule } from '../../src/state/runs/nightly-occurrences.js';
 import { setPaused } from '../../src/state/runs/pause-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
-import { skipMissedOccurrences, startDueNightly } from '../../src/sync/start-due-nightly.js';
+import { skipMissedOccurrences, startDueNightly } from '../../src/sync/run/start-due-nightly.js';
 import { ROOMS } from '../support/campus.js';
 import { redisUrl } from '../support/services.js';
 import { until } from '../support/wait.js';
@@ -97,7 +95,7 @@ describe('a night', () => {
     expect(await runs()).toHaveLength(1);
   });
 
-  it('that was missed is passed over when it is told to; one that is due just now is not', async () => {
+  it('that was missed is passed over when the configuration says so; one that is due just now is not', async () => {
     await registerThen();
     await skipMissedOccurrences(world.deps(), new Date(night(3).getTime() + 30_000));
     expect(await readSchedule(world.state.db, 'nightly')).toMatchObject({ lastDue: night(2) });
@@ -148,88 +146,37 @@ const stores = [
 ];
 
 describe.each(stores)('with the queue on $store', ({ url, skip }) => {
-  describe.skipIf(skip)('the job scheduler', () => {
+  describe.skipIf(skip)('the queue', () => {
     const stateId = randomUUID();
     let bullmq: Bullmq;
-    let scheduler: ReturnType<typeof createNightlyScheduler>;
     let producer: ReturnType<typeof createProducer>;
-    const registered = async () => {
-      const queue = bullmq.queue(QUEUES.runs);
-      const found = await queue.getJobScheduler('nightly');
-      await queue.close();
-      return found && { pattern: found.pattern, tz: found.tz, next: new Date(found.next ?? 0) };
-    };
-
     beforeEach(() => {
       const redis = url();
       const store = redis === undefined ? { postgresUrl: database.url } : { redisUrl: redis };
       bullmq = openBullmq(store, stateId, world.log);
       producer = createProducer({ bullmq, state: world.state });
-      scheduler = createNightlyScheduler({ ...world.deps(), bullmq, producer });
     });
     afterEach(async () => {
-      await scheduler.close();
       await producer.close();
       await bullmq.close();
     });
 
-    it('is registered once by several workers, replaced, registered again when it is lost, and removed', async () => {
-      const other = createNightlyScheduler({ ...world.deps(), bullmq, producer });
-      await Promise.all([scheduler, other].map((each) => each.start({ ...AT_TWO, catchUp: true })));
-      const first = await registered();
-      expect(first).toMatchObject({ pattern: '0 2 * * *', tz: 'UTC' });
-      expect(first?.next.getUTCHours()).toBe(2);
+    it('scheduler: several workers register one schedule and start one run of what is due', async () => {
+      const start = (schedule: Parameters<typeof startNightlyScheduler>[1]) =>
+        startNightlyScheduler({ ...world.deps(), producer }, schedule);
+      const everyMinute = { pattern: '* * * * *', timezone: 'UTC', catchUp: true };
+      const first = await start(everyMinute);
       expect(await runs()).toEqual([]);
-      await other.close();
-
-      const queue = bullmq.queue(QUEUES.runs);
-      const counts = await queue.getJobCounts('delayed');
-      expect(counts).toEqual({ delayed: 1 });
-      await queue.removeJobScheduler('nightly');
-      await queue.close();
-      await scheduler.registerJobScheduler();
-      expect(await registered()).toEqual(first);
-
-      await scheduler.start({ pattern: '30 3 * * *', timezone: 'Europe/Stockholm', catchUp: true });
-      expect(await registered()).toMatchObject({ pattern: '30 3 * * *', tz: 'Europe/Stockholm' });
-      await scheduler.start(undefined);
-      expect(await registered()).toBeUndefined();
-      expect(await readSchedule(world.state.db, 'nightly')).toBeUndefined();
-    });
-
-    it('triggers by the occurrences that are due, also after a clock change of half an hour', async () => {
-      const queue = bullmq.queue(QUEUES.runs);
-      const before = Date.parse('2026-04-04T00:00:00Z');
-      const options = { pattern: '0 2 * * *', tz: 'Australia/Lord_Howe' };
-      const next = await queue.opts.settings?.repeatStrategy?.(before, options, 'nightly');
-      expect(new Date(next ?? 0).toISOString()).toBe('2026-04-04T15:30:00.000Z');
-      await queue.close();
-    });
-
-    it('triggers a worker, which starts what is due', async () => {
-      await scheduler.start({ pattern: '* * * * *', timezone: 'UTC', catchUp: true });
       await world.sql`UPDATE slotsync.schedules SET registered_at = now() - interval '2 minutes'`;
-      let triggered = 0;
-      const worker = bullmq.worker(
-        QUEUES.runs,
-        async ({ name }) => {
-          if (name !== SCHEDULE_DUE) return;
-          triggered++;
-          await scheduler.startDueRuns();
-        },
-        { concurrency: 1 },
-      );
-      await worker.waitUntilReady();
-      await triggerNow(url(), stateId);
-      void worker.run();
-      try {
-        await until(() => triggered > 0, { describe: 'the trigger' });
-        await until(async () => (await runs()).length === 1, { describe: 'the night to start' });
-        expect(await registered()).toMatchObject({ pattern: '* * * * *' });
-      } finally {
-        await worker.close();
-        await scheduler.start(undefined);
-      }
+      const others = await Promise.all([start(everyMinute), start(everyMinute)]);
+      expect(await runs()).toHaveLength(1);
+      const queue = bullmq.queue(QUEUES.runs);
+      const jobs = await queue.getJobs();
+      expect(jobs).toHaveLength(1);
+      await queue.close();
+      const last = await start(undefined);
+      expect(await readSchedule(world.state.db, 'nightly')).toBeUndefined();
+      for (const scheduler of [first, ...others, last]) await scheduler.close();
     });
 
     it('does not end a reconcile, and takes the step that a dead process left undone', async () => {
@@ -269,16 +216,3 @@ describe.each(stores)('with the queue on $store', ({ url, skip }) => {
     });
   });
 });
-
-/** As when the job scheduler's next time has come. */
-async function triggerNow(redis: string | undefined, stateId: string): Promise<void> {
-  if (redis === undefined) {
-    await world.sql`UPDATE slotsync_queue.job SET process_at_ms = 0 WHERE name = ${SCHEDULE_DUE}`;
-    return;
-  }
-  const connection = new Redis(redis, { maxRetriesPerRequest: null });
-  const queue = new Queue(QUEUES.runs, { connection, prefix: `{slotsync:${stateId}}` });
-  for (const job of await queue.getDelayed()) await job.promote();
-  await queue.close();
-  connection.disconnect();
-}

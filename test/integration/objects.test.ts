@@ -5,13 +5,17 @@ import { describe, expect, it } from 'vitest';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import type { Declaration } from '../support/campus.js';
 import {
+  comeToRest,
   DESKS,
+  dieWhileWriting,
   HALLS,
   insert,
   isActive,
   keepPlaceWorlds,
+  loseAnswer,
   nameOf,
   PLACES,
+  planOlder,
   rename,
   replace,
 } from '../support/place-worlds.js';
@@ -20,19 +24,9 @@ import type { World } from '../support/world.js';
 
 const openPlaces = keepPlaceWorlds();
 
-const until1 = (world: World, what: string) => until(() => world.sandbox.gate().held, { describe: what });
-/** What is held stays held; other requests pass. */
-const letOthersPass = (world: World) => world.sandbox.closeGate({ path: '/nothing-else' });
-
 /** Nothing of the mirror is left to be sent, and the state says so of every row. */
 async function expectInSync(world: World): Promise<void> {
-  // What the sync forgets passes its doubt on, which is followed up in its turn.
-  for (let rounds = 0; rounds < 2; rounds++) {
-    await world.drainInbox();
-    await world.passLateWrites();
-    await world.sync();
-    await world.drainInbox();
-  }
+  await comeToRest(world); // a record that the sync forgets passes its doubt on, which is followed up later
   const rows = await world.sql<{ id: number; code: string; name: string }[]>`SELECT * FROM places`;
   for (const { id, code, name } of rows) {
     expect([code, nameOf(world, `y_${code}`), isActive(world, `y_${code}`)]).toEqual([code, name, true]);
@@ -46,14 +40,8 @@ describe('object: a row that comes back under another key', () => {
     'is written after what is under way for the former key (owns: %s)',
     async (owns) => {
       const world = await openPlaces({ owns });
-      await insert(world, 1, 'A', 'first');
-      await world.sync();
-      await rename(world, 1, 'older');
-      const { runId, queue } = await world.plan();
-      world.sandbox.closeGate({ method: 'PUT' });
-      const applying = world.apply(queue[0] ?? 0);
-      await until1(world, 'the write of key 1');
-      letOthersPass(world);
+      const { runId, queue } = await planOlder(world);
+      const { ended: applying } = await world.applyHeld(queue[0] ?? 0, { method: 'PUT' });
       await replace(world, 'A', 2, 'newer');
       const changes = await world.planChanges('places', '1', '2');
       for (const batch of changes.queue)
@@ -68,17 +56,14 @@ describe('object: a row that comes back under another key', () => {
     },
   );
 
-  it('is never switched off by the retirement of the former key', async () => {
+  it('is never deactivated when the former key is retired', async () => {
     const world = await openPlaces({ unlessReserved: true });
     await insert(world, 1, 'A', 'first');
     await insert(world, 9, 'Z', 'other');
     await world.sync();
     await world.sql`DELETE FROM places WHERE id = 1`;
     const { runId, queue } = await world.plan();
-    world.sandbox.closeGate({ path: '/reservations/find' });
-    const applying = world.apply(queue[0] ?? 0);
-    await until1(world, 'the retirement to ask for bookings');
-    letOthersPass(world);
+    const { ended: applying } = await world.applyHeld(queue[0] ?? 0, { path: '/reservations/find' });
     await insert(world, 2, 'A', 'second');
     const changes = await world.planChanges('places', '2');
     await expect(world.apply(changes.queue[0] ?? 0)).rejects.toMatchObject({ code: 'claimed' });
@@ -100,10 +85,7 @@ describe('object: a row that comes back under another key', () => {
     await world.sync();
     await rename(world, 1, 'older');
     const { runId, queue } = await world.plan('places');
-    world.sandbox.closeGate({ method: 'PUT' });
-    const applying = world.apply(queue[0] ?? 0);
-    await until1(world, 'the write for the former stream');
-    letOthersPass(world);
+    const { ended: applying } = await world.applyHeld(queue[0] ?? 0, { method: 'PUT' });
     await replace(world, 'A', 1, 'newer', 'halls');
     const changes = await world.planChanges('halls', '1');
     await expect(world.apply(changes.queue[0] ?? 0)).rejects.toMatchObject({ code: 'claimed' });
@@ -121,13 +103,13 @@ describe('object: a row that comes back under another key', () => {
     const world = await openPlaces();
     await insert(world, 1, 'A', 'a');
     const { runId, queue } = await world.plan();
-    // The row gives another object as soon as it was read for the first time.
+    // The row has another external id as soon as it was read for the first time.
     const deps = world.deps();
     let looks = 0;
     deps.mirror = {
       ...deps.mirror,
-      async readRowsOrReasons(...asked) {
-        const rows = await world.mirror.readRowsOrReasons(...asked);
+      async readRows(...asked) {
+        const rows = await world.mirror.readRows(...asked);
         if (looks++ === 0) await world.sql`UPDATE places SET code = 'B', name = 'b'`;
         return rows;
       },
@@ -141,27 +123,14 @@ describe('object: a row that comes back under another key', () => {
 
   it('takes the place of a batch that died while it wrote the object: what that had sent cannot stay', async () => {
     const world = await openPlaces();
-    await insert(world, 1, 'A', 'first');
-    await world.sync();
-    await rename(world, 1, 'older');
-    const { queue } = await world.plan();
-    world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late', afterMs: 'asked' });
-    const stopping = new AbortController();
-    const applying = world.apply(queue[0] ?? 0, stopping.signal).catch(() => undefined);
-    await until(() => world.sandbox.late(), { describe: 'the write to be under way' });
-    // As when the process is gone and its minute has passed.
-    await world.sql`UPDATE slotsync.records SET claimed_by = 'dead', claimed_until = now() - interval '1 second'`;
-    await world.sql`UPDATE slotsync.object_claims SET claimed_by = 'dead', claimed_until = now() - interval '1 second'`;
+    const end = await dieWhileWriting(world, await planOlder(world));
     await replace(world, 'A', 2, 'newer');
     const changes = await world.planChanges('places', '2');
     await world.finish(changes.runId, changes.queue);
     expect(nameOf(world, 'y_A')).toBe('newer');
-    world.sandbox.resetLate();
-    await applying;
+    await end();
     world.sandbox.releaseLate();
     expect(nameOf(world, 'y_A')).toBe('older');
-    await world.sql`UPDATE slotsync.batches SET state = 'cancelled' WHERE state = 'queued'`;
-    await world.sql`UPDATE slotsync.runs SET status = 'cancelled', finished_at = now() WHERE finished_at IS NULL`;
     await expectInSync(world);
     expect(nameOf(world, 'y_A')).toBe('newer');
   });
@@ -178,14 +147,10 @@ describe('object: a write whose answer was lost and that is carried out late', (
     async (_, externalId, owns) => {
       const world = await openPlaces({ externalId, owns });
       const extId = externalId === 'y_{id}' ? 'y_1' : 'y_A';
-      await insert(world, 1, 'A', 'first');
-      await world.sync();
-      await rename(world, 1, 'older');
-      const { runId, queue } = await world.plan();
-      world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late' });
-      await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
+      const run = await planOlder(world);
+      await loseAnswer(world, run);
       await rename(world, 1, 'newer');
-      await world.finish(runId, queue);
+      await world.finish(run.runId, run.queue);
       expect(nameOf(world, extId)).toBe('newer');
       expect(await world.recordsOf('places')).toMatchObject({ 1: { status: 'synced', in_doubt: false } });
       world.sandbox.releaseLate();
@@ -218,11 +183,10 @@ describe('object: a write whose answer was lost and that is carried out late', (
   it('is found by the next sync when no worker follows it up', async () => {
     const world = await openPlaces();
     await insert(world, 1, 'A', 'older');
-    const { runId, queue } = await world.plan();
-    world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late' });
-    await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
+    const run = await world.plan();
+    await loseAnswer(world, run);
     await rename(world, 1, 'newer');
-    await world.finish(runId, queue);
+    await world.finish(run.runId, run.queue);
     world.sandbox.releaseLate();
     await world.passLateWrites();
     await world.sync();
@@ -231,14 +195,10 @@ describe('object: a write whose answer was lost and that is carried out late', (
 
   it('is followed up although its row has another key meanwhile', async () => {
     const world = await openPlaces();
-    await insert(world, 1, 'A', 'first');
-    await world.sync();
-    await rename(world, 1, 'older');
-    const { runId, queue } = await world.plan();
-    world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late' });
-    await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
+    const run = await planOlder(world);
+    await loseAnswer(world, run);
     await replace(world, 'A', 2, 'newer');
-    await world.finish(runId, queue);
+    await world.finish(run.runId, run.queue);
     const changes = await world.planChanges('places', '2');
     await world.finish(changes.runId, changes.queue);
     // The record of key 1 goes, and what is doubtful about its object is doubtful of key 2 from now on.
@@ -253,14 +213,10 @@ describe('object: a write whose answer was lost and that is carried out late', (
 
   it('does not bring a retired object back', async () => {
     const world = await openPlaces();
-    await insert(world, 1, 'A', 'first');
-    await world.sync();
-    await rename(world, 1, 'older');
-    const { runId, queue } = await world.plan();
-    world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late' });
-    await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
+    const run = await planOlder(world);
+    await loseAnswer(world, run);
     await world.sql`DELETE FROM places`;
-    await world.finish(runId, queue);
+    await world.finish(run.runId, run.queue);
     await insert(world, 9, 'Z', 'other');
     await world.sync();
     expect(isActive(world, 'y_A')).toBe(false);
@@ -273,7 +229,7 @@ describe('object: a write whose answer was lost and that is carried out late', (
 });
 
 describe('object: one that was retired and is in doubt', () => {
-  it('is looked at again without a second approval', async () => {
+  it('is checked again without a second approval', async () => {
     const world = await openPlaces({ limits: { retire: { count: 1, percent: 1 } } });
     for (const id of [1, 2, 3]) await insert(world, id, `A${id}`, 'first');
     await insert(world, 9, 'Z', 'other');
@@ -311,10 +267,7 @@ describe('object: a parent that gets another external id', () => {
     await world.sync();
     await world.sql`UPDATE desks SET name = 'uno'`;
     const { runId, queue } = await world.plan('desks');
-    world.sandbox.closeGate({ method: 'PUT' });
-    const applying = world.apply(queue[0] ?? 0);
-    await until1(world, 'the write of the desk');
-    letOthersPass(world);
+    const { ended: applying } = await world.applyHeld(queue[0] ?? 0, { method: 'PUT' });
     await world.sql`UPDATE places SET code = 'A2'`;
     await world.sync('places');
     await retryRecords(world.state.db, { stream: 'places', keys: ['1'] });
@@ -331,8 +284,8 @@ describe('object: a parent that gets another external id', () => {
 describe('object: one that two rows gave', () => {
   it.each([
     ['goes', (world: World) => world.sql`DELETE FROM places WHERE id = 1`],
-    ['gives another', (world: World) => world.sql`UPDATE places SET code = 'B' WHERE id = 1`],
-  ])('is sent for the other when the one that stood for it %s, without a sync', async (_, change) => {
+    ['has another external id', (world: World) => world.sql`UPDATE places SET code = 'B' WHERE id = 1`],
+  ])('is sent for the other when the row that owned it %s, without a sync', async (_, change) => {
     const world = await openPlaces();
     await insert(world, 1, 'A', 'first');
     await world.sync();

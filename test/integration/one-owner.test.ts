@@ -1,9 +1,9 @@
 // Guarantees 2, 3, 4, 5, 7
 // One record owns what is known of an object. Another row gets the object, a change is undone, a parent is forgotten or
-// given up, somebody renames the object at the service: the owner is always the record of the row that gives the object.
+// given up, somebody renames the object at the service: the owner is always the record of the row that has its external id.
 import { describe, expect, it } from 'vitest';
 import { retryRecords } from '../../src/state/records/retry-records.js';
-import { findNamed } from '../../src/sync/find-named.js';
+import { findRecordByName } from '../../src/sync/operator/find-record-by-name.js';
 import { verify } from '../../src/sync/verify/verify.js';
 import {
   activeObjects,
@@ -27,7 +27,7 @@ const open = keepPlaceWorlds();
 const retry = (world: World, key: string) => retryRecords(world.state.db, { stream: 'places', keys: [key] });
 const recordOf = async (world: World, key: string, stream = 'places') => (await world.recordsOf(stream))[key];
 
-describe('one owner: a late write over another key that has the object', () => {
+describe('owner: a late write over another key that has the object', () => {
   /** Row 1 becomes v2, and its write loses the answer; meanwhile row 2 takes its object over and is accepted. */
   async function loseWriteAndObject(world: World): Promise<void> {
     await insert(world, 1, 'A', 'v1');
@@ -65,8 +65,8 @@ describe('one owner: a late write over another key that has the object', () => {
   });
 });
 
-describe('one owner: a change that is undone', () => {
-  /** Row 1 gives C by mistake, and row 2 gives A. */
+describe('owner: a change that is undone', () => {
+  /** Row 1 has C by mistake, and row 2 has A. */
   async function giveAway(world: World): Promise<void> {
     await insert(world, 1, 'A', 'v1');
     await insert(world, 9, 'Z', 'other');
@@ -147,8 +147,8 @@ describe('one owner: a change that is undone', () => {
   });
 });
 
-describe('one owner: rows that exchange their objects', () => {
-  it('swap: each object gets the values of the row that gives it now', async () => {
+describe('owner: rows that exchange their objects', () => {
+  it('swap: each object gets the values of the row that has its external id now', async () => {
     const world = await open();
     await insert(world, 1, 'A', 'one');
     await insert(world, 2, 'B', 'two');
@@ -185,7 +185,7 @@ describe('one owner: rows that exchange their objects', () => {
   });
 });
 
-describe('one owner: what asks who owns an object', () => {
+describe('owner: the owner of an object is asked for', () => {
   /** Row 1 has given its code to row 2, without any fault. */
   async function openTakenOver(): Promise<World> {
     const world = await open();
@@ -199,7 +199,7 @@ describe('one owner: what asks who owns an object', () => {
     return world;
   }
 
-  it('verify: a change by hand is compared with the row that gives the object', async () => {
+  it('verify: a change by hand is compared with the row that has its external id', async () => {
     const world = await openTakenOver();
     world.sandbox.changeObject('y_A', { fields: [{ fieldId: 'place.name', values: ['by hand'] }] });
     await verify(world.verifying());
@@ -212,18 +212,18 @@ describe('one owner: what asks who owns an object', () => {
     ]);
   });
 
-  it('a search by external id or by number finds the record of the row that gives the object', async () => {
+  it('a search by external id or by number finds the record of the row that has its external id', async () => {
     const world = await openTakenOver();
     const { id = 0 } = world.sandbox.object('y_A') ?? {};
-    const find = (named: string) => findNamed(world.deps(), world.stream('places'), [named]);
+    const find = (named: string) => findRecordByName(world.deps(), world.stream('places'), [named]);
     expect([await find('y_A'), await find(`#${id}`)]).toEqual([{ key: '2' }, { key: '2' }]);
   });
 });
 
-describe('one owner: a parent', () => {
+describe('owner: a parent', () => {
   const placeOf = (world: World, desk: string) => world.fieldsOf(desk)?.['desk.place'];
 
-  /** Place 1 gives y_A, and desk 1 stands in it. */
+  /** Place 1 has y_A, and desk 1 stands in it. */
   async function openWithDesk(): Promise<World> {
     const world = await open({}, { desks: DESKS });
     await insert(world, 1, 'A', 'a');
@@ -281,7 +281,7 @@ describe('one owner: a parent', () => {
   });
 });
 
-describe('one owner: an object that has another external id at the service', () => {
+describe('owner: an object that has another external id at the service', () => {
   it.each([
     ['its key', 'y_{id}', 'y_1'],
     ['another column', 'y_{code}', 'y_A'],

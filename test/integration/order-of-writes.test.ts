@@ -5,13 +5,14 @@ import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Destination, ServiceObject, PutResult } from '../../src/destination/destination.js';
-import { dispositionOf, SlotsyncError } from '../../src/errors.js';
+import { dispositionOf, SlotsyncError } from '../../src/errors/errors.js';
 import { advanceRun } from '../../src/state/runs/advance-run.js';
 import { listQueuedBatches, readBatch } from '../../src/state/runs/batches.js';
 import { createObject, hashObject, isSameObject } from '../../src/streams/destination-object.js';
 import { applyBatch, type ApplyDeps } from '../../src/sync/apply/apply-batch.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
 import { ROOMS } from '../support/campus.js';
+import { playPuts } from '../support/play-put.js';
 import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
 
 const KEYS = ['A', 'B', 'C', 'D'];
@@ -23,7 +24,7 @@ interface Schedule {
   batches: { lane: (typeof LANES)[number]; keys: string[]; isForced: boolean }[];
   /** Rows that change meanwhile: which, and to what; null: it goes. */
   changes: { key: string; name: string | null }[];
-  /** Which writes lose their answer, in turn. */
+  /** Says of each write whether it loses its answer. */
   lost: boolean[];
 }
 
@@ -51,7 +52,26 @@ function createModel(turn: (what: string) => Promise<unknown>, lost: readonly bo
   let writes = 0;
   let isLossy = true;
 
-  const verbs: Pick<Destination, 'findObjects' | 'putObjects' | 'requestTimeoutMs' | 'lateWriteMs'> = {
+  const puts = playPuts(async (sent) => {
+    const isLost = isLossy && (lost[writes++ % Math.max(1, lost.length)] ?? false);
+    for (const { extId } of sent) {
+      if (inFlight.has(extId)) faults.push(`two writes of ${extId} are in flight`);
+      inFlight.add(extId);
+    }
+    await turn('put arrives');
+    const results = new Map<string, PutResult>();
+    for (const object of sent) {
+      const id = objects.get(object.extId)?.id ?? objects.size + 1;
+      objects.set(object.extId, { ...object, id });
+      results.set(object.extId, { accepted: true, id });
+    }
+    await turn('put is answered');
+    for (const { extId } of sent) inFlight.delete(extId);
+    if (isLost) throw new SlotsyncError('answer_lost', 'no answer');
+    return results;
+  });
+  const verbs: Pick<Destination, 'findObjects' | 'openPut' | 'requestTimeoutMs' | 'lateWriteMs'> = {
+    ...puts,
     requestTimeoutMs: 30_000,
     lateWriteMs: 60_000,
     async findObjects(extIds) {
@@ -62,25 +82,6 @@ function createModel(turn: (what: string) => Promise<unknown>, lost: readonly bo
       });
       await turn('find is answered');
       return new Map(found);
-    },
-    async putObjects(sent, { beforeSend }) {
-      await beforeSend?.();
-      const isLost = isLossy && (lost[writes++ % Math.max(1, lost.length)] ?? false);
-      for (const { extId } of sent) {
-        if (inFlight.has(extId)) faults.push(`two writes of ${extId} are in flight`);
-        inFlight.add(extId);
-      }
-      await turn('put arrives');
-      const results = new Map<string, PutResult>();
-      for (const object of sent) {
-        const id = objects.get(object.extId)?.id ?? objects.size + 1;
-        objects.set(object.extId, { ...object, id });
-        results.set(object.extId, { accepted: true, id });
-      }
-      await turn('put is answered');
-      for (const { extId } of sent) inFlight.delete(extId);
-      if (isLost) throw new SlotsyncError('answer_lost', 'no answer');
-      return results;
     },
   };
   return {
@@ -161,10 +162,10 @@ async function syncOnce(deps: ApplyDeps): Promise<void> {
   const [run] = await world.sql<{ id: number }[]>`
     INSERT INTO slotsync.runs (kind, lane, started_by, streams, status)
     VALUES ('sync', 'sync', 'command', '{rooms}', 'planning') RETURNING id::int`;
-  const preflight = { requireKnownNames: async () => undefined };
+  const nameCheck = { requireKnownNames: async () => undefined };
   const { db } = world.state;
   const runId = run?.id ?? 0;
-  await planRun({ ...deps, preflight }, runId);
+  await planRun({ ...deps, nameCheck }, runId);
   await advanceRun(db, runId);
   for (;;) {
     const [next] = await listQueuedBatches(db, runId);
@@ -195,7 +196,7 @@ describe('batches of several doors over the same keys, while rows change', () =>
     let contended = 0;
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), schedules, async (scheduler, schedule) => {
-        await world.sql`TRUNCATE slotsync.records, slotsync.batches, slotsync.runs, rooms`;
+        await world.sql`TRUNCATE slotsync.records, slotsync.batches, slotsync.runs, slotsync.holds, slotsync.replaced_runs, rooms`;
         await world.sql`INSERT INTO rooms SELECT c, 'first' FROM unnest(${[...KEYS, 'Z']}::text[]) AS c`;
         world.configure(configOf(schedule.owns));
         const { turn, play } = createStage(scheduler);

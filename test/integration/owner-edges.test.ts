@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { addDueChecks } from '../../src/state/inbox/due-checks.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
-import { letGo } from '../../src/state/records/change-hands.js';
+import { letGo } from '../../src/state/records/transfer-objects.js';
 import { linkRecords, unlinkRecords } from '../../src/state/records/link-records.js';
 import { retryRecords } from '../../src/state/records/retry-records.js';
 import { comeToRest, DESKS, insert, keepPlaceWorlds, rename, setCode } from '../support/place-worlds.js';
@@ -88,7 +88,7 @@ describe('child of a parent that waits for an operator', () => {
     expect(await drain(world)).toBeLessThan(6);
   });
 
-  it('whose object has another external id at the service waits, and follows it when it has its own again', async () => {
+  it('a record whose object has another external id at the service waits, and follows it when it has its own again', async () => {
     const world = await openWithDesks();
     world.sandbox.changeObject('y_B', { extId: 'by_hand' });
     await rename(world, 2, 'bb');
@@ -104,7 +104,7 @@ describe('child of a parent that waits for an operator', () => {
   });
 });
 
-describe('link to an object that the template gives for another row of the batch', () => {
+describe('link to an object that the template makes for another row of the batch', () => {
   it('that is not at the service is broken, and stops no others', async () => {
     const world = await openRooms(rooms());
     const link = { ...LINK, stream: 'rooms', localKey: 'B', externalId: 'room_A', fields: ['room.name'] };
@@ -122,7 +122,7 @@ describe('link to an object that the template gives for another row of the batch
 });
 
 describe('former object', () => {
-  it.each([1016, 1024])('of an external id of %i bytes stops no check that is due', async (bytes) => {
+  it.each([1016, 1024])('an external id of %i bytes stops no check that is due', async (bytes) => {
     const world = await openPlaces();
     await insert(world, 1, 'Q7'.repeat(600).slice(0, bytes - 2), 'a');
     await insert(world, 2, 'B', 'b');

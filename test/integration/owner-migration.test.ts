@@ -1,5 +1,5 @@
 // Guarantees 2, 4
-// A state of before, in which several records know of one object: the migration gives it one owner, and the next runs make
+// A state of before, in which several records know of one object: the migration makes one of them its owner, and the next runs make
 // the service what the rows say. The records are as the program left them that kept what it knew with the keys.
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
@@ -76,7 +76,7 @@ const nameOf = (world: World, extId: string) => world.fieldsOf(extId)?.['place.n
 describe('migration: an object that several records know of', () => {
   it.each<[string, FormerRecord]>([
     [
-      'which is dead since its external id changed',
+      'which was given up when its external id changed',
       {
         local_key: '1',
         external_id: 'y_A',

@@ -28,7 +28,7 @@ async function openFilled(): Promise<World> {
   return world;
 }
 
-/** The mirror, whose reading of one stream stops after so many rows until it is told to go on. */
+/** The mirror, whose reading of one stream stops after so many rows until `continue` is called. */
 function holdReading(mirror: Mirror, stream: string, afterRows: number) {
   const [reached, goOn] = [createDeferred(), createDeferred()];
   const readHashes: Mirror['readHashes'] = async function* (read, selection) {

@@ -4,8 +4,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { createPoll, classifyPolled, type Poll } from '../../src/sync/detect/poll-cursor.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import { listWatermarks } from '../../src/state/inbox/poll-watermarks.js';
-import { readPolledRecords } from '../../src/state/records/polled-records.js';
-import { readPlanMarks } from '../../src/state/records/plan-marks.js';
+import { readPolledRecords } from '../../src/state/records/read/polled-records.js';
+import { readPlanMarks } from '../../src/state/records/read/plan-marks.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { COURSES, ROOMS, type Declaration } from '../support/campus.js';
 import { createSharedDatabase, openWorld, type SharedDatabase, type World } from '../support/world.js';
@@ -51,7 +51,7 @@ const waiting = async () =>
   ).map(({ key }) => key);
 const mark = async (stream = 'rooms') =>
   (await listWatermarks(world.state.db)).find((one) => one.stream === stream);
-/** Whatever is in the inbox, to its end. */
+/** Works everything that is in the inbox. */
 async function work(): Promise<void> {
   for (;;) {
     const taken = await takeChanges(world.state.db, ['rooms', 'courses']);
@@ -238,7 +238,7 @@ describe('a cursor that is no time', () => {
     ['double precision', '1e300', "'Infinity'::float8"],
     ['real', '1e30', "'-Infinity'::float4"],
     ['bigint', '9223372036854775807', 'NULL'],
-  ])('of type %s with a value that was a mistake hides no later row', async (type, huge, notRead) => {
+  ])('a mistaken value hides no later row: type %s', async (type, huge, notRead) => {
     await world.sql.unsafe(`ALTER TABLE rooms ALTER COLUMN number TYPE ${type}`);
     await putMany(1, 140);
     await world.sql.unsafe(`
@@ -270,7 +270,7 @@ describe('a timestamp without a zone', () => {
     expect(await poll()).toMatchObject({ put: 0 });
   });
 
-  it('of the hour that clocks are set back is read, however short the overlap is', async () => {
+  it('the hour that clocks are set back is read, however short the overlap is', async () => {
     await world.sql`ALTER TABLE rooms ALTER COLUMN changed TYPE timestamp`;
     const put = (code: string, changed: string) => world.sql`
       INSERT INTO rooms (code, name, changed) VALUES (${code}, 'x', ${changed}::text::timestamp)`;

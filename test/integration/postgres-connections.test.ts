@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createMirror } from '../../src/mirror/mirror.js';
 import { migrateQueue, requireQueueStore } from '../../src/queue/bullmq.js';
 import { openState, query, type State } from '../../src/state/database.js';
-import { readPlanMarks } from '../../src/state/records/plan-marks.js';
+import { readPlanMarks } from '../../src/state/records/read/plan-marks.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
 

@@ -4,14 +4,14 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startEmbeddedPostgres, type EmbeddedPostgres } from '../../src/demo/embedded-postgres.js';
-import { messageOf } from '../../src/errors.js';
+import { messageOf } from '../../src/errors/errors.js';
 import { connectPostgres, pgConfig } from '../../src/connections/postgres-connection.js';
 import { createAuthority, type Authority } from '../support/certificates.js';
 import { isOnPath } from '../support/programs.js';
 
 const ENCRYPTED = 'SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()';
 
-/** What each driver says: whether the connection is encrypted, or why there is none. */
+/** The result of each driver: whether the connection is encrypted, or why it failed. */
 const DRIVERS = {
   async postgres(url: string): Promise<unknown> {
     const sql = connectPostgres(url, 'test');

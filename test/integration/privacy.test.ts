@@ -3,7 +3,7 @@
 // kind of failure, at the most talkative level and without the logger's own redaction. What a mapping function or the
 // service said may stand in a record's message, in the organization's own database, and nowhere else.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { SlotsyncError } from '../../src/errors.js';
+import { SlotsyncError } from '../../src/errors/errors.js';
 import { migrateQueue, openBullmq, type Bullmq } from '../../src/queue/bullmq.js';
 import { createProducer } from '../../src/queue/producer.js';
 import { createWorkers } from '../../src/queue/workers.js';
@@ -20,7 +20,7 @@ const PHONE = '+46 70 555 01 23';
 /** Personal number and, as it happens, local key. */
 const NUMBER = '19550505-0123';
 
-/** What must not be seen, as patterns: tokens are known by their shape. */
+/** Patterns that must not be seen: tokens are known by their shape. */
 const SECRETS = [KEY, NAME, 'Exempelsson', EMAIL, PHONE, NUMBER].map(
   (text) => new RegExp(escapeRegExp(text), 'i'),
 );
@@ -70,7 +70,7 @@ function expectCleanLog(): void {
   for (const line of world.lines) expectClean('a log line', line);
 }
 
-/** What a caller is told of an error; the stack repeats the message. */
+/** The error as a caller sees it; the stack repeats the message. */
 function expectCleanError(error: unknown): void {
   expect(error).toBeInstanceOf(SlotsyncError);
   const { message, facts, remedy, stack, code } = error as SlotsyncError;
@@ -100,7 +100,7 @@ describe('a sync meets', () => {
       () => world.sandbox.failNext({ fault: 'status', status: 401, body: { message: KEY }, times: 9 }),
     ],
     [
-      'a token that is none',
+      'a text that is no token',
       () => world.sandbox.failNext({ fault: 'status', status: 200, body: { secret: KEY } }),
     ],
     ['a person refused, by name', () => refuse({ wholeCall: false })],
@@ -164,7 +164,7 @@ describe('a sync meets', () => {
     expectCleanLog();
   });
 
-  it('the row of a record it gives up: the reason stands in the record, for the person who looks there', async () => {
+  it('the row of a record that is given up: the reason stands in the record, for the person who looks there', async () => {
     world.configure(staff({ fields: { 'person.name': throwing } }));
     await world.sync();
     const record = (await world.recordsOf('staff'))[NUMBER];
@@ -229,7 +229,6 @@ describe('the queue', () => {
   async function work(done: (runId: number) => Promise<boolean>): Promise<string> {
     const producer = createProducer({ bullmq, state: world.state });
     const workers = createWorkers({
-      startDueRuns: async () => undefined,
       ...world.deps(),
       bullmq,
       producer,
@@ -263,7 +262,7 @@ describe('the queue', () => {
     return [...seen].join('\n');
   }
 
-  it('holds numbers of runs and batches, and nothing of what they stand for', async () => {
+  it('holds numbers of runs and batches, and nothing of what they contain', async () => {
     world.sandbox.closeGate({ method: 'PUT' }); // the batch stands in the queue until it has been seen there
     let isShown = false;
     const seen = await work(async (runId) => {

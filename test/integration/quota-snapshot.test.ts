@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createPostgresStore } from '../../src/destination/quota/postgres-store.js';
 import { quotaRules } from '../../src/destination/quota/quota-rules.js';
 import { openState } from '../../src/state/database.js';
-import { checkSnapshots } from '../../src/sync/check.js';
+import { checkSnapshots } from '../../src/sync/operator/check.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 
 /** Nothing is waited for: a waiter that asks gets a slot. */

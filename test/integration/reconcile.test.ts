@@ -6,7 +6,7 @@ import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
 import { registerSchedule } from '../../src/state/runs/nightly-occurrences.js';
 import { listEndedBadly } from '../../src/state/runs/ended-badly.js';
-import { createTurns } from '../../src/lifecycle.js';
+import { createTurns } from '../../src/process/lifecycle.js';
 import { whileReadingAlone } from '../../src/state/runs/reading-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import type { Verdict } from '../../src/state/schema.js';
@@ -90,20 +90,8 @@ function bookThere(...ids: number[]): void {
   }
 }
 
-/** Reconciles the week; a dry run before it says the same. */
-async function run(range: ReconcileRange = {}, changes: Partial<ReconcileDeps> = {}) {
-  const dry = await runOnce({ ...range, isDryRun: true }, changes);
-  const real = await runOnce(range, changes);
-  expect(dry).toEqual({
-    ...real,
-    runId: null,
-    requests: expect.any(Number),
-    discrepancies: real.discrepancies.map((row) => ({ ...row, runId: null, seenAt: expect.any(String) })),
-  });
-  return real;
-}
-
-function runOnce(range: ReconcileRange = {}, changes: Partial<ReconcileDeps> = {}) {
+/** Reconciles the week. */
+function run(range: ReconcileRange = {}, changes: Partial<ReconcileDeps> = {}) {
   return reconcile({ ...world.reconciling(), sliceSize: 6, ...changes }, { ...WEEK, named: 100, ...range });
 }
 
@@ -144,7 +132,7 @@ describe('a reconcile', () => {
     ).toEqual([{ kind: 'reconcile', started_by: 'command', streams: [], status: 'succeeded' }]);
   });
 
-  it('gives each booking its verdict, and tells nothing new the second time', async () => {
+  it('decides on the verdict of each booking, and reports nothing new the second time', async () => {
     await bookHere(1, 2, 3, 4, 5, 6, 7, 8, 9);
     bookThere(1, 2, 3, 4, 5, 6, 7, 8, 9, 10);
     await world.sql`UPDATE bookings SET is_off = true WHERE id IN (5, 6)`;
@@ -340,38 +328,23 @@ describe('a reconcile', () => {
     ]);
   });
 
-  it('leaves no trace of a dry run', async () => {
-    await bookHere(1, 2);
-    bookThere(1);
-    const before = await world.sql`SELECT count(*) FROM slotsync.runs`;
-    expect(await runOnce({ isDryRun: true })).toMatchObject({
-      verdicts: { agrees: 1, missing_there: 1 },
-      events: 1,
-    });
-    expect(await verdicts()).toEqual({});
-    expect(await world.sql`SELECT count(*) FROM slotsync.runs`).toEqual(before);
-  });
-
-  it.each([{ isDryRun: false }, { isDryRun: true }])(
-    'keeps nothing from being cleaned up between its slices: %o',
-    async ({ isDryRun }) => {
-      const ids = Array.from({ length: 30 }, (_, at) => at);
-      await bookHere(...ids);
-      bookThere(...ids.slice(0, 20));
-      await runOnce();
-      world.sandbox.closeGate({ path: '/reservations/find', after: 8 });
-      const running = runOnce({ isDryRun });
-      await until(() => world.sandbox.gate().held, { describe: 'a later slice to ask the service' });
-      // A transaction that has written anything, or a snapshot. The lock of all readings is neither.
-      const holding = await world.sql`
+  it('keeps nothing from being cleaned up between its slices', async () => {
+    const ids = Array.from({ length: 30 }, (_, at) => at);
+    await bookHere(...ids);
+    bookThere(...ids.slice(0, 20));
+    await run();
+    world.sandbox.closeGate({ path: '/reservations/find', after: 8 });
+    const running = run();
+    await until(() => world.sandbox.gate().held, { describe: 'a later slice to ask the service' });
+    // A transaction that has written anything, or a snapshot. The lock of all readings is neither.
+    const holding = await world.sql`
         SELECT application_name, now() - xact_start AS since FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name LIKE 'slotsync%'
           AND (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL)`;
-      world.sandbox.openGate();
-      expect(await running).toMatchObject({ verdicts: { agrees: 20, missing_there: 10 }, events: 0 });
-      expect(holding).toEqual([]);
-    },
-  );
+    world.sandbox.openGate();
+    expect(await running).toMatchObject({ verdicts: { agrees: 20, missing_there: 10 }, events: 0 });
+    expect(holding).toEqual([]);
+  });
 
   it('tells listeners the key of each change', async () => {
     const listener = postgres(world.url, { max: 1, onnotice: () => undefined });
@@ -500,7 +473,7 @@ describe('bad input', () => {
   });
 
   it.each(['timestamptz', 'timestamp', 'date'])(
-    'a time that is none, of type %s, is a problem of that booking alone',
+    'a value that is no time, of type %s, is a problem of that booking alone',
     async (type) => {
       await bookHere(1, 2);
       bookThere(1, 2);
@@ -534,7 +507,7 @@ describe('bad input', () => {
     },
   );
 
-  it('of what is not ours is no matter: objects without a name, statuses of their own, no objects', async () => {
+  it('reservations of others do not matter: objects without a name, statuses of their own, no objects', async () => {
     await bookHere(1, 2, 3);
     const { id } = world.sandbox.addObject({ typeId: 'room' });
     const byHand = [
@@ -586,7 +559,7 @@ describe('bad input', () => {
   ])('a key that %s ends the run with that reason', async (_name, id, code) => {
     await bookHere(1);
     await world.sql`INSERT INTO bookings VALUES (${id}::int, to_timestamp(${FRIDAY}::float8), to_timestamp(${FRIDAY + HOUR}::float8), 'A')`;
-    await expect(runOnce()).rejects.toMatchObject({ code, disposition: 'dead' });
+    await expect(run()).rejects.toMatchObject({ code, disposition: 'dead' });
     expect(await verdicts()).toEqual({});
   });
 
@@ -602,7 +575,7 @@ describe('bad input', () => {
     bookThere(1, 2);
     await run();
     world.sandbox.failNext({ path: '/reservations/find', fault: 'status', status: 200, body, times: 20 });
-    await expect(runOnce()).rejects.toMatchObject({ code: 'answer_invalid' });
+    await expect(run()).rejects.toMatchObject({ code: 'answer_invalid' });
     world.sandbox.clearFailures();
     expect(await verdicts()).toEqual({ 1: 'agrees', 2: 'agrees' });
     expect(await events()).toEqual([]);
@@ -781,7 +754,7 @@ it('follows each night once, when the run of the night has ended', async () => {
   });
   expect(await night()).toBeUndefined(); // it is under way
   await cancelRun(db, ofNight.id);
-  // One that failed is still owed.
+  // A reconcile that failed is still owed.
   world.sandbox.failNext({ path: '/reservations/find', fault: 'status', status: 400 });
   await expect(night()).rejects.toMatchObject({ code: 'refused' });
   expect(await night()).toMatchObject({ read: 'window' });

@@ -10,7 +10,7 @@ const NO = { status: 400, message: 'no' };
 
 const refusedRoom = async (world: World) => (await world.recordsOf('rooms'))['A'];
 
-/** Seconds until the record is looked at again. */
+/** Seconds until the record is checked again. */
 async function secondsToSecondLook(world: World): Promise<number | null> {
   const [row] = await world.sql<{ seconds: number | null }[]>`
     SELECT extract(epoch FROM check_after - now())::float8 AS seconds FROM slotsync.records WHERE local_key = 'A'`;
@@ -23,7 +23,7 @@ const pass = (world: World) =>
 
 // Guarantee 10
 describe('refusal: an object that is refused alone', () => {
-  it('is dead at once when another was accepted beside it', async () => {
+  it('is given up at once when another was accepted beside it', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B');
     world.sandbox.refuseObject('room_A', NO);

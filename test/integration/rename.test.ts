@@ -1,9 +1,9 @@
 // Guarantee 4
 // A row has another key: its object follows it, with its number and its bookings, or nothing has changed.
 import { describe, expect, it } from 'vitest';
-import { claimRecords } from '../../src/state/records/claims.js';
-import { claimObjects } from '../../src/state/records/object-claims.js';
-import { renameKey } from '../../src/sync/rename-record.js';
+import { claimRecords } from '../../src/state/records/claim-records.js';
+import { claimObjects } from '../../src/state/records/claim-objects.js';
+import { renameKey } from '../../src/sync/operator/rename-record.js';
 import {
   addRooms,
   expectNothingToSend,
@@ -19,6 +19,12 @@ const renameRow = (world: World, from: string, to: string) =>
   world.sql`UPDATE rooms SET code = ${to} WHERE code = ${from}`;
 const rename = (world: World, from: string, to: string) =>
   renameKey(world.deps(), world.stream('rooms'), { from, to });
+/** The row of A is renamed while a batch writes the record of a key. */
+async function claimBeforeRename(world: World, key: string): Promise<void> {
+  await renameRow(world, 'A', 'B');
+  const claim = { token: 't', stream: 'rooms', seconds: 60, lateSeconds: 60 };
+  await claimRecords(world.state.db, { ...claim, keys: [key], runId: 1 });
+}
 const linksOf = (world: World) => world.sql<{ local_key: string; external_id: string; linked_by: string }[]>`
   SELECT local_key, external_id, linked_by FROM slotsync.links ORDER BY local_key`;
 
@@ -43,7 +49,7 @@ describe('rename', () => {
     await expectNothingToSend(world);
   });
 
-  it('links nothing where the template gives the same external id, and moves a link that is there', async () => {
+  it('links nothing where the template makes the same external id, and moves a link that is there', async () => {
     const world = await open(rooms({ externalId: 'room_{number}' }));
     await world.sql`INSERT INTO rooms (code, name, number) VALUES ('A', 'a', '1')`;
     await world.sync();
@@ -99,7 +105,7 @@ describe('rename', () => {
     expect(world.fieldsOf('course_1')).toMatchObject({ 'course.room': 'room_A' });
   });
 
-  it('is refused to a row of the template that comes later: it is told whose the object is', async () => {
+  it('is refused to a row of the template that comes later: its record names the owner', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     await world.sync();
@@ -142,33 +148,13 @@ describe('rename', () => {
     ],
     [
       'a batch writes the old record',
-      async (world) => {
-        await renameRow(world, 'A', 'B');
-        await claimRecords(world.state.db, {
-          token: 't',
-          stream: 'rooms',
-          seconds: 60,
-          lateSeconds: 60,
-          keys: ['A'],
-          runId: 1,
-        });
-      },
+      (world) => claimBeforeRename(world, 'A'),
       ['A', 'B'],
       /a batch is writing/,
     ],
     [
       'a batch writes the new record',
-      async (world) => {
-        await renameRow(world, 'A', 'B');
-        await claimRecords(world.state.db, {
-          token: 't',
-          stream: 'rooms',
-          seconds: 60,
-          lateSeconds: 60,
-          keys: ['B'],
-          runId: 1,
-        });
-      },
+      (world) => claimBeforeRename(world, 'B'),
       ['A', 'B'],
       /a batch is writing/,
     ],

@@ -1,7 +1,8 @@
 // `batchSize: 'auto'`: how full requests are, as the service saw them.
+import { situationDocument } from '../../src/documents/situation.js';
+import { contentToText } from '../../src/render/text.js';
+import { readSituation } from '../../src/situation/situation.js';
 import { describe, expect, it } from 'vitest';
-import { readStatus } from '../../src/readings/status.js';
-import { describeRequestSizes } from '../../src/report/status.js';
 import { listRequestSizes, saveRequestSize } from '../../src/state/request-sizes.js';
 import { FIRST_SIZE } from '../../src/sync/apply/request-size.js';
 import { createRequestSizes } from '../../src/sync/apply/request-sizes.js';
@@ -28,13 +29,11 @@ describe('the size of requests', () => {
     expect(room?.objects).toBeGreaterThanOrEqual(200);
     expect(room?.reason).toMatch(/^\d+ took \d+\.\d+ s$/);
     expect(world.lines.some((line) => line.includes('another number from now on'))).toBe(true);
-    const { requestSizes } = await readStatus(world.state, {
-      kinds: ['sync'],
-      configuredStreams: async () => ['rooms'],
-      quotaUsage: async () => Promise.reject(new Error('not asked for here')),
-    });
-    expect(requestSizes).toMatchObject([{ type: 'room', objects: room?.objects }]);
-    expect(describeRequestSizes(requestSizes)).toMatch(
+    const facts = await readSituation(world.state.db, { streams: ['rooms'] });
+    expect(facts.requestSizes).toMatchObject([{ type: 'room', objects: room?.objects }]);
+    const { sections } = situationDocument({ ...facts, quota: null }, { timeZone: 'UTC' });
+    const shown = sections.find(({ id }) => id === 'request-sizes') ?? {};
+    expect(contentToText(shown, { timeZone: 'UTC' }).join('\n')).toMatch(
       /^type +objects a request +because\nroom +[\d ]+ +\d+ took/,
     );
     await expectInSync(world);
@@ -98,7 +97,7 @@ describe('the size of requests', () => {
     await expectInSync(world);
   });
 
-  it('what was read too long before its write is read again, and what was changed there meanwhile is kept', async () => {
+  it('an object that was read too long before its write is read again, and changes at the service are kept', async () => {
     const world = await open(rooms());
     world.configure(rooms({ fields: { 'room.name': 'name' } }));
     await addRooms(world, ...many(200));

@@ -4,14 +4,14 @@
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { createMirror } from '../../src/mirror/mirror.js';
 import { startPresence } from '../../src/queue/presence.js';
-import { readConditions } from '../../src/readings/conditions.js';
-import { readKnowledge } from '../../src/state/records/unsent-records.js';
-import { describeSettled } from '../../src/report/failures.js';
+import { readSituation } from '../../src/situation/situation.js';
+import { readKnowledge } from '../../src/state/records/read/unsent-records.js';
+import { describeSettled } from '../../src/documents/failures.js';
 import { openState } from '../../src/state/database.js';
 import { noteDatabase, readDatabase, readRestored, readStateFacts } from '../../src/state/databases.js';
 import { migrate } from '../../src/state/migrate.js';
 import { startRun } from '../../src/state/runs/start-run.js';
-import { checkDatabases } from '../../src/sync/check.js';
+import { checkDatabases } from '../../src/sync/operator/check.js';
 import { verify } from '../../src/sync/verify/verify.js';
 import { backUpDatabase, inDatabase, startCluster, type Cluster } from '../support/clusters.js';
 import {
@@ -26,6 +26,7 @@ import {
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
 import { createSharedDatabase, type World } from '../support/world.js';
+import { reasonHeld } from '../support/held-reason.js';
 
 const open = keepRoomWorlds();
 
@@ -41,7 +42,7 @@ const settle = (world: World) =>
   world.sql`UPDATE slotsync.records SET updated_at = now() - interval '1 hour'`;
 
 async function repair(world: World) {
-  const request = { kind: 'verify', lane: 'verify', startedBy: 'command', range: { repair: true } } as const;
+  const request = { kind: 'repair', lane: 'verify', startedBy: 'command' } as const;
   const { run } = await startRun(world.state.db, { ...request, streams: ['rooms'] });
   return world.finish(run.id, (await world.planRun(run.id)).queue);
 }
@@ -66,15 +67,15 @@ describe('state and mirror restored together', () => {
     const world = await restored();
     // Before any run, for who only looks.
     expect(await saidOf(world)).toContain('is not known: slotsync verify --repair');
-    expect(await readConditions(world.state.db, ['rooms'])).toMatchObject({ restored: { since: null } });
+    expect(await readSituation(world.state.db)).toMatchObject({ known: { restored: { since: null } } });
 
     const { run } = await world.sync();
     expect(run).toMatchObject({ status: 'partial', errorCode: 'state_restored' });
     expect(run.errorMessage).toMatch(/^the state is another database of its server/);
     expect(nameAtService(world, 'r001')).toBe('sent since');
     expect(await saidOf(world)).toContain('is not known');
-    expect(await readConditions(world.state.db, ['rooms'])).toMatchObject({
-      restored: { since: expect.any(Date) },
+    expect(await readSituation(world.state.db)).toMatchObject({
+      known: { restored: { since: expect.any(Date) } },
     });
 
     await settle(world);
@@ -85,7 +86,7 @@ describe('state and mirror restored together', () => {
     // The mirror was put back as well: what it would repair is older, and is not sent unasked.
     const { run: repairing } = await repair(world);
     expect(repairing).toMatchObject({ status: 'held' });
-    expect(repairing.holds['rooms']?.repair?.reason).toMatch(
+    expect(reasonHeld(repairing, 'rooms', 'repair')).toMatch(
       /approve only if its data is whole and not older/,
     );
     expect(nameAtService(world, 'r001')).toBe('sent since');
@@ -179,7 +180,7 @@ describe('mirror', () => {
       update: { count: 2 },
       retire: { count: 1 },
     });
-    expect(run.holds['rooms']?.update?.reason).toMatch(
+    expect(reasonHeld(run, 'rooms', 'update')).toMatch(
       /^the mirror is another database of its server \(.*\): approve only if .*; 2 of 3 records would be updated; if that is so: slotsync approve/,
     );
     expect(nameAtService(world, 'r001')).toBe('Room r001');
@@ -232,7 +233,7 @@ describe('servers', () => {
     await primary.noteState();
     const noted = await cluster.backUp();
     await inDatabase(url, async (sql) => {
-      // More than a server writes by itself, and on disk: the position is not ahead of what a crash would leave.
+      // More than an idle server writes, and on disk: the position is not ahead of what a crash would leave.
       await sql`CREATE TABLE since AS SELECT generate_series(1, 200000)`;
       await sql`CHECKPOINT`;
     });

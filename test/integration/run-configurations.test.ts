@@ -1,8 +1,7 @@
 // Guarantee 11
 // A run belongs to the configuration that it was started with: who may take it over, and when it is replaced.
+import { statusOf } from '../support/status.js';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { readStatus } from '../../src/readings/status.js';
-import { describeStatus } from '../../src/report/status.js';
 import { notePresence } from '../../src/state/processes.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
@@ -35,14 +34,7 @@ describe('run: its configuration', () => {
       configuration: { ...configuration, loadedAt },
     });
   const configurationOf = async (id: number) => (await readRun(world.state.db, id))?.configuration;
-  const status = async () => {
-    const deps = {
-      kinds: ['sync'] as const,
-      configuredStreams: async () => [],
-      quotaUsage: () => world.limiter.usage(),
-    };
-    return describeStatus(await readStatus(world.state, deps), 'UTC').join('\n');
-  };
+  const status = () => statusOf(world.state);
 
   it('a run whose streams are declared alike is taken over, once nobody at work has its configuration', async () => {
     const [alike, other, former] = [
@@ -83,7 +75,7 @@ describe('run: its configuration', () => {
     expect(await start(PRESENT, 'rooms')).toBe(former);
   });
 
-  it('an incremental run gives its keys back, and a run over whole streams is left to an operator', async () => {
+  it('an incremental run returns its keys, and a run over whole streams is left to an operator', async () => {
     const { db } = world.state;
     const sync = await start(FORMER, 'rooms');
     await addChanges(db, 'rooms', ['A']);
@@ -103,12 +95,12 @@ describe('run: its configuration', () => {
     const id = await start(PRESENT, 'rooms');
     const older = await status();
     expect(older).toContain(
-      `Run ${id} (rooms) waits: no process at work has its configuration. To have it worked: restart the worker`,
+      `Run ${id} (rooms) waits: no process at work has its configuration\n    → To have it worked: restart the worker`,
     );
     expect(older).toMatch(
       /worker on host-a, process 7, has another configuration \(rooms\), loaded .* \(3 d.* ago\): restart it/,
     );
-    expect(older).toContain(`Unfinished: run ${id}`);
+    expect(older).toContain(`Run ${id} (rooms) waits`);
 
     await world.sql`UPDATE slotsync.processes SET configuration_loaded_at = now() + interval '1 minute'`;
     const newer = await status();

@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { createMirror } from '../../src/mirror/mirror.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
-import { claimRecords } from '../../src/state/records/claims.js';
+import { claimRecords } from '../../src/state/records/claim-records.js';
 import type { Outcome } from '../../src/state/records/outcome-types.js';
 import { insertBatches, readBatch, type Batch } from '../../src/state/runs/batches.js';
 import { cancelRun, finishRun } from '../../src/state/runs/end-run.js';
@@ -62,7 +62,7 @@ describe('run: one', () => {
     await expectInSync(world);
   });
 
-  it('whose key is not unique sends nothing of that stream', async () => {
+  it('a stream whose key is not unique sends nothing', async () => {
     const world = await open(roomsAndCourses({ key: 'name', externalId: 'course_{name}', references: {} }));
     await addRooms(world, 'A');
     await world.sql`INSERT INTO courses VALUES ('1', 'same'), ('2', 'same'), ('3', 'own')`;
@@ -88,7 +88,7 @@ describe('run: one', () => {
     await expectInSync(world);
   });
 
-  it('of several batches goes on past one that is given up', async () => {
+  it('with several batches goes on past one that is given up', async () => {
     const world = await open(rooms({ batchSize: 2 }));
     await addRooms(world, 'A', 'B', 'C', 'D');
     const { runId, queue } = await world.plan();
@@ -168,7 +168,7 @@ describe('run: a stream whose source raises', () => {
   it.each([
     ['an error of its own (P0001)', 'P0001', 'mirror_raised'],
     ['a division by zero', '22012', 'mirror_source'],
-    ['a subquery that gives several rows', '21000', 'mirror_raised'],
+    ['a subquery that returns several rows', '21000', 'mirror_raised'],
   ])('%s fails alone, at once', async (_, sqlstate, code) => {
     const world = await openTroubled(sqlstate);
     const { run, errors } = await world.sync();
@@ -193,7 +193,7 @@ describe('run: a stream whose source raises', () => {
     await expectInSync(world);
   });
 
-  it('what passes is tried again, and everything is sent', async () => {
+  it('an error that passes is tried again, and everything is sent', async () => {
     const world = await openTroubled('40001');
     const runId = await world.startRun();
     await expect(world.planRun(runId)).rejects.toMatchObject({ code: 'mirror_failed' });
@@ -203,7 +203,7 @@ describe('run: a stream whose source raises', () => {
     expect(await world.statusesOf('courses')).toEqual({ c1: 'synced', c2: 'synced' });
   });
 
-  it('of an incremental run fails alone, and its keys come back later', async () => {
+  it('in an incremental run fails alone, and its keys come back later', async () => {
     const world = await openTroubled('P0001');
     await addChanges(world.state.db, 'rooms', ['A']);
     await addChanges(world.state.db, 'courses', ['c1']);
@@ -308,7 +308,7 @@ describe('run: its end', () => {
     expect(run).toMatchObject({ status: 'partial', errorCode: 'outcomes_missing' });
   });
 
-  it('of an incremental run that lost a batch gives its keys back', async () => {
+  it('an incremental run that lost a batch returns its keys', async () => {
     const world = await open(rooms({ batchSize: 1 }));
     await addRooms(world, 'A', 'B');
     await addChanges(world.state.db, 'rooms', ['A', 'B']);

@@ -172,7 +172,7 @@ describe('authentication', () => {
   });
 });
 
-describe('requests that are none', () => {
+describe('requests that are invalid', () => {
   it('answers unknown paths with 404, other methods with 405, and bodies that are not JSON with 400 or 415', async () => {
     const sandbox = await start();
     const { call, token } = await connect(sandbox);
@@ -360,7 +360,7 @@ describe('finding objects, types and fields', () => {
     expect((await find('objects', { page: 9 })).results).toEqual([]);
   });
 
-  it('gives ids and extIds as a union with the other filters, and alone just them', async () => {
+  it('takes ids and extIds as a union with the other filters, and alone just them', async () => {
     const sandbox = await start();
     const a = sandbox.putObject(room('A'));
     sandbox.putObject(room('B', { 'room.seats': '4' }));
@@ -724,9 +724,7 @@ describe('quota', () => {
     await Promise.all([authenticate(sandbox), authenticate(sandbox)]);
     const refused = await authenticate(sandbox);
     expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, null]);
-    await expect
-      .poll(async () => (await authenticate(sandbox)).status, { timeout: 3000, interval: 50 })
-      .toBe(200);
+    await expect.poll(async () => (await authenticate(sandbox)).status, { interval: 50 }).toBe(200);
     const accepted = sandbox.arrivals().filter(({ status }) => status === 200);
     expect((accepted[2]?.at ?? 0) - (accepted[0]?.at ?? 0)).toBeGreaterThanOrEqual(1000);
   });
@@ -920,7 +918,7 @@ describe('gate', () => {
     expect(sandbox.objects()).toHaveLength(3);
   });
 
-  it('lets as many pass first as it is told, and holds the answer only when told so', async () => {
+  it('lets as many pass first as ordered, and holds the answer only when ordered', async () => {
     const sandbox = await start();
     const { put } = await connect(sandbox);
     sandbox.closeGate({ path: '/objects', hold: 'answer', after: 1 });
@@ -1003,7 +1001,7 @@ describe('late requests', () => {
     expect(sandbox.late()).toBe(0);
   });
 
-  it('keep the connection for as long as they are told', async () => {
+  it('keep the connection for as long as it was ordered', async () => {
     const sandbox = await start();
     const { put } = await connect(sandbox);
     sandbox.failNext({ method: 'PUT', fault: 'late', afterMs: 80 });
@@ -1037,7 +1035,7 @@ describe('late requests', () => {
   });
 });
 
-describe('what was seen', () => {
+describe('the summary of requests', () => {
   it('notes every request of the service, in order, and no control request', async () => {
     const sandbox = await start();
     const { put, find } = await connect(sandbox);

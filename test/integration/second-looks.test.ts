@@ -1,36 +1,28 @@
 // Guarantee 10
-// What an operator is told of objects that are looked at again: why, and when.
+// Status and explain name the objects that are checked again: why, and when.
+import { statusOf } from '../support/status.js';
 import { expect, it } from 'vitest';
-import { describeRecordExplained } from '../../src/report/explain.js';
-import { readStatus } from '../../src/readings/status.js';
-import { describeStatus } from '../../src/report/status.js';
-import { explainRecord } from '../../src/sync/explain-record.js';
+import { recordDocument } from '../../src/documents/record.js';
+import { answerToText } from '../../src/render/text.js';
+import { explainRecord } from '../../src/sync/operator/explain-record.js';
 import { addRooms, keepRoomWorlds, rooms } from '../support/room-worlds.js';
 import type { World } from '../support/world.js';
 
 const open = keepRoomWorlds();
 
 async function explained(world: World, key: string): Promise<string> {
-  return describeRecordExplained(await explainRecord(world.deps(), world.stream('rooms'), key), 'UTC').join(
-    '\n',
-  );
+  const known = await explainRecord(world.deps(), world.stream('rooms'), key);
+  return answerToText(recordDocument(known, known), { timeZone: 'UTC', columns: Infinity });
 }
 
-async function status(world: World): Promise<string> {
-  const reading = await readStatus(world.state, {
-    kinds: ['sync'],
-    configuredStreams: async () => ['rooms'],
-    quotaUsage: () => Promise.reject(new Error('not asked for')),
-  });
-  return describeStatus(reading, 'UTC').join('\n');
-}
+const status = (world: World) => statusOf(world.state);
 
 const TIME = String.raw`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`;
 
 it('second look: explain and status say that an answer was lost, and when the service is asked again', async () => {
   const world = await open(rooms({ owns: 'object' }));
   await addRooms(world, 'A', 'B');
-  expect(await status(world)).not.toContain('looked at again');
+  expect(await status(world)).not.toContain('checked again');
   const { queue, runId } = await world.plan();
   world.sandbox.failNext({ path: '/v1/objects', fault: 'loseAnswer' });
   await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
@@ -38,14 +30,14 @@ it('second look: explain and status say that an answer was lost, and when the se
     `a write whose answer was lost may still be carried out: the service is asked again after ${TIME}`,
   );
   expect(await explained(world, 'A')).toMatch(lost);
-  expect(await explained(world, 'A')).toContain('in doubt: the service may hold something other');
+  expect(await explained(world, 'A')).toContain('In doubt: the service may hold something other');
   const count = new RegExp(
-    `2 objects will be looked at again \\(an answer was lost, or the object was refused alone\\), the last after ${TIME}\\.`,
+    `2 objects will be checked again \\(an answer was lost, or the object was refused alone\\), the last after ${TIME}`,
   );
   expect(await status(world)).toMatch(count);
   await world.finish(runId, queue);
   expect(await explained(world, 'A')).toMatch(lost);
-  expect(await explained(world, 'A')).not.toContain('in doubt');
+  expect(await explained(world, 'A')).not.toContain('In doubt');
 });
 
 it('second look: explain says that an object refused alone is sent once more, and when', async () => {

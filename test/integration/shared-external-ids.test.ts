@@ -1,8 +1,9 @@
 // Guarantee 10
 // Rows that share an external id, in any number: each is refused with its reason, in small portions.
 import { describe, expect, it } from 'vitest';
-import { planStream, type PlanSink } from '../../src/sync/plan/plan-stream.js';
-import { explainSharedId } from '../../src/sync/plan/shared-external-ids.js';
+import type { PlanSink } from '../../src/sync/plan/batches.js';
+import { planStream } from '../../src/sync/plan/plan-stream.js';
+import { explainRefusal } from '../../src/sync/plan/refused-rows.js';
 import { keepRoomWorlds, rooms } from '../support/room-worlds.js';
 
 const open = keepRoomWorlds();
@@ -14,7 +15,7 @@ function watch() {
   const refused: { key: string; message: string }[][] = [];
   const planned: string[] = [];
   const sink: PlanSink = {
-    addBatch: async ({ entries }) => void planned.push(...entries.map(({ key }) => key)),
+    addBatch: async (_kind, entries) => void planned.push(...entries.map(({ key }) => key)),
     refuse: async (rows) => void refused.push([...rows]),
   };
   return { sink, refused, planned };
@@ -48,7 +49,7 @@ describe('external id: one of 60 000 rows', () => {
   });
 });
 
-it('external id: one of an empty code is none; each row has its reason, and the others arrive', async () => {
+it('external id: an empty code makes no external id; each row has its reason, and the others arrive', async () => {
   const world = await open(byNumber);
   await world.sql`
     INSERT INTO rooms (code, name, number) SELECT 'r' || i, 'Room', '' FROM generate_series(1, ${MANY}) AS i`;
@@ -89,8 +90,16 @@ it.each([
   [7, ['a', 'b', 'c', 'd', 'e', 'f'], 'a', 'b, c, d, e, f and 1 more row'],
   [6, ['a', 'b', 'c', 'd', 'e', 'f'], 'c', 'a, b, d, e, f'],
   [60_000, ['a', 'b', 'c', 'd', 'e', 'f'], 'z', 'a, b, c, d, e and 59994 more rows'],
-])('external id: of %i rows with %j, %s is told of %s', (count, keys, key, others) => {
-  expect(explainSharedId({ externalId: 'x', count, keys }, key)).toBe(
+])('external id: %i rows with %j: the message of %s names %s', (count, keys, key, others) => {
+  const row = {
+    operation: 'refuse',
+    key,
+    hash: '1',
+    sharedId: 0,
+    isSettled: false,
+    decision: 'create',
+  } as const;
+  expect(explainRefusal(row, [{ externalId: 'x', count, keys }]).message).toBe(
     `external id 'x' is also that of ${others}`,
   );
 });

@@ -1,7 +1,7 @@
 // Every failure of the state database is a SlotsyncError `state_…`, without the statement and its values.
 import { eq, sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { SlotsyncError } from '../../src/errors.js';
+import { SlotsyncError } from '../../src/errors/errors.js';
 import { openState, query, type Queries, type State } from '../../src/state/database.js';
 import { runs, watermarks } from '../../src/state/schema.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';

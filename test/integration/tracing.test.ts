@@ -9,8 +9,8 @@ import { migrateQueue, openBullmq } from '../../src/queue/bullmq.js';
 import { createProducer } from '../../src/queue/producer.js';
 import { createWorkers } from '../../src/queue/workers.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
-import { inSpan, isRegistered } from '../../src/tracing.js';
-import { startTracing } from '../../src/tracing-export.js';
+import { inSpan, isRegistered } from '../../src/process/tracing.js';
+import { startTracing } from '../../src/process/tracing-export.js';
 import { rehearse } from '../support/rehearsal.js';
 import { addRooms, keepRoomWorlds, roomsAndCourses } from '../support/room-worlds.js';
 import { idOf, keepSpans, parentOf, traceOf } from '../support/tracing.js';
@@ -31,7 +31,7 @@ async function work(world: World): Promise<number> {
   await migrateQueue({ postgresUrl: world.url });
   const bullmq = openBullmq({ postgresUrl: world.url }, 'traced', world.log);
   const producer = createProducer({ bullmq, state: world.state });
-  const asked = { startDueRuns: async () => undefined, probe: async () => undefined };
+  const asked = { probe: async () => undefined };
   const workers = createWorkers({ ...world.deps(), bullmq, producer, ...asked });
   try {
     await workers.start();
@@ -200,7 +200,7 @@ describe('a collector', () => {
     expect(isRegistered()).toBe(false);
   });
 
-  it('of an SDK that was registered before the program gets the spans, and no second one is registered', async () => {
+  it('an SDK that was registered before the program gets the spans, and no second one is registered', async () => {
     const { spans, end } = keepSpans();
     ends.push(end);
     expect(startTracing(pino({ level: 'silent' }))).toBeUndefined();

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import postgres from 'postgres';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { checkConfiguration } from '../../src/config-file.js';
+import { checkConfiguration } from '../../src/config/config-file.js';
 import { openTriggers } from '../../src/mirror/install-triggers.js';
 import { functionName } from '../../src/mirror/trigger-sql.js';
 import type { Stream } from '../../src/streams/stream.js';
@@ -118,7 +118,7 @@ describe.skipIf(isForMirrorAlone())('a statement', () => {
     }
   });
 
-  it('of a role without any right on the state is noted too', async () => {
+  it('a change by a role without any right on the state is noted too', async () => {
     await triggers.install(stream(TABLE, 'code'));
     await sql`CREATE ROLE slotsync_test_writer`;
     try {

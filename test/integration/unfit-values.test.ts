@@ -1,4 +1,4 @@
-// Values that no text stands for at the service: NaN, infinities, and dates that are not YYYY-MM-DD. The record is dead and
+// Values that have no text at the service: NaN, infinities, and dates that are not YYYY-MM-DD. The record is given up and
 // says which column; the value never arrives, and all other records do.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Row } from '../../src/streams/config-schema.js';

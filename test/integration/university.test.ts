@@ -1,6 +1,6 @@
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { checkConfiguration } from '../../src/config-file.js';
+import { checkConfiguration } from '../../src/config/config-file.js';
 import { universityConfig, universitySchema } from '../../src/demo/sync.config.js';
 import { generateReservations, loadUniversity } from '../../src/demo/university.js';
 import { createMirror } from '../../src/mirror/mirror.js';

@@ -2,7 +2,7 @@
 // A row that cannot be read, among changed keys: the plan of their run leaves it to its batch, which fails it alone.
 import { expect, it } from 'vitest';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
-import { pushKeys } from '../../src/sync/push-keys.js';
+import { pushKeys } from '../../src/sync/operator/push-keys.js';
 import { addRooms, isActive, keepRoomWorlds, nameAtService, rename, rooms } from '../support/room-worlds.js';
 import type { Declaration } from '../support/campus.js';
 import type { World } from '../support/world.js';

@@ -3,11 +3,11 @@
 // the same row. The types are asked of the server under test.
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { checkConfiguration } from '../../src/config-file.js';
+import { checkConfiguration } from '../../src/config/config-file.js';
 import { decodeColumn, unescapeColumn } from '../../src/connections/postgres-copy.js';
 import { openTriggers } from '../../src/mirror/install-triggers.js';
 import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
-import { arrayLiteral } from '../../src/sql-text.js';
+import { arrayLiteral } from '../../src/text/sql-text.js';
 import { renderExternalId } from '../../src/streams/external-id.js';
 import { splitKey } from '../../src/streams/local-key.js';
 import { mapRow } from '../../src/streams/map-row.js';
@@ -124,7 +124,7 @@ const textsOf = (type: string) =>
       ]
     : TEXTS;
 
-/** Of each type so many values are also asked for alone: together, one that PostgreSQL cannot read slows the others down. */
+/** The number of values of each type that are also asked for alone: together, one that PostgreSQL cannot read slows the others down. */
 const ALONE = 2;
 
 let database: TestDatabase;
@@ -243,18 +243,18 @@ describe('values of each type', () => {
         if (typeof refusal !== 'string' || !refusal.includes('key: column value is')) say('planned', refusal);
         continue;
       }
-      const rows = (await mirror.readRowsOrReasons(children, [...texts.keys()])).rows;
+      const rows = (await mirror.readRows(children, [...texts.keys()])).rows;
       for (const stream of [single, pairs]) {
         const plan = await readPlan(stream);
         const keys = plan.map(([key]) => key);
-        const read = (await mirror.readRowsOrReasons(stream, keys)).rows;
+        const read = (await mirror.readRows(stream, keys)).rows;
         if (JSON.stringify(await readPlan(stream, keys)) !== JSON.stringify(plan)) say('selected', keys);
         for (const [key, hash] of plan) {
           checked++;
           if (read.get(key)?.hash !== hash) say('read together', key);
         }
         for (const [key, hash] of plan.slice(0, ALONE)) {
-          const alone = (await mirror.readRowsOrReasons(stream, [key])).rows;
+          const alone = (await mirror.readRows(stream, [key])).rows;
           if (alone.size !== 1 || alone.get(key)?.hash !== hash) say('read alone', key, [...alone.keys()]);
         }
       }
@@ -294,7 +294,7 @@ describe('values of each type', () => {
         faults.push([type, 'has no value']);
       for (const stream of [named, composed]) {
         const rendered = group(
-          [...(await mirror.readRowsOrReasons(stream, ids)).rows].flatMap(([id, { row }]) => {
+          [...(await mirror.readRows(stream, ids)).rows].flatMap(([id, { row }]) => {
             const externalId = orReason(() => renderExternalId(stream.externalId, row));
             return externalId instanceof Error ? [] : [[externalId, id] as const];
           }),

@@ -1,9 +1,10 @@
 // Guarantee 11
 // Verify: what the service holds beside what was accepted last. People change objects at the service by the controls of the
 // sandbox; what is said of them is looked at in the tables of the state.
+import { concerns } from '../../src/situation/concerns.js';
+import { listVerified, readSituation } from '../../src/situation/situation.js';
+import type { RunRange } from '../../src/state/schema.js';
 import { describe, expect, it } from 'vitest';
-import { readConditions } from '../../src/readings/conditions.js';
-import { readVerified } from '../../src/readings/status.js';
 import { linkRecords } from '../../src/state/records/link-records.js';
 import { startReading, whileReadingAlone } from '../../src/state/runs/reading-runs.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
@@ -24,6 +25,7 @@ import {
 } from '../support/room-worlds.js';
 import { until } from '../support/wait.js';
 import type { World } from '../support/world.js';
+import { reasonHeld } from '../support/held-reason.js';
 
 const open = keepRoomWorlds();
 
@@ -158,7 +160,7 @@ describe('verify: what a sync has to do with is no drift', () => {
     expect(await driftOf(world)).toEqual([]);
   });
 
-  it('a record that is dead, in doubt or claimed waits', async () => {
+  it('a record that is given up, in doubt or claimed waits', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A', 'B', 'C');
     await sync(world);
@@ -253,7 +255,7 @@ it('verify: a retired record whose row is back waits, whatever stands there', as
   expect(await driftOf(world)).toEqual([]);
 });
 
-it('verify: an object that drifted and whose record is dead since is not passed over', async () => {
+it('verify: an object that drifted, and whose record was given up since, is not passed over', async () => {
   const world = await open(rooms());
   await addRooms(world, ...codes(3));
   await sync(world);
@@ -279,7 +281,7 @@ describe('verify: objects that are nobody’s record', () => {
       { local_key: `#${id}`, external_id: null, kind: 'extra' },
       { external_id: 'room_Z', kind: 'extra' },
     ]);
-    // One is removed, and the other becomes a record.
+    // The first is removed, and the other becomes a record.
     world.sandbox.removeObject(id);
     await addRooms(world, 'Z');
     await sync(world);
@@ -433,7 +435,7 @@ describe('verify: a pass', () => {
     expect(await readRun(world.state.db, 2)).toMatchObject({ status: 'failed', errorCode: 'answer_invalid' });
   });
 
-  it('one at a time: a second one is refused, and one that was interrupted is closed by the next', async () => {
+  it('runs one at a time: a second one is refused, and one that was interrupted is closed by the next', async () => {
     const world = await open(rooms());
     await addRooms(world, 'A');
     await sync(world);
@@ -472,14 +474,14 @@ describe('verify: a pass', () => {
   });
 });
 
-/** What `verify --repair` does after it has read: a run over what drifts. */
-async function repair(world: World, range: object = { repair: true }) {
+/** The second half of `verify --repair`: a run over what drifts. */
+async function repair(world: World, range?: RunRange) {
   const { run } = await startRun(world.state.db, {
-    kind: 'verify',
+    kind: 'repair',
     lane: 'verify',
     startedBy: 'command',
     streams: [...world.verifying().streams.keys()],
-    range: { repair: true, ...range },
+    range,
   });
   const { queue } = await world.planRun(run.id);
   return world.finish(run.id, queue);
@@ -540,8 +542,9 @@ describe('repair', () => {
       }
       expect(world.writes()).toHaveLength(1);
       const { db } = world.state;
-      expect(await readVerified(db)).toMatchObject([{ drift: 0, repairable: 0, storedOtherwise: 1 }]);
-      expect(await readConditions(db, ['rooms'])).toMatchObject({ drift: [] });
+      const situation = await readSituation(db, { streams: ['rooms'] });
+      expect(listVerified(situation)).toMatchObject([{ drift: 0, repairable: 0, storedOtherwise: 1 }]);
+      expect(concerns(situation).filter(({ kind }) => kind === 'drift')).toEqual([]);
 
       // Sent for another reason, the value is stored as before.
       await world.sql`UPDATE rooms SET seats = 5`;
@@ -623,11 +626,10 @@ describe('repair', () => {
     change(world, 'r001', 'Aula');
     await verifyRooms(world);
     const { run } = await startRun(world.state.db, {
-      kind: 'verify',
+      kind: 'repair',
       lane: 'verify',
       startedBy: 'command',
       streams: ['rooms'],
-      range: { repair: true },
     });
     const { queue } = await world.planRun(run.id);
     expect(queue).toHaveLength(1);
@@ -685,7 +687,7 @@ describe('repair', () => {
       status: 'held',
       holds: { rooms: { repair: { count: 20, approvable: true } } },
     });
-    expect(run.holds['rooms']?.repair?.reason).toBe(
+    expect(reasonHeld(run, 'rooms', 'repair')).toBe(
       'the service holds none of the 20 objects: it may have been restored empty or from a backup; ' +
         '20 of 20 records would be repaired, more than 2 and more than 10 %; ' +
         'if that is so: slotsync approve 3 --stream rooms --operation repair',
@@ -715,7 +717,7 @@ describe('repair', () => {
     spoil(world);
     await verifyRooms(world);
     const { run } = await repair(world);
-    expect(run.holds['rooms']?.repair?.reason).toMatch(says);
+    expect(reasonHeld(run, 'rooms', 'repair')).toMatch(says);
   });
 
   it('a row that has changed since is left to a sync, which may have to hold it', async () => {
@@ -744,7 +746,7 @@ describe('repair', () => {
 
 describe('adopt: the state was lost', () => {
   const lose = (world: World) => world.sql`
-    TRUNCATE slotsync.records, slotsync.runs, slotsync.batches, slotsync.drift, slotsync.verifications RESTART IDENTITY`;
+    TRUNCATE slotsync.records, slotsync.runs, slotsync.batches, slotsync.holds, slotsync.replaced_runs, slotsync.drift, slotsync.verifications RESTART IDENTITY`;
 
   it('records are made again without a write, and a sync sends only what differs', async () => {
     const world = await open(roomsAndCourses());
@@ -786,7 +788,7 @@ describe('adopt: the state was lost', () => {
     expect((await world.recordsOf('rooms'))['A']).toEqual(before['A']);
   });
 
-  it('an object without an external id is left to the sync that gives it one', async () => {
+  it('an object without an external id is left to the sync that assigns one', async () => {
     const world = await open(
       { ...rooms(), service: { assignExternalIds: true } },
       { sandbox: { assignsExternalIds: true } },
@@ -800,7 +802,7 @@ describe('adopt: the state was lost', () => {
     expect(world.sandbox.object('room_A')).toMatchObject({ id });
   });
 
-  it('an object that no row gives stays as it is, and one that two rows give is nobody’s', async () => {
+  it('an object that no row has stays as it is, and one that two rows have is nobody’s', async () => {
     const world = await open(rooms({ externalId: 'room_{name}' }));
     await world.sql`INSERT INTO rooms VALUES ('A', 'One'), ('B', 'Two'), ('C', 'Two')`;
     for (const name of ['One', 'Two', 'Three'])
@@ -878,9 +880,9 @@ describe('verify: by a worker', () => {
     expect(await verifyWhenDue(deps, DUE)).toMatchObject({ drifting: 1 });
     const [runId = 0] = started;
     expect(await readRun(world.state.db, runId)).toMatchObject({
-      kind: 'verify',
+      kind: 'repair',
       startedBy: 'schedule',
-      range: { repair: true },
+      range: null,
     });
     const { queue } = await world.planRun(runId);
     await world.finish(runId, queue);

@@ -1,4 +1,4 @@
-// What a write contains: fields the mapping owns, fields it keeps, and objects that need no write.
+// The content of a write: fields the mapping owns, fields it keeps, and objects that need no write.
 import { describe, expect, it } from 'vitest';
 import {
   addRooms,

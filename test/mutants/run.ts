@@ -67,7 +67,7 @@ async function main(names: readonly string[]): Promise<number> {
   return summarize(verdicts, secondsSince(began));
 }
 
-/** What git knows and what is new, as it is in the working tree now. */
+/** The working tree as it is now: files that git knows, and new ones. */
 function copyTree(): void {
   const listed = spawnSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
     cwd: ROOT,
@@ -81,7 +81,7 @@ function copyTree(): void {
   symlinkSync(path.join(ROOT, 'node_modules'), path.join(copy, 'node_modules'));
 }
 
-/** What is wrong with the tests before anything is changed; empty when each mutant's test runs and passes. */
+/** The faults of the tests before anything is changed; empty when each mutant's test runs and passes. */
 async function testWithoutMutants(mutants: readonly Mutant[]): Promise<string[]> {
   if (mutants.some(needsBuild) && !(await build())) return ['the program does not build'];
   const tests = await runTests(mutants);

@@ -17,7 +17,7 @@ describe.skipIf(!(await isRedisInstalled()))('Cluster: a run during which the no
   });
   afterAll(() => cluster?.close());
 
-  it('of the quota and that of the queue die loses no batch and exceeds no second of the quota', async () => {
+  it('that dies, with the quota or with the queue, loses no batch and exceeds no second of the quota', async () => {
     const world = await rehearse({ redisUrl: cluster.url, rows: ROWS, sandbox: { latencyMs: 20 } });
     try {
       await world.configure(SMALL_BATCHES);

@@ -1,8 +1,8 @@
-// What a schedule is made of. An actor runs the real use cases, and before each of its steps it parks until the scheduler
+// The parts of a schedule. An actor runs the real use cases, and before each of its steps it parks until the scheduler
 // lets it go: a statement of the state, a reading of the mirror, a request at the service, its answer.
 import { setImmediate as turn } from 'node:timers/promises';
 
-/** What an actor is about to do. */
+/** The step that an actor is about to take. */
 export interface Step {
   label: string;
   /** False: it cannot be done yet. */
@@ -39,9 +39,9 @@ export interface Actor {
   start(body: (actor: Actor) => Promise<void>): void;
   isAlive(): boolean;
   isKilled(): boolean;
-  /** What it threw. */
+  /** The error it threw. */
   failure(): unknown;
-  /** What it would do next. */
+  /** Its next step. */
   next(): Step | undefined;
   isEnabled(): boolean;
   /** Takes the next step away from the actor. */
@@ -115,7 +115,7 @@ export function createActor(name: string, isEvent = false): Actor {
       const deadline = performance.now() + ms;
       while (true) {
         if (isQuiet()) {
-          // What it does beside the parked step comes to its end first.
+          // Its work beside the parked step ends first.
           await turn();
           await turn();
           if (isQuiet()) return true;

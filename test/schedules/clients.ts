@@ -50,7 +50,7 @@ function noteStatements(tx: Queries, note: (label: string) => void): void {
   };
 }
 
-/** What of a run only those see who work it. */
+/** The part of a run that only its workers see. */
 const OF_A_RUN = new Set(['runs', 'batches', 'changes']);
 
 function stepOf(statement: string, isAlone: boolean): Step {

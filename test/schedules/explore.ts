@@ -1,6 +1,6 @@
 // All schedules of a scenario with at most two preemptions, after CHESS (Musuvathi et al., OSDI 2008): a schedule is
 // played, and at each of its decisions the others that could have gone are schedules of their own.
-import { messageOf } from '../../src/errors.js';
+import { messageOf } from '../../src/errors/errors.js';
 import { createActor, type Actor } from './actor.js';
 import type { ExploredWorld } from './explored-world.js';
 import { bringToRest, createWatch, findFaults, readPresent } from './judge.js';
@@ -10,22 +10,22 @@ import { playSchedule, writeChoices, type Decision } from './scheduler.js';
 export interface Scenario {
   name: string;
   streams: readonly StreamShape[];
-  /** What is there before, and what is planned. Returns what the actors have to know. */
+  /** Makes the rows, and plans them. Returns the facts that the actors need. */
   prepare(room: Room): Promise<Record<string, number>>;
   /** By name, a capital letter: what each actor does. Events may happen at any time, or when `when` says. */
   processes: Record<string, (cast: Cast, actor: Actor) => Promise<void>>;
   events?: Record<string, (cast: Cast, actor: Actor) => Promise<void>>;
   /** Several processes work one run. */
   sharesRun?: boolean;
-  /** External ids that may stay active though no row gives them. */
+  /** External ids that may stay active though no row has them. */
   left?(room: Room): string[];
   /** Codes of records that may end without being sent, because an object can be that of one row alone. */
   refused?: readonly string[];
-  /** What else must hold when everything is quiet. */
+  /** More that must hold when everything is quiet. */
   judge?(room: Room): Promise<string[]>;
 }
 
-/** What an actor of a scenario has. */
+/** The parts of a room that an actor of a scenario uses. */
 export interface Cast {
   room: Room;
   known: Record<string, number>;
@@ -42,7 +42,7 @@ export const PREEMPTIONS_MOST = 2;
 
 export interface Explored {
   schedules: number;
-  /** Of the first that failed. */
+  /** The reports of the first that failed. */
   failures: string[];
   failed: number;
 }
@@ -120,7 +120,7 @@ interface Planned {
   rank: number;
 }
 
-/** Of a bounded part, how much of what is left each number of preemptions gets. */
+/** The share of the remaining schedules that each number of preemptions gets, where only some are played. */
 const SHARES = [1, 0.7, 1];
 /** Most is decided while a request, above all a write, is under way. */
 const RANKS = { write: 2, request: 1, other: 0 } as const;
@@ -177,7 +177,7 @@ function branch(
       .map(({ name, preempts }) => ({
         choices: [...names.slice(0, choices.length + step), name],
         preemptions: preemptions + (preempts ? 1 : 0),
-        // Of one run, what matters is who plans it.
+        // For one run it matters only who plans it.
         rank: sharesRun ? 0 : preempts ? RANKS[at] : rank,
       }))
       .filter((next) => next.preemptions <= PREEMPTIONS_MOST),

@@ -2,7 +2,7 @@
 // work beside them, step by step; they are killed, lose answers, and their writes are carried out late. Values come from
 // small sets, so that they return. Everything is drawn from the seed; in every second one nothing is interrupted.
 import { createRandom } from '../../src/sandbox/random.js';
-import { messageOf } from '../../src/errors.js';
+import { messageOf } from '../../src/errors/errors.js';
 import { createActor, type Actor, type PendingRequest } from './actor.js';
 import type { ExploredWorld } from './explored-world.js';
 import { bringToRest, createWatch, findFaults, readPresent } from './judge.js';
@@ -109,7 +109,7 @@ export async function playHistory(
     [table]: new Map([...from[table]].filter(([key]) => key !== id)),
   });
 
-  /** What happens in the mirror next; undefined: what was drawn is not possible. */
+  /** The next event in the mirror; undefined: the drawn one is not possible. */
   function draw(): [what: string, next: Rows] | undefined {
     const table = pick(tables) ?? 'one';
     const all = tables.flatMap((of) => [...rows[of].values()].map((row) => ({ table: of, row })));
@@ -128,7 +128,7 @@ export async function playHistory(
     const gone = without(rows, some.table, row.id);
     if (kind < 0.52) {
       if (gone[table].has(id)) return undefined;
-      // Where the key of a table is what others have as code, the object stays.
+      // The object stays where the key of one table is the code of another.
       const stays = keysOf(table) === CODES ? row.code : id;
       return ['new key', put(gone, table, { ...row, id: stays, name: pick([name, row.name]) ?? name })];
     }
@@ -201,7 +201,7 @@ export async function playHistory(
     for (let step = 0; step < steps; step++) {
       const actor = pick(living().filter((one) => one.isEnabled()));
       if (!actor) return step > 0;
-      // One goes on for a while: most is decided by who goes where another one is about to write.
+      // The same actor continues for a while: order matters most where another one is about to write.
       const most = 1 + Math.floor(random() * 12);
       for (let more = 0; more < most && actor.isEnabled(); more++) await go(actor);
     }
@@ -262,7 +262,7 @@ export async function playHistory(
     }
   }
 
-  /** One after the other: nothing is interrupted. */
+  /** In sequence: nothing is interrupted. */
   async function operateCalmly(): Promise<void> {
     const chance = random();
     if (chance < 0.55) await changeMirror();

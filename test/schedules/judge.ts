@@ -1,4 +1,4 @@
-// What must hold, of what stands at the service. The mirror is asked by external id, not the state by key.
+// The invariants, checked against the objects at the service. The mirror is asked by external id, not the state by key.
 import { createObject, hashObject } from '../../src/streams/destination-object.js';
 import type { Actor } from './actor.js';
 import { ownershipFaults, type OwnedRow } from '../support/ownership.js';
@@ -70,9 +70,9 @@ export async function bringToRest(room: Room): Promise<string[]> {
     const rowId = given.get(`${stream} ${localKey}`);
     const name = `the record of ${stream} '${localKey}'`;
     if (present.has(externalId))
-      faults.push(`guarantee 4: ${name} is given up and keeps ${externalId}, which another row gives`);
+      faults.push(`guarantee 4: ${name} is given up and keeps ${externalId}, which another row has`);
     else if (rowId !== undefined && room.service.object(rowId))
-      faults.push(`guarantee 4: ${name} is given up, and its row gives ${rowId}, an object of ours`);
+      faults.push(`guarantee 4: ${name} is given up, and its row has ${rowId}, an object of ours`);
   }
   if ((await room.retryChangedIds()).length > 0) await settle();
   room.service.clearArrivals();
@@ -94,19 +94,19 @@ async function readGiven(room: Room): Promise<Map<string, string>> {
   return given;
 }
 
-/** What may be so when everything is quiet. */
+/** Exceptions that a scenario permits when everything is quiet. */
 interface Allowed {
-  /** External ids that may stay active although no row gives them. */
+  /** External ids that may stay active although no row has them. */
   left?: readonly string[] | undefined;
-  /** Codes with which records may end that are not sent; their rows stand for no object. */
+  /** Codes with which records may end that are not sent; their rows own no object. */
   refused?: readonly string[] | undefined;
 }
 
-/** The record of an object that no row gives any more: an operator's to retire. */
+/** The record of an object that no row has any more: an operator's to retire. */
 const isFormer = ({ status, former_key }: { status: string; former_key: string | null }) =>
   former_key !== null && status !== 'retired';
 
-/** What is wrong when everything is quiet. */
+/** The faults when everything is quiet. */
 export async function findFaults(
   room: Room,
   sent: ReadonlySet<string>,
@@ -131,7 +131,7 @@ export async function findFaults(
   const unsentKeys = new Set(
     records.filter(isRefused).map(({ stream, local_key }) => `${stream} ${local_key}`),
   );
-  /** By external id, what the object must be, and the row that gives it. */
+  /** By external id, what the object must be, and the row that has it. */
   const expected = new Map<string, { name: string; parent?: string; row: OwnedRow }>();
   const rows = new Map<string, ThingRow[]>();
   for (const { table } of room.shapes) rows.set(table, await room.rowsOf(table));
@@ -173,7 +173,7 @@ export async function findFaults(
       !former.has(extId) &&
       room.service.object(extId)?.active
     )
-      faults.push(`guarantee 3: ${extId} is active, and no row gives it`);
+      faults.push(`guarantee 3: ${extId} is active, and no row has it`);
 
   for (const {
     stream,
@@ -193,7 +193,7 @@ export async function findFaults(
       faults.push(`guarantee 3: ${name} is left ${status} (${error_code})`);
       continue;
     }
-    // A retired one whose external id another row gives by now says nothing of the object any more.
+    // A retired record whose external id another row has by now says nothing of the object any more.
     if (status === 'retired' && expected.has(extId)) continue;
     const object = room.service.object(extId);
     const fields = object?.fields.map(({ fieldId, values }) => [fieldId, values] as const) ?? [];

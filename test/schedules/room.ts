@@ -1,7 +1,7 @@
-// What one schedule plays in: rows in the mirror, streams and keys that no other schedule has, processes that work them,
+// The world of one schedule: rows in the mirror, streams and keys that no other schedule has, processes that work them,
 // and the events that may happen to those.
-import { checkConfiguration } from '../../src/config-file.js';
-import { codeOf, messageOf } from '../../src/errors.js';
+import { checkConfiguration } from '../../src/config/config-file.js';
+import { codeOf, messageOf } from '../../src/errors/errors.js';
 import { decideRetry } from '../../src/queue/retry-policy.js';
 import { addDueChecks } from '../../src/state/inbox/due-checks.js';
 import { takeChanges } from '../../src/state/inbox/take-changes.js';
@@ -15,11 +15,11 @@ import { failBatch } from '../../src/state/runs/finish-batch.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { applyBatch } from '../../src/sync/apply/apply-batch.js';
-import { approveHolds } from '../../src/sync/approve-holds.js';
-import { createPreflight } from '../../src/sync/plan/preflight.js';
+import { approveHolds } from '../../src/sync/operator/approve-holds.js';
+import { createNameCheck } from '../../src/sync/plan/unknown-names.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
-import { renameKey } from '../../src/sync/rename-record.js';
-import type { SyncDeps } from '../../src/sync/sync-deps.js';
+import { renameKey } from '../../src/sync/operator/rename-record.js';
+import type { SyncDeps } from '../../src/sync/run/sync-deps.js';
 import type { Actor } from './actor.js';
 import { destinationOf, mirrorOf, stateOf } from './clients.js';
 import type { ExploredWorld } from './explored-world.js';
@@ -44,13 +44,13 @@ export interface QueuedKeys {
 /** A stream over one of the two tables. */
 export interface StreamShape {
   table: Table;
-  /** What its external ids are made of: `id` is the key. Beside it a text of its own. */
+  /** The column of its external ids: `id` is the key, the other a text of its own. */
   identifiedBy: 'id' | 'code';
   prefix: string;
   /** The table whose rows its rows refer to. */
   parent?: Table;
   unlessReserved?: boolean;
-  /** Where its rows go, its objects stay active. */
+  /** Its objects stay active when their rows go. */
   retire?: 'keep';
   /** It writes without reading. */
   owns?: 'object';
@@ -134,7 +134,7 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
       ...own,
       now: () => Date.now() + clock.aheadMs,
       clock: () => performance.now() + clock.aheadMs,
-      preflight: createPreflight(own.destination),
+      nameCheck: createNameCheck(own.destination),
     };
     /** Errors on the way that were retried. */
     const errors: string[] = [];
@@ -202,7 +202,7 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
       }
     }
 
-    /** What an operator does; undefined: it is refused. */
+    /** An operator's action; undefined: it is refused. */
     async function unlessRefused<T>(action: Promise<T>): Promise<T | undefined> {
       try {
         return await action;
@@ -218,7 +218,7 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
       errors,
       work,
 
-      /** What the inbox loop does, until nothing waits. */
+      /** Runs the inbox loop until nothing waits. */
       async takeFromInbox(): Promise<void> {
         for (let rounds = 0; rounds < ROUNDS_MOST; rounds++) {
           await addDueChecks(state.db, names);
@@ -229,7 +229,7 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
         }
       },
 
-      /** One sync over all streams, unless one is under way. */
+      /** A sync over all streams, unless one is under way. */
       async sync(): Promise<void> {
         const { run, started } = await startRun(state.db, syncRequest);
         if (started) await work(run.id);
@@ -253,13 +253,18 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
 
       /** An operator approves what a run holds, if nobody has decided yet, and works the run that this starts. */
       async approve(runId: number): Promise<void> {
-        const approving = { ...own, configuration, requireQueue: async () => undefined };
+        const approving = {
+          ...own,
+          configuration,
+          requireQueue: async () => undefined,
+          by: 'command' as const,
+        };
         const answer = await unlessRefused(approveHolds(approving, { runId }));
         if (answer?.started) await work(answer.run.id);
       },
 
       /** An operator rejects what a run holds, if nobody has decided yet. */
-      reject: (runId: number) => unlessRefused(rejectHolds(state.db, runId, {})),
+      reject: (runId: number) => unlessRefused(rejectHolds(state.db, runId, {}, { by: 'command' })),
 
       /** An operator renames a key, if that is possible now. */
       async rename(table: Table, from: string, to: string): Promise<void> {
@@ -293,7 +298,7 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
 
   const startSync = async () => (await startRun(plain.state.db, syncRequest)).run.id;
 
-  /** What is not finished: runs, what is in the inbox, and objects that are to be looked at once more. */
+  /** Unfinished work: runs, keys in the inbox, and objects with a pending check. */
   async function readOpen() {
     const [open] = await sql<{ runs: { id: number; status: string }[] | null; isOpen: boolean }[]>`
       SELECT runs, runs IS NOT NULL
@@ -334,7 +339,7 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
       `${prefix}${name}_${row[identifiedBy]}`,
 
     /**
-     * One transaction in the mirror: rows go, come, and change. Their keys are in the inbox with its commit, as triggers
+     * A transaction in the mirror: rows go, come, and change. Their keys are in the inbox with its commit, as triggers
      * would put them.
      */
     async change(
@@ -371,7 +376,7 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
       SELECT stream, local_key AS "localKey", external_id AS "externalId" FROM slotsync.records
       WHERE stream = ANY (${names}) AND status = 'dead' AND error_code = 'external_id_changed'`,
 
-    /** What an operator does for them. Returns those that are sent again. */
+    /** An operator retries them. Returns those that are sent again. */
     retryChangedIds: async () => {
       const changed = { keys: [], status: 'dead', code: 'external_id_changed' } as const;
       const retried = names.map((stream) => retryRecords(plain.state.db, { stream, ...changed }));
@@ -381,7 +386,7 @@ export function createRoom(world: ExploredWorld, name: string, shapes: readonly 
     /** Runs that have not ended. */
     listOpenRuns: async () => (await readOpen()).runs,
 
-    /** What the workers do when everything is quiet again: runs are worked to their end, the inbox is emptied. */
+    /** The workers' part when everything is quiet again: runs are worked to their end, the inbox is emptied. */
     async finish(): Promise<string[]> {
       for (let rounds = 0; rounds < ROUNDS_MOST; rounds++) {
         const { runs, isOpen } = await readOpen();

@@ -150,7 +150,7 @@ const onlyOneLink = async (room: Room) => {
   return links.length === 1 ? [] : [`guarantee 5: ${links.length} keys are linked to the object, not 1`];
 };
 
-/** The object stands for the row that is linked to it, or else for that whose template gives it. */
+/** The object belongs to the row that is linked to it, else to the row whose template makes its external id. */
 const eitherOwner = async (room: Room) => {
   const records = await room.sql<{ local_key: string; status: string }[]>`
     SELECT local_key, status FROM slotsync.records
@@ -162,10 +162,10 @@ const eitherOwner = async (room: Room) => {
   return [`guarantee 5: with ${size} links the records ${synced.join()} are synced, not ${expected}`];
 };
 
-/** What was held was either approved, once, and done, or rejected, and nothing was done. */
+/** A hold was approved once and done, or rejected and nothing of it was done. */
 const onlyOneAnswer = async (room: Room) => {
   const [found] = await room.sql<{ approvals: number; rejected: number; retired: number }[]>`
-    SELECT (SELECT count(*)::int FROM slotsync.approvals WHERE stream = ANY (${room.names})) AS approvals,
+    SELECT (SELECT count(*)::int FROM slotsync.holds WHERE state <> 'rejected' AND decided_at IS NOT NULL AND stream = ANY (${room.names})) AS approvals,
       (SELECT count(*)::int FROM slotsync.runs WHERE streams && ${room.names} AND error_code = 'hold_rejected') AS rejected,
       (SELECT count(*)::int FROM slotsync.records WHERE stream = ANY (${room.names}) AND status = 'retired') AS retired`;
   const { approvals = 0, rejected = 0, retired = 0 } = found ?? {};

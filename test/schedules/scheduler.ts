@@ -2,13 +2,13 @@
 // anybody. Which others could have gone is noted, so that every one of those schedules can be run, too.
 import type { Actor } from './actor.js';
 
-/** One decision: who went, and who could have. */
+/** A decision: who went, and who could have. */
 export interface Decision {
   chosen: string;
   /** The others that could have gone, and whether that would have preempted the one that went before. */
   others: readonly { name: string; preempts: boolean }[];
   preempts: boolean;
-  /** What the one that went before was about to do. */
+  /** The step of the actor that went before. */
   at: 'write' | 'request' | 'other';
 }
 

@@ -1,4 +1,4 @@
-// What must hold when all is quiet, and the evidence when it does not.
+// The invariants when all is quiet, and the evidence when one is broken.
 import { setTimeout as pause } from 'node:timers/promises';
 import { textOf } from './chaos-mirror.js';
 import type { ChaosWorld } from './chaos-world.js';
@@ -109,7 +109,7 @@ export async function findFaults(world: ChaosWorld): Promise<string[]> {
   ];
 }
 
-/** The mirror is asked which row stands for an object, never the state. */
+/** The mirror is asked which row an object belongs to, never the state. */
 async function compareObjects({ sql, service, mirror }: ChaosWorld): Promise<string[]> {
   const expected = await mirror.readExpected(sql);
   const there = new Map(service.objects().map((object) => [object.extId, object]));

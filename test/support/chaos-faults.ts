@@ -1,6 +1,6 @@
-// What can go wrong, drawn by seeded chance: to processes, to stores, to the service and on the way to it.
+// Faults, drawn by seeded chance: to processes, to stores, to the service and on the way to it.
 import { setTimeout as pause } from 'node:timers/promises';
-import { messageOf } from '../../src/errors.js';
+import { messageOf } from '../../src/errors/errors.js';
 import type { Faults } from '../../src/sandbox/faults.js';
 import type { WorkerProcess } from './chaos-workers.js';
 import type { ChaosWorld } from './chaos-world.js';
@@ -20,7 +20,7 @@ interface FaultKind {
   weight: number;
   /** At most so often in one seed. */
   most?: number;
-  /** Whose turn it takes: two faults of one part never overlap. */
+  /** The part it disturbs: two faults of one part never overlap. */
   part: string;
   play: (draw: () => number) => Promise<string>;
 }
@@ -50,7 +50,7 @@ export function createFaultPlayer(options: {
     service.setFaults(USUAL);
     return `for ${Math.round(ms)} ms`;
   };
-  /** Ends the claims of one who is away, unless the lease shall run out by itself. */
+  /** Ends the claims of one who is away, unless the lease shall expire. */
   const endClaims = async (worker: WorkerProcess, chance: number) => {
     if (chance < 0.3) return 'its claims stand';
     await pause(UNDERWAY_MS);

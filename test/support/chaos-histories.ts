@@ -1,4 +1,4 @@
-// One seed of another kind: a history in which rows of a few codes change key, stream and values, come and go, under two
+// A seed of another kind: a history in which rows of a few codes change key, stream and values, come and go, under two
 // workers and syncs beside them, with a slow service and lost answers; then quiet, and the question whether every object
 // is as the row that has its code says.
 import { createRandom } from '../../src/sandbox/random.js';
@@ -13,7 +13,7 @@ import { openChaosWorld, type ChaosWorld, type Store } from './chaos-world.js';
 const SECOND = 1000;
 const WORKERS = 2;
 const LATENCY_MS = 60;
-/** So that a lost answer's object is looked at again within seconds. */
+/** A lost answer's object is checked again within seconds. */
 const REQUEST_TIMEOUT_MS = 2 * SECOND;
 /** A write whose connection broke is carried out within this time. */
 const LATE_MS = 8 * SECOND;
@@ -54,7 +54,7 @@ export async function playHistory(
     world.workers.start(WORKERS);
     await world.run(['sync']);
     world.note('every code is there');
-    // Whatever goes on beside them comes by their steps, not by the clock: a busy machine changes nothing.
+    // Events beside them are ordered by their steps, not by the clock: a busy machine changes nothing.
     const write = async (writer: (typeof writers)[number], draw: () => number) => {
       for (let step = 1; step <= steps; step++) {
         if (draw() < SYNC_CHANCE) operator.ask();

@@ -4,15 +4,15 @@ import type postgres from 'postgres';
 import { createRandom } from '../../src/sandbox/random.js';
 import type { SandboxObject } from '../../src/sandbox/object-store.js';
 import type { SandboxSchema } from '../../src/sandbox/schema.js';
-import { messageOf } from '../../src/errors.js';
+import { messageOf } from '../../src/errors/errors.js';
 
-/** What a world is built around: tables, their configuration, and the objects they ask for. */
+/** The parts of a world: tables, their configuration, and the objects they ask for. */
 export interface ChaosMirror {
   /** The text of `sync.config.ts`, with REQUEST_TIMEOUT_MS where the world's goes. */
   configuration: string;
   schema: SandboxSchema;
   fill(sql: postgres.Sql): Promise<void>;
-  /** What the service must hold: by external id, the object that the mirror's row maps to. */
+  /** The objects the service must hold: by external id, the object that the mirror's row maps to. */
   readExpected(sql: postgres.Sql): Promise<Map<string, Expected>>;
 }
 
@@ -52,7 +52,7 @@ const SCHEMA = {
     { extId: 'course.name' },
     { extId: 'course.version' },
     { extId: 'course.room', reference: 'room' },
-    // Of the service's own people: no mapping names it, and every write must keep it.
+    // A field of the service's own people: no mapping names it, and every write must keep it.
     { extId: 'course.note' },
   ],
 };
@@ -139,7 +139,7 @@ export function createMirrorWriter(options: {
   }
 
   return {
-    /** One change. The database may be away: then it is left out, as whoever feeds a mirror would try another time. */
+    /** Makes a change. The database may be away: then it is left out, as whoever feeds a mirror would try another time. */
     async step(): Promise<string | undefined> {
       try {
         await change();

@@ -1,5 +1,5 @@
 // Twelve codes whose rows come and go under surrogate keys, in two streams with one template: whichever row has a code
-// stands for its object.
+// owns its object.
 import { setTimeout as pause } from 'node:timers/promises';
 import type postgres from 'postgres';
 import { createRandom } from '../../src/sandbox/random.js';
@@ -17,7 +17,7 @@ const VERSIONS = 3;
 const WAIT_MS = 10_000;
 const LOOK_EVERY_MS = 10;
 
-/** One stream reads, merges and writes; the other writes without reading. */
+/** The first stream reads, merges and writes; the other writes without reading. */
 export const OWNERSHIP: ChaosMirror = {
   configuration: `
 import { defineConfig } from 'slotsync';
@@ -42,7 +42,7 @@ export default defineConfig({
   async fill(sql) {
     for (const stream of STREAMS)
       await sql`CREATE TABLE ${sql(stream)} (id serial PRIMARY KEY, code text NOT NULL UNIQUE, version int NOT NULL)`;
-    // One row stays in each: nothing is retired by an empty source, whoever moved the last row away.
+    // A row stays in each: nothing is retired by an empty source, whoever moved the last row away.
     for (const stream of STREAMS) await sql`INSERT INTO ${sql(stream)} (code, version) VALUES (${stream}, 0)`;
   },
   async readExpected(sql) {
@@ -105,7 +105,7 @@ export function createHistoryWriter(options: {
   const remove = (tx: postgres.Sql, { stream, id }: Place) => tx`DELETE FROM ${tx(stream)} WHERE id = ${id}`;
   const otherThan = (stream: StreamName): StreamName => (stream === 'lectures' ? 'seminars' : 'lectures');
 
-  /** What one step does to a row that is there, or to one that is away. */
+  /** Steps for a row that is there, and for one that is away. */
   function choose(
     place: Place,
     chance: number,
@@ -191,7 +191,7 @@ export function createHistoryWriter(options: {
       }
     },
 
-    /** One change of any code, or two. */
+    /** Changes any code, or two. */
     async step(): Promise<void> {
       const code = codes[Math.floor(random() * codes.length)] ?? '';
       await (random() < 0.6 ? hit(code) : change(code, random()));

@@ -57,7 +57,7 @@ export async function startChaosService(options: SandboxOptions) {
       faults = next;
       sandbox?.setFaults(next);
     },
-    /** Orders a fault for the next write; while the service is down there is none. */
+    /** Orders a fault for the next write; ignored while the service is down. */
     failNextWrite: (rule: Pick<FailRule, 'fault' | 'afterMs' | 'delayMs'>) =>
       sandbox?.failNext({ ...rule, method: 'PUT', path: '/objects' }),
     /** Requests whose connection broke and that are still to be carried out. */
@@ -69,7 +69,7 @@ export async function startChaosService(options: SandboxOptions) {
       sandbox?.setLatency(latencyMs, jitterMs);
     },
     revokeTokens: () => sandbox?.revokeTokens(),
-    /** Holds requests until `openGate`; while the service is down there are none. */
+    /** Holds requests until `openGate`; ignored while the service is down. */
     closeGate: (rule: GateRule) => sandbox?.closeGate(rule),
     openGate: () => sandbox?.openGate(),
     held: () => sandbox?.gate().held ?? 0,

@@ -35,7 +35,7 @@ export function createWorkerPool(options: {
     void running.finished.then(async ({ code }) => {
       worker.state = 'gone';
       if (!worker.killed && wished.count > 0) {
-        note(`${name} ended by itself with ${code}: ${running.output().trim().slice(-1500)}`);
+        note(`${name} ended unasked with ${code}: ${running.output().trim().slice(-1500)}`);
       }
       await pause(RESPAWN_MS);
       if (living().length < wished.count) note(`${add().name} started`);
@@ -49,7 +49,7 @@ export function createWorkerPool(options: {
   return {
     all: () => all,
     living,
-    /** Of those who run undisturbed. */
+    /** The figures of those who run undisturbed. */
     running: () => all.filter(({ state, busyUntil }) => state === 'running' && busyUntil < performance.now()),
     /** So many from now on. */
     start(count: number): WorkerProcess[] {

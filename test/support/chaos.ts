@@ -1,4 +1,4 @@
-// One seed: a schedule of faults over a world at work, then quiet, then the question whether everything is as it
+// A seed is a schedule of faults over a world at work, then quiet, then the question whether everything is as it
 // must be. The seed decides which faults come, when and for how long, and which rows change; what the processes are
 // doing at that moment is theirs.
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -10,18 +10,18 @@ import { describeWorld, findFaults, settle } from './chaos-check.js';
 import { createFaultPlayer } from './chaos-faults.js';
 import { createMirrorWriter, createRoomsAndCourses } from './chaos-mirror.js';
 import { openChaosWorld, type ChaosWorld, type Store } from './chaos-world.js';
-import { messageOf } from '../../src/errors.js';
+import { messageOf } from '../../src/errors/errors.js';
 
 export interface ChaosReport {
-  /** What was played: faults over rooms and courses, or a history of ownership. */
+  /** The kind that was played: faults over rooms and courses, or a history of ownership. */
   kind: 'chaos' | 'history';
   seed: number;
   store: Store;
-  /** What is not as it must be; empty when all is well. */
+  /** The broken invariants; empty when all is well. */
   faults: string[];
-  /** One line of figures. */
+  /** A line of figures. */
   summary: string;
-  /** Where timeline, rows and logs of a failure were written. */
+  /** The folder with timeline, rows and logs of a failure. */
   evidence?: string;
 }
 

@@ -1,11 +1,11 @@
-// The browser on PATH. Tests that need one are skipped where there is none.
+// The browser on PATH. Tests that need one are skipped without it.
 import { accessSync, constants } from 'node:fs';
 import path from 'node:path';
 import type { Browser } from 'playwright-core';
 
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
 
-/** The program, or undefined where there is none. */
+/** The program, or undefined when it is missing. */
 export function findChromium(): string | undefined {
   const folders = (process.env['PATH'] ?? '').split(path.delimiter);
   return NAMES.flatMap((name) => folders.map((folder) => path.join(folder, name))).find(isExecutable);

@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto';
 import postgres from 'postgres';
 import type { TestProject } from 'vitest/node';
 import { startEmbeddedPostgres } from '../../src/demo/embedded-postgres.js';
-import { messageOf } from '../../src/errors.js';
+import { messageOf } from '../../src/errors/errors.js';
 import { migrateQueue } from '../../src/queue/bullmq.js';
 import { migrate } from '../../src/state/migrate.js';
 import { findChromium } from './chromium.js';
@@ -50,7 +50,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
     if (services.postgresRelease < 14)
       process.stdout.write('\n PostgreSQL 13 serves as a mirror alone: tests of triggers were SKIPPED.\n\n');
     if (!findChromium()) process.stdout.write('\n Without chromium, its tests were SKIPPED. Install it.\n\n');
-    for (const program of ['pgbouncer', 'openssl', 'prometheus', 'psql'])
+    for (const program of ['git', 'pgbouncer', 'openssl', 'prometheus', 'psql'])
       if (!(await isOnPath(program)))
         process.stdout.write(`\n Without ${program}, its tests were SKIPPED. Install it.\n\n`);
   };

@@ -3,9 +3,10 @@
 import path from 'node:path';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** What takes longest, in this order: most of it waits, so it is begun first and the rest is run beside it. */
+/** The longest files, in this order: most of it waits, so it is begun first and the rest is run beside it. */
 const LONGEST = [
   'e2e/incremental',
+  'e2e/configuration-changed',
   'e2e/backfill',
   'e2e/worker',
   'e2e/bad-input',

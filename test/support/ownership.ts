@@ -1,14 +1,14 @@
 // Who owns an object, when everything is quiet: one record for each external id, and for each row that of its own key.
 import type postgres from 'postgres';
 
-/** A row of the mirror, and the external id that it gives. */
+/** A row of the mirror, and its external id. */
 export interface OwnedRow {
   stream: string;
   localKey: string;
   externalId: string;
 }
 
-/** What is wrong with the records, in words. `streams`: of these alone; by default all. */
+/** The faults of the records, in words. `streams`: of these alone; by default all. */
 export async function ownershipFaults(
   sql: postgres.Sql,
   rows: readonly OwnedRow[],
@@ -31,9 +31,9 @@ export async function ownershipFaults(
   const wrong = rows.flatMap((row) => {
     const found = owners.get(row.externalId) ?? [];
     const owner = found.find((one) => one.status === 'synced') ?? found[0];
-    if (!owner) return [`${row.externalId} has no record, and ${nameOf(row)} gives it`];
+    if (!owner) return [`${row.externalId} has no record, and is that of ${nameOf(row)}`];
     if (nameOf(owner) !== nameOf(row))
-      return [`${row.externalId} is the object of ${nameOf(owner)}, and ${nameOf(row)} gives it`];
+      return [`${row.externalId} is the object of ${nameOf(owner)}, and its row is ${nameOf(row)}`];
     return owner.status === 'synced'
       ? []
       : [`${row.externalId} is the object of ${nameOf(owner)}, which is ${owner.status} (${owner.code})`];

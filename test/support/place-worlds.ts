@@ -4,6 +4,7 @@ import { expect } from 'vitest';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import type { Declaration } from './campus.js';
 import { ownershipFaults, type OwnedRow } from './ownership.js';
+import { until } from './wait.js';
 import type { World } from './world.js';
 import { keepWorlds } from './worlds.js';
 
@@ -63,6 +64,41 @@ export const activeObjects = (world: World) =>
     .objects()
     .flatMap(({ extId, active }) => (active ? [extId] : []))
     .toSorted();
+
+/** Place 1 is at the service as 'first', and a run is planned that sends it as 'older'. */
+export async function planOlder(world: World): Promise<{ runId: number; queue: number[] }> {
+  await insert(world, 1, 'A', 'first');
+  await world.sync();
+  await rename(world, 1, 'older');
+  return world.plan();
+}
+
+/** The answer to the first write of a run is lost; the service carries the write out at `releaseLate`. */
+export async function loseAnswer(world: World, { queue }: { queue: readonly number[] }): Promise<void> {
+  world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late' });
+  await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({ code: 'answer_lost' });
+}
+
+/**
+ * The process that carries out the first write of a run is gone, and so is its claim. Returns what ends it for the test: the run
+ * is cancelled, and the write is carried out at `releaseLate`.
+ */
+export async function dieWhileWriting(world: World, { queue }: { queue: readonly number[] }) {
+  world.sandbox.failNext({ method: 'PUT', path: '/objects', fault: 'late', afterMs: 'asked' });
+  const stopping = new AbortController();
+  const applying = world.apply(queue[0] ?? 0, stopping.signal).catch(() => undefined);
+  await until(() => world.sandbox.late(), { describe: 'the write to be under way' });
+  const expired = world.sql`claimed_by = 'dead', claimed_until = now() - interval '1 second'`;
+  await world.sql`UPDATE slotsync.records SET ${expired} WHERE claimed_by IS NOT NULL`;
+  await world.sql`UPDATE slotsync.object_claims SET ${expired}`;
+  return async () => {
+    stopping.abort();
+    world.sandbox.resetLate();
+    await applying;
+    await world.sql`UPDATE slotsync.batches SET state = 'cancelled' WHERE state = 'queued'`;
+    await world.sql`UPDATE slotsync.runs SET status = 'cancelled', finished_at = now() WHERE finished_at IS NULL`;
+  };
+}
 
 /** Changes stop, and the service is healthy: the inbox is emptied, lost writes cannot land any more, and a sync runs, twice. */
 export async function comeToRest(world: World): Promise<void> {

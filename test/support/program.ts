@@ -23,7 +23,7 @@ const withoutProgress = (text: string) => text.replaceAll(PROGRESS, '');
 
 export interface Running {
   child: ChildProcess;
-  /** What was printed so far, both ways. */
+  /** Standard output and standard error so far. */
   output(): string;
   finished: Promise<Finished>;
 }
@@ -58,7 +58,7 @@ export function start(
   return { child, output: () => stdout + stderr, finished };
 }
 
-/** One command at a time has the process's arguments, environment, folder and output. */
+/** Only one command at a time has the process's arguments, environment, folder and output. */
 let previous: Promise<unknown> = Promise.resolve();
 
 /**
@@ -115,7 +115,7 @@ async function runAlone(args: readonly string[], env: Env, cwd: string): Promise
   }
 }
 
-/** What the process would end with now. */
+/** The exit code that the process would end with now. */
 function readExitCode(): number {
   return Number(process.exitCode ?? 0);
 }

@@ -1,4 +1,4 @@
-// The rights that docs/deployment.md gives the user of slotsync at Redis, as they stand there.
+// The rights of slotsync's user at Redis, read from docs/deployment.md.
 import { readFile } from 'node:fs/promises';
 
 export const ACL_PASSWORD = 'p%s/w@r:d?#';

@@ -9,11 +9,11 @@ import { until } from './wait.js';
 
 const run = promisify(execFile);
 
-/** What the Sentinels call their primary. */
+/** The name of the primary at the Sentinels. */
 const NAME = 'slotsync-primary';
 const SENTINEL_PASSWORD = 'seen/by+all';
 
-/** One command at a server, as its default user. */
+/** Sends a command to a server, as its default user. */
 export async function ask(port: number, command: string, ...args: string[]): Promise<unknown> {
   const redis = new Redis({ port, lazyConnect: true, retryStrategy: null, maxRetriesPerRequest: 0 });
   redis.on('error', () => undefined); // the command throws

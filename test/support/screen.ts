@@ -1,6 +1,6 @@
 // A terminal as a person sees it: what is written to it becomes lines of a screen. It obeys what the program uses, and
 // fails on every other escape sequence. A line that is longer than the screen goes on in the next one.
-import type { Output } from '../../src/terminal.js';
+import type { Output } from '../../src/process/terminal.js';
 
 export function createScreen({ columns = 80, rows = 24 } = {}) {
   let lines: string[][] = [[]];

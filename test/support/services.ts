@@ -1,16 +1,16 @@
-// What a test asks of the services: a database and a queue of its own.
+// The services of a test: a database and a queue of its own.
 import { randomBytes } from 'node:crypto';
 import postgres from 'postgres';
 import { inject } from 'vitest';
 
-/** What the global setup hands to the test files. */
+/** The values that the global setup hands to the test files. */
 export interface Services {
   /** A database of the server under test; only connected to for creating and dropping others. */
   adminUrl: string;
   /** The name of the migrated database that others are cloned from. */
   template: string;
   redisUrl: string | null;
-  /** Of the PostgreSQL under test. */
+  /** The major version of the PostgreSQL under test. */
   postgresRelease: number;
 }
 
@@ -36,7 +36,7 @@ export function createEmptyDatabase(): Promise<TestDatabase> {
   return create('template1');
 }
 
-/** Where Redis listens; undefined when there is none: then `describe.skipIf(!redisUrl())`. */
+/** The address of Redis; undefined without Redis: then `describe.skipIf(!redisUrl())`. */
 export function redisUrl(): string | undefined {
   return inject('services').redisUrl ?? undefined;
 }

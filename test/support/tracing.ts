@@ -5,7 +5,7 @@ import {
   SimpleSpanProcessor,
   type ReadableSpan,
 } from '@opentelemetry/sdk-trace-node';
-import { unregister } from '../../src/tracing.js';
+import { unregister } from '../../src/process/tracing.js';
 
 /** Registers an SDK until `end` is called. */
 export function keepSpans() {

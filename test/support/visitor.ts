@@ -47,7 +47,7 @@ export function createVisitor(port: number) {
     /** The answer before its body has ended. */
     open: send,
 
-    /** The hidden fields of the form with this address on a page, as the page gives them. */
+    /** The hidden fields of the form with this address on a page. */
     async readForm(path: string, action = path): Promise<Record<string, string>> {
       const { body } = await visit(path);
       const form = body

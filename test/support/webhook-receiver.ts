@@ -14,7 +14,7 @@ export type WebhookReceiver = Awaited<ReturnType<typeof openWebhookReceiver>>;
 
 export async function openWebhookReceiver() {
   const received: Received[] = [];
-  /** Of the next requests; then 200. `hang`: no answer. */
+  /** Statuses of the next answers; then 200. `hang`: no answer. */
   const answers: (number | 'hang')[] = [];
   const server = createServer((request, response) => {
     let text = '';

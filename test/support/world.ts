@@ -3,16 +3,17 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { pino } from 'pino';
 import postgres from 'postgres';
-import { checkConfiguration } from '../../src/config-file.js';
-import { createDestination } from '../../src/destination/destination.js';
+import { createAppBase } from '../../src/app/app-base.js';
+import { checkConfiguration } from '../../src/config/config-file.js';
+import { loadSettings } from '../../src/config/settings.js';
 import { createLimiter } from '../../src/destination/quota/limiter.js';
 import { createPostgresStore } from '../../src/destination/quota/postgres-store.js';
 import type { QuotaRules } from '../../src/destination/quota/quota-rules.js';
-import { codeOf, messageOf } from '../../src/errors.js';
-import { noMeter, type Meter, type Outcomes } from '../../src/meter.js';
-import type { CostBounds } from '../../src/mirror/costly-reading.js';
+import { codeOf, messageOf } from '../../src/errors/errors.js';
+import { noMeter, type Meter, type Outcomes } from '../../src/process/meter.js';
 import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
 import { decideRetry } from '../../src/queue/retry-policy.js';
+import type { GateRule } from '../../src/sandbox/gate.js';
 import type { SandboxOptions } from '../../src/sandbox/sandbox.js';
 import { startSandbox } from '../../src/sandbox/sandbox.js';
 import type { SandboxSchema } from '../../src/sandbox/schema.js';
@@ -32,14 +33,16 @@ import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { NO_RESERVATIONS } from '../../src/streams/bookings.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { applyBatch, type ApplyDeps } from '../../src/sync/apply/apply-batch.js';
-import { approveHolds } from '../../src/sync/approve-holds.js';
+import { approveHolds } from '../../src/sync/operator/approve-holds.js';
 import { afterFailure, NO_FAILURES, type EarlierFailures } from '../../src/sync/apply/narrow-failures.js';
-import { createPreflight } from '../../src/sync/plan/preflight.js';
-import { createCurrentStreams } from '../../src/sync/current-streams.js';
+import { createSlowReadings } from '../../src/sync/run/slow-readings.js';
+import { createNameCheck } from '../../src/sync/plan/unknown-names.js';
+import { createCurrentStreams } from '../../src/sync/run/current-streams.js';
 import { planRun } from '../../src/sync/plan/plan-run.js';
-import { createRecognizer } from '../../src/sync/recognize-databases.js';
+import { createRecognizer } from '../../src/sync/run/recognize-databases.js';
 import type { VerifyDeps } from '../../src/sync/verify/verify.js';
 import { createDatabase } from './services.js';
+import { until } from './wait.js';
 
 /** A row of `slotsync.records`, as psql shows it. */
 export interface RecordRow {
@@ -59,7 +62,7 @@ export interface RecordRow {
 
 export interface SyncResult {
   run: Run;
-  /** What planning and applying threw on the way, in order. */
+  /** Errors that planning and applying threw, in order. */
   errors: unknown[];
 }
 
@@ -69,9 +72,9 @@ export interface WorldOptions {
   sandbox?: SandboxOptions;
   /** Times a batch, or a planning, is tried before it is given up. */
   attempts?: number;
-  /** From where on a reading by keys counts as one of the whole source. */
-  costly?: CostBounds;
-  /** Of the quota; by default nothing waits. */
+  /** Milliseconds from which on the reading of a batch is slow. */
+  slowMs?: number;
+  /** The quota's rules; by default nothing waits. */
   rules?: Partial<QuotaRules>;
 }
 
@@ -120,44 +123,50 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     schema: schemaOf(configuration.streams),
     ...options.sandbox,
   });
-  const api = {
-    baseUrl: sandbox.url,
-    key: options.sandbox?.apiKey ?? 'sandbox-key',
-    organizationId: 'demo',
-    region: 'EU_EES',
-  };
+  const settings = loadSettings(['mirror', 'api'], {
+    MIRROR_DATABASE_URL: database.url,
+    API_BASE_URL: sandbox.url,
+    API_KEY: options.sandbox?.apiKey ?? 'sandbox-key',
+    API_ORGANIZATION_ID: 'demo',
+  });
   const lines: string[] = [];
   const log = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
 
   const store = createPostgresStore({ sql, key: 'test', rate: 100, rules: { ...QUICK, ...options.rules } });
   const limiter = createLimiter({ store });
-  const destination = createDestination({ api, limiter, log, ...configuration.service });
-  const mirror = createMirror({ url: database.url, costly: options.costly });
-  let mirrorNow = mirror;
-
   const metered: { stream: string; counts: Outcomes }[] = [];
   const meter: Meter = {
     ...noMeter,
     settled: (stream, counts) => void metered.push({ stream, counts: { ...counts } }),
   };
-
-  const deps = () => ({
-    meter,
-    mirror: mirrorNow,
-    destination,
+  const parts = {
+    configuration,
+    mirror: createMirror({ url: database.url, slowMs: options.slowMs }),
     state,
-    log,
+    limiter,
+    meter,
+  };
+  const app = createAppBase(settings, log, { command: 'test', parts });
+  const assembled = await app.syncing(state);
+  const { mirror, destination } = assembled;
+  let mirrorNow = mirror;
+
+  const slowReadings = createSlowReadings();
+  const deps = () => ({
+    ...assembled,
+    mirror: mirrorNow,
     streams: new Map(configuration.streams.map((stream) => [stream.name, stream])),
     now: () => Date.now() + aheadMs,
     clock: () => performance.now() + aheadMs,
-    preflight: createPreflight(destination),
+    slowReadings,
+    nameCheck: createNameCheck(destination),
     recognize: createRecognizer({ state, mirror: mirrorNow, log }),
   });
 
   /** As a worker that has loaded its configuration long ago. */
   let current = createCurrentStreams(mirror, deps().streams);
 
-  /** What the producer does: the run takes its step, and the batches to be sent then are the queue. */
+  /** As the producer does: the run takes its step, and the batches to be sent then are the queue. */
   async function advance(runId: number): Promise<{ queue: number[] }> {
     const queued = (await advanceRun(state.db, runId)) ? await listQueuedBatches(state.db, runId) : [];
     return { queue: queued.map(({ id }) => id) };
@@ -267,7 +276,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     apply,
     finish,
 
-    /** One whole run, from the request to its end. Throws only when the run does not end. */
+    /** A whole run, from the request to its end. Throws only when the run does not end. */
     async sync(...names: string[]): Promise<SyncResult> {
       const runId = await start(names);
       const errors: unknown[] = [];
@@ -279,7 +288,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       return finish(runId, queue, errors);
     },
 
-    /** What a worker does with the inbox, until nothing waits in it any more. Returns the runs. */
+    /** Works the inbox as a worker does, until nothing waits in it any more. Returns the runs. */
     async drainInbox(): Promise<number[]> {
       const runIds: number[] = [];
       for (;;) {
@@ -317,6 +326,16 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       return { runId, ...(await plan(runId)) };
     },
 
+    /** Begins a batch; resolves when the service holds its first request of this kind. Other requests pass from then on. */
+    async applyHeld(batchId: number, held: GateRule): Promise<{ ended: Promise<{ queue: number[] }> }> {
+      sandbox.closeGate(held);
+      const ended = apply(batchId);
+      ended.catch(() => undefined); // the test awaits it later
+      await until(() => sandbox.gate().held, { describe: `a request to be held: ${JSON.stringify(held)}` });
+      sandbox.closeGate({ path: '/nothing-else' });
+      return { ended };
+    },
+
     /** A run of batches over these lists of keys, whatever the mirror holds. */
     async planBatches(name: string, lists: readonly string[][]): Promise<{ runId: number; queue: number[] }> {
       const runId = await start([name]);
@@ -333,11 +352,21 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       return found;
     },
 
-    /** What a verify is given here; nothing is paced. */
-    verifying: (): VerifyDeps => ({ ...deps(), startedBy: 'command', pace: async () => undefined }),
+    /** Dependencies of a verify; nothing is paced. */
+    verifying: (): VerifyDeps => ({
+      ...deps(),
+      startedBy: 'command',
+      pace: async () => undefined,
+    }),
 
-    /** What an approval is given here. */
-    approving: () => ({ configuration, mirror, state, requireQueue: async () => undefined }),
+    /** Dependencies of an approval. */
+    approving: () => ({
+      configuration,
+      mirror,
+      state,
+      requireQueue: async () => undefined,
+      by: 'command' as const,
+    }),
 
     /** An operator approves what a run holds: the run that this starts, from its plan to its end. */
     async approve(runId: number, choice: HoldChoice & { exactly?: boolean } = {}): Promise<SyncResult> {
@@ -346,15 +375,11 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       return finish(run.id, queue);
     },
 
-    /** What a reconcile is given here. */
+    /** Dependencies of a reconcile. */
     reconciling: () => ({
-      mirror,
-      destination,
-      state,
-      log,
-      reservations: configuration.reservations ?? NO_RESERVATIONS,
+      ...deps(),
       startedBy: 'command' as const,
-      now: () => Date.now() + aheadMs,
+      reservations: configuration.reservations ?? NO_RESERVATIONS,
     }),
 
     /** As when the mirror's address names another database. The test closes it. */
@@ -369,7 +394,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
       current = createCurrentStreams(mirror, deps().streams);
     },
 
-    /** What asks for the time believes that so many days have passed. */
+    /** The clock of everything that is given one goes forward by so many days. */
     passDays(days: number): void {
       aheadMs += days * DAY;
     },
@@ -403,7 +428,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     },
 
     async close(): Promise<void> {
-      await destination.close();
+      await app.close();
       await limiter.close();
       await mirror.close();
       await sandbox.close();
@@ -413,11 +438,10 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
 }
 
 const TABLES =
-  'records batches runs changes watermarks approvals schedules object_claims reservations reservations_watermark ' +
+  'records batches holds replaced_runs runs changes watermarks schedules object_claims reservations reservations_watermark ' +
   'reservation_events cancellations links drift drift_events verifications removals request_sizes processes ' +
   'request_seconds alert_messages alerts destination databases';
-const NUMBERED =
-  'approvals batches changes reservation_events runs drift_events removals alert_messages alerts';
+const NUMBERED = 'holds batches changes reservation_events runs drift_events removals alert_messages alerts';
 
 /** As a newly migrated database is. Rows are deleted: a TRUNCATE creates a file for each table and each index anew. */
 async function clear(sql: postgres.Sql): Promise<void> {

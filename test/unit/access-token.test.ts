@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { readRetryAfter } from '../../src/destination/throttling.js';
+import { readRetryAfter } from '../../src/destination/exchange.js';
 import { createTokenSource, readExpiry } from '../../src/destination/access-token.js';
 
 const encode = (part: unknown) => Buffer.from(JSON.stringify(part)).toString('base64url');
@@ -37,7 +37,7 @@ describe('a token', () => {
     { life: 600, usedFor: 540 },
     { life: 20, usedFor: 18 },
     { life: 86_400, usedFor: 86_340 },
-  ])('of $life s is renewed after $usedFor s: ahead of its end', async ({ life, usedFor }) => {
+  ])('is renewed ahead of its end: one of $life s after $usedFor s', async ({ life, usedFor }) => {
     const { source, clock, asked } = playTokens(life);
     await source.get();
     clock.now += usedFor * SECOND - 1;

@@ -1,30 +1,15 @@
-// What people are told of: from what the state says to causes, once each.
+// Alerts: from what the state says to alerts, once each.
 import { describe, expect, it } from 'vitest';
-import { findCauses } from '../../src/alerts/find-causes.js';
-import type { ConditionsReading } from '../../src/readings/conditions.js';
+import { chooseAlerts } from '../../src/alerts/choose-alerts.js';
+import { concerns } from '../../src/situation/concerns.js';
+import type { Situation } from '../../src/situation/situation.js';
 import type { EndedBadly } from '../../src/state/runs/ended-badly.js';
 import type { RunHold } from '../../src/state/runs/holds.js';
 import { configSchema } from '../../src/streams/config-schema.js';
+import { CAUSE, NOW, PROCESS, QUIET, SCHEDULE } from '../support/situations.js';
 
-const NOW = new Date('2026-03-02T06:00:00Z');
 const ago = (minutes: number) => new Date(NOW.getTime() - minutes * 60_000);
 
-const QUIET: ConditionsReading = {
-  now: NOW,
-  endedBadly: [],
-  holds: [],
-  sendingStopped: [],
-  lostWhileStopped: 0,
-  succeededAt: ago(60),
-  begunAt: ago(200_000),
-  scheduledAt: ago(100_000),
-  dueAt: null,
-  drift: [],
-  inbox: [],
-  restored: null,
-  unsettled: 0,
-  sentAgain: [],
-};
 const PARTIAL: EndedBadly = {
   runId: 12,
   kind: 'sync',
@@ -40,40 +25,33 @@ const HOLD: RunHold = {
   stream: 'rooms',
   operation: 'retire',
   count: 40,
-  reason: 'secret-key',
+  facts: { accepted: 100, mirrorChange: 'secret-key' },
   approvable: true,
   plannedAnewBy: null,
   approvedFor: null,
   firstKeys: [],
   samples: [{ key: 'secret-key', externalId: 'secret', changes: [] }],
 };
-const PROCESS = {
-  id: 'a',
-  command: 'worker',
-  host: 'h',
-  pid: 1,
-  startedAt: ago(99),
-  seenAt: NOW,
-  isAlive: true,
-  errorCode: 'unauthorized',
-  errorMessage: 'secret',
-  configuration: null,
-  fingerprints: null,
-  configurationLoadedAt: null,
-  configurationChangedAt: null,
-};
 const INBOX = { stream: 'rooms', waiting: 2, later: 0, inFlight: 0, oldestSeconds: 7200 };
 
-/** The names of the causes, with rules that differ from the defaults. */
-function causes(reading: Partial<ConditionsReading>, rules: object = {}) {
+interface Changes extends Partial<Situation> {
+  /** The latest nightly sync that was due long enough ago to have ended; null: none was. Undefined: there is no schedule. */
+  dueAt?: Date | null;
+}
+
+/** The alerts, with rules that differ from the defaults. */
+function causes({ dueAt, ...changes }: Changes, rules: object = {}) {
   const parsed = configSchema.shape.alerts.parse(rules);
-  const where = { timeZone: 'Europe/Stockholm', streams: ['rooms', 'courses'] };
-  return findCauses({ ...QUIET, ...reading }, parsed, where);
+  const nightly = dueAt === undefined ? null : { ...SCHEDULE, successDueAt: dueAt };
+  const situation = { ...QUIET, processes: [PROCESS], nightly, ...changes };
+  return chooseAlerts(concerns(situation, parsed), parsed, { timeZone: 'Europe/Stockholm', now: NOW });
 }
 const names = (...given: Parameters<typeof causes>) => causes(...given).map(({ cause }) => cause);
+const inbox = (...streams: Situation['inbox']['streams']) => ({ inbox: { ...QUIET.inbox, streams } });
+const restoredSince = (restored: Situation['known']['restored']) => ({ known: { ...QUIET.known, restored } });
 
 describe('causes of alerts', () => {
-  it('alerts: when all is well there is none', () => {
+  it('alerts: when all is well there is no cause', () => {
     expect(causes({})).toEqual([]);
   });
 
@@ -113,9 +91,9 @@ describe('causes of alerts', () => {
   });
 
   it('alerts: a state that was restored is one cause, however many runs are partial for it', () => {
-    const restored = { since: NOW, why: 'is on another server' };
+    const restored = restoredSince({ since: NOW, why: 'is on another server' });
     const endedBadly = [{ ...PARTIAL, errorCode: 'state_restored' }];
-    expect(causes({ restored, endedBadly })).toMatchObject([
+    expect(causes({ ...restored, endedBadly })).toMatchObject([
       { cause: 'state_restored', message: { commands: ['slotsync verify --repair'] } },
     ]);
   });
@@ -123,10 +101,10 @@ describe('causes of alerts', () => {
   it('alerts: what is in the inbox again is said to be on its way', () => {
     const [cause] = causes({
       endedBadly: [{ ...PARTIAL, dead: 2 }],
-      sentAgain: [{ stream: 'rooms', count: 2 }],
+      causes: [{ ...CAUSE, status: 'failed', records: 2, inInbox: 2 }],
     });
     expect(cause?.message.details).toEqual([
-      'rooms: 2 dead.',
+      'rooms: 2 given up.',
       '2 records of rooms are in the inbox, and sent again automatically.',
     ]);
   });
@@ -137,7 +115,7 @@ describe('causes of alerts', () => {
       {
         cause: 'run_held rooms retire',
         message: {
-          title: 'Run 12 (sync) holds 40 retirements of rooms',
+          title: 'Run 12 (sync) holds 40 deactivations of rooms',
           commands: [
             'slotsync approve 12 --stream rooms --operation retire',
             'slotsync reject 12 --stream rooms --operation retire',
@@ -147,21 +125,26 @@ describe('causes of alerts', () => {
     ]);
     expect(JSON.stringify(found)).not.toContain('secret');
     expect(causes({ holds: [{ ...HOLD, approvable: false }] })).toMatchObject([
-      { message: { commands: ['slotsync status'] } },
+      { message: { commands: ['slotsync reject 12 --stream rooms --operation retire'] } },
     ]);
   });
 
   it('alerts: sending stopped counts from sendingStoppedMinutes on, once for all processes', () => {
-    const stopped = (minutes: number) => ({ ...PROCESS, stoppedSince: ago(minutes) });
-    const sendingStopped = [stopped(15), stopped(20), stopped(1)];
-    const [cause, ...others] = causes({ sendingStopped });
+    const stopped = (minutes: number) => ({
+      ...PROCESS,
+      stoppedSince: ago(minutes),
+      errorCode: 'unauthorized',
+      errorMessage: 'secret',
+    });
+    const processes = [stopped(15), stopped(20), stopped(1)];
+    const [cause, ...others] = causes({ processes });
     expect(others).toEqual([]);
-    expect(cause?.message.title).toBe('Sending stopped since 2026-03-02 06:40 CET: unauthorized');
-    expect(cause?.message.details[0]).toMatch(/^2 processes: /);
+    expect(cause?.message.title).toBe('Nothing has been sent since 2026-03-02 06:40 CET: unauthorized');
+    expect(cause?.message.details[0]).toMatch(/^3 processes: /);
     expect(JSON.stringify(cause)).not.toContain('secret');
-    expect(names({ sendingStopped: [stopped(14)] })).toEqual([]);
-    expect(names({ sendingStopped: [stopped(6)] }, { sendingStoppedMinutes: 5 })).toHaveLength(1);
-    expect(names({ sendingStopped }, { sendingStoppedMinutes: false })).toEqual([]);
+    expect(names({ processes: [stopped(14)] })).toEqual([]);
+    expect(names({ processes: [stopped(6)] }, { sendingStoppedMinutes: 5 })).toHaveLength(1);
+    expect(names({ processes }, { sendingStoppedMinutes: false })).toEqual([]);
   });
 
   it('alerts: no successful sync counts when one was due by the schedule, or after the hours that are asked for', () => {
@@ -171,18 +154,16 @@ describe('causes of alerts', () => {
     expect(causes({ succeededAt: ago(30 * HOUR), dueAt })).toMatchObject([
       { cause: 'no_success sync', message: { title: 'No successful sync for 30 h 0 min' } },
     ]);
-    expect(names({ succeededAt: null, begunAt: null, scheduledAt: ago(30 * HOUR), dueAt })).toEqual([
-      'no_success sync',
-    ]);
+    expect(names({ succeededAt: null, begunAt: null, dueAt })).toEqual(['no_success sync']);
     // Nothing was due at the weekend.
     expect(names({ succeededAt: ago(60 * HOUR), dueAt: ago(61 * HOUR) })).toEqual([]);
-    expect(names({ succeededAt: ago(30 * HOUR), scheduledAt: null })).toEqual([]);
-    expect(names({ succeededAt: ago(3 * HOUR), scheduledAt: null }, { noSuccessHours: 2 })).toHaveLength(1);
+    expect(names({ succeededAt: ago(30 * HOUR) })).toEqual([]);
+    expect(names({ succeededAt: ago(3 * HOUR) }, { noSuccessHours: 2 })).toHaveLength(1);
     expect(names({ succeededAt: ago(99 * HOUR), dueAt }, { noSuccessHours: false })).toEqual([]);
   });
 
   it('alerts: before the first success, without a schedule, the hours count from the binding or the first run', () => {
-    const never = (hours: number) => ({ succeededAt: null, scheduledAt: null, begunAt: ago(hours * 60) });
+    const never = (hours: number) => ({ succeededAt: null, begunAt: ago(hours * 60) });
     expect(names(never(5), { noSuccessHours: 6 })).toEqual([]);
     expect(causes(never(7), { noSuccessHours: 6 })).toMatchObject([
       { message: { title: 'No successful sync for 7 h 0 min', details: ['None has succeeded yet.'] } },
@@ -206,16 +187,11 @@ describe('causes of alerts', () => {
   });
 
   it('alerts: an old inbox counts by configured stream; names that others made up are one cause, and not shown', () => {
-    const inbox = [INBOX, { ...INBOX, stream: 'courses', oldestSeconds: 60 }];
-    expect(names({ inbox })).toEqual(['inbox rooms']);
-    expect(names({ inbox }, { inboxMinutes: 1 })).toEqual(['inbox rooms', 'inbox courses']);
-    expect(names({ inbox }, { inboxMinutes: false })).toEqual([]);
-    const unknown = causes({
-      inbox: [
-        { ...INBOX, stream: 'Ada Lovelace' },
-        { ...INBOX, stream: 'x' },
-      ],
-    });
+    const waiting = inbox(INBOX, { ...INBOX, stream: 'courses', oldestSeconds: 60 });
+    expect(names(waiting)).toEqual(['inbox rooms']);
+    expect(names(waiting, { inboxMinutes: 1 })).toEqual(['inbox rooms', 'inbox courses']);
+    expect(names(waiting, { inboxMinutes: false })).toEqual([]);
+    const unknown = causes(inbox({ ...INBOX, stream: 'Ada Lovelace' }, { ...INBOX, stream: 'x' }));
     expect(unknown).toHaveLength(1);
     expect(JSON.stringify(unknown)).not.toContain('Ada');
   });

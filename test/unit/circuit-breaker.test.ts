@@ -1,7 +1,7 @@
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { ErrorCode } from '../../src/error-catalogue.js';
-import { SlotsyncError } from '../../src/errors.js';
+import type { ErrorCode } from '../../src/errors/error-catalogue.js';
+import { SlotsyncError } from '../../src/errors/errors.js';
 import { createCircuitBreaker } from '../../src/queue/circuit-breaker.js';
 
 const SECOND = 1000;

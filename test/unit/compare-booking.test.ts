@@ -88,11 +88,11 @@ describe('the table of verdicts', () => {
   });
 });
 
-describe('what differs', () => {
+describe('a difference', () => {
   const differs = (h: Partial<ResolvedBooking>, t: Partial<Reservation> = {}) =>
     findDifferences(here(h), there(t), RULES);
 
-  it('is told by name, with both sides', () => {
+  it('is reported by name, with both sides', () => {
     expect(differs({}, { begin: 10 * HOUR, end: 11 * HOUR })).toEqual({
       begin: { here: '1970-01-01T09:00:00.000Z', there: '1970-01-01T10:00:00.000Z' },
       end: { here: '1970-01-01T10:00:00.000Z', there: '1970-01-01T11:00:00.000Z' },
@@ -197,7 +197,7 @@ describe('for every booking', () => {
     );
   });
 
-  it('what differs from one side differs from the other', () => {
+  it('a difference is the same from either side', () => {
     // Each side turned into the other: in what both can say.
     const mirrored = fc.tuple(anyHere, anyThere).filter(([h]) => h.unknownObjects.length === 0);
     fc.assert(

@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createJiti } from 'jiti';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { checkConfiguration, loadConfiguration } from '../../src/config-file.js';
-import { UsageError } from '../../src/errors.js';
+import { checkConfiguration, loadConfiguration } from '../../src/config/config-file.js';
+import { UsageError } from '../../src/errors/errors.js';
 import { configKeys, type SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { mapRow } from '../../src/streams/map-row.js';
 import { ROOMS, rooms } from './declare.js';
@@ -14,7 +14,7 @@ function asUsageError(error: unknown): UsageError {
   throw error;
 }
 
-/** What is said of a configuration that is refused. */
+/** The message for a configuration that is refused. */
 function refusal(exported: unknown): UsageError {
   try {
     checkConfiguration(exported, 'sync.config.ts');
@@ -135,7 +135,7 @@ describe('the cache of compiled files that another user may write to', () => {
     expect(readdirSync(temporary)).toEqual([]);
 
     // As another user would plant it: the compiled file in its place, with other code.
-    const program = path.resolve('src/config-file.ts');
+    const program = path.resolve('src/config/config-file.ts');
     const options = { moduleCache: false, interopDefault: false };
     await createJiti(program, options).import(path.join(folder, 'sync.config.ts'));
     const [compiled = ''] = readdirSync(path.join(temporary, 'jiti'));
@@ -188,7 +188,7 @@ describe('a configuration file that cannot be loaded', () => {
       /^sync\.config\.json cannot be loaded: .*JSON/,
     ],
     [
-      'JSON that is none',
+      'text that is not JSON',
       'sync.config.json',
       '{ streams: {} }',
       /^sync\.config\.json cannot be loaded: .*JSON/,
@@ -253,7 +253,7 @@ describe('a configuration file that cannot be loaded', () => {
     ['a string', 'export default "rooms";'],
     ['a function', 'export default () => ({});'],
     ['a class', 'export default class Rooms {}', 'a function'],
-  ])('is told what it needs when it exports %s', async (what, text, named = what) => {
+  ])('exports %s: the message says what it needs', async (what, text, named = what) => {
     const error = await loadRefusal(folderOf({ 'sync.config.ts': text }));
     const held = /^(a|an) /.test(named) ? named : 'nothing';
     expect(error.message).toBe(`sync.config.ts holds ${held}, not a configuration`);
@@ -306,7 +306,7 @@ describe('a configuration with faults', () => {
     });
   });
 
-  it('is told of words that are not known, and which were probably meant', () => {
+  it('unknown words are reported, with those that were probably meant', () => {
     const { faults } = refusal({
       shedule: { nightly: '0 2 * * *' },
       streams: { rooms: { ...ROOMS, externalID: 'x', batch_size: 5, paintwork: 'red', window: {} } },
@@ -329,15 +329,15 @@ describe('a configuration with faults', () => {
     ]);
   });
 
-  it('is told of a schedule that cannot be followed, with the time zone that was probably meant', () => {
+  it('a schedule that cannot be followed is reported, with the time zone that was probably meant', () => {
     const schedule = { nightly: '0 2', timezone: 'Europe/Stokholm' };
     expect(refusal({ schedule, streams: { rooms: ROOMS } }).faults).toEqual([
-      "schedule.timezone: there is no time zone 'Europe/Stokholm'; did you mean 'Europe/Stockholm'?",
       "schedule.nightly: '0 2' is not minute, hour, day, month, weekday",
+      "schedule.timezone: there is no time zone 'Europe/Stokholm'; did you mean 'Europe/Stockholm'?",
     ]);
   });
 
-  it('is told of a time to verify that never comes', () => {
+  it('a time to verify that never comes is reported', () => {
     const verifying = (after: string, more = {}) =>
       refusal({ verify: { after }, streams: { rooms: ROOMS }, ...more }).faults;
     expect(verifying('0 2')).toEqual(["verify.after: '0 2' is not minute, hour, day, month, weekday"]);
@@ -356,13 +356,13 @@ describe('a configuration with faults', () => {
     ['no streams', {}, 'streams: is missing: an object: stream name to declaration'],
     ['an empty list of streams', { streams: {} }, 'streams: at least one stream'],
     ['streams that are no object', { streams: [ROOMS] }, 'streams: an object: stream name to declaration'],
-  ])('such as %s', (_, exported, fault) => {
+  ])('for example %s', (_, exported, fault) => {
     const error = refusal(exported);
     expect(error.message).toBe('sync.config.ts has a fault');
     expect(error.faults).toEqual([fault]);
   });
 
-  it('is told of names, templates, references and circles together', () => {
+  it('names, templates, references and circles are reported together', () => {
     const { faults } = refusal({
       streams: {
         rooms: rooms({
@@ -385,7 +385,7 @@ describe('a configuration with faults', () => {
 });
 
 describe('a configuration of which a part cannot be read', () => {
-  it('is told of the faults of the other streams in the same go', () => {
+  it('the faults of the other streams are reported in the same go', () => {
     const { faults } = refusal({
       shedule: {},
       streams: {
@@ -453,7 +453,7 @@ describe('reservations', () => {
     [{ ...BOOKINGS, from: 'a b' }, "reservations.from: 'a b' is not a table name"],
     [{ cancelled: 'is_off' }, "reservations.from: is missing: a table or view such as 'campus.bookings'"],
     [{ ...BOOKINGS, status: ['PLANNED'] as never }, 'reservations.status.0: '],
-  ])('with the fault of %j are told where it is', (reservations, fault) => {
+  ])('the place of a fault is reported: %j', (reservations, fault) => {
     expect(faultsOf(reservations)).toContainEqual(expect.stringContaining(fault));
   });
 });

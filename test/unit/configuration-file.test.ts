@@ -1,12 +1,12 @@
-// Whatever a mirror and a service name things, the file that init writes means the same names.
+// The file that init writes means the same names, however a mirror and a service name things.
 import { runInThisContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { checkConfiguration } from '../../src/config-file.js';
+import { checkConfiguration } from '../../src/config/config-file.js';
 import { renderConfiguration } from '../../src/report/configuration-file.js';
 import { quote, renderServiceTypes } from '../../src/report/service.js';
 
-/** What the file exports; it is JavaScript but for its import. */
+/** The file's export; the file is JavaScript but for its import. */
 function evaluate(text: string): unknown {
   const [, exported = ''] = text.split(/^export default defineConfig/m);
   return runInThisContext(exported);

@@ -1,6 +1,6 @@
-// Which moments a schedule has, the two nights on which clocks change included.
+// The occurrences of a schedule, the two nights on which clocks change included.
 import { describe, expect, it } from 'vitest';
-import { findPatternFault, latestDue, nextDue } from '../../src/cron-schedule.js';
+import { findPatternFault, latestDue, nextDue } from '../../src/time/cron-schedule.js';
 import { countProcessorTime } from '../support/wait.js';
 
 const STOCKHOLM = { pattern: '30 2 * * *', timezone: 'Europe/Stockholm' };
@@ -46,7 +46,7 @@ const MINUTE = 60_000;
 const DAY = 24 * 60 * MINUTE;
 const AROUND = 2 * DAY;
 
-/** What the clock of a zone shows, `2026-04-05 02:00`. */
+/** The wall clock of a zone, `2026-04-05 02:00`. */
 const clockOf = (timeZone: string) => {
   const format = new Intl.DateTimeFormat('sv-SE', { timeZone, dateStyle: 'short', timeStyle: 'short' });
   return (atMs: number) => format.format(atMs);

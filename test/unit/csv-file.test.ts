@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { openCsvFile, readCsvFile } from '../../src/csv-file.js';
+import { openCsvFile, readCsvFile } from '../../src/files/csv-file.js';
 
 const folder = mkdtempSync(path.join(tmpdir(), 'slotsync-csv-'));
 const file = path.join(folder, 'table.csv');

@@ -1,5 +1,5 @@
 // Streams for tests, declared as a configuration file declares them.
-import { checkConfiguration } from '../../src/config-file.js';
+import { checkConfiguration } from '../../src/config/config-file.js';
 import type { Stream } from '../../src/streams/stream.js';
 import type { Declaration } from '../support/campus.js';
 

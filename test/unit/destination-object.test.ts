@@ -81,7 +81,7 @@ describe('merging what the mapping says over what stands there', () => {
     expect(fieldsOf(merged)).toEqual({ note: ['by hand'] });
   });
 
-  it('is the mapped object when there is none there yet', () => {
+  it('is the mapped object when the service has no object yet', () => {
     const mapped = room({ name: ['new'] });
     expect(mergeObject(mapped, undefined, new Set(['name']))).toEqual(mapped);
   });
@@ -90,7 +90,7 @@ describe('merging what the mapping says over what stands there', () => {
     expect(mergeObject(room({}), room({}, false), new Set()).active).toBe(true);
   });
 
-  it('gives every field to exactly one side, and changes nothing a second time', () => {
+  it('takes every field from exactly one side, and changes nothing a second time', () => {
     fc.assert(
       fc.property(
         anyFields,

@@ -3,8 +3,14 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { format } from 'prettier';
 import { describe, expect, it } from 'vitest';
-import { errorEntry, ERRORS, recordRemedy, remedyFor, type ErrorEntry } from '../../src/error-catalogue.js';
-import { SlotsyncError } from '../../src/errors.js';
+import {
+  errorEntry,
+  ERRORS,
+  recordRemedy,
+  remedyFor,
+  type ErrorEntry,
+} from '../../src/errors/error-catalogue.js';
+import { SlotsyncError } from '../../src/errors/errors.js';
 
 const operations = readFileSync(fileURLToPath(new URL('../../docs/operations.md', import.meta.url)), 'utf8');
 const [, listed = ''] = /<!-- error codes -->\n([^]*?)<!-- end of error codes -->/.exec(operations) ?? [];
@@ -40,7 +46,12 @@ describe('error codes', () => {
   it('name a command, or say that nothing is to be done; the message of wrong use says it itself', () => {
     const { usage: _, ...others } = ERRORS;
     for (const { remedy } of Object.values(others))
-      expect(remedy).toMatch(/\bslotsync [a-z]|^Action: none|the same command|\{retry\}/);
+      expect(remedy).toMatch(/\bslotsync [a-z]|^No action needed|the same command|\{retry\}/);
+  });
+
+  it('error codes: those of a record that is given up name the command that sends it again', () => {
+    for (const entry of Object.values<ErrorEntry>(ERRORS))
+      expect(entry.isGivenUp ?? false).toBe((entry.recordRemedy ?? entry.remedy).includes('{retry}'));
   });
 
   it('leave no placeholder in what is printed', () => {

@@ -42,7 +42,7 @@ describe('a template of external ids', () => {
     expect(parseTemplate(template)).toContain(message);
   });
 
-  it('gives back what it was made of', () => {
+  it('reads back what it was made of', () => {
     const text = fc.string({ minLength: 1, maxLength: 5 }).filter((part) => !/[{}]/.test(part));
     const part = fc.oneof(
       text.map((literal) => literal),

@@ -15,14 +15,14 @@ describe('a value of the mirror', () => {
     ['a number', 12.5, ['12.5']],
     ['a number too large for a double', 9_007_199_254_740_993n, ['9007199254740993']],
     ['a date is its day in UTC', new Date('2025-11-20T23:59:59.999Z'), ['2025-11-20']],
-    ['a list gives several values, in its order', ['b', 'a', 1], ['b', 'a', '1']],
+    ['a list has several values, in its order', ['b', 'a', 1], ['b', 'a', '1']],
     ['null in a list is left out', ['a', null, 'b'], ['a', 'b']],
     ['an empty list sends nothing', [], []],
   ])('%s', (_, value, values) => {
     expect(toValues(value)).toEqual(values);
   });
 
-  it('that is a list gives what its parts give, one after the other', () => {
+  it('that is a list has the values of its parts, in their order', () => {
     const scalar = fc.oneof(fc.string(), fc.boolean(), fc.bigInt(), fc.integer(), fc.constant(null));
     fc.assert(
       fc.property(fc.array(scalar), (list) => {

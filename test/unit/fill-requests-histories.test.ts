@@ -1,14 +1,15 @@
-// Whatever happens to the requests that several batches share: each batch ends, learns all of its own and nothing of
+// Random histories of requests that several batches share: each batch ends, learns all of its own and nothing of
 // another's, and nothing of it is under way or sent after its end.
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import type { Context } from '../../src/destination/client.js';
-import type { Destination, PutResult } from '../../src/destination/destination.js';
-import { SlotsyncError } from '../../src/errors.js';
+import type { PutResult } from '../../src/destination/destination.js';
+import { SlotsyncError } from '../../src/errors/errors.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { createObject } from '../../src/streams/destination-object.js';
 import { createRequestFiller } from '../../src/sync/apply/fill-requests.js';
 import { FIRST_SIZE } from '../../src/sync/apply/request-size.js';
+import { playPuts } from '../support/play-put.js';
 
 const STREAM = { type: 'room', batchSize: 'auto' } as Stream;
 /** Longer than any request of a history takes. */
@@ -31,7 +32,7 @@ const batch = fc.record({
   areAlone: fc.boolean(),
   /** The objects from here on fail each request that they are in. */
   poisonFrom: fc.integer({ min: 0, max: 20 }),
-  /** Those before are known for it. */
+  /** Refusals before it are known for it. */
   suspectsTo: fc.constantFrom(0, 0, 1, 3),
   lane: fc.constantFrom<Context['lane']>('sync', 'incremental'),
 });
@@ -70,18 +71,14 @@ function playService(random: () => number) {
     return results;
   }
 
-  const putObjects: Destination['putObjects'] = async (list, { beforeSend, signal }) => {
-    for (let tries = 1; ; tries++) {
-      await turns(Math.floor(random() * 4));
-      signal?.throwIfAborted();
-      if (random() < 0.03) throw new SlotsyncError('quota_unavailable', 'no slot');
-      await beforeSend?.();
-      if (random() < 0.1) continue; // the slot was not usable any more
+  const puts = playPuts(
+    async (list, { signal }) => {
+      if (random() < 0.1) return undefined; // the slot was not usable any more
       const names = list.map(({ extId }) => extId);
       await carryOut(names);
       signal?.throwIfAborted();
       const chance = random();
-      if (chance < 0.05 && tries < 5) continue; // 429
+      if (chance < 0.05) return undefined; // 429
       if (chance < 0.1) throw new SlotsyncError('answer_lost', 'no answer', { facts: { reason: 'timeout' } });
       if (names.some((name) => name.startsWith('poison')))
         throw new SlotsyncError('service_failed', 'poison');
@@ -91,9 +88,14 @@ function playService(random: () => number) {
         throw new SlotsyncError('refused', 'refused', { facts: { status } });
       }
       return answer(names);
-    }
-  };
-  return { putObjects, underWay, accepted, sent, twice };
+    },
+    async ({ signal }) => {
+      await turns(Math.floor(random() * 4));
+      signal?.throwIfAborted();
+      if (random() < 0.03) throw new SlotsyncError('quota_unavailable', 'no slot');
+    },
+  );
+  return { ...puts, underWay, accepted, sent, twice };
 }
 
 it('batches that share requests: no history of answers, aborts and lost claims harms one', async () => {
@@ -126,45 +128,36 @@ it('batches that share requests: no history of answers, aborts and lost claims h
             createObject(`${at < planned.poisonFrom ? '' : 'poison_'}${name}_${at}`, 'room', true, []),
           );
           const suspects = new Set(objects.slice(0, planned.suspectsTo).map(({ extId }) => extId));
-          const culprits = new Set<string>();
           const earlier = { count: planned.failures, isBeside: planned.areAlone, areAlone: planned.areAlone };
-          const results = new Map<string, PutResult>();
-          const noted = new Set<string>();
           const context = { lane, signal: stopping.signal };
-          const end = await filler
-            .put(STREAM, context, {
-              objects,
-              results,
-              suspects,
-              attempt: { earlier, isAnswered: false },
-              noteCulprit: ({ extId }) => culprits.add(extId),
-              goodUntil: time + goodFor,
-              isAgain,
-              async require() {
+          const { results, culprits, unsent, failure, ...written } = await filler.put(STREAM, context, {
+            objects,
+            suspects,
+            attempt: { earlier, isAnswered: false },
+            goodUntil: time + goodFor,
+            isAgain,
+            claim: {
+              async confirm() {
                 if (isSlow) await turn();
                 if (time > claimLostAt) throw new SlotsyncError('claim_lost', 'taken over');
               },
-              noteSent: (list) => list.forEach(({ extId }) => noted.add(extId)),
-              noteAccepted: () => undefined,
-            })
-            .then(
-              (list) => ({ stale: new Set(list.map(({ extId }) => extId)) }),
-              () => ({ failed: true, stale: new Set<string>() }),
-            );
+            },
+          });
+          const noted = new Set(written.sent);
           const names = objects.map(({ extId }) => extId);
           const sentByThen = names.map((one) => service.sent.get(one));
           for (const one of names) if (service.underWay.has(one)) problems.push(`${one}: ended under way`);
           await turns(LONG);
           for (const [at, one] of names.entries()) {
             const isAccepted = service.accepted.has(one);
-            const isStale = end.stale.has(one);
+            const isStale = unsent.has(one);
             if (service.sent.get(one) !== sentByThen[at]) problems.push(`${one}: sent after the end`);
             if (isAccepted && !results.get(one)?.accepted) problems.push(`${one}: its acceptance was lost`);
             if (isAccepted && !noted.has(one)) problems.push(`${one}: accepted, and not noted as sent`);
             if (culprits.has(one) && (results.has(one) || isStale || !noted.has(one)))
               problems.push(`${one}: taken for a culprit, and answered, given back or not sent`);
             if (isStale && results.has(one)) problems.push(`${one}: given back, and answered`);
-            if (!('failed' in end) && !results.has(one) && !isStale && !noted.has(one))
+            if (!failure && !results.has(one) && !isStale && !noted.has(one))
               problems.push(`${one}: nothing is known of it`);
           }
           for (const one of results.keys())

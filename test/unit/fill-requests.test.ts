@@ -1,18 +1,20 @@
-// What several batches have to write goes into as few requests as hold it, and each batch learns only of its own.
+// The writes of several batches go into as few requests as hold them, and each batch learns only of its own.
 import { describe, expect, it } from 'vitest';
 import type { Context } from '../../src/destination/client.js';
-import type { PutObject, PutResult } from '../../src/destination/destination.js';
-import { SlotsyncError } from '../../src/errors.js';
+import type { PutResult } from '../../src/destination/destination.js';
+import { SlotsyncError } from '../../src/errors/errors.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { createObject } from '../../src/streams/destination-object.js';
-import { createRequestFiller, type Order } from '../../src/sync/apply/fill-requests.js';
+import { createRequestFiller } from '../../src/sync/apply/fill-requests.js';
 import { NO_FAILURES } from '../../src/sync/apply/narrow-failures.js';
+import { nothingWritten, type Order } from '../../src/sync/apply/request-line.js';
 import { FIRST_SIZE, type SentRequest } from '../../src/sync/apply/request-size.js';
+import { playPuts } from '../support/play-put.js';
 
 const auto = { type: 'room', batchSize: 'auto' } as Stream;
 const SYNC: Context = { lane: 'sync' };
 
-/** A service that gives slots one by one: the n-th request is sent when `grant` is called for the n-th time. */
+/** A service that grants slots one by one: the n-th request is sent when `grant` is called for the n-th time. */
 function playService({ objects = 10, judge }: { objects?: number; judge?: (sent: string[]) => void } = {}) {
   const waiting: (() => void)[] = [];
   const sent: string[][] = [];
@@ -26,17 +28,16 @@ function playService({ objects = 10, judge }: { objects?: number; judge?: (sent:
       of: () => ({ ...FIRST_SIZE, objects }),
       learn: async (_, request) => void learned.push(request),
     },
-    destination: {
-      async putObjects(list, { beforeSend }) {
-        await new Promise<void>((resolve) => waiting.push(resolve));
-        await beforeSend?.();
+    destination: playPuts(
+      async (list) => {
         const names = list.map(({ extId }) => extId);
         sent.push(names);
         await answers;
         judge?.(names);
         return new Map(names.map((extId): [string, PutResult] => [extId, { accepted: true, id: 1 }]));
       },
-    },
+      () => new Promise<void>((resolve) => waiting.push(resolve)),
+    ),
   });
   async function grant(times = 1): Promise<void> {
     for (let time = 0; time < times; time++) {
@@ -57,24 +58,19 @@ function playService({ objects = 10, judge }: { objects?: number; judge?: (sent:
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
 function order(name: string, count: number, changes: Partial<Order> = {}) {
-  const results = new Map<string, PutResult>();
-  const noted: PutObject[] = [];
   const objects = Array.from({ length: count }, (_, at) => createObject(`${name}${at}`, 'room', true, []));
-  const given: Order = {
+  return {
     objects,
-    results,
-    suspects: new Set(),
+    suspects: new Set<string>(),
     attempt: { earlier: NO_FAILURES, isAnswered: false },
-    noteCulprit: () => undefined,
     goodUntil: Infinity,
     isAgain: false,
-    require: async () => undefined,
-    noteSent: (list) => noted.push(...list),
-    noteAccepted: () => undefined,
+    claim: { confirm: async () => undefined },
     ...changes,
   };
-  return { ...given, noted };
 }
+
+const namesOf = ({ objects }: Order) => objects.map(({ extId }) => extId);
 
 describe('requests', () => {
   it('are full: the end of one batch goes with the beginning of the next', async () => {
@@ -82,12 +78,13 @@ describe('requests', () => {
     const orders = [order('a', 7), order('b', 7), order('c', 7)];
     const ends = orders.map((one) => filler.put(auto, SYNC, one));
     await grant(3);
-    expect(await Promise.all(ends)).toEqual([[], [], []]);
+    const written = await Promise.all(ends);
     expect(sent.map(({ length }) => length)).toEqual([10, 10, 1]);
-    expect(sent.flat()).toEqual(orders.flatMap(({ objects }) => objects.map(({ extId }) => extId)));
-    for (const { objects, results, noted } of orders) {
-      expect([...results.keys()]).toEqual(objects.map(({ extId }) => extId));
-      expect(noted).toEqual(objects);
+    expect(sent.flat()).toEqual(orders.flatMap(namesOf));
+    for (const [position, names] of orders.map(namesOf).entries()) {
+      const { results, sent: noted, unsent, failure } = written[position] ?? nothingWritten();
+      expect([[...results.keys()], [...noted]]).toEqual([names, names]);
+      expect([unsent.size, failure]).toEqual([0, undefined]);
     }
   });
 
@@ -103,7 +100,7 @@ describe('requests', () => {
     await Promise.all(ends);
   });
 
-  it('of another lane, type or fixed size are others', async () => {
+  it('another lane, type or fixed size has a line of its own', async () => {
     const { filler, sent, grant } = playService({ objects: 1000 });
     const ends = [
       filler.put(auto, SYNC, order('a', 2)),
@@ -114,22 +111,20 @@ describe('requests', () => {
     ];
     await grant(6);
     await Promise.all(ends);
-    // Those of changes stay small, whatever was learned.
+    // Requests of changes stay small, whatever was learned.
     expect(sent.map(({ length }) => length).toSorted((a, b) => a - b)).toEqual([2, 2, 3, 3, 20, 100]);
   });
 
   it('leave out the objects of a batch that has lost its claim, and send the others', async () => {
     const { filler, sent, grant } = playService();
     const lost = new SlotsyncError('claim_lost', 'another batch took these records over');
-    const losing = order('a', 3, { require: () => Promise.reject(lost) });
-    const other = order('b', 3);
-    const ends = [filler.put(auto, SYNC, losing), filler.put(auto, SYNC, other)];
-    const refused = expect(ends[0]).rejects.toBe(lost);
+    const losing = order('a', 3, { claim: { confirm: () => Promise.reject(lost) } });
+    const ends = Promise.all([losing, order('b', 3)].map((one) => filler.put(auto, SYNC, one)));
     await grant(2);
-    await refused;
-    expect(await ends[1]).toEqual([]);
+    const [first, second] = await ends;
     expect(sent).toEqual([['b0', 'b1', 'b2']]);
-    expect([losing.results.size, losing.noted]).toEqual([0, []]);
+    expect(first).toMatchObject({ failure: { error: lost }, results: new Map(), sent: new Set() });
+    expect(second?.failure).toBeUndefined();
   });
 
   it('leave out what was read too long ago, and give it back; read again, it goes first', async () => {
@@ -139,7 +134,7 @@ describe('requests', () => {
     await grant();
     time.ms = 6;
     await grant();
-    expect((await old).map(({ extId }) => extId)).toEqual(['a2', 'a3']);
+    expect([...(await old).unsent]).toEqual(['a2', 'a3']);
     const again = filler.put(auto, SYNC, order('c', 2, { isAgain: true }));
     await grant(2);
     expect(sent).toEqual(
@@ -161,7 +156,7 @@ describe('requests', () => {
     time.ms = 6;
     await grant();
     answered();
-    expect((await old).map(({ extId }) => extId)).toEqual(['a2', 'a3']);
+    expect([...(await old).unsent]).toEqual(['a2', 'a3']);
     expect(sent).toEqual([['a0', 'a1']]);
   });
 
@@ -174,20 +169,19 @@ describe('requests', () => {
         if (isDown) throw failure;
       },
     });
-    const [first, second, third] = [order('a', 2), order('b', 4), order('c', 2)];
-    const ends = [first, second, third].map((one) => filler.put(auto, SYNC, one));
-    const failed = [expect(ends[0]).rejects.toBe(failure), expect(ends[1]).rejects.toBe(failure)];
+    const orders = [order('a', 2), order('b', 4), order('c', 2)];
+    const ends = Promise.all(orders.map((one) => filler.put(auto, SYNC, one)));
     await settled();
     await grant();
     isDown = false;
     await grant(2);
-    await Promise.all(failed);
-    expect(await ends[2]).toEqual([]);
+    const [first, second, third] = await ends;
+    expect([first?.failure?.error, second?.failure?.error]).toEqual([failure, failure]);
     expect(sent[0]).toEqual(['a0', 'a1', 'b0']);
     expect(learned[0]).toMatchObject({ outcome: 'failed', objects: 3 });
-    expect(first.noted).toHaveLength(2);
-    expect(third.results.size).toBe(2);
-    // Whatever of the second batch was under way, it never goes out after the failure is known.
+    expect(first?.sent.size).toBe(2);
+    expect([third?.failure, third?.results.size]).toEqual([undefined, 2]);
+    // Nothing of the second batch goes out after the failure is known.
     expect(sent.flat().filter((extId) => extId === 'b3')).toHaveLength(0);
   });
 
@@ -199,13 +193,12 @@ describe('requests', () => {
           throw new SlotsyncError('refused', 'unknown reference', { facts: { status: 400 } });
       },
     });
-    const [first, second] = [order('a', 8), order('b', 8)];
-    const ends = [filler.put(auto, SYNC, first), filler.put(auto, SYNC, second)];
+    const ends = Promise.all([order('a', 8), order('b', 8)].map((one) => filler.put(auto, SYNC, one)));
     await grant(12);
-    await Promise.all(ends);
-    const accepted = (results: Map<string, PutResult>) => [...results.values()].filter((one) => one.accepted);
-    expect(accepted(first.results)).toHaveLength(8);
-    expect(accepted(second.results)).toHaveLength(7);
+    const accepted = (await ends).map(
+      ({ results }) => [...results.values()].filter((result) => result.accepted).length,
+    );
+    expect(accepted).toEqual([8, 7]);
     expect(learned.every(({ outcome }) => outcome === 'accepted')).toBe(true);
   });
 
@@ -243,11 +236,13 @@ describe('requests', () => {
     const closed = new SlotsyncError('limiter_closed', 'the limiter is closed');
     const failing = createRequestFiller({
       sizes: { refresh: async () => undefined, of: () => FIRST_SIZE, learn: async () => undefined },
-      destination: { putObjects: () => Promise.reject(closed) },
+      destination: playPuts(
+        async () => undefined,
+        () => Promise.reject(closed),
+      ),
     });
-    const waits = [order('a', 1), order('b', 1)];
-    const ends = waits.map((one) => failing.put(auto, SYNC, one));
-    for (const end of ends) await expect(end).rejects.toBe(closed);
-    expect(waits.flatMap(({ noted }) => noted)).toEqual([]);
+    const ends = [order('a', 1), order('b', 1)].map((one) => failing.put(auto, SYNC, one));
+    for (const { failure, sent } of await Promise.all(ends))
+      expect({ error: failure?.error, sent: sent.size }).toEqual({ error: closed, sent: 0 });
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { checkConfiguration } from '../../src/config-file.js';
+import { checkConfiguration } from '../../src/config/config-file.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { differingStreams } from '../../src/streams/fingerprints.js';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { html } from '../../src/html.js';
+import { html } from '../../src/text/html.js';
 
 describe('html', () => {
   it('html: values are escaped, between tags and in attributes', () => {

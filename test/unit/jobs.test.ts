@@ -4,7 +4,7 @@ import { LANES } from '../../src/destination/quota/limiter.js';
 import { batchJobId, JOB_OPTIONS, priorityOf, runJobId } from '../../src/queue/jobs.js';
 
 describe('a job', () => {
-  it('of a better lane goes first, and none jumps the queue with priority 0', () => {
+  it('a better lane goes first, and none jumps the queue with priority 0', () => {
     expect(LANES.map((lane) => [lane, priorityOf(lane)])).toEqual([
       ['incremental', 1],
       ['sync', 2],
@@ -13,7 +13,7 @@ describe('a job', () => {
     ]);
   });
 
-  it('of an unknown lane goes with the last', () => {
+  it('an unknown lane goes last', () => {
     expect(priorityOf('express')).toBe(4);
   });
 

@@ -1,6 +1,12 @@
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { createReleasers, createStoppable, endsWithin, repeat, stopTogether } from '../../src/lifecycle.js';
+import {
+  createReleasers,
+  createStoppable,
+  endsWithin,
+  repeat,
+  stopTogether,
+} from '../../src/process/lifecycle.js';
 
 const SECOND = 1000;
 const never = () => new Promise<never>(() => undefined);
@@ -19,7 +25,7 @@ beforeEach(() => {
 afterEach(() => vi.useRealTimers());
 const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms);
 
-/** What a promise has come to so far. */
+/** The state of a promise so far. */
 function observe(promise: Promise<unknown>) {
   const seen: { state: 'pending' | 'done' | 'failed' } = { state: 'pending' };
   promise.then(
@@ -268,7 +274,7 @@ describe('a two-step stop', () => {
     await expect(stopped).rejects.toThrow('lost');
   });
 
-  it('of several parts runs at the same time, and includes parts that were added later', async () => {
+  it('runs its parts at the same time, and includes parts that were added later', async () => {
     const parts = [setUp(), setUp()];
     const all = stopTogether(parts);
     parts.push(setUp());

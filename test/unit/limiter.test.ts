@@ -186,7 +186,7 @@ describe('an abandoned wait', () => {
 });
 
 describe('the registration of a line', () => {
-  it('is withdrawn when the last one leaves, however long it was told to wait', async () => {
+  it('is withdrawn when the last one leaves, however long its wait was', async () => {
     const { store, takes, withdrawn } = playStore(() => refused(60_000));
     const limiter = limiterOf({ store });
     const leaving = [new AbortController(), new AbortController()] as const;

@@ -1,8 +1,9 @@
 // Guarantee 6
 // What is let go and what waits for a person, as a table of figures.
 import { describe, expect, it } from 'vitest';
-import { explainHold, hasLimit, type LimitFacts } from '../../src/sync/mass-change-limits.js';
-import { explainRetirementHold } from '../../src/sync/retire.js';
+import { explainHold, hasLimit, type LimitFacts } from '../../src/sync/limits/mass-change-limits.js';
+import { describeReason, describeReasonAndCommand } from '../../src/sync/limits/hold-reason.js';
+import { explainRetirementHold } from '../../src/sync/object/retire.js';
 import { resolve, rooms, type Declaration } from './declare.js';
 
 const stream = (limits: Declaration['limits'] = {}) => resolve({ rooms: rooms({ limits }) });
@@ -13,8 +14,15 @@ const facts = (changes: Partial<LimitFacts>): LimitFacts => ({
   ...changes,
 });
 
+/** Why a plan with these facts is held. */
+function reasonOf(held: LimitFacts): string | undefined {
+  const { operation, runId } = held;
+  const hold = explainHold(stream(), held);
+  return hold && describeReasonAndCommand({ ...hold, stream: 'rooms', operation, runId });
+}
+
 describe('a limit', () => {
-  it('stands for retirements always, for creates and updates where it is named', () => {
+  it('applies to retirements always, to creates and updates where it is named', () => {
     expect(hasLimit(stream(), 'retire')).toBe(true);
     expect(hasLimit(stream(), 'update')).toBe(false);
     expect(hasLimit(stream(), 'create')).toBe(false);
@@ -23,7 +31,7 @@ describe('a limit', () => {
     expect(explainHold(stream(), facts({ operation: 'create', count: 100 }))).toBeUndefined();
   });
 
-  it.each(['create', 'update', 'retire'] as const)('of %s holds beyond both its figures', (operation) => {
+  it.each(['create', 'update', 'retire'] as const)('holds %s beyond both its figures', (operation) => {
     const limited = stream({ [operation]: { count: 5, percent: 20 } });
     const holds = (count: number, accepted: number) =>
       explainHold(limited, facts({ operation, count, accepted })) !== undefined;
@@ -34,20 +42,22 @@ describe('a limit', () => {
     expect(holds(29, 29)).toBe(true);
   });
 
-  it('of 0 and 0 holds the first', () => {
+  it('0 and 0 holds the first', () => {
     const limited = stream({ retire: { count: 0, percent: 0 } });
     expect(explainHold(limited, facts({ count: 1 }))).toMatchObject({ count: 1, approvable: true });
   });
 
   it('says how many, of how many, beyond what, and the command', () => {
-    expect(explainHold(stream(), facts({ runId: 7 }))).toEqual({
+    expect(explainHold(stream(), facts({}))).toEqual({
       count: 11,
       approvable: true,
-      reason:
-        '11 of 100 records would be retired, more than 10 and more than 10 %; ' +
-        'if this is intended: slotsync approve 7 --stream rooms --operation retire',
+      facts: { accepted: 100, limit: { count: 10, percent: 10 } },
     });
-    expect(explainHold(stream(), facts({}))?.reason).toMatch(/a run would hold them for: slotsync approve$/);
+    expect(reasonOf(facts({ runId: 7 }))).toBe(
+      '11 of 100 records would be deactivated, more than 10 and more than 10 %; ' +
+        'if this is intended: slotsync approve 7 --stream rooms --operation retire',
+    );
+    expect(reasonOf(facts({}))).toMatch(/a run would hold them for: slotsync approve$/);
   });
 });
 
@@ -67,7 +77,7 @@ describe('an empty source', () => {
       isSourceEmpty: true,
     });
     expect(hold).toMatchObject({ count: 1, approvable: false });
-    expect(hold?.reason).toContain('the source is empty');
+    expect(hold && describeReason({ ...hold, operation: 'retire' })).toContain('the source is empty');
   });
 });
 
@@ -78,18 +88,21 @@ describe('an approval', () => {
   });
 
   it('does not let go more: they are held again, with what it allows', () => {
-    const hold = explainHold(stream(), facts({ count: 13, allowed: 12, runId: 8 }));
-    expect(hold).toMatchObject({ count: 13, approvable: true });
-    expect(hold?.reason).toContain(', and the approval allows 12; if this is intended: slotsync approve 8 ');
+    const grown = facts({ count: 13, allowed: 12, runId: 8 });
+    expect(explainHold(stream(), grown)).toMatchObject({ count: 13, approvable: true });
+    expect(reasonOf(grown)).toContain(
+      ', and the approval allows 12; if this is intended: slotsync approve 8 ',
+    );
   });
 });
 
-describe('retirements of single changes', () => {
+describe('retirements by single changes', () => {
   it('count those of the last day: a flood that comes in drops is one all the same', () => {
-    const drop = (earlier: number) => explainHold(stream(), facts({ count: 1, accepted: 40, earlier }));
+    const drops = (earlier: number) => facts({ count: 1, accepted: 40, earlier });
+    const drop = (earlier: number) => explainHold(stream(), drops(earlier));
     expect(drop(9)).toBeUndefined();
     expect(drop(10)).toMatchObject({ count: 1, approvable: true });
-    expect(drop(10)?.reason).toContain('1 of 40 records would be retired after 10 within 24 hours');
+    expect(reasonOf(drops(10))).toContain('1 of 40 records would be deactivated after 10 within 24 hours');
   });
 });
 

@@ -11,12 +11,12 @@ const anyKey = fc
   .chain((count) => fc.array(anyPart, { minLength: count, maxLength: count }));
 
 describe('a local key', () => {
-  it('of one column stands as it is', () => {
+  it('with one column is its text', () => {
     expect(joinKey([String.raw`a|b\c`])).toBe(String.raw`a|b\c`);
     expect(joinKey([''])).toBe('');
   });
 
-  it('of several columns is joined by |, with | and \\ inside a part escaped', () => {
+  it('with several columns is joined by |, with | and \\ inside a part escaped', () => {
     expect(joinKey(['TEK', '2025'])).toBe('TEK|2025');
     expect(joinKey(['a|b', String.raw`c\d`, ''])).toBe(String.raw`a\|b|c\\d|`);
   });

@@ -4,8 +4,8 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { nameOfZone } from '../../src/format.js';
-import { createLogger } from '../../src/logger.js';
+import { nameOfZone } from '../../src/text/format.js';
+import { createLogger } from '../../src/process/logger.js';
 import { createScreen } from '../support/screen.js';
 
 const FIELDS = ['authorization', 'apiKey', 'token', 'password', 'connectionString', 'databaseUrl'];
@@ -57,10 +57,10 @@ describe('a terminal', () => {
   };
 
   it('event: it is one line, with its facts after the message, in place of a line that is drawn', () => {
-    const facts = { runId: 3, stream: 'rooms', reason: 'refused\nas it is', counts: { dead: 1 } };
+    const facts = { runId: 3, stream: 'rooms', reason: 'refused\nas before', counts: { dead: 1 } };
     expect(lineOf(facts, 'throttled', 'Europe/Stockholm')).toEqual([
       expect.stringMatching(
-        /^\d\d:\d\d:\d\d CES?T warn throttled {2}runId=3 stream=rooms reason="refused\\nas it is" counts={"dead":1}$/,
+        /^\d\d:\d\d:\d\d CES?T warn throttled {2}runId=3 stream=rooms reason="refused\\nas before" counts={"dead":1}$/,
       ),
     ]);
   });

@@ -3,8 +3,8 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { checkConfiguration, loadConfiguration } from '../../src/config-file.js';
-import { UsageError } from '../../src/errors.js';
+import { checkConfiguration, loadConfiguration } from '../../src/config/config-file.js';
+import { UsageError } from '../../src/errors/errors.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { fillLookups } from '../../src/streams/lookups.js';
 import { mapRow } from '../../src/streams/map-row.js';
@@ -60,7 +60,7 @@ describe('lookup: a column', () => {
     expect(() => groupOf(resolve(CODES), 'Anna Berg')).not.toThrow('Anna');
     expect(groupOf(resolve(CODES, { ...GROUP, otherwise: 'keep' }), 'Other')).toEqual(['Other']);
     expect(groupOf(resolve(CODES, { ...GROUP, otherwise: null }), 'Other')).toEqual([]);
-    // What every object of JavaScript has is no code.
+    // The properties of every JavaScript object are no codes.
     expect(groupOf(resolve(CODES, { ...GROUP, otherwise: null }), 'constructor')).toEqual([]);
   });
 
@@ -102,7 +102,7 @@ describe('lookup: the configuration', () => {
       "streams.rooms.fields.room.group.lookup: no lookup 'groop'; did you mean group?",
     ]);
     expect(faultsOf(undefined)).toEqual([
-      "streams.rooms.fields.room.group.lookup: no lookup 'group'; there are none",
+      "streams.rooms.fields.room.group.lookup: no lookup 'group'; none is declared",
     ]);
     expect(faultsOf({ group: { from: 'a.b.c.d', key: 'code', value: 'name' } })[0]).toMatch(
       /^lookups\.group\.from: 'a\.b\.c\.d' is not a table name/,
@@ -117,7 +117,7 @@ describe('lookup: the configuration', () => {
     const base = fingerprint({ group: { a: '1', b: '2' } });
     expect(fingerprint({ group: { b: '2', a: '1' } })).toBe(base);
     expect(fingerprint({ group: { a: '1', b: '3' } })).not.toBe(base);
-    // One that no field of the stream uses changes nothing.
+    // A lookup that no field of the stream uses changes nothing.
     expect(fingerprint({ group: { a: '1', b: '2' }, other: { c: '3' } })).toBe(base);
   });
 

@@ -138,7 +138,7 @@ describe('a reference', () => {
 
   it.each<[string, { stream: string; key: string | string[] }, Row, string[]]>([
     ['is the local key its column holds', { stream: 'buildings', key: 'building' }, {}, ['N']],
-    ['is none when the column is null', { stream: 'buildings', key: 'building' }, { building: null }, []],
+    ['is empty when the column is null', { stream: 'buildings', key: 'building' }, { building: null }, []],
     ['is several when the column holds a list', { stream: 'buildings', key: 'tags' }, {}, ['a', 'b']],
     ['is joined of several columns', { stream: 'groups', key: ['programme', 'year'] }, {}, ['TEK|2025']],
     [
@@ -148,7 +148,7 @@ describe('a reference', () => {
       [String.raw`a\|b|2025`],
     ],
     [
-      'is none when any of its columns is null',
+      'is empty when any of its columns is null',
       { stream: 'groups', key: ['programme', 'year'] },
       { year: null },
       [],

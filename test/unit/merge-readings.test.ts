@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { SlotsyncError } from '../../src/errors.js';
+import { SlotsyncError } from '../../src/errors/errors.js';
 import {
   mergeReadings,
   type PlanEntry,
@@ -49,7 +49,7 @@ async function merge(rows: Lines, marks: Lines): Promise<{ differences: PlanEntr
   }
 }
 
-/** What the state may know of a record, and the mark it is read as. */
+/** The facts that the state may have of a record, and the mark it is read as. */
 type Mark = { gone?: boolean } & (
   | { status: 'synced'; hash: string }
   | { status: 'retired' | 'doubt' | 'reserved' }

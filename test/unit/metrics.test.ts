@@ -1,4 +1,4 @@
-// What a scrape shows, and that asking often or at a bad moment costs nothing.
+// The figures of a scrape; asking often or at a bad moment costs nothing.
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { cacheReading } from '../../src/http/cached-reading.js';

@@ -2,14 +2,15 @@
 // An object at which the service fails keeps no others out: the attempts of its batch narrow it down.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Destination, PutObject, PutResult } from '../../src/destination/destination.js';
-import { codeOf, SlotsyncError } from '../../src/errors.js';
+import type { PutObject, PutResult } from '../../src/destination/destination.js';
+import { codeOf, SlotsyncError } from '../../src/errors/errors.js';
 import { decideRetry } from '../../src/queue/retry-policy.js';
 import { createObject } from '../../src/streams/destination-object.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { createRequestFiller } from '../../src/sync/apply/fill-requests.js';
 import { afterFailure, FAILS_ON_OBJECT, NO_FAILURES } from '../../src/sync/apply/narrow-failures.js';
 import { FIRST_SIZE, learn, type RequestSize, type SentRequest } from '../../src/sync/apply/request-size.js';
+import { playPuts } from '../support/play-put.js';
 
 const TIMEOUT_MS = 30_000;
 async function turns(count: number): Promise<void> {
@@ -25,8 +26,7 @@ function playService(judge: (names: readonly string[], request: number) => void)
   const learned: SentRequest[] = [];
   const time = { ms: 0 };
   const underWay = { now: 0, most: 0 };
-  const putObjects: Destination['putObjects'] = async (list, { beforeSend }) => {
-    await beforeSend?.();
+  const puts = playPuts(async (list) => {
     const names = list.map(({ extId }) => extId);
     const number = sent.push(names);
     underWay.most = Math.max(underWay.most, ++underWay.now);
@@ -44,8 +44,8 @@ function playService(judge: (names: readonly string[], request: number) => void)
       underWay.now--;
     }
     return new Map(names.map((extId): [string, PutResult] => [extId, { accepted: true, id: 1 }]));
-  };
-  return { putObjects, sent, learned, time, underWay };
+  });
+  return { ...puts, sent, learned, time, underWay };
 }
 
 /** Writes a batch as the workers do, attempt by attempt. */
@@ -84,29 +84,25 @@ async function write(
     const attempt = { earlier, isAnswered: false };
     let failure: unknown;
     for (let isAgain = false; rest.length > 0; isAgain = true) {
-      const results = new Map<string, PutResult>();
-      rest = await filler
-        .put(
-          { type: 'room', batchSize } as Stream,
-          { lane },
-          {
-            objects: rest,
-            results,
-            suspects: new Set(suspects),
-            attempt,
-            noteCulprit: ({ extId }) => culprits.add(extId),
-            goodUntil: service.time.ms + goodForMs,
-            isAgain,
-            require: async () => undefined,
-            noteSent: (list) => list.forEach(({ extId }) => doubted.add(extId)),
-            noteAccepted: () => undefined,
-          },
-        )
-        .catch((error: unknown) => {
-          failure = error;
-          return [];
-        });
-      for (const [name, { accepted: isAccepted }] of results) (isAccepted ? accepted : refusals).add(name);
+      const stream = { type: 'room', batchSize } as Stream;
+      const written = await filler.put(
+        stream,
+        { lane },
+        {
+          objects: rest,
+          suspects: new Set(suspects),
+          attempt,
+          goodUntil: service.time.ms + goodForMs,
+          isAgain,
+          claim: { confirm: async () => undefined },
+        },
+      );
+      for (const [name, { accepted: isAccepted }] of written.results)
+        (isAccepted ? accepted : refusals).add(name);
+      for (const name of written.culprits.keys()) culprits.add(name);
+      for (const name of written.sent) doubted.add(name);
+      failure = written.failure?.error;
+      rest = failure === undefined ? rest.filter(({ extId }) => written.unsent.has(extId)) : [];
     }
     ends.push(service.sent.length);
     if (failure === undefined) break;
@@ -191,7 +187,7 @@ describe('narrowing: an object at which the service fails', () => {
           });
           const result = await write(service, namesOf(count), { batchSize, goodForMs });
           expect(bad).toEqual(expect.arrayContaining([...result.culprits]));
-          // Where those that fail are all that a refusal has left, they fail nine times with nothing beside them.
+          // They fail nine times with nothing beside them, where a refusal has left only those that fail.
           if (wrong.length === 0 || bad.length < 2) expect(result.culprits.size).toBe(bad.length);
           expect([...result.refusals].toSorted()).toEqual(wrong.toSorted());
           expect(result.accepted.size).toBe(count - bad.length - wrong.length);

@@ -1,6 +1,6 @@
 // "Did you mean" names what a typo may have meant, and nothing else.
 import { describe, expect, it } from 'vitest';
-import { listNames, nearestName, suggestName } from '../../src/nearest-name.js';
+import { listNames, nearestName, suggestName } from '../../src/text/nearest-name.js';
 
 const TABLES = ['public.terms', 'campus.rooms', 'campus.courses'];
 
@@ -20,7 +20,7 @@ describe('the name that was meant', () => {
     ['xy', ['ab', 'room']],
     ['', ['a']],
     ['lecture_halls', TABLES],
-  ])('another word: %j stands for none of the names', (name, known) => {
+  ])('another word: %j is near no name', (name, known) => {
     expect(nearestName(name, known)).toBeUndefined();
   });
 

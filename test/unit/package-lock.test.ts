@@ -1,7 +1,9 @@
 // npm drops the binaries of other platforms from the lock where the registry does not have them; then `npm ci` there
 // installs a program that does not start.
+import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import lock from '../../package-lock.json' with { type: 'json' };
+import manifest from '../../package.json' with { type: 'json' };
 
 interface Locked {
   version?: string;
@@ -14,8 +16,19 @@ it('package-lock.json: every optional dependency is locked, at the version that 
     Object.entries(optionalDependencies).filter(([name, version]) => {
       const locked = Object.entries(packages).filter(([place]) => place.endsWith(`node_modules/${name}`));
       const isRange = !/^\d/.test(version);
-      return !locked.some(([, one]) => isRange || one.version === version);
+      return !locked.some(([, entry]) => isRange || entry.version === version);
     }),
   );
   expect(missing).toEqual([]);
+});
+
+it.each([
+  ['drizzle-orm', 'src/state/database.ts', 'prepareQuery'],
+  ['postgres', 'src/connections/postgres-copy.ts', 'handed.resolve'],
+  ['bullmq', 'src/queue/queue-pool.ts', 'extends PostgresConnection'],
+  ['pg', 'src/queue/queue-pool.ts', 'extends pg.Pool'],
+  ['ioredis', 'src/connections/redis-connection.ts', 'override duplicate'],
+] as const)('%s: %s relies on its internals (%s), so its version is exact', (name, file, internal) => {
+  expect(readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8')).toContain(internal);
+  expect(manifest.dependencies[name]).toMatch(/^\d+\.\d+\.\d+$/);
 });

@@ -13,7 +13,7 @@ const view = (now: string): View => ({
 const shown = (at: string) => String(time(new Date(at), view(at)));
 
 describe('page: times', () => {
-  it('page: of the two hours after 02:00 on 2026-10-25 each is told from the other', () => {
+  it('page: the two hours after 02:00 on 2026-10-25 are shown differently', () => {
     expect(shown('2026-10-25T00:30:00Z')).toBe(
       '<time datetime="2026-10-25T00:30:00.000Z">2026-10-25 02:30:00 CEST</time>',
     );

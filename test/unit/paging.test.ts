@@ -1,7 +1,7 @@
 // A find is read whole or it is an error: pages that shift, repeat or skip are read again.
 import { describe, expect, it } from 'vitest';
 import { eachPage, readAgainWhenMoved, readPages } from '../../src/destination/paging.js';
-import type { SlotsyncError } from '../../src/errors.js';
+import type { SlotsyncError } from '../../src/errors/errors.js';
 
 const READING = { path: '/v1/reservations/find', pageSize: 2, atOnce: 4 };
 const rows = (...ids: number[]) => ids.map((id) => ({ id }));
@@ -50,7 +50,7 @@ describe('a find', () => {
 
   it('is read again when the total moved under the reading, though as many were seen', async () => {
     const ids = [1, 2, 3, 4, 5];
-    // As before, but two came at the end: 6 stands for 3, and the five that were seen are not those that are there.
+    // As before, but two came at the end: 6 replaces 3, and the five that were seen are not those that are there.
     const send = serve(ids, (page, reading) => {
       if (page === 2 && reading === 1) ids.splice(0, ids.length, 2, 3, 4, 5, 6, 7);
     });
@@ -78,7 +78,7 @@ describe('a find', () => {
     ],
     ['has pages without end and no total', { results: rows(1, 2), totalPages: 10_001 }, '10001 pages'],
     ['does not say how many pages there are', { results: rows(1, 2) }, 'does not say how many pages'],
-  ])('whose answer %s is an error, never a part', async (_name, answer, message, pageSize = 2) => {
+  ])('an answer that %s is an error, never a part', async (_name, answer, message, pageSize = 2) => {
     let requests = 0;
     const send = async () => {
       requests++;
@@ -90,7 +90,7 @@ describe('a find', () => {
     expect((error as SlotsyncError).message).toContain(message);
   });
 
-  it('whose total moves in every reading is an error', async () => {
+  it('a total that moves in every reading is an error', async () => {
     const ids = [1, 2, 3];
     const send = serve(ids, (page) => {
       if (page === 2) ids.push(ids.length + 1);

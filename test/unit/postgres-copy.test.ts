@@ -56,7 +56,7 @@ describe('COPY output', () => {
     expect(await collect(Readable.from([]))).toEqual([]);
   });
 
-  it('that fails midway gives the lines before, then the failure', async () => {
+  it('that fails midway yields the lines before, then the failure', async () => {
     const stream = new Readable({ read() {} });
     const lines = readLines(stream);
     stream.push('one\ntwo\nthr');
@@ -102,7 +102,7 @@ describe('a column of COPY output', () => {
     [String.raw`\\N`, String.raw`\N`],
     ['plain', 'plain'],
     ['', ''],
-  ])('%s stands for its text', (escaped, text) => {
+  ])('%s means its text', (escaped, text) => {
     expect(unescapeColumn(escaped)).toBe(text);
   });
 

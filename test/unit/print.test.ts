@@ -1,8 +1,8 @@
-// What people read, as a terminal shows it: within its width, with colours for statuses, and nothing that data could
+// Output as a terminal shows it: within its width, with colours for statuses, and nothing that data could
 // make it obey.
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { layOut, openScreen } from '../../src/report/print.js';
-import { columnsOf, hasColours } from '../../src/terminal.js';
+import { layOut, openScreen } from '../../src/render/print.js';
+import { columnsOf, hasColours } from '../../src/process/terminal.js';
 import { createScreen } from '../support/screen.js';
 
 const PIPE = { isTTY: false, write: () => true, getColorDepth: () => 1, columns: 0, rows: 0 };
@@ -81,7 +81,7 @@ describe('colour', () => {
     );
   });
 
-  it('there is none in a pipe, and FORCE_COLOR asks for it', () => {
+  it('is absent in a pipe, unless FORCE_COLOR asks for it', () => {
     vi.stubEnv('FORCE_COLOR', undefined);
     expect([PIPE, createScreen(), coloured].map(hasColours)).toEqual([false, false, true]);
     vi.stubEnv('FORCE_COLOR', '1');
@@ -99,19 +99,12 @@ describe('a screen of its own', () => {
     return { screen, drawn: openScreen() };
   };
 
-  it('fits the height and the width, and says how many lines do not', () => {
+  it('fits the height and the width, says how many lines do not, and keeps the last one', () => {
     const { screen, drawn } = open(6);
     drawn.draw('one\ntwo\nthree\nfour', 'q ends it');
     expect(screen.shown()).toEqual(['one', 'two', 'three', 'four', '', 'q ends it']);
     drawn.draw(`1\n${'x'.repeat(41)}\n3\n4`, 'q ends it, at any time');
-    expect(screen.shown()).toEqual([
-      '1',
-      'x'.repeat(20),
-      'x'.repeat(20),
-      '… 3 more lines',
-      '',
-      'q ends it, at any t',
-    ]);
+    expect(screen.shown()).toEqual(['1', 'x'.repeat(20), '… 3 more lines', '4', '', 'q ends it, at any t']);
     drawn.close();
     expect(screen.shown()).toEqual(['$ slotsync status']);
     expect([screen.isAlternate(), screen.isCursorShown()]).toEqual([false, true]);

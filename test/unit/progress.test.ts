@@ -1,8 +1,8 @@
 // How fast a run is, and how long it will take, as far as that is known.
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { printNote } from '../../src/report/print.js';
-import { createPace, createProgress, describeProgress, fitProgress } from '../../src/report/progress.js';
-import { widthOf } from '../../src/report/wrap.js';
+import { printNote } from '../../src/render/print.js';
+import { createPace, createProgress, describeProgress, fitProgress } from '../../src/render/progress.js';
+import { widthOf } from '../../src/render/wrap.js';
 import { createScreen } from '../support/screen.js';
 
 const AMOUNTS = { done: 1200, total: 10_000, perSecond: 48.4 };

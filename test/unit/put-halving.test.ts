@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { PutResult } from '../../src/destination/destination.js';
-import { SlotsyncError } from '../../src/errors.js';
+import { SlotsyncError } from '../../src/errors/errors.js';
 import { createObject, type DestinationObject } from '../../src/streams/destination-object.js';
 import { putHalving } from '../../src/sync/apply/put-halving.js';
 
@@ -20,7 +20,11 @@ function playService(judge: (objects: readonly DestinationObject[]) => Map<strin
   const calls: string[][] = [];
   const put = async (objects: readonly DestinationObject[]) => {
     calls.push(objects.map(({ extId }) => extId));
-    return judge(objects);
+    try {
+      return { sent: objects, results: judge(objects) };
+    } catch (error) {
+      return { sent: objects, error };
+    }
   };
   return { calls, put };
 }

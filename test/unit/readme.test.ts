@@ -4,6 +4,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { SETTING_NAMES } from '../../src/config/settings.js';
 import { configSchema } from '../../src/streams/config-schema.js';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
@@ -26,7 +27,6 @@ const options = new Set(
     [...source.matchAll(/'(?:-\w, )?(--[\w-]+)[ ']/g)].map(([, name]) => name),
   ),
 );
-const settings = [...read('src/settings.ts').matchAll(/^ {2}([A-Z][A-Z_]+):/gm)].map(([, name = '']) => name);
 
 /** The rows of the tables below a heading of the README, as cells. */
 function rows(heading: string): string[][] {
@@ -36,7 +36,7 @@ function rows(heading: string): string[][] {
     .filter((cells) => cells.some((cell) => cell.startsWith('`')));
 }
 
-/** The anchor GitHub gives a heading. */
+/** The anchor of a heading at GitHub. */
 const anchorOf = (heading: string) =>
   heading
     .toLowerCase()
@@ -60,11 +60,24 @@ describe('the README', () => {
     const named = rows('Settings').flatMap(([setting = '']) =>
       [...setting.matchAll(/`([A-Z_]+)`/g)].map(([, name = '']) => name),
     );
-    expect(named.toSorted()).toEqual(settings.toSorted());
+    expect(named.toSorted()).toEqual(SETTING_NAMES.toSorted());
   });
 
   it('leads to every page of docs', () => {
     for (const page of docs) expect(readme, page).toContain(`](${page})`);
+  });
+});
+
+describe('files', () => {
+  const files = readdirSync(root, { recursive: true, encoding: 'utf8' })
+    .filter((file) => !/(^|\/)(node_modules|dist|\.git)\//.test(file))
+    .map((file) => `/${file.replaceAll(path.sep, '/')}`);
+
+  it.each(['CONTRIBUTING.md', ...pages])('%s names only source files that exist', (page) => {
+    const named = [...read(page).matchAll(/`((?:[\w.-]+\/)*[\w.-]+\.(?:ts|mjs|lua))`/g)].map(
+      ([, name = '']) => name,
+    );
+    expect(named.filter((name) => !files.some((file) => file.endsWith(`/${name}`)))).toEqual([]);
   });
 });
 
@@ -147,7 +160,7 @@ describe('docs/configuration.md', () => {
   });
 
   it('has a row for every setting', () => {
-    for (const setting of settings) expect(configuration).toContain(`| \`${setting}\` `);
+    for (const setting of SETTING_NAMES) expect(configuration).toContain(`| \`${setting}\` `);
   });
 });
 
@@ -155,7 +168,7 @@ describe('.env.example', () => {
   it('explains every setting, and no other', () => {
     const named = [...read('.env.example').matchAll(/^#? ?([A-Z][A-Z_]+)=/gm)].map(([, name = '']) => name);
     const ofCompose = ['STATE_DATABASE_PASSWORD', 'REDIS_PASSWORD'];
-    expect([...new Set(named)].toSorted()).toEqual([...settings, ...ofCompose].toSorted());
+    expect([...new Set(named)].toSorted()).toEqual([...SETTING_NAMES, ...ofCompose].toSorted());
   });
 });
 

@@ -1,6 +1,6 @@
 // The pace of readings over whole types.
 import { describe, expect, it } from 'vitest';
-import { createPace } from '../../src/sync/request-pace.js';
+import { createPace } from '../../src/sync/run/request-pace.js';
 
 /** A clock that only waiting moves. */
 function createClock() {

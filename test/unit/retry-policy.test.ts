@@ -1,8 +1,8 @@
-// What happens to a failed job, as a table.
+// The fate of a failed job, as a table.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { ErrorCode } from '../../src/error-catalogue.js';
-import { SlotsyncError } from '../../src/errors.js';
+import type { ErrorCode } from '../../src/errors/error-catalogue.js';
+import { SlotsyncError } from '../../src/errors/errors.js';
 import { decideRetry, retryDelayMs, type FailedJob } from '../../src/queue/retry-policy.js';
 
 const failure = (code: ErrorCode) => new SlotsyncError(code, code);

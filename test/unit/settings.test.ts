@@ -4,9 +4,10 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { inspect } from 'node:util';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { UsageError } from '../../src/errors.js';
-import { currentText } from '../../src/setting-text.js';
-import { findExposedSecrets, loadSettings, readEnvironment, type Need } from '../../src/settings.js';
+import { UsageError } from '../../src/errors/errors.js';
+import { currentText } from '../../src/config/setting-text.js';
+import { findExposedSecrets, readEnvironment } from '../../src/config/environment.js';
+import { loadSettings, type Need } from '../../src/config/settings.js';
 
 const ENV = {
   MIRROR_DATABASE_URL: 'postgres://reader@db/mirror',
@@ -156,7 +157,8 @@ describe('a secret in a file', () => {
     expect(faults).toEqual([
       expect.stringMatching(/^MIRROR_DATABASE_URL_FILE: \/.*wrong: contains a % that encodes nothing/),
     ]);
-    expect(faults[0]).not.toMatch(/S3|CRET/);
+    // The folder's name is random, and may hold S3.
+    expect(faults[0]).not.toMatch(/S3%|CRET/);
   });
 
   it('is exposed when everyone may read the file, and so is a file of settings with a secret', () => {
@@ -203,7 +205,7 @@ describe('the address of the service', () => {
     ]);
   });
 
-  it.each(['api.example.org', 'ftp://api.example.org', 'localhost:8080'])('%s is none', (url) => {
+  it.each(['api.example.org', 'ftp://api.example.org', 'localhost:8080'])('%s is no address', (url) => {
     expect(refusal({ ...ENV, API_BASE_URL: url }).faults).toEqual([
       'API_BASE_URL: not a web address; write https://host',
     ]);
@@ -231,7 +233,7 @@ describe('the proxy for requests to the service', () => {
     ['http://proxy:3128/pac', 'contains a path, ? or #; write http://host:3128'],
     ['http://user@proxy:3128', 'has a user without a password, or a password without a user'],
     ['http://user:50%@proxy:3128', 'contains a % that encodes nothing in user or password; write %25'],
-  ])('%s is none', (text, fault) => {
+  ])('%s is refused with its fault', (text, fault) => {
     expect(refusal({ ...ENV, https_proxy: text }).faults).toEqual([`HTTPS_PROXY: ${fault}`]);
   });
 });
@@ -277,7 +279,7 @@ describe('settings that cannot be used', () => {
     ['API_REQUESTS_PER_SECOND', '1001', 'a whole number from 1 to 1000'],
     ['API_REQUESTS_PER_SECOND', 'twenty', 'a whole number from 1 to 1000'],
     ['HTTP_HOST', 'http://localhost', 'the address of this machine alone, such as 127.0.0.1 or ::1'],
-    ['HTTP_TOKEN', 'short', 'has 5 characters; use at least 16, such as from: openssl rand -hex 24'],
+    ['HTTP_TOKEN', 'short', 'has 5 characters; use at least 16, for example from: openssl rand -hex 24'],
     ['TIMEZONE', 'Sweden/Lund', 'not a time zone; write its name, such as Europe/Stockholm or UTC'],
     ['HTTP_PORT', '65536', 'a whole number from 0 to 65535'],
     ['LOG_LEVEL', 'verbose', 'fatal, error, warn, info, debug, trace or silent'],
@@ -287,7 +289,7 @@ describe('settings that cannot be used', () => {
       'db/mirror',
       'not a PostgreSQL address; write postgres://user:password@host:5432/database',
     ],
-  ])('such as %s=%s', (name, value, message) => {
+  ])('%s=%s is refused', (name, value, message) => {
     expect(refusal({ ...ENV, [name]: value }).faults).toEqual([
       expect.stringContaining(`${name}: ${message}`),
     ]);
@@ -349,21 +351,24 @@ describe('the file .env', () => {
 
   it('is read', () => {
     write(ENV);
-    expect(loadSettings(NEEDS)).toEqual(loadSettings(NEEDS, ENV));
+    expect(loadSettings(NEEDS, readEnvironment())).toEqual(loadSettings(NEEDS, ENV));
   });
 
   it('yields to the environment', () => {
     write({ ...ENV, LOG_LEVEL: 'debug' });
     process.env['API_KEY'] = 'from-environment';
-    expect(loadSettings(NEEDS)).toMatchObject({ api: { key: 'from-environment' }, logLevel: 'debug' });
+    expect(loadSettings(NEEDS, readEnvironment())).toMatchObject({
+      api: { key: 'from-environment' },
+      logLevel: 'debug',
+    });
   });
 
   it('need not be there', () => {
     Object.assign(process.env, ENV);
-    expect(loadSettings(NEEDS).mirrorUrl).toBe(ENV.MIRROR_DATABASE_URL);
+    expect(loadSettings(NEEDS, readEnvironment()).mirrorUrl).toBe(ENV.MIRROR_DATABASE_URL);
   });
 
-  it('gives way to the file that is named, which must exist', () => {
+  it('is replaced by the file that is named, which must exist', () => {
     write({ ...ENV, LOG_LEVEL: 'debug' });
     writeFileSync('other.env', 'LOG_LEVEL=trace\nAPI_ORGANIZATION_ID=7\n');
     expect(loadSettings([], readEnvironment('other.env'))).toMatchObject({
@@ -384,7 +389,7 @@ describe('the file .env', () => {
     ['UTF-16', Buffer.from('API_KEY=k3y\n', 'utf16le'), '.env is not UTF-8 text'],
   ])('with %s is a fault', (_, text, message) => {
     writeFileSync('.env', text);
-    expect(() => loadSettings([])).toThrow(message);
+    expect(() => loadSettings([], readEnvironment())).toThrow(message);
   });
 
   it('may hold comments, quotes over lines, blanks, and a byte order mark', () => {
@@ -392,12 +397,15 @@ describe('the file .env', () => {
       '.env',
       `\uFEFFAPI_ORGANIZATION_ID=7 # the test one\n# it's ="so\n  export LOG_LEVEL = "trace"\n\nSTATE_DATABASE_PASSWORD="a\nb: c\n" # two\nREDIS_URL='redis://cache'\r\n`,
     );
-    expect(loadSettings([])).toMatchObject({ logLevel: 'trace', redisUrl: 'redis://cache' });
+    expect(loadSettings([], readEnvironment())).toMatchObject({
+      logLevel: 'trace',
+      redisUrl: 'redis://cache',
+    });
     expect(process.env['API_ORGANIZATION_ID']).toBe('7');
   });
 
   it('that is there and cannot be read is a fault', () => {
     mkdirSync('.env');
-    expect(() => loadSettings([])).toThrow('.env is a folder');
+    expect(() => loadSettings([], readEnvironment())).toThrow('.env is a folder');
   });
 });

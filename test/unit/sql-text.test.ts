@@ -1,6 +1,6 @@
 // Values as SQL text: what stands between quotes stays what it was.
 import { describe, expect, test } from 'vitest';
-import { arrayLiteral } from '../../src/sql-text.js';
+import { arrayLiteral } from '../../src/text/sql-text.js';
 
 describe('arrayLiteral', () => {
   test('quotes and backslashes are escaped, other texts stand as they are', () => {

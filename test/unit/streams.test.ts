@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { checkConfiguration } from '../../src/config-file.js';
-import { UsageError } from '../../src/errors.js';
+import { checkConfiguration } from '../../src/config/config-file.js';
+import { UsageError } from '../../src/errors/errors.js';
 import { resolve, rooms, type Declaration } from './declare.js';
 
 /** The faults of a configuration of these streams. */
@@ -74,7 +74,7 @@ describe('the fingerprint of a stream', () => {
     ['the external id', { externalId: 'hall_{room_code}' }],
     ['a field', { fields: { 'room.name': 'name', 'room.seats': 'seats' } }],
     ['a reference', { references: { 'room.building': { stream: 'buildings', key: 'building' } } }],
-  ])('changes with %s, so that every row is looked at again', (_, changes) => {
+  ])('changes with %s, so that every row is checked again', (_, changes) => {
     expect(fingerprint(changes)).not.toBe(fingerprint());
   });
 

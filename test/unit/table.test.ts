@@ -2,8 +2,8 @@
 import fc from 'fast-check';
 import stringWidth from 'string-width';
 import { describe, expect, it } from 'vitest';
-import { table } from '../../src/report/table.js';
-import { widthOf } from '../../src/report/wrap.js';
+import { table } from '../../src/render/table.js';
+import { widthOf } from '../../src/render/wrap.js';
 
 const LONG = 'stream_of_the_department_for_international_exchange_students'; // 60 characters
 

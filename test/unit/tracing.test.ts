@@ -1,18 +1,19 @@
-// What a trace says: which span is within which, what failed, and the ids in log lines. And that nothing is traced unless a
+// The content of a trace: which span is within which, what failed, and the ids in log lines. And that nothing is traced unless a
 // collector is named.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { SlotsyncError } from '../../src/errors.js';
-import { createLogger } from '../../src/logger.js';
-import { loadSettings } from '../../src/settings.js';
+import { SlotsyncError } from '../../src/errors/errors.js';
+import { createLogger } from '../../src/process/logger.js';
+import { loadSettings } from '../../src/config/settings.js';
 import { createObject } from '../../src/streams/destination-object.js';
 import type { Stream } from '../../src/streams/stream.js';
 import { createRequestFiller } from '../../src/sync/apply/fill-requests.js';
 import { NO_FAILURES } from '../../src/sync/apply/narrow-failures.js';
 import { FIRST_SIZE } from '../../src/sync/apply/request-size.js';
-import { inSpan, isRegistered, traceIds, traceparent } from '../../src/tracing.js';
+import { inSpan, isRegistered, linkTo, traceIds, traceparent } from '../../src/process/tracing.js';
+import { playPuts } from '../support/play-put.js';
 import { idOf, keepSpans, parentOf, traceOf } from '../support/tracing.js';
 
 let kept: ReturnType<typeof keepSpans> | undefined;
@@ -68,14 +69,14 @@ it('a request that several batches share is within the first and linked with eac
       of: () => ({ ...FIRST_SIZE, objects: 3 }),
       learn: async () => undefined,
     },
-    destination: {
-      putObjects: (list, { beforeSend }) =>
-        inSpan('PUT objects', {}, async () => {
-          await granted;
-          await beforeSend?.();
+    destination: playPuts(
+      (list, { sharedBy = [] }) =>
+        inSpan('PUT objects', { 'slotsync.objects': list.length }, async () => {
+          linkTo(sharedBy);
           return new Map(list.map(({ extId }) => [extId, { accepted: true as const, id: 1 }]));
         }),
-    },
+      () => granted,
+    ),
   });
   const batch = (name: string) =>
     inSpan(name, {}, () =>
@@ -84,15 +85,11 @@ it('a request that several batches share is within the first and linked with eac
         { lane: 'sync' },
         {
           objects: [1, 2].map((at) => createObject(`${name} ${at}`, 'room', true, [])),
-          results: new Map(),
           suspects: new Set(),
           attempt: { earlier: NO_FAILURES, isAnswered: false },
-          noteCulprit: () => undefined,
           goodUntil: Infinity,
           isAgain: false,
-          require: async () => undefined,
-          noteSent: () => undefined,
-          noteAccepted: () => undefined,
+          claim: { confirm: async () => undefined },
         },
       ),
     );
@@ -107,7 +104,7 @@ it('a request that several batches share is within the first and linked with eac
   expect(shared?.attributes).toEqual({ 'slotsync.objects': 3 });
   expect(parentOf(shared)).toBe(idOf(a));
   expect(shared?.links.map(({ context }) => context.spanId)).toEqual([idOf(a), idOf(b)]);
-  // What one batch sends alone has no links.
+  // A request of one batch alone has no links.
   expect(rest?.attributes).toEqual({ 'slotsync.objects': 1 });
   expect(parentOf(rest)).toBe(idOf(b));
   expect(rest?.links).toEqual([]);

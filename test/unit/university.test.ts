@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { checkConfiguration } from '../../src/config-file.js';
+import { checkConfiguration } from '../../src/config/config-file.js';
 import { universityConfig, universitySchema } from '../../src/demo/sync.config.js';
 
 test('sample university: every mapped field is defined at the service', () => {

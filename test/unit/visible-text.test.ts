@@ -1,8 +1,8 @@
-// What a terminal would obey is shown, wherever it is printed.
+// Control characters are shown, not obeyed, wherever text is printed.
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { visible } from '../../src/visible-text.js';
+import { visible } from '../../src/text/visible-text.js';
 
 /** A terminal's title, a cleared screen, a colour of one byte, a reversed word, a deletion, a line of its own. */
 const OBEYED = '\x1b]0;x\x07 \x1b[2J \x9b31m \u202Edrow\u202C \x7f\b\r \u2028 \u0085 \u2066';
@@ -31,7 +31,7 @@ it('print.ts: nothing else in src/ writes to a standard stream', () => {
   const writing = files.filter((file) =>
     /\b(?:console\.|(?:stdout|stderr)\.write)/.test(readFileSync(root + file, 'utf8')),
   );
-  expect(writing).toEqual(['report/print.ts']);
+  expect(writing).toEqual(['render/print.ts']);
 });
 
 it('terminal.ts: nothing else in src/ holds an escape sequence', () => {
@@ -40,5 +40,5 @@ it('terminal.ts: nothing else in src/ holds an escape sequence', () => {
     file.endsWith('.ts'),
   );
   const holding = files.filter((file) => /\\x1b|\\u001b|\\e\[/i.test(readFileSync(root + file, 'utf8')));
-  expect(holding).toEqual(['terminal.ts']);
+  expect(holding).toEqual(['process/terminal.ts']);
 });

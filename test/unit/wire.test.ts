@@ -220,7 +220,7 @@ describe('an object that was read', () => {
     );
   });
 
-  it('is of our type and active unless it says otherwise, and empty fields are none', () => {
+  it('is of our type and active unless it says otherwise, and empty fields are left out', () => {
     const found = {
       id: 1,
       fields: [
@@ -278,7 +278,7 @@ describe('a request', () => {
   });
 });
 
-describe('what is said of a booking', () => {
+describe('a booking', () => {
   it('becomes instants in milliseconds, and both ranks of its status', () => {
     const found = wire.foundReservation.parse({
       id: 1,

@@ -3,7 +3,7 @@
 //
 // Why it is safe. There are N slots. A request takes one, is sent, and releases it when the headers of its answer arrive;
 // a second after that the slot is free again. The service counts a request at some time between sending and answer, so
-// two successive users of one slot are counted more than a second apart: each slot gives at most one request to any
+// two successive users of one slot are counted more than a second apart: each slot allows at most one request in any
 // second, N slots at most N, however long the network takes and however the service divides time into seconds. This
 // rests on four things, each ensured here or in the stores:
 // - One clock. Every time is the store's; a process only measures durations.
@@ -43,7 +43,7 @@ export interface Waiter {
   moreWaiting: boolean;
 }
 
-/** Where the slots live. Each call is one atomic step on the store's clock. */
+/** The place of the slots. Each call is one atomic step on the store's clock. */
 export interface SlotStore {
   take(waiter: Waiter, leaseMs: number): Promise<SlotAnswer>;
   /** The waiter no longer waits. */
@@ -84,7 +84,7 @@ interface Grant {
 
 const RELEASE_RETRIES_MS = [100, 1000];
 
-/** One limiter for each process: a wait queue for each lane, in front of a store that all processes share. */
+/** Opens the limiter of a process: a wait queue for each lane, in front of a store that all processes share. */
 export function createLimiter({
   store,
   leaseMs = DEFAULT_LEASE_MS,

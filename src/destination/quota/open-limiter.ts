@@ -1,6 +1,6 @@
 // The limiter with its store where the settings put it: on Redis if there is one, else in the state database.
-import type { Logger } from '../../logger.js';
-import type { SettingText } from '../../setting-text.js';
+import type { Logger } from '../../process/logger.js';
+import type { SettingText } from '../../config/setting-text.js';
 import { createLimiter } from './limiter.js';
 import type { StoreOptions } from './quota-rules.js';
 

@@ -1,6 +1,6 @@
 // The figures of the quota. Both stores receive them as one JSON argument, so that no number is repeated in SQL or Lua
 // and tests can shorten the waiting.
-import { UsageError } from '../../errors.js';
+import { UsageError } from '../../errors/errors.js';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -13,9 +13,9 @@ export type Lane = (typeof LANES)[number];
 /** All times in milliseconds. */
 export type QuotaRules = Readonly<ReturnType<typeof defaultRules>>;
 
-/** What the stores of both kinds need beside their connection, which belongs to the caller. */
+/** Options of the stores of both kinds, beside their connection, which belongs to the caller. */
 export interface StoreOptions {
-  /** Whose quota: service address and organization. The same key in other processes is the same quota. */
+  /** Owner of the quota: service address and organization. The same key in other processes is the same quota. */
   key: string;
   /** Requests a second. */
   rate: number;

@@ -1,4 +1,4 @@
-// What both stores answer: one JSON text, checked here. By hand: `status` reads the quota too, and zod would be a third
+// The answers of both stores: one JSON text, checked here. By hand: `status` reads the quota too, and zod would be a third
 // of what it loads.
 import { LANES, type Lane } from './quota-rules.js';
 
@@ -39,7 +39,7 @@ export function parseUsage(text: unknown) {
     lanes,
     /** Waiting, by lane. Each process counts once in a lane, whatever number of its requests wait there. */
     waiting: byLane(answer, 'waiting'),
-    /** Milliseconds until the pause ends, 0 when there is none. */
+    /** Milliseconds until the pause ends, 0 without a pause. */
     pausedMs: number(answer, 'pausedMs'),
     /** Grants and 429 answers since the store has had its state. */
     granted: number(answer, 'granted'),

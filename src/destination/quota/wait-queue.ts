@@ -2,7 +2,7 @@
 // whatever number of jobs wait. A grant goes to the first waiter at the time it arrives, so a waiter that has left cannot
 // lose one.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { messageOf, SlotsyncError } from '../../errors.js';
+import { messageOf, SlotsyncError } from '../../errors/errors.js';
 
 const BACKOFF_FIRST_MS = 50;
 const BACKOFF_MAX_MS = 1000;

@@ -1,7 +1,6 @@
 // The cancellations the service was seen to hold. A cancellation has ids of its own, so only who has seen the reservation
 // before knows what it cancelled; and when a cancellation is gone again, its reservation is back.
 import { anyOf, query, type Queries, type RowOf } from '../database.js';
-import { isUnmet } from './read-reservations.js';
 import type { cancellations } from '../schema.js';
 
 /** Times in milliseconds since 1970. */
@@ -21,7 +20,7 @@ export interface KnownCancellation extends Pick<RowOf<typeof cancellations>, 'ex
   isMet: boolean;
 }
 
-/** What of a cancellation is written; the service says more. */
+/** The stored part of a cancellation; the service says more. */
 const SEEN = [
   'id',
   'extId',
@@ -46,10 +45,10 @@ export async function writeCancellations(db: Queries, runId: number, seen: reado
       begin = excluded.begin, "end" = excluded."end", seen_at = excluded.seen_at, run_id = excluded.run_id`;
 }
 
-/** The known cancellations of these reservations (the service's ids), or with these external ids. No run: a dry one. */
+/** The known cancellations of these reservations (the service's ids), or with these external ids. */
 export async function readCancellations(
   db: Queries,
-  runId: number | null,
+  runId: number,
   wanted: { reservationIds: readonly number[]; extIds: readonly string[] },
 ): Promise<KnownCancellation[]> {
   if (wanted.reservationIds.length + wanted.extIds.length === 0) return [];
@@ -63,13 +62,13 @@ export async function readCancellations(
 /** Known cancellations of a window (Unix seconds) that a run has not met, in the order of their ids. */
 export async function readUnmetCancellations(
   db: Queries,
-  runId: number | null,
+  runId: number,
   window: { from: number; to: number },
   page: { after: number; limit: number },
 ): Promise<number[]> {
   const rows = await query<{ id: number }>(db)`
     SELECT destination_id::float8 AS id FROM slotsync.cancellations
-    WHERE ${isUnmet(runId)} AND destination_id > ${page.after}::bigint
+    WHERE run_id IS DISTINCT FROM ${runId}::bigint AND destination_id > ${page.after}::bigint
       AND begin < to_timestamp(${window.to}::float8) AND "end" > to_timestamp(${window.from}::float8)
     ORDER BY destination_id LIMIT ${page.limit}`;
   return rows.map(({ id }) => id);

@@ -1,9 +1,9 @@
-// What is asked of the reservations table and its history.
-import { sql, type SQL } from 'drizzle-orm';
+// Queries of the reservations table and its history.
+import { sql } from 'drizzle-orm';
 import { anyOf, query, queryOne, type Queries, type RowOf } from '../database.js';
 import type { reservationEvents, reservations, Verdict } from '../schema.js';
 
-/** One row of `reservations`, for people and programs. */
+/** A row of `reservations`, for people and programs. */
 export type ReservationRow = RowOf<typeof reservations>;
 
 export type KnownBooking = Pick<ReservationRow, 'key' | 'externalId' | 'destinationId' | 'verdict'>;
@@ -20,10 +20,10 @@ export const UNREMARKABLE_LIST = sql.raw(`(${UNREMARKABLE.map((verdict) => `'${v
 
 const KNOWN = sql.raw(`key, external_id AS "externalId", destination_id::float8 AS "destinationId", verdict`);
 /** The columns of a ReservationRow. */
-export const ALL = sql`${KNOWN}, differs, problem, begin_here AS "beginHere", end_here AS "endHere",
+const ALL = sql`${KNOWN}, differs, problem, begin_here AS "beginHere", end_here AS "endHere",
   begin_there AS "beginThere", end_there AS "endThere", here, there, seen_at AS "seenAt", run_id::float8 AS "runId"`;
 
-/** What is known of bookings: by key, or by the service's number. */
+/** The facts of bookings: by key, or by the service's number. */
 export async function readKnownBookings(
   db: Queries,
   wanted: { keys: readonly string[]; destinationIds: readonly number[] },
@@ -34,23 +34,19 @@ export async function readKnownBookings(
     WHERE key = ${anyOf(wanted.keys)} OR destination_id = ${anyOf(wanted.destinationIds, 'bigint')}`;
 }
 
-/** Rows that a run has not met; without a run, as in a dry one, all of them. */
-export const isUnmet = (runId: number | null): SQL =>
-  runId === null ? sql`true` : sql`run_id IS DISTINCT FROM ${runId}::bigint`;
-
 /**
  * Bookings of a window (Unix seconds) that a run has not met, in the order of their keys: either side may have moved or
  * removed them.
  */
 export async function readUnmetBookings(
   db: Queries,
-  runId: number | null,
+  runId: number,
   window: { from: number; to: number },
   page: { after: string; limit: number },
 ): Promise<KnownBooking[]> {
   return query<KnownBooking>(db)`
     SELECT ${KNOWN} FROM slotsync.reservations
-    WHERE ${isUnmet(runId)} AND key > ${page.after}
+    WHERE run_id IS DISTINCT FROM ${runId}::bigint AND key > ${page.after}
       AND ((begin_here < to_timestamp(${window.to}::float8) AND end_here > to_timestamp(${window.from}::float8))
         OR (begin_there < to_timestamp(${window.to}::float8) AND end_there > to_timestamp(${window.from}::float8))
         OR (begin_here IS NULL AND begin_there IS NULL))
@@ -87,7 +83,7 @@ export async function countBookings(
     FROM slotsync.reservations GROUP BY verdict ORDER BY verdict`;
 }
 
-/** What does not agree, of what a run has compared, earliest first; and what it found restored. */
+/** The bookings that a run compared and that do not agree, earliest first; and those it found restored. */
 export async function listDiscrepancies(db: Queries, runId: number, limit: number) {
   return query<ReservationRow>(db)`
     SELECT ${ALL} FROM slotsync.reservations AS r
@@ -97,7 +93,7 @@ export async function listDiscrepancies(db: Queries, runId: number, limit: numbe
     ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
 }
 
-/** What does not agree, whichever run compared it, earliest first. */
+/** The bookings that do not agree, whichever run compared them, earliest first. */
 export async function listAllDiscrepancies(db: Queries, limit: number) {
   return query<ReservationRow>(db)`
     SELECT ${ALL} FROM slotsync.discrepancies ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
@@ -118,7 +114,7 @@ export async function readBooking(db: Queries, name: string): Promise<Reservatio
   return row;
 }
 
-/** What became of a booking, latest first. */
+/** The history of a booking, latest first. */
 export async function readBookingEvents(db: Queries, key: string, limit: number) {
   return query<ReservationEvent>(db)`
     SELECT key, from_verdict AS "from", to_verdict AS "to", differs, at, run_id::float8 AS "runId"

@@ -1,12 +1,10 @@
-// What a reconcile reads of earlier verdicts and cancellations, and where it puts its own: into the tables, slice by slice.
-// A dry run keeps its own apart (dry-verdicts.ts), and reads the same.
+// Verdicts and cancellations of earlier reconciles, as one run reads them and adds its own, slice by slice.
 import type { Queries } from '../database.js';
 import {
   forgetCancellations,
   readCancellations,
   readUnmetCancellations,
   writeCancellations,
-  type KnownCancellation,
   type SeenCancellation,
 } from './cancellations.js';
 import {
@@ -14,9 +12,6 @@ import {
   listDiscrepancies,
   readKnownBookings,
   readUnmetBookings,
-  type KnownBooking,
-  type ReservationRow,
-  type VerdictCounts,
 } from './read-reservations.js';
 import { forgetBookings, writeBookings, type MatchedBooking } from './write-reservations.js';
 
@@ -26,46 +21,33 @@ interface Window {
   to: number;
 }
 
-/** What a slice has found. */
+/** The findings of a slice. */
 export interface FoundInSlice {
   /** Cancellations the service has. */
   seen?: readonly SeenCancellation[];
-  /** Those it has no more. */
+  /** Bookings that the slice has no more. */
   goneIds?: readonly number[];
   /** Keys of bookings that neither side has any more. */
   forgotten?: readonly string[];
   matched?: readonly MatchedBooking[];
 }
 
-/** Every reading has what was kept before. */
-export interface VerdictStore {
-  readKnown(wanted: {
-    keys: readonly string[];
-    destinationIds: readonly number[];
-  }): Promise<readonly KnownBooking[]>;
-  /** Bookings of a window that no slice has met, in the order of their keys. */
-  readUnmet(window: Window, page: { after: string; limit: number }): Promise<readonly KnownBooking[]>;
-  readCancellations(wanted: {
-    reservationIds: readonly number[];
-    extIds: readonly string[];
-  }): Promise<readonly KnownCancellation[]>;
-  /** Cancellations of a window that no slice has met, in the order of their ids. */
-  readUnmetCancellations(window: Window, page: { after: number; limit: number }): Promise<readonly number[]>;
-  /** All of it, or nothing. */
-  keep(found: FoundInSlice): Promise<void>;
-  count(): Promise<VerdictCounts>;
-  /** What does not agree, earliest first. */
-  listDiscrepancies(limit: number): Promise<readonly ReservationRow[]>;
-}
+export type VerdictStore = ReturnType<typeof storeVerdicts>;
 
 /** Keeps verdicts in the tables, as those of this run. */
-export function storeVerdicts(db: Queries, runId: number): VerdictStore {
+export function storeVerdicts(db: Queries, runId: number) {
   return {
-    readKnown: (wanted) => readKnownBookings(db, wanted),
-    readUnmet: (window, page) => readUnmetBookings(db, runId, window, page),
-    readCancellations: (wanted) => readCancellations(db, runId, wanted),
-    readUnmetCancellations: (window, page) => readUnmetCancellations(db, runId, window, page),
-    keep: ({ seen = [], goneIds = [], forgotten = [], matched = [] }) =>
+    readKnown: (wanted: Parameters<typeof readKnownBookings>[1]) => readKnownBookings(db, wanted),
+    /** Bookings of a window that no slice has met, in the order of their keys. */
+    readUnmet: (window: Window, page: { after: string; limit: number }) =>
+      readUnmetBookings(db, runId, window, page),
+    readCancellations: (wanted: Parameters<typeof readCancellations>[2]) =>
+      readCancellations(db, runId, wanted),
+    /** Cancellations of a window that no slice has met, in the order of their ids. */
+    readUnmetCancellations: (window: Window, page: { after: number; limit: number }) =>
+      readUnmetCancellations(db, runId, window, page),
+    /** Writes all of it, or nothing. */
+    keep: ({ seen = [], goneIds = [], forgotten = [], matched = [] }: FoundInSlice) =>
       db.transaction(async (tx) => {
         await writeCancellations(tx, runId, seen);
         await forgetCancellations(tx, goneIds);
@@ -73,6 +55,7 @@ export function storeVerdicts(db: Queries, runId: number): VerdictStore {
         await writeBookings(tx, runId, matched);
       }),
     count: () => countVerdicts(db, runId),
-    listDiscrepancies: (limit) => listDiscrepancies(db, runId, limit),
+    /** Bookings that do not agree, earliest first. */
+    listDiscrepancies: (limit: number) => listDiscrepancies(db, runId, limit),
   };
 }

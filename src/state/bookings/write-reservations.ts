@@ -1,9 +1,8 @@
 // The reservations table: one row for each booking as both sides were read last, and one in the history for each change.
-import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import { toStorableJson } from '../records/outcome-types.js';
 import type { Differences, Verdict } from '../schema.js';
-import { ALL, UNREMARKABLE_LIST, type ReservationRow } from './read-reservations.js';
+import { UNREMARKABLE_LIST } from './read-reservations.js';
 
 /** The key of each change is sent here. A notification holds less than 8000 bytes. */
 const CHANNEL = 'slotsync_reservations';
@@ -25,25 +24,21 @@ export interface MatchedBooking {
   there: unknown;
 }
 
-/** Bookings as rows of the table. */
-const rowsOf = (bookings: readonly MatchedBooking[]) => sql`
-  SELECT key COLLATE "C" AS key, "externalId" AS external_id, "destinationId" AS destination_id, verdict, differs, problem,
-    to_timestamp("beginHere" / 1000) AS begin_here, to_timestamp("endHere" / 1000) AS end_here,
-    to_timestamp("beginThere" / 1000) AS begin_there, to_timestamp("endThere" / 1000) AS end_there, here, there
-  FROM jsonb_to_recordset(${toStorableJson(bookings)}::jsonb) AS given(
-    key text, "externalId" text, "destinationId" bigint, verdict text, differs jsonb, problem text,
-    "beginHere" float8, "endHere" float8, "beginThere" float8, "endThere" float8, here jsonb, there jsonb)`;
-
-/** Those that the history gets a row for. The table is as it was before: what a statement writes, it does not see. */
-const CHANGED = sql`FROM given AS g LEFT JOIN slotsync.reservations AS b ON b.key = g.key
-  WHERE CASE WHEN b.key IS NULL THEN g.verdict NOT IN ${UNREMARKABLE_LIST}
-    ELSE b.verdict <> g.verdict OR b.differs IS DISTINCT FROM g.differs END`;
-
-/** Writes bookings as they were compared, and every change to the history. Call it in the transaction of the slice. */
+/**
+ * Writes bookings as they were compared, and every change to the history. Call it in the transaction of the slice. The join of
+ * `changed` sees the table as it was before the statement.
+ */
 export async function writeBookings(tx: Queries, runId: number, bookings: readonly MatchedBooking[]) {
   if (bookings.length === 0) return;
   await query(tx)`
-    WITH given AS (${rowsOf(bookings)}), written AS (
+    WITH given AS (
+      SELECT key COLLATE "C" AS key, "externalId" AS external_id, "destinationId" AS destination_id, verdict, differs, problem,
+        to_timestamp("beginHere" / 1000) AS begin_here, to_timestamp("endHere" / 1000) AS end_here,
+        to_timestamp("beginThere" / 1000) AS begin_there, to_timestamp("endThere" / 1000) AS end_there, here, there
+      FROM jsonb_to_recordset(${toStorableJson(bookings)}::jsonb) AS given(
+        key text, "externalId" text, "destinationId" bigint, verdict text, differs jsonb, problem text,
+        "beginHere" float8, "endHere" float8, "beginThere" float8, "endThere" float8, here jsonb, there jsonb)
+    ), written AS (
       INSERT INTO slotsync.reservations (key, external_id, destination_id, verdict, differs, problem,
         begin_here, end_here, begin_there, end_there, here, there, seen_at, run_id)
       SELECT g.*, now(), ${runId}::bigint FROM given AS g
@@ -54,27 +49,13 @@ export async function writeBookings(tx: Queries, runId: number, bookings: readon
         here = excluded.here, there = excluded.there, seen_at = excluded.seen_at, run_id = excluded.run_id
     ), changed AS (
       INSERT INTO slotsync.reservation_events (key, from_verdict, to_verdict, differs, run_id)
-      SELECT g.key, b.verdict, g.verdict, g.differs, ${runId}::bigint ${CHANGED} RETURNING key
+      SELECT g.key, b.verdict, g.verdict, g.differs, ${runId}::bigint
+      FROM given AS g LEFT JOIN slotsync.reservations AS b ON b.key = g.key
+      WHERE CASE WHEN b.key IS NULL THEN g.verdict NOT IN ${UNREMARKABLE_LIST}
+        ELSE b.verdict <> g.verdict OR b.differs IS DISTINCT FROM g.differs END
+      RETURNING key
     )
     SELECT pg_notify(${CHANNEL}, left(key, ${MOST_CHARACTERS})) FROM changed`;
-}
-
-/** Keys of those that the history would get a row for. */
-export async function findChanged(db: Queries, bookings: readonly MatchedBooking[]): Promise<string[]> {
-  if (bookings.length === 0) return [];
-  const rows = await query<{ key: string }>(db)`WITH given AS (${rowsOf(bookings)}) SELECT g.key ${CHANGED}`;
-  return rows.map(({ key }) => key);
-}
-
-/** Bookings as they would be read after they were written, earliest first. */
-export async function presentBookings(
-  db: Queries,
-  bookings: readonly MatchedBooking[],
-  limit: number,
-): Promise<ReservationRow[]> {
-  return query<ReservationRow>(db)`
-    SELECT ${ALL} FROM (SELECT given.*, now() AS seen_at, NULL::bigint AS run_id FROM (${rowsOf(bookings)}) AS given) AS r
-    ORDER BY coalesce(begin_here, begin_there), key LIMIT ${limit}`;
 }
 
 /** Deletes bookings that neither side has any more; the history says when. */

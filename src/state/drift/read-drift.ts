@@ -1,15 +1,15 @@
-// What is asked of the table of drift.
+// Queries of the table of drift.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, queryOne, type Queries, type RowOf } from '../database.js';
 import type { RecordKey } from '../records/outcome-types.js';
-import type { drift, DriftKind } from '../schema.js';
+import type { drift, DriftKind, DriftSummary } from '../schema.js';
 
 export type DriftRow = RowOf<typeof drift>;
 
 const REPAIRED_KINDS: readonly DriftKind[] = ['changed', 'missing', 'inactive'];
 /** Kinds that a repair sends again. */
 export const REPAIRED = sql.raw(`kind IN (${REPAIRED_KINDS.map((kind) => `'${kind}'`).join(', ')})`);
-/** What can be mended by somebody; the service stores the rest as it does. */
+/** Drift that can be mended; the service stores the rest in its own way. */
 export const isDrift = (kind: DriftKind): boolean => kind !== 'stored_otherwise';
 export const isRepaired = (kind: DriftKind): boolean => REPAIRED_KINDS.includes(kind);
 
@@ -17,18 +17,24 @@ const ALL = sql.raw(
   `stream, local_key AS "localKey", external_id AS "externalId", kind, fields, seen_at AS "seenAt"`,
 );
 
+export interface DriftCount {
+  stream: string;
+  kind: DriftKind;
+  count: number;
+}
+
 /** Objects that drift, by stream and kind. */
-export async function countDrift(db: Queries) {
-  return query<{ stream: string; kind: DriftKind; count: number }>(db)`
+export async function countDrift(db: Queries): Promise<DriftCount[]> {
+  return query<DriftCount>(db)`
     SELECT stream, kind, count(*)::int AS count FROM slotsync.drift GROUP BY stream, kind ORDER BY stream, kind`;
 }
 
-/** What drifts, by stream and key, at most `limit`. */
+/** Lists the drift by stream and key, at most `limit`. */
 export async function listDrift(db: Queries, limit: number): Promise<DriftRow[]> {
   return query<DriftRow>(db)`SELECT ${ALL} FROM slotsync.drift ORDER BY stream, local_key LIMIT ${limit}`;
 }
 
-/** What a verify has seen to drift, by stream and key: those after a row, at most `limit`. */
+/** Lists the drift that a verify has seen, by stream and key: after a row, at most `limit`. */
 export async function listDriftSeenBy(
   db: Queries,
   runId: number,
@@ -42,7 +48,7 @@ export async function listDriftSeenBy(
     ORDER BY stream, local_key LIMIT ${limit}`;
 }
 
-/** What was last said of one object; undefined: as it should be, or never compared. */
+/** The drift of one object; undefined: it is as it should be, or was never compared. */
 export async function readDriftOf(
   db: Queries,
   { stream, localKey }: RecordKey,
@@ -52,7 +58,7 @@ export async function readDriftOf(
   return row;
 }
 
-/** Those of these keys of which something is said. */
+/** Finds which of these keys drift. */
 export async function readDriftingKeys(db: Queries, stream: string, keys: readonly string[]) {
   const rows = await query<{ localKey: string }>(db)`
     SELECT local_key AS "localKey" FROM slotsync.drift WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`;
@@ -79,7 +85,7 @@ export interface Repairable {
   isRetired: boolean;
 }
 
-/** Which drift: of a stream, all of it or what one verify has seen. */
+/** Selects the drift of a stream: all of it, or what one verify has seen. */
 export interface DriftChoice {
   stream: string;
   seenBy?: number | undefined;
@@ -103,16 +109,7 @@ export async function countRepairable(db: Queries, stream: string): Promise<numb
   return (await summarizeDrift(db, { stream })).total;
 }
 
-/** What the drift of a stream looks like: how many drift, and in which one field all of those that are changed. */
-export interface DriftSummary {
-  total: number;
-  missing: number;
-  inactive: number;
-  changed: number;
-  /** The field in which every changed object differs, if there is one. */
-  commonField: string | null;
-}
-
+/** Summarizes the drift of a stream: how many drift, and in which one field all of those that are changed. */
 export async function summarizeDrift(db: Queries, choice: DriftChoice): Promise<DriftSummary> {
   return queryOne<DriftSummary>(db)`
     WITH chosen AS MATERIALIZED (SELECT kind, fields FROM slotsync.drift AS d WHERE ${isChosen(choice)})
@@ -128,7 +125,7 @@ export async function summarizeDrift(db: Queries, choice: DriftChoice): Promise<
 const isChosen = ({ stream, seenBy }: DriftChoice): SQL =>
   sql`d.stream = ${stream} AND d.${REPAIRED} AND ${seenBy === undefined ? sql`true` : isSeenBy(seenBy)}`;
 
-/** What is stored otherwise was never mended, and is found once. */
+/** A value that is stored otherwise was never mended, and is found once. */
 const FOUND_AND_MENDED = sql`count(*) FILTER (WHERE to_kind <> 'stored_otherwise')::int AS found,
   count(*) FILTER (WHERE to_kind IS NULL AND from_kind <> 'stored_otherwise')::int AS mended`;
 

@@ -15,7 +15,7 @@ export interface DriftingObject {
   writtenAt: string | undefined;
 }
 
-/** Which run says it, and of which stream. */
+/** The run that has found it, and the stream. */
 export interface DriftSource {
   runId: number;
   stream: string;
@@ -33,7 +33,7 @@ const isStoredOtherwise = (stream: string): SQL => sql`
     WHERE NOT EXISTS (SELECT FROM jsonb_each(g.fields) AS f WHERE e.fields->f.key IS DISTINCT FROM f.value)
       AND (e.to_kind = 'stored_otherwise' OR e.to_kind IS NULL
         AND (e.from_kind = 'stored_otherwise'
-          OR EXISTS (SELECT FROM slotsync.runs AS r WHERE r.id = e.run_id AND r.kind = 'verify'))
+          OR EXISTS (SELECT FROM slotsync.runs AS r WHERE r.id = e.run_id AND r.kind = 'repair'))
         AND NOT EXISTS (SELECT FROM slotsync.verifications AS v WHERE v.stream = ${stream} AND v.verified_at > e.at)))`;
 
 /**

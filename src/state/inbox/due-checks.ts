@@ -1,28 +1,26 @@
 // A write whose answer was lost may be carried out late, over a newer one. When that cannot happen any more, the record is
 // in doubt once more, and its key goes into the inbox, so that the object is looked at. A refusal while nothing was accepted
 // is followed up in the same way.
-import { sql } from 'drizzle-orm';
 import { anyOf, queryOne, type Queries } from '../database.js';
-import { AWAITS_SECOND_LOOK } from '../records/outcome-types.js';
-import { IS_FORMER } from '../records/change-hands.js';
+import { AWAITS_SECOND_ANSWER, IS_FORMER, IS_FREE } from '../records/record-state.js';
 import { CHANGES_CHANNEL } from './add-changes.js';
 
 /** Records taken in one statement. */
 const AT_ONCE = 1000;
 
 /**
- * Puts the records of these streams whose check is due into the inbox; an object that no row gives stays in doubt until
+ * Puts the records of these streams whose check is due into the inbox; an object that no row has stays in doubt until
  * one does. Returns how many there were.
  */
 export async function addDueChecks(db: Queries, streams: readonly string[]): Promise<number> {
   const { added } = await queryOne<{ added: number }>(db)`
     WITH due AS (
-      SELECT stream, local_key FROM slotsync.records
-      WHERE check_after <= now() AND stream = ${anyOf(streams)} AND (claimed_by IS NULL OR claimed_until < now())
-      ORDER BY check_after LIMIT ${AT_ONCE} FOR UPDATE SKIP LOCKED
+      SELECT r.stream, r.local_key FROM slotsync.records AS r
+      WHERE r.check_after <= now() AND r.stream = ${anyOf(streams)} AND ${IS_FREE}
+      ORDER BY r.check_after LIMIT ${AT_ONCE} FOR UPDATE SKIP LOCKED
     ), doubted AS (
       UPDATE slotsync.records AS r
-      SET in_doubt = r.in_doubt OR NOT ${sql.raw(AWAITS_SECOND_LOOK)}, check_after = NULL
+      SET in_doubt = r.in_doubt OR NOT ${AWAITS_SECOND_ANSWER}, check_after = NULL
       FROM due WHERE r.stream = due.stream AND r.local_key = due.local_key
       RETURNING r.stream, r.local_key, ${IS_FORMER} AS is_former
     ), added AS (

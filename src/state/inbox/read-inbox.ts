@@ -1,7 +1,7 @@
-// What is in the inbox, for people and metrics.
+// The content of the inbox, for people and metrics.
 import { query, queryOne, type Queries } from '../database.js';
 
-/** What of one stream is in the inbox. */
+/** A stream's keys in the inbox. */
 export interface InboxOfStream {
   stream: string;
   /** Keys that wait, and of them those that failed and are tried again later. */

@@ -6,7 +6,7 @@ import { insertRun } from '../runs/insert-run.js';
 import type { BatchState } from '../schema.js';
 import { CHANGES_CHANNEL } from './add-changes.js';
 
-/** One process takes at a time. */
+/** Only one process takes at a time. */
 const TAKE_LOCK = 'slotsync inbox';
 /** Keys a run takes, and rows it looks through for them, oldest first. */
 const KEYS_AT_ONCE = 1000;

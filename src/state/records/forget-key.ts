@@ -2,9 +2,9 @@
 // the mirror and the object at the service are the organization's own to remove.
 import { createHash } from 'node:crypto';
 import { sql, type SQL } from 'drizzle-orm';
-import { arrayLiteral } from '../../sql-text.js';
+import { arrayLiteral } from '../../text/sql-text.js';
 import { anyOf, query, type Queries } from '../database.js';
-import { listFormerObjects } from './change-hands.js';
+import { listFormerObjects } from './read/former-objects.js';
 import { recordName, type RecordKey } from './outcome-types.js';
 
 /** Why nothing was deleted: `runId` has the key and has not ended, or a batch is writing the record or its object. */
@@ -51,7 +51,7 @@ export async function forgetKey(db: Queries, key: RecordKey): Promise<Forgotten 
       SELECT external_id AS "externalId" FROM slotsync.links WHERE stream = ${stream} AND local_key = ${localKey}`;
     const former = await listFormerObjects(tx, stream, [localKey]);
     const named = [
-      ...records.flatMap((one) => [one.externalId, one.rowId]),
+      ...records.flatMap(({ externalId, rowId }) => [externalId, rowId]),
       ...[...links, ...former].map(({ externalId }) => externalId),
     ];
     const externalIds = [...new Set(named.filter((id) => id !== null))];
@@ -59,7 +59,7 @@ export async function forgetKey(db: Queries, key: RecordKey): Promise<Forgotten 
       SELECT FROM slotsync.object_claims WHERE external_id = ${anyOf(externalIds)} AND claimed_until > now()`;
     if (written.length > 0) return { refused: 'claimed' };
     const deleted = await execute(tx, [
-      ...statementsOfKey(key, [localKey, ...former.map((one) => one.localKey)], externalIds),
+      ...statementsOfKey(key, [localKey, ...former.map((kept) => kept.localKey)], externalIds),
       ...statementsOfBookings(externalIds),
     ]);
     if (Object.keys(deleted).length === 0) return undefined;
@@ -91,9 +91,11 @@ function statementsOfKey(
   const these = sql`${arrayLiteral(keys)}::text[]`;
   // Messages quote keys.
   const names = sql`${arrayLiteral([`'${localKey}'`, ...externalIds])}::text[]`;
-  const isNamed = sql`EXISTS (SELECT FROM unnest(${names}) AS name WHERE strpos(error_message, name) > 0)`;
+  const isNamedIn = (column: string) =>
+    sql`EXISTS (SELECT FROM unnest(${names}) AS name WHERE strpos(${sql.raw(column)}, name) > 0)`;
+  const isNamed = isNamedIn('error_message');
   const quoted = sql`${arrayLiteral(externalIds.map((id) => JSON.stringify(id)))}::text[]`;
-  // Of other objects, the values of references.
+  // The values of other objects' references.
   const isQuotedIn = (json: SQL) =>
     sql`EXISTS (SELECT FROM unnest(${quoted}) AS name WHERE strpos(${json}, name) > 0)`;
   const clearFields = (table: string): Statement => [
@@ -127,23 +129,16 @@ function statementsOfKey(
       sql`UPDATE slotsync.runs SET range = jsonb_set(range, '{keys}', (range->'keys') - ${localKey}::text)
         WHERE ${stream} = ANY (streams) AND range->'keys' ? ${localKey}`,
     ],
-    // What was held shows some records field by field.
+    // Holds show some records field by field.
     [
-      'runs',
-      sql`UPDATE slotsync.runs SET holds = jsonb_set(holds, ARRAY[${stream}, 'overwrite', 'samples'], (
-          SELECT coalesce(jsonb_agg(sample), '[]') FROM jsonb_array_elements(holds->${stream}->'overwrite'->'samples') AS sample
-          WHERE sample->>'key' <> ${localKey}))
-        WHERE holds->${stream}->'overwrite'->'samples' @> ${JSON.stringify([{ key: localKey }])}::jsonb`,
+      'holds',
+      sql`UPDATE slotsync.holds SET samples = (
+          SELECT coalesce(jsonb_agg(sample), '[]') FROM jsonb_array_elements(samples) AS sample
+          WHERE NOT (stream = ${stream} AND sample->>'key' = ${localKey} OR ${isQuotedIn(sql`sample::text`)}))
+        WHERE stream = ${stream} AND samples @> ${JSON.stringify([{ key: localKey }])}::jsonb
+          OR ${isQuotedIn(sql`samples::text`)}`,
     ],
-    [
-      'runs',
-      sql`UPDATE slotsync.runs SET holds = (
-          SELECT jsonb_object_agg(name, CASE WHEN held->'overwrite' ? 'samples' THEN jsonb_set(held, '{overwrite,samples}', (
-            SELECT coalesce(jsonb_agg(sample), '[]') FROM jsonb_array_elements(held->'overwrite'->'samples') AS sample
-            WHERE NOT ${isQuotedIn(sql`sample::text`)})) ELSE held END)
-          FROM jsonb_each(holds) AS h(name, held))
-        WHERE ${isQuotedIn(sql`holds::text`)}`,
-    ],
+    ['holds', sql`UPDATE slotsync.holds SET reason = ${CLEARED} WHERE ${isNamedIn('reason')}`],
     ['runs', sql`UPDATE slotsync.runs SET error_message = ${CLEARED} WHERE ${isNamed}`],
     [
       'watermarks',

@@ -1,6 +1,8 @@
 // Records whose row is gone from the mirror: since when, where the stream waits some days before it retires, and the end of
-// those the service never had.
+// those the service never had, or whose stream retires nothing.
+import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
+import { MAY_BE_AT_SERVICE } from './record-state.js';
 import { wakeSharers } from './wake-waiting.js';
 
 /** Notes that the rows of these keys are gone, those for which it was not noted yet. */
@@ -16,7 +18,7 @@ export async function noteBack(db: Queries, stream: string, keys: readonly strin
     UPDATE slotsync.records SET gone_since = NULL WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`;
 }
 
-/** Those of the keys whose rows have been gone for so many days. */
+/** The keys among these whose rows have been gone for so many days. */
 export async function readLongGone(db: Queries, stream: string, keys: readonly string[], days: number) {
   const rows = await query<{ localKey: string }>(db)`
     SELECT local_key AS "localKey" FROM slotsync.records WHERE stream = ${stream} AND local_key = ${anyOf(keys)}
@@ -27,11 +29,40 @@ export async function readLongGone(db: Queries, stream: string, keys: readonly s
 /** Deletes records that the service never had and no batch has claimed. */
 export async function forgetRecords(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
   const forgotten = await query<{ externalId: string | null }>(db)`
-    DELETE FROM slotsync.records WHERE stream = ${stream} AND local_key = ${anyOf(keys)}
-      AND object_hash IS NULL AND claimed_by IS NULL AND NOT in_doubt AND check_after IS NULL
+    DELETE FROM slotsync.records AS r WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND NOT ${MAY_BE_AT_SERVICE}
     RETURNING coalesce(external_id, row_external_id) AS "externalId"`;
   await wakeSharers(
     db,
     forgotten.flatMap(({ externalId }) => externalId ?? []),
+  );
+}
+
+/** No write of the object of a record (named r) can be carried out any more. */
+const IS_QUIET = sql`(coalesce(r.check_after <= now(), true)
+  AND coalesce(r.claimed_until < now() - interval '1 day', true))`;
+
+/**
+ * Settles such records, except those that a batch is writing. One whose object was accepted is `synced` as of that time; what
+ * was accepted is not relied on, so that its row is sent when it is back. One that was never accepted is forgotten. A doubt
+ * stays as long as a write may still be carried out.
+ */
+export async function abandonRecords(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
+  const isOfKeys = sql`r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND r.status <> 'retired'`;
+  await query(db)`
+    UPDATE slotsync.records AS r SET in_doubt = false, check_after = NULL, claimed_by = NULL, claimed_until = NULL
+    WHERE ${isOfKeys} AND ${IS_QUIET}`;
+  await forgetRecords(db, stream, keys);
+  const abandoned = await query<{ externalId: string | null; rowId: string | null }>(db)`
+    WITH abandoned AS (
+      SELECT stream, local_key, row_external_id FROM slotsync.records AS r
+      WHERE ${isOfKeys} AND r.object_hash IS NOT NULL AND coalesce(r.claimed_until < now(), true) FOR UPDATE)
+    UPDATE slotsync.records AS r SET row_external_id = NULL, status = 'synced', source_hash = 0, object_hash = '', refused_hash = NULL,
+      error_code = NULL, error_message = NULL, waits_for = NULL, waits_since = NULL, attempts = 0,
+      gone_since = coalesce(r.gone_since, now()), updated_at = now()
+    FROM abandoned AS a WHERE r.stream = a.stream AND r.local_key = a.local_key
+    RETURNING r.external_id AS "externalId", a.row_external_id AS "rowId"`;
+  await wakeSharers(
+    db,
+    abandoned.flatMap(({ externalId, rowId }) => [externalId, rowId].filter((id) => id !== null)),
   );
 }

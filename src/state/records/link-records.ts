@@ -4,11 +4,11 @@
 // writes it by a link that may still be undone.
 import { randomUUID } from 'node:crypto';
 import { anyOf, query, type Queries, type State } from '../database.js';
-import { IS_FORMER, takeObjects } from './change-hands.js';
-import { claimObjects, releaseObjectClaims } from './object-claims.js';
+import { takeObjects } from './transfer-objects.js';
+import { claimObjects, releaseObjectClaims } from './claim-objects.js';
 import { deleteLinks, insertLinks, readLinks, readLinksTo, type Link } from './links.js';
-import { EXTERNAL_ID_CHANGED, recordName, type RecordKey } from './outcome-types.js';
-import { lookAgain } from './settle-records.js';
+import { recordName, type RecordKey } from './outcome-types.js';
+import { checkAgain, EXTERNAL_ID_CHANGED, IS_FORMER, MAY_BE_AT_SERVICE } from './record-state.js';
 import { wakeSharers } from './wake-waiting.js';
 
 export type NewLink = Omit<Link, 'linkedAt'>;
@@ -28,7 +28,7 @@ const CLAIM_SECONDS = 60;
  * may have been sent under another external id; another key is linked to the object, or has a record that has it or is
  * writing it. Records that were never accepted get the external id in the same transaction, so that a worker that dies
  * leaves nothing that contradicts the link. Not within a transaction: a link must be visible to others before it is
- * looked at again. `token`: of a batch that has claimed keys and objects, and has seen that nothing stands under the external
+ * checked once more. `token`: of a batch that has claimed keys and objects, and has seen that nothing stands under the external
  * ids the keys had before.
  */
 export async function linkRecords(
@@ -38,9 +38,9 @@ export async function linkRecords(
 ): Promise<{ linked: RecordKey[]; refused: RefusedLink[] }> {
   const linked: RecordKey[] = [];
   const refused: RefusedLink[] = [];
-  for (let at = 0; at < links.length; at += AT_ONCE) {
-    const some = links.slice(at, at + AT_ONCE);
-    const made = token === undefined ? await claimAndLink(db, some) : await linkSome(db, some, token);
+  for (let start = 0; start < links.length; start += AT_ONCE) {
+    const block = links.slice(start, start + AT_ONCE);
+    const made = token === undefined ? await claimAndLink(db, block) : await linkBlock(db, block, token);
     linked.push(...made.linked);
     refused.push(...made.refused);
   }
@@ -52,7 +52,7 @@ async function claimAndLink(db: State['db'], links: readonly NewLink[]) {
   const wanted = links.map(({ externalId }) => externalId);
   const claimed = await claimObjects(db, { token, seconds: CLAIM_SECONDS }, wanted);
   try {
-    const made = await linkSome(
+    const made = await linkBlock(
       db,
       links.filter(({ externalId }) => claimed.has(externalId)),
       token,
@@ -70,7 +70,7 @@ async function claimAndLink(db: State['db'], links: readonly NewLink[]) {
   }
 }
 
-async function linkSome(db: State['db'], links: readonly NewLink[], token: string) {
+async function linkBlock(db: State['db'], links: readonly NewLink[], token: string) {
   const refused: RefusedLink[] = [];
   const refuse = (reasons: ReadonlyMap<string, string>) => (link: NewLink) => {
     const reason = reasons.get(recordName(link));
@@ -115,7 +115,7 @@ async function findObstacles(db: Queries, links: readonly NewLink[], token: stri
       FROM wanted AS w CROSS JOIN LATERAL (
         SELECT * FROM slotsync.records AS r WHERE r.external_id = w."externalId" OFFSET 0) AS r
       WHERE (r.stream, r.local_key) IS DISTINCT FROM (w.stream, w."localKey")
-        AND (r.claimed_by IS NOT NULL OR r.in_doubt OR (r.object_hash IS NOT NULL AND r.status <> 'retired'))
+        AND ${MAY_BE_AT_SERVICE} AND NOT (r.status = 'retired' AND r.claimed_by IS NULL AND NOT r.in_doubt)
         AND NOT ${IS_FORMER}
     )
     SELECT stream, "localKey", jsonb_build_object('stream', owner, 'localKey', key) AS owner,
@@ -138,14 +138,14 @@ async function explainConflicts(db: Queries, links: readonly NewLink[]) {
     links.map(({ externalId }) => externalId),
   );
   for (const stream of new Set(links.map((link) => link.stream))) {
-    const ofStream = links.filter((link) => link.stream === stream);
-    const own = await readLinks(
+    const inStream = links.filter((link) => link.stream === stream);
+    const linksOfKeys = await readLinks(
       db,
       stream,
-      ofStream.map(({ localKey }) => localKey),
+      inStream.map(({ localKey }) => localKey),
     );
-    for (const link of ofStream) {
-      const other = own.get(link.localKey);
+    for (const link of inStream) {
+      const other = linksOfKeys.get(link.localKey);
       const owner = to.get(link.externalId);
       const reason = other
         ? `it is linked to '${other.externalId}' already`
@@ -173,13 +173,13 @@ async function noteLinked(tx: Queries, links: readonly NewLink[], token: string)
     WHERE r.object_hash IS NULL AND r.external_id IS DISTINCT FROM l."externalId"
       AND (r.claimed_by = ${token} OR (r.claimed_by IS NULL AND NOT r.in_doubt))
     ORDER BY r.stream, r.local_key FOR UPDATE OF r`;
-  const takings = linked.map(({ owner, ...one }) => ({
-    ...one,
+  const takings = linked.map(({ owner, ...record }) => ({
+    ...record,
     from: owner ?? undefined,
     isFormerGone: owner !== null,
   }));
   await takeObjects(tx, takings, { token, lateSeconds: 0, keyed: [] });
-  // What was given up for want of a link is sent by the next run.
+  // Records that were given up because a link was missing are sent by the next run.
   await query(tx)`
     UPDATE slotsync.records AS r SET status = 'failed', refused_hash = NULL
     FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text)
@@ -188,8 +188,8 @@ async function noteLinked(tx: Queries, links: readonly NewLink[], token: string)
 }
 
 /**
- * Undoes the links of these keys; returns what they were. A record whose object the service has accepted is looked at by the
- * next run, which finds that its row gives another external id now.
+ * Undoes the links of these keys; returns what they were. A record whose object the service has accepted is checked by the
+ * next run, which finds that its row has another external id now.
  */
 export async function unlinkRecords(
   db: State['db'],
@@ -199,10 +199,10 @@ export async function unlinkRecords(
   return db.transaction(async (tx) => {
     const links = await deleteLinks(tx, stream, keys);
     await query(tx)`
-      UPDATE slotsync.records SET external_id = NULL
-      WHERE stream = ${stream} AND local_key = ${anyOf(links.map(({ localKey }) => localKey))}
-        AND object_hash IS NULL AND claimed_by IS NULL AND NOT in_doubt`;
-    await lookAgain(tx, { stream, keys: links.map(({ localKey }) => localKey) });
+      UPDATE slotsync.records AS r SET external_id = NULL
+      WHERE r.stream = ${stream} AND r.local_key = ${anyOf(links.map(({ localKey }) => localKey))}
+        AND NOT ${MAY_BE_AT_SERVICE}`;
+    await checkAgain(tx, { stream, keys: links.map(({ localKey }) => localKey) });
     await wakeSharers(
       tx,
       links.map(({ externalId }) => externalId),
@@ -221,19 +221,10 @@ export async function undoLinks(db: State['db'], links: readonly NewLink[]): Pro
       FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS l(stream text, "localKey" text, "externalId" text)
       WHERE r.stream = l.stream AND r.local_key = l."localKey" AND r.object_hash IS NULL
         AND r.external_id = l."externalId"`;
-    // What was refused meanwhile, because of a link that is not there any more.
+    // Records that were refused meanwhile, because of a link that is not there any more.
     await wakeSharers(
       tx,
       links.map(({ externalId }) => externalId),
     );
   });
-}
-
-/** The links to objects with these numbers of the service, by number. */
-export async function readLinksToNumbers(db: Queries, numbers: readonly number[]) {
-  if (numbers.length === 0) return new Map<number, RecordKey>();
-  const rows = await query<RecordKey & { destinationId: number }>(db)`
-    SELECT stream, local_key AS "localKey", destination_id::float8 AS "destinationId" FROM slotsync.links
-    WHERE destination_id IN (SELECT value::bigint FROM jsonb_array_elements_text(${JSON.stringify(numbers)}::jsonb))`;
-  return new Map(rows.map(({ destinationId, ...key }) => [destinationId, key]));
 }

@@ -1,21 +1,22 @@
-// Links: which object a record stands for, where its template does not say. A link is of the key, not of the record: it
-// is there before the record and outlives it.
+// Links: the object that a record represents, where its template does not say. A link belongs to the key, not to the record:
+// it is there before the record and outlives it.
 import { sql, type SQL } from 'drizzle-orm';
+import { arrayLiteral } from '../../text/sql-text.js';
 import { anyOf, query, type Queries } from '../database.js';
 import type { LinkedBy } from '../schema.js';
 import type { RecordKey } from './outcome-types.js';
 
 export interface Link extends RecordKey {
-  /** Of the object; one that it is still to be given when `assignsId`. */
+  /** The external id of the object; one that it does not have yet when `assignsId`. */
   externalId: string;
   /** The service's number of the object when it was linked. */
   destinationId: number | null;
-  /** The object has no external id yet: the first write names its number and gives it one. */
+  /** The object has no external id yet: the first write names its number and assigns one. */
   assignsId: boolean;
   linkedBy: LinkedBy;
   /** The fields that named the object; null: an operator did. */
   fields: string[] | null;
-  linkedAt: string;
+  linkedAt: Date;
 }
 
 /** The links of these keys, by key. */
@@ -30,6 +31,16 @@ export async function readLinksTo(db: Queries, externalIds: readonly string[]) {
   if (externalIds.length === 0) return new Map<string, Link>();
   const links = await selectLinks(db, sql`external_id = ${anyOf(externalIds)}`);
   return new Map(links.map((link) => [link.externalId, link]));
+}
+
+/** The links to objects with these numbers of the service, by number. */
+export async function readLinksToNumbers(db: Queries, numbers: readonly number[]) {
+  if (numbers.length === 0) return new Map<number, Link>();
+  const links = await selectLinks(
+    db,
+    sql`destination_id = ANY (${arrayLiteral(numbers.map(String))}::bigint[])`,
+  );
+  return new Map(links.map((link) => [link.destinationId ?? NaN, link]));
 }
 
 const selectLinks = (db: Queries, condition: SQL) =>

@@ -1,7 +1,7 @@
-// What became of a record.
+// Outcomes: the result of an attempt for each record.
 import type { AcceptedCounts, OutcomeCounts } from '../schema.js';
 
-/** Which record: its stream, and its key in it. */
+/** A record: its stream, and its key in it. */
 export interface RecordKey {
   stream: string;
   localKey: string;
@@ -10,7 +10,7 @@ export interface RecordKey {
 interface Reason {
   code: string;
   message: string;
-  /** The missing record that it waits for, or waited for in vain. */
+  /** The missing record that it waits for, or waited for until it was given up. */
   waitsFor?: RecordKey;
 }
 
@@ -18,21 +18,15 @@ interface Reason {
 interface Refused {
   /** Hash of the row that was refused. */
   sourceHash: string;
-  /** It is looked at again then; undefined: when it was to be already. */
+  /** It is sent once more then; undefined: at the time that was set before. */
   secondLookAfterSeconds: number | undefined;
 }
 
-/**
- * In SQL, of a record named r: the service refused it while it accepted nothing. When its check is due it is sent once more,
- * and nothing about its object is in doubt for that.
- */
-export const AWAITS_SECOND_LOOK = `(r.status = 'failed' AND r.refused_hash IS NOT NULL)`;
-
-/** What became of one record. Hashes are of the row and the object the service accepted. */
+/** The outcome of one record. Hashes are of the row and the object that the service accepted. */
 export type Outcome = { localKey: string; externalId?: string | undefined } & (
   | {
       outcome: 'synced' | 'unchanged';
-      /** Of one that was sent: what the service accepted. */
+      /** The operation that the service accepted, if one was sent. */
       operation?: keyof AcceptedCounts;
       destinationId?: number | undefined;
       sourceHash: string;
@@ -45,7 +39,7 @@ export type Outcome = { localKey: string; externalId?: string | undefined } & (
   /** `isUnanswered`: a write was sent, and may be carried out. */
   | ({ outcome: 'failed'; inDoubt?: boolean; isUnanswered?: true } & Partial<Refused> &
       Omit<Reason, 'waitsFor'>)
-  /** `changedId`: its external id is another one now, in its row or at the service; what refers to it waits. */
+  /** `changedId`: its external id is another one now, in its row or at the service; records that refer to it wait. */
   | ({ outcome: 'dead'; sourceHash: string; changedId?: { former: string; now: string } } & Reason)
   /** Its row is gone, and the service never had it or another record has its object: the record is deleted. */
   | { outcome: 'forgotten' }
@@ -61,19 +55,6 @@ export const RETIREMENT_POSTPONED = 'retirement_postponed';
 export const EXTERNAL_ID_SHARED = 'external_id_shared';
 /** The service refuses to retire an object; the status follows. Sent again when the row is back, or by `retry`. */
 export const RETIREMENT_REFUSED = 'retirement_refused';
-/** Code of a dead record whose row gives another external id than the service knows it by. */
-export const EXTERNAL_ID_CHANGED = 'external_id_changed';
-
-/** The same where the object has another external id at the service, or none any more. */
-export const EXTERNAL_ID_CHANGED_THERE = 'external_id_changed_there';
-
-/**
- * In SQL, of a record named r: what refers to it may be sent. A record whose row gives another external id than it owns, or
- * whose object has another one at the service, has not arrived: an operator decides what it stands for.
- */
-export const HAS_ARRIVED = `(r.object_hash IS NOT NULL AND NOT (r.status = 'dead'
-  AND coalesce(r.error_code IN ('${EXTERNAL_ID_CHANGED}', '${EXTERNAL_ID_CHANGED_THERE}'), false)))`;
-
 export const NO_OUTCOMES: OutcomeCounts = { synced: 0, unchanged: 0, deferred: 0, failed: 0, dead: 0 };
 
 export function countOutcomes(outcomes: Iterable<Outcome>): OutcomeCounts {
@@ -88,10 +69,10 @@ export const NONE_ACCEPTED: AcceptedCounts = { create: 0, update: 0, retire: 0 }
 /** The writes that were accepted, by operation. Null: none was. */
 export function countAccepted(outcomes: Iterable<Outcome>): AcceptedCounts | null {
   let counts: AcceptedCounts | null = null;
-  for (const one of outcomes) {
-    if (one.outcome !== 'synced' || one.operation === undefined) continue;
+  for (const outcome of outcomes) {
+    if (outcome.outcome !== 'synced' || outcome.operation === undefined) continue;
     counts ??= { ...NONE_ACCEPTED };
-    counts[one.operation]++;
+    counts[outcome.operation]++;
   }
   return counts;
 }

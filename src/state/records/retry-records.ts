@@ -1,9 +1,10 @@
 // An operator's retry of records that were given up, and what becomes of the objects that they let go of.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
-import { IS_FORMER, letGo } from './change-hands.js';
-import { isWanted, type FailureFilter } from './failure-filter.js';
-import { AWAITS_SECOND_LOOK, EXTERNAL_ID_CHANGED, type RecordKey } from './outcome-types.js';
+import { letGo } from './transfer-objects.js';
+import { isWanted, type FailureFilter } from './read/failure-filter.js';
+import type { RecordKey } from './outcome-types.js';
+import { AWAITS_SECOND_ANSWER, EXTERNAL_ID_CHANGED, IS_FORMER, IS_FREE } from './record-state.js';
 
 /** Records of one stream or of all, with these keys or with any, and with this status and code if they are given. */
 export interface ChosenRecords extends Pick<FailureFilter, 'stream' | 'status' | 'code'> {
@@ -15,7 +16,7 @@ export interface RetriedRecord extends RecordKey {
   code: string | null;
 }
 
-/** A record, and the objects it no longer stands for. */
+/** A record, and the objects that it no longer represents. */
 export interface FormerObjects extends RecordKey {
   externalIds: string[];
 }
@@ -24,16 +25,15 @@ const isChosen = ({ keys, ...filter }: ChosenRecords) =>
   sql`(${isWanted(filter)} AND ${keys.length === 0 ? sql`true` : sql`r.local_key = ${anyOf(keys)}`})`;
 
 /**
- * Its row gives another external id than that of the object it owns. A batch that has claimed it may still send: then it
+ * Its row has another external id than the object that it owns. A batch that has claimed it may still send: then it
  * keeps the object.
  */
 const OWNS_ANOTHER = sql`(r.status = 'dead' AND r.external_id IS NOT NULL
   AND r.error_code IS NOT DISTINCT FROM ${EXTERNAL_ID_CHANGED})`;
 /** No batch may send for these records any more: whatever one has sent is in doubt by then. */
 const BY_OPERATOR = { token: '', lateSeconds: 0, undecided: true };
-const IS_FREE = sql`(r.claimed_by IS NULL OR r.claimed_until < now())`;
 
-/** Of the chosen records, those that own an object which their rows do not give any more. */
+/** The chosen records that own an object which their rows do not represent any more. */
 async function lockOwnersOfAnother(tx: Queries, chosen: ChosenRecords): Promise<RecordKey[]> {
   return query<RecordKey>(tx)`
     SELECT r.stream, r.local_key AS "localKey" FROM slotsync.records AS r
@@ -50,7 +50,7 @@ export async function retryRecords(db: Queries, chosen: ChosenRecords): Promise<
     const owners = await lockOwnersOfAnother(tx, chosen);
     const retried = await query<RetriedRecord>(tx)`
       UPDATE slotsync.records AS r SET status = 'failed', refused_hash = NULL, updated_at = now(),
-        check_after = CASE WHEN NOT ${sql.raw(AWAITS_SECOND_LOOK)} THEN r.check_after END
+        check_after = CASE WHEN NOT ${AWAITS_SECOND_ANSWER} THEN r.check_after END
       WHERE r.status IN ('dead', 'failed') AND ${isChosen(chosen)} AND (${IS_FREE} OR NOT ${OWNS_ANOTHER})
       RETURNING r.stream, r.local_key AS "localKey", r.error_code AS code`;
     await letGo(tx, owners, BY_OPERATOR);

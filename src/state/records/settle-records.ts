@@ -1,29 +1,25 @@
 // The outcome of claimed records: the one place that writes what the service accepted.
+import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import { mendDrift } from '../drift/write-drift.js';
-import { releaseClaim } from './claims.js';
+import { releaseClaim } from './claim-records.js';
 import { noteAssigned } from './links.js';
 import { EXTERNAL_ID_SHARED, recordName, storable, type Outcome } from './outcome-types.js';
+import { checkAgain, WAS_SENT } from './record-state.js';
 import { wakeWaiting } from './wake-waiting.js';
 
-/** What became of claimed records. */
+/** Outcomes of claimed records. */
 export interface Settled {
   token: string;
   outcomes: readonly Outcome[];
   /** Others may wait for them. */
   isReferredTo: boolean;
-  /** Lets records be looked at that refer to one of these which stands for another object now, or for none. */
-  lookAtReferrers?: ((tx: Queries) => Promise<void>) | undefined;
-}
-
-/** Records of one stream. */
-export interface RecordKeys {
-  stream: string;
-  keys: readonly string[];
+  /** Lets records be checked that refer to one of these which represents another object now, or none. */
+  checkReferrers?: ((tx: Queries) => Promise<void>) | undefined;
 }
 
 /**
- * Writes outcomes and gives the claims back. Returns the keys whose claim another batch took over: two batches may have
+ * Writes outcomes and releases the claims. Returns the keys whose claim another batch took over: two batches may have
  * written them, so they are in doubt instead, and sent again.
  */
 export async function settleRecords(
@@ -34,7 +30,7 @@ export async function settleRecords(
     runId,
     outcomes,
     isReferredTo,
-    lookAtReferrers,
+    checkReferrers,
   }: Settled & { stream: string; runId: number },
 ): Promise<string[]> {
   if (outcomes.length === 0) return [];
@@ -67,7 +63,7 @@ export async function settleRecords(
           message text, "externalId" text, "destinationId" bigint, "sourceHash" bigint, "objectHash" text, "waitsFor" text,
           "inDoubt" boolean, "secondLookAfterSeconds" float8), LATERAL (SELECT o.outcome IN ('synced', 'unchanged'),
           -- Of rows that share an external id none owns the object, unless the service knows it as that one's.
-          coalesce(o.code = ${EXTERNAL_ID_SHARED}, false) AND r.object_hash IS NULL AND NOT r.in_doubt AND r.check_after IS NULL
+          coalesce(o.code = ${EXTERNAL_ID_SHARED}, false) AND NOT ${WAS_SENT} AND r.check_after IS NULL
         ) AS a(accepted, shared)),
       claimed_by = NULL, claimed_until = NULL, run_id = ${runId}::bigint, updated_at = now()
     WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keptKeys)} AND r.claimed_by = ${token}
@@ -83,15 +79,12 @@ export async function settleRecords(
   await forgetClaimed(db, { token, stream }, keysOf('forgotten'));
   await releaseClaim(db, { token, stream }, keysOf('skipped'));
   const settled = new Set(written.map(({ localKey }) => localKey));
-  await mendDrift(db, { stream, runId }, seenAsTheyShouldBe(outcomes, settled));
-  await lookAtReferrers?.(db);
+  await mendDrift(db, { stream, runId }, seenInSync(outcomes, settled));
+  await checkReferrers?.(db);
   await wakeWaiting(db, { stream, runId, outcomes, isReferredTo });
 
   const lost = keptKeys.filter((key) => !settled.has(key));
-  if (lost.length > 0)
-    await query(db)`
-      UPDATE slotsync.records SET in_doubt = true, check_after = coalesce(check_after, now())
-      WHERE stream = ${stream} AND local_key = ${anyOf(lost)}`;
+  await checkAgain(db, { stream, keys: lost }, sql`true`);
   return lost;
 }
 
@@ -110,11 +103,13 @@ async function forgetClaimed(
  * Records whose objects were accepted or seen to be equal just now, and those that are gone: nothing of them drifts. A
  * record that is unchanged without a look at the service has no number.
  */
-function seenAsTheyShouldBe(outcomes: readonly Outcome[], settled: ReadonlySet<string>) {
-  const isSeen = (one: Outcome) =>
-    one.outcome === 'synced' || (one.outcome === 'unchanged' && one.destinationId !== undefined);
+function seenInSync(outcomes: readonly Outcome[], settled: ReadonlySet<string>) {
+  const isSeen = (settlement: Outcome) =>
+    settlement.outcome === 'synced' ||
+    (settlement.outcome === 'unchanged' && settlement.destinationId !== undefined);
   const seen = outcomes.filter(
-    (one) => one.outcome === 'forgotten' || (isSeen(one) && settled.has(one.localKey)),
+    (settlement) =>
+      settlement.outcome === 'forgotten' || (isSeen(settlement) && settled.has(settlement.localKey)),
   );
   return {
     keys: seen.map(({ localKey }) => localKey),
@@ -123,19 +118,6 @@ function seenAsTheyShouldBe(outcomes: readonly Outcome[], settled: ReadonlySet<s
     ),
     written: seen.flatMap(({ outcome, localKey }) => (outcome === 'synced' ? localKey : [])),
   };
-}
-
-/**
- * Records that are to be looked at although their rows have not changed, also those that a batch is writing now. Not those
- * of which nothing was ever sent: they are sent anyway, and in doubt they would count as objects of ours, which is not
- * asked about before it is overwritten.
- */
-export async function lookAgain(db: Queries, { stream, keys }: RecordKeys): Promise<void> {
-  if (keys.length === 0) return;
-  await query(db)`
-    UPDATE slotsync.records SET in_doubt = true, check_after = coalesce(check_after, now())
-    WHERE stream = ${stream} AND local_key = ${anyOf(keys)}
-      AND (object_hash IS NOT NULL OR claimed_by IS NOT NULL OR in_doubt OR check_after IS NOT NULL)`;
 }
 
 /** An outcome as the statement reads it. */

@@ -1,10 +1,26 @@
 // Records that wait for a reference are sent automatically when it has arrived, and those that shared an external id when
-// the other row has gone. Outside a nightly or commanded sync, which
-// has them in its plan, they go into the inbox.
+// the other row has gone. They go into the inbox with each outcome, except in a nightly or commanded sync, which has them
+// in its plan; when a sync or a backfill ends, those follow that it did not send as well.
 import { sql, type SQL } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import { addChanges } from '../inbox/add-changes.js';
-import { EXTERNAL_ID_SHARED, HAS_ARRIVED, recordName, type Outcome } from './outcome-types.js';
+import { EXTERNAL_ID_SHARED, recordName, type Outcome } from './outcome-types.js';
+import { HAS_ARRIVED } from './record-state.js';
+
+/**
+ * Queries after `waiting`, which names records and the `parent` and `parent_key` that each refers to: `arrived` are those whose
+ * reference has arrived. No lock is waited for: a reference that is being written counts as arrived, and costs one more look.
+ */
+const ARRIVED = sql`absent AS MATERIALIZED (
+      SELECT r.stream, r.local_key, ${HAS_ARRIVED} AS has_arrived FROM slotsync.records AS r
+      WHERE (r.stream, r.local_key) IN (SELECT parent, parent_key FROM waiting)
+      FOR SHARE SKIP LOCKED
+    ), arrived AS MATERIALIZED (
+      SELECT w.* FROM waiting AS w
+      JOIN slotsync.records AS p ON p.stream = w.parent AND p.local_key = w.parent_key
+      WHERE NOT EXISTS (SELECT FROM absent AS a
+        WHERE a.stream = p.stream AND a.local_key = p.local_key AND NOT a.has_arrived)
+    )`;
 
 interface Woken {
   stream: string;
@@ -31,7 +47,7 @@ export async function wakeWaiting(
     await addChanges(db, stream, keys);
 }
 
-/** External ids whose record has lost its row, or the row its external id: another row may stand for the object now. */
+/** External ids whose record has lost its row, or the row its external id: another row may represent the object now. */
 function freedIds(outcomes: readonly Outcome[]): string[] {
   return outcomes.flatMap((outcome) => {
     if (outcome.outcome === 'dead') return outcome.changedId?.former ?? [];
@@ -50,7 +66,7 @@ export async function wakeSharers(db: Queries, externalIds: readonly string[]): 
   for (const { stream, keys } of sharers) await addChanges(db, stream, keys);
 }
 
-/** What waited for these records. One that is dead because its reference never came is deferred again now that it came. */
+/** Records that waited for these. One that was given up because its reference never came is deferred again now that it came. */
 async function readWaiting(db: Queries, { stream, runId, outcomes }: Written): Promise<Woken[]> {
   const arrived = outcomes
     .filter(({ outcome }) => outcome === 'synced' || outcome === 'unchanged')
@@ -67,10 +83,7 @@ async function readWaiting(db: Queries, { stream, runId, outcomes }: Written): P
     WHERE ${isOutsideSync(runId)} GROUP BY stream`;
 }
 
-/**
- * Records that begin to wait where their reference has arrived meanwhile, by another run: then that run has not woken
- * them. No lock is waited for: a reference that is being written counts as arrived, and costs one more look.
- */
+/** Records that begin to wait where their reference has arrived meanwhile, by another run: then that run has not woken them. */
 async function readLate(db: Queries, { stream, runId, outcomes }: Written): Promise<Woken[]> {
   const waiting = outcomes.flatMap((outcome) =>
     outcome.outcome === 'deferred' && outcome.waitsFor ? [[outcome.localKey, outcome.waitsFor]] : [],
@@ -78,20 +91,37 @@ async function readLate(db: Queries, { stream, runId, outcomes }: Written): Prom
   if (waiting.length === 0) return [];
   return query<Woken>(db)`
     WITH waiting AS (
-      SELECT w->>0 AS local_key, w->1->>'stream' AS parent, w->1->>'localKey' AS parent_key
+      SELECT ${stream}::text AS stream, w->>0 AS local_key, w->1->>'stream' AS parent, w->1->>'localKey' AS parent_key
       FROM jsonb_array_elements(${JSON.stringify(waiting)}::jsonb) AS w
-    ), absent AS MATERIALIZED (
-      SELECT r.stream, r.local_key, ${sql.raw(HAS_ARRIVED)} AS has_arrived FROM slotsync.records AS r
-      WHERE (r.stream, r.local_key) IN (SELECT parent, parent_key FROM waiting)
-      FOR SHARE SKIP LOCKED
-    )
-    SELECT ${stream}::text AS stream, array_agg(w.local_key) AS keys FROM waiting AS w
-    JOIN slotsync.records AS p ON p.stream = w.parent AND p.local_key = w.parent_key
-    WHERE NOT EXISTS (SELECT FROM absent AS a
-      WHERE a.stream = p.stream AND a.local_key = p.local_key AND NOT a.has_arrived) AND ${isOutsideSync(runId)}
-    HAVING count(*) > 0`;
+    ), ${ARRIVED}
+    SELECT stream, array_agg(local_key) AS keys FROM arrived WHERE ${isOutsideSync(runId)} GROUP BY stream`;
 }
 
 function isOutsideSync(runId: number): SQL {
   return sql`EXISTS (SELECT FROM slotsync.runs WHERE id = ${runId}::bigint AND kind <> 'sync')`;
+}
+
+/**
+ * Puts into the inbox the records that wait for a record the service has accepted by now; one that was given up because its
+ * reference never came is deferred again. What
+ * waits in the inbox already is left there.
+ */
+export async function wakeArrived(tx: Queries): Promise<void> {
+  const woken = await query<{ stream: string; keys: string[] }>(tx)`
+    WITH waiting AS MATERIALIZED (
+      SELECT stream, local_key, status, waits_for::jsonb->>0 AS parent, waits_for::jsonb->>1 AS parent_key
+      FROM slotsync.records WHERE waits_for IS NOT NULL AND status IN ('deferred', 'dead')
+    ), ${ARRIVED}, dead AS MATERIALIZED (
+      SELECT r.stream, r.local_key FROM slotsync.records AS r
+      WHERE (r.stream, r.local_key) IN (SELECT stream, local_key FROM arrived WHERE status = 'dead')
+      FOR NO KEY UPDATE SKIP LOCKED
+    ), revived AS (
+      UPDATE slotsync.records AS r SET status = 'deferred', waits_since = now(), updated_at = now()
+      FROM dead AS d WHERE r.stream = d.stream AND r.local_key = d.local_key
+    )
+    SELECT a.stream, array_agg(a.local_key) AS keys FROM arrived AS a
+    WHERE NOT EXISTS (SELECT FROM slotsync.changes AS c
+      WHERE c.stream = a.stream AND c.local_key = a.local_key AND c.run_id IS NULL)
+    GROUP BY a.stream`;
+  for (const { stream, keys } of woken) await addChanges(tx, stream, keys);
 }

@@ -1,11 +1,12 @@
 // The life of a run: planning → running → succeeded | partial | failed, or held where an operator must approve. A run takes
 // a step when the last batch of a level is finished; when a process ends in between, the next sweep lets it take the step.
 import { query, queryOne, type Queries } from '../database.js';
-import { toStorableJson } from '../records/outcome-types.js';
 import type { Holds, PlanCounts } from '../schema.js';
 import { useApprovals, type UsedApproval } from './approvals.js';
 import { finishRun } from './end-run.js';
+import { closeHolds, insertHolds } from './holds.js';
 import { onlyReads, type Run } from './read-runs.js';
+import { replaceEarlierRuns } from './replaced-runs.js';
 
 /**
  * Marks the plan as complete; from here on the run is its batches, and `advanceRun` queues the first of them. Call it as
@@ -18,10 +19,14 @@ export async function finishPlanning(
 ): Promise<void> {
   await db.transaction(async (tx) => {
     const started = await query(tx)`
-      UPDATE slotsync.runs SET status = 'running', started_at = now(), plan = ${JSON.stringify(planned.plan)}::jsonb,
-        holds = ${toStorableJson(planned.holds)}::jsonb
+      UPDATE slotsync.runs SET status = 'running', started_at = now(), plan = ${JSON.stringify(planned.plan)}::jsonb
       WHERE id = ${id}::bigint AND status = 'planning'`;
-    if (started.count > 0) await useApprovals(tx, planned.approvals ?? [], id);
+    if (started.count === 0) return;
+    await insertHolds(tx, id, planned.holds);
+    await useApprovals(tx, planned.approvals ?? []);
+    await replaceEarlierRuns(tx, id);
+    // Approvals of streams that could not be planned end too.
+    await closeHolds(tx, id, { isCancelled: false });
   });
 }
 

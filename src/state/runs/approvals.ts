@@ -1,54 +1,69 @@
 // An operator's approval of one hold. It allows the number that was shown. Only the run that was started for it can use
 // it; that run counts again, and the approval ends with its plan, used or not.
-import { and, eq, exists, gt, inArray, isNull, sql } from 'drizzle-orm';
+import { and, eq, gt, inArray, sql, type Column } from 'drizzle-orm';
 import type { Queries } from '../database.js';
-import { approvals, runs } from '../schema.js';
+import { holds, type LimitedOperation } from '../schema.js';
 
-export type Approval = typeof approvals.$inferSelect;
+/** A column that is set where a hold was approved. */
+const approved = <T extends Column>(column: T) => sql<NonNullable<T['_']['data']>>`${column}`.mapWith(column);
+
+/** The columns of a hold that say how it was approved. */
+export const APPROVAL = {
+  id: holds.id,
+  runId: holds.runId,
+  forRun: approved(holds.forRun),
+  /** The run that used it; null: none did. */
+  usedBy: sql<number | null>`CASE WHEN ${holds.sameKeys} IS NOT NULL THEN ${holds.forRun} END`.mapWith(
+    holds.forRun,
+  ),
+  stream: holds.stream,
+  operation: holds.operation,
+  allowed: approved(holds.allowed),
+  keysDigest: holds.keysDigest,
+  exactly: holds.exactly,
+  sameKeys: holds.sameKeys,
+  approvedAt: approved(holds.decidedAt),
+  approvedBy: holds.decidedBy,
+  reason: holds.reason,
+  expiresAt: approved(holds.expiresAt),
+};
+export type Approval = Awaited<ReturnType<typeof listApprovalsOfRun>>[number];
 
 /** How a plan used an approval. */
 export interface UsedApproval {
+  /** The hold's number. */
   id: number;
   /** Whether it had exactly the keys that were held. */
   sameKeys: boolean;
 }
 
-const isOpen = (db: Queries) =>
-  and(
-    isNull(approvals.usedBy),
-    gt(approvals.expiresAt, sql`now()`),
-    exists(
-      db
-        .select({ id: runs.id })
-        .from(runs)
-        .where(and(eq(runs.id, approvals.forRun), eq(runs.status, 'planning'))),
-    ),
-  );
+/** Its run is still to be planned, and it has not expired. */
+const IS_OPEN = and(eq(holds.state, 'approved'), gt(holds.expiresAt, sql`now()`));
 
-/** Approvals whose run is still to be planned and that have not expired. */
+/** Approvals that can still be used. */
 export async function listOpenApprovals(db: Queries): Promise<Approval[]> {
-  return db.select().from(approvals).where(isOpen(db)).orderBy(approvals.id);
+  return db.select(APPROVAL).from(holds).where(IS_OPEN).orderBy(holds.id);
 }
 
-/** Of these, those that a run may use for a stream. */
-export async function listUsableApprovals(db: Queries, runId: number, stream: string): Promise<Approval[]> {
-  const isOfRun = and(eq(approvals.forRun, runId), eq(approvals.stream, stream));
-  return db
-    .select()
-    .from(approvals)
-    .where(and(isOpen(db), isOfRun));
+/** The approval that a run may use for an operation of a stream. */
+export async function findApproval(
+  db: Queries,
+  { runId, stream, operation }: { runId: number; stream: string; operation: LimitedOperation },
+): Promise<Approval | undefined> {
+  const isOfRun = and(eq(holds.forRun, runId), eq(holds.stream, stream), eq(holds.operation, operation));
+  const [approval] = await db.select(APPROVAL).from(holds).where(and(IS_OPEN, isOfRun));
+  return approval;
 }
 
 /** The approvals that a run was started for. */
-export async function listApprovalsOfRun(db: Queries, runId: number): Promise<Approval[]> {
-  return db.select().from(approvals).where(eq(approvals.forRun, runId)).orderBy(approvals.id);
+export async function listApprovalsOfRun(db: Queries, runId: number) {
+  return db.select(APPROVAL).from(holds).where(eq(holds.forRun, runId)).orderBy(holds.id);
 }
 
-/** Marks approvals as used by their run. Call it in the transaction that ends the run's planning. */
-export async function useApprovals(tx: Queries, used: readonly UsedApproval[], runId: number): Promise<void> {
+/** Notes how their run used approvals. Call it in the transaction that ends the run's planning. */
+export async function useApprovals(tx: Queries, used: readonly UsedApproval[]): Promise<void> {
   for (const sameKeys of [true, false]) {
-    const ids = used.flatMap((one) => (one.sameKeys === sameKeys ? one.id : []));
-    if (ids.length > 0)
-      await tx.update(approvals).set({ usedBy: runId, sameKeys }).where(inArray(approvals.id, ids));
+    const ids = used.flatMap((approval) => (approval.sameKeys === sameKeys ? approval.id : []));
+    if (ids.length > 0) await tx.update(holds).set({ sameKeys }).where(inArray(holds.id, ids));
   }
 }

@@ -13,7 +13,7 @@ export interface Batch extends Pick<
   lane: string;
   isForced: boolean;
   isPaused: boolean;
-  /** Of its run. */
+  /** Its run's. */
   configuration: string | null;
 }
 export type NewBatch = typeof batches.$inferInsert;

@@ -1,5 +1,5 @@
 // The holds that an operator names to approve or reject them: of a run, of one stream, of one operation.
-import { UsageError } from '../../errors.js';
+import { UsageError } from '../../errors/errors.js';
 import type { Queries } from '../database.js';
 import { LIMITED_OPERATIONS } from '../schema.js';
 import { readHolds, type RunHold } from './holds.js';
@@ -10,7 +10,7 @@ export interface HoldChoice {
   operation?: string | undefined;
 }
 
-/** The holds that nobody has answered and no later run has planned again. Throws UsageError when there are none. */
+/** The holds that nobody has answered and no later run has planned again. Throws UsageError when there is no such hold. */
 export async function chooseHolds(
   db: Queries,
   runId: number,

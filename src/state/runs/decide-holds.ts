@@ -1,10 +1,10 @@
 // An operator's two answers to what a run holds. Each locks the run that holds it, so that a hold gets one answer, whoever
 // answers at the same moment, on the page or in a shell.
-import { sql } from 'drizzle-orm';
-import { UsageError } from '../../errors.js';
+import { and, eq, sql } from 'drizzle-orm';
+import { UsageError } from '../../errors/errors.js';
 import { query, queryOne, type Queries } from '../database.js';
-import { approvals } from '../schema.js';
-import type { Approval } from './approvals.js';
+import { holds as holdsTable, type DecidedBy } from '../schema.js';
+import { APPROVAL, type Approval } from './approvals.js';
 import { releaseHeldBatches } from './batches.js';
 import { chooseHolds, type HoldChoice } from './choose-holds.js';
 import { holdRejected } from './end-run.js';
@@ -13,10 +13,16 @@ import type { Run } from './read-runs.js';
 import type { RunRequest } from './insert-run.js';
 import { startRun } from './start-run.js';
 
-interface Approving {
+/** The place where an operator decided, and the reason, if there is one. */
+export interface Decision {
+  by: DecidedBy;
+  reason?: string | undefined;
+}
+
+interface Approving extends Decision {
   runId: number;
   choice: HoldChoice;
-  /** What the operator saw, with the digest of its keys. */
+  /** The holds that the operator saw, each with the digest of its keys. */
   shown: readonly (RunHold & { keysDigest: string })[];
   /** These keys alone are allowed. */
   exactly: boolean;
@@ -32,7 +38,7 @@ interface Approving {
 export async function approveHeld(
   db: Queries,
   request: RunRequest,
-  { runId, choice, shown, exactly, hours }: Approving,
+  { runId, choice, shown, exactly, hours, ...decision }: Approving,
 ): Promise<{ run: Run; started: boolean; approvals: Approval[] }> {
   return db.transaction(async (tx) => {
     const { run, started } = await startRun(tx, request);
@@ -42,22 +48,24 @@ export async function approveHeld(
     if (holds.length !== shown.length)
       throw new UsageError(`what run ${runId} holds has changed meanwhile; nothing was approved`);
     const expiresAt = sql`now() + make_interval(secs => ${hours * 60 * 60})`;
-    const common = { runId, forRun: run.id, exactly, expiresAt };
-    const rows = shown.map(({ stream, operation, count, keysDigest }) => ({
-      ...common,
-      stream,
-      operation,
-      allowed: count,
-      keysDigest,
-    }));
-    // As in insertBatches.
-    const given = await tx.insert(approvals).overridingSystemValue().values(rows).returning();
+    const common = { ...decided('approved', decision), forRun: run.id, exactly, expiresAt, sameKeys: null };
+    const given: Approval[] = [];
+    for (const { stream, operation, count, keysDigest } of shown) {
+      const isHold = isHoldOf(runId, { stream, operation });
+      given.push(
+        ...(await tx
+          .update(holdsTable)
+          .set({ ...common, allowed: count, keysDigest })
+          .where(isHold)
+          .returning(APPROVAL)),
+      );
+    }
     return { run, started, approvals: given };
   });
 }
 
 /**
- * Gives up what a run holds of this choice: its batches are cancelled, and a run that only waited is partial, because it
+ * Rejects the holds of a run that are chosen: their batches are cancelled, and a run that only waited is partial, because it
  * sent less than it planned. The mirror still says the same: the next plan may hold it again. Throws UsageError when
  * nothing of the choice is held, or it is approved.
  */
@@ -65,18 +73,20 @@ export async function rejectHolds(
   db: Queries,
   runId: number,
   choice: HoldChoice,
+  decision: Decision,
 ): Promise<{ run: Run; holds: RunHold[] }> {
   return db.transaction(async (tx) => {
     await lockRun(tx, runId);
     const { run, holds } = await chooseHolds(tx, runId, choice);
     for (const { stream, operation } of holds) {
       await releaseHeldBatches(tx, { runId, stream, operation }, { to: 'cancelled' });
-      delete run.holds[stream]?.[operation];
+      await tx
+        .update(holdsTable)
+        .set(decided('rejected', decision))
+        .where(isHoldOf(runId, { stream, operation }));
     }
-    const left = Object.entries(run.holds).filter(([, ofStream]) => Object.keys(ofStream).length > 0);
-    await query(tx)`
-      UPDATE slotsync.runs SET holds = ${JSON.stringify(Object.fromEntries(left))}::jsonb
-      WHERE id = ${runId}::bigint`;
+    const left = await query(tx)`
+      SELECT FROM slotsync.holds WHERE run_id = ${runId}::bigint AND state <> 'rejected' LIMIT 1`;
     if (run.status !== 'held' || left.length > 0) return { run, holds };
     const { records } = await queryOne<{ records: number }>(tx)`
       SELECT coalesce(sum(cardinality(keys)), 0)::int AS records FROM slotsync.batches
@@ -88,6 +98,21 @@ export async function rejectHolds(
     return { run, holds };
   });
 }
+
+const decided = (state: 'approved' | 'rejected', { by, reason }: Decision) => ({
+  state,
+  decidedAt: sql`now()`,
+  decidedBy: by,
+  reason: reason ?? null,
+});
+
+const isHoldOf = (runId: number, { stream, operation }: Pick<RunHold, 'stream' | 'operation'>) =>
+  and(
+    eq(holdsTable.runId, runId),
+    eq(holdsTable.stream, stream),
+    eq(holdsTable.operation, operation),
+    eq(holdsTable.state, 'open'),
+  );
 
 async function lockRun(tx: Queries, id: number): Promise<void> {
   await query(tx)`SELECT FROM slotsync.runs WHERE id = ${id}::bigint FOR NO KEY UPDATE`;

@@ -3,10 +3,12 @@ import { query, queryOne, type Queries } from '../database.js';
 import { closeTaken } from '../inbox/take-changes.js';
 import type { OutcomeCounts, RunKind, RunStatus } from '../schema.js';
 import { storable } from '../records/outcome-types.js';
-import { wakeArrived } from '../records/wake-arrived.js';
+import { wakeArrived } from '../records/wake-waiting.js';
 import { cancelBatches } from './batches.js';
 import { asPlanner, PlannerReplaced, type Planner } from './planner-token.js';
-import { sumBatches } from './read-runs.js';
+import { closeHolds } from './holds.js';
+import { ONLY_READS, sumBatches } from './read-runs.js';
+import { replaceEarlierRuns } from './replaced-runs.js';
 
 /** A failure as runs, batches and records keep it. */
 export interface Failed {
@@ -56,7 +58,7 @@ interface BatchEnds {
   failed: number;
   /** Records of holds that an operator rejected. */
   rejected: number;
-  /** Of the first that failed. */
+  /** The error of the first that failed. */
   code: string | null;
   message: string | null;
 }
@@ -76,13 +78,17 @@ export async function finishRun(tx: Queries, id: number, as?: EarlyEnd): Promise
   const restored = sent === 'succeeded' ? await explainRestored(tx, id) : undefined;
   const status = restored ? 'partial' : sent;
   const error = as ? as.error : (missing ?? restored ?? explainEnd(ends));
-  const [ended] = await query<{ kind: RunKind }>(tx)`
+  const [ended] = await query<{ kind: RunKind; hasPlan: boolean }>(tx)`
     UPDATE slotsync.runs SET status = ${status}, counts = ${JSON.stringify(counts)}::jsonb,
       accepted = ${JSON.stringify(accepted)}::jsonb,
       error_code = ${error?.code ?? null}, error_message = ${error ? storable(error.message) : null},
       finished_at = clock_timestamp()
-    WHERE id = ${id}::bigint AND finished_at IS NULL RETURNING kind`;
-  switch (ended?.kind) {
+    WHERE id = ${id}::bigint AND finished_at IS NULL RETURNING kind, plan <> '{}'::jsonb AS "hasPlan"`;
+  if (!ended) return;
+  const isCancelled = status === 'cancelled';
+  await closeHolds(tx, id, { isCancelled });
+  if (!ended.hasPlan && !isCancelled) await replaceEarlierRuns(tx, id);
+  switch (ended.kind) {
     case 'incremental':
       return closeTaken(tx, id, missing ? 'failed' : (as?.status ?? 'worked'));
     case 'sync':
@@ -93,7 +99,7 @@ export async function finishRun(tx: Queries, id: number, as?: EarlyEnd): Promise
   }
 }
 
-/** Of the outcomes of each stream, and the ends of the batches. A run that sent less than it planned has not succeeded. */
+/** The status that follows from the outcomes of each stream and the ends of the batches. A run that sent less than it planned has not succeeded. */
 function statusOf(counts: readonly OutcomeCounts[], batchesIn: BatchEnds, isIncomplete: boolean): RunStatus {
   const isGood = counts.some(({ synced, unchanged }) => synced + unchanged > 0);
   const isBad = counts.some(({ failed, dead }) => failed + dead > 0);
@@ -108,7 +114,7 @@ async function explainRestored(tx: Queries, id: number): Promise<Failed | undefi
   const [restored] = await query<{ why: string }>(tx)`
     SELECT d.restored_why AS why FROM slotsync.databases AS d, slotsync.runs AS r
     WHERE d.name = 'state' AND d.restored_at IS NOT NULL AND r.id = ${id}::bigint
-      AND (r.kind NOT IN ('verify', 'reconcile') OR r.range @> '{"repair": true}')`;
+      AND NOT r.${ONLY_READS}`;
   return (
     restored && {
       code: 'state_restored',
@@ -129,7 +135,7 @@ export function holdRejected(records: number): Failed {
 }
 
 /**
- * What a run that is to end does not account for: batches that never ended, records without an outcome in those that
+ * Explains what a run that is to end does not account for: batches that never ended, records without an outcome in those that
  * have, and planned records that are in no batch. Undefined: every record that was planned has its outcome, or is held.
  */
 async function explainMissing(tx: Queries, id: number): Promise<Failed | undefined> {

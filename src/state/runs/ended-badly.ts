@@ -1,9 +1,10 @@
 // Runs that ended badly and that no later run has replaced.
 import { query, type Queries } from '../database.js';
-import { UNSETTLED } from '../records/count-records.js';
+import { UNSETTLED } from '../records/record-state.js';
 import type { RunKind } from '../schema.js';
+import { INCREMENTAL_LOOKED_AT } from './replaced-runs.js';
 
-/** One stream of a run that failed or is partial; a reconcile has none. */
+/** A stream of a run that failed or is partial; a reconcile has no stream. */
 export interface EndedBadly {
   runId: number;
   kind: RunKind;
@@ -15,46 +16,28 @@ export interface EndedBadly {
   dead: number;
 }
 
-/** Incremental runs that are looked back over, because there may be as many as changes. */
-const INCREMENTAL_LOOKED_AT = 2000;
-
 /**
- * By run and stream, the latest of each kind. A later run over the same part of the stream replaces what an earlier one says
- * of it, unless it failed as a whole. Incremental runs look at single keys: what one left failed or dead stands until a run
- * over the whole stream, or until no record of the stream is so. No two reconciles read the same period: one of a window,
- * which reaches into the future, replaces every earlier one, and one of changes those of changes. What an operator rejected, and readings whose process was
- * stopped, are no bad end.
+ * By run and stream; of incremental runs, the latest of each stream. What a later run replaces is left out when that one has ended, unless it was cancelled, or failed while the
+ * earlier one was partial. What an incremental run left failed or dead stands only while some record of the stream is so.
+ * What an operator rejected, and readings whose process was stopped, are no bad end.
  */
 export async function listEndedBadly(db: Queries): Promise<EndedBadly[]> {
   return query<EndedBadly>(db)`
-    WITH ended AS MATERIALIZED (
-      SELECT id, kind, status, error_code, streams, range, counts, CASE kind
-          WHEN 'incremental' THEN NULL
-          WHEN 'reconcile' THEN to_jsonb((range->>'to')::timestamptz > requested_at + interval '1 hour')
-          ELSE range END AS part
-      FROM slotsync.runs
-      WHERE finished_at IS NOT NULL AND status <> 'cancelled'
-        AND (kind <> 'incremental' OR id > (SELECT max(id) FROM slotsync.runs) - ${INCREMENTAL_LOOKED_AT}::bigint)
-    ), latest AS (
-      SELECT DISTINCT ON (kind, status, stream, part) r.*, s.stream
-      FROM ended AS r LEFT JOIN LATERAL unnest(r.streams) AS s(stream) ON true
-      WHERE status IN ('failed', 'partial') AND coalesce(error_code, '') NOT IN ('hold_rejected', 'interrupted')
-      ORDER BY kind, status, stream, part, id DESC
+    WITH latest AS (
+      SELECT DISTINCT ON (r.kind, r.status, s.stream, CASE WHEN r.kind <> 'incremental' THEN r.id END) r.*, s.stream
+      FROM slotsync.runs AS r LEFT JOIN LATERAL unnest(r.streams) AS s(stream) ON true
+        LEFT JOIN slotsync.replaced_runs AS p ON p.run_id = r.id AND p.stream = coalesce(s.stream, '')
+        LEFT JOIN slotsync.runs AS l ON l.id = p.replaced_by AND l.finished_at IS NOT NULL AND l.status <> 'cancelled'
+          AND (l.status <> 'failed' OR r.status = 'failed')
+      WHERE r.status IN ('failed', 'partial') AND coalesce(r.error_code, '') NOT IN ('hold_rejected', 'interrupted')
+        AND (r.kind <> 'incremental' OR r.id > (SELECT max(id) FROM slotsync.runs) - ${INCREMENTAL_LOOKED_AT}::bigint)
+        AND l.id IS NULL
+      ORDER BY r.kind, r.status, s.stream, CASE WHEN r.kind <> 'incremental' THEN r.id END, r.id DESC
     )
     SELECT r.id::float8 AS "runId", r.kind, r.status, r.error_code AS "errorCode", r.stream,
       coalesce((r.counts->r.stream->>'failed')::int, 0) AS failed, coalesce((r.counts->r.stream->>'dead')::int, 0) AS dead
     FROM latest AS r
-    WHERE NOT EXISTS (
-        SELECT FROM ended AS l
-        WHERE l.id > r.id AND (r.stream IS NULL OR r.stream = ANY (l.streams))
-          AND (l.status <> 'failed' OR r.status = 'failed')
-          AND CASE r.kind
-            WHEN 'reconcile' THEN l.kind = r.kind AND (l.part IS NOT DISTINCT FROM r.part OR l.part = 'true')
-            WHEN 'verify' THEN l.kind = r.kind AND (l.range IS NULL OR l.range IS NOT DISTINCT FROM r.range)
-            ELSE l.range IS NULL AND l.kind IN ('sync', 'backfill')
-              OR l.kind = r.kind AND CASE r.kind WHEN 'incremental' THEN r.status = 'failed'
-                ELSE l.range IS NOT DISTINCT FROM r.range END END)
-      AND (r.kind <> 'incremental' OR r.status = 'failed' OR EXISTS (
-        SELECT FROM slotsync.records AS f WHERE f.stream = r.stream AND f.${UNSETTLED} AND f.status IN ('failed', 'dead')))
+    WHERE r.kind <> 'incremental' OR r.status = 'failed' OR EXISTS (
+      SELECT FROM slotsync.records AS f WHERE f.stream = r.stream AND f.${UNSETTLED} AND f.status IN ('failed', 'dead'))
     ORDER BY r.id, r.stream`;
 }

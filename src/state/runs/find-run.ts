@@ -1,5 +1,5 @@
 // The run that an operator names by its number.
-import { UsageError } from '../../errors.js';
+import { UsageError } from '../../errors/errors.js';
 import type { Queries } from '../database.js';
 import { readRun, type Run } from './read-runs.js';
 

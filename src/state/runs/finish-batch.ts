@@ -1,8 +1,8 @@
 // A batch ends in one transaction with the outcomes of its records. The run is advanced after that, by `advanceRun`.
-import { codeOf } from '../../errors.js';
-import { arrayLiteral } from '../../sql-text.js';
+import { codeOf } from '../../errors/errors.js';
+import { arrayLiteral } from '../../text/sql-text.js';
 import { query, type Queries, type State } from '../database.js';
-import { failRecords } from '../records/mark-failed.js';
+import { failRecords } from '../records/fail-records.js';
 import { countAccepted, countOutcomes, NO_OUTCOMES, storable } from '../records/outcome-types.js';
 import { settleRecords, type Settled } from '../records/settle-records.js';
 import type { AcceptedCounts, OutcomeCounts } from '../schema.js';
@@ -39,7 +39,7 @@ export async function settleBatch({ db }: Pick<State, 'db'>, batch: Batch, settl
 }
 
 /**
- * Gives a batch up after its last attempt, and returns how many records it still had: they are `failed`, and the next run
+ * Ends a batch as failed after its last attempt, and returns how many records it still had: they are `failed`, and the next run
  * tries them again. The batch ends also when a record cannot be written.
  */
 export async function failBatch({ db }: Pick<State, 'db'>, batch: Batch, error: Failed): Promise<number> {

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { sql } from 'drizzle-orm';
 import { connectPostgres } from '../../connections/postgres-connection.js';
 import { readCopy } from '../../connections/postgres-copy.js';
-import { quoteLiteral } from '../../sql-text.js';
+import { quoteLiteral } from '../../text/sql-text.js';
 import { anyOf, asStateError, query, queryOne, type Queries, type State } from '../database.js';
 import type { RunHold } from './holds.js';
 
@@ -19,13 +19,13 @@ export async function readHeldBatch(
   hold: HeldPart,
   after = 0,
 ): Promise<{ id: number; keys: string[]; since: Date } | undefined> {
-  const [row] = await query<{ id: number; keys: string[]; since: string }>(db)`
+  const [row] = await query<{ id: number; keys: string[]; since: Date }>(db)`
     SELECT b.id::float8 AS id, b.keys, b.created_at AS since FROM slotsync.batches AS b
     WHERE ${isHeld(hold)} AND b.id > ${after}::bigint ORDER BY b.id LIMIT 1`;
-  return row && { ...row, since: new Date(row.since) };
+  return row;
 }
 
-/** Which of these keys are held. */
+/** Returns those of the keys that are held. */
 export async function findHeldKeys(db: Queries, hold: HeldPart, keys: readonly string[]): Promise<string[]> {
   if (keys.length === 0) return [];
   const rows = await query<{ key: string }>(db)`

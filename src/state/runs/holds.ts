@@ -1,16 +1,17 @@
-// What waits for an operator. A hold stands while its batches are held and no later run has planned the same again: then
-// that run decides.
+// Holds: operations of a run that wait for an operator. A hold stands while it is open or approved: until it is rejected, or a later run has
+// planned the same again and decides itself.
 import { sql } from 'drizzle-orm';
 import { query, type Queries } from '../database.js';
 import { REPAIRED } from '../drift/read-drift.js';
-import type { Hold, LimitedOperation, RunKind } from '../schema.js';
+import { toStorableJson } from '../records/outcome-types.js';
+import type { Hold, Holds, LimitedOperation, RunKind } from '../schema.js';
 
 export interface RunHold extends Hold {
   runId: number;
   kind: RunKind;
   stream: string;
   operation: LimitedOperation;
-  /** The latest run that has planned the same again; null: the hold still stands. */
+  /** The later run that has planned the same again; null: none. */
   plannedAnewBy: number | null;
   /** The unfinished run that an approval of it started; null: none. */
   approvedFor: number | null;
@@ -21,38 +22,60 @@ export interface RunHold extends Hold {
 const FIRST_KEYS = 5;
 
 /**
- * The holds of a run that were not rejected, or those of all runs that still stand. Single keys and parts of a stream
- * say nothing of the whole: only a run over at least the same replaces a hold. A repair is held only while anything drifts.
+ * The holds of a run that were not rejected, or those of all runs that still stand. A repair is held only while anything
+ * drifts.
  */
 export async function readHolds(db: Queries, runId?: number): Promise<RunHold[]> {
-  const which = runId === undefined ? sql`later.id IS NULL` : sql`r.id = ${runId}::bigint`;
+  const isAsked =
+    runId === undefined
+      ? sql`h.state IN ('open', 'approved')`
+      : sql`h.run_id = ${runId}::bigint AND h.state <> 'rejected'`;
   return query<RunHold>(db)`
-    SELECT r.id::float8 AS "runId", r.kind, s.stream, o.operation,
-      (o.hold->>'count')::int AS count, o.hold->>'reason' AS reason, (o.hold->>'approvable')::boolean AS approvable,
-      coalesce(o.hold->'samples', '[]') AS samples,
-      later.id::float8 AS "plannedAnewBy", approved.id::float8 AS "approvedFor", held."firstKeys"
-    FROM slotsync.runs AS r,
-      jsonb_each(r.holds) AS s(stream, holds),
-      jsonb_each(s.holds) AS o(operation, hold)
-      LEFT JOIN LATERAL (
-        SELECT max(l.id) AS id FROM slotsync.runs AS l
-        WHERE l.id > r.id AND l.plan ? s.stream AND l.status NOT IN ('planning', 'cancelled')
-          AND CASE WHEN r.kind = 'verify' THEN l.kind = r.kind AND l.range IS NOT DISTINCT FROM r.range
-            WHEN r.kind = 'backfill' OR r.range IS NOT NULL
-            THEN l.range IS NULL AND l.kind <> 'incremental' OR l.kind = r.kind AND l.range IS NOT DISTINCT FROM r.range
-            ELSE l.range IS NULL AND l.kind NOT IN ('incremental', 'backfill') END
-      ) AS later ON true
-      LEFT JOIN LATERAL (
-        SELECT f.id FROM slotsync.approvals AS a JOIN slotsync.runs AS f ON f.id = a.for_run
-        WHERE a.run_id = r.id AND a.stream = s.stream AND a.operation = o.operation AND f.finished_at IS NULL
-      ) AS approved ON true
+    SELECT h.run_id::float8 AS "runId", r.kind, h.stream, h.operation, h.count, h.facts, h.approvable, h.samples,
+      h.replaced_by::float8 AS "plannedAnewBy",
+      CASE WHEN h.state = 'approved' THEN h.for_run END::float8 AS "approvedFor", held."firstKeys"
+    FROM slotsync.holds AS h JOIN slotsync.runs AS r ON r.id = h.run_id
       CROSS JOIN LATERAL (
         SELECT b.keys[1:${sql.raw(String(FIRST_KEYS))}] AS "firstKeys" FROM slotsync.batches AS b
-        WHERE b.run_id = r.id AND b.stream = s.stream AND b.operation = o.operation AND b.state = 'held'
+        WHERE b.run_id = h.run_id AND b.stream = h.stream AND b.operation = h.operation AND b.state = 'held'
         ORDER BY b.id LIMIT 1
       ) AS held
-    WHERE r.holds <> '{}'::jsonb AND ${which}
-      AND (o.operation <> 'repair' OR EXISTS (
-        SELECT FROM slotsync.drift AS d WHERE d.stream = s.stream AND d.${REPAIRED}))
-    ORDER BY r.id DESC, s.stream, o.operation`;
+    WHERE ${isAsked}
+      AND (h.operation <> 'repair' OR EXISTS (
+        SELECT FROM slotsync.drift AS d WHERE d.stream = h.stream AND d.${REPAIRED}))
+    ORDER BY h.run_id DESC, h.stream, h.operation`;
+}
+
+/** The holds of a row of `runs` that nobody rejected, per stream and operation. */
+export const HOLDS_OF_RUN = sql<Holds>`coalesce((
+  SELECT jsonb_object_agg(s.stream, s.holds) FROM (
+    SELECT h.stream, jsonb_object_agg(h.operation, jsonb_build_object('count', h.count, 'facts', h.facts,
+      'approvable', h.approvable, 'samples', h.samples)) AS holds
+    FROM slotsync.holds AS h WHERE h.run_id = runs.id AND h.state <> 'rejected' GROUP BY h.stream) AS s), '{}')`;
+
+/** Writes what a plan holds. */
+export async function insertHolds(tx: Queries, runId: number, planned: Holds): Promise<void> {
+  await query(tx)`
+    INSERT INTO slotsync.holds (run_id, stream, operation, count, facts, approvable, samples)
+    SELECT ${runId}::bigint, s.key, o.key, (o.value->>'count')::int, o.value->'facts', (o.value->>'approvable')::boolean,
+      coalesce(o.value->'samples', '[]')
+    FROM jsonb_each(${toStorableJson(planned)}::jsonb) AS s CROSS JOIN LATERAL jsonb_each(s.value) AS o`;
+}
+
+/**
+ * When a run ends, its approval ends with it where its plan did not use it, and the hold is open again. What a cancelled run
+ * held is not answered any more, and what it had replaced stands again.
+ */
+export async function closeHolds(
+  tx: Queries,
+  runId: number,
+  { isCancelled }: { isCancelled: boolean },
+): Promise<void> {
+  await query(tx)`
+    UPDATE slotsync.holds SET state = 'open' WHERE for_run = ${runId}::bigint AND state = 'approved'`;
+  if (!isCancelled) return;
+  await query(tx)`
+    UPDATE slotsync.holds SET state = 'expired' WHERE run_id = ${runId}::bigint AND state = 'open'`;
+  await query(tx)`
+    UPDATE slotsync.holds SET state = 'open', replaced_by = NULL WHERE replaced_by = ${runId}::bigint`;
 }

@@ -11,7 +11,7 @@ export interface RunRequest {
   startedBy: StartedBy;
   streams: readonly string[];
   range?: RunRange | undefined;
-  /** Of the configuration that it belongs to. A run that only reads is worked by who started it, and needs none. */
+  /** The fingerprints of the configuration that it belongs to. A run that only reads is worked by who started it, and needs none. */
   fingerprints?: Fingerprints | undefined;
 }
 
@@ -35,5 +35,5 @@ export async function insertRun(
   };
   const [run] = await tx.insert(runs).values(row).returning();
   if (!run) throw new Error('the run was not written');
-  return run;
+  return { ...run, holds: {} };
 }

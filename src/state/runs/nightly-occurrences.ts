@@ -1,7 +1,7 @@
-// Which occurrences of a schedule were started. The timer may fire in many processes, more than once or not at all: an
+// The occurrences of a schedule that were started. The timer may fire in many processes, more than once or not at all: an
 // occurrence belongs to the process that moves `last_due` past it.
 import { eq, sql } from 'drizzle-orm';
-import type { Schedule } from '../../cron-schedule.js';
+import type { Schedule } from '../../time/cron-schedule.js';
 import { query, type Queries } from '../database.js';
 import { schedules } from '../schema.js';
 
@@ -46,7 +46,7 @@ export async function claimOccurrence(
 
 /**
  * The latest occurrence, as text at full precision, after which the bookings were not reconciled yet; undefined while its
- * run is under way, or when there is none. A paused run is not waited for.
+ * run is under way, or when there is no such occurrence. A paused run is not waited for.
  */
 export async function readUnreconciledOccurrence(db: Queries, name: string): Promise<string | undefined> {
   const [row] = await query<{ due: string }>(db)`
@@ -67,11 +67,11 @@ export async function readEndedNightly(
   db: Queries,
   { isReconciled }: { isReconciled: boolean },
 ): Promise<Date | undefined> {
-  const [row] = await query<{ due: string }>(db)`
+  const [row] = await query<{ due: Date }>(db)`
     SELECT last_due AS due FROM slotsync.schedules
     WHERE name = ${NIGHTLY} AND last_due IS NOT NULL AND ${HAS_ENDED}
       AND (NOT ${isReconciled} OR last_reconciled >= last_due)`;
-  return row && new Date(row.due);
+  return row?.due;
 }
 
 /** Notes that the bookings were reconciled after this occurrence. */

@@ -1,9 +1,9 @@
-// One planner at a time writes what a run is planned from. A queue that lost everything, or a process that slept, can
+// A run has one planner at a time, which alone writes its batches. A queue that lost everything, or a process that slept, can
 // leave two planners of one run; the newest wins, and whatever the other still writes changes nothing.
 import { query, type Queries } from '../database.js';
 import { deleteBatches } from './batches.js';
 
-/** Which run is planned, and the token of the process that plans it. */
+/** The run that is planned, and the token of the process that plans it. */
 export interface Planner {
   runId: number;
   token: string;
@@ -19,8 +19,8 @@ export class PlannerReplaced extends Error {}
 const IDLE_MS = 30_000;
 
 /**
- * Makes this the planner of its run, and removes what the one before has written. Waits for a write of that one that is
- * under way. False: the run is not to be planned.
+ * Makes this the planner of its run, and removes what the one before has written. Waits for a write of the
+ * former planner that is under way. False: the run is not to be planned.
  */
 export async function takePlanning(db: Queries, { runId, token }: Planner): Promise<boolean> {
   return db.transaction(async (tx) => {

@@ -1,31 +1,41 @@
-// What is asked of runs: one, the latest, the unfinished ones, and how far they are.
-import { desc, eq, inArray, isNull, sql } from 'drizzle-orm';
+// Readings of runs: one, the latest, the unfinished ones, and how far they are.
+import { desc, eq, getTableColumns, inArray, isNull, sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
 import { NO_OUTCOMES, NONE_ACCEPTED } from '../records/outcome-types.js';
-import { RUN_KINDS, runs, type AcceptedCounts, type OutcomeCounts, type RunKind } from '../schema.js';
+import {
+  RUN_KINDS,
+  runs,
+  type AcceptedCounts,
+  type Holds,
+  type OutcomeCounts,
+  type RunKind,
+} from '../schema.js';
+import { HOLDS_OF_RUN } from './holds.js';
 
-export type Run = typeof runs.$inferSelect;
+/** A run, and what it held, per stream and operation, unless it was rejected. */
+export type Run = typeof runs.$inferSelect & { holds: Holds };
 
-/** A run without batches, which the process that started it works: a reconcile, or a verify that repairs nothing. */
-export const onlyReads = ({ kind, range }: Pick<Run, 'kind' | 'range'>): boolean =>
-  kind === 'reconcile' || (kind === 'verify' && range?.repair !== true);
-/** The same in SQL, of a row of `runs`. */
-export const ONLY_READS = sql.raw(
-  `(kind = 'reconcile' OR kind = 'verify' AND NOT coalesce((range->>'repair')::boolean, false))`,
-);
+/** Reads runs: `selectRuns(db).where(…)`. */
+export const selectRuns = (db: Queries) =>
+  db.select({ ...getTableColumns(runs), holds: HOLDS_OF_RUN }).from(runs);
 
-/** What is listed unless asked otherwise: incremental runs may be as many as there are changes. */
+/** Runs of these kinds have no batches: the process that started one works it. */
+export const onlyReads = ({ kind }: Pick<Run, 'kind'>): boolean => kind === 'reconcile' || kind === 'verify';
+/** The same in SQL, for a row of `runs`. */
+export const ONLY_READS = sql.raw(`kind IN ('reconcile', 'verify')`);
+
+/** Kinds that are listed unless others are asked for: incremental runs may be as many as there are changes. */
 export const LISTED_KINDS = RUN_KINDS.filter((kind) => kind !== 'incremental');
 
 export async function readRun(db: Queries, id: number): Promise<Run | undefined> {
-  const [run] = await db.select().from(runs).where(eq(runs.id, id));
+  const [run] = await selectRuns(db).where(eq(runs.id, id));
   return run;
 }
 
 /** The latest runs of these kinds, newest first. */
 export async function listRuns(db: Queries, limit: number, kinds: readonly RunKind[] = LISTED_KINDS) {
   const isListed = inArray(runs.kind, [...kinds]);
-  return db.select().from(runs).where(isListed).orderBy(desc(runs.id)).limit(limit);
+  return selectRuns(db).where(isListed).orderBy(desc(runs.id)).limit(limit);
 }
 
 /** When the first sync or backfill that is still stored was asked for. */
@@ -36,12 +46,12 @@ export async function readFirstRequest(db: Queries): Promise<Date | undefined> {
 }
 
 export async function listUnfinishedRuns(db: Queries): Promise<Run[]> {
-  return db.select().from(runs).where(isNull(runs.finishedAt)).orderBy(runs.id);
+  return selectRuns(db).where(isNull(runs.finishedAt)).orderBy(runs.id);
 }
 
 interface RunSums {
   outcomes: Record<string, OutcomeCounts>;
-  /** What the service accepted. */
+  /** Writes that the service accepted. */
   accepted: Record<string, AcceptedCounts>;
 }
 
@@ -70,10 +80,17 @@ export async function sumBatches(db: Queries, id: number): Promise<RunSums> {
   };
 }
 
-/** How far a run is: records in its batches, and how many of them have their outcome. */
-export async function readProgress(db: Queries, id: number): Promise<{ total: number; done: number }> {
-  return queryOne<{ total: number; done: number }>(db)`
+/** How far a run is: records in its batches, how many of them have their outcome, and the batches that are left. */
+export interface Progress {
+  total: number;
+  done: number;
+  batchesLeft: number;
+}
+
+export async function readProgress(db: Queries, id: number): Promise<Progress> {
+  return queryOne<Progress>(db)`
     SELECT coalesce(sum(cardinality(keys)), 0)::int AS total,
+      count(*) FILTER (WHERE state NOT IN ('done', 'failed'))::int AS "batchesLeft",
       coalesce(sum(cardinality(keys)) FILTER (WHERE state IN ('done', 'failed')), 0)::int AS done
     FROM slotsync.batches WHERE run_id = ${id}::bigint AND state NOT IN ('held', 'cancelled')`;
 }

@@ -48,7 +48,7 @@ export async function startReading(
 
 /**
  * Takes back a run that found nothing to compare: every few minutes there would be one. After one that failed it ends
- * well instead: somebody was told of the failure.
+ * well instead: the failure was reported.
  */
 export async function dropReading(db: Queries, id: number): Promise<void> {
   const dropped = await query(db)`

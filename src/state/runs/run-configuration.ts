@@ -1,17 +1,17 @@
 // A run belongs to the configuration that it was started with: only processes that have it plan the run and map for it.
 import { sql } from 'drizzle-orm';
 import type { Fingerprints } from '../../streams/fingerprints.js';
-import { arrayLiteral } from '../../sql-text.js';
+import { arrayLiteral } from '../../text/sql-text.js';
 import { query, type Queries } from '../database.js';
 import { ALIVE_SECONDS } from '../processes.js';
 import { replaceRun } from './end-run.js';
 import { ONLY_READS } from './read-runs.js';
 
-/** Of an unfinished run `r`: no process at work has its configuration. */
+/** Whether a run `r` is unfinished, and no process at work has its configuration. */
 const IS_LEFT = sql`(r.finished_at IS NULL AND NOT EXISTS (SELECT FROM slotsync.processes AS p
   WHERE p.configuration = r.configuration AND p.seen_at > now() - make_interval(secs => ${ALIVE_SECONDS})))`;
 
-/** Of a run `r`: its streams are declared as here. One without fingerprints was started by a former version. */
+/** Whether the streams of a run `r` are declared as here. A run without fingerprints was started by a former version. */
 const isDeclared = ({ streams }: Fingerprints) =>
   sql`coalesce(r.fingerprints <@ ${JSON.stringify(streams)}::jsonb, true)`;
 

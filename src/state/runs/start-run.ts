@@ -1,11 +1,11 @@
 // A run begins as a row. No two unfinished runs cover one stream, except incremental runs, which cover single keys that
 // batches claim, and runs that only read.
 import { and, isNull, ne, sql } from 'drizzle-orm';
-import { arrayLiteral } from '../../sql-text.js';
+import { arrayLiteral } from '../../text/sql-text.js';
 import { takeLock, type Queries } from '../database.js';
 import { runs } from '../schema.js';
 import { insertRun, type RunRequest } from './insert-run.js';
-import { ONLY_READS, type Run } from './read-runs.js';
+import { ONLY_READS, selectRuns, type Run } from './read-runs.js';
 import { endLeftRuns } from './run-configuration.js';
 
 /** Serializes the start of runs, so that two never cover one stream. */
@@ -48,5 +48,5 @@ async function lockUnfinished(tx: Queries, { streams, fingerprints }: RunRequest
   if (fingerprints) await endLeftRuns(tx, fingerprints, { streams });
   const isUnfinished = and(isNull(runs.finishedAt), ne(runs.kind, 'incremental'));
   const covers = sql`${runs.streams} && ${arrayLiteral(streams)}::text[] AND NOT ${ONLY_READS}`;
-  return tx.select().from(runs).where(and(isUnfinished, covers)).orderBy(runs.id);
+  return selectRuns(tx).where(and(isUnfinished, covers)).orderBy(runs.id);
 }

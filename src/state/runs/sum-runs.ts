@@ -1,4 +1,4 @@
-// What runs of a period planned and did, by stream.
+// Sums of what the runs of a period planned and did, by stream.
 import { sql } from 'drizzle-orm';
 import { query, type Queries } from '../database.js';
 import { NO_OUTCOMES, NONE_ACCEPTED } from '../records/outcome-types.js';
@@ -12,13 +12,13 @@ export interface RunsOf {
   runId?: number | undefined;
 }
 
-/** What runs planned for the records of one stream, and how they ended. */
+/** Sums of the records of one stream: as planned, and as they ended. */
 export interface StreamSums {
   stream: string;
   planned: { create: number; update: number; retire: number; repair: number };
-  /** What the service accepted, by what it was. */
+  /** Writes that the service accepted, by operation. */
   accepted: AcceptedCounts;
-  /** What it accepted in runs of before, which did not count that. */
+  /** Writes that it accepted in runs of a former version, which did not count operations. */
   unclassified: number;
   outcomes: OutcomeCounts;
 }

@@ -1,10 +1,10 @@
-// What a batch may write: the records of its keys and, where an external id does not follow from the key alone, the
-// objects. What another batch has is left to it. A claim is renewed while its batch lives, and looked at once more with
+// The right of a batch to write: the records of its keys and, where an external id does not follow from the key alone, the
+// objects. Whatever another batch has is left to it. A claim is renewed while its batch lives, and looked at once more with
 // the slot of a write in hand.
 import { randomUUID } from 'node:crypto';
-import { SlotsyncError } from '../../errors.js';
-import { repeat } from '../../lifecycle.js';
-import type { Batch } from '../../state/runs/batches.js';
+import { SlotsyncError } from '../../errors/errors.js';
+import { repeat } from '../../process/lifecycle.js';
+import { isToBeSent, type Batch } from '../../state/runs/batches.js';
 import {
   claimRecords,
   doubtRecords,
@@ -13,15 +13,15 @@ import {
   renewClaim,
   type Claim,
   type ClaimedRecord,
-} from '../../state/records/claims.js';
+} from '../../state/records/claim-records.js';
 import { readLinks } from '../../state/records/links.js';
-import { claimObjects, releaseObjectClaims, renewObjectClaims } from '../../state/records/object-claims.js';
+import { claimObjects, releaseObjectClaims, renewObjectClaims } from '../../state/records/claim-objects.js';
 import type { Stream } from '../../streams/stream.js';
-import type { Identified } from '../render.js';
-import type { SyncDeps } from '../sync-deps.js';
+import type { Identified } from '../object/render.js';
+import type { SyncDeps } from '../run/sync-deps.js';
 
 export interface ClaimDeps extends SyncDeps {
-  /** Of the process that has the claim, as the state names it: a claim of one that is gone can be told apart. */
+  /** Id of the process that has the claim, as in `processes`: so the claim of a process that has ended is recognized. */
   processId?: string | undefined;
   /** Milliseconds since any moment, never going back. */
   clock?: () => number;
@@ -48,11 +48,12 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
     lateSeconds: destination.lateWriteMs / SECOND,
   };
   let until = clock() + validMs;
+  let confirmations = 0;
   const idsOfKeys = await mirror.readExternalIdsOfKeys(stream, keys);
   const links = await readLinks(db, stream.name, keys);
   /** Keys whose objects do not follow from them. */
   const linked = new Set(links.keys());
-  // An object that one key is linked to is no other's, whose template gives it.
+  // An object that one key is linked to belongs to no key whose template names it.
   const isLinked = new Set([...links.values()].map(({ externalId }) => externalId));
   const externalIds = new Map(
     [...idsOfKeys].flatMap(([key, id]) => {
@@ -66,7 +67,7 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
     if (!(error instanceof SlotsyncError) || error.facts['sqlstate'] !== UNIQUE_VIOLATION) throw error;
     return claimRecords(db, wanted);
   });
-  // What drifts is looked at, whatever was accepted last.
+  // A repair reads the objects, whatever was accepted last.
   const records = operation === 'repair' ? asInDoubt(claimed) : claimed;
   /** Records without those whose object another batch has. */
   const writable = new Map(records);
@@ -82,7 +83,7 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
     return isOurs;
   }
 
-  /** The external ids of a record that its claim does not cover. `rowId`: the one that its row gives. */
+  /** The external ids of a record that its claim does not cover. `rowId`: its row's. */
   function idsToClaim(record: ClaimedRecord, rowId?: string): string[] {
     const { localKey } = record;
     const ownIds = stream.ownsIds && !linked.has(localKey) ? [rowId, idsOfKeys.get(localKey)] : [];
@@ -163,18 +164,27 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
     /** Leaves a record to a later attempt. */
     leave: (key: string): void => void writable.delete(key),
 
-    /** To be called right before a write is sent. Throws `claim_lost` when another batch has taken something over. */
-    async require(): Promise<void> {
+    /**
+     * To be called with the slot of a write in hand: however long the quota was waited for, the claim outlives the request.
+     * Throws `claim_lost` when another batch has taken something over, `run_stopped` when its run stands still.
+     */
+    async confirm(): Promise<void> {
       if (until - clock() < destination.requestTimeoutMs + MARGIN_MS && !(await renew())) throw claimLost();
+      // Whether its run stands was seen when the batch was taken; much of it may be sent later.
+      if (confirmations++ > 0 && !(await isToBeSent(db, id)))
+        throw new SlotsyncError(
+          'run_stopped',
+          'its run was paused or cancelled, so no more of the batch is sent',
+        );
     },
 
     /** Notes that a write of these keys was sent whose answer is not known. */
     doubt: (keysInDoubt: readonly string[]) => doubtRecords(db, claim, keysInDoubt),
 
-    /** What is not given back is taken over when it has expired, and in doubt then. */
+    /** A claim that is not released is taken over when it has expired, and its records are in doubt then. */
     stopRenewing: () => closing.abort(),
 
-    /** Gives back the claims on objects, and those on the records of these keys. */
+    /** Releases the claims on objects, and those on the records of these keys. */
     async release(open: readonly string[]): Promise<void> {
       await releaseClaim(
         db,

@@ -1,19 +1,18 @@
 // Before a record is created, the object is looked for that its row means, where one is at the service already. It is
 // linked under a claim on the object, so that of two batches one links it; the record goes on as an update of that object.
 // Where it is not certain which object it is, nothing is created.
-import type { Context } from '../../destination/client.js';
 import type { FoundObject, ServiceObject } from '../../destination/destination.js';
-import { listFormerObjects } from '../../state/records/change-hands.js';
+import { listFormerObjects } from '../../state/records/read/former-objects.js';
 import { linkRecords, type NewLink } from '../../state/records/link-records.js';
 import type { Link } from '../../state/records/links.js';
 import { hashObject, type DestinationObject } from '../../streams/destination-object.js';
 import { isStorable, MAX_ID_BYTES } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
-import { findMeant } from '../match-candidates.js';
-import * as outcome from '../outcome-reasons.js';
-import type { Settle, Write } from '../outcome-reasons.js';
-import type { SyncDeps } from '../sync-deps.js';
-import type { BatchClaim } from './batch-claim.js';
+import { findMeant } from '../identity/match-candidates.js';
+import * as outcome from '../object/outcome-reasons.js';
+import type { Write } from '../object/outcome-reasons.js';
+import type { SyncDeps } from '../run/sync-deps.js';
+import type { BatchWork } from './batch-work.js';
 
 /** Writes, and what was seen at the service of those that were looked for and not linked, by external id. */
 export interface Matched {
@@ -27,18 +26,17 @@ export interface Matched {
  */
 export async function matchObjects(
   deps: SyncDeps,
-  stream: Stream,
-  { claim, writes }: { claim: BatchClaim; writes: readonly Write[] },
-  context: Context,
-  settle: Settle,
+  work: BatchWork,
+  writes: readonly Write[],
 ): Promise<Matched> {
+  const { stream, claim, context, settle } = work;
   const possible = stream.match ? writes.filter(isFirst) : [];
   const former = await listFormerObjects(
     deps.state.db,
     stream.name,
     possible.map(({ record }) => record.localKey),
   );
-  // What had another object is made anew at an operator's command.
+  // A record that had another object gets a new one at an operator's command.
   const hadObject = new Set(former.map(({ formerKey }) => formerKey));
   const first = possible.filter(({ record }) => !hadObject.has(record.localKey));
   if (first.length === 0) return { writes: [...writes], seen: new Map() };
@@ -59,7 +57,7 @@ export async function matchObjects(
   for (const write of absent) {
     const found = meant.get(write.record.localKey);
     if (!found) continue;
-    // What was sent may still be carried out, and would be a second object.
+    // The write that was sent may still be carried out, and would be a second object.
     if (write.record.isCheckPending) claim.leave(write.record.localKey);
     else if ('ambiguity' in found) settle(outcome.matchAmbiguous(write, found.ambiguity));
     else {
@@ -68,7 +66,7 @@ export async function matchObjects(
       else linking.set(write, link);
     }
   }
-  const linked = await linkClaimed(deps, claim, linking, settle);
+  const linked = await linkClaimed(deps, work, linking);
   const seen = first
     .filter(isCreated)
     .map(({ object }) => [object.extId, standing.get(object.extId)] as const);
@@ -103,13 +101,12 @@ function toLink({ destination }: SyncDeps, stream: Stream, write: Write, { extId
 /** Links writes whose objects no other batch has, and returns what is to be written of them. */
 async function linkClaimed(
   { state }: SyncDeps,
-  claim: BatchClaim,
+  { claim, settle }: BatchWork,
   linking: ReadonlyMap<Write, NewLink>,
-  settle: Settle,
 ): Promise<Write[]> {
   const wanted = new Map(
     [...linking].map(([{ record }, link]) => {
-      const made: Link = { ...link, linkedAt: '' };
+      const made: Link = { ...link, linkedAt: new Date() };
       return [record.localKey, { extId: link.externalId, link: made }] as const;
     }),
   );

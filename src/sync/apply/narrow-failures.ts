@@ -3,9 +3,9 @@
 // the object stands alone. A service that is down fails at every part: as long as it answers nothing, an attempt ends
 // after two requests. State of one batch in one attempt; it sends nothing.
 import type { PutObject } from '../../destination/destination.js';
-import { codeOf, SlotsyncError } from '../../errors.js';
+import { codeOf, SlotsyncError } from '../../errors/errors.js';
 
-/** What the earlier attempts of a batch have shown. */
+/** Findings of the earlier attempts of a batch. */
 export interface EarlierFailures {
   /** Attempts that failed at a request that was sent. */
   count: number;
@@ -15,7 +15,7 @@ export interface EarlierFailures {
   areAlone: boolean;
 }
 
-/** One attempt of a batch. */
+/** An attempt of a batch. */
 export interface Attempt {
   readonly earlier: EarlierFailures;
   /** Others were answered in it, also before some objects were read again. Set here. */
@@ -24,7 +24,7 @@ export interface Attempt {
 
 export const NO_FAILURES: EarlierFailures = { count: 0, isBeside: false, areAlone: false };
 
-/** Of a record at which the service fails, and of an attempt in which it failed at some objects and accepted others. */
+/** Code of a record at which the service fails, and of an attempt in which it failed at some objects and accepted others. */
 export const FAILS_ON_OBJECT = 'service_fails_on_object';
 
 /** Failures of a request that may come of one object in it. */
@@ -45,7 +45,7 @@ export type Narrowing = ReturnType<typeof createNarrowing>;
 /** Whether a request failed in a way that one object in it may be the cause of. */
 export const isSpoiled = (error: unknown): boolean => SPOILED.has(codeOf(error));
 
-/** What is known after an attempt that ended with this error. */
+/** The findings after an attempt that ended with this error. */
 export function afterFailure(earlier: EarlierFailures, error: unknown): EarlierFailures {
   const isBeside = codeOf(error) === FAILS_ON_OBJECT;
   if (!isBeside && !isSpoiled(error)) return earlier;
@@ -67,7 +67,7 @@ export function createNarrowing(attempt: Attempt, areKnown = false) {
   let isAnyAnswered = attempt.isAnswered || areAlone || (isBeside && count >= ATTEMPTS_WITHOUT_OTHERS);
   let failuresInRow = 0;
   let answers = 0;
-  /** Of what has to wait for the next attempt. */
+  /** Failure of the objects that have to wait for the next attempt. */
   let left: { error: unknown } | undefined;
 
   return {
@@ -80,7 +80,7 @@ export function createNarrowing(attempt: Attempt, areKnown = false) {
       return [...objects.slice(from), ...objects.slice(0, from)];
     },
 
-    /** What fails alone now is not the fault of the service's state, nor known already. */
+    /** An object that fails alone now is the cause itself, and was not known for it before. */
     isNarrowed: () => isAnyAnswered && !areKnown,
 
     /**

@@ -1,17 +1,18 @@
-// Before anything is written, each record of a batch owns the object that its row gives, or it is not written. Where another
+// Before anything is written, each record of a batch owns its row's object, or it is not written. Where another
 // record owns that object, the mirror decides: if the row of that record does not give it any more, the object changes
 // hands, with all that is known of it. Called under the claims on records and objects.
-import { formerKey, letGo, takeObjects, type Taking } from '../../state/records/change-hands.js';
-import type { ClaimedRecord } from '../../state/records/claims.js';
+import { formerKey, letGo, takeObjects, type Taking } from '../../state/records/transfer-objects.js';
+import type { ClaimedRecord } from '../../state/records/claim-records.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
 import type { Stream } from '../../streams/stream.js';
 import { findReferrers } from '../identity/referrers.js';
-import { findGivers, whoHas, type Holder } from '../identity/who-has.js';
-import type { Identified, Rendered } from '../render.js';
-import type { SyncDeps } from '../sync-deps.js';
+import { whoHas, type Holder } from '../identity/who-has.js';
+import type { Identified, Rendered } from '../object/render.js';
+import type { SyncDeps } from '../run/sync-deps.js';
 import type { BatchClaim } from './batch-claim.js';
+import type { BatchWork } from './batch-work.js';
 
-/** Why a record may not own the object that its row gives: the row of another record gives it too, or a link does. */
+/** The reason that a record may not own its row's object: the row of another record has it too, or a link names it. */
 export type Obstacle = Pick<Holder, 'link'> & { owner?: RecordKey };
 
 interface Wanting {
@@ -23,13 +24,12 @@ interface Wanting {
 
 /**
  * Lets the records of a batch own the objects that their rows give. A record that owns another one lets go of it only if
- * that is nobody's loss: another row gives it, or the object that its row gives is one of ours already; then the former one
+ * that is nobody's loss: another row has it, or its row's object is one of ours already; then the former one
  * has no row any more. What remains is for an operator to decide. Rows of the batch that share an external id own nothing. Returns, by key, why records do not own theirs; others that do not are left to a later attempt.
  */
 export async function ownObjects(
   deps: SyncDeps,
-  stream: Stream,
-  claim: BatchClaim,
+  { stream, claim }: BatchWork,
   rendered: ReadonlyMap<string, Rendered>,
   isShared: (key: string) => boolean,
 ): Promise<Map<string, Obstacle>> {
@@ -41,18 +41,16 @@ export async function ownObjects(
     return [{ record, result, isWritten: 'object' in result }];
   });
   if (wanting.length === 0) return obstacles;
-  const holders = await whoHas(
-    deps,
-    wanting.map(({ result }) => result.extId),
-  );
+  const extIds = wanting.map(({ result }) => result.extId);
+  const holderOf = await whoHas(deps, extIds, { ownerRows: true });
   const nameOf = ({ localKey }: ClaimedRecord) => ({ stream: stream.name, localKey });
-  const givenUp = await chooseGivenUp(deps, stream, wanting, holders);
+  const givenUp = await chooseGivenUp(deps, stream, wanting, holderOf);
   const takings = wanting.flatMap(({ record, result, isWritten }): Taking[] => {
     const { extId } = result;
-    const { record: owner, link, ownerRow } = holders.get(extId) ?? {};
+    const { record: owner, link, ownerRow } = holderOf(extId);
     const isOwnLink = link?.stream === stream.name && link.localKey === record.localKey;
     if (link && !isOwnLink) obstacles.set(record.localKey, { link });
-    else if (owner && ownerRow === 'same' && hasFacts(owner))
+    else if (owner && ownerRow === 'same' && owner.mayBeAtService)
       obstacles.set(record.localKey, { link: undefined, owner });
     else if (isWritten && (givenUp.has(record) || !ownsAnother(record, result))) {
       const taking = { ...nameOf(record), externalId: extId };
@@ -67,9 +65,6 @@ export async function ownObjects(
   await commit(deps, claim, { givenUp: [...givenUp].map(nameOf), takings });
   return obstacles;
 }
-
-const hasFacts = ({ objectHash, isWritten }: { objectHash: string | null; isWritten: boolean }) =>
-  objectHash !== null || isWritten;
 
 /** The service has accepted an object of it under another external id, or may have. */
 export function ownsAnother(
@@ -86,21 +81,20 @@ async function chooseGivenUp(
   deps: SyncDeps,
   stream: Stream,
   wanting: readonly Wanting[],
-  holders: ReadonlyMap<string, Holder>,
+  holderOf: (externalId: string) => Holder,
 ): Promise<Set<ClaimedRecord>> {
   const owners = wanting.filter(({ record, result }) => ownsAnother(record, result));
   const isOurs = ({ result }: Wanting) => {
-    const { record, link, ownerRow } = holders.get(result.extId) ?? {};
-    return record !== undefined && !link && ownerRow !== 'same' && hasFacts(record);
+    const { record, link, ownerRow } = holderOf(result.extId);
+    return record?.mayBeAtService && !link && ownerRow !== 'same';
   };
   const others = owners.filter((one) => !isOurs(one));
-  const givers = await findGivers(
-    deps,
-    others.map(({ record }) => record.externalId ?? ''),
-  );
+  const formerIds = others.map(({ record }) => record.externalId ?? '');
+  const formerHolderOf = await whoHas(deps, formerIds, { rows: 'all' });
   const isGiven = ({ record: { externalId, localKey } }: Wanting) =>
-    givers.get(externalId ?? '')?.some((row) => row.stream !== stream.name || row.localKey !== localKey) ??
-    false;
+    formerHolderOf(externalId ?? '').rows.some(
+      (row) => row.stream !== stream.name || row.localKey !== localKey,
+    );
   return new Set(owners.filter((one) => isOurs(one) || isGiven(one)).map(({ record }) => record));
 }
 
@@ -121,10 +115,10 @@ async function commit(
       : await state.db.transaction(async (tx) => {
           await letGo(tx, givenUp, { ...claim, undecided: false });
           const all = await takeAll(tx);
-          await referrers.look(tx);
+          await referrers.check(tx);
           return all;
         });
-  await referrers.lookAtLater();
+  await referrers.checkLater();
   const isTaken = new Set(taken);
   const changed = changing.filter(({ stream }) => stream === claim.stream);
   for (const one of takings)

@@ -1,28 +1,25 @@
-// Which records of a claimed batch are to be written, and which have their outcome before anything is sent. Rows are
+// Splits the records of a claimed batch into those to be written and those whose outcome is known before anything is sent. Rows are
 // read here, under the claim, so that the mirror decides and not what was known when the run was planned.
 import { readLinksTo } from '../../state/records/links.js';
-import type { Batch } from '../../state/runs/batches.js';
 import { hashObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
-import * as outcome from '../outcome-reasons.js';
-import type { Settle, Write } from '../outcome-reasons.js';
-import { renderRows, type Rendered } from '../render.js';
-import { startRetirements } from '../retire.js';
-import type { SyncDeps } from '../sync-deps.js';
-import type { BatchClaim } from './batch-claim.js';
+import * as outcome from '../object/outcome-reasons.js';
+import type { Settle, Write } from '../object/outcome-reasons.js';
+import { renderRows, type Rendered } from '../object/render.js';
+import { startRetirements } from '../object/retire.js';
+import type { SlowReadings } from '../run/slow-readings.js';
+import type { SyncDeps } from '../run/sync-deps.js';
+import type { BatchWork } from './batch-work.js';
 import { ownObjects, ownsAnother } from './own-objects.js';
 
+type PrepareDeps = SyncDeps & { slowReadings?: SlowReadings };
+
 /** The writes of a batch, retirements among them; all other records are settled, or left. Sends nothing. */
-export async function prepareBatch(
-  deps: SyncDeps,
-  stream: Stream,
-  batch: Batch,
-  claim: BatchClaim,
-  settle: Settle,
-): Promise<Write[]> {
-  const { rows, rendered, unreadable } = await readUnderClaim(deps, stream, claim);
+export async function prepareBatch(deps: PrepareDeps, work: BatchWork): Promise<Write[]> {
+  const { batch, stream, claim, settle } = work;
+  const { rows, rendered, unreadable } = await readUnderClaim(deps, work);
   const shared = findSharedInBatch(stream, rendered);
-  const obstacles = await ownObjects(deps, stream, claim, rendered, (key) => shared.has(key));
+  const obstacles = await ownObjects(deps, work, rendered, (key) => shared.has(key));
   const { records } = claim;
   const now = deps.now?.() ?? Date.now();
   for (const [key, error] of unreadable) {
@@ -51,7 +48,7 @@ export async function prepareBatch(
     if (other) return settle(outcome.externalIdLinked(write, other));
     return owner ? settle(outcome.externalIdShared(write, owner)) : [write];
   });
-  const own = await refuseLinkedIds(deps, stream, claim, writes, settle);
+  const own = await refuseLinkedIds(deps, work, writes);
   const open = batch.isForced ? own : own.filter((write) => !isAccepted(write, settle));
   const gone = [...records.values()].filter(
     ({ localKey }) => !rows.has(localKey) && !unreadable.has(localKey),
@@ -60,12 +57,13 @@ export async function prepareBatch(
 }
 
 /**
- * Rows as the mirror has them after the right to write their objects was obtained. A record whose row gives an object
+ * Rows as the mirror has them after the right to write their objects was obtained. A record whose row has an object
  * that another batch has, or another one at every look, is left to a later attempt.
  */
-async function readUnderClaim(deps: SyncDeps, stream: Stream, claim: BatchClaim) {
+async function readUnderClaim(deps: PrepareDeps, { batch, stream, claim }: BatchWork) {
   const read = async (keys: readonly string[]) => {
-    const { rows: found, unreadable: unread } = await deps.mirror.readRowsOrReasons(stream, keys);
+    const { rows: found, unreadable: unread, slow } = await deps.mirror.readRows(stream, keys);
+    if (slow) deps.slowReadings?.warn(deps.log, batch, slow);
     return { found, unread, results: await renderRows(deps.state, stream, found) };
   };
   const { found: rows, unread: unreadable, results: rendered } = await read([...claim.records.keys()]);
@@ -93,7 +91,7 @@ async function readUnderClaim(deps: SyncDeps, stream: Stream, claim: BatchClaim)
   return { rows, rendered, unreadable };
 }
 
-/** By key, another row of the batch that gives the same external id: neither is sent. A linked row is alone with its object. */
+/** By key, another row of the batch with the same external id: neither is sent. A linked row is alone with its object. */
 function findSharedInBatch(stream: Stream, rendered: ReadonlyMap<string, Rendered>): Map<string, string> {
   if (stream.ownsIds) return new Map();
   const linked = new Set(
@@ -110,16 +108,14 @@ function findSharedInBatch(stream: Stream, rendered: ReadonlyMap<string, Rendere
 }
 
 /**
- * An object that a record is linked to is no other's, whatever the template of another row gives: asked once more when the
+ * An object that a record is linked to is no other's, whatever the template of another row says: asked once more when the
  * record owns the object, since who makes a link looks for the owner after that. A record whose own link is not there any
  * more is left to a later attempt.
  */
 async function refuseLinkedIds(
   { state }: SyncDeps,
-  stream: Stream,
-  claim: BatchClaim,
+  { stream, claim, settle }: BatchWork,
   writes: readonly Write[],
-  settle: Settle,
 ): Promise<Write[]> {
   const first = new Set(writes.filter(({ record, link }) => record.objectHash === null || link));
   const links = await readLinksTo(

@@ -1,43 +1,55 @@
-// One PUT for many objects, in which one that the service refuses does not spoil the others. Where it refuses a whole
+// A PUT of many objects, in which an object that the service refuses does not spoil the others. Where it refuses a whole
 // request, the request is halved until the refused object stands alone: 2·k·log2(n) requests for k such objects of n.
-import { messageWithDetail, SlotsyncError } from '../../errors.js';
+import { messageWithDetail, SlotsyncError } from '../../errors/errors.js';
 import type { PutResult } from '../../destination/destination.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
 
 /** A whole call refused for what it holds, rather than for who asks or when. */
 const REFUSALS = new Set([400, 404, 409, 413, 422]);
 
+/** The answer to a request. `sent`: the objects in it; some of those that it was asked to send may be left out. */
+export type Answered<T> = { sent: readonly T[] } & ({ results: Map<string, PutResult> } | { error: unknown });
+
+/** A request that was refused whole. */
+interface Refused<T> {
+  objects: readonly T[];
+  status: number;
+}
+
 /**
- * Puts all objects; `results` is filled as answers arrive, so that what is known survives an error. `put` may change the
- * list that it is given: what it sends counts. `noteTooLarge` is told what was refused whole when none of it was refused
- * alone, or when it is one object. Returns whether an object was refused alone. Throws what `put` throws, unless it is a
+ * Puts all objects; `results` is filled as answers arrive, so that what is known survives an error. Returns what was refused
+ * whole although none of it was refused alone, and each object that was refused alone. Throws an error of `put` that is no
  * refusal.
  */
 export async function putHalving<T extends DestinationObject>(
-  put: (objects: T[]) => Promise<Map<string, PutResult>>,
-  objects: T[],
+  put: (objects: readonly T[]) => Promise<Answered<T>>,
+  objects: readonly T[],
   results: Map<string, PutResult>,
-  noteTooLarge: (objects: readonly T[], status: number) => Promise<void> = async () => undefined,
-): Promise<boolean> {
-  try {
-    for (const [extId, result] of await put(objects)) results.set(extId, result);
-    return false;
-  } catch (error) {
-    const status = refusalStatus(error);
-    if (status === undefined) throw error;
-    const [only] = objects;
-    if (objects.length === 1 && only) {
-      results.set(only.extId, { accepted: false, status, message: messageWithDetail(error) });
-      await noteTooLarge(objects, status);
-      return true;
+): Promise<Refused<T>[]> {
+  const toSend = [objects];
+  const refused: Refused<T>[] = [];
+  const alone = new Set<T>();
+  for (let list = toSend.shift(); list; list = toSend.shift()) {
+    const { sent, ...answer } = await put(list);
+    if ('results' in answer) {
+      for (const [extId, result] of answer.results) results.set(extId, result);
+      continue;
     }
-    const middle = Math.ceil(objects.length / 2);
-    const isLeftRefused = await putHalving(put, objects.slice(0, middle), results, noteTooLarge);
-    const isRightRefused = await putHalving(put, objects.slice(middle), results, noteTooLarge);
-    if (isLeftRefused || isRightRefused) return true;
-    await noteTooLarge(objects, status);
-    return false;
+    const status = refusalStatus(answer.error);
+    if (status === undefined) throw answer.error;
+    refused.push({ objects: sent, status });
+    const [only] = sent;
+    if (sent.length === 1 && only) {
+      alone.add(only);
+      results.set(only.extId, { accepted: false, status, message: messageWithDetail(answer.error) });
+    } else {
+      const middle = Math.ceil(sent.length / 2);
+      toSend.unshift(sent.slice(0, middle), sent.slice(middle));
+    }
   }
+  return refused
+    .filter(({ objects: all }) => all.length === 1 || !all.some((object) => alone.has(object)))
+    .toReversed();
 }
 
 function refusalStatus(error: unknown): number | undefined {

@@ -1,4 +1,4 @@
-// What an answer teaches of how much the service takes in one request. The quota counts requests, so a full request is
+// Each answer teaches how much the service takes in one request. The quota counts requests, so a full request is
 // worth many thin ones; how full it may be is known of no service beforehand. Pure: what was known, and one request.
 import { FIRST_OBJECTS, MOST_OBJECTS } from '../../streams/config-schema.js';
 
@@ -23,7 +23,7 @@ export interface RequestSize {
 }
 
 /**
- * One request that was answered, refused as too large, given up, or failed for any other reason. `failed_alone`: one object
+ * A request that was answered, refused as too large, given up, or failed for any other reason. `failed_alone`: one object
  * spoiled the requests that it was in.
  */
 export interface SentRequest {
@@ -40,7 +40,7 @@ interface Circumstances {
   now: Date;
 }
 
-/** The bodies that servers take unless they are told otherwise: nginx refuses more than 1 MB. */
+/** The bodies that servers take by default: nginx refuses more than 1 MB. */
 const FIRST_BYTES = 1_000_000;
 /** No server refuses a body of less for its bytes; then there were too many objects in it. */
 const LEAST_BYTES = 64_000;
@@ -53,7 +53,7 @@ const SLOW = 0.5;
 const CLOSE = 0.1;
 /** Full requests that are slower in all before the size goes back: one may be chance. */
 const SLOWER_AT_MOST = 3;
-/** What was too many is tried once more after so long: a service may be set anew, or have had a bad hour. */
+/** A size that was too many is tried once more after this time: a service may be set anew, or have had a bad hour. */
 const TRIED_AGAIN_AFTER_MS = 60 * 60 * 1000;
 
 export const FIRST_SIZE: RequestSize = {
@@ -74,7 +74,7 @@ export function mostBytes({ acceptedBytes, refusedBytes }: RequestSize): number 
 }
 
 /**
- * What is known after one more request. The aim is the most of objects / (1 + latency), which is what a quota of
+ * The size after one more request. The aim is the most of objects / (1 + latency), which is what a quota of
  * requests allows, and not the most objects. The size changed if `changedAt` did.
  */
 export function learn(
@@ -101,7 +101,7 @@ export function learn(
     };
   }
   if (request.outcome === 'too_slow') return known;
-  // What was learned in an hour that has not come yet was learned by another clock, or before this one was set.
+  // A size learned in an hour that has not come yet was learned by another clock, or before this one was set.
   const isOld = Math.abs(now.getTime() - known.changedAt.getTime()) > TRIED_AGAIN_AFTER_MS;
   const seen = afterAcceptance(known, request, isOld ? now : undefined);
   if (!isFull) return seen;
@@ -151,7 +151,7 @@ function between(good: number, bad: number): number | undefined {
 
 /** A request is refused for the number of its objects or for its bytes, and the service does not say for which. */
 function afterRefusal(known: RequestSize, { objects, bytes, seconds }: SentRequest, now: Date): RequestSize {
-  // One alone that a server would refuse for its bytes is large; what a smaller one is refused for is its own.
+  // An object that a server would refuse for its bytes is large; a smaller one is refused for itself.
   if (objects === 1 && bytes < Math.max(LEAST_BYTES, known.acceptedBytes)) return known;
   if (objects === 1 || (bytes >= LEAST_BYTES && !isMoreThanEver(known, objects))) {
     const refusedBytes = Math.min(known.refusedBytes ?? Infinity, bytes);
@@ -190,7 +190,7 @@ function afterFailure(known: RequestSize, { objects, seconds }: SentRequest, now
   };
 }
 
-/** What was taken for too many may have failed, or hung, for that object: it is tried once more. */
+/** The size that was taken for too many may have failed, or hung, for that object: it is tried once more. */
 function afterFailureAlone(known: RequestSize, now: Date): RequestSize {
   if (known.tooMany === null) return known;
   return {

@@ -1,9 +1,9 @@
 // The sizes of requests that this process goes by: learned from every answer, kept in the state, and taken over from there
 // when another process has learned more.
-import type { Logger } from '../../logger.js';
+import type { Logger } from '../../process/logger.js';
 import type { State } from '../../state/database.js';
 import { listRequestSizes, saveRequestSize } from '../../state/request-sizes.js';
-import { codeOf } from '../../errors.js';
+import { codeOf } from '../../errors/errors.js';
 import { FIRST_SIZE, learn, type RequestSize, type SentRequest } from './request-size.js';
 
 interface RequestSizesDeps {
@@ -15,7 +15,7 @@ interface RequestSizesDeps {
   now?: (() => number) | undefined;
 }
 
-/** What other processes have learned is looked for this often, while something is written. */
+/** Sizes that other processes have learned are read this often, while something is written. */
 const READ_EVERY_MS = 5000;
 
 export type RequestSizes = ReturnType<typeof createRequestSizes>;
@@ -25,7 +25,7 @@ export function createRequestSizes({ state, log, requestTimeoutMs, now = Date.no
   let readAt = -Infinity;
 
   return {
-    /** Looks for what other processes have learned. Throws what the state throws. */
+    /** Reads the sizes that other processes have learned. Throws what the state throws. */
     async refresh(): Promise<void> {
       if (Math.abs(now() - readAt) < READ_EVERY_MS) return;
       readAt = now();

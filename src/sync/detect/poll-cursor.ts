@@ -5,13 +5,13 @@ import type { CursorRow } from '../../mirror/mirror.js';
 import { addChanges } from '../../state/inbox/add-changes.js';
 import { moveWatermark, withPoll, type CursorPosition } from '../../state/inbox/poll-watermarks.js';
 import { countWaiting } from '../../state/inbox/read-inbox.js';
-import { readPolledRecords, type PolledRecord } from '../../state/records/polled-records.js';
+import { readPolledRecords, type PolledRecord } from '../../state/records/read/polled-records.js';
 import type { ParsedConfig } from '../../streams/config-schema.js';
 import { isShortenedKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
-import { readLookupTables, requireLookups } from '../current-streams.js';
-import { decide, parseMark } from '../decide.js';
-import type { SyncDeps } from '../sync-deps.js';
+import { readLookupTables, requireLookups } from '../run/current-streams.js';
+import { decideOperation, parseMark } from '../object/decide-operation.js';
+import type { SyncDeps } from '../run/sync-deps.js';
 
 interface PollDeps extends Pick<SyncDeps, 'mirror' | 'state'> {
   polling: Pick<ParsedConfig['polling'], 'overlapSeconds' | 'lagSeconds'>;
@@ -87,7 +87,7 @@ export function createPoll(
     );
   };
 
-  /** Where the watermark may move to, now that everything up to `settledTo` is settled. */
+  /** The position that the watermark may move to, now that everything up to `settledTo` is settled. */
   async function passOverlap(settledTo: CursorPosition): Promise<CursorPosition | undefined> {
     if (await mirror.isTimeCursor(declared)) return settledTo;
     const due = reached && now() - reached.at >= polling.overlapSeconds * 1000 ? reached.place : undefined;
@@ -96,7 +96,7 @@ export function createPoll(
   }
 }
 
-/** A row that is looked at again without keeping the watermark: what it waits for, or shares its id with, is another row. */
+/** Rows that are checked again without keeping the watermark: they wait for another row, or share their id with it. */
 const WAITS_FOR_OTHERS = new Set(['deferred', 'reserved', 'shared']);
 
 /**
@@ -111,7 +111,7 @@ export function classifyPolled(
   if (!record || record.mark === null) return 'open';
   const mark = parseMark(record.mark);
   if (mark.rowWasGone) return 'open';
-  if (['unchanged', 'dead'].includes(decide(hash, mark))) return 'settled';
+  if (['unchanged', 'dead'].includes(decideOperation(hash, mark))) return 'settled';
   // Refused as it is, and sent once more when its check is due.
   if (mark.status === 'failed' && mark.hash === hash) return 'settled';
   return WAITS_FOR_OTHERS.has(mark.status) ? 'again' : 'open';

@@ -1,8 +1,8 @@
-// Records refer to others by key, and their objects by external id. Whenever the object that a key stands for changes, also to
+// Records refer to others by key, and their objects by external id. Whenever the object that a key represents changes, also to
 // none, the records that refer to the key are checked again.
 import type { Queries } from '../../state/database.js';
 import { recordName, type RecordKey } from '../../state/records/outcome-types.js';
-import { lookAgain, type RecordKeys } from '../../state/records/settle-records.js';
+import { checkAgain, type RecordKeys } from '../../state/records/record-state.js';
 import type { Stream } from '../../streams/stream.js';
 import type { IdentityDeps } from './row-ids.js';
 
@@ -25,23 +25,23 @@ async function readReferrers(
   return found;
 }
 
-/** The records that refer to keys which stand for another object from the next transaction on, or for none. */
+/** The records that refer to keys which represent another object from the next transaction on, or none. */
 export async function findReferrers(deps: IdentityDeps, changed: readonly RecordKey[]) {
   const known = await readReferrers(deps, changed);
   const isKnown = new Set(
     known.flatMap(({ stream, keys }) => keys.map((localKey) => recordName({ stream, localKey }))),
   );
   return {
-    /** Lets them be looked at: in the transaction that commits the change. */
-    async look(tx: Queries): Promise<void> {
-      for (const children of known) await lookAgain(tx, children);
+    /** Lets them be checked again: in the transaction that commits the change. */
+    async check(tx: Queries): Promise<void> {
+      for (const children of known) await checkAgain(tx, children);
     },
 
     /** The same for rows that have come to refer to them meanwhile: after that transaction. */
-    async lookAtLater(): Promise<void> {
+    async checkLater(): Promise<void> {
       for (const { stream, keys } of await readReferrers(deps, changed)) {
         const later = keys.filter((localKey) => !isKnown.has(recordName({ stream, localKey })));
-        await lookAgain(deps.state.db, { stream, keys: later });
+        await checkAgain(deps.state.db, { stream, keys: later });
       }
     },
   };

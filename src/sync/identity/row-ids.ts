@@ -1,17 +1,72 @@
-// Which external id rows give now: that of their link, or else what their template makes of them.
-import { readLinks } from '../../state/records/links.js';
+// The external id that a row has now: that of its link, or else what its template makes of it.
+import { readLinks, type Link } from '../../state/records/links.js';
 import { recordName, type RecordKey } from '../../state/records/outcome-types.js';
-import { externalIdOfRow } from '../render.js';
-import type { SyncDeps } from '../sync-deps.js';
+import type { Row } from '../../streams/config-schema.js';
+import { renderExternalId } from '../../streams/external-id.js';
+import { isTooLong } from '../../streams/local-key.js';
+import type { Stream } from '../../streams/stream.js';
+import type { SyncDeps } from '../run/sync-deps.js';
 
 export type IdentityDeps = Pick<SyncDeps, 'mirror' | 'state' | 'streams'>;
 
-/** What a row gives now. `id`: undefined where it gives none that can be sent. */
+/** The external id of a row; undefined: it has none that can be sent. */
+interface RowIdentity {
+  id: string | undefined;
+  /** The one that its template makes, link or not. */
+  templateId: string | undefined;
+  link: Link | undefined;
+}
+
+/** The external ids of these rows of a stream, by key. */
+export async function idsOf(
+  { state }: Pick<IdentityDeps, 'state'>,
+  stream: Stream,
+  rows: ReadonlyMap<string, { row: Row }>,
+): Promise<Map<string, RowIdentity>> {
+  const links = await readLinks(state.db, stream.name, [...rows.keys()]);
+  return new Map(
+    [...rows].map(([key, { row }]) => {
+      const [link, templateId] = [links.get(key), externalIdOfRow(stream, row)];
+      return [key, { id: link?.externalId ?? templateId, templateId, link }] as const;
+    }),
+  );
+}
+
+/** The external id that a row's template makes, links aside; undefined when it makes none that can be sent. */
+export function externalIdOfRow(stream: Stream, row: Row): string | undefined {
+  try {
+    const externalId = renderExternalId(stream.externalId, row);
+    return isTooLong(externalId) ? undefined : externalId;
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * The external ids that rows with these keys have now, by key. Rows are read only where their keys do not say it. One that
+ * cannot be read has none.
+ */
+export async function readIdsOfKeys(
+  { mirror, state }: Pick<IdentityDeps, 'mirror' | 'state'>,
+  stream: Stream,
+  keys: readonly string[],
+): Promise<Map<string, string>> {
+  const idsOfKeys = await mirror.readExternalIdsOfKeys(stream, keys);
+  if (idsOfKeys.size > 0) {
+    const links = await readLinks(state.db, stream.name, keys);
+    return new Map([...idsOfKeys, ...[...links].map(([key, { externalId }]) => [key, externalId] as const)]);
+  }
+  const { rows } = await mirror.readRows(stream, keys);
+  const ids = await idsOf({ state }, stream, rows);
+  return new Map([...ids].flatMap(([key, { id }]) => (id === undefined ? [] : [[key, id] as const])));
+}
+
+/** A record's row, as the mirror has it now. `id`: undefined where the row has none that can be sent. */
 export type RowId = { row: 'here'; id: string | undefined } | { row: 'gone' | 'unreadable'; id?: undefined };
 
 const GONE: RowId = { row: 'gone' };
 
-/** What the rows of these records give, of any stream. A stream that is not configured has no rows. */
+/** The external ids of the rows of these records, of any stream. A stream that is not configured has no rows. */
 export async function readRowIds(
   { mirror, state, streams }: IdentityDeps,
   wanted: readonly RecordKey[],
@@ -20,13 +75,10 @@ export async function readRowIds(
   for (const name of new Set(wanted.map(({ stream }) => stream))) {
     const stream = streams.get(name);
     if (!stream) continue;
-    const keys = wanted.flatMap((one) => (one.stream === name ? one.localKey : []));
-    const links = await readLinks(state.db, name, keys);
-    const { rows, unreadable } = await mirror.readRowsOrReasons(stream, keys);
-    for (const [localKey, { row }] of rows) {
-      const id = links.get(localKey)?.externalId ?? externalIdOfRow(stream, row);
+    const keys = wanted.flatMap((record) => (record.stream === name ? record.localKey : []));
+    const { rows, unreadable } = await mirror.readRows(stream, keys);
+    for (const [localKey, { id }] of await idsOf({ state }, stream, rows))
       ids.set(recordName({ stream: name, localKey }), { row: 'here', id });
-    }
     for (const localKey of unreadable.keys())
       ids.set(recordName({ stream: name, localKey }), { row: 'unreadable' });
   }

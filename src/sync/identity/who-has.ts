@@ -1,84 +1,122 @@
-// Who has an external id. At most one record owns the object. The mirror says which row gives the id now: so a row that
-// came back under another key, or in another stream, takes its object over.
-import { formerKey } from '../../state/records/change-hands.js';
-import { readLinks, readLinksTo, type Link } from '../../state/records/links.js';
+// The one answer to "who has this external id". At most one record owns the object, and at most one key is linked to it.
+// The mirror says which rows have the id now: so a row that came back under another key, or in another stream, takes its
+// object over.
+import type { FoundObject } from '../../destination/destination.js';
+import { readLinks, readLinksTo, readLinksToNumbers, type Link } from '../../state/records/links.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
-import { readOwners, type StandingRecord } from '../../state/records/standing-records.js';
-import { mayGive } from '../../streams/external-id.js';
+import { readOwners, type OwnerRecord } from '../../state/records/read/owners.js';
+import { isStorable } from '../../streams/local-key.js';
 import { readRowIds, type IdentityDeps } from './row-ids.js';
 
 /** Who has an object. */
 export interface Holder {
   /** The record that owns it. */
-  record: StandingRecord | undefined;
-  /** The link to it: whichever row the template names, it does not have the object. */
+  record: OwnerRecord | undefined;
+  /** The link to it: whichever row the template names, only the linked key has the object. */
   link: Link | undefined;
-  /** What the row of the record gives now: this object, another one, or nothing because it is gone. */
+  /** The row of the record: it has this external id, or another one, or is gone. One that cannot be read may have it still. */
   ownerRow: 'same' | 'other' | 'gone';
+  /** The rows of any stream that have the external id now, known to the state or not; of one stream at most six. */
+  rows: readonly RecordKey[];
 }
 
-/**
- * By external id, who has the object, where anybody has. A row that cannot be read may give it still. A few queries for all
- * of them; the mirror is asked for rows of owners alone.
- */
+/** Questions to the mirror, beside what the state knows. */
+interface Asked {
+  /** The rows of the records: `ownerRow` is 'gone' without. */
+  ownerRows?: boolean;
+  /** The rows that have the external ids: all, or only where no record of a configured stream owns the object. */
+  rows?: 'all' | 'where unowned';
+}
+
+const NOBODY: Holder = { record: undefined, link: undefined, ownerRow: 'gone', rows: [] };
+
+/** Whether no record, no link and no row has an object. */
+export const isNobodys = ({ record, link, rows }: Holder): boolean => !record && !link && rows.length === 0;
+
+/** Whether a record of a configured stream owns the object, and has not lost its row to another external id. */
+export const ownedBy = ({ streams }: Pick<IdentityDeps, 'streams'>, { record }: Holder) =>
+  record && !record.isFormer && streams.has(record.stream) ? record : undefined;
+
+/** Who has each of these external ids: a few queries for all of them. Throws what mirror and state throw. */
 export async function whoHas(
   deps: IdentityDeps,
   externalIds: readonly string[],
-): Promise<Map<string, Holder>> {
-  const holders = new Map<string, Holder>();
-  if (externalIds.length === 0) return holders;
-  const records = await readOwners(deps.state.db, externalIds);
-  const links = await readLinksTo(deps.state.db, externalIds);
-  // No row has the key of the record that keeps a former object.
-  const keysFormer = ({ localKey, externalId }: StandingRecord) => localKey === formerKey(externalId);
-  const rowOf = await readRowIds(
-    deps,
-    [...records.values()].filter((record) => !keysFormer(record)),
-  );
-  for (const externalId of new Set([...records.keys(), ...links.keys()])) {
-    const record = records.get(externalId);
-    const { row, id } = record ? rowOf(record) : { row: 'gone' as const };
-    const isSame = row === 'unreadable' || (row === 'here' && id === externalId);
-    const ownerRow = row === 'gone' ? row : isSame ? 'same' : 'other';
-    holders.set(externalId, { record, link: links.get(externalId), ownerRow });
-  }
-  return holders;
+  asked: Asked,
+): Promise<(externalId: string) => Holder> {
+  const ids = [...new Set(externalIds)];
+  if (ids.length === 0) return () => NOBODY;
+  const records = await readOwners(deps.state.db, ids);
+  const links = await readLinksTo(deps.state.db, ids);
+  const ownerRowOf = await (asked.ownerRows ? readOwnerRows(deps, [...records.values()]) : undefined);
+  const known = (externalId: string): Holder => {
+    const [record, link] = [records.get(externalId), links.get(externalId)];
+    return { ...NOBODY, record, link, ownerRow: (record && ownerRowOf?.(record)) ?? 'gone' };
+  };
+  const isAsked = (id: string) => asked.rows === 'all' || !ownedBy(deps, known(id));
+  const rows = asked.rows && (await findRows(deps, ids.filter(isAsked), links));
+  return (externalId) => ({ ...known(externalId), rows: rows?.get(externalId) ?? [] });
 }
 
 /**
- * By external id, the rows of any stream that give it now, by their template or by a link, whether or not the state knows
- * them.
+ * Who has each of these objects of the service: by its external id, and by its number for a link to it. An external id that
+ * the state cannot hold is nobody's.
  */
-export async function findGivers(
+export async function whoHasObjects(
+  deps: IdentityDeps,
+  objects: readonly FoundObject[],
+  asked: Asked,
+): Promise<(object: FoundObject) => Holder> {
+  const externalIds = objects.flatMap(({ extId }) => (extId !== undefined && isStorable(extId) ? extId : []));
+  const numbers = objects.map(({ id }) => id);
+  const holderOf = await whoHas(deps, externalIds, asked);
+  const linkOf = await readLinksToNumbers(deps.state.db, numbers);
+  return ({ id, extId }) => {
+    const holder = extId === undefined ? NOBODY : holderOf(extId);
+    return { ...holder, link: linkOf.get(id) ?? holder.link };
+  };
+}
+
+async function readOwnerRows(deps: IdentityDeps, records: readonly OwnerRecord[]) {
+  // No row has the key of the record that keeps a former object.
+  const rowOf = await readRowIds(
+    deps,
+    records.filter(({ formerKey }) => formerKey === null),
+  );
+  return (record: OwnerRecord): Holder['ownerRow'] => {
+    const { row, id } = rowOf(record);
+    if (row === 'gone') return row;
+    return row === 'unreadable' || id === record.externalId ? 'same' : 'other';
+  };
+}
+
+/** By external id, the rows that have it now, by their template or by a link. `links`: to these external ids. */
+async function findRows(
   { mirror, state, streams }: IdentityDeps,
   externalIds: readonly string[],
+  links: ReadonlyMap<string, Link>,
 ): Promise<Map<string, RecordKey[]>> {
-  const givers = new Map<string, RecordKey[]>();
-  if (externalIds.length === 0) return givers;
-  const linked = [...(await readLinksTo(state.db, externalIds)).values()];
+  const rowsOf = new Map<string, RecordKey[]>();
+  const linked = externalIds.flatMap((id) => links.get(id) ?? []);
   for (const stream of streams.values()) {
     const add = (id: string, keys: readonly string[]) => {
       const found = keys.map((localKey) => ({ stream: stream.name, localKey }));
-      if (found.length > 0) givers.set(id, [...(givers.get(id) ?? []), ...found]);
+      if (found.length > 0) rowsOf.set(id, [...(rowsOf.get(id) ?? []), ...found]);
     };
-    const possible = externalIds.filter((id) => mayGive(stream.externalId, id));
-    if (possible.length > 0) {
-      const found = await mirror.findKeysByExternalId(stream, possible);
-      const elsewhere = await readLinks(state.db, stream.name, [...found.values()].flat());
-      for (const [id, keys] of found)
-        add(
-          id,
-          keys.filter((key) => !elsewhere.has(key)),
-        );
-    }
-    const links = linked.filter((link) => link.stream === stream.name);
-    if (links.length === 0) continue;
-    const { rows, unreadable } = await mirror.readRowsOrReasons(
+    const found = await mirror.findKeysByExternalId(stream, externalIds);
+    const elsewhere = await readLinks(state.db, stream.name, [...found.values()].flat());
+    for (const [id, keys] of found)
+      add(
+        id,
+        keys.filter((key) => !elsewhere.has(key)),
+      );
+    const linksOfStream = linked.filter((link) => link.stream === stream.name);
+    if (linksOfStream.length === 0) continue;
+    const { rows, unreadable } = await mirror.readRows(
       stream,
-      links.map(({ localKey }) => localKey),
+      linksOfStream.map(({ localKey }) => localKey),
     );
-    for (const { externalId, localKey } of links)
+    for (const { externalId, localKey } of linksOfStream)
       if (rows.has(localKey) || unreadable.has(localKey)) add(externalId, [localKey]);
   }
-  return givers;
+  return rowsOf;
 }

@@ -1,4 +1,4 @@
-// What identifies a row: the primary key, else a unique index, else the column that looks most like one.
+// Chooses what identifies a row: the primary key, else a unique index, else the column that looks most like one.
 import type { CatalogueTable } from '../../mirror/read-catalogue.js';
 import { tokensOf } from './name-tokens.js';
 

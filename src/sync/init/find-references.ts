@@ -1,5 +1,5 @@
-// Which columns of a table refer to which other table: by foreign keys, and in a mirror without them by names and values.
-import { isReadingFault } from '../../errors.js';
+// Finds which columns of a table refer to which other table: by foreign keys, and without them by names and values.
+import { isReadingFault } from '../../errors/errors.js';
 import type { Catalogue, CatalogueColumn, CatalogueTable } from '../../mirror/read-catalogue.js';
 import type { ReferenceCandidate } from './match-fields.js';
 import { compareNames, tokensOf } from './name-tokens.js';
@@ -21,7 +21,7 @@ export interface UnusableReference {
 
 /** The share of a column's values that must be keys of the other table, where names say that it refers to it. */
 const LEAST_SHARE = 0.8;
-/** Where only the values say so: this share, of this many different values. */
+/** A column whose values alone suggest a reference must have this share, of this many different values. */
 const TELLING_SHARE = 0.95;
 const TELLING_VALUES = 10;
 /** Keys that are counted up from 1 hold every amount: no evidence of a reference. */

@@ -1,6 +1,6 @@
-// Which column fills which field of a type, by their names; and which field a reference to another table is.
+// Finds which column fills which field of a type, by their names; and which field a reference to another table is.
 import type { CatalogueColumn, CatalogueTable } from '../../mirror/read-catalogue.js';
-import type { SurveyedField } from '../survey-service.js';
+import type { SurveyedField } from '../run/survey-service.js';
 import type { NamedType } from './match-tables.js';
 import { compareNames, tokensOf } from './name-tokens.js';
 
@@ -9,7 +9,7 @@ export type NamedField = SurveyedField & { extId: string };
 
 export interface ProposedField {
   field: NamedField;
-  /** One column, or several whose texts are joined by spaces. */
+  /** A column, or several whose texts are joined by spaces. */
   columns: string[];
   unsure?: string | undefined;
 }

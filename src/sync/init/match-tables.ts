@@ -1,6 +1,6 @@
-// Which table holds the records of which type, by their names.
+// Finds which table holds the records of which type, by their names.
 import type { CatalogueTable } from '../../mirror/read-catalogue.js';
-import type { SurveyedType } from '../survey-service.js';
+import type { SurveyedType } from '../run/survey-service.js';
 import { compareNames, tokensOf } from './name-tokens.js';
 
 /** A type that can be named in a configuration. */

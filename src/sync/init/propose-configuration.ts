@@ -1,9 +1,9 @@
 // A first configuration from both sides: which table is which type, what identifies a row, which column fills which field,
 // what refers to what. What names and values do not settle is said in a comment. Reads, and writes nothing.
-import { isReadingFault } from '../../errors.js';
+import { isReadingFault } from '../../errors/errors.js';
 import type { Catalogue, CatalogueTable, RelationName } from '../../mirror/read-catalogue.js';
-import type { ServiceSurvey } from '../survey-service.js';
-import { nearestName } from '../../nearest-name.js';
+import type { ServiceSurvey } from '../run/survey-service.js';
+import { nearestName } from '../../text/nearest-name.js';
 import { declaredKey, guessKeys, type ProposedKey } from './choose-key.js';
 import { findReferences, type KeyedTable, type UnusableReference } from './find-references.js';
 import {
@@ -21,7 +21,7 @@ export interface ProposedStream {
   name: string;
   table: CatalogueTable;
   type: NamedType;
-  /** Of the names of table and type. */
+  /** Why the names of table and type may not mean the same. */
   unsure: string | undefined;
   key: ProposedKey;
   externalId: ProposedExternalId;
@@ -154,7 +154,7 @@ async function proposeKey(catalogue: Catalogue, table: CatalogueTable): Promise<
       };
 }
 
-/** What is read; undefined when the source cannot be read. */
+/** The result of a reading; undefined when the source cannot be read. */
 async function readable<T>(reading: Promise<T>): Promise<T | undefined> {
   try {
     return await reading;

@@ -10,7 +10,7 @@ export interface ProposedExternalId {
 
 /** External ids that are looked for in the mirror. */
 const MOST_LOOKED_FOR = 200;
-/** Of these, the share that a column must hold to be proposed, and to be proposed without a comment. */
+/** The shares of these that a column must hold to be proposed, and to be proposed without a comment. */
 const LEAST_SHARE = 0.5;
 const SURE_SHARE = 0.9;
 const SEPARATORS = ['_', '-', '.', ':', '/', '|', ''];
@@ -59,7 +59,7 @@ export async function proposeExternalId(
   };
 }
 
-/** What all external ids begin with, up to a separator. */
+/** The common beginning of all external ids, up to a separator. */
 function commonPrefix(extIds: readonly string[]): string {
   const [first = ''] = extIds;
   let length = first.length;

@@ -1,16 +1,15 @@
 // Links what an operator left in the file of `match`. Everything is read again first, so that nothing is linked on the
 // word of the file alone: a line with a fault links nothing, and neither do the others.
-import type { CsvRow } from '../../csv-file.js';
+import type { CsvRow } from '../../files/csv-file.js';
 import type { Context } from '../../destination/client.js';
 import type { FoundObject } from '../../destination/destination.js';
-import { messageOf, UsageError } from '../../errors.js';
-import { readLinks } from '../../state/records/links.js';
+import { messageOf, UsageError } from '../../errors/errors.js';
 import { linkRecords, undoLinks, type NewLink } from '../../state/records/link-records.js';
 import { recordName } from '../../state/records/outcome-types.js';
-import { readStandingByKey } from '../../state/records/standing-records.js';
+import { readOwnersByKey } from '../../state/records/read/owners.js';
 import type { Stream } from '../../streams/stream.js';
-import { findOwners, type Owner } from '../compare-objects.js';
-import { externalIdOfRow } from '../render.js';
+import { findOwners, type Owner } from '../object/compare-objects.js';
+import { idsOf } from '../identity/row-ids.js';
 import type { MatchDeps } from './compare-type.js';
 import { findRepeated, readMatchLines, type LineFault, type WantedLink } from './match-file.js';
 
@@ -25,7 +24,7 @@ export interface AppliedLinks {
 /** A line whose row and object were found. */
 interface FoundLink extends WantedLink {
   object: FoundObject;
-  /** Of the object, or the one that it is to be given. */
+  /** The external id of the object, or the one that it is to get. */
   id: string;
 }
 
@@ -45,8 +44,8 @@ export async function applyLinks(
   let already = 0;
   for (const stream of deps.streams.values()) {
     const lines = wanted.filter((line) => line.stream === stream.name);
-    for (let at = 0; at < lines.length; at += AT_ONCE) {
-      const checked = await checkLines(deps, stream, lines.slice(at, at + AT_ONCE), {
+    for (let start = 0; start < lines.length; start += AT_ONCE) {
+      const checked = await checkLines(deps, stream, lines.slice(start, start + AT_ONCE), {
         lane: 'verify',
         signal,
       });
@@ -68,7 +67,7 @@ export async function applyLinks(
     );
     const lineOf = ({ link }: { link: NewLink }) =>
       found.find(({ stream, key }) => stream === link.stream && key === link.localKey)?.line ?? 0;
-    refuse(refused.map((one) => ({ line: lineOf(one), message: one.reason })));
+    refuse(refused.map((refusal) => ({ line: lineOf(refusal), message: refusal.reason })));
   }
   return {
     linked: found.map(({ stream, key, id, object }) => ({
@@ -96,9 +95,9 @@ const toLink = ({ stream, key, id, object }: FoundLink): NewLink => ({
 /** Throws UsageError when there are faults. */
 function refuse(faults: readonly LineFault[]): void {
   if (faults.length === 0) return;
-  // Of each line the first.
-  const ofLine = new Map(faults.toReversed().map((fault) => [fault.line, fault]));
-  const ordered = [...ofLine.values()].toSorted((a, b) => a.line - b.line);
+  // The first fault of each line.
+  const firstFaults = new Map(faults.toReversed().map((fault) => [fault.line, fault]));
+  const ordered = [...firstFaults.values()].toSorted((a, b) => a.line - b.line);
   const more = ordered.length - NAMED_FAULTS;
   throw new UsageError(
     `nothing was linked: ${ordered.length === 1 ? 'a line has a fault' : `${ordered.length} lines have faults`}`,
@@ -120,18 +119,16 @@ async function checkLines(
   context: Context,
 ): Promise<{ found: FoundLink[]; faults: LineFault[]; already: number }> {
   const keys = lines.map(({ key }) => key);
-  const { rows, unreadable } = await deps.mirror.readRowsOrReasons(stream, keys);
-  const links = await readLinks(deps.state.db, stream.name, keys);
-  const standing = await readStandingByKey(deps.state.db, stream.name, keys);
+  const { rows, unreadable } = await deps.mirror.readRows(stream, keys);
+  const ids = await idsOf(deps, stream, rows);
+  const owned = await readOwnersByKey(deps.state.db, stream.name, keys);
   const accepted = new Map(
-    standing.flatMap((one) => (one.objectHash === null ? [] : [[one.localKey, one.externalId]])),
+    owned.flatMap((owner) => (owner.objectHash === null ? [] : [[owner.localKey, owner.externalId]])),
   );
   const objectOf = await findNamed(deps, stream, lines, context);
 
   const found: FoundLink[] = [];
   const faults: LineFault[] = [];
-  /** By key, the external id that the row gives now. */
-  const given = new Map<string, string | undefined>();
   let already = 0;
   for (const line of lines) {
     const row = rows.get(line.key)?.row;
@@ -142,10 +139,8 @@ async function checkLines(
       if (!row)
         return `there is no row '${line.key}' in ${stream.name}; a spreadsheet may have changed the key, as 007 to 7`;
       if (typeof object === 'string') return object;
-      const templateId = externalIdOfRow(stream, row);
-      given.set(line.key, links.get(line.key)?.externalId ?? templateId);
-      const id = object.extId ?? templateId;
-      if (id === undefined) return 'the row gives no external id that the object could be given';
+      const id = object.extId ?? ids.get(line.key)?.templateId;
+      if (id === undefined) return 'the row has no external id that the object could get';
       return { ...line, object, id };
     })();
     if (typeof judged === 'string') faults.push({ line: line.line, message: judged });
@@ -165,10 +160,10 @@ async function checkLines(
     unnamed.length === 0 ? new Map() : await deps.destination.findObjects(unnamed, stream.type, context);
   const free = found.filter((line) => {
     const owner = owners.get(line.object.id);
-    const link = links.get(line.key);
+    const { link, id: rowId } = ids.get(line.key) ?? {};
     const isOwn = isOf(owner, stream, line.key);
-    // A record whose link was undone has the object, but its row gives another one.
-    const isGiven = isOwn && given.get(line.key) === line.object.extId;
+    // A record whose link was undone has the object, but its row has another external id.
+    const isGiven = isOwn && rowId === line.object.extId;
     if (isGiven || (link && link.destinationId === line.object.id)) {
       already++;
       return false;
@@ -177,14 +172,14 @@ async function checkLines(
       if (owner && !isOwn) return describeOwner(owner, line);
       if (link)
         return `${stream.name} '${line.key}' is linked to '${link.externalId}' already; undo that link first: slotsync match --unlink`;
-      const own = accepted.get(line.key);
-      if (own !== undefined && own !== line.id)
-        return `${stream.name} '${line.key}' has the object '${own}' already`;
+      const acceptedId = accepted.get(line.key);
+      if (acceptedId !== undefined && acceptedId !== line.id)
+        return `${stream.name} '${line.key}' has the object '${acceptedId}' already`;
       if (line.object.extId !== undefined) return undefined;
       if (!deps.destination.assignsExternalIds)
         return `object ${line.object.id} has no external id; give it one at the service, or set service.assignExternalIds`;
       if (taken.has(line.id))
-        return `object ${line.object.id} would be given the external id '${line.id}', which another object has`;
+        return `object ${line.object.id} would get the external id '${line.id}', which another object has`;
       return undefined;
     })();
     if (message !== undefined) faults.push({ line: line.line, message });
@@ -204,7 +199,7 @@ function describeOwner({ stream, key, record, row }: Owner, line: FoundLink): st
   return `${name} is the object of the record ${stream.name} '${key}', whose row is gone; if its key has changed: slotsync rename`;
 }
 
-/** The object that a line names, or why there is none. */
+/** The object that a line names, or the fault. */
 async function findNamed(
   { destination }: MatchDeps,
   stream: Stream,

@@ -3,11 +3,11 @@
 // tables.
 import type { FoundObject } from '../../destination/destination.js';
 import type { Context } from '../../destination/client.js';
-import { messageOf } from '../../errors.js';
-import type { JoinedObject, JoinedRow, MatchTables } from '../../state/match-tables.js';
+import { messageOf } from '../../errors/errors.js';
+import type { JoinedObject, JoinedRow, MatchTables } from '../../state/match-temp-tables.js';
 import { storable } from '../../state/records/outcome-types.js';
 import type { FieldChange } from '../../streams/destination-object.js';
-import { matchValue, NOT_THERE_YET } from '../match-values.js';
+import { matchValue, NOT_THERE_YET } from '../identity/match-values.js';
 import type { Stream } from '../../streams/stream.js';
 import {
   differencesOf,
@@ -15,9 +15,9 @@ import {
   readRendered,
   type ObjectBeside,
   type Owner,
-} from '../compare-objects.js';
-import { readKeys } from '../read-keys.js';
-import type { SyncDeps } from '../sync-deps.js';
+} from '../object/compare-objects.js';
+import { readKeys } from '../identity/read-keys.js';
+import type { SyncDeps } from '../run/sync-deps.js';
 
 export type MatchDeps = Pick<SyncDeps, 'mirror' | 'state' | 'destination' | 'streams'>;
 
@@ -33,14 +33,14 @@ export interface TypeCounts {
   /** By stream. */
   rows: Map<string, number>;
   equal: Map<string, number>;
-  /** Of the rows that were compared with their object, those that refer to a record that is not at the service yet. */
+  /** Rows that were compared with their object and refer to a record that is not at the service yet. */
   incomplete: Map<string, number>;
 }
 
 /** In place of a reference to a record that is not at the service yet. */
 const placeholder = () => NOT_THERE_YET;
 
-/** What a write would change; a reference to a record that is not at the service yet is not compared. */
+/** The changes that a write would make; a reference to a record that is not at the service yet is not compared. */
 export function comparedDifferences(...compared: Parameters<typeof differencesOf>): FieldChange[] {
   return differencesOf(...compared).filter((change) => !change.new.includes(NOT_THERE_YET));
 }
@@ -85,7 +85,7 @@ function countInto(counts: Map<string, number>, owners: readonly Owner[]): void 
   for (const { stream } of owners) counts.set(stream.name, (counts.get(stream.name) ?? 0) + 1);
 }
 
-/** Adds the objects of a page that are not equal. Returns who stands for those that are, and for those compared in part. */
+/** Adds the objects of a page that are not equal. Returns the owners of those that are, and of those compared in part. */
 async function addObjects(
   deps: MatchDeps,
   streams: readonly MatchedStream[],
@@ -93,7 +93,11 @@ async function addObjects(
   tables: MatchTables,
 ): Promise<{ equal: Owner[]; incomplete: Owner[] }> {
   const beside = await findOwners(deps, page, placeholder);
-  const judged = beside.map((one) => ({ ...one, finding: one.owner && judge(one.object, one.owner) }));
+  const judged = beside.map(({ object, owner }) => ({
+    object,
+    owner,
+    finding: owner && judge(object, owner),
+  }));
   await tables.addMet(beside.flatMap(({ owner }) => keysOf(owner)));
   const nobodys = judged.filter(({ owner }) => !owner).map(({ object }) => object);
   await tables.addObjects([
@@ -135,13 +139,13 @@ function toJoined(object: FoundObject): JoinedObject {
   };
 }
 
-/** What is to be said of an object that somebody stands for; undefined: it is equal. */
+/** The finding about an object that has an owner; undefined: it is equal. */
 function judge(
   object: FoundObject,
   { stream, key, row, rendered, unreadable, others }: NonNullable<ObjectBeside['owner']>,
 ): Pick<JoinedObject, 'class' | 'stream' | 'key' | 'differs' | 'note'> | undefined {
-  const of = { stream: stream.name, key };
-  const notComparable = (note: string) => ({ ...of, class: 'not_comparable' as const, note });
+  const named = { stream: stream.name, key };
+  const notComparable = (note: string) => ({ ...named, class: 'not_comparable' as const, note });
   if (stream.type !== object.typeId)
     return notComparable(`its external id is that of a record of type ${stream.type}`);
   if (others.length > 0)
@@ -149,11 +153,11 @@ function judge(
       `rows ${[key, ...others].map((each) => `'${each}'`).join(', ')} give this external id`,
     );
   if (unreadable) return notComparable(messageOf(unreadable));
-  if (!row || !rendered) return { ...of, class: 'row_gone' };
+  if (!row || !rendered) return { ...named, class: 'row_gone' };
   if ('problem' in rendered) return notComparable(rendered.problem);
   if ('missing' in rendered) return undefined;
   const differs = comparedDifferences(stream, rendered.object, object).map(({ field }) => field);
-  return differs.length === 0 ? undefined : { ...of, class: 'differs', differs };
+  return differs.length === 0 ? undefined : { ...named, class: 'differs', differs };
 }
 
 /** Adds the rows of a stream whose object was not met. Returns how many rows it has. */

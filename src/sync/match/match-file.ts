@@ -1,8 +1,8 @@
 // The file of `match`: written by it, edited by an operator, read back to link what is left in it. Pure; csv-file.ts reads
 // and writes.
-import type { CsvRow } from '../../csv-file.js';
-import { suggestName } from '../../nearest-name.js';
-import { MATCH_CLASSES } from '../../state/match-tables.js';
+import type { CsvRow } from '../../files/csv-file.js';
+import { suggestName } from '../../text/nearest-name.js';
+import { MATCH_CLASSES } from '../../state/match-temp-tables.js';
 import type { MatchLine } from './match-streams.js';
 
 export const MATCH_COLUMNS = [
@@ -22,7 +22,7 @@ export const NEEDED_COLUMNS = ['class', 'stream', 'key', 'external_id', 'number'
 
 /** A line of the file that is to be linked. */
 export interface WantedLink {
-  /** Of the file. */
+  /** Its number in the file. */
   line: number;
   stream: string;
   key: string;
@@ -31,7 +31,7 @@ export interface WantedLink {
   number: number | undefined;
 }
 
-/** What is wrong with a line of the file. */
+/** A fault in a line of the file. */
 export interface LineFault {
   line: number;
   message: string;
@@ -84,7 +84,7 @@ function readLink(line: number, values: CsvRow['values'], streams: readonly stri
   const stream = values['stream']?.trim() ?? '';
   if (stream === '') return 'the stream is empty';
   if (!streams.includes(stream))
-    return `there is no stream '${stream}'; ${suggestName(stream, streams) ?? 'there are none'}`;
+    return `there is no stream '${stream}'; ${suggestName(stream, streams) ?? 'the configuration has no stream'}`;
   if (key === '') return 'the key is empty: name the row that is to be linked';
   const text = values['number']?.trim() ?? '';
   if (text === '' && externalId === '') return 'number and external_id are empty: name the object';
@@ -104,10 +104,12 @@ export function findRepeated<T extends { line: number }>(
   nameOf: (line: T) => string,
 ): LineFault[] {
   const first = new Map<string, number>();
-  return lines.flatMap((one) => {
-    const name = nameOf(one);
+  return lines.flatMap((named) => {
+    const name = nameOf(named);
     const before = first.get(name);
-    if (before === undefined) first.set(name, one.line);
-    return before === undefined ? [] : [{ line: one.line, message: `${name} is in line ${before} already` }];
+    if (before === undefined) first.set(name, named.line);
+    return before === undefined
+      ? []
+      : [{ line: named.line, message: `${name} is in line ${before} already` }];
   });
 }

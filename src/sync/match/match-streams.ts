@@ -1,6 +1,6 @@
 // The comparison behind `match`: every row of some streams beside every object of their types, counted by class, with
 // samples, and line by line for a file. Writes nothing in mirror, records or service.
-import { UsageError } from '../../errors.js';
+import { UsageError } from '../../errors/errors.js';
 import type { Context } from '../../destination/client.js';
 import type { FoundObject } from '../../destination/destination.js';
 import {
@@ -8,9 +8,9 @@ import {
   type JoinedLine,
   type MatchClass,
   type MatchTables,
-} from '../../state/match-tables.js';
+} from '../../state/match-temp-tables.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
-import { NOT_THERE_YET, valuesOf } from '../match-values.js';
+import { NOT_THERE_YET, valuesOf } from '../identity/match-values.js';
 import type { Stream } from '../../streams/stream.js';
 import {
   comparedDifferences,
@@ -20,7 +20,7 @@ import {
   type TypeCounts,
 } from './compare-type.js';
 
-/** One finding: a row, an object, or both. */
+/** A finding: a row, an object, or both. */
 export interface MatchLine {
   class: MatchClass;
   /** Undefined: an object of a type that several streams have. */
@@ -50,7 +50,7 @@ export interface StreamMatches {
   unnamed: number;
   /** Objects of records whose row is gone. */
   rowGone: number;
-  /** Of `equal` and `differs`: they refer to a record that is not at the service yet, and that field was not compared. */
+  /** How many of `equal` and `differs` refer to a record that is not at the service yet: that field was not compared. */
   incomplete: number;
 }
 
@@ -59,7 +59,7 @@ export interface TypeMatches {
   /** Objects at the service, inactive ones too. */
   objects: number;
   streams: StreamMatches[];
-  /** Objects that no row and no record stands for. */
+  /** Objects that no row and no record represents. */
   nobodys: Record<'only_there' | 'without_id' | 'ambiguous', number>;
   samples: MatchLine[];
 }
@@ -158,36 +158,38 @@ async function report(
     type: streams[0]?.stream.type ?? '',
     objects,
     streams: asked.map(({ stream: { name }, by }) => {
-      const of = (name_: MatchClass, what: 'rows' | 'objects') =>
+      const count = (class_: MatchClass, what: 'rows' | 'objects') =>
         counted
-          .filter((one) => one.stream === name && one.class === name_)
-          .reduce((sum, one) => sum + one[what], 0);
+          .filter((counts) => counts.stream === name && counts.class === class_)
+          .reduce((sum, counts) => sum + counts[what], 0);
       return {
         stream: name,
         by,
         rows: rows.get(name) ?? 0,
         counts: {
           equal: equal.get(name) ?? 0,
-          differs: of('differs', 'objects'),
-          match: of('match', 'rows'),
-          ambiguous: of('ambiguous', 'rows'),
-          only_here: of('only_here', 'rows'),
-          not_comparable: of('not_comparable', 'rows') + of('not_comparable', 'objects'),
+          differs: count('differs', 'objects'),
+          match: count('match', 'rows'),
+          ambiguous: count('ambiguous', 'rows'),
+          only_here: count('only_here', 'rows'),
+          not_comparable: count('not_comparable', 'rows') + count('not_comparable', 'objects'),
         },
         fields: Object.fromEntries(
-          fields.filter(({ stream }) => stream === name).map((one) => [one.field, one.objects]),
+          fields
+            .filter(({ stream }) => stream === name)
+            .map(({ field, objects: differing }) => [field, differing]),
         ),
         unnamed: unnamed.find(({ stream }) => stream === name)?.objects ?? 0,
-        rowGone: of('row_gone', 'objects'),
+        rowGone: count('row_gone', 'objects'),
         incomplete: incomplete.get(name) ?? 0,
       };
     }),
     nobodys: { only_there: 0, without_id: 0, ambiguous: 0 },
     samples: [],
   };
-  for (const one of counted)
-    if (one.class === 'only_there' || one.class === 'without_id' || one.class === 'ambiguous')
-      result.nobodys[one.class] += one.objects;
+  for (const { class: found, objects: count } of counted)
+    if (found === 'only_there' || found === 'without_id' || found === 'ambiguous')
+      result.nobodys[found] += count;
   for await (const lines of tables.readLines(samples)) result.samples.push(...toLines(lines));
   if (write) for await (const lines of tables.readLines()) await write(toLines(lines));
   return result;
@@ -200,7 +202,7 @@ function toLine(found: JoinedLine, streams: readonly MatchedStream[], only: stri
   const there = parse(found.there) as FoundObject | undefined;
   const valuesIn = (object: Pick<DestinationObject, 'fields'> | undefined) =>
     object && matched
-      ? valuesOf(matched.by, object.fields).map((values) => values.filter((one) => one !== NOT_THERE_YET))
+      ? valuesOf(matched.by, object.fields).map((values) => values.filter((value) => value !== NOT_THERE_YET))
       : [];
   const differs =
     found.differs ??

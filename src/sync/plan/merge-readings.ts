@@ -2,18 +2,18 @@
 // constant memory. Pure: it knows lines, not databases. Equal lines, the common case, are compared whole
 // and never taken apart.
 import { decodeColumn, unescapeColumn } from '../../connections/postgres-copy.js';
-import { SlotsyncError } from '../../errors.js';
+import { SlotsyncError } from '../../errors/errors.js';
 import { isShortenedKey } from '../../streams/local-key.js';
-import { decide, parseMark, type Decision } from '../decide.js';
+import { decideOperation, parseMark, type Decision } from '../object/decide-operation.js';
 
-/** What has to be done about one key, by a write. */
+/** A write of one key. */
 export interface WriteEntry {
   /** `repair`: its object drifts. The merge finds none. */
   operation: 'create' | 'update' | 'retry' | 'retire' | 'repair';
   key: string;
-  /** Of a retirement: an earlier plan has released it, and it waits for the end of its reservations. */
+  /** A retirement that an earlier plan has released: it waits for the end of its reservations. */
   wasReleased?: true;
-  /** Of a retry: the service has accepted nothing of it yet. */
+  /** A retry of what the service has never accepted. */
   isNew?: true;
 }
 
@@ -27,7 +27,7 @@ export interface RefusedEntry {
   sharedId: number | undefined;
   /** There is nothing to do about it otherwise. */
   isSettled: boolean;
-  /** What there would be to do otherwise. */
+  /** The operation otherwise. */
   decision: Decision;
 }
 
@@ -46,7 +46,7 @@ export type MergeCounts = Record<Exclude<Decision, 'ended'> | 'rows' | 'accepted
 
 /**
  * Blocks of COPY lines: of the mirror `key TAB hash`, with `:shared:` and a number behind it when the row shares its
- * external id; of the state `key TAB mark` (state/records/plan-marks.ts).
+ * external id; of the state `key TAB mark` (state/records/read/plan-marks.ts).
  */
 export type Lines = AsyncIterable<readonly string[]>;
 
@@ -101,7 +101,7 @@ export async function* mergeReadings(
           const [hash, sharedId] = takesRow ? splitRest(splitLine(row ?? '')[1]) : [];
           const key = decodeColumn((takesRow ? rowOrder : recordOrder) ?? '');
           const isTooLong = takesRow && isShortenedKey(key);
-          const decision = isTooLong ? 'dead' : decide(hash, known, isForced);
+          const decision = isTooLong ? 'dead' : decideOperation(hash, known, isForced);
           if (decision !== 'ended') counts[decision]++;
           if (known?.isAtService && known.status !== 'retired') counts.accepted++;
           if (known?.rowWasGone && takesRow) yield { operation: 'back', key };
@@ -138,7 +138,7 @@ function splitLine(line: string): [key: string, rest: string] {
   return tab < 0 ? [line, ''] : [line.slice(0, tab), line.slice(tab + 1)];
 }
 
-/** Of a line of the mirror, behind its key. */
+/** Splits the part of a line of the mirror behind its key. */
 function splitRest(rest: string): [hash: string, sharedId: number | undefined] {
   const colon = rest.indexOf(':');
   return colon < 0

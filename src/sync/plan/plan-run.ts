@@ -2,9 +2,9 @@
 // stream was read to its end; an interrupted planning starts again from nothing. Of two that plan one run the newer wins.
 import { randomUUID } from 'node:crypto';
 import type { Lane } from '../../destination/quota/limiter.js';
-import { errorEntry } from '../../error-catalogue.js';
-import { codeOf, dispositionOf, messageWithDetail, SlotsyncError } from '../../errors.js';
-import { noMeter } from '../../meter.js';
+import { errorEntry } from '../../errors/error-catalogue.js';
+import { codeOf, dispositionOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
+import { noMeter } from '../../process/meter.js';
 import { passMirrorChange, type MirrorChange } from '../../state/databases.js';
 import { readTakenKeys } from '../../state/inbox/take-changes.js';
 import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
@@ -23,16 +23,16 @@ import {
 import { readRun, type Run } from '../../state/runs/read-runs.js';
 import type { Holds, PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
-import { noteFailure, noteInSpan } from '../../tracing.js';
-import type { Recognizer } from '../recognize-databases.js';
-import type { SyncDeps } from '../sync-deps.js';
+import { noteFailure, noteInSpan } from '../../process/tracing.js';
+import type { Recognizer } from '../run/recognize-databases.js';
+import type { SyncDeps } from '../run/sync-deps.js';
 import { planRepair } from './plan-repair.js';
 import { planStream } from './plan-stream.js';
-import type { Preflight } from './preflight.js';
+import type { NameCheck } from './unknown-names.js';
 import { createBatchWriter } from './write-batches.js';
 
 interface RunDeps extends SyncDeps {
-  preflight: Preflight;
+  nameCheck: NameCheck;
   /** Looks whether mirror and state are the databases they were. */
   recognize?: Recognizer;
   /** Refused credentials are waited for, instead of ending the run. */
@@ -81,7 +81,7 @@ export async function planRun(
     await deps.recognize?.(run.kind === 'incremental' ? MINUTE : 0);
     const planned = await planStreams(deps, run, { planner, attemptsMade, signal });
     const context = { lane: run.lane as Lane, signal };
-    await deps.preflight.requireKnownNames(planned.sending, context);
+    await deps.nameCheck.requireKnownNames(planned.sending, context);
     await asPlanner(state.db, planner, async (tx) => {
       await finishPlanning(tx, runId, planned);
       for (const { change, stream } of planned.passed) await passMirrorChange(tx, change, [stream]);
@@ -106,7 +106,7 @@ export async function planRun(
 const isStillPlanner = ({ state }: RunDeps, planner: Planner) =>
   isPlanner(state.db, planner).catch(() => true);
 
-/** Its cause lies outside every run, and ends by itself or by an operator: credentials, a server that does not answer. */
+/** Its cause lies outside every run, and ends with time or by an operator: credentials, a server that does not answer. */
 const isWaitedFor = (error: unknown) => errorEntry(codeOf(error)).systemic === 'wait';
 
 function namedStreams({ streams }: RunDeps, run: Run): Stream[] {
@@ -139,9 +139,10 @@ async function planStreams(
       const keys = kind === 'incremental' && { keys: await readTakenKeys(state.db, runId, stream.name) };
       const context = { lane: run.lane as Lane, signal };
       const request = { kind, range, runId, room, context, ...keys };
-      const planned: Planned = range?.repair
-        ? await planRepair(deps, stream, { runId, seenBy: range.verified }, writer.sink)
-        : await planStream(deps, stream, request, writer.sink);
+      const planned: Planned =
+        kind === 'repair'
+          ? await planRepair(deps, stream, { runId, seenBy: range?.verified }, writer.sink)
+          : await planStream(deps, stream, request, writer.sink);
       plan[stream.name] = { ...planned.counts, inBatches: writer.records() };
       batches += writer.batches();
       if (writer.batches() > 0) sending.push(stream);
@@ -149,14 +150,13 @@ async function planStreams(
       const { mirrorChange: change } = planned;
       const isHeld = Object.keys(planned.holds).length > 0;
       if (isHeld) holds[stream.name] = planned.holds;
-      else if (change && range === null && kind !== 'incremental')
+      else if (change && range === null && kind !== 'incremental' && kind !== 'repair')
         passed.push({ change, stream: stream.name });
       log.info({ ...planned.counts }, 'stream planned');
-      if (planned.costly) log.warn(planned.costly, 'each batch reads the whole source');
     } catch (error) {
       if (error instanceof PlannerReplaced || signal?.aborted || !failsAlone(error, attemptsMade))
         throw error;
-      // One unreadable source does not stop the others, and nothing of it is sent.
+      // An unreadable source does not stop the others, and nothing of it is sent.
       await failStream(deps, planner, stream, error);
     }
   }

@@ -1,20 +1,20 @@
 // The operations of a plan, field by field: what each write would change at the service, or why there would be none.
 import type { Context } from '../../destination/client.js';
 import type { ServiceObject } from '../../destination/destination.js';
-import { readRecordIds } from '../../state/records/external-ids.js';
+import { readOwnersByKey } from '../../state/records/read/owners.js';
 import { createObject, diffObjects, type FieldChange } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
-import { mergeWithService, type Rendered } from '../render.js';
-import { findMeant } from '../match-candidates.js';
-import { renderWithParents } from '../render-with-parents.js';
+import { mergeWithService, type Rendered } from '../object/render.js';
+import { findMeant } from '../identity/match-candidates.js';
+import { renderWithParents } from '../object/render-with-parents.js';
 import type { WriteEntry } from './merge-readings.js';
-import type { MeetDeps } from './met-objects.js';
+import type { ExistingObjectDeps } from './existing-objects.js';
 import type { RefusedRow } from './refused-rows.js';
 
 /** `overwrite`: a create, or the retry of one, whose object is at the service already and would be changed. */
 export type Operation = WriteEntry['operation'] | 'overwrite';
 
-/** One operation of a plan. */
+/** An operation of a plan. */
 export interface Planned {
   operation: Operation;
   key: string;
@@ -32,15 +32,16 @@ export interface PlannedOperation {
 
 /** Compares what is planned with what stands at the service. One request for a thousand objects. */
 export async function describeOperations(
-  deps: MeetDeps,
+  deps: ExistingObjectDeps,
   stream: Stream,
   planned: readonly Planned[],
   context: Context,
 ): Promise<PlannedOperation[]> {
   if (planned.length === 0) return [];
   const keys = planned.map(({ key }) => key);
-  const known = await readRecordIds(deps.state.db, stream.name, keys);
-  const { rows, unreadable } = await deps.mirror.readRowsOrReasons(stream, keys);
+  const owners = await readOwnersByKey(deps.state.db, stream.name, keys);
+  const known = new Map(owners.map(({ localKey, externalId }) => [localKey, externalId]));
+  const { rows, unreadable } = await deps.mirror.readRows(stream, keys);
   const rendered = await renderWithParents(
     deps,
     stream,
@@ -80,7 +81,7 @@ export function toRefused({ key, externalId, message }: RefusedRow): PlannedOper
   return { operation: 'refuse', key, externalId, changes: [], problem: message };
 }
 
-/** What the write of a rendered row, or without a row the retirement, would change. */
+/** The changes by the write of a rendered row or, without a row, by the retirement. */
 function changesOf(stream: Stream, result: Rendered | undefined, standing: ServiceObject | undefined) {
   if (!result) return standing ? diffObjects(standing, { ...standing, active: false }) : [];
   if ('problem' in result) return [];

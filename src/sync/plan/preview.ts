@@ -1,11 +1,10 @@
 // The sink of `plan`: counts, requests, time, and a few records field by field. Reads the mirror, the state and, for what
 // stands at the service now, the service. Writes nothing anywhere.
-import { codeOf, messageOf, SlotsyncError, UsageError } from '../../errors.js';
+import { codeOf, messageOf, SlotsyncError, UsageError } from '../../errors/errors.js';
 import { listRequestSizes } from '../../state/request-sizes.js';
 import { FIRST_OBJECTS } from '../../streams/config-schema.js';
 import type { PlanCounts } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
-import { findReadingRemedies, type CostlyBatches } from '../explain-reading.js';
 import {
   describeOperations,
   toRefused,
@@ -13,14 +12,15 @@ import {
   type Planned,
   type PlannedOperation,
 } from './planned-operations.js';
-import { keysPerBatch } from './keys-per-batch.js';
-import { planStream, type PlanDeps, type PlanSink } from './plan-stream.js';
+import { collectLists, keysPerBatch, limitOf, type PlanSink } from './batches.js';
+import type { PlanDeps } from './plan-lists.js';
+import { planStream } from './plan-stream.js';
 import type { RefusedRow } from './refused-rows.js';
 
 type PreviewDeps = PlanDeps;
 
 interface PreviewOptions {
-  /** What is written of all streams at most; used up. */
+  /** Records that may be written of all streams; used up. */
   room?: { records: number };
   signal?: AbortSignal;
   /** Gets every operation, in lists of at most some thousand, while the stream is read. */
@@ -36,7 +36,8 @@ const AT_ONCE = 1000;
 const CONTEXT = { lane: 'verify' } as const;
 
 /**
- * Previews one stream as a run would plan it; of what would be written, no more than there is `room` for. A fault of its source stands in the answer; failures that may pass are thrown.
+ * Previews one stream as a run would plan it; of what would be written, no more than there is `room` for. A fault of its
+ * source stands in the answer; failures that may pass are thrown.
  */
 export async function previewStream(
   deps: PreviewDeps,
@@ -56,85 +57,101 @@ export async function previewStream(
     refusals: [] as Pick<RefusedRow, 'key' | 'code' | 'message'>[],
     /** Why operations would wait for an operator. */
     holds: {} as Awaited<ReturnType<typeof planStream>>['holds'],
-    /** Where each batch reads the whole source: how much that is, and what helps. */
-    costly: undefined as (CostlyBatches & { remedies: string[] }) | undefined,
     /** Why the stream cannot be planned at all. */
     error: undefined as { code: string; message: string } | undefined,
   };
-  const chosen = new Map<Operation, Planned[]>();
-  /** Records by the limit that they fall under. */
-  /** Of them, those the service has accepted nothing of. */
-  let created = 0;
-  const records = { create: 0, update: 0, retire: 0, overwrite: 0, repair: 0, unlimited: 0 };
-  /** What is written down must be true. Samples are shown with the reason why they may not be. */
-  async function orUnread<T>(answer: Promise<T>, nothing: () => T | Promise<T>): Promise<T> {
-    try {
-      return await answer;
-    } catch (error) {
-      if (each) throw error;
-      preview.unread = `${messageOf(error)} (${codeOf(error)})`;
-      return nothing();
-    }
-  }
-  const { findObjects, findObjectsByNumber, findObjectsByFields, readType } = deps.destination;
-  const destination: PreviewDeps['destination'] = {
-    ...deps.destination,
-    findObjects: (...asked) => orUnread(findObjects(...asked), () => new Map()),
-    findObjectsByNumber: (...asked) => orUnread(findObjectsByNumber(...asked), () => new Map()),
-    findObjectsByFields: (...asked) => orUnread(findObjectsByFields(...asked), () => []),
-    readType: (typeId, asked, read) =>
-      orUnread(readType(typeId, asked, read), () => read((async function* () {})())),
-  };
+  // A file of operations must be complete. Samples are shown with the reason why they may not be.
+  const destination = each
+    ? deps.destination
+    : withoutFailures(deps.destination, (reason) => (preview.unread = reason));
   const asking = { ...deps, destination };
   const context = { ...CONTEXT, signal };
-  let open: Planned[] = [];
-  async function handOver(): Promise<void> {
-    if (each && open.length > 0) await each(await describeOperations(asking, stream, open, context));
-    open = [];
-  }
-  const sink: PlanSink = {
-    async addBatch({ limit, entries }) {
-      records[limit ?? 'unlimited'] += entries.length;
-      created += entries.filter(({ operation, isNew }) => operation === 'create' || isNew).length;
-      for (const entry of entries) {
-        const operation = limit === 'overwrite' ? limit : entry.operation;
-        const planned = { operation, key: entry.key };
-        if (each) open.push(planned);
-        const ofOperation = chosen.get(operation) ?? [];
-        if (ofOperation.length < SAMPLES) chosen.set(operation, [...ofOperation, planned]);
-      }
-      if (open.length >= AT_ONCE) await handOver();
-    },
-    flush: handOver,
-    async refuse(refused) {
-      preview.refused += refused.length;
-      const named = refused.slice(0, SAMPLES - preview.refusals.length);
-      preview.refusals.push(...named.map(({ key, code, message }) => ({ key, code, message })));
-      await each?.(refused.map(toRefused));
-    },
-  };
+  const describe = (operations: readonly Planned[]) =>
+    describeOperations(asking, stream, operations, context);
+  const { sink, chosen } = createPreviewSink(preview, each && { each, describe });
   const range = room.records < Infinity ? { limit: room.records } : null;
   try {
     const request = { kind: 'sync', range, room, context } as const;
-    const { counts, holds, questions, costly } = await planStream(asking, stream, request, sink);
+    const { counts, holds, questions } = await planStream(asking, stream, request, sink);
     preview.counts = counts;
     preview.holds = holds;
-    if (costly) preview.costly = { ...costly, remedies: findReadingRemedies(stream, costly) };
-    preview.requests = questions;
-    if (stream.owns === 'object') preview.requests += Math.ceil(created / keysPerBatch(stream));
-    // What is held costs nothing.
-    const inOneRequest = await readRequestSize(deps, stream);
-    for (const [limit, count] of Object.entries(records))
-      if (!Object.hasOwn(holds, limit))
-        preview.requests += countRequests(stream, count, { inOneRequest, retires: limit === 'retire' });
-    preview.samples = await describeOperations(asking, stream, [...chosen.values()].flat(), context);
+    preview.requests = questions + (await countRequests(deps, stream, chosen, Object.keys(holds)));
+    preview.samples = await describe([...chosen.samples.values()].flat());
   } catch (error) {
-    // What `each` throws is no fault of the stream.
+    // An error of `each` is no fault of the stream.
     if (!(error instanceof SlotsyncError) || error instanceof UsageError || error.disposition !== 'dead')
       throw error;
     preview.error = { code: error.code, message: error.message };
   }
   return preview;
+}
+
+/** The sink of a preview: it counts, keeps samples, and hands every operation over where that is asked for. */
+function createPreviewSink(
+  preview: Pick<Preview, 'refused' | 'refusals'>,
+  listing:
+    | {
+        each: NonNullable<PreviewOptions['each']>;
+        describe: (operations: readonly Planned[]) => Promise<PlannedOperation[]>;
+      }
+    | undefined,
+) {
+  const chosen = {
+    samples: new Map<Operation, Planned[]>(),
+    /** Records by the limit that they fall under. */
+    records: { create: 0, update: 0, retire: 0, overwrite: 0, repair: 0, unlimited: 0 },
+    /** Records that the service has accepted nothing of. */
+    created: 0,
+  };
+  const listed = collectLists<Planned>(AT_ONCE, async (operations) =>
+    listing?.each(await listing.describe(operations)),
+  );
+  const sink: PlanSink = {
+    async addBatch(kind, entries) {
+      const { limit } = limitOf(kind);
+      chosen.records[limit ?? 'unlimited'] += entries.length;
+      chosen.created += entries.filter(({ operation, isNew }) => operation === 'create' || isNew).length;
+      for (const entry of entries) {
+        const operation = limit === 'overwrite' ? limit : entry.operation;
+        const planned = { operation, key: entry.key };
+        const samples = chosen.samples.get(operation) ?? [];
+        if (samples.length < SAMPLES) chosen.samples.set(operation, [...samples, planned]);
+        if (listing) await listed.add(planned);
+      }
+    },
+    flush: listed.flush,
+    async refuse(refused) {
+      preview.refused += refused.length;
+      const named = refused.slice(0, SAMPLES - preview.refusals.length);
+      preview.refusals.push(...named.map(({ key, code, message }) => ({ key, code, message })));
+      await listing?.each(refused.map(toRefused));
+    },
+  };
+  return { sink, chosen };
+}
+
+/** The destination, which answers with nothing where it fails; `failed` gets the reason. */
+function withoutFailures(
+  destination: PreviewDeps['destination'],
+  failed: (reason: string) => void,
+): PreviewDeps['destination'] {
+  async function orNothing<T>(answer: Promise<T>, nothing: () => T | Promise<T>): Promise<T> {
+    try {
+      return await answer;
+    } catch (error) {
+      failed(`${messageOf(error)} (${codeOf(error)})`);
+      return nothing();
+    }
+  }
+  const { findObjects, findObjectsByNumber, findObjectsByFields, readType } = destination;
+  return {
+    ...destination,
+    findObjects: (...asked) => orNothing(findObjects(...asked), () => new Map()),
+    findObjectsByNumber: (...asked) => orNothing(findObjectsByNumber(...asked), () => new Map()),
+    findObjectsByFields: (...asked) => orNothing(findObjectsByFields(...asked), () => []),
+    readType: (typeId, asked, read) =>
+      orNothing(readType(typeId, asked, read), () => read((async function* () {})())),
+  };
 }
 
 /** Objects that the next requests of the stream hold. */
@@ -145,17 +162,26 @@ async function readRequestSize({ state }: PreviewDeps, { type, batchSize }: Stre
 }
 
 /**
- * Requests that so many records take when all of them must be sent: reads, unless the mapping owns the object; for
- * retirements a look at the reservations; and writes. A batch looks for its creates in any case.
+ * Requests that the operations take when all of them must be sent: reads, unless the mapping owns the object; for retirements a
+ * look at the reservations; and writes. What is held costs nothing. A batch looks for its creates in any case.
  */
-function countRequests(
-  { owns, unlessReserved, batchSize }: Stream,
-  records: number,
-  { inOneRequest, retires }: { inOneRequest: number; retires: boolean },
-): number {
-  const reads = Math.ceil(records / (batchSize === 'auto' ? AT_ONCE : batchSize));
-  const looks = Number(retires || owns === 'fields') + Number(retires && unlessReserved);
-  return Math.ceil(records / inOneRequest) + looks * reads;
+async function countRequests(
+  deps: PreviewDeps,
+  stream: Stream,
+  { records, created }: ReturnType<typeof createPreviewSink>['chosen'],
+  held: readonly string[],
+): Promise<number> {
+  const { owns, unlessReserved, batchSize } = stream;
+  const inOneRequest = await readRequestSize(deps, stream);
+  let requests = owns === 'object' ? Math.ceil(created / keysPerBatch(stream)) : 0;
+  for (const [limit, count] of Object.entries(records)) {
+    if (held.includes(limit)) continue;
+    const retires = limit === 'retire';
+    const reads = Math.ceil(count / (batchSize === 'auto' ? AT_ONCE : batchSize));
+    const looks = Number(retires || owns === 'fields') + Number(retires && unlessReserved);
+    requests += Math.ceil(count / inOneRequest) + looks * reads;
+  }
+  return requests;
 }
 
 /** Seconds the requests take when the quota is used up all the time: rate / (1 + mean latency). */

@@ -1,11 +1,11 @@
 // Keys that an operator has typed: one that neither the mirror nor the state knows is a typo, and is reported.
 import { decodeColumn, unescapeColumn } from '../../connections/postgres-copy.js';
-import { readRecordKeys } from '../../state/records/read-records.js';
+import { readRecordKeys } from '../../state/records/read/record-details.js';
 import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
-import type { PlanDeps } from './plan-stream.js';
+import type { PlanDeps } from './plan-lists.js';
 
-/** Those of the keys that have neither row nor record. */
+/** Finds which of the keys have neither row nor record. */
 export async function findUnknownKeys(
   { mirror, state }: Pick<PlanDeps, 'mirror' | 'state'>,
   stream: Stream,

@@ -1,16 +1,16 @@
 // Each operation of a planned stream is weighed against its limit once its batches are stored. Plans and repairs weigh here,
 // so that whatever way a change comes, it counts.
-import { listUsableApprovals, type UsedApproval } from '../../state/runs/approvals.js';
+import { findApproval, type UsedApproval } from '../../state/runs/approvals.js';
 import { countWithinADay } from '../../state/runs/batches.js';
 import { countAlsoHeld, digestHeldKeys } from '../../state/runs/held-keys.js';
 import { readHolds } from '../../state/runs/holds.js';
 import type { Hold, LimitedOperation } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
-import { explainHold, isFirstFilling, type LimitFacts } from '../mass-change-limits.js';
-import type { SyncDeps } from '../sync-deps.js';
+import { explainHold, isFirstFilling, type LimitFacts } from '../limits/mass-change-limits.js';
+import type { SyncDeps } from '../run/sync-deps.js';
 
 interface Weighing {
-  /** What becomes of the plan; a preview releases nothing. */
+  /** The plan's sink; that of a preview releases nothing. */
   sink: { release?(limit: LimitedOperation, isExempt: boolean): Promise<void> };
   /** Single keys: they are in no position to replace a hold, and wait for it. */
   isIncremental?: boolean;
@@ -37,8 +37,7 @@ export async function weighOperation(
     await sink.release?.(operation, isFirstFilling(facts));
     return {};
   }
-  const approvals = await listUsableApprovals(state.db, runId, stream.name);
-  const approval = approvals.find((open) => open.operation === operation);
+  const approval = await findApproval(state.db, part);
   if (!approval) return { hold: explain(stream, weighed) };
   const sameKeys = (await digestHeldKeys(state, part)) === approval.keysDigest;
   const { id, allowed, exactly } = approval;

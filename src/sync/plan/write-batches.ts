@@ -3,14 +3,13 @@
 import { NO_OUTCOMES } from '../../state/records/outcome-types.js';
 import type { Queries, State } from '../../state/database.js';
 import { addChanges } from '../../state/inbox/add-changes.js';
-import type { Meter } from '../../meter.js';
-import { abandonRecords } from '../../state/records/abandon-records.js';
-import { failRecords } from '../../state/records/mark-failed.js';
-import { forgetRecords, noteBack, noteGone } from '../../state/records/gone-rows.js';
+import type { Meter } from '../../process/meter.js';
+import { failRecords } from '../../state/records/fail-records.js';
+import { abandonRecords, forgetRecords, noteBack, noteGone } from '../../state/records/gone-rows.js';
 import { insertBatches, releaseHeldBatches, type NewBatch } from '../../state/runs/batches.js';
 import { asPlanner, type Planner } from '../../state/runs/planner-token.js';
 import type { Stream } from '../../streams/stream.js';
-import type { PlanSink } from './plan-stream.js';
+import { limitOf, type PlanSink } from './batches.js';
 
 /** Batch rows written in one statement, and the keys in them. */
 const ROWS_AT_ONCE = 200;
@@ -36,7 +35,8 @@ export function createBatchWriter(
   }
 
   const sink: PlanSink = {
-    async addBatch({ limit, isLast, isExempt = false, entries }) {
+    async addBatch(kind, entries) {
+      const { limit, isLast = false, isExempt = false } = limitOf(kind);
       batches++;
       records += entries.length;
       rows.push({

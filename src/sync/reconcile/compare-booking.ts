@@ -1,5 +1,5 @@
 // The verdict on one booking, from both sides of it: here (the mirror) and there (the service), as the verdicts and the
-// columns of the state are named. Pure and total: every combination gives exactly one verdict of the table in
+// columns of the state are named. Pure and total: every combination has exactly one verdict of the table in
 // docs/reconcile.md, or none when the booking is on neither side. Absence has been confirmed before, by asking for the
 // booking itself.
 import type { Reservation } from '../../destination/destination.js';
@@ -61,7 +61,7 @@ export function agrees(verdict: Verdict): boolean {
 
 const only = (verdict: Verdict) => ({ verdict, differs: undefined });
 
-/** What the two say differently; undefined when nothing. */
+/** The differences between the two; undefined when they agree. */
 export function findDifferences(
   here: ResolvedBooking,
   there: Reservation,

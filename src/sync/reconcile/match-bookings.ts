@@ -2,23 +2,22 @@
 // missing on either side is asked for by name first: absence in a reading that was cut by time proves nothing.
 import { resultsOf, type Cancellation, type Reservation } from '../../destination/destination.js';
 import type { Lane } from '../../destination/quota/limiter.js';
-import { SlotsyncError } from '../../errors.js';
+import { SlotsyncError } from '../../errors/errors.js';
 import type { Queries } from '../../state/database.js';
-import { readExternalIds } from '../../state/records/external-ids.js';
+import { readExternalIds } from '../../state/records/read/external-ids.js';
 import { readRun } from '../../state/runs/read-runs.js';
 import type { MatchedBooking } from '../../state/bookings/write-reservations.js';
 import type { KnownBooking } from '../../state/bookings/read-reservations.js';
 import type { VerdictStore } from '../../state/bookings/verdict-store.js';
 import type { Booking, ReservationConfig } from '../../streams/bookings.js';
-import type { SyncDeps } from '../sync-deps.js';
+import type { SyncDeps } from '../run/sync-deps.js';
 import { compareBooking, type ResolvedBooking, type ReservationState } from './compare-booking.js';
 
 export interface MatchDeps extends Pick<SyncDeps, 'mirror' | 'destination'> {
   db: Queries;
   verdicts: VerdictStore;
   reservations: ReservationConfig;
-  /** A dry run has none. */
-  runId: number | undefined;
+  runId: number;
   lane: Lane;
   /** External ids that several bookings have. */
   shared: ReadonlySet<string>;
@@ -157,7 +156,7 @@ const isOnlyAtService = (known: KnownBooking | undefined) =>
   known?.verdict === 'unknown_here' || known?.verdict === 'not_compared';
 
 /**
- * Which of the bookings without a reservation were cancelled. `gone`: known cancellations that the service has no more,
+ * Finds which of the bookings without a reservation were cancelled. `gone`: known cancellations that the service has no more,
  * so that the reservation was restored. `seen`: found just now, to be written down.
  */
 async function findCancellations(
@@ -179,7 +178,7 @@ async function findCancellations(
     (key) => known.get(key)?.destinationId ?? [],
   );
   const rows = await verdicts.readCancellations({ reservationIds: [...standingIds, ...absentIds], extIds });
-  // What this run has seen exists; what an earlier run has seen is asked for.
+  // Cancellations that this run has read exist; those that an earlier run has read are asked for.
   const doubtful = rows.filter(({ id, isMet }) => !isMet && !seen.has(id));
   const ids = doubtful.map(({ id }) => id);
   const found = resultsOf(await destination.findCancellations({ ids }, { lane, signal }));
@@ -245,6 +244,6 @@ function problemOf({ shared }: MatchDeps, booking: Booking, here: ResolvedBookin
 
 /** Throws `run_cancelled` when an operator has cancelled the run. */
 export async function requireUnended({ db, runId }: MatchDeps): Promise<void> {
-  const run = runId === undefined ? undefined : await readRun(db, runId);
+  const run = await readRun(db, runId);
   if (run?.finishedAt) throw new SlotsyncError('run_cancelled', 'the run was cancelled');
 }

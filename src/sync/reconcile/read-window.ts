@@ -54,7 +54,7 @@ async function readSlicesOfBookings(
     signal?.throwIfAborted();
     await requireUnended(deps);
     const bookings = await mirror.bookings.readSlice(source, sliceOf(slice));
-    // What lasts into a slice was matched in the one before.
+    // Reservations that last into a slice were matched in the one before.
     const reservations = results.filter(
       ({ begin }) => slice.from === window.from || begin >= slice.from * 1000,
     );
@@ -65,7 +65,7 @@ async function readSlicesOfBookings(
   }
 }
 
-/** What was known in the window and met by no slice: moved out of it, or gone, on either side. */
+/** Reads the bookings that were known in the window and that no slice has met: moved out of it, or gone, on either side. */
 async function readUnmet(deps: MatchDeps, window: Period, signal: AbortSignal | undefined): Promise<void> {
   const { mirror, destination, verdicts, lane } = deps;
   const source = deps.reservations.bookings;

@@ -1,7 +1,7 @@
 // Reconciles the whole window after each nightly sync, and in between reads every few minutes what was changed at the
 // service. All workers run this; the state lets one of them read at a time.
-import { codeOf } from '../../errors.js';
-import { createStoppable, repeat, type Stoppable, type Turns } from '../../lifecycle.js';
+import { codeOf } from '../../errors/errors.js';
+import { createStoppable, repeat, type Stoppable, type Turns } from '../../process/lifecycle.js';
 import { reconcileModified, reconcileNightly, type ReconcileDeps } from './reconcile.js';
 
 const SECOND = 1000;

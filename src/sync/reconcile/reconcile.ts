@@ -1,9 +1,8 @@
-// What became of the bookings: the service's reservations and cancellations compared with the bookings of the mirror.
+// Compares bookings: the service's reservations and cancellations compared with the bookings of the mirror.
 // A reconcile reads at both sides and writes verdicts. An interrupted one is started again from the beginning, so it has
 // no batches and needs no queue. One at a time, worked by the process that started it.
 import type { Period } from '../../destination/destination.js';
-import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../../errors.js';
-import { holdVerdicts } from '../../state/bookings/dry-verdicts.js';
+import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../../errors/errors.js';
 import { storeVerdicts } from '../../state/bookings/verdict-store.js';
 import { pruneBookings } from '../../state/retention.js';
 import { failRun, finishRun } from '../../state/runs/end-run.js';
@@ -19,9 +18,9 @@ import {
 import type { StartedBy } from '../../state/schema.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
 import { NIGHTLY } from '../../state/runs/nightly-occurrences.js';
-import { inSpan } from '../../tracing.js';
-import { readLookupTables, requireLookups } from '../current-streams.js';
-import type { SyncDeps } from '../sync-deps.js';
+import { inSpan } from '../../process/tracing.js';
+import { readLookupTables, requireLookups } from '../run/current-streams.js';
+import type { SyncDeps } from '../run/sync-deps.js';
 import type { MatchDeps } from './match-bookings.js';
 import { readChanges } from './read-changes.js';
 import { readWindow, type ReadOptions } from './read-window.js';
@@ -38,8 +37,6 @@ export interface ReconcileRange {
   /** Milliseconds since 1970; by default the configured window around now. */
   from?: number | undefined;
   to?: number | undefined;
-  /** Compares everything and keeps nothing of it. */
-  isDryRun?: boolean | undefined;
   /** Discrepancies named in the result. */
   named?: number | undefined;
 }
@@ -51,7 +48,7 @@ const LANE = 'sync';
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** Bookings of a slice: five full pages. */
 const SLICE_SIZE = 5000;
-/** What is created and removed within five minutes leaves no trace at the service: it is read later, and twice. Seconds. */
+/** A reservation that ends within five minutes leaves no trace at the service: changes are read later, and twice. Seconds. */
 const LAG = 5 * 60;
 const OVERLAP = 5 * 60;
 
@@ -98,7 +95,7 @@ export async function reconcileModified(
 }
 
 /**
- * Reconciles the window once for each night, when the night's run has ended. Undefined when there is nothing owed, or
+ * Reconciles the window once for each nightly sync, when that has ended. Undefined when nothing is due, or
  * another process is at it.
  */
 export async function reconcileNightly(
@@ -133,7 +130,6 @@ async function reconcileWindow(
   }
   return inRun(deps, window, { ...range, read: 'window', signal }, async (matching, options) => {
     await readWindow(matching, window, options);
-    if (range.isDryRun) return true;
     await pruneBookings(matching.db);
     const isWhole = range.from === undefined && range.to === undefined;
     if (isWhole) await moveReservationsWatermark(matching.db, Math.floor(now / 1000) - LAG);
@@ -141,7 +137,7 @@ async function reconcileWindow(
   });
 }
 
-interface ReadRequest extends Pick<ReconcileRange, 'isDryRun' | 'named'> {
+interface ReadRequest extends Pick<ReconcileRange, 'named'> {
   /** `changes`: only what was changed at the service since the last reading. */
   read: 'window' | 'changes';
   signal: AbortSignal | undefined;
@@ -149,10 +145,7 @@ interface ReadRequest extends Pick<ReconcileRange, 'isDryRun' | 'named'> {
 
 type RunWork = (matching: MatchDeps, options: ReadOptions) => Promise<boolean>;
 
-/**
- * Does the work as a run with a row, and returns its result. Work that returns false leaves no row. A dry run has no row and
- * writes nothing.
- */
+/** Does the work as a run with a row, and returns its result. Work that returns false leaves no row. */
 async function inRun(
   {
     destination,
@@ -164,7 +157,7 @@ async function inRun(
     ...deps
   }: ReconcileDeps,
   period: Period,
-  { read, signal, isDryRun = false, named = 0 }: ReadRequest,
+  { read, signal, named = 0 }: ReadRequest,
   work: RunWork,
 ) {
   const requestsBefore = destination.requests();
@@ -172,8 +165,8 @@ async function inRun(
   const range = { from: new Date(from).toISOString(), to: new Date(to).toISOString() };
   const { startedBy } = deps;
   const request = { kind: 'reconcile', lane: LANE, startedBy, streams: [], range } as const;
-  const runId = isDryRun ? undefined : await startReading(db, request);
-  const verdicts = runId === undefined ? holdVerdicts(db, named) : storeVerdicts(db, runId);
+  const runId = await startReading(db, request);
+  const verdicts = storeVerdicts(db, runId);
   try {
     const [bookings] = await readLookupTables(mirror, reservations.bookings ? [reservations.bookings] : []);
     if (bookings) requireLookups(bookings);
@@ -192,18 +185,18 @@ async function inRun(
       shared,
     };
     const attributes = {
-      ...(runId === undefined ? {} : { 'slotsync.run.id': runId }),
+      'slotsync.run.id': runId,
       'slotsync.run.kind': 'reconcile',
       'slotsync.run.started_by': startedBy,
       'slotsync.lane': LANE,
     };
     const hadWork = await inSpan('run', attributes, () => work(matching, { sliceSize, onProgress, signal }));
-    if (runId !== undefined) await (hadWork ? finishRun : dropReading)(db, runId);
+    await (hadWork ? finishRun : dropReading)(db, runId);
   } catch (error) {
     const reason = signal?.aborted
       ? { code: 'interrupted', message: 'the process was stopped' }
       : { code: codeOf(error), message: messageWithDetail(error) };
-    if (runId !== undefined) await failRun(db, runId, reason);
+    await failRun(db, runId, reason);
     throw error;
   }
   const counts = await verdicts.count();
@@ -211,5 +204,5 @@ async function inRun(
   const facts = { runId, read, requests, events: counts.events, ...counts.verdicts };
   deps.log.info(facts, 'reservations reconciled');
   const discrepancies = named > 0 ? await verdicts.listDiscrepancies(named) : [];
-  return { runId: runId ?? null, read, from, to, ...counts, requests, discrepancies };
+  return { runId, read, from, to, ...counts, requests, discrepancies };
 }

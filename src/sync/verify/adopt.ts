@@ -1,26 +1,26 @@
-// The state was lost: records are made again from both sides, without one write at the service. An object whose external id
-// a row gives, and that no record has, becomes that row's record; where it differs from what the row becomes, the next sync
-// plans an update of it.
+// The state was lost: records are made again from both sides, without one write at the service. An object with the external
+// id of a row becomes the record of that row, unless a record has the id. Where it differs from what the row becomes, the next
+// sync plans an update of it.
 import type { FoundObject } from '../../destination/destination.js';
-import { insertAdopted, type AdoptedRecord } from '../../state/records/insert-adopted.js';
+import { insertAdopted, type AdoptedRecord } from '../../state/records/adopt-records.js';
 import { hashObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
-import { differencesOf, findOwners, type Owner } from '../compare-objects.js';
+import { differencesOf, findOwners, type Owner } from '../object/compare-objects.js';
 import type { Pass } from './verify-pass.js';
 
-/** What became of the objects of one stream. */
+/** The objects of one stream, counted by what became of them. */
 export interface Adopted {
   /** Records made: the object is as its row says. */
   equal: number;
   /** Records made: the next sync compares and sends the object. */
   differing: number;
-  /** Objects whose external id several rows give. */
+  /** Objects with the external id of several rows. */
   ambiguous: number;
-  /** Objects of its type that no row gives; they count with the first stream of the type. */
+  /** Objects of its type without a row; they count with the first stream of the type. */
   unowned: number;
 }
 
-/** Of the hash of a row that was never accepted: every row has another one. */
+/** Hashes of a record of which nothing was accepted: every row has others. */
 const NEVER_ACCEPTED = { sourceHash: '0', objectHash: '' };
 
 /** Adopts the objects of these streams, those of parents first: what refers to them is compared with them. */
@@ -47,7 +47,7 @@ async function adoptType(
   const { destination, state, pace, signal } = pass;
   const [first] = streams;
   const read = async (pages: AsyncIterable<readonly FoundObject[]>) => {
-    /** What is counted here counts again when the reading is repeated; records are made once. */
+    /** These start from nothing when the reading is repeated; records are made once. */
     const counts = { unowned: 0, ambiguous: new Map<string, number>() };
     for await (const objects of pages) {
       signal?.throwIfAborted();
@@ -57,7 +57,7 @@ async function adoptType(
         if (!owner || owner.record || !streams.includes(owner.stream)) continue;
         const { name } = owner.stream;
         const { extId } = object;
-        // A row is linked to it, and the next sync gives it its external id.
+        // A row is linked to it, and the next sync assigns its external id.
         if (extId === undefined) continue;
         if (owner.others.length > 0) counts.ambiguous.set(name, (counts.ambiguous.get(name) ?? 0) + 1);
         else records.push(recordOf({ ...object, extId }, owner));

@@ -1,14 +1,14 @@
-// What a verify says of one object of a record. Pure.
+// The result of verifying one object of a record. Pure.
 //
 // What differs because it has not been sent yet is no drift: a difference counts only where the row still becomes exactly
 // the object that was accepted last. Everything else waits for a sync, and is counted apart. What no sync would look at is
 // in doubt.
 import type { FoundObject } from '../../destination/destination.js';
-import type { StandingRecord } from '../../state/records/standing-records.js';
+import type { OwnerRecord } from '../../state/records/read/owners.js';
 import type { DriftFields, DriftKind } from '../../state/schema.js';
 import { hashObject, type DestinationObject } from '../../streams/destination-object.js';
 import type { Stream } from '../../streams/stream.js';
-import { differencesOf, type Owner } from '../compare-objects.js';
+import { differencesOf, type Owner } from '../object/compare-objects.js';
 
 /**
  * `doubtful`: its row is as it was, and becomes another object than was accepted last: no sync would find that out.
@@ -20,7 +20,7 @@ export type Judgement =
 
 /** A record beside its row as it is now. */
 export interface Compared extends Pick<Owner, 'stream' | 'row' | 'rendered' | 'unreadable'> {
-  record: StandingRecord;
+  record: OwnerRecord;
 }
 
 /** `object`: as it stands at the service; undefined: it was asked for by its external id, and is not there. */
@@ -45,7 +45,7 @@ function isAbandoned({ stream, row, unreadable }: Compared): boolean {
   return !row && !unreadable && stream.retire === 'keep';
 }
 
-/** What the row becomes, if it is the row that was accepted last. */
+/** The object that the row becomes; undefined: it is not the row that was accepted last. */
 function unchangedObject({ record, row, rendered }: Compared): DestinationObject | undefined {
   if (row?.hash !== record.sourceHash || !rendered || !('object' in rendered)) return undefined;
   return rendered.object;

@@ -1,12 +1,11 @@
-// A type read back whole: each of its objects beside the record that has it, and then each record whose object was not met
-// by its external id. Memory does not grow with the type, but for eight bytes for each object.
+// A type read back whole: each of its objects beside the record that owns it, and then each record whose object was not met,
+// asked for by its external id. Memory grows with the type by the external ids alone: 56 MB for a million.
 import type { FoundObject } from '../../destination/destination.js';
 import { readDriftingKeys } from '../../state/drift/read-drift.js';
 import { mendDrift, writeDrift } from '../../state/drift/write-drift.js';
-import { listStanding } from '../../state/records/standing-records.js';
+import { listOwners } from '../../state/records/read/owners.js';
 import type { Stream } from '../../streams/stream.js';
-import { findOwners } from '../compare-objects.js';
-import { createMetExternalIds, type MetExternalIds } from './met-external-ids.js';
+import { findOwners } from '../object/compare-objects.js';
 import {
   addTally,
   emptyTally,
@@ -22,17 +21,17 @@ import {
 /** Records walked through at once, and asked for in one request. */
 const AT_ONCE = 1000;
 
-/** A type, and what is looked at in it. */
+/** The part of a type that is verified. */
 interface TypeRequest {
   type: string;
-  /** Those of its streams that are verified. */
+  /** The streams of the type that are verified. */
   streams: readonly Stream[];
   /** Objects that are nobody's record are written down; they are counted always. */
   extras: boolean;
 }
 
 /**
- * What was seen, by stream. Objects that are nobody's record count with the first stream of their type that is configured,
+ * Counts by stream. Objects that are nobody's record count with the first stream of their type that is configured,
  * and only where that one is verified.
  */
 export type Tallies = Map<string, Tally>;
@@ -49,7 +48,7 @@ export async function readTypeBack(pass: Pass, request: TypeRequest): Promise<Ta
 async function readObjects(
   pass: Pass,
   request: TypeRequest,
-): Promise<{ met: MetExternalIds; tallies: Tallies }> {
+): Promise<{ met: Set<string>; tallies: Tallies }> {
   const { destination, clock, pace, signal } = pass;
   /** When each page was asked for that was not answered yet, in the order of the pages. */
   let asked: number[] = [];
@@ -64,7 +63,7 @@ async function readObjects(
     async (pages) => {
       // A reading that is repeated starts from nothing.
       asked = [];
-      const met = createMetExternalIds();
+      const met = new Set<string>();
       const tallies: Tallies = new Map();
       for await (const objects of pages) {
         signal?.throwIfAborted();
@@ -129,7 +128,7 @@ async function comparePage(
 const extraKey = ({ id }: FoundObject) => `#${id}`;
 
 /** Asks for the objects of a stream's records that the reading has not met. */
-async function lookForUnmet(pass: Pass, stream: Stream, met: MetExternalIds): Promise<Tally> {
+async function lookForUnmet(pass: Pass, stream: Stream, met: ReadonlySet<string>): Promise<Tally> {
   const { state, signal } = pass;
   const tally = emptyTally();
   let unmet: Judged['record'][] = [];
@@ -139,11 +138,11 @@ async function lookForUnmet(pass: Pass, stream: Stream, met: MetExternalIds): Pr
   };
   for (let after: string | undefined; ;) {
     signal?.throwIfAborted();
-    const block = await listStanding(state.db, stream.name, after, AT_ONCE);
+    const block = await listOwners(state.db, stream.name, after, AT_ONCE);
     const fine: string[] = [];
     for (const standing of block) {
       if (met.has(standing.externalId)) continue;
-      // Of a record that is retired nothing need be there; of one that a sync has to do with, nothing is said.
+      // The object of a retired record may be absent. A record that a sync has to send is not judged.
       if (standing.status === 'retired') fine.push(standing.localKey);
       else if (standing.status !== 'synced' || !standing.isSettled) tally.waiting++;
       else if (unmet.push(standing) >= AT_ONCE) await look();

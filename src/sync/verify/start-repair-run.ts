@@ -9,6 +9,6 @@ export async function startRepairRun(
   db: Queries,
   { streams, ...started }: Pick<RunRequest, 'streams' | 'startedBy' | 'fingerprints'>,
 ): Promise<Run | undefined> {
-  const request = { kind: 'verify', lane: 'verify', ...started, streams, range: { repair: true } } as const;
+  const request = { kind: 'repair', lane: 'verify', ...started, streams } as const;
   return (await startFreeRun(db, request)).run;
 }

@@ -1,15 +1,15 @@
-// What the parts of a verify share: what they are given, how an object is looked at by its external id, and what is written
-// and counted of what was seen.
+// The parts of a verify share this: their dependencies, how an object is read by its external id, and how results are written
+// and counted.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject } from '../../destination/destination.js';
 import { writeDrift, mendDrift, type DriftingObject } from '../../state/drift/write-drift.js';
-import { lookAgain } from '../../state/records/settle-records.js';
-import { readClock, readStandingByKey, type StandingRecord } from '../../state/records/standing-records.js';
+import { checkAgain } from '../../state/records/record-state.js';
+import { readClock, readOwnersByKey, type OwnerRecord } from '../../state/records/read/owners.js';
 import type { DriftKind } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
-import { readRendered } from '../compare-objects.js';
-import type { Pace } from '../request-pace.js';
-import type { SyncDeps } from '../sync-deps.js';
+import { readRendered } from '../object/compare-objects.js';
+import type { Pace } from '../run/request-pace.js';
+import type { SyncDeps } from '../run/sync-deps.js';
 import { judgeObject, type Compared, type Judgement } from './judge-object.js';
 
 export interface Pass extends Pick<SyncDeps, 'mirror' | 'destination' | 'state' | 'streams'> {
@@ -23,7 +23,7 @@ export interface Pass extends Pick<SyncDeps, 'mirror' | 'destination' | 'state' 
   progress: (objects: number) => Promise<void>;
 }
 
-/** What was seen of one stream, in objects. */
+/** Objects of one stream by their result. */
 export interface Tally extends Partial<Record<DriftKind, number>> {
   /** Compared: as they should be, or drifting. */
   compared: number;
@@ -43,7 +43,7 @@ export function addTally(sum: Tally, later: Tally): void {
 
 /** An object of a record, and what is to be said of it. */
 export interface Judged {
-  record: StandingRecord;
+  record: OwnerRecord;
   judgement: Judgement;
 }
 
@@ -51,7 +51,7 @@ export interface Judged {
 const MARGIN_SECONDS = 2;
 
 /** Whether a page may show what the service held before the record's last write. `askedAt`: by the clock. */
-export function isOutdated({ clock }: Pass, { quietSeconds }: StandingRecord, askedAt: number): boolean {
+export function isOutdated({ clock }: Pass, { quietSeconds }: OwnerRecord, askedAt: number): boolean {
   return quietSeconds <= (clock() - askedAt) / 1000 + MARGIN_SECONDS;
 }
 
@@ -62,7 +62,7 @@ export function isOutdated({ clock }: Pass, { quietSeconds }: StandingRecord, as
 export async function judgeByExternalId(
   pass: Pass,
   stream: Stream,
-  records: readonly StandingRecord[],
+  records: readonly OwnerRecord[],
 ): Promise<Judged[]> {
   if (records.length === 0) return [];
   const { destination, state, pace, signal } = pass;
@@ -72,7 +72,7 @@ export async function judgeByExternalId(
   // By the clock that records are written by: how busy this process is says nothing about them.
   const askedSeconds = await readClock(state.db);
   const found = await destination.findObjects([...asked.values()], stream.type, { lane: 'verify', signal });
-  const standing = await readStandingByKey(state.db, stream.name, [...asked.keys()]);
+  const standing = await readOwnersByKey(state.db, stream.name, [...asked.keys()]);
   const read = await readRendered(pass, stream, [...asked.keys()]);
   return standing.map((record) => {
     if (record.externalId !== asked.get(record.localKey)) return { record, judgement: 'waiting' };
@@ -88,10 +88,7 @@ export async function judgeByExternalId(
 }
 
 /** Waits until each of these records was written longer ago than the margin; those that are written again wait no longer. */
-async function untilQuiet(
-  records: readonly StandingRecord[],
-  signal: AbortSignal | undefined,
-): Promise<void> {
+async function untilQuiet(records: readonly OwnerRecord[], signal: AbortSignal | undefined): Promise<void> {
   const youngest = Math.min(...records.map(({ quietSeconds }) => quietSeconds));
   const seconds = MARGIN_SECONDS + 0.1 - Math.max(0, youngest);
   if (seconds > 0) await sleep(seconds * 1000, undefined, signal ? { signal } : {});
@@ -125,7 +122,7 @@ export async function record(pass: Pass, stream: Stream, judged: readonly Judged
     else if (judgement !== 'waiting') drifting.push({ localKey, externalId, writtenAt, ...judgement });
   }
   await mendDrift(state.db, source, { keys: [...fine, ...abandoned] });
-  await lookAgain(state.db, { stream: stream.name, keys: doubtful });
+  await checkAgain(state.db, { stream: stream.name, keys: doubtful });
   const written = await writeDrift(state.db, source, drifting);
   const drifts = Object.values(written).reduce((sum, count) => sum + count, 0);
   const compared = fine.length + drifts;

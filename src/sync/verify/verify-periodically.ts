@@ -1,8 +1,8 @@
 // Workers verify after each nightly sync, or by a schedule of their own. An occurrence is verified once, whichever worker
 // does it; one that was interrupted is verified from the beginning.
-import { AFTER_SYNC, startedUntil, unstartedDue } from '../../cron-schedule.js';
-import { codeOf } from '../../errors.js';
-import { createStoppable, repeat, type Stoppable, type Turns } from '../../lifecycle.js';
+import { AFTER_SYNC, startedUntil, unstartedDue } from '../../time/cron-schedule.js';
+import { codeOf } from '../../errors/errors.js';
+import { createStoppable, repeat, type Stoppable, type Turns } from '../../process/lifecycle.js';
 import type { Queries } from '../../state/database.js';
 import {
   claimOccurrence,
@@ -20,7 +20,7 @@ import { verifyAlone, type VerifyDeps, type VerifyResult } from './verify.js';
 export interface PeriodicVerifyDeps extends VerifyDeps {
   /** After a nightly sync the bookings are reconciled first. */
   isReconciled: boolean;
-  /** What drifts is sent again, within limits. */
+  /** Objects that drift are sent again, within limits. */
   repairs: boolean;
   /** Queues the run of a repair. */
   startRepair: (run: Run) => Promise<void>;

@@ -1,23 +1,23 @@
 // Reads back what the service holds, compares it with what was accepted last and still stands in the mirror, and writes down
 // what drifts. A verify only reads; sending again what drifts is a run of its own. An interrupted one is started again from
 // the beginning, so it has no batches and needs no queue. One at a time, worked by the process that started it.
-import { codeOf, messageWithDetail, SlotsyncError } from '../../errors.js';
+import { codeOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
 import { settleRestored } from '../../state/databases.js';
 import { countNotComparedAgain } from '../../state/drift/read-drift.js';
 import { deleteDriftOfOthers, deleteOutdatedDrift } from '../../state/drift/write-drift.js';
 import { noteVerified } from '../../state/drift/verifications.js';
-import { countAccepted } from '../../state/records/count-records.js';
-import { sampleStanding } from '../../state/records/standing-records.js';
+import { countAccepted } from '../../state/records/read/count-records.js';
+import { sampleOwners } from '../../state/records/read/owners.js';
 import { pruneDrift } from '../../state/retention.js';
 import { failRun, finishRun } from '../../state/runs/end-run.js';
 import { readRun } from '../../state/runs/read-runs.js';
 import { startReading, whileReadingAlone } from '../../state/runs/reading-runs.js';
 import type { RunRange, StartedBy } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
-import { inSpan } from '../../tracing.js';
-import { readLookupTables, requireLookups } from '../current-streams.js';
-import type { Pace } from '../request-pace.js';
-import type { SyncDeps } from '../sync-deps.js';
+import { inSpan } from '../../process/tracing.js';
+import { readLookupTables, requireLookups } from '../run/current-streams.js';
+import type { Pace } from '../run/request-pace.js';
+import type { SyncDeps } from '../run/sync-deps.js';
 import { adoptObjects, type Adopted } from './adopt.js';
 import { readTypeBack, type Tallies } from './read-type.js';
 import { addTally, emptyTally, judgeByExternalId, record, type Pass, type Tally } from './verify-pass.js';
@@ -131,7 +131,7 @@ async function adoptAlone(
 }
 
 /** Objects of a stream that drift. */
-export function countDrifting(
+function countDrifting(
   { changed = 0, missing = 0, inactive = 0, wrong_type: wrongType = 0, extra = 0 }: Tally,
   extras: boolean,
 ): number {
@@ -159,7 +159,7 @@ async function lookAtSamples(pass: Pass, streams: readonly Stream[], sample: num
   const tallies: Tallies = new Map();
   for (const stream of streams) {
     const tally = emptyTally();
-    const chosen = await sampleStanding(pass.state.db, stream.name, sample);
+    const chosen = await sampleOwners(pass.state.db, stream.name, sample);
     for (let at = 0; at < chosen.length; at += AT_ONCE) {
       const judged = await judgeByExternalId(pass, stream, chosen.slice(at, at + AT_ONCE));
       addTally(tally, await record(pass, stream, judged));

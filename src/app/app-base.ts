@@ -1,0 +1,274 @@
+// Assembly of everything but the queue: what a command needs is opened when it first asks for it, and closed in the opposite
+// order, also when the command fails. Modules are loaded at the same moment, so that a command pays only for what it uses.
+import type { AlertDeps } from '../alerts/tell.js';
+import type { Configuration, LoadedConfiguration } from '../config/config-file.js';
+import type { Limiter, QuotaUsage } from '../destination/quota/limiter.js';
+import { UsageError } from '../errors/errors.js';
+import { createReleasers, once } from '../process/lifecycle.js';
+import type { Logger } from '../process/logger.js';
+import { noMeter, type Meter } from '../process/meter.js';
+import type { QueueStore } from '../queue/queue-address.js';
+import { createRequestCounter } from '../process/request-counter.js';
+import type { ApiSettings, Settings } from '../config/settings.js';
+import { openState, type State } from '../state/database.js';
+import { noteDatabase, readStateFacts } from '../state/databases.js';
+import { bindDestination, confirmDestination } from '../state/destination-binding.js';
+import { requireMigrated } from '../state/migrate.js';
+import type { StartedBy } from '../state/schema.js';
+import type { Mirror } from '../mirror/mirror.js';
+import type { ReconcileDeps } from '../sync/reconcile/reconcile.js';
+import type { SyncDeps } from '../sync/run/sync-deps.js';
+import type { VerifyDeps } from '../sync/verify/verify.js';
+
+export interface BaseOptions {
+  /** The command's name, by which others see this process at work. */
+  command: string;
+  configPath?: string | undefined;
+  /** Counts for /metrics when HTTP_PORT is set. */
+  isObserved?: boolean;
+  /** Works before there is a configuration file: its defaults are taken then. */
+  isUnconfigured?: boolean;
+  parts?: AppParts;
+}
+
+/** Parts that are open already and are used instead of those that the settings name. Their owner closes them. */
+export interface AppParts {
+  configuration?: Configuration;
+  mirror?: Mirror;
+  state?: State;
+  limiter?: Limiter;
+  meter?: Meter;
+}
+
+export type AppBase = ReturnType<typeof createAppBase>;
+
+/** How long one thing may take to close. */
+const RELEASE_WITHIN_MS = 3000;
+
+/** Opens nothing yet. */
+export function createAppBase(
+  settings: Settings,
+  log: Logger,
+  {
+    command,
+    configPath = settings.configPath,
+    isObserved = false,
+    isUnconfigured = false,
+    parts = {},
+  }: BaseOptions,
+) {
+  const { add: own, releaseAll } = createReleasers({ log, withinMs: RELEASE_WITHIN_MS });
+  /** Opens once, and closes with the app. */
+  const owned = <T extends { close(): Promise<unknown> }>(open: () => Promise<T>): (() => Promise<T>) =>
+    once(async () => {
+      const opened = await open();
+      return own(opened, () => opened.close());
+    });
+
+  const stateUrl = () => required(settings.stateUrl, 'STATE_DATABASE_URL');
+  const api = () => required(settings.api, 'API_BASE_URL');
+
+  /** With the lookups that are tables of the mirror as they are now; workers read them again for each run. */
+  const configuration = once(async (): Promise<LoadedConfiguration> => {
+    if (parts.configuration)
+      return { ...parts.configuration, loadedAt: new Date(), isChanged: async () => false };
+    const loaded = await (await import('../config/config-file.js')).loadConfiguration(configPath);
+    if (settings.mirrorUrl === undefined || !usesLookupTables(loaded)) return loaded;
+    const { readLookupTables } = await import('../sync/run/current-streams.js');
+    return { ...loaded, streams: await readLookupTables(await mirror(), loaded.streams) };
+  });
+
+  /** The section `service` of the configuration. */
+  const service = once(async () => {
+    const { existsConfiguration, DEFAULT_SERVICE } = await import('../config/config-file.js');
+    if (isUnconfigured && !existsConfiguration(configPath)) return DEFAULT_SERVICE;
+    return (await configuration()).service;
+  });
+
+  const connection = owned(async () => openState({ url: stateUrl() }));
+  const state = once(async (): Promise<State> => {
+    if (parts.state) return (openedState = parts.state);
+    const opened = await connection();
+    await requireMigrated(opened);
+    return (openedState = opened);
+  });
+  let openedState: State | undefined;
+
+  /** The zone of every time that is shown: the setting's, the schedule's, or that of the bookings. */
+  const timeZone = once(async (): Promise<string> => {
+    if (settings.timeZone !== undefined) return settings.timeZone;
+    const { readSchedule, NIGHTLY } = await import('../state/runs/nightly-occurrences.js');
+    const registered = await readSchedule((await state()).db, NIGHTLY);
+    if (registered) return registered.timezone;
+    const declared = await configuration().catch(() => undefined); // what needs the configuration reports its faults
+    return declared?.schedule?.timezone ?? declared?.reservations?.bookings?.timezone ?? 'UTC';
+  });
+
+  /** The state bound to the destination of the settings. */
+  const bound = once(async (): Promise<{ state: State; stateId: string }> => {
+    const opened = await state();
+    await noteDatabase(opened.db, 'state', await readStateFacts(opened.db));
+    return { state: opened, stateId: await bindDestination(opened, api()) };
+  });
+
+  const ownMirror = owned(async () => {
+    const { createMirror } = await import('../mirror/mirror.js');
+    return createMirror({ url: required(settings.mirrorUrl, 'MIRROR_DATABASE_URL') });
+  });
+  const mirror = async () => parts.mirror ?? ownMirror();
+
+  const triggers = owned(async () => {
+    const { openTriggers } = await import('../mirror/install-triggers.js');
+    const { CHANGES_CHANNEL } = await import('../state/inbox/add-changes.js');
+    return openTriggers({ url: stateUrl(), channel: CHANGES_CHANNEL });
+  });
+
+  /** The quota is one organization's at one service. */
+  async function openQuota(owner: Pick<ApiSettings, 'baseUrl' | 'organizationId'>, leaseMs?: number) {
+    const { openLimiter } = await import('../destination/quota/open-limiter.js');
+    const { redisUrl, requestsPerSecond: rate } = settings;
+    if (redisUrl === undefined) await state(); // its migrations create the store
+    const key = `${owner.baseUrl} ${owner.organizationId}`;
+    const opened = await openLimiter({ redisUrl, stateUrl: stateUrl(), key, rate, leaseMs, log });
+    own(opened, opened.disconnect);
+    return own(opened.limiter, opened.limiter.close);
+  }
+
+  const limiter = once(async () => {
+    return parts.limiter ?? openQuota(api(), (await service()).requestTimeoutMs + 1000);
+  });
+
+  /** The quota of the state's destination, for commands that only look. */
+  let quota: { name: string; limiter: ReturnType<typeof openQuota> } | undefined;
+
+  /** Undefined when no HTTP is asked for. */
+  const http = once(async () => {
+    if (!isObserved || settings.httpPort === 0) return undefined;
+    const { createWorkerHttp } = await import('../http/worker-http.js');
+    const names = async () => [...(await streams()).keys()];
+    const { httpHost: host, httpPort: port } = settings;
+    return createWorkerHttp({ host, port, state, log, limiter, streams: names });
+  });
+  const counter = createRequestCounter();
+  const meter = once(async (): Promise<Meter> => {
+    const observed = parts.meter ?? (await http())?.meter ?? noMeter;
+    return {
+      ...observed,
+      requested(endpoint, status, seconds) {
+        counter.requested(status, seconds);
+        observed.requested(endpoint, status, seconds);
+      },
+    };
+  });
+
+  /** Spans are of work with the service: other commands do not load the SDK. Closed after everything that traces. */
+  const tracing = once(async () => {
+    if (!settings.exportsTraces) return;
+    const { startTracing } = await import('../process/tracing-export.js');
+    const started = startTracing(log);
+    if (started) own(started, started.close);
+  });
+
+  const destination = owned(async () => {
+    await tracing();
+    const { createDestination } = await import('../destination/destination.js');
+    const { noteRequestsPeriodically } = await import('../sync/run/note-requests.js');
+    const notes = noteRequestsPeriodically({ counter, state: () => openedState, log });
+    own(notes, notes.close);
+    const deps = { limiter: await limiter(), log, meter: await meter() };
+    return createDestination({ api: api(), ...deps, ...(await service()) });
+  });
+
+  /** Every stream of the configuration by its name. */
+  const streams = async (): Promise<SyncDeps['streams']> =>
+    new Map((await configuration()).streams.map((stream) => [stream.name, stream]));
+
+  /** The use cases' dependencies, over a state that is bound to the destination or confirmed to be. */
+  const syncing = async (opened: State) => ({
+    mirror: await mirror(),
+    destination: await destination(),
+    state: opened,
+    streams: await streams(),
+    meter: await meter(),
+    log,
+  });
+
+  return {
+    command,
+    settings,
+    log,
+    own,
+    stateUrl,
+    configuration,
+    streams,
+    syncing,
+    state,
+    timeZone,
+    bound,
+    mirror,
+    triggers,
+    limiter,
+    http,
+    meter,
+    destination,
+    close: releaseAll,
+
+    queueStore: (): QueueStore =>
+      settings.redisUrl === undefined ? { postgresUrl: stateUrl() } : { redisUrl: settings.redisUrl },
+
+    /** Refuses a state that belongs to another destination, without binding a new one. */
+    async confirmedState(): Promise<State> {
+      const opened = await state();
+      await confirmDestination(opened, api());
+      return opened;
+    },
+
+    /** How the quota of the state's destination is used now. Throws what the store throws. */
+    async quotaUsage(owner: Pick<ApiSettings, 'baseUrl' | 'organizationId'>): Promise<QuotaUsage> {
+      const name = `${owner.baseUrl} ${owner.organizationId}`;
+      if (quota?.name !== name) {
+        const failed = (error: unknown) => {
+          quota = undefined; // the next one opens it anew
+          throw error;
+        };
+        quota = { name, limiter: openQuota(owner).catch(failed) };
+      }
+      return (await quota.limiter).usage();
+    },
+
+    /** The dependencies of alerts. Throws UsageError when a channel cannot be used. */
+    async alerting(): Promise<AlertDeps> {
+      const { createChannels } = await import('../alerts/channels.js');
+      const { alerts: rules } = await configuration();
+      const channels = createChannels({ ...settings.alerts, proxy: settings.proxy }, rules);
+      const names = [...(await streams()).keys()];
+      return { state: await state(), log, channels, rules, streams: names, timeZone: await timeZone() };
+    },
+
+    /** The dependencies of a verify; a state that is new is bound to the destination. */
+    async verifying(startedBy: StartedBy): Promise<VerifyDeps> {
+      const { createPace } = await import('../sync/run/request-pace.js');
+      const { DEFAULT_VERIFY_SHARE } = await import('../streams/config-schema.js');
+      const { share = DEFAULT_VERIFY_SHARE } = (await configuration()).verify ?? {};
+      const pace = createPace({ requestsPerSecond: settings.requestsPerSecond, share });
+      return { ...(await syncing((await bound()).state)), startedBy, pace };
+    },
+
+    /** The dependencies of a reconcile; a state that is new is bound to the destination. */
+    async reconciling(startedBy: StartedBy): Promise<ReconcileDeps> {
+      const { NO_RESERVATIONS } = await import('../streams/bookings.js');
+      const { reservations = NO_RESERVATIONS } = await configuration();
+      return { ...(await syncing((await bound()).state)), reservations, startedBy };
+    },
+  };
+}
+
+/** A reconcile reads the tables of its own lookups. */
+function usesLookupTables({ streams }: Configuration): boolean {
+  return streams.some(({ lookups }) => lookups.tables.size > 0);
+}
+
+function required<T>(value: T | undefined, setting: string): T {
+  if (value === undefined) throw new UsageError(`${setting} is not set`);
+  return value;
+}

@@ -1,0 +1,47 @@
+// Assembly of the operator's page: of a worker, and of `slotsync page`, which works nothing.
+import type { AppBase } from './app-base.js';
+import { startHttpServer } from '../http/http-server.js';
+import { createPage } from '../page/page.js';
+import type { Producer } from '../queue/producer.js';
+
+interface PageParts {
+  port: number;
+  /** Opened at the first action that queues something. */
+  producer: () => Promise<Producer>;
+  /** By default a limiter of its own, which takes no slot. */
+  quotaUsage?: AppBase['quotaUsage'];
+}
+
+/** The page's routes; closed with the app. */
+export function openPage(app: AppBase, { port, producer, quotaUsage = app.quotaUsage }: PageParts) {
+  const { settings, state, timeZone, configuration, mirror, log } = app;
+  const destination = async () => {
+    await app.confirmedState(); // records of one service are never looked up at another
+    return app.destination();
+  };
+  const configuredStreams = async () => (await configuration()).streams.map(({ name }) => name);
+  const page = createPage({
+    host: settings.httpHost,
+    token: settings.httpToken,
+    port,
+    state,
+    timeZone,
+    configuration,
+    configuredStreams,
+    quotaUsage,
+    requestsPerSecond: settings.requestsPerSecond,
+    mirror,
+    destination,
+    producer,
+    log,
+  });
+  return app.own(page, page.close);
+}
+
+/** Serves the page alone. Throws UsageError when the port cannot be had. */
+export async function servePage(app: AppBase, parts: PageParts) {
+  const { routes, notFound } = openPage(app, parts);
+  const { httpHost: host } = app.settings;
+  const server = await startHttpServer({ host, port: parts.port, routes, notFound, log: app.log });
+  return app.own(server, server.close);
+}

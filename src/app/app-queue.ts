@@ -1,0 +1,116 @@
+// Assembly of what works the queue: producer, scheduler, workers, inbox, and a worker's HTTP. Loaded only by the
+// commands that queue or work something.
+import type { AppBase } from './app-base.js';
+import { scheduleOf, verifyScheduleOf } from '../config/config-file.js';
+import { createTurns, type Stoppable } from '../process/lifecycle.js';
+import { openBullmq, requireQueueStore } from '../queue/bullmq.js';
+import { createInboxWorker } from '../queue/inbox-worker.js';
+import { startNightlyScheduler } from '../queue/nightly-scheduler.js';
+import { startPresence } from '../queue/presence.js';
+import { createProducer } from '../queue/producer.js';
+import { createWorkers, type Workers } from '../queue/workers.js';
+import { requireMigrated } from '../state/migrate.js';
+import { registerSchedule, removeSchedule, VERIFY } from '../state/runs/nightly-occurrences.js';
+import type { Run } from '../state/runs/read-runs.js';
+import { createCurrentStreams } from '../sync/run/current-streams.js';
+import { reconcilePeriodically } from '../sync/reconcile/reconcile-periodically.js';
+import { verifyPeriodically } from '../sync/verify/verify-periodically.js';
+
+/** Throws SlotsyncError when the queue's store cannot be reached. */
+export async function openQueue(app: AppBase) {
+  const { log, own } = app;
+  const { state, stateId } = await app.bound();
+  const { fingerprints, loadedAt, isChanged } = await app.configuration();
+  await requireQueueStore(app.queueStore());
+  const bullmq = openBullmq(app.queueStore(), stateId, log, fingerprints.configuration);
+  own(bullmq, bullmq.close);
+  const producer = createProducer({ bullmq, state, fingerprints });
+  own(producer, producer.close);
+  const shared = { bullmq, producer, log, state };
+  /** Limits readings that keep a connection of the state until they have ended. */
+  const turns = createTurns();
+  /** Also after a failed start: a command that got further has stopped it already. */
+  const ownStoppable = <T extends Stoppable>(part: T): T =>
+    own(part, () => {
+      part.abort();
+      return part.stop();
+    });
+
+  return {
+    producer,
+
+    /** Starts the nightly sync whenever it is due, as it is configured, until the app is closed. */
+    async startNightlyScheduler(): Promise<void> {
+      const configured = scheduleOf(await app.configuration());
+      const scheduler = await startNightlyScheduler({ ...shared, streams: await app.streams() }, configured);
+      own(scheduler, scheduler.close);
+    },
+
+    /** Workers over every stream of the configuration; the caller starts and stops them. */
+    async workers(options: { concurrency?: number; waitForCredentials?: boolean } = {}): Promise<Workers> {
+      const syncing = await app.syncing(state);
+      const { mirror, destination } = syncing;
+      const probe = async (signal: AbortSignal) => {
+        await requireMigrated(state);
+        await mirror.ping();
+        await destination.probe('objects', { from: 0, to: 0 }, { lane: 'verify', signal });
+      };
+      const configuration = { ...fingerprints, loadedAt, isChanged };
+      const presence = await startPresence({ state, log, command: app.command, configuration });
+      own(presence, presence.close);
+      const { ofRun: streamsOf } = createCurrentStreams(mirror, syncing.streams);
+      const deps = { ...shared, ...options, ...syncing, presence, probe, streamsOf };
+      return ownStoppable(createWorkers(deps));
+    },
+
+    /** Incremental sync of every stream of the configuration; the caller starts and stops it. */
+    async inboxWorker() {
+      const { polling } = await app.configuration();
+      const mirror = await app.mirror();
+      return ownStoppable(createInboxWorker({ ...shared, mirror, streams: await app.streams(), polling }));
+    },
+
+    /** Reconciles from time to time until the caller stops it; undefined if no reservations are configured. */
+    async reconcilePeriodically(): Promise<Stoppable | undefined> {
+      if ((await app.configuration()).reservations === undefined) return undefined;
+      const deps = await app.reconciling('schedule');
+      const { everyMinutes } = deps.reservations;
+      return ownStoppable(reconcilePeriodically(deps, { everyMinutes, turns }));
+    },
+
+    /** Verifies when it is due until the caller stops it; undefined if the configuration does not say when. */
+    async verifyPeriodically(): Promise<Stoppable | undefined> {
+      const configuration = await app.configuration();
+      const schedule = verifyScheduleOf(configuration);
+      if (schedule) await registerSchedule(state.db, VERIFY, schedule);
+      else await removeSchedule(state.db, VERIFY);
+      if (!schedule) return undefined;
+      const isReconciled = configuration.reservations !== undefined;
+      const repairs = configuration.verify?.repair === 'within-limits';
+      const startRepair = ({ id, lane }: Run) => producer.enqueueRun(id, lane);
+      const deps = { ...(await app.verifying('schedule')), isReconciled, repairs, startRepair };
+      return ownStoppable(verifyPeriodically(deps, turns));
+    },
+
+    /** Decides and sends alerts until the caller stops it; undefined if no channel is set. */
+    async alertPeriodically(): Promise<Stoppable | undefined> {
+      const { rules, ...deps } = await app.alerting();
+      if (rules.mail !== undefined && !deps.channels.some(({ name }) => name === 'mail'))
+        log.warn('alerts.mail is configured, and ALERT_SMTP_URL is not set: no mail is sent');
+      if (deps.channels.length === 0) return undefined;
+      const { alertPeriodically } = await import('../alerts/alert-periodically.js');
+      return ownStoppable(alertPeriodically({ ...deps, rules }));
+    },
+
+    /** Health of these workers, metrics of this process and the page over HTTP, when HTTP_PORT asks for them. */
+    async serveHttp({ phase, sendingStopped }: Workers): Promise<void> {
+      const http = await app.http();
+      if (!http) return;
+      const quotaUsage = async () => (await app.limiter()).usage();
+      const { openPage } = await import('./app-page.js');
+      const page = openPage(app, { port: app.settings.httpPort, producer: async () => producer, quotaUsage });
+      const server = await http.serve({ phase, sendingStopped }, producer.depth, page);
+      own(server, server.close);
+    },
+  };
+}

@@ -1,0 +1,28 @@
+// An app is what one command needs: its settings, its log, and what it opens. The queue is loaded only by the commands that
+// queue or work something.
+import { createAppBase, type BaseOptions } from './app-base.js';
+import { once } from '../process/lifecycle.js';
+import { createLogger } from '../process/logger.js';
+import { readEnvironment } from '../config/environment.js';
+import { loadSettings, type Need } from '../config/settings.js';
+import { canDraw, hasColours } from '../process/terminal.js';
+
+export interface AppOptions extends BaseOptions {
+  needs: readonly Need[];
+  envFile?: string | undefined;
+  /** When LOG_LEVEL is not set. */
+  logLevel?: string;
+}
+
+export type App = Awaited<ReturnType<typeof createApp>>;
+
+/** Throws UsageError when a needed setting is missing; nothing is opened yet. */
+export async function createApp({ needs, envFile, logLevel = 'warn', ...options }: AppOptions) {
+  const settings = loadSettings(needs, readEnvironment(envFile));
+  const { stderr } = process;
+  const shown = canDraw(stderr) ? { timeZone: settings.timeZone, hasColours: hasColours(stderr) } : undefined;
+  const mixin = settings.exportsTraces ? (await import('../process/tracing.js')).traceIds : undefined;
+  const log = createLogger(settings.logLevel ?? logLevel, shown, undefined, mixin);
+  const base = createAppBase(settings, log, options);
+  return { ...base, queue: once(async () => (await import('./app-queue.js')).openQueue(base)) };
+}

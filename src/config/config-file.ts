@@ -1,0 +1,246 @@
+// Finds, loads and checks the configuration file. TypeScript is loaded without a build step; an import of `slotsync`
+// in the file is this program, wherever the file is.
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { z } from 'zod';
+import { hashTexts, readModules, type Modules } from './config-modules.js';
+import { loadAlone } from './load-alone.js';
+import { readCsvFile } from '../files/csv-file.js';
+import { messageOf, UsageError } from '../errors/errors.js';
+import { AFTER_SYNC } from '../time/cron-schedule.js';
+import {
+  configKeys,
+  configSchema,
+  describeFault,
+  streamSchema,
+  type Fault,
+  type ParsedConfig,
+  type StreamDeclaration,
+} from '../streams/config-schema.js';
+import { nearestName } from '../text/nearest-name.js';
+import { fingerprintsOf, type Fingerprints } from '../streams/fingerprints.js';
+import { resolveLookups } from '../streams/lookups.js';
+import { resolveReservations, type ReservationConfig } from '../streams/bookings.js';
+import { resolveStreams, type Stream } from '../streams/stream.js';
+import { readTextFile } from '../files/text-file.js';
+
+const NAMES = ['sync.config.ts', 'sync.config.js', 'sync.config.mjs', 'sync.config.json'];
+
+export interface Configuration extends Omit<ParsedConfig, 'streams' | 'reservations'> {
+  /** Parents first. */
+  streams: readonly Stream[];
+  reservations: ReservationConfig | undefined;
+  fingerprints: Fingerprints;
+  /** The file, what it imports, and the lookups beside it. */
+  files: readonly string[];
+}
+
+/** A configuration as a process has it while its files may change. */
+export interface LoadedConfiguration extends Configuration {
+  loadedAt: Date;
+  /** Whether its files differ now from what was loaded. */
+  isChanged: () => Promise<boolean>;
+}
+
+/** The section `service` without a configuration. */
+export const DEFAULT_SERVICE = configSchema.shape.service.parse(undefined);
+
+/** Whether there is a configuration to load: the file, or the first `sync.config.*` of the folder. */
+export function existsConfiguration(file: string | undefined): boolean {
+  return file === undefined ? findConfiguration() !== undefined : existsSync(file);
+}
+
+/** The first `sync.config.*` of the folder, if there is one. */
+export function findConfiguration(folder = process.cwd()): string | undefined {
+  return NAMES.map((name) => path.join(folder, name)).find(existsSync);
+}
+
+/** Loads `file`, or the first `sync.config.*` of the folder. Throws UsageError with every fault. */
+export async function loadConfiguration(
+  file: string | undefined,
+  folder = process.cwd(),
+  loadWithinMs?: number,
+): Promise<LoadedConfiguration> {
+  const found = file === undefined ? findConfiguration(folder) : path.resolve(folder, file);
+  if (found === undefined || !existsSync(found)) {
+    const sought = found === undefined ? `${NAMES[0]} in ${folder}` : `configuration file ${found}`;
+    throw new UsageError(`there is no ${sought}`, {
+      remedy: 'Write one (docs/configuration.md), or name it with --config or SLOTSYNC_CONFIG.',
+    });
+  }
+  const name = path.basename(found);
+  try {
+    const { exported, modules } = await loadAlone(() => readExported(found), loadWithinMs);
+    const checked = checkConfiguration(exported, name, { folder: path.dirname(found), modules });
+    const texts = await hashTexts(checked.files);
+    const isChanged = async () => (await hashTexts(checked.files)) !== texts;
+    return { ...checked, loadedAt: new Date(), isChanged };
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    // Node adds which files of this program asked for a module.
+    const reason = messageOf(error)
+      .split(/\s*Require stack:/)[0]
+      ?.replace(/\s+/g, ' ')
+      .trim();
+    throw new UsageError(`${name} cannot be loaded: ${reason}`, {
+      remedy: 'Correct the file; docs/configuration.md describes it.',
+      cause: error,
+    });
+  }
+}
+
+/** The export of the file, and its modules. */
+async function readExported(file: string): Promise<{ exported: unknown; modules: Modules }> {
+  const text = readTextFile(file);
+  if (file.endsWith('.json')) return { exported: JSON.parse(text), modules: { files: [file], hash: '' } };
+  const { createJiti } = await import('jiti');
+  const self = import.meta.url.endsWith('.ts') ? '../index.ts' : '../index.js';
+  const alias = { slotsync: fileURLToPath(new URL(self, import.meta.url)) };
+  // A cache on disk would be in the temporary folder, where other users of the machine could leave code to be run.
+  const jiti = createJiti(import.meta.url, {
+    alias,
+    fsCache: false,
+    moduleCache: false,
+    interopDefault: false,
+  });
+  const exported = (await jiti.import<{ default?: unknown }>(file)).default;
+  return { exported, modules: readModules(jiti, file) };
+}
+
+/**
+ * Checks what a configuration file exported; the message has `name`. Lookups are read from files beside it, in `folder`.
+ * `modules`: the file and what it imports. Throws UsageError with every fault.
+ */
+export function checkConfiguration(
+  exported: unknown,
+  name = 'the configuration',
+  { folder = process.cwd(), modules = { files: [], hash: '' } }: { folder?: string; modules?: Modules } = {},
+): Configuration {
+  const other = describeOther(exported);
+  if (other !== undefined) {
+    throw new UsageError(`${name} holds ${other}, not a configuration`, {
+      remedy: 'It needs `export default defineConfig({ … })`, or in JSON an object with `streams`.',
+    });
+  }
+  // The input distinguishes what is missing from what is wrong.
+  const parsed = configSchema.safeParse(exported, { reportInput: true });
+  const faults: Fault[] = parsed.success ? [] : parsed.error.issues.flatMap(toFaults);
+  const { readable, unreadable } = parsed.success
+    ? { readable: parsed.data.streams, unreadable: new Set<string>() }
+    : parseStreams(exported);
+  const files = [...modules.files];
+  const readFile = (file: string, columns: readonly [string, string]) => {
+    files.push(path.resolve(folder, file));
+    return readCodes(folder, file, columns);
+  };
+  const declaredLookups = parsed.data?.lookups ?? nameLookups(exported);
+  const lookups = resolveLookups(declaredLookups, readFile, faults);
+  const streams = resolveStreams(readable, faults, { unreadable, lookups, modules: modules.hash });
+  if (parsed.data?.verify?.after === AFTER_SYNC && parsed.data.schedule === undefined)
+    faults.push({
+      path: 'verify.after',
+      message: "'sync' means after each nightly sync, and there is no `schedule`",
+    });
+  const reservations =
+    parsed.data?.reservations && resolveReservations(parsed.data.reservations, streams, lookups, faults);
+  if (!parsed.success || faults.length > 0) {
+    throw new UsageError(`${name} has ${faults.length === 1 ? 'a fault' : `${faults.length} faults`}`, {
+      faults: faults.map(describeFault),
+    });
+  }
+  return { ...parsed.data, streams, reservations, fingerprints: fingerprintsOf(streams), files };
+}
+
+/** The codes of a file. A fault of it is thrown as a text that does not repeat the folder. */
+function readCodes(folder: string, file: string, [key, value]: readonly [string, string]) {
+  try {
+    return readCsvFile(path.resolve(folder, file), [key, value]).map(({ line, values }) => ({
+      line,
+      code: values[key] ?? '',
+      value: values[value] ?? '',
+    }));
+  } catch (error) {
+    throw new Error(messageOf(error).replace(path.resolve(folder, file), file), { cause: error });
+  }
+}
+
+/** The names of lookups of a configuration that cannot be read as a whole, so that who uses them has no fault. */
+function nameLookups(exported: unknown): ParsedConfig['lookups'] {
+  const { lookups } = exported as { lookups?: unknown };
+  const names = typeof lookups === 'object' && lookups !== null ? Object.keys(lookups) : [];
+  return Object.fromEntries(names.map((name) => [name, {}]));
+}
+
+/** The kind of thing that a file exports in place of an object with declarations; undefined for an object. */
+function describeOther(exported: unknown): string | undefined {
+  if (exported === undefined || exported === null) return 'nothing';
+  if (Array.isArray(exported)) return 'a list';
+  return typeof exported === 'object' ? undefined : `a ${typeof exported}`;
+}
+
+/** The schedule as cron-schedule.ts takes it; undefined without one. */
+export function scheduleOf({ schedule }: Pick<ParsedConfig, 'schedule'>) {
+  if (!schedule) return undefined;
+  const { nightly: pattern, timezone, catchUp } = schedule;
+  return { pattern, timezone, catchUp };
+}
+
+/** When workers verify: a cron pattern, or `sync`, which is after each nightly sync. Undefined: they do not. */
+export function verifyScheduleOf({ schedule, verify }: Pick<ParsedConfig, 'schedule' | 'verify'>) {
+  return verify && { pattern: verify.after, timezone: schedule?.timezone ?? 'UTC' };
+}
+
+/** The streams that can be read although the configuration as a whole cannot, so that their faults are reported too. */
+function parseStreams(exported: unknown) {
+  const streams: unknown = (exported as { streams?: unknown }).streams;
+  const readable: Record<string, StreamDeclaration> = {};
+  const unreadable = new Set<string>();
+  for (const [name, declaration] of Object.entries(streams ?? {})) {
+    const parsed = streamSchema.safeParse(declaration);
+    if (parsed.success) readable[name] = parsed.data;
+    else unreadable.add(name);
+  }
+  return { readable, unreadable };
+}
+
+function toFaults(issue: z.core.$ZodIssue): Fault[] {
+  const place = issue.path.join('.');
+  if (issue.code === 'unrecognized_keys') {
+    return issue.keys.map((key) => ({
+      path: place === '' ? key : `${place}.${key}`,
+      message: `unknown${suggest(key)}`,
+    }));
+  }
+  const isOfKey = issue.code === 'invalid_key';
+  const isMissing = issue.input === undefined && ['invalid_type', 'invalid_union'].includes(issue.code);
+  const message = (isOfKey && issue.issues[0]?.message) || issue.message;
+  return [{ path: place, message: isMissing ? `is missing: ${message}` : message }];
+}
+
+function suggest(key: string): string {
+  const near = nearestName(
+    key,
+    configKeys().filter((name) => name !== key),
+  );
+  return near === undefined ? '; remove it, or check the spelling' : `; did you mean '${near}'?`;
+}
+
+/** The streams named on the command line, or all. Throws UsageError for a name that is not configured. */
+export function selectStreams({ streams }: Configuration, names: readonly string[]): readonly Stream[] {
+  const known = new Set(streams.map(({ name }) => name));
+  const unknown = names.filter((name) => !known.has(name));
+  if (unknown.length > 0) {
+    const meant = unknown.map((name) => nearestName(name, [...known])).filter((name) => name !== undefined);
+    const near = meant.length === 0 ? '' : `Did you mean ${meant.join(', ')}? `;
+    throw new UsageError(`no stream ${unknown.map((name) => `'${name}'`).join(', ')} in the configuration`, {
+      remedy: `${near}There are: ${[...known].join(', ')}.`,
+    });
+  }
+  return names.length === 0 ? streams : streams.filter(({ name }) => names.includes(name));
+}
+
+/** The one stream of this name. Throws UsageError when it is not configured. */
+export function selectStream(configuration: Configuration, name: string): Stream {
+  return selectStreams(configuration, [name])[0] as Stream;
+}

@@ -1,0 +1,62 @@
+// The modules that a configuration file consists of. A function of a field may use a constant of its file, or of a file that is
+// imported; its own source text does not change with that constant.
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import path from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import type { Jiti } from 'jiti';
+import { codeOf } from '../errors/errors.js';
+
+/** Files whose imports are read; others, such as JSON, import nothing. */
+const CODE = /\.[cm]?[jt]sx?$/;
+/** How compiled code imports: jiti leaves no other form. What only reads so is no file, and does not count. */
+const IMPORT = /\b(?:require|jitiImport|import)\(\s*(?:"([^"\n]+)"|'([^'\n]+)')\s*\)/g;
+
+/** How a text begins that names a file of one's own; escaped, it may begin with anything. Compiling is left out without one. */
+const OWN_FILE = /["'](?:\.{0,2}\/|#|file:|\\)/;
+
+/** A file and every module that it imports, directly or not. Not packages, and not what is named by an expression. */
+export interface Modules {
+  files: readonly string[];
+  /** The hash of their places from the file's folder, and of their texts. */
+  hash: string;
+}
+
+export function readModules(jiti: Jiti, file: string): Modules {
+  const texts = new Map<string, string>();
+  const open = [file];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    if (texts.has(next)) continue;
+    const text = readFileSync(next, 'utf8');
+    texts.set(next, text);
+    if (CODE.test(next) && OWN_FILE.test(text)) open.push(...findImports(jiti, next, text));
+  }
+  const folder = path.dirname(file);
+  const modules = [...texts]
+    .map(([name, text]) => [path.relative(folder, name).split(path.sep).join('/'), text] as const)
+    .toSorted(([a], [b]) => (a < b ? -1 : 1));
+  const hash = createHash('sha256').update(JSON.stringify(modules)).digest('base64url');
+  return { files: [...texts.keys()], hash };
+}
+
+/** A hash of the texts of these files, as they are now. One that cannot be read has none. */
+export async function hashTexts(files: readonly string[]): Promise<string> {
+  const texts = files.map((file) => readFile(file, 'utf8').catch(codeOf));
+  return createHash('sha256')
+    .update(JSON.stringify(await Promise.all(texts)))
+    .digest('base64url');
+}
+
+function findImports(jiti: Jiti, file: string, source: string): string[] {
+  const compiled = jiti.transform({ filename: file, source, ts: /\.[cm]?tsx?$/.test(file), async: false });
+  return [...compiled.matchAll(IMPORT)].flatMap(([, double, single]) => {
+    const specifier = double ?? single ?? '';
+    // `#name` is an import of the folder's own package.json; other bare names are packages.
+    if (!/^(\.{0,2}\/|#|file:)/.test(specifier)) return [];
+    const resolved = jiti.esmResolve(specifier, { parentURL: pathToFileURL(file), try: true });
+    if (resolved === undefined || resolved.startsWith('node:')) return [];
+    const found = resolved.startsWith('file:') ? fileURLToPath(resolved) : resolved;
+    return path.isAbsolute(found) && !found.split(path.sep).includes('node_modules') ? [found] : [];
+  });
+}

@@ -1,0 +1,48 @@
+// The environment, with the file of settings, and the files of secrets that it names.
+import { existsSync } from 'node:fs';
+import { parseEnv } from 'node:util';
+import { UsageError } from '../errors/errors.js';
+import { isReadableByOthers, readTextFile } from '../files/text-file.js';
+import { containsSecret, listSecretFiles } from './settings.js';
+
+/**
+ * The environment, with what the file adds to it: variables that are set already win. Without a name, `.env` of the
+ * working directory is read if there is one. Throws UsageError when the file cannot be read or understood.
+ */
+export function readEnvironment(file?: string): NodeJS.ProcessEnv {
+  if (file === undefined && !existsSync('.env')) return process.env;
+  const text = readTextFile(file ?? '.env');
+  const line = findUnreadableLine(text);
+  if (line !== undefined)
+    throw new UsageError(`${file ?? '.env'}: line ${line} is not NAME=value`, {
+      remedy: 'Correct the line, or put # before it; .env.example shows the form.',
+    });
+  const settings = parseEnv(text);
+  if (settings['NODE_EXTRA_CA_CERTS'] && process.env['NODE_EXTRA_CA_CERTS'] === undefined)
+    throw new UsageError(`${file ?? '.env'}: NODE_EXTRA_CA_CERTS has no effect in a file of settings`, {
+      remedy: 'Node reads it when it starts: set it in the environment, and remove it here.',
+    });
+  for (const [name, value] of Object.entries(settings)) process.env[name] ??= value;
+  return process.env;
+}
+
+/** The number of the first line that Node would skip silently. */
+function findUnreadableLine(text: string): number | undefined {
+  // A value in quotes may continue over lines.
+  const lines = text.replaceAll(/^[ \t]*#.*|=[ \t]*("[^"]*"|'[^']*'|`[^`]*`)/gm, (part) =>
+    part.startsWith('=') ? `=${part.slice(1).replaceAll(/[^\n]/g, ' ')}` : part,
+  );
+  const index = lines
+    .split('\n')
+    .findIndex((line) => !/^\s*(#.*|(export\s+)?[A-Za-z_][\w.-]*\s*=.*)?\s*$/.test(line));
+  return index < 0 ? undefined : index + 1;
+}
+
+/** Files with secrets that every user of this machine may read, as sentences: files of `…_FILE` settings, and `.env`. */
+export function findExposedSecrets(envFile = '.env', env: NodeJS.ProcessEnv = process.env): string[] {
+  const files = listSecretFiles(env);
+  if (existsSync(envFile) && containsSecret(parseEnv(readTextFile(envFile)))) files.push(envFile);
+  return files
+    .filter(isReadableByOthers)
+    .map((file) => `${file} may be read by every user of this machine; chmod 600 it`);
+}

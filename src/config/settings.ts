@@ -1,0 +1,284 @@
+// The settings: names in the environment, what each may be, and its default. All faults are reported at once, and none
+// repeats a text: it may be a secret.
+import { existsSync } from 'node:fs';
+import { z } from 'zod';
+import { refuse } from '../connections/address-parts.js';
+import { parsePostgresAddress } from '../connections/postgres-address.js';
+import { parseRedisAddress } from '../connections/redis-address.js';
+import { parseSmtpAddress } from '../connections/smtp-address.js';
+import {
+  requireCollectorAddress,
+  requireProxyAddress,
+  requireServiceAddress,
+  requireWebhookAddress,
+} from '../connections/web-address.js';
+import { messageOf, UsageError } from '../errors/errors.js';
+import { isTimeZone } from '../text/format.js';
+import { readAgain, type SettingText } from './setting-text.js';
+
+/** A text that `check` throws no error for. */
+const checkedBy = (check: (text: string) => unknown) =>
+  z.string().superRefine((text, context) => {
+    try {
+      check(text);
+    } catch (error) {
+      context.addIssue({ code: 'custom', message: messageOf(error) });
+    }
+  });
+
+/** A text that an HTTP header can hold. The fault names the place, not the character. */
+const headerValue = checkedBy((text) => {
+  const characters = Array.from(text);
+  const index = characters.findIndex((character) => !/[!-~]/.test(character));
+  refuse(
+    index >= 0,
+    `character ${index + 1} of ${characters.length} is no letter, digit or sign of ASCII; copy it again`,
+  );
+});
+
+const NEW_SECRET = 'for example from: openssl rand -hex 24';
+/** A shorter one could be guessed. */
+const SHORTEST_SECRET = 16;
+const ownSecret = checkedBy((text) =>
+  refuse(
+    text.length < SHORTEST_SECRET,
+    `has ${text.length} characters; use at least ${SHORTEST_SECRET}, ${NEW_SECRET}`,
+  ),
+);
+
+const wholeFrom = (min: number, max: number) =>
+  z
+    .string()
+    .refine((text) => /^\d+$/.test(text) && Number(text) >= min && Number(text) <= max, {
+      error: `a whole number from ${min} to ${max}`,
+    })
+    .transform(Number);
+
+const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'];
+
+const text = z.string().optional();
+
+const PLAIN = z.object({
+  API_BASE_URL: checkedBy(requireServiceAddress)
+    .overwrite((url) => url.replace(/\/+$/, ''))
+    .optional(),
+  /** It becomes a part of a path, in which everything else is encoded. */
+  API_ORGANIZATION_ID: z
+    .string()
+    .regex(/^(?!\.{1,2}$)/, 'dots alone are no id')
+    .regex(/^[^\s\p{Cc}]*$/u, 'contains a space or a control character; copy it again')
+    .optional(),
+  API_REGION: headerValue.default('EU_EES'),
+  API_REQUESTS_PER_SECOND: wholeFrom(1, 1000).default(20),
+  HTTPS_PROXY: checkedBy(requireProxyAddress).optional(),
+  NO_PROXY: text,
+  SLOTSYNC_CONFIG: text,
+  /** 0: no HTTP. */
+  HTTP_PORT: wholeFrom(0, 65_535).default(0),
+  HTTP_HOST: z
+    .string()
+    .regex(/^[\w.:-]+$/, 'the address of this machine alone, such as 127.0.0.1 or ::1')
+    .default('127.0.0.1'),
+  TIMEZONE: z
+    .string()
+    .refine(isTimeZone, 'not a time zone; write its name, such as Europe/Stockholm or UTC')
+    .optional(),
+  OTEL_EXPORTER_OTLP_ENDPOINT: checkedBy(requireCollectorAddress).optional(),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: checkedBy(requireCollectorAddress).optional(),
+  OTEL_SDK_DISABLED: z.string().toLowerCase().optional(),
+  OTEL_TRACES_EXPORTER: z.string().default('otlp'),
+  /** Only the SDK uses it. */
+  OTEL_SERVICE_NAME: text,
+  LOG_LEVEL: z
+    .string()
+    .toLowerCase()
+    .pipe(z.enum(LOG_LEVELS, `${LOG_LEVELS.slice(0, -1).join(', ')} or ${LOG_LEVELS.at(-1)}`))
+    .optional(),
+});
+const PLAIN_NAMES = Object.keys(PLAIN.shape);
+
+/** Addresses that may contain a password. */
+const ADDRESSES = {
+  MIRROR_DATABASE_URL: checkedBy(parsePostgresAddress),
+  STATE_DATABASE_URL: checkedBy(parsePostgresAddress),
+  REDIS_URL: checkedBy(parseRedisAddress),
+  ALERT_SMTP_URL: checkedBy(parseSmtpAddress),
+};
+/** Each may be in a file instead: the setting with `_FILE` behind its name names it. */
+const SECRETS = {
+  ...ADDRESSES,
+  API_KEY: z
+    .string()
+    .overwrite((key) => key.replace(/^Api-Key\s+/i, ''))
+    .pipe(headerValue),
+  HTTP_TOKEN: ownSecret.pipe(headerValue),
+  ALERT_WEBHOOK_URL: checkedBy(requireWebhookAddress),
+  ALERT_WEBHOOK_SECRET: ownSecret,
+  ALERT_SLACK_URL: checkedBy(requireWebhookAddress),
+  ALERT_TEAMS_URL: checkedBy(requireWebhookAddress),
+};
+type Secret = keyof typeof SECRETS;
+const SECRET_NAMES = Object.keys(SECRETS) as Secret[];
+
+/** Every name that is read. */
+export const SETTING_NAMES: readonly string[] = [
+  ...PLAIN_NAMES,
+  ...SECRET_NAMES.flatMap((name) => [name, `${name}_FILE`]),
+];
+
+/** The settings that a command cannot do without, and what is said of each that is not set. */
+const NEEDED = [
+  [
+    'mirror',
+    'MIRROR_DATABASE_URL',
+    ': the database to read from, postgres://user:password@host:5432/database',
+  ],
+  [
+    'state',
+    'STATE_DATABASE_URL',
+    ' (nor MIRROR_DATABASE_URL, its default): the database slotsync keeps its state in',
+  ],
+  ['api', 'API_BASE_URL', ": the service's address, https://…"],
+  ['api', 'API_KEY', ' (nor API_KEY_FILE): the organization’s key at the service'],
+  ['api', 'API_ORGANIZATION_ID', ': the organization’s id at the service'],
+] as const;
+export type Need = (typeof NEEDED)[number][0];
+
+export interface ApiSettings {
+  /** Without a trailing slash. */
+  baseUrl: string;
+  /** Without the `Api-Key ` prefix. */
+  key: SettingText;
+  organizationId: string;
+  region: string;
+  proxy?: ProxySettings | undefined;
+}
+
+export interface ProxySettings {
+  url: string;
+  /** Names of hosts, separated by commas, that are connected to directly. */
+  except: string;
+}
+
+/** The channels of alerts; each is on when its address is there. */
+export type AlertSettings = Settings['alerts'];
+export type Settings = ReturnType<typeof loadSettings>;
+type Environment = NodeJS.Dict<string>;
+
+/** A setting's text; empty or blank counts as not set. Names of proxies may be in lower case, which wins, as in other programs. */
+const textOf = (env: Environment, name: string) =>
+  (name.endsWith('_PROXY') && env[name.toLowerCase()]?.trim()) || env[name]?.trim() || undefined;
+
+/** Reads the settings. Throws UsageError that lists every fault and every missing setting at once. */
+export function loadSettings(needs: readonly Need[], env: Environment) {
+  const plain = PLAIN.safeParse(Object.fromEntries(PLAIN_NAMES.map((name) => [name, textOf(env, name)])));
+  const faults = (plain.error?.issues ?? []).map(({ path, message }) => `${path.join()}: ${message}`);
+  const secrets: { [name in Secret]?: SettingText | undefined } = {};
+  for (const name of SECRET_NAMES) {
+    const [text, file] = [textOf(env, name), textOf(env, `${name}_FILE`)];
+    try {
+      if (text !== undefined) secrets[name] = parse(SECRETS[name], text);
+      else if (file !== undefined) secrets[name] = readAgain(file, parse.bind(undefined, SECRETS[name]));
+    } catch (error) {
+      faults.push(`${text === undefined ? `${name}_FILE` : name}: ${messageOf(error)}`);
+    }
+  }
+  faults.push(...findMissing(needs, env), ...(needs.length > 0 ? findTlsFaults(env) : []));
+  if (!plain.success || faults.length > 0) {
+    throw new UsageError('the settings cannot be used', {
+      faults,
+      remedy: 'Set them in the environment or in .env; .env.example explains each.',
+    });
+  }
+
+  const { data } = plain;
+  const { API_BASE_URL: baseUrl, API_ORGANIZATION_ID: organizationId, API_REGION: region } = data;
+  const { MIRROR_DATABASE_URL: mirrorUrl, API_KEY: key } = secrets;
+  const proxy = proxyOf(data.HTTPS_PROXY, data.NO_PROXY);
+  const api: ApiSettings | undefined =
+    baseUrl !== undefined && key !== undefined && organizationId !== undefined
+      ? { baseUrl, key, organizationId, region, proxy }
+      : undefined;
+  return {
+    mirrorUrl,
+    /** The mirror's database when not set. */
+    stateUrl: secrets.STATE_DATABASE_URL ?? mirrorUrl,
+    redisUrl: secrets.REDIS_URL,
+    api,
+    requestsPerSecond: data.API_REQUESTS_PER_SECOND,
+    configPath: data.SLOTSYNC_CONFIG,
+    httpPort: data.HTTP_PORT,
+    httpHost: data.HTTP_HOST,
+    /** Unset: the page is read-only. */
+    httpToken: secrets.HTTP_TOKEN,
+    alerts: {
+      webhookUrl: secrets.ALERT_WEBHOOK_URL,
+      /** Signs what is sent to `webhookUrl`; there whenever that is. */
+      webhookSecret: secrets.ALERT_WEBHOOK_SECRET,
+      slackUrl: secrets.ALERT_SLACK_URL,
+      teamsUrl: secrets.ALERT_TEAMS_URL,
+      smtpUrl: secrets.ALERT_SMTP_URL,
+    },
+    proxy,
+    /** The zone of every time that is shown. Unset: the schedule's. */
+    timeZone: data.TIMEZONE,
+    /** A collector is named; the SDK reads where it is. */
+    exportsTraces:
+      (data.OTEL_EXPORTER_OTLP_ENDPOINT ?? data.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) !== undefined &&
+      data.OTEL_SDK_DISABLED !== 'true' &&
+      /\botlp\b/.test(data.OTEL_TRACES_EXPORTER),
+    /** Unset: each command has its own. */
+    logLevel: data.LOG_LEVEL,
+  };
+}
+
+/** Throws UsageError with the first fault. */
+function parse(schema: z.ZodType<string>, text: string): string {
+  const parsed = schema.safeParse(text);
+  if (parsed.success) return parsed.data;
+  throw new UsageError(parsed.error.issues[0]?.message ?? '');
+}
+
+function findMissing(needs: readonly Need[], env: Environment): string[] {
+  const isSet = (name: string) => (textOf(env, name) ?? textOf(env, `${name}_FILE`)) !== undefined;
+  const hasState = isSet('STATE_DATABASE_URL') || isSet('MIRROR_DATABASE_URL');
+  const faults = NEEDED.filter(
+    ([need, name]) => needs.includes(need) && !(need === 'state' ? hasState : isSet(name)),
+  ).map(([, name, why]) => `${name} is not set${why}`);
+  if (isSet('ALERT_WEBHOOK_URL') && !isSet('ALERT_WEBHOOK_SECRET'))
+    faults.push(
+      `ALERT_WEBHOOK_SECRET is not set: what is sent to ALERT_WEBHOOK_URL is signed with it, ${NEW_SECRET}`,
+    );
+  return faults;
+}
+
+function findTlsFaults(env: Environment): string[] {
+  const faults: string[] = [];
+  if (env['NODE_TLS_REJECT_UNAUTHORIZED'] === '0')
+    faults.push(
+      'NODE_TLS_REJECT_UNAUTHORIZED: 0 accepts every certificate; unset it, and name your authority in NODE_EXTRA_CA_CERTS',
+    );
+  const authorities = env['NODE_EXTRA_CA_CERTS'];
+  if (authorities && !existsSync(authorities))
+    faults.push(`NODE_EXTRA_CA_CERTS: ${authorities} does not exist or cannot be read`);
+  return faults;
+}
+
+/** This machine is never reached through a proxy. */
+function proxyOf(url: string | undefined, except = ''): ProxySettings | undefined {
+  if (url === undefined || except === '*') return undefined;
+  return { url, except: [except, 'localhost', '127.0.0.1', '[::1]'].filter(Boolean).join(',') };
+}
+
+/** The files of secrets that are read. */
+export function listSecretFiles(env: Environment): string[] {
+  return SECRET_NAMES.flatMap((name) => (textOf(env, name) ? [] : (textOf(env, `${name}_FILE`) ?? [])));
+}
+
+/** Whether a setting is a secret in itself: an address without a password is not. */
+export function containsSecret(env: Environment): boolean {
+  return SECRET_NAMES.some((name) => {
+    const text = textOf(env, name) ?? '';
+    return name in ADDRESSES ? /^\w+:\/\/[^/]*:[^/]*@/.test(text) : text !== '';
+  });
+}

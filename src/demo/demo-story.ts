@@ -1,0 +1,232 @@
+// The story of the demo: the commands an engineer would type, in order, with what each shows in a few lines.
+import { isDeepStrictEqual } from 'node:util';
+import type postgres from 'postgres';
+import type { Sandbox } from '../sandbox/sandbox.js';
+import { formatDuration, formatNumber, plural } from '../text/format.js';
+import type { createCommands } from './demo-commands.js';
+import { DIFFERING_BOOKINGS, generateReservations } from './university.js';
+
+/** A row whose credits are no number, and a room that changes. */
+const BAD_COURSE = 'MAT888';
+const ROOM = 'A101';
+const SEATS = 99;
+/** A booking of each is shown. */
+const VERDICTS_SHOWN = ['moved at the service', 'cancelled at the service', 'not at the service'];
+
+/** The requests that the service received during one command; `throttled`: 429 answers. */
+interface Step {
+  name: string;
+  seconds: number;
+  requests: number;
+  puts: number;
+  objects: number;
+  throttled: number;
+}
+
+interface StoryOptions {
+  sql: postgres.Sql;
+  sandbox: Sandbox;
+  commands: ReturnType<typeof createCommands>;
+  say: (text: string) => void;
+  /** The port of the worker's page. */
+  httpPort: number;
+  /** The requests that the sandbox allows in any second. */
+  rate: number;
+}
+
+/** Tells the story. Returns what the service received, and whether each result was as expected. */
+export async function tellStory(options: StoryOptions) {
+  const stage = createStage(options);
+  await options.commands.run(['migrate']);
+  const creates = await showPlan(stage);
+  await showFirstSync(stage, creates);
+  await showSecondSync(stage);
+  await showChange(stage);
+  await showBadRow(stage);
+  await showBookings(stage);
+  await showMassDeletion(stage);
+  const { steps, checks } = stage;
+  return { steps, checks, most: stage.most() };
+}
+
+type Stage = ReturnType<typeof createStage>;
+
+/** Shows what is typed and what came of it, and keeps what the service received. */
+function createStage({ sql, sandbox, commands, say, httpPort, rate }: StoryOptions) {
+  const steps: Step[] = [];
+  const checks: Record<string, boolean> = {};
+  let most = 0;
+  let heading = 0;
+  const type = (text: string) => say(`   $ ${text}`);
+  const command = (...args: string[]) => {
+    type(`slotsync ${args.join(' ')}`);
+    return commands.run(args);
+  };
+
+  return {
+    sql,
+    sandbox,
+    commands,
+    httpPort,
+    rate,
+    steps,
+    checks,
+    type,
+    command,
+    most: () => most,
+    begin: (title: string) => say(`\n${++heading}. ${title}`),
+    show: (...lines: string[]) => lines.forEach((line) => say(`   ${line}`)),
+
+    /** Changes the mirror. Resolves with the time of the change. */
+    async change(text: string): Promise<number> {
+      type(`psql -c "${text}"`);
+      await sql.unsafe(text);
+      return performance.now();
+    },
+
+    async sync(name: string) {
+      sandbox.clearArrivals();
+      const startedAt = performance.now();
+      const { code, stdout } = await command('sync');
+      const arrivals = sandbox.arrivals();
+      const puts = arrivals.filter(({ method }) => method === 'PUT');
+      const step = {
+        name,
+        seconds: Number(((performance.now() - startedAt) / 1000).toFixed(1)),
+        requests: arrivals.length,
+        puts: puts.length,
+        objects: puts.reduce((sum, { objects }) => sum + (objects ?? 0), 0),
+        throttled: sandbox.refused(),
+      };
+      steps.push(step);
+      most = Math.max(most, sandbox.mostInAnySecond());
+      return { code, stdout, ...step };
+    },
+
+    /** Waits until a field of an object has this value at the service. */
+    untilValue: (extId: string, fieldId: string, value: string) =>
+      commands.until(() => {
+        const field = sandbox.object(extId)?.fields.find((field) => field.fieldId === fieldId);
+        return field?.values.includes(value) ?? false;
+      }),
+  };
+}
+
+/** Returns how many objects are to be created. */
+async function showPlan({ begin, command, commands, show, sandbox, checks }: Stage): Promise<number> {
+  begin('What would be sent? The service is empty');
+  const plan = await command('plan');
+  const { stdout } = await commands.run(['plan', '--json']);
+  const { streams } = JSON.parse(stdout) as {
+    streams: { stream: string; counts: { create: number } }[];
+  };
+  const creates = streams.map(
+    ({ stream, counts }) => `${formatNumber(counts.create)} ${stream.replace('_', ' ')}`,
+  );
+  show(`To create: ${creates.join(', ')}.`, lineOf(plan.stdout, 'At most '));
+  checks['a plan sends nothing'] = sandbox.objects().length === 0;
+  return streams.reduce((sum, { counts }) => sum + counts.create, 0);
+}
+
+async function showFirstSync({ begin, sync, show, sandbox, checks, most, rate }: Stage, creates: number) {
+  begin('The first sync, at the whole quota');
+  const { objects, puts, seconds, throttled } = await sync('first sync');
+  const wrong = creates - sandbox.objects().length;
+  show(
+    `${formatNumber(objects)} objects in ${puts} writes, ${seconds} s. Most requests in any second: ${most()} of ${rate}; refused: ${throttled}.`,
+    `${plural(wrong, 'row is', 'rows are')} wrong on purpose, and stopped nothing else.`,
+  );
+  checks['the quota is kept'] = throttled === 0 && most() <= rate;
+}
+
+async function showSecondSync({ begin, sync, show, checks }: Stage) {
+  begin('A second sync: nothing has changed');
+  const { puts, seconds } = await sync('nothing changed');
+  show(`${plural(puts, 'write')} sent, in ${seconds} s. Both sides were compared in the databases.`);
+  checks['a second sync sends nothing'] = puts === 0;
+}
+
+async function showChange({ begin, command, commands, type, change, show, ...stage }: Stage) {
+  begin('A worker sends a change as it happens');
+  const { code } = await command('triggers', 'install', 'rooms', 'courses');
+  stage.checks['triggers are installed'] = code === 0;
+  type('slotsync worker &');
+  await commands.startWorker(stage.httpPort);
+  const changedAt = await change(`UPDATE campus.rooms SET seats = ${SEATS} WHERE room_code = '${ROOM}'`);
+  await stage.untilValue(`room_${ROOM}`, 'room.seats', String(SEATS));
+  show(`Room ${ROOM} had ${SEATS} seats at the service ${since(changedAt)} later.`);
+}
+
+async function showBadRow({ begin, command, change, show, untilValue }: Stage) {
+  begin('A bad row: why, what to do, and done');
+  const failures = await command('failures', 'courses');
+  show(...blockOf(failures.stdout, `'${BAD_COURSE}'`));
+  const correctedAt = await change(
+    `UPDATE campus.courses SET credits = '7.5' WHERE course_code = '${BAD_COURSE}'`,
+  );
+  await untilValue(`course_${BAD_COURSE}`, 'course.credits', '7.5');
+  show(`The course was at the service ${since(correctedAt)} later, without a further command.`);
+}
+
+async function showBookings({ begin, command, show, sandbox, sql, checks }: Stage) {
+  begin('Bookings: what the service made of them');
+  await addReservations(sandbox, sql);
+  const { stdout } = await command('reconcile');
+  const bookings = stdout.split('\n').filter((line) => line.startsWith('- booking '));
+  const shown = VERDICTS_SHOWN.flatMap(
+    (verdict) => bookings.find((line) => line.includes(`: ${verdict}`)) ?? [],
+  );
+  show(
+    ...shown,
+    `and ${bookings.length - shown.length} more that do not agree. Bookings are only read: an operator decides.`,
+  );
+  checks['every booking that differs is found'] = await areBookingsFound(sql);
+}
+
+async function showMassDeletion({ begin, change, sync, show, sandbox, checks }: Stage) {
+  const countStaff = () =>
+    sandbox.objects().filter(({ typeId, active }) => typeId === 'person.staff' && active).length;
+  begin('Somebody deletes half of the staff by accident');
+  const before = countStaff();
+  await change('DELETE FROM campus.staff WHERE id % 2 = 0');
+  const { code, stdout } = await sync('half of the staff is deleted');
+  show(...blockOf(stdout, 'deactivations of staff').slice(0, 2));
+  show('Nobody was deactivated at the service. An operator approves it, or restores the rows.');
+  checks['a mass deletion is held'] = code === 3 && countStaff() >= before;
+}
+
+const since = (changedAt: number) => formatDuration((performance.now() - changedAt) / 1000);
+
+const lineOf = (output: string, beginning: string) =>
+  output.split('\n').find((line) => line.startsWith(beginning)) ?? `(no line begins with ${beginning})`;
+
+/** The lines about one thing: from the one that names it to the next empty one, or one that is not indented. */
+function blockOf(output: string, name: string): string[] {
+  const [first = '', ...rest] = output
+    .slice(output.indexOf(output.split('\n').find((line) => line.includes(name)) ?? ''))
+    .split('\n');
+  const end = rest.findIndex((line) => !line.startsWith(' '));
+  return [first, ...rest.slice(0, end < 0 ? rest.length : end)];
+}
+
+/** Adds the bookings to the service, with changes made there. */
+async function addReservations(sandbox: Sandbox, sql: postgres.Sql): Promise<void> {
+  const { add, cancel } = await generateReservations(sql);
+  for (const reservation of add) sandbox.addReservation(reservation);
+  for (const extId of cancel) sandbox.cancelReservation(extId, { extId });
+}
+
+/** Whether reconcile found exactly these changes. */
+async function areBookingsFound(sql: postgres.Sql): Promise<boolean> {
+  const { movedThere, otherRoomThere, missingThere, cancelledThere, cancelledHere } = DIFFERING_BOOKINGS;
+  const expected: Record<string, number> = {
+    differs: movedThere.length + otherRoomThere.length,
+    missing_there: missingThere.length,
+    cancelled_there: cancelledThere.length,
+    cancelled_here: cancelledHere.length,
+    unknown_here: 1,
+  };
+  const rows = await sql<{ verdict: string; count: number }[]>`
+    SELECT verdict, count(*)::int AS count FROM slotsync.reservations WHERE verdict <> 'agrees' GROUP BY verdict`;
+  return isDeepStrictEqual(Object.fromEntries(rows.map(({ verdict, count }) => [verdict, count])), expected);
+}

@@ -1,0 +1,195 @@
+// A request on the wire: a slot of the organization's quota, which it keeps until the headers of the answer have arrived,
+// and its answer. After a 429 it is sent again with another slot: the service refused it because the quota is used up, so
+// nothing is wrong with it, and its job loses no attempt. The limiter pauses the whole organization meanwhile.
+import { SlotsyncError } from '../errors/errors.js';
+import type { Logger } from '../process/logger.js';
+import type { Meter } from '../process/meter.js';
+import {
+  linkTo,
+  noteFailure,
+  noteInSpan,
+  openSpan,
+  type OpenSpan,
+  type SpanNotes,
+} from '../process/tracing.js';
+import type { Connections } from './connections.js';
+import { asTransportError, invalidAnswer, type Answer, type Call } from './http-errors.js';
+import type { Lane, Limiter, Slot } from './quota/limiter.js';
+import { readBody } from './read-body.js';
+
+export interface Context {
+  lane: Lane;
+  signal?: AbortSignal | undefined;
+  /** Called for each request, also when it is sent again. */
+  noteSent?: (() => void) | undefined;
+}
+
+interface ExchangeDeps {
+  connections: Connections;
+  limiter: Limiter;
+  log: Logger;
+  meter: Meter;
+  requestTimeoutMs: number;
+  /** The name of a path, without the organization's id. */
+  endpointOf: (path: string) => string;
+}
+
+/** 429 answers to one request before it is given back to the queue. */
+const MOST_THROTTLES = 30;
+
+export type Exchange = ReturnType<ReturnType<typeof createExchanges>['open']>;
+
+export function createExchanges(deps: ExchangeDeps) {
+  const { connections, limiter, log, meter, requestTimeoutMs, endpointOf } = deps;
+  const latency = { totalMs: 0, count: 0 };
+  let requests = 0;
+
+  /** Sends, and releases the slot when the headers have arrived or the request has failed. */
+  async function sendOnce(
+    slot: Slot,
+    call: Call,
+    headers: Record<string, string>,
+    signal: AbortSignal | undefined,
+  ): Promise<Answer> {
+    requests++;
+    const startedAt = performance.now();
+    const measure = (outcome: number | 'interrupted' | 'unreachable' | 'lost') =>
+      meter.requested(endpointOf(call.path), outcome, (performance.now() - startedAt) / 1000);
+    const request = {
+      method: call.method,
+      path: call.path,
+      headers: {
+        accept: 'application/json',
+        ...(call.body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      body: call.body === undefined ? null : JSON.stringify(call.body),
+      signal: AbortSignal.any([...(signal ? [signal] : []), AbortSignal.timeout(requestTimeoutMs)]),
+    };
+    let response: Awaited<ReturnType<typeof connections.request>>;
+    let isSent = false;
+    try {
+      response = await connections.request(request, () => (isSent = true));
+    } catch (error) {
+      const failure = asTransportError(error, call, isSent);
+      if (signal?.aborted !== true) {
+        measure(failure.code === 'service_unreachable' ? 'unreachable' : 'lost');
+        throw failure;
+      }
+      measure('interrupted');
+      throw signal.reason;
+    } finally {
+      void slot.release();
+    }
+    latency.totalMs += performance.now() - startedAt;
+    latency.count++;
+    measure(response.statusCode);
+    const { statusCode: status, headers: received } = response;
+    const body = await readBody(response.body, status).catch((error: unknown) => {
+      throw asTransportError(error, call, true);
+    });
+    if (body === undefined) throw invalidAnswer(call, 'it is larger than 64 MB');
+    return { status, retryAfter: received['retry-after'], body };
+  }
+
+  /** After the n-th 429 to one request. Throws `throttled` after the last. */
+  async function pauseOrganization({ path }: Call, { retryAfter }: Answer, throttles: number): Promise<void> {
+    const retryAfterMs = readRetryAfter(retryAfter);
+    await limiter.throttled(retryAfterMs);
+    const { throttled, usedByOthers, allowed } = await limiter.usage();
+    const counts = { throttles, throttled, allowed, usedByOthers };
+    log.warn({ path, retryAfterMs, ...counts }, 'throttled: others use part of the quota');
+    if (throttles < MOST_THROTTLES) return;
+    throw new SlotsyncError('throttled', `the service answered 429 ${throttles} times in a row`, {
+      facts: { path },
+    });
+  }
+
+  return {
+    /** Mean time from sending to headers so far; undefined before the first answer. */
+    meanLatencyMs: () => (latency.count === 0 ? undefined : latency.totalMs / latency.count),
+    /** Requests sent so far, of any kind. */
+    requests: () => requests,
+
+    /** Opens an exchange, whose `end` is called in any case: it releases a slot that was not used. */
+    open({ method, path }: Pick<Call, 'method' | 'path'>, { lane, signal, noteSent }: Context) {
+      let span: OpenSpan | undefined;
+      let slot: Slot | undefined;
+      let waitedSeconds = 0;
+      let answers = 0;
+      let throttles = 0;
+
+      function within<T>(work: () => Promise<T>): Promise<T> {
+        const endpoint = endpointOf(path);
+        const attributes = {
+          'http.request.method': method,
+          'slotsync.endpoint': endpoint,
+          'slotsync.lane': lane,
+        };
+        span ??= openSpan(`${method} ${endpoint}`, attributes, { isRequest: true });
+        return span.within(work);
+      }
+
+      async function takeSlot(): Promise<void> {
+        const askedAt = performance.now();
+        slot = await limiter.take(lane, signal);
+        const seconds = (performance.now() - askedAt) / 1000;
+        meter.waited(lane, seconds);
+        waitedSeconds += seconds;
+        noteInSpan({ 'slotsync.quota.wait_seconds': waitedSeconds });
+      }
+
+      async function send(
+        headers: Record<string, string>,
+        body: unknown,
+        notes: SpanNotes,
+      ): Promise<Answer | undefined> {
+        const taken = slot;
+        slot = undefined;
+        if (!taken?.usable()) {
+          await taken?.release();
+          return undefined;
+        }
+        const call = { method, path, body };
+        noteSent?.();
+        if (answers === 0) {
+          noteInSpan(notes.attributes ?? {});
+          linkTo(notes.links ?? []);
+        }
+        const answer = await sendOnce(taken, call, headers, signal);
+        noteInSpan({ 'http.response.status_code': answer.status, 'http.request.resend_count': answers++ });
+        if (answer.status === 429) {
+          await pauseOrganization(call, answer, ++throttles);
+          return undefined;
+        }
+        if (answer.status >= 400) noteFailure(String(answer.status));
+        return answer;
+      }
+
+      return {
+        /** Waits for a slot. */
+        takeSlot: () => within(takeSlot),
+        /**
+         * Sends with the slot in hand. Returns undefined when it has to be sent again, with another slot: this one was taken
+         * too long ago, or the service answered 429.
+         */
+        send: (headers: Record<string, string>, body?: unknown, notes: SpanNotes = {}) =>
+          within(() => send(headers, body, notes)),
+        hasSlot: () => slot !== undefined,
+        end(): void {
+          void slot?.release();
+          span?.end();
+        },
+      };
+    },
+  };
+}
+
+/** Milliseconds a Retry-After header asks for, as seconds or as a date. */
+export function readRetryAfter(header: Answer['retryAfter'], now = Date.now()): number | undefined {
+  const value = Array.isArray(header) ? header[0] : header;
+  if (value === undefined || value.trim() === '') return undefined;
+  if (/^\d+(\.\d+)?$/.test(value.trim())) return Number(value) * 1000;
+  const at = /^[A-Za-z]{3,9},? /.test(value) ? Date.parse(value) : Number.NaN;
+  return Number.isNaN(at) ? undefined : Math.max(0, at - now);
+}

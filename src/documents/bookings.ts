@@ -1,0 +1,280 @@
+// Bookings: those on which the mirror and the service do not agree, what differs, and what an operator does about it.
+import type { ReconcileResult } from '../sync/reconcile/reconcile.js';
+import type { BookingExplained } from '../sync/operator/explain-booking.js';
+import { formatDuration, formatNumber, nameOfZone, plural, lines, present } from '../text/format.js';
+import type { ReservationRow } from '../state/bookings/read-reservations.js';
+import type { Verdict } from '../state/schema.js';
+import { describeProblem } from '../streams/bookings.js';
+import { text, type Document, type Fact, type Point, type Section, type Text } from './document.js';
+import { formatValues } from './values.js';
+
+/** Bookings that are named one by one. */
+export const MOST_BOOKINGS = 20;
+
+/** The meaning of each verdict, in the order they are printed. */
+export const VERDICT_MEANINGS: Record<Verdict, string> = {
+  agrees: 'both sides are equal',
+  agrees_cancelled: 'cancelled in the mirror, and not at the service',
+  restored_there: 'was cancelled at the service, and restored: both sides are equal',
+  differs: 'on both sides, with different content',
+  missing_there: 'in the mirror, and not at the service',
+  cancelled_there: 'in the mirror, and cancelled at the service',
+  cancelled_here: 'cancelled in the mirror, and still at the service',
+  unknown_here: 'at the service, and not in the mirror',
+  not_compared: 'at the service; no bookings are configured',
+};
+
+/** The next step of a booking with this verdict. */
+export function nextOfVerdict(verdict: Verdict): string {
+  switch (verdict) {
+    case 'agrees':
+    case 'agrees_cancelled':
+    case 'restored_there':
+    case 'not_compared':
+      return 'no action needed: every reconcile run compares it again';
+    case 'unknown_here':
+      return 'an operator adds it to the mirror or removes it at the service, then: slotsync reconcile';
+    case 'missing_there':
+    case 'cancelled_here':
+      return 'an operator corrects it at the service (bookings are only read), then: slotsync reconcile';
+    case 'differs':
+    case 'cancelled_there':
+      return 'an operator decides which side is right; once both are equal: slotsync reconcile';
+  }
+}
+
+/** The answer of one reconcile. */
+export function reconcileDocument(
+  { runId, from, to, verdicts, discrepancies, problems, events, requests }: ReconcileResult,
+  { timeZone, seconds }: { timeZone: string; seconds: number },
+): Document {
+  const day = (time: number) => new Date(time).toISOString().slice(0, 10);
+  const counts = Object.entries(verdicts).map(([verdict, count]) => ({ verdict: verdict as Verdict, count }));
+  return {
+    title: `Run ${runId}`,
+    lead: lines(
+      `Run ${runId}: ${day(from)} to ${day(to)} (UTC) in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${plural(events, 'verdict')} changed.`,
+      counts.every(({ count }) => count === 0) &&
+        'No booking in this window, in the mirror or at the service.',
+      problems > 0 && `${plural(problems, 'booking')} with a fault in the mirror; see the lines below.`,
+      discrepancies.length > 0 && 'The history of one booking: slotsync explain reservations <key>',
+    ),
+    sections: [
+      verdictsSection(counts),
+      {
+        ...bookingsSection(discrepancies, timeZone),
+        paragraphs:
+          discrepancies.length === MOST_BOOKINGS
+            ? [`These are the first ${MOST_BOOKINGS}; all of them: SELECT * FROM slotsync.discrepancies`]
+            : [],
+      },
+    ],
+  };
+}
+
+/** Bookings that do not agree, as the last reconcile saw them. */
+export function bookingsDocument(
+  counts: readonly { verdict: Verdict; count: number }[],
+  listed: readonly ReservationRow[],
+  timeZone: string,
+): Document {
+  const total = counts.reduce((sum, { count }) => sum + count, 0);
+  const number =
+    total === 0
+      ? 'None, as far as bookings were compared.'
+      : `${formatNumber(total)}, as the last reconcile saw them.`;
+  return {
+    title: 'Bookings that disagree',
+    lead: [text`${number} To compare again: ${{ command: 'slotsync reconcile' }}`],
+    sections: [
+      verdictsSection(counts),
+      {
+        ...bookingsSection(listed, timeZone),
+        title:
+          total > listed.length
+            ? `The first ${listed.length} bookings, earliest first`
+            : 'Bookings, earliest first',
+      },
+    ],
+  };
+}
+
+const ORDER = Object.keys(VERDICT_MEANINGS);
+
+function verdictsSection(counts: readonly { verdict: Verdict; count: number }[]): Section {
+  return {
+    id: 'verdicts',
+    title: 'By verdict',
+    tables: [
+      {
+        headings: ['verdict', 'bookings', 'meaning'],
+        rows: counts
+          .filter(({ count }) => count > 0)
+          .toSorted((a, b) => ORDER.indexOf(a.verdict) - ORDER.indexOf(b.verdict))
+          .map(({ verdict, count }) => [text`${{ status: verdict }}`, count, VERDICT_MEANINGS[verdict]]),
+      },
+    ],
+  };
+}
+
+const bookingsSection = (listed: readonly ReservationRow[], timeZone: string): Section => ({
+  id: 'bookings',
+  title: 'Bookings, earliest first',
+  points: listed.map((row): Point => ({
+    status: row.verdict,
+    text: describeBooking(row, timeZone),
+    next: nextOfVerdict(row.verdict),
+  })),
+});
+
+/** `booking 4: objects room_R1 → room_R4`. */
+export function describeBooking(row: ReservationRow, timeZone: string): string {
+  const problem = row.problem === null ? '' : `; ${describeProblem(row.problem)}`;
+  return `booking ${row.key}: ${describeVerdict(row, timeZone)}${problem}`;
+}
+
+function describeVerdict(row: ReservationRow, timeZone: string): string {
+  const mirror = describePeriod(row.beginHere, row.endHere, timeZone);
+  const service = describePeriod(row.beginThere, row.endThere, timeZone);
+  switch (row.verdict) {
+    case 'agrees':
+    case 'agrees_cancelled':
+      return VERDICT_MEANINGS[row.verdict];
+    case 'restored_there':
+      return `restored at the service, ${service}`;
+    case 'missing_there':
+      return `not at the service; in the mirror ${mirror}`;
+    case 'cancelled_there':
+      return `cancelled at the service; in the mirror ${mirror}`;
+    case 'cancelled_here':
+      return `cancelled in the mirror, and still at the service ${service}`;
+    case 'unknown_here':
+    case 'not_compared':
+      return `at the service ${service}${row.externalId === null ? '' : ` as ${row.externalId}`}, and not in the mirror`;
+    case 'differs':
+      return describeDifferences(row, timeZone);
+  }
+}
+
+/** `→` is from the mirror to the service. */
+function describeDifferences({ differs, ...row }: ReservationRow, timeZone: string): string {
+  const { here, there } = (differs?.fields ?? { here: {} }) as Record<string, Record<string, string[]>>;
+  const mirror = describePeriod(row.beginHere, row.endHere, timeZone);
+  return lines(
+    differs?.begin
+      ? `moved at the service from ${at(row.beginHere, timeZone)} to ${at(row.beginThere, timeZone)}`
+      : differs?.end && `${mirror} ends at the service at ${at(row.endThere, timeZone)}`,
+    differs?.objects && `objects ${describeLists(differs.objects)}`,
+    Object.keys(here ?? {}).map(
+      (field) => `${field} ${formatValues(here?.[field])} → ${formatValues(there?.[field])}`,
+    ),
+    differs?.status && `its status at the service is ${(differs.status.there as string[]).join(', ')}`,
+  ).join(', ');
+}
+
+/** Only what is on one side. */
+function describeLists({ here, there }: { here: unknown; there: unknown }): string {
+  const [mirror, service] = [here as string[], there as string[]];
+  const onlyMirror = mirror.filter((one) => !service.includes(one));
+  const onlyService = service.filter((one) => !mirror.includes(one));
+  return `${onlyMirror.join(', ') || '(nothing)'} → ${onlyService.join(', ') || '(nothing)'}`;
+}
+
+export function describePeriod(begin: Date | null, end: Date | null, timeZone: string): string {
+  if (begin === null) return 'without a begin';
+  if (end === null) return `from ${at(begin, timeZone)}, without an end`;
+  if (day(begin, timeZone) !== day(end, timeZone)) return `${at(begin, timeZone)} to ${at(end, timeZone)}`;
+  const [from, to] = [nameOfZone(begin, timeZone), nameOfZone(end, timeZone)];
+  return `${day(begin, timeZone)} ${clock(begin, timeZone)}${from === to ? '' : ` ${from}`} to ${clock(end, timeZone)} ${to}`;
+}
+
+/** `Fri 20 Nov 2026 09:00 CET`. */
+function at(time: Date | null, timeZone: string): string {
+  if (time === null) return 'no time';
+  return `${day(time, timeZone)} ${clock(time, timeZone)} ${nameOfZone(time, timeZone)}`;
+}
+
+function day(time: Date, timeZone: string): string {
+  const parts = { weekday: 'short', day: 'numeric', month: 'short', year: 'numeric' } as const;
+  return time.toLocaleDateString('en-GB', { timeZone, ...parts }).replace(',', '');
+}
+
+function clock(time: Date, timeZone: string): string {
+  const seconds = time.getUTCSeconds();
+  return new Intl.DateTimeFormat('en-GB', {
+    timeZone,
+    hour: '2-digit',
+    minute: '2-digit',
+    ...(seconds === 0 ? {} : { second: '2-digit' }),
+    hourCycle: 'h23',
+  }).format(time);
+}
+
+/** A booking as both sides have it, with its verdicts. */
+export function bookingDocument(explained: BookingExplained, timeZone: string): Document {
+  const { key, here, reservations, cancellations, known, events, requests } = explained;
+  const period = (begin: number | undefined, end: number | undefined) =>
+    describePeriod(toDate(begin), toDate(end), timeZone);
+  const factsOf = (fields: readonly { fieldId: string; values: readonly unknown[] }[]): Fact[] =>
+    fields.map(({ fieldId, values }) => [fieldId, formatValues(values)]);
+  const there: Fact[] = reservations.flatMap(({ id, extId, begin, end, status, objects, fields }): Fact[] => [
+    [
+      'Reservation',
+      `number ${id}, ${extId ?? 'no external id'}, ${period(begin, end)}, ${status.join(', ')}`,
+    ],
+    ...objects.map(({ typeId, objectId }): Fact => ['Object', `${typeId} ${objectId}`]),
+    ...factsOf(fields),
+  ]);
+  const cancelled = cancellations.map(({ id, begin, end, cancelledAt, reservationId }): Fact => {
+    const at = cancelledAt !== undefined && text` at ${new Date(cancelledAt)}`;
+    return [
+      'Cancellation',
+      text`${String(id)} of reservation ${String(reservationId ?? 'unknown')}${at}, ${period(begin, end)}`,
+    ];
+  });
+  return {
+    title: `booking ${key}`,
+    lead: present<Text>(
+      known &&
+        text`Verdict of run ${String(known.runId ?? '–')}: ${{ status: known.verdict }}, ${VERDICT_MEANINGS[known.verdict]}`,
+      known && describeBooking(known, timeZone),
+      `Next: ${known ? nextOfVerdict(known.verdict) : 'it is not compared yet: slotsync reconcile'}`,
+    ),
+    sections: [
+      {
+        id: 'mirror',
+        title: 'In the mirror',
+        paragraphs: here ? [] : ['No booking has this key.'],
+        facts: here && [
+          [
+            'Booking',
+            `${here.isCancelled ? 'cancelled, ' : ''}${period(here.begin, here.end)}, as ${here.externalId ?? 'nothing'}`,
+          ],
+          ...here.references.map(({ stream, localKey }): Fact => ['Object', `${stream} '${localKey}'`]),
+          ...factsOf(here.fields),
+        ],
+      },
+      {
+        id: 'there',
+        title: 'At the service',
+        paragraphs: reservations.length === 0 ? ['No reservation.'] : [],
+        facts: [...there, ...cancelled],
+      },
+      {
+        id: 'requests',
+        title: 'Requests just now',
+        paragraphs: requests.map(({ asked, results }) => `${asked}: ${plural(results, 'result')}`),
+      },
+      {
+        id: 'verdicts',
+        title: 'Verdicts, latest first',
+        paragraphs: events.map(
+          ({ at: since, from, to, runId }) =>
+            text`${new Date(since)}  ${from ?? 'not known'} → ${to ?? 'removed'}, run ${String(runId ?? '–')}`,
+        ),
+      },
+    ],
+  };
+}
+
+const toDate = (time: number | undefined) => (time === undefined ? null : new Date(time));

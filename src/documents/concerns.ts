@@ -1,0 +1,333 @@
+// Concerns in sentences: one place for status, the page, the report and alerts.
+import { errorEntry, remedyFor } from '../errors/error-catalogue.js';
+import type { Concern, ConcernKind } from '../situation/concerns.js';
+import { needsPerson } from '../situation/concerns.js';
+import type { Cause } from '../situation/causes.js';
+import type { FormerProcess } from '../situation/configurations.js';
+import type { Process } from '../state/processes.js';
+import type { RunKind } from '../state/schema.js';
+import { formatDuration, formatNumber, plural, present } from '../text/format.js';
+import { nextOfVerdict, VERDICT_MEANINGS } from './bookings.js';
+import { addressOfRun, joinTexts, text, type Action, type Part, type Point, type Text } from './document.js';
+import { causeToPoint, recordsOf, statusInWords } from './failures.js';
+import { describeHeld, holdToPoint } from './holds.js';
+import { actionOnRun } from './runs.js';
+
+/** A concern in sentences. Only `named` and `samples` may name a key, a host, or what another system said. */
+interface Sentences {
+  /** The word of the sign before it. */
+  status: string;
+  text: Text;
+  details?: readonly Text[];
+  named?: readonly Text[];
+  samples?: readonly string[] | undefined;
+  next?: Text | undefined;
+  /** Buttons for its commands. */
+  actions?: readonly (string | Action)[] | undefined;
+}
+
+type Describe = {
+  [Kind in ConcernKind]: (concern: Extract<Concern, { kind: Kind }>, now: Date) => Sentences;
+};
+
+const MOST_NAMED = 3;
+const MOST_STREAMS = 10;
+
+/** As every surface shows it to an operator. */
+export function concernToPoint(concern: Concern, now: Date): Point {
+  if (concern.kind === 'records') return causeToPoint(concern.facts, now);
+  const { details = [], named = [], actions = concern.commands, ...point } = describe(concern, now);
+  return { ...point, details: [...details, ...named], commands: actions };
+}
+
+/** The text for other places: without a key, a host, or what another system said. */
+export function concernToNotice(concern: Concern, now: Date): Pick<Point, 'text' | 'details'> {
+  const { text: title, details = [], next } = describe(concern, now);
+  return { text: title, details: present<Text>(details, next) };
+}
+
+function describe(concern: Concern, now: Date): Sentences {
+  const sentences: (concern: never, now: Date) => Sentences = SENTENCES[concern.kind];
+  return sentences(concern as never, now);
+}
+
+const SENTENCES: Describe = {
+  state_restored: ({ facts: { since, why } }) => ({
+    status: 'failed',
+    text: 'The state was restored: what the service holds is not known',
+    details: [
+      text`The state ${why}${since && text`, noticed ${{ minute: since }}`}.`,
+      'What was sent since its backup is not known. Until it is verified, no run counts as succeeded.',
+    ],
+  }),
+
+  quota_unavailable: ({ facts: { code } }) => ({
+    status: 'stopped',
+    text: `The store of the quota does not answer (${code}): nothing is sent until it does`,
+  }),
+
+  sending_stopped: ({ since, facts: { code, processes } }, now) => ({
+    status: 'stopped',
+    text: text`Nothing has been sent since ${since && { minute: since }}: ${code}`,
+    details: [
+      `${plural(processes.length, 'process', 'processes')}: ${errorEntry(code).meaning}.`,
+      ...(resumesAlone(code)
+        ? ['It is tried again at widening gaps, and sending resumes automatically.']
+        : []),
+    ],
+    named: processes.map(
+      (process) =>
+        text`${nameProcess(process)}, for ${ago(process.stoppedSince, now)}: ${process.errorMessage}`,
+    ),
+    next: remedyOf(code),
+  }),
+
+  no_process: ({ facts: { runIds } }) => ({
+    status: 'stopped',
+    text: text`${joinTexts(runIds.slice(0, MOST_NAMED).map(linkToRunAtBegin), ', ')}${runIds.length > MOST_NAMED && ` and ${runIds.length - MOST_NAMED} more`} ${runIds.length === 1 ? 'is' : 'are'} unfinished, and no process works on ${runIds.length === 1 ? 'it' : 'them'}`,
+  }),
+
+  no_worker: ({ facts: { nextDue } }) => ({
+    status: 'stopped',
+    text: text`No worker is running to start the nightly sync, due next ${{ minute: nextDue }}`,
+  }),
+
+  no_success: ({ since, facts: { succeededAt } }, now) => ({
+    status: 'failed',
+    text: `No successful sync for ${since ? ago(since, now) : 'a long time'}`,
+    details: [succeededAt ? text`The last: ${{ minute: succeededAt }}.` : 'None has succeeded yet.'],
+  }),
+
+  run_failed: ({ facts: { runId, runKind, code, streams } }) => ({
+    status: 'failed',
+    text: text`${nameRun(runId, runKind)} failed: ${code ?? 'unknown'}`,
+    details: [...namesOf(streams), ...meaningOf(code)],
+    next: remedyOf(code),
+  }),
+
+  run_partial: ({ facts: { runId, runKind, code, streams, failed, dead, sentAgain } }) => {
+    const [stream = ''] = streams;
+    if (code !== null)
+      return {
+        status: 'partial',
+        text: text`${nameRun(runId, runKind)} is partial: ${code}`,
+        details: [...namesOf(streams), ...meaningOf(code)],
+        next: remedyOf(code),
+      };
+    const parts = present(failed > 0 && `${failed} failed`, dead > 0 && `${dead} ${statusInWords('dead')}`);
+    return {
+      status: 'partial',
+      text: text`${nameRun(runId, runKind)} is partial: ${recordsOf(failed + dead, stream)} not accepted`,
+      details: [
+        `${stream}: ${parts.join(', ')}.`,
+        ...(sentAgain > 0
+          ? [
+              `${recordsOf(sentAgain, stream)} ${sentAgain === 1 ? 'is' : 'are'} in the inbox, and sent again automatically.`,
+            ]
+          : []),
+      ],
+    };
+  },
+
+  run_held: ({ facts: { holds } }) => {
+    const [hold, ...others] = holds;
+    const { details, samples, next, commands } = holdToPoint(hold);
+    return {
+      status: 'held',
+      text: text`${nameRun(hold.runId, hold.kind)} holds ${describeHeld(hold)}`,
+      details: [
+        hold.approvable
+          ? 'Nothing of it is sent until an operator approves it.'
+          : 'No approval releases it: the reason says what does.',
+      ],
+      named: present<Text>(
+        details,
+        others.length > 0 &&
+          `${formatNumber(others.length)} more of ${others.length === 1 ? 'an earlier run' : 'earlier runs'}: slotsync failures ${hold.stream} --status held`,
+      ),
+      samples,
+      next,
+      actions: commands,
+    };
+  },
+
+  run_paused: ({ facts: { run } }) => ({
+    status: 'paused',
+    text: text`${nameRun(run.id, run.kind)} has been paused since ${run.pausedAt && { minute: run.pausedAt }}`,
+    actions: [actionOnRun(run, 'resume', 'Resume')],
+  }),
+
+  run_waiting: ({ facts: { id, streams, isFormer } }) => ({
+    status: 'paused',
+    text: text`${linkToRunAtBegin(id)} (${streams.join(', ')}) waits: no process at work has its configuration`,
+    next: isFormer
+      ? `The configuration was changed after the run was started. To replace the run: slotsync cancel ${id}, then slotsync sync`
+      : 'To have it worked: restart the worker with the present configuration, or slotsync sync',
+  }),
+
+  configuration_former: ({ facts: { processes } }, now) => ({
+    status: 'stopped',
+    text: `${plural(processes.length, 'process', 'processes')} (${processes[0].command}) ${processes.length === 1 ? 'has' : 'have'} a former configuration: restart ${processes.length === 1 ? 'it' : 'them'}`,
+    named: processes.map((process) => text`${describeFormer(process, now)}.`),
+  }),
+
+  records: ({ facts: cause }) => ({
+    status: cause.status,
+    text: `${recordsOf(cause.records, cause.stream)}: ${describeStatus(cause)}`,
+    details:
+      cause.waiting > 0
+        ? [
+            `${plural(cause.waiting, 'record')} ${cause.waiting === 1 ? 'waits' : 'wait'} for ${cause.records === 1 ? 'it' : 'them'}.`,
+          ]
+        : [],
+  }),
+
+  drift: ({ facts: { stream, kinds, objects } }) => ({
+    status: 'changed',
+    text: `${plural(objects, 'object')} of ${stream} ${objects === 1 ? 'drifts' : 'drift'} at the service`,
+    details: [
+      `Not as last accepted: ${kinds.map(({ kind, count }) => `${formatNumber(count)} ${kind}`).join(', ')}.`,
+    ],
+  }),
+
+  bookings: ({ facts: { bookings, verdicts } }) => ({
+    status: 'changed',
+    text: `${plural(bookings, 'booking')} ${bookings === 1 ? 'does' : 'do'} not agree`,
+    details: verdicts.map(
+      ({ verdict, bookings: count, problems }) =>
+        `${verdict}: ${plural(count, 'booking')} ${VERDICT_MEANINGS[verdict]}${problems > 0 ? `; ${formatNumber(problems)} with a problem in the mirror` : ''}; ${nextOfVerdict(verdict)}`,
+    ),
+  }),
+
+  inbox: ({ facts: { stream, waiting, inFlight, oldestSeconds } }) => ({
+    status: 'pending',
+    text: `A change of ${stream} has waited for ${formatDuration(oldestSeconds)}`,
+    details: [`${plural(waiting, 'key')} waiting, ${formatNumber(inFlight)} in progress.`],
+  }),
+
+  inbox_unknown: ({ facts: { streams } }) => ({
+    status: 'pending',
+    text: 'Changes wait for streams that are not in the configuration',
+    details: [`${plural(streams.length, 'stream')}; no worker takes their changes.`],
+    named: namesOf(streams),
+  }),
+
+  process_silent: ({ facts: { processes, isMissed } }) => {
+    const more = processes.length - MOST_NAMED;
+    return {
+      status: 'not seen',
+      text: `${plural(processes.length, 'process was', 'processes were')} killed, ${processes.length === 1 ? 'is' : 'are'} frozen, or cannot reach the state`,
+      named: [
+        ...processes
+          .slice(0, MOST_NAMED)
+          .map(
+            (process) =>
+              text`${isMissed ? 'Not seen since' : 'Last seen'} ${process.seenAt}: ${nameProcess(process)}.`,
+          ),
+        ...(more > 0
+          ? [`${plural(more, 'process', 'processes')} more ${more === 1 ? 'was' : 'were'} seen before that.`]
+          : []),
+      ],
+    };
+  },
+
+  claims_orphaned: ({ facts: { records, until } }) => ({
+    status: 'pending',
+    text: text`${plural(records, 'record')} ${records === 1 ? 'waits' : 'wait'} for the claim of a process that is gone${until && text`, until ${until} at the latest`}`,
+  }),
+
+  unsent: ({ facts: { records, runIds } }) => ({
+    status: 'cancelled',
+    text: `${plural(records, 'record')} in ${runIds.length === 1 ? `run ${runIds[0]}` : `${runIds.length} runs`} ${records === 1 ? 'was' : 'were'} not sent, and not planned again since`,
+  }),
+
+  in_doubt: ({ facts: { count, latest } }) => ({
+    status: 'pending',
+    text: text`${plural(count, 'object')} will be checked again (an answer was lost, or the object was refused alone)${latest && text`, the last after ${latest}`}`,
+  }),
+
+  former_objects: ({ facts: { objects } }) => ({
+    status: 'changed',
+    text: `${plural(objects, 'former object')} of records whose external id changed ${objects === 1 ? 'is' : 'are'} not deactivated`,
+  }),
+};
+
+/** A loop that ended is not begun again; whatever else stops sending is tried again. */
+export const resumesAlone = (code: string): boolean => code !== 'worker_ended';
+
+const describeStatus = ({ status, code }: Cause) =>
+  `${statusInWords(status)}${code === null ? '' : ` (${code})`}`;
+
+const remedyOf = (code: string | null) => {
+  const remedy = remedyFor(code);
+  return remedy === '' ? undefined : remedy;
+};
+
+const meaningOf = (code: string | null) => (code === null ? [] : [`${code}: ${errorEntry(code).meaning}.`]);
+
+function namesOf(streams: readonly string[]): string[] {
+  if (streams.length === 0) return [];
+  const more = streams.length > MOST_STREAMS ? ` and ${streams.length - MOST_STREAMS} more` : '';
+  return [`Streams: ${streams.slice(0, MOST_STREAMS).join(', ')}${more}.`];
+}
+
+const linkToRunAtBegin = (runId: number): Part => ({ text: `Run ${runId}`, href: addressOfRun(runId) });
+
+const nameRun = (runId: number, kind: RunKind): Text => text`${linkToRunAtBegin(runId)} (${kind})`;
+
+const nameProcess = ({ command, host, pid }: Pick<Process, 'command' | 'host' | 'pid'>) =>
+  `${command} on ${host}, process ${pid}`;
+
+/** `worker on host, process 12, has another configuration (rooms), loaded … (3 d ago): restart it`. */
+export function describeFormer(process: FormerProcess, now: Date): Text {
+  const { configurationLoadedAt: loadedAt, configurationChangedAt: changedAt, differing } = process;
+  const loaded = text`loaded ${loadedAt} (${ago(loadedAt, now)} ago)`;
+  return differing.length > 0
+    ? text`${nameProcess(process)}, has another configuration (${differing.join(', ')}), ${loaded}: restart it`
+    : text`${nameProcess(process)}, has the configuration ${loaded}; its files have changed since ${changedAt}: restart it`;
+}
+
+const ago = (time: Date, now: Date) => formatDuration(Math.max(0, (now.getTime() - time.getTime()) / 1000));
+
+/** The words of a line for several concerns of a kind, with their number. */
+const SHORT: { [Kind in ConcernKind]?: (facts: never[]) => string } = {
+  state_restored: () => 'state restored',
+  quota_unavailable: () => 'quota does not answer',
+  sending_stopped: () => 'sending stopped',
+  no_process: () => 'no process works',
+  no_worker: () => 'no worker',
+  no_success: () => 'no successful sync',
+  run_failed: (all) => plural(all.length, 'failed run'),
+  run_held: (all) => plural(all.length, 'hold'),
+  run_paused: (all) => plural(all.length, 'paused run'),
+  run_waiting: (all) => plural(all.length, 'waiting run'),
+  configuration_former: (all) => plural(all.length, 'process to restart', 'processes to restart'),
+  records: (all: { records: number; stream: string }[]) =>
+    plural(sum(all.map(({ records }) => records)), 'record to correct', 'records to correct'),
+  drift: (all: { objects: number }[]) =>
+    `drift of ${plural(sum(all.map(({ objects }) => objects)), 'object')}`,
+  bookings: (all: { bookings: number }[]) => plural(sum(all.map(({ bookings }) => bookings)), 'booking'),
+  inbox: (all) => `old changes of ${plural(all.length, 'stream')}`,
+  inbox_unknown: () => 'changes of unknown streams',
+};
+
+const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0);
+
+const WIDTH = 80;
+
+/** In one line, what needs a person; or that nothing does. */
+export function describeWhoseTurn(all: readonly Concern[]): string {
+  const mine = all.filter(needsPerson);
+  if (mine.length === 0) return 'Nothing needs a person.';
+  const kinds = [...new Set(mine.map(({ kind }) => kind))];
+  const parts = kinds.map((kind) => {
+    const facts = mine.filter((concern) => concern.kind === kind).map((concern) => concern.facts);
+    return SHORT[kind]?.(facts as never[]) ?? kind;
+  });
+  const whole = (shown: number) => {
+    const more = parts.length - shown;
+    return `Needs a person: ${parts.slice(0, shown).join(', ')}${more > 0 ? `, ${more} more` : ''}.`;
+  };
+  const shown = parts.findLastIndex((_, index) => whole(index + 1).length <= WIDTH) + 1;
+  return whole(Math.max(1, shown));
+}

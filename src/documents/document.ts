@@ -1,0 +1,133 @@
+// A document: facts arranged to be read, as sections of paragraphs, facts, points and tables. A terminal, the page, a mail
+// and a ticket show the same document. Programs get the facts themselves.
+
+import { present } from '../text/format.js';
+
+/** A part of a sentence that a surface may show in its own way. A `Date` is shown to the second. */
+export type Part =
+  | string
+  | Date
+  /** A time whose seconds don't matter. */
+  | { minute: Date }
+  /** A command that an operator types. */
+  | { command: string }
+  /** The status of a run, a record or a process, as one word. */
+  | { status: string }
+  /** `href`: an address of the operator's page. Other surfaces show the text alone. */
+  | { text: string | number; href: string };
+
+/** A sentence, in parts where one of them is more than characters. */
+export type Text = string | { parts: readonly Part[] };
+
+/** A number is aligned to the right, and grouped by thousands. */
+export type Cell = Text | number;
+
+export interface Table {
+  /** Says what the rows are, for whoever does not see the headings above them. The title of the section unless set. */
+  caption?: string | undefined;
+  headings: readonly string[];
+  rows: readonly (readonly Cell[])[];
+}
+
+/** Something that an operator may do: the page offers a button instead of the command, where somebody may act on it. */
+export interface Action {
+  command: string;
+  /** The address that is asked, or does it. */
+  href: string;
+  label: string;
+  /** Names the object of the action, for whoever does not see the button's surroundings. */
+  about: string;
+  /** The page does it without asking once more. */
+  isImmediate?: boolean | undefined;
+}
+
+/** A fact, its details line by line, and what an operator runs. */
+export interface Point {
+  /** On the page, a sign before the text. The text does not depend on it. */
+  status?: string | undefined;
+  text: Text;
+  details?: readonly Text[] | undefined;
+  /** Lines to be shown as they are, such as values side by side. */
+  samples?: readonly string[] | undefined;
+  /** The next step, and what an operator does about it. */
+  next?: Text | undefined;
+  /** The page draws it as a bar. The text names both numbers. */
+  progress?: { done: number; total: number } | undefined;
+  /** A command that `next` names already is not shown again, except as the page's button. */
+  commands?: readonly (string | Action)[] | undefined;
+}
+
+/** A name and its value. */
+export type Fact = readonly [name: string, value: Text];
+
+/** It is shown in this order: paragraphs, facts, points, tables. A section without any of them is not shown. */
+export interface Section {
+  /** Names the section within its document, also when its title changes. */
+  id: string;
+  title: string;
+  /** An operator has to decide or correct something. The page marks it. */
+  isUrgent?: boolean | undefined;
+  paragraphs?: readonly Text[] | undefined;
+  facts?: readonly Fact[] | undefined;
+  points?: readonly Point[] | undefined;
+  tables?: readonly Table[] | undefined;
+}
+
+export interface Document {
+  title: string;
+  /** Paragraphs above the sections: what it is about. */
+  lead?: readonly Text[] | undefined;
+  sections: readonly Section[];
+}
+
+/** Nothing stands in it. On an open page it may be filled later. */
+export const isEmptySection = ({ paragraphs = [], facts = [], points = [], tables = [] }: Section): boolean =>
+  paragraphs.length + facts.length + points.length === 0 && tables.every(({ rows }) => rows.length === 0);
+
+type TextValue = Text | Part | false | null | undefined;
+
+/** A sentence with its parts: text`Paused since ${date}; to continue: ${{ command }}`. What is false or null is left out. */
+export function text(strings: TemplateStringsArray, ...values: readonly TextValue[]): Text {
+  return joinTexts(
+    strings.flatMap((string, index) => [string, values[index]]),
+    '',
+  );
+}
+
+/** Texts one after the other. What is false or null is left out. */
+export function joinTexts(texts: readonly TextValue[], separator: string): Text {
+  const parts = present<Text | Part>(...texts)
+    .filter((value) => value !== '')
+    .map((value) => (typeof value === 'object' && 'parts' in value ? value.parts : [value]))
+    .flatMap((value, index) => (index === 0 || separator === '' ? value : [separator, ...value]));
+  return parts.every((part) => typeof part === 'string') ? parts.join('') : { parts };
+}
+
+export const addressOfRun = (runId: number): string => `/runs/${runId}`;
+
+export const addressOfRecord = (stream: string, localKey: string): string =>
+  `/records/${encodeURIComponent(stream)}/${encodeURIComponent(localKey)}`;
+
+export const linkToRun = (runId: number): Part => ({ text: `run ${runId}`, href: addressOfRun(runId) });
+
+export const linkToRecord = (stream: string, localKey: string): Text => ({
+  parts: [{ text: `${stream} '${localKey}'`, href: addressOfRecord(stream, localKey) }],
+});
+
+/** An address with a query, of the values that there are. */
+export function withQuery(path: string, query: Readonly<Record<string, string | undefined | null>>): string {
+  const given = Object.entries(query).filter((pair): pair is [string, string] => typeof pair[1] === 'string');
+  return given.length === 0 ? path : `${path}?${new URLSearchParams(given).toString()}`;
+}
+
+/** Numbers, or links that show one. */
+export function isNumeric(cell: Cell): boolean {
+  if (typeof cell !== 'object') return typeof cell === 'number';
+  const [part, ...others] = cell.parts;
+  return others.length === 0 && typeof part === 'object' && 'href' in part && typeof part.text === 'number';
+}
+
+/** For each column of a table, whether it holds numbers alone. */
+export function numericColumns({ headings, rows }: Table): boolean[] {
+  return headings.map((_, column) => rows.length > 0 && rows.every((row) => isNumeric(row[column] ?? '')));
+}

@@ -1,0 +1,266 @@
+// Drift: objects at the service that differ from what it accepted, as a verify saw them, and what to do about it.
+import type { DriftRow } from '../state/drift/read-drift.js';
+import { isRepaired } from '../state/drift/read-drift.js';
+import type { DriftFields, DriftKind } from '../state/schema.js';
+import type { AdoptResult, VerifyResult } from '../sync/verify/verify.js';
+import { formatDuration, formatNumber, plural, lines } from '../text/format.js';
+import {
+  linkToRecord,
+  text,
+  withQuery,
+  type Document,
+  type Point,
+  type Section,
+  type Text,
+} from './document.js';
+import { formatValues } from './values.js';
+
+/** Drifting objects that are named one by one, and fields of each. */
+export const MOST_DRIFTING = 20;
+const MOST_FIELDS = 5;
+
+const KINDS = ['changed', 'missing', 'inactive', 'wrong_type'] as const;
+
+/** Behind the name of an object, or `it`. */
+export const DRIFT_MEANINGS: Record<DriftKind, string> = {
+  changed: 'was changed at the service',
+  missing: 'is not at the service',
+  inactive: 'was made inactive at the service',
+  wrong_type: 'is of another type at the service',
+  extra: 'belongs to no record',
+  stored_otherwise: 'was sent again, and the service still holds the same other value',
+};
+
+const nameOfKind = (kind: DriftKind) => kind.replaceAll('_', ' ');
+
+/** The answer of one verify. `listed`: the first of what it saw. */
+export function verifyDocument(
+  result: VerifyResult,
+  listed: readonly DriftRow[],
+  request: {
+    seconds: number;
+    /** Streams as they were named. Empty: all. */
+    names: readonly string[];
+    sample?: number | undefined;
+    extras?: boolean | undefined;
+    repair?: boolean | undefined;
+  },
+): Document {
+  const { streams, drifting, storedOtherwise } = result;
+  return {
+    title: `Run ${result.runId}`,
+    lead: verifyLead(result, request),
+    sections: [
+      {
+        id: 'streams',
+        title: 'By stream',
+        tables: [
+          {
+            headings: ['stream', 'compared', ...KINDS.map(nameOfKind), 'waiting'],
+            rows: streams.map((tally) => [
+              tally.stream,
+              tally.compared,
+              ...KINDS.map((kind) => tally[kind] ?? 0),
+              tally.waiting,
+            ]),
+          },
+        ],
+      },
+      driftSection(listed, drifting + storedOtherwise),
+    ],
+  };
+}
+
+function verifyLead(
+  { runId, streams, drifting, storedOtherwise, notComparedAgain, requests }: VerifyResult,
+  { seconds, names, sample, extras = false, repair = false }: Parameters<typeof verifyDocument>[2],
+): string[] {
+  const sumOf = (count: (tally: VerifyResult['streams'][number]) => number) =>
+    streams.reduce((sum, tally) => sum + count(tally), 0);
+  const compared = sumOf((tally) => tally.compared);
+  const waiting = sumOf((tally) => tally.waiting);
+  const inDoubt = sumOf((tally) => tally.inDoubt);
+  const wrongType = sumOf((tally) => tally.wrong_type ?? 0);
+  const sent = sumOf((tally) => KINDS.reduce((sum, kind) => sum + (tally[kind] ?? 0), 0)) - wrongType;
+  return lines(
+    `Run ${runId}: ${sample === undefined ? '' : 'a sample of '}${plural(compared, 'object')} compared in ${formatDuration(seconds)}, ${plural(requests, 'request')}; ${drifting === 0 ? 'no drift' : `${plural(drifting, 'object')} drift${drifting === 1 ? 's' : ''}`}.`,
+    notComparedAgain > 0 &&
+      `${plural(notComparedAgain, 'object')} of an earlier verify ${notComparedAgain === 1 ? 'drifts' : 'drift'} still, as far as is known, so the exit code is 1: ${notComparedAgain === 1 ? 'its record is' : 'their records are'} not in sync, and could not be compared again: slotsync failures`,
+    sent > 0 &&
+      !repair &&
+      `To send ${sent === 1 ? 'it' : 'them'} again: ${['slotsync verify', ...names].join(' ')} --repair`,
+    describeStoredOtherwise(storedOtherwise),
+    wrongType > 0 &&
+      'An object of another type is never sent: give it another external id at the service, or its row another one, then: slotsync sync',
+    streams.flatMap(({ type, extra = 0 }) =>
+      extra > 0
+        ? `${plural(extra, 'object')} of type ${type} ${extra === 1 ? 'belongs' : 'belong'} to no record${extras ? '' : ': slotsync verify --extras lists them'}.`
+        : [],
+    ),
+    extras &&
+      drifting > sent + wrongType &&
+      'An object without a record is never changed: link it to its row (slotsync match), or deactivate it at the service.',
+    waiting > 0 &&
+      `${plural(waiting, 'object')} ${waiting === 1 ? 'was' : 'were'} not compared: ${waiting === 1 ? 'it waits' : 'they wait'} for a sync, or the row is gone.`,
+    inDoubt > 0 &&
+      `${plural(inDoubt, 'row')} ${inDoubt === 1 ? 'has' : 'have'} not changed, but ${inDoubt === 1 ? 'becomes' : 'become'} another object than was accepted: the next sync checks ${inDoubt === 1 ? 'it' : 'them'}: slotsync sync`,
+  );
+}
+
+interface VerifiedStream {
+  stream: string;
+  verifiedAt: Date | null;
+  objects: number | null;
+  repairable: number;
+}
+
+/** Everything that drifts, by stream, with what was verified when. */
+export function driftDocument(
+  counts: readonly { stream: string; kind: DriftKind; count: number }[],
+  verified: readonly VerifiedStream[],
+  listed: readonly DriftRow[],
+): Document {
+  return {
+    title: 'Drift',
+    lead: [
+      text`Objects that a verify saw to differ at the service from what it accepted. To compare again: ${{ command: 'slotsync verify' }}`,
+    ],
+    sections: [
+      {
+        id: 'streams',
+        title: 'By stream',
+        paragraphs: verified.length === 0 ? ['No records yet.'] : [],
+        tables: [
+          {
+            headings: ['stream', 'last verified', 'objects', 'drift'],
+            rows: verified.map(({ stream, verifiedAt, objects }) => [
+              stream,
+              verifiedAt ? text`${{ minute: verifiedAt }}` : 'never verified',
+              objects ?? '–',
+              describeKinds(
+                counts.filter((counted) => counted.stream === stream),
+                verifiedAt,
+              ),
+            ]),
+          },
+        ],
+      },
+      {
+        id: 'repairs',
+        title: 'To repair',
+        points: verified.flatMap(({ stream, repairable }) =>
+          repairable > 0 ? [repairPoint(stream, repairable)] : [],
+        ),
+      },
+      driftSection(
+        listed,
+        counts.reduce((sum, { count }) => sum + count, 0),
+      ),
+    ],
+  };
+}
+
+function describeKinds(
+  kinds: readonly { kind: DriftKind; count: number }[],
+  verifiedAt: Date | null,
+): string {
+  if (kinds.length > 0)
+    return kinds.map(({ kind, count }) => `${formatNumber(count)} ${nameOfKind(kind)}`).join(', ');
+  return verifiedAt ? 'none' : 'not known';
+}
+
+/** `3 objects of rooms differ at the service`, and its repair. */
+export const repairPoint = (stream: string, repairable: number): Point => ({
+  status: 'changed',
+  text: `${plural(repairable, 'object')} of ${stream} ${repairable === 1 ? 'differs' : 'differ'} at the service`,
+  commands: [
+    {
+      command: `slotsync verify ${stream} --repair`,
+      href: withQuery('/drift/repair', { stream }),
+      label: 'Repair …',
+      about: `${plural(repairable, 'object')} of ${stream}`,
+    },
+  ],
+});
+
+function driftSection(listed: readonly DriftRow[], total: number): Section {
+  return {
+    id: 'objects',
+    title: 'Objects',
+    paragraphs:
+      total > listed.length
+        ? [
+            `The first ${listed.length} of ${formatNumber(total)}. All of them: slotsync verify --out drift.csv, or SELECT * FROM slotsync.drift`,
+          ]
+        : [],
+    points: listed.map(driftToPoint),
+  };
+}
+
+/** `rooms 'R1' (room_R1) was changed at the service`, and its fields. */
+function driftToPoint({ stream, localKey, externalId, kind, fields, seenAt }: DriftRow): Point {
+  const name: Text = kind === 'extra' ? `${stream}: object ${localKey}` : linkToRecord(stream, localKey);
+  const differences = Object.entries(fields ?? {});
+  const more = differences.length - MOST_FIELDS;
+  return {
+    status: nameOfKind(kind),
+    text: text`${name}${externalId !== null && ` (${externalId})`} ${DRIFT_MEANINGS[kind]}`,
+    details: [
+      ...describeDriftFields(differences.slice(0, MOST_FIELDS)),
+      ...(more > 0 ? [`and ${more} more fields`] : []),
+      text`Seen ${{ minute: seenAt }}; ${isRepaired(kind) ? 'a repair sends it again' : 'an operator corrects it'}.`,
+    ],
+  };
+}
+
+export function describeDriftFields(fields: readonly (readonly [string, DriftFields[string]])[]): string[] {
+  return fields.map(
+    ([field, { here, there }]) =>
+      `${field}: ${formatValues(there)} at the service, ${formatValues(here)} expected`,
+  );
+}
+
+/** The answer of `verify --adopt`. */
+export function adoptDocument({ runId, streams, requests }: AdoptResult, seconds: number): Document {
+  const differing = streams.reduce((sum, adopted) => sum + adopted.differing, 0);
+  const made = differing + streams.reduce((sum, adopted) => sum + adopted.equal, 0);
+  const ambiguous = streams.reduce((sum, adopted) => sum + adopted.ambiguous, 0);
+  const unowned = streams.reduce((sum, adopted) => sum + adopted.unowned, 0);
+  return {
+    title: `Run ${runId}`,
+    lead: lines(
+      `Run ${runId}: ${plural(made, 'record')} made in ${formatDuration(seconds)}, ${plural(requests, 'request')}; nothing was written at the service.`,
+      ambiguous > 0 &&
+        `${plural(ambiguous, 'object')} not adopted: several rows have the external id. See them with: slotsync plan`,
+      unowned > 0 &&
+        `${plural(unowned, 'object')} of these types ${unowned === 1 ? 'has' : 'have'} the external id of no row, and stay${unowned === 1 ? 's' : ''} as ${unowned === 1 ? 'it is' : 'they are'}.`,
+      `${differing === 0 ? 'A sync sends only what has changed since' : `A sync sends the ${formatNumber(differing)} that differ`}: slotsync plan, slotsync sync`,
+    ),
+    sections: [
+      {
+        id: 'streams',
+        title: 'By stream',
+        tables: [
+          {
+            headings: ['stream', 'adopted', 'as its row', 'differs'],
+            rows: streams.map(({ stream, equal, differing: differs }) => [
+              stream,
+              equal + differs,
+              equal,
+              differs,
+            ]),
+          },
+        ],
+      },
+    ],
+  };
+}
+
+/** No repair changes these objects. Empty without any. */
+export function describeStoredOtherwise(objects: number): string[] {
+  if (objects === 0) return [];
+  const were = objects === 1 ? 'was' : 'were';
+  return [
+    `${plural(objects, 'object')} ${were} sent again, and the service still holds the same other values. A repair leaves ${objects === 1 ? 'it' : 'them'} out until a value changes. Let the mapping return what the service stores, or leave the field out of it.`,
+  ];
+}

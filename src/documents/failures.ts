@@ -1,0 +1,361 @@
+// Records that are not in sync, by cause and one by one: why, what waits for them, and what happens next.
+import { isGivenUpByCode, recordRemedy } from '../errors/error-catalogue.js';
+import { formatDuration, formatNumber, plural, present, lines } from '../text/format.js';
+import type { Cause } from '../situation/causes.js';
+import type { Chain } from '../situation/chains.js';
+import type { FailureInChain, HeldRecord } from '../situation/failures.js';
+import type { Failure } from '../state/records/read/list-failures.js';
+import type { Knowledge } from '../state/records/read/unsent-records.js';
+import {
+  linkToRecord,
+  linkToRun,
+  joinTexts,
+  text,
+  withQuery,
+  type Document,
+  type Point,
+  type Section,
+  type Text,
+} from './document.js';
+import type { FailuresFacts } from '../situation/failure-facts.js';
+import { commandOfCause, isRetryable, retryCommandOf, type NamedCause } from '../situation/commands.js';
+import { describeHeld } from './holds.js';
+
+/** `chain` and the others are undefined when they were not looked up. */
+type FailedRecord = Pick<Failure, 'stream' | 'localKey' | 'errorCode'> &
+  Partial<Pick<FailureInChain, 'status' | 'isInInbox' | 'isConfigured' | 'chain'>>;
+
+/** Keys named in one line. */
+const MOST_NAMED = 3;
+
+/** Why records are not in sync: what was asked for, how many there are, and their causes. `most`: causes to show. */
+export function failuresDocument(
+  facts: FailuresFacts,
+  { most, now, records = [] }: { most: number; now: Date; records?: readonly FailureInChain[] },
+): Document {
+  const { stream, causes, total } = facts;
+  return {
+    title: stream === undefined ? 'Failures' : `Failures of ${stream}`,
+    lead: failuresLead(facts, describeCauses(facts, most)),
+    sections: [
+      causesSection(causes, { most, now }),
+      {
+        id: 'records',
+        title:
+          records.length < total
+            ? `The first ${records.length} of ${formatNumber(total)} records`
+            : 'Records',
+        points: records.map(failureToPoint),
+      },
+    ],
+  };
+}
+
+/** `ending`: of the sentence with their number. */
+export function failuresLead(facts: FailuresFacts, ending: string): Text[] {
+  const { stream, causes, known, total, formerObjects, drift } = facts;
+  const held = describeAwaitingApproval(causes);
+  return present<Text>(
+    (total > 0 || held === undefined) && describeNumber(facts, ending),
+    held && `${held}.`,
+    total + causes.length > 0 && describeUnsent(known, stream),
+    describeFormerObjects(formerObjects, stream),
+    describeDriftLeft(drift),
+  );
+}
+
+/** `, of 2 causes` */
+function describeCauses({ causes, narrows }: FailuresFacts, most: number): string {
+  const unsettled = causes.filter(({ status }) => status !== 'held').length;
+  const left = most < causes.length ? ` (the first ${most} shown)` : '';
+  return `, of ${plural(unsettled, 'cause')}${left}${narrows === '' ? '' : '; each is counted whole'}`;
+}
+
+function describeNumber(
+  { stream, status, narrows, total, all, known }: FailuresFacts,
+  ending: string,
+): string {
+  if (status === 'held' && total === 0) return 'No record is held for approval.';
+  if (all === 0) return describeSettled(known, stream);
+  if (narrows === '') return `${describeUnsettled(total, stream)}${ending}.`;
+  if (total === 0) return `${describeUnsettled(all, stream)}, and none of them matches ${narrows}.`;
+  return `${formatNumber(total)} of ${recordsOf(all, stream)} not in sync ${total === 1 ? 'matches' : 'match'} ${narrows}${ending}.`;
+}
+
+/** Causes, the first first, and how many are left out. */
+export function causesSection(
+  causes: readonly Cause[],
+  { most = Infinity, now }: { most?: number; now: Date },
+): Section {
+  const more = causes.length - most;
+  return {
+    id: 'causes',
+    title: 'Causes, those that most records wait for first',
+    points: [
+      ...causes.slice(0, most).map((cause) => causeToPoint(cause, now)),
+      ...(more > 0 ? [{ text: plural(more, 'more cause'), commands: ['slotsync failures'] }] : []),
+    ],
+  };
+}
+
+/** A button sends its records again, where somebody may act. */
+export function causeToPoint(cause: Cause, now: Date): Point {
+  const { stream, status, code, records, keys } = cause;
+  const links = keys.map((key): Text => linkToRecord(stream, key));
+  const more = records > keys.length && ', …';
+  return {
+    status,
+    text: text`${headlineOf(cause)}, ${sinceOf(cause, now)}`,
+    details: present<Text>(reasonOf(cause), records > 1 && text`${joinTexts(links, ', ')}${more}`),
+    next: nextOfCause(cause),
+    commands: isRetryable(cause)
+      ? [
+          {
+            command: commandOfCause(cause),
+            href: withQuery('/failures/retry', { stream, status, code }),
+            label: 'Retry …',
+            about: `${plural(records, 'record')} of ${stream}`,
+          },
+        ]
+      : [],
+  };
+}
+
+/** `since 2026-11-22 07:12 CET (3 h)`. */
+export function sinceOf({ since, status, attempts }: Cause, now: Date): Text {
+  const ago = formatDuration(Math.max(1, (now.getTime() - since.getTime()) / 1000));
+  // Each attempt at a failed record notes its time anew.
+  const tried = status === 'failed' && attempts > 1 && ` or earlier, ${plural(attempts, 'attempt')}`;
+  return text`since ${{ minute: since }} (${ago})${tried}`;
+}
+
+/** `departments '3': given up (refused_400) → 36 records wait for it (35 of courses, 1 of rooms)`. */
+export function headlineOf(cause: Cause): string {
+  const { records, waiting, waitingByStream } = cause;
+  if (waiting === 0) return whatOf(cause);
+  const byStream = Object.entries(waitingByStream).toSorted(([x, a], [y, b]) => b - a || (x < y ? -1 : 1));
+  const [[stream] = ['']] = byStream;
+  const isOne = byStream.length === 1;
+  const each = byStream.map(([name, count]) => `${formatNumber(count)} of ${name}`).join(', ');
+  const who = `${plural(waiting, 'record')}${isOne ? ` of ${stream}` : ''}`;
+  const wait = `${waiting === 1 ? 'waits' : 'wait'} for ${records === 1 ? 'it' : 'them'}`;
+  return `${whatOf(cause)} → ${who} ${wait}${isOne ? '' : ` (${each})`}`;
+}
+
+/** A status in a sentence. Columns and JSON have its name. */
+export const statusInWords = (status: Cause['status']): string =>
+  (({ dead: 'given up', retired: 'deactivated' }) as Partial<Record<Cause['status'], string>>)[status] ??
+  status;
+
+function whatOf({ stream, status, code, records, keys, runId, inInbox }: Cause): string {
+  const [key = ''] = keys;
+  const isOne = records === 1;
+  const named = keys.slice(0, MOST_NAMED).map((name) => `'${name}'`);
+  const more = records > named.length ? ', …' : '';
+  const subject = isOne ? `${stream} '${key}'` : `${plural(records, 'record')} of ${stream}`;
+  const examples = isOne ? '' : `: ${named.join(', ')}${more}`;
+  const are = isOne ? 'is' : 'are';
+  const why = code === null ? '' : ` (${code})`;
+  switch (status) {
+    case 'held':
+      return `${describeHeld({ count: records, operation: code as never, stream })} ${are} held in run ${runId}: ${named.join(', ')}${more}`;
+    case 'absent':
+      return isOne
+        ? `${subject} has no record`
+        : `${plural(records, 'key')} of ${stream} have no record${examples}`;
+    case 'cycle':
+      return `${subject} ${isOne ? 'refers to itself' : `are part of a circular reference${examples}`}`;
+    case 'synced':
+      return `${subject} ${isOne ? 'was' : 'were'} accepted meanwhile${examples}`;
+    case 'failed':
+      if (inInbox === records) return `${subject} ${are} in the inbox to be sent again${why}${examples}`;
+      break;
+    case 'dead':
+    case 'deferred':
+    case 'pending':
+    case 'retired':
+  }
+  return `${subject}${isOne ? ':' : ''} ${statusInWords(status)}${why}${examples}`;
+}
+
+export function reasonOf({ status, message, messages, records, keys: [key] }: Cause): string | undefined {
+  if (status === 'absent')
+    return `${records === 1 ? 'its row is' : 'their rows are'} missing in the mirror, or no run has sent ${records === 1 ? 'it' : 'them'} yet`;
+  if (status === 'retired') return `${records === 1 ? 'its row is' : 'their rows are'} gone from the mirror`;
+  if (message === null) return undefined;
+  if (messages <= 1) return message;
+  return `${formatNumber(messages)} different reasons; that of '${key}': ${message}`;
+}
+
+export function nextOfCause(cause: NamedCause): string {
+  const { stream, status, code, records, approvable } = cause;
+  const command = commandOfCause(cause);
+  const them = records === 1 ? 'it' : 'them';
+  if (cause.isConfigured === false)
+    return (
+      `${stream} is not in the configuration, so nothing of it is sent or retired. Put the stream back, and the next run ` +
+      `goes on with it. To delete what is stored of ${records === 1 ? 'the record' : 'one record'}, and leave its object at the service as it is: ${command}`
+    );
+  switch (status) {
+    case 'held':
+      return approvable
+        ? `If this is intended: ${command}`
+        : 'No approval releases it: the reason says what does';
+    case 'absent':
+      return `Add the row, or correct those that refer to it, and the next run sends them. To see what is known of it: ${command}`;
+    case 'cycle':
+      return `Correct a row of the circular reference, so that it refers to none of the others. To see one: ${command}`;
+    case 'synced':
+      return `No action needed: the next sync sends what waits. To do it now: ${command}`;
+    case 'retired':
+      return `Restore the row, or correct those that refer to it, and the next run sends them. To see what is known of it: ${command}`;
+    case 'pending':
+      return `No action needed while a process works on the run: it sends ${them}. To see whether one does: ${command}`;
+    case 'failed':
+      // It was refused, and is sent once more: after an operator's retry, or because nothing was accepted beside it.
+      if (cause.inInbox > 0) return describeSentAgain(cause);
+      if (isGivenUpByCode(code))
+        return `No action needed: the next sync sends ${them} again. To do it now: ${command}`;
+      return recordRemedy(code, (option) => retryCommandOf(cause, option));
+    case 'dead':
+    case 'deferred':
+      return recordRemedy(code, (option) => retryCommandOf(cause, option));
+  }
+}
+
+function describeSentAgain(cause: NamedCause): string {
+  const { inInbox, records } = cause;
+  const command = commandOfCause(cause);
+  if (inInbox === records)
+    return `No action needed: ${records === 1 ? 'it is' : 'they are'} in the inbox, and a worker sends ${records === 1 ? 'it' : 'them'} again. To do it now: ${command}`;
+  return `No action needed: a worker sends the ${formatNumber(inInbox)} of them that ${inInbox === 1 ? 'is' : 'are'} in the inbox again, and the next sync the others. To do it now: ${command}`;
+}
+
+/** A record that is not in sync: why, what it waits for up to the end of that chain, and what happens next. */
+export function failureToPoint(failure: FailureInChain): Point {
+  const { stream, localKey, externalId, status, errorMessage, chain } = failure;
+  const known = externalId !== null && ` (${externalId})`;
+  return {
+    status,
+    text: text`${linkToRecord(stream, localKey)}${known}: ${statusInWords(status)}, ${errorMessage ?? 'its batch is not finished'}`,
+    details: present<Text>(chain && `It waits for ${describeChain(chain)}`),
+    next: nextStep(failure),
+  };
+}
+
+/** `rooms 'A', which waits for departments '3', which is given up (refused_400): the name is too long`. */
+export function describeChain({ via, between, end }: Chain): string {
+  const more = between - via.length;
+  const on = via.map(({ stream, localKey }) => `${stream} '${localKey}', which waits for `).join('');
+  const through = more > 0 ? `${formatNumber(more)} more, the last of which waits for ` : '';
+  return `${on}${through}${end.stream} '${end.localKey}', which ${describeEnd(end)}`;
+}
+
+function describeEnd({ status, code, message, runId }: Chain['end']): string {
+  const why = lines(code !== null && ` (${code})`, message !== null && `: ${message}`).join('');
+  switch (status) {
+    case 'held':
+      return `is held in run ${runId} (${code})`;
+    case 'absent':
+      return 'has no record: its row is missing in the mirror, or no run has sent it yet';
+    case 'cycle':
+      return 'is part of a circular reference';
+    case 'synced':
+      return 'was accepted meanwhile';
+    case 'failed':
+      return `failed${why}`;
+    case 'retired':
+    case 'pending':
+      return `is ${statusInWords(status)}`;
+    case 'dead':
+    case 'deferred':
+      return `is ${statusInWords(status)}${why}`;
+  }
+}
+
+/** A record that waits for an operator's approval. */
+export const heldToPoint = ({ stream, localKey, runId, operation }: HeldRecord): Point => ({
+  status: 'held',
+  text: text`${linkToRecord(stream, localKey)}: held in ${linkToRun(runId)} (${operation})`,
+});
+
+/** `2 records of rooms are held for approval`: the records of these causes that no approval was given for. */
+export function describeAwaitingApproval(causes: readonly Cause[]): string | undefined {
+  const count = causes.reduce((sum, { status, records }) => sum + (status === 'held' ? records : 0), 0);
+  return count === 0
+    ? undefined
+    : `${plural(count, 'record')} ${count === 1 ? 'is' : 'are'} held for approval`;
+}
+
+/** `1 record of rooms is not in sync`. */
+export function describeUnsettled(count: number, stream?: string): string {
+  return `${recordsOf(count, stream)} ${count === 1 ? 'is' : 'are'} not in sync`;
+}
+
+export const recordsOf = (count: number, stream?: string) =>
+  `${plural(count, 'record')}${stream === undefined ? '' : ` of ${stream}`}`;
+
+const RESTORED_REMEDY = 'slotsync verify --repair';
+
+/** Only records that were planned and sent are in sync, where no record is out of sync and none is held. */
+export function describeSettled(known: Knowledge, stream?: string): string {
+  const { hasRecords, isPlanned, restored } = known;
+  if (restored) return `What was sent since the backup of the state is not known: ${RESTORED_REMEDY}`;
+  const of = stream === undefined ? '' : ` of ${stream}`;
+  const unsent = describeUnsent(known, stream);
+  if (unsent !== undefined) return hasRecords ? unsent : `No record${of} yet. ${unsent}`;
+  if (hasRecords) return `Every record${of} is in sync as it was last read.`;
+  const name = stream === undefined ? '' : ` ${stream}`;
+  return isPlanned
+    ? `No record${of} yet: no run has sent one. What the last one did: slotsync runs`
+    : `Nothing is known${of} yet: no run has planned ${stream === undefined ? 'anything' : 'it'}. To see what would be sent: slotsync plan${name}, then slotsync sync${name}`;
+}
+
+/** Records that a run has planned and not sent, whatever their records say: those say what was accepted last. */
+export function describeUnsent({ unsent }: Knowledge, stream?: string): string | undefined {
+  const [latest] = unsent;
+  if (!latest) return undefined;
+  const records = unsent.reduce((sum, one) => sum + one.records, 0);
+  const run = unsent.length === 1 ? `run ${latest.runId}` : `${unsent.length} runs`;
+  return latest.isUnderWay
+    ? `${recordsOf(records, stream)} in ${run} ${records === 1 ? 'is' : 'are'} not sent yet: slotsync runs ${latest.runId}`
+    : `${recordsOf(records, stream)} in ${run} ${records === 1 ? 'was' : 'were'} not sent, and not planned again since: slotsync plan${stream === undefined ? '' : ` ${stream}`}`;
+}
+
+/** The next step of a record: a run sends it, or an operator acts, and with which command. */
+export function nextStep(failure: FailedRecord): string {
+  const { stream, localKey, errorCode, status = 'dead', isInInbox, isConfigured = null, chain } = failure;
+  const one = { records: 1, runId: null, approvable: true, waitingByStream: { [stream]: 1 } };
+  if (!chain || isConfigured === false) {
+    const inInbox = isInInbox ? 1 : 0;
+    return nextOfCause({ ...one, stream, status, code: errorCode, keys: [localKey], inInbox, isConfigured });
+  }
+  const { end } = chain;
+  const next = nextOfCause({
+    ...one,
+    ...end,
+    isConfigured: end.isConfigured ?? null,
+    keys: [end.localKey],
+    inInbox: 0,
+  });
+  if (end.status === 'synced' || end.status === 'cycle') return next;
+  const endName = `${end.stream} '${end.localKey}'`;
+  return `It is sent once ${endName} is accepted. For ${endName}: ${next.charAt(0).toLowerCase()}${next.slice(1)}`;
+}
+
+/** The objects that records had before their external ids changed, and the command. Empty without any. */
+export function describeFormerObjects(count: number, stream?: string): string[] {
+  if (count === 0) return [];
+  const are = count === 1 ? 'is' : 'are';
+  return [
+    `${plural(count, 'former object')} of records whose external id changed ${are} not deactivated: ` +
+      `slotsync retry ${stream ?? '--all'} --retire-former`,
+  ];
+}
+
+/** A verify has seen it, and it was not repaired. Empty without any. */
+export function describeDriftLeft(objects: number): string[] {
+  if (objects === 0) return [];
+  const seen = objects === 1 ? 'was seen to differ' : 'were seen to differ';
+  return [`${plural(objects, 'object')} ${seen} at the service from what it accepted: slotsync verify`];
+}

@@ -1,0 +1,264 @@
+// A record: its status and history in the state, its row, the object the row becomes, and the object at the service.
+import type { FoundObject } from '../destination/destination.js';
+import type { Chain } from '../situation/chains.js';
+import type { FieldValues } from '../streams/destination-object.js';
+import type { Stream } from '../streams/stream.js';
+import type { RecordExplained } from '../sync/operator/explain-record.js';
+import { plural, present } from '../text/format.js';
+import {
+  linkToRecord,
+  linkToRun,
+  text,
+  type Document,
+  type Fact,
+  type Section,
+  type Text,
+} from './document.js';
+import { describeDriftFields, DRIFT_MEANINGS } from './drift.js';
+import { commandFor, retryCommand } from '../situation/commands.js';
+import { describeChain, nextStep } from './failures.js';
+import { describeChange, formatValue, formatValues } from './values.js';
+
+/** A record as the state knows it. `chain`: what it waits for, up to the end. */
+export interface KnownRecord extends Pick<
+  RecordExplained,
+  'stream' | 'key' | 'record' | 'link' | 'drift' | 'batches' | 'waitingChanges'
+> {
+  former: readonly { externalId: string }[];
+  chain?: Chain | undefined;
+}
+
+/** `sides`: the same record as it was read in the mirror and at the service. */
+export function recordDocument(known: KnownRecord, sides?: RecordExplained): Document {
+  const { stream, key } = known;
+  const next = sides ? nextOfRecord({ ...sides, chain: known.chain }) : nextOfState(known);
+  return {
+    title: `${stream} '${key}'`,
+    lead: present<Text>(next !== undefined && `Next: ${next}`),
+    sections: [inState(known, sides), ...(sides ? sidesSections(sides) : []), history(known)],
+  };
+}
+
+function inState(
+  { stream, key, record, chain, link, former, drift, waitingChanges }: KnownRecord,
+  sides?: RecordExplained,
+): Section {
+  const [parentStream, parentKey] = JSON.parse(record?.waitsFor ?? '[]') as string[];
+  const facts: (Fact | false | null | undefined)[] = [
+    ['Record', record ? describeRecord(record) : 'none; it was never sent'],
+    !!record?.errorMessage && ['Why', `${record.errorCode}: ${record.errorMessage}`],
+    parentStream !== undefined &&
+      parentKey !== undefined && [
+        'Waits for',
+        chain ? text`it waits for ${describeChain(chain)}` : linkToRecord(parentStream, parentKey),
+      ],
+    record?.inDoubt && [
+      'In doubt',
+      'the service may hold something other than what was accepted last; it is asked again',
+    ],
+    record?.checkAfter && ['Checked again', describeCheck(record, record.checkAfter)],
+    link && ['Link', describeLink(link)],
+    link && ['To undo the link', text`${{ command: commandFor('slotsync match --unlink', stream, key) }}`],
+    drift && [
+      'Drift',
+      text`it ${DRIFT_MEANINGS[drift.kind]}, ${{ text: 'seen', href: '/drift' }} ${drift.seenAt}`,
+    ],
+    ...(sides?.former.map((object): Fact => [
+      `Former object ${object.externalId}`,
+      describeFormer(sides, object),
+    ]) ?? former.map(({ externalId }): Fact => ['Former object', externalId])),
+    waitingChanges > 0 && ['Inbox', 'it waits there; a worker processes it'],
+  ];
+  return {
+    id: 'state',
+    title: 'In the state',
+    facts: facts.filter((fact) => fact !== false && fact !== null && fact !== undefined),
+    points: drift
+      ? [
+          {
+            text: 'Drift',
+            details: describeDriftFields(Object.entries(drift.fields ?? {})),
+            next:
+              drift.kind === 'stored_otherwise'
+                ? 'A repair leaves it out until a value changes: correct the mapping, or the object at the service.'
+                : `To repair it: slotsync verify ${stream} --repair`,
+          },
+        ]
+      : [],
+  };
+}
+
+function describeRecord({
+  status,
+  externalId,
+  rowExternalId,
+  destinationId,
+  syncedAt,
+  objectHash,
+  attempts,
+  runId,
+}: NonNullable<KnownRecord['record']>): Text {
+  const name = externalId ?? rowExternalId;
+  const accepted =
+    syncedAt !== null
+      ? text`, accepted ${syncedAt}`
+      : objectHash !== null && status === 'synced'
+        ? ', found equal, never written'
+        : ', never accepted';
+  return text`${{ status }}${name !== null && `, as ${name}`}${destinationId !== null && `, number ${destinationId}`}${accepted}${attempts > 0 && `, ${plural(attempts, 'attempt')}`}${runId !== null && text`, last changed by ${linkToRun(runId)}`}`;
+}
+
+/** The reason why the object is checked again, and the time. */
+function describeCheck({ status, refusedHash }: NonNullable<KnownRecord['record']>, checkAfter: Date): Text {
+  return status === 'failed' && refusedHash !== null
+    ? text`the service refused it alone: it is sent once more after ${checkAfter}`
+    : text`a write whose answer was lost may still be carried out: the service is asked again after ${checkAfter}`;
+}
+
+/** The object it is linked to, and how that came about. */
+function describeLink(link: NonNullable<RecordExplained['link']>): Text {
+  const by = {
+    match: link.fields === null ? 'by an operator’s match' : `by a match of ${link.fields.join(', ')}`,
+    rename: 'by a rename',
+  }[link.linkedBy];
+  const name = link.assignsId
+    ? `the object with number ${link.destinationId}, which gets the external id ${link.externalId}`
+    : link.externalId;
+  return text`to ${name}, ${by}, ${link.linkedAt}`;
+}
+
+/** An object that it had before its external id changed. */
+function describeFormer(
+  { stream, key }: RecordExplained,
+  { there, isUndecided }: RecordExplained['former'][number],
+): Text {
+  if (!there) return 'not at the service';
+  const command = isUndecided
+    ? retryCommand({ stream, localKey: key }, '--retire-former')
+    : `slotsync sync ${stream}`;
+  return text`number ${String(there.id)}, ${there.active ? text`active; to deactivate it: ${{ command }}` : 'inactive'}`;
+}
+
+function sidesSections({ row, object, problem, there, externalId, changes }: RecordExplained): Section[] {
+  return [
+    {
+      id: 'row',
+      title: 'Row in the mirror',
+      paragraphs: row ? [] : ['None.'],
+      facts: Object.entries(row ?? {}).map(([column, value]) => [column, formatValue(value)]),
+    },
+    {
+      id: 'object',
+      title: 'Object it becomes',
+      paragraphs: object ? [] : [`None${problem === undefined ? '' : `: ${problem}`}.`],
+      facts: object ? [['Object', `${object.extId}, type ${object.typeId}`], ...factsOf(object.fields)] : [],
+    },
+    {
+      id: 'there',
+      title: 'At the service',
+      paragraphs: there
+        ? []
+        : [
+            externalId === undefined
+              ? 'Not looked up, because the row has no external id.'
+              : `No object has the external id ${externalId}.`,
+          ],
+      facts: there
+        ? [
+            ['Object', `number ${there.id}, ${there.active ? 'active' : 'inactive'}`],
+            ...factsOf(there.fields),
+          ]
+        : [],
+    },
+    {
+      id: 'changes',
+      title: 'What a write would change',
+      paragraphs: !object
+        ? []
+        : changes.length === 0
+          ? ['A write would change nothing.']
+          : changes.map(describeChange),
+    },
+  ];
+}
+
+const factsOf = (fields: readonly FieldValues[]): Fact[] =>
+  fields.map(({ fieldId, values }) => [fieldId, formatValues(values)]);
+
+function history({ batches }: KnownRecord): Section {
+  return {
+    id: 'history',
+    title: 'Runs that included it, newest first',
+    tables: [
+      {
+        headings: ['run', 'kind', 'operation', 'batch', 'state', 'error', 'at'],
+        rows: batches.map(({ runId, kind, batchId, operation, state, errorCode, at }) => [
+          text`${linkToRun(runId)}`,
+          kind,
+          operation ?? '–',
+          String(batchId),
+          state,
+          errorCode ?? '–',
+          text`${new Date(at)}`,
+        ]),
+      },
+    ],
+  };
+}
+
+/** An object of the service that no row and no record of the stream owns. */
+export function unownedDocument({ name, type }: Stream, object: FoundObject): Document {
+  const { id, extId, typeId, active, fields } = object;
+  const known = extId === undefined ? 'no external id' : `external id ${extId}`;
+  return {
+    title: `Object ${id}`,
+    lead: [
+      `No row and no record of ${name} owns it.`,
+      typeId === type
+        ? `Next: to link a row to it: slotsync match ${name}`
+        : `Next: no action needed: ${name} has objects of type ${type}`,
+    ],
+    sections: [
+      {
+        id: 'there',
+        title: 'At the service',
+        facts: [
+          ['Object', `number ${id}, ${known}, type ${typeId}, ${active ? 'active' : 'inactive'}`],
+          ...factsOf(fields),
+        ],
+      },
+    ],
+  };
+}
+
+/** Undefined: in sync as far as the state knows. */
+function nextOfState({ record, stream, key, chain, waitingChanges }: KnownRecord): string | undefined {
+  if (!record || record.status === 'synced' || record.status === 'retired') return undefined;
+  const isInInbox = record.status === 'failed' && waitingChanges > 0;
+  return nextStep({ ...record, stream, localKey: key, chain, isInInbox });
+}
+
+export function nextOfRecord(explained: RecordExplained & Pick<KnownRecord, 'chain'>): string {
+  const { stream, key, row, record, chain, there, problem, isWaiting, changes, isAccepted, waitingChanges } =
+    explained;
+  const [latest] = explained.batches;
+  const held = latest?.state === 'held' ? latest : undefined;
+  const nextRun = (does: string) => `the next run ${does}: slotsync sync ${stream}`;
+  if (waitingChanges > 0) return 'it is in the inbox; a worker processes it';
+  if (record && record.status !== 'synced' && record.status !== 'retired') {
+    return nextStep({ ...record, stream, localKey: key, chain, isInInbox: false });
+  }
+  if (!row && record?.status === 'retired') return 'no action needed: it is deactivated';
+  if (held && !isAccepted)
+    return `it is held in run ${held.runId}; why, and what releases it: slotsync runs ${held.runId}`;
+  if (!row) return nextRun('decides');
+  if (isWaiting) return 'it is sent by the run after the record that it refers to is accepted: slotsync sync';
+  if (problem !== undefined) return nextRun('reports the same');
+  if (!record || record.status === 'retired') return nextRun('creates it');
+  if (!isAccepted || record.inDoubt) return nextRun('sends it');
+  if (changes.length === 0) return 'no action needed: the service holds what was accepted';
+  if (explained.drift?.kind === 'stored_otherwise')
+    return 'no action needed: the service stores something else than it accepts';
+  const how = there ? 'it was changed at the service' : 'its object is missing at the service';
+  return `${how}; it is sent again when its row changes, or by: slotsync verify ${stream} --repair`;
+}

@@ -1,0 +1,185 @@
+// The report of a period or a run, for the morning: what needs a person, and what happened.
+import { concerns, type Concern } from '../situation/concerns.js';
+import type { ReportFacts } from '../situation/report.js';
+import { listVerified } from '../situation/situation.js';
+import { formatDuration, formatNumber, plural, present } from '../text/format.js';
+import { text, type Document, type Section, type Text } from './document.js';
+import { causesSection, describeAwaitingApproval, describeSettled, describeUnsent } from './failures.js';
+import {
+  attentionSection,
+  describeAnswer,
+  describeNotInSync,
+  noticesSection,
+  verifiedSection,
+} from './situation.js';
+import { linkToRunNumber } from './runs.js';
+
+/** Named one by one, of each kind. */
+const MOST_CAUSES = 8;
+
+export function reportDocument(facts: ReportFacts): Document {
+  const { binding, run } = facts;
+  const all = concerns(facts).filter((concern) => run === null || !isOfAnotherRun(concern, run.id));
+  return {
+    title: run ? `Report of run ${run.id}` : 'Report',
+    lead: [
+      binding
+        ? `Organization ${binding.organizationId} at ${binding.baseUrl}.`
+        : 'Not bound to a service yet; the first sync binds it.',
+      describePeriod(facts),
+    ],
+    sections: present<Section>(
+      attentionSection(all, facts.now),
+      noticesSection(
+        all.filter(({ kind }) => kind !== 'records'),
+        facts,
+      ),
+      changed(facts),
+      runs(facts),
+      notInSync(facts),
+      drift(facts),
+      bookings(facts),
+      requests(facts),
+    ),
+  };
+}
+
+/** A run's report says nothing of other runs. */
+function isOfAnotherRun({ kind, facts }: Concern, id: number): boolean {
+  if (kind === 'run_held') return facts.holds.every(({ runId }) => runId !== id);
+  return (kind === 'run_failed' || kind === 'run_partial') && facts.runId !== id;
+}
+
+const REASONS: Record<ReportFacts['period']['because'], string> = {
+  since: 'as asked for',
+  run: 'from its request to its end',
+  nightly: 'since the last nightly sync was due',
+  day: 'the last 24 hours, because no nightly sync was due yet',
+};
+
+function describePeriod({ period, run }: ReportFacts): Text {
+  const { from, to, because } = period;
+  const why = run && run.finishedAt === null ? 'from its request until now' : REASONS[because];
+  return text`From ${{ minute: from }} to ${{ minute: to }}: ${why}.`;
+}
+
+const OPERATIONS = ['create', 'update', 'retire', 'repair'] as const;
+const ACCEPTED = { create: 'created', update: 'updated', retire: 'retired' } as const;
+const OUTCOMES = ['unchanged', 'deferred', 'failed', 'dead'] as const;
+
+function changed({ streams }: ReportFacts): Section {
+  type Row = (typeof streams)[number];
+  const columns = [
+    ...OPERATIONS.map((name) => ({ heading: `to ${name}`, countOf: (row: Row) => row.planned[name] })),
+    ...(['create', 'update', 'retire'] as const).map((name) => ({
+      heading: ACCEPTED[name],
+      countOf: (row: Row) => row.accepted[name],
+    })),
+    { heading: 'synced, operation not known', countOf: (row: Row) => row.unclassified },
+    ...OUTCOMES.map((name) => ({ heading: name, countOf: (row: Row) => row.outcomes[name] })),
+  ].filter(({ countOf }) => streams.some((row) => countOf(row) > 0));
+  return {
+    id: 'changed',
+    title: 'What changed',
+    paragraphs: [
+      streams.length === 0
+        ? 'No run planned or sent anything.'
+        : '“To create” and so on is what the runs planned; “created”, “updated” and “retired” is what the service accepted. Runs that began before count as a whole.',
+    ],
+    tables: [
+      {
+        headings: ['stream', ...columns.map(({ heading }) => heading)],
+        rows: streams.map((row) => [row.stream, ...columns.map(({ countOf }) => countOf(row))]),
+      },
+    ],
+  };
+}
+
+function runs({ listed, runCounts }: ReportFacts): Section {
+  const kinds = [...new Set(runCounts.map(({ kind }) => kind))];
+  const counts = kinds.map((kind) => {
+    const ofKind = runCounts.filter((counted) => counted.kind === kind);
+    return `${kind}: ${ofKind.map(({ status, runs: number }) => `${formatNumber(number)} ${status}`).join(', ')}`;
+  });
+  return {
+    id: 'runs',
+    title: 'Runs',
+    paragraphs: [counts.length === 0 ? 'None.' : `${counts.join('; ')}.`],
+    tables: [
+      {
+        headings: ['run', 'kind', 'started', 'took', 'status'],
+        rows: listed.map(({ id, kind, requestedAt, finishedAt, pausedAt, status, errorCode }) => [
+          linkToRunNumber(id),
+          kind,
+          text`${{ minute: requestedAt }}`,
+          finishedAt ? formatDuration((finishedAt.getTime() - requestedAt.getTime()) / 1000) : '–',
+          `${pausedAt && !finishedAt ? 'paused' : status}${errorCode === null ? '' : `: ${errorCode}`}`,
+        ]),
+      },
+    ],
+  };
+}
+
+/** Held records are a concern of their own. The last reading says nothing of them: a row that changed may be among them. */
+function notInSync(facts: ReportFacts): Section {
+  const { causes, known, unsettled, now } = facts;
+  const numbers = unsettled > 0 ? describeNotInSync(facts) : present<Text>(describeAwaitingApproval(causes));
+  return {
+    ...causesSection(
+      causes.filter(({ status }) => status !== 'held'),
+      { most: MOST_CAUSES, now },
+    ),
+    id: 'failures',
+    title: 'Not in sync',
+    paragraphs:
+      numbers.length === 0 ? [describeSettled(known)] : present<Text>(numbers, describeUnsent(known)),
+  };
+}
+
+function drift(facts: ReportFacts): Section {
+  const { driftChanges } = facts;
+  const { paragraphs = [], ...section } = verifiedSection(facts);
+  return {
+    ...section,
+    paragraphs:
+      listVerified(facts).length === 0
+        ? ['No record yet.']
+        : [
+            `Drift in this period: ${formatNumber(driftChanges.found)} found, ${formatNumber(driftChanges.mended)} resolved.`,
+            ...paragraphs,
+          ],
+  };
+}
+
+/** Bookings that do not agree are a concern. */
+function bookings({ bookings: counted, verdictChanges }: ReportFacts): Section | undefined {
+  if (counted.length === 0 && verdictChanges === 0) return undefined;
+  return {
+    id: 'bookings',
+    title: 'Bookings',
+    paragraphs: [`Verdicts that changed in this period: ${formatNumber(verdictChanges)}.`],
+    tables: [
+      {
+        headings: ['verdict', 'bookings', 'with a problem in the mirror'],
+        rows: counted.map(({ verdict, count, problems }) => [verdict, count, problems]),
+      },
+    ],
+  };
+}
+
+function requests({ requests: sent, binding }: ReportFacts): Section {
+  const { requests: total, throttled, fastest, fastestAt, perSecond, allowed } = sent;
+  const { answeredAt = null, answer = null, succeededAt = null } = binding ?? {};
+  const percent = (100 * total) / allowed;
+  const share = percent > 0 && percent < 0.1 ? 'less than 0.1' : percent.toFixed(1);
+  return {
+    id: 'requests',
+    title: 'Requests',
+    paragraphs: present<Text>(
+      `${plural(total, 'request')} of all processes: ${share} % of the quota of ${perSecond} a second over this period; ${formatNumber(throttled)} refused with 429.`,
+      fastestAt && text`Fastest second: ${plural(fastest, 'request')}, at ${fastestAt}.`,
+      answeredAt &&
+        text`Last answer of the service: ${describeAnswer(answer)}, ${answeredAt}; last success ${succeededAt ?? '–'}.`,
+    ),
+  };
+}

@@ -1,0 +1,252 @@
+// Runs: the list, and one run with what it planned, did and holds, what it could not do and why, and what happens next.
+import { remedyFor } from '../errors/error-catalogue.js';
+import type { RunFacts } from '../situation/run-facts.js';
+import { withReasons } from '../sync/limits/hold-reason.js';
+import { onlyReads, type Run } from '../state/runs/read-runs.js';
+import type { RunRange } from '../state/schema.js';
+import { formatDuration, formatNumber, plural, present, lines } from '../text/format.js';
+import {
+  addressOfRun,
+  joinTexts,
+  linkToRun,
+  text,
+  type Action,
+  type Document,
+  type Fact,
+  type Point,
+  type Section,
+  type Table,
+  type Text,
+} from './document.js';
+import { causesSection, describeUnsettled } from './failures.js';
+import { approvalToPoint, holdToPoint } from './holds.js';
+
+/** Causes and keys named one by one. */
+const MOST_NAMED = 5;
+const OUTCOMES = ['synced', 'deferred', 'failed', 'dead'] as const;
+const PLANNED = {
+  create: 'to create',
+  update: 'to update',
+  retire: 'to retire',
+  moved: 'moved',
+  retry: 'to retry',
+  repair: 'to repair',
+  unchanged: 'unchanged',
+} as const;
+
+export function runToJson(run: Run) {
+  const holds = Object.fromEntries(
+    Object.entries(run.holds).map(([stream, held]) => [stream, withReasons(held, { stream, runId: run.id })]),
+  );
+  return { ...run, holds, seconds: secondsOf(run) };
+}
+
+export function runsTable(runs: readonly Run[]): Table {
+  return {
+    caption: 'Runs, newest first',
+    headings: ['run', 'kind', 'started', 'took', 'status', ...OUTCOMES],
+    rows: runs.map((run) => [
+      linkToRunNumber(run.id),
+      run.kind,
+      text`${{ minute: run.requestedAt }}`,
+      run.finishedAt ? formatDuration(secondsOf(run)) : '–',
+      text`${{ status: statusOf(run) }}`,
+      ...OUTCOMES.map((outcome) =>
+        Object.values(run.counts).reduce((total, counts) => total + counts[outcome], 0),
+      ),
+    ]),
+  };
+}
+
+/** The number of a run, as a cell. */
+export const linkToRunNumber = (id: number): Text => ({
+  parts: [{ text: String(id), href: addressOfRun(id) }],
+});
+
+/** `kind`: the only one that was asked for. */
+export function runsDocument(runs: readonly Run[], kind?: string): Document {
+  const none =
+    kind === undefined ? 'No run yet. Start one with: slotsync sync' : `No run of kind ${kind} yet.`;
+  return {
+    title: 'Runs',
+    lead: runs.length === 0 ? [none] : [],
+    sections: [{ id: 'runs', title: 'Latest runs', tables: [runsTable(runs)] }],
+  };
+}
+
+/** `secondsLeft`: until it is done, at its pace. */
+export function runDocument(facts: RunFacts & { secondsLeft?: number | undefined }, now: Date): Document {
+  const { run, holds, approvals, causes, unsettled } = facts;
+  const took = run.finishedAt && ` in ${formatDuration(secondsOf(run))}`;
+  return {
+    title: `Run ${run.id}`,
+    lead: [
+      text`Run ${String(run.id)} ${{ status: statusOf(run) }}${took}, started ${{ minute: run.requestedAt }}.`,
+    ],
+    sections: [
+      summary(facts, now),
+      outcomes(run),
+      {
+        id: 'holds',
+        title: 'Held for approval',
+        isUrgent: holds.length > 0,
+        points: [
+          ...holds.map(holdToPoint),
+          ...approvals.map((approval) => approvalToPoint(approval, run, now)),
+        ],
+      },
+      {
+        ...causesSection(causes, { most: MOST_NAMED, now }),
+        id: 'failures',
+        title: 'Not in sync',
+        paragraphs: unsettled
+          ? [text`${describeUnsettled(unsettled)}: ${{ command: 'slotsync failures' }}`]
+          : [],
+      },
+    ],
+  };
+}
+
+function summary(facts: RunFacts & { secondsLeft?: number | undefined }, now: Date): Section {
+  const { run, verdicts, drift } = facts;
+  const compared = Object.values(verdicts?.verdicts ?? {}).reduce((sum, count) => sum + count, 0);
+  return {
+    id: 'summary',
+    title: 'Summary',
+    facts: present<Fact>(
+      [['Kind', `${run.kind}, started by a ${run.startedBy}`]],
+      [['Streams', run.streams.join(', ')]],
+      run.kind === 'repair' && !run.range && [['Asked for', 'what drifts']],
+      run.range && [['Asked for', describeRange(run.range)]],
+      verdicts && [
+        [
+          'Bookings',
+          `${formatNumber(compared)} compared last by this run; it changed ${plural(verdicts.events, 'verdict')}`,
+        ],
+      ],
+      drift && [
+        [
+          'Drift',
+          `${formatNumber(drift.found)} found, ${formatNumber(drift.mended)} resolved. What drifts now: slotsync status`,
+        ],
+      ],
+    ),
+    points: present<Point>(run.finishedAt === null && underWayToPoint(facts, now), errorToPoint(run)),
+  };
+}
+
+/** How far it is, when it will be done, and what may be done about it. */
+export function underWayToPoint(
+  {
+    run,
+    progress,
+    planning,
+    secondsLeft,
+  }: Pick<RunFacts, 'run' | 'progress' | 'planning'> & {
+    secondsLeft?: number | undefined;
+  },
+  now: Date,
+): Point {
+  const { done, total } = progress;
+  const isCounted = run.status !== 'planning' && total > 0;
+  const end = secondsLeft === undefined ? undefined : new Date(now.getTime() + secondsLeft * 1000);
+  return {
+    text: text`${linkToRun(run.id)}: ${{ status: statusOf(run) }}`,
+    details: present<Text>(
+      isCounted &&
+        text`${formatNumber(done)} of ${plural(total, 'record')}, ${String(Math.floor((done / total) * 100))} %.${end && text` Done about ${{ minute: end }}, in ${formatDuration(Math.max(1, secondsLeft ?? 0))}.`}`,
+      run.status === 'planning' && describePlanning(run, planning),
+      run.pausedAt && text`Paused at ${run.pausedAt}.`,
+    ),
+    progress: isCounted ? progress : undefined,
+    commands: present<Action>(
+      !onlyReads(run) &&
+        (run.pausedAt ? actionOnRun(run, 'resume', 'Resume') : actionOnRun(run, 'pause', 'Pause')),
+      actionOnRun(run, 'cancel', 'Cancel …'),
+    ),
+  };
+}
+
+/** A run waits where no process has begun to plan it. */
+function describePlanning(run: Run, { isBegun, others }: RunFacts['planning']): Text {
+  if (isBegun) return text`It has been planned since ${run.requestedAt}.`;
+  if (others.length === 0) return 'It waits for a process to plan it.';
+  return text`It waits until a process plans it. These are planned first: ${joinTexts(others.map(linkToRun), ', ')}.`;
+}
+
+export const actionOnRun = ({ id }: Run, verb: 'pause' | 'resume' | 'cancel', label: string): Action => ({
+  command: `slotsync ${verb} ${id}`,
+  href: `${addressOfRun(id)}/${verb}`,
+  label,
+  about: `run ${id}`,
+  isImmediate: verb !== 'cancel',
+});
+
+function errorToPoint(run: Run): Point | undefined {
+  if (run.errorMessage === null) return undefined;
+  const ended = run.status === 'cancelled' ? 'Cancelled' : 'Failed';
+  return {
+    text: `${run.errorCode === 'hold_rejected' ? 'Not sent' : ended}: ${run.errorMessage}`,
+    next: remedyFor(onlyReads(run) ? 'interrupted' : run.errorCode),
+  };
+}
+
+/** Columns without any number are left out. */
+function outcomes({ streams, plan, counts }: Run): Section {
+  const planned = Object.keys(PLANNED) as (keyof typeof PLANNED)[];
+  const columns = [
+    ...planned.map((name) => ({
+      heading: PLANNED[name],
+      countOf: (stream: string) => plan[stream]?.[name] ?? 0,
+    })),
+    ...OUTCOMES.map((name) => ({ heading: name, countOf: (stream: string) => counts[stream]?.[name] ?? 0 })),
+  ].filter(({ countOf }) => streams.some((stream) => countOf(stream) > 0));
+  const equal = Object.values(counts).reduce((sum, { unchanged }) => sum + unchanged, 0);
+  return {
+    id: 'outcomes',
+    title: 'Planned and done',
+    paragraphs: equal > 0 ? [`${plural(equal, 'record')} needed no write.`] : [],
+    tables:
+      columns.length === 0
+        ? []
+        : [
+            {
+              caption: 'Records by stream',
+              headings: ['stream', ...columns.map(({ heading }) => heading)],
+              rows: streams.map((stream) => [stream, ...columns.map(({ countOf }) => countOf(stream))]),
+            },
+          ],
+  };
+}
+
+/** The request of a run beside its streams; keys by their number only. */
+function describeRange(range: RunRange): string {
+  const { keys, from, to, where, limit, force, verified, sample, extras, adopt } = range;
+  return lines(
+    keys && plural(keys.length, 'key'),
+    from !== undefined && `from ${from}`,
+    to !== undefined && `before ${to}`,
+    where !== undefined && `where ${where}`,
+    limit !== undefined && `at most ${plural(limit, 'record')}`,
+    force && 'unchanged and given up records too',
+    verified !== undefined && `what run ${verified} saw drift`,
+    sample !== undefined && `a sample of ${plural(sample, 'record')} of each stream`,
+    extras && 'objects without a record too',
+    adopt && 'records of objects that have none',
+  ).join(', ');
+}
+
+/** `2 of 40 keys have neither row nor record: X1, X2`. */
+export function describeUnknownKeys(unknown: readonly string[], requested: number): string {
+  const named = unknown.slice(0, MOST_NAMED).join(', ');
+  const more = unknown.length > MOST_NAMED ? ', …' : '';
+  const verb = unknown.length === 1 ? 'has' : 'have';
+  return `${formatNumber(unknown.length)} of ${plural(requested, 'key')} ${verb} neither row nor record: ${named}${more}`;
+}
+
+const statusOf = ({ pausedAt, finishedAt, status }: Run): string =>
+  pausedAt && !finishedAt ? 'paused' : status;
+
+function secondsOf({ requestedAt, finishedAt }: Run): number {
+  return ((finishedAt ?? new Date()).getTime() - requestedAt.getTime()) / 1000;
+}

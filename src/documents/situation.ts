@@ -1,0 +1,297 @@
+// The situation as a document: concerns, runs under way, and whether anything is sent. `status` and the first page show
+// the same sections.
+import { LANES } from '../destination/quota/quota-rules.js';
+import { concerns, isOnItsWay, needsPerson, type Concern } from '../situation/concerns.js';
+import { listVerified, type QuotaFacts, type Situation } from '../situation/situation.js';
+import type { RequestTotals } from '../state/requests.js';
+import { formatDuration, formatNumber, plural, present, lines } from '../text/format.js';
+import { describeStoredOtherwise } from './drift.js';
+import { concernToPoint } from './concerns.js';
+import {
+  text,
+  withQuery,
+  type Cell,
+  type Document,
+  type Fact,
+  type Point,
+  type Section,
+  type Text,
+} from './document.js';
+import { describeSettled, describeUnsettled } from './failures.js';
+import { describeApproval } from './holds.js';
+import { runsTable, underWayToPoint } from './runs.js';
+
+export interface SituationFacts extends Situation {
+  quota: QuotaFacts | null;
+  /** Until an unfinished run is done, by its number. */
+  secondsLeft?: ReadonlyMap<number, number>;
+  /** Requests of the last hour. */
+  hour?: RequestTotals;
+}
+
+/** Concerns named one by one, of each kind. */
+const MOST_OF_A_KIND = 3;
+const STATUSES = ['synced', 'retired', 'deferred', 'failed', 'dead', 'pending'] as const;
+
+/** `all`: the concerns of this situation. */
+export function situationDocument(
+  facts: SituationFacts,
+  { timeZone, all = concerns(facts) }: { timeZone: string; all?: readonly Concern[] },
+): Document {
+  const { binding } = facts;
+  return {
+    title: 'Now',
+    lead: present<Text>(
+      binding
+        ? text`Organization ${binding.organizationId} at ${binding.baseUrl}, since ${{ minute: binding.boundAt }}.`
+        : 'Not bound to a service yet; the first sync binds it.',
+      describeLastAnswer(facts),
+    ),
+    sections: [
+      attentionSection(all, facts.now),
+      noticesSection(all, facts),
+      underWay(facts, timeZone),
+      latestRuns(facts),
+      records(facts),
+      verifiedSection(facts),
+      inbox(facts),
+      quota(facts),
+      requestSizes(facts),
+      processes(facts),
+    ],
+  };
+}
+
+export function attentionSection(all: readonly Concern[], now: Date): Section {
+  const points = pointsOf(all.filter(needsPerson), now);
+  return { id: 'attention', title: 'Needs a person', isUrgent: points.length > 0, points };
+}
+
+/** Concerns that end on their own, or may be left as they are. */
+export function noticesSection(all: readonly Concern[], { now }: Pick<Situation, 'now'>): Section {
+  const points = pointsOf(
+    all.filter((concern) => !needsPerson(concern)),
+    now,
+  );
+  return { id: 'notices', title: 'Notices', points };
+}
+
+/** A record that a run or a worker is about to send has not failed. */
+export function describeNotInSync({ unsettled, causes }: Pick<Situation, 'unsettled' | 'causes'>): Text[] {
+  const onTheirWay = causes.filter(isOnItsWay).reduce((sum, cause) => sum + cause.records + cause.waiting, 0);
+  const notInSync = unsettled - onTheirWay;
+  return present<Text>(
+    notInSync > 0 && text`${describeUnsettled(notInSync)}: ${{ command: 'slotsync failures' }}`,
+    onTheirWay > 0 &&
+      `${plural(onTheirWay, 'record')} ${onTheirWay === 1 ? 'is' : 'are'} queued or under way.`,
+  );
+}
+
+/** The first of each kind. What is left out is listed by a command. */
+function pointsOf(some: readonly Concern[], now: Date): Point[] {
+  const kinds = [...new Set(some.map(({ kind }) => kind))];
+  return kinds.flatMap((kind) => {
+    const ofKind = some.filter((concern) => concern.kind === kind);
+    const more = ofKind.length - MOST_OF_A_KIND;
+    const points = ofKind.slice(0, MOST_OF_A_KIND).map((concern) => concernToPoint(concern, now));
+    if (more <= 0) return points;
+    const command = kind === 'records' ? 'slotsync failures' : 'slotsync status --json';
+    return [...points, { text: `… and ${formatNumber(more)} more`, commands: [command] }];
+  });
+}
+
+function underWay(facts: SituationFacts, timeZone: string): Section {
+  const { runs, now, approvals, nightly } = facts;
+  // Nobody works on them: no end is near.
+  const secondsLeft = facts.processes.some(({ isAlive }) => isAlive) ? facts.secondsLeft : undefined;
+  return {
+    id: 'under-way',
+    title: 'Under way',
+    paragraphs: present<Text>(
+      nightly &&
+        text`Next nightly sync: ${{ minute: nightly.nextDue }}; ${nightly.lastDue ? text`the last was due ${{ minute: nightly.lastDue }}` : 'none was due yet'}.`,
+      approvals.map((approval) => describeApproval(approval, timeZone)),
+      runs.underWay.length === 0 && 'No run is under way.',
+    ),
+    points: runs.underWay.map((run) =>
+      underWayToPoint({ ...run, secondsLeft: secondsLeft?.get(run.run.id) }, now),
+    ),
+  };
+}
+
+function latestRuns({ runs: { latest } }: SituationFacts): Section {
+  return {
+    id: 'runs',
+    title: 'Latest runs',
+    paragraphs:
+      latest.length === 0 ? [text`No run yet. Start one with: ${{ command: 'slotsync sync' }}`] : [],
+    tables: latest.length === 0 ? [] : [runsTable(latest)],
+  };
+}
+
+/** A record says what the service accepted; only a verify says what it holds. */
+function records(facts: SituationFacts): Section {
+  const { records: counts, unsettled, holds, known } = facts;
+  const streams = [...new Set(counts.map(({ stream }) => stream))];
+  const countOf = (stream: string, status: string) =>
+    counts.find((row) => row.stream === stream && row.status === status)?.count ?? 0;
+  const cellOf = (stream: string, status: (typeof STATUSES)[number]): Cell => {
+    const count = countOf(stream, status);
+    const isListed = count > 0 && status !== 'synced' && status !== 'retired';
+    return isListed ? { parts: [{ text: count, href: withQuery('/failures', { stream }) }] } : count;
+  };
+  return {
+    id: 'records',
+    title: 'Records',
+    paragraphs: unsettled === 0 && holds.length === 0 ? [describeSettled(known)] : describeNotInSync(facts),
+    tables: [
+      {
+        caption: 'Records by stream and status',
+        headings: ['records', ...STATUSES],
+        rows: streams.map((stream) => [stream, ...STATUSES.map((status) => cellOf(stream, status))]),
+      },
+    ],
+  };
+}
+
+export function verifiedSection(facts: Situation): Section {
+  const streams = listVerified(facts);
+  return {
+    id: 'verified',
+    title: 'At the service',
+    paragraphs: lines(
+      streams.some(({ verifiedAt }) => !verifiedAt) &&
+        'Never verified: it is not known what the service holds now: slotsync verify',
+      streams.some(({ drift }) => drift > 0) && 'To list what drifts: slotsync verify --extras',
+      describeStoredOtherwise(streams.reduce((sum, { storedOtherwise }) => sum + storedOtherwise, 0)),
+    ),
+    tables: [verifiedTable(streams)],
+  };
+}
+
+function verifiedTable(streams: ReturnType<typeof listVerified>) {
+  return {
+    caption: 'When each stream was verified',
+    headings: ['at the service', 'verified', 'objects', 'drift'],
+    rows: streams.map(({ stream, verifiedAt, objects, drift }) => [
+      stream,
+      verifiedAt ? text`${{ minute: verifiedAt }}` : 'never verified',
+      objects ?? '–',
+      verifiedAt || drift > 0 ? drift : '–',
+    ]),
+  };
+}
+
+function inbox({ inbox: { streams, watermarks, reservations } }: SituationFacts): Section {
+  return {
+    id: 'inbox',
+    title: 'Inbox of changes',
+    paragraphs: [
+      ...watermarks.map(
+        ({ stream, cursor, movedAt }) =>
+          text`Polled: ${stream} up to ${cursor}; the watermark last moved at ${movedAt}.`,
+      ),
+      ...(reservations
+        ? [text`Bookings: changes at the service are read up to ${new Date(reservations.readUpTo * 1000)}.`]
+        : []),
+    ],
+    tables: [
+      {
+        caption: 'Keys in the inbox',
+        headings: ['inbox', 'waiting', 'in progress', 'to be tried again', 'oldest'],
+        rows: streams.map(({ stream, waiting, inFlight, later, oldestSeconds }) => [
+          stream,
+          waiting,
+          inFlight,
+          later,
+          formatDuration(oldestSeconds),
+        ]),
+      },
+    ],
+  };
+}
+
+/** While the store does not answer, that is a concern. */
+function quota({ quota: usage, hour }: SituationFacts): Section {
+  const facts: Fact[] = [];
+  if (usage && !('unknown' in usage)) {
+    const { allowed, rate, held, cooling, granted, throttled, lanes, waiting, pausedMs, usedByOthers } =
+      usage;
+    const reduced = allowed < rate ? `, reduced to ${allowed} after 429 answers` : '';
+    const busy = LANES.filter((lane) => lanes[lane] + waiting[lane] > 0).map((lane) => {
+      const waits = waiting[lane] > 0 ? ` (${plural(waiting[lane], 'process', 'processes')} waiting)` : '';
+      return `${lane} ${lanes[lane]}${waits}`;
+    });
+    facts.push(
+      ['Quota', `${held + cooling} of ${rate} in use${reduced}`],
+      ['Requests under way by lane', busy.length === 0 ? 'none, and none waiting' : busy.join(', ')],
+      ['Requests', `${formatNumber(granted)} sent, ${formatNumber(throttled)} refused with 429`],
+      ...present<Fact>(
+        pausedMs > 0 && [['Paused', `for ${formatDuration(pausedMs / 1000)} after a 429`] as const],
+        usedByOthers > 0 && [['Other clients', `about ${usedByOthers} of ${rate}`] as const],
+      ),
+    );
+  }
+  return {
+    id: 'requests',
+    title: 'Requests and quota',
+    facts,
+    paragraphs: hour ? [describeHour(hour)] : [],
+  };
+}
+
+export const describeHour = ({ requests, fastest, fastestAt, throttled }: RequestTotals): Text =>
+  text`${plural(requests, 'request')} in the last hour, at most ${formatNumber(fastest)} in one second${fastestAt && text`, at ${fastestAt}`}; ${formatNumber(throttled)} refused with 429.`;
+
+/** The sizes that `batchSize: 'auto'` has learned. */
+function requestSizes({ requestSizes: sizes }: SituationFacts): Section {
+  return {
+    id: 'request-sizes',
+    title: 'Sizes of requests',
+    tables: [
+      {
+        caption: 'Objects in a full request',
+        headings: ['type', 'objects a request', 'because'],
+        rows: sizes.map(({ type, objects, reason }) => [type, objects, reason]),
+      },
+    ],
+  };
+}
+
+function processes({ processes: all }: SituationFacts): Section {
+  return {
+    id: 'processes',
+    title: 'Processes at work',
+    paragraphs:
+      all.length === 0 ? [text`No process is at work. Start one: ${{ command: 'slotsync worker' }}`] : [],
+    tables: [
+      {
+        caption: 'Processes',
+        headings: ['command', 'host', 'process', 'status', 'started', 'last seen'],
+        rows: all.map(({ command, host, pid, isAlive, stoppedSince, startedAt, seenAt }) => [
+          command,
+          host,
+          String(pid),
+          text`${{ status: !isAlive ? 'not seen' : stoppedSince ? 'stopped' : 'working' }}`,
+          text`${{ minute: startedAt }}`,
+          isAlive ? '' : text`${seenAt}`,
+        ]),
+      },
+    ],
+  };
+}
+
+const ANSWERS: Readonly<Record<string, string>> = {
+  unreachable: 'none, it could not be reached',
+  lost: 'none, it was lost after sending',
+};
+export const describeAnswer = (answer: string | null) => ANSWERS[answer ?? ''] ?? `HTTP ${answer}`;
+
+function describeLastAnswer({ binding, now }: SituationFacts): Text | undefined {
+  const { answeredAt = null, answer = null, succeededAt = null } = binding ?? {};
+  if (answeredAt === null) return undefined;
+  const isSuccess = answeredAt.getTime() === succeededAt?.getTime();
+  const succeeded = succeededAt ? text`; the last success ${succeededAt}` : '; none succeeded yet';
+  const ago = formatDuration(Math.max(0, (now.getTime() - answeredAt.getTime()) / 1000));
+  return text`Last answer of the service: ${describeAnswer(answer)}, ${ago} ago (${answeredAt})${isSuccess ? '' : succeeded}.`;
+}

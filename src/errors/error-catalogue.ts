@@ -1,0 +1,304 @@
+// Every error code, once: what it means, what happens next, and what to do. An error, a failed run and
+// a record's error_code all use these codes; docs/operations.md is held to this list by a test.
+
+/** The next step: try again, wait without using up an attempt, or stop until an operator or a change acts. */
+export type Disposition = 'retry' | 'defer' | 'dead';
+
+export interface ErrorEntry {
+  meaning: string;
+  /** A record with this code is `failed` (retry), `deferred` (defer) or `dead`. */
+  disposition: Disposition;
+  /** A record with this code is sent again when its row changes or an operator retries it, and not before. */
+  isGivenUp?: true;
+  /** Exit code of a command that this error ends. 1 unless given. */
+  exitCode?: 2;
+  /**
+   * The cause lies outside any record, so it counts towards the circuit breaker. `wait`: waiting for its end uses up
+   * no attempt. `retry`: one batch may also cause it, and must not be tried for ever. `compare`: as `wait` while no other
+   * batch succeeds, as `retry` while others do.
+   */
+  systemic?: 'wait' | 'retry' | 'compare';
+  /** The remedy for a command or run that ended with it, and about a record unless `recordRemedy` says otherwise. */
+  remedy: string;
+  /** `{retry}` is replaced by the command that sends this record again. */
+  recordRemedy?: string;
+}
+
+const NEXT_RUN = 'The next run tries again: slotsync sync';
+const WHEN_BACK = 'Nothing is lost. Once it answers again: slotsync sync';
+const CORRECT_KEY =
+  'Correct `key` in the configuration, or the source, then: slotsync check. Nothing of this stream was sent.';
+const CORRECT_ROW = 'Correct the row, and the next run sends it. To send it again unchanged: {retry}';
+
+type More = Pick<ErrorEntry, 'systemic' | 'recordRemedy'>;
+
+const entry =
+  (always: Pick<ErrorEntry, 'disposition' | 'isGivenUp' | 'exitCode'>) =>
+  (meaning: string, remedy: string, more: More = {}): ErrorEntry => ({ meaning, remedy, ...always, ...more });
+const retry = entry({ disposition: 'retry' });
+const defer = entry({ disposition: 'defer' });
+const dead = entry({ disposition: 'dead' });
+const givenUp = entry({ disposition: 'dead', isGivenUp: true });
+/** Settings, configuration, credentials or rights are wrong. */
+const setup = entry({ disposition: 'dead', exitCode: 2 });
+
+export const ERRORS = {
+  usage: setup('wrong use, settings or configuration', ''),
+  configuration: setup(
+    'the service does not know a type or field, or a stream is no longer in the configuration',
+    'Correct the configuration, or create the names at the service, then: slotsync check, slotsync sync',
+  ),
+  configuration_changed: dead(
+    'the configuration was changed before a run had ended, and no process has the former one any more',
+    'What the run had not sent is sent by the next one: slotsync sync',
+  ),
+  unauthorized: setup(
+    'the service did not accept the key, or does not permit the request',
+    'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL, then: slotsync check',
+    { systemic: 'wait' },
+  ),
+  redirected: setup(
+    'the service has another address',
+    'Set API_BASE_URL to the address the service redirects to, then: slotsync check',
+  ),
+  refused: givenUp(
+    'the service refused the request or the object',
+    'Compare the service’s reason with docs/api-contract.md, then: slotsync check',
+    { recordRemedy: CORRECT_ROW },
+  ),
+  refused_413: givenUp(
+    'a request, or one object alone, is larger than the service or a gateway takes',
+    'Set a smaller `batchSize` for the stream in the configuration, or leave it out, then: slotsync check',
+    {
+      recordRemedy:
+        'No smaller `batchSize` helps one object: shorten the values of its row, or have the limit there raised, then: {retry}',
+    },
+  ),
+  service_unreachable: retry(
+    'the service does not answer',
+    `${WHEN_BACK}. Check API_BASE_URL and the network path (proxy, firewall, DNS).`,
+    { systemic: 'wait' },
+  ),
+  service_failed: retry('the service answered 5xx, 408 or 425', WHEN_BACK, { systemic: 'retry' }),
+  gateway_answered: retry(
+    'a gateway or proxy answered in the place of the service: the body is not its JSON',
+    `${WHEN_BACK}. If it lasts, check API_BASE_URL and the proxies on the way.`,
+    { systemic: 'compare' },
+  ),
+  answer_lost: retry('a request was sent and no answer arrived; it may have been carried out', WHEN_BACK, {
+    systemic: 'retry',
+  }),
+  answer_invalid: retry(
+    'the answer of the service does not match docs/api-contract.md',
+    `${NEXT_RUN}. If it happens again: slotsync check`,
+  ),
+  reading_moved: retry('objects came or went at the service while they were read', NEXT_RUN),
+  answer_incomplete: retry('the service gave no final answer for some objects', NEXT_RUN),
+  service_fails_on_object: retry(
+    'the service fails, or does not answer, each time this object is sent, and answers others',
+    'Every run tries again, and sends these objects alone: slotsync sync. Look for a value in the row that the service cannot handle, or report the object to its operator.',
+  ),
+  throttled: defer(
+    'the service answered 429 thirty times in a row',
+    `${NEXT_RUN}. Other clients seem to use the quota: lower API_REQUESTS_PER_SECOND, or ask their owners.`,
+  ),
+  quota_unavailable: retry(
+    'the store of the quota (Redis or the state database) does not answer',
+    `Nothing is sent without the quota: check Redis or PostgreSQL. ${NEXT_RUN}`,
+    { systemic: 'wait' },
+  ),
+  worker_ended: retry(
+    'the process stopped working the queue without being asked to',
+    'Restart it: slotsync worker. /healthz of a worker answers 503, and its log has the cause. Others go on meanwhile.',
+  ),
+  limiter_closed: retry('the process is shutting down', NEXT_RUN),
+  queue_unreachable: retry('Redis does not answer', `Check REDIS_URL and that Redis is running. ${NEXT_RUN}`),
+  mirror_source: setup(
+    'a table, column, right or value of the mirror is not what the configuration needs',
+    'Correct the configuration or the source, or grant the missing right, then: slotsync check',
+  ),
+  mirror_read_only: setup(
+    'a source tries to write; the mirror is only read',
+    'Correct the source: remove the function that writes from the query or view, then: slotsync check',
+  ),
+  mirror_refused: setup(
+    'the mirror refused the connection',
+    'Check MIRROR_DATABASE_URL, then: slotsync check',
+    { systemic: 'wait' },
+  ),
+  mirror_unreachable: retry(
+    'the mirror does not answer',
+    `Check MIRROR_DATABASE_URL and that the server is running. ${WHEN_BACK}`,
+    { systemic: 'wait' },
+  ),
+  mirror_failed: retry(
+    'a statement failed at the mirror',
+    `${NEXT_RUN}. If it happens again, read the log of the mirror’s server.`,
+  ),
+  mirror_raised: dead(
+    'a function or a subquery of the source raised an error',
+    'Correct the row or the function it comes from, then: slotsync sync',
+  ),
+  state_refused: setup(
+    'the state database refused the connection',
+    'Check STATE_DATABASE_URL (default: MIRROR_DATABASE_URL), then: slotsync check',
+  ),
+  state_unreachable: retry(
+    'the state database does not answer',
+    `Check STATE_DATABASE_URL (default: MIRROR_DATABASE_URL). ${WHEN_BACK}`,
+    { systemic: 'wait' },
+  ),
+  state_failed: retry(
+    'a statement failed at the state database',
+    `${NEXT_RUN}. If it happens again, read the log of the state database’s server.`,
+  ),
+  key_not_unique: dead('several rows have the same key', CORRECT_KEY),
+  key_null: dead('the key is null in some rows', CORRECT_KEY),
+  key_order: dead(
+    'the mirror does not return its keys in the order of their UTF-8 bytes',
+    'The mirror’s database must be encoded in UTF-8. Then: slotsync check',
+  ),
+  external_ids_not_unique: dead(
+    'more than 1000 external ids are shared by several rows',
+    'Correct `externalId`: name the columns that identify a row, then: slotsync check',
+  ),
+  claimed: defer('another batch is writing some of these records', NEXT_RUN),
+  claim_lost: defer('another batch took over some of these records', NEXT_RUN),
+  run_stopped: defer(
+    'the run was paused or cancelled while a batch of it was being sent',
+    `${NEXT_RUN}. A paused run goes on with: slotsync resume`,
+  ),
+  outcomes_missing: retry(
+    'a run ended with fewer outcomes than records it planned',
+    `${NEXT_RUN}. Rows of slotsync.batches were changed or deleted by another program: look for it.`,
+  ),
+  state_restored: dead(
+    'the state was restored, or is on another server: what was sent since is not known',
+    'Read back what the service holds, and send again what differs: slotsync verify --repair',
+  ),
+  hold_rejected: dead(
+    'an operator rejected what the run held, so it was not sent',
+    'No action needed: the next sync plans it again, and holds it again unless the mirror has changed. To do it now: slotsync sync',
+  ),
+  reconcile_running: defer('another process is reconciling', 'Wait until it has ended: slotsync status'),
+  verify_running: defer(
+    'another process is verifying',
+    'Wait until it has ended: slotsync runs --kind verify',
+  ),
+  interrupted: retry(
+    'the process of a run that only reads ended before the run did',
+    'The next one reads everything again: slotsync reconcile, slotsync verify',
+  ),
+  run_cancelled: dead(
+    'the run was cancelled',
+    'No action needed. To start another: slotsync sync, slotsync reconcile, slotsync verify',
+  ),
+  run_lost: dead('the run is no longer in the state', 'Its row was deleted. Start another: slotsync sync'),
+  not_found: dead(
+    'no row, record or booking has this key',
+    'Write the key as `slotsync failures` and the tables in schema slotsync show it.',
+  ),
+  triggers_busy: retry(
+    'a table is written to all the time, so its trigger could not be changed',
+    'Nothing was changed for this table. Run the same command again when fewer writes arrive.',
+  ),
+  triggers_failed: dead(
+    'a trigger could not be created or removed',
+    'Let the owner of the table run the output of: slotsync triggers print',
+  ),
+  embedded_postgres_failed: dead(
+    'the embedded PostgreSQL of the demo could not be started',
+    'Read the lines of PostgreSQL above, then: slotsync demo',
+  ),
+  reference_missing: defer(
+    'the record refers to a record that is not at the service yet',
+    'No action needed: the next sync after that record is accepted sends it. To do it now: slotsync sync',
+  ),
+  still_reserved: defer(
+    'the row was deleted, and the object has future bookings',
+    'No action needed: the first sync after its bookings are over or cancelled deactivates it. To do it now: slotsync sync',
+  ),
+  retirement_postponed: defer(
+    'the row was deleted, and creates or updates of its stream were held or failed in that run',
+    'Approve or correct what was held or failed, then: slotsync sync. It is retired by the first run that sends the whole stream.',
+  ),
+  external_id_shared: retry(
+    'several rows have the same external id; none of them is sent',
+    'Correct one of the rows, or the template of the external id, then: slotsync sync',
+  ),
+  mapping_failed: givenUp(
+    'a mapping function threw, or a value cannot be sent',
+    'Correct the row, the mapping or the lookup, and the next run sends it. To send it again unchanged: {retry}',
+  ),
+  key_too_long: dead(
+    'its key, or that of a record it refers to, is longer than 1024 bytes',
+    'Shorten the key in the source, or name another column in `key`, then: slotsync sync',
+  ),
+  external_id_too_long: dead(
+    'the external id is longer than 1024 bytes',
+    'Shorten the value in the source, or name another column in `externalId`, then: slotsync sync',
+  ),
+  retirement_refused: givenUp(
+    'the row was deleted, and the service refused to make the object inactive',
+    'Correct it at the service: remove what uses the object, then: {retry}. If the row is restored, it is sent automatically.',
+  ),
+  external_id_changed: givenUp(
+    'the row now has another external id than the one the service accepted',
+    'Check whether it should have changed. To create the new object: {retry}. To retire the former one as well: {retry} --retire-former',
+  ),
+  external_id_changed_there: givenUp(
+    'the object has another external id at the service than the one it was accepted with',
+    'Give it its former external id back at the service, or let the row give the new one, then: {retry}',
+  ),
+  external_id_taken: givenUp(
+    'an object of another type has this external id',
+    'Correct the template, or the object at the service, then: {retry}',
+  ),
+  match_ambiguous: givenUp(
+    'several objects at the service, or several rows, have the same values of the fields in `match`',
+    'Look at them: slotsync match. Link the right one from a file (slotsync match --apply), or make the values differ, then: {retry}',
+  ),
+  match_unassignable: givenUp(
+    'the object that `match` found has no external id, and giving it one is not switched on',
+    'Give the object an external id at the service, or set `service.assignExternalIds`, then: {retry}',
+  ),
+  link_broken: givenUp(
+    'the object that the record is linked to is not at the service any more',
+    'Restore it at the service, or undo the link: slotsync match --unlink. Then: {retry}',
+  ),
+  reference_never_came: givenUp(
+    'the record it refers to was not accepted within `waitDays`',
+    'Correct the other row or add it, and this record is sent automatically once it is accepted. To try now: {retry}',
+  ),
+  unexpected: retry('an error without a code of its own', NEXT_RUN),
+};
+
+export type ErrorCode = keyof typeof ERRORS;
+
+/** The code as the catalogue has it: `refused_400` is `refused` with its status. */
+function baseOf(code: string): string {
+  return Object.hasOwn(ERRORS, code) ? code : code.replace(/_\d{3}$/, '');
+}
+
+/** Whether the catalogue has a code. */
+export const isKnownCode = (code: string): boolean => Object.hasOwn(ERRORS, baseOf(code));
+
+/** The entry of a code as the state and other systems have it: `refused_400` is `refused` with its status. */
+export function errorEntry(code: string | null): ErrorEntry {
+  const base = baseOf(code ?? '');
+  return Object.hasOwn(ERRORS, base) ? ERRORS[base as ErrorCode] : ERRORS.unexpected;
+}
+
+/** The remedy for a command or run that ended with this code. */
+export function remedyFor(code: string | null): string {
+  return errorEntry(code).remedy.replaceAll('{retry}', 'slotsync retry');
+}
+
+/** The remedy for a record with this code. `retryCommand` returns that record's, with an option if one is named. */
+export function recordRemedy(code: string | null, retryCommand: (option?: string) => string): string {
+  const { remedy, recordRemedy: ofRecord = remedy } = errorEntry(code);
+  return ofRecord.replaceAll(/\{retry\}(?: (--[a-z-]+))?/g, (_, option?: string) => retryCommand(option));
+}
+
+/** Whether a record with this code is given up: it is sent again when its row changes or an operator retries it. */
+export const isGivenUpByCode = (code: string | null): boolean => errorEntry(code).isGivenUp ?? false;

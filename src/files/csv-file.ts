@@ -1,0 +1,83 @@
+// Tables as files: CSV that spreadsheets open and save. Written with a byte order mark, so that a spreadsheet takes it for
+// UTF-8; read with or without one, separated by commas, semicolons or tabs, as spreadsheets of different countries save it.
+import { parse } from 'csv-parse/sync';
+import { stringify } from 'csv-stringify/sync';
+import { messageOf, UsageError } from '../errors/errors.js';
+import { openOutputFile } from './output-file.js';
+import { readTextFile } from './text-file.js';
+
+export interface CsvRow {
+  /** Line of the file on which the row begins. */
+  line: number;
+  values: Readonly<Record<string, string>>;
+}
+
+const BYTE_ORDER_MARK = '\uFEFF';
+
+/**
+ * The rows of a file, by the names in its first line. Throws UsageError when it cannot be read, is no table, or lacks one of
+ * the columns that are needed.
+ */
+export function readCsvFile(file: string, columns: readonly string[]): CsvRow[] {
+  const remedy = `It needs a first line with the columns ${columns.join(', ')}.`;
+  const text = readTextFile(file);
+  let parsed: { record: string[]; info: { bytes: number } }[];
+  try {
+    const heading = text.split('\n', 1)[0] ?? '';
+    const delimiter = [',', ';', '\t'].find((sign) => heading.includes(sign)) ?? ',';
+    parsed = parse(text, { bom: true, delimiter, info: true, skip_empty_lines: true }) as never;
+  } catch (error) {
+    throw new UsageError(`${file} is not a CSV file: ${messageOf(error)}`, {
+      remedy: 'Correct that line. A value with a comma, a quote or a line end is written in quotes.',
+    });
+  }
+  const [heading, ...rows] = parsed;
+  const names = (heading?.record ?? []).map((name) => uncell(name.trim()));
+  const missing = columns.filter((column) => !names.includes(column));
+  if (missing.length > 0) throw new UsageError(`${file} has no column ${missing.join(', ')}`, { remedy });
+  const lineAt = countLines(text);
+  return rows
+    .map(({ record }, index) => ({
+      line: lineAt(parsed[index]?.info.bytes ?? 0),
+      values: Object.fromEntries(names.map((name, place) => [name, uncell(record[place] ?? '')])),
+    }))
+    .filter(({ values }) => Object.values(values).some((value) => value !== ''));
+}
+
+/** The line on which the first row behind a place begins. Places ascend; they are counted in bytes of UTF-8. */
+function countLines(text: string): (place: number) => number {
+  const bytes = Buffer.from(text);
+  const isBreak = (index: number) => bytes[index] === 0x0a || bytes[index] === 0x0d;
+  let counted = 0;
+  let line = 1;
+  return (place) => {
+    let start = place;
+    while (isBreak(start)) start++; // empty lines
+    for (; counted < start; counted++) if (bytes[counted] === 0x0a) line++;
+    return line;
+  };
+}
+
+/**
+ * Opens a file for rows of these columns; an existing one is replaced. A cell that a spreadsheet would compute is quoted.
+ * `named`: the file that errors name.
+ */
+export async function openCsvFile(file: string, columns: readonly string[], named = file) {
+  const { write, close, discard } = await openOutputFile(file, named);
+  await write(BYTE_ORDER_MARK + columns.map(cell).join(',') + '\n');
+  return {
+    /** Waits while the disk is slower than the rows. */
+    write: (rows: readonly Readonly<Record<string, string | number | null | undefined>>[]): Promise<void> =>
+      write(stringify(rows.map((row) => columns.map((column) => cell(row[column]))))),
+    close,
+    discard,
+  };
+}
+
+/** A text that begins like a formula would be computed by a spreadsheet: it gets an apostrophe, which `uncell` removes. */
+function cell(value: string | number | null | undefined): string {
+  const text = value === null || value === undefined ? '' : String(value);
+  return /^['=+\-@\t\r]/.test(text) ? `'${text}` : text;
+}
+
+const uncell = (text: string) => (text.startsWith("'") ? text.slice(1) : text);

@@ -1,0 +1,96 @@
+// Text files of the operator: settings, configurations, lists of keys, and files with one secret each.
+import {
+  accessSync,
+  constants,
+  existsSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import path from 'node:path';
+import { codeOf, messageOf, UsageError } from '../errors/errors.js';
+
+/** Rights of a file by which users other than its owner and group may read it. */
+const READ_BY_OTHERS = 0o004;
+
+/** The text of a file, without a byte order mark. Throws UsageError, without the text, when it cannot be read. */
+export function readTextFile(file: string): string {
+  let bytes: Buffer;
+  try {
+    if (statSync(file).isDirectory()) throw new UsageError(`${file} is a folder`);
+    bytes = readFileSync(file);
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    throw new UsageError(`${file} cannot be read (${codeOf(error)})`, { cause: error });
+  }
+  try {
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+    if (!text.includes('\0')) return text;
+  } catch {
+    // Not UTF-8: reported below.
+  }
+  throw new UsageError(`${file} is not UTF-8 text`);
+}
+
+/** Throws UsageError when a file cannot be written because of its folder. */
+export function requireWritableFolder(file: string): void {
+  try {
+    accessSync(path.dirname(file), constants.W_OK);
+  } catch (error) {
+    throw cannotBeWritten(file, error);
+  }
+}
+
+/** Writes a file that is not there yet. Throws UsageError when it is, or cannot be written. */
+export function writeNewFile(file: string, text: string): void {
+  try {
+    writeFileSync(file, text, { flag: 'wx' });
+  } catch (error) {
+    if (codeOf(error) === 'EEXIST')
+      throw new UsageError(`${file} exists, and nothing is overwritten`, {
+        remedy: 'Move it away, or name another file.',
+        cause: error,
+      });
+    throw cannotBeWritten(file, error);
+  }
+}
+
+/** Writes a file whole: whoever reads it has the former text or the new one. Throws UsageError when it cannot be written. */
+export function replaceFile(file: string, text: string): void {
+  const beside = `${file}.${process.pid}.tmp`;
+  try {
+    writeFileSync(beside, text, { flag: 'wx' });
+    renameSync(beside, file);
+  } catch (error) {
+    if (existsSync(beside)) rmSync(beside);
+    throw cannotBeWritten(file, error);
+  }
+}
+
+function cannotBeWritten(file: string, cause: unknown): UsageError {
+  return new UsageError(`${file} cannot be written (${codeOf(cause)})`, {
+    remedy: 'Name a file in a folder that exists and that you may write to.',
+    cause,
+  });
+}
+
+/** The secret that a file's one line holds. Throws UsageError, without the line, when it holds none, several or another. */
+export function readSecretFile(file: string, parse: (line: string) => string): string {
+  const line = readTextFile(file).trim();
+  if (line === '') throw new UsageError(`${file} is empty`);
+  if (/[\r\n]/.test(line)) throw new UsageError(`${file} contains more than one line`);
+  try {
+    return parse(line);
+  } catch (error) {
+    throw new UsageError(`${file}: ${messageOf(error)}`);
+  }
+}
+
+/** Whether every user of this machine may read a file. False for one that is not there. */
+export function isReadableByOthers(file: string): boolean {
+  if (process.platform === 'win32') return false; // has no such rights
+  const mode = statSync(file, { throwIfNoEntry: false })?.mode ?? 0;
+  return (mode & READ_BY_OTHERS) !== 0;
+}

@@ -1,0 +1,66 @@
+// JSON lines for machines, one readable line for a terminal. Messages are constant; facts are fields.
+// Logs go to standard error, so that a command's own output can be piped.
+import { pino, type Logger as PinoLogger } from 'pino';
+import { formatClock } from '../text/format.js';
+import { coloured, overDrawnLine, type Colour } from './terminal.js';
+import { visible } from '../text/visible-text.js';
+
+export type Logger = PinoLogger;
+
+/** How a terminal shows a line. */
+interface TerminalLines {
+  /** The zone of the times. Unset: that of this machine. The schedule's is not known before the first line. */
+  timeZone?: string | undefined;
+  hasColours: boolean;
+}
+
+/** Field names that never reach a log line, wherever they stand. The last guard, not the first. */
+const SECRET_FIELDS = ['authorization', 'apiKey', 'token', 'password', 'connectionString', 'databaseUrl'];
+
+/** `terminal`: unset for JSON. `dest`: a file descriptor or a path. `mixin`: fields of every line, as it is written. */
+export function createLogger(
+  level: string,
+  terminal: TerminalLines | undefined,
+  dest: number | string = 2,
+  mixin?: () => object,
+): Logger {
+  const redact = {
+    paths: SECRET_FIELDS.flatMap((field) => [field, `*.${field}`, `*.*.${field}`]),
+    censor: '[secret]',
+  };
+  return pino(
+    {
+      level,
+      redact,
+      base: null,
+      hooks: { streamWrite: terminal ? (line) => forTerminal(line, terminal) : visible },
+      timestamp: pino.stdTimeFunctions.isoTime,
+      ...(mixin ? { mixin } : {}),
+    },
+    pino.destination({ dest, sync: true }),
+  );
+}
+
+const COLOURS: Readonly<Record<string, Colour>> = { warn: 'yellow', error: 'red', fatal: 'red' };
+
+/** `03:12:45 CET warn throttled: others use part of the quota  path=/objects retryAfterMs=1000` */
+function forTerminal(line: string, { timeZone, hasColours }: TerminalLines): string {
+  const { level, time, msg = '', ...fields } = JSON.parse(line) as { msg?: string } & Record<string, unknown>;
+  const name = pino.levels.labels[Number(level)] ?? String(level);
+  const facts = Object.entries(fields).map(([field, value]) => `${field}=${formatFact(value)}`);
+  const clock = formatClock(new Date(String(time)), timeZone);
+  const text = [clock, name, oneLine(msg), ...facts];
+  const [shownClock, shownName, shownMessage, ...shown] = text.map(visible);
+  const paint = (part = '', colour?: Colour) => (hasColours && colour ? coloured(part, colour) : part);
+  const rest = shown.length === 0 ? '' : `  ${paint(shown.join(' '), 'dim')}`;
+  return overDrawnLine(
+    `${paint(shownClock, 'dim')} ${paint(shownName, COLOURS[name])} ${shownMessage}${rest}\n`,
+  );
+}
+
+/** A text that is a word as it is, everything else as JSON. */
+function formatFact(value: unknown): string {
+  return typeof value === 'string' && /^[^\s"=\\]+$/.test(value) ? value : JSON.stringify(value);
+}
+
+const oneLine = (text: string) => text.replaceAll('\n', '\\n');

@@ -1,0 +1,105 @@
+// Output for people: lines on standard output, or one JSON document for programs; notes, progress and errors on standard
+// error. Nothing else writes there, so that no text can control the terminal: every text is made visible, then laid out
+// in the terminal's width, then coloured.
+import { plural } from '../text/format.js';
+import {
+  canDraw,
+  CLOSE_SCREEN,
+  columnsOf,
+  drawnLine,
+  drawnScreen,
+  hasColours,
+  OPEN_SCREEN,
+  overDrawnLine,
+  type Output,
+} from '../process/terminal.js';
+import { visible } from '../text/visible-text.js';
+import { colourStatuses } from './colours.js';
+import { breakLine, headOf, wrapLine } from './wrap.js';
+
+export function printLine(text = ''): void {
+  write(process.stdout, layOut(process.stdout, text));
+}
+
+/** A line on standard error, where it does not mix with the output. */
+export function printNote(text: string): void {
+  write(process.stderr, layOut(process.stderr, text));
+}
+
+/** Text that is to be copied whole, such as a document or a program: it is not laid out. */
+export function printText(text: string): void {
+  write(process.stdout, visible(text));
+}
+
+/** A line on the terminal of standard error that the next one, or whatever is printed next, replaces. */
+export function drawLine(text: string): void {
+  process.stderr.write(drawnLine(visible(text)));
+}
+
+/** Ends the process with its exit code, when everything is printed. */
+export function exitWhenPrinted(): void {
+  process.stdout.write('', () => process.exit());
+}
+
+/** Big integers are printed as text. */
+export function printJson(value: unknown): void {
+  printText(
+    JSON.stringify(value, (_, field: unknown) => (typeof field === 'bigint' ? String(field) : field), 2),
+  );
+}
+
+/** The facts as JSON with `--json`, else the lines. */
+export function print({ json }: { json?: boolean | undefined }, document: unknown, lines: readonly string[]) {
+  if (json) printJson(document);
+  else for (const line of lines) printLine(line);
+}
+
+/** The text as this output shows it: within its width, and with colours where it has them. */
+export function layOut(output: Output, text: string): string {
+  const columns = columnsOf(output);
+  return paint(
+    output,
+    visible(text)
+      .split('\n')
+      .flatMap((line) => wrapLine(line, columns)),
+  ).join('\n');
+}
+
+/** A screen of its own on the terminal of standard output. What was there before is there again when it is closed. */
+export function openScreen() {
+  const { stdout } = process;
+  const leave = () => void stdout.write(CLOSE_SCREEN);
+  process.once('exit', leave);
+  stdout.write(OPEN_SCREEN);
+  return {
+    /** As many lines as fit, how many do not, the text's own last line, and a foot. */
+    draw(text: string, foot: string): void {
+      const columns = columnsOf(stdout);
+      const all = visible(text)
+        .split('\n')
+        .flatMap((line) => wrapLine(line, columns))
+        .flatMap((line) => breakLine(line, columns));
+      const room = Math.max(2, stdout.rows - 2);
+      const more = all.length - room + 1;
+      const shown =
+        all.length > room
+          ? [...all.slice(0, room - 2), `… ${plural(more, 'more line')}`, ...all.slice(-1)]
+          : all;
+      const empty = Array.from({ length: room - shown.length }, () => '');
+      const lines = [...shown, ...empty, '', headOf(visible(foot), columns - 1)];
+      stdout.write(drawnScreen(paint(stdout, lines)));
+    },
+    close(): void {
+      process.off('exit', leave);
+      leave();
+    },
+  };
+}
+
+function paint(output: Output, lines: readonly string[]): readonly string[] {
+  return hasColours(output) ? lines.map(colourStatuses) : lines;
+}
+
+function write(output: Output, text: string): void {
+  output.write(canDraw(output) ? overDrawnLine(`${text}\n`) : `${text}\n`);
+}

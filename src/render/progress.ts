@@ -1,0 +1,143 @@
+// Progress on standard error: a line that is redrawn on a terminal, a line every few seconds elsewhere. The time left
+// comes first; what does not fit the width is left out from the end.
+import { formatDuration, formatNumber, lines } from '../text/format.js';
+import { canDraw, columnsOf } from '../process/terminal.js';
+import { drawLine, printNote } from './print.js';
+import { headOf, widthOf } from './wrap.js';
+
+interface ProgressFacts {
+  /** Share of the quota in use, 0 to 1; undefined when it is not known. */
+  quotaUse?: number | undefined;
+  /** Why nothing is sent. */
+  blocked?: string | undefined;
+}
+
+interface Amounts {
+  done: number;
+  total: number;
+  perSecond: number;
+}
+
+const PLAIN_EVERY_MS = 5000;
+const DRAW_EVERY_MS = 100;
+/** The pace is measured over this time. */
+const PACE_OVER_MS = 15_000;
+const BAR_COLUMNS = 24;
+
+/** `unit`: what is counted, such as `records`. `of`: the run, where several may be under way. */
+export function createProgress(unit: string, of?: string) {
+  const { show, stop } = canDraw(process.stderr) ? createBar(unit, of) : createLines(unit, of);
+  const pace = createPace();
+  return {
+    update(done: number, total: number, facts: ProgressFacts = {}): void {
+      show({ done, total, perSecond: pace(done, performance.now()) }, facts);
+    },
+    /** Leaves nothing behind. */
+    stop,
+  };
+}
+
+type Show = (amounts: Amounts, facts: ProgressFacts) => void;
+
+function createBar(unit: string, of: string | undefined): { show: Show; stop(): void } {
+  let drawnAt: number | undefined;
+  return {
+    show(amounts, facts) {
+      const now = performance.now();
+      if (amounts.total === 0 && facts.blocked === undefined) return;
+      if (drawnAt !== undefined && now - drawnAt < DRAW_EVERY_MS) return;
+      drawnAt = now;
+      // The cursor stays at the beginning, and the last column free: some terminals wrap when it is written.
+      drawLine(` ${fitProgress(amounts, facts, { unit, of, columns: columnsOf(process.stderr) - 2 })}`);
+    },
+    stop() {
+      if (drawnAt !== undefined) drawLine('');
+    },
+  };
+}
+
+/** `3 min left  12 %  1 200 of 10 000 records  190/s  95 % of the quota  run 5`, as much as fits, and a bar. */
+export function fitProgress(
+  amounts: Amounts,
+  facts: ProgressFacts,
+  { unit, of, columns }: { unit: string; of: string | undefined; columns: number },
+): string {
+  const { done, total } = amounts;
+  const share = total === 0 ? 0 : Math.min(1, done / total);
+  let line = '';
+  for (const part of lines(
+    facts.blocked ?? timeLeft(amounts),
+    percentOf(amounts),
+    `${formatNumber(done)} of ${formatNumber(total)} ${unit}`,
+    facts.blocked === undefined && paceParts(amounts, facts, '/s'),
+    of,
+  )) {
+    const longer = line === '' ? part : `${line}  ${part}`;
+    if (widthOf(longer) > columns) break;
+    line = longer;
+  }
+  if (line === '') return headOf(facts.blocked ?? '', columns);
+  const left = columns - widthOf(line) - 2;
+  if (left < BAR_COLUMNS) return line;
+  const filled = Math.round(share * BAR_COLUMNS);
+  const bar = '█'.repeat(filled) + '░'.repeat(BAR_COLUMNS - filled);
+  return `${line}${' '.repeat(left - BAR_COLUMNS + 2)}${bar}`;
+}
+
+function createLines(unit: string, of: string | undefined): { show: Show; stop(): void } {
+  let printedAt = performance.now();
+  let blockedBefore: string | undefined;
+  return {
+    show(amounts, facts) {
+      const now = performance.now();
+      const hasChanged = facts.blocked !== blockedBefore;
+      const isDue = facts.blocked === undefined && amounts.total > 0 && now - printedAt >= PLAIN_EVERY_MS;
+      blockedBefore = facts.blocked;
+      if (!hasChanged && !isDue) return;
+      printedAt = now;
+      printNote(describeProgress(amounts, facts, { unit, of, hasChanged }));
+    },
+    stop: () => undefined,
+  };
+}
+
+/** `run 5: 3 min left, 12 %, 1 200 of 10 000 records, 190 a second, 95 % of the quota`, as far as known. */
+export function describeProgress(
+  amounts: Amounts,
+  facts: ProgressFacts,
+  { unit, of, hasChanged }: { unit: string; of: string | undefined; hasChanged: boolean },
+): string {
+  const { done, total } = amounts;
+  const parts = lines(
+    facts.blocked ?? (hasChanged ? 'resumed' : timeLeft(amounts)),
+    percentOf(amounts),
+    `${formatNumber(done)} of ${formatNumber(total)} ${unit}`,
+    facts.blocked === undefined && paceParts(amounts, facts, ' a second'),
+  );
+  return `${of === undefined ? '' : `${of}: `}${parts.join(', ')}`;
+}
+
+function timeLeft({ done, total, perSecond }: Amounts): string | undefined {
+  if (perSecond <= 0 || done >= total) return undefined;
+  return `${formatDuration(Math.max(1, (total - done) / perSecond))} left`;
+}
+
+const percentOf = ({ done, total }: Amounts) => total > 0 && `${Math.floor((done / total) * 100)} %`;
+
+function paceParts({ perSecond }: Amounts, { quotaUse }: ProgressFacts, perUnit: string): string[] {
+  return lines(
+    perSecond > 0 && `${formatNumber(Math.ceil(perSecond))}${perUnit}`,
+    quotaUse !== undefined && `${Math.round(Math.min(1, quotaUse) * 100)} % of the quota`,
+  );
+}
+
+/** A function of the number done and the time; it returns the number per second over the last quarter of a minute. */
+export function createPace(): (done: number, nowMs: number) => number {
+  const seen: { done: number; at: number }[] = [];
+  return (done, at) => {
+    seen.push({ done, at });
+    while (seen[1] && seen[1].at <= at - PACE_OVER_MS) seen.shift();
+    const [first] = seen;
+    return first && at > first.at ? ((done - first.done) / (at - first.at)) * 1000 : 0;
+  };
+}

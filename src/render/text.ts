@@ -1,0 +1,72 @@
+// A document as text, for a terminal or a mail: at most 80 columns, except for a command or a word that is longer.
+import { isEmptySection, type Document, type Point, type Section, type Text } from '../documents/document.js';
+import { commandsBeside, plain, plainCell } from './plain.js';
+import { table } from './table.js';
+import { fillLines } from './wrap.js';
+
+const WIDTH = 80;
+
+interface Options {
+  timeZone: string;
+  columns?: number | undefined;
+}
+
+export function documentToText({ title, lead = [], sections }: Document, options: Options): string {
+  return blocksToText([title, ...leadToText(lead, options)], shownOf(sections).map(toHeaded(options)));
+}
+
+/** A document without its title, and without the heading of an only section: the command names both. */
+export function answerToText({ lead = [], sections }: Omit<Document, 'title'>, options: Options): string {
+  const shown = shownOf(sections);
+  const toText = (section: Section) => contentToText(section, options).join('\n');
+  return blocksToText(leadToText(lead, options), shown.map(shown.length === 1 ? toText : toHeaded(options)));
+}
+
+const shownOf = (sections: readonly Section[]) => sections.filter((section) => !isEmptySection(section));
+
+const leadToText = (lead: readonly Text[], options: Options) =>
+  lead.flatMap((paragraph) => wrap(plain(paragraph, options.timeZone), options));
+
+const blocksToText = (first: readonly string[], blocks: readonly string[]) =>
+  [...(first.length === 0 ? [] : [first.join('\n')]), ...blocks].join('\n\n');
+
+const toHeaded = (options: Options) => (section: Section) =>
+  [section.title, '-'.repeat(section.title.length), ...contentToText(section, options)].join('\n');
+
+/** A section without its title. */
+export function contentToText(
+  { paragraphs = [], facts = [], points = [], tables = [] }: Omit<Section, 'id' | 'title'>,
+  options: Options,
+): string[] {
+  const { timeZone, columns = WIDTH } = options;
+  return [
+    ...paragraphs.flatMap((paragraph) => wrap(plain(paragraph, timeZone), options)),
+    ...facts.flatMap(([name, value]) => wrap(`${name}: ${plain(value, timeZone)}`, options, '', '  ')),
+    ...points.flatMap((point) => pointToText(point, options)),
+    ...tables.map(({ headings, rows }) =>
+      table(
+        headings,
+        rows.map((row) => row.map((cell) => (typeof cell === 'number' ? cell : plainCell(cell, timeZone)))),
+        { columns },
+      ),
+    ),
+  ];
+}
+
+function pointToText(point: Point, options: Options): string[] {
+  const { text, details = [], samples = [], next } = point;
+  const { timeZone } = options;
+  return [
+    ...wrap(plain(text, timeZone), options, '- ', '  '),
+    ...details.flatMap((line) => wrap(plain(line, timeZone), options, '    ')),
+    ...samples.map((line) => `    ${line}`),
+    ...(next === undefined ? [] : wrap(plain(next, timeZone), options, '    → ', '      ')),
+    ...commandsBeside(point, timeZone).map((command) => `    → ${command}`),
+  ];
+}
+
+/** Lines broken at spaces, with commands in one piece. */
+function wrap(text: string, { columns = WIDTH }: Options, first = '', rest = first): string[] {
+  const words = text.trim().replaceAll(/\s+/g, ' ');
+  return fillLines(words, columns - rest.length).map((line, index) => (index === 0 ? first : rest) + line);
+}

@@ -1,0 +1,244 @@
+// Why records are not in sync, by root cause: a record that waits for another one is counted with the record at the end
+// of its chain of waiting, so that one dead record and the thousand that wait for it are one cause.
+import type { Queries } from '../state/database.js';
+import {
+  countFailures,
+  listWaitedFor,
+  readMessages,
+  type WaitedFor,
+} from '../state/records/read/count-failures.js';
+import type { FailureFilter } from '../state/records/read/failure-filter.js';
+import { recordName } from '../state/records/outcome-types.js';
+import { readHeldBatch } from '../state/runs/held-keys.js';
+import { readHolds, type RunHold } from '../state/runs/holds.js';
+import type { RecordStatus } from '../state/schema.js';
+import { inSnapshot } from '../state/snapshot.js';
+import { describeReason } from '../sync/limits/hold-reason.js';
+import { createFollower, type End } from './ends-of-waiting.js';
+import { findHolders, isAccepted } from './holders.js';
+
+/**
+ * `held`: they wait for an operator's approval. Of records that are waited for, also `absent`: the state has no record of
+ * the key; `synced`, `retired`: the next run looks at what waits; `cycle`: they wait for each other.
+ */
+export type CauseStatus = RecordStatus | 'held' | 'absent' | 'cycle';
+
+/** Records of one stream that are not in sync with the same status and code, and those that wait for them. */
+export interface Cause {
+  stream: string;
+  status: CauseStatus;
+  /** The error code; of what is held, the operation. */
+  code: string | null;
+  /** The message of the first of `keys`; for holds, the reason. */
+  message: string | null;
+  /** How many different messages the records have. */
+  messages: number;
+  /** Records that are the cause themselves. */
+  records: number;
+  /** Some of them: first those that most records wait for. */
+  keys: string[];
+  /** Failed records that are in the inbox to be sent again. */
+  inInbox: number;
+  /** Whether the stream is in the configuration; null: that was not looked up. */
+  isConfigured: boolean | null;
+  /** Records that wait for them, by stream and in all, also through others. */
+  waitingByStream: Record<string, number>;
+  waiting: number;
+  /** Records of the longest chain of waiting, without the cause. */
+  depth: number;
+  /** The number of these records that the filter names. */
+  matching: number;
+  /** When the oldest of all these records became so. Of one that failed: its last attempt. */
+  since: Date;
+  /** Attempts of the record that was tried most often since it was last accepted. */
+  attempts: number;
+  /** Only of holds: the run that holds it, and whether an approval releases it. */
+  runId: number | null;
+  approvable: boolean;
+}
+
+const MOST_KEYS = 5;
+
+/**
+ * The causes of the records that the filter names, those that most records wait for first. A cause is counted whole,
+ * whichever of its records are named. `configured`: the streams of the configuration, where it could be read.
+ */
+export async function listCauses(
+  db: Queries,
+  filter: FailureFilter = {},
+  configured?: readonly string[],
+): Promise<Cause[]> {
+  return inSnapshot(db, (tx) => readCauses(tx, filter, configured));
+}
+
+/** Whether a stream is one of these; null: they are not known. */
+export const isConfigured = ({ stream }: { stream: string }, configured?: readonly string[]) =>
+  configured ? configured.includes(stream) : null;
+
+/** The same within a snapshot. */
+export async function readCauses(
+  tx: Queries,
+  filter: FailureFilter,
+  configured: readonly string[] | undefined,
+): Promise<Cause[]> {
+  const causes = new Map<string, Cause>();
+  for (const group of await countFailures(tx, filter, MOST_KEYS)) note(causes, causeOf(group));
+  const holds = await readHolds(tx);
+  for (const hold of holds) note(causes, await causeOfHold(tx, hold, filter));
+  await addWaiting(tx, causes, holds, await listWaitedFor(tx, filter));
+  const named = [...causes.values()].filter(({ matching }) => matching > 0);
+  await addMessages(tx, named);
+  for (const cause of named) cause.isConfigured = isConfigured(cause, configured);
+  return named.toSorted(
+    (a, b) =>
+      b.waiting - a.waiting || b.depth - a.depth || b.records - a.records || (nameOf(a) < nameOf(b) ? -1 : 1),
+  );
+}
+
+/** Counts what waits with the causes at the ends of its chains. */
+async function addWaiting(
+  tx: Queries,
+  causes: Map<string, Cause>,
+  holds: readonly RunHold[],
+  waitedFor: readonly WaitedFor[],
+): Promise<void> {
+  const follow = createFollower(waitedFor);
+  const ends = new Map<End, { waiting: number; matching: number }>();
+  for (const record of waitedFor) {
+    const { end } = follow(record);
+    const { waiting = 0, matching = 0 } = ends.get(end) ?? {};
+    ends.set(end, { waiting: waiting + record.waiting, matching: matching + record.matching });
+  }
+  const holders = await findHolders(tx, holds, [...ends.keys()]);
+  // Records that the filter names come first, then those that most records wait for.
+  const sorted = [...ends].toSorted(
+    ([a, x], [b, y]) =>
+      y.matching - x.matching || y.waiting - x.waiting || (a.localKey < b.localKey ? -1 : 1),
+  );
+  const causeOfEnd = new Map<End, Cause>();
+  const firstKeys = new Map<Cause, string[]>();
+  for (const [end] of sorted) {
+    const name = nameOf(holders.get(recordName(end)) ?? end);
+    const cause = causes.get(name) ?? note(causes, causeOf({ ...end, ...NOTHING_YET }));
+    causeOfEnd.set(end, cause);
+    const keys = firstKeys.get(cause) ?? [];
+    firstKeys.set(cause, keys);
+    if (keys.length < MOST_KEYS) keys.push(end.localKey);
+    // Others are counted already: as records that are not in sync, or as held.
+    if (isOnlyWaitedFor(end) && cause.status !== 'held') cause.records += end.members.length;
+    // Each record of a cycle is also among those that wait for another one of it.
+    if (end.status === 'cycle') for (const { stream } of end.members) countWaiting(cause, stream, -1);
+  }
+  for (const record of waitedFor) {
+    const { end, steps } = follow(record);
+    const cause = causeOfEnd.get(end);
+    if (!cause) continue; // cannot be: every end was found above
+    countWaiting(cause, record.waitingStream, record.waiting);
+    cause.matching += record.matching;
+    cause.depth = Math.max(cause.depth, steps + 1);
+    if (record.since < cause.since) cause.since = record.since;
+  }
+  for (const [cause, keys] of firstKeys)
+    cause.keys = [...new Set([...keys, ...cause.keys])].slice(0, MOST_KEYS);
+}
+
+const isOnlyWaitedFor = (end: End) => end.status === 'absent' || end.status === 'cycle' || isAccepted(end);
+
+/** A cause that is known only by what waits for it. */
+const NOTHING_YET = {
+  records: 0,
+  matching: 0,
+  inInbox: 0,
+  messages: 0,
+  attempts: 0,
+  keys: [],
+  since: new Date(8.64e15),
+};
+
+function countWaiting(cause: Cause, stream: string, count: number): void {
+  const sum = (cause.waitingByStream[stream] ?? 0) + count;
+  cause.waiting += count;
+  if (sum === 0) delete cause.waitingByStream[stream];
+  else cause.waitingByStream[stream] = sum;
+}
+
+function note(causes: Map<string, Cause>, cause: Cause): Cause {
+  causes.set(nameOf(cause), cause);
+  return cause;
+}
+
+/** The identity of a cause. */
+const nameOf = ({ stream, status, code, runId }: Partial<Cause>) =>
+  JSON.stringify([stream, status, code, runId ?? null]);
+
+type Counted = Pick<
+  Cause,
+  | 'stream'
+  | 'status'
+  | 'code'
+  | 'records'
+  | 'matching'
+  | 'inInbox'
+  | 'messages'
+  | 'attempts'
+  | 'since'
+  | 'keys'
+>;
+
+/** Nothing waits for it yet. */
+function causeOf({
+  stream,
+  status,
+  code,
+  records,
+  matching,
+  inInbox,
+  messages,
+  attempts,
+  since,
+  keys,
+}: Counted): Cause {
+  const own = { stream, status, code, records, matching, inInbox, messages, attempts, since, keys };
+  const nothingElse = { waitingByStream: {}, waiting: 0, depth: 0, runId: null, approvable: false };
+  return { ...own, ...nothingElse, message: null, isConfigured: null };
+}
+
+async function causeOfHold(tx: Queries, hold: RunHold, filter: FailureFilter): Promise<Cause> {
+  const { stream, operation, count, runId, approvable } = hold;
+  const { keys = [], since = new Date() } = (await readHeldBatch(tx, hold)) ?? {};
+  const cause = causeOf({
+    stream,
+    status: 'held',
+    code: operation,
+    records: count,
+    matching: isNamedBy(filter, hold, since) ? count : 0,
+    inInbox: 0,
+    messages: 1,
+    attempts: 0,
+    since,
+    keys: keys.slice(0, MOST_KEYS),
+  });
+  return { ...cause, message: describeReason(hold), runId, approvable };
+}
+
+/** Whether a filter names what is held since then. */
+export function isNamedBy(
+  { stream, status, code, since, runId }: FailureFilter,
+  hold: RunHold,
+  heldSince: Date,
+): boolean {
+  return (
+    (stream ?? hold.stream) === hold.stream &&
+    (status ?? 'held') === 'held' &&
+    (code ?? hold.operation) === hold.operation &&
+    (since ?? heldSince) <= heldSince &&
+    (runId ?? hold.runId) === hold.runId
+  );
+}
+
+/** Adds to each cause the message of its first key. */
+async function addMessages(tx: Queries, causes: readonly Cause[]): Promise<void> {
+  const firstOf = ({ stream, keys: [localKey = ''] }: Cause) => ({ stream, localKey });
+  const messages = await readMessages(tx, causes.map(firstOf));
+  for (const cause of causes) cause.message ??= messages.get(recordName(firstOf(cause))) ?? null;
+}

@@ -1,0 +1,95 @@
+// The commands that an operator runs about something, as a shell takes them.
+import { lines } from '../text/format.js';
+import type { RecordKey } from '../state/records/outcome-types.js';
+import type { Cause } from './causes.js';
+
+/** The facts of a cause that say which command helps. */
+export type NamedCause = Pick<
+  Cause,
+  | ('stream' | 'status' | 'code' | 'records' | 'keys' | 'runId' | 'approvable' | 'waitingByStream')
+  | ('inInbox' | 'isConfigured')
+>;
+
+/** Nothing happens to it until an operator acts. */
+export const needsOperator = ({ status, code, isConfigured }: Cause): boolean =>
+  isConfigured === false ||
+  ['dead', 'absent', 'cycle'].includes(status) ||
+  (status === 'failed' && code === 'external_id_shared');
+
+/** The command that helps. */
+export function commandOfCause(cause: NamedCause): string {
+  const {
+    stream,
+    status,
+    code,
+    keys: [key = ''],
+    runId,
+    waitingByStream,
+    isConfigured,
+  } = cause;
+  if (isConfigured === false) return commandFor('slotsync forget', stream, key);
+  switch (status) {
+    case 'held':
+      return approveCommand({ runId, stream, operation: code });
+    case 'absent':
+    case 'cycle':
+    case 'retired':
+      return commandFor('slotsync explain', stream, key);
+    case 'synced':
+      return ['slotsync sync', ...Object.keys(waitingByStream)].join(' ');
+    case 'pending':
+      return 'slotsync status';
+    case 'failed':
+    case 'deferred':
+      return `slotsync sync ${stream}`;
+    case 'dead':
+      return retryCommandOf(cause);
+  }
+}
+
+interface HeldPart {
+  runId: number | null;
+  stream: string;
+  operation: string | null;
+}
+
+const answerCommand =
+  (verb: 'approve' | 'reject') =>
+  ({ runId, stream, operation }: HeldPart): string =>
+    `slotsync ${verb} ${runId} --stream ${stream} --operation ${operation}`;
+
+/** Approves one part of what a run holds. */
+export const approveCommand = answerCommand('approve');
+/** Rejects one part of what a run holds. */
+export const rejectCommand = answerCommand('reject');
+
+/** An operator's retry sends its records again. */
+export const isRetryable = ({ status, isConfigured }: Cause): boolean =>
+  isConfigured !== false && (status === 'dead' || status === 'failed');
+
+/** The command that sends the records of a cause again, all of them and no others. */
+export function retryCommandOf(
+  { stream, status, code, records, keys: [localKey = ''] }: NamedCause,
+  option?: string,
+): string {
+  if (records === 1) return retryCommand({ stream, localKey }, option);
+  // A retry with --retire-former chooses its records itself.
+  const choice = option ?? lines(`--status ${status}`, code !== null && `--code ${code}`).join(' ');
+  return `slotsync retry ${stream} ${choice}`;
+}
+
+/** The command that sends a record again. */
+export function retryCommand({ stream, localKey }: RecordKey, option?: string): string {
+  return commandFor('slotsync retry', stream, localKey, option);
+}
+
+/** A command about one record. A key that begins with - would be read as an option. */
+export function commandFor(command: string, stream: string, localKey: string, option?: string): string {
+  const key = quote(localKey);
+  const words = localKey.startsWith('-') ? [option, stream, '--', key] : [stream, key, option];
+  return lines(command, ...words).join(' ');
+}
+
+export function quote(key: string): string {
+  return /^[\w.@-]+$/.test(key) ? key : `'${key.replaceAll("'", `'\\''`)}'`;
+}

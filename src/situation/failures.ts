@@ -1,0 +1,84 @@
+// Every record that is not in sync, each with the end of its chain of waiting, and every key that is held: page by page,
+// because there may be more than fit in memory.
+import type { Queries } from '../state/database.js';
+import type { FailureFilter } from '../state/records/read/failure-filter.js';
+import { listFailures, type Failure } from '../state/records/read/list-failures.js';
+import { recordName, type RecordKey } from '../state/records/outcome-types.js';
+import { readHeldBatch } from '../state/runs/held-keys.js';
+import { readHolds, type RunHold } from '../state/runs/holds.js';
+import { inSnapshot } from '../state/snapshot.js';
+import { describeReason } from '../sync/limits/hold-reason.js';
+import { isConfigured, isNamedBy } from './causes.js';
+import { readChains, type Chain } from './chains.js';
+
+/** `chain`: of one that waits for another record. `isConfigured`: as in a cause, of its stream. */
+export type FailureInChain = Failure & { chain?: Chain | undefined; isConfigured?: boolean | null };
+
+/** A record that an operator's approval is waited for. */
+export interface HeldRecord extends RecordKey, Pick<RunHold, 'runId' | 'operation' | 'approvable'> {
+  /** Why, without the command that approves it. */
+  reason: string;
+  since: Date;
+}
+
+const PAGE = 1000;
+
+/** Failures that the filter names, by stream and key, `limit` of them at most. */
+export async function* eachFailure(
+  db: Queries,
+  filter: FailureFilter,
+  limit = Infinity,
+  configured?: readonly string[],
+): AsyncGenerator<FailureInChain[]> {
+  let after: RecordKey | undefined;
+  for (let left = limit; left > 0;) {
+    const chosen = { ...filter, after, limit: Math.min(left, PAGE) };
+    const page = await listFailuresInChains(db, chosen, configured);
+    if (page.length === 0) return;
+    yield page;
+    after = page.at(-1);
+    left -= page.length;
+  }
+}
+
+/** Failures that the filter names, by stream and key, a page behind `after`. */
+export function listFailuresInChains(
+  db: Queries,
+  chosen: FailureFilter & { limit: number; after?: RecordKey | undefined },
+  configured?: readonly string[],
+): Promise<FailureInChain[]> {
+  return inSnapshot(db, async (tx) => {
+    const page = await listFailures(tx, chosen);
+    const waitedFor = page.flatMap(({ waitsFor }) => waitsFor ?? []);
+    const chains = await readChains(tx, waitedFor);
+    return page.map((one) => {
+      const found = one.waitsFor ? chains.get(recordName(one.waitsFor)) : undefined;
+      const chain = found && {
+        ...found,
+        end: { ...found.end, isConfigured: isConfigured(found.end, configured) },
+      };
+      return { ...one, chain, isConfigured: isConfigured(one, configured) };
+    });
+  });
+}
+
+/** Held keys that the filter names, `limit` at most. */
+export async function* eachHeld(
+  db: Queries,
+  filter: FailureFilter,
+  limit = Infinity,
+): AsyncGenerator<HeldRecord[]> {
+  let left = limit;
+  for (const hold of await readHolds(db)) {
+    const { stream, runId, operation, approvable } = hold;
+    const reason = describeReason(hold);
+    let batch = await readHeldBatch(db, hold);
+    while (batch && left > 0 && isNamedBy(filter, hold, batch.since)) {
+      const { since } = batch;
+      const keys = batch.keys.slice(0, left);
+      yield keys.map((localKey) => ({ stream, localKey, runId, operation, reason, approvable, since }));
+      left -= keys.length;
+      batch = await readHeldBatch(db, hold, batch.id);
+    }
+  }
+}

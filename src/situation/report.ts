@@ -1,0 +1,70 @@
+// The work of a period or a run, beside the situation: `report` and the operator's page show both in the morning.
+import { countVerdictChanges } from '../state/bookings/read-reservations.js';
+import type { Queries } from '../state/database.js';
+import { countDriftChanges } from '../state/drift/read-drift.js';
+import { readRequestTotals } from '../state/requests.js';
+import { readRun, type Run } from '../state/runs/read-runs.js';
+import { countRuns, listRunIds, sumByStream } from '../state/runs/sum-runs.js';
+import { inSnapshot } from '../state/snapshot.js';
+import { readSoFar } from './runs.js';
+import { readFacts, type SituationDeps } from './situation.js';
+
+export type ReportFacts = Awaited<ReturnType<typeof readReport>>;
+
+/** The subject of a report: a time on, one run, or without either since the last nightly sync was due. */
+export interface ReportChoice {
+  since?: Date | undefined;
+  run?: Run | undefined;
+}
+
+/** The period of a report, and why it is this one. */
+export interface ReportPeriod {
+  from: Date;
+  to: Date;
+  because: 'since' | 'run' | 'nightly' | 'day';
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+/** Runs that are listed one by one. */
+const MOST_RUNS = 12;
+
+interface ReportDeps extends SituationDeps {
+  requestsPerSecond: number;
+}
+
+/** Everything a report shows, in one snapshot: the situation, and what happened in the period. */
+export function readReport(db: Queries, choice: ReportChoice, { requestsPerSecond, ...deps }: ReportDeps) {
+  return inSnapshot(db, async (tx) => {
+    const situation = await readFacts(tx, deps);
+    const period = choosePeriod(choice, situation.nightly?.lastDue ?? null, situation.now);
+    const { from, to } = period;
+    const chosen = { from, to, runId: choice.run?.id };
+    const ids = await listRunIds(tx, chosen, MOST_RUNS);
+    const runs = await Promise.all(ids.map((id) => readRun(tx, id)));
+    return {
+      ...situation,
+      period,
+      run: choice.run ?? null,
+      /** Runs of the period. */
+      listed: await Promise.all(runs.filter((run) => run !== undefined).map((run) => readSoFar(tx, run))),
+      /** Numbers of every kind, also of those that are not listed. */
+      runCounts: await countRuns(tx, chosen),
+      streams: await sumByStream(tx, chosen),
+      driftChanges: await countDriftChanges(tx, from, to),
+      verdictChanges: await countVerdictChanges(tx, from, to),
+      requests: {
+        ...(await readRequestTotals(tx, from, to)),
+        perSecond: requestsPerSecond,
+        /** Requests that the quota would have allowed in the period. */
+        allowed: Math.max(1, Math.round((requestsPerSecond * (to.getTime() - from.getTime())) / 1000)),
+      },
+    };
+  });
+}
+
+function choosePeriod({ since, run }: ReportChoice, lastDue: Date | null, now: Date): ReportPeriod {
+  if (run) return { from: run.requestedAt, to: run.finishedAt ?? now, because: 'run' };
+  if (since) return { from: since, to: now, because: 'since' };
+  if (lastDue && lastDue < now) return { from: lastDue, to: now, because: 'nightly' };
+  return { from: new Date(now.getTime() - DAY_MS), to: now, because: 'day' };
+}

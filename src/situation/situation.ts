@@ -1,0 +1,182 @@
+// The situation: what the state says now, as facts. It is read in one snapshot, and everything that people and monitoring
+// are shown is made from it. No sentence is made here.
+import type { QuotaUsage } from '../destination/quota/limiter.js';
+import { codeOf } from '../errors/errors.js';
+import { countBookings } from '../state/bookings/read-reservations.js';
+import { readReservationsWatermark } from '../state/bookings/reservations-watermark.js';
+import { queryOne, type Queries } from '../state/database.js';
+import { readBinding, type Binding } from '../state/destination-binding.js';
+import { countDrift, isDrift, isRepaired } from '../state/drift/read-drift.js';
+import { listVerifications } from '../state/drift/verifications.js';
+import { listWatermarks } from '../state/inbox/poll-watermarks.js';
+import { readInbox } from '../state/inbox/read-inbox.js';
+import { countOrphanedClaims, listProcesses } from '../state/processes.js';
+import { countFormerObjects } from '../state/records/read/former-objects.js';
+import {
+  countInDoubt,
+  countRecords,
+  countUnsettled,
+  listRecordedStreams,
+} from '../state/records/read/count-records.js';
+import { readKnowledge } from '../state/records/read/unsent-records.js';
+import { listRequestSizes } from '../state/request-sizes.js';
+import { listOpenApprovals } from '../state/runs/approvals.js';
+import { listEndedBadly } from '../state/runs/ended-badly.js';
+import { readHolds } from '../state/runs/holds.js';
+import { readWholeSuccess } from '../state/runs/last-success.js';
+import { NIGHTLY, readSchedule } from '../state/runs/nightly-occurrences.js';
+import { LISTED_KINDS, listUnfinishedRuns, readFirstRequest, readProgress } from '../state/runs/read-runs.js';
+import type { DriftKind, RunKind } from '../state/schema.js';
+import { inSnapshot } from '../state/snapshot.js';
+import { readCauses } from './causes.js';
+import { readPlanning } from './run-facts.js';
+import { listRunsSoFar } from './runs.js';
+
+/** Everything that is read of the state. */
+export type Situation = Awaited<ReturnType<typeof readFacts>>;
+
+/** The part of it that concerns follow from. */
+export type Grounds = Awaited<ReturnType<typeof readGrounds>>;
+
+/** How the quota is used; `unknown`: the code of the failure to read it. */
+export type QuotaFacts = QuotaUsage | { unknown: string };
+
+/** The latest runs that are listed. */
+const MOST_RUNS = 5;
+/** After so long a nightly sync counts as not successful. */
+const MAY_TAKE_MS = 2 * 60 * 60 * 1000;
+
+interface GroundsDeps {
+  /** Names of the streams of the configuration, where it is loaded. */
+  streams?: readonly string[] | undefined;
+  /** Loads them. Called only to compare them with streams that are in the inbox or not in sync. */
+  loadStreams?: (() => Promise<readonly string[] | undefined>) | undefined;
+  /** By the database's clock unless it is set. */
+  now?: Date | undefined;
+}
+
+export interface SituationDeps extends GroundsDeps {
+  /** Runs that are listed. */
+  kinds?: readonly RunKind[] | undefined;
+}
+
+/** The situation, in one snapshot. */
+export function readSituation(db: Queries, deps: SituationDeps = {}): Promise<Situation> {
+  return inSnapshot(db, (tx) => readFacts(tx, deps));
+}
+
+/** The same within a snapshot. */
+export async function readFacts(tx: Queries, { kinds = LISTED_KINDS, ...deps }: SituationDeps) {
+  const grounds = await readGrounds(tx, deps);
+  return {
+    ...grounds,
+    verifications: await listVerifications(tx),
+    requestSizes: await listRequestSizes(tx),
+    approvals: await listOpenApprovals(tx),
+    records: await countRecords(tx),
+    runs: {
+      underWay: await Promise.all(
+        grounds.unfinished
+          .filter(({ kind }) => kinds.includes(kind))
+          .map(async (run) => ({
+            run,
+            progress: await readProgress(tx, run.id),
+            planning: await readPlanning(tx, run),
+          })),
+      ),
+      latest: await listRunsSoFar(tx, MOST_RUNS, kinds),
+    },
+  };
+}
+
+/** Workers read them every few seconds for alerts: records that are in sync are not counted here. */
+export async function readGrounds(tx: Queries, { streams, loadStreams, now: setNow }: GroundsDeps) {
+  const now = setNow ?? (await queryOne<{ now: Date }>(tx)`SELECT now() AS now`).now;
+  const schedule = await readSchedule(tx, NIGHTLY);
+  const binding = (await readBinding({ db: tx })) ?? null;
+  const firstRequest = await readFirstRequest(tx);
+  const recordedStreams = await listRecordedStreams(tx);
+  const unsettled = await countUnsettled(tx);
+  const waiting = await readInbox(tx);
+  const isNeeded = waiting.length > 0 || unsettled > 0;
+  const configured = streams ?? (isNeeded ? await loadStreams?.().catch(() => undefined) : undefined);
+  return {
+    now,
+    binding,
+    /** Names of the streams of the configuration; null: they are not known. */
+    configured: configured ?? null,
+    recordedStreams,
+    nightly: schedule ? { ...schedule, ...(await readDue(schedule, now)) } : null,
+    /** When a sync of all streams, or of all that have records, last succeeded; null: none is known. */
+    succeededAt: await readWholeSuccess(tx, configured ?? recordedStreams),
+    /** When there was first something to succeed: the state was bound to a service, or a run was asked for. */
+    begunAt: earliest([binding?.boundAt, firstRequest]),
+    /** Processes that were killed, or cannot reach the state, are among them, and are not alive. */
+    processes: await listProcesses(tx),
+    unfinished: await listUnfinishedRuns(tx),
+    holds: await readHolds(tx),
+    drift: await countDrift(tx),
+    inbox: {
+      streams: waiting,
+      watermarks: await listWatermarks(tx),
+      reservations: (await readReservationsWatermark(tx)) ?? null,
+    },
+    known: await readKnowledge(tx),
+    unsettled,
+    /** Why they are not in sync; and what is held. */
+    causes: await readCauses(tx, {}, configured),
+    /** Runs that failed or are partial, whenever, and that no later run has replaced. */
+    endedBadly: await listEndedBadly(tx),
+    inDoubt: await countInDoubt(tx),
+    formerObjects: await countFormerObjects(tx),
+    orphanedClaims: await countOrphanedClaims(tx),
+    bookings: await countBookings(tx),
+  };
+}
+
+/** Not part of the state: its store may be another server. */
+export async function readQuota(
+  binding: Binding | null,
+  quotaUsage: (owner: Binding) => Promise<QuotaUsage>,
+): Promise<QuotaFacts | null> {
+  return binding && quotaUsage(binding).catch((error: unknown) => ({ unknown: codeOf(error) }));
+}
+
+/** Per stream with records: when it was read back last, and how many of its objects drift. */
+export function listVerified({
+  recordedStreams,
+  drift,
+  verifications,
+}: Pick<Situation, 'recordedStreams' | 'drift' | 'verifications'>) {
+  const names = new Set([...recordedStreams, ...drift.map(({ stream }) => stream)]);
+  return [...names].toSorted().map((stream) => {
+    const pass = verifications.find((verification) => verification.stream === stream);
+    const ofStream = drift.filter((counted) => counted.stream === stream);
+    const sum = (isMeant: (kind: DriftKind) => boolean) =>
+      ofStream.reduce((total, { kind, count }) => total + (isMeant(kind) ? count : 0), 0);
+    return {
+      stream,
+      verifiedAt: pass?.verifiedAt ?? null,
+      objects: pass?.objects ?? null,
+      drift: sum(isDrift),
+      /** Drift that a repair sends again. */
+      repairable: sum(isRepaired),
+      storedOtherwise: sum((kind) => !isDrift(kind)),
+    };
+  });
+}
+
+/** The next occurrence, and the latest one that was due long enough ago to have ended. Loaded only with a schedule. */
+async function readDue(schedule: NonNullable<Awaited<ReturnType<typeof readSchedule>>>, now: Date) {
+  const { latestDue, nextDue } = await import('../time/cron-schedule.js');
+  const endedBy = new Date(now.getTime() - MAY_TAKE_MS);
+  return {
+    nextDue: nextDue(schedule, now),
+    successDueAt: latestDue(schedule, schedule.registeredAt, endedBy) ?? null,
+  };
+}
+
+function earliest(times: readonly (Date | null | undefined)[]): Date | null {
+  const known = times.filter((time) => time instanceof Date);
+  return known.length === 0 ? null : new Date(Math.min(...known.map((time) => time.getTime())));
+}

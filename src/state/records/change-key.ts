@@ -1,0 +1,135 @@
+// A record gets another key: the object follows the row to which an operator says it belongs.
+import { anyOf, query, type Queries } from '../database.js';
+import { addChanges } from '../inbox/add-changes.js';
+import { deleteLinks, insertLinks, readLinks, readLinksTo, readLinksToNumbers } from './links.js';
+import { recordName, type RecordKey } from './outcome-types.js';
+import { checkAgain } from './record-state.js';
+import { wakeArrived } from './wake-waiting.js';
+
+/** Why a record was not renamed. `other`: whose object it is. */
+export type RenameRefusal =
+  | { refused: 'claimed' | 'never_accepted' }
+  | { refused: 'has_object' | 'linked'; externalId: string }
+  | { refused: 'in_doubt' }
+  | { refused: 'taken'; externalId: string; other: RecordKey };
+
+export interface Renamed {
+  externalId: string;
+  /** The template makes another external id of the new row, so that the record is linked to the object. */
+  isLinked: boolean;
+}
+
+interface Renaming {
+  stream: string;
+  from: string;
+  to: string;
+  /** The external id that the template makes of the new key's row; undefined: none that can be sent. */
+  templateId: string | undefined;
+}
+
+interface LockedRecord {
+  localKey: string;
+  externalId: string;
+  destinationId: number | null;
+  isAccepted: boolean;
+  /** A batch is writing it. A claim that has expired goes with the record, which is in doubt then. */
+  isClaimed: boolean;
+  /** A write of it may have been sent, or may still be. */
+  inDoubt: boolean;
+}
+
+/**
+ * Changes the key of a record, with what waits for it and what was seen of it, and lets it be checked again. All or nothing.
+ * Its object must be claimed: then no batch begins to write it meanwhile under another key.
+ */
+export async function renameRecord(
+  db: Queries,
+  renaming: Renaming,
+  checkReferrers: (tx: Queries) => Promise<void>,
+): Promise<Renamed | RenameRefusal> {
+  return db.transaction(async (tx) => {
+    const { stream, from, to, templateId } = renaming;
+    const records = await lockRecords(tx, stream, [from, to]);
+    const [record, replaced] = [from, to].map((key) => records.find(({ localKey }) => localKey === key));
+    if (record?.isClaimed || replaced?.isClaimed) return { refused: 'claimed' };
+    if (!record?.isAccepted) return { refused: 'never_accepted' };
+    const { externalId, destinationId } = record;
+    if (replaced?.isAccepted) return { refused: 'has_object', externalId: replaced.externalId };
+    if (replaced?.inDoubt) return { refused: 'in_doubt' };
+    const links = await readLinks(tx, stream, [from, to]);
+    const otherLink = links.get(to);
+    if (otherLink) return { refused: 'linked', externalId: otherLink.externalId };
+    const other = await findLinkedKey(tx, renaming, { externalId, destinationId });
+    if (other) return { refused: 'taken', externalId, other };
+    // A batch that claims the new key from here on waits for this transaction, and gets the record as it is then.
+    if (!replaced && !(await insertRecord(tx, stream, to))) return { refused: 'claimed' };
+
+    await moveRows(tx, renaming);
+    const isLinked = templateId !== externalId;
+    const was = links.get(from);
+    if (was?.externalId === externalId && isLinked)
+      await query(
+        tx,
+      )`UPDATE slotsync.links SET local_key = ${to} WHERE stream = ${stream} AND local_key = ${from}`;
+    else {
+      await deleteLinks(tx, stream, [from]);
+      const link = { stream, localKey: to, externalId, destinationId, assignsId: false, fields: null };
+      if (isLinked) await insertLinks(tx, [{ ...link, linkedBy: 'rename' }]);
+    }
+    await checkAgain(tx, { stream, keys: [to] });
+    await addChanges(tx, stream, [to]);
+    await checkReferrers(tx);
+    await wakeArrived(tx);
+    return { externalId, isLinked };
+  });
+}
+
+async function lockRecords(tx: Queries, stream: string, keys: readonly string[]): Promise<LockedRecord[]> {
+  return query<LockedRecord>(tx)`
+    SELECT local_key AS "localKey", external_id AS "externalId",
+      destination_id::float8 AS "destinationId",
+      in_doubt OR check_after > now() OR claimed_by IS NOT NULL AS "inDoubt",
+      object_hash IS NOT NULL AND external_id IS NOT NULL AS "isAccepted",
+      coalesce(claimed_until > now(), false) AS "isClaimed"
+    FROM slotsync.records WHERE stream = ${stream} AND local_key = ${anyOf(keys)} ORDER BY local_key FOR UPDATE`;
+}
+
+/** Another key that is linked to the object. */
+async function findLinkedKey(
+  tx: Queries,
+  { stream, from }: Renaming,
+  { externalId, destinationId }: Pick<LockedRecord, 'externalId' | 'destinationId'>,
+): Promise<RecordKey | undefined> {
+  const links: (RecordKey | undefined)[] = [
+    (await readLinksTo(tx, [externalId])).get(externalId),
+    destinationId === null ? undefined : (await readLinksToNumbers(tx, [destinationId])).get(destinationId),
+  ];
+  return links.find((link) => link && (link.stream !== stream || link.localKey !== from));
+}
+
+/** Returns false when another transaction has inserted it meanwhile. */
+async function insertRecord(tx: Queries, stream: string, localKey: string): Promise<boolean> {
+  const inserted = await query(tx)`
+    INSERT INTO slotsync.records (stream, local_key, status) VALUES (${stream}, ${localKey}, 'pending')
+    ON CONFLICT DO NOTHING`;
+  return inserted.count > 0;
+}
+
+/** Moves every row of the old key to the new one; rows of the new one are replaced. */
+async function moveRows(tx: Queries, { stream, from, to }: Renaming): Promise<void> {
+  const [name, former] = [to, from].map((localKey) => recordName({ stream, localKey }));
+  await query(tx)`DELETE FROM slotsync.records WHERE stream = ${stream} AND local_key = ${to}`;
+  await query(tx)`
+    UPDATE slotsync.records SET local_key = ${to}, gone_since = NULL, updated_at = now()
+    WHERE stream = ${stream} AND local_key = ${from}`;
+  await query(tx)`
+    UPDATE slotsync.records SET former_key = ${to} WHERE stream = ${stream} AND former_key = ${from}`;
+  await query(tx)`UPDATE slotsync.records SET waits_for = ${name} WHERE waits_for = ${former}`;
+  await query(tx)`DELETE FROM slotsync.drift WHERE stream = ${stream} AND local_key = ${to}`;
+  await query(tx)`
+    UPDATE slotsync.drift SET local_key = ${to} WHERE stream = ${stream} AND local_key = ${from}`;
+  // Changes that a run has taken stay with the run.
+  await query(tx)`
+    UPDATE slotsync.changes SET local_key = ${to}
+    WHERE stream = ${stream} AND local_key = ${from} AND run_id IS NULL`;
+}

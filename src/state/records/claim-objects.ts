@@ -1,0 +1,53 @@
+// Claims on objects, for those whose external id does not follow from the key of their record alone: records of several
+// keys, streams or runs may represent one of them, and only one batch may write it.
+import { sql } from 'drizzle-orm';
+import { arrayLiteral } from '../../text/sql-text.js';
+import { anyOf, query, type Queries } from '../database.js';
+
+/**
+ * Claims the objects that no other batch has; waits for none. Returns those it got, by external id, with whether the
+ * claim of another batch had expired: that batch may have sent a write that is still to be carried out.
+ */
+export async function claimObjects(
+  db: Queries,
+  { token, seconds }: { token: string; seconds: number },
+  externalIds: Iterable<string>,
+): Promise<Map<string, { isTakenOver: boolean }>> {
+  const ids = sql`${arrayLiteral([...new Set(externalIds)])}::text[]`;
+  const rows = await query<{ externalId: string; isTakenOver: boolean }>(db)`
+    WITH expired AS (
+      SELECT external_id FROM slotsync.object_claims
+      WHERE external_id = ANY (${ids}) AND claimed_until < now() AND claimed_by <> ${token}
+    ), claimed AS (
+      INSERT INTO slotsync.object_claims AS c (external_id, claimed_by, claimed_until)
+      SELECT id, ${token}, now() + make_interval(secs => ${seconds}) FROM unnest(${ids}) AS id ORDER BY id COLLATE "C"
+      ON CONFLICT (external_id) DO UPDATE SET claimed_by = excluded.claimed_by, claimed_until = excluded.claimed_until
+      WHERE c.claimed_by = excluded.claimed_by OR c.claimed_until < now()
+      RETURNING external_id
+    )
+    SELECT external_id AS "externalId", external_id IN (SELECT external_id FROM expired) AS "isTakenOver" FROM claimed`;
+  return new Map(rows.map(({ externalId, isTakenOver }) => [externalId, { isTakenOver }]));
+}
+
+/** Prolongs claims. Returns false when another batch took any of them over: then nothing may be sent. */
+export async function renewObjectClaims(
+  db: Queries,
+  { token, seconds }: { token: string; seconds: number },
+  externalIds: readonly string[],
+): Promise<boolean> {
+  if (externalIds.length === 0) return true;
+  const renewed = await query(db)`
+    UPDATE slotsync.object_claims SET claimed_until = now() + make_interval(secs => ${seconds})
+    WHERE external_id = ${anyOf(externalIds)} AND claimed_by = ${token}`;
+  return renewed.count === externalIds.length;
+}
+
+export async function releaseObjectClaims(
+  db: Queries,
+  token: string,
+  externalIds: readonly string[],
+): Promise<void> {
+  if (externalIds.length === 0) return;
+  await query(db)`
+    DELETE FROM slotsync.object_claims WHERE external_id = ${anyOf(externalIds)} AND claimed_by = ${token}`;
+}

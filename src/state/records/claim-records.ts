@@ -1,0 +1,119 @@
+// A record is claimed before its row is read and settled with its outcome. A claim that was never settled leaves the
+// record in doubt: the service may hold something else than was accepted last, so its object is read back.
+import { sql, type SQL } from 'drizzle-orm';
+import { arrayLiteral } from '../../text/sql-text.js';
+import { anyOf, query, type Queries, type RowOf } from '../database.js';
+import type { records } from '../schema.js';
+import { AWAITS_SECOND_ANSWER, IS_FREE, WAS_SENT } from './record-state.js';
+
+/** A record as the state knows it when a batch claims it. */
+export type ClaimedRecord = Pick<
+  RowOf<typeof records>,
+  | ('localKey' | 'status' | 'externalId' | 'destinationId' | 'sourceHash' | 'objectHash')
+  | ('inDoubt' | 'waitsSince' | 'errorCode' | 'refusedHash')
+> & {
+  /**
+   * A write whose answer was lost may still be carried out, also after the next one; or a refusal is not yet to be taken
+   * for the last word.
+   */
+  isCheckPending: boolean;
+  /** Seconds since the service accepted its object last; null: it never did. */
+  acceptedSecondsAgo: number | null;
+};
+
+/** A claim of a batch on records of one stream. */
+export interface Claim {
+  token: string;
+  stream: string;
+  /** How long it is valid unless renewed. */
+  seconds: number;
+  /** How long a write may still be carried out of which nothing is known but that it may have been sent. */
+  lateSeconds: number;
+}
+
+const secondsFromNow = (seconds: number) => sql`now() + make_interval(secs => ${seconds})`;
+
+/** A record (named r) as a batch has claimed it. */
+const CLAIMED = sql`r.local_key AS "localKey", r.status, r.external_id AS "externalId",
+  r.destination_id::float8 AS "destinationId", r.source_hash::text AS "sourceHash", r.object_hash AS "objectHash",
+  r.in_doubt AS "inDoubt", r.waits_since AS "waitsSince", r.error_code AS "errorCode",
+  r.refused_hash::text AS "refusedHash", r.check_after IS NOT NULL AS "isCheckPending",
+  extract(epoch FROM now() - r.synced_at)::float8 AS "acceptedSecondsAgo"`;
+
+/**
+ * Claims the records that no other batch is writing; the answer has no others. One whose claim has expired may have been
+ * written by a batch that is gone, and one whose check is due may have been overwritten, unless it was refused: both are in
+ * doubt from here on.
+ * `externalIds`, by key: those known already. Records that the service has never accepted own these objects from here on,
+ * where no other record does.
+ */
+export async function claimRecords(
+  db: Queries,
+  claim: Claim & { keys: readonly string[]; runId: number; externalIds?: ReadonlyMap<string, string> },
+): Promise<Map<string, ClaimedRecord>> {
+  const { keys } = claim;
+  const externalIds = keys.map((key) => claim.externalIds?.get(key));
+  const rows = await query<ClaimedRecord>(db)`
+    INSERT INTO slotsync.records AS r (stream, local_key, external_id, status, claimed_by, claimed_until, run_id)
+    SELECT ${claim.stream}, key, CASE WHEN NOT EXISTS (SELECT FROM slotsync.records AS o WHERE o.external_id = id) THEN id END,
+      'pending', ${claim.token}, ${secondsFromNow(claim.seconds)}, ${claim.runId}::bigint
+    FROM unnest(${arrayLiteral(keys)}::text[], ${arrayLiteral(externalIds)}::text[]) AS k(key, id) ORDER BY key COLLATE "C"
+    ON CONFLICT (stream, local_key) DO UPDATE SET
+      in_doubt = r.in_doubt OR r.claimed_by IS NOT NULL
+        OR coalesce(r.check_after <= now() AND NOT ${AWAITS_SECOND_ANSWER}, false),
+      check_after = CASE WHEN r.claimed_by IS NOT NULL THEN ${lateAfter(claim)}
+        WHEN r.check_after > now() THEN r.check_after END,
+      external_id = CASE WHEN NOT ${WAS_SENT} AND r.claimed_by IS NULL
+        THEN coalesce(excluded.external_id, r.external_id) ELSE r.external_id END,
+      claimed_by = excluded.claimed_by, claimed_until = excluded.claimed_until
+    WHERE ${IS_FREE}
+    RETURNING ${CLAIMED}`;
+  return new Map(rows.map((row) => [row.localKey, row]));
+}
+
+/** Claimed records as they are now: an object may have changed hands before the batch had the claim on it. */
+export async function readClaimed(db: Queries, { token, stream }: Claim, keys: readonly string[]) {
+  const rows = await query<ClaimedRecord>(db)`
+    SELECT ${CLAIMED} FROM slotsync.records AS r
+    WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND r.claimed_by = ${token}`;
+  return new Map(rows.map((row) => [row.localKey, row]));
+}
+
+/** When a write that may have been sent just now cannot be carried out any more. */
+const lateAfter = ({ lateSeconds }: Pick<Claim, 'lateSeconds'>) =>
+  sql`greatest(r.check_after, ${secondsFromNow(lateSeconds)})`;
+
+/** Prolongs a claim. Returns false when another batch took any of it over: then nothing may be sent. */
+export async function renewClaim(db: Queries, claim: Claim, keys: readonly string[]): Promise<boolean> {
+  return updateClaimed(db, claim, keys, sql`claimed_until = ${secondsFromNow(claim.seconds)}`);
+}
+
+/** Releases claims without an outcome. */
+export async function releaseClaim(
+  db: Queries,
+  claim: Pick<Claim, 'token' | 'stream'>,
+  keys: readonly string[],
+) {
+  await updateClaimed(db, claim, keys, sql`claimed_by = NULL, claimed_until = NULL`);
+}
+
+/**
+ * Notes that a write of claimed records was sent, or may have been, and that its answer is not known: they are looked at
+ * again, and once more when the write cannot be carried out any more.
+ */
+export async function doubtRecords(db: Queries, claim: Claim, keys: readonly string[]) {
+  await updateClaimed(db, claim, keys, sql`in_doubt = true, check_after = ${lateAfter(claim)}`);
+}
+
+async function updateClaimed(
+  db: Queries,
+  { token, stream }: Pick<Claim, 'token' | 'stream'>,
+  keys: readonly string[],
+  change: SQL,
+) {
+  if (keys.length === 0) return true;
+  const updated = await query(db)`
+    UPDATE slotsync.records AS r SET ${change}
+    WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND r.claimed_by = ${token}`;
+  return updated.count === keys.length;
+}

@@ -1,0 +1,109 @@
+// Records that are not in sync, counted for the list of causes: those that wait for no other record, and those that are
+// waited for.
+import { sql } from 'drizzle-orm';
+import { arrayLiteral } from '../../../text/sql-text.js';
+import { query, type Queries } from '../../database.js';
+import type { RecordStatus } from '../../schema.js';
+import { UNSETTLED, waitsFor } from '../record-state.js';
+import { IS_SENT_AGAIN } from './count-records.js';
+import { isWanted, SINCE, type FailureFilter } from './failure-filter.js';
+import { recordName, type RecordKey } from '../outcome-types.js';
+
+/** A record (named r) waits for another record. */
+const WAITS = sql`r.waits_for IS NOT NULL`;
+
+/** Records of one stream that wait for no other, with the same status and code. */
+export interface FailureGroup {
+  stream: string;
+  status: RecordStatus;
+  code: string | null;
+  records: number;
+  /** How many of them the filter names. */
+  matching: number;
+  /** How many of the failed ones are in the inbox to be sent again. */
+  inInbox: number;
+  /** Different messages. */
+  messages: number;
+  attempts: number;
+  since: Date;
+  /** The first keys, those that the filter names before the others. */
+  keys: string[];
+}
+
+export async function countFailures(
+  db: Queries,
+  filter: FailureFilter,
+  most: number,
+): Promise<FailureGroup[]> {
+  return query<FailureGroup>(db)`
+    WITH counted AS (
+      SELECT r.stream, r.status, r.error_code AS code, count(*)::int AS records,
+        count(*) FILTER (WHERE ${isWanted(filter)})::int AS matching,
+        count(*) FILTER (WHERE ${IS_SENT_AGAIN})::int AS "inInbox",
+        count(DISTINCT hashtextextended(r.error_message, 0))::int AS messages,
+        max(r.attempts) AS attempts, min(${SINCE}) AS since
+      FROM slotsync.records AS r WHERE r.${UNSETTLED} AND NOT ${WAITS}
+      GROUP BY r.stream, r.status, r.error_code
+    )
+    SELECT c.*, ARRAY(
+      SELECT r.local_key FROM slotsync.records AS r
+      WHERE r.stream = c.stream AND r.status = c.status AND r.${UNSETTLED} AND NOT ${WAITS}
+        AND r.error_code IS NOT DISTINCT FROM c.code
+      ORDER BY ${isWanted(filter)} IS TRUE DESC, r.local_key LIMIT ${most}) AS keys
+    FROM counted AS c`;
+}
+
+/** A record that is waited for, and the records of one stream that wait for it directly. */
+export interface WaitedFor extends RecordKey {
+  /** Null: the state has no record of the key. */
+  status: RecordStatus | null;
+  code: string | null;
+  /** The record that it waits for itself. */
+  waitsFor: RecordKey | null;
+  waitingStream: string;
+  waiting: number;
+  /** How many of them the filter names. */
+  matching: number;
+  since: Date;
+}
+
+export async function listWaitedFor(db: Queries, filter: FailureFilter): Promise<WaitedFor[]> {
+  return query<WaitedFor>(db)`
+    WITH waiting AS MATERIALIZED (
+      SELECT r.waits_for, r.stream, count(*)::int AS records,
+        count(*) FILTER (WHERE ${isWanted(filter)})::int AS matching, min(${SINCE}) AS since
+      FROM slotsync.records AS r WHERE r.${UNSETTLED} AND ${WAITS}
+      GROUP BY r.waits_for, r.stream
+    )
+    SELECT n.stream, n.local_key AS "localKey", p.status, p.error_code AS code,
+      ${waitsFor('p')} AS "waitsFor",
+      w.stream AS "waitingStream", w.records AS waiting, w.matching, w.since
+    FROM waiting AS w
+      CROSS JOIN LATERAL (SELECT w.waits_for::jsonb->>0, w.waits_for::jsonb->>1) AS n(stream, local_key)
+      -- Looked up one by one: a join would read every record.
+      LEFT JOIN LATERAL (SELECT * FROM slotsync.records AS r
+        WHERE r.stream = n.stream AND r.local_key = n.local_key LIMIT 1) AS p ON true`;
+}
+
+/** The codes of records that are not in sync. */
+export async function listFailureCodes(db: Queries): Promise<string[]> {
+  const rows = await query<{ code: string }>(db)`
+    SELECT DISTINCT r.error_code AS code FROM slotsync.records AS r
+    WHERE r.${UNSETTLED} AND r.error_code IS NOT NULL ORDER BY 1`;
+  return rows.map(({ code }) => code);
+}
+
+/** Why these records are not in sync, by `recordName`. */
+export async function readMessages(
+  db: Queries,
+  wanted: readonly RecordKey[],
+): Promise<Map<string, string | null>> {
+  if (wanted.length === 0) return new Map();
+  const streams = arrayLiteral(wanted.map(({ stream }) => stream));
+  const keys = arrayLiteral(wanted.map(({ localKey }) => localKey));
+  const rows = await query<RecordKey & { message: string | null }>(db)`
+    SELECT r.stream, r.local_key AS "localKey", r.error_message AS message
+    FROM unnest(${streams}::text[], ${keys}::text[]) AS w(stream, local_key)
+      JOIN slotsync.records AS r ON r.stream = w.stream AND r.local_key = w.local_key`;
+  return new Map(rows.map((row) => [recordName(row), row.message]));
+}

@@ -1,0 +1,64 @@
+// How many records there are: by status, not in sync, at the service.
+import { sql } from 'drizzle-orm';
+import { query, queryOne, type Queries } from '../../database.js';
+import type { RecordStatus } from '../../schema.js';
+import { IS_FORMER, UNSETTLED, WAS_SENT } from '../record-state.js';
+import { isWanted, type FailureFilter } from './failure-filter.js';
+
+/** A record (named r) failed, and is in the inbox, for example after an operator's retry. */
+export const IS_SENT_AGAIN = sql`(r.status = 'failed' AND EXISTS (
+  SELECT FROM slotsync.changes AS c WHERE c.stream = r.stream AND c.local_key = r.local_key))`;
+
+export interface RecordCount {
+  stream: string;
+  status: RecordStatus;
+  count: number;
+}
+
+/** Records by stream and status, without former objects. */
+export async function countRecords(db: Queries): Promise<RecordCount[]> {
+  return query<RecordCount>(db)`
+    SELECT stream, status, count(*)::int AS count FROM slotsync.records AS r WHERE NOT ${IS_FORMER}
+    GROUP BY stream, status ORDER BY stream, status`;
+}
+
+/** Records that are not in sync, those that the filter names. */
+export async function countUnsettled(db: Queries, filter: FailureFilter = {}): Promise<number> {
+  const { count } = await queryOne<{ count: number }>(db)`
+    SELECT count(*)::int AS count FROM slotsync.records AS r WHERE r.${UNSETTLED} AND ${isWanted(filter)}`;
+  return count;
+}
+
+/** The streams that have records. */
+export async function listRecordedStreams(db: Queries): Promise<string[]> {
+  const rows = await query<{ stream: string }>(db)`
+    WITH RECURSIVE names AS (
+      SELECT min(stream) AS stream FROM slotsync.records
+      UNION ALL SELECT (SELECT min(r.stream) FROM slotsync.records AS r WHERE r.stream > names.stream)
+      FROM names WHERE names.stream IS NOT NULL
+    ) SELECT stream FROM names WHERE stream IS NOT NULL`;
+  return rows.map(({ stream }) => stream);
+}
+
+/** Whether the service is believed to hold any object of a stream. */
+export async function hasAccepted(db: Queries, stream: string): Promise<boolean> {
+  const { found } = await queryOne<{ found: boolean }>(db)`
+    SELECT EXISTS (SELECT FROM slotsync.records AS r
+      WHERE stream = ${stream} AND ${WAS_SENT}) AS found`;
+  return found;
+}
+
+/** Records of a stream that the service is believed to hold, without retired ones. */
+export async function countAccepted(db: Queries, stream: string): Promise<number> {
+  const { count } = await queryOne<{ count: number }>(db)`
+    SELECT count(*)::int AS count FROM slotsync.records AS r
+    WHERE stream = ${stream} AND status <> 'retired' AND ${WAS_SENT}`;
+  return count;
+}
+
+/** Records whose objects are checked again, and when the last of them is. */
+export async function countInDoubt(db: Queries): Promise<{ count: number; latest: Date | null }> {
+  return queryOne<{ count: number; latest: Date | null }>(db)`
+    SELECT count(*)::int AS count, max(check_after) AS latest FROM slotsync.records AS r
+    WHERE (in_doubt OR check_after IS NOT NULL) AND NOT ${IS_FORMER}`;
+}

@@ -1,0 +1,38 @@
+// The records that others wait for, and those that they wait for themselves, up to the ends of these chains.
+import { sql } from 'drizzle-orm';
+import { arrayLiteral } from '../../../text/sql-text.js';
+import { query, type Queries } from '../../database.js';
+import type { RecordStatus } from '../../schema.js';
+import { UNSETTLED, waitsFor } from '../record-state.js';
+import type { RecordKey } from '../outcome-types.js';
+
+/** A record that is waited for. */
+export interface ChainLink extends RecordKey {
+  /** Null: the state has no record of the key. */
+  status: RecordStatus | null;
+  code: string | null;
+  message: string | null;
+  waitsFor: RecordKey | null;
+}
+
+/** Looked up one by one: a join would read every record. */
+const RECORD_OF_KEY = sql`LATERAL (SELECT * FROM slotsync.records AS waited
+  WHERE waited.stream = w.stream AND waited.local_key = w.local_key LIMIT 1) AS r`;
+
+/** These records and, once each, all that they wait for, also through others. */
+export async function readChainLinks(db: Queries, records: readonly RecordKey[]): Promise<ChainLink[]> {
+  if (records.length === 0) return [];
+  const streams = arrayLiteral(records.map(({ stream }) => stream));
+  const keys = arrayLiteral(records.map(({ localKey }) => localKey));
+  return query<ChainLink>(db)`
+    WITH RECURSIVE wanted (stream, local_key) AS (
+      SELECT stream, local_key COLLATE "C" FROM unnest(${streams}::text[], ${keys}::text[]) AS w(stream, local_key)
+      UNION
+      SELECT r.waits_for::jsonb->>0, (r.waits_for::jsonb->>1) COLLATE "C"
+      FROM wanted AS w, ${RECORD_OF_KEY}
+      WHERE r.${UNSETTLED} AND r.waits_for IS NOT NULL
+    )
+    SELECT w.stream, w.local_key AS "localKey", r.status, r.error_code AS code, r.error_message AS message,
+      ${waitsFor('r')} AS "waitsFor"
+    FROM wanted AS w LEFT JOIN ${RECORD_OF_KEY} ON true`;
+}

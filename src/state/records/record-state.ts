@@ -1,0 +1,96 @@
+// The states of a record, and the changes that several writers make. docs/architecture.md draws them.
+//
+// `status` is what people see. These states stand beside it, in other columns:
+//
+//   claimed          claimed_by         a batch may be writing the object; the claim expires at claimed_until
+//   in doubt         in_doubt           a write may have been sent, and its answer is not known: the object is read back
+//   late write       check_after        until then a write without an answer may still be carried out
+//   second answer    refused_hash,      of a failed record: refused while the service accepted nothing, and sent once more
+//                    check_after        at that time; nothing is in doubt
+//   given up         refused_hash       of a dead record: only a row with another hash is sent
+//   not relied on    object_hash = ''   the object was accepted, and what it holds is not known: its row is sent
+//   former           former_key         it keeps an object that no row has since the external id of a record changed
+//
+// Writers, each a file beside this one: claim-records and settle-records for a batch, fail-records for a plan or a batch
+// that was given up, transfer-objects where an object gets another owner, link-records, change-key, retry-records,
+// forget-key and gone-rows where the row is gone, adopt-records after the state was lost, wake-* when a reference arrives.
+import { sql, type SQL } from 'drizzle-orm';
+import { anyOf, query, type Queries } from '../database.js';
+
+/** Code of a dead record whose row has another external id than the object that it owns. */
+export const EXTERNAL_ID_CHANGED = 'external_id_changed';
+
+/** The same where the object has another external id at the service, or none any more. */
+export const EXTERNAL_ID_CHANGED_THERE = 'external_id_changed_there';
+
+/** A condition on a record named r. `text`: for statements that take no parameters. */
+const condition = (text: string) => Object.assign(sql.raw(`(${text})`), { text: `(${text})` });
+
+/** The service accepted its object, or a write of it was sent without an answer. TypeScript: `wasSent`. */
+export const WAS_SENT = condition('r.object_hash IS NOT NULL OR r.in_doubt');
+
+export const wasSent = ({ objectHash, inDoubt }: { objectHash: string | null; inDoubt: boolean }): boolean =>
+  objectHash !== null || inDoubt;
+
+/** The service may hold its object, or is about to: a batch may be writing it. Readers return it as `mayBeAtService`. */
+export const MAY_BE_AT_SERVICE = condition(`${WAS_SENT.text} OR r.claimed_by IS NOT NULL`);
+
+/** No batch may write it. */
+export const IS_FREE = condition('r.claimed_by IS NULL OR r.claimed_until < now()');
+
+/**
+ * The service refused it while it accepted nothing. When its check is due it is sent once more, and nothing about its object
+ * is in doubt for that.
+ */
+export const AWAITS_SECOND_ANSWER = condition("r.status = 'failed' AND r.refused_hash IS NOT NULL");
+
+/**
+ * Records that refer to it may be sent. A record whose row has another external id than it owns, or whose object has another one at
+ * the service, has not arrived: an operator decides which object it represents.
+ */
+export const HAS_ARRIVED = condition(`r.object_hash IS NOT NULL AND NOT (r.status = 'dead'
+  AND coalesce(r.error_code IN ('${EXTERNAL_ID_CHANGED}', '${EXTERNAL_ID_CHANGED_THERE}'), false))`);
+
+/** It keeps an object that no row has since the external id of a record changed, and no operator has decided about it. */
+export const IS_FORMER = condition(
+  "r.former_key IS NOT NULL AND r.source_hash IS NULL AND r.status <> 'retired'",
+);
+
+const IN_SYNC = "('synced', 'retired')";
+
+/** Without the name of the record: it is not in sync. */
+export const UNSETTLED = sql.raw(`status NOT IN ${IN_SYNC}`);
+
+/** The record that a record with this name in the statement waits for, as JSON of a `RecordKey`; null: it waits for none. */
+export const waitsFor = (name: string): SQL =>
+  sql.raw(`CASE WHEN ${name}.waits_for IS NOT NULL AND ${name}.status NOT IN ${IN_SYNC}
+    THEN jsonb_build_object('stream', ${name}.waits_for::jsonb->0, 'localKey', ${name}.waits_for::jsonb->1) END`);
+
+/** A record (named r) after it lost its object. If its row has another external id, the next run sends it. */
+export const WITHOUT_OBJECT = sql`external_id = NULL, destination_id = NULL, source_hash = NULL, object_hash = NULL,
+  in_doubt = false, check_after = NULL, synced_at = NULL, updated_at = now(),
+  refused_hash = CASE WHEN r.error_code IS DISTINCT FROM ${EXTERNAL_ID_CHANGED} THEN r.refused_hash END,
+  status = CASE WHEN r.status IN ('synced', 'retired') THEN 'pending' WHEN r.error_code = ${EXTERNAL_ID_CHANGED} THEN 'failed'
+    ELSE r.status END`;
+
+/** Records of one stream. */
+export interface RecordKeys {
+  stream: string;
+  keys: readonly string[];
+}
+
+/**
+ * Lets the objects of records be read back by the next run although their rows have not changed, also those that a batch is
+ * writing. Not those that the service cannot hold: they are sent anyway, and in doubt they would count as objects of ours,
+ * which are overwritten without asking.
+ */
+export async function checkAgain(
+  db: Queries,
+  { stream, keys }: RecordKeys,
+  isMeant: SQL = MAY_BE_AT_SERVICE,
+): Promise<void> {
+  if (keys.length === 0) return;
+  await query(db)`
+    UPDATE slotsync.records AS r SET in_doubt = true, check_after = coalesce(r.check_after, now())
+    WHERE r.stream = ${stream} AND r.local_key = ${anyOf(keys)} AND ${isMeant}`;
+}

@@ -1,0 +1,155 @@
+// An object changes hands. What is known of an object stands in the one record that owns it. When another record is to be
+// written to it, all of that passes on: external id, number, what was accepted last, the doubt and the pending look. The
+// former owner has no object afterwards. An object that no row has any more is kept by a record of its own.
+import { sql } from 'drizzle-orm';
+import { anyOf, query, type Queries } from '../database.js';
+import { shortenKey } from '../../streams/local-key.js';
+import { addChanges } from '../inbox/add-changes.js';
+import type { Claim } from './claim-records.js';
+import { recordName, type RecordKey } from './outcome-types.js';
+import { IS_FREE, WITHOUT_OBJECT } from './record-state.js';
+import { wakeSharers } from './wake-waiting.js';
+
+const PREFIX = '#former ';
+
+/** The key of the record that keeps an object which no row has: no row has this key. */
+export const formerKey = (externalId: string): string => shortenKey(PREFIX + externalId);
+
+/** A record that is to own an object. */
+export interface Taking extends RecordKey {
+  externalId: string;
+  /** The record that owns the object now. */
+  from?: RecordKey | undefined;
+  /** The row of that record is gone, so that the record goes as well. */
+  isFormerGone?: boolean;
+}
+
+/** The facts of an object, as they pass from record to record. */
+interface ObjectFacts {
+  externalId: string;
+  destinationId: string | null;
+  objectHash: string | null;
+  inDoubt: boolean;
+  checkAfter: string | null;
+  syncedAt: string | null;
+  status: string;
+}
+
+/** The facts of the object of a record named r. What a batch that is gone may have sent leaves the object in doubt, whoever owns it. */
+const factsOf = ({
+  token,
+  lateSeconds,
+}: Pick<
+  Claim,
+  'token' | 'lateSeconds'
+>) => sql`r.external_id AS "externalId", r.destination_id::text AS "destinationId",
+  r.object_hash AS "objectHash", r.status, r.synced_at::text AS "syncedAt",
+  r.in_doubt OR coalesce(r.claimed_by <> ${token} OR r.check_after <= now(), false) AS "inDoubt",
+  CASE WHEN r.claimed_by <> ${token} THEN greatest(r.check_after, now() + make_interval(secs => ${lateSeconds}))
+    WHEN r.check_after > now() THEN r.check_after END::text AS "checkAfter"`;
+
+const recordset = (records: readonly object[]) => sql`jsonb_to_recordset(${JSON.stringify(records)}::jsonb)`;
+
+/**
+ * Lets records own objects, with all that is known of them. Returns those that could: not where the object has another owner
+ * by now, or its owner is being written under a claim on its key alone. Call it in a transaction, with the right to write
+ * every object in it. `keyed`: streams whose claims on keys are their claims on objects. `lateSeconds`: how long
+ * a write may be carried out that a batch which is gone may have sent.
+ */
+export async function takeObjects(
+  tx: Queries,
+  takings: readonly Taking[],
+  { token, lateSeconds, keyed }: Pick<Claim, 'token' | 'lateSeconds'> & { keyed: readonly string[] },
+): Promise<Taking[]> {
+  const passing = takings.filter(({ from }) => from);
+  const mayBeTaken = sql`(${IS_FREE} OR r.claimed_by = ${token}
+    OR NOT r.stream = ${anyOf(keyed)})`;
+  const facts = new Map<string, ObjectFacts>();
+  if (passing.length > 0) {
+    const former = await query<ObjectFacts>(tx)`
+      SELECT ${factsOf({ token, lateSeconds })} FROM ${recordset(passing)} AS t("from" jsonb, "externalId" text)
+      JOIN slotsync.records AS r
+        ON r.stream = t."from"->>'stream' AND r.local_key = t."from"->>'localKey' AND r.external_id = t."externalId"
+      WHERE ${mayBeTaken} ORDER BY r.stream, r.local_key FOR UPDATE OF r`;
+    for (const object of former) facts.set(object.externalId, object);
+    const passed = passing.filter(({ externalId }) => facts.has(externalId));
+    await removeOwners(tx, passed, token);
+  }
+  const possible = takings.filter(({ from, externalId }) => !from || facts.has(externalId));
+  const rows = possible.map(({ stream, localKey, externalId }) => ({
+    stream,
+    localKey,
+    externalId,
+    ...facts.get(externalId),
+  }));
+  const taken = await query<RecordKey>(tx)`
+    UPDATE slotsync.records AS r SET external_id = t."externalId", row_external_id = NULL,
+      destination_id = t."destinationId", source_hash = NULL, object_hash = t."objectHash",
+      synced_at = t."syncedAt", in_doubt = r.in_doubt OR coalesce(t."inDoubt", false),
+      check_after = greatest(r.check_after, t."checkAfter")
+    FROM ${recordset(rows)} AS t(stream text, "localKey" text, "externalId" text, "destinationId" bigint,
+      "objectHash" text, "inDoubt" boolean, "checkAfter" timestamptz, "syncedAt" timestamptz)
+    WHERE r.stream = t.stream AND r.local_key = t."localKey" AND (r.claimed_by = ${token} OR r.claimed_by IS NULL)
+      AND NOT EXISTS (SELECT FROM slotsync.records AS o WHERE o.external_id = t."externalId")
+    RETURNING r.stream, r.local_key AS "localKey"`;
+  const names = new Set(taken.map(recordName));
+  return takings.filter((taking) => names.has(recordName(taking)));
+}
+
+/** The former owners have no object any more. Those whose rows are gone go, and the others are sent as their rows say. */
+async function removeOwners(tx: Queries, passed: readonly Taking[], token: string): Promise<void> {
+  const owners = passed.map(({ from, isFormerGone = false }) => ({ ...from, isFormerGone }));
+  const formerOwners = sql`${recordset(owners)} AS t(stream text, "localKey" text, "isFormerGone" boolean)`;
+  await query(tx)`
+    DELETE FROM slotsync.records AS r USING ${formerOwners}
+    WHERE r.stream = t.stream AND r.local_key = t."localKey" AND t."isFormerGone"`;
+  // A batch whose claim has expired must not settle what it wrote as its own; the batch that takes keeps its claims.
+  const left = await query<RecordKey & { isOurs: boolean }>(tx)`
+    UPDATE slotsync.records AS r SET ${WITHOUT_OBJECT},
+      (claimed_by, claimed_until) = (SELECT r.claimed_by, r.claimed_until WHERE r.claimed_by = ${token})
+    FROM ${formerOwners} WHERE r.stream = t.stream AND r.local_key = t."localKey"
+    RETURNING r.stream, r.local_key AS "localKey", r.claimed_by IS NOT NULL AS "isOurs"`;
+  await query(tx)`
+    DELETE FROM slotsync.drift AS r USING ${formerOwners} WHERE r.stream = t.stream AND r.local_key = t."localKey"`;
+  for (const { isOurs, stream, localKey } of left) if (!isOurs) await addChanges(tx, stream, [localKey]);
+}
+
+/**
+ * Takes their objects from records whose rows have other external ids now. Each object is kept by a record of its own, with all that is
+ * known of it. It counts as an object whose row is gone, and its key goes into the inbox; `undecided`: nothing is planned of
+ * it before an operator decides. Call it in a transaction that has locked or claimed the records.
+ */
+export async function letGo(
+  tx: Queries,
+  records: readonly RecordKey[],
+  { undecided, ...claim }: Pick<Claim, 'token' | 'lateSeconds'> & { undecided: boolean },
+): Promise<void> {
+  if (records.length === 0) return;
+  const chosen = sql`${recordset(records)} AS t(stream text, "localKey" text)`;
+  const facts = await query<ObjectFacts & RecordKey>(tx)`
+    SELECT ${factsOf(claim)}, r.stream, r.local_key AS "localKey" FROM slotsync.records AS r JOIN ${chosen}
+      ON r.stream = t.stream AND r.local_key = t."localKey"
+    WHERE r.external_id IS NOT NULL AND (${claim.token} = '' OR r.claimed_by = ${claim.token}) ORDER BY r.stream, r.local_key FOR UPDATE OF r`;
+  await query(tx)`
+    UPDATE slotsync.records AS r SET ${WITHOUT_OBJECT} FROM ${recordset(facts)} AS t(stream text, "localKey" text)
+    WHERE r.stream = t.stream AND r.local_key = t."localKey"`;
+  const kept = facts.map((object) => ({ ...object, key: formerKey(object.externalId) }));
+  await query(tx)`
+    INSERT INTO slotsync.records (stream, local_key, former_key, external_id, destination_id, source_hash,
+      object_hash, status, in_doubt, check_after, synced_at, gone_since)
+    SELECT stream, key, "localKey", "externalId", "destinationId", CASE WHEN NOT ${undecided} THEN 0 END,
+      coalesce("objectHash", ''),
+      CASE WHEN status = 'retired' THEN status ELSE 'synced' END, "inDoubt", "checkAfter", "syncedAt",
+      CASE WHEN ${undecided} THEN now() END
+    FROM ${recordset(kept)} AS t(stream text, key text, "localKey" text, "externalId" text, "destinationId" bigint,
+      "objectHash" text, status text, "inDoubt" boolean, "checkAfter" timestamptz, "syncedAt" timestamptz)
+    ON CONFLICT (stream, local_key) DO UPDATE SET former_key = excluded.former_key, external_id = excluded.external_id,
+      destination_id = excluded.destination_id, source_hash = excluded.source_hash, object_hash = excluded.object_hash,
+      status = excluded.status, in_doubt = excluded.in_doubt, check_after = excluded.check_after,
+      synced_at = excluded.synced_at, gone_since = excluded.gone_since`;
+  if (!undecided) for (const { stream, key } of kept) await addChanges(tx, stream, [key]);
+  await wakeSharers(
+    tx,
+    kept.map(({ externalId }) => externalId),
+  );
+}

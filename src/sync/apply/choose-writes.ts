@@ -1,0 +1,157 @@
+// A batch writes by what the service has: objects are read before they are merged, objects in doubt are read again, and an
+// object that is there already is not written.
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { FoundObject, ServiceObject } from '../../destination/destination.js';
+import { isSameObject } from '../../streams/destination-object.js';
+import { isNobodys, whoHas } from '../identity/who-has.js';
+import {
+  externalIdChangedThere,
+  externalIdTaken,
+  linkBroken,
+  unchanged,
+  type Write,
+} from '../object/outcome-reasons.js';
+import { mergeWithService } from '../object/render.js';
+import type { SyncDeps } from '../run/sync-deps.js';
+import type { BatchWork } from './batch-work.js';
+import type { Matched } from './match-objects.js';
+
+/** Objects as they stand at the service, by the external id that their writes give them. */
+export interface Standing {
+  found: ReadonlyMap<string, ServiceObject>;
+  /** External ids of objects that have none at the service yet. */
+  unnamed: ReadonlySet<string>;
+  /** Objects that were accepted, and have another external id at the service now, or none. */
+  renamed: ReadonlyMap<string, FoundObject>;
+}
+
+/**
+ * Reads the objects that must be looked at before they are written: those the mapping does not own whole, those in doubt or
+ * retired, those that were never accepted, which may be another type's, and those that records are linked to, which nothing
+ * is made in place of.
+ */
+export async function readStanding(
+  deps: SyncDeps,
+  work: BatchWork,
+  { writes, seen }: Matched,
+): Promise<Standing & { isRead: boolean }> {
+  const { stream, context } = work;
+  const { destination } = deps;
+  const found = new Map([...seen].flatMap(([extId, object]) => (object ? [[extId, object] as const] : [])));
+  const unnamed = new Set<string>();
+  const toRead = writes.filter(
+    ({ retires, record, link, object }) =>
+      !seen.has(object.extId) &&
+      (retires || link || stream.owns === 'fields' || record.objectHash === null || isLookedAt(record)),
+  );
+  const extIds = toRead.flatMap(({ object, link }) => (link?.assignsId ? [] : object.extId));
+  const find = async (ids: readonly string[]) => {
+    if (ids.length === 0) return;
+    for (const [extId, object] of await destination.findObjects(ids, stream.type, context))
+      found.set(extId, object);
+  };
+  await find(extIds);
+  // A record is not forgotten because of a find that lags behind its latest acceptance: it is asked once more after that.
+  const young = toRead.filter(
+    ({ retires, record, object }) => retires && !found.has(object.extId) && isJustAccepted(deps, record),
+  );
+  if (young.length > 0) {
+    const seconds = Math.max(...young.map(({ record }) => lagLeft(deps, record)));
+    await sleep(seconds * 1000, undefined, context.signal ? { signal: context.signal } : {});
+    await find(young.map(({ object }) => object.extId));
+  }
+  const isRead = seen.size > 0 || toRead.length > 0;
+  const absent = toRead.filter(({ object, link }) => !link?.assignsId && !found.has(object.extId));
+  const renamed = await findRenamedThere(deps, work, absent);
+  // An object that has lost its external id gets it back, where the service takes that.
+  if (destination.assignsExternalIds)
+    for (const [extId, object] of renamed)
+      if (object.extId === undefined) {
+        found.set(extId, { ...object, extId });
+        unnamed.add(extId);
+        renamed.delete(extId);
+      }
+  const links = toRead.flatMap(({ link }) => (link?.assignsId ? link : []));
+  if (links.length === 0) return { found, unnamed, renamed, isRead };
+  const numbers = links.flatMap(({ destinationId }) => destinationId ?? []);
+  const byNumber = await destination.findObjectsByNumber(numbers, stream.type, context);
+  for (const { externalId, destinationId } of links) {
+    const object = byNumber.get(destinationId ?? NaN);
+    // An object with another external id is not the one that was linked any more.
+    if (!object || (object.extId !== undefined && object.extId !== externalId)) continue;
+    found.set(externalId, { ...object, extId: externalId });
+    if (object.extId === undefined) unnamed.add(externalId);
+  }
+  return { found, unnamed, renamed, isRead };
+}
+
+/**
+ * Returns, by the external id they had, accepted objects that are not found by it and that the service has under another
+ * one or under none. An object that anybody else has is not the one that was accepted: the service
+ * has given the number anew.
+ */
+async function findRenamedThere(
+  deps: SyncDeps,
+  { stream, context }: BatchWork,
+  absent: readonly Write[],
+): Promise<Map<string, FoundObject>> {
+  const numbers = new Map(
+    absent.flatMap(({ record, object }) =>
+      record.destinationId === null || record.objectHash === null
+        ? []
+        : [[record.destinationId, object.extId] as const],
+    ),
+  );
+  if (numbers.size === 0) return new Map();
+  const objects = await deps.destination.findObjectsByNumber([...numbers.keys()], stream.type, context);
+  const ofType = [...objects.values()].filter(({ typeId }) => typeId === stream.type);
+  const ids = ofType.flatMap(({ extId }) => extId ?? []);
+  const holderOf = await whoHas(deps, ids, { rows: 'all' });
+  return new Map(
+    ofType
+      .filter(({ id, extId = '' }) => extId !== numbers.get(id) && isNobodys(holderOf(extId)))
+      .map((object) => [numbers.get(object.id) ?? '', object] as const),
+  );
+}
+
+/** So lately that a find may still answer what was before. */
+function isJustAccepted(deps: Pick<SyncDeps, 'destination'>, record: Write['record']): boolean {
+  return lagLeft(deps, record) > 0;
+}
+
+const lagLeft = (
+  { destination }: Pick<SyncDeps, 'destination'>,
+  { objectHash, acceptedSecondsAgo }: Write['record'],
+): number => destination.findLagSeconds - ((objectHash === null ? null : acceptedSecondsAgo) ?? Infinity);
+
+/** In doubt, and no write is under way any more that could change the object after it was looked at. */
+function isLookedAt({ inDoubt, isCheckPending }: Write['record']): boolean {
+  return inDoubt && !isCheckPending;
+}
+
+/** The writes of rows, merged with what stands at the service; what would change nothing is settled. */
+export function chooseWrites(
+  deps: SyncDeps,
+  { batch: { isForced }, stream, settle }: BatchWork,
+  prepared: readonly Write[],
+  { found, unnamed, renamed }: Standing,
+): Write[] {
+  return prepared.flatMap((write) => {
+    if (write.retires) return [];
+    const { record, link } = write;
+    const standing = found.get(write.object.extId);
+    const elsewhere = renamed.get(write.object.extId);
+    if (elsewhere) return settle(externalIdChangedThere(write, elsewhere));
+    // A reading that contradicts an acceptance of a moment ago may be older than it: the object is written again.
+    const isCurrent = record.objectHash === write.objectHash || !isJustAccepted(deps, record);
+    if (link && !standing && isCurrent) return settle(linkBroken(write, link));
+    if (standing && standing.typeId !== stream.type)
+      return settle(externalIdTaken(write, standing, stream.type));
+    const merged = mergeWithService(stream, write.object, standing);
+    const isSettling = !record.inDoubt || isLookedAt(record);
+    const isNamed = !unnamed.has(write.object.extId);
+    if (standing && isNamed && isSettling && isCurrent && !isForced && isSameObject(merged, standing))
+      return settle(unchanged(write, standing.id));
+    return [{ ...write, object: merged }];
+  });
+}

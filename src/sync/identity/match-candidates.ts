@@ -1,0 +1,144 @@
+// A row that has no object yet means the one at the service that has the same values of the fields in `match`, and that is
+// nobody's. Plans ask, to say what a run would change; and batches, to link.
+import type { Context } from '../../destination/client.js';
+import type { Destination, FoundObject } from '../../destination/destination.js';
+import type { RecordKey } from '../../state/records/outcome-types.js';
+import type { DestinationObject } from '../../streams/destination-object.js';
+import type { Stream } from '../../streams/stream.js';
+import { whoHasObjects } from './who-has.js';
+import { matchValues } from './match-values.js';
+import type { SyncDeps } from '../run/sync-deps.js';
+
+export interface MatchDeps extends Pick<SyncDeps, 'mirror' | 'state' | 'streams'> {
+  destination: Pick<Destination, 'findObjectsByFields' | 'readType' | 'searchesByFields'>;
+}
+
+/** A row, as the object that it would become. */
+export interface SoughtRow {
+  key: string;
+  object: DestinationObject;
+}
+
+/** The object that a row means; or why that cannot be said, as a sentence. */
+export type Meant = { object: FoundObject } | { ambiguity: string };
+
+/** An object that matches, and who has it. */
+interface Candidate {
+  object: FoundObject;
+  /** Undefined: nobody. `true`: a record or a row, by its external id. */
+  owner: RecordKey | true | undefined;
+}
+
+/** Objects or rows named in a message. */
+const NAMED = 5;
+
+/**
+ * By key, what rows mean; a row that means no object is not in the answer. Sends one request, or reads the type whole.
+ * Throws what mirror, state and service throw.
+ */
+export async function findMeant(
+  deps: MatchDeps,
+  stream: Stream,
+  rows: readonly SoughtRow[],
+  context: Context,
+): Promise<Map<string, Meant>> {
+  const meant = new Map<string, Meant>();
+  const groups = groupByValues(stream, rows);
+  if (groups.size === 0) return meant;
+  const candidates = await findCandidates(deps, stream, groups, context);
+  for (const [values, group] of groups) {
+    const matching = candidates.get(values) ?? [];
+    for (const { key } of group) {
+      const found = chooseMeant(stream, { key, group }, matching);
+      if (found) meant.set(key, found);
+    }
+  }
+  return meant;
+}
+
+function groupByValues(stream: Stream, rows: readonly SoughtRow[]): Map<string, SoughtRow[]> {
+  const groups = new Map<string, SoughtRow[]>();
+  for (const row of rows) {
+    const values = matchValues(stream, row.object);
+    if (values !== undefined) groups.set(values, [...(groups.get(values) ?? []), row]);
+  }
+  return groups;
+}
+
+/** By their values, the objects of the type that match any of the rows. */
+async function findCandidates(
+  deps: MatchDeps,
+  stream: Stream,
+  groups: ReadonlyMap<string, readonly SoughtRow[]>,
+  context: Context,
+): Promise<Map<string, Candidate[]>> {
+  const { destination } = deps;
+  const { type } = stream;
+  const matching = (objects: readonly FoundObject[]) =>
+    objects.filter((object) => object.typeId === type && groups.has(matchValues(stream, object) ?? ''));
+  // A search answers any of the values of a field, and whole objects are compared here.
+  const objects = destination.searchesByFields
+    ? matching(await destination.findObjectsByFields(type, valuesToFind(stream, groups), context))
+    : await destination.readType(type, context, async (pages) => {
+        const found: FoundObject[] = [];
+        for await (const page of pages) found.push(...matching(page));
+        return found;
+      });
+
+  const holderOf = await whoHasObjects(deps, objects, { rows: 'all' });
+  const candidates = new Map<string, Candidate[]>();
+  for (const object of objects) {
+    const { record, link, rows } = holderOf(object);
+    const isKept = record?.mayBeAtService && !record.isFormer && record.status !== 'retired';
+    const owner = link ?? (rows.length > 0 || isKept ? true : undefined);
+    const values = matchValues(stream, object) ?? '';
+    candidates.set(values, [...(candidates.get(values) ?? []), { object, owner }]);
+  }
+  return candidates;
+}
+
+function valuesToFind(stream: Stream, groups: ReadonlyMap<string, readonly SoughtRow[]>) {
+  const wanted = new Map<string, string[]>();
+  for (const fieldId of stream.match ?? []) {
+    const values = [...groups.values()].flatMap(
+      ([row]) => row?.object.fields.find((field) => field.fieldId === fieldId)?.values ?? [],
+    );
+    wanted.set(fieldId, [...new Set(values)]);
+  }
+  return wanted;
+}
+
+/** Chooses what a row means, among the rows and the objects with its values. */
+function chooseMeant(
+  stream: Stream,
+  { key, group }: { key: string; group: readonly SoughtRow[] },
+  candidates: readonly Candidate[],
+): Meant | undefined {
+  const fields = (stream.match ?? []).join(', ');
+  const free = candidates.filter(({ owner }) => owner === undefined);
+  const names = list(free.map(({ object }) => nameOf(object)));
+  if (free.length > 1) return { ambiguity: `${free.length} objects have its values of ${fields}: ${names}` };
+  const [only] = free;
+  if (only && group.length > 1) {
+    const others = group.filter((other) => other.key !== key).map((other) => `'${other.key}'`);
+    return {
+      ambiguity: `the object ${names} has its values of ${fields}, and so ${others.length > 1 ? 'have' : 'has'} ${stream.name} ${list(others)}`,
+    };
+  }
+  if (only) return { object: only.object };
+  for (const { object, owner } of candidates)
+    if (typeof owner === 'object')
+      return {
+        ambiguity: `the object ${nameOf(object)} has its values of ${fields}, but is linked to ${owner.stream} '${owner.localKey}'`,
+      };
+  return undefined;
+}
+
+function nameOf({ extId, id, active }: FoundObject): string {
+  return (extId === undefined ? `number ${id}` : `'${extId}'`) + (active ? '' : ' (inactive)');
+}
+
+function list(names: readonly string[]): string {
+  const more = names.length - NAMED;
+  return names.slice(0, NAMED).join(', ') + (more > 0 ? ` and ${more} more` : '');
+}

@@ -1,0 +1,94 @@
+// Why something is held, as a sentence made from the facts of its hold.
+import type { DriftSummary, Hold, LimitedOperation } from '../../state/schema.js';
+
+/** A hold as the sentence needs it. `runId`: the run that holds it; undefined for a preview. */
+interface Held extends Pick<Hold, 'count' | 'facts'> {
+  stream: string;
+  operation: LimitedOperation;
+  approvable: boolean;
+  runId?: number | undefined;
+}
+
+const DONE = {
+  create: 'created',
+  update: 'updated',
+  retire: 'deactivated',
+  repair: 'repaired',
+} as const;
+/** From this share of the missing among the drifting on, a hold says what that looks like. */
+const MOST = 0.5;
+
+/** `12 of 100 records would be deactivated, more than 10 and more than 10 %`. */
+export function describeReason({ operation, count, facts }: Pick<Held, 'operation' | 'count' | 'facts'>) {
+  const counted = describeCount(operation, count, facts.accepted);
+  if (facts.isSourceEmpty)
+    return `${counted}, but the source is empty, and an empty source deactivates nothing: check the mirror, then: slotsync sync`;
+  const { earlier, limit, alsoHeld, approval } = facts;
+  const look = describeLook(facts);
+  const what = look === undefined ? '' : `${look}; `;
+  const before = earlier === undefined ? '' : ` after ${earlier} within 24 hours`;
+  const beyond =
+    limit === undefined || limit.count === 0
+      ? ''
+      : `, more than ${limit.count} and more than ${limit.percent} %`;
+  const waiting = alsoHeld ? `, and run ${alsoHeld.runId} holds ${alsoHeld.count} of them` : '';
+  return `${what}${counted}${before}${beyond}${waiting}${describeApproval(approval)}`;
+}
+
+/** The same with the command that approves it, where an approval helps. */
+export function describeReasonAndCommand(hold: Held): string {
+  const { stream, operation, approvable, runId, facts } = hold;
+  const reason = describeReason(hold);
+  if (!approvable) return reason;
+  if (runId === undefined) return `${reason}; a run would hold them for: slotsync approve`;
+  const condition = describeLook(facts) === undefined ? 'this is intended' : 'that is so';
+  return `${reason}; if ${condition}: slotsync approve ${facts.alsoHeld?.runId ?? runId} --stream ${stream} --operation ${operation}`;
+}
+
+/** The holds of one stream by operation, with their reasons, as JSON documents show them. `runId` is undefined for a preview. */
+export function withReasons(
+  holds: Partial<Record<LimitedOperation, Hold>>,
+  of: Pick<Held, 'stream' | 'runId'>,
+): Record<string, Hold & { reason: string }> {
+  return Object.fromEntries(
+    Object.entries(holds).map(([name, hold]) => {
+      const operation = name as LimitedOperation;
+      return [name, { ...hold, reason: describeReasonAndCommand({ ...of, ...hold, operation }) }];
+    }),
+  );
+}
+
+function describeCount(operation: LimitedOperation, count: number, accepted: number): string {
+  if (operation === 'overwrite')
+    return `${count} of ${accepted} records that were never accepted would overwrite objects at the service`;
+  return `${count} of ${accepted} records would be ${DONE[operation]}`;
+}
+
+function describeApproval(approval: Held['facts']['approval']): string {
+  if (!approval) return '';
+  const { allowed, isOther } = approval;
+  const only = isOther ? `exactly the ${allowed} records that were held, and these are others` : allowed;
+  return `, and the approval allows ${only}`;
+}
+
+/** The likely cause, for somebody who has to decide; undefined: nothing in particular. */
+function describeLook({ mirrorChange, drift, accepted }: Held['facts']): string | undefined {
+  if (mirrorChange !== undefined)
+    return `the mirror ${mirrorChange}: approve only if its data is whole and not older than before`;
+  return drift && describeDrift(drift, accepted);
+}
+
+function describeDrift(
+  { total, missing, inactive, changed, commonField }: DriftSummary,
+  accepted: number,
+): string | undefined {
+  if (missing > 0 && missing >= accepted)
+    return `the service holds none of the ${accepted} objects: it may have been restored empty or from a backup`;
+  if (missing >= total * MOST)
+    return `the service lacks ${missing} of the ${accepted} objects: it may have been restored from a backup`;
+  if (inactive === total)
+    return `all ${total} objects that drift were made inactive at the service, perhaps on purpose`;
+  if (changed === total && commonField !== null)
+    return `all ${total} objects that drift differ in ${commonField}, perhaps because it was changed at the service on purpose`;
+  return undefined;
+}

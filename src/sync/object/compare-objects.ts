@@ -1,0 +1,103 @@
+// Objects at the service beside what they should be. Verify, match and the first contact of a stream all compare
+// here. Reads on every side and writes nothing.
+import type { FoundObject } from '../../destination/destination.js';
+import type { SlotsyncError } from '../../errors/errors.js';
+import type { MirrorRow } from '../../mirror/mirror.js';
+import type { OwnerRecord } from '../../state/records/read/owners.js';
+import { diffObjects, type DestinationObject, type FieldChange } from '../../streams/destination-object.js';
+import type { NeededReference } from '../../streams/map-row.js';
+import type { Stream } from '../../streams/stream.js';
+import { ownedBy, whoHasObjects } from '../identity/who-has.js';
+import { mergeWithService, renderRows, type Rendered } from './render.js';
+import type { SyncDeps } from '../run/sync-deps.js';
+
+export type CompareDeps = Pick<SyncDeps, 'mirror' | 'state' | 'streams'>;
+
+/** The record that owns an object, or the row that has its external id. */
+export interface Owner {
+  stream: Stream;
+  key: string;
+  /** Undefined: no record has the object; its row has the external id. */
+  record: OwnerRecord | undefined;
+  /** As the mirror has it now; undefined: it is gone, or cannot be read. */
+  row: MirrorRow | undefined;
+  /** The object that the row becomes. */
+  rendered: Rendered | undefined;
+  /** Why the row cannot be read. */
+  unreadable: SlotsyncError | undefined;
+  /** Keys of further rows that give the same external id, where no record has it. */
+  others: readonly string[];
+}
+
+/** An object, and its owner; undefined: nobody. */
+export interface ObjectBeside {
+  object: FoundObject;
+  owner: Owner | undefined;
+}
+
+/** A text for a reference to a record that is not at the service yet; undefined: no text. */
+type Placeholder = (reference: NeededReference) => string | undefined;
+
+const NOTHING_READ = { row: undefined, rendered: undefined, unreadable: undefined };
+
+/**
+ * For each object the record that has its external id, or else the row that has it, with what the row becomes now; for
+ * one without an external id the row that is linked to it. A few queries for all of them. Throws what mirror and state
+ * throw. `placeholder`: as in `renderRows`.
+ */
+export async function findOwners(
+  deps: CompareDeps,
+  objects: readonly FoundObject[],
+  placeholder?: Placeholder,
+): Promise<ObjectBeside[]> {
+  const holderOf = await whoHasObjects(deps, objects, { rows: 'where unowned' });
+  const owned = objects.map((object) => {
+    const holder = holderOf(object);
+    const record = ownedBy(deps, holder);
+    const [row, ...others] = holder.rows;
+    const name = record ?? row ?? (object.extId === undefined ? holder.link : undefined);
+    return { object, record, name, others: others.map(({ localKey }) => localKey) };
+  });
+
+  const wanted = new Map<string, string[]>();
+  for (const { name } of owned)
+    if (name) wanted.set(name.stream, [...(wanted.get(name.stream) ?? []), name.localKey]);
+  const rows = new Map<string, Awaited<ReturnType<typeof readRendered>>>();
+  for (const [name, keys] of wanted) {
+    const stream = deps.streams.get(name);
+    if (stream) rows.set(name, await readRendered(deps, stream, keys, placeholder));
+  }
+  return owned.map(({ object, record, name, others }) => {
+    const stream = name && deps.streams.get(name.stream);
+    if (!name || !stream) return { object, owner: undefined };
+    const key = name.localKey;
+    const read = rows.get(stream.name)?.(key) ?? NOTHING_READ;
+    return { object, owner: { stream, key, record, others, ...read } };
+  });
+}
+
+/** Rows as they are now, and what they become, by key. */
+export async function readRendered(
+  { mirror, state }: CompareDeps,
+  stream: Stream,
+  keys: readonly string[],
+  placeholder?: Placeholder,
+) {
+  const { rows, unreadable } = await mirror.readRows(stream, keys);
+  const rendered = await renderRows(state, stream, rows, placeholder);
+  return (key: string) => ({
+    row: rows.get(key),
+    rendered: rendered.get(key),
+    unreadable: unreadable.get(key),
+  });
+}
+
+/** The changes that a write of this object would make there: fields that the mapping owns, and `active`. Empty: nothing. */
+export function differencesOf(
+  stream: Stream,
+  object: DestinationObject,
+  standing: FoundObject | undefined,
+): FieldChange[] {
+  const found = standing && { ...standing, extId: object.extId };
+  return diffObjects(found, mergeWithService(stream, object, found));
+}

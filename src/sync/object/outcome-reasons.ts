@@ -1,0 +1,220 @@
+// Outcomes with their reasons: every outcome of a batch is made here, with the code and the message that the state keeps.
+// Here a record becomes dead, deferred, failed or synced.
+import type {
+  FoundObject,
+  UpcomingReservation,
+  ServiceObject,
+  PutResult,
+} from '../../destination/destination.js';
+import { messageWithDetail, type SlotsyncError } from '../../errors/errors.js';
+import type { ClaimedRecord } from '../../state/records/claim-records.js';
+import type { Link } from '../../state/records/links.js';
+import {
+  EXTERNAL_ID_SHARED,
+  RETIREMENT_POSTPONED,
+  RETIREMENT_REFUSED,
+  STILL_RESERVED,
+  type Outcome,
+} from '../../state/records/outcome-types.js';
+import { EXTERNAL_ID_CHANGED, EXTERNAL_ID_CHANGED_THERE } from '../../state/records/record-state.js';
+import type { DestinationObject } from '../../streams/destination-object.js';
+import type { NeededReference } from '../../streams/map-row.js';
+import type { Stream } from '../../streams/stream.js';
+import { describeMissing, type Unmapped } from './render.js';
+
+/** Settles a record with its outcome; returns what remains to be written of it: nothing. */
+export type Settle = (outcome: Outcome) => never[];
+
+/** An object to be written, and what its acceptance means for the record. */
+export interface Write {
+  record: ClaimedRecord;
+  object: DestinationObject;
+  sourceHash: string;
+  /** The hash of the object as the mapping makes it; of a retirement, as it is written. */
+  objectHash: string;
+  retires: boolean;
+  /** The record is linked to the object, whatever its template makes. */
+  link?: Link | undefined;
+}
+
+const DAY = 24 * 60 * 60 * 1000;
+/** Between a refusal while nothing was accepted and the one that counts. */
+const SECOND_LOOK_SECONDS = 2 * 60;
+const LOOKED_AT_AGAIN =
+  'nothing was accepted beside it, so it is sent once more after 2 minutes before it is given up';
+/** Reservations named in a message. */
+const NAMED = 3;
+
+/** The service holds the object already: nothing is sent. */
+export function unchanged(write: Write, destinationId?: number): Outcome {
+  return { ...acceptance(write, destinationId), outcome: 'unchanged' };
+}
+
+/**
+ * The service's answer about one object of a PUT. Undefined: nothing final (408, 425, 429, 5xx), so it is sent again.
+ * `isAnyAccepted`: others were accepted beside it. Where none was, the cause may be the service's, so the object is sent
+ * once more some minutes later: refused again, it is given up.
+ */
+export function ofPut(write: Write, result: PutResult, isAnyAccepted: boolean): Outcome | undefined {
+  const { record, sourceHash, retires } = write;
+  if (result.accepted) {
+    const operation = retires ? 'retire' : record.objectHash === null ? 'create' : 'update';
+    return { ...acceptance(write, result.id), outcome: 'synced', operation };
+  }
+  const { status, message } = result;
+  if (status >= 500 || status === 408 || status === 425 || status === 429) return undefined;
+  const code = `${retires ? RETIREMENT_REFUSED : 'refused'}_${status}`;
+  const isSecond = record.refusedHash === sourceHash && record.errorCode === code;
+  if (isAnyAccepted || (isSecond && !record.isCheckPending))
+    return { ...named(write), ...dead(code, message, sourceHash) };
+  return {
+    ...named(write),
+    outcome: 'failed',
+    code,
+    message: `${message}; ${LOOKED_AT_AGAIN}`,
+    sourceHash,
+    secondLookAfterSeconds: isSecond ? undefined : SECOND_LOOK_SECONDS,
+    // A pending check that is not that of a refusal is that of a lost write.
+    inDoubt: record.isCheckPending && !(record.status === 'failed' && record.refusedHash !== null),
+  };
+}
+
+/** The service failed each time the object was sent, also alone; it may have carried the write out. */
+export function failsOnObject(write: Write, code: string, error: unknown): Outcome {
+  const message = `${messageWithDetail(error)}; it failed each time this object was sent, and others were answered`;
+  return { ...named(write), outcome: 'failed', code, message, inDoubt: true, isUnanswered: true };
+}
+
+function acceptance(write: Write, destinationId?: number) {
+  const { sourceHash, objectHash, retires, link } = write;
+  return {
+    ...named(write),
+    destinationId,
+    sourceHash,
+    objectHash,
+    retired: retires,
+    assigned: link?.assignsId,
+  };
+}
+
+const named = ({ record, object }: Write) => ({ localKey: record.localKey, externalId: object.extId });
+
+const dead = (code: string, message: string, sourceHash: string) =>
+  ({ outcome: 'dead', code, message, sourceHash }) as const;
+
+export function mappingFailed(
+  { localKey }: ClaimedRecord,
+  sourceHash: string,
+  { problem, code }: Unmapped,
+): Outcome {
+  return { localKey, ...dead(code, problem, sourceHash) };
+}
+
+export function externalIdChanged(
+  { localKey }: ClaimedRecord,
+  sourceHash: string,
+  changedId: { former: string; now: string },
+): Outcome {
+  const message =
+    `the service knows this record as '${changedId.former}', but its row now has '${changedId.now}'; ` +
+    'retry lets go of the former and creates the latter';
+  return { localKey, ...dead(EXTERNAL_ID_CHANGED, message, sourceHash), changedId };
+}
+
+export function externalIdTaken(write: Write, { extId, typeId }: ServiceObject, type: string): Outcome {
+  const message = `'${extId}' exists at the service as a ${typeId}, not a ${type}`;
+  return { localKey: write.record.localKey, ...dead('external_id_taken', message, write.sourceHash) };
+}
+
+/** Somebody has given the object another external id at the service, or taken it: another one is not made beside it. */
+export function externalIdChangedThere(write: Write, { id, extId }: FoundObject): Outcome {
+  const { localKey, externalId } = write.record;
+  const now = extId === undefined ? 'no external id' : `the external id '${extId}'`;
+  const message = `its object '${externalId}' (number ${id}) has ${now} at the service now`;
+  const changedId = { former: externalId ?? '', now: extId ?? '' };
+  return { localKey, ...dead(EXTERNAL_ID_CHANGED_THERE, message, write.sourceHash), changedId };
+}
+
+export function externalIdShared(write: Write, other: { stream: string; localKey: string }): Outcome {
+  const message = `external id '${write.object.extId}' is also that of ${other.stream} '${other.localKey}'`;
+  return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
+}
+
+/** The object belongs to another key by a link, whether or not that key has a row. */
+export function externalIdLinked(write: Write, link: { stream: string; localKey: string }): Outcome {
+  const message =
+    `the object '${write.object.extId}' is linked to ${link.stream} '${link.localKey}'; ` +
+    'if the row has another key now: slotsync rename; if the link is wrong: slotsync match --unlink';
+  return { ...named(write), outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
+}
+
+/** Several objects, or several rows: a person has to say which is which. `why` names them. */
+export function matchAmbiguous(write: Write, why: string): Outcome {
+  return { ...named(write), ...dead('match_ambiguous', why, write.sourceHash) };
+}
+
+/** The one object that matches has no external id, and may not be given one. */
+export function matchUnassignable(write: Write, number: number): Outcome {
+  const message = `the object with number ${number} matches, but has no external id`;
+  return { ...named(write), ...dead('match_unassignable', message, write.sourceHash) };
+}
+
+/** The object was another record's by the time it was to be linked: the next run looks again. */
+export function linkRefused({ record }: Write, reason: string): Outcome {
+  const message = `an object matches, but the record cannot be linked to it: ${reason}`;
+  return { localKey: record.localKey, outcome: 'failed', code: EXTERNAL_ID_SHARED, message };
+}
+
+/** The record is linked to an object that is not at the service: another one is not made in its place. */
+export function linkBroken(write: Write, link: Link): Outcome {
+  const name = link.assignsId ? `number ${link.destinationId ?? 'unknown'}` : `'${link.externalId}'`;
+  const message = `it is linked to the object ${name}, which is not at the service`;
+  return { ...named(write), ...dead('link_broken', message, write.sourceHash) };
+}
+
+/** A record whose reference is not at the service waits for it; after `waitDays` it is given up. `now`: milliseconds. */
+export function referenceMissing(
+  { localKey, waitsSince }: ClaimedRecord,
+  sourceHash: string,
+  { extId, missing }: { extId: string; missing: NeededReference },
+  { waitDays }: Stream,
+  now: number,
+): Outcome {
+  const waitsFor = { stream: missing.stream, localKey: missing.localKey };
+  const shared = { localKey, externalId: extId, message: describeMissing(missing), waitsFor };
+  const waited = waitsSince ? now - waitsSince.getTime() : 0;
+  return waited > waitDays * DAY
+    ? { ...shared, outcome: 'dead', code: 'reference_never_came', sourceHash }
+    : { ...shared, outcome: 'deferred', code: 'reference_missing' };
+}
+
+export function stillReserved(write: Write, reservations: readonly UpcomingReservation[]): Outcome {
+  const next = reservations.slice(0, NAMED).map(({ name, begin }) => {
+    const time = new Date(begin * 1000).toISOString().slice(0, 16).replace('T', ' ');
+    return `${name} at ${time} UTC`;
+  });
+  const more = reservations.length - next.length;
+  const message = `its row is gone, but it is booked: ${next.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+  return { ...named(write), outcome: 'deferred', code: STILL_RESERVED, message };
+}
+
+/** A stream whose rows are not all written may hold the row that has the object now. */
+export function retirementPostponed(write: Write): Outcome {
+  const message = 'its row is gone, but creates or updates of its stream were not sent in this run';
+  return { ...named(write), outcome: 'deferred', code: RETIREMENT_POSTPONED, message };
+}
+
+/** The mirror cannot say what its row is, or which row has its object: nothing is done about it. */
+export function unreadable({ localKey }: ClaimedRecord, error: SlotsyncError): Outcome {
+  return { localKey, outcome: 'failed', code: error.code, message: messageWithDetail(error) };
+}
+
+/** Its row is gone and its object need not be looked after: the record goes. */
+export function forgotten({ localKey, externalId }: ClaimedRecord): Outcome {
+  return { localKey, externalId: externalId ?? undefined, outcome: 'forgotten' };
+}
+
+/** Its row is gone, and the next plan decides: no plan has put it up for retirement, or another row has its object. */
+export function skipped({ localKey, externalId }: ClaimedRecord): Outcome {
+  return { localKey, externalId: externalId ?? undefined, outcome: 'skipped' };
+}

@@ -1,0 +1,90 @@
+// The object that a row becomes at the service: the row is mapped, its references are linked, and the result is merged
+// with what stands there. Applying, previewing and explaining all render here.
+import type { ServiceObject } from '../../destination/destination.js';
+import { messageOf } from '../../errors/errors.js';
+import type { State } from '../../state/database.js';
+import { readExternalIds } from '../../state/records/read/external-ids.js';
+import { readLinks, type Link } from '../../state/records/links.js';
+import { mergeObject, type DestinationObject } from '../../streams/destination-object.js';
+import type { Row } from '../../streams/config-schema.js';
+import {
+  MappingError,
+  mapRow,
+  toObject,
+  type MappedRow,
+  type MappingErrorCode,
+  type NeededReference,
+} from '../../streams/map-row.js';
+import type { Stream } from '../../streams/stream.js';
+
+/** A row as an object; or the reference that is not at the service yet; or the reason against it. */
+export type Rendered =
+  (Identified & { object: DestinationObject }) | (Identified & { missing: NeededReference }) | Unmapped;
+
+/** The object of a row. `link`: the external id is the link's, and not the template's. */
+export interface Identified {
+  extId: string;
+  link?: Link | undefined;
+}
+
+/** Why a row cannot become an object. */
+export interface Unmapped {
+  problem: string;
+  code: MappingErrorCode;
+  /** In the configuration; the problem begins with it. */
+  place: string;
+}
+
+/**
+ * Renders rows, by key. A link wins over the template of the external id. One query for all links and one for all
+ * references. `placeholder` returns a text for a reference that is
+ * not at the service yet; without it, that reference is the result.
+ */
+export async function renderRows(
+  { db }: Pick<State, 'db'>,
+  stream: Stream,
+  rows: ReadonlyMap<string, { row: Row }>,
+  placeholder: (reference: NeededReference) => string | undefined = () => undefined,
+): Promise<Map<string, Rendered>> {
+  const links = await readLinks(db, stream.name, [...rows.keys()]);
+  const mapped = new Map(
+    [...rows].map(([key, { row }]) => [key, mapOrExplain(stream, row, links.get(key)?.externalId)]),
+  );
+  const references = [...mapped.values()].flatMap((result) => ('problem' in result ? [] : result.references));
+  const externalIdOf = await readExternalIds(db, references);
+  return new Map(
+    [...mapped].map(([key, result]) => [
+      key,
+      'problem' in result
+        ? result
+        : {
+            extId: result.extId,
+            link: links.get(key),
+            ...toObject(stream, result, (reference) => externalIdOf(reference) ?? placeholder(reference)),
+          },
+    ]),
+  );
+}
+
+function mapOrExplain(stream: Stream, row: Row, linkedId: string | undefined): MappedRow | Unmapped {
+  try {
+    return mapRow(stream, row, linkedId);
+  } catch (error) {
+    if (error instanceof MappingError)
+      return { problem: error.message, code: error.code, place: error.place };
+    return { problem: `${stream.name}: ${messageOf(error)}`, code: 'mapping_failed', place: stream.name };
+  }
+}
+
+/** The object as it is written: the rendered one, with what stands at the service kept where the mapping does not own it. */
+export function mergeWithService(
+  stream: Stream,
+  object: DestinationObject,
+  found: ServiceObject | undefined,
+): DestinationObject {
+  return stream.owns === 'object' ? object : mergeObject(object, found, stream.owned);
+}
+
+export function describeMissing({ fieldId, stream, localKey }: NeededReference): string {
+  return `${fieldId} refers to ${stream} '${localKey}', which is not at the service yet`;
+}

@@ -1,0 +1,183 @@
+// Everything between a row that is gone and the PUT that makes its object inactive, in order. Retirement is the one
+// operation that takes something away from people, so every step may stop it and only the last one writes.
+import type { Context } from '../../destination/client.js';
+import type { FoundObject, ServiceObject } from '../../destination/destination.js';
+import type { State } from '../../state/database.js';
+import type { ClaimedRecord } from '../../state/records/claim-records.js';
+import { readLongGone } from '../../state/records/gone-rows.js';
+import { wasSent } from '../../state/records/record-state.js';
+import { hasUnsentWrites, type Batch } from '../../state/runs/batches.js';
+import type { Hold, RunKind, RunRange } from '../../state/schema.js';
+import { createObject, hashObject } from '../../streams/destination-object.js';
+import type { Stream } from '../../streams/stream.js';
+import { isReadingFault } from '../../errors/errors.js';
+import { whoHas } from '../identity/who-has.js';
+import { explainHold, type LimitFacts } from '../limits/mass-change-limits.js';
+import * as outcome from './outcome-reasons.js';
+import type { Settle, Write } from './outcome-reasons.js';
+import type { SyncDeps } from '../run/sync-deps.js';
+
+// While planning.
+
+/**
+ * 1. Only a stream that says so retires, and only a run that can tell that a row is gone for good: one that reads the
+ * whole stream, or asks for single keys one by one. Of a part of a stream the row may be outside; a backfill adds.
+ */
+export function mayPlanRetirements(
+  { retire }: Stream,
+  { kind, range }: { kind: RunKind; range: RunRange | null },
+): boolean {
+  return retire === 'deactivate' && range === null && kind !== 'backfill';
+}
+
+/** 2. A row must have been gone for the stream's `graceDays`. Returns those of the entries that are due. */
+export async function chooseDue<T extends { key: string }>(
+  { db }: State,
+  { name, graceDays }: Stream,
+  entries: readonly T[],
+): Promise<readonly T[]> {
+  if (graceDays === 0 || entries.length === 0) return entries;
+  const keys = entries.map(({ key }) => key);
+  const due = await readLongGone(db, name, keys, graceDays);
+  return entries.filter(({ key }) => due.has(key));
+}
+
+/** 3. An empty source retires nothing, whatever the limits and approvals say. 4. A mass retirement is held. */
+export function explainRetirementHold(
+  stream: Stream,
+  { isSourceEmpty, ...facts }: LimitFacts & { isSourceEmpty: boolean },
+): Hold | undefined {
+  const { count, accepted } = facts;
+  if (count === 0) return undefined;
+  if (!isSourceEmpty) return explainHold(stream, facts);
+  return { count, approvable: false, facts: { accepted, isSourceEmpty: true } };
+}
+
+// While a batch is applied, under its claim. A record whose row is in the mirror again never comes here.
+
+/** Returns the retirements for records whose rows are gone; those that have nothing to retire are settled. */
+export async function startRetirements(
+  deps: SyncDeps,
+  stream: Stream,
+  { operation }: Batch,
+  gone: readonly ClaimedRecord[],
+  settle: Settle,
+): Promise<Write[]> {
+  const retirements = gone.flatMap((record): Write[] => {
+    const { externalId, sourceHash } = record;
+    // 5. Nothing to retire: the service never had the object.
+    if (!wasSent(record) || externalId === null) return settle(outcome.forgotten(record));
+    const object = createObject(externalId, stream.type, false, []);
+    return [{ record, object, sourceHash: sourceHash ?? '0', objectHash: '', retires: true }];
+  });
+  // 6. Only what a plan has put up for retirement: a table may be empty because it is being reloaded. A repair retires
+  // again what was retired before.
+  const isChosen = ({ record }: Write) =>
+    stream.retire === 'deactivate' &&
+    (operation === 'retire' || (operation === 'repair' && record.status === 'retired'));
+  const others = retirements.filter((retirement) => !isChosen(retirement));
+  for (const { record } of await leaveToRows(deps, others, settle)) settle(outcome.skipped(record));
+  return retirements.filter(isChosen);
+}
+
+/**
+ * Returns the retirements that are to be written; the others are settled. `found`: the objects as they stand at the
+ * service, by external id. Sends at least one request when any is left by then, unless the stream says otherwise.
+ */
+export async function chooseRetirements(
+  deps: SyncDeps,
+  stream: Stream,
+  read: {
+    batch: Batch;
+    retirements: readonly Write[];
+    found: ReadonlyMap<string, ServiceObject>;
+    /** Objects that have another external id at the service now, or none. */
+    renamed: ReadonlyMap<string, FoundObject>;
+  },
+  context: Context,
+  settle: Settle,
+): Promise<Write[]> {
+  const { batch, retirements, found, renamed } = read;
+  const open = retirements.flatMap((retirement) => {
+    const { record, object } = retirement;
+    const standing = found.get(object.extId);
+    // 7. The object is of another type: it is not this record's.
+    if (standing && standing.typeId !== stream.type)
+      return settle(outcome.externalIdTaken(retirement, standing, stream.type));
+    const elsewhere = renamed.get(object.extId);
+    if (elsewhere) return settle(outcome.externalIdChangedThere(retirement, elsewhere));
+    // 8. The object is gone, and no write is under way any more that could bring it back.
+    if (!standing) return settle(record.isCheckPending ? outcome.skipped(record) : outcome.forgotten(record));
+    const kept = standing.fields.map(({ fieldId, values }) => [fieldId, values] as const);
+    const inactive = createObject(standing.extId, standing.typeId, false, kept);
+    return [{ ...retirement, object: inactive, objectHash: hashObject(inactive), standing }];
+  });
+  // 9. Creates or updates of its stream that were not sent may hold the row that has the object now.
+  if (open.length > 0 && (await hasUnsentWrites(deps.state.db, batch))) {
+    for (const retirement of open) settle(outcome.retirementPostponed(retirement));
+    return [];
+  }
+  const isInactive = ({ standing, record }: (typeof open)[number]) =>
+    !standing.active && !mayBecomeActive(record);
+  const free = await deferReserved(deps, stream, open, isInactive, context, settle);
+  // 11. Any row of any stream has the object now, whether or not its record is accepted yet. The last look: what
+  // was asked of the service before it may have taken long.
+  const unowned = await leaveToRows(deps, free, settle);
+  return unowned.flatMap(({ standing, ...write }) =>
+    // 12. It is inactive already.
+    isInactive({ standing, ...write }) ? settle(outcome.unchanged(write, standing.id)) : [write],
+  );
+}
+
+/** A write of its object that has no answer may still make it active. */
+function mayBecomeActive({ inDoubt, isCheckPending }: ClaimedRecord): boolean {
+  return inDoubt && isCheckPending;
+}
+
+/**
+ * Returns those retirements whose object no row has. Where one has, the record is left alone: its object changes hands
+ * when that row is written.
+ */
+async function leaveToRows<T extends Write>(
+  deps: SyncDeps,
+  retirements: readonly T[],
+  settle: Settle,
+): Promise<T[]> {
+  const extIds = retirements.map(({ object }) => object.extId);
+  let holderOf: Awaited<ReturnType<typeof whoHas>>;
+  try {
+    holderOf = await whoHas(deps, extIds, { rows: 'all' });
+  } catch (error) {
+    if (!isReadingFault(error)) throw error;
+    for (const { record } of retirements) settle(outcome.unreadable(record, error));
+    return [];
+  }
+  return retirements.filter(({ record, object }) => {
+    if (holderOf(object.extId).rows.length === 0) return true;
+    settle(outcome.skipped(record));
+    return false;
+  });
+}
+
+/**
+ * 10. An object with reservations yet to come is not retired before they are over: people have booked it. The service
+ * is asked for all of a batch together.
+ */
+async function deferReserved<T extends Write>(
+  { destination, now = Date.now }: SyncDeps,
+  { type, unlessReserved }: Stream,
+  retirements: readonly T[],
+  isInactive: (retirement: T) => boolean,
+  context: Context,
+  settle: Settle,
+): Promise<readonly T[]> {
+  const extIds = retirements.flatMap((retirement) => (isInactive(retirement) ? [] : retirement.object.extId));
+  if (!unlessReserved || extIds.length === 0) return retirements;
+  const seconds = Math.floor(now() / 1000);
+  const reservations = await destination.findUpcomingReservations(type, extIds, seconds, context);
+  return retirements.filter((retirement) => {
+    const upcoming = reservations.get(retirement.object.extId);
+    if (upcoming) settle(outcome.stillReserved(retirement, upcoming));
+    return !upcoming;
+  });
+}

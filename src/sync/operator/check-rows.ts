@@ -1,0 +1,92 @@
+// Every row of a stream is mapped, and nothing is sent: which of them would not arrive, grouped by the reason. Reads mirror
+// and state, in constant memory.
+import type { Mirror } from '../../mirror/mirror.js';
+import type { State } from '../../state/database.js';
+import { isShortenedKey, MAX_ID_BYTES } from '../../streams/local-key.js';
+import type { Stream } from '../../streams/stream.js';
+import { readKeys, type KeyFaults } from '../identity/read-keys.js';
+import { renderWithParents } from '../object/render-with-parents.js';
+
+export interface RowFault {
+  /** Why, with the place in the configuration. */
+  reason: string;
+  /** Rows it holds for. */
+  count: number;
+  /** The first of their keys. */
+  keys: string[];
+}
+
+export interface CheckedRows {
+  rows: number;
+  /** The most frequent first. */
+  faults: RowFault[];
+}
+
+const NAMED_KEYS = 5;
+/** A function may throw another text for each row: this many are distinguished at one place. */
+const REASONS_OF_A_PLACE = 10;
+
+type RowDeps = { mirror: Mirror; state: State; streams: ReadonlyMap<string, Stream> };
+
+/** Maps the rows of one stream. Throws what the readings throw. */
+export async function checkRows(deps: RowDeps, stream: Stream): Promise<CheckedRows> {
+  const { mirror } = deps;
+  const groups = createGroups();
+  const shared = await mirror.findSharedExternalIds(stream);
+  for (const { externalId, count, keys } of shared)
+    groups.add(`${stream.name}.externalId`, `several rows give the external id '${externalId}'`, keys, count);
+  const ofKeys: KeyFaults = { nulls: 0, repetitions: 0, repeated: undefined };
+  let rows = 0;
+  await mirror.takeTurn(async () => {
+    for await (const keys of readKeys(mirror.readHashes(stream), ofKeys)) {
+      rows += keys.length;
+      const short = keys.filter((key) => !isShortenedKey(key));
+      for (const key of keys.filter(isShortenedKey))
+        groups.add(`${stream.name}.key`, `it is longer than ${MAX_ID_BYTES} bytes`, [key]);
+      await checkBlock(deps, stream, short, groups.add);
+    }
+  });
+  const { nulls, repetitions, repeated } = ofKeys;
+  if (nulls > 0)
+    groups.add(`${stream.name}.key`, 'it is null, and so nothing of the stream is sent', [], nulls);
+  if (repeated !== undefined) {
+    const reason = 'it is not unique, and so nothing of the stream is sent';
+    groups.add(`${stream.name}.key`, reason, [repeated], repetitions);
+  }
+  return { rows: rows + nulls + repetitions, faults: groups.list() };
+}
+
+type Add = ReturnType<typeof createGroups>['add'];
+
+async function checkBlock(deps: RowDeps, stream: Stream, keys: readonly string[], add: Add): Promise<void> {
+  const { rows, unreadable } = await deps.mirror.readRows(stream, keys);
+  for (const [key, error] of unreadable) add(`${stream.name}.from`, error.message, [key]);
+  for (const [key, result] of await renderWithParents(deps, stream, rows)) {
+    if ('problem' in result) add(result.place, result.problem.slice(result.place.length + 2), [key]);
+    else if ('missing' in result) {
+      const { fieldId, stream: parent } = result.missing;
+      add(`${stream.name}.references['${fieldId}']`, `it refers to a row that ${parent} does not have`, [
+        key,
+      ]);
+    }
+  }
+}
+
+/** Counts by place and reason, with the first keys of each. */
+function createGroups() {
+  const places = new Map<string, Map<string, RowFault>>();
+  return {
+    add(place: string, why: string, keys: readonly string[], count = 1): void {
+      const reasons = places.get(place) ?? new Map<string, RowFault>();
+      places.set(place, reasons);
+      const isKept = reasons.has(why) || reasons.size < REASONS_OF_A_PLACE;
+      const text = isKept ? why : 'other reasons';
+      const group = reasons.get(text) ?? { reason: `${place}: ${text}`, count: 0, keys: [] };
+      reasons.set(text, group);
+      group.count += count;
+      group.keys.push(...keys.slice(0, NAMED_KEYS - group.keys.length));
+    },
+    list: (): RowFault[] =>
+      [...places.values()].flatMap((reasons) => [...reasons.values()]).sort((a, b) => b.count - a.count),
+  };
+}

@@ -1,0 +1,304 @@
+// Everything a sync needs, tested before one is started: configuration, state, mirror, every source, credentials, names,
+// and what is assumed of the service. Writes nothing at the service.
+import pLimit from 'p-limit';
+import type { Configuration } from '../../config/config-file.js';
+import type { Destination } from '../../destination/destination.js';
+import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../../errors/errors.js';
+import { plural } from '../../text/format.js';
+import type { Mirror, SlowReading } from '../../mirror/mirror.js';
+import type { Stream } from '../../streams/stream.js';
+import { createReader, describeExcess } from '../../mirror/role-rights.js';
+import type { State } from '../../state/database.js';
+import { findPooling, refuseTransactionPooling } from '../../connections/postgres-connection.js';
+import { recognize } from '../../connections/database-facts.js';
+import { readDatabase, readStateFacts } from '../../state/databases.js';
+import { CONTESTED_REMEDY, listContested } from '../../state/migrate.js';
+import { readBinding } from '../../state/destination-binding.js';
+import { readStateRole, type StateRole } from '../../state/state-role.js';
+import { readOldestSnapshot } from '../../state/oldest-snapshot.js';
+import { keysPerBatch } from '../plan/batches.js';
+import { findUnknownNames } from '../plan/unknown-names.js';
+import { checkRows } from './check-rows.js';
+import { probeAssumptions, type Assumption } from './probe-assumptions.js';
+import { probeWrite, type WriteProbe } from './write-probe.js';
+
+export interface Finding {
+  what: string;
+  /** `warning`: works, and should be changed. `note`: not a fault. */
+  result: 'ok' | 'fault' | 'warning' | 'note';
+  text: string;
+  remedy?: string;
+  code?: string;
+  /** A number of rows, and the first of their keys. */
+  count?: number;
+  keys?: readonly string[];
+  /** The statement that reads the rows of a batch, and its plan, when it took long. */
+  reading?: SlowReading;
+}
+
+/** Connections that are opened while they are checked: a failure to open is a finding. */
+interface CheckDeps {
+  configuration: Configuration;
+  confirmedState: () => Promise<State>;
+  mirror: Mirror;
+  destination: () => Promise<Destination>;
+  isQuotaInState: boolean;
+  /** Maps every row too. */
+  mapsRows?: boolean | undefined;
+  /** The object to write back; only where the state belongs to this destination. */
+  writeProbe?: WriteProbe | undefined;
+}
+
+const SOURCES_AT_ONCE = 2;
+/** A quarter of an hour. */
+const LONG_OPEN_SECONDS = 15 * 60;
+
+/** Yields each finding as soon as it is known. */
+export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
+  const { configuration, mirror } = deps;
+  const { streams } = configuration;
+  const names = streams.map(({ name }) => name).join(', ');
+  yield { what: 'configuration', result: 'ok', text: `${plural(streams.length, 'stream')}: ${names}` };
+
+  let stateRole: StateRole | undefined;
+  let opened: State | undefined;
+  const state = await attempt('state', async () => {
+    opened = await deps.confirmedState();
+    stateRole = await readStateRole(opened);
+    const pooling = await findPooling(opened.url);
+    const confirmed = (await readBinding(opened))
+      ? 'the tables exist and belong to this destination'
+      : 'the tables exist; the first sync binds them to this destination';
+    if (pooling === 'transaction' && deps.isQuotaInState) refuseTransactionPooling();
+    return pooling === 'none' ? confirmed : `${confirmed}; reached through a pooler in ${pooling} mode`;
+  });
+  yield* state;
+  if (opened) yield* checkSnapshots(opened);
+  if (opened) yield* checkOwners(opened);
+  const mirrorFindings = await attempt('mirror', async () => {
+    const { database, version } = await mirror.ping();
+    return `database ${database}, PostgreSQL ${version}`;
+  });
+  yield* mirrorFindings;
+  if (opened && isOk(mirrorFindings)) yield* checkDatabases(opened, mirror);
+  if (isOk(mirrorFindings)) {
+    yield* checkRole(mirror, configuration, stateRole);
+    const sources = await collect(checkSources(mirror, configuration));
+    yield* sources;
+    if (isOk(sources)) for (const stream of configuration.streams) yield* await checkReading(mirror, stream);
+    if (deps.mapsRows && isOk(state) && isOk(sources)) yield* checkAllRows(deps);
+    else if (deps.mapsRows)
+      yield { what: 'rows', result: 'note', text: 'not mapped: state or sources have a fault' };
+  }
+
+  if (deps.isQuotaInState && !isOk(state)) {
+    const text = 'not tested: the quota is counted in the state, which cannot be used';
+    yield { what: 'credentials', result: 'note', text };
+  } else {
+    const destination = await deps.destination();
+    const { writeProbe } = deps;
+    const tryWrite =
+      writeProbe &&
+      (async () => {
+        if (!isOk(state)) throw new UsageError('nothing is written while the state has a fault');
+        return probeWrite(destination, writeProbe);
+      });
+    yield* checkService(destination, configuration, tryWrite);
+  }
+}
+
+/** A transaction that stays open keeps every table of the state from being cleaned up. */
+export async function* checkSnapshots(
+  state: Pick<State, 'db'>,
+  openForSeconds = LONG_OPEN_SECONDS,
+): AsyncGenerator<Finding> {
+  const oldest = await readOldestSnapshot(state, openForSeconds);
+  if (!oldest) return;
+  const { application, role, pid, openSeconds } = oldest;
+  const minutes = Math.floor(openSeconds / 60);
+  yield {
+    what: 'state',
+    result: 'warning',
+    text: `${application || 'a program without a name'} (role ${role}, pid ${pid}) has had a transaction open for ${minutes} minutes: until it ends, tables of the state grow`,
+    remedy: 'End it where it belongs, or as docs/costs.md says below "A transaction stays open".',
+  };
+}
+
+/** Only a state that was changed by hand has objects with two owners. */
+async function* checkOwners({ db }: State): AsyncGenerator<Finding> {
+  for (const { externalId, records } of await listContested(db))
+    yield {
+      what: 'records',
+      result: 'fault',
+      text: `'${externalId}' is the object of ${records.join(' and ')}`,
+      remedy: CONTESTED_REMEDY,
+    };
+}
+
+/** By what a restored database, or another one, would be noticed. */
+export async function* checkDatabases(
+  { db }: Pick<State, 'db'>,
+  mirror: Pick<Mirror, 'facts'>,
+): AsyncGenerator<Finding> {
+  for (const [name, seen] of [
+    ['state', await readStateFacts(db)],
+    ['mirror', await mirror.facts()],
+  ] as const) {
+    const what = `database of the ${name}`;
+    const noted = await readDatabase(db, name);
+    const found = noted && recognize(noted, seen);
+    const why =
+      found?.is === 'other' ? found.why : name === 'state' && noted?.restoredAt && noted.restoredWhy;
+    if (why) {
+      const remedy =
+        name === 'state'
+          ? 'slotsync verify --repair'
+          : 'The next run of each stream is held. If the data is whole and not older than before: slotsync approve';
+      yield { what, result: 'warning', text: `the ${name} ${why}`, remedy };
+    }
+    const { systemId, timeline, walPosition, databaseOid } = seen;
+    const facts = { 'system identifier': systemId, timeline, 'WAL position': walPosition, oid: databaseOid };
+    const [known, unknown] = [false, true].map((isNull) =>
+      Object.entries(facts).filter(([, value]) => (value === null) === isNull),
+    );
+    const text = `recognized by ${known?.map((fact) => fact.join(' ')).join(', ')}`;
+    const missing = unknown?.map(([fact]) => fact).join(', ');
+    if (!missing) yield { what, result: 'ok', text };
+    else yield { what, result: 'note', text: `${text}; this role or server does not tell: ${missing}` };
+  }
+}
+
+/** A role that can only read makes it certain that nothing is written, whatever this program does. */
+async function* checkRole(
+  mirror: Mirror,
+  { streams, reservations }: Configuration,
+  stateRole: StateRole | undefined,
+): AsyncGenerator<Finding> {
+  const what = 'role of the mirror';
+  const [rights, server] = [await mirror.roleRights(), await mirror.databaseIdentity()];
+  const isStateRole =
+    stateRole?.role === rights.role &&
+    stateRole.startedAt === server?.startedAt &&
+    stateRole.port === server.port;
+  const excess = [describeExcess(rights), isStateRole ? 'it is the role of the state' : undefined]
+    .filter((clause) => clause !== undefined)
+    .join('; ');
+  if (excess === '') return yield { what, result: 'ok', text: `${rights.role} may only read` };
+  const sources = reservations?.bookings ? [...streams, reservations.bookings] : streams;
+  const lookups = sources.flatMap(({ lookups: { tables } }) => [...tables.values()]);
+  const remedy = `Use a role that may only read (docs/security.md): ${createReader([...sources, ...lookups])}`;
+  yield { what, result: 'warning', text: `${rights.role} may do more than read: ${excess}`, remedy };
+}
+
+async function* checkSources(mirror: Mirror, { streams, reservations }: Configuration) {
+  const limit = pLimit(SOURCES_AT_ONCE);
+  const checked = await Promise.all(
+    streams.map((stream) => limit(async () => ({ stream, faults: await mirror.checkStream(stream) }))),
+  );
+  for (const { stream, faults } of checked)
+    yield* sourceFindings(`source of ${stream.name}`, faults, 'every column exists');
+  if (!reservations) return;
+  const { bookings } = reservations;
+  const what = 'source of reservations';
+  const text = bookings
+    ? `every column exists; times without a zone are in ${bookings.timezone}`
+    : 'none: reservations of the service are kept, and compared with nothing';
+  if (bookings) yield* sourceFindings(what, await mirror.bookings.check(bookings), text);
+  else yield { what, result: 'note', text } as const;
+}
+
+function sourceFindings(what: string, faults: readonly string[], ok: string): Finding[] {
+  if (faults.length === 0) return [{ what, result: 'ok', text: ok }];
+  return faults.map((text) => ({ what, result: 'fault', text, code: 'mirror_source' }));
+}
+
+/** A warning where reading the rows of a batch takes long: it is read as a batch would. */
+async function checkReading(mirror: Mirror, stream: Stream): Promise<Finding[]> {
+  const what = `source of ${stream.name}`;
+  let reading: SlowReading | undefined;
+  const findings = await attempt(what, async () => {
+    const keys = await mirror.listSomeKeys(stream, keysPerBatch(stream));
+    reading = (await mirror.readRows(stream, keys)).slow;
+    return '';
+  });
+  if (!reading) return isOk(findings) ? [] : findings;
+  const { keys, seconds, statement, plan } = reading;
+  const text = `reading the ${plural(keys, 'row')} of a batch took ${seconds} s:\n${statement}\n${plan}`;
+  const remedy = 'The index that helps: docs/costs.md, below "Indexes that help".';
+  return [{ what, result: 'warning', text: text.replaceAll('\n', '\n      '), remedy, reading }];
+}
+
+async function* checkService(
+  destination: Destination,
+  { streams }: Configuration,
+  tryWrite: (() => Promise<Assumption[]>) | undefined,
+): AsyncGenerator<Finding> {
+  let token = '';
+  const credentials = await attempt('credentials', async () => {
+    token = await destination.authenticate();
+    return 'the service accepts the key';
+  });
+  yield* credentials;
+  if (!isOk(credentials)) return;
+  yield* await attempt('types and fields', async () => {
+    const unknown = await findUnknownNames(destination, streams, { lane: 'incremental' });
+    if (unknown.length > 0) throw new UsageError('', { faults: unknown });
+    return 'the service knows every name of the configuration';
+  });
+  let written: readonly Assumption[] | undefined;
+  if (tryWrite) {
+    const findings = await attempt('write probe', async () => {
+      written = await tryWrite();
+      return 'one object was read, written and read again';
+    });
+    yield* findings;
+  }
+  for (const { name, held, found, needed } of await probeAssumptions(destination, token, { written })) {
+    const result = held === 'yes' ? 'ok' : held === 'no' && needed ? 'fault' : 'note';
+    yield { what: `assumed: ${name}`, result, text: found };
+  }
+}
+
+const isOk = (findings: readonly Finding[]) => findings.every(({ result }) => result === 'ok');
+
+async function* checkAllRows(deps: CheckDeps): AsyncGenerator<Finding> {
+  const { mirror } = deps;
+  const streams = new Map(deps.configuration.streams.map((stream) => [stream.name, stream]));
+  for (const stream of streams.values()) {
+    const what = `rows of ${stream.name}`;
+    const faults: Finding[] = [];
+    const findings = await attempt(what, async () => {
+      const checked = await checkRows({ mirror, state: await deps.confirmedState(), streams }, stream);
+      for (const { reason, count, keys } of checked.faults) {
+        const [first] = keys;
+        const named = first === undefined ? '' : `, such as ${keys.map((key) => `'${key}'`).join(', ')}`;
+        const remedy =
+          first === undefined ? undefined : `slotsync explain ${stream.name} '${first}' shows one of them.`;
+        const fault = { what, result: 'fault', code: 'mapping_failed', count, keys } as const;
+        const text = `${count} of ${checked.rows}${named}: ${reason}`;
+        faults.push({ ...fault, text, ...(remedy === undefined ? {} : { remedy }) });
+      }
+      return checked.rows === 1 ? '1 can be sent' : `all ${checked.rows} can be sent`;
+    });
+    yield* faults.length > 0 ? faults : findings;
+  }
+}
+
+async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const item of items) all.push(item);
+  return all;
+}
+
+/** Runs one check; what it throws are its faults. */
+async function attempt(what: string, run: () => Promise<string>): Promise<Finding[]> {
+  try {
+    return [{ what, result: 'ok', text: await run() }];
+  } catch (error) {
+    const { faults = [] } = error instanceof UsageError ? error : {};
+    const remedy = error instanceof SlotsyncError && error.remedy !== '' ? { remedy: error.remedy } : {};
+    const fault = { what, result: 'fault', code: codeOf(error), ...remedy } as const;
+    const texts = faults.length > 0 ? faults : [messageWithDetail(error)];
+    return texts.map((text) => ({ ...fault, text }));
+  }
+}

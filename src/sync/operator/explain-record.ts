@@ -1,0 +1,90 @@
+// Everything about one record side by side: its row, the object the row becomes, what the state knows and what stands at
+// the service. Reads on all sides and writes nothing.
+import type { ServiceObject } from '../../destination/destination.js';
+import type { State } from '../../state/database.js';
+import { readDriftOf } from '../../state/drift/read-drift.js';
+import { listFormerObjects } from '../../state/records/read/former-objects.js';
+import { readLinks } from '../../state/records/links.js';
+import { readPlanMarks } from '../../state/records/read/plan-marks.js';
+import { countChangesOf, listBatchesOf, readRecord } from '../../state/records/read/record-details.js';
+import { diffObjects, hashObject } from '../../streams/destination-object.js';
+import type { Stream } from '../../streams/stream.js';
+import { externalIdOfRow } from '../identity/row-ids.js';
+import { decideOperation, parseMark, type Mark } from '../object/decide-operation.js';
+import { describeMissing, mergeWithService, renderRows } from '../object/render.js';
+import type { SyncDeps } from '../run/sync-deps.js';
+
+export type ExplainDeps = Pick<SyncDeps, 'mirror' | 'destination' | 'state'>;
+
+export type RecordExplained = Awaited<ReturnType<typeof explainRecord>>;
+
+const CONTEXT = { lane: 'incremental' } as const;
+const MOST_BATCHES = 5;
+
+/** Explains one record of a stream, by its key. Throws what mirror, state and service throw. */
+export async function explainRecord(
+  { mirror, destination, state }: ExplainDeps,
+  stream: Stream,
+  key: string,
+) {
+  const { rows, unreadable } = await mirror.readRows(stream, [key]);
+  for (const reason of unreadable.values()) throw reason;
+  const found = rows.get(key);
+  const record = await readRecord(state.db, stream.name, key);
+  const rendered = (await renderRows(state, stream, rows)).get(key);
+  const object = rendered && 'object' in rendered ? rendered.object : undefined;
+  const missing = rendered && 'missing' in rendered ? describeMissing(rendered.missing) : undefined;
+  const link = (await readLinks(state.db, stream.name, [key])).get(key);
+  const externalId =
+    object?.extId ??
+    link?.externalId ??
+    record?.externalId ??
+    record?.rowExternalId ??
+    (found && externalIdOfRow(stream, found.row)) ??
+    undefined;
+  const former = await listFormerObjects(state.db, stream.name, [key]);
+  const wanted = [externalId, ...former.map((kept) => kept.externalId)].filter(
+    (id) => typeof id === 'string',
+  );
+  const standing: ReadonlyMap<string, ServiceObject> =
+    wanted.length === 0 ? new Map() : await destination.findObjects(wanted, stream.type, CONTEXT);
+  const there = externalId === undefined ? undefined : standing.get(externalId);
+  return {
+    stream: stream.name,
+    key,
+    /** Undefined: there is no such row. */
+    row: found?.row,
+    object,
+    /** Why the row does not become an object now. */
+    problem: rendered && 'problem' in rendered ? rendered.problem : missing,
+    /** Whether the row only waits for a record that it refers to. */
+    isWaiting: missing !== undefined,
+    record,
+    link,
+    /** Undefined: the row has none, and the service was not asked. */
+    externalId,
+    there,
+    drift: await readDriftOf(state.db, { stream: stream.name, localKey: key }),
+    /** The objects it had before its external id changed. */
+    former: former.map(({ externalId: id, isUndecided }) => ({
+      externalId: id,
+      there: standing.get(id),
+      isUndecided,
+    })),
+    /** The changes that a write would make at the service, field by field. */
+    changes: object ? diffObjects(there, mergeWithService(stream, object, there)) : [],
+    /** Whether the object is the one that was accepted last. */
+    isAccepted: object !== undefined && record?.objectHash === hashObject(object),
+    /** The next plan's decision about it. */
+    decision: decideOperation(found?.hash, await readMark(state, stream.name, key)),
+    batches: await listBatchesOf(state.db, stream.name, key, MOST_BATCHES),
+    /** Times it stands in the inbox. */
+    waitingChanges: await countChangesOf(state.db, stream.name, key),
+  };
+}
+
+async function readMark(state: State, stream: string, key: string): Promise<Mark | undefined> {
+  for await (const [line] of readPlanMarks(state, stream, [key]))
+    if (line !== undefined) return parseMark(line.slice(line.indexOf('\t') + 1));
+  return undefined;
+}

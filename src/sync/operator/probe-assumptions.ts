@@ -1,0 +1,168 @@
+// Assumptions about the service that can be checked without writing. Each probe says in words whether the assumption
+// holds; docs/api-contract.md has the same list with the settings that change it.
+import { randomUUID } from 'node:crypto';
+import type { Destination } from '../../destination/destination.js';
+import { readExpiry } from '../../destination/access-token.js';
+import { messageWithDetail } from '../../errors/errors.js';
+
+export interface Assumption {
+  /** As in docs/api-contract.md. */
+  name: string;
+  /** `unknown`: the service holds nothing to see it by, or it would take a write. */
+  held: 'yes' | 'no' | 'unknown';
+  found: string;
+  /** Nothing may be written while it does not hold. */
+  needed?: boolean;
+}
+
+const CONTEXT = { lane: 'incremental' } as const;
+const DAY_SECONDS = 24 * 60 * 60;
+
+/** Assumptions that only a write shows. */
+const UNWRITTEN: readonly Assumption[] = [
+  {
+    name: 'write',
+    held: 'unknown',
+    found:
+      'PUT /objects is only seen when something is written: by the first sync, or --write-probe <number>',
+  },
+  {
+    name: 'assign-external-ids',
+    held: 'unknown',
+    found:
+      'off unless service.assignExternalIds; --write-probe <number> tests it on one object without an external id',
+  },
+];
+
+const assume = (name: string, held: Assumption['held'], found: string): Assumption => ({ name, held, found });
+
+/**
+ * Probes in a fixed order; a probe that fails is an assumption that did not hold, not an error. `written` is what a write
+ * has shown.
+ */
+export async function probeAssumptions(
+  destination: Destination,
+  token: string,
+  {
+    written = UNWRITTEN,
+    now = Date.now(),
+  }: { written?: readonly Assumption[] | undefined; now?: number } = {},
+): Promise<Assumption[]> {
+  const today = Math.floor(now / 1000);
+  const window = { from: today - 30 * DAY_SECONDS, to: today + 30 * DAY_SECONDS };
+  const probeFind = (find: 'reservations' | 'cancellations') =>
+    attempt(`find-${find}`, async () => {
+      const { totalResults, results } = await destination.probe(find, window, CONTEXT);
+      const found = `${totalResults ?? results.length} in the 30 days before and after today`;
+      const held = assume(`find-${find}`, 'yes', found);
+      return find === 'reservations' ? [held, judgeBookedObjects(results)] : held;
+    });
+  return [
+    probeToken(token, now),
+    ...(await attempt('find-envelope', () => probeObjects(destination, window), { needed: true })),
+    ...(await probeFind('reservations')),
+    ...(await probeFind('cancellations')),
+    ...(await attempt('modified', () => probeModified(destination, now))),
+    ...(await attempt('errors', () => probeErrors(destination))),
+    ...written,
+  ];
+}
+
+/** Whether booked objects are named by external ids, as those of ours must be. */
+function judgeBookedObjects(reservations: readonly object[]): Assumption {
+  const name = 'booked-objects';
+  const booked = (reservations as { objects?: { typeId?: string; objectId?: string }[] | null }[]).flatMap(
+    ({ objects }) => objects ?? [],
+  );
+  const named = booked.filter(
+    ({ typeId, objectId }) => typeId !== undefined && objectId !== undefined,
+  ).length;
+  const counted = `${named} of ${booked.length} booked objects have an external id and a type`;
+  if (booked.length === 0) return assume(name, 'unknown', 'there is no booked object to look at yet');
+  return named === 0
+    ? assume(name, 'no', `${counted}: bookings of our objects would differ`)
+    : assume(name, 'yes', `${counted}; the others are not ours`);
+}
+
+async function attempt(
+  name: string,
+  probe: () => Promise<Assumption | Assumption[]>,
+  failed: Partial<Assumption> = {},
+): Promise<Assumption[]> {
+  try {
+    return [await probe()].flat();
+  } catch (error) {
+    return [{ ...assume(name, 'no', messageWithDetail(error)), ...failed }];
+  }
+}
+
+function probeToken(token: string, now: number): Assumption {
+  const expiry = readExpiry(token);
+  const unreadable = 'the token does not say when it ends; service.tokenSeconds is used instead';
+  return expiry === undefined
+    ? assume('token-expiry', 'no', unreadable)
+    : assume('token-expiry', 'yes', `the token says it ends in ${Math.round((expiry - now) / 1000)} s`);
+}
+
+async function probeObjects(
+  destination: Destination,
+  window: { from: number; to: number },
+): Promise<Assumption[]> {
+  const { totalPages, totalResults, results } = await destination.probe('objects', window, CONTEXT);
+  const envelope =
+    typeof totalPages === 'number' && typeof totalResults === 'number'
+      ? assume('find-envelope', 'yes', `pages are numbered; ${totalResults} objects in all`)
+      : assume('find-envelope', 'no', 'the answer says nothing of further pages: one page is taken for all');
+  const [object] = results as Record<string, unknown>[];
+  if (!object) {
+    const none = 'there is no object to look at yet';
+    return [envelope, assume('object-shape', 'unknown', none), assume('field-search', 'unknown', none)];
+  }
+  const missing = ['extId', 'typeId', 'active', 'fields'].filter((property) => !(property in object));
+  const shape =
+    missing.length === 0
+      ? assume('object-shape', 'yes', 'an object that is read has extId, typeId, active and fields')
+      : assume('object-shape', 'no', `an object that is read has no ${missing.join(', ')}`);
+  return [envelope, shape, ...(await attempt('field-search', () => probeFieldSearch(destination, object)))];
+}
+
+/** Looks for an object by a value that was just read, and for one by a value that nothing has. */
+async function probeFieldSearch(destination: Destination, object: object): Promise<Assumption> {
+  const name = 'field-search';
+  const { typeId, fields = [] } = object as {
+    typeId?: string | null;
+    fields?: { fieldId: string; values?: string[] | null }[];
+  };
+  const field = fields.find(({ values }) => (values?.[0] ?? '') !== '');
+  const value = field?.values?.[0];
+  if (typeof typeId !== 'string' || field === undefined || value === undefined)
+    return assume(name, 'unknown', 'the object that was read has no value to look for');
+  const remedy = destination.searchesByFields ? '; set service.searchByFields to false' : '';
+  const byValue = await destination.probeFields(typeId, field.fieldId, value, CONTEXT);
+  if (byValue.found === 0)
+    return assume(name, 'no', `a value of ${field.fieldId} that was just read is not found${remedy}`);
+  const byNothing = await destination.probeFields(typeId, field.fieldId, `${value} ${randomUUID()}`, CONTEXT);
+  if (byNothing.others > 0)
+    return assume(name, 'no', `a value that no object has finds objects all the same${remedy}`);
+  return assume(name, 'yes', `a value of ${field.fieldId} that was just read is found again`);
+}
+
+async function probeModified(destination: Destination, now: number): Promise<Assumption> {
+  const ignored = 'the service ignores it: between nightly syncs the whole window is read instead';
+  return (await destination.honoursModified(now, CONTEXT))
+    ? assume('modified', 'yes', 'asked for bookings changed in the future, the service answers none')
+    : assume('modified', 'no', ignored);
+}
+
+async function probeErrors(destination: Destination): Promise<Assumption> {
+  const foreign =
+    "an error's body is not JSON, so it is taken for a gateway's; if it is the service's: service.errorBodies 'any'";
+  switch (await destination.probeErrors(CONTEXT)) {
+    case 'json':
+      return assume('errors', 'yes', 'the service refuses in JSON');
+    case 'other':
+      return assume('errors', 'no', foreign);
+    case undefined:
+      return assume('errors', 'unknown', 'the service refused nothing, or service.errorBodies is any');
+  }
+}

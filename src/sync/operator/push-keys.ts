@@ -1,0 +1,27 @@
+// Keys an operator names as changed: those that the mirror or the state knows go into the inbox.
+import { addChanges } from '../../state/inbox/add-changes.js';
+import { shortenKey } from '../../streams/local-key.js';
+import type { Stream } from '../../streams/stream.js';
+import { findUnknownKeys } from '../plan/unknown-keys.js';
+import type { SyncDeps } from '../run/sync-deps.js';
+
+/** Keys looked up and written in one statement. */
+const KEYS_PER_STATEMENT = 1000;
+
+export async function pushKeys(
+  deps: Pick<SyncDeps, 'mirror' | 'state'>,
+  stream: Stream,
+  keys: readonly string[],
+): Promise<{ pushed: string[]; unknown: string[] }> {
+  const pushed: string[] = [];
+  const unknown: string[] = [];
+  for (let at = 0; at < keys.length; at += KEYS_PER_STATEMENT) {
+    const block = keys.slice(at, at + KEYS_PER_STATEMENT).map(shortenKey);
+    const notFound = new Set(await findUnknownKeys(deps, stream, block));
+    const known = block.filter((key) => !notFound.has(key));
+    await addChanges(deps.state.db, stream.name, known);
+    pushed.push(...known);
+    unknown.push(...notFound);
+  }
+  return { pushed, unknown };
+}

@@ -1,0 +1,147 @@
+// Objects that creates meet: an object with the external id of a row that no record knows is at the service already. Made
+// by hand, by another integration, or by this program whose state is lost. What people keep there is not overwritten
+// unasked, so the service is asked about every create before it is planned.
+import type { Context } from '../../destination/client.js';
+import type { FoundObject } from '../../destination/destination.js';
+import { readLinks } from '../../state/records/links.js';
+import { readOwners } from '../../state/records/read/owners.js';
+import type { HeldSample } from '../../state/schema.js';
+import type { DestinationObject } from '../../streams/destination-object.js';
+import type { Stream } from '../../streams/stream.js';
+import { differencesOf } from '../object/compare-objects.js';
+import { findMeant, type MatchDeps, type Meant, type SoughtRow } from '../identity/match-candidates.js';
+import { matchValues } from '../identity/match-values.js';
+import { renderWithParents } from '../object/render-with-parents.js';
+import { createTypeObjects, type TypeDestination, type TypeObjects } from './type-objects.js';
+
+export interface ExistingObjectDeps extends MatchDeps {
+  destination: TypeDestination & MatchDeps['destination'];
+}
+
+/** By key of the creates that meet an object of their type that is nobody's record. No changes: it is equal. */
+type ExistingObjects = ReadonlyMap<string, HeldSample>;
+
+/** Looks for what the creates of one plan of one stream meet. */
+export function createExistingObjectFinder(deps: ExistingObjectDeps, stream: Stream, context: Context) {
+  let requests = 0;
+  const counting: Context = {
+    ...context,
+    noteSent: () => void requests++,
+  };
+  const reading = createTypeObjects(deps.destination, stream.type, counting);
+  return {
+    /**
+     * Looks for the objects of these rows: one request for a thousand of them, or none where the type is known by then. A
+     * row that cannot be read or mapped meets none. Throws what mirror, state and service throw.
+     */
+    find: (keys: readonly string[]) => meetObjects(deps, stream, { keys, reading }, counting),
+    /** Requests sent so far. */
+    requests: () => requests,
+  };
+}
+
+async function meetObjects(
+  deps: ExistingObjectDeps,
+  stream: Stream,
+  { keys, reading }: { keys: readonly string[]; reading: TypeObjects },
+  context: Context,
+): Promise<ExistingObjects> {
+  const met = new Map<string, HeldSample>();
+  if (reading.whole()?.length === 0) return met;
+  const { rows } = await deps.mirror.readRows(stream, keys);
+  const objects = new Map<string, DestinationObject>();
+  const linked = new Set<string>();
+  for (const [key, result] of await renderWithParents(deps, stream, rows)) {
+    if (!('object' in result)) continue;
+    objects.set(key, result.object);
+    if (result.link) linked.add(key);
+  }
+  if (objects.size === 0) return met;
+  const found = await reading.find([...objects.values()].map(({ extId }) => extId));
+  const unnamed = await findUnnamed(deps, stream, { keys: [...objects.keys()], reading });
+  for (const [key, object] of objects) {
+    const standing = unnamed.get(key) ?? found.get(object.extId);
+    // An object of another type is not overwritten: its record says so.
+    if (standing?.typeId !== stream.type) continue;
+    met.set(key, { key, externalId: object.extId, changes: differencesOf(stream, object, standing) });
+  }
+  if (stream.match) {
+    // The run links these before it would create them: they are overwritten as well.
+    const absent = [...objects].flatMap(([key, object]) =>
+      linked.has(key) || found.has(object.extId) ? [] : { key, object },
+    );
+    for (const [key, meant] of await findMeantBy(deps, stream, { absent, reading }, context)) {
+      const object = objects.get(key);
+      if (!object || !('object' in meant)) continue;
+      const externalId = meant.object.extId ?? object.extId;
+      const changes = differencesOf(stream, { ...object, extId: externalId }, meant.object);
+      met.set(key, { key, externalId, changes });
+    }
+  }
+  return withoutOwned(deps, met);
+}
+
+/**
+ * By key, the objects that rows match whose external ids no object of the type has. A row whose id an object of another type
+ * has matches none.
+ */
+async function findMeantBy(
+  deps: ExistingObjectDeps,
+  stream: Stream,
+  { absent, reading }: { absent: readonly SoughtRow[]; reading: TypeObjects },
+  context: Context,
+): Promise<Map<string, Meant>> {
+  const whole = reading.whole();
+  if (!whole) return findMeant(deps, stream, absent, context);
+  const values = new Set(whole.map((object) => matchValues(stream, object)));
+  const matching = absent.filter(({ object }) => values.has(matchValues(stream, object)));
+  if (matching.length === 0) return new Map();
+  const extIds = matching.map(({ object }) => object.extId);
+  const others = await deps.destination.findObjects(extIds, stream.type, context);
+  const destination: MatchDeps['destination'] = {
+    ...deps.destination,
+    searchesByFields: false,
+    readType: (_typeId, _context, read) =>
+      read(
+        (async function* () {
+          yield whole;
+        })(),
+      ),
+  };
+  const sought = matching.filter(({ object }) => !others.has(object.extId));
+  return findMeant({ ...deps, destination }, stream, sought, context);
+}
+
+/** By key, the objects that records are linked to and that have no external id yet. */
+async function findUnnamed(
+  { state }: ExistingObjectDeps,
+  stream: Stream,
+  { keys, reading }: { keys: readonly string[]; reading: TypeObjects },
+): Promise<Map<string, FoundObject>> {
+  const links = [...(await readLinks(state.db, stream.name, keys)).values()];
+  const numbers = new Map(
+    links.flatMap(({ localKey, destinationId, assignsId }) =>
+      assignsId && destinationId !== null ? [[localKey, destinationId] as const] : [],
+    ),
+  );
+  if (numbers.size === 0) return new Map();
+  const found = await reading.findByNumber([...numbers.values()]);
+  return new Map(
+    [...numbers].flatMap(([key, number]) => {
+      const object = found.get(number);
+      return object ? [[key, object] as const] : [];
+    }),
+  );
+}
+
+/** Leaves out the objects of our own records, retired ones too: they are not overwritten but synced. */
+async function withoutOwned({ state }: ExistingObjectDeps, met: ExistingObjects): Promise<ExistingObjects> {
+  const ids = [...met.values()].flatMap(({ externalId, changes }) => (changes.length > 0 ? externalId : []));
+  if (ids.length === 0) return met;
+  const records = await readOwners(state.db, ids);
+  const isOurs = (externalId: string) => {
+    const record = records.get(externalId);
+    return record?.mayBeAtService ?? false;
+  };
+  return new Map([...met].filter(([, { externalId }]) => !isOurs(externalId)));
+}

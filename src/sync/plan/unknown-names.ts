@@ -1,0 +1,77 @@
+// Before a run's first write: does the service know every type and field that the configuration names? A wrong name
+// would be refused for every record; here it is refused once.
+import type { Destination } from '../../destination/destination.js';
+import type { Context } from '../../destination/client.js';
+import { SlotsyncError } from '../../errors/errors.js';
+import { nearestName } from '../../text/nearest-name.js';
+import type { Stream } from '../../streams/stream.js';
+
+/**
+ * Describes each type and field that the service does not know, with the nearest name it does. Two requests when all are
+ * known.
+ */
+export async function findUnknownNames(
+  destination: Destination,
+  streams: readonly Stream[],
+  context: Context,
+) {
+  const types = namesBy(streams, ({ type }) => [type]);
+  const fields = namesBy(streams, ({ owned }) => [...owned]);
+  return [
+    ...(await findUnknown('type', types, destination.findTypes, context)),
+    ...(await findUnknown('field', fields, destination.findFields, context)),
+  ];
+}
+
+export type NameCheck = ReturnType<typeof createNameCheck>;
+
+/** For how long the service is not asked again which types and fields it knows. Milliseconds. */
+const KNOWN_FOR = 60 * 60 * 1000;
+
+/** Remembers for which declarations the service was asked, for an hour. `now`: milliseconds of a clock that only runs on. */
+export function createNameCheck(destination: Destination, now: () => number = () => performance.now()) {
+  const known = new Map<bigint, number>();
+  return {
+    /** Throws SlotsyncError `configuration` that names every unknown type and field. */
+    async requireKnownNames(streams: readonly Stream[], context: Context): Promise<void> {
+      const asked = streams.filter(
+        ({ fingerprint }) => now() - (known.get(fingerprint) ?? -Infinity) > KNOWN_FOR,
+      );
+      if (asked.length === 0) return;
+      const unknown = await findUnknownNames(destination, asked, context);
+      if (unknown.length > 0) {
+        throw new SlotsyncError('configuration', unknown.join('; '), {
+          remedy:
+            'Correct the names in the configuration, or create them at the service; nothing was written.',
+        });
+      }
+      for (const { fingerprint } of asked) known.set(fingerprint, now());
+    },
+  };
+}
+
+async function findUnknown(
+  what: 'type' | 'field',
+  names: Map<string, string[]>,
+  find: Destination['findTypes'],
+  context: Context,
+) {
+  if (names.size === 0) return [];
+  const known = new Set((await find([...names.keys()], context)).map(({ extId }) => extId));
+  const unknown = [...names].filter(([name]) => !known.has(name));
+  if (unknown.length === 0) return [];
+  const all = (await find('all', context)).map(({ extId }) => extId);
+  return unknown.map(([name, streams]) => {
+    const near = nearestName(name, all);
+    const meant = near === undefined ? '' : `; did you mean '${near}'?`;
+    return `the service knows no ${what} '${name}' (streams.${streams.join(', streams.')})${meant}`;
+  });
+}
+
+/** Names, each with the streams that use it. */
+function namesBy(streams: readonly Stream[], namesOf: (stream: Stream) => readonly string[]) {
+  const names = new Map<string, string[]>();
+  for (const stream of streams)
+    for (const name of namesOf(stream)) names.set(name, [...(names.get(name) ?? []), stream.name]);
+  return names;
+}

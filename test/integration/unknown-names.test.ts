@@ -1,0 +1,38 @@
+// The types and fields that runs write are asked for before the first write, and not again for an hour: by no run of the
+// same process, whatever started it.
+import { expect, it } from 'vitest';
+import { createNameCheck } from '../../src/sync/plan/unknown-names.js';
+import { keepRoomWorlds, roomsAndCourses } from '../support/room-worlds.js';
+
+const open = keepRoomWorlds();
+const CONTEXT = { lane: 'sync' } as const;
+const MINUTE = 60 * 1000;
+
+it('unknown names: one request for the types of all streams and one for the fields, again after an hour', async () => {
+  const world = await open(roomsAndCourses());
+  let now = 0;
+  const nameCheck = createNameCheck(world.destination, () => now);
+  const [rooms, courses] = [world.stream('rooms'), world.stream('courses')];
+  const requests = async (...streams: (typeof rooms)[]) => {
+    world.sandbox.clearArrivals();
+    await nameCheck.requireKnownNames(streams, CONTEXT);
+    return world.sandbox.arrivals().filter(({ path }) => !path.endsWith('/authenticate')).length;
+  };
+  expect(await requests(rooms)).toBe(2);
+  expect(await requests(rooms, courses)).toBe(2);
+  now += 59 * MINUTE;
+  expect(await requests(rooms, courses)).toBe(0);
+  now += 2 * MINUTE;
+  expect(await requests(rooms, courses)).toBe(2);
+});
+
+it('unknown names: names that the service did not know are asked for again', async () => {
+  const world = await open(roomsAndCourses(), { sandbox: { schema: { types: [], fields: [] } } });
+  const nameCheck = createNameCheck(world.destination, () => 0);
+  for (let attempt = 0; attempt < 2; attempt++) {
+    world.sandbox.clearArrivals();
+    const asking = nameCheck.requireKnownNames([world.stream('rooms')], CONTEXT);
+    await expect(asking).rejects.toMatchObject({ code: 'configuration' });
+    expect(world.sandbox.arrivals().length).toBeGreaterThan(0);
+  }
+});

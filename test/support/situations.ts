@@ -1,0 +1,135 @@
+// Situations for tests: one in which nothing concerns anybody, and what may be in others.
+import type { Cause } from '../../src/situation/causes.js';
+import type { Situation } from '../../src/situation/situation.js';
+import type { Process } from '../../src/state/processes.js';
+import type { RunHold } from '../../src/state/runs/holds.js';
+import type { Run } from '../../src/state/runs/read-runs.js';
+
+export const NOW = new Date('2026-03-02T06:00:00Z');
+const LONG_AGO = new Date('2025-10-15T00:00:00Z');
+
+/** A worker that works. */
+export const PROCESS: Process = {
+  id: 'a',
+  command: 'worker',
+  host: 'north',
+  pid: 1,
+  startedAt: LONG_AGO,
+  seenAt: NOW,
+  isAlive: true,
+  stoppedSince: null,
+  errorCode: null,
+  errorMessage: null,
+  configuration: null,
+  fingerprints: null,
+  configurationLoadedAt: null,
+  configurationChangedAt: null,
+};
+
+export const SCHEDULE: NonNullable<Situation['nightly']> = {
+  name: 'nightly',
+  pattern: '0 2 * * *',
+  timezone: 'Europe/Stockholm',
+  registeredAt: new Date('2025-12-20T00:00:00Z'),
+  lastDue: new Date('2026-03-02T01:00:00Z'),
+  lastReconciled: null,
+  nextDue: new Date('2026-03-03T01:00:00Z'),
+  successDueAt: null,
+};
+
+/** A worker works, the last sync succeeded, and everything is in sync. */
+export const QUIET: Situation = {
+  now: NOW,
+  configured: ['rooms', 'courses'],
+  binding: {
+    id: 1,
+    stateId: 'state',
+    baseUrl: 'https://service.example',
+    organizationId: 'demo',
+    region: 'EU_EES',
+    boundAt: LONG_AGO,
+    answeredAt: NOW,
+    answer: '200',
+    succeededAt: NOW,
+  } as unknown as NonNullable<Situation['binding']>,
+  nightly: null,
+  succeededAt: new Date('2026-03-02T05:00:00Z'),
+  begunAt: LONG_AGO,
+  processes: [PROCESS],
+  unfinished: [],
+  runs: { underWay: [], latest: [] },
+  holds: [],
+  approvals: [],
+  inbox: { streams: [], watermarks: [], reservations: null },
+  drift: [],
+  verifications: [],
+  requestSizes: [],
+  known: { hasRecords: true, isPlanned: true, unsent: [], restored: null },
+  recordedStreams: ['rooms'],
+  records: [],
+  unsettled: 0,
+  causes: [],
+  endedBadly: [],
+  inDoubt: { count: 0, latest: null },
+  formerObjects: 0,
+  orphanedClaims: { records: 0, until: null },
+  bookings: [],
+};
+
+export const RUN: Run = {
+  id: 12,
+  kind: 'sync',
+  lane: 'sync',
+  streams: ['rooms'],
+  status: 'running',
+  startedBy: 'command',
+  range: null,
+  plan: {},
+  counts: {},
+  accepted: {},
+  holds: {},
+  requestedAt: new Date('2026-03-02T05:00:00Z'),
+  startedAt: new Date('2026-03-02T05:00:01Z'),
+  finishedAt: null,
+  pausedAt: null,
+  errorCode: null,
+  errorMessage: null,
+  configuration: null,
+  fingerprints: null,
+  planner: null,
+} as unknown as Run;
+
+export const HOLD: RunHold = {
+  runId: 12,
+  kind: 'sync',
+  stream: 'rooms',
+  operation: 'retire',
+  count: 40,
+  facts: { accepted: 100 },
+  approvable: true,
+  plannedAnewBy: null,
+  approvedFor: null,
+  firstKeys: ['R1'],
+  samples: [],
+};
+
+/** A record that was given up. */
+export const CAUSE: Cause = {
+  stream: 'rooms',
+  status: 'dead',
+  code: 'refused_400',
+  message: 'the name is too long',
+  messages: 1,
+  records: 1,
+  keys: ['R7'],
+  inInbox: 0,
+  isConfigured: true,
+  waitingByStream: {},
+  waiting: 0,
+  depth: 0,
+  matching: 1,
+  since: new Date('2026-03-02T04:00:00Z'),
+  attempts: 1,
+  runId: null,
+  approvable: false,
+};

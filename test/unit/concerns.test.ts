@@ -1,0 +1,274 @@
+// Guarantee 11
+// From the situation to concerns, as a table: of each kind one, and what each surface shows of it.
+import { describe, expect, it } from 'vitest';
+import { chooseAlerts } from '../../src/alerts/choose-alerts.js';
+import { statusToText } from '../../src/commands/status.js';
+import { describeWhoseTurn } from '../../src/documents/concerns.js';
+import { reportDocument } from '../../src/documents/report.js';
+import { situationDocument } from '../../src/documents/situation.js';
+import { documentToHtml } from '../../src/render/html.js';
+import { documentToText } from '../../src/render/text.js';
+import { concerns, needsPerson, type ConcernKind, type Severity } from '../../src/situation/concerns.js';
+import type { QuotaFacts, Situation } from '../../src/situation/situation.js';
+import { configSchema } from '../../src/streams/config-schema.js';
+import { CAUSE, HOLD, NOW, PROCESS, QUIET, RUN, SCHEDULE } from '../support/situations.js';
+
+type Changes = Partial<Situation & { quota: QuotaFacts }>;
+interface Row {
+  changes: Changes;
+  id: string;
+  severity: Severity;
+  /** On every surface. */
+  says: string;
+  /** The condition of its alert; undefined: none is sent. */
+  alert?: string;
+}
+
+const ago = (minutes: number) => new Date(NOW.getTime() - minutes * 60_000);
+const STOPPED = { ...PROCESS, stoppedSince: ago(20), errorCode: 'unauthorized', errorMessage: 'a secret' };
+const GONE = { ...PROCESS, isAlive: false, seenAt: ago(90) };
+const PAUSED = { ...RUN, pausedAt: ago(90) };
+const ENDED = { runId: 12, kind: 'sync', errorCode: null, stream: 'rooms', failed: 0, dead: 0 } as const;
+const WAITING = { stream: 'rooms', waiting: 2, later: 0, inFlight: 0, oldestSeconds: 7200 };
+const CONFIGURED = {
+  ...PROCESS,
+  configuration: 'present',
+  fingerprints: { rooms: 'a' },
+  configurationLoadedAt: ago(90),
+};
+const inbox = (stream: string) => ({ inbox: { ...QUIET.inbox, streams: [{ ...WAITING, stream }] } });
+
+const TABLE: Record<ConcernKind, Row> = {
+  state_restored: {
+    changes: { known: { ...QUIET.known, restored: { since: ago(9), why: 'is on another server' } } },
+    id: 'state_restored',
+    severity: 'critical',
+    says: 'The state was restored',
+    alert: 'state_restored',
+  },
+  quota_unavailable: {
+    changes: { quota: { unknown: 'ECONNREFUSED' } },
+    id: 'quota_unavailable',
+    severity: 'critical',
+    says: 'nothing is sent until it does',
+    alert: 'needs_person',
+  },
+  sending_stopped: {
+    changes: { processes: [STOPPED] },
+    id: 'sending_stopped unauthorized',
+    severity: 'critical',
+    says: 'Nothing has been sent since 2026-03-02 05:40 UTC: unauthorized',
+    alert: 'sending_stopped',
+  },
+  no_process: {
+    changes: { unfinished: [RUN], processes: [GONE] },
+    id: 'no_process',
+    severity: 'critical',
+    says: 'Run 12 is unfinished, and no process works on it',
+    alert: 'needs_person',
+  },
+  no_worker: {
+    changes: { nightly: SCHEDULE, processes: [] },
+    id: 'no_worker',
+    severity: 'action',
+    says: 'No worker is running to start the nightly sync',
+    alert: 'needs_person',
+  },
+  no_success: {
+    changes: { nightly: { ...SCHEDULE, successDueAt: ago(30) } },
+    id: 'no_success sync',
+    severity: 'critical',
+    says: 'No successful sync for 1 h 0 min',
+    alert: 'no_success',
+  },
+  run_failed: {
+    changes: { endedBadly: [{ ...ENDED, status: 'failed', errorCode: 'key_null' }] },
+    id: 'run_failed sync key_null',
+    severity: 'action',
+    says: 'Run 12 (sync) failed: key_null',
+    alert: 'run_failed',
+  },
+  run_held: {
+    changes: { holds: [HOLD] },
+    id: 'run_held rooms retire',
+    severity: 'action',
+    says: 'Run 12 (sync) holds 40 deactivations of rooms',
+    alert: 'run_held',
+  },
+  run_paused: {
+    changes: { unfinished: [PAUSED] },
+    id: 'run_paused 12',
+    severity: 'action',
+    says: 'Run 12 (sync) has been paused since 2026-03-02 04:30 UTC',
+    alert: 'needs_person',
+  },
+  run_waiting: {
+    changes: {
+      unfinished: [{ ...RUN, configuration: 'former', fingerprints: { rooms: 'b' } }],
+      processes: [{ ...CONFIGURED, configurationLoadedAt: ago(30) }],
+    },
+    id: 'run_waiting 12',
+    severity: 'action',
+    says: 'Run 12 (rooms) waits: no process at work has its configuration',
+    alert: 'needs_person',
+  },
+  configuration_former: {
+    changes: { processes: [{ ...CONFIGURED, configurationChangedAt: ago(70) }] },
+    id: 'configuration_former worker',
+    severity: 'action',
+    says: '1 process (worker) has a former configuration',
+    alert: 'needs_person',
+  },
+  records: {
+    changes: { causes: [CAUSE], unsettled: 1 },
+    id: 'records rooms dead refused_400',
+    severity: 'action',
+    says: 'given up (refused_400)',
+    alert: 'needs_person',
+  },
+  drift: {
+    changes: { drift: [{ stream: 'rooms', kind: 'changed', count: 3 }] },
+    id: 'drift rooms',
+    severity: 'action',
+    says: '3 objects of rooms drift at the service',
+    alert: 'drift',
+  },
+  bookings: {
+    changes: { bookings: [{ verdict: 'differs', count: 4, problems: 0 }] },
+    id: 'bookings',
+    severity: 'action',
+    says: '4 bookings do not agree',
+    alert: 'needs_person',
+  },
+  inbox: {
+    changes: inbox('rooms'),
+    id: 'inbox rooms',
+    severity: 'action',
+    says: 'A change of rooms has waited for 2 h 0 min',
+    alert: 'inbox',
+  },
+  inbox_unknown: {
+    changes: inbox('halls'),
+    id: 'inbox (not configured)',
+    severity: 'action',
+    says: 'Changes wait for streams that are not in the configuration',
+    alert: 'inbox',
+  },
+  run_partial: {
+    changes: { endedBadly: [{ ...ENDED, status: 'partial', dead: 3 }] },
+    id: 'run_partial sync rooms',
+    severity: 'notice',
+    says: 'Run 12 (sync) is partial: 3 records of rooms not accepted',
+    alert: 'run_partial',
+  },
+  process_silent: {
+    changes: { processes: [PROCESS, { ...GONE, id: 'b' }] },
+    id: 'process_silent',
+    severity: 'notice',
+    says: '1 process was killed, is frozen, or cannot reach the state',
+  },
+  claims_orphaned: {
+    changes: { orphanedClaims: { records: 3, until: NOW } },
+    id: 'claims_orphaned',
+    severity: 'notice',
+    says: '3 records wait for the claim of a process that is gone',
+  },
+  unsent: {
+    changes: { known: { ...QUIET.known, unsent: [{ runId: 9, isUnderWay: false, records: 5 }] } },
+    id: 'unsent',
+    severity: 'notice',
+    says: '5 records in run 9 were not sent, and not planned again since',
+  },
+  in_doubt: {
+    changes: { inDoubt: { count: 2, latest: NOW } },
+    id: 'in_doubt',
+    severity: 'notice',
+    says: '2 objects will be checked again',
+  },
+  former_objects: {
+    changes: { formerObjects: 2 },
+    id: 'former_objects',
+    severity: 'notice',
+    says: '2 former objects of records whose external id changed are not deactivated',
+  },
+};
+
+const RULES = configSchema.shape.alerts.parse({});
+const situationOf = (changes: Changes) => ({ quota: null, ...QUIET, ...changes });
+const alertsOf = (changes: Changes) =>
+  chooseAlerts(concerns(situationOf(changes)), RULES, { timeZone: 'UTC', now: NOW });
+
+function reportOf(changes: Changes): string {
+  const facts = {
+    ...situationOf(changes),
+    period: { from: ago(60), to: NOW, because: 'since' as const },
+    run: null,
+    listed: [],
+    runCounts: [],
+    streams: [],
+    driftChanges: { found: 0, mended: 0 },
+    verdictChanges: 0,
+    requests: { requests: 0, throttled: 0, fastest: 0, fastestAt: null, perSecond: 20, allowed: 1 },
+  };
+  return documentToText(reportDocument(facts), { timeZone: 'UTC', columns: Infinity });
+}
+
+describe('concerns', () => {
+  it('concerns: when all is well there are no concerns, and status says so in its last line', () => {
+    expect(concerns(QUIET)).toEqual([]);
+    expect(statusToText(situationOf({}), 'UTC')).toMatch(/\n\nNothing needs a person\.$/);
+  });
+
+  it.each(Object.entries(TABLE))('concern: %s', (kind, { changes, id, severity, says, alert }) => {
+    const situation = situationOf(changes);
+    const found = concerns(situation);
+    const concern = found.find((one) => one.kind === kind);
+    expect(concern).toMatchObject({ id, severity });
+    expect(new Set(found.map((one) => one.id)).size).toBe(found.length);
+
+    const page = documentToHtml(situationDocument(situation, { timeZone: 'UTC' }), 'UTC');
+    for (const surface of [statusToText(situation, 'UTC'), reportOf(changes)])
+      expect(surface).toContain(says);
+    expect(page.replaceAll(/<[^>]+>/g, '')).toContain(says);
+    const told = alertsOf(changes).find(({ cause }) => cause === id);
+    expect(told?.condition).toBe(alert);
+    if (told) expect(told.message.commands).not.toEqual([]);
+    if (told) expect(JSON.stringify(told)).not.toMatch(/R\d|north|a secret/);
+    // Every surface shows what needs a person, also in the last line of `status`.
+    const turn = describeWhoseTurn(found);
+    expect(turn.startsWith('Needs a person: ')).toBe(found.some(needsPerson));
+    expect(statusToText(situation, 'UTC').split('\n').at(-1)).toBe(turn);
+    if (severity !== 'notice') expect(told).toBeDefined();
+  });
+
+  it('status: its last line fits a terminal, whatever needs a person', () => {
+    const changes = Object.values(TABLE).map((row) => row.changes);
+    const line = describeWhoseTurn(changes.flatMap((each) => concerns(situationOf(each))));
+    expect(line.length).toBeLessThanOrEqual(80);
+    expect(line).toMatch(/^Needs a person: state restored, .*, \d+ more\.$/);
+  });
+
+  it('record: one that is queued or sent again is on its way, and not called out of sync', () => {
+    const causes = [
+      { ...CAUSE, status: 'pending' as const, code: null, records: 3 },
+      { ...CAUSE, status: 'failed' as const, records: 2, inInbox: 2 },
+    ];
+    const situation = situationOf({ causes, unsettled: 5, records: [] });
+    expect(concerns(situation)).toEqual([]);
+    const said = statusToText(situation, 'UTC');
+    expect(said).toContain('5 records are queued or under way.');
+    expect(said).not.toContain('not in sync');
+  });
+
+  it('hold: one that is approved, and whose run does it, needs nobody', () => {
+    expect(concerns(situationOf({ holds: [{ ...HOLD, approvedFor: 13 }] }))).toMatchObject([
+      { severity: 'notice', commands: [] },
+    ]);
+  });
+
+  it('alert: a concern without a rule of its own is reported when it has lasted for an hour', () => {
+    const paused = (minutes: number) => ({ unfinished: [{ ...RUN, pausedAt: ago(minutes) }] });
+    expect(alertsOf(paused(59))).toEqual([]);
+    expect(alertsOf(paused(60))).toMatchObject([{ cause: 'run_paused 12', condition: 'needs_person' }]);
+  });
+});

@@ -1,0 +1,23 @@
+// Insides of libraries that no option replaces are used in one file each. A new version may change them, so it is taken on
+// purpose: the dependency is pinned to the version whose tests have passed.
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, it } from 'vitest';
+import manifest from '../../package.json' with { type: 'json' };
+
+const ROOT = path.join(import.meta.dirname, '../../src');
+const files = readdirSync(ROOT, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
+
+describe('a dependency whose insides are used', () => {
+  it.each([
+    // test/integration/state-errors.test.ts fails when a query's failure is not named any more.
+    ['drizzle-orm', 'session.prepareQuery', 'state/database.ts'],
+    // test/integration/mirror.test.ts fails when a COPY whose first row fails ends the process.
+    ['postgres', 'handed.resolve', 'connections/postgres-copy.ts'],
+  ] as const)('%s: its %s is used in one file, and its version is exact', (name, inside, place) => {
+    expect(files.filter((file) => readFileSync(path.join(ROOT, file), 'utf8').includes(inside))).toEqual([
+      place,
+    ]);
+    expect(manifest.dependencies[name]).toMatch(/^\d+\.\d+\.\d+$/);
+  });
+});
