@@ -81,8 +81,12 @@ export interface Document {
 }
 
 /** Nothing stands in it. On an open page it may be filled later. */
-export const isEmptySection = ({ paragraphs = [], facts = [], points = [], tables = [] }: Section): boolean =>
-  paragraphs.length + facts.length + points.length === 0 && tables.every(({ rows }) => rows.length === 0);
+export const isEmptySection = ({ paragraphs = [], facts = [], points = [], tables }: Section): boolean =>
+  paragraphs.length + facts.length + points.length + filledTables(tables).length === 0;
+
+/** The tables that have rows: headings alone say nothing. */
+export const filledTables = (tables: readonly Table[] = []): readonly Table[] =>
+  tables.filter(({ rows }) => rows.length > 0);
 
 type TextValue = Text | Part | false | null | undefined;
 

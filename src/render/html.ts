@@ -2,6 +2,7 @@
 // printed on one page.
 import {
   isEmptySection,
+  filledTables,
   numericColumns,
   type Action,
   type Document,
@@ -51,7 +52,7 @@ function partToHtml(part: Part, { timeZone, action }: Surface): Html {
 
 /** A section without its title. */
 export function contentToHtml(
-  { title, paragraphs = [], facts = [], points = [], tables = [] }: Omit<Section, 'id'>,
+  { title, paragraphs = [], facts = [], points = [], tables }: Omit<Section, 'id'>,
   surface: Surface,
 ): Html {
   return html`${paragraphs.map((paragraph) => html`<p>${textToHtml(paragraph, surface)}</p>\n`)}${
@@ -60,7 +61,7 @@ export function contentToHtml(
   }${
     points.length > 0 &&
     html`<ul class="items">\n${points.map((point) => pointToHtml(point, surface))}</ul>\n`
-  }${tables.map((table) => tableToHtml({ caption: title, ...table }, surface))}`;
+  }${filledTables(tables).map((table) => tableToHtml({ caption: title, ...table }, surface))}`;
 }
 
 function pointToHtml(point: Point, surface: Surface): Html {

@@ -1,5 +1,6 @@
 // A document as Markdown, for a ticket or a chat. Text of a row or an answer stands in it as text.
 import {
+  filledTables,
   isEmptySection,
   type Cell,
   type Document,
@@ -21,7 +22,7 @@ export function documentToMarkdown({ title, lead = [], sections }: Document, tim
 }
 
 function sectionToMarkdown(
-  { title, paragraphs = [], facts = [], points = [], tables = [] }: Section,
+  { title, paragraphs = [], facts = [], points = [], tables }: Section,
   timeZone: string,
 ): string {
   const items = [
@@ -32,7 +33,7 @@ function sectionToMarkdown(
     `## ${escape(title)}`,
     ...paragraphs.map((paragraph) => inline(paragraph, timeZone)),
     ...(items.length === 0 ? [] : [items.join('\n')]),
-    ...tables.map((table) => tableToMarkdown(table, timeZone)),
+    ...filledTables(tables).map((table) => tableToMarkdown(table, timeZone)),
   ].join('\n\n');
 }
 

@@ -1,5 +1,12 @@
 // A document as text, for a terminal or a mail: at most 80 columns, except for a command or a word that is longer.
-import { isEmptySection, type Document, type Point, type Section, type Text } from '../documents/document.js';
+import {
+  filledTables,
+  isEmptySection,
+  type Document,
+  type Point,
+  type Section,
+  type Text,
+} from '../documents/document.js';
 import { commandsBeside, plain, plainCell } from './plain.js';
 import { table } from './table.js';
 import { fillLines } from './wrap.js';
@@ -35,7 +42,7 @@ const toHeaded = (options: Options) => (section: Section) =>
 
 /** A section without its title. */
 export function contentToText(
-  { paragraphs = [], facts = [], points = [], tables = [] }: Omit<Section, 'id' | 'title'>,
+  { paragraphs = [], facts = [], points = [], tables }: Omit<Section, 'id' | 'title'>,
   options: Options,
 ): string[] {
   const { timeZone, columns = WIDTH } = options;
@@ -43,7 +50,7 @@ export function contentToText(
     ...paragraphs.flatMap((paragraph) => wrap(plain(paragraph, timeZone), options)),
     ...facts.flatMap(([name, value]) => wrap(`${name}: ${plain(value, timeZone)}`, options, '', '  ')),
     ...points.flatMap((point) => pointToText(point, options)),
-    ...tables.map(({ headings, rows }) =>
+    ...filledTables(tables).map(({ headings, rows }) =>
       table(
         headings,
         rows.map((row) => row.map((cell) => (typeof cell === 'number' ? cell : plainCell(cell, timeZone)))),

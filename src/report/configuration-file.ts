@@ -110,7 +110,9 @@ function toKey(columns: readonly string[]): string {
 }
 
 const isIdentifier = (name: string) => /^[a-z_$][\w$]*$/i.test(name);
-const toProperty = (name: string) => (isIdentifier(name) ? name : quote(name));
+/** In brackets a name is always a property; `__proto__` without them is the prototype. */
+const toProperty = (name: string) =>
+  name === '__proto__' ? `[${quote(name)}]` : isIdentifier(name) ? name : quote(name);
 const nameOf = ({ extId, name }: { extId: string; name: string | undefined }) =>
   name === undefined || name === extId ? quote(extId) : `${quote(extId)} (${name})`;
 const unsure = (reason: string | undefined) => (reason === undefined ? [] : [comment(`unsure: ${reason}`)]);

@@ -16,7 +16,24 @@ function evaluate(text: string): unknown {
 const name = fc
   .array(
     fc.oneof(
-      fc.constantFrom("'", '"', '`', '\\', '.', '{', '}', ' ', '\n', '\r', '\t', '\u2028', '$', '/', '*'),
+      fc.constantFrom(
+        '__proto__',
+        "'",
+        '"',
+        '`',
+        '\\',
+        '.',
+        '{',
+        '}',
+        ' ',
+        '\n',
+        '\r',
+        '\t',
+        '\u2028',
+        '$',
+        '/',
+        '*',
+      ),
       fc.string({ unit: 'grapheme', minLength: 1 }),
     ),
     {

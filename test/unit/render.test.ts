@@ -70,3 +70,16 @@ test('document: on the page, runs are links and commands are what may be done th
   expect(content).toContain('<button>Approve …</button>');
   expect(content).not.toContain(command);
 });
+
+test('document: a table without rows is not shown, on any surface', () => {
+  const section = {
+    id: 'runs',
+    title: 'Runs',
+    paragraphs: ['None.'],
+    tables: [{ headings: ['kind'], rows: [] }],
+  };
+  const empty: Document = { title: 'Report', sections: [section] };
+  expect(documentToText(empty, { timeZone: ZONE })).toBe('Report\n\nRuns\n----\nNone.');
+  expect(documentToMarkdown(empty, ZONE)).toBe('# Report\n\n## Runs\n\nNone.');
+  expect(documentToHtml(empty, ZONE)).not.toContain('<table>');
+});
