@@ -19,6 +19,6 @@ RUN npm ci --ignore-scripts --omit=dev --omit=optional --no-audit --no-fund && n
 COPY --from=build /app/dist ./dist
 COPY migrations ./migrations
 USER node
-# sync.config.ts is mounted to /app, or named by SLOTSYNC_CONFIG.
+# sync.config.ts is mounted, and named by SLOTSYNC_CONFIG; in /app it is found if root or this user owns it.
 ENTRYPOINT ["node", "dist/cli.js"]
 CMD ["worker"]

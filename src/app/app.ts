@@ -3,7 +3,7 @@
 import { createAppBase, type BaseOptions } from './app-base.js';
 import { once } from '../process/lifecycle.js';
 import { createLogger } from '../process/logger.js';
-import { readEnvironment } from '../config/environment.js';
+import { findForeignFiles, readEnvironment } from '../config/environment.js';
 import { loadSettings, type Need } from '../config/settings.js';
 import { canDraw, hasColours } from '../process/terminal.js';
 
@@ -23,6 +23,8 @@ export async function createApp({ needs, envFile, logLevel = 'warn', ...options 
   const shown = canDraw(stderr) ? { timeZone: settings.timeZone, hasColours: hasColours(stderr) } : undefined;
   const mixin = settings.exportsTraces ? (await import('../process/tracing.js')).traceIds : undefined;
   const log = createLogger(settings.logLevel ?? logLevel, shown, undefined, mixin);
+  for (const reason of findForeignFiles([envFile, options.configPath ?? settings.configPath]))
+    log.warn({ reason }, 'file could have been written by others');
   const base = createAppBase(settings, log, options);
   return { ...base, queue: once(async () => (await import('./app-queue.js')).openQueue(base)) };
 }

@@ -1,10 +1,10 @@
 import { once } from 'node:events';
 import { findConfiguration, loadConfiguration } from '../config/config-file.js';
 import { plural } from '../text/format.js';
-import { print } from '../render/print.js';
+import { print, printNote } from '../render/print.js';
 import type { Faults } from '../sandbox/faults.js';
 import { startSandbox, type SandboxOptions } from '../sandbox/sandbox.js';
-import { readEnvironment } from '../config/environment.js';
+import { findForeignFiles, readEnvironment } from '../config/environment.js';
 import { loadSettings } from '../config/settings.js';
 import type { Stream } from '../streams/stream.js';
 import type { SandboxSchema } from '../sandbox/schema.js';
@@ -28,6 +28,7 @@ interface SandboxCommandOptions
 export async function sandbox(options: SandboxCommandOptions): Promise<void> {
   const { configPath } = loadSettings([], readEnvironment(options.envFile));
   const file = options.config ?? configPath;
+  for (const reason of findForeignFiles([options.envFile, file])) printNote(`slotsync: ${reason}`);
   const isConfigured = file !== undefined || findConfiguration() !== undefined;
   const schema = schemaOfStreams(isConfigured ? (await loadConfiguration(file)).streams : []);
   const opened = await startSandbox({ ...toSandboxOptions(options), schema });

@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { z } from 'zod';
+import { requireOwnFile } from './environment.js';
 import { hashTexts, readModules, type Modules } from './config-modules.js';
 import { loadAlone } from './load-alone.js';
 import { readCsvFile } from '../files/csv-file.js';
@@ -56,7 +57,10 @@ export function findConfiguration(folder = process.cwd()): string | undefined {
   return NAMES.map((name) => path.join(folder, name)).find(existsSync);
 }
 
-/** Loads `file`, or the first `sync.config.*` of the folder. Throws UsageError with every fault. */
+/**
+ * Loads `file`, or the first `sync.config.*` of the folder, unless others could have written it. Throws UsageError with
+ * every fault.
+ */
 export async function loadConfiguration(
   file: string | undefined,
   folder = process.cwd(),
@@ -70,6 +74,7 @@ export async function loadConfiguration(
     });
   }
   const name = path.basename(found);
+  if (file === undefined) requireOwnFile(found, `SLOTSYNC_CONFIG=${found}`);
   try {
     const { exported, modules } = await loadAlone(() => readExported(found), loadWithinMs);
     const checked = checkConfiguration(exported, name, { folder: path.dirname(found), modules });

@@ -2,15 +2,17 @@
 import { existsSync } from 'node:fs';
 import { parseEnv } from 'node:util';
 import { UsageError } from '../errors/errors.js';
-import { isReadableByOthers, readTextFile } from '../files/text-file.js';
+import { findOtherWriters, isReadableByOthers, readTextFile } from '../files/text-file.js';
 import { containsSecret, listSecretFiles } from './settings.js';
 
 /**
  * The environment, with what the file adds to it: variables that are set already win. Without a name, `.env` of the
- * working directory is read if there is one. Throws UsageError when the file cannot be read or understood.
+ * working directory is read if there is one. Throws UsageError when the file cannot be read or understood, or was found and
+ * could have been written by others.
  */
 export function readEnvironment(file?: string): NodeJS.ProcessEnv {
   if (file === undefined && !existsSync('.env')) return process.env;
+  if (file === undefined) requireOwnFile('.env', '--env-file .env');
   const text = readTextFile(file ?? '.env');
   const line = findUnreadableLine(text);
   if (line !== undefined)
@@ -24,6 +26,25 @@ export function readEnvironment(file?: string): NodeJS.ProcessEnv {
     });
   for (const [name, value] of Object.entries(settings)) process.env[name] ??= value;
   return process.env;
+}
+
+/** Throws UsageError for a file that was found, and not named by the operator, and that others could have written. */
+export function requireOwnFile(file: string, named: string): void {
+  const others = findOtherWriters(file);
+  if (others)
+    throw new UsageError(`${file} is not loaded: ${others.reason}`, {
+      remedy: `If you trust it: ${others.remedy}, or name it: ${named}`,
+    });
+}
+
+/** The files that an operator named although others could have written them, as sentences. */
+export function findForeignFiles(files: readonly (string | undefined)[]): string[] {
+  return files.flatMap((file) => {
+    const others = file === undefined ? undefined : findOtherWriters(file);
+    return others
+      ? [`${file} is loaded because it is named, although ${others.reason}: ${others.remedy}`]
+      : [];
+  });
 }
 
 /** The number of the first line that Node would skip silently. */

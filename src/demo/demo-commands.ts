@@ -2,6 +2,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 
 const LOOK_EVERY_MS = 20;
 const WAIT_AT_MOST_MS = 60_000;
@@ -19,6 +20,8 @@ export function createCommands({
   // A terminal shows the progress of a command while it runs, and nothing of it afterwards.
   const stderr = process.stderr.isTTY ? 'inherit' : 'ignore';
   const { PATH, HOME, TERM, NO_COLOR, FORCE_COLOR } = process.env;
+  // Not the operator's folder, whose `.env` the demo does not use.
+  const cwd = fileURLToPath(new URL('.', import.meta.url));
   const env = { PATH, HOME, TERM, NO_COLOR, FORCE_COLOR, ...settings };
 
   async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
@@ -37,7 +40,7 @@ export function createCommands({
     /** Runs a command to its end. */
     async run(args: readonly string[]): Promise<{ code: number; stdout: string }> {
       signal.throwIfAborted();
-      const child = spawn(process.execPath, [cli, ...args], { stdio: ['ignore', 'pipe', stderr], env });
+      const child = spawn(process.execPath, [cli, ...args], { stdio: ['ignore', 'pipe', stderr], cwd, env });
       let stdout = '';
       child.stdout?.setEncoding('utf8').on('data', (text: string) => (stdout += text));
       const [code] = (await once(child, 'close')) as [number | null];
@@ -49,6 +52,7 @@ export function createCommands({
     async startWorker(httpPort: number): Promise<void> {
       const worker = spawn(process.execPath, [cli, 'worker'], {
         stdio: 'ignore',
+        cwd,
         env: { ...env, HTTP_PORT: String(httpPort) },
       });
       workers.push(worker);

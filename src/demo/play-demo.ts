@@ -8,7 +8,6 @@ import { tellStory } from './demo-story.js';
 import { findFreePort, startEmbeddedPostgres } from './embedded-postgres.js';
 import { universitySchema } from './sync.config.js';
 import { loadUniversity } from './university.js';
-import { SETTING_NAMES } from '../config/settings.js';
 import { startSandbox } from '../sandbox/sandbox.js';
 import { printJson, printLine } from '../render/print.js';
 
@@ -47,9 +46,7 @@ export async function playDemo(cli: string, { keep, json = false, seed }: DemoOp
     });
     closers.push(() => sandbox.close());
 
-    // The settings that are empty are set too, so that the demo uses none of a `.env` in this folder.
-    const settings: Record<string, string> = {
-      ...Object.fromEntries(SETTING_NAMES.map((name) => [name, ''])),
+    const settings = {
       MIRROR_DATABASE_URL: url,
       STATE_DATABASE_URL: url,
       API_BASE_URL: sandbox.url,
@@ -82,11 +79,11 @@ export async function playDemo(cli: string, { keep, json = false, seed }: DemoOp
     say(isExpected ? '\nEvery result is as expected.' : `\nNot as expected: ${failed.join(', ')}.`);
     if (keep) {
       say(`\nUntil Ctrl-C: the operator's page, http://127.0.0.1:${httpPort}/`);
-      say(`  to act on it, its token: ${settings['HTTP_TOKEN']}`);
+      say(`  to act on it, its token: ${settings.HTTP_TOKEN}`);
       say(`the log of the service, ${sandbox.url}/sandbox/summary`);
       say('and the database, with every command, in another terminal:\n');
       for (const [name, value] of Object.entries(settings))
-        if (value !== '' && !name.startsWith('HTTP')) say(`  export ${name}='${value}'`);
+        if (name !== 'HTTP_TOKEN') say(`  export ${name}='${value}'`);
       say(`  node ${cli} status --watch`);
       await commands.untilInterrupted();
     } else {

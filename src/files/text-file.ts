@@ -10,10 +10,13 @@ import {
   writeFileSync,
 } from 'node:fs';
 import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { codeOf, messageOf, UsageError } from '../errors/errors.js';
 
 /** Rights of a file by which users other than its owner and group may read it. */
 const READ_BY_OTHERS = 0o004;
+/** In a folder with this bit, such as /tmp, nobody replaces files of others. */
+const STICKY = 0o1000;
 
 /** The text of a file, without a byte order mark. Throws UsageError, without the text, when it cannot be read. */
 export function readTextFile(file: string): string {
@@ -93,4 +96,39 @@ export function isReadableByOthers(file: string): boolean {
   if (process.platform === 'win32') return false; // has no such rights
   const mode = statSync(file, { throwIfNoEntry: false })?.mode ?? 0;
   return (mode & READ_BY_OTHERS) !== 0;
+}
+
+/** A fault of a file's rights, as a clause, and the command that mends it. */
+interface OtherWriters {
+  reason: string;
+  remedy: string;
+}
+
+/**
+ * The users that could have written a file of which this process does what it says: anybody but this user, root and the owner of
+ * this program, who controls the process anyway. Undefined: nobody else, or the file cannot be read at all.
+ */
+export function findOtherWriters(file: string): OtherWriters | undefined {
+  const user = process.geteuid?.();
+  if (user === undefined) return undefined; // Windows has no such rights
+  const folder = path.dirname(file);
+  const [stats, folderStats, program] = [file, folder, fileURLToPath(import.meta.url)].map(statsOf);
+  if (!stats || !folderStats) return undefined;
+  const { uid, gid, mode } = stats;
+  if (![user, 0, program?.uid].includes(uid))
+    return { reason: `user ${uid} owns it`, remedy: `chown ${user} ${file}` };
+  // A user that has a group of its own, with the same number, often makes files that this group may write.
+  const others = uid !== 0 && gid === uid ? constants.S_IWOTH : constants.S_IWGRP | constants.S_IWOTH;
+  if ((mode & others) !== 0) return { reason: 'other users may write it', remedy: `chmod go-w ${file}` };
+  return (folderStats.mode & (constants.S_IWOTH | STICKY)) === constants.S_IWOTH
+    ? { reason: 'every user may replace it', remedy: `chmod o-w ${folder}` }
+    : undefined;
+}
+
+function statsOf(file: string) {
+  try {
+    return statSync(file);
+  } catch {
+    return undefined; // reading it says why
+  }
 }

@@ -1,6 +1,6 @@
 // Guarantee 10
 // Whatever is wrong: one clear message, the right exit code, nothing lost, and a rerun completes.
-import { writeFile } from 'node:fs/promises';
+import { chmod, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
@@ -43,8 +43,12 @@ describe('settings', () => {
   it('may be in a file that --env-file names', async () => {
     await writeFile(path.join(world.folder, 'other.env'), 'API_ORGANIZATION_ID=other\n');
     const settings = { API_ORGANIZATION_ID: undefined };
-    const { stdout } = await world.start(['check', '--env-file', 'other.env'], settings).finished;
-    expect(stdout).toContain('settings: organization other at');
+    await chmod(path.join(world.folder, 'other.env'), 0o646);
+    const named = await world.start(['check', '--env-file', 'other.env'], settings).finished;
+    expect(named.stdout).toContain('settings: organization other at');
+    expect(named.stderr).toContain(
+      'other.env is loaded because it is named, although other users may write it',
+    );
     const { code, stderr } = await world.start(['check', '--env-file', 'nowhere.env']).finished;
     // Node 20 reads this option itself wherever it stands, and ends with 9 and a line of its own.
     expect(stderr).toMatch(/nowhere\.env(: not found| cannot be read \(ENOENT\))/);

@@ -1,12 +1,18 @@
 // The README's first command, as built: it needs nothing but Node and leaves nothing behind.
-import { describe, expect, it } from 'vitest';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { layOut } from '../../src/render/print.js';
 import { start } from '../support/program.js';
 import { createScreen } from '../support/screen.js';
 
 describe('demo', () => {
-  it('tells its story in order, in about sixty lines of 80 columns, and every result is as expected', async () => {
-    const { code, stdout } = await start(['demo'], {}).finished;
+  it('tells its story in order, in about sixty lines of 80 columns, and every result is as expected, whatever its folder holds', async () => {
+    const folder = mkdtempSync(path.join(tmpdir(), 'demo-'));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    writeFileSync(path.join(folder, '.env'), 'a line that is no setting\n');
+    const { code, stdout } = await start(['demo'], {}, folder).finished;
     expect(stdout).toContain('Every result is as expected.');
     expect(code).toBe(0);
     const story = [

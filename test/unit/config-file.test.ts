@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createJiti } from 'jiti';
@@ -77,6 +77,16 @@ describe('a configuration file', () => {
   it('may be JSON, with a byte order mark', async () => {
     const folder = folderOf({ 'sync.config.json': `\uFEFF${JSON.stringify({ streams: { rooms: ROOMS } })}` });
     expect((await loadConfiguration(undefined, folder)).streams.map(({ name }) => name)).toEqual(['rooms']);
+  });
+
+  it('that others could have written is loaded only when it is named', async () => {
+    const folder = folderOf({ 'sync.config.json': JSON.stringify({ streams: { rooms: ROOMS } }) });
+    const file = path.join(folder, 'sync.config.json');
+    chmodSync(file, 0o646);
+    const { message, remedy } = await loadRefusal(folder);
+    expect(message).toBe(`${file} is not loaded: other users may write it`);
+    expect(remedy).toBe(`If you trust it: chmod go-w ${file}, or name it: SLOTSYNC_CONFIG=${file}`);
+    expect((await loadConfiguration(file, folder)).streams).toHaveLength(1);
   });
 
   it('may have another name and place, said with a path from the folder or from the root', async () => {

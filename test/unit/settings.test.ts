@@ -1,12 +1,12 @@
 // Guarantee 9
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, chownSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { inspect } from 'node:util';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { UsageError } from '../../src/errors/errors.js';
 import { currentText } from '../../src/config/setting-text.js';
-import { findExposedSecrets, readEnvironment } from '../../src/config/environment.js';
+import { findExposedSecrets, findForeignFiles, readEnvironment } from '../../src/config/environment.js';
 import { loadSettings, type Need } from '../../src/config/settings.js';
 
 const ENV = {
@@ -17,15 +17,17 @@ const ENV = {
 };
 const NEEDS: Need[] = ['mirror', 'state', 'api'];
 
-function refusal(env: NodeJS.ProcessEnv, needs: readonly Need[] = NEEDS): UsageError {
+function errorOf(work: () => unknown): UsageError {
   try {
-    loadSettings(needs, env);
+    work();
   } catch (error) {
     if (error instanceof UsageError) return error;
     throw error;
   }
-  throw new Error('the settings were taken');
+  throw new Error('nothing was refused');
 }
+const refusal = (env: NodeJS.ProcessEnv, needs: readonly Need[] = NEEDS) =>
+  errorOf(() => loadSettings(needs, env));
 
 let folder: string;
 beforeAll(() => void (folder = mkdtempSync(path.join(tmpdir(), 'settings-'))));
@@ -334,6 +336,7 @@ describe('the file .env', () => {
     process.chdir(mkdtempSync(path.join(folder, 'env-')));
   });
   afterEach(() => {
+    vi.restoreAllMocks();
     process.chdir(before.folder);
     for (const name of NAMES) {
       if (before.env[name] === undefined) delete process.env[name];
@@ -376,6 +379,47 @@ describe('the file .env', () => {
       logLevel: 'trace',
     });
     expect(() => readEnvironment('nowhere.env')).toThrow('nowhere.env cannot be read (ENOENT)');
+  });
+
+  describe('that others could have written is not loaded, unless it is named:', () => {
+    interface Rights {
+      uid?: number;
+      gid?: number;
+      mode?: number;
+      folder?: number;
+      /** The user of the process. */
+      user?: number;
+    }
+    it.each<[string, Rights, RegExp | undefined]>([
+      ['another user owns it', { uid: 42 }, /user 42 owns it. .*chown 0 \.env/],
+      ['its group may write it', { uid: 0, gid: 0, mode: 0o660 }, /other users may write it. .*chmod go-w/],
+      ['everybody may write it', { mode: 0o602 }, /other users may write it. .*chmod go-w/],
+      ['everybody may replace it', { folder: 0o777 }, /every user may replace it. .*chmod o-w \./],
+      ['a group of several users may write it', { uid: 42, gid: 43, mode: 0o660, user: 42 }, /other users/],
+      ['a group of its owner alone may', { uid: 42, gid: 42, mode: 0o660, user: 42 }, undefined],
+      ['its folder is one such as /tmp', { folder: 0o1777 }, undefined],
+    ])('%s', (_, { uid, gid = 0, mode = 0o600, folder: rights = 0o700, user = 0 }, refusal) => {
+      if (uid !== undefined && process.getuid?.() !== 0) return; // nobody else chowns
+      write(ENV);
+      if (uid !== undefined) {
+        chownSync('.env', uid, gid);
+        vi.spyOn(process, 'geteuid').mockReturnValue(user);
+      }
+      chmodSync('.env', mode);
+      chmodSync('.', rights);
+      expect(() => readEnvironment('.env')).not.toThrow();
+      const warnings = findForeignFiles(['.env', undefined]);
+      expect(warnings).toEqual(
+        refusal ? [expect.stringContaining('.env is loaded because it is named')] : [],
+      );
+      if (!refusal) {
+        expect(() => readEnvironment()).not.toThrow();
+        return;
+      }
+      const error = errorOf(() => readEnvironment());
+      expect(`${error.message}. ${error.remedy}`).toMatch(refusal);
+      expect(error.remedy).toContain('name it: --env-file .env');
+    });
   });
 
   it.each([
