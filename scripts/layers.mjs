@@ -62,7 +62,7 @@ export const MAY_IMPORT = {
   situation: USE_CASES,
   page: ['http', 'documents', 'render', 'situation', 'report', ...USE_CASES],
   alerts: ['documents', 'render', 'situation', 'report', 'config/config-file.ts', ...USE_CASES],
-  http: ['queue', ...USE_CASES],
+  http: ['situation', 'queue', ...USE_CASES],
   queue: USE_CASES,
   ...each(FOLDERS, BELOW_A_USE_CASE),
   'sync/operator': ['config/config-file.ts', 'sync/plan', ...BELOW_A_USE_CASE],

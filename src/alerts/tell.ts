@@ -15,8 +15,9 @@ import {
   recoverAlert,
   type DueMessage,
 } from '../state/alerts.js';
-import { query, tryLock, type Queries, type State } from '../state/database.js';
+import { tryLock, type Queries, type State } from '../state/database.js';
 import { readBinding } from '../state/destination-binding.js';
+import { limitReading } from '../state/snapshot.js';
 import { SEND_WITHIN_MS, type Channel } from './channels.js';
 import { composeNotice, SentInPart, type Notice } from './notice.js';
 
@@ -33,6 +34,9 @@ export interface AlertDeps {
 /** Alerts in one notice. */
 const MOST_AT_ONCE = 50;
 
+/** It uses one of the few connections that the work has, so it stops waiting early. */
+const LONGEST_STATEMENT_MS = 10_000;
+
 /** An alert is over when its cause has been gone for this long: one that comes and goes is one alert. */
 const OVER_AFTER_MINUTES = 10;
 
@@ -42,7 +46,7 @@ export async function evaluateAlerts(
   now?: Date,
 ): Promise<boolean> {
   const evaluate = async (tx: Queries) => {
-    await limitReading(tx);
+    await limitReading(tx, LONGEST_STATEMENT_MS);
     if (!(await tryLock(tx, 'slotsync alerts'))) return false;
     const open = await listOpenAlerts(tx);
     const situation = await readGrounds(tx, { streams, now });
@@ -62,16 +66,6 @@ export async function evaluateAlerts(
     return true;
   };
   return state.db.transaction(evaluate, { isolationLevel: 'repeatable read' });
-}
-
-/**
- * It uses one of the few connections that the work has, so it stops waiting early. The statements are short for what the planner
- * expects of them: compiling them took ten times as long as running them.
- */
-async function limitReading(tx: Queries): Promise<void> {
-  await query(tx)`SET LOCAL statement_timeout = '10s'`;
-  await query(tx)`SET LOCAL lock_timeout = '1s'`;
-  await query(tx)`SET LOCAL jit = off`;
 }
 
 /** Sends what is due to each channel, all channels at the same time. What fails is tried again later. */

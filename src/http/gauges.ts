@@ -2,8 +2,9 @@
 // that its gauges can be left out while it does not answer: old values must not pass for current ones.
 import { Gauge, Registry } from 'prom-client';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
+import { isStopped } from '../situation/concerns.js';
 import { DRIFT_KINDS } from '../state/schema.js';
-import type { CountsReading, StateReading } from '../state/metrics-readings.js';
+import type { CountedFacts, GaugeFacts } from '../situation/metrics.js';
 
 /** The figures of the quota's usage that are shown. */
 export interface QuotaReading extends Pick<
@@ -41,7 +42,6 @@ function gaugesOf<Reading>(
 }
 
 /** Never is +Inf, so that an alert on an age also finds what never was. */
-const stoppedSeconds = ({ stopped }: StateReading['processes'][number]) => stopped?.ageSeconds ?? -1;
 const orNever = (seconds: number | null) => seconds ?? Infinity;
 
 export const quotaGauges = () =>
@@ -66,7 +66,7 @@ export const quotaGauges = () =>
 
 /** `lanes`: those that are shown also while they are empty. */
 export const stateGauges = (lanes: readonly string[]) =>
-  gaugesOf<StateReading>('state', (gauge) => {
+  gaugesOf<GaugeFacts>('state', (gauge) => {
     const jobs = gauge('slotsync_queue_jobs', 'Runs to be planned, and batches queued or in flight', [
       'lane',
     ]);
@@ -123,42 +123,51 @@ export const stateGauges = (lanes: readonly string[]) =>
     );
     const size = gauge('slotsync_request_size_objects', 'Objects in the next full request', ['type']);
 
-    return (read) => {
+    return (facts) => {
+      const ageOf = (at: Date) => Math.max(0, (facts.now.getTime() - at.getTime()) / 1000);
+      const ageOrNever = (at: Date | null | undefined) => (at ? ageOf(at) : Infinity);
       for (const lane of lanes) for (const empty of [jobs, oldest]) empty.set({ lane }, 0);
-      for (const { lane, ...of } of read.backlog) {
+      for (const { lane, ...of } of facts.backlog) {
         jobs.set({ lane }, of.jobs);
         oldest.set({ lane }, of.oldestSeconds);
       }
-      changes.set(read.inbox.changes);
-      oldestChange.set(read.inbox.oldestSeconds);
-      for (const { kind, status, seconds } of read.runs) duration.set({ kind, status }, seconds);
-      for (const { runs, oldestSeconds, ...labels } of read.unfinished) {
-        unfinished.set(labels, runs);
-        oldestRun.set(labels, oldestSeconds);
+      changes.set(facts.inboxAge.changes);
+      oldestChange.set(facts.inboxAge.oldestSeconds);
+      for (const { kind, status, seconds } of facts.durations) duration.set({ kind, status }, seconds);
+      for (const { kind, status: own, pausedAt, requestedAt } of latestFirst(facts.unfinished)) {
+        const labels = { kind, status: pausedAt ? 'paused' : own };
+        unfinished.inc(labels);
+        oldestRun.set(labels, ageOf(requestedAt)); // the oldest is set last
       }
-      for (const { stream, ageSeconds } of read.successes) success.set({ stream }, orNever(ageSeconds));
-      for (const { stream } of read.verified)
+      for (const { stream, ageSeconds } of facts.successes) success.set({ stream }, orNever(ageSeconds));
+      for (const stream of facts.configured) {
+        const pass = facts.verifications.find((verification) => verification.stream === stream);
+        verified.set({ stream }, ageOrNever(pass?.verifiedAt));
         for (const kind of DRIFT_KINDS) drifting.set({ stream, kind }, 0);
-      for (const { stream, kind, objects } of read.drift) drifting.set({ stream, kind }, objects);
-      for (const { stream, ageSeconds } of read.verified) verified.set({ stream }, orNever(ageSeconds));
-      for (const { command } of read.processes)
-        for (const state of ['alive', 'silent']) processes.set({ command, state }, 0);
-      // Containers of one host may have the same process id: of two, the one that sends nothing is shown.
-      const bySending = read.processes.toSorted((a, b) => stoppedSeconds(a) - stoppedSeconds(b));
-      for (const { isAlive, stopped: cause, command, ...where } of bySending) {
-        processes.inc({ command, state: isAlive ? 'alive' : 'silent' });
-        if (!isAlive) continue;
-        stopped.set({ command, ...where }, cause ? 1 : 0);
-        if (cause) stoppedFor.set({ command, ...where, code: cause.code }, cause.ageSeconds);
       }
-      answered.set(orNever(read.service.answeredSeconds));
-      succeeded.set(orNever(read.service.succeededSeconds));
-      for (const { type, objects } of read.requestSizes) size.set({ type }, objects);
+      for (const { stream, kind, count } of facts.drift) drifting.set({ stream, kind }, count);
+      for (const { command } of facts.processes)
+        for (const state of ['alive', 'silent']) processes.set({ command, state }, 0);
+      for (const { isAlive, command } of facts.processes)
+        processes.inc({ command, state: isAlive ? 'alive' : 'silent' });
+      const alive = facts.processes.filter(({ isAlive }) => isAlive);
+      for (const { command, host, pid } of alive) stopped.set({ command, host, pid }, 0);
+      // Containers of one host may have the same process id: of two, the one that sends nothing is shown.
+      for (const { command, host, pid, errorCode: code, stoppedSince } of alive.filter(isStopped)) {
+        stopped.set({ command, host, pid }, 1);
+        stoppedFor.set({ command, host, pid, code }, ageOf(stoppedSince));
+      }
+      answered.set(ageOrNever(facts.binding?.answeredAt));
+      succeeded.set(ageOrNever(facts.binding?.succeededAt));
+      for (const { type, objects } of facts.requestSizes) size.set({ type }, objects);
     };
   });
 
+const latestFirst = (runs: GaugeFacts['unfinished']) =>
+  runs.toSorted((a, b) => b.requestedAt.getTime() - a.requestedAt.getTime());
+
 export const recordGauges = () =>
-  gaugesOf<NonNullable<CountsReading['records']>>('records', (gauge) => {
+  gaugesOf<NonNullable<CountedFacts['records']>>('records', (gauge) => {
     const records = gauge('slotsync_state_records', 'Records by status', ['stream', 'status']);
     return (read) => {
       for (const { stream } of read)
@@ -168,7 +177,7 @@ export const recordGauges = () =>
   });
 
 export const runGauges = () =>
-  gaugesOf<NonNullable<CountsReading['runs']>>('runs', (gauge) => {
+  gaugesOf<NonNullable<CountedFacts['runs']>>('runs', (gauge) => {
     const held = gauge('slotsync_held_records', 'Records that wait for an operator', ['stream', 'operation']);
     const success = gauge(
       'slotsync_run_last_success_seconds',
@@ -176,13 +185,13 @@ export const runGauges = () =>
       ['kind'],
     );
     return (read) => {
-      for (const { stream, operation, count } of read.held) held.inc({ stream, operation }, count);
+      for (const { stream, operation, count } of read.holds) held.inc({ stream, operation }, count);
       for (const { kind, ageSeconds } of read.successes) success.set({ kind }, orNever(ageSeconds));
     };
   });
 
 export const bookingGauges = () =>
-  gaugesOf<NonNullable<CountsReading['bookings']>>('bookings', (gauge) => {
+  gaugesOf<NonNullable<CountedFacts['bookings']>>('bookings', (gauge) => {
     const bookings = gauge('slotsync_bookings', 'Bookings by the verdict of the last comparison', [
       'verdict',
     ]);
@@ -197,7 +206,7 @@ export const bookingGauges = () =>
   });
 
 export const connectionGauges = () =>
-  gaugesOf<NonNullable<CountsReading['connections']>>('connections', (gauge) => {
+  gaugesOf<NonNullable<CountedFacts['connections']>>('connections', (gauge) => {
     const connections = gauge(
       'slotsync_state_connections',
       "Connections of all processes to the state's database, by what they are for",

@@ -6,7 +6,7 @@
 // - prom-client's own process_* and nodejs_* keep their usual names, so that usual dashboards find them.
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Meter } from '../process/meter.js';
-import type { CountsReading, StateReading } from '../state/metrics-readings.js';
+import type { CountedFacts, GaugeFacts } from '../situation/metrics.js';
 import {
   bookingGauges,
   connectionGauges,
@@ -23,8 +23,8 @@ interface MetricsSources {
   lanes: readonly string[];
   /** All are read at each scrape: they cache and limit the time themselves. */
   quota: () => Promise<QuotaReading>;
-  state: () => Promise<StateReading>;
-  counts: () => Promise<CountsReading>;
+  state: () => Promise<GaugeFacts>;
+  counts: () => Promise<CountedFacts>;
 }
 
 const WAIT_BUCKETS = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300];

@@ -4,8 +4,9 @@
 import type { Limiter } from '../destination/quota/limiter.js';
 import { LANES } from '../destination/quota/quota-rules.js';
 import type { Logger } from '../process/logger.js';
-import type { State } from '../state/database.js';
-import { createStateReadings } from '../state/metrics-readings.js';
+import type { Queries, State } from '../state/database.js';
+import { inSnapshot } from '../state/snapshot.js';
+import { readCountedFacts, readGaugeFacts } from '../situation/metrics.js';
 import { cacheReading } from './cached-reading.js';
 import { createHealth, type HealthDeps } from './health.js';
 import { startHttpServer, type Handler, type Routes } from './http-server.js';
@@ -27,16 +28,15 @@ interface WorkerHttpDeps {
 
 /** Counts from now on; `serve` opens the port. */
 export function createWorkerHttp({ host, port, state, log, limiter, streams }: WorkerHttpDeps) {
-  const readings = createStateReadings({
-    state,
-    timeoutMs: READING.withinMs,
-    countsTimeoutMs: COUNTING.statementMs,
-  });
+  const read = async <T>(limitMs: number, facts: (tx: Queries, streams: readonly string[]) => Promise<T>) => {
+    const names = await streams();
+    return inSnapshot((await state()).db, (tx) => facts(tx, names), { limitMs });
+  };
   const metrics = createMetrics({
     lanes: LANES,
     quota: cacheReading(async () => (await limiter()).usage(), READING),
-    state: cacheReading(async () => readings.read(await streams()), READING),
-    counts: cacheReading(async () => readings.count(await streams()), COUNTING),
+    state: cacheReading(() => read(READING.withinMs, readGaugeFacts), READING),
+    counts: cacheReading(() => read(COUNTING.statementMs, readCountedFacts), COUNTING),
   });
   return {
     meter: metrics.meter,
@@ -48,7 +48,7 @@ export function createWorkerHttp({ host, port, state, log, limiter, streams }: W
       page: { routes: Routes; notFound: Handler },
     ) {
       const checks = {
-        state: cacheReading(readings.ping, READING),
+        state: cacheReading(async () => (await state()).client`SELECT 1`, READING),
         queue: cacheReading(queueDepth, READING),
       };
       const health = createHealth({ ...workers, checks });

@@ -7,8 +7,8 @@ import { createPace } from '../render/progress.js';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
 import type { Queries, State } from '../state/database.js';
 import type { Binding } from '../state/destination-binding.js';
-import { readInTime } from '../state/read-in-time.js';
 import { listRequestMinutes, readRequestTotals } from '../state/requests.js';
+import { inSnapshot } from '../state/snapshot.js';
 
 const SECOND = 1000;
 const HOUR = 60 * 60 * SECOND;
@@ -41,7 +41,7 @@ export function createSources({
 
   /** Only one reading at a time, so that whoever looks leaves a connection of the state for the work. */
   const cached = <T>(read: (db: Queries) => Promise<T>, keep = KEEP) =>
-    cacheReading(async () => readInTime(await state(), longestStatementMs, read), {
+    cacheReading(async () => inSnapshot((await state()).db, read, { limitMs: longestStatementMs }), {
       ...keep,
       inTurn: turns.take,
     });

@@ -12,11 +12,10 @@ import type { RunHold } from '../state/runs/holds.js';
 import type { Run } from '../state/runs/read-runs.js';
 import type { DriftKind, RunKind, Verdict } from '../state/schema.js';
 import { present } from '../text/format.js';
-import { findDiscrepancies } from './bookings.js';
 import type { Cause } from './causes.js';
 import { approveCommand, commandOfCause, needsOperator, rejectCommand } from './commands.js';
 import { findConfigurations, type FormerProcess, type WaitingRun } from './configurations.js';
-import type { Grounds, QuotaFacts } from './situation.js';
+import type { Grounds, QuotaFacts, Situation } from './situation.js';
 
 /**
  * `critical`: nothing is sent, or what is known cannot be relied on. `action`: somebody has to decide or correct something.
@@ -113,11 +112,12 @@ const SEVERITIES: readonly Severity[] = ['critical', 'action', 'notice'];
 /** A worker that was killed is worth a look for this long, where others have taken over what it had. */
 const SILENT_SHOWN_MS = 24 * HOUR;
 
+/** The ground of alerts; with the whole situation, also notices that never become one. */
+type Ground = Grounds & Partial<Leftovers> & { quota?: QuotaFacts | null };
+type Leftovers = Pick<Situation, 'inDoubt' | 'formerObjects' | 'orphanedClaims'>;
+
 /** Everything that concerns somebody, the most severe first. */
-export function concerns(
-  situation: Grounds & { quota?: QuotaFacts | null },
-  limits: Limits = DEFAULT_LIMITS,
-): Concern[] {
+export function concerns(situation: Ground, limits: Limits = DEFAULT_LIMITS): Concern[] {
   return [
     ...findRestored(situation),
     ...findQuota(situation),
@@ -327,10 +327,14 @@ function findDrift({ drift }: Grounds): Concern[] {
   });
 }
 
-function findBookings({ bookings: counted }: Grounds): Concern[] {
-  const verdicts = findDiscrepancies(counted);
-  const bookings = verdicts.reduce((sum, verdict) => sum + verdict.bookings, 0);
-  if (bookings === 0) return [];
+function findBookings({ discrepancies }: Grounds): Concern[] {
+  if (discrepancies.length === 0) return [];
+  const verdicts = discrepancies.map(({ verdict, count, problems }) => ({
+    verdict,
+    bookings: count,
+    problems,
+  }));
+  const bookings = discrepancies.reduce((sum, { count }) => sum + count, 0);
   return [concern('bookings', 'action', { bookings, verdicts }, { commands: ['slotsync reconcile'] })];
 }
 
@@ -400,9 +404,9 @@ function findPartial({ endedBadly, causes }: Grounds): Concern[] {
 }
 
 /** Leftovers that are cleared up without anybody. */
-function findLeft(situation: Grounds): Concern[] {
-  const { processes, orphanedClaims, known, inDoubt, formerObjects, now } = situation;
-  const isMissed = orphanedClaims.records > 0 || findUnworkedRuns(situation).length > 0;
+function findLeft(situation: Ground): Concern[] {
+  const { processes, known, orphanedClaims, inDoubt, formerObjects, now } = situation;
+  const isMissed = (orphanedClaims?.records ?? 0) > 0 || findUnworkedRuns(situation).length > 0;
   const isShown = ({ command, seenAt }: Process) =>
     isMissed || (command === 'worker' && now.getTime() - seenAt.getTime() < SILENT_SHOWN_MS);
   const silent = processes
@@ -421,10 +425,11 @@ function findLeft(situation: Grounds): Concern[] {
         { processes: silent, isMissed },
         { since: silent[0]?.seenAt ?? null },
       ),
-    orphanedClaims.records > 0 && concern('claims_orphaned', 'notice', orphanedClaims),
+    orphanedClaims && orphanedClaims.records > 0 && concern('claims_orphaned', 'notice', orphanedClaims),
     unsent.length > 0 && concern('unsent', 'notice', unsentFacts, { commands: ['slotsync plan'] }),
-    inDoubt.count > 0 && concern('in_doubt', 'notice', inDoubt),
-    formerObjects > 0 &&
+    inDoubt && inDoubt.count > 0 && concern('in_doubt', 'notice', inDoubt),
+    formerObjects !== undefined &&
+      formerObjects > 0 &&
       concern(
         'former_objects',
         'notice',

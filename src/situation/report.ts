@@ -1,5 +1,5 @@
 // The work of a period or a run, beside the situation: `report` and the operator's page show both in the morning.
-import { countVerdictChanges } from '../state/bookings/read-reservations.js';
+import { countBookings, countVerdictChanges } from '../state/bookings/read-reservations.js';
 import type { Queries } from '../state/database.js';
 import { countDriftChanges } from '../state/drift/read-drift.js';
 import { readRequestTotals } from '../state/requests.js';
@@ -51,6 +51,8 @@ export function readReport(db: Queries, choice: ReportChoice, { requestsPerSecon
       runCounts: await countRuns(tx, chosen),
       streams: await sumByStream(tx, chosen),
       driftChanges: await countDriftChanges(tx, from, to),
+      /** By verdict, also those that agree. */
+      bookings: await countBookings(tx),
       verdictChanges: await countVerdictChanges(tx, from, to),
       requests: {
         ...(await readRequestTotals(tx, from, to)),

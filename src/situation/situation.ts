@@ -2,7 +2,7 @@
 // are shown is made from it. No sentence is made here.
 import type { QuotaUsage } from '../destination/quota/limiter.js';
 import { codeOf } from '../errors/errors.js';
-import { countBookings } from '../state/bookings/read-reservations.js';
+import { countDiscrepancies } from '../state/bookings/read-reservations.js';
 import { readReservationsWatermark } from '../state/bookings/reservations-watermark.js';
 import { queryOne, type Queries } from '../state/database.js';
 import { readBinding, type Binding } from '../state/destination-binding.js';
@@ -35,7 +35,7 @@ import { listRunsSoFar } from './runs.js';
 /** Everything that is read of the state. */
 export type Situation = Awaited<ReturnType<typeof readFacts>>;
 
-/** The part of it that concerns follow from. */
+/** The part of it that alerts follow from. */
 export type Grounds = Awaited<ReturnType<typeof readGrounds>>;
 
 /** How the quota is used; `unknown`: the code of the failure to read it. */
@@ -70,6 +70,9 @@ export async function readFacts(tx: Queries, { kinds = LISTED_KINDS, ...deps }: 
   const grounds = await readGrounds(tx, deps);
   return {
     ...grounds,
+    inDoubt: await countInDoubt(tx),
+    formerObjects: await countFormerObjects(tx),
+    orphanedClaims: await countOrphanedClaims(tx),
     verifications: await listVerifications(tx),
     requestSizes: await listRequestSizes(tx),
     approvals: await listOpenApprovals(tx),
@@ -89,11 +92,11 @@ export async function readFacts(tx: Queries, { kinds = LISTED_KINDS, ...deps }: 
   };
 }
 
-/** Workers read them every few seconds for alerts: records that are in sync are not counted here. */
+/** Workers read them every few seconds for alerts: nothing here reads all records or all bookings. */
 export async function readGrounds(tx: Queries, { streams, loadStreams, now: setNow }: GroundsDeps) {
-  const now = setNow ?? (await queryOne<{ now: Date }>(tx)`SELECT now() AS now`).now;
+  const moment = await readMoment(tx, setNow);
+  const { now, binding } = moment;
   const schedule = await readSchedule(tx, NIGHTLY);
-  const binding = (await readBinding({ db: tx })) ?? null;
   const firstRequest = await readFirstRequest(tx);
   const recordedStreams = await listRecordedStreams(tx);
   const unsettled = await countUnsettled(tx);
@@ -101,8 +104,7 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
   const isNeeded = waiting.length > 0 || unsettled > 0;
   const configured = streams ?? (isNeeded ? await loadStreams?.().catch(() => undefined) : undefined);
   return {
-    now,
-    binding,
+    ...moment,
     /** Names of the streams of the configuration; null: they are not known. */
     configured: configured ?? null,
     recordedStreams,
@@ -111,11 +113,7 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
     succeededAt: await readWholeSuccess(tx, configured ?? recordedStreams),
     /** When there was first something to succeed: the state was bound to a service, or a run was asked for. */
     begunAt: earliest([binding?.boundAt, firstRequest]),
-    /** Processes that were killed, or cannot reach the state, are among them, and are not alive. */
-    processes: await listProcesses(tx),
-    unfinished: await listUnfinishedRuns(tx),
     holds: await readHolds(tx),
-    drift: await countDrift(tx),
     inbox: {
       streams: waiting,
       watermarks: await listWatermarks(tx),
@@ -127,10 +125,19 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
     causes: await readCauses(tx, {}, configured),
     /** Runs that failed or are partial, whenever, and that no later run has replaced. */
     endedBadly: await listEndedBadly(tx),
-    inDoubt: await countInDoubt(tx),
-    formerObjects: await countFormerObjects(tx),
-    orphanedClaims: await countOrphanedClaims(tx),
-    bookings: await countBookings(tx),
+    discrepancies: await countDiscrepancies(tx),
+  };
+}
+
+/** Facts of a moment: they take the same time however many records there are. */
+export async function readMoment(tx: Queries, setNow?: Date) {
+  return {
+    now: setNow ?? (await queryOne<{ now: Date }>(tx)`SELECT now() AS now`).now,
+    binding: (await readBinding({ db: tx })) ?? null,
+    /** Processes that were killed, or cannot reach the state, are among them, and are not alive. */
+    processes: await listProcesses(tx),
+    unfinished: await listUnfinishedRuns(tx),
+    drift: await countDrift(tx),
   };
 }
 

@@ -101,3 +101,14 @@ export async function countOrphanedClaims(db: Queries): Promise<OrphanedClaims> 
     WHERE EXISTS (SELECT FROM silent) AND r.claimed_until > now()
       AND split_part(r.claimed_by, ' ', 1) IN (SELECT id FROM silent)`;
 }
+
+/** Connections of all processes to the state's database, by their purpose. */
+export interface Connections {
+  duty: string;
+  count: number;
+}
+
+/** A role that is not a superuser sees its own connections alone, which all processes of a state have. */
+export const countConnections = (db: Queries): Promise<Connections[]> => query<Connections>(db)`
+  SELECT substr(application_name, 10) AS duty, count(*)::int AS count FROM pg_stat_activity
+  WHERE application_name LIKE 'slotsync %' AND datname = current_database() GROUP BY duty ORDER BY duty`;

@@ -727,7 +727,12 @@ export const reservations = slotsync.table(
   },
   (table) => [
     oneOf('reservations', 'verdict', VERDICTS, 'reservations_verdict_known'),
-    index('reservations_verdict').on(table.verdict),
+    // As the view `discrepancies`, which counts and lists by it.
+    partialIndex(
+      'reservations_discrepancies',
+      "verdict NOT IN ('agrees', 'agrees_cancelled', 'restored_there', 'not_compared') OR problem IS NOT NULL",
+      table.verdict,
+    ),
     index('reservations_destination_id').on(table.destinationId),
     index('reservations_external_id').on(table.externalId),
   ],

@@ -16,8 +16,9 @@ import {
   type Routes,
 } from '../../src/http/http-server.js';
 import { createWorkerHttp } from '../../src/http/worker-http.js';
+import { readCountedFacts, readGaugeFacts } from '../../src/situation/metrics.js';
 import { openState, type State } from '../../src/state/database.js';
-import { createStateReadings, type StateReadings } from '../../src/state/metrics-readings.js';
+import { inSnapshot } from '../../src/state/snapshot.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
 import { until } from '../support/wait.js';
 import { holdRetirements } from '../support/stored-runs.js';
@@ -348,12 +349,14 @@ describe('readings of the state', () => {
   let database: TestDatabase;
   let sql: postgres.Sql;
   let state: State;
-  let readings: StateReadings;
+  const read = (streams: readonly string[], limitMs = 2000) =>
+    inSnapshot(state.db, (tx) => readGaugeFacts(tx, streams), { limitMs });
+  const count = (streams: readonly string[], limitMs = 2000) =>
+    inSnapshot(state.db, (tx) => readCountedFacts(tx, streams), { limitMs });
   beforeAll(async () => {
     database = await createDatabase();
     sql = postgres(database.url, { max: 1 });
     state = openState({ url: database.url });
-    readings = createStateReadings({ state: async () => state, timeoutMs: 2000 });
   });
   afterAll(async () => {
     await state.close();
@@ -381,22 +384,23 @@ describe('readings of the state', () => {
   }
 
   it('is nothing when nothing ever ran', async () => {
-    await readings.ping();
-    expect(await readings.read(['rooms'])).toEqual({
+    expect(await read(['rooms'])).toEqual({
+      now: expect.any(Date),
+      binding: null,
+      configured: ['rooms'],
       backlog: [],
-      inbox: { changes: 0, oldestSeconds: 0 },
-      runs: [],
+      inboxAge: { changes: 0, oldestSeconds: 0 },
+      durations: [],
       successes: [{ stream: 'rooms', ageSeconds: null }],
       drift: [],
-      verified: [{ stream: 'rooms', ageSeconds: null }],
+      verifications: [],
       unfinished: [],
       processes: [],
-      service: { answeredSeconds: null, succeededSeconds: null },
       requestSizes: [],
     });
-    expect(await readings.count(['rooms'])).toMatchObject({
+    expect(await count(['rooms'])).toMatchObject({
       records: [],
-      runs: { held: [], successes: [] },
+      runs: { holds: [], successes: [] },
       bookings: [],
     });
   });
@@ -405,9 +409,9 @@ describe('readings of the state', () => {
     await sql`
       INSERT INTO slotsync.changes (stream, local_key, requested_at, run_id)
       VALUES ('rooms', 'A', now() - interval '1 minute', NULL), ('rooms', 'B', now(), NULL), ('rooms', 'C', now(), 1)`;
-    const { inbox } = await readings.read([]);
-    expect(inbox.changes).toBe(2);
-    expect(inbox.oldestSeconds).toBeGreaterThan(59);
+    const { inboxAge } = await read([]);
+    expect(inboxAge.changes).toBe(2);
+    expect(inboxAge.oldestSeconds).toBeGreaterThan(59);
     await sql`DELETE FROM slotsync.changes`;
   });
 
@@ -418,7 +422,7 @@ describe('readings of the state', () => {
       INSERT INTO slotsync.batches (run_id, stream, level, keys, state, created_at)
       SELECT ${running}, 'courses', 0, ARRAY['1'], state, now() - interval '80 s'
       FROM unnest(ARRAY['queued', 'queued', 'planned', 'done', 'held']) AS state`;
-    const { backlog } = await readings.read([]);
+    const { backlog } = await read([]);
     expect(backlog).toEqual([{ lane: 'sync', jobs: 3, oldestSeconds: expect.closeTo(80, -1) }]);
     await sql`DELETE FROM slotsync.runs`;
   });
@@ -427,8 +431,8 @@ describe('readings of the state', () => {
     await addRun({ streams: ['rooms'], status: 'succeeded', ago: 500, took: 7 });
     await addRun({ streams: ['rooms'], status: 'succeeded', ago: 400, took: 9 });
     await addRun({ streams: ['rooms'], status: 'failed', ago: 300, took: 1 });
-    const { runs } = await readings.read([]);
-    expect(runs).toEqual([
+    const { durations } = await read([]);
+    expect(durations).toEqual([
       { kind: 'sync', status: 'failed', seconds: 1 },
       { kind: 'sync', status: 'succeeded', seconds: 9 },
     ]);
@@ -458,7 +462,7 @@ describe('readings of the state', () => {
     await sql.unsafe(holdRetirements('rooms'));
     await addRun({ streams: ['rooms'], status: 'succeeded', kind: 'verify', ago: 100, took: 0 });
     await addRun({ streams: ['rooms'], status: 'failed', ago: 50, took: 0 });
-    const { successes } = await readings.read(['rooms', 'courses', 'staff', 'buildings']);
+    const { successes } = await read(['rooms', 'courses', 'staff', 'buildings']);
     expect(successes).toEqual([
       { stream: 'rooms', ageSeconds: expect.closeTo(600, -1) },
       { stream: 'courses', ageSeconds: expect.closeTo(900, -1) },
@@ -491,13 +495,13 @@ describe('readings of the state', () => {
     await sql`
       INSERT INTO slotsync.reservations (key, verdict, problem, seen_at)
       VALUES ('1', 'agrees', NULL, now()), ('2', 'differs', 'no room', now())`;
-    expect(await readings.count(['courses', 'rooms'])).toEqual({
+    expect(await count(['courses', 'rooms'])).toEqual({
       records: [
         { stream: 'rooms', status: 'dead', count: 2 },
         { stream: 'rooms', status: 'synced', count: 8 },
       ],
       runs: {
-        held: [expect.objectContaining({ stream: 'rooms', operation: 'retire', count: 11 })],
+        holds: [expect.objectContaining({ stream: 'rooms', operation: 'retire', count: 11 })],
         successes: [
           { kind: 'sync', ageSeconds: expect.closeTo(500, -1) },
           { kind: 'verify', ageSeconds: null },
@@ -525,31 +529,25 @@ describe('readings of the state', () => {
     await sql`
       INSERT INTO slotsync.request_sizes (type, objects, accepted, accepted_bytes, reason)
       VALUES ('room', 800, 400, 1, 'accepted')`;
-    const read = await readings.read(['rooms']);
-    expect(read).toMatchObject({
-      unfinished: [{ kind: 'sync', status: 'paused', runs: 1, oldestSeconds: expect.closeTo(90, -1) }],
-      service: { answeredSeconds: expect.closeTo(70, -1), succeededSeconds: null },
-      requestSizes: [{ type: 'room', objects: 800 }],
-    });
-    expect(read.processes.toSorted((a, b) => a.pid - b.pid)).toEqual([
-      {
-        command: 'worker',
-        host: 'one',
-        pid: 1,
-        isAlive: true,
-        stopped: { code: 'service_failed', ageSeconds: expect.closeTo(50, -1) },
-      },
-      { command: 'worker', host: 'two', pid: 2, isAlive: false, stopped: null },
-    ]);
+    const { now, unfinished, binding, requestSizes, processes } = await read(['rooms']);
+    const ageOf = (at: Date | null | undefined) => at && (now.getTime() - at.getTime()) / 1000;
+    expect(unfinished).toMatchObject([{ id: paused, kind: 'sync', pausedAt: expect.any(Date) }]);
+    expect(ageOf(unfinished[0]?.requestedAt)).toBeCloseTo(90, -1);
+    expect(binding?.succeededAt).toBeNull();
+    expect(ageOf(binding?.answeredAt)).toBeCloseTo(70, -1);
+    expect(requestSizes).toMatchObject([{ type: 'room', objects: 800 }]);
+    const [stopped, silent] = processes.toSorted((a, b) => a.pid - b.pid);
+    expect(stopped).toMatchObject({ isAlive: true, errorCode: 'service_failed' });
+    expect(ageOf(stopped?.stoppedSince)).toBeCloseTo(50, -1);
+    expect(silent).toMatchObject({ isAlive: false, stoppedSince: null });
   });
 
   it('leaves out a table that cannot be counted in time, and reads the others', async () => {
-    const quick = createStateReadings({ state: async () => state, timeoutMs: 2000, countsTimeoutMs: 200 });
     await sql.begin(async (tx) => {
       await tx`LOCK TABLE slotsync.records`;
-      expect(await quick.count(['rooms'])).toMatchObject({
+      expect(await count(['rooms'], 200)).toMatchObject({
         records: null,
-        runs: { held: [] },
+        runs: { holds: [] },
         bookings: [expect.anything(), expect.anything()],
       });
     });
@@ -584,13 +582,12 @@ describe('readings of the state', () => {
     expect(readingsBegun).toBe(2); // what is quick, and what counts tables
   });
 
-  it('fails in time while the tables are locked, and the ping does not wait for it', async () => {
-    const quick = createStateReadings({ state: async () => state, timeoutMs: 200 });
+  it('fails in time while the tables are locked, and other statements do not wait for it', async () => {
     await sql.begin(async (tx) => {
       await tx`LOCK TABLE slotsync.runs`;
-      const reading = quick.read(['rooms']);
-      await quick.ping();
-      await expect(reading).rejects.toMatchObject({ facts: { sqlstate: '57014' } });
+      const reading = read(['rooms'], 60_000);
+      await state.client`SELECT 1`;
+      await expect(reading).rejects.toMatchObject({ facts: { sqlstate: '55P03' } });
     });
   });
 });

@@ -1,5 +1,6 @@
 // Situations for tests: one in which nothing concerns anybody, and what may be in others.
 import type { Cause } from '../../src/situation/causes.js';
+import type { GaugeFacts } from '../../src/situation/metrics.js';
 import type { Situation } from '../../src/situation/situation.js';
 import type { Process } from '../../src/state/processes.js';
 import type { RunHold } from '../../src/state/runs/holds.js';
@@ -37,6 +38,14 @@ export const SCHEDULE: NonNullable<Situation['nightly']> = {
   successDueAt: null,
 };
 
+/** Facts that only metrics show, while nothing waits and no run has ended. */
+export const QUIET_GAUGES = {
+  backlog: [],
+  inboxAge: { changes: 0, oldestSeconds: 0 },
+  durations: [],
+  successes: [],
+} satisfies Partial<GaugeFacts>;
+
 /** A worker works, the last sync succeeded, and everything is in sync. */
 export const QUIET: Situation = {
   now: NOW,
@@ -73,7 +82,7 @@ export const QUIET: Situation = {
   inDoubt: { count: 0, latest: null },
   formerObjects: 0,
   orphanedClaims: { records: 0, until: null },
-  bookings: [],
+  discrepancies: [],
 };
 
 export const RUN: Run = {

@@ -6,14 +6,16 @@ import { statusToText } from '../../src/commands/status.js';
 import { describeWhoseTurn } from '../../src/documents/concerns.js';
 import { reportDocument } from '../../src/documents/report.js';
 import { situationDocument } from '../../src/documents/situation.js';
+import { createMetrics } from '../../src/http/metrics.js';
 import { documentToHtml } from '../../src/render/html.js';
 import { documentToText } from '../../src/render/text.js';
 import { concerns, needsPerson, type ConcernKind, type Severity } from '../../src/situation/concerns.js';
+import type { ReportFacts } from '../../src/situation/report.js';
 import type { QuotaFacts, Situation } from '../../src/situation/situation.js';
 import { configSchema } from '../../src/streams/config-schema.js';
-import { CAUSE, HOLD, NOW, PROCESS, QUIET, RUN, SCHEDULE } from '../support/situations.js';
+import { CAUSE, HOLD, NOW, PROCESS, QUIET, QUIET_GAUGES, RUN, SCHEDULE } from '../support/situations.js';
 
-type Changes = Partial<Situation & { quota: QuotaFacts }>;
+type Changes = Partial<Situation & Pick<ReportFacts, 'bookings'> & { quota: QuotaFacts }>;
 interface Row {
   changes: Changes;
   id: string;
@@ -22,6 +24,8 @@ interface Row {
   says: string;
   /** The condition of its alert; undefined: none is sent. */
   alert?: string;
+  /** The sample that monitoring gets; undefined: no metric shows it. */
+  metric?: string;
 }
 
 const ago = (minutes: number) => new Date(NOW.getTime() - minutes * 60_000);
@@ -52,6 +56,7 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'critical',
     says: 'nothing is sent until it does',
     alert: 'needs_person',
+    metric: 'slotsync_source_up{source="quota"} 0',
   },
   sending_stopped: {
     changes: { processes: [STOPPED] },
@@ -59,6 +64,7 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'critical',
     says: 'Nothing has been sent since 2026-03-02 05:40 UTC: unauthorized',
     alert: 'sending_stopped',
+    metric: 'slotsync_sending_stopped{command="worker",host="north",pid="1"} 1',
   },
   no_process: {
     changes: { unfinished: [RUN], processes: [GONE] },
@@ -66,6 +72,7 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'critical',
     says: 'Run 12 is unfinished, and no process works on it',
     alert: 'needs_person',
+    metric: 'slotsync_processes{command="worker",state="alive"} 0',
   },
   no_worker: {
     changes: { nightly: SCHEDULE, processes: [] },
@@ -75,11 +82,12 @@ const TABLE: Record<ConcernKind, Row> = {
     alert: 'needs_person',
   },
   no_success: {
-    changes: { nightly: { ...SCHEDULE, successDueAt: ago(30) } },
+    changes: { nightly: { ...SCHEDULE, successDueAt: ago(30) }, succeededAt: null, begunAt: ago(60) },
     id: 'no_success sync',
     severity: 'critical',
     says: 'No successful sync for 1 h 0 min',
     alert: 'no_success',
+    metric: 'slotsync_run_last_success_seconds{kind="sync"} +Inf',
   },
   run_failed: {
     changes: { endedBadly: [{ ...ENDED, status: 'failed', errorCode: 'key_null' }] },
@@ -94,6 +102,7 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'action',
     says: 'Run 12 (sync) holds 40 deactivations of rooms',
     alert: 'run_held',
+    metric: 'slotsync_held_records{stream="rooms",operation="retire"} 40',
   },
   run_paused: {
     changes: { unfinished: [PAUSED] },
@@ -101,6 +110,7 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'action',
     says: 'Run 12 (sync) has been paused since 2026-03-02 04:30 UTC',
     alert: 'needs_person',
+    metric: 'slotsync_unfinished_runs{kind="sync",status="paused"} 1',
   },
   run_waiting: {
     changes: {
@@ -111,6 +121,7 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'action',
     says: 'Run 12 (rooms) waits: no process at work has its configuration',
     alert: 'needs_person',
+    metric: 'slotsync_unfinished_runs{kind="sync",status="running"} 1',
   },
   configuration_former: {
     changes: { processes: [{ ...CONFIGURED, configurationChangedAt: ago(70) }] },
@@ -120,11 +131,12 @@ const TABLE: Record<ConcernKind, Row> = {
     alert: 'needs_person',
   },
   records: {
-    changes: { causes: [CAUSE], unsettled: 1 },
+    changes: { causes: [CAUSE], unsettled: 1, records: [{ stream: 'rooms', status: 'dead', count: 1 }] },
     id: 'records rooms dead refused_400',
     severity: 'action',
     says: 'given up (refused_400)',
     alert: 'needs_person',
+    metric: 'slotsync_state_records{stream="rooms",status="dead"} 1',
   },
   drift: {
     changes: { drift: [{ stream: 'rooms', kind: 'changed', count: 3 }] },
@@ -132,13 +144,18 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'action',
     says: '3 objects of rooms drift at the service',
     alert: 'drift',
+    metric: 'slotsync_drift_objects{stream="rooms",kind="changed"} 3',
   },
   bookings: {
-    changes: { bookings: [{ verdict: 'differs', count: 4, problems: 0 }] },
+    changes: {
+      discrepancies: [{ verdict: 'differs', count: 4, problems: 0 }],
+      bookings: [{ verdict: 'differs', count: 4, problems: 0 }],
+    },
     id: 'bookings',
     severity: 'action',
     says: '4 bookings do not agree',
     alert: 'needs_person',
+    metric: 'slotsync_bookings{verdict="differs"} 4',
   },
   inbox: {
     changes: inbox('rooms'),
@@ -146,6 +163,7 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'action',
     says: 'A change of rooms has waited for 2 h 0 min',
     alert: 'inbox',
+    metric: 'slotsync_inbox_oldest_seconds 7200',
   },
   inbox_unknown: {
     changes: inbox('halls'),
@@ -153,6 +171,7 @@ const TABLE: Record<ConcernKind, Row> = {
     severity: 'action',
     says: 'Changes wait for streams that are not in the configuration',
     alert: 'inbox',
+    metric: 'slotsync_inbox_changes 2',
   },
   run_partial: {
     changes: { endedBadly: [{ ...ENDED, status: 'partial', dead: 3 }] },
@@ -166,6 +185,7 @@ const TABLE: Record<ConcernKind, Row> = {
     id: 'process_silent',
     severity: 'notice',
     says: '1 process was killed, is frozen, or cannot reach the state',
+    metric: 'slotsync_processes{command="worker",state="silent"} 1',
   },
   claims_orphaned: {
     changes: { orphanedClaims: { records: 3, until: NOW } },
@@ -200,6 +220,7 @@ const alertsOf = (changes: Changes) =>
 
 function reportOf(changes: Changes): string {
   const facts = {
+    bookings: [],
     ...situationOf(changes),
     period: { from: ago(60), to: NOW, because: 'since' as const },
     run: null,
@@ -213,33 +234,73 @@ function reportOf(changes: Changes): string {
   return documentToText(reportDocument(facts), { timeZone: 'UTC', columns: Infinity });
 }
 
+/** As a worker shows them. Counts that only metrics have a use for follow from the same facts. */
+function metricsOf(changes: Changes): Promise<string> {
+  const { inbox, quota, succeededAt, now, ...facts } = situationOf(changes);
+  const waiting = inbox.streams.map((of) => of.waiting);
+  const ages = inbox.streams.map(({ oldestSeconds }) => oldestSeconds);
+  const { text } = createMetrics({
+    lanes: [],
+    quota: async () => {
+      if (quota) throw new Error('no answer');
+      return { rate: 20, allowed: 20, held: 0, cooling: 0, free: 20, lanes: {}, pausedMs: 0 };
+    },
+    state: async () => ({
+      ...QUIET_GAUGES,
+      ...facts,
+      now,
+      configured: facts.configured ?? [],
+      inboxAge: { changes: waiting.reduce((sum, one) => sum + one, 0), oldestSeconds: Math.max(0, ...ages) },
+    }),
+    counts: async () => ({
+      records: facts.records,
+      bookings: changes.bookings ?? [],
+      connections: [],
+      runs: {
+        holds: facts.holds,
+        successes: [
+          { kind: 'sync', ageSeconds: succeededAt && (now.getTime() - succeededAt.getTime()) / 1000 },
+        ],
+      },
+    }),
+  });
+  return text();
+}
+
 describe('concerns', () => {
   it('concerns: when all is well there are no concerns, and status says so in its last line', () => {
     expect(concerns(QUIET)).toEqual([]);
     expect(statusToText(situationOf({}), 'UTC')).toMatch(/\n\nNothing needs a person\.$/);
   });
 
-  it.each(Object.entries(TABLE))('concern: %s', (kind, { changes, id, severity, says, alert }) => {
-    const situation = situationOf(changes);
-    const found = concerns(situation);
-    const concern = found.find((one) => one.kind === kind);
-    expect(concern).toMatchObject({ id, severity });
-    expect(new Set(found.map((one) => one.id)).size).toBe(found.length);
+  it.each(Object.entries(TABLE))(
+    'concern: %s',
+    async (kind, { changes, id, severity, says, alert, metric }) => {
+      const situation = situationOf(changes);
+      const found = concerns(situation);
+      const concern = found.find((one) => one.kind === kind);
+      expect(concern).toMatchObject({ id, severity });
+      expect(new Set(found.map((one) => one.id)).size).toBe(found.length);
 
-    const page = documentToHtml(situationDocument(situation, { timeZone: 'UTC' }), 'UTC');
-    for (const surface of [statusToText(situation, 'UTC'), reportOf(changes)])
-      expect(surface).toContain(says);
-    expect(page.replaceAll(/<[^>]+>/g, '')).toContain(says);
-    const told = alertsOf(changes).find(({ cause }) => cause === id);
-    expect(told?.condition).toBe(alert);
-    if (told) expect(told.message.commands).not.toEqual([]);
-    if (told) expect(JSON.stringify(told)).not.toMatch(/R\d|north|a secret/);
-    // Every surface shows what needs a person, also in the last line of `status`.
-    const turn = describeWhoseTurn(found);
-    expect(turn.startsWith('Needs a person: ')).toBe(found.some(needsPerson));
-    expect(statusToText(situation, 'UTC').split('\n').at(-1)).toBe(turn);
-    if (severity !== 'notice') expect(told).toBeDefined();
-  });
+      const page = documentToHtml(situationDocument(situation, { timeZone: 'UTC' }), 'UTC');
+      for (const surface of [statusToText(situation, 'UTC'), reportOf(changes)])
+        expect(surface).toContain(says);
+      expect(page.replaceAll(/<[^>]+>/g, '')).toContain(says);
+      const told = alertsOf(changes).find(({ cause }) => cause === id);
+      expect(told?.condition).toBe(alert);
+      if (told) expect(told.message.commands).not.toEqual([]);
+      if (told) expect(JSON.stringify(told)).not.toMatch(/R\d|north|a secret/);
+      if (metric !== undefined) {
+        expect((await metricsOf(changes)).split('\n')).toContain(metric);
+        expect((await metricsOf({})).split('\n')).not.toContain(metric);
+      }
+      // Every surface shows what needs a person, also in the last line of `status`.
+      const turn = describeWhoseTurn(found);
+      expect(turn.startsWith('Needs a person: ')).toBe(found.some(needsPerson));
+      expect(statusToText(situation, 'UTC').split('\n').at(-1)).toBe(turn);
+      if (severity !== 'notice') expect(told).toBeDefined();
+    },
+  );
 
   it('status: its last line fits a terminal, whatever needs a person', () => {
     const changes = Object.values(TABLE).map((row) => row.changes);

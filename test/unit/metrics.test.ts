@@ -4,7 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { cacheReading } from '../../src/http/cached-reading.js';
 import type { QuotaReading } from '../../src/http/gauges.js';
 import { createMetrics } from '../../src/http/metrics.js';
-import type { CountsReading, StateReading } from '../../src/state/metrics-readings.js';
+import type { CountedFacts, GaugeFacts } from '../../src/situation/metrics.js';
+import { HOLD, NOW, PROCESS, QUIET, QUIET_GAUGES, RUN } from '../support/situations.js';
 
 const USAGE: QuotaReading = {
   rate: 20,
@@ -15,43 +16,41 @@ const USAGE: QuotaReading = {
   lanes: { incremental: 1, sync: 2 },
   pausedMs: 1500,
 };
-const STATE: StateReading = {
+const ago = (seconds: number) => new Date(NOW.getTime() - seconds * 1000);
+const STOPPED = { stoppedSince: ago(33), errorCode: 'service_failed', errorMessage: '' };
+const STATE: GaugeFacts = {
+  now: NOW,
+  binding: QUIET.binding && { ...QUIET.binding, answeredAt: ago(2), succeededAt: null },
+  configured: ['rooms', 'courses'],
+  processes: [
+    { ...PROCESS, host: 'a', pid: 7 },
+    { ...PROCESS, host: 'b', pid: 8, ...STOPPED },
+    { ...PROCESS, host: 'c', pid: 9, isAlive: false },
+  ],
+  unfinished: [
+    { ...RUN, requestedAt: ago(90), pausedAt: ago(1) },
+    { ...RUN, requestedAt: ago(30), pausedAt: ago(2) },
+  ],
+  drift: [{ stream: 'rooms', kind: 'changed', count: 4 }],
+  verifications: [{ stream: 'rooms', verifiedAt: ago(7200), objects: 1, runId: 1 }],
+  requestSizes: [{ type: 'room', objects: 800 } as GaugeFacts['requestSizes'][number]],
   backlog: [{ lane: 'sync', jobs: 7, oldestSeconds: 12.5 }],
-  inbox: { changes: 3, oldestSeconds: 4.5 },
-  runs: [{ kind: 'sync', status: 'partial', seconds: 61 }],
+  inboxAge: { changes: 3, oldestSeconds: 4.5 },
+  durations: [{ kind: 'sync', status: 'partial', seconds: 61 }],
   successes: [
     { stream: 'rooms', ageSeconds: 3600 },
     { stream: 'courses', ageSeconds: null },
   ],
-  drift: [{ stream: 'rooms', kind: 'changed', objects: 4 }],
-  verified: [
-    { stream: 'rooms', ageSeconds: 7200 },
-    { stream: 'courses', ageSeconds: null },
-  ],
-  unfinished: [{ kind: 'sync', status: 'paused', runs: 1, oldestSeconds: 90 }],
-  processes: [
-    { command: 'worker', host: 'a', pid: 7, isAlive: true, stopped: null },
-    {
-      command: 'worker',
-      host: 'b',
-      pid: 8,
-      isAlive: true,
-      stopped: { code: 'service_failed', ageSeconds: 33 },
-    },
-    { command: 'worker', host: 'c', pid: 9, isAlive: false, stopped: null },
-  ],
-  service: { answeredSeconds: 2, succeededSeconds: null },
-  requestSizes: [{ type: 'room', objects: 800 }],
 };
-const COUNTS: CountsReading = {
+const COUNTS: CountedFacts = {
   records: [
     { stream: 'rooms', status: 'synced', count: 40 },
     { stream: 'rooms', status: 'dead', count: 2 },
   ],
   runs: {
-    held: [
-      { stream: 'rooms', operation: 'retire', count: 11 },
-      { stream: 'rooms', operation: 'retire', count: 3 },
+    holds: [
+      { ...HOLD, count: 11 },
+      { ...HOLD, count: 3 },
     ],
     successes: [
       { kind: 'sync', ageSeconds: 60 },
@@ -67,8 +66,8 @@ const COUNTS: CountsReading = {
 
 interface Sources {
   quota: () => Promise<QuotaReading>;
-  state: () => Promise<StateReading>;
-  counts: () => Promise<CountsReading>;
+  state: () => Promise<GaugeFacts>;
+  counts: () => Promise<CountedFacts>;
 }
 
 function play(changes: Partial<Sources> = {}) {
@@ -155,20 +154,15 @@ describe('the metrics', () => {
   });
 
   it('show the process that sends nothing, of two containers of one host with the same process id', async () => {
-    const same = { command: 'worker', host: 'a', pid: 1, isAlive: true };
-    const stopped = { code: 'unauthorized', ageSeconds: 5 };
+    const stopped = { ...PROCESS, ...STOPPED };
     for (const processes of [
-      [
-        { ...same, stopped },
-        { ...same, stopped: null },
-      ],
-      [
-        { ...same, stopped: null },
-        { ...same, stopped },
-      ],
+      [stopped, PROCESS],
+      [PROCESS, stopped],
     ]) {
       const shown = await play({ state: async () => ({ ...STATE, processes }) }).text();
-      expect(samples(shown, 'slotsync_sending_stopped')).toEqual(['{command="worker",host="a",pid="1"} 1']);
+      expect(samples(shown, 'slotsync_sending_stopped')).toEqual([
+        '{command="worker",host="north",pid="1"} 1',
+      ]);
     }
   });
 
@@ -193,7 +187,7 @@ describe('the metrics', () => {
     expect(samples(shown, 'slotsync_service_last_answer_seconds')).toEqual(['2']);
     expect(samples(shown, 'slotsync_service_last_success_seconds')).toEqual(['+Inf']);
     expect(samples(shown, 'slotsync_request_size_objects')).toEqual(['{type="room"} 800']);
-    expect(samples(shown, 'slotsync_unfinished_runs')).toEqual(['{kind="sync",status="paused"} 1']);
+    expect(samples(shown, 'slotsync_unfinished_runs')).toEqual(['{kind="sync",status="paused"} 2']);
     expect(samples(shown, 'slotsync_unfinished_run_oldest_seconds')).toEqual([
       '{kind="sync",status="paused"} 90',
     ]);
@@ -253,16 +247,14 @@ describe('the metrics', () => {
     await metrics.text();
     state = {
       ...STATE,
-      backlog: [],
-      inbox: { changes: 0, oldestSeconds: 0 },
-      runs: [],
-      successes: [],
+      ...QUIET_GAUGES,
       drift: [],
-      verified: [],
+      unfinished: [],
     };
     const shown = await metrics.text();
     expect(samples(shown, 'slotsync_queue_jobs')).toEqual(['{lane="incremental"} 0', '{lane="sync"} 0']);
-    expect(samples(shown, 'slotsync_run_duration_seconds')).toEqual([]);
+    for (const metric of ['slotsync_run_duration_seconds', 'slotsync_unfinished_runs'])
+      expect(samples(shown, metric)).toEqual([]);
   });
 });
 

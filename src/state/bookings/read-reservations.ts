@@ -15,7 +15,7 @@ export interface ReservationEvent extends Pick<EventRow, 'key' | 'differs' | 'at
 }
 
 /** Verdicts that are no discrepancy; a new booking with one of them has no row in the history. */
-export const UNREMARKABLE: readonly Verdict[] = ['agrees', 'agrees_cancelled', 'not_compared'];
+const UNREMARKABLE: readonly Verdict[] = ['agrees', 'agrees_cancelled', 'not_compared'];
 export const UNREMARKABLE_LIST = sql.raw(`(${UNREMARKABLE.map((verdict) => `'${verdict}'`).join(', ')})`);
 
 const KNOWN = sql.raw(`key, external_id AS "externalId", destination_id::float8 AS "destinationId", verdict`);
@@ -74,11 +74,16 @@ export async function countVerdicts(db: Queries, runId: number): Promise<Verdict
   };
 }
 
-/** Bookings by verdict, and of them those with a problem, whatever run has compared them. */
-export async function countBookings(
-  db: Queries,
-): Promise<{ verdict: Verdict; count: number; problems: number }[]> {
-  return query<{ verdict: Verdict; count: number; problems: number }>(db)`
+/** Bookings with a verdict, and of them those with a problem in the mirror. */
+export interface VerdictCount {
+  verdict: Verdict;
+  count: number;
+  problems: number;
+}
+
+/** All bookings by verdict, whatever run has compared them. */
+export async function countBookings(db: Queries): Promise<VerdictCount[]> {
+  return query<VerdictCount>(db)`
     SELECT verdict, count(*)::int AS count, count(problem)::int AS problems
     FROM slotsync.reservations GROUP BY verdict ORDER BY verdict`;
 }
@@ -100,9 +105,10 @@ export async function listAllDiscrepancies(db: Queries, limit: number) {
 }
 
 /** The same by verdict. */
-export async function countDiscrepancies(db: Queries) {
-  return query<{ verdict: Verdict; count: number }>(db)`
-    SELECT verdict, count(*)::int AS count FROM slotsync.discrepancies GROUP BY verdict ORDER BY count DESC, verdict`;
+export async function countDiscrepancies(db: Queries): Promise<VerdictCount[]> {
+  return query<VerdictCount>(db)`
+    SELECT verdict, count(*)::int AS count, count(problem)::int AS problems
+    FROM slotsync.discrepancies GROUP BY verdict ORDER BY count DESC, verdict`;
 }
 
 /** A booking by key, by its external id, or by the service's number. */

@@ -34,3 +34,9 @@ export async function countWaiting(db: Queries, stream: string): Promise<number>
     WHERE stream = ${stream} AND run_id IS NULL AND not_before IS NULL`;
   return count;
 }
+
+/** Changes that no run has taken, and how long the oldest of them has waited. Counting keys takes longer. */
+export const readInboxAge = (db: Queries) => queryOne<{ changes: number; oldestSeconds: number }>(db)`
+  SELECT count(*)::int AS changes,
+    coalesce(greatest(0, extract(epoch FROM now() - min(requested_at))), 0)::float8 AS "oldestSeconds"
+  FROM slotsync.changes WHERE run_id IS NULL`;

@@ -1,13 +1,15 @@
 // When runs last succeeded.
 import { sql } from 'drizzle-orm';
 import { arrayLiteral } from '../../text/sql-text.js';
-import { queryOne, type Queries } from '../database.js';
+import { query, queryOne, type Queries } from '../database.js';
+import type { RunKind } from '../schema.js';
+import { RUNS_LOOKED_AT } from './backlog.js';
 
 /**
  * Whether a sync has all these streams, or is one of the schedule, which has all that were configured then. One of some
  * streams says nothing of the others.
  */
-export const isWhole = (streams: readonly string[]) =>
+const isWhole = (streams: readonly string[]) =>
   sql`(started_by = 'schedule' OR streams @> ${arrayLiteral(streams)}::text[])`;
 
 /** When a whole sync last succeeded; null: none is known. */
@@ -17,3 +19,41 @@ export async function readWholeSuccess(db: Queries, streams: readonly string[]):
       AND ${isWhole(streams)}`;
   return succeededAt;
 }
+
+interface StreamSuccess {
+  stream: string;
+  /** How long ago a run that sends ended well for the stream; null: none of those looked at. */
+  ageSeconds: number | null;
+}
+
+/** A dead record of one stream does not cancel the success of the others. */
+export const listStreamSuccesses = (
+  db: Queries,
+  streams: readonly string[],
+): Promise<StreamSuccess[]> => query<StreamSuccess>(db)`
+  SELECT stream, (
+    SELECT greatest(0, extract(epoch FROM now() - finished_at))::float8 FROM slotsync.runs
+    WHERE id > (SELECT max(id) FROM slotsync.runs) - ${RUNS_LOOKED_AT}::bigint
+      AND finished_at IS NOT NULL AND stream = ANY(streams) AND kind IN ('incremental', 'sync', 'backfill')
+      AND (status = 'succeeded' OR status IN ('partial', 'held') AND plan ? stream
+        AND NOT EXISTS (
+          SELECT FROM slotsync.holds AS h WHERE h.run_id = runs.id AND h.stream = named.stream AND h.state <> 'rejected')
+        AND coalesce((counts->stream->>'failed')::int, 0) + coalesce((counts->stream->>'dead')::int, 0) = 0)
+    ORDER BY id DESC LIMIT 1
+  ) AS "ageSeconds"
+  FROM jsonb_array_elements_text(${JSON.stringify(streams)}::text::jsonb) AS named(stream)`;
+
+interface KindSuccess {
+  kind: RunKind;
+  /** How long ago a run of the kind succeeded; of `sync`, a whole one; null: never. */
+  ageSeconds: number | null;
+}
+
+/** All runs are read: the last success of a kind that seldom runs may be long ago. */
+export const listKindSuccesses = (
+  db: Queries,
+  streams: readonly string[],
+): Promise<KindSuccess[]> => query<KindSuccess>(db)`
+  SELECT kind, extract(epoch FROM now() - max(finished_at)
+    FILTER (WHERE status = 'succeeded' AND (kind <> 'sync' OR ${isWhole(streams)})))::float8 AS "ageSeconds"
+  FROM slotsync.runs GROUP BY kind ORDER BY kind`;

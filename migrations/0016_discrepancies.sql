@@ -1,0 +1,2 @@
+DROP INDEX "slotsync"."reservations_verdict";--> statement-breakpoint
+CREATE INDEX "reservations_discrepancies" ON "slotsync"."reservations" USING btree ("verdict") WHERE verdict NOT IN ('agrees', 'agrees_cancelled', 'restored_there', 'not_compared') OR problem IS NOT NULL;

@@ -1,0 +1,45 @@
+// Facts for gauges: those of the situation, read as for every other surface, and some that only monitoring has a use for.
+// Whole tables are counted apart: one that is too large, or locked, takes nothing else away.
+import { countBookings } from '../state/bookings/read-reservations.js';
+import type { Queries } from '../state/database.js';
+import { listVerifications } from '../state/drift/verifications.js';
+import { readInboxAge } from '../state/inbox/read-inbox.js';
+import { countConnections } from '../state/processes.js';
+import { countRecords } from '../state/records/read/count-records.js';
+import { listRequestSizes } from '../state/request-sizes.js';
+import { listDurations, readBacklog } from '../state/runs/backlog.js';
+import { readHolds } from '../state/runs/holds.js';
+import { listKindSuccesses, listStreamSuccesses } from '../state/runs/last-success.js';
+import { readMoment } from './situation.js';
+
+export type GaugeFacts = Awaited<ReturnType<typeof readGaugeFacts>>;
+/** Null: it could not be read in time. */
+export type CountedFacts = Awaited<ReturnType<typeof readCountedFacts>>;
+
+/** Facts that are quickly read; `streams`: those of the configuration. */
+export async function readGaugeFacts(tx: Queries, streams: readonly string[]) {
+  return {
+    ...(await readMoment(tx)),
+    configured: streams,
+    verifications: await listVerifications(tx),
+    requestSizes: await listRequestSizes(tx),
+    backlog: await readBacklog(tx),
+    inboxAge: await readInboxAge(tx),
+    durations: await listDurations(tx),
+    successes: await listStreamSuccesses(tx, streams),
+  };
+}
+
+/** Facts that count whole tables, each for itself. */
+export async function readCountedFacts(tx: Queries, streams: readonly string[]) {
+  const orNull = <T>(read: (part: Queries) => Promise<T>) => tx.transaction(read).catch(() => null);
+  return {
+    connections: await orNull(countConnections),
+    runs: await orNull(async (part) => ({
+      holds: await readHolds(part),
+      successes: await listKindSuccesses(part, streams),
+    })),
+    bookings: await orNull(countBookings),
+    records: await orNull(countRecords),
+  };
+}
