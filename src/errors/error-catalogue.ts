@@ -117,6 +117,10 @@ export const ERRORS = {
     'a table, column, right or value of the mirror is not what the configuration needs',
     'Correct the configuration or the source, or grant the missing right, then: slotsync check',
   ),
+  mirror_row_security: setup(
+    'a policy of row-level security would hide rows of a source from the role of the mirror',
+    "To read every row, let a superuser give the role of the mirror BYPASSRLS. If the stream is meant to have only the rows that the policy shows, declare `rowSecurity: 'filtered'`. Then: slotsync check",
+  ),
   mirror_read_only: setup(
     'a source tries to write; the mirror is only read',
     'Correct the source: remove the function that writes from the query or view, then: slotsync check',

@@ -59,7 +59,9 @@ export class UsageError extends SlotsyncError {
 export function isReadingFault(error: unknown): error is SlotsyncError {
   return (
     error instanceof SlotsyncError &&
-    ['mirror_source', 'mirror_read_only', 'mirror_raised', 'mirror_failed'].includes(error.code)
+    ['mirror_source', 'mirror_row_security', 'mirror_read_only', 'mirror_raised', 'mirror_failed'].includes(
+      error.code,
+    )
   );
 }
 

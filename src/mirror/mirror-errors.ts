@@ -23,6 +23,10 @@ export function isDataFault(error: unknown): boolean {
   return codeOf(error).startsWith('22');
 }
 
+/** The place in PostgreSQL that raises an error where a policy would hide rows. */
+const isRefusedByPolicy = (error: unknown) =>
+  error instanceof Error && 'routine' in error && error.routine === 'check_enable_rls';
+
 export function asMirrorError(error: unknown): unknown {
   if (error instanceof SlotsyncError) return error;
   const sqlstate = codeOf(error);
@@ -30,6 +34,8 @@ export function asMirrorError(error: unknown): unknown {
   const fault = (code: ErrorCode, message: string, more: { remedy?: string; detail?: string } = {}) =>
     new SlotsyncError(code, message, { facts: { sqlstate }, cause: error, ...more });
 
+  // The code is that of every missing right, and the text is in the language of the server.
+  if (isRefusedByPolicy(error)) return fault('mirror_row_security', text);
   if (/^(42|3F|0A)/.test(sqlstate)) return fault('mirror_source', text);
   if (sqlstate === '25006') return fault('mirror_read_only', `the source tries to write: ${text}`);
   const connection = readConnectionFault(error);

@@ -17,6 +17,7 @@ import { createCatalogueReader } from './read-catalogue.js';
 import { asMirrorError, isDataFault, isSourceFault, read } from './mirror-errors.js';
 import { isRowFault, readApart, type ReadApart } from './read-apart.js';
 import { openReadOnlySessions } from './read-only-sessions.js';
+import { SELECT_POLICIES, type Policies } from './policies.js';
 import { createReadingTimer, type SlowReading } from './slow-reading.js';
 import { SELECT_ROLE_RIGHTS, type RoleRights } from './role-rights.js';
 import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from './session-formats.js';
@@ -104,7 +105,9 @@ export function createMirror({ url, slowMs }: { url: SettingText; slowMs?: numbe
   }
 
   async function isEmpty({ source }: Stream): Promise<boolean> {
-    const rows = await read(() => sessions.query(`SELECT 1 FROM ${sourceSql.relation(source)} LIMIT 1`));
+    const rows = await read(() =>
+      sessions.query(`SELECT 1 FROM ${sourceSql.relation(source)} LIMIT 1`, source),
+    );
     return rows.length === 0;
   }
 
@@ -136,6 +139,12 @@ export function createMirror({ url, slowMs }: { url: SettingText; slowMs?: numbe
     async roleRights(): Promise<RoleRights> {
       const [row] = await read(() => sessions.query<RoleRights>(SELECT_ROLE_RIGHTS));
       return row ?? { role: '', powers: [], writable: [], writableCount: 0 };
+    },
+
+    /** Policies of row-level security, where they concern the role. */
+    async policies(): Promise<Policies> {
+      const [row] = await read(() => sessions.query<Policies>(SELECT_POLICIES));
+      return row ?? { role: '', bypass: null, tables: [], concerned: [], views: [] };
     },
 
     /** The identity of this database, to be compared with another connection's. */
@@ -218,7 +227,7 @@ export function createMirror({ url, slowMs }: { url: SettingText; slowMs?: numbe
     async checkCondition(stream: Stream, selection: Selection): Promise<string | undefined> {
       try {
         for (const statement of sourceSql.tryConditions(stream, selection)) {
-          const { types: parameters } = await sessions.describe(statement);
+          const { types: parameters } = await sessions.describe(statement, stream.source);
           if (parameters.length > 0) return 'parameters such as $1 have no value here';
         }
         return undefined;

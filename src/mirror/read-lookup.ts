@@ -33,9 +33,11 @@ export function createLookupReader(sessions: ReadOnlySessions, reader: SourceRea
       if (fault !== undefined) refuse(fault);
       const text = (of: string) => mappedText(column(of), types.get(of) ?? 'text');
       const rows = await read(() =>
-        sessions.query<{ code: string; value: string | null }>(`
-          SELECT ${text(key)} AS code, ${text(value)} AS value FROM ${relation(source)}
-          WHERE ${column(key)} IS NOT NULL LIMIT ${MOST_CODES + 1}`),
+        sessions.query<{ code: string; value: string | null }>(
+          `SELECT ${text(key)} AS code, ${text(value)} AS value FROM ${relation(source)}
+          WHERE ${column(key)} IS NOT NULL LIMIT ${MOST_CODES + 1}`,
+          source,
+        ),
       ).catch((error: unknown) => {
         if (!(error instanceof SlotsyncError) || error.disposition !== 'dead') throw error;
         return refuse(`from: ${messageOf(error)}`);

@@ -6,6 +6,7 @@ import postgres from 'postgres';
 import { connectPostgres, waitWhileFull } from '../connections/postgres-connection.js';
 import { copyOut, ONE_STATEMENT } from '../connections/postgres-copy.js';
 import type { SettingText } from '../config/setting-text.js';
+import type { RowSecurity } from '../streams/source.js';
 import { quoteLiteral } from '../text/sql-text.js';
 import { VALUE_TYPES } from './column-values.js';
 import { SESSION_FORMATS } from './session-formats.js';
@@ -26,6 +27,13 @@ const END = 'ROLLBACK; SELECT pg_advisory_unlock_all()';
 export interface WrittenFor {
   source: string;
   columns: string;
+}
+
+/** How a statement is run, beside its text. */
+export interface Reading extends RowSecurity {
+  writtenFor?: WrittenFor | undefined;
+  /** Gets the milliseconds that the server took, also when it failed. */
+  ended?: ((ms: number) => void) | undefined;
 }
 
 /** The columns of a source are no longer those that a statement was written for. Nothing of it was read. */
@@ -64,6 +72,7 @@ export function openReadOnlySessions(url: SettingText) {
 
   /** Yields what `work` reads with one statement. A session whose statement may be under way still is ended with it. */
   async function* within<T>(
+    { rowSecurity }: RowSecurity,
     settings: Readonly<Record<string, string | number>>,
     work: (client: postgres.Sql) => AsyncIterable<T>,
   ): AsyncGenerator<T> {
@@ -72,7 +81,9 @@ export function openReadOnlySessions(url: SettingText) {
     let isOver = false;
     try {
       if (isClosed) throw connectionClosed();
-      await session.begin(settings);
+      // Off: PostgreSQL raises an error instead of hiding rows, which would look as if they were deleted.
+      const row_security = rowSecurity === 'filtered' ? 'on' : 'off';
+      await session.begin({ ...SESSION_FORMATS, ...settings, row_security });
       isBegun = true;
       yield* work(session.client);
       isOver = true;
@@ -86,8 +97,8 @@ export function openReadOnlySessions(url: SettingText) {
     }
   }
 
-  async function one<T>(work: (client: postgres.Sql) => PromiseLike<T>): Promise<T> {
-    const results = within({ ...SESSION_FORMATS, ...BY_KEYS }, async function* (client) {
+  async function one<T>(security: RowSecurity, work: (client: postgres.Sql) => PromiseLike<T>): Promise<T> {
+    const results = within(security, BY_KEYS, async function* (client) {
       yield await work(client);
     });
     let result: T | undefined;
@@ -96,13 +107,12 @@ export function openReadOnlySessions(url: SettingText) {
   }
 
   return {
-    /** The rows of one statement. Throws ColumnsChanged. `ended` gets the milliseconds that the server took, also when it failed. */
+    /** The rows of one statement. Throws ColumnsChanged. */
     query: <T extends object = postgres.Row>(
       statement: string,
-      writtenFor?: WrittenFor,
-      ended?: (ms: number) => void,
+      { writtenFor, ended, ...security }: Reading = {},
     ): Promise<T[]> =>
-      one(async (client) => {
+      one(security, async (client) => {
         const startedAt = performance.now();
         try {
           return [
@@ -114,8 +124,8 @@ export function openReadOnlySessions(url: SettingText) {
       }),
 
     /** The columns that a statement returns, and the types of its parameters. It is parsed, and not executed. */
-    async describe(statement: string) {
-      const { columns, types } = await one((client) => client.unsafe(statement).describe());
+    async describe(statement: string, security: RowSecurity) {
+      const { columns, types } = await one(security, (client) => client.unsafe(statement).describe());
       return { columns, types, described: describeColumns(columns) };
     },
 
@@ -125,8 +135,8 @@ export function openReadOnlySessions(url: SettingText) {
      * row. So the query is parsed first, which waits, and its locks are kept until the end of the transaction. Throws
      * ColumnsChanged before the first block.
      */
-    copy: (query: string, writtenFor?: WrittenFor): AsyncGenerator<string[]> =>
-      within(SESSION_FORMATS, async function* (client) {
+    copy: (query: string, { writtenFor, ...security }: Reading): AsyncGenerator<string[]> =>
+      within(security, {}, async function* (client) {
         await unlessChanged(client, writtenFor, client.unsafe(query).describe());
         yield* copyOut(client, `COPY (${query}) TO STDOUT`);
       }),

@@ -21,7 +21,7 @@ export const SELECT_ROLE_RIGHTS = `
   powers AS (
     SELECT power FROM me CROSS JOIN LATERAL (VALUES
       ('SUPERUSER', rolsuper), ('CREATEROLE', rolcreaterole), ('CREATEDB', rolcreatedb),
-      ('REPLICATION', rolreplication), ('BYPASSRLS', rolbypassrls)) AS v(power, has) WHERE has
+      ('REPLICATION', rolreplication)) AS v(power, has) WHERE has
     UNION ALL
     SELECT r.rolname FROM me JOIN pg_roles AS r ON pg_has_role(me.oid, r.oid, 'member')
     WHERE NOT me.rolsuper AND r.rolname IN ('pg_write_all_data', 'pg_write_server_files', 'pg_execute_server_program')),

@@ -21,7 +21,9 @@ export interface SlowReading {
 export function createReadingTimer(sessions: Pick<ReadOnlySessions, 'query'>, slowMs = SLOW_MS) {
   /** The rows are read already: that there is no plan must not fail them. */
   const explain = (statement: string) =>
-    read(() => sessions.query<{ 'QUERY PLAN': string }>(`EXPLAIN ${statement}`)).then(
+    read(() =>
+      sessions.query<{ 'QUERY PLAN': string }>(`EXPLAIN ${statement}`, { rowSecurity: 'filtered' }),
+    ).then(
       (lines) => lines.map((line) => line['QUERY PLAN']).join('\n'),
       () => '',
     );

@@ -1,7 +1,8 @@
 // Reads one source of the mirror, that of a stream or that of the bookings: its columns and their types, its rows by
 // their keys, and the external ids that several of its rows share.
 import { keyExpression } from './row-key-and-hash.js';
-import { messageOf, SlotsyncError } from '../errors/errors.js';
+import { remedyFor } from '../errors/error-catalogue.js';
+import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { nearestName, suggestName } from '../text/nearest-name.js';
 import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
 import type { Row } from '../streams/config-schema.js';
@@ -11,7 +12,12 @@ import type { DeclaredSource, Source } from '../streams/stream.js';
 import { keyColumns, readValue } from './column-values.js';
 import { isKeyType, readsOwnText } from './mapped-text.js';
 import { asMirrorError, isSourceFault, read } from './mirror-errors.js';
-import { ColumnsChanged, type ReadOnlySessions, type WrittenFor } from './read-only-sessions.js';
+import {
+  ColumnsChanged,
+  type ReadOnlySessions,
+  type Reading,
+  type WrittenFor,
+} from './read-only-sessions.js';
 import { toSourceColumns, type ColumnTypes, type Described, type SourceColumns } from './source-columns.js';
 import * as sourceSql from './source-sql.js';
 
@@ -55,7 +61,7 @@ export function createSourceReader(sessions: ReadOnlySessions) {
 
   async function readColumns(source: Source) {
     const statement = `SELECT * FROM ${sourceSql.relation(source)}`;
-    const { columns, described } = await read(() => sessions.describe(statement));
+    const { columns, described } = await read(() => sessions.describe(statement, source));
     const oids = quoteLiteral(arrayLiteral(columns.map(({ type }) => String(type))));
     const types = await read(() =>
       sessions.query<{ oid: string; type: string }>(
@@ -82,13 +88,14 @@ export function createSourceReader(sessions: ReadOnlySessions) {
   async function* readBlocks<D extends { source: Source }, T>(
     declared: D,
     statementsFor: (described: Described<D>) => readonly string[],
-    run: (statement: string, writtenFor: WrittenFor) => AsyncIterable<T>,
+    run: (statement: string, reading: Reading) => AsyncIterable<T>,
   ): AsyncGenerator<T> {
     for (let tries = 1; ; tries++) {
       const { writtenFor, ...columns } = await columnsOf(declared.source);
       const statements = statementsFor({ ...declared, ...columns });
       try {
-        return yield* withFallback(statements, (statement) => run(statement, writtenFor));
+        const { rowSecurity } = declared.source;
+        return yield* withFallback(statements, (statement) => run(statement, { rowSecurity, writtenFor }));
       } catch (error) {
         // A type may have another name by now, which its column does not show.
         known.delete(declared.source);
@@ -102,8 +109,8 @@ export function createSourceReader(sessions: ReadOnlySessions) {
     statementsFor: (described: Described<D>) => readonly string[],
     ended?: (statement: string, ms: number) => void,
   ): AsyncGenerator<T[]> =>
-    readBlocks(declared, statementsFor, async function* (statement, writtenFor) {
-      yield await sessions.query<T>(statement, writtenFor, (ms) => ended?.(statement, ms));
+    readBlocks(declared, statementsFor, async function* (statement, reading) {
+      yield await sessions.query<T>(statement, { ...reading, ended: (ms) => ended?.(statement, ms) });
     });
 
   async function suggestTable(source: Source): Promise<string> {
@@ -153,8 +160,9 @@ export function createSourceReader(sessions: ReadOnlySessions) {
       try {
         return faultsOf((await describe(source)).types);
       } catch (error) {
-        if (!isSourceFault(error)) throw error;
-        return [`from: ${messageOf(error)}${await suggestTable(source)}`];
+        if (isSourceFault(error)) return [`from: ${messageOf(error)}${await suggestTable(source)}`];
+        if (codeOf(error) !== 'mirror_row_security') throw error;
+        return [`from: ${messageOf(error)}. ${remedyFor('mirror_row_security')}`];
       }
     },
 

@@ -77,7 +77,8 @@ export function resolveReservations(
   lookups: ReadonlyMap<string, Lookup>,
   faults: Fault[],
 ): ReservationConfig {
-  const { window, everyMinutes, status, fields, from, key, externalId, begin, end } = declaration;
+  const { window, everyMinutes, status, fields, from, key, rowSecurity, externalId, begin, end } =
+    declaration;
   const known = new Map(streams.map((stream) => [stream.name, stream.key]));
   const objects = declaration.objects.map((reference, at) =>
     resolveReference(reference, `reservations.objects.${at}`, { known }, faults),
@@ -92,7 +93,8 @@ export function resolveReservations(
   // The schema lets pass all five or none.
   if (!from || !key || !externalId || !begin || !end) return config;
   const { timezone, cancelled } = declaration;
-  const source = resolveDeclared({ from, key, externalId, fields }, 'reservations', lookups, faults);
+  const declared = { from, key, rowSecurity, externalId, fields };
+  const source = resolveDeclared(declared, 'reservations', lookups, faults);
   return { ...config, bookings: { ...source, begin, end, timezone, cancelled, objects } };
 }
 

@@ -84,6 +84,10 @@ export interface LookupSource {
    * @example value: 'name'
    */
   value: string;
+  /** `filtered`: the rows that policies of row-level security show are the whole table.
+   * @example rowSecurity: 'filtered'
+   */
+  rowSecurity?: Optional<'filtered'>;
 }
 
 export interface KeyReference {
@@ -119,6 +123,11 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
    * @example key: ['programme_code', 'year_group']
    */
   key: string | string[];
+  /** `filtered`: the rows that policies of row-level security show are the whole source. Without it a policy that would hide
+   * rows is an error.
+   * @example rowSecurity: 'filtered'
+   */
+  rowSecurity?: Optional<'filtered'>;
   /** External id of the object type at the service.
    * @example type: 'room'
    */
@@ -199,7 +208,7 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
 
 type BookedSource<Service extends ServiceNames> = Pick<
   StreamConfig<Service>,
-  'from' | 'key' | 'externalId' | 'fields'
+  'from' | 'key' | 'rowSecurity' | 'externalId' | 'fields'
 >;
 
 /**
@@ -442,11 +451,18 @@ const source = z.union([name('a table or view'), query], {
   error: "a table or view such as 'campus.rooms', or { query: 'select …' }",
 });
 
+const rowSecurity = z.literal('filtered', "'filtered', or left out").optional();
+
 const lookups = z.record(
   name('the name of a lookup'),
   z.union(
     [
-      z.strictObject({ from: source, key: column, value: column } satisfies Shape<LookupSource>),
+      z.strictObject({
+        from: source,
+        key: column,
+        value: column,
+        rowSecurity,
+      } satisfies Shape<LookupSource>),
       z.strictObject({ file: name('a CSV file'), key: column, value: column } satisfies Shape<LookupFile>),
       z.record(z.string(), z.string().nullable()),
     ],
@@ -490,6 +506,7 @@ export const FIRST_OBJECTS = 100;
 export const streamSchema = z.strictObject({
   from: source,
   key: columns,
+  rowSecurity,
   type: name("the external id of a type at the service, such as 'room'"),
   externalId: name("a template such as 'room_{room_code}'"),
   fields,
@@ -546,6 +563,7 @@ const reservations = z
   .strictObject({
     from: source.optional(),
     key: columns.optional(),
+    rowSecurity,
     externalId: name(BOOKING_KEYS.externalId).optional(),
     begin: column.optional(),
     end: column.optional(),

@@ -59,10 +59,10 @@ export function resolveLookups(
   for (const [name, lookup] of Object.entries(declared)) {
     const path = `lookups.${name}`;
     if (isTable(lookup)) {
-      const { from, key, value } = lookup;
+      const { from, key, value, rowSecurity } = lookup;
       const source = typeof from === 'string' ? parseTable(from) : from;
       if (typeof source === 'string') faults.push({ path: `${path}.from`, message: source });
-      else lookups.set(name, { table: { source, key, value } });
+      else lookups.set(name, { table: { source: { ...source, rowSecurity }, key, value } });
     }
     const content = isTable(lookup)
       ? new Map<string, string>()

@@ -1,7 +1,12 @@
 // The source that rows come from, and how the configuration writes it.
 
+/** Whether policies of row-level security may hide rows of a source. Unless it says so, PostgreSQL raises an error where one would. */
+export interface RowSecurity {
+  rowSecurity?: 'filtered' | undefined;
+}
+
 /** A relation by its (literal) name parts, or a query. */
-export type Source = { table: readonly string[] } | { query: string };
+export type Source = ({ table: readonly string[] } | { query: string }) & RowSecurity;
 
 /** Parses `schema.table`, parts optionally in double quotes; returns the fault as text when it cannot. */
 export function parseTable(name: string): Source | string {

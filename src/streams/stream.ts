@@ -27,7 +27,7 @@ export interface DeclaredSource {
   lookups: UsedLookups;
 }
 
-type SourceKey = 'from' | 'key' | 'externalId' | 'fields';
+type SourceKey = 'from' | 'key' | 'rowSecurity' | 'externalId' | 'fields';
 
 /** A kind of record that is synced. */
 export interface Stream extends DeclaredSource, Omit<StreamDeclaration, SourceKey | 'references'> {
@@ -125,8 +125,8 @@ function resolveStream(
   faults: Fault[],
 ): Unleveled {
   const at = `streams.${name}`;
-  const { from, key, externalId, fields, references, ...declared } = declaration;
-  const source = resolveDeclared({ from, key, externalId, fields }, at, streams.lookups, faults);
+  const { from, key, rowSecurity, externalId, fields, references, ...declared } = declaration;
+  const source = resolveDeclared({ from, key, rowSecurity, externalId, fields }, at, streams.lookups, faults);
   const owned = new Set([...Object.keys(fields), ...Object.keys(references)]);
   for (const [place, fieldId] of (declared.match ?? []).entries())
     if (!owned.has(fieldId)) {
@@ -154,7 +154,7 @@ function toList(value: string | string[]): string[] {
 
 /** Resolves where the rows are and how they are read; `path` is the place of the declaration. */
 export function resolveDeclared(
-  { from, key, externalId, fields }: Pick<StreamDeclaration, SourceKey>,
+  { from, key, rowSecurity, externalId, fields }: Pick<StreamDeclaration, SourceKey>,
   path: string,
   lookups: ReadonlyMap<string, Lookup>,
   faults: Fault[],
@@ -165,7 +165,10 @@ export function resolveDeclared(
     return otherwise;
   };
   return {
-    source: orFault(typeof from === 'string' ? parseTable(from) : from, 'from', { table: [] }),
+    source: {
+      ...orFault(typeof from === 'string' ? parseTable(from) : from, 'from', { table: [] }),
+      rowSecurity,
+    },
     key: toList(key),
     externalId: orFault(parseTemplate(externalId), 'externalId', []),
     fields: new Map(Object.entries(fields)),

@@ -1,3 +1,4 @@
+// Guarantee 6
 // Least privilege: the SQL of docs/security.md makes the roles, with other names, and every command runs with them.
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -27,6 +28,7 @@ function readBlocks(): string[] {
 const JUNE = ['--from', '2026-06-01', '--to', '2026-07-01'];
 let world: Rehearsal;
 let settings: Record<string, string>;
+let configuration: string;
 
 function addressOf(role: Role): string {
   const url = new URL(world.url);
@@ -41,7 +43,7 @@ beforeAll(async () => {
     MIRROR_DATABASE_URL: addressOf('slotsync_mirror'),
     STATE_DATABASE_URL: addressOf('slotsync_state'),
   };
-  const from = CONFIGURATION.replaceAll(/from: '(\w+)'/g, "from: 'campus.$1'").replace(
+  configuration = CONFIGURATION.replaceAll(/from: '(\w+)'/g, "from: 'campus.$1'").replace(
     '  streams: {',
     `  reservations: {
       from: 'campus.bookings', key: 'id', externalId: 'res_{id}', begin: 'begins', end: 'ends', timezone: 'UTC',
@@ -49,7 +51,7 @@ beforeAll(async () => {
     },
     streams: {`,
   );
-  await world.configure(from);
+  await world.configure(configuration);
   await world.sql.unsafe(`
     REVOKE CREATE ON SCHEMA public FROM PUBLIC;
     -- Another role may have created a function that fits a call of the state better than PostgreSQL's own.
@@ -123,6 +125,34 @@ it('roles: check warns of a mirror that may write or has the role of the state, 
   expect(stdout).toContain('GRANT SELECT ON "campus"."rooms", "campus"."courses", "campus"."bookings" TO');
   expect(stdout).toContain('No faults found, 1 warning.');
   await world.sql.unsafe(`REVOKE UPDATE (name) ON campus.rooms FROM ${nameOf('slotsync_mirror')}`);
+});
+
+it('roles: rows that a policy hides from the mirror’s role are not taken for deleted', async () => {
+  await world.sql.unsafe(`
+    ALTER TABLE campus.rooms ENABLE ROW LEVEL SECURITY;
+    CREATE POLICY two ON campus.rooms FOR SELECT USING (code IN ('R1', 'R2'))`);
+  const refused = await run('sync');
+  expect(refused.code).toBe(2);
+  expect(refused.stderr).toMatch(/streams\.rooms: from: .*"rooms".*BYPASSRLS.*`rowSecurity: 'filtered'`/);
+  expect(world.sandbox.object('room_R3')).toMatchObject({ active: true });
+  const check = await run('check');
+  expect(check.code).toBe(2);
+  expect(check.stdout).toContain(
+    `· row-level security: policies concern ${nameOf('slotsync_mirror')} on campus.rooms: `,
+  );
+  await world.sql.unsafe(`ALTER ROLE ${nameOf('slotsync_mirror')} BYPASSRLS`);
+  const plan = async () => (await run('plan', 'rooms', '--json')).stdout;
+  expect(JSON.parse(await plan())).toMatchObject({ streams: [{ counts: { retire: 0 } }] });
+  await world.sql.unsafe(`ALTER ROLE ${nameOf('slotsync_mirror')} NOBYPASSRLS`);
+  await world.configure(
+    configuration.replace("from: 'campus.rooms'", "rowSecurity: 'filtered', from: 'campus.rooms'"),
+  );
+  expect(JSON.parse(await plan())).toMatchObject({ streams: [{ counts: { retire: 1 } }] });
+  expect((await run('check')).stdout).toContain(
+    '✓ source of rooms: every column exists; policies may hide rows, as declared',
+  );
+  await world.configure(configuration);
+  await world.sql.unsafe('ALTER TABLE campus.rooms DISABLE ROW LEVEL SECURITY');
 });
 
 it.skipIf(isForMirrorAlone())(

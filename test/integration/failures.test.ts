@@ -211,6 +211,7 @@ const GIVEN_UP: Record<string, Turn> = {
   mirror_raised: 'person',
   mirror_read_only: 'person',
   mirror_refused: 'person',
+  mirror_row_security: 'person',
   mirror_source: 'person',
   mirror_unreachable: 'retry',
   quota_unavailable: 'retry',

@@ -45,6 +45,7 @@ describe('fingerprint of a declaration', () => {
     ['batchSize', { batchSize: 7 }],
     ['graceDays', { graceDays: 3 }],
     ['unlessReserved', { unlessReserved: false }],
+    ['rowSecurity', { rowSecurity: 'filtered' }],
     ['limits', { limits: { update: { count: 3 } } }],
     ['match', { match: ['course.name'] }],
     ['waitDays', { waitDays: 3 }],

@@ -7,6 +7,7 @@ import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../../erro
 import { plural } from '../../text/format.js';
 import type { Mirror, SlowReading } from '../../mirror/mirror.js';
 import type { Stream } from '../../streams/stream.js';
+import { describePolicies } from '../../mirror/policies.js';
 import { createReader, describeExcess } from '../../mirror/role-rights.js';
 import type { State } from '../../state/database.js';
 import { findPooling, refuseTransactionPooling } from '../../connections/postgres-connection.js';
@@ -83,6 +84,8 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
   if (opened && isOk(mirrorFindings)) yield* checkDatabases(opened, mirror);
   if (isOk(mirrorFindings)) {
     yield* checkRole(mirror, configuration, stateRole);
+    for (const text of describePolicies(await mirror.policies()))
+      yield { what: 'row-level security', result: 'note', text };
     const sources = await collect(checkSources(mirror, configuration));
     yield* sources;
     if (isOk(sources)) for (const stream of configuration.streams) yield* await checkReading(mirror, stream);
@@ -196,7 +199,13 @@ async function* checkSources(mirror: Mirror, { streams, reservations }: Configur
     streams.map((stream) => limit(async () => ({ stream, faults: await mirror.checkStream(stream) }))),
   );
   for (const { stream, faults } of checked)
-    yield* sourceFindings(`source of ${stream.name}`, faults, 'every column exists');
+    yield* sourceFindings(
+      `source of ${stream.name}`,
+      faults,
+      stream.source.rowSecurity === 'filtered'
+        ? 'every column exists; policies may hide rows, as declared'
+        : 'every column exists',
+    );
   if (!reservations) return;
   const { bookings } = reservations;
   const what = 'source of reservations';
