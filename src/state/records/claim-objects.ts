@@ -1,5 +1,6 @@
 // Claims on objects, for those whose external id does not follow from the key of their record alone: records of several
 // keys, streams or runs may represent one of them, and only one batch may write it.
+import { randomUUID } from 'node:crypto';
 import { sql } from 'drizzle-orm';
 import { arrayLiteral } from '../../text/sql-text.js';
 import { anyOf, query, type Queries } from '../database.js';
@@ -27,6 +28,25 @@ export async function claimObjects(
     )
     SELECT external_id AS "externalId", external_id IN (SELECT external_id FROM expired) AS "isTakenOver" FROM claimed`;
   return new Map(rows.map(({ externalId, isTakenOver }) => [externalId, { isTakenOver }]));
+}
+
+/** A command takes far less. */
+const COMMAND_SECONDS = 60;
+
+/** Lets a command do something to objects while it has the claims on them: on those that no batch has. */
+export async function whileClaimed<T>(
+  db: Queries,
+  command: string,
+  externalIds: readonly string[],
+  work: (claimed: { has(externalId: string): boolean }, token: string) => Promise<T>,
+): Promise<T> {
+  const token = `${command} ${randomUUID()}`;
+  const claimed = await claimObjects(db, { token, seconds: COMMAND_SECONDS }, externalIds);
+  try {
+    return await work(claimed, token);
+  } finally {
+    await releaseObjectClaims(db, token, [...claimed.keys()]);
+  }
 }
 
 /** Prolongs claims. Returns false when another batch took any of them over: then nothing may be sent. */

@@ -2,10 +2,9 @@
 // notes the external id of what it writes and looks for links then; a link is inserted and then it is looked for records
 // of that external id. So one of the two sees the other, or each does. Meanwhile the object is claimed, so that no batch
 // writes it by a link that may still be undone.
-import { randomUUID } from 'node:crypto';
 import { anyOf, query, type Queries, type State } from '../database.js';
 import { takeObjects } from './transfer-objects.js';
-import { claimObjects, releaseObjectClaims } from './claim-objects.js';
+import { whileClaimed } from './claim-objects.js';
 import { deleteLinks, insertLinks, readLinks, readLinksTo, type Link } from './links.js';
 import { recordName, type RecordKey } from './outcome-types.js';
 import { checkAgain, EXTERNAL_ID_CHANGED, IS_FORMER, MAY_BE_AT_SERVICE } from './record-state.js';
@@ -21,7 +20,6 @@ export interface RefusedLink {
 
 /** Links made in one statement, which takes far less than the seconds their objects are claimed for. */
 const AT_ONCE = 1000;
-const CLAIM_SECONDS = 60;
 
 /**
  * Links keys to objects, where nothing speaks against it: the key has another link, or a record whose object was accepted or
@@ -48,26 +46,15 @@ export async function linkRecords(
 }
 
 async function claimAndLink(db: State['db'], links: readonly NewLink[]) {
-  const token = `link ${randomUUID()}`;
   const wanted = links.map(({ externalId }) => externalId);
-  const claimed = await claimObjects(db, { token, seconds: CLAIM_SECONDS }, wanted);
-  try {
-    const made = await linkBlock(
-      db,
-      links.filter(({ externalId }) => claimed.has(externalId)),
-      token,
+  return whileClaimed(db, 'link', wanted, async (claimed, token) => {
+    const isFree = ({ externalId }: NewLink) => claimed.has(externalId);
+    const made = await linkBlock(db, links.filter(isFree), token);
+    const refused = links.flatMap((link) =>
+      isFree(link) ? [] : { link, reason: 'a batch is writing its object' },
     );
-    const refused = links.filter(({ externalId }) => !claimed.has(externalId));
-    return {
-      ...made,
-      refused: [
-        ...made.refused,
-        ...refused.map((link) => ({ link, reason: 'a batch is writing its object' })),
-      ],
-    };
-  } finally {
-    await releaseObjectClaims(db, token, [...claimed.keys()]);
-  }
+    return { ...made, refused: [...made.refused, ...refused] };
+  });
 }
 
 async function linkBlock(db: State['db'], links: readonly NewLink[], token: string) {

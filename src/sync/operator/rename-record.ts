@@ -1,17 +1,13 @@
 // A row has another key now, and its object is to follow it instead of being retired and made again: with the same number,
 // the same bookings, and the external id it has.
-import { randomUUID } from 'node:crypto';
 import { messageWithDetail, UsageError } from '../../errors/errors.js';
-import { claimObjects, releaseObjectClaims } from '../../state/records/claim-objects.js';
+import { whileClaimed } from '../../state/records/claim-objects.js';
 import { renameRecord, type Renamed, type RenameRefusal } from '../../state/records/change-key.js';
 import { readOwnersByKey } from '../../state/records/read/owners.js';
 import { shortenKey } from '../../streams/local-key.js';
 import type { Stream } from '../../streams/stream.js';
 import { findReferrers } from '../identity/referrers.js';
 import { externalIdOfRow, type IdentityDeps } from '../identity/row-ids.js';
-
-/** A rename takes far less. */
-const CLAIM_SECONDS = 60;
 
 const AGAIN = 'Run the command again when that batch has ended: slotsync status';
 
@@ -44,10 +40,8 @@ export async function renameKey(
   if (!owner || owner.objectHash === null)
     throw refusal({ refused: 'never_accepted' }, stream.name, { from, to });
   const { externalId } = owner;
-  const token = `rename ${randomUUID()}`;
-  const claimed = await claimObjects(db, { token, seconds: CLAIM_SECONDS }, [externalId]);
-  if (!claimed.has(externalId)) throw refusal({ refused: 'claimed' }, stream.name, { from, to });
-  try {
+  return whileClaimed(db, 'rename', [externalId], async (claimed) => {
+    if (!claimed.has(externalId)) throw refusal({ refused: 'claimed' }, stream.name, { from, to });
     const templateId = externalIdOfRow(stream, row);
     const referrers = await findReferrers(deps, [{ stream: stream.name, localKey: from }]);
     const renaming = { stream: stream.name, from, to, templateId };
@@ -55,9 +49,7 @@ export async function renameKey(
     if ('refused' in renamed) throw refusal(renamed, stream.name, { from, to });
     await referrers.checkLater();
     return { ...renamed, templateId };
-  } finally {
-    await releaseObjectClaims(db, token, [externalId]);
-  }
+  });
 }
 
 function refusal(
