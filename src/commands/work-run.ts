@@ -125,7 +125,7 @@ export async function workRun(
         print({ json }, { ...extraJson, run: runToJson(run), started: false }, [
           `Run ${id} over these streams is paused. To continue: slotsync resume ${id}`,
         ]);
-        return EXIT.done;
+        return EXIT.failed;
       }
       if (started) await queue.producer.enqueueRun(id, run.lane);
       else if (!json && isOurs) printLine(`Run ${id} is unfinished; continuing it.`);

@@ -45,7 +45,7 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       for (const command of ['sync', 'backfill']) {
         const other = await world.run([command, 'rooms']);
         expect(other.stdout).toBe('Run 1 over these streams is paused. To continue: slotsync resume 1\n');
-        expect(other.code).toBe(0);
+        expect(other.code).toBe(1);
       }
       expect((await world.run(['pause', '1'])).stdout).toBe('Run 1 is paused already.\n');
       const status = await world.run(['status']);

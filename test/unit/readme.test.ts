@@ -4,7 +4,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { SETTING_NAMES } from '../../src/config/settings.js';
+import { loadSettings, SETTING_NAMES } from '../../src/config/settings.js';
 import { configSchema } from '../../src/streams/config-schema.js';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
@@ -164,6 +164,66 @@ describe('docs/configuration.md', () => {
   });
 });
 
+describe('settings', () => {
+  const API = { API_BASE_URL: 'https://service.example', API_KEY: 'key', API_ORGANIZATION_ID: '1' };
+  const { api, requestsPerSecond, httpPort, httpHost } = loadSettings([], API);
+  const defaults = {
+    API_REGION: api?.region,
+    API_REQUESTS_PER_SECOND: requestsPerSecond,
+    HTTP_PORT: httpPort,
+    HTTP_HOST: httpHost,
+  };
+
+  it.each(['README.md', 'docs/configuration.md'])('%s: each default is that of the program', (page) => {
+    for (const [name, value] of Object.entries(defaults))
+      expect(read(page)).toMatch(new RegExp(`^\\| \`${name}\` +\\| \`${value}\` `, 'm'));
+  });
+
+  it('.env.example: each default is that of the program', () => {
+    for (const [name, value] of Object.entries(defaults))
+      expect(read('.env.example')).toContain(`#${name}=${value}\n`);
+  });
+
+  it('docker-compose.yml: the containers get every one, and those that are set in it exist', () => {
+    const [shared = '', services = ''] = read('docker-compose.yml').split(/^services:$/m);
+    expect(shared).toMatch(/^ {2}env_file: \.env$/m);
+    expect(services).not.toContain('env_file');
+    const [worker = ''] = /^ {2}worker:$[^]*?(?=^\w)/m.exec(services) ?? [];
+    const named = [...`${shared}${worker}`.matchAll(/^ +([A-Z_]+): /gm)].map(([, name = '']) => name);
+    expect(named.length).toBeGreaterThan(5);
+    expect(SETTING_NAMES).toEqual(expect.arrayContaining(named));
+    expect(named).toEqual(expect.arrayContaining(['STATE_DATABASE_URL', 'REDIS_URL', 'SLOTSYNC_CONFIG']));
+  });
+
+  it('the unit file: the service gets every one, and those that are set in it exist', () => {
+    const unit = read('examples/systemd/slotsync-worker.service');
+    expect(unit).toMatch(/^EnvironmentFile=\S+$/m);
+    const named = [...unit.matchAll(/^Environment=([A-Z_]+)=/gm)].map(([, name = '']) => name);
+    expect(SETTING_NAMES).toEqual(expect.arrayContaining(named));
+  });
+});
+
+describe('sentences that the program says', () => {
+  const source = [...allSources('src'), ...allSources('migrations')]
+    .map((file) => read(file))
+    .join('\n')
+    .replaceAll(/\s+/g, ' ');
+  /** Put together from parts, or another program's. */
+  const ELSEWHERE = ['Nothing is known yet', 'records in run 17 were not sent', "unknown option '-x'"];
+
+  it.each(pages)('%s quotes what the program contains', (page) => {
+    const prose = read(page).replaceAll(/^ *```[^]*?^ *```/gm, '');
+    const quoted = [...prose.matchAll(/`([^`\n]+)`/g)]
+      .map(([, text = '']) => text)
+      .filter((text) => /^(?:…|[\w',.:() -])+$/.test(text) && !ELSEWHERE.includes(text));
+    const fragments = quoted.flatMap((text) => text.split(/…|\d+|[():]/)).map((text) => text.trim());
+    // Words alone: no command, no code, no SQL.
+    const said = fragments.filter((text) => /^[A-Z]?[a-z]+(?:[', ]+[a-z]+){2,}$/.test(text));
+    const isCommand = (text: string) => /^(?:slotsync|npm|npx|node|git|docker|systemctl) /.test(text);
+    expect(said.filter((text) => !isCommand(text) && !source.includes(text))).toEqual([]);
+  });
+});
+
 describe('.env.example', () => {
   it('explains every setting, and no other', () => {
     const named = [...read('.env.example').matchAll(/^#? ?([A-Z][A-Z_]+)=/gm)].map(([, name = '']) => name);
@@ -179,6 +239,13 @@ function isCode(text: string, index: number): boolean {
   if (fences % 2 === 1) return true;
   const paragraph = before.split(/\n\n|```\w*\n/).at(-1) ?? '';
   return (paragraph.match(/`/g)?.length ?? 0) % 2 === 1;
+}
+
+/** The files of a folder, of every kind. */
+function allSources(folder: string): string[] {
+  return readdirSync(path.join(root, folder), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => path.join(path.relative(root, entry.parentPath), entry.name));
 }
 
 function lineUpTo(text: string, index: number): string {
