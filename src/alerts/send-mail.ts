@@ -43,20 +43,14 @@ export async function sendMail(
     disableUrlAccess: true,
   });
   const { from, subject, text, html } = mail;
-  const givenUp = new Promise<never>((_, reject) => {
-    const giveUp = () => reject(new Error('no answer in time'));
-    if (signal.aborted) giveUp();
-    else signal.addEventListener('abort', giveUp, { once: true });
-  });
   const headers = { 'Auto-Submitted': 'auto-generated' };
-  const sent = transport
-    .sendMail({ from, to: [...mail.to], subject, text, html, headers })
-    .catch((error: unknown) => {
-      throw new Error(describe(codeOf(error), error), { cause: error });
-    });
-  for (const end of [givenUp, sent]) end.catch(() => undefined); // the race gets the error
   try {
-    const { rejected } = await Promise.race([sent, givenUp]);
+    const { rejected } = await transport
+      .sendMail({ from, to: [...mail.to], subject, text, html, headers, signal })
+      .catch((error: unknown) => {
+        const reason = signal.aborted ? 'no answer in time' : describe(codeOf(error), error);
+        throw new Error(reason, { cause: error });
+      });
     const missing = addressesAmong(mail.to, rejected);
     if (missing.length > 0)
       throw new SentInPart(

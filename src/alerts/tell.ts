@@ -18,6 +18,7 @@ import {
 import { tryLock, type Queries, type State } from '../state/database.js';
 import { readBinding } from '../state/destination-binding.js';
 import { limitReading } from '../state/snapshot.js';
+import { withDeadline } from '../time/deadline.js';
 import { SEND_WITHIN_MS, type Channel } from './channels.js';
 import { composeNotice, SentInPart, type Notice } from './notice.js';
 
@@ -123,9 +124,8 @@ export async function trySend(
   notice: Notice,
   { missing = null, signal }: { missing?: readonly string[] | null; signal?: AbortSignal | undefined } = {},
 ): Promise<{ problem: string | null; missing: readonly string[] | null }> {
-  const limits = [AbortSignal.timeout(SEND_WITHIN_MS), ...(signal ? [signal] : [])];
   try {
-    await channel.send(notice, AbortSignal.any(limits), missing);
+    await withDeadline({ ms: SEND_WITHIN_MS, signal }, (ending) => channel.send(notice, ending, missing));
     return { problem: null, missing: null };
   } catch (error) {
     if (error instanceof SentInPart) return { problem: error.message, missing: error.missing };

@@ -54,7 +54,7 @@ async function readKeys({ keys, keysFile }: RangeOptions): Promise<string[] | un
 
 function readKeysFile(file: string): string {
   try {
-    return readTextFile(file);
+    return readTextFile(file, { pipes: true });
   } catch (error) {
     throw new UsageError(`--keys-file ${messageOf(error)}`, { cause: error });
   }

@@ -13,7 +13,7 @@ import { containsSecret, listSecretFiles } from './settings.js';
 export function readEnvironment(file?: string): NodeJS.ProcessEnv {
   if (file === undefined && !existsSync('.env')) return process.env;
   if (file === undefined) requireOwnFile('.env', '--env-file .env');
-  const text = readTextFile(file ?? '.env');
+  const text = readTextFile(file ?? '.env', { pipes: true });
   const line = findUnreadableLine(text);
   if (line !== undefined)
     throw new UsageError(`${file ?? '.env'}: line ${line} is not NAME=value`, {

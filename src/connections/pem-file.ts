@@ -1,7 +1,6 @@
 // Certificates and keys that an address names by file, for every server that is reached over TLS.
-import { readFileSync } from 'node:fs';
-import { codeOf, UsageError } from '../errors/errors.js';
-import { isReadableByOthers } from '../files/text-file.js';
+import { messageOf, UsageError } from '../errors/errors.js';
+import { isReadableByOthers, readTextFile } from '../files/text-file.js';
 
 /** Parameters that say how a connection is encrypted, the same for every kind of address. */
 export const TLS_PARAMETERS = ['sslmode', 'sslrootcert', 'sslcert', 'sslkey'];
@@ -30,13 +29,12 @@ function readPemFile(parameters: URLSearchParams, name: string): string | undefi
   if (file === null || (name === 'sslrootcert' && file === 'system')) return undefined;
   let text: string;
   try {
-    text = readFileSync(file, 'utf8');
-    if (name === 'sslkey' && isReadableByOthers(file))
-      throw new UsageError(`sslkey ${file} may be read by every user of this machine; chmod 600 it`);
+    text = readTextFile(file);
   } catch (error) {
-    if (error instanceof UsageError) throw error;
-    throw new UsageError(`${name} ${file} cannot be read (${codeOf(error)})`, { cause: error });
+    throw new UsageError(`${name} ${messageOf(error)}`, { cause: error });
   }
+  if (name === 'sslkey' && isReadableByOthers(file))
+    throw new UsageError(`sslkey ${file} may be read by every user of this machine; chmod 600 it`);
   if (!text.includes('-----BEGIN'))
     throw new UsageError(`${name} ${file} contains no PEM text (-----BEGIN …)`);
   return text;

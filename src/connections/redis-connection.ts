@@ -3,6 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
+import { withDeadline } from '../time/deadline.js';
 import { parseRedisAddress, type RedisAddress } from './redis-address.js';
 import { currentText, type SettingText } from '../config/setting-text.js';
 
@@ -170,19 +171,12 @@ export async function requireRedis(address: SettingText): Promise<void> {
   const report = (error: unknown) => (reported = error);
   for (const event of ['error', 'sentinelError', 'node error']) client.on(event, report);
 
-  let timer: NodeJS.Timeout | undefined;
-  const tooLate = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error('ETIMEDOUT')), PROBE_WITHIN_MS);
-  });
-  const probe = probeServer(client, parsed);
-  probe.catch(() => undefined);
   try {
-    await Promise.race([probe, tooLate]);
+    await withDeadline({ ms: PROBE_WITHIN_MS }, () => probeServer(client, parsed));
     if (reported !== undefined && parsed.kind === 'server') throw reported; // SELECT was refused
   } catch (error) {
     throw error instanceof SlotsyncError ? error : explainFault(reported ?? error, parsed);
   } finally {
-    clearTimeout(timer);
     client.disconnect();
   }
 }

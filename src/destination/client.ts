@@ -5,6 +5,7 @@ import { noMeter, type Meter } from '../process/meter.js';
 import { currentText } from '../config/setting-text.js';
 import type { ApiSettings } from '../config/settings.js';
 import type { SpanNotes } from '../process/tracing.js';
+import { withDeadline } from '../time/deadline.js';
 import { createTokenSource } from './access-token.js';
 import { openConnections } from './connections.js';
 import { createExchanges, type Context } from './exchange.js';
@@ -90,7 +91,7 @@ export function createClient({
     return {
       /** Waits for a token and a slot. */
       async takeSlot(): Promise<void> {
-        token = await unlessAborted(tokens.get(), context.signal);
+        token = await withDeadline(context, () => tokens.get()); // fetched on, for the other callers
         addSecret(token);
         await exchange.takeSlot();
       },
@@ -151,21 +152,5 @@ export async function untilAnswered<T>(
     }
   } finally {
     request.end();
-  }
-}
-
-/** The result, or the signal's reason as soon as it aborts. What is waited for continues, for the other callers. */
-async function unlessAborted<T>(result: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (!signal) return result;
-  let onAbort = () => undefined as void;
-  const aborted = new Promise<never>((_, reject) => {
-    onAbort = () => reject(signal.reason);
-  });
-  if (signal.aborted) onAbort();
-  else signal.addEventListener('abort', onAbort);
-  try {
-    return await Promise.race([aborted, result]);
-  } finally {
-    signal.removeEventListener('abort', onAbort);
   }
 }

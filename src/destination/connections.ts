@@ -22,7 +22,7 @@ export function openConnections(
   requestTimeoutMs: number,
   onChange: (open: number) => void = () => undefined,
 ) {
-  const timeout = Math.min(CONNECT_WITHIN_MS, requestTimeoutMs);
+  const timeout = Math.min(CONNECT_WITHIN_MS, requestTimeoutMs / 2); // a step that fails is named
   const options = {
     connections: 32,
     pipelining: 1,

@@ -12,6 +12,7 @@ import {
   type OpenSpan,
   type SpanNotes,
 } from '../process/tracing.js';
+import { openDeadline, type Deadline } from '../time/deadline.js';
 import type { Connections } from './connections.js';
 import { asTransportError, invalidAnswer, type Answer, type Call } from './http-errors.js';
 import type { Lane, Limiter, Slot } from './quota/limiter.js';
@@ -49,7 +50,7 @@ export function createExchanges(deps: ExchangeDeps) {
     slot: Slot,
     call: Call,
     headers: Record<string, string>,
-    signal: AbortSignal | undefined,
+    { signal, deadline }: { signal: AbortSignal | undefined; deadline: Deadline },
   ): Promise<Answer> {
     requests++;
     const startedAt = performance.now();
@@ -64,12 +65,12 @@ export function createExchanges(deps: ExchangeDeps) {
         ...headers,
       },
       body: call.body === undefined ? null : JSON.stringify(call.body),
-      signal: AbortSignal.any([...(signal ? [signal] : []), AbortSignal.timeout(requestTimeoutMs)]),
+      signal: deadline.signal,
     };
     let response: Awaited<ReturnType<typeof connections.request>>;
     let isSent = false;
     try {
-      response = await connections.request(request, () => (isSent = true));
+      response = await deadline.within(connections.request(request, () => (isSent = true)));
     } catch (error) {
       const failure = asTransportError(error, call, isSent);
       if (signal?.aborted !== true) {
@@ -85,7 +86,7 @@ export function createExchanges(deps: ExchangeDeps) {
     latency.count++;
     measure(response.statusCode);
     const { statusCode: status, headers: received } = response;
-    const body = await readBody(response.body, status).catch((error: unknown) => {
+    const body = await deadline.within(readBody(response.body, status)).catch((error: unknown) => {
       throw asTransportError(error, call, true);
     });
     if (body === undefined) throw invalidAnswer(call, 'it is larger than 64 MB');
@@ -156,7 +157,8 @@ export function createExchanges(deps: ExchangeDeps) {
           noteInSpan(notes.attributes ?? {});
           linkTo(notes.links ?? []);
         }
-        const answer = await sendOnce(taken, call, headers, signal);
+        const deadline = openDeadline({ ms: requestTimeoutMs, signal });
+        const answer = await sendOnce(taken, call, headers, { signal, deadline }).finally(deadline.end);
         noteInSpan({ 'http.response.status_code': answer.status, 'http.request.resend_count': answers++ });
         if (answer.status === 429) {
           await pauseOrganization(call, answer, ++throttles);

@@ -1,6 +1,7 @@
 // From an answer that is not 2xx, or none at all, to the error that says what happens next.
 import { remedyFor } from '../errors/error-catalogue.js';
 import { codeOf, SlotsyncError } from '../errors/errors.js';
+import { TimeoutError } from '../time/deadline.js';
 import { ProxyFailure } from './connections.js';
 import { findExcess } from './read-body.js';
 import { isForeignText, readFailure, type FailureReading } from './wire.js';
@@ -76,7 +77,7 @@ export function invalidAnswer({ method, path }: Call, what: string): SlotsyncErr
 
 /** The error for a request that got no answer. Unless it was never sent, the service may have carried it out. */
 export function asTransportError(error: unknown, { method, path }: Call, isSent: boolean): SlotsyncError {
-  const isTimeout = error instanceof Error && error.name === 'TimeoutError';
+  const isTimeout = error instanceof TimeoutError;
   const reason = isTimeout ? 'timeout' : codeOf(error);
   if (isSent) {
     const message = `${method} ${path}: no answer arrived (${reason}); the service may have carried it out`;

@@ -18,11 +18,20 @@ const READ_BY_OTHERS = 0o004;
 /** In a folder with this bit, such as /tmp, nobody replaces files of others. */
 const STICKY = 0o1000;
 
-/** The text of a file, without a byte order mark. Throws UsageError, without the text, when it cannot be read. */
-export function readTextFile(file: string): string {
+const MB = 1024 * 1024;
+
+/**
+ * The text of a file, without a byte order mark. Throws UsageError, without the text, when it cannot be read, is larger than
+ * `mostBytes`, or is a pipe, unless `pipes`: whoever reads one waits for its writer.
+ */
+export function readTextFile(file: string, { pipes = false, mostBytes = 64 * MB } = {}): string {
   let bytes: Buffer;
   try {
-    if (statSync(file).isDirectory()) throw new UsageError(`${file} is a folder`);
+    const stats = statSync(file);
+    if (stats.isDirectory()) throw new UsageError(`${file} is a folder`);
+    if (!stats.isFile() && !(pipes && stats.isFIFO()))
+      throw new UsageError(`${file} is a pipe or a device, not a file`);
+    if (stats.size > mostBytes) throw new UsageError(`${file} is larger than ${mostBytes / MB} MB`);
     bytes = readFileSync(file);
   } catch (error) {
     if (error instanceof UsageError) throw error;
@@ -81,7 +90,7 @@ function cannotBeWritten(file: string, cause: unknown): UsageError {
 
 /** The secret that a file's one line holds. Throws UsageError, without the line, when it holds none, several or another. */
 export function readSecretFile(file: string, parse: (line: string) => string): string {
-  const line = readTextFile(file).trim();
+  const line = readTextFile(file, { mostBytes: MB }).trim();
   if (line === '') throw new UsageError(`${file} is empty`);
   if (/[\r\n]/.test(line)) throw new UsageError(`${file} contains more than one line`);
   try {

@@ -1,6 +1,6 @@
 // Caches what health and metrics read from a database or the queue: one reading at a time, repeated for a while, with a
 // time limit. A monitoring system that asks too often must not become a load.
-import { endsWithin } from '../process/lifecycle.js';
+import { withDeadline } from '../time/deadline.js';
 
 /**
  * Returns a cached `read`. An answer, or a failure, is repeated for `keepMs` without reading again, and for `keepTimes` as
@@ -42,8 +42,7 @@ export function cacheReading<T>(
 
   async function ask(): Promise<T> {
     const answer = (reading ??= begin());
-    if (await endsWithin(answer, withinMs)) return answer;
-    throw Object.assign(new Error(`no answer within ${withinMs} ms`), { code: 'ETIMEDOUT' });
+    return withDeadline({ ms: withinMs }, () => answer);
   }
 
   return () => {

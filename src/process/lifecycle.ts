@@ -1,6 +1,7 @@
 // How everything that runs in the background starts and stops: whoever opens a thing registers how it is released, a
 // periodic loop is a `repeat`, and work in flight is stopped in two steps: finish within a grace, then be interrupted.
 import { setMaxListeners } from 'node:events';
+import { openDeadline } from '../time/deadline.js';
 import type { Logger } from './logger.js';
 
 /** A part of the program that stops in two steps. */
@@ -140,12 +141,15 @@ export function createReleasers({ log, withinMs }: { log: Logger; withinMs: numb
 
 /** Whether the work ends within the time and before the signal aborts. Throws what the work throws. */
 export async function endsWithin(work: Promise<unknown>, ms: number, signal?: AbortSignal): Promise<boolean> {
-  const ended = new AbortController();
-  const cancelled = signal ? AbortSignal.any([signal, ended.signal]) : ended.signal;
+  const deadline = openDeadline({ ms, signal });
   try {
-    return await Promise.race([work.then(() => true), wait(ms, cancelled).then(() => false)]);
+    await deadline.within(work);
+    return true;
+  } catch (error) {
+    if (deadline.signal.aborted) return false;
+    throw error;
   } finally {
-    ended.abort();
+    deadline.end();
   }
 }
 

@@ -5,6 +5,7 @@ import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
 import { BatchSpanProcessor, NodeTracerProvider } from '@opentelemetry/sdk-trace-node';
 import { codeOf, messageOf } from '../errors/errors.js';
+import { openDeadline } from '../time/deadline.js';
 import type { Logger } from './logger.js';
 import { isRegistered, unregister } from './tracing.js';
 
@@ -49,14 +50,21 @@ class ReportingExporter extends OTLPTraceExporter {
   }
 
   override export(spans: Export[0], done: Export[1]): void {
+    // The exporter's own limit begins anew with each byte of an answer.
+    const deadline = openDeadline({ ms: EXPORT_WITHIN_MS });
+    deadline.signal.addEventListener('abort', () => this.#report(deadline.signal.reason as Error));
     super.export(spans, (result) => {
-      if (result.error && !this.#isReported) {
-        this.#isReported = true;
-        const reason = whatHappened(result.error);
-        this.#log.warn({ reason }, 'traces cannot be sent; OTEL_EXPORTER_OTLP_ENDPOINT says where');
-      }
+      deadline.end();
+      if (result.error) this.#report(result.error);
       done(result);
     });
+  }
+
+  #report(error: Error): void {
+    if (this.#isReported) return;
+    this.#isReported = true;
+    const reason = whatHappened(error);
+    this.#log.warn({ reason }, 'traces cannot be sent; OTEL_EXPORTER_OTLP_ENDPOINT says where');
   }
 }
 

@@ -16,6 +16,7 @@ import { SlotsyncError } from '../../src/errors/errors.js';
 import { startSandbox, type Sandbox } from '../../src/sandbox/sandbox.js';
 import type { ApiSettings } from '../../src/config/settings.js';
 import { createAuthority, type Authority } from '../support/certificates.js';
+import { drip, DRIPS } from '../support/dripping.js';
 import { endWithTests } from '../support/child-processes.js';
 import { findFreePort } from '../support/free-port.js';
 
@@ -95,7 +96,7 @@ async function failureOf(api: Pick<ApiSettings, 'baseUrl' | 'proxy'>): Promise<S
     limiter,
     log: pino({ level: 'silent' }),
     prefix: '/v1',
-    requestTimeoutMs: 2000,
+    requestTimeoutMs: 4000,
     tokenSeconds: 300,
     errorBodies: 'json',
   });
@@ -109,6 +110,7 @@ async function failureOf(api: Pick<ApiSettings, 'baseUrl' | 'proxy'>): Promise<S
 
 const closes = () => createServer((socket) => socket.destroy());
 const silent = () => createServer(() => undefined);
+const drips = () => createServer((socket) => drip(socket, DRIPS.head));
 /** Reads what it is sent, so that something was sent, and then breaks the connection. */
 const breaks = () => createServer((socket) => socket.once('data', () => socket.resetAndDestroy()));
 const answersHttp = () => createHttpServer((_, response) => response.end('{}'));
@@ -126,6 +128,7 @@ describe('a request that was not written', () => {
     ['a connection that ends in the handshake', closes, https, /ECONNRESET|UND_ERR_SOCKET/, /API_BASE_URL/],
     ['a handshake that is not answered', silent, https, /timeout|TIMEOUT/, /API_BASE_URL/],
     ['a proxy that closes', closes, through, /proxy does not connect.*\(/, /HTTPS_PROXY/],
+    ['a proxy whose answer drips', drips, through, /proxy does not connect.*TIMEOUT/, /HTTPS_PROXY/],
     ['a proxy that says nothing', silent, through, /proxy does not connect.*TIMEOUT/, /HTTPS_PROXY/],
   ])('%s: it says that nothing was sent', async (_, create, way, message, remedy) => {
     const error = await failureOf(way(await listen(create())));

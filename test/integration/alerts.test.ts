@@ -7,10 +7,11 @@ import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import postgres from 'postgres';
 import { alertPeriodically } from '../../src/alerts/alert-periodically.js';
-import { createChannels } from '../../src/alerts/channels.js';
+import { createChannels, SEND_WITHIN_MS } from '../../src/alerts/channels.js';
 import { postWebhook } from '../../src/alerts/post-webhook.js';
+import { withDeadline } from '../../src/time/deadline.js';
 import { sendMail } from '../../src/alerts/send-mail.js';
-import { evaluateAlerts, sendDue, type AlertDeps } from '../../src/alerts/tell.js';
+import { evaluateAlerts, sendDue, trySend, type AlertDeps } from '../../src/alerts/tell.js';
 import type { AlertSettings } from '../../src/config/settings.js';
 import { claimMessages, listOpenAlerts, noteAttempt } from '../../src/state/alerts.js';
 import { openState, type State } from '../../src/state/database.js';
@@ -21,6 +22,8 @@ import { concerns } from '../../src/situation/concerns.js';
 import { readSituation } from '../../src/situation/situation.js';
 import { ROOMS } from '../support/campus.js';
 import { createAuthority, type Authority } from '../support/certificates.js';
+import { DRIPS, openDripping } from '../support/dripping.js';
+import { settleAmidCollections } from '../support/garbage.js';
 import { openMailServer } from '../support/mail-server.js';
 import { until } from '../support/wait.js';
 import { openWebhookReceiver, type WebhookReceiver } from '../support/webhook-receiver.js';
@@ -372,6 +375,25 @@ describe('alerts', () => {
     await expect(post(url)).rejects.toThrow('it cannot be reached (ECONNREFUSED)');
   });
 
+  it('alerts: a receiver whose answer drips is given up in time, although garbage is collected', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    try {
+      const mute = { name: 'webhook' as const, send: () => new Promise<never>(() => undefined) };
+      const trying = trySend(mute, { organization: null, alerts: [] }, { signal: never });
+      vi.advanceTimersByTime(SEND_WITHIN_MS);
+      vi.useRealTimers();
+      expect(await settleAmidCollections(trying)).toMatchObject({ value: { problem: 'no answer in time' } });
+    } finally {
+      vi.useRealTimers();
+    }
+    const dripping = await openDripping(DRIPS.head);
+    const hook = { url: dripping.url, proxy: undefined, timeoutMs: 600_000 };
+    const posting = withDeadline({ ms: 300 }, (signal) => postWebhook(hook, { version: 1 }, signal));
+    expect(await settleAmidCollections(posting)).toMatchObject({ reason: { message: 'no answer in time' } });
+    await expect.poll(dripping.openCount).toBe(0);
+    await dripping.close();
+  });
+
   it('alerts: what is held, drifts, waits in the inbox and stops is one notice', async () => {
     await world.sync();
     await world.sql`
@@ -612,6 +634,14 @@ describe('mail', () => {
       /did not answer in time \(ETIMEDOUT/,
     );
     await expect(sendMail({ url, timeoutMs: 600_000 }, MAIL, AbortSignal.abort())).rejects.toThrow('in time');
+    const dripping = await openDripping({ first: '220-', part: 'x' });
+    const slow = `smtp://127.0.0.1:${dripping.port}?tls=none`;
+    const sending = withDeadline({ ms: 300 }, (signal) =>
+      sendMail({ url: slow, timeoutMs: 600_000 }, MAIL, signal),
+    );
+    expect(await settleAmidCollections(sending)).toMatchObject({ reason: { message: 'no answer in time' } });
+    await expect.poll(dripping.openCount).toBe(0);
+    await dripping.close();
     mute.close();
     await until(() => !mute.listening, { describe: 'the port to be free' });
     await expect(sendMail({ url, timeoutMs: 60_000 }, MAIL, never)).rejects.toThrow('(ECONNREFUSED)');

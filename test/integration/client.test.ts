@@ -11,7 +11,9 @@ import { SlotsyncError } from '../../src/errors/errors.js';
 import { startSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.js';
 import type { ApiSettings } from '../../src/config/settings.js';
 import { createObject } from '../../src/streams/destination-object.js';
+import { drip, DRIPS, openDripping } from '../support/dripping.js';
 import { findFreePort } from '../support/free-port.js';
+import { settleAmidCollections } from '../support/garbage.js';
 import { openWorld, type World } from '../support/world.js';
 
 const KEY = 'key+5f0c/1e77';
@@ -524,6 +526,33 @@ describe('an answer', () => {
 });
 
 describe('an answer without end', () => {
+  it.each(Object.entries(DRIPS))(
+    '%s: one that drips is waited for until its time, although garbage is collected',
+    async (_, answer) => {
+      const url = await fakeService((_request, _body, response) => {
+        if (response.socket) drip(response.socket, answer);
+      });
+      const { destination, asked } = connect(url, { timeoutMs: 300 });
+      const { signal } = new AbortController();
+      const ended = await settleAmidCollections(destination.putObjects([room('a')], { ...NIGHTLY, signal }));
+      expect(ended).toMatchObject({ reason: { code: 'answer_lost', facts: { reason: 'timeout' } } });
+      expect(asked.held).toBe(0);
+    },
+  );
+
+  it.each(Object.entries(DRIPS))(
+    'token: %s that drips is waited for until its time, although garbage is collected',
+    async (_, answer) => {
+      const service = await openDripping(answer);
+      closers.push(service.close);
+      const { destination, asked } = connect(service.url, { timeoutMs: 300 });
+      const ended = await settleAmidCollections(put(destination, 'a'));
+      expect(ended).toMatchObject({ reason: { code: 'answer_lost', facts: { reason: 'timeout' } } });
+      expect(asked.held).toBe(0);
+      await expect.poll(service.openCount).toBe(0);
+    },
+  );
+
   /** Sends `head` and then `part` for as long as the client takes it, in chunks without a length. */
   async function endlessService(status: number, head: string, part: string) {
     const sent = { bytes: 0, isClosed: false };

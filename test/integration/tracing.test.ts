@@ -11,6 +11,7 @@ import { createWorkers } from '../../src/queue/workers.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { inSpan, isRegistered } from '../../src/process/tracing.js';
 import { startTracing } from '../../src/process/tracing-export.js';
+import { DRIPS, openDripping } from '../support/dripping.js';
 import { rehearse } from '../support/rehearsal.js';
 import { addRooms, keepRoomWorlds, roomsAndCourses } from '../support/room-worlds.js';
 import { idOf, keepSpans, parentOf, traceOf } from '../support/tracing.js';
@@ -198,6 +199,20 @@ describe('a collector', () => {
       }),
     ]);
     expect(isRegistered()).toBe(false);
+  });
+
+  it('that answers a byte at a time is reported, and does not keep the process from ending', async () => {
+    const collector = await openDripping(DRIPS.head);
+    const lines: string[] = [];
+    process.env['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'] = collector.url;
+    ends.push(() => delete process.env['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT']);
+    const tracing = startTracing(pino({}, { write: (line: string) => void lines.push(line) }));
+    await inSpan('batch', {}, async () => undefined);
+    const closing = tracing?.close();
+    await until(() => lines.length > 0, { describe: 'a warning' });
+    expect(lines.join()).toContain('it cannot be reached (ETIMEDOUT)');
+    await collector.close();
+    await closing;
   });
 
   it('an SDK that was registered before the program gets the spans, and no second one is registered', async () => {

@@ -1,4 +1,5 @@
 // Guarantee 9
+import { execFileSync } from 'node:child_process';
 import { chmodSync, chownSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -32,6 +33,13 @@ const refusal = (env: NodeJS.ProcessEnv, needs: readonly Need[] = NEEDS) =>
 let folder: string;
 beforeAll(() => void (folder = mkdtempSync(path.join(tmpdir(), 'settings-'))));
 afterAll(() => rmSync(folder, { recursive: true }));
+
+function pipe(): string {
+  const at = path.join(folder, 'pipe');
+  rmSync(at, { force: true });
+  execFileSync('mkfifo', [at]);
+  return at;
+}
 
 describe('settings that are complete', () => {
   it('are taken, with a default for everything that has one', () => {
@@ -142,6 +150,9 @@ describe('a secret in a file', () => {
   it.each([
     ['is not there', () => path.join(folder, 'nowhere'), 'cannot be read (ENOENT)'],
     ['is a folder', () => folder, 'is a folder'],
+    ['is a pipe', () => pipe(), 'is a pipe or a device, not a file'],
+    ['is a device', () => '/dev/zero', 'is a pipe or a device, not a file'],
+    ['is too large', () => file('large', 'x'.repeat(1024 * 1024 + 1)), 'is larger than 1 MB'],
     ['is empty', () => file('empty', '\uFEFF \n'), 'is empty'],
     ['holds two lines', () => file('two', 'S3CRET\nS3CRET'), 'contains more than one line'],
     ['is UTF-16', () => file('utf16', Buffer.from('\uFEFFS3CRET', 'utf16le')), 'is not UTF-8 text'],

@@ -21,6 +21,7 @@
 import { randomUUID } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { openDeadline } from '../../time/deadline.js';
 import { createWaitQueue, quotaUnavailable } from './wait-queue.js';
 import { DEFAULT_LEASE_MS, LANES, SEND_WITHIN_MS, type Lane } from './quota-rules.js';
 import type { QuotaUsage, SlotAnswer } from './store-answers.js';
@@ -181,14 +182,7 @@ function refuse(cause: unknown): never {
 
 /** The promise's result, or an error after `ms`; what arrives later is handed to `late`. */
 async function within<T>(promise: Promise<T>, ms: number, late?: (value: T) => unknown): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  let waiting = true;
-  const timeout = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
-      waiting = false;
-      reject(new Error(`no answer within ${ms} ms`));
-    }, ms);
-  });
-  promise.then((value) => waiting || late?.(value)).catch(() => undefined);
-  return Promise.race([promise, timeout]).finally(() => clearTimeout(timer));
+  const deadline = openDeadline({ ms });
+  promise.then((value) => deadline.signal.aborted && late?.(value)).catch(() => undefined);
+  return deadline.within(promise).finally(deadline.end);
 }
