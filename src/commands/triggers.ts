@@ -5,6 +5,7 @@ import { FUNCTION_PREFIX, functionName } from '../mirror/trigger-sql.js';
 import type { Triggers } from '../mirror/install-triggers.js';
 import { print, printJson, printLine, printText } from '../render/print.js';
 import type { Stream } from '../streams/stream.js';
+import { visible } from '../text/visible-text.js';
 import type { CommonOptions } from './command.js';
 
 const remedy =
@@ -40,9 +41,8 @@ export async function triggers(
   if (action === 'print') {
     const statements: string[] = [];
     for (const stream of suitable) statements.push(...(await opened.print(stream)));
-    const lines = ['BEGIN', ...statements, 'COMMIT'].map((statement) => `${statement};`);
     if (options.json) return printJson({ statements, refused });
-    return printText([...refused.map((refusal) => `-- ${refusal}`), ...lines].join('\n'));
+    return printText(toScript(statements, refused));
   }
   for (const stream of suitable) {
     await opened.install(stream);
@@ -50,6 +50,20 @@ export async function triggers(
     if (!options.json) printLine(`${stream.name}: triggers installed on ${source}`);
   }
   print(options, { installed: suitable.map(({ name }) => name), refused }, refused);
+}
+
+/** For psql, which otherwise goes on after an error and ends with 0. */
+const STOP_AT_ERROR = String.raw`\set ON_ERROR_STOP on`;
+
+/** The statements as one transaction. Throws UsageError where a name cannot be printed as it is. */
+function toScript(statements: readonly string[], refused: readonly string[]): string {
+  if (statements.some((statement) => visible(statement) !== statement))
+    throw new UsageError('a name has control characters, and SQL with it cannot be printed', {
+      remedy: 'slotsync triggers install runs it, as the owner of the table; --json prints it.',
+    });
+  const comments = refused.map((refusal) => refusal.replaceAll(/^/gm, '-- '));
+  const lines = ['BEGIN', ...statements, 'COMMIT'].map((statement) => `${statement};`);
+  return [STOP_AT_ERROR, ...comments, ...lines].join('\n');
 }
 
 /** Includes those of streams that are no longer configured. */

@@ -5,6 +5,7 @@ import type { SettingText } from '../config/setting-text.js';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
 import type { Stream } from '../streams/stream.js';
 import { dependsOnSession } from './mapped-text.js';
+import { findAbsent } from './source-reader.js';
 import { SELECT_DATABASE_IDENTITY, type DatabaseIdentity } from './session-formats.js';
 import {
   functionName,
@@ -78,6 +79,11 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
       if (!found) return `${name}: there is no table ${table} in the database of the state`;
       const kind = KINDS[found.kind];
       if (kind) return `${name}: ${table} is ${kind}; triggers need a table`;
+      const [missing] = findAbsent(
+        key.map((column) => ['key', column] as const),
+        found.types,
+      );
+      if (missing !== undefined) return `${name}: ${missing}`;
       const named = key.map((column) => [column, found.types.get(column) ?? ''] as const);
       const unlike = named.find(([, type]) => dependsOnSession(type));
       return (

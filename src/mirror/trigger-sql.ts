@@ -2,7 +2,7 @@
 // in the organization's own writes, so every failure in them becomes a warning. Their function belongs to the owner of the
 // table: what it calls to print a key may be the owner's code, and must not run with the rights of the state's role.
 import { createHash } from 'node:crypto';
-import { quoteIdentifier, quoteLiteral } from '../text/sql-text.js';
+import { quoteBody, quoteIdentifier, quoteLiteral } from '../text/sql-text.js';
 import type { Stream } from '../streams/stream.js';
 import { SESSION_FORMATS } from './session-formats.js';
 import { SHORTENED_KEY } from '../streams/local-key.js';
@@ -105,16 +105,14 @@ function createFunction(stream: Stream & Pick<OwnedTable, 'types'>, channel: str
         ${rows.map((table) => `SELECT ${keyExpression(stream)} AS k FROM ${table} AS slotsync_row`).join(' UNION\n        ')}
       ) AS keys WHERE k !~ ${quoteLiteral(SHORTENED_KEY)} GROUP BY k;`,
   );
-  return `CREATE OR REPLACE FUNCTION ${name}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-${set.join('\n')}
-AS $slotsync$
+  const body = `
 BEGIN
   CASE TG_OP
 ${cases.join('\n')}
   END CASE;
   -- A transaction with a NOTIFY cannot be prepared for two-phase commit; without it workers poll every second.
   IF FOUND AND current_setting('max_prepared_transactions') = '0' THEN
-    PERFORM pg_notify('${channel}', '');
+    PERFORM pg_notify(${quoteLiteral(channel)}, '');
   END IF;
   RETURN NULL;
 EXCEPTION WHEN OTHERS THEN
@@ -122,5 +120,8 @@ EXCEPTION WHEN OTHERS THEN
   RAISE WARNING 'slotsync could not record what changed in % (%)', TG_RELID::regclass, SQLSTATE;
   RETURN NULL;
 END
-$slotsync$`;
+`;
+  return `CREATE OR REPLACE FUNCTION ${name}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+${set.join('\n')}
+AS ${quoteBody(body)}`;
 }

@@ -11,6 +11,13 @@ export function quoteLiteral(text: string): string {
   return text.includes('\\') ? ` E${quoted}` : quoted;
 }
 
+/** The body of a function in dollar quotes, by a tag that does not occur in it: names in it are written by others. */
+export function quoteBody(body: string): string {
+  let tag = '$slotsync$';
+  for (let at = 1; `${body}${tag}`.indexOf(tag) < body.length; at++) tag = `$slotsync${at}$`;
+  return `${tag}${body}${tag}`;
+}
+
 /** A list of texts as an array literal of PostgreSQL; undefined is null. */
 export function arrayLiteral(texts: readonly (string | undefined)[]): string {
   return `{${texts.map((text) => (text === undefined ? 'NULL' : quoteElement(text))).join(',')}}`;

@@ -1,7 +1,10 @@
 // Incremental sync as an operator has it: a worker runs, something changes in the mirror, and the service has it.
+import { spawnSync } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { createPostgresBackend, Queue } from 'bullmq';
 import postgres from 'postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { isOnPath } from '../support/programs.js';
 import type { Running } from '../support/program.js';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { createDatabase, isForMirrorAlone, STORES } from '../support/services.js';
@@ -275,6 +278,8 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
   });
 });
 
+const hasPsql = await isOnPath('psql');
+
 describe.skipIf(isForMirrorAlone())('slotsync triggers', () => {
   let world: Rehearsal;
   beforeAll(async () => {
@@ -292,7 +297,9 @@ describe.skipIf(isForMirrorAlone())('slotsync triggers', () => {
     const printed = await world.run(['triggers', 'print', 'courses']);
     expect(printed.stdout).toContain('CREATE OR REPLACE FUNCTION "public"."slotsync_changes_courses"()');
     const dba = postgres(world.url, { max: 1, onnotice: () => undefined });
-    await dba.unsafe(printed.stdout);
+    const [stop, ...script] = printed.stdout.split('\n');
+    expect(stop).toBe(String.raw`\set ON_ERROR_STOP on`);
+    await dba.unsafe(script.join('\n'));
     await dba.end();
     await world.sql`DELETE FROM courses WHERE id = 1`;
     expect(await world.sql`SELECT stream, local_key FROM slotsync.changes`).toEqual([
@@ -302,6 +309,58 @@ describe.skipIf(isForMirrorAlone())('slotsync triggers', () => {
     expect(JSON.parse(removed.stdout)).toEqual({ removed: ['courses', 'rooms'] });
     expect((await world.run(['triggers', 'remove', 'rooms'])).stdout).toBe('rooms: there were none\n');
   });
+
+  it.skipIf(!hasPsql)(
+    'prints SQL for psql in which no name ends a text, and that stops at the first error',
+    async () => {
+      const role = `o_${randomUUID().slice(0, 8)}`;
+      const key = `id$slotsync$;ROLLBACK;ALTER ROLE ${role} SUPERUSER;--`;
+      const [schema = '', table = '', quotedKey = ''] = [`a"b'$slotsync1$\\`, `:x;\n\\echo "y`, key].map(
+        (name) => `"${name.replaceAll('"', '""')}"`,
+      );
+      const declared = { from: `${schema}.${table}`, key, type: 'room', externalId: `{${key}}`, fields: {} };
+      const configure = (change = {}) =>
+        world.configure(`export default ${JSON.stringify({ streams: { odd: { ...declared, ...change } } })}`);
+      await world.sql.unsafe(`CREATE ROLE ${role}; CREATE SCHEMA ${schema} AUTHORIZATION ${role};
+        CREATE TABLE ${schema}.${table} (${quotedKey} text); ALTER TABLE ${schema}.${table} OWNER TO ${role}`);
+      try {
+        await configure({ key: 'is missing' });
+        for (const action of ['print', 'install'])
+          expect(await world.run(['triggers', action])).toMatchObject({
+            code: 2,
+            stderr: expect.stringContaining('odd: key: there is no column is missing'),
+          });
+        await configure();
+        const { stdout: input } = await world.run(['triggers', 'print']);
+        const runScript = () => spawnSync('psql', ['-X', world.url], { input, encoding: 'utf8' });
+        expect(runScript()).toMatchObject({
+          status: 3,
+          stderr: expect.stringMatching(
+            /^ERROR: {2}permission denied for schema slotsync\n[^\n]*\n[^\n]*\n$/,
+          ),
+        });
+        await world.sql.unsafe(
+          `GRANT USAGE ON SCHEMA slotsync TO ${role}; GRANT INSERT (stream, local_key) ON slotsync.changes TO ${role}`,
+        );
+        expect(runScript()).toMatchObject({ status: 0, stderr: '' });
+        const [owner] = await world.sql`SELECT rolsuper FROM pg_roles WHERE rolname = ${role}`;
+        expect(owner).toEqual({ rolsuper: false });
+        await world.sql.unsafe(`INSERT INTO ${schema}.${table} VALUES ('x')`);
+        expect(await world.sql`SELECT local_key FROM slotsync.changes WHERE stream = 'odd'`).toEqual([
+          { local_key: 'x' },
+        ]);
+        const hidden = '"hidden\u202e"';
+        await world.sql.unsafe(`CREATE TABLE ${hidden} (id int)`);
+        await configure({ from: hidden, key: 'id', externalId: '{id}' });
+        expect((await world.run(['triggers', 'print'])).stderr).toContain('a name has control characters');
+        expect(await world.run(['triggers', 'install'])).toMatchObject({ code: 0 });
+      } finally {
+        await world.run(['triggers', 'remove']);
+        await world.sql.unsafe(`DROP OWNED BY ${role} CASCADE; DROP ROLE ${role}`);
+        await world.configure(CONFIGURATION);
+      }
+    },
+  );
 
   it('says in a line why it cannot', async () => {
     const query = await world.run(['triggers', 'install', 'halls']);

@@ -165,7 +165,7 @@ it.skipIf(isForMirrorAlone())(
       postgres(url, { max: 1, onnotice: () => undefined }),
     );
     try {
-      await owner?.unsafe(printed.stdout);
+      await owner?.unsafe(printed.stdout.replace(/^.*\n/, '')); // the first line is for psql
       await owner?.unsafe(`UPDATE campus.rooms SET name = 'Triggered' WHERE code = 'R1'`);
       await world.sql`ALTER TABLE campus.rooms DISABLE TRIGGER USER`;
       await world.sql`UPDATE campus.rooms SET name = 'Inserted' WHERE code = 'R2'`;

@@ -356,6 +356,12 @@ describe.skipIf(isForMirrorAlone())('installing', () => {
     expect(await installed()).toEqual([]);
   });
 
+  it('is refused where there is no such key column', async () => {
+    expect(await triggers.refusal(stream(TABLE, ['code', 'year']))).toBe(
+      'rooms: key: there is no column year; did you mean Year?',
+    );
+  });
+
   it('is printed as SQL that installs', async () => {
     const statements = await triggers.print(stream(TABLE, 'code'));
     await sql.unsafe(`BEGIN; ${statements.join(';\n')}; COMMIT`);

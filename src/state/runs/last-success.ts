@@ -20,7 +20,7 @@ export async function readWholeSuccess(db: Queries, streams: readonly string[]):
   return succeededAt;
 }
 
-interface StreamSuccess {
+export interface StreamSuccess {
   stream: string;
   /** How long ago a run that sends ended well for the stream; null: none of those looked at. */
   ageSeconds: number | null;
@@ -43,7 +43,7 @@ export const listStreamSuccesses = (
   ) AS "ageSeconds"
   FROM jsonb_array_elements_text(${JSON.stringify(streams)}::text::jsonb) AS named(stream)`;
 
-interface KindSuccess {
+export interface KindSuccess {
   kind: RunKind;
   /** How long ago a run of the kind succeeded; of `sync`, a whole one; null: never. */
   ageSeconds: number | null;
