@@ -1,7 +1,7 @@
 // The SQL of the documents, as an operator pastes it: every statement over the state runs, and each question of
 // docs/state-tables.md is answered by at least one row in a world where there is something to answer.
 import { readdirSync, readFileSync } from 'node:fs';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { reconcile } from '../../src/sync/reconcile/reconcile.js';
 import { verify } from '../../src/sync/verify/verify.js';
 import type { Row, SlotsyncConfig } from '../../src/streams/config-schema.js';
@@ -14,9 +14,11 @@ const QUESTIONS = '## Questions and ready SQL';
 /** Statements of the blocks of SQL of a text; those that make roles, indexes and schemas are left out. */
 function statementsOf(text: string): string[] {
   return [...text.matchAll(/^ *```sql\n([^]*?)^ *```/gm)]
-    .flatMap(([, block = '']) => block.replaceAll(/ *--.*$/gm, '').split(';'))
+    .flatMap(([, block = '']) =>
+      block.startsWith('DO ') ? block : block.replaceAll(/ *--.*$/gm, '').split(';'),
+    )
     .map((statement) => statement.trim())
-    .filter((statement) => /^(SELECT|WITH|UPDATE|DELETE)\b/.test(statement));
+    .filter((statement) => /^(SELECT|WITH|UPDATE|DELETE|DO)\b/.test(statement));
 }
 
 const pages = readdirSync(DOCS)
@@ -128,6 +130,44 @@ describe('the SQL of the documents', () => {
         throw new Undone();
       })
       .catch((error) => expect(error).toBeInstanceOf(Undone));
+  });
+});
+
+describe('docs/maintenance.md', () => {
+  it('rename a stream: what is known of it goes on under the new name, and nothing is sent', async () => {
+    const [renaming] = statements.filter(({ statement }) => statement.startsWith('DO '));
+    const named = await openWorld({ streams: { rooms: ROOMS, courses: COURSES } });
+    onTestFinished(() => named.close());
+    const { sql } = named;
+    await sql.unsafe(`
+      CREATE TABLE rooms (code text PRIMARY KEY, name text);
+      CREATE TABLE courses (code text PRIMARY KEY, name text, room text);
+      INSERT INTO rooms VALUES ('N201', 'Room'), ('N202', 'Hall');
+      INSERT INTO courses VALUES ('C1', 'Course 1', 'N201')`);
+    await named.sync();
+    await verify(named.verifying(), {});
+    await sql.unsafe(`
+      INSERT INTO slotsync.links (stream, local_key, external_id, linked_by) VALUES ('rooms', 'N209', 'room_old', 'rename');
+      INSERT INTO slotsync.watermarks VALUES ('rooms', '2026-01-01', 'N201');
+      INSERT INTO slotsync.changes (stream, local_key) VALUES ('rooms', 'N201')`);
+
+    await sql.unsafe(renaming?.statement ?? '');
+    const references = { 'course.room': { stream: 'halls', key: 'room' } };
+    named.configure({ streams: { halls: ROOMS, courses: { ...COURSES, references } } });
+    named.sandbox.clearArrivals();
+    await named.drainInbox();
+    const { run } = await named.sync();
+    expect(run).toMatchObject({ status: 'succeeded', plan: { halls: { create: 0, update: 0 } } });
+    expect(named.writes()).toEqual([]);
+    expect(await named.statusesOf('halls')).toEqual({ N201: 'synced', N202: 'synced' });
+    const tables = await sql<{ table: string }[]>`
+      SELECT table_name AS table FROM information_schema.columns WHERE table_schema = 'slotsync' AND column_name = 'stream'`;
+    expect(tables.length).toBeGreaterThan(8);
+    for (const { table } of tables) {
+      const left = await sql`SELECT FROM slotsync.${sql(table)} WHERE stream = 'rooms'`;
+      expect(left, table).toHaveLength(0);
+    }
+    expect(await sql`SELECT FROM slotsync.runs WHERE 'rooms' = ANY (streams)`).toHaveLength(0);
   });
 });
 
