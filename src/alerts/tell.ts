@@ -15,8 +15,9 @@ import {
   recoverAlert,
   type DueMessage,
 } from '../state/alerts.js';
-import { tryLock, type Queries, type State } from '../state/database.js';
+import type { Queries, State } from '../state/database.js';
 import { readBinding } from '../state/destination-binding.js';
+import { tryLock } from '../state/locks.js';
 import { limitReading } from '../state/snapshot.js';
 import { withDeadline } from '../time/deadline.js';
 import { SEND_WITHIN_MS, type Channel } from './channels.js';
@@ -48,7 +49,7 @@ export async function evaluateAlerts(
 ): Promise<boolean> {
   const evaluate = async (tx: Queries) => {
     await limitReading(tx, LONGEST_STATEMENT_MS);
-    if (!(await tryLock(tx, 'slotsync alerts'))) return false;
+    if (!(await tryLock(tx, 'alerts'))) return false;
     const open = await listOpenAlerts(tx);
     const situation = await readGrounds(tx, { streams, now });
     const causes = chooseAlerts(concerns(situation, rules), rules, { timeZone, now: situation.now });

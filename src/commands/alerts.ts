@@ -3,8 +3,9 @@ import { evaluateAlerts, readOrganization, sendDue, trySend, type AlertDeps } fr
 import type { App } from '../app/app.js';
 import { UsageError } from '../errors/errors.js';
 import { formatTime, plural, lines } from '../text/format.js';
-import { print } from '../render/print.js';
+import { print, printNote } from '../render/print.js';
 import { listOpenAlerts, type OpenAlert } from '../state/alerts.js';
+import { takeLock } from '../state/locks.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 
@@ -15,7 +16,9 @@ export async function alerts(app: App, action: string | undefined, options: Comm
       await printOpen(deps, options);
       return EXIT.done;
     case 'check':
-      await evaluateAlerts(deps);
+      // While a worker is at it, its evaluation is as good, once it has ended.
+      while (!(await evaluateAlerts(deps)))
+        await deps.state.db.transaction((tx) => takeLock(tx, 'alerts', { onWait: printNote }));
       await sendDue(deps);
       return (await printOpen(deps, options)).some(({ goneSince }) => goneSince === null)
         ? EXIT.failed

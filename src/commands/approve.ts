@@ -2,6 +2,7 @@ import type { App } from '../app/app.js';
 import { describeApproval, describeApprovedRun, describeKeys } from '../documents/holds.js';
 import { printLine } from '../render/print.js';
 import type { Approval } from '../state/runs/approvals.js';
+import type { Waiting } from '../state/locks.js';
 import { chooseHolds, type HoldChoice } from '../state/runs/choose-holds.js';
 import { approveHolds, requireStarted } from '../sync/operator/approve-holds.js';
 import { lines } from '../text/format.js';
@@ -26,8 +27,8 @@ export async function approve(app: App, runText: string, options: ApproveOptions
   await chooseHolds(state.db, choice.runId, choice);
   const timeZone = await app.timeZone();
   const approvals: Approval[] = [];
-  async function start() {
-    const approved = await approveHolds(deps, { ...choice, exactly, reason });
+  async function start(waiting: Waiting) {
+    const approved = await approveHolds({ ...deps, waiting }, { ...choice, exactly, reason });
     if (runOptions.detach || approved.run.pausedAt) requireStarted(approved);
     approvals.push(...approved.approvals);
     if (options.json || !approved.started) return approved;

@@ -1,14 +1,19 @@
 import type { App } from '../app/app.js';
 import { migrateQueue } from '../queue/bullmq.js';
 import { plural } from '../text/format.js';
-import { print } from '../render/print.js';
+import { print, printNote } from '../render/print.js';
+import { takeLock } from '../state/locks.js';
 import { CONTESTED_REMEDY, migrate } from '../state/migrate.js';
 import type { CommonOptions } from './command.js';
 
 export async function migrateState(app: App, options: CommonOptions): Promise<void> {
-  const { applied, contested } = await migrate(app.stateUrl());
-  await app.state(); // refuses a schema that is newer than this program
-  await migrateQueue(app.queueStore());
+  const waiting = { onWait: printNote };
+  const { applied, contested } = await migrate(app.stateUrl(), waiting);
+  const { db } = await app.state(); // refuses a schema that is newer than this program
+  await db.transaction(async (tx) => {
+    await takeLock(tx, 'migrate', waiting);
+    await migrateQueue(app.queueStore());
+  });
   print(options, { applied, contested }, [
     applied === 0 ? 'The state is up to date.' : `Applied ${plural(applied, 'migration')}.`,
     ...contested.map(({ externalId, records }) =>

@@ -32,6 +32,7 @@ export async function untilInterrupted<T>(
 
 export function listenForSignals(work: Stoppable, graceMs?: number) {
   const first = new AbortController();
+  const signal: AbortSignal = first.signal;
   const unlisten = () => SIGNALS.forEach((name) => process.off(name, onSignal));
   function onSignal(): void {
     if (first.signal.aborted) {
@@ -46,6 +47,9 @@ export function listenForSignals(work: Stoppable, graceMs?: number) {
 
   return {
     requested: () => first.signal.aborted,
+
+    /** Aborts at the first signal. */
+    signal,
 
     /** Resolves at the first signal. */
     async firstSignal(): Promise<void> {

@@ -19,6 +19,7 @@ import type { RunRequest } from '../state/runs/insert-run.js';
 import { readProgress, readRun, type Run } from '../state/runs/read-runs.js';
 import { endLeftRuns } from '../state/runs/run-configuration.js';
 import { startRun } from '../state/runs/start-run.js';
+import type { Waiting } from '../state/locks.js';
 import type { Stream } from '../streams/stream.js';
 import { EXIT, exitCodeOfRun } from './exit-code.js';
 import { listenForSignals } from './signals.js';
@@ -38,7 +39,7 @@ export function readRunOptions({ json = false, detach = false, concurrency }: Ru
 
 interface Work {
   /** A run to wait for. `isOurs`: the command is done when it has ended; otherwise it must end before ours can start. */
-  begin: () => Promise<{ run: Run; started: boolean; isOurs: boolean }>;
+  begin: (waiting: Waiting) => Promise<{ run: Run; started: boolean; isOurs: boolean }>;
   /** The command that continues after an interruption. */
   resumeCommand: string;
   /** Further keys of the JSON document beside the run. */
@@ -59,7 +60,7 @@ export async function startAndWork(
   const names = streams.map(({ name }) => name);
   const request = { ...wanted, startedBy: 'command', streams: names, fingerprints } as const;
   const { db } = await app.state();
-  return beginAndWork(app, () => startRun(db, request), options, {
+  return beginAndWork(app, (waiting) => startRun(db, request, waiting), options, {
     ...work,
     continues: (run) => canContinue && isRunOf(run, request),
   });
@@ -68,7 +69,7 @@ export async function startAndWork(
 /** The same with `start`, which returns an unfinished run over the same streams when there is one. */
 export async function beginAndWork(
   app: App,
-  start: () => Promise<{ run: Run; started: boolean }>,
+  start: (waiting: Waiting) => Promise<{ run: Run; started: boolean }>,
   options: ParsedRunOptions,
   { continues = () => false, ...work }: Omit<Work, 'begin'> & { continues?: (run: Run) => boolean },
 ): Promise<number> {
@@ -79,7 +80,7 @@ export async function beginAndWork(
     printNote(`${plain(describeFormer(process, new Date()), timeZone)}.`);
   if (options.detach) {
     const { producer } = await app.queue();
-    const { run, started } = await start();
+    const { run, started } = await start({ onWait: printNote });
     await producer.enqueueRun(run.id, run.lane);
     print(options, { ...work.extraJson, run: runToJson(run), started }, [
       started
@@ -88,8 +89,8 @@ export async function beginAndWork(
     ]);
     return EXIT.done;
   }
-  const begin = async () => {
-    const { run, started } = await start();
+  const begin = async (waiting: Waiting) => {
+    const { run, started } = await start(waiting);
     return { run, started, isOurs: started || continues(run) };
   };
   return workRun(app, { ...work, begin }, options);
@@ -119,7 +120,13 @@ export async function workRun(
     let run: Run | undefined;
     for (let isOurs = false; !isOurs && !stop.requested();) {
       let started: boolean;
-      ({ run, started, isOurs } = await begin());
+      try {
+        ({ run, started, isOurs } = await begin({ onWait: printNote, signal: stop.signal }));
+      } catch (error) {
+        if (!stop.requested()) throw error;
+        run = undefined;
+        break;
+      }
       const { id, streams } = run;
       if (run.pausedAt) {
         print({ json }, { ...extraJson, run: runToJson(run), started: false }, [

@@ -156,6 +156,10 @@ export const ERRORS = {
     'a statement failed at the state database',
     `${NEXT_RUN}. If it happens again, read the log of the state database’s server.`,
   ),
+  state_locked: retry(
+    'another session kept a lock of the state for a minute',
+    'Run the same command again when that session has ended. If nobody knows it, end it: SELECT pg_terminate_backend(<server process>)',
+  ),
   key_not_unique: dead('several rows have the same key', CORRECT_KEY),
   key_null: dead('the key is null in some rows', CORRECT_KEY),
   key_order: dead(

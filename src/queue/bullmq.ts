@@ -28,7 +28,7 @@ import { QUEUE_SCHEMA, queuePrefix, type QueueStore } from './queue-address.js';
 
 export type JobWorker = ReturnType<Bullmq['worker']>;
 
-/** Brings the queue's own tables up to date, where it has any. */
+/** Brings the queue's own tables up to date, where it has any. The caller has the lock of migrations. */
 export async function migrateQueue(store: QueueStore): Promise<void> {
   if (!('postgresUrl' in store)) return;
   await withClient(store, async (client) => {
@@ -36,8 +36,11 @@ export async function migrateQueue(store: QueueStore): Promise<void> {
       'SELECT to_regnamespace($1) IS NOT NULL AS exists',
       [QUEUE_SCHEMA],
     );
-    // This statement of BullMQ's needs the right to create schemas also where the schema exists.
-    const isSkipped = (text: string) => rows[0]?.exists && text.startsWith('CREATE SCHEMA IF NOT EXISTS');
+    // Statements of BullMQ's that are left out: one needs the right to create schemas also where the schema exists, and any role
+    // that may connect can take the lock of the other.
+    const isSkipped = (text: string) =>
+      (rows[0]?.exists && text.startsWith('CREATE SCHEMA IF NOT EXISTS')) ||
+      text.startsWith('SELECT pg_advisory_xact_lock');
     const query = async (text: string, values?: unknown[]) =>
       isSkipped(text) ? { rows: [] } : client.query(text, values);
     await runMigrations({ query } as never, QUEUE_SCHEMA);

@@ -21,6 +21,8 @@ const SECOND = 1000;
 const INBOX_EVERY_MS = SECOND;
 /** Until the next attempt while another process takes from the inbox, which is a matter of milliseconds. */
 const BUSY_MS = 50;
+/** Until the next attempt while another process polls, which is a matter of seconds. */
+const POLL_BUSY_MS = SECOND;
 /** Until a poll that stopped before the end of its stream continues. */
 const CONTINUE_POLL_MS = 5 * SECOND;
 
@@ -50,6 +52,7 @@ export function createInboxWorker(options: InboxWorkerOptions) {
     return repeat(
       async () => {
         const polled = await poll(aborting);
+        if (polled === 'busy') return Math.min(everyMs, POLL_BUSY_MS);
         if (polled && polled.put > 0) child.info({ ...polled }, 'stream polled');
         return polled?.more ? Math.min(everyMs, CONTINUE_POLL_MS) : everyMs;
       },

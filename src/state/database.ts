@@ -112,18 +112,6 @@ export function queryOne<T>(db: Pick<Queries, 'execute'>) {
   };
 }
 
-/** Waits for the lock of this name, which ends with the transaction. */
-export async function takeLock(tx: Queries, name: string): Promise<void> {
-  await query(tx)`SELECT pg_advisory_xact_lock(hashtextextended(${name}, 0))`;
-}
-
-/** Takes the lock of this name until the transaction ends; false: another process has it. */
-export async function tryLock(tx: Queries, name: string): Promise<boolean> {
-  const { taken } = await queryOne<{ taken: boolean }>(tx)`
-    SELECT pg_try_advisory_xact_lock(hashtextextended(${name}, 0)) AS taken`;
-  return taken;
-}
-
 /**
  * `= ANY (…)` of these texts or numbers. The planner sees how many there are and takes the index; for `IN (SELECT …)` over
  * a JSON list it would read the whole table.

@@ -7,18 +7,17 @@ import { fileURLToPath } from 'node:url';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import { drizzle } from 'drizzle-orm/postgres-js';
 import { sql } from 'drizzle-orm';
+import postgres from 'postgres';
 import { codeOf, UsageError } from '../errors/errors.js';
 import type { SettingText } from '../config/setting-text.js';
-import { connectPostgres, findPooling } from '../connections/postgres-connection.js';
+import { connectPostgres, waitWhileFull } from '../connections/postgres-connection.js';
 import { asStateError, query, queryOne, type Queries, type State } from './database.js';
+import { describeHolders, untilFree, type Waiting } from './locks.js';
 import { WAS_SENT } from './records/record-state.js';
 
 const FOLDER = fileURLToPath(new URL('../../migrations', import.meta.url));
 const NUMBERED = { migrationsFolder: FOLDER, migrationsSchema: 'slotsync', migrationsTable: 'migrations' };
 const REPEATABLE_FOLDER = path.join(FOLDER, 'repeatable');
-
-/** Any fixed number: the process that migrates holds this advisory lock. */
-const MIGRATION_LOCK = 7_215_604_113;
 
 /** An object that several records own, as `stream 'key'`: of a state of before, or made by hand without the index. */
 export interface Contested {
@@ -40,45 +39,71 @@ export async function listContested(db: Pick<Queries, 'execute'>): Promise<Conte
     GROUP BY external_id HAVING count(external_id) > 1 ORDER BY external_id LIMIT ${MOST_CONTESTED}`;
 }
 
+/** SQLSTATEs that end an attempt: a lock was not free, a deadlock, or another process has created the same schema or table. */
+const TRY_AGAIN = ['55P03', '40P01', '42P06', '42P07'];
+
 /**
- * Applies what is missing. Two at once wait for each other. Returns how many migrations were applied, and which objects
- * several records owned before. Throws UsageError when the schema is newer than this program.
+ * Applies what is missing: all of it or nothing. Two at once wait for each other, and for whoever uses a table that is
+ * changed. Returns how many migrations were applied, and which objects several records owned before. Throws UsageError when
+ * the schema is newer than this program.
  */
 export async function migrate(
   databaseUrl: SettingText,
+  waiting?: Waiting,
 ): Promise<{ applied: number; contested: readonly Contested[] }> {
   const client = connectPostgres(databaseUrl, 'migrate');
   try {
-    if ((await findPooling(databaseUrl)) === 'transaction') {
-      throw new UsageError(
-        'STATE_DATABASE_URL goes through a pooler in transaction mode, where two migrations could run at once',
-        { remedy: 'For this command, name the server itself or a pooler in session mode.' },
-      );
-    }
     const db = drizzle(client);
-    await query(db)`SELECT pg_advisory_lock(${MIGRATION_LOCK}::bigint)`;
-    await requireOwnSchema(db);
-    const before = await readApplied(db);
-    refuseNewer(before);
-    await createSchema(db);
-    const contested = before.count === 0 ? [] : await listContested(db);
-    await applyNumbered(db, before);
-    const { count, checksums } = await readApplied(db);
-    const changed = readChanged(checksums);
-    for (const { name, checksum, text } of changed) {
-      await db.transaction(async (tx) => {
-        await tx.execute(sql.raw(text));
-        await query(tx)`
-          INSERT INTO slotsync.repeatable_migrations (name, checksum) VALUES (${name}, ${checksum})
-          ON CONFLICT (name) DO UPDATE SET checksum = excluded.checksum, applied_at = now()`;
+    const attempt = () =>
+      waitWhileFull(() => db.transaction(applyMissing)).catch((error: unknown) => {
+        if (isBusy(error)) return undefined;
+        throw error;
       });
-    }
-    return { applied: count - before.count + changed.length, contested };
+    return await untilFree(
+      attempt,
+      async () => `schema slotsync is in use by ${await describeHolders(db)}`,
+      waiting,
+    );
   } catch (error) {
     throw asStateError(error);
   } finally {
     await client.end({ timeout: 2 });
   }
+}
+
+/** In one transaction, which holds the lock `migrate`. */
+async function applyMissing(tx: Queries) {
+  await query(tx)`SET LOCAL lock_timeout = '1s'`;
+  await requireOwnSchema(tx);
+  await createSchema(tx);
+  await query(tx)`CREATE TABLE IF NOT EXISTS slotsync.lock_migrate ()`;
+  await query(tx)`LOCK TABLE slotsync.lock_migrate IN SHARE UPDATE EXCLUSIVE MODE`;
+  await query(tx)`
+    CREATE TABLE IF NOT EXISTS slotsync.migrations (id serial PRIMARY KEY, hash text NOT NULL, created_at bigint)`;
+  const before = await readApplied(tx);
+  refuseNewer(before);
+  const contested = before.count === 0 ? [] : await listContested(tx);
+  await applyNumbered(tx, before);
+  const { count, checksums } = await readApplied(tx);
+  const changed = readChanged(checksums);
+  for (const { name, checksum, text } of changed) {
+    await tx.execute(sql.raw(text));
+    await query(tx)`
+      INSERT INTO slotsync.repeatable_migrations (name, checksum) VALUES (${name}, ${checksum})
+      ON CONFLICT (name) DO UPDATE SET checksum = excluded.checksum, applied_at = now()`;
+  }
+  return { applied: count - before.count + changed.length, contested };
+}
+
+/** drizzle wraps the driver's error. */
+const causeOf = (error: unknown) => (error instanceof Error ? error.cause : error);
+
+function isBusy(error: unknown): boolean {
+  const cause = causeOf(error);
+  // Two that create the same thing at once meet in an index of the catalogue.
+  const isMet =
+    cause instanceof postgres.PostgresError && cause.code === '23505' && cause.schema_name === 'pg_catalog';
+  return isMet || TRY_AGAIN.includes(codeOf(cause));
 }
 
 /**
@@ -109,8 +134,7 @@ async function createSchema(db: Queries): Promise<void> {
   try {
     await query(db)`CREATE SCHEMA slotsync`;
   } catch (error) {
-    // drizzle wraps the driver's error.
-    if (codeOf(error instanceof Error ? error.cause : error) !== '42501') throw error;
+    if (codeOf(causeOf(error)) !== '42501') throw error;
     throw new UsageError('the role of STATE_DATABASE_URL may not create the schema slotsync', {
       remedy: `Let the owner of the database run: CREATE SCHEMA slotsync AUTHORIZATION ${role}; CREATE SCHEMA slotsync_queue AUTHORIZATION ${role};`,
       cause: error,
@@ -118,20 +142,14 @@ async function createSchema(db: Queries): Promise<void> {
   }
 }
 
-/** All of them or none. */
-async function applyNumbered(db: Queries, { latest }: Applied): Promise<void> {
-  const missing = readMigrationFiles(NUMBERED).filter(({ folderMillis }) => folderMillis > latest);
-  if (missing.length === 0) return;
-  await db.transaction(async (tx) => {
+async function applyNumbered(tx: Queries, { latest }: Applied): Promise<void> {
+  for (const { sql: statements, hash, folderMillis } of readMigrationFiles(NUMBERED)) {
+    if (folderMillis <= latest) continue;
+    for (const statement of statements)
+      if (!statement.trimStart().startsWith('CREATE SCHEMA')) await tx.execute(sql.raw(statement));
     await query(tx)`
-      CREATE TABLE IF NOT EXISTS slotsync.migrations (id serial PRIMARY KEY, hash text NOT NULL, created_at bigint)`;
-    for (const { sql: statements, hash, folderMillis } of missing) {
-      for (const statement of statements)
-        if (!statement.trimStart().startsWith('CREATE SCHEMA')) await tx.execute(sql.raw(statement));
-      await query(tx)`
-        INSERT INTO slotsync.migrations (hash, created_at) VALUES (${hash}, ${folderMillis}::bigint)`;
-    }
-  });
+      INSERT INTO slotsync.migrations (hash, created_at) VALUES (${hash}, ${folderMillis}::bigint)`;
+  }
 }
 
 /** Throws UsageError unless the schema is exactly the one this program knows. */

@@ -1,6 +1,6 @@
 // The tables of the state, in the organization's own database: schema `slotsync`. docs/state-tables.md says what every
-// column means; other programs may read them. Two are not here: `quota_limiters`, written by SQL functions alone, and
-// `migrations`, which drizzle keeps.
+// column means; other programs may read them. Not here: `quota_limiters`, written by SQL functions alone, `migrations`, and
+// the tables of locks.ts, which hold nothing.
 import { sql } from 'drizzle-orm';
 import {
   bigint,

@@ -2,8 +2,10 @@
 // Nothing is lost when a sync is killed or interrupted, or when the queue loses everything: the database decides.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Redis } from 'ioredis';
+import type { Running } from '../support/program.js';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { STORES } from '../support/services.js';
+import { until } from '../support/wait.js';
 
 const ROWS = 200;
 
@@ -90,3 +92,48 @@ async function loseQueue({ sql, env }: Rehearsal, redis: string | undefined): Pr
   await client.del(...keys, `slotsync:quota:${env['API_BASE_URL']} demo`);
   client.disconnect();
 }
+
+describe('locks: another session has one', () => {
+  let world: Rehearsal;
+  beforeAll(async () => {
+    world = await rehearse({ rows: 2 });
+  });
+  afterAll(() => world.close());
+
+  /** Starts the command while a session has the lock; `act` is called when it says that it waits, and the lock ends then. */
+  const behind = <T>(lock: string, args: readonly string[], act: (running: Running) => Promise<T> | T) =>
+    world.sql.begin(async (tx) => {
+      await tx`SELECT slotsync.take_lock(${lock}, false)`;
+      const running = world.start(args);
+      await until(() => running.output().includes('Waiting: '), {
+        describe: () => `it to say that it waits: ${running.output()}`,
+      });
+      return { running, acted: await act(running) };
+    });
+  const stop = ({ child, finished }: Running) => {
+    child.kill('SIGTERM');
+    return finished; // while the lock is held
+  };
+
+  it('sync: says whom it waits for, ends at a signal, and sends nothing', async () => {
+    const { acted } = await behind('run_start', ['sync'], stop);
+    expect(acted).toMatchObject({ code: 1, stderr: expect.stringContaining('Stopped.') });
+    expect(acted.stderr).toMatch(/^Waiting: run_start \(table slotsync\.lock_run_start\) is locked by '/m);
+    expect(world.puts()).toEqual([]);
+  });
+
+  it('migrate: says whom it waits for, and ends at a signal', async () => {
+    const { acted } = await behind('migrate', ['migrate'], stop);
+    expect(acted).toMatchObject({ code: null, stdout: '' });
+    expect(acted.stderr).toMatch(/^Waiting: schema slotsync is in use by '/m);
+  });
+
+  it('alerts check: waits until the causes can be evaluated', async () => {
+    const { running, acted } = await behind('alerts', ['alerts', 'check'], ({ output }) => output());
+    expect(acted).not.toContain('No alert is open');
+    expect(await running.finished).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('No alert is open'),
+    });
+  });
+});

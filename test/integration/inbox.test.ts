@@ -163,7 +163,7 @@ describe('taking', () => {
   it('is one process’s at a time, and never more than four runs', async () => {
     await add('A');
     await world.sql.begin(async (tx) => {
-      await tx`SELECT pg_advisory_xact_lock(hashtextextended('slotsync inbox', 0))`;
+      await tx`SELECT slotsync.take_lock('inbox', true)`;
       expect(await take()).toBe('busy');
     });
     for (const key of ['A', 'B', 'C', 'D']) {

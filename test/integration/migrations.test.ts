@@ -148,7 +148,7 @@ it('applies functions again when they differ from the program’s, and asks for 
   await expect(requireMigrated(state)).rejects.toMatchObject({
     message: expect.stringContaining('quota.sql'),
   });
-  expect(await migrate(url)).toMatchObject({ applied: 1 });
+  expect(await migrate(url)).toMatchObject({ applied: 2 });
   expect(await migrate(url)).toMatchObject({ applied: 0 });
 });
 
@@ -157,7 +157,7 @@ it('leaves the functions of a newer schema alone', async () => {
   await sql`INSERT INTO slotsync.migrations (hash, created_at) SELECT 'x', max(created_at) + 1 FROM slotsync.migrations`;
   await sql`UPDATE slotsync.repeatable_migrations SET checksum = 'of a newer version'`;
   await expect(migrate(url)).rejects.toMatchObject({ message: expect.stringContaining('newer') });
-  expect(await sql`SELECT checksum FROM slotsync.repeatable_migrations`).toEqual([
+  expect(await sql`SELECT DISTINCT checksum FROM slotsync.repeatable_migrations`).toEqual([
     { checksum: 'of a newer version' },
   ]);
 });

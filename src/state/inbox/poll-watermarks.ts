@@ -1,5 +1,6 @@
-// How far each stream was polled by its cursor. One process polls a stream at a time.
-import { query, queryOne, tryLock, type Queries, type State } from '../database.js';
+// How far each stream was polled by its cursor. One process polls at a time.
+import { query, queryOne, type Queries, type State } from '../database.js';
+import { tryLock } from '../locks.js';
 import { watermarks } from '../schema.js';
 
 export type Watermark = typeof watermarks.$inferSelect;
@@ -12,16 +13,16 @@ export async function listWatermarks(db: Queries): Promise<Watermark[]> {
 }
 
 /**
- * Runs one poll of a stream; what `poll` writes is one transaction. Undefined when another process is polling the stream,
- * when it was never synced, or when its first sync is under way: what that run sends need not go through the inbox.
+ * Runs one poll of a stream; what `poll` writes is one transaction. `busy`: another process is polling. Undefined when it was
+ * never synced, or when its first sync is under way: what that run sends need not go through the inbox.
  */
 export async function withPoll<T>(
   { db }: Pick<State, 'db'>,
   stream: string,
   poll: (tx: Queries, watermark: CursorPosition | undefined) => Promise<T>,
-): Promise<T | undefined> {
+): Promise<T | 'busy' | undefined> {
   return db.transaction(async (tx) => {
-    if (!(await tryLock(tx, `slotsync poll ${stream}`))) return undefined;
+    if (!(await tryLock(tx, 'polling'))) return 'busy';
     const [watermark] = await query<CursorPosition>(tx)`
       SELECT cursor, local_key AS "localKey" FROM slotsync.watermarks WHERE stream = ${stream}`;
     const { isSynced, isSyncing } = await queryOne<{ isSynced: boolean; isSyncing: boolean }>(tx)`

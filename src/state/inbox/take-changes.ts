@@ -1,13 +1,12 @@
 // An incremental run takes keys from the inbox; their rows are deleted when it has ended.
 import { sql } from 'drizzle-orm';
-import { anyOf, query, queryOne, tryLock, type Queries } from '../database.js';
+import { anyOf, query, queryOne, type Queries } from '../database.js';
+import { tryLock } from '../locks.js';
 import type { Fingerprints } from '../../streams/fingerprints.js';
 import { insertRun } from '../runs/insert-run.js';
 import type { BatchState } from '../schema.js';
 import { CHANGES_CHANNEL } from './add-changes.js';
 
-/** Only one process takes at a time. */
-const TAKE_LOCK = 'slotsync inbox';
 /** Keys a run takes, and rows it looks through for them, oldest first. */
 const KEYS_AT_ONCE = 1000;
 const ROWS_LOOKED_AT = 20_000;
@@ -30,7 +29,7 @@ export async function takeChanges(
   fingerprints?: Fingerprints,
 ): Promise<TakenChanges> {
   return db.transaction(async (tx) => {
-    if (!(await tryLock(tx, TAKE_LOCK))) return 'busy';
+    if (!(await tryLock(tx, 'inbox'))) return 'busy';
     const { runs } = await queryOne<{ runs: number }>(tx)`
       SELECT count(*)::int AS runs FROM slotsync.runs
       WHERE finished_at IS NULL AND kind = 'incremental' AND paused_at IS NULL`;

@@ -3,6 +3,7 @@
 import { and, eq, sql } from 'drizzle-orm';
 import { UsageError } from '../../errors/errors.js';
 import { query, queryOne, type Queries } from '../database.js';
+import type { Waiting } from '../locks.js';
 import { holds as holdsTable, type DecidedBy } from '../schema.js';
 import { APPROVAL, type Approval } from './approvals.js';
 import { releaseHeldBatches } from './batches.js';
@@ -39,9 +40,10 @@ export async function approveHeld(
   db: Queries,
   request: RunRequest,
   { runId, choice, shown, exactly, hours, ...decision }: Approving,
+  waiting?: Waiting,
 ): Promise<{ run: Run; started: boolean; approvals: Approval[] }> {
   return db.transaction(async (tx) => {
-    const { run, started } = await startRun(tx, request);
+    const { run, started } = await startRun(tx, request, waiting);
     await lockRun(tx, runId);
     const { holds } = await chooseHolds(tx, runId, choice);
     if (!started) return { run, started, approvals: [] };

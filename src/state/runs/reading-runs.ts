@@ -1,7 +1,9 @@
 // The life of a run that only reads: a reconcile, or a verify without repair. One of a kind at a time, worked by the process
 // that started it. One that was interrupted is not resumed: it failed, and the next one reads again.
 import { and, eq, isNull } from 'drizzle-orm';
-import { query, tryLock, type Queries, type State } from '../database.js';
+import { query, type Queries, type State } from '../database.js';
+import { SlotsyncError } from '../../errors/errors.js';
+import { describeHolders, tryLock } from '../locks.js';
 import { runs } from '../schema.js';
 import { failRun, finishRun } from './end-run.js';
 import { onlyReads } from './read-runs.js';
@@ -21,7 +23,7 @@ export async function whileReadingAlone<T>(
   let done: { result: T } | undefined;
   try {
     await db.transaction(async (tx) => {
-      if (!(await tryLock(tx, `slotsync ${kind}`))) return;
+      if (!(await tryLock(tx, kind))) return;
       // Last: the server keeps the snapshot of a SELECT until the next statement, and SET has none. A snapshot that lasts as
       // long as the reading would keep the whole database from being cleaned up.
       await query(tx)`SET LOCAL idle_in_transaction_session_timeout = 0`;
@@ -32,6 +34,14 @@ export async function whileReadingAlone<T>(
     if (done === undefined) throw error;
   }
   return done;
+}
+
+/** The error of a command that finds the lock taken. */
+export async function alreadyRunning({ db }: State, kind: ReadingKind): Promise<SlotsyncError> {
+  return new SlotsyncError(
+    `${kind}_running`,
+    `another ${kind} is under way: ${await describeHolders(db, kind)}`,
+  );
 }
 
 /** Starts a run that only reads, under the lock: whatever is unfinished was interrupted. Returns its id. */

@@ -2,19 +2,21 @@
 // batches claim, and runs that only read.
 import { and, isNull, ne, sql } from 'drizzle-orm';
 import { arrayLiteral } from '../../text/sql-text.js';
-import { takeLock, type Queries } from '../database.js';
+import type { Queries } from '../database.js';
+import { takeLock, type Waiting } from '../locks.js';
 import { runs } from '../schema.js';
 import { insertRun, type RunRequest } from './insert-run.js';
 import { ONLY_READS, selectRuns, type Run } from './read-runs.js';
 import { endLeftRuns } from './run-configuration.js';
 
-/** Serializes the start of runs, so that two never cover one stream. */
-const START_LOCK = 'slotsync run start';
-
 /** Starts a run, unless an unfinished one covers any of its streams: then that one is the answer. */
-export async function startRun(db: Queries, request: RunRequest): Promise<{ run: Run; started: boolean }> {
+export async function startRun(
+  db: Queries,
+  request: RunRequest,
+  waiting?: Waiting,
+): Promise<{ run: Run; started: boolean }> {
   return db.transaction(async (tx) => {
-    const [running] = await lockUnfinished(tx, request);
+    const [running] = await lockUnfinished(tx, request, waiting);
     if (running) return { run: running, started: false };
     return { run: await insertRun(tx, request), started: true };
   });
@@ -43,8 +45,12 @@ export async function startFreeRun(db: Queries, request: RunRequest) {
  * The unfinished runs that cover any of these streams; no other run starts until the transaction ends. One that nobody may
  * work any more is replaced: it ends here.
  */
-async function lockUnfinished(tx: Queries, { streams, fingerprints }: RunRequest): Promise<Run[]> {
-  await takeLock(tx, START_LOCK);
+async function lockUnfinished(
+  tx: Queries,
+  { streams, fingerprints }: RunRequest,
+  waiting?: Waiting,
+): Promise<Run[]> {
+  await takeLock(tx, 'run_start', waiting);
   if (fingerprints) await endLeftRuns(tx, fingerprints, { streams });
   const isUnfinished = and(isNull(runs.finishedAt), ne(runs.kind, 'incremental'));
   const covers = sql`${runs.streams} && ${arrayLiteral(streams)}::text[] AND NOT ${ONLY_READS}`;

@@ -43,7 +43,7 @@ export function createPoll(
 
   /**
    * Returns how many rows were read and keys `put` into the inbox, and whether there is `more`: it stops when the inbox
-   * has enough. Undefined: another process is polling, or the stream was never synced. Throws what the readings throw.
+   * has enough. `busy`: another process is polling. Undefined: the stream was never synced. Throws what the readings throw.
    */
   return async function poll(signal?: AbortSignal) {
     // The turn first: the poll's transaction must not wait for it.

@@ -4,6 +4,7 @@ import { UsageError } from '../../errors/errors.js';
 import type { Mirror } from '../../mirror/mirror.js';
 import { requireSources } from '../../mirror/require-sources.js';
 import type { State } from '../../state/database.js';
+import type { Waiting } from '../../state/locks.js';
 import { chooseHolds, type HoldChoice } from '../../state/runs/choose-holds.js';
 import { approveHeld, type Decision } from '../../state/runs/decide-holds.js';
 import { digestHeldKeys } from '../../state/runs/held-keys.js';
@@ -20,6 +21,7 @@ interface ApproveDeps extends Pick<Decision, 'by'> {
   state: State;
   /** Nothing is approved that cannot be queued: throws when the queue cannot be reached. */
   requireQueue: () => Promise<unknown>;
+  waiting?: Waiting;
 }
 
 /**
@@ -29,7 +31,7 @@ interface ApproveDeps extends Pick<Decision, 'by'> {
  * somebody else has decided, or an approval does not help.
  */
 export async function approveHolds(
-  { configuration, mirror, state, requireQueue, by }: ApproveDeps,
+  { configuration, mirror, state, requireQueue, by, waiting }: ApproveDeps,
   { runId, shown, exactly = false, reason, ...choice }: ApproveChoice,
 ) {
   const { run, holds } = await chooseHolds(state.db, runId, choice);
@@ -53,7 +55,7 @@ export async function approveHolds(
     fingerprints: configuration.fingerprints,
   };
   const given = { runId, choice, shown: digested, exactly, hours: configuration.approvalHours, by, reason };
-  return { ...(await approveHeld(state.db, request, given)), holds };
+  return { ...(await approveHeld(state.db, request, given, waiting)), holds };
 }
 
 /** Throws UsageError when another run was in the way, and nothing is approved. */

@@ -2,11 +2,16 @@
 // A reconcile reads at both sides and writes verdicts. An interrupted one is started again from the beginning, so it has
 // no batches and needs no queue. One at a time, worked by the process that started it.
 import type { Period } from '../../destination/destination.js';
-import { codeOf, messageWithDetail, SlotsyncError, UsageError } from '../../errors/errors.js';
+import { codeOf, messageWithDetail, UsageError } from '../../errors/errors.js';
 import { storeVerdicts } from '../../state/bookings/verdict-store.js';
 import { pruneBookings } from '../../state/retention.js';
 import { failRun, finishRun } from '../../state/runs/end-run.js';
-import { dropReading, startReading, whileReadingAlone } from '../../state/runs/reading-runs.js';
+import {
+  alreadyRunning,
+  dropReading,
+  startReading,
+  whileReadingAlone,
+} from '../../state/runs/reading-runs.js';
 import {
   moveReservationsWatermark,
   readReservationsWatermark,
@@ -63,7 +68,7 @@ export async function reconcile(
 ): Promise<ReconcileResult> {
   const alone = await whileReadingAlone(deps.state, 'reconcile', () => reconcileWindow(deps, range, signal));
   if (alone) return alone.result;
-  throw new SlotsyncError('reconcile_running', 'another reconcile is under way', {});
+  throw await alreadyRunning(deps.state, 'reconcile');
 }
 
 /**

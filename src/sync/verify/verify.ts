@@ -11,7 +11,7 @@ import { sampleOwners } from '../../state/records/read/owners.js';
 import { pruneDrift } from '../../state/retention.js';
 import { failRun, finishRun } from '../../state/runs/end-run.js';
 import { readRun } from '../../state/runs/read-runs.js';
-import { startReading, whileReadingAlone } from '../../state/runs/reading-runs.js';
+import { alreadyRunning, startReading, whileReadingAlone } from '../../state/runs/reading-runs.js';
 import type { RunRange, StartedBy } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { inSpan } from '../../process/tracing.js';
@@ -87,7 +87,7 @@ export function adopt(
 async function whileAlone<T>({ state }: VerifyDeps, work: () => Promise<T>): Promise<T> {
   const alone = await whileReadingAlone(state, 'verify', work);
   if (alone) return alone.result;
-  throw new SlotsyncError('verify_running', 'another verify is under way', {});
+  throw await alreadyRunning(state, 'verify');
 }
 
 /** Verifies streams, under the lock of all verifying. */

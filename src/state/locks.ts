@@ -1,0 +1,97 @@
+// Locks between processes: each is the lock of a table of ours that holds nothing, so only roles with rights on the state can take
+// one. Any role that may connect can take an advisory lock. The lock of a row would give a reading that lasts an hour an id of
+// its transaction, which keeps the whole database from being cleaned up.
+import { SlotsyncError } from '../errors/errors.js';
+import { formatDuration } from '../text/format.js';
+import { query, queryOne, type Queries } from './database.js';
+
+/** Its table is `lock_<name>`. */
+export type Lock = 'migrate' | 'run_start' | 'inbox' | 'polling' | 'alerts' | 'reconcile' | 'verify';
+
+/** How a process waits for what another session holds. */
+export interface Waiting {
+  /** Learns after a second whom it waits for, and whenever that changes. */
+  onWait?: ((sentence: string) => void) | undefined;
+  /** Ends the waiting within a second. */
+  signal?: AbortSignal | undefined;
+  giveUpAfterMs?: number | undefined;
+}
+
+const GIVE_UP_AFTER_MS = 60_000;
+/** Sessions that are named. */
+const MOST_NAMED = 3;
+
+/** Takes the lock until the transaction ends; false: another session has it. */
+export const tryLock = (tx: Queries, lock: Lock): Promise<boolean> => take(tx, lock, false);
+
+/** Waits for the lock, which ends with the transaction. Throws SlotsyncError `state_locked` when it is not free in time. */
+export async function takeLock(tx: Queries, lock: Lock, waiting?: Waiting): Promise<void> {
+  await untilFree(
+    async () => (await take(tx, lock, true)) || undefined,
+    async () => `${lock} (table slotsync.lock_${lock}) is locked by ${await describeHolders(tx, lock)}`,
+    waiting,
+  );
+}
+
+async function take(tx: Queries, lock: Lock, waits: boolean): Promise<boolean> {
+  const { taken } = await queryOne<{ taken: boolean }>(
+    tx,
+  )`SELECT slotsync.take_lock(${lock}, ${waits}) AS taken`;
+  return taken;
+}
+
+/**
+ * Attempts again while the attempt returns undefined. An attempt waits at the server for a second; `describe` says then what it waits for.
+ * Throws SlotsyncError `state_locked` when the time is over.
+ */
+export async function untilFree<T>(
+  attempt: () => Promise<T | undefined>,
+  describe: () => Promise<string>,
+  { onWait, signal, giveUpAfterMs = GIVE_UP_AFTER_MS }: Waiting = {},
+): Promise<T> {
+  const startedAt = performance.now();
+  for (let before = ''; ;) {
+    const result = await attempt();
+    if (result !== undefined) return result;
+    signal?.throwIfAborted();
+    const sentence = await describe();
+    const waitedMs = performance.now() - startedAt;
+    if (waitedMs >= giveUpAfterMs)
+      throw new SlotsyncError(
+        'state_locked',
+        `${sentence}; gave up after ${formatDuration(waitedMs / 1000)}`,
+      );
+    if (sentence !== before) onWait?.(`Waiting: ${sentence}.`);
+    before = sentence;
+  }
+}
+
+/** The sessions that have the lock; without one, those that use any table of ours. */
+export async function describeHolders(db: Pick<Queries, 'execute'>, lock?: Lock): Promise<string> {
+  const holders = await query<{
+    pid: number;
+    name: string;
+    role: string;
+    address: string | null;
+    since: string | null;
+  }>(db)`
+    SELECT pid, application_name AS name, usename::text AS role, host(client_addr) AS address,
+      to_char(xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS "UTC"') AS since
+    FROM pg_catalog.pg_stat_activity
+    WHERE pid <> pg_backend_pid() AND datname = current_database() AND pid IN (
+      SELECT l.pid FROM pg_catalog.pg_locks AS l
+      JOIN pg_catalog.pg_class AS c ON c.oid = l.relation JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+      WHERE l.granted AND CASE WHEN ${lock === undefined} THEN n.nspname IN ('slotsync', 'slotsync_queue')
+        ELSE n.nspname = 'slotsync' AND c.relname = ${`lock_${lock}`} AND l.mode <> 'AccessShareLock' END)
+    ORDER BY xact_start NULLS LAST, pid LIMIT ${MOST_NAMED}`;
+  if (holders.length === 0) return 'another session';
+  return holders
+    .map(({ pid, name, role, address, since }) =>
+      [
+        `'${name}' of role ${role}`,
+        `server process ${pid}${address === null ? '' : `, from ${address}`}`,
+        ...(since === null ? [] : [`since ${since}`]),
+      ].join(', '),
+    )
+    .join('; ');
+}

@@ -1,0 +1,168 @@
+// Guarantee 10
+// Locks between processes: only roles with rights on the state can take one, and whoever waits says for whom.
+import { randomBytes } from 'node:crypto';
+import postgres from 'postgres';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openState, type State } from '../../src/state/database.js';
+import { takeLock, tryLock, type Lock, type Waiting } from '../../src/state/locks.js';
+import { migrate } from '../../src/state/migrate.js';
+import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/services.js';
+import { until } from '../support/wait.js';
+
+const LOCKS: Lock[] = ['migrate', 'run_start', 'inbox', 'polling', 'alerts', 'reconcile', 'verify'];
+
+let database: TestDatabase;
+let state: State;
+let sql: postgres.Sql;
+beforeAll(async () => {
+  database = await createDatabase();
+  state = openState({ url: database.url });
+  sql = postgres(database.url, {
+    max: 2,
+    onnotice: () => undefined,
+    connection: { application_name: 'a colleague' },
+  });
+});
+afterAll(async () => {
+  await state.close();
+  await sql.end({ timeout: 1 });
+  await database.drop();
+});
+
+/** Holds what `statement` locks while `work` runs. */
+async function whileHeld<T>(statement: string, work: (release: () => void) => Promise<T>): Promise<T> {
+  let release = () => undefined as void;
+  const released = new Promise<void>((resolve) => (release = resolve));
+  let begun = () => undefined as void;
+  const isHeld = new Promise<void>((resolve) => (begun = resolve));
+  const held = sql.begin(async (tx) => {
+    await tx.unsafe(statement);
+    begun();
+    await released;
+  });
+  await Promise.race([isHeld, held]);
+  try {
+    return await work(release);
+  } finally {
+    release();
+    await held;
+  }
+}
+const take = (lock: Lock, waiting: Waiting) => state.db.transaction((tx) => takeLock(tx, lock, waiting));
+
+describe('lock', () => {
+  it.each(LOCKS)(
+    '%s: one session’s at a time, until its transaction ends, and no advisory one',
+    async (lock) => {
+      await state.db.transaction(async (tx) => {
+        expect(await tryLock(tx, lock)).toBe(true);
+        await sql.begin(async (other) => {
+          expect(await other`SELECT slotsync.take_lock(${lock}, false) AS taken`).toEqual([{ taken: false }]);
+          // The transaction goes on, and reading is always possible.
+          expect(await other`SELECT FROM ${other(`slotsync.lock_${lock}`)}`).toEqual([]);
+        });
+        expect(
+          await sql`
+          SELECT FROM pg_locks WHERE locktype = 'advisory' AND database = (
+            SELECT oid FROM pg_database WHERE datname = current_database())`,
+        ).toEqual([]);
+      });
+      expect(await state.db.transaction((tx) => tryLock(tx, lock))).toBe(true);
+    },
+  );
+
+  it('rights: a role that may connect, or only read, can take none', async () => {
+    const role = `stranger_${randomBytes(4).toString('hex')}`;
+    await sql.unsafe(`CREATE ROLE ${role}`);
+    const asStranger = (statement: string) =>
+      sql.begin(async (tx) => {
+        await tx.unsafe(`SET LOCAL ROLE ${role}`);
+        await tx.unsafe(statement);
+      });
+    try {
+      for (const lock of LOCKS) {
+        const statement = `LOCK TABLE slotsync.lock_${lock} IN SHARE UPDATE EXCLUSIVE MODE`;
+        await expect(asStranger(statement)).rejects.toMatchObject({ code: '42501' });
+      }
+      await sql.unsafe(
+        `GRANT USAGE ON SCHEMA slotsync TO ${role}; GRANT SELECT ON ALL TABLES IN SCHEMA slotsync TO ${role}`,
+      );
+      for (const lock of LOCKS)
+        await expect(asStranger(`SELECT slotsync.take_lock('${lock}', false)`)).rejects.toMatchObject({
+          code: '42501',
+        });
+    } finally {
+      await sql.unsafe(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
+    }
+  });
+
+  it('waiting: says for whom, and takes the lock when it is free', async () => {
+    const heard: string[] = [];
+    await whileHeld(`SELECT slotsync.take_lock('run_start', false)`, async (release) => {
+      const taken = take('run_start', { onWait: (sentence) => heard.push(sentence) });
+      await until(() => heard.length > 0, { describe: 'the one that waits to say so' });
+      release();
+      await taken;
+    });
+    expect(heard).toHaveLength(1);
+    expect(heard[0]).toMatch(
+      /^Waiting: run_start \(table slotsync\.lock_run_start\) is locked by 'a colleague' of role \w+, server process \d+(, from \S+)?, since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\.$/,
+    );
+  });
+
+  it('waiting: ends when it is interrupted, and when it takes too long', async () => {
+    await whileHeld(`SELECT slotsync.take_lock('run_start', false)`, async () => {
+      const stop = new AbortController();
+      const interrupted = take('run_start', {
+        signal: stop.signal,
+        onWait: () => stop.abort(new Error('stopped')),
+      });
+      await expect(interrupted).rejects.toThrow('stopped');
+      await expect(take('run_start', { giveUpAfterMs: 1 })).rejects.toMatchObject({
+        code: 'state_locked',
+        message: expect.stringMatching(/run_start .* is locked by 'a colleague' .*; gave up after \d+ s$/),
+      });
+    });
+  });
+});
+
+describe('migrate', () => {
+  it('waiting: names the session that is in its way, and nothing is changed when it waited too long', async () => {
+    const { url, drop } = await createEmptyDatabase();
+    const other = postgres(url, {
+      max: 1,
+      onnotice: () => undefined,
+      connection: { application_name: 'a report' },
+    });
+    try {
+      await other`CREATE SCHEMA slotsync`;
+      await other`CREATE TABLE slotsync.lock_migrate ()`;
+      const heard: string[] = [];
+      await other.begin(async (tx) => {
+        await tx`LOCK TABLE slotsync.lock_migrate IN SHARE UPDATE EXCLUSIVE MODE`;
+        const waiting = { onWait: (sentence: string) => heard.push(sentence), giveUpAfterMs: 1500 };
+        await expect(migrate(url, waiting)).rejects.toMatchObject({ code: 'state_locked' });
+        expect(heard[0]).toMatch(/^Waiting: schema slotsync is in use by 'a report' of role /);
+        expect(await tx`SELECT to_regclass('slotsync.migrations') AS made`).toEqual([{ made: null }]);
+      });
+      expect((await migrate(url)).applied).toBeGreaterThan(0);
+    } finally {
+      await other.end({ timeout: 1 });
+      await drop();
+    }
+  });
+
+  it('advisory locks of other sessions hold nothing up', async () => {
+    const { url, drop } = await createEmptyDatabase();
+    const stranger = postgres(url, { max: 1, onnotice: () => undefined });
+    try {
+      // The number that former versions took.
+      await stranger`SELECT pg_advisory_lock(7215604113)`;
+      const waiting = { onWait: (sentence: string) => expect.fail(sentence), giveUpAfterMs: 1 };
+      expect((await migrate(url, waiting)).applied).toBeGreaterThan(0);
+    } finally {
+      await stranger.end({ timeout: 1 });
+      await drop();
+    }
+  });
+});
