@@ -5,7 +5,7 @@ import { Command, CommanderError, Help } from 'commander';
 import { addCommands } from './commands/command-table.js';
 import { EXIT, exitCodeOfErrorCode } from './commands/exit-code.js';
 import { codeOf, UsageError } from './errors/errors.js';
-import { describeError, errorToJson } from './report/error-message.js';
+import { describeError, errorToJson } from './errors/error-message.js';
 import { exitWhenPrinted, printJson, printLine, printNote } from './render/print.js';
 
 async function main(argv: readonly string[]): Promise<void> {

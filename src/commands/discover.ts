@@ -3,12 +3,13 @@ import type { App } from '../app/app.js';
 import { UsageError } from '../errors/errors.js';
 import { print } from '../render/print.js';
 import { createProgress } from '../render/progress.js';
-import { describeService, renderServiceTypes, TYPES_MARKER } from '../report/service.js';
 import { DEFAULT_VERIFY_SHARE } from '../streams/config-schema.js';
 import { createPace } from '../sync/run/request-pace.js';
+import { renderServiceTypes, TYPES_MARKER } from '../sync/init/service-types.js';
 import { surveyService } from '../sync/run/survey-service.js';
 import { readTextFile, replaceFile, requireWritableFolder } from '../files/text-file.js';
 import type { CommonOptions } from './command.js';
+import { describeService } from './discover-text.js';
 import { describePlace } from './service-place.js';
 
 export async function discover(app: App, options: CommonOptions & { types?: string }): Promise<void> {

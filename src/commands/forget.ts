@@ -1,10 +1,10 @@
 import type { App } from '../app/app.js';
 import { SlotsyncError, UsageError } from '../errors/errors.js';
-import { describeForgotten } from '../report/forget.js';
 import { print } from '../render/print.js';
-import { forgetBooking, forgetKey, type ForgetRefusal } from '../state/records/forget-key.js';
+import { forgetBooking, forgetKey, type Forgotten, type ForgetRefusal } from '../state/records/forget-key.js';
 import { readRecord } from '../state/records/read/record-details.js';
 import { joinKey, shortenKey } from '../streams/local-key.js';
+import { lines } from '../text/format.js';
 import type { CommonOptions } from './command.js';
 import { BOOKINGS } from './explain.js';
 import { requireKnownStream } from './require-known-stream.js';
@@ -54,6 +54,15 @@ export async function forget(
   if (!forgotten) throw nothingOf(key);
   if ('refused' in forgotten) throw asUsageError(forgotten, stream);
   print(options, { ...key, ...forgotten }, describeForgotten(stream, forgotten));
+}
+
+function describeForgotten(stream: string, { deleted, externalIds }: Forgotten): string[] {
+  const tables = Object.entries(deleted).map(([table, count]) => `${table} ${count}`);
+  return lines(
+    `Deleted what the state held of this key of ${stream}: ${tables.join(', ')}.`,
+    externalIds.length > 0 &&
+      `The service may still hold ${externalIds.join(', ')}. Delete it there: slotsync deletes no objects.`,
+  );
 }
 
 function asUsageError(refusal: ForgetRefusal, stream: string): UsageError {

@@ -2,14 +2,14 @@ import type { App } from '../app/app.js';
 import { selectStreams } from '../config/config-file.js';
 import { requireSources } from '../mirror/require-sources.js';
 import { UsageError } from '../errors/errors.js';
-import { describeOperation, describePlans } from '../report/plan.js';
-import { openPlanFile } from '../report/plan-file.js';
 import { print, printLine, printNote } from '../render/print.js';
 import { createRecognizer } from '../sync/run/recognize-databases.js';
+import { openPlanFile } from '../sync/plan/plan-file.js';
 import type { PlannedOperation } from '../sync/plan/planned-operations.js';
 import { previewStream, secondsAtQuota, type Preview } from '../sync/plan/preview.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
+import { describeOperation, describePlans } from './plan-text.js';
 import { readLimit } from './work-run.js';
 import { withReasons } from '../sync/limits/hold-reason.js';
 

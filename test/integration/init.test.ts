@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { checkConfiguration, loadConfiguration } from '../../src/config/config-file.js';
 import { universityConfig, universitySchema } from '../../src/demo/sync.config.js';
 import { loadUniversity } from '../../src/demo/university.js';
-import { renderConfiguration } from '../../src/report/configuration-file.js';
+import { renderConfiguration } from '../../src/sync/init/configuration-file.js';
 import type { SandboxSchema } from '../../src/sandbox/schema.js';
 import type { FieldSource } from '../../src/streams/lookups.js';
 import type { Stream } from '../../src/streams/stream.js';

@@ -11,8 +11,9 @@ import packageJson from '../../package.json' with { type: 'json' };
 const PICTURE = [
   ['src/cli.ts'],
   ['src/commands/new.ts'],
-  ['src/app/app.ts', 'src/report/new.ts'],
+  ['src/app/app.ts'],
   ['src/http/new.ts'],
+  ['src/situation/new.ts'],
   ['src/queue/new.ts'],
   [
     'src/sync/plan/new.ts',
@@ -48,7 +49,8 @@ describe('layers: imports between files of src/', () => {
     ['cli.ts', 'commands/new.ts'],
     ['cli.ts', 'commands/demo.ts'],
     ['commands/new.ts', 'app/new.ts'],
-    ['commands/new.ts', 'report/new.ts'],
+    ['commands/new.ts', 'documents/new.ts'],
+    ['http/new.ts', 'situation/new.ts'],
     ['app/new.ts', 'http/new.ts'],
     ['app/new.ts', 'queue/new.ts'],
     ['queue/new.ts', 'sync/apply/new.ts'],

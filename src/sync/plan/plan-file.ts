@@ -1,8 +1,8 @@
 // A plan as a file: for a spreadsheet one line for each field that would change, for programs one object for each operation.
-import { openCsvFile } from '../files/csv-file.js';
-import { UsageError } from '../errors/errors.js';
-import { openOutputFile } from '../files/output-file.js';
-import type { PlannedOperation } from '../sync/plan/planned-operations.js';
+import { openCsvFile } from '../../files/csv-file.js';
+import { UsageError } from '../../errors/errors.js';
+import { openOutputFile } from '../../files/output-file.js';
+import type { PlannedOperation } from './planned-operations.js';
 
 const COLUMNS = ['stream', 'operation', 'key', 'external_id', 'field', 'there', 'here', 'problem'] as const;
 

@@ -1,7 +1,7 @@
 // A proposed configuration as the text of `sync.config.ts`. What is not certain is a comment that begins with "unsure".
-import type { ProposedConfiguration, ProposedStream } from '../sync/init/propose-configuration.js';
-import { plural } from '../text/format.js';
-import { inOneLine, quote } from './service.js';
+import type { ProposedConfiguration, ProposedStream } from './propose-configuration.js';
+import { plural } from '../../text/format.js';
+import { inOneLine, quote } from './service-types.js';
 
 interface FileFacts {
   /** The service, as messages name it. */

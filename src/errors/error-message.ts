@@ -1,6 +1,6 @@
 // The error that ends a command: what failed, every fault, and what to do about it.
 import { lines } from '../text/format.js';
-import { codeOf, messageOf, messageWithDetail, SlotsyncError, UsageError } from '../errors/errors.js';
+import { codeOf, messageOf, messageWithDetail, SlotsyncError, UsageError } from './errors.js';
 
 export function describeError(error: unknown): string {
   const remedy = remedyOf(error);
