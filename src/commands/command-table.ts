@@ -272,7 +272,7 @@ export function addCommands(program: Command): void {
     .argument('[streams...]', 'streams to verify (default: all)')
     .description('read back what the service holds, and report where it differs from what was accepted last')
     .option('--sample <records>', 'look at so many records of each stream, chosen at random')
-    .option('--extras', 'also report objects of these types that belong to no record')
+    .option('--extras', 'also list objects of these types that belong to no record: no drift')
     .option('--repair', 'send again what differs, as far as limits.repair allows')
     .option('--adopt', 'the state was lost: make its records again from both sides, without a write')
     .option('--out <file>', 'write what differs to a CSV file, one line for each field')

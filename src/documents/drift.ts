@@ -1,4 +1,5 @@
-// Drift: objects at the service that differ from what it accepted, as a verify saw them, and what to do about it.
+// Drift: objects at the service that differ from what it accepted, as a verify saw them, and what to do about it. Objects
+// that belong to no record are counted and listed beside it, and are no drift.
 import type { DriftRow } from '../state/drift/read-drift.js';
 import { isRepaired } from '../state/drift/read-drift.js';
 import type { DriftFields, DriftKind } from '../state/schema.js';
@@ -47,6 +48,7 @@ export function verifyDocument(
   },
 ): Document {
   const { streams, drifting, storedOtherwise } = result;
+  const listedExtra = request.extras ? result.extra : 0;
   return {
     title: `Run ${result.runId}`,
     lead: verifyLead(result, request),
@@ -66,13 +68,21 @@ export function verifyDocument(
           },
         ],
       },
-      driftSection(listed, drifting + storedOtherwise),
+      driftSection(listed, drifting + storedOtherwise + listedExtra),
     ],
   };
 }
 
 function verifyLead(
-  { runId, streams, drifting, storedOtherwise, notComparedAgain, requests }: VerifyResult,
+  {
+    runId,
+    streams,
+    drifting,
+    extra: withoutRecord,
+    storedOtherwise,
+    notComparedAgain,
+    requests,
+  }: VerifyResult,
   { seconds, names, sample, extras = false, repair = false }: Parameters<typeof verifyDocument>[2],
 ): string[] {
   const sumOf = (count: (tally: VerifyResult['streams'][number]) => number) =>
@@ -98,8 +108,8 @@ function verifyLead(
         : [],
     ),
     extras &&
-      drifting > sent + wrongType &&
-      'An object without a record is never changed: link it to its row (slotsync match), or deactivate it at the service.',
+      withoutRecord > 0 &&
+      'An object without a record is no drift, and is never changed. If it is the object of a row, link them: slotsync match',
     waiting > 0 &&
       `${plural(waiting, 'object')} ${waiting === 1 ? 'was' : 'were'} not compared: ${waiting === 1 ? 'it waits' : 'they wait'} for a sync, or the row is gone.`,
     inDoubt > 0 &&
@@ -112,6 +122,7 @@ interface VerifiedStream {
   verifiedAt: Date | null;
   objects: number | null;
   repairable: number;
+  extra: number;
 }
 
 /** Everything that drifts, by stream, with what was verified when. */
@@ -132,13 +143,14 @@ export function driftDocument(
         paragraphs: verified.length === 0 ? ['No records yet.'] : [],
         tables: [
           {
-            headings: ['stream', 'last verified', 'objects', 'drift'],
-            rows: verified.map(({ stream, verifiedAt, objects }) => [
+            headings: ['stream', 'last verified', 'objects', 'without a record', 'drift'],
+            rows: verified.map(({ stream, verifiedAt, objects, extra }) => [
               stream,
               verifiedAt ? text`${{ minute: verifiedAt }}` : 'never verified',
               objects ?? '–',
+              extra,
               describeKinds(
-                counts.filter((counted) => counted.stream === stream),
+                counts.filter(({ stream: of, kind }) => of === stream && kind !== 'extra'),
                 verifiedAt,
               ),
             ]),
@@ -197,6 +209,13 @@ function driftSection(listed: readonly DriftRow[], total: number): Section {
   };
 }
 
+const nextOf = (kind: DriftKind) =>
+  isRepaired(kind)
+    ? 'a repair sends it again'
+    : kind === 'extra'
+      ? 'it is left as it is'
+      : 'an operator corrects it';
+
 /** `rooms 'R1' (room_R1) was changed at the service`, and its fields. */
 function driftToPoint({ stream, localKey, externalId, kind, fields, seenAt }: DriftRow): Point {
   const name: Text = kind === 'extra' ? `${stream}: object ${localKey}` : linkToRecord(stream, localKey);
@@ -208,7 +227,7 @@ function driftToPoint({ stream, localKey, externalId, kind, fields, seenAt }: Dr
     details: [
       ...describeDriftFields(differences.slice(0, MOST_FIELDS)),
       ...(more > 0 ? [`and ${more} more fields`] : []),
-      text`Seen ${{ minute: seenAt }}; ${isRepaired(kind) ? 'a repair sends it again' : 'an operator corrects it'}.`,
+      text`Seen ${{ minute: seenAt }}; ${nextOf(kind)}.`,
     ],
   };
 }
@@ -254,6 +273,14 @@ export function adoptDocument({ runId, streams, requests }: AdoptResult, seconds
       },
     ],
   };
+}
+
+/** No record owns these objects, and nothing changes them. Empty without any. */
+export function describeExtra(objects: number): string[] {
+  if (objects === 0) return [];
+  return [
+    `${plural(objects, 'object')} ${objects === 1 ? 'belongs' : 'belong'} to no record, and ${objects === 1 ? 'is' : 'are'} left as ${objects === 1 ? 'it is' : 'they are'}: slotsync verify --extras lists ${objects === 1 ? 'it' : 'them'}.`,
+  ];
 }
 
 /** No repair changes these objects. Empty without any. */

@@ -5,7 +5,7 @@ import { concerns, isOnItsWay, needsPerson, type Concern } from '../situation/co
 import { listVerified, type QuotaFacts, type Situation } from '../situation/situation.js';
 import type { RequestTotals } from '../state/requests.js';
 import { formatDuration, formatNumber, plural, present, lines } from '../text/format.js';
-import { describeStoredOtherwise } from './drift.js';
+import { describeExtra, describeStoredOtherwise } from './drift.js';
 import { concernToPoint } from './concerns.js';
 import {
   text,
@@ -162,8 +162,9 @@ export function verifiedSection(facts: Situation): Section {
     paragraphs: lines(
       streams.some(({ verifiedAt }) => !verifiedAt) &&
         'Never verified: it is not known what the service holds now: slotsync verify',
-      streams.some(({ drift }) => drift > 0) && 'To list what drifts: slotsync verify --extras',
+      streams.some(({ drift }) => drift > 0) && 'To list what drifts: slotsync verify',
       describeStoredOtherwise(streams.reduce((sum, { storedOtherwise }) => sum + storedOtherwise, 0)),
+      describeExtra(streams.reduce((sum, { extra }) => sum + extra, 0)),
     ),
     tables: [verifiedTable(streams)],
   };

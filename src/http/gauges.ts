@@ -93,7 +93,7 @@ export const stateGauges = (lanes: readonly string[]) =>
     );
     const drifting = gauge(
       'slotsync_drift_objects',
-      'Objects that a verify saw to differ from what was accepted last: changed, missing, inactive, wrong_type, extra',
+      'Objects that a verify noted, by kind: those that drift, and extra and stored_otherwise, which are no drift',
       ['stream', 'kind'],
     );
     const verified = gauge(

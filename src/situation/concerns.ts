@@ -313,7 +313,7 @@ function findDrift({ drift }: Grounds): Concern[] {
     const kinds = counted.map(({ kind, count }) => ({ kind, count }));
     return concern(
       'drift',
-      kinds.every(({ kind }) => kind === 'extra') ? 'notice' : 'action',
+      'action',
       { stream, kinds, objects, repairable },
       {
         id,

@@ -19,7 +19,7 @@ export async function readFailuresFacts(
   const total = await countUnsettled(db, filter);
   const drift = (await countDrift(db))
     // An object without a record was never accepted: no write of it failed.
-    .filter((counted) => counted.kind !== 'extra' && isDrift(counted.kind))
+    .filter((counted) => isDrift(counted.kind))
     .filter((counted) => stream === undefined || counted.stream === stream)
     .reduce((sum, { count }) => sum + count, 0);
   return {

@@ -168,7 +168,9 @@ export function listVerified({
       drift: sum(isDrift),
       /** Drift that a repair sends again. */
       repairable: sum(isRepaired),
-      storedOtherwise: sum((kind) => !isDrift(kind)),
+      storedOtherwise: sum((kind) => kind === 'stored_otherwise'),
+      /** Objects that belong to no record, where a verify was asked for them: no drift. */
+      extra: sum((kind) => kind === 'extra'),
     };
   });
 }

@@ -85,7 +85,7 @@ export type LinkedBy = (typeof LINKED_BY)[number];
 
 /**
  * The kinds of objects that a verify finds not to be as they should be. `extra`: an object of a type we sync that is nobody's
- * record. `stored_otherwise`: it was sent again, and still differs in the same values.
+ * record, which is no drift. `stored_otherwise`: it was sent again, and still differs in the same values.
  */
 export const DRIFT_KINDS = [
   'changed',

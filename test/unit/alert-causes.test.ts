@@ -176,7 +176,9 @@ describe('causes of alerts', () => {
     const drift = [
       { stream: 'rooms', kind: 'changed', count: 3 },
       { stream: 'rooms', kind: 'missing', count: 1 },
-      { stream: 'courses', kind: 'extra', count: 1 },
+      { stream: 'courses', kind: 'missing', count: 1 },
+      { stream: 'halls', kind: 'extra', count: 100 },
+      { stream: 'halls', kind: 'stored_otherwise', count: 100 },
     ] as const;
     expect(causes({ drift: [...drift] })).toMatchObject([
       { cause: 'drift rooms', message: { details: ['Not as last accepted: 3 changed, 1 missing.'] } },

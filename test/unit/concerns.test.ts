@@ -321,6 +321,16 @@ describe('concerns', () => {
     expect(said).not.toContain('not in sync');
   });
 
+  it('extra: an object that belongs to no record is counted and listed, and concerns nobody', async () => {
+    const changes = { drift: [{ stream: 'rooms', kind: 'extra', count: 1 }] } satisfies Changes;
+    expect(concerns(situationOf(changes))).toEqual([]);
+    for (const said of [statusToText(situationOf(changes), 'UTC'), reportOf(changes)]) {
+      expect(said).toContain('1 object belongs to no record, and is left as it is');
+      expect(said).not.toContain('drifts');
+    }
+    expect(await metricsOf(changes)).toContain('slotsync_drift_objects{stream="rooms",kind="extra"} 1');
+  });
+
   it('hold: one that is approved, and whose run does it, needs nobody', () => {
     expect(concerns(situationOf({ holds: [{ ...HOLD, approvedFor: 13 }] }))).toMatchObject([
       { severity: 'notice', commands: [] },

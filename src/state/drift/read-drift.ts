@@ -9,8 +9,10 @@ export type DriftRow = RowOf<typeof drift>;
 const REPAIRED_KINDS: readonly DriftKind[] = ['changed', 'missing', 'inactive'];
 /** Kinds that a repair sends again. */
 export const REPAIRED = sql.raw(`kind IN (${REPAIRED_KINDS.map((kind) => `'${kind}'`).join(', ')})`);
-/** Drift that can be mended; the service stores the rest in its own way. */
-export const isDrift = (kind: DriftKind): boolean => kind !== 'stored_otherwise';
+/** Kinds that are noted and no drift: the service stores a value in its own way, or an object belongs to no record. */
+const NO_DRIFT: readonly DriftKind[] = ['stored_otherwise', 'extra'];
+const IS_NO_DRIFT = sql.raw(`IN (${NO_DRIFT.map((kind) => `'${kind}'`).join(', ')})`);
+export const isDrift = (kind: DriftKind): boolean => !NO_DRIFT.includes(kind);
 export const isRepaired = (kind: DriftKind): boolean => REPAIRED_KINDS.includes(kind);
 
 const ALL = sql.raw(
@@ -70,7 +72,7 @@ export async function countNotComparedAgain(db: Queries, runId: number): Promise
   const { count } = await queryOne<{ count: number }>(db)`
     SELECT count(*)::int AS count FROM slotsync.drift AS d
     WHERE stream = ANY (SELECT unnest(streams) FROM slotsync.runs WHERE id = ${runId}::bigint)
-      AND kind NOT IN ('extra', 'stored_otherwise') AND NOT ${isSeenBy(runId)}`;
+      AND NOT kind ${IS_NO_DRIFT} AND NOT ${isSeenBy(runId)}`;
   return count;
 }
 
@@ -126,8 +128,8 @@ const isChosen = ({ stream, seenBy }: DriftChoice): SQL =>
   sql`d.stream = ${stream} AND d.${REPAIRED} AND ${seenBy === undefined ? sql`true` : isSeenBy(seenBy)}`;
 
 /** A value that is stored otherwise was never mended, and is found once. */
-const FOUND_AND_MENDED = sql`count(*) FILTER (WHERE to_kind <> 'stored_otherwise')::int AS found,
-  count(*) FILTER (WHERE to_kind IS NULL AND from_kind <> 'stored_otherwise')::int AS mended`;
+const FOUND_AND_MENDED = sql`count(*) FILTER (WHERE NOT to_kind ${IS_NO_DRIFT})::int AS found,
+  count(*) FILTER (WHERE to_kind IS NULL AND NOT from_kind ${IS_NO_DRIFT})::int AS mended`;
 
 /** Changes that a run made to what is said of objects. */
 export async function countDriftEvents(

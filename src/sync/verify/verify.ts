@@ -37,7 +37,7 @@ export interface VerifyRequest {
   streams?: readonly Stream[];
   /** So many records of each stream, chosen at random; by default all. */
   sample?: number | undefined;
-  /** Objects that are nobody's record are drift too. */
+  /** Objects that belong to no record are listed too. */
   extras?: boolean | undefined;
 }
 
@@ -45,8 +45,10 @@ export interface VerifyResult {
   runId: number;
   /** By stream, parents first. */
   streams: ({ stream: string; type: string } & Tally)[];
-  /** Objects that drift; those that are nobody's record only where they were asked for. */
+  /** Objects that drift. */
   drifting: number;
+  /** Objects of these types that belong to no record. They are no drift: nothing of slotsync's has made or owns them. */
+  extra: number;
   /** Objects that were sent again, and still differ in the same values: a repair leaves them out. */
   storedOtherwise: number;
   /** Objects of records that an earlier verify saw drift, and that could not be compared by this one. Of a sample: 0. */
@@ -105,11 +107,13 @@ export async function verifyAlone(
     const tally = result.get(stream.name) ?? emptyTally();
     return { stream: stream.name, type: stream.type, ...tally };
   });
-  const drifting = tallies.reduce((sum, tally) => sum + countDrifting(tally, extras), 0);
-  const storedOtherwise = tallies.reduce((sum, tally) => sum + (tally.stored_otherwise ?? 0), 0);
+  const sumOf = (count: (tally: Tally) => number) => tallies.reduce((sum, tally) => sum + count(tally), 0);
+  const drifting = sumOf(countDrifting);
+  const extra = sumOf((tally) => tally.extra ?? 0);
+  const storedOtherwise = sumOf((tally) => tally.stored_otherwise ?? 0);
   if (sample === undefined) await settleRestored(deps.state.db, [...deps.streams.keys()]);
   const notComparedAgain = sample === undefined ? await countNotComparedAgain(deps.state.db, runId) : 0;
-  const counts = { drifting, storedOtherwise, notComparedAgain };
+  const counts = { drifting, extra, storedOtherwise, notComparedAgain };
   deps.log.info({ runId, requests, ...counts, sample }, 'objects verified');
   return { runId, streams: tallies, ...counts, requests };
 }
@@ -131,12 +135,12 @@ async function adoptAlone(
 }
 
 /** Objects of a stream that drift. */
-function countDrifting(
-  { changed = 0, missing = 0, inactive = 0, wrong_type: wrongType = 0, extra = 0 }: Tally,
-  extras: boolean,
-): number {
-  return changed + missing + inactive + wrongType + (extras ? extra : 0);
-}
+const countDrifting = ({
+  changed = 0,
+  missing = 0,
+  inactive = 0,
+  wrong_type: wrongType = 0,
+}: Tally): number => changed + missing + inactive + wrongType;
 
 async function readBack(pass: Pass, streams: readonly Stream[], extras: boolean): Promise<Tallies> {
   const tallies: Tallies = new Map();
