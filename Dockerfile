@@ -20,5 +20,6 @@ COPY --from=build /app/dist ./dist
 COPY migrations ./migrations
 USER node
 # sync.config.ts is mounted, and named by SLOTSYNC_CONFIG; in /app it is found if root or this user owns it.
-ENTRYPOINT ["node", "dist/cli.js"]
+# With --, Node leaves the options behind it to the program: it has an --env-file of its own.
+ENTRYPOINT ["node", "--", "dist/cli.js"]
 CMD ["worker"]

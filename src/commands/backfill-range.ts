@@ -19,6 +19,8 @@ export interface RangeOptions {
 
 /** The keys are stored in the run's row; more of them need a condition. */
 const MAX_KEYS = 100_000;
+/** So is the condition, which every report shows. */
+const MAX_WHERE = 10_000;
 
 /** Throws UsageError for options that are no range. */
 export async function readRange(options: RangeOptions): Promise<RunRange> {
@@ -26,6 +28,10 @@ export async function readRange(options: RangeOptions): Promise<RunRange> {
   const keys = await readKeys(options);
   const limit = readLimit(options.limit);
   if (where?.trim() === '') throw new UsageError('--where takes a condition, such as "seats > 100"');
+  if (where !== undefined && where.length > MAX_WHERE)
+    throw new UsageError(
+      `--where takes at most ${formatNumber(MAX_WHERE)} characters; use --keys-file, or a table of the mirror in it`,
+    );
   const range = { keys, from, to, where, limit, force };
   return Object.fromEntries(Object.entries(range).filter(([, value]) => value !== undefined));
 }
@@ -87,5 +93,7 @@ export async function requireConditions(
       const fault = await mirror.checkCondition(stream, { [option]: value });
       if (fault !== undefined) throw new UsageError(`--${option}, for ${stream.name}: ${fault}`);
     }
+    if (from !== undefined && to !== undefined && !(await mirror.isBefore(stream, from, to)))
+      throw new UsageError(`--from is not before --to, for ${stream.name}`);
   }
 }

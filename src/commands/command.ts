@@ -12,10 +12,13 @@ export interface CommonOptions {
 }
 
 export function common(command: Command): Command {
-  return command
-    .option('--json', 'print one JSON document instead of text')
-    .option('-c, --config <file>', 'configuration file (default: sync.config.ts, or SLOTSYNC_CONFIG)')
-    .option('--env-file <file>', 'file with settings (default: .env, if there is one)');
+  return (
+    command
+      .option('--json', 'print one JSON document instead of text')
+      .option('-c, --config <file>', 'configuration file (default: sync.config.ts, or SLOTSYNC_CONFIG)')
+      // Node reads --env-file itself, wherever it stands, and ends before this program when that file is not there.
+      .option('--settings, --env-file <file>', 'file with settings (default: .env, if there is one)')
+  );
 }
 
 /** A command resolves to the process's exit code, 0 without one. */

@@ -6,14 +6,16 @@ import { nextOfRecord, recordDocument, unownedDocument } from '../documents/reco
 import { readChainOf } from '../situation/chains.js';
 import { printDocument } from '../render/print-document.js';
 import { NO_RESERVATIONS } from '../streams/bookings.js';
+import { BOOKINGS } from '../streams/config-schema.js';
 import { joinKey } from '../streams/local-key.js';
 import { explainBooking } from '../sync/operator/explain-booking.js';
 import { explainRecord } from '../sync/operator/explain-record.js';
 import { findRecordByName } from '../sync/operator/find-record-by-name.js';
+import { shorten } from '../text/format.js';
 import type { CommonOptions } from './command.js';
 
-/** The name of the bookings where a stream is expected, unless a stream has it. */
-export const BOOKINGS = 'reservations';
+/** Characters of a name that was not found. */
+const NAME_SHOWN = 200;
 
 export async function explain(
   app: App,
@@ -29,7 +31,7 @@ export async function explain(
   };
   const shown = { json: options.json, timeZone: await app.timeZone() };
   const { streams, reservations = NO_RESERVATIONS } = configuration;
-  if (name === BOOKINGS && !streams.some((stream) => stream.name === name)) {
+  if (name === BOOKINGS) {
     const key = joinKey(parts);
     const explained = await explainBooking(deps, reservations, key);
     const { here, known, reservations: found, events } = explained;
@@ -45,7 +47,7 @@ export async function explain(
   const all = new Map(streams.map((one) => [one.name, one]));
   const named = await findRecordByName({ ...deps, streams: all }, stream, parts);
   if (!named) {
-    const message = `no row and no record of ${name} has the key, and no object the external id or number, '${parts.join(' ')}'`;
+    const message = `no row and no record of ${name} has the key, and no object the external id or number, '${shorten(parts.join(' '), NAME_SHOWN)}'`;
     throw new SlotsyncError('not_found', message);
   }
   if ('object' in named) {

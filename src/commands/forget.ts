@@ -3,10 +3,10 @@ import { SlotsyncError, UsageError } from '../errors/errors.js';
 import { print } from '../render/print.js';
 import { forgetBooking, forgetKey, type Forgotten, type ForgetRefusal } from '../state/records/forget-key.js';
 import { readRecord } from '../state/records/read/record-details.js';
+import { BOOKINGS } from '../streams/config-schema.js';
 import { joinKey, shortenKey } from '../streams/local-key.js';
 import { lines } from '../text/format.js';
 import type { CommonOptions } from './command.js';
-import { BOOKINGS } from './explain.js';
 import { requireKnownStream } from './require-known-stream.js';
 
 export async function forget(
@@ -18,14 +18,14 @@ export async function forget(
   const localKey = shortenKey(joinKey(parts));
   const key = { stream, localKey };
   const { db } = await app.state();
-  const { streams } = await app.configuration();
-  const declared = streams.find(({ name }) => name === stream);
-  if (!declared && stream === BOOKINGS) {
+  if (stream === BOOKINGS) {
     const forgotten = await forgetBooking(db, localKey);
     if (!forgotten) throw nothingOf(key);
     print(options, { ...key, ...forgotten }, describeForgotten(stream, forgotten));
     return;
   }
+  const { streams } = await app.configuration();
+  const declared = streams.find(({ name }) => name === stream);
   await requireKnownStream(app, { db }, stream);
   const record = await readRecord(db, stream, localKey);
   if (declared) {

@@ -1,5 +1,5 @@
 // The output of `plan`: samples field by field, a table of the operations, what would be held, and the time it takes.
-import type { Preview } from '../sync/plan/preview.js';
+import { isUnsendable, type Preview } from '../sync/plan/preview.js';
 import type { PlanCounts } from '../state/schema.js';
 import type { PlannedOperation } from '../sync/plan/planned-operations.js';
 import { formatDuration, formatMinute, formatNumber, plural, shorten, lines } from '../text/format.js';
@@ -110,7 +110,8 @@ export function describeOperation(
   );
 }
 
-function describeProblems({ stream, counts, error, holds, refused, refusals }: Preview): string[] {
+function describeProblems(preview: Preview): string[] {
+  const { stream, counts, error, holds, refused, refusals } = preview;
   const more = refused - refusals.length;
   return lines(
     error && `${stream} cannot be planned: ${error.message}`,
@@ -118,6 +119,8 @@ function describeProblems({ stream, counts, error, holds, refused, refusals }: P
     Object.values(withReasons(holds, { stream })).map(({ reason }) => `${stream}: held: ${reason}`),
     refusals.map(({ key, message }) => `${stream} '${key}' would not be sent: ${message}.`),
     more > 0 && `${stream}: ${plural(more, 'more row', 'more rows')} would not be sent.`,
+    isUnsendable(preview) &&
+      `${stream}: none of the rows that were tried can be sent. To try all of them: slotsync check --rows`,
   );
 }
 

@@ -6,7 +6,7 @@ import { print, printLine, printNote } from '../render/print.js';
 import { createRecognizer } from '../sync/run/recognize-databases.js';
 import { openPlanFile } from '../sync/plan/plan-file.js';
 import type { PlannedOperation } from '../sync/plan/planned-operations.js';
-import { previewStream, secondsAtQuota, type Preview } from '../sync/plan/preview.js';
+import { isUnsendable, previewStream, secondsAtQuota, type Preview } from '../sync/plan/preview.js';
 import type { CommonOptions } from './command.js';
 import { EXIT } from './exit-code.js';
 import { describeOperation, describePlans } from './plan-text.js';
@@ -73,6 +73,6 @@ export async function plan(
     ...describePlans(plans, cost, { samples: !options.full, timeZone: await app.timeZone() }),
     ...(file && isComplete ? [`Written to ${options.out}.`] : []),
   ]);
-  if (plans.some(({ error }) => error)) return EXIT.failed;
+  if (plans.some((plan) => plan.error || isUnsendable(plan))) return EXIT.failed;
   return plans.some(({ holds }) => Object.keys(holds).length > 0) ? EXIT.held : EXIT.done;
 }

@@ -14,6 +14,7 @@ import {
   configKeys,
   configSchema,
   describeFault,
+  PROTO_FAULT,
   streamSchema,
   type Fault,
   type ParsedConfig,
@@ -37,6 +38,9 @@ export interface Configuration extends Omit<ParsedConfig, 'streams' | 'reservati
   files: readonly string[];
 }
 
+/** Keys that stand in each other in a configuration. */
+const DEEPEST = 6;
+
 /** A configuration as a process has it while its files may change. */
 export interface LoadedConfiguration extends Configuration {
   loadedAt: Date;
@@ -47,18 +51,23 @@ export interface LoadedConfiguration extends Configuration {
 /** The section `service` without a configuration. */
 export const DEFAULT_SERVICE = configSchema.shape.service.parse(undefined);
 
-/** Whether there is a configuration to load: the file, or the first `sync.config.*` of the folder. */
+/** Whether there is a configuration to load: the file, or the `sync.config.*` of the folder. */
 export function existsConfiguration(file: string | undefined): boolean {
   return file === undefined ? findConfiguration() !== undefined : existsSync(file);
 }
 
-/** The first `sync.config.*` of the folder, if there is one. */
+/** The `sync.config.*` of the folder, if there is one. Throws UsageError when there are several. */
 export function findConfiguration(folder = process.cwd()): string | undefined {
-  return NAMES.map((name) => path.join(folder, name)).find(existsSync);
+  const [first, ...others] = NAMES.filter((name) => existsSync(path.join(folder, name)));
+  if (others.length > 0)
+    throw new UsageError(`there are ${[first, ...others].join(' and ')} in ${folder}`, {
+      remedy: 'Remove all but one, or name one with --config or SLOTSYNC_CONFIG.',
+    });
+  return first === undefined ? undefined : path.join(folder, first);
 }
 
 /**
- * Loads `file`, or the first `sync.config.*` of the folder, unless others could have written it. Throws UsageError with
+ * Loads `file`, or the `sync.config.*` of the folder, unless others could have written it. Throws UsageError with
  * every fault.
  */
 export async function loadConfiguration(
@@ -130,7 +139,8 @@ export function checkConfiguration(
   }
   // The input distinguishes what is missing from what is wrong.
   const parsed = configSchema.safeParse(exported, { reportInput: true });
-  const faults: Fault[] = parsed.success ? [] : parsed.error.issues.flatMap(toFaults);
+  const faults: Fault[] = findProtoKeys(exported);
+  if (!parsed.success) faults.push(...parsed.error.issues.flatMap(toFaults));
   const { readable, unreadable } = parsed.success
     ? { readable: parsed.data.streams, unreadable: new Set<string>() }
     : parseStreams(exported);
@@ -157,6 +167,17 @@ export function checkConfiguration(
   return { ...parsed.data, streams, reservations, fingerprints: fingerprintsOf(streams), files };
 }
 
+/** The places of keys called `__proto__`, which zod leaves out. In an object literal such a key sets the prototype. */
+function findProtoKeys(value: unknown, place: readonly string[] = []): Fault[] {
+  if (typeof value !== 'object' || value === null || place.length > DEEPEST) return [];
+  const prototype = Object.getPrototypeOf(value) as object | null;
+  if (prototype?.constructor !== Object) return []; // no object literal: the schema refuses it
+  const isUsed = prototype !== Object.prototype || Object.hasOwn(value, '__proto__');
+  const fault = { path: [...place, '__proto__'].join('.'), message: PROTO_FAULT };
+  const inner = Object.entries(value).flatMap(([key, part]) => findProtoKeys(part, [...place, key]));
+  return isUsed ? [fault, ...inner] : inner;
+}
+
 /** The codes of a file. A fault of it is thrown as a text that does not repeat the folder. */
 function readCodes(folder: string, file: string, [key, value]: readonly [string, string]) {
   try {
@@ -181,6 +202,7 @@ function nameLookups(exported: unknown): ParsedConfig['lookups'] {
 function describeOther(exported: unknown): string | undefined {
   if (exported === undefined || exported === null) return 'nothing';
   if (Array.isArray(exported)) return 'a list';
+  if (exported instanceof Promise) return 'a promise';
   return typeof exported === 'object' ? undefined : `a ${typeof exported}`;
 }
 

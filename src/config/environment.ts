@@ -1,5 +1,6 @@
 // The environment, with the file of settings, and the files of secrets that it names.
 import { existsSync } from 'node:fs';
+import path from 'node:path';
 import { parseEnv } from 'node:util';
 import { UsageError } from '../errors/errors.js';
 import { findOtherWriters, isReadableByOthers, readTextFile } from '../files/text-file.js';
@@ -12,7 +13,11 @@ import { containsSecret, listSecretFiles } from './settings.js';
  */
 export function readEnvironment(file?: string): NodeJS.ProcessEnv {
   if (file === undefined && !existsSync('.env')) return process.env;
-  if (file === undefined) requireOwnFile('.env', '--env-file .env');
+  if (file === undefined) requireOwnFile('.env', '--settings .env');
+  if (file !== undefined && !existsSync(file))
+    throw new UsageError(`there is no file of settings ${path.resolve(file)}`, {
+      remedy: 'Write one (.env.example shows the form), or name another with --settings.',
+    });
   const text = readTextFile(file ?? '.env', { pipes: true });
   const line = findUnreadableLine(text);
   if (line !== undefined)

@@ -169,6 +169,9 @@ type Environment = NodeJS.Dict<string>;
 const textOf = (env: Environment, name: string) =>
   (name.endsWith('_PROXY') && env[name.toLowerCase()]?.trim()) || env[name]?.trim() || undefined;
 
+/** Characters of a setting: far more than any key, token or address has. */
+const LONGEST_SETTING = 16_384;
+
 /** Reads the settings. Throws UsageError that lists every fault and every missing setting at once. */
 export function loadSettings(needs: readonly Need[], env: Environment) {
   const plain = PLAIN.safeParse(Object.fromEntries(PLAIN_NAMES.map((name) => [name, textOf(env, name)])));
@@ -183,6 +186,9 @@ export function loadSettings(needs: readonly Need[], env: Environment) {
       faults.push(`${text === undefined ? `${name}_FILE` : name}: ${messageOf(error)}`);
     }
   }
+  for (const name of SETTING_NAMES)
+    if ((textOf(env, name)?.length ?? 0) > LONGEST_SETTING)
+      faults.push(`${name}: has more than ${LONGEST_SETTING} characters; write it again`);
   faults.push(...findMissing(needs, env), ...(needs.length > 0 ? findTlsFaults(env) : []));
   if (!plain.success || faults.length > 0) {
     throw new UsageError('the settings cannot be used', {

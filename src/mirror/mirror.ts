@@ -10,6 +10,7 @@ import type { Stream } from '../streams/stream.js';
 import { isIdentifiedByKey, renderExternalId } from '../streams/external-id.js';
 import { isTooLong } from '../streams/local-key.js';
 import { decodeColumn, encodeColumn, escapeColumn, unescapeColumn } from '../connections/postgres-copy.js';
+import { quoteLiteral } from '../text/sql-text.js';
 import { createKeyFinder } from './find-keys.js';
 import { createLookupReader } from './read-lookup.js';
 import { createBookingReader } from './read-bookings.js';
@@ -217,6 +218,14 @@ export function createMirror({ url, slowMs }: { url: SettingText; slowMs?: numbe
     /** Whether the stream's cursor is a time: then looking back by seconds has a meaning. */
     isTimeCursor: async (stream: Stream) => sourceSql.isTimeType(await typeOf(stream, stream.cursor)),
 
+    /** Whether one value of the stream's cursor comes before another, as PostgreSQL orders them. */
+    async isBefore(stream: Stream, value: string, other: string): Promise<boolean> {
+      const type = await typeOf(stream, stream.cursor);
+      const [one, two] = [value, other].map((text) => `${quoteLiteral(text)}::text::${type}`);
+      const [row] = await read(() => sessions.query<{ is: boolean }>(`SELECT ${one} < ${two} AS is`));
+      return row?.is ?? true;
+    },
+
     /** Whether the source has no row. */
     isEmpty,
 
@@ -228,7 +237,7 @@ export function createMirror({ url, slowMs }: { url: SettingText; slowMs?: numbe
       try {
         for (const statement of sourceSql.tryConditions(stream, selection)) {
           const { types: parameters } = await sessions.describe(statement, stream.source);
-          if (parameters.length > 0) return 'parameters such as $1 have no value here';
+          if (parameters.length > 0) return sourceSql.NO_PARAMETERS;
         }
         return undefined;
       } catch (error) {

@@ -61,7 +61,8 @@ export function createSourceReader(sessions: ReadOnlySessions) {
 
   async function readColumns(source: Source) {
     const statement = `SELECT * FROM ${sourceSql.relation(source)}`;
-    const { columns, described } = await read(() => sessions.describe(statement, source));
+    const { columns, types: parameters, described } = await read(() => sessions.describe(statement, source));
+    if (parameters.length > 0) throw new SlotsyncError('mirror_source', sourceSql.NO_PARAMETERS);
     const oids = quoteLiteral(arrayLiteral(columns.map(({ type }) => String(type))));
     const types = await read(() =>
       sessions.query<{ oid: string; type: string }>(

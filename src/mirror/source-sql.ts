@@ -118,6 +118,9 @@ export function selectCondition(
   return conditions.length === 0 ? '' : `WHERE ${conditions.join(' AND ')}`;
 }
 
+/** Why PostgreSQL takes a statement that cannot be executed. */
+export const NO_PARAMETERS = 'parameters such as $1 have no value here';
+
 /**
  * Statements that parse only when a selection is one condition. The second refuses a condition with an ORDER BY or a UNION
  * behind it. The third has no parenthesis that a condition such as `false) OR (true` could close, by which it would

@@ -2,7 +2,7 @@
 // it. The schema's shapes are compiled against the types, so the two cannot disagree. Types that zod infers would lose
 // their comments in the package's declarations.
 import { z } from 'zod';
-import { isTimeZone } from '../text/format.js';
+import { isTimeZone, shorten } from '../text/format.js';
 import { nearestName } from '../text/nearest-name.js';
 import { AFTER_SYNC, findPatternFault } from '../time/cron-schedule.js';
 
@@ -412,10 +412,33 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
 type Shape<T> = { [Key in keyof T]-?: z.ZodType<unknown, T[Key]> };
 type Section<Name extends keyof SlotsyncConfig> = Shape<NonNullable<SlotsyncConfig[Name]>>;
 
-const name = (noun: string) =>
-  z.string(`${noun}, as text`).min(1, { error: `${noun}: must not be empty`, abort: true });
+/** A text in which `findFault` finds none. */
+const faultless = (text: z.ZodString, findFault: (text: string) => string | undefined) =>
+  text.superRefine((value, context) => {
+    const fault = findFault(value);
+    if (fault !== undefined) context.addIssue({ code: 'custom', message: fault });
+  });
+
+export const PROTO_FAULT = '__proto__ has a meaning of its own in JavaScript; choose another name';
+
+/** Characters of a name: neither PostgreSQL nor an index of the state takes longer ones. */
+const LONGEST_NAME = 1024;
+
+/** Why a text cannot be a name. A name is never repeated here: it may be long. */
+function findNameFault(noun: string, text: string): string | undefined {
+  if (text === '') return `${noun}: must not be empty`;
+  if (text.length > LONGEST_NAME)
+    return `${noun}: has ${text.length} characters; at most ${LONGEST_NAME} are possible`;
+  if (text.includes('\0') || !text.isWellFormed())
+    return `${noun}: contains a NUL character or half a character; write it again`;
+  return text === '__proto__' ? `${noun}: ${PROTO_FAULT}` : undefined;
+}
+
+const name = (noun: string, findFault: (text: string) => string | undefined = () => undefined) =>
+  faultless(z.string(`${noun}, as text`), (text) => findNameFault(noun, text) ?? findFault(text));
 const flag = z.boolean('true or false');
-const days = z.number('a number of days, 0 or more').min(0);
+const MOST_DAYS = 3660;
+const days = z.number(`a number of days, from 0 to ${MOST_DAYS}`).min(0).max(MOST_DAYS);
 const seconds = z.number('a number of seconds, 0 or more').min(0);
 
 const mailAddress = z
@@ -430,8 +453,16 @@ const column = name('a column name');
 const columns = z.union([column, z.array(column).min(1, 'at least one column')], {
   error: 'a column name, or a list of column names for a composite key',
 });
+const key = columns.superRefine((names, context) => {
+  const twice = Array.isArray(names) && names.find((one, at) => names.indexOf(one) < at);
+  if (twice) context.addIssue({ code: 'custom', message: `names column ${twice} twice; keep one of them` });
+});
 
-const fieldFunction = z.custom<FieldFunction>((value) => typeof value === 'function');
+const fieldFunction = z
+  .custom<FieldFunction>((value) => typeof value === 'function')
+  .refine((value) => Object.prototype.toString.call(value) !== '[object AsyncFunction]', {
+    error: 'a function of the row must return its value at once: it cannot be async',
+  });
 const lookupField = z.strictObject({
   column,
   lookup: name('the name of a lookup'),
@@ -446,7 +477,12 @@ const fields = z.record(
   'an object: field id at the service to column or function',
 );
 
-const query = z.strictObject({ query: name('a SELECT') } satisfies Shape<SourceQuery>);
+const query = z.strictObject({
+  query: faultless(z.string('a SELECT, as text'), (sql) => {
+    if (sql.trim() === '') return 'a SELECT: must not be empty';
+    return sql.includes('\0') ? 'a SELECT: contains a NUL character; remove it' : undefined;
+  }),
+} satisfies Shape<SourceQuery>);
 const source = z.union([name('a table or view'), query], {
   error: "a table or view such as 'campus.rooms', or { query: 'select …' }",
 });
@@ -474,14 +510,7 @@ const lookups = z.record(
   'an object: name to lookup',
 );
 
-/** A text in which `findFault` finds none. */
-const faultless = (text: z.ZodString, findFault: (text: string) => string | undefined) =>
-  text.superRefine((value, context) => {
-    const fault = findFault(value);
-    if (fault !== undefined) context.addIssue({ code: 'custom', message: fault });
-  });
-
-const timezone = faultless(z.string("a time zone such as 'Europe/Stockholm', as text"), (zone) => {
+const timezone = name("a time zone such as 'Europe/Stockholm'", (zone) => {
   if (isTimeZone(zone)) return undefined;
   const near = nearestName(zone, Intl.supportedValuesOf('timeZone'));
   const meant = near === undefined ? "write one such as 'Europe/Stockholm'" : `did you mean '${near}'?`;
@@ -503,12 +532,23 @@ export const MOST_OBJECTS = 1000;
 /** Objects in the first requests of a type, while nothing is learned yet. */
 export const FIRST_OBJECTS = 100;
 
+/** The name by which commands and the log of what was forgotten mean the bookings. */
+export const BOOKINGS = 'reservations';
+
+function findStreamNameFault(text: string): string | undefined {
+  if (!/^[a-z]\w{0,62}$/i.test(text)) return 'a stream name: letters, digits and _, at most 63';
+  if (text === BOOKINGS) return `means the bookings, as in slotsync explain ${BOOKINGS}; choose another name`;
+  return text in {} ? 'every object of JavaScript has something of this name; choose another one' : undefined;
+}
+
 export const streamSchema = z.strictObject({
   from: source,
-  key: columns,
+  key,
   rowSecurity,
   type: name("the external id of a type at the service, such as 'room'"),
-  externalId: name("a template such as 'room_{room_code}'"),
+  externalId: name("a template such as 'room_{room_code}'", (text) =>
+    text.includes('{__proto__}') ? PROTO_FAULT : undefined,
+  ),
   fields,
   references: z
     .record(name('a field id'), keyReference, "an object: field id to { stream: 'rooms', key: 'home_room' }")
@@ -533,7 +573,7 @@ export const streamSchema = z.strictObject({
     } satisfies Shape<NonNullable<StreamConfig['limits']>>)
     .prefault({}),
   match: z.array(name('a field id'), 'a list of field ids').min(1, 'at least one field id').optional(),
-  waitDays: z.number('a number of days above 0').positive().default(14),
+  waitDays: days.positive('a number of days above 0').default(14),
 } satisfies Shape<StreamConfig>);
 
 /**
@@ -562,7 +602,7 @@ const BOOKING_KEYS = {
 const reservations = z
   .strictObject({
     from: source.optional(),
-    key: columns.optional(),
+    key: key.optional(),
     rowSecurity,
     externalId: name(BOOKING_KEYS.externalId).optional(),
     begin: column.optional(),
@@ -572,20 +612,23 @@ const reservations = z
     fields: fields.default({}),
     status: z
       .array(z.enum(RESERVATION_STATUSES), `a list of ${RESERVATION_STATUSES.join(', ')}`)
+      .min(1, 'at least one status')
       .default(['B_COMPLETE', 'C_CONFIRMED']),
     timezone: timezone.default('UTC'),
-    window: z
-      .strictObject({ pastDays: days.max(3660).default(7), futureDays: days.max(3660).default(180) })
-      .prefault({}),
+    window: z.strictObject({ pastDays: days.default(7), futureDays: days.default(180) }).prefault({}),
     everyMinutes: z.number('a number of minutes, 0 or more').min(0).max(10_080).default(15),
   } satisfies Section<'reservations'>)
   .superRefine((reservations, context) => {
-    const { objects, cancelled, fields: compared } = reservations;
+    const { objects, cancelled, fields: compared, begin, end, window } = reservations;
+    const refuse = (place: keyof typeof reservations, message: string) =>
+      context.addIssue({ code: 'custom', path: [place], message });
+    if (begin !== undefined && begin === end) refuse('end', 'is the column of begin; name another one');
+    if (window.pastDays + window.futureDays === 0) refuse('window', 'is empty: one of both must be above 0');
     const keys = Object.keys(BOOKING_KEYS) as (keyof typeof BOOKING_KEYS)[];
     const isNamed = objects.length > 0 || cancelled !== undefined || Object.keys(compared).length > 0;
     if (!isNamed && keys.every((key) => reservations[key] === undefined)) return;
     for (const key of keys.filter((key) => reservations[key] === undefined))
-      context.addIssue({ code: 'custom', path: [key], message: `is missing: ${BOOKING_KEYS[key]}` });
+      refuse(key, `is missing: ${BOOKING_KEYS[key]}`);
   });
 
 /** Share of the quota that readings of whole types use, where `verify.share` says nothing. */
@@ -594,17 +637,13 @@ export const DEFAULT_VERIFY_SHARE = 0.5;
 export const configSchema = z.strictObject({
   schedule: z
     .strictObject({
-      nightly: faultless(name("a cron expression such as '0 2 * * *'"), findPatternFault),
+      nightly: name("a cron expression such as '0 2 * * *'", findPatternFault),
       timezone: timezone.default('UTC'),
       catchUp: flag.default(true),
     } satisfies Section<'schedule'>)
     .optional(),
   streams: z
-    .record(
-      z.string().regex(/^[a-z][a-z0-9_]*$/i, 'a stream name: letters, digits and _'),
-      streamSchema,
-      'an object: stream name to declaration',
-    )
+    .record(faultless(z.string(), findStreamNameFault), streamSchema, 'an object: stream name to declaration')
     .refine((streams) => Object.keys(streams).length > 0, 'at least one stream'),
   lookups: lookups.default({}),
   reservations: reservations.optional(),
@@ -617,7 +656,7 @@ export const configSchema = z.strictObject({
     .prefault({}),
   verify: z
     .strictObject({
-      after: faultless(name("'sync', or a cron expression such as '0 5 * * 0'"), (after) =>
+      after: name("'sync', or a cron expression such as '0 5 * * 0'", (after) =>
         after === AFTER_SYNC ? undefined : findPatternFault(after),
       ),
       repair: z.enum(['never', 'within-limits'], "'never' or 'within-limits'").default('never'),
@@ -657,11 +696,12 @@ export const configSchema = z.strictObject({
     .strictObject({
       prefix: z
         .string()
-        .regex(/^(\/[\w.-]+)*$/, "a path such as '/v1', or '' for none")
+        .max(LONGEST_NAME)
+        .regex(/^(\/(?!\.{1,2}(\/|$))[\w.-]+)*$/, "a path such as '/v1', or '' for none")
         .default('/v1'),
       requestTimeoutMs: z.number().int().min(100).max(600_000).default(30_000),
       lateWriteSeconds: seconds.max(3600).default(30),
-      tokenSeconds: z.number().int().min(10).default(300),
+      tokenSeconds: z.number().int().min(10).max(86_400).default(300),
       pageSize: z.number().int().min(1).max(10_000).default(1000),
       searchByFields: flag.default(true),
       assignExternalIds: flag.default(false),
@@ -707,6 +747,9 @@ export interface Fault {
   message: string;
 }
 
+/** Characters of a place that are shown; a name in it may be long. */
+const PLACE_SHOWN = 200;
+
 export function describeFault({ path, message }: Fault): string {
-  return path === '' ? message : `${path}: ${message}`;
+  return path === '' ? message : `${shorten(path, PLACE_SHOWN)}: ${message}`;
 }

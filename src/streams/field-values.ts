@@ -47,6 +47,10 @@ export function toValues(value: FieldValue): string[] {
         if (Number.isNaN(value.getTime())) throw new Error('the date is not valid');
         return [value.toISOString().slice(0, 10)];
       }
+      if (value instanceof Promise) {
+        value.catch(() => undefined); // a rejection that nobody handles would end the process
+        throw new Error('a promise cannot be sent; a function of the row must return its value at once');
+      }
       throw new Error('an object cannot be sent; map it to text with a function of the row');
     default:
       throw new Error(`a ${typeof value} cannot be sent; map it to text with a function of the row`);

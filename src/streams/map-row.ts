@@ -63,9 +63,16 @@ export function mapRow(stream: Stream, row: Row, linkedId?: string): MappedRow {
 
 /** The values of one field. The row is guarded: see `guardColumns`. Throws a plain Error. */
 export function readField(from: FieldSource, row: Row, lookups: UsedLookups): string[] {
-  if (typeof from === 'function') return toValues(from(row));
+  if (typeof from === 'function') return toValues(from(row)).map(requireText);
   if (typeof from === 'string') return toValues(row[from]);
   return toValues(row[from.column]).flatMap((code) => translate(lookups, from, code));
+}
+
+/** Columns cannot hold such a text; neither the state nor every service takes it. */
+function requireText(text: string): string {
+  if (text.includes('\0') || !text.isWellFormed())
+    throw new Error('a text with a NUL character or half a character cannot be sent');
+  return text;
 }
 
 /** The whole object, once every reference is an external id. */
@@ -115,6 +122,9 @@ export function guardColumns(row: Row): Row {
           `column ${String(column)} holds ${value.describe()}, which cannot be sent; let the source convert it`,
         );
       return value;
+    },
+    set() {
+      throw new Error('a function must not change the row: its other fields are read from it');
     },
   });
 }

@@ -35,6 +35,13 @@ const configuration = (text: string, name = 'sync.config.ts'): Input => ({
   args: 'plan',
   files: { [name]: text },
 });
+/** Numbers are compared as numbers. */
+const polled = {
+  'sync.config.ts': CONFIGURATION.replace("retire: 'deactivate'", "cursor: 'seats'").replaceAll(
+    "from: 'rooms'",
+    "from: { query: 'SELECT code, name, seats::numeric FROM rooms' }",
+  ),
+};
 const program = (text: string): Input => ({ ...configuration(text), isProcess: true });
 
 // prettier-ignore
@@ -91,6 +98,9 @@ const TABLE: Record<string, readonly Row[]> = {
     ['that is no condition', { args: ['backfill', 'rooms', '--where', 'seats'] }, 2, '--where, for rooms: argument of WHERE must be type boolean, not type integer'],
     ['with no condition', { args: ['backfill', 'rooms', '--where', ' '] }, 2, '--where takes a condition, such as "seats > 100"'],
     ['of a cursor that is not there', 'backfill rooms --from 5', 2, /^rooms has no cursor: name one/],
+    ['that ends before it begins', { args: 'backfill rooms --from 10 --to 9', files: polled }, 2, '--from is not before --to, for rooms'],
+    ['that ends where it begins', { args: 'backfill rooms --from 9 --to 9.0', files: polled }, 2, '--from is not before --to, for rooms'],
+    ['with a condition without end', { args: ['backfill', 'rooms', '--where', 'true AND '.repeat(2000)] }, 2, '--where takes at most 10,000 characters; use --keys-file, or a table of the mirror in it'],
     ['of no stream', 'backfill --keys R1', 2, '--keys is about one stream: name it'],
     ['without keys', 'backfill rooms --keys ,', 2, '--keys names no key'],
     ['in a file that is not there', 'backfill rooms --keys-file keys', 2, '--keys-file keys cannot be read (ENOENT)'],
@@ -125,6 +135,7 @@ const TABLE: Record<string, readonly Row[]> = {
     ['address of another server', { args: 'plan', env: database(`mysql://me:${SECRET}@db/campus`) }, 2, /MIRROR_DATABASE_URL: not a PostgreSQL address/],
     ['file of a secret that is a folder', { args: 'plan', env: { API_KEY: undefined, API_KEY_FILE: '.' } }, 2, /API_KEY_FILE: \. is a folder/],
     ['file of a secret with two lines', { args: 'plan', env: { API_KEY: undefined, API_KEY_FILE: 'key' }, files: { key: `${SECRET}\n${SECRET}\n` } }, 2, /API_KEY_FILE: key contains more than one line/],
+    ['file of settings that is not there', 'plan --settings nowhere.env', 2, /^there is no file of settings .*nowhere\.env$/],
     ['.env that is a folder', { args: 'plan', files: { '.env/': '' } }, 2, '.env is a folder'],
     ['.env of YAML', { args: 'plan', files: { '.env': `LOG_LEVEL=info\nAPI_KEY: ${SECRET}\n` } }, 2, '.env: line 2 is not NAME=value'],
     ['.env of UTF-16', { args: 'plan', files: { '.env': Buffer.from('LOG_LEVEL=info\n', 'utf16le') } }, 2, '.env is not UTF-8 text'],
@@ -140,6 +151,8 @@ const TABLE: Record<string, readonly Row[]> = {
     ['that leaves a rejection to nobody', program(`${CONFIGURATION} Promise.reject(new Error('no vault'));`), 2, 'sync.config.ts cannot be loaded: no vault'],
     ['that throws later', program("setTimeout(() => { throw new Error('no vault'); }); await new Promise((r) => setTimeout(r, 500));"), 2, 'sync.config.ts cannot be loaded: no vault'],
     ['that throws lines', program("throw new Error('two\\nlines \\x1b[31mred');"), 2, /^sync\.config\.ts cannot be loaded: two lines /],
+    ['beside another one', { args: 'plan', files: { 'sync.config.ts': CONFIGURATION, 'sync.config.mjs': CONFIGURATION } }, 2, /^there are sync\.config\.ts and sync\.config\.mjs in /],
+    ['with a query that has a parameter', { ...configuration(CONFIGURATION.replace("from: 'rooms'", "from: { query: 'SELECT * FROM rooms WHERE code = $1' }")) }, 2, 'the mirror does not have what the configuration names'],
     ['with a syntax error', configuration('export default {\n  streams: {,\n};'), 2, /^sync\.config\.ts cannot be loaded: .*sync\.config\.ts:2:\d+$/],
     ['of a package that is not there', configuration("import 'words-of-nobody';"), 2, "sync.config.ts cannot be loaded: Cannot find module 'words-of-nobody'"],
     ['that is a function', configuration('export default () => ({});'), 2, 'sync.config.ts holds a function, not a configuration'],
@@ -201,6 +214,18 @@ describe.each(Object.entries(TABLE))('%s', (_, rows) => {
     // eslint-disable-next-line no-control-regex
     expect(stderr).not.toMatch(/[\u0000-\u0009\u000B-\u001F]/);
   });
+});
+
+it('plan: exit code 1 where no row that is to be sent can be mapped', async () => {
+  const odd = (when: string) =>
+    CONFIGURATION.replace('=> row.seats', `=> { if (${when}) throw new Error('odd'); return row.seats; }`);
+  const none = await runWith({ args: 'plan rooms', files: { 'sync.config.ts': odd('true') } });
+  expect(none.stdout).toContain(
+    'rooms: none of the rows that were tried can be sent. To try all of them: slotsync check --rows',
+  );
+  expect(none.code).toBe(1);
+  const some = await runWith({ args: 'plan rooms', files: { 'sync.config.ts': odd("row.code === 'R1'") } });
+  expect(some.code).toBe(0);
 });
 
 it('output: a reader that closes the pipe early is no failure', async () => {

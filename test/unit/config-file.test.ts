@@ -165,6 +165,15 @@ describe('a configuration file that cannot be loaded', () => {
     expect(error.remedy).toMatch(/--config.*SLOTSYNC_CONFIG/);
   });
 
+  it('says which files there are where there are several, unless one is named', async () => {
+    const text = `export default ${JSON.stringify({ streams: { rooms: ROOMS } })};`;
+    const folder = folderOf({ 'sync.config.ts': text, 'sync.config.js': text });
+    const error = await loadRefusal(folder);
+    expect(error.message).toBe(`there are sync.config.ts and sync.config.js in ${folder}`);
+    expect(error.remedy).toMatch(/--config.*SLOTSYNC_CONFIG/);
+    expect((await loadConfiguration('sync.config.js', folder)).streams).toHaveLength(1);
+  });
+
   it('says which named file is not there', async () => {
     const folder = folderOf({});
     expect((await loadRefusal(folder, 'other.ts')).message).toBe(
@@ -259,6 +268,7 @@ describe('a configuration file that cannot be loaded', () => {
     ['undefined', 'export default undefined;'],
     ['null', 'export default null;'],
     ['a list', 'export default [];'],
+    ['a promise', 'export default Promise.resolve({});'],
     ['a number', 'export default 42;'],
     ['a string', 'export default "rooms";'],
     ['a function', 'export default () => ({});'],
@@ -296,7 +306,7 @@ describe('a configuration with faults', () => {
     expect(error.message).toBe('sync.config.ts has 17 faults');
     expect(Object.fromEntries(error.faults.map((fault) => fault.split(/: (.*)/s)))).toEqual({
       'schedule.nightly': "a cron expression such as '0 2 * * *', as text",
-      'streams.1st': 'a stream name: letters, digits and _',
+      'streams.1st': 'a stream name: letters, digits and _, at most 63',
       'streams.rooms.from': "a table or view such as 'campus.rooms', or { query: 'select …' }",
       'streams.rooms.key': 'at least one column',
       'streams.rooms.type': "is missing: the external id of a type at the service, such as 'room', as text",
@@ -370,6 +380,165 @@ describe('a configuration with faults', () => {
     const error = refusal(exported);
     expect(error.message).toBe('sync.config.ts has a fault');
     expect(error.faults).toEqual([fault]);
+  });
+
+  const LONG = 'x'.repeat(100_000);
+  const tooLong = 'has 100000 characters; at most 1024 are possible';
+  const proto = '__proto__ has a meaning of its own in JavaScript; choose another name';
+  const control = 'contains a NUL character or half a character; write it again';
+  const stream = (changes: object, name = 'rooms') => ({
+    streams: { rooms: ROOMS, [name]: { ...ROOMS, ...changes } },
+  });
+  const section = (changes: object) => ({ ...stream({}), ...changes });
+
+  it.each<[string, unknown, string]>([
+    [
+      'a column twice in a key',
+      stream({ key: ['a', 'b', 'a'] }),
+      'streams.rooms.key: names column a twice; keep one of them',
+    ],
+    [
+      'a stream __proto__ of JSON',
+      JSON.parse(`{ "streams": { "rooms": ${JSON.stringify(ROOMS)}, "__proto__": {} } }`),
+      `streams.__proto__: ${proto}`,
+    ],
+    [
+      'a stream __proto__ of a literal',
+      { streams: { rooms: ROOMS, __proto__: { halls: ROOMS } } },
+      `streams.__proto__: ${proto}`,
+    ],
+    [
+      'a field __proto__',
+      stream({ fields: JSON.parse('{ "__proto__": "name" }') as object }),
+      `streams.rooms.fields.__proto__: ${proto}`,
+    ],
+    [
+      'a lookup __proto__',
+      section({ lookups: JSON.parse('{ "__proto__": { "a": "b" } }') as object }),
+      `lookups.__proto__: ${proto}`,
+    ],
+    [
+      'a code __proto__',
+      section({ lookups: JSON.parse('{ "group": { "__proto__": "b" } }') as object }),
+      `lookups.group.__proto__: ${proto}`,
+    ],
+    ['a column __proto__', stream({ key: '__proto__' }), `streams.rooms.key: a column name: ${proto}`],
+    [
+      'a column __proto__ of a template',
+      stream({ externalId: 'x_{__proto__}' }),
+      `streams.rooms.externalId: ${proto}`,
+    ],
+    [
+      'a stream constructor',
+      stream({}, 'constructor'),
+      'streams.constructor: every object of JavaScript has something of this name; choose another one',
+    ],
+    [
+      'a stream that is called as the bookings',
+      stream({}, 'reservations'),
+      'streams.reservations: means the bookings, as in slotsync explain reservations; choose another name',
+    ],
+    [
+      'a long stream name',
+      stream({}, LONG),
+      `streams.${'x'.repeat(191)}…: a stream name: letters, digits and _, at most 63`,
+    ],
+    [
+      'a long type',
+      stream({ type: LONG }),
+      `streams.rooms.type: the external id of a type at the service, such as 'room': ${tooLong}`,
+    ],
+    ['a long column', stream({ cursor: LONG }), `streams.rooms.cursor: a column name: ${tooLong}`],
+    ['a long table', stream({ from: LONG }), `streams.rooms.from: a table or view: ${tooLong}`],
+    [
+      'a long template',
+      stream({ externalId: `{${LONG.slice(2)}}` }),
+      `streams.rooms.externalId: a template such as 'room_{room_code}': ${tooLong}`,
+    ],
+    [
+      'a long field id',
+      stream({ fields: { [LONG]: 'name' } }),
+      `streams.rooms.fields.${'x'.repeat(178)}…: a field id: ${tooLong}`,
+    ],
+    [
+      'a long time zone',
+      section({ schedule: { nightly: '0 2 * * *', timezone: LONG } }),
+      `schedule.timezone: a time zone such as 'Europe/Stockholm': ${tooLong}`,
+    ],
+    [
+      'a long cron expression',
+      section({ schedule: { nightly: LONG } }),
+      `schedule.nightly: a cron expression such as '0 2 * * *': ${tooLong}`,
+    ],
+    [
+      'an empty query',
+      stream({ from: { query: '' } }),
+      'streams.rooms.from.query: a SELECT: must not be empty',
+    ],
+    [
+      'a blank query',
+      stream({ from: { query: ' \n ' } }),
+      'streams.rooms.from.query: a SELECT: must not be empty',
+    ],
+    [
+      'a query with NUL',
+      stream({ from: { query: 'SELECT \0' } }),
+      'streams.rooms.from.query: a SELECT: contains a NUL character; remove it',
+    ],
+    [
+      'a type with NUL',
+      stream({ type: 'ro\0om' }),
+      `streams.rooms.type: the external id of a type at the service, such as 'room': ${control}`,
+    ],
+    [
+      'a template with half a character',
+      stream({ externalId: '\ud800{code}' }),
+      `streams.rooms.externalId: a template such as 'room_{room_code}': ${control}`,
+    ],
+    [
+      'an async function',
+      stream({ fields: { f: async () => 'x' } }),
+      'streams.rooms.fields.f: a function of the row must return its value at once: it cannot be async',
+    ],
+    [
+      'days without end',
+      stream({ waitDays: 1e300 }),
+      'streams.rooms.waitDays: a number of days, from 0 to 3660',
+    ],
+    [
+      'days beyond ten years',
+      stream({ graceDays: 1e9 }),
+      'streams.rooms.graceDays: a number of days, from 0 to 3660',
+    ],
+    [
+      'a token without end',
+      section({ service: { tokenSeconds: 1e12 } }),
+      'service.tokenSeconds: Too big: expected number to be <=86400',
+    ],
+    [
+      'a prefix that leads elsewhere',
+      section({ service: { prefix: '/v1/../admin' } }),
+      "service.prefix: a path such as '/v1', or '' for none",
+    ],
+    [
+      'a prefix of a dot',
+      section({ service: { prefix: '/.' } }),
+      "service.prefix: a path such as '/v1', or '' for none",
+    ],
+  ])('%s is refused, with its place', (_, exported, fault) => {
+    expect(refusal(exported).faults).toEqual([fault]);
+  });
+
+  it('a column, a field and a lookup may be called constructor', () => {
+    const fields = { constructor: { column: 'constructor', lookup: 'constructor' } };
+    const { streams } = checkConfiguration({
+      ...stream({ key: 'constructor', externalId: 'room_{constructor}', fields }),
+      lookups: { constructor: { a: 'b' } },
+    });
+    expect(streams[0] && mapRow(streams[0], { constructor: 'a' })).toMatchObject({
+      extId: 'room_a',
+      values: new Map([['constructor', ['b']]]),
+    });
   });
 
   it('names, templates, references and circles are reported together', () => {
@@ -463,6 +632,13 @@ describe('reservations', () => {
     [{ ...BOOKINGS, from: 'a b' }, "reservations.from: 'a b' is not a table name"],
     [{ cancelled: 'is_off' }, "reservations.from: is missing: a table or view such as 'campus.bookings'"],
     [{ ...BOOKINGS, status: ['PLANNED'] as never }, 'reservations.status.0: '],
+    [{ ...BOOKINGS, status: [] }, 'reservations.status: at least one status'],
+    [{ ...BOOKINGS, key: ['id', 'id'] }, 'reservations.key: names column id twice; keep one of them'],
+    [{ ...BOOKINGS, end: BOOKINGS.begin }, 'reservations.end: is the column of begin; name another one'],
+    [
+      { ...BOOKINGS, window: { pastDays: 0, futureDays: 0 } },
+      'reservations.window: is empty: one of both must be above 0',
+    ],
   ])('the place of a fault is reported: %j', (reservations, fault) => {
     expect(faultsOf(reservations)).toContainEqual(expect.stringContaining(fault));
   });

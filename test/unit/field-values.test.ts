@@ -37,10 +37,16 @@ describe('a value of the mirror', () => {
     ['an invalid date', new Date('never'), 'the date is not valid'],
     ['an object', { a: 1 }, 'an object cannot be sent; map it to text with a function of the row'],
     ['an object in a list', [{ a: 1 }], 'an object cannot be sent'],
-    ['a promise', Promise.resolve('x'), 'an object cannot be sent'],
+    ['a promise', Promise.resolve('x'), 'a promise cannot be sent; a function of the row must'],
     ['a function', () => 'x', 'a function cannot be sent'],
     ['a symbol', Symbol('x'), 'a symbol cannot be sent'],
   ])('that is %s is refused in words', (_, value, message) => {
     expect(() => toValues(value as FieldValue)).toThrow(message);
+  });
+
+  it('that is a promise which is rejected later leaves no error unhandled', async () => {
+    const late = Promise.reject(new Error('late'));
+    expect(() => toValues(late as unknown as FieldValue)).toThrow('a promise cannot be sent');
+    await new Promise((resolve) => setImmediate(resolve)); // an unhandled rejection would fail the test run
   });
 });

@@ -99,6 +99,21 @@ describe('a row that cannot become an object', () => {
       "rooms.fields['f']: NaN is not a number",
     ],
     [
+      'a function that changes the row',
+      { fields: { f: (r) => ((r as { name: string }).name = 'Curie') } },
+      "rooms.fields['f']: a function must not change the row",
+    ],
+    [
+      'a function that makes a NUL character',
+      { fields: { f: (r) => `${r.name}\0` } },
+      "rooms.fields['f']: a text with a NUL character or half a character cannot be sent",
+    ],
+    [
+      'a function that cuts a character in two',
+      { fields: { f: () => '😀'.slice(0, 1) } },
+      "rooms.fields['f']: a text with a NUL character or half a character cannot be sent",
+    ],
+    [
       'an external id without a column',
       { externalId: 'room_{cdoe}' },
       'rooms.externalId: there is no column cdoe',

@@ -24,7 +24,7 @@ const commands = commandFiles.flatMap((source) =>
 );
 const options = new Set(
   commandFiles.flatMap((source) =>
-    [...source.matchAll(/'(?:-\w, )?(--[\w-]+)[ ']/g)].map(([, name]) => name),
+    [...source.matchAll(/'(?:-\w, )?(--[\w-]+)(?:, (--[\w-]+))?[ ']/g)].flatMap(([, ...names]) => names),
   ),
 );
 

@@ -295,6 +295,7 @@ describe('settings that cannot be used', () => {
     ['HTTP_TOKEN', 'short', 'has 5 characters; use at least 16, for example from: openssl rand -hex 24'],
     ['TIMEZONE', 'Sweden/Lund', 'not a time zone; write its name, such as Europe/Stockholm or UTC'],
     ['HTTP_PORT', '65536', 'a whole number from 0 to 65535'],
+    ['API_KEY', 'x'.repeat(16_385), 'has more than 16384 characters; write it again'],
     ['LOG_LEVEL', 'verbose', 'fatal, error, warn, info, debug, trace or silent'],
     ['REDIS_URL', 'cache:6379', 'not a Redis address; write redis://user:password@host:6379'],
     [
@@ -389,7 +390,7 @@ describe('the file .env', () => {
       mirrorUrl: undefined,
       logLevel: 'trace',
     });
-    expect(() => readEnvironment('nowhere.env')).toThrow('nowhere.env cannot be read (ENOENT)');
+    expect(() => readEnvironment('nowhere.env')).toThrow(/^there is no file of settings .*nowhere\.env$/);
   });
 
   describe('that others could have written is not loaded, unless it is named:', () => {
@@ -429,7 +430,7 @@ describe('the file .env', () => {
       }
       const error = errorOf(() => readEnvironment());
       expect(`${error.message}. ${error.remedy}`).toMatch(refusal);
-      expect(error.remedy).toContain('name it: --env-file .env');
+      expect(error.remedy).toContain('name it: --settings .env');
     });
   });
 

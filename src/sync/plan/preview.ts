@@ -86,6 +86,12 @@ export async function previewStream(
   return preview;
 }
 
+/** Whether something is to be sent, and none of the rows that were tried can be. */
+export function isUnsendable({ samples, refused }: Pick<Preview, 'samples' | 'refused'>): boolean {
+  const written = samples.filter(({ operation }) => operation !== 'retire');
+  return written.length + refused > 0 && written.every(({ problem }) => problem !== undefined);
+}
+
 /** The sink of a preview: it counts, keeps samples, and hands every operation over where that is asked for. */
 function createPreviewSink(
   preview: Pick<Preview, 'refused' | 'refusals'>,
