@@ -23,6 +23,8 @@ export function openPage(app: AppBase, { port, producer, quotaUsage = app.quotaU
   const page = createPage({
     host: settings.httpHost,
     token: settings.httpToken,
+    signIn: settings.httpSignIn,
+    trustedProxies: settings.httpTrustedProxies,
     port,
     state,
     timeZone,

@@ -3,6 +3,7 @@
 import { existsSync } from 'node:fs';
 import { z } from 'zod';
 import { refuse } from '../connections/address-parts.js';
+import { parseNetworks } from '../connections/networks.js';
 import { parsePostgresAddress } from '../connections/postgres-address.js';
 import { parseRedisAddress } from '../connections/redis-address.js';
 import { parseSmtpAddress } from '../connections/smtp-address.js';
@@ -79,6 +80,8 @@ const PLAIN = z.object({
     .string()
     .regex(/^[\w.:-]+$/, 'the address of this machine alone, such as 127.0.0.1 or ::1')
     .default('127.0.0.1'),
+  HTTP_SIGN_IN: z.enum(['elsewhere', 'always'], 'elsewhere or always').default('elsewhere'),
+  HTTP_TRUSTED_PROXIES: checkedBy(parseNetworks).optional(),
   TIMEZONE: z
     .string()
     .refine(isTimeZone, 'not a time zone; write its name, such as Europe/Stockholm or UTC')
@@ -217,6 +220,8 @@ export function loadSettings(needs: readonly Need[], env: Environment) {
     httpHost: data.HTTP_HOST,
     /** Unset: the page is read-only. */
     httpToken: secrets.HTTP_TOKEN,
+    httpSignIn: data.HTTP_SIGN_IN,
+    httpTrustedProxies: data.HTTP_TRUSTED_PROXIES,
     alerts: {
       webhookUrl: secrets.ALERT_WEBHOOK_URL,
       /** Signs what is sent to `webhookUrl`; there whenever that is. */
@@ -255,6 +260,8 @@ function findMissing(needs: readonly Need[], env: Environment): string[] {
     faults.push(
       `ALERT_WEBHOOK_SECRET is not set: what is sent to ALERT_WEBHOOK_URL is signed with it, ${NEW_SECRET}`,
     );
+  if (textOf(env, 'HTTP_SIGN_IN') === 'always' && !isSet('HTTP_TOKEN'))
+    faults.push(`HTTP_TOKEN is not set: HTTP_SIGN_IN=always asks everybody for it, ${NEW_SECRET}`);
   return faults;
 }
 

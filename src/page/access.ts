@@ -4,10 +4,12 @@
 // this machine, at a loopback address, and not through a proxy. Everybody else signs in; without HTTP_TOKEN nobody else
 // reads it. The name is checked because another site's name can be made to lead to a loopback address (DNS rebinding).
 import type { IncomingMessage } from 'node:http';
+import { isIP, type BlockList } from 'node:net';
 import { isLoopback } from '../connections/address-parts.js';
+import { isWithin } from '../connections/networks.js';
 
 /** A proxy says for whom it asks. */
-const PROXY_HEADERS = ['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-real-ip', 'via'];
+const PROXY_HEADER = /^(x-forwarded(-.*)?|forwarded|x-real-ip|via)$/;
 
 /** Whether the request comes from this machine, to a server that listens at `listens` (HTTP_HOST). */
 export function isLocal(
@@ -19,8 +21,22 @@ export function isLocal(
     // A proxy that nobody configured asks in HTTP/1.0, by the name it was given, and for nobody.
     httpVersion !== '1.0' &&
     isLoopback(nameOf(headers.host ?? '')) &&
-    !PROXY_HEADERS.some((name) => headers[name] !== undefined)
+    !Object.keys(headers).some((name) => PROXY_HEADER.test(name))
   );
+}
+
+/** The address of the client. Of a proxy, only one that is trusted is believed when it says for whom it asks. */
+export function clientOf(
+  { headers, socket }: Pick<IncomingMessage, 'headers' | 'socket'>,
+  proxies: BlockList,
+): string {
+  const addresses = `${String(headers['x-forwarded-for'] ?? '')},${socket.remoteAddress ?? ''}`.split(
+    /\s*,\s*/,
+  );
+  const own = addresses.findLastIndex((address) => !isWithin(proxies, address));
+  const client = addresses[Math.max(own, 0)] ?? '';
+  // A proxy that was given something else than an address is the client itself.
+  return isIP(client) === 0 ? (addresses[own + 1] ?? '') : client;
 }
 
 /** Whether a form was sent by a page of this server: browsers say so in one header or the other. */

@@ -45,7 +45,8 @@
     if (events || document.hidden) return;
     events = new EventSource(address);
     events.addEventListener('message', ({ data }) => {
-      const { id, html, problem } = JSON.parse(data);
+      const { id, html, problem, reload } = JSON.parse(data);
+      if (reload) return location.reload();
       if (problem !== undefined) return say(`Not up to date: ${problem}`);
       if (id !== undefined) return replace(id, html);
       say('Up to date.');

@@ -10,14 +10,22 @@ import { PageNotFound, type Rendered } from './view.js';
 const EVERY_MS = 1000;
 /** Pages that are kept up to date at once, each a connection. */
 const MOST_CLIENTS = 20;
-/** The browser connects again: who is signed out meanwhile does not. */
+/** Then the browser connects again. */
 const LONGEST_MS = 10 * 60 * 1000;
+/** Whoever is signed out gets nothing more from then on. */
+const LOOK_EVERY_MS = 500;
 /** The interval in which a page hears that it is up to date, which also shows a connection that is broken. */
 const BEAT_MS = 15_000;
 
-interface Client {
-  events: EventClient;
+/** What one page shows. */
+interface LivePage {
   render: () => Promise<Rendered>;
+  /** Whether its reader may still read it. */
+  isAllowed: () => boolean;
+}
+
+interface Client extends LivePage {
+  events: EventClient;
   /** The last text of each part. */
   sent: Map<string, string>;
   since: number;
@@ -32,6 +40,15 @@ export function createLive({ log }: { log: Logger }) {
     signal: closing.signal,
     onError: (error) => log.debug({ code: codeOf(error) }, 'page not brought up to date'),
   });
+
+  // Not in a round, which a reading holds up.
+  const watch = setInterval(() => {
+    for (const { events, isAllowed } of clients) {
+      if (isAllowed()) continue;
+      events.send(JSON.stringify({ reload: true })); // shows who may read it now
+      events.end();
+    }
+  }, LOOK_EVERY_MS);
 
   /** All at the same time: a page whose reading takes long does not keep the others waiting one after the other. */
   async function round(): Promise<void> {
@@ -66,9 +83,9 @@ export function createLive({ log }: { log: Logger }) {
     isFull: () => clients.size >= MOST_CLIENTS,
 
     /** Brings a page up to date until either side ends. */
-    add(events: EventClient, render: () => Promise<Rendered>): void {
+    add(events: EventClient, page: LivePage): void {
       const now = performance.now();
-      const client = { events, render, sent: new Map<string, string>(), since: now, beatAt: -Infinity };
+      const client = { events, ...page, sent: new Map<string, string>(), since: now, beatAt: -Infinity };
       clients.add(client);
       events.gone.addEventListener('abort', () => clients.delete(client), { once: true });
       loop.wake();
@@ -76,6 +93,7 @@ export function createLive({ log }: { log: Logger }) {
 
     async close(): Promise<void> {
       closing.abort();
+      clearInterval(watch);
       await loop.ended;
     },
   };

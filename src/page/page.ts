@@ -1,7 +1,9 @@
 // The operator's page: its addresses, who may ask for them, and what every answer has in common.
 import { readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { deleteCookie, getCookie, setCookie } from 'hono/cookie';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
+import { parseNetworks } from '../connections/networks.js';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
 import { html } from '../text/html.js';
 import {
@@ -17,7 +19,7 @@ import type { SettingText } from '../config/setting-text.js';
 import type { SyncDeps } from '../sync/run/sync-deps.js';
 import { explainRecord } from '../sync/operator/explain-record.js';
 import { visible } from '../text/visible-text.js';
-import { isFromOwnPage, isLocal, isSecure } from './access.js';
+import { clientOf, isFromOwnPage, isLocal, isSecure } from './access.js';
 import { ACTIONS, type Action, type ActionDeps } from './actions.js';
 import { bookingsPage } from './bookings.js';
 import { driftPage } from './drift.js';
@@ -38,6 +40,10 @@ export interface PageDeps extends ActionDeps, SourceDeps {
   host: string;
   /** HTTP_TOKEN; without it nobody acts. */
   token: SettingText | undefined;
+  /** HTTP_SIGN_IN: whether somebody on this machine reads without signing in. */
+  signIn?: 'elsewhere' | 'always';
+  /** HTTP_TRUSTED_PROXIES. */
+  trustedProxies?: string | undefined;
   /** The port that the server listens on; cookies do not tell the ports of a host apart. */
   port: number;
   destination: () => Promise<SyncDeps['destination']>;
@@ -45,17 +51,19 @@ export interface PageDeps extends ActionDeps, SourceDeps {
 }
 
 /** Pages by their paths; those with `true` are brought up to date while they are open. */
-const PAGES: Readonly<Record<string, readonly [page: Page, isLive: boolean]>> = {
-  '/': [nowPage, true],
-  '/runs': [runsPage, true],
-  '/runs/:run': [runPage, true],
-  '/failures': [failuresPage, true],
-  '/records': [searchPage, false],
-  '/records/:stream/:key': [recordPage, false],
-  '/drift': [driftPage, true],
-  '/bookings': [bookingsPage, true],
-  '/report': [reportPage, false],
-};
+const PAGES = new Map<string, readonly [page: Page, isLive: boolean]>(
+  Object.entries({
+    '/': [nowPage, true],
+    '/runs': [runsPage, true],
+    '/runs/:run': [runPage, true],
+    '/failures': [failuresPage, true],
+    '/records': [searchPage, false],
+    '/records/:stream/:key': [recordPage, false],
+    '/drift': [driftPage, true],
+    '/bookings': [bookingsPage, true],
+    '/report': [reportPage, false],
+  }),
+);
 
 const ASSETS = {
   '/page.css': { file: 'page.css', contentType: 'text/css; charset=utf-8' },
@@ -69,6 +77,8 @@ type ReaderHandler = (context: HttpContext, session: Session | undefined) => Res
 /** The routes of the page. To be closed before the server. */
 export function createPage(deps: PageDeps) {
   const { host, token, port, log, timeZone } = deps;
+  const isOpenHere = deps.signIn !== 'always';
+  const proxies = parseNetworks(deps.trustedProxies ?? '');
   const sources = createSources(deps);
   const sessions = token === undefined ? undefined : createSessions(token);
   const live = createLive({ log });
@@ -88,7 +98,8 @@ export function createPage(deps: PageDeps) {
     async (context) => {
       const session = sessions?.find(secretOf(context));
       try {
-        if (session || isLocal(context.env.incoming, host)) return await handle(context, session);
+        if (session || (isOpenHere && isLocal(context.env.incoming, host)))
+          return await handle(context, session);
         return sessions ? toSignIn(context) : plain(context, 403, NOT_SERVED);
       } catch (error) {
         return await answerFailure(context, session, error);
@@ -156,7 +167,9 @@ export function createPage(deps: PageDeps) {
       return plain(context, 503, 'too many open pages');
     }
     const render = async () => (await found.page(sources, found.request))(await viewFor(session));
-    return streamEvents(context, (client) => live.add(client, render));
+    const secret = secretOf(context);
+    const isAllowed = () => sessions?.find(secret) === session;
+    return streamEvents(context, (client) => live.add(client, { render, isAllowed }));
   });
 
   const showSignIn: Handler = (context) => {
@@ -170,17 +183,16 @@ export function createPage(deps: PageDeps) {
     if (!isFromOwnPage(incoming)) return plain(context, 403, OF_ELSEWHERE);
     const form = await readForm(context);
     const next = nextOf(form.get('next'));
-    const remote = incoming.socket.remoteAddress ?? '';
-    const result = sessions.signIn(form.get('token') ?? '', remote);
-    if (typeof result === 'string') {
-      log.warn({ remote, result }, 'sign-in refused');
-      if (result === 'wrong') return page(context, 403, renderSignIn(next, 'This is not the token.'));
-      context.header('retry-after', '600');
-      return page(context, 429, renderSignIn(next, 'Too many wrong tokens. Wait ten minutes.'));
+    const remote = clientOf(incoming, proxies);
+    const { secret, waitMs } = sessions.signIn(form.get('token') ?? '', remote);
+    await sleep(waitMs, undefined, { ref: false });
+    if (secret === undefined) {
+      log.warn({ remote, waitMs }, 'sign-in refused');
+      return page(context, 403, renderSignIn(next, 'This is not the token.'));
     }
     log.info('operator signed in');
     sessions.end(secretOf(context));
-    setCookie(context, cookieName, result.secret, {
+    setCookie(context, cookieName, secret, {
       maxAge: COOKIE_SECONDS,
       httpOnly: true,
       sameSite: 'Strict',
@@ -251,7 +263,7 @@ export function createPage(deps: PageDeps) {
   });
 
   const pages = Object.fromEntries(
-    Object.entries(PAGES).map(([path, [shown, isLive]]) => [path, { GET: showPage(shown, isLive) }]),
+    [...PAGES].map(([path, [shown, isLive]]) => [path, { GET: showPage(shown, isLive) }]),
   );
   const actions = Object.fromEntries(
     Object.entries(ACTIONS).map(([path, action]) => [path, { GET: ask(action), POST: act(path, action) }]),
@@ -298,7 +310,7 @@ const placeOf = (context: HttpContext) => ({ path: context.req.path, address: re
 function findLivePage(address: string): { page: Page; request: PageRequest } | undefined {
   const [path = '', search = ''] = address.split('?', 2);
   const run = /^\/runs\/(\d{1,15})$/.exec(path)?.[1];
-  const [page, isLive] = PAGES[run === undefined ? path : '/runs/:run'] ?? [];
+  const [page, isLive] = PAGES.get(run === undefined ? path : '/runs/:run') ?? [];
   if (!page || !isLive) return undefined;
   return {
     page,

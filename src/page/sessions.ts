@@ -6,9 +6,10 @@ import { currentText, type SettingText } from '../config/setting-text.js';
 const MINUTE = 60 * 1000;
 const SESSION_MS = 12 * 60 * MINUTE;
 const MOST_SESSIONS = 100;
-/** Wrong tokens from one address, and how long they count. */
+/** Wrong tokens that one address may send before it is slowed down, and how long they count. */
 const MOST_WRONG = 10;
 const WRONG_MS = 10 * MINUTE;
+const SLOW_MS = 2000;
 /** Addresses with wrong tokens that are remembered. */
 const MOST_ADDRESSES = 1000;
 
@@ -46,15 +47,18 @@ export function createSessions(token: SettingText, now = () => performance.now()
   }
 
   return {
-    /** The secret of a new session; undefined: the token is wrong, or too many from this address were. */
-    signIn(given: string, address: string): { secret: string } | 'wrong' | 'too_many' {
+    /**
+     * The secret of a new session, undefined if the token is wrong. The answer waits so long, right or wrong, that an address
+     * which sends many wrong tokens cannot try them fast.
+     */
+    signIn(given: string, address: string): { secret: string | undefined; waitMs: number } {
       prune();
       const known = wrong.get(address);
-      if (known && known.attempts >= MOST_WRONG) return 'too_many';
+      const waitMs = (known?.attempts ?? 0) >= MOST_WRONG ? SLOW_MS : 0;
       const expected = tokenHash();
       if (!timingSafeEqual(hash(given), expected)) {
         wrong.set(address, { attempts: (known?.attempts ?? 0) + 1, until: known?.until ?? now() + WRONG_MS });
-        return 'wrong';
+        return { secret: undefined, waitMs };
       }
       wrong.delete(address);
       const secret = newSecret();
@@ -65,7 +69,7 @@ export function createSessions(token: SettingText, now = () => performance.now()
         shown: new Map<string, unknown>(),
       };
       sessions.set(idOf(secret), { session, tokenHash: expected });
-      return { secret };
+      return { secret, waitMs };
     },
 
     find(secret: string | undefined): Session | undefined {

@@ -2,8 +2,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { startHttpServer } from '../../src/http/http-server.js';
-import { createPage } from '../../src/page/page.js';
-import type { SettingText } from '../../src/config/setting-text.js';
+import { createPage, type PageDeps } from '../../src/page/page.js';
 import { notePresence } from '../../src/state/processes.js';
 import { readHolds } from '../../src/state/runs/holds.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
@@ -16,6 +15,8 @@ import { openWorld, type World } from '../support/world.js';
 import { keepWorlds } from '../support/worlds.js';
 
 const TOKEN = 'correct horse battery';
+/** What a proxy says of its client. */
+const CLIENT = { 'x-forwarded-for': '192.0.2.1' };
 const SCRIPT = '<script>alert(1)</script>';
 const CONFIG = { streams: { rooms: { ...ROOMS, retire: 'deactivate' } } } as const;
 
@@ -39,7 +40,7 @@ async function serve(
     token,
     host = '127.0.0.1',
     ...others
-  }: { token?: SettingText; host?: string; longestStatementMs?: number } = {},
+  }: Partial<Pick<PageDeps, 'token' | 'host' | 'signIn' | 'trustedProxies' | 'longestStatementMs'>> = {},
 ) {
   const queued: number[] = [];
   const configuration = checkConfiguration(CONFIG);
@@ -158,7 +159,14 @@ describe('page: what no answer lacks', () => {
 
   it('page: a path that is not there is a page that says so, and other methods are refused', async () => {
     const { visit } = await serve(morning);
-    for (const path of ['/none', '/runs/99', '/runs/x', '/records/rooms/nobody']) {
+    for (const path of [
+      '/none',
+      '/runs/99',
+      '/runs/x',
+      '/records/rooms/nobody',
+      '/__proto__',
+      '/constructor',
+    ]) {
       const { status, body } = await visit(path);
       expect(status).toBe(404);
       expect(body).toContain('<h1>Not found</h1>');
@@ -176,10 +184,12 @@ describe('page: who may read', () => {
     expect(body).toContain('20 deactivations of rooms');
     expect(body).toContain('slotsync approve 2 --stream rooms --operation retire');
     expect(body).not.toContain('method="post"');
-    for (const headers of [{ host: 'rebound.example' }, { 'x-forwarded-for': '192.0.2.1' }] as Record<
-      string,
-      string
-    >[]) {
+    const others: Record<string, string>[] = [
+      { host: 'rebound.example' },
+      { 'x-forwarded-for': '192.0.2.1' },
+      { 'x-forwarded-proto': 'https' },
+    ];
+    for (const headers of others) {
       const refused = await visit('/', { headers });
       expect(refused.status).toBe(403);
       expect(refused.body).toMatch(/^The page is read on this machine only.*docs\/page\.md.*\n$/);
@@ -206,6 +216,13 @@ describe('page: who may read', () => {
     await signIn(TOKEN);
     expect((await visit('/')).body).toContain('20 deactivations of rooms');
   });
+
+  it('page: on this machine too nobody reads without signing in, where the setting says so', async () => {
+    const { visit, signIn } = await serve(morning, { token: TOKEN, signIn: 'always' });
+    for (const path of ['/', RECORD, '/events?of=/']) expect((await visit(path)).status).toBe(303);
+    await signIn(TOKEN);
+    expect((await visit('/')).body).toContain('20 deactivations of rooms');
+  });
 });
 
 describe('page: signing in', () => {
@@ -222,17 +239,21 @@ describe('page: signing in', () => {
     expect(secure.headers['set-cookie']?.[0]).toMatch(/; Secure;/);
   });
 
-  it('page: a wrong token is refused, and after ten the right one too for a while', async () => {
-    const { visit, signIn } = await serve(morning, { token: TOKEN });
-    for (let attempt = 0; attempt < 10; attempt++) {
-      const { status, headers, body } = await signIn(`${TOKEN}r`);
+  it('page: a wrong token is refused, and slows down the address that sent it; the right one always signs in', async () => {
+    const { visit, signIn } = await serve(morning, { token: TOKEN, trustedProxies: '127.0.0.1' });
+    for (let attempt = 0; attempt < 11; attempt++) {
+      const form = { token: `${TOKEN}r` };
+      const { status, headers, body } = await visit('/sign-in', { form, headers: CLIENT });
       expect(status).toBe(403);
       expect(headers['set-cookie']).toBeUndefined();
       expect(body).toContain('This is not the token.');
     }
-    expect((await signIn(TOKEN)).status).toBe(429);
-    expect((await visit('/', {})).body).not.toContain('Sign out');
-    expect(morning.lines.join('')).not.toContain(TOKEN);
+    expect((await visit('/sign-in', { form: { token: TOKEN }, headers: CLIENT })).status).toBe(303);
+    expect((await visit('/')).body).toContain('Sign out');
+    expect((await signIn(TOKEN)).status).toBe(303);
+    const lines = morning.lines.join('');
+    expect(lines).toMatch(/"remote":"192\.0\.2\.1","waitMs":0,[^]*"remote":"192\.0\.2\.1","waitMs":2000,/);
+    expect(lines).not.toContain(TOKEN);
   });
 
   it('page: it leads back to where one came from, and to no other server', async () => {
@@ -474,7 +495,8 @@ describe('page: live', () => {
     expect(received).not.toContain('20 deactivations');
     expect(received).not.toContain('"id":"records"');
 
-    expect((await visit('/events?of=/bookings/x')).status).toBe(404);
+    for (const path of ['/bookings/x', '__proto__', 'constructor'])
+      expect((await visit(`/events?of=${path}`)).status, path).toBe(404);
     const others = [];
     for (let open_ = 0; open_ < 19; open_++) others.push(await ask('/events?of=/'));
     const refused = await visit('/events?of=/');
@@ -512,6 +534,31 @@ describe('page: live', () => {
       await until(() => heard[4]?.includes('data: {}'), { describe: () => heard.join('\n') });
     });
     await until(() => heard.every((text) => text.includes('data: {}')), { describe: () => heard.join('\n') });
+  });
+
+  it('page: an open page ends with its session, when it is signed out and when the token is replaced', async () => {
+    let token = TOKEN;
+    const {
+      visit,
+      signIn,
+      readForm,
+      open: ask,
+    } = await serve(morning, { host: '0.0.0.0', token: () => token });
+    const endings = [
+      async () => visit('/sign-out', { form: await readForm('/', '/sign-out') }),
+      async () => (token = 'another token of length'),
+    ];
+    for (const endSession of endings) {
+      await signIn(token);
+      const events = await ask('/events?of=/');
+      let received = '';
+      events.setEncoding('utf8').on('data', (text: string) => (received += text));
+      await until(() => received.includes('data: {}'), { describe: () => received });
+      await endSession();
+      await until(() => events.readableEnded, { describe: 'the events to end' });
+      expect(received).toMatch(/data: \{"reload":true\}\n\n$/);
+      expect((await visit('/events?of=/')).status).toBe(303);
+    }
   });
 
   it('page: an open page that cannot be read says so, and holds up no other', async () => {

@@ -1,5 +1,7 @@
+import type { IncomingMessage } from 'node:http';
 import { expect, test } from 'vitest';
-import { isLocal } from '../../src/page/access.js';
+import { parseNetworks } from '../../src/connections/networks.js';
+import { clientOf, isLocal } from '../../src/page/access.js';
 
 const HOST = '127.0.0.1:8080';
 
@@ -8,7 +10,30 @@ test('page: a request of this machine is local; one that a proxy sends for someb
   expect(isLocal({ headers: { host: '[::1]:8080' }, httpVersion: '1.1' }, '::1')).toBe(true);
   // nginx without a setting of its own: HTTP/1.0, the name of what it asks, and no header of a proxy.
   expect(isLocal({ headers: { host: HOST }, httpVersion: '1.0' }, '127.0.0.1')).toBe(false);
-  expect(isLocal({ headers: { host: HOST, via: '1.1 proxy' }, httpVersion: '1.1' }, '127.0.0.1')).toBe(false);
+  for (const name of ['via', 'forwarded', 'x-forwarded-server', 'x-forwarded-proto', 'x-real-ip'])
+    expect(isLocal({ headers: { host: HOST, [name]: '' }, httpVersion: '1.1' }, '127.0.0.1'), name).toBe(
+      false,
+    );
   expect(isLocal({ headers: { host: 'rebound.example' }, httpVersion: '1.1' }, '127.0.0.1')).toBe(false);
   expect(isLocal({ headers: { host: HOST }, httpVersion: '1.1' }, '0.0.0.0')).toBe(false);
+});
+
+test.each([
+  ['without a trusted proxy, whoever is connected', '10.0.0.7', '192.0.2.1', '', '10.0.0.7'],
+  ['behind one, the client that it names', '10.0.0.7', '192.0.2.1', '10.0.0.0/8', '192.0.2.1'],
+  [
+    'behind two, not what the client said itself',
+    '::1',
+    '1.1.1.1, 192.0.2.1, 10.0.0.7',
+    '::1,10.0.0.7',
+    '192.0.2.1',
+  ],
+  ['an address of a network in its other form', '::ffff:10.0.0.7', '2001:db8::1', '10.0.0.7', '2001:db8::1'],
+  ['a proxy that names nobody', '10.0.0.7', undefined, '10.0.0.7', '10.0.0.7'],
+  ['a proxy that names no address', '10.0.0.7', 'unknown', '10.0.0.7', '10.0.0.7'],
+  ['a proxy that asks for itself', '10.0.0.7', '10.0.0.8', '10.0.0.0/8', '10.0.0.8'],
+])('page: the address that wrong tokens count for: %s', (_, remoteAddress, forwarded, proxies, expected) => {
+  const headers = forwarded === undefined ? {} : { 'x-forwarded-for': forwarded };
+  const request = { headers, socket: { remoteAddress } } as unknown as IncomingMessage;
+  expect(clientOf(request, parseNetworks(proxies))).toBe(expected);
 });

@@ -53,6 +53,8 @@ describe('settings that are complete', () => {
       httpPort: 0,
       httpHost: '127.0.0.1',
       httpToken: undefined,
+      httpSignIn: 'elsewhere',
+      httpTrustedProxies: undefined,
       alerts: {},
       proxy: undefined,
       timeZone: undefined,
@@ -223,6 +225,31 @@ describe('the address of the service', () => {
       'API_BASE_URL: not a web address; write https://host',
     ]);
   });
+});
+
+describe('the page', () => {
+  it('asks everybody to sign in only where there is a token', () => {
+    const faults = [
+      'HTTP_TOKEN is not set: HTTP_SIGN_IN=always asks everybody for it, for example from: openssl rand -hex 24',
+    ];
+    expect(refusal({ ...ENV, HTTP_SIGN_IN: 'always' }).faults).toEqual(faults);
+    const HTTP_TOKEN = 'correct-horse-battery';
+    expect(loadSettings([], { HTTP_SIGN_IN: 'always', HTTP_TOKEN }).httpSignIn).toBe('always');
+    expect(refusal({ ...ENV, HTTP_SIGN_IN: 'never' }).faults).toEqual(['HTTP_SIGN_IN: elsewhere or always']);
+  });
+
+  it.each(['10.0.0.7', '10.0.0.7, 10.1.0.0/16,fd00::/8', '::1'])('trusts proxies: %s', (text) => {
+    expect(loadSettings([], { HTTP_TRUSTED_PROXIES: text }).httpTrustedProxies).toBe(text);
+  });
+
+  it.each(['proxy.example', '10.0.0.0/33', '10.0.0.0/', '::1/129', '1.2.3.4/8/8'])(
+    'trusts no proxy: %s',
+    (text) => {
+      expect(refusal({ ...ENV, HTTP_TRUSTED_PROXIES: text }).faults).toEqual([
+        `HTTP_TRUSTED_PROXIES: ${text} is no address or network; write 10.0.0.7, 10.1.0.0/16 or fd00::/8, separated by commas`,
+      ]);
+    },
+  );
 });
 
 describe('the proxy for requests to the service', () => {
