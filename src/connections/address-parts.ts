@@ -10,6 +10,9 @@ const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|\[::1\])$/;
 /** Whether a host is this machine alone. */
 export const isLoopback = (host: string): boolean => LOOPBACK.test(host);
 
+/** The name in a header `Host`, without the port. */
+export const nameOfHost = (host: string): string => host.replace(/:\d+$/, '');
+
 /** A user, a password or a name without its percent-encoding. Throws UsageError. */
 export function decodePart(part: string): string {
   try {

@@ -5,7 +5,7 @@
 // reads it. The name is checked because another site's name can be made to lead to a loopback address (DNS rebinding).
 import type { IncomingMessage } from 'node:http';
 import { isIP, type BlockList } from 'node:net';
-import { isLoopback } from '../connections/address-parts.js';
+import { isLoopback, nameOfHost } from '../connections/address-parts.js';
 import { isWithin } from '../connections/networks.js';
 
 /** A proxy says for whom it asks. */
@@ -20,7 +20,7 @@ export function isLocal(
     isLoopback(listens) &&
     // A proxy that nobody configured asks in HTTP/1.0, by the name it was given, and for nobody.
     httpVersion !== '1.0' &&
-    isLoopback(nameOf(headers.host ?? '')) &&
+    isLoopback(nameOfHost(headers.host ?? '')) &&
     !Object.keys(headers).some((name) => PROXY_HEADER.test(name))
   );
 }
@@ -51,6 +51,3 @@ export function isFromOwnPage({ headers }: Pick<IncomingMessage, 'headers'>): bo
 /** Whether the browser speaks https, with a proxy before this server. */
 export const isSecure = ({ headers }: Pick<IncomingMessage, 'headers'>): boolean =>
   headers['x-forwarded-proto'] === 'https';
-
-/** The name without its port. */
-const nameOf = (host: string): string => host.replace(/:\d+$/, '');

@@ -12,12 +12,12 @@ const EVERY_MS = 1000;
 const MOST_CLIENTS = 20;
 /** Then the browser connects again. */
 const LONGEST_MS = 10 * 60 * 1000;
-/** Whoever is signed out gets nothing more from then on. */
+/** The interval in which sessions are checked: a page of one that has ended gets nothing more. */
 const LOOK_EVERY_MS = 500;
 /** The interval in which a page hears that it is up to date, which also shows a connection that is broken. */
 const BEAT_MS = 15_000;
 
-/** What one page shows. */
+/** A page that is kept up to date. */
 interface LivePage {
   render: () => Promise<Rendered>;
   /** Whether its reader may still read it. */

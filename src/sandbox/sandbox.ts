@@ -5,6 +5,7 @@ import { once, setMaxListeners } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text as readText } from 'node:stream/consumers';
+import { isLoopback, nameOfHost } from '../connections/address-parts.js';
 import { asListenError } from '../process/listen-error.js';
 import { controlRequests } from './control-requests.js';
 import { createRouter, errorAnswer, parseJson, Refusal, send } from './http.js';
@@ -38,7 +39,7 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
       const json = () => parseJson(text);
       const received = { method, path, query: new URLSearchParams(query), headers, json };
       const isControl = path.startsWith('/sandbox/');
-      if (isControl) requireSameHost(socket.remoteAddress);
+      if (isControl) requireSameMachine(request);
       const answer = isControl ? control(received) : await service.process(received);
       if (answer === undefined) socket.resetAndDestroy();
       else send(response, answer);
@@ -71,7 +72,13 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<Sandbo
   };
 }
 
-function requireSameHost(address: string | undefined): void {
-  if (address === '::1' || address?.replace('::ffff:', '').startsWith('127.') === true) return;
-  throw new Refusal(403, 'control requests are answered on the same host only');
+/**
+ * Control requests come from programs and pages of this machine. A browser on it also sends requests of pages from elsewhere: it
+ * names where they are from, or the name that they made lead to this machine.
+ */
+function requireSameMachine({ socket, headers: { host = '', origin } }: IncomingMessage): void {
+  const names = [(socket.remoteAddress ?? '').replace('::ffff:', ''), nameOfHost(host)];
+  if (origin !== undefined) names.push(URL.canParse(origin) ? new URL(origin).hostname : '');
+  if (!names.every(isLoopback))
+    throw new Refusal(403, 'control requests are answered to programs and pages of the same machine only');
 }

@@ -15,7 +15,7 @@ import { openWorld, type World } from '../support/world.js';
 import { keepWorlds } from '../support/worlds.js';
 
 const TOKEN = 'correct horse battery';
-/** What a proxy says of its client. */
+/** The header in which a proxy names its client. */
 const CLIENT = { 'x-forwarded-for': '192.0.2.1' };
 const SCRIPT = '<script>alert(1)</script>';
 const CONFIG = { streams: { rooms: { ...ROOMS, retire: 'deactivate' } } } as const;

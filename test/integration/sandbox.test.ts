@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
+import { createVisitor } from '../support/visitor.js';
 import { startSandbox } from '../../src/sandbox/sandbox.js';
 import type { Sandbox, SandboxOptions } from '../../src/sandbox/sandbox.js';
 
@@ -1077,6 +1078,26 @@ describe('control interface', () => {
     const answer = await fetch(`${sandbox.url}/sandbox/reservations`, { method: 'POST', headers, body });
     expect(answer.status).toBe(200);
     expect(sandbox.reservations()).toMatchObject([{ extId: 'res_1', begin: 1_796_104_800 }]);
+  });
+
+  it.each<[string, Record<string, string>, number]>([
+    ['a program of this machine', {}, 200],
+    ['a page of this machine', { host: 'localhost:80', origin: 'http://localhost:8080' }, 200],
+    ['a page of another site', { origin: 'https://elsewhere.example' }, 403],
+    ['a page of a file or in a sandboxed frame', { origin: 'null' }, 403],
+    [
+      'a name that another site made lead here',
+      { host: 'rebound.example', origin: 'http://rebound.example' },
+      403,
+    ],
+    ['such a name, by GET', { host: '127.0.0.1.rebound.example' }, 403],
+  ])('answers only this machine’s programs and pages: %s', async (_, headers, status) => {
+    const sandbox = await start();
+    const { visit } = createVisitor(Number(new URL(sandbox.url).port));
+    for (const method of ['GET', 'DELETE'])
+      expect((await visit('/sandbox/arrivals', { method, headers })).status).toBe(
+        status === 200 && method === 'DELETE' ? 204 : status,
+      );
   });
 
   it('defines, seeds and tells, without a token and beside the quota', async () => {
