@@ -321,6 +321,15 @@ describe('a hold', () => {
     expect(await standing()).toEqual([]);
   });
 
+  it('stays when its run had ended before it could be cancelled', async () => {
+    const world = await open(limited, 20);
+    await remove(world, ...codes(3));
+    const { run } = await world.sync();
+    await cancelRun(world.state.db, run.id);
+    expect((await readRun(world.state.db, run.id))?.status).toBe('held');
+    expect(await readHolds(world.state.db)).toMatchObject([{ runId: run.id, count: 3 }]);
+  });
+
   it('that is rejected is gone, its batches are cancelled, and the run sent less than it planned', async () => {
     const world = await open(limited, 20);
     await remove(world, ...codes(3));

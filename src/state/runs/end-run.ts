@@ -46,8 +46,11 @@ export async function replaceRun(db: Queries, id: number): Promise<void> {
 
 async function endEarly(db: Queries, id: number, as: EarlyEnd): Promise<void> {
   await db.transaction(async (tx) => {
-    // A planner writes no batch any more. Batches that are settled refer to the run, and need not wait.
-    await query(tx)`SELECT FROM slotsync.runs WHERE id = ${id}::bigint FOR NO KEY UPDATE`;
+    // A planner writes no batch any more. Batches that are settled refer to the run, and need not wait. A run that ended
+    // meanwhile keeps what it holds.
+    const unfinished = await query(tx)`
+      SELECT FROM slotsync.runs WHERE id = ${id}::bigint AND finished_at IS NULL FOR NO KEY UPDATE`;
+    if (unfinished.count === 0) return;
     await cancelBatches(tx, id);
     await finishRun(tx, id, as);
   });

@@ -35,8 +35,8 @@ const streamsOf = (run: string) => sql.raw(`coalesce(nullif(${run}.streams, '{}'
 /**
  * Writes which earlier runs, and which of their holds, this one replaces. Call it in the transaction that ends its planning;
  * for a run that has no plan in the one that ends it, unless it was cancelled. A run that was replaced by one that failed or
- * was cancelled may be replaced again. Holds
- * are replaced by a plan alone; a backfill retires nothing, so it leaves held retirements as they are.
+ * was cancelled may be replaced again. Holds are replaced by a plan alone; a backfill retires nothing, so it leaves held
+ * retirements as they are.
  */
 export async function replaceEarlierRuns(tx: Queries, id: number): Promise<void> {
   await query(tx)`
