@@ -205,11 +205,15 @@ const SENTENCES: Describe = {
     details: [`${plural(waiting, 'key')} waiting, ${formatNumber(inFlight)} in progress.`],
   }),
 
-  inbox_unknown: ({ facts: { streams } }) => ({
+  inbox_unknown: ({ facts: { why, streams, count } }) => ({
     status: 'pending',
-    text: 'Changes wait for streams that are not in the configuration',
-    details: [`${plural(streams.length, 'stream')}; no worker takes their changes.`],
-    named: namesOf(streams),
+    text: `Changes wait for streams that ${why === 'not_configured' ? 'are not in the configuration' : 'no running worker has'}`,
+    details: [`${plural(count, 'stream')}; no worker takes their changes.`],
+    named: namesOf(streams, count),
+    next:
+      why === 'not_configured'
+        ? undefined
+        : 'Restart the worker: it was started with another configuration than the present one.',
   }),
 
   process_silent: ({ facts: { processes, isMissed } }) => {
@@ -265,10 +269,12 @@ const remedyOf = (code: string | null) => {
 
 const meaningOf = (code: string | null) => (code === null ? [] : [`${code}: ${errorEntry(code).meaning}.`]);
 
-function namesOf(streams: readonly string[]): string[] {
+/** `count`: of all of them, where `streams` are only some. */
+function namesOf(streams: readonly string[], count = streams.length): string[] {
   if (streams.length === 0) return [];
-  const more = streams.length > MOST_STREAMS ? ` and ${streams.length - MOST_STREAMS} more` : '';
-  return [`Streams: ${streams.slice(0, MOST_STREAMS).join(', ')}${more}.`];
+  const named = streams.slice(0, MOST_STREAMS);
+  const more = count > named.length ? ` and ${formatNumber(count - named.length)} more` : '';
+  return [`Streams: ${named.join(', ')}${more}.`];
 }
 
 const linkToRunAtBegin = (runId: number): Part => ({ text: `Run ${runId}`, href: addressOfRun(runId) });

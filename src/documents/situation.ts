@@ -2,6 +2,7 @@
 // the same sections.
 import { LANES } from '../destination/quota/quota-rules.js';
 import { concerns, isOnItsWay, needsPerson, type Concern } from '../situation/concerns.js';
+import { findUntaken } from '../situation/inbox.js';
 import { listVerified, type QuotaFacts, type Situation } from '../situation/situation.js';
 import type { RequestTotals } from '../state/requests.js';
 import { formatDuration, formatNumber, plural, present, lines } from '../text/format.js';
@@ -183,11 +184,19 @@ function verifiedTable(streams: ReturnType<typeof listVerified>) {
   };
 }
 
-function inbox({ inbox: { streams, watermarks, reservations } }: SituationFacts): Section {
+function inbox(facts: SituationFacts): Section {
+  const { streams, others, watermarks, reservations } = facts.inbox;
+  const all = [
+    ...streams,
+    ...(others ? [{ ...others, stream: `… and ${plural(others.streams, 'more stream')}` }] : []),
+  ];
   return {
     id: 'inbox',
     title: 'Inbox of changes',
     paragraphs: [
+      ...(findUntaken(facts).some(({ why }) => why === 'no_worker')
+        ? [text`No worker is running to take these keys. Start one: ${{ command: 'slotsync worker' }}`]
+        : []),
       ...watermarks.map(
         ({ stream, cursor, movedAt }) =>
           text`Polled: ${stream} up to ${cursor}; the watermark last moved at ${movedAt}.`,
@@ -200,7 +209,7 @@ function inbox({ inbox: { streams, watermarks, reservations } }: SituationFacts)
       {
         caption: 'Keys in the inbox',
         headings: ['inbox', 'waiting', 'in progress', 'to be tried again', 'oldest'],
-        rows: streams.map(({ stream, waiting, inFlight, later, oldestSeconds }) => [
+        rows: all.map(({ stream, waiting, inFlight, later, oldestSeconds }) => [
           stream,
           waiting,
           inFlight,

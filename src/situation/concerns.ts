@@ -15,6 +15,7 @@ import { present } from '../text/format.js';
 import type { Cause } from './causes.js';
 import { approveCommand, commandOfCause, needsOperator, rejectCommand } from './commands.js';
 import { findConfigurations, type FormerProcess, type WaitingRun } from './configurations.js';
+import { findUntaken, type Untaken } from './inbox.js';
 import type { Grounds, QuotaFacts, Situation } from './situation.js';
 
 /**
@@ -58,8 +59,8 @@ export interface ConcernFacts {
   };
   /** The oldest of them has waited for too long. */
   inbox: InboxOfStream;
-  /** Streams in the inbox that are not in the configuration. */
-  inbox_unknown: { streams: readonly string[] };
+  /** Streams in the inbox that are not in the configuration, or that no running worker has. */
+  inbox_unknown: Untaken;
   /** `code`: why it is partial as a whole; null: records of the stream were not accepted. */
   run_partial: {
     runId: number;
@@ -338,31 +339,36 @@ function findBookings({ discrepancies }: Grounds): Concern[] {
   return [concern('bookings', 'action', { bookings, verdicts }, { commands: ['slotsync reconcile'] })];
 }
 
-/** Other programs may add any name: those that are not configured are one concern. */
-function findInbox({ inbox: { streams }, configured, now }: Grounds, { inboxMinutes }: Limits): Concern[] {
-  const isUnknown = ({ stream }: InboxOfStream) => configured !== null && !configured.includes(stream);
-  const sinceOf = ({ oldestSeconds }: InboxOfStream) => new Date(now.getTime() - oldestSeconds * 1000);
-  const unknown = streams.filter(isUnknown);
-  const old = streams.filter(
+const INBOX_IDS = {
+  not_configured: 'inbox (not configured)',
+  unknown_to_workers: 'inbox (no worker has it)',
+};
+
+/** Other programs may add any name: those that nobody takes are one concern. Without a worker, only what is old is one. */
+function findInbox(situation: Grounds, { inboxMinutes }: Limits): Concern[] {
+  const { inbox, now } = situation;
+  const sinceOf = ({ oldestSeconds }: { oldestSeconds: number }) =>
+    new Date(now.getTime() - oldestSeconds * 1000);
+  const unknown = findUntaken(situation).flatMap(({ why, ...of }) =>
+    why === 'no_worker' ? [] : [{ why, ...of }],
+  );
+  const isUnknown = ({ stream }: InboxOfStream) => unknown.some(({ streams }) => streams.includes(stream));
+  const old = inbox.streams.filter(
     (waiting) =>
       !isUnknown(waiting) && inboxMinutes !== false && waiting.oldestSeconds * 1000 >= inboxMinutes * MINUTE,
   );
-  return present<Concern>(
-    old.map((waiting) =>
+  return [
+    ...old.map((waiting) =>
       concern('inbox', 'action', waiting, {
         id: `inbox ${waiting.stream}`,
         since: sinceOf(waiting),
         subject: waiting.stream,
       }),
     ),
-    unknown.length > 0 &&
-      concern(
-        'inbox_unknown',
-        'action',
-        { streams: unknown.map(({ stream }) => stream) },
-        { id: 'inbox (not configured)', since: earliest(unknown.map(sinceOf)) },
-      ),
-  );
+    ...unknown.map((untaken) =>
+      concern('inbox_unknown', 'action', untaken, { id: INBOX_IDS[untaken.why], since: sinceOf(untaken) }),
+    ),
+  ];
 }
 
 /** The records that were not accepted are concerns themselves, for as long as they are not in sync. */

@@ -9,7 +9,7 @@ import { readBinding, type Binding } from '../state/destination-binding.js';
 import { countDrift, isDrift, isRepaired } from '../state/drift/read-drift.js';
 import { listVerifications } from '../state/drift/verifications.js';
 import { listWatermarks } from '../state/inbox/poll-watermarks.js';
-import { readInbox } from '../state/inbox/read-inbox.js';
+import { hasChanges, readInbox } from '../state/inbox/read-inbox.js';
 import { countOrphanedClaims, listProcesses } from '../state/processes.js';
 import { countFormerObjects } from '../state/records/read/former-objects.js';
 import {
@@ -100,8 +100,7 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
   const firstRequest = await readFirstRequest(tx);
   const recordedStreams = await listRecordedStreams(tx);
   const unsettled = await countUnsettled(tx);
-  const waiting = await readInbox(tx);
-  const isNeeded = waiting.length > 0 || unsettled > 0;
+  const isNeeded = unsettled > 0 || (await hasChanges(tx));
   const configured = streams ?? (isNeeded ? await loadStreams?.().catch(() => undefined) : undefined);
   return {
     ...moment,
@@ -115,7 +114,7 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
     begunAt: earliest([binding?.boundAt, firstRequest]),
     holds: await readHolds(tx),
     inbox: {
-      streams: waiting,
+      ...(await readInbox(tx, configured ?? recordedStreams)),
       watermarks: await listWatermarks(tx),
       reservations: (await readReservationsWatermark(tx)) ?? null,
     },

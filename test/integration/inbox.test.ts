@@ -2,6 +2,20 @@
 // The inbox's own rules, on a real database: what is taken, what stays, and that nothing is heard too early or not at all.
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { chooseAlerts } from '../../src/alerts/choose-alerts.js';
+import { statusToText } from '../../src/commands/status.js';
+import { reportDocument } from '../../src/documents/report.js';
+import { situationDocument } from '../../src/documents/situation.js';
+import { createMetrics } from '../../src/http/metrics.js';
+import { documentToHtml } from '../../src/render/html.js';
+import { documentToText } from '../../src/render/text.js';
+import { listCauses } from '../../src/situation/causes.js';
+import { concerns } from '../../src/situation/concerns.js';
+import { readCountedFacts, readGaugeFacts } from '../../src/situation/metrics.js';
+import { readReport } from '../../src/situation/report.js';
+import { readSituation } from '../../src/situation/situation.js';
+import { inSnapshot } from '../../src/state/snapshot.js';
+import { configSchema } from '../../src/streams/config-schema.js';
 import { addChanges, listenForChanges } from '../../src/state/inbox/add-changes.js';
 import { readInbox, readInboxAge } from '../../src/state/inbox/read-inbox.js';
 import { readTakenKeys, takeChanges } from '../../src/state/inbox/take-changes.js';
@@ -40,6 +54,7 @@ async function taken(...streams: string[]): Promise<number> {
   if (typeof answer === 'string') throw new Error(answer);
   return answer.runId;
 }
+const readStreams = async () => (await readInbox(world.state.db, ['rooms', 'courses'])).streams;
 const keysOf = async (runId: number, stream = 'rooms') =>
   (await readTakenKeys(world.state.db, runId, stream)).toSorted();
 /** A run that was taken, to its end. */
@@ -86,7 +101,7 @@ describe('rows of other programs', () => {
         unnest(${[...odd, 'A']}::text[]) AS k,
         unnest(ARRAY['4713-01-02 BC', '294276-01-01', 'now']::timestamptz[]) AS t,
         unnest(ARRAY[NULL, -1, 9223372036854775807]::bigint[]) AS r`;
-    const streams = await readInbox(world.state.db);
+    const streams = await readStreams();
     expect(streams.map(({ stream }) => stream)).toEqual(expect.arrayContaining([...odd, 'rooms', 'runs']));
     expect(streams.every(({ oldestSeconds }) => Number.isFinite(oldestSeconds))).toBe(true);
     expect(await readInboxAge(world.state.db)).toEqual({
@@ -99,13 +114,42 @@ describe('rows of other programs', () => {
     await world.sql`DELETE FROM slotsync.changes`;
   });
 
-  it('keys of very many streams are listed in part', async () => {
+  it('inbox: of very many made-up names of streams, every surface shows ten and a number, and all that is configured', async () => {
     await world.sql`
-      INSERT INTO slotsync.changes (stream, local_key) SELECT 's' || i, 'A' FROM generate_series(1, 1000) AS i`;
-    await add('A', 'B');
-    const streams = await readInbox(world.state.db);
-    expect(streams).toHaveLength(500);
-    expect(streams.map(({ stream }) => stream)).toContain('rooms');
+      INSERT INTO slotsync.changes (stream, local_key, requested_at)
+      SELECT 'made-up-' || i, k, now() - interval '2 hours' FROM generate_series(1, 20000) AS i, unnest(ARRAY['A', 'B']) AS k`;
+    await add('A');
+    const streams = ['rooms', 'courses'];
+    const { db } = world.state;
+    const situation = { ...(await readSituation(db, { streams })), quota: null };
+    expect(situation.inbox.streams.map(({ stream }) => stream)).toContain('rooms');
+    expect(situation.inbox).toMatchObject({ others: { streams: 19_990, waiting: 39_980, inFlight: 0 } });
+    const rules = configSchema.shape.alerts.parse({});
+    const found = concerns(situation, rules);
+    const report = await readReport(db, {}, { streams, requestsPerSecond: 20 });
+    const { text } = createMetrics({
+      lanes: [],
+      quota: () => Promise.reject(new Error('not asked')),
+      state: () => inSnapshot(db, (tx) => readGaugeFacts(tx, streams)),
+      counts: () => inSnapshot(db, (tx) => readCountedFacts(tx, streams)),
+    });
+    const surfaces = {
+      status: statusToText(situation, 'UTC'),
+      page: documentToHtml(situationDocument(situation, { timeZone: 'UTC' }), 'UTC'),
+      report: documentToText(reportDocument(report), { timeZone: 'UTC', columns: 80 }),
+      failures: JSON.stringify(await listCauses(db, {}, streams)),
+      alerts: JSON.stringify(chooseAlerts(found, rules, { timeZone: 'UTC', now: situation.now })),
+      metrics: await text(),
+      json: JSON.stringify({ ...situation, found }),
+    };
+    for (const [name, said] of Object.entries(surfaces)) {
+      const names = new Set(said.match(/made-up-\d+/g));
+      expect(names.size, name).toBeLessThanOrEqual(10);
+      expect(names.size, name).toBe(['failures', 'alerts', 'metrics'].includes(name) ? 0 : 10);
+    }
+    for (const name of ['status', 'report', 'page', 'alerts'] as const)
+      expect(surfaces[name].replaceAll(/<[^>]+>/g, ''), name).toMatch(/20\s000 streams/);
+    expect(surfaces.metrics).toContain('slotsync_inbox_changes 40001');
     await world.sql`DELETE FROM slotsync.changes`;
   });
 });
@@ -150,14 +194,14 @@ describe('taking', () => {
     await world.sql`
       INSERT INTO slotsync.changes (stream, local_key, not_before) VALUES ('rooms', 'A', now() + interval '1 minute')`;
     expect(await take()).toBe('nothing');
-    expect(await readInbox(world.state.db)).toMatchObject([
+    expect(await readStreams()).toMatchObject([
       { stream: 'rooms', waiting: 1, later: 1, inFlight: 0 },
       { stream: 'sheds', waiting: 1, later: 0, inFlight: 0 },
     ]);
     // A fresh change does not wait for the other's time.
     await add('A');
     expect(await keysOf(await taken())).toEqual(['A']);
-    expect(await readInbox(world.state.db)).toMatchObject([{ stream: 'rooms', waiting: 0, inFlight: 1 }, {}]);
+    expect(await readStreams()).toMatchObject([{ stream: 'rooms', waiting: 0, inFlight: 1 }, {}]);
   });
 
   it('is one process’s at a time, and never more than four runs', async () => {
@@ -195,7 +239,7 @@ describe('a run that has ended', () => {
     await add('A', 'never was');
     const { run } = await work(await taken());
     expect(run).toMatchObject({ status: 'succeeded', counts: { rooms: { synced: 1 } } });
-    expect(await readInbox(world.state.db)).toEqual([]);
+    expect(await readStreams()).toEqual([]);
     await world.sql`SELECT pg_notify('slotsync_changes', 'end')`;
     expect(heard).toBeGreaterThanOrEqual(2);
     await unlisten();
@@ -204,7 +248,7 @@ describe('a run that has ended', () => {
   it('returns what it could not look at, for later', async () => {
     await add('A');
     await failRun(world.state.db, await taken(), { code: 'x', message: 'y' });
-    expect(await readInbox(world.state.db)).toMatchObject([{ waiting: 1, later: 1 }]);
+    expect(await readStreams()).toMatchObject([{ waiting: 1, later: 1 }]);
   });
 
   it('returns, when it is cancelled, what it had not come to, and not what it had sent', async () => {
@@ -223,7 +267,7 @@ describe('a run that has ended', () => {
   it('returns everything when it is cancelled while it is planned', async () => {
     await add('A', 'B');
     await cancelRun(world.state.db, await taken());
-    expect(await readInbox(world.state.db)).toMatchObject([{ waiting: 2, later: 2 }]);
+    expect(await readStreams()).toMatchObject([{ waiting: 2, later: 2 }]);
   });
 
   it.each([
@@ -246,7 +290,7 @@ describe('a run that has ended', () => {
     await add('A');
     const { run } = await work(await taken());
     expect(run.status).toBe('failed');
-    expect(await readInbox(world.state.db)).toMatchObject([{ stream: 'rooms', waiting: 1, later: 1 }]);
+    expect(await readStreams()).toMatchObject([{ stream: 'rooms', waiting: 1, later: 1 }]);
   });
 });
 
@@ -284,9 +328,7 @@ describe('a record that waits for another', () => {
       await world.finish(run, queue);
     });
     expect(await world.statusesOf('courses')).toEqual({ C: 'deferred' });
-    expect(await readInbox(world.state.db)).toContainEqual(
-      expect.objectContaining({ stream: 'courses', waiting: 1 }),
-    );
+    expect(await readStreams()).toContainEqual(expect.objectContaining({ stream: 'courses', waiting: 1 }));
     await work(parent);
     await work(await taken());
     expect(await world.statusesOf('courses')).toEqual({ C: 'synced' });
@@ -358,7 +400,7 @@ describe('a record that waits for another', () => {
     await addRoom();
     await world.sync();
     expect(await world.statusesOf('courses')).toEqual({ C: 'synced' });
-    expect(await readInbox(world.state.db)).toEqual([]);
+    expect(await readStreams()).toEqual([]);
   });
 });
 

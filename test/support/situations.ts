@@ -69,7 +69,7 @@ export const QUIET: Situation = {
   runs: { underWay: [], latest: [] },
   holds: [],
   approvals: [],
-  inbox: { streams: [], watermarks: [], reservations: null },
+  inbox: { streams: [], others: null, watermarks: [], reservations: null },
   drift: [],
   verifications: [],
   requestSizes: [],

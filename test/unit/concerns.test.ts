@@ -321,6 +321,22 @@ describe('concerns', () => {
     expect(said).not.toContain('not in sync');
   });
 
+  it('inbox: while no worker is running, or none has the stream, status says that this is why its keys wait', () => {
+    const fresh = { ...WAITING, oldestSeconds: 5 };
+    const waiting = (stream: string) => ({ inbox: { ...QUIET.inbox, streams: [{ ...fresh, stream }] } });
+    const silent = situationOf({ ...waiting('rooms'), processes: [GONE] });
+    expect(concerns(silent).map(({ kind }) => kind)).not.toContain('inbox_unknown');
+    expect(statusToText(silent, 'UTC')).toContain('No worker is running to take these keys.');
+    const of = (stream: string) => situationOf({ ...waiting(stream), processes: [CONFIGURED] });
+    expect(concerns(of('rooms'))).toEqual([]);
+    expect(concerns(of('courses'))).toMatchObject([
+      { id: 'inbox (no worker has it)', severity: 'action', facts: { streams: ['courses'], count: 1 } },
+    ]);
+    const said = statusToText(of('courses'), 'UTC');
+    expect(said).toContain('Changes wait for streams that no running worker has');
+    expect(said).toContain('Restart the worker');
+  });
+
   it('extra: an object that belongs to no record is counted and listed, and concerns nobody', async () => {
     const changes = { drift: [{ stream: 'rooms', kind: 'extra', count: 1 }] } satisfies Changes;
     expect(concerns(situationOf(changes))).toEqual([]);

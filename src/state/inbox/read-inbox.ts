@@ -1,9 +1,7 @@
 // The content of the inbox, for people and metrics.
-import { query, queryOne, type Queries } from '../database.js';
+import { anyOf, query, queryOne, type Queries } from '../database.js';
 
-/** A stream's keys in the inbox. */
-export interface InboxOfStream {
-  stream: string;
+export interface InboxCounts {
   /** Keys that wait, and of them those that failed and are tried again later. */
   waiting: number;
   later: number;
@@ -13,18 +11,48 @@ export interface InboxOfStream {
   oldestSeconds: number;
 }
 
-/** Streams that are read: those with most rows. Another program may add any name. */
-const MOST_STREAMS = 500;
+/** A stream's keys in the inbox. */
+export interface InboxOfStream extends InboxCounts {
+  stream: string;
+}
 
-export async function readInbox(db: Queries): Promise<InboxOfStream[]> {
-  const streams = await query<InboxOfStream>(db)`
-    SELECT stream,
-      count(DISTINCT local_key) FILTER (WHERE run_id IS NULL)::int AS waiting,
-      count(DISTINCT local_key) FILTER (WHERE run_id IS NULL AND not_before > now())::int AS later,
-      count(DISTINCT local_key) FILTER (WHERE run_id IS NOT NULL)::int AS "inFlight",
-      greatest(0, extract(epoch FROM now() - min(requested_at)))::float8 AS "oldestSeconds"
-    FROM slotsync.changes GROUP BY stream ORDER BY count(*) DESC, stream LIMIT ${MOST_STREAMS}`;
-  return streams.toSorted((a, b) => (a.stream < b.stream ? -1 : 1));
+/** The known streams that have any, and of others those with most rows, by name. `others`: the rest, summed. */
+export interface Inbox {
+  streams: InboxOfStream[];
+  others: (InboxCounts & { streams: number }) | null;
+}
+
+/** Streams that are named although they are not known: other programs may add any name. */
+const MOST_UNKNOWN = 10;
+
+export async function readInbox(db: Queries, known: readonly string[]): Promise<Inbox> {
+  const rows = await query<InboxCounts & { stream: string | null; streams: number }>(db)`
+    WITH by_stream AS (
+      SELECT stream, stream = ${anyOf(known)} AS is_known, count(*) AS changes, min(requested_at) AS oldest,
+        count(DISTINCT local_key) FILTER (WHERE run_id IS NULL) AS waiting,
+        count(DISTINCT local_key) FILTER (WHERE run_id IS NULL AND not_before > now()) AS later,
+        count(DISTINCT local_key) FILTER (WHERE run_id IS NOT NULL) AS in_flight
+      FROM slotsync.changes GROUP BY stream
+    ), named AS (
+      SELECT *, CASE WHEN is_known OR ${MOST_UNKNOWN} >=
+        row_number() OVER (PARTITION BY is_known ORDER BY changes DESC, stream) THEN stream END AS name FROM by_stream
+    )
+    SELECT name AS stream, count(*)::int AS streams, sum(waiting)::int AS waiting, sum(later)::int AS later,
+      sum(in_flight)::int AS "inFlight", greatest(0, extract(epoch FROM now() - min(oldest)))::float8 AS "oldestSeconds"
+    FROM named GROUP BY name`;
+  const streams: InboxOfStream[] = [];
+  let others: Inbox['others'] = null;
+  for (const { stream, streams: count, ...counts } of rows) {
+    if (stream === null) others = { streams: count, ...counts };
+    else streams.push({ stream, ...counts });
+  }
+  return { streams: streams.toSorted((a, b) => (a.stream < b.stream ? -1 : 1)), others };
+}
+
+export async function hasChanges(db: Queries): Promise<boolean> {
+  const { found } = await queryOne<{ found: boolean }>(db)`
+    SELECT EXISTS (SELECT FROM slotsync.changes) AS found`;
+  return found;
 }
 
 /** Keys of a stream that wait for their first attempt. */
