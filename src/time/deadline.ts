@@ -15,10 +15,16 @@ export class TimeoutError extends Error {
   readonly code = 'ETIMEDOUT';
 }
 
-export type Deadline = ReturnType<typeof openDeadline>;
+export interface Deadline {
+  /** Aborts when the deadline passes. */
+  signal: AbortSignal;
+  /** The result of the work. Throws the reason as soon as the deadline passes, also when the work does not listen to it. */
+  within: <T>(work: Promise<T>) => Promise<T>;
+  end: () => void;
+}
 
 /** Opens a deadline, whose `end` is called in any case. When it passes, `reason` is a TimeoutError or the reason of the signal. */
-export function openDeadline({ ms, signal }: Limit) {
+export function openDeadline({ ms, signal }: Limit): Deadline {
   const passing = new AbortController();
   let reject: (reason: unknown) => void = () => undefined;
   const passed = new Promise<never>((_, fail) => (reject = fail));
@@ -36,10 +42,8 @@ export function openDeadline({ ms, signal }: Limit) {
     signal.addEventListener('abort', onAbort);
   }
   return {
-    /** Aborts when the deadline passes. */
     signal: passing.signal,
-    /** The result of the work. Throws the reason as soon as the deadline passes, also when the work does not listen to it. */
-    within: <T>(work: Promise<T>): Promise<T> => Promise.race([passed, work]),
+    within: (work) => Promise.race([passed, work]),
     end(): void {
       clearTimeout(timer);
       signal?.removeEventListener('abort', onAbort);
