@@ -16,14 +16,20 @@ export async function rename(
   const stream = selectStream(configuration, name);
   const streams = new Map(configuration.streams.map((one) => [one.name, one]));
   const deps = { mirror: await app.mirror(), state: await app.state(), streams };
-  const { externalId, isLinked, templateId } = await renameKey(deps, stream, { from, to });
+  const { externalId, isLinked, templateId, former } = await renameKey(deps, stream, { from, to });
   print(
     options,
-    { stream: name, from, to, externalId, isLinked, next: `slotsync sync ${name}` },
+    { stream: name, from, to, externalId, isLinked, former: former ?? null, next: `slotsync sync ${name}` },
     lines(
       `The object '${externalId}' belongs to ${name} '${to}' now, with its bookings, and no longer to '${from}'.`,
       isLinked &&
         `The record is linked to it${templateId === undefined ? '' : `: its template would give '${templateId}'`}.`,
+      former !== undefined &&
+        `The object '${former}', which '${to}' had until now, has no row any more: ${
+          stream.retire === 'keep'
+            ? `${name} keeps such objects as they are.`
+            : 'the next run deactivates it, within the limits.'
+        }`,
       `The next run sends what differs: slotsync sync ${name}`,
     ),
   );

@@ -224,7 +224,7 @@ export const ERRORS = {
   ),
   still_reserved: defer(
     'the row was deleted, and the object has future bookings',
-    'No action needed: the first sync after its bookings are over or cancelled deactivates it. To do it now: slotsync sync',
+    'No action needed: the first sync after its bookings are over or cancelled deactivates it. To do it now: slotsync sync. If its row has another key now, let the object follow it: slotsync rename',
   ),
   retirement_postponed: defer(
     'the row was deleted, and creates or updates of its stream were held or failed in that run',

@@ -90,6 +90,12 @@ export function commandFor(command: string, stream: string, localKey: string, op
   return lines(command, ...words).join(' ');
 }
 
+/** Lets the object of one key belong to another. */
+export function renameCommand(stream: string, from: string, to: string): string {
+  const beginsWithDash = from.startsWith('-') || to.startsWith('-');
+  return lines('slotsync rename', stream, beginsWithDash && '--', quote(from), quote(to)).join(' ');
+}
+
 export function quote(key: string): string {
   return /^[\w.@-]+$/.test(key) ? key : `'${key.replaceAll("'", `'\\''`)}'`;
 }

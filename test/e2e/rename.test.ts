@@ -23,6 +23,14 @@ it('rename: the object follows its row, says so, and is refused where it is not 
 
   await world.sql`UPDATE rooms SET code = 'N-1', name = 'Sal N1' WHERE code = 'R1'`;
   await world.sql`UPDATE courses SET room = 'N-1' WHERE room = 'R1'`;
+  const { stdout } = await world.run(['plan', 'rooms']);
+  expect(stdout).not.toContain('slotsync rename'); // its name is another one
+  await world.sql`UPDATE rooms SET name = 'Sal 1' WHERE code = 'N-1'`;
+  const same = await world.run(['plan', 'rooms']);
+  expect(same.stdout).toContain(
+    "rooms 'R1' is gone, and 'N-1' is new with the same values. To let the object follow the row, with its bookings: slotsync rename rooms R1 N-1\n",
+  );
+  await world.sql`UPDATE rooms SET name = 'Sal N1' WHERE code = 'N-1'`;
   const renamed = await world.run(['rename', 'rooms', 'R1', 'N-1']);
   expect(renamed).toMatchObject({ code: 0, stderr: '' });
   expect(renamed.stdout).toBe(
@@ -65,8 +73,31 @@ it('rename: parts of a composite key are written as one text, as failures prints
     to: 'D|1',
     externalId: 'hall_A|B_1',
     isLinked: true,
+    former: null,
     next: 'slotsync sync halls',
   });
   expect((await world.run(['sync'])).code).toBe(0);
   expect(world.sandbox.objects().map(({ extId }) => extId)).toEqual(['hall_A|B_1', 'hall_C_1']);
+});
+
+it('rename: a run that has seen the new key already is undone, and the object made for it is deactivated', async () => {
+  expect((await world.run(['sync'])).code).toBe(0);
+  const { id } = world.sandbox.object('room_R1') ?? {};
+  await world.sql`UPDATE rooms SET code = 'N-1' WHERE code = 'R1'`;
+  await world.sql`UPDATE courses SET room = 'N-1' WHERE room = 'R1'`;
+  expect((await world.run(['sync'])).code).toBe(0);
+  expect(world.sandbox.object('room_R1')).toMatchObject({ active: false });
+
+  const renamed = await world.run(['rename', 'rooms', 'R1', 'N-1']);
+  expect(renamed).toMatchObject({ code: 0, stderr: '' });
+  expect(renamed.stdout).toContain(
+    "The object 'room_N-1', which 'N-1' had until now, has no row any more: the next run deactivates it, within the limits.",
+  );
+  expect((await world.run(['sync'])).code).toBe(0);
+  expect(world.sandbox.object('room_R1')).toMatchObject({ id, active: true });
+  expect(world.sandbox.object('room_N-1')).toMatchObject({ active: false });
+  expect(world.sandbox.object('course_1')?.fields).toContainEqual({
+    fieldId: 'course.room',
+    values: ['room_R1'],
+  });
 });

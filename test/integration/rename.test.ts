@@ -2,12 +2,19 @@
 // A row has another key: its object follows it, with its number and its bookings, or nothing has changed.
 import { describe, expect, it } from 'vitest';
 import { claimRecords } from '../../src/state/records/claim-records.js';
+import { previewStream } from '../../src/sync/plan/preview.js';
+import type { Row } from '../../src/streams/config-schema.js';
+import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { claimObjects } from '../../src/state/records/claim-objects.js';
 import { renameKey } from '../../src/sync/operator/rename-record.js';
+import { COURSES, type Declaration } from '../support/campus.js';
 import {
   addRooms,
+  codes,
   expectNothingToSend,
+  isActive,
   keepRoomWorlds,
+  ROOMS,
   rooms,
   roomsAndCourses,
 } from '../support/room-worlds.js';
@@ -38,6 +45,7 @@ describe('rename', () => {
     expect(await rename(world, 'A', 'B')).toEqual({
       externalId: 'room_A',
       isLinked: true,
+      former: undefined,
       templateId: 'room_B',
     });
     expect(await linksOf(world)).toEqual([{ local_key: 'B', external_id: 'room_A', linked_by: 'rename' }]);
@@ -144,7 +152,7 @@ describe('rename', () => {
       'the new record has an object',
       (world) => world.sql`DELETE FROM rooms WHERE code = 'A'`,
       ['A', 'C'],
-      /object of its own, 'room_C'/,
+      /object of its own, 'room_C', from a time when the row of 'A' was there too/,
     ],
     [
       'a batch writes the old record',
@@ -200,5 +208,242 @@ describe('rename', () => {
     expect(await world.sql`SELECT FROM slotsync.object_claims WHERE claimed_by LIKE 'rename%'`).toHaveLength(
       0,
     );
+  });
+});
+
+describe('rename after a run has seen the new key', () => {
+  /** A has become B in the mirror, and a run has made an object for B; of A there is a booking. */
+  async function openWithBoth(changes: Partial<Declaration> = {}): Promise<World> {
+    const world = await open({
+      streams: { courses: COURSES, rooms: { ...ROOMS, retire: 'deactivate', ...changes } },
+    });
+    await addRooms(world, 'A', 'C');
+    await world.sql`INSERT INTO courses VALUES ('1', 'One', 'A')`;
+    await world.sync();
+    await renameRow(world, 'A', 'B');
+    await world.sql`UPDATE courses SET room = 'B'`;
+    return world;
+  }
+
+  /** The row of B is room_A at the service, with its course, and of room_B nothing is left but an inactive object. */
+  async function expectFollowed(world: World, id: number | undefined): Promise<void> {
+    await world.drainInbox();
+    expect(world.sandbox.object('room_A')).toMatchObject({ id, active: true });
+    expect(world.fieldsOf('room_A')).toMatchObject({ 'room.name': 'Room A' });
+    expect(world.fieldsOf('course_1')).toMatchObject({ 'course.room': 'room_A' });
+    expect(await world.recordsOf('rooms')).toMatchObject({
+      B: { status: 'synced', external_id: 'room_A' },
+      '#former room_B': { status: 'retired', external_id: 'room_B', former_key: 'B' },
+    });
+    expect(isActive(world, 'room_B')).toBe(false);
+    expect(await linksOf(world)).toEqual([{ local_key: 'B', external_id: 'room_A', linked_by: 'rename' }]);
+    await expectNothingToSend(world);
+  }
+
+  it.each<Partial<Declaration>>([{ owns: 'fields' }, { owns: 'object' }])(
+    'lets the former object follow the row, and retires the one that was made for it: %j',
+    async (changes) => {
+      const world = await openWithBoth(changes);
+      const { id } = world.sandbox.object('room_A') ?? {};
+      await seeNewKey(world);
+      expect(world.fieldsOf('course_1')).toMatchObject({ 'course.room': 'room_B' });
+      expect(await rename(world, 'A', 'B')).toMatchObject({ externalId: 'room_A', former: 'room_B' });
+      await expectFollowed(world, id);
+    },
+  );
+
+  /** As the triggers do: what has changed goes at once, and the record of A is as it was. */
+  async function seeNewKey(world: World): Promise<void> {
+    await addChanges(world.state.db, 'rooms', ['B']);
+    await addChanges(world.state.db, 'courses', ['1']);
+    await world.drainInbox();
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced', C: 'synced' });
+  }
+
+  it('brings the former object back when it was retired', async () => {
+    const world = await openWithBoth();
+    const { id } = world.sandbox.object('room_A') ?? {};
+    await world.sync();
+    expect(await world.statusesOf('rooms')).toMatchObject({ A: 'retired', B: 'synced' });
+    expect(isActive(world, 'room_A')).toBe(false);
+    await rename(world, 'A', 'B');
+    await expectFollowed(world, id);
+  });
+
+  it('retires the object of the new key under the limits, and not while it is booked', async () => {
+    const world = await openWithBoth({ limits: { retire: { count: 0, percent: 0 } } });
+    await seeNewKey(world);
+    await rename(world, 'A', 'B');
+    expect((await world.sync()).run.status).toBe('held');
+    expect(isActive(world, 'room_B')).toBe(true);
+
+    const booked = await openWithBoth();
+    await seeNewKey(booked);
+    const begin = Math.floor(Date.now() / 1000) + 86_400;
+    const objects = [{ typeId: 'room', objectId: 'room_B' }];
+    booked.sandbox.addReservation({ extId: 'res_1', begin, end: begin + 3600, objects });
+    await rename(booked, 'A', 'B');
+    await booked.sync();
+    expect(isActive(booked, 'room_B')).toBe(true);
+    expect((await booked.recordsOf('rooms'))['#former room_B']).toMatchObject({
+      error_code: 'still_reserved',
+    });
+  });
+
+  it('keeps the object of the new key where the stream keeps what has no row', async () => {
+    const world = await openWithBoth({ retire: 'keep' });
+    await seeNewKey(world);
+    await rename(world, 'A', 'B');
+    await world.drainInbox();
+    expect([isActive(world, 'room_A'), isActive(world, 'room_B')]).toEqual([true, true]);
+    expect((await world.recordsOf('rooms'))['#former room_B']).toMatchObject({ external_id: 'room_B' });
+    await expectNothingToSend(world);
+  });
+
+  it('passes the doubt about the object of the new key on, with the time of its next look', async () => {
+    const world = await openWithBoth();
+    await seeNewKey(world);
+    await world.sql`
+      UPDATE slotsync.records SET in_doubt = true, check_after = now() + interval '1 hour' WHERE local_key = 'B'`;
+    const factsOf = (key: string) => world.sql`
+      SELECT in_doubt, check_after, destination_id, object_hash FROM slotsync.records WHERE local_key = ${key}`;
+    const before = await factsOf('B');
+    await rename(world, 'A', 'B');
+    expect(await factsOf('#former room_B')).toEqual(before);
+  });
+
+  it('lets the row go back to its former key, before a run has seen that and after', async () => {
+    const world = await openWithBoth();
+    const { id } = world.sandbox.object('room_A') ?? {};
+    await seeNewKey(world);
+    await rename(world, 'A', 'B');
+    await expectFollowed(world, id);
+    for (const isSeen of [false, true]) {
+      await renameRow(world, 'B', 'A');
+      await world.sql`UPDATE courses SET room = 'A'`;
+      if (isSeen) await addChanges(world.state.db, 'rooms', ['A']);
+      await world.drainInbox();
+      await rename(world, 'B', 'A');
+      await world.drainInbox();
+      await world.sync();
+      expect(await linksOf(world)).toEqual([]);
+      expect(await world.recordsOf('rooms')).toMatchObject({
+        A: { status: 'synced', external_id: 'room_A' },
+      });
+      expect(world.sandbox.object('room_A')).toMatchObject({ id, active: true });
+      expect(world.fieldsOf('course_1')).toMatchObject({ 'course.room': 'room_A' });
+      expect(isActive(world, 'room_B')).toBe(false);
+      await expectNothingToSend(world);
+      await renameRow(world, 'A', 'B');
+      await world.sql`UPDATE courses SET room = 'B'`;
+      await rename(world, 'A', 'B');
+      await expectFollowed(world, id);
+    }
+  });
+
+  it('can be taken back: the object that was let go follows the row again', async () => {
+    const world = await openWithBoth();
+    await seeNewKey(world);
+    await rename(world, 'A', 'B');
+    await world.drainInbox();
+    await rename(world, '#former room_B', 'B');
+    await world.drainInbox();
+    await world.sync();
+    expect([isActive(world, 'room_A'), isActive(world, 'room_B')]).toEqual([false, true]);
+    expect(world.fieldsOf('course_1')).toMatchObject({ 'course.room': 'room_B' });
+    expect(await linksOf(world)).toEqual([]);
+    await expectNothingToSend(world);
+  });
+
+  it.each(['changes', 'sync'])('comes between the plan and the batches of a run: %s', async (kind) => {
+    const world = await openWithBoth();
+    const { id } = world.sandbox.object('room_A') ?? {};
+    const { runId, queue } =
+      kind === 'sync' ? await world.plan() : await world.planChanges('rooms', 'A', 'B');
+    await rename(world, 'A', 'B');
+    await world.finish(runId, queue);
+    await world.drainInbox();
+    await world.sync();
+    expect(await world.statusesOf('rooms')).toEqual({ B: 'synced', C: 'synced' });
+    expect(world.sandbox.object('room_A')).toMatchObject({ id, active: true });
+    expect(world.sandbox.object('room_B')).toBeUndefined();
+    expect(world.fieldsOf('course_1')).toMatchObject({ 'course.room': 'room_A' });
+    await expectNothingToSend(world);
+  });
+
+  it('is refused while a batch writes the object of the new key, and changes nothing', async () => {
+    const world = await openWithBoth();
+    await seeNewKey(world);
+    await claimObjects(world.state.db, { token: 't', seconds: 60 }, ['room_B']);
+    const before = await world.recordsOf('rooms');
+    await expect(rename(world, 'A', 'B')).rejects.toThrow(/a batch is writing/);
+    expect(await world.recordsOf('rooms')).toEqual(before);
+    expect(await world.sql`SELECT FROM slotsync.object_claims WHERE claimed_by LIKE 'rename%'`).toHaveLength(
+      0,
+    );
+  });
+});
+
+describe('plan: a row that is gone and a new one with the same values', () => {
+  const renamedIn = async (world: World) =>
+    (await previewStream(world.deps(), world.stream('rooms'))).renamed;
+
+  it('are offered for a rename, also where fields and references have the key', async () => {
+    const fields = { 'room.name': 'name', 'room.seats': (row: Row) => `${row.code}: ${row.seats ?? 0}` };
+    const world = await open(rooms({ retire: 'deactivate', fields }));
+    await addRooms(world, 'A', 'C');
+    await world.sync();
+    await renameRow(world, 'A', 'B');
+    await addRooms(world, 'D');
+    expect(await renamedIn(world)).toEqual([{ from: 'A', to: 'B' }]);
+    await rename(world, 'A', 'B');
+    expect(await renamedIn(world)).toEqual([]);
+  });
+
+  it('are found by every part of a key, and by numbers', async () => {
+    const key = ['house', 'number'];
+    const world = await open(
+      rooms({ from: 'halls', key, externalId: 'hall_{house}_{number}', retire: 'deactivate' }),
+    );
+    await world.sql`CREATE TABLE halls (house text, number int, name text, seats int, PRIMARY KEY (house, number))`;
+    await world.sql`INSERT INTO halls VALUES ('N|1', 7, 'Newton', 5), ('S', 7, 'Curie', 5)`;
+    await world.sync();
+    await world.sql`UPDATE halls SET number = 8 WHERE house = 'N|1'`;
+    expect(await renamedIn(world)).toEqual([{ from: 'N\\|1|7', to: 'N\\|1|8' }]);
+  });
+
+  it.each<[string, (world: World) => Promise<unknown>]>([
+    ['the values differ', (world) => world.sql`UPDATE rooms SET code = 'B', seats = 5 WHERE code = 'A'`],
+    ['nothing is gone', (world) => world.sql`INSERT INTO rooms (code, name) VALUES ('B', 'Room A')`],
+    [
+      'two new rows are possible',
+      async (world) => {
+        await renameRow(world, 'A', 'B');
+        await world.sql`INSERT INTO rooms (code, name) VALUES ('D', 'Room A')`;
+      },
+    ],
+    [
+      'two rows that are gone are possible',
+      async (world) => {
+        await world.sql`UPDATE rooms SET name = 'Room A'`;
+        await world.sync();
+        await renameRow(world, 'A', 'B');
+        await world.sql`DELETE FROM rooms WHERE code = 'C'`;
+      },
+    ],
+    [
+      'there are many of them',
+      async (world) => {
+        await addRooms(world, ...codes(20));
+        await world.sync();
+        await world.sql`UPDATE rooms SET code = 'n' || code`;
+      },
+    ],
+  ])('are not offered where %s', async (_, prepare) => {
+    const world = await open(rooms({ retire: 'deactivate' }));
+    await addRooms(world, 'A', 'C');
+    await world.sync();
+    await prepare(world);
+    expect(await renamedIn(world)).toEqual([]);
   });
 });

@@ -4,11 +4,13 @@ import { addChanges } from '../inbox/add-changes.js';
 import { deleteLinks, insertLinks, readLinks, readLinksTo, readLinksToNumbers } from './links.js';
 import { recordName, type RecordKey } from './outcome-types.js';
 import { checkAgain } from './record-state.js';
+import { letGo } from './transfer-objects.js';
 import { wakeArrived } from './wake-waiting.js';
 
 /** Why a record was not renamed. `other`: whose object it is. */
 export type RenameRefusal =
   | { refused: 'claimed' | 'never_accepted' }
+  /** `has_object`: both records were accepted while both rows were in the mirror. */
   | { refused: 'has_object' | 'linked'; externalId: string }
   | { refused: 'in_doubt' }
   | { refused: 'taken'; externalId: string; other: RecordKey };
@@ -17,6 +19,8 @@ export interface Renamed {
   externalId: string;
   /** The template makes another external id of the new row, so that the record is linked to the object. */
   isLinked: boolean;
+  /** The object that the record of the new key had: no row has it any more. */
+  former: string | undefined;
 }
 
 interface Renaming {
@@ -32,15 +36,22 @@ interface LockedRecord {
   externalId: string;
   destinationId: number | null;
   isAccepted: boolean;
+  isRetired: boolean;
+  /** When the service accepted its object last, in seconds since 1970. */
+  acceptedAt: number | null;
   /** A batch is writing it. A claim that has expired goes with the record, which is in doubt then. */
   isClaimed: boolean;
   /** A write of it may have been sent, or may still be. */
   inDoubt: boolean;
 }
 
+/** No batch may send for these records any more: whatever one has sent is in doubt by then. */
+const BY_OPERATOR = { token: '', lateSeconds: 0, undecided: false };
+
 /**
- * Changes the key of a record, with what waits for it and what was seen of it, and lets it be checked again. All or nothing.
- * Its object must be claimed: then no batch begins to write it meanwhile under another key.
+ * Changes the key of a record, with what waits for it and what was seen of it, and lets it be checked again. What a run has
+ * made for the new key meanwhile is kept as an object whose row is gone. All or nothing. The objects of both must be
+ * claimed: then no batch begins to write them meanwhile under another key.
  */
 export async function renameRecord(
   db: Queries,
@@ -54,16 +65,24 @@ export async function renameRecord(
     if (record?.isClaimed || replaced?.isClaimed) return { refused: 'claimed' };
     if (!record?.isAccepted) return { refused: 'never_accepted' };
     const { externalId, destinationId } = record;
-    if (replaced?.isAccepted) return { refused: 'has_object', externalId: replaced.externalId };
-    if (replaced?.inDoubt) return { refused: 'in_doubt' };
+    const former = replaced?.isAccepted ? replaced.externalId : undefined;
+    if (former !== undefined && replaced && wereBothThere(record, replaced))
+      return { refused: 'has_object', externalId: former };
+    if (former === undefined && replaced?.inDoubt) return { refused: 'in_doubt' };
     const links = await readLinks(tx, stream, [from, to]);
     const otherLink = links.get(to);
-    if (otherLink) return { refused: 'linked', externalId: otherLink.externalId };
+    // The link by which a rename gave it the object that it has now goes with that object.
+    if (otherLink && (otherLink.linkedBy !== 'rename' || otherLink.externalId !== former))
+      return { refused: 'linked', externalId: otherLink.externalId };
     const other = await findLinkedKey(tx, renaming, { externalId, destinationId });
     if (other) return { refused: 'taken', externalId, other };
     // A batch that claims the new key from here on waits for this transaction, and gets the record as it is then.
     if (!replaced && !(await insertRecord(tx, stream, to))) return { refused: 'claimed' };
 
+    if (former !== undefined) {
+      await deleteLinks(tx, stream, [to]);
+      await letGo(tx, [{ stream, localKey: to }], BY_OPERATOR);
+    }
     await moveRows(tx, renaming);
     const isLinked = templateId !== externalId;
     const was = links.get(from);
@@ -80,8 +99,16 @@ export async function renameRecord(
     await addChanges(tx, stream, [to]);
     await checkReferrers(tx);
     await wakeArrived(tx);
-    return { externalId, isLinked };
+    return { externalId, isLinked, former };
   });
+}
+
+/**
+ * Whether the row of the new key was there while that of the old one still was: the object of the new one was accepted
+ * before. Of a retired record it is not known when its row was there last.
+ */
+function wereBothThere(record: LockedRecord, replaced: LockedRecord): boolean {
+  return !record.isRetired && (replaced.acceptedAt ?? 0) <= (record.acceptedAt ?? 0);
 }
 
 async function lockRecords(tx: Queries, stream: string, keys: readonly string[]): Promise<LockedRecord[]> {
@@ -90,7 +117,8 @@ async function lockRecords(tx: Queries, stream: string, keys: readonly string[])
       destination_id::float8 AS "destinationId",
       in_doubt OR check_after > now() OR claimed_by IS NOT NULL AS "inDoubt",
       object_hash IS NOT NULL AND external_id IS NOT NULL AS "isAccepted",
-      coalesce(claimed_until > now(), false) AS "isClaimed"
+      coalesce(claimed_until > now(), false) AS "isClaimed", status = 'retired' AS "isRetired",
+      extract(epoch FROM synced_at)::float8 AS "acceptedAt"
     FROM slotsync.records WHERE stream = ${stream} AND local_key = ${anyOf(keys)} ORDER BY local_key FOR UPDATE`;
 }
 

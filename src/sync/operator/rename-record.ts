@@ -36,14 +36,15 @@ export async function renameKey(
       remedy: `A composite key is written as one text, as slotsync failures prints it: 'a|b'.`,
     });
 
-  const [owner] = await readOwnersByKey(db, stream.name, [from]);
-  if (!owner || owner.objectHash === null)
-    throw refusal({ refused: 'never_accepted' }, stream.name, { from, to });
-  const { externalId } = owner;
-  return whileClaimed(db, 'rename', [externalId], async (claimed) => {
-    if (!claimed.has(externalId)) throw refusal({ refused: 'claimed' }, stream.name, { from, to });
+  const externalIds = (await readOwnersByKey(db, stream.name, [from, to])).map(
+    ({ externalId }) => externalId,
+  );
+  return whileClaimed(db, 'rename', externalIds, async (claimed) => {
+    if (externalIds.some((id) => !claimed.has(id)))
+      throw refusal({ refused: 'claimed' }, stream.name, { from, to });
     const templateId = externalIdOfRow(stream, row);
-    const referrers = await findReferrers(deps, [{ stream: stream.name, localKey: from }]);
+    const both = [from, to].map((localKey) => ({ stream: stream.name, localKey }));
+    const referrers = await findReferrers(deps, both);
     const renaming = { stream: stream.name, from, to, templateId };
     const renamed = await renameRecord(db, renaming, referrers.check);
     if ('refused' in renamed) throw refusal(renamed, stream.name, { from, to });
@@ -66,9 +67,10 @@ function refusal(
         remedy: `What is known of it: slotsync explain ${stream} '${from}'`,
       });
     case 'has_object':
-      return new UsageError(`${renamed} has an object of its own, '${refused.externalId}'`, {
-        remedy: 'Two objects cannot become one: remove the one that is not wanted at the service.',
-      });
+      return new UsageError(
+        `${renamed} has an object of its own, '${refused.externalId}', from a time when the row of '${from}' was there too`,
+        { remedy: 'Two objects cannot become one: remove the one that is not wanted at the service.' },
+      );
     case 'linked':
       return new UsageError(`${renamed} is linked to '${refused.externalId}'`, {
         remedy: 'Undo that link first: slotsync match --unlink',

@@ -16,6 +16,7 @@ import { collectLists, keysPerBatch, limitOf, type PlanSink } from './batches.js
 import type { PlanDeps } from './plan-lists.js';
 import { planStream } from './plan-stream.js';
 import type { RefusedRow } from './refused-rows.js';
+import { findRenamed, MOST_COMPARED, type RenamedRow } from './renamed-rows.js';
 
 type PreviewDeps = PlanDeps;
 
@@ -55,6 +56,8 @@ export async function previewStream(
     /** Rows that would not be sent: how many, and the first of them with the reason. */
     refused: 0,
     refusals: [] as Pick<RefusedRow, 'key' | 'code' | 'message'>[],
+    /** Rows that are gone and new ones with the same values. */
+    renamed: [] as RenamedRow[],
     /** Why operations would wait for an operator. */
     holds: {} as Awaited<ReturnType<typeof planStream>>['holds'],
     /** Why the stream cannot be planned at all. */
@@ -77,6 +80,7 @@ export async function previewStream(
     preview.holds = holds;
     preview.requests = questions + (await countRequests(deps, stream, chosen, Object.keys(holds)));
     preview.samples = await describe([...chosen.samples.values()].flat());
+    preview.renamed = await findRenamed(deps, stream, chosen);
   } catch (error) {
     // An error of `each` is no fault of the stream.
     if (!(error instanceof SlotsyncError) || error instanceof UsageError || error.disposition !== 'dead')
@@ -107,7 +111,10 @@ function createPreviewSink(
     /** Records by the limit that they fall under. */
     records: { create: 0, update: 0, retire: 0, overwrite: 0, repair: 0, unlimited: 0 },
     /** Records that the service has accepted nothing of. */
-    created: 0,
+    unaccepted: 0,
+    /** The first keys whose rows are gone, and the first of new rows: as many as are compared, and one more. */
+    gone: [] as string[],
+    created: [] as string[],
   };
   const listed = collectLists<Planned>(AT_ONCE, async (operations) =>
     listing?.each(await listing.describe(operations)),
@@ -116,8 +123,11 @@ function createPreviewSink(
     async addBatch(kind, entries) {
       const { limit } = limitOf(kind);
       chosen.records[limit ?? 'unlimited'] += entries.length;
-      chosen.created += entries.filter(({ operation, isNew }) => operation === 'create' || isNew).length;
+      chosen.unaccepted += entries.filter(({ operation, isNew }) => operation === 'create' || isNew).length;
       for (const entry of entries) {
+        const { operation: todo, key } = entry;
+        const keys = todo === 'create' ? chosen.created : todo === 'retire' ? chosen.gone : [];
+        if (keys.length <= MOST_COMPARED) keys.push(key);
         const operation = limit === 'overwrite' ? limit : entry.operation;
         const planned = { operation, key: entry.key };
         const samples = chosen.samples.get(operation) ?? [];
@@ -174,12 +184,12 @@ async function readRequestSize({ state }: PreviewDeps, { type, batchSize }: Stre
 async function countRequests(
   deps: PreviewDeps,
   stream: Stream,
-  { records, created }: ReturnType<typeof createPreviewSink>['chosen'],
+  { records, unaccepted }: ReturnType<typeof createPreviewSink>['chosen'],
   held: readonly string[],
 ): Promise<number> {
   const { owns, unlessReserved, batchSize } = stream;
   const inOneRequest = await readRequestSize(deps, stream);
-  let requests = owns === 'object' ? Math.ceil(created / keysPerBatch(stream)) : 0;
+  let requests = owns === 'object' ? Math.ceil(unaccepted / keysPerBatch(stream)) : 0;
   for (const [limit, count] of Object.entries(records)) {
     if (held.includes(limit)) continue;
     const retires = limit === 'retire';
