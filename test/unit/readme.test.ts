@@ -184,6 +184,14 @@ describe('settings', () => {
       expect(read('.env.example')).toContain(`#${name}=${value}\n`);
   });
 
+  it('docs/security.md: the list of connections has every address', () => {
+    const network = read('docs/security.md').split('\n## Network\n')[1]?.split('\n## ')[0] ?? '';
+    const addresses = SETTING_NAMES.filter((name) => /(?<!NO)_(?:URL|ENDPOINT|PROXY)$/.test(name));
+    expect(addresses.length).toBeGreaterThan(8);
+    for (const name of addresses)
+      expect(network.replaceAll('`…_TRACES', '`OTEL_EXPORTER_OTLP_TRACES')).toContain(`\`${name}\``);
+  });
+
   it('docker-compose.yml: the containers get every one, and those that are set in it exist', () => {
     const [shared = '', services = ''] = read('docker-compose.yml').split(/^services:$/m);
     expect(shared).toMatch(/^ {2}env_file: \.env$/m);
