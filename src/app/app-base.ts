@@ -3,7 +3,7 @@
 import type { AlertDeps } from '../alerts/tell.js';
 import type { Configuration, LoadedConfiguration } from '../config/config-file.js';
 import type { Limiter, QuotaUsage } from '../destination/quota/limiter.js';
-import { UsageError } from '../errors/errors.js';
+import { codeOf, UsageError } from '../errors/errors.js';
 import { createReleasers, once } from '../process/lifecycle.js';
 import type { Logger } from '../process/logger.js';
 import { noMeter, type Meter } from '../process/meter.js';
@@ -15,6 +15,7 @@ import { noteDatabase, readStateFacts } from '../state/databases.js';
 import { bindDestination, confirmDestination } from '../state/destination-binding.js';
 import { requireMigrated } from '../state/migrate.js';
 import type { StartedBy } from '../state/schema.js';
+import { requireWriter } from '../state/state-role.js';
 import type { Mirror } from '../mirror/mirror.js';
 import type { ReconcileDeps } from '../sync/reconcile/reconcile.js';
 import type { SyncDeps } from '../sync/run/sync-deps.js';
@@ -89,7 +90,7 @@ export function createAppBase(
   const state = once(async (): Promise<State> => {
     if (parts.state) return (openedState = parts.state);
     const opened = await connection();
-    await requireMigrated(opened);
+    await requireMigrated(opened).catch(explainRights);
     return (openedState = opened);
   });
   let openedState: State | undefined;
@@ -111,6 +112,12 @@ export function createAppBase(
     return { state: opened, stateId: await bindDestination(opened, api()) };
   });
 
+  /** Throws the error: one of a missing right with what the role may do. */
+  async function explainRights(error: unknown): Promise<never> {
+    if (codeOf(error) === 'state_rights') await requireWriter(parts.state ?? (await connection()));
+    throw error;
+  }
+
   const ownMirror = owned(async () => {
     const { createMirror } = await import('../mirror/mirror.js');
     return createMirror({ url: required(settings.mirrorUrl, 'MIRROR_DATABASE_URL') });
@@ -127,7 +134,11 @@ export function createAppBase(
   async function openQuota(owner: Pick<ApiSettings, 'baseUrl' | 'organizationId'>, leaseMs?: number) {
     const { openLimiter } = await import('../destination/quota/open-limiter.js');
     const { redisUrl, requestsPerSecond: rate } = settings;
-    if (redisUrl === undefined) await state(); // its migrations create the store
+    // Its migrations create the store, which would be asked for half a minute before it is given up.
+    if (redisUrl === undefined) {
+      const { db } = await state();
+      if (leaseMs !== undefined) await requireWriter({ db });
+    }
     const key = `${owner.baseUrl} ${owner.organizationId}`;
     const opened = await openLimiter({ redisUrl, stateUrl: stateUrl(), key, rate, leaseMs, log });
     own(opened, opened.disconnect);
@@ -212,6 +223,7 @@ export function createAppBase(
     meter,
     destination,
     close: releaseAll,
+    explainRights,
 
     queueStore: (): QueueStore =>
       settings.redisUrl === undefined ? { postgresUrl: stateUrl() } : { redisUrl: settings.redisUrl },

@@ -36,6 +36,8 @@ export function withApp<A extends unknown[]>(
     const app = await createApp({ ...opens, command, configPath, envFile });
     try {
       process.exitCode = (await run(app, ...args)) ?? EXIT.done;
+    } catch (error) {
+      await app.explainRights(error);
     } finally {
       await app.close();
     }

@@ -147,6 +147,10 @@ export const ERRORS = {
     'the state database refused the connection',
     'Check STATE_DATABASE_URL (default: MIRROR_DATABASE_URL), then: slotsync check',
   ),
+  state_rights: setup(
+    'the role of STATE_DATABASE_URL may not do what the command does',
+    'Run it as the role that owns the schema slotsync: docs/security.md has what each role may do. Then: slotsync check',
+  ),
   state_unreachable: retry(
     'the state database does not answer',
     `Check STATE_DATABASE_URL (default: MIRROR_DATABASE_URL). ${WHEN_BACK}`,

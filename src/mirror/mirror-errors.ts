@@ -14,7 +14,7 @@ export async function read<T>(run: () => Promise<T>): Promise<T> {
 }
 
 /** The statement cannot work as the configuration writes it: table, column, function or syntax. */
-export function isSourceFault(error: unknown): boolean {
+export function isSourceFault(error: unknown): error is SlotsyncError {
   return error instanceof SlotsyncError && error.code === 'mirror_source';
 }
 

@@ -1,7 +1,7 @@
 // Rights of the mirror's role besides reading. The program only reads, but only a role that can do nothing else
 // guarantees it: docs/security.md.
 import { quoteIdentifier } from '../text/sql-text.js';
-import type { DeclaredSource } from '../streams/stream.js';
+import type { DeclaredSource, Source } from '../streams/stream.js';
 
 export interface RoleRights {
   role: string;
@@ -54,18 +54,32 @@ export function describeExcess({ powers, writable, writableCount }: RoleRights):
   return clauses.length > 0 ? clauses.join(', and ') : undefined;
 }
 
-/** SQL for a role that may read the tables of these sources and nothing else; queries are left out. */
+/** SQL for a role that may read these sources and nothing else. */
 export function createReader(sources: readonly Pick<DeclaredSource, 'source'>[]): string {
-  const tables = sources.flatMap(({ source }) => ('table' in source ? [source.table] : []));
-  const list = (names: readonly string[]) => [...new Set(names)].join(', ');
-  const schemas = tables.flatMap((parts) => (parts.length > 1 ? [quoteIdentifier(parts[0] ?? '')] : []));
+  const role = 'slotsync_mirror';
+  const grants = grantSelect(
+    sources.map(({ source }) => source),
+    role,
+  );
+  return [`CREATE ROLE ${role} LOGIN PASSWORD '…'`, ...grants].join('; ');
+}
+
+/** SQL by which the role may read these sources; what a query reads is known to those who wrote it. */
+export function grantSelect(sources: readonly Source[], role: string): string[] {
+  const tables = sources.flatMap((source) => ('table' in source ? [source.table] : []));
+  const grant = (right: string, names: readonly string[]) =>
+    names.length > 0 ? [`GRANT ${right} ${[...new Set(names)].join(', ')} TO ${role}`] : [];
   return [
-    `CREATE ROLE slotsync_mirror LOGIN PASSWORD '…'`,
-    ...(schemas.length > 0 ? [`GRANT USAGE ON SCHEMA ${list(schemas)} TO slotsync_mirror`] : []),
-    ...(tables.length > 0
-      ? [
-          `GRANT SELECT ON ${list(tables.map((parts) => parts.map(quoteIdentifier).join('.')))} TO slotsync_mirror`,
-        ]
+    ...grant(
+      'USAGE ON SCHEMA',
+      tables.flatMap((parts) => (parts.length > 1 ? [quoteIdentifier(parts.at(-2) ?? '')] : [])),
+    ),
+    ...grant(
+      'SELECT ON',
+      tables.map((parts) => parts.map(quoteIdentifier).join('.')),
+    ),
+    ...(tables.length < sources.length
+      ? [`GRANT SELECT ON … TO ${role}, for each table and view that a query names`]
       : []),
-  ].join('; ');
+  ];
 }

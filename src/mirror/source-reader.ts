@@ -11,6 +11,7 @@ import { isShortenedKey } from '../streams/local-key.js';
 import type { DeclaredSource, Source } from '../streams/stream.js';
 import { keyColumns, readValue } from './column-values.js';
 import { isKeyType, readsOwnText } from './mapped-text.js';
+import { grantSelect } from './role-rights.js';
 import { asMirrorError, isSourceFault, read } from './mirror-errors.js';
 import {
   ColumnsChanged,
@@ -114,7 +115,14 @@ export function createSourceReader(sessions: ReadOnlySessions) {
       yield await sessions.query<T>(statement, { ...reading, ended: (ms) => ended?.(statement, ms) });
     });
 
-  async function suggestTable(source: Source): Promise<string> {
+  /** The way out of a fault, where PostgreSQL's words do not name it. */
+  async function suggest(source: Source, fault: SlotsyncError): Promise<string> {
+    if (fault.facts['sqlstate'] === '42501') {
+      const [row] = await read(() =>
+        sessions.query<{ role: string }>('SELECT quote_ident(current_user) AS role'),
+      );
+      return `; let the owner run: ${grantSelect([source], row?.role ?? '').join('; ')}`;
+    }
     if (!('table' in source)) return '';
     const tables = await read(() =>
       sessions.query<{ name: string }>(`
@@ -159,9 +167,12 @@ export function createSourceReader(sessions: ReadOnlySessions) {
       faultsOf: (types: ColumnTypes) => string[],
     ): Promise<string[]> {
       try {
-        return faultsOf((await describe(source)).types);
+        const { types, writtenFor } = await describe(source);
+        // Rights on tables are looked at when a statement is about to run, and not when it is parsed.
+        await read(() => sessions.query(`EXPLAIN ${writtenFor.source}`, source));
+        return faultsOf(types);
       } catch (error) {
-        if (isSourceFault(error)) return [`from: ${messageOf(error)}${await suggestTable(source)}`];
+        if (isSourceFault(error)) return [`from: ${messageOf(error)}${await suggest(source, error)}`];
         if (codeOf(error) !== 'mirror_row_security') throw error;
         return [`from: ${messageOf(error)}. ${remedyFor('mirror_row_security')}`];
       }

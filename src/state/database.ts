@@ -83,6 +83,8 @@ function nameFailures<T extends Pick<Database, '_' | 'transaction'>>(db: T): T {
   return db;
 }
 
+const MISSING_RIGHT = '42501';
+
 /** For clients that are not the state's own: the failure as a SlotsyncError `state_…`. */
 export function asStateError(thrown: unknown): unknown {
   if (thrown instanceof SlotsyncError) return thrown;
@@ -90,8 +92,9 @@ export function asStateError(thrown: unknown): unknown {
   const error = thrown instanceof Error && thrown.cause instanceof Error ? thrown.cause : thrown;
   const code = codeOf(error);
   const fault = readConnectionFault(error);
+  const ofState = code === MISSING_RIGHT ? 'state_rights' : 'state_failed';
   return new SlotsyncError(
-    fault === undefined ? 'state_failed' : `state_${fault.kind}`,
+    fault === undefined ? ofState : `state_${fault.kind}`,
     `the state database ${fault?.said ?? `could not answer: ${messageOf(error)}`}`,
     { facts: { sqlstate: code }, cause: error },
   );

@@ -1,5 +1,6 @@
 // The role of the state's connections, to be compared with the mirror's: roles belong to a server.
-import { queryOne, type State } from './database.js';
+import { SlotsyncError } from '../errors/errors.js';
+import { query, queryOne, type State } from './database.js';
 
 export interface StateRole {
   role: string;
@@ -12,4 +13,36 @@ export function readStateRole({ db }: Pick<State, 'db'>): Promise<StateRole> {
   return queryOne<StateRole>(db)`
     SELECT current_user::text AS role, extract(epoch FROM pg_postmaster_start_time())::text AS "startedAt",
       current_setting('port') AS port`;
+}
+
+/** Rights of a role that may not write, from the most to the least. */
+const RIGHTS = {
+  read: {
+    may: 'may only read the state',
+    also: 'may run: slotsync status, runs, failures, report, alerts, page',
+  },
+  note: {
+    may: 'may only note changes',
+    also: 'may insert into slotsync.changes: docs/incremental-sync.md',
+  },
+  none: { may: 'may not read the state', also: 'needs the rights in docs/security.md' },
+} as const;
+
+/** Throws `state_rights` for a role that may not write to the state, with what it may do. */
+export async function requireWriter({ db }: Pick<State, 'db'>): Promise<void> {
+  const [found] = await query<{ role: string; owner: string; may: keyof typeof RIGHTS | 'write' }>(db)`
+    SELECT current_user::text AS role, pg_get_userbyid(n.nspowner) AS owner, CASE
+      WHEN NOT has_schema_privilege(n.oid, 'USAGE') THEN 'none'
+      WHEN has_table_privilege(r.oid, 'INSERT') THEN 'write'
+      WHEN has_table_privilege(r.oid, 'SELECT') THEN 'read'
+      WHEN has_any_column_privilege(c.oid, 'INSERT') THEN 'note' ELSE 'none' END AS may
+    FROM pg_namespace AS n
+    JOIN pg_class AS r ON r.relnamespace = n.oid AND r.relname = 'records'
+    JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = 'changes'
+    WHERE n.nspname = 'slotsync'`;
+  if (!found || found.may === 'write') return;
+  const { role, owner, may } = found;
+  throw new SlotsyncError('state_rights', `the role of STATE_DATABASE_URL, ${role}, ${RIGHTS[may].may}`, {
+    remedy: `Run this command as ${owner}, which owns the state. ${role} ${RIGHTS[may].also}`,
+  });
 }

@@ -155,6 +155,32 @@ it('roles: rows that a policy hides from the mirror’s role are not taken for d
   await world.sql.unsafe('ALTER TABLE campus.rooms DISABLE ROW LEVEL SECURITY');
 });
 
+it('roles: a right that the mirror’s role lacks is named before a run, also of what a query or the bookings read', async () => {
+  const role = nameOf('slotsync_mirror');
+  await world.sql.unsafe(`REVOKE SELECT ON ALL TABLES IN SCHEMA campus FROM ${role}`);
+  await world.configure(
+    configuration.replace("from: 'campus.courses'", "from: { query: 'SELECT * FROM campus.courses' }"),
+  );
+  const check = await run('check');
+  expect(check.code).toBe(2);
+  expect(check.stdout).toContain(
+    `✗ source of rooms: from: permission denied for table rooms; let the owner run: GRANT USAGE ON SCHEMA "campus" TO ${role}; GRANT SELECT ON "campus"."rooms" TO ${role}\n`,
+  );
+  expect(check.stdout).toContain(
+    `✗ source of courses: from: permission denied for table courses; let the owner run: GRANT SELECT ON … TO ${role}, for each table and view that a query names\n`,
+  );
+  expect(check.stdout).toContain(
+    '✗ source of reservations: from: permission denied for table bookings; let the owner',
+  );
+  for (const command of ['plan', 'sync', 'reconcile'])
+    expect(await run(command), command).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('permission denied for table'),
+    });
+  await world.configure(configuration);
+  await world.sql.unsafe(`GRANT SELECT ON ALL TABLES IN SCHEMA campus TO ${role}`);
+});
+
 it.skipIf(isForMirrorAlone())(
   'roles: a worker takes what the owner’s triggers and another program put into the inbox',
   async () => {
@@ -177,6 +203,16 @@ it.skipIf(isForMirrorAlone())(
       await until(() => nameOfRoom('R1').includes('Triggered') && nameOfRoom('R2').includes('Inserted'), {
         describe: 'both rooms at the service',
       });
+      const pushed = await world.run(['push', 'rooms', 'R1'], {
+        ...settings,
+        STATE_DATABASE_URL: addressOf('campus_app'),
+      });
+      expect(pushed).toMatchObject({
+        code: 2,
+        stderr: expect.stringMatching(
+          /campus_app_\w+, may only note changes\n.*insert into slotsync\.changes/,
+        ),
+      });
     } finally {
       await Promise.all([owner?.end(), app?.end()]);
     }
@@ -192,6 +228,28 @@ it('roles: who only looks can, and can do nothing else', async () => {
   expect(status.stdout).not.toContain('\u001b');
   for (const args of [['runs'], ['failures']])
     expect(await world.run(args, reading), args[0]).toMatchObject({ code: 0, stderr: '' });
+  // Also the commands that would wait for the quota, which is counted in the state.
+  for (const command of [
+    'check',
+    'explain rooms R1',
+    'match rooms --by room.name',
+    'sync',
+    'pause',
+    'worker',
+  ]) {
+    const { code, stdout, stderr } = await world.run(command.split(' '), reading);
+    expect([code, stdout + stderr], command).toEqual([
+      2,
+      expect.stringContaining(
+        `the role of STATE_DATABASE_URL, ${nameOf('slotsync_reader')}, may only read the state`,
+      ),
+    ]);
+    expect(stdout + stderr).toContain(
+      `Run this command as ${nameOf('slotsync_state')}, which owns the state. ${nameOf('slotsync_reader')} may run: slotsync status,`,
+    );
+  }
+  const other = { ...settings, STATE_DATABASE_URL: addressOf('slotsync_mirror') };
+  expect((await world.run(['status'], other)).stderr).toContain('may not read the state');
   const sql = postgres(addressOf('slotsync_reader'), { max: 1 });
   await expect(sql`INSERT INTO slotsync.changes (stream, local_key) VALUES ('rooms', 'A')`).rejects.toThrow(
     'permission denied',

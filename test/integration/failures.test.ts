@@ -221,6 +221,7 @@ const GIVEN_UP: Record<string, Turn> = {
   service_unreachable: 'retry',
   state_failed: 'retry',
   state_refused: 'person',
+  state_rights: 'person',
   state_unreachable: 'retry',
   throttled: 'retry',
   unauthorized: 'person',

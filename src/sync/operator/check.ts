@@ -15,7 +15,7 @@ import { recognize } from '../../connections/database-facts.js';
 import { readDatabase, readStateFacts } from '../../state/databases.js';
 import { CONTESTED_REMEDY, listContested } from '../../state/migrate.js';
 import { readBinding } from '../../state/destination-binding.js';
-import { readStateRole, type StateRole } from '../../state/state-role.js';
+import { readStateRole, requireWriter, type StateRole } from '../../state/state-role.js';
 import { readOldestSnapshot } from '../../state/oldest-snapshot.js';
 import { keysPerBatch } from '../plan/batches.js';
 import { findUnknownNames } from '../plan/unknown-names.js';
@@ -66,6 +66,7 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
   const state = await attempt('state', async () => {
     opened = await deps.confirmedState();
     stateRole = await readStateRole(opened);
+    await requireWriter(opened);
     const pooling = await findPooling(opened.url);
     const confirmed = (await readBinding(opened))
       ? 'the tables exist and belong to this destination'
