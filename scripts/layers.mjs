@@ -48,7 +48,7 @@ const PROGRAM = [
 const ASSEMBLED = ['config/config-file.ts', 'http', 'page', 'alerts', 'situation', 'queue', ...USE_CASES];
 
 export const MAY_IMPORT = {
-  'cli.ts': [...COMMANDS, 'render', ...LEAVES],
+  'cli.ts': COMMANDS,
   commands: PROGRAM,
   'commands/demo.ts': ['demo', 'sandbox', ...PROGRAM],
   'commands/sandbox.ts': ['sandbox', ...PROGRAM],
@@ -94,7 +94,7 @@ export const MAY_USE = {
   '@hono/node-server': ['http/http-server.ts'],
   undici: ['destination/connections.ts'],
   'p-limit': ['commands', 'sync', 'destination'],
-  commander: ['cli.ts', 'commands'],
+  commander: ['commands'],
   'cron-parser': ['time/cron-schedule.ts'],
   'csv-parse': ['files/csv-file.ts'],
   'csv-stringify': ['files/csv-file.ts'],

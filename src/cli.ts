@@ -1,81 +1,12 @@
 #!/usr/bin/env node
-// argv to command, and every failure to one clear message and an exit code.
-import { readFileSync } from 'node:fs';
-import { Command, CommanderError, Help } from 'commander';
-import { addCommands } from './commands/command-table.js';
-import { EXIT, exitCodeOfErrorCode } from './commands/exit-code.js';
-import { codeOf, UsageError } from './errors/errors.js';
-import { describeError, errorToJson } from './errors/error-message.js';
-import { exitWhenPrinted, printJson, printLine, printNote } from './render/print.js';
+// Before anything is loaded that an older Node cannot load: a line instead of a stack trace.
+const OLDEST = '20.18.1';
+const { node } = process.versions;
 
-async function main(argv: readonly string[]): Promise<void> {
-  const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
-    version: string;
-  };
-  const program = new Command('slotsync')
-    .description(
-      'Keeps the objects of a scheduling service equal to a PostgreSQL mirror, within the organization’s request quota.',
-    )
-    .version(version)
-    // Without [options], which every command has: then the descriptions fit beside them in 80 columns.
-    .configureHelp({
-      subcommandTerm: (command) => new Help().subcommandTerm(command).replace(' [options]', ''),
-    })
-    .configureOutput({
-      writeOut: (text) => printLine(text.replace(/\n$/, '')),
-      writeErr: (text) => printNote(text.replace(/\n$/, '')),
-      outputError: () => undefined, // printed below, as every error
-    })
-    .addHelpText(
-      'after',
-      '\nExit codes: 0 done, 1 something failed, 2 wrong use or configuration, 3 held for\napproval.',
-    );
-  addCommands(program);
-  for (const command of [program, ...program.commands]) command.exitOverride();
-
-  try {
-    requireWorkingFolder();
-    await program.parseAsync(argv);
-  } catch (thrown) {
-    if (thrown instanceof CommanderError && /^commander\.(help|version)/.test(thrown.code)) {
-      process.exitCode = thrown.exitCode === 0 ? EXIT.done : EXIT.usage;
-      return;
-    }
-    const error = thrown instanceof CommanderError ? asUsageError(thrown) : thrown;
-    process.exitCode = exitCodeOfErrorCode(codeOf(error));
-    if (argv.includes('--json')) printJson(errorToJson(error));
-    printNote(describeError(error));
-  }
+if (node.localeCompare(OLDEST, 'en', { numeric: true }) < 0) {
+  process.stderr.write(`slotsync: Node ${node} is too old: ${OLDEST} or later is needed.\n`);
+  process.exitCode = 2;
+} else {
+  const { runProgram } = await import('./commands/program.js');
+  await runProgram(process.argv);
 }
-
-/** A usage error of commander, in the form of every other error. */
-function asUsageError({ message }: CommanderError): UsageError {
-  const text = message.replace(/^error: /, '').replace(/\n\(Did you mean (.*\?)\)$/, '; did you mean $1');
-  return new UsageError(text, {
-    remedy:
-      'slotsync --help lists the commands, slotsync <command> --help its options. Put -- before a key that begins with -.',
-  });
-}
-
-function requireWorkingFolder(): void {
-  try {
-    process.cwd();
-  } catch (error) {
-    throw new UsageError('the working directory does not exist any more', {
-      remedy: 'Change to an existing directory.',
-      cause: error,
-    });
-  }
-}
-
-// `slotsync plan | head` closes the pipe early: that is no failure.
-for (const stream of [process.stdout, process.stderr]) {
-  stream.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code === 'EPIPE') process.exit();
-    throw error;
-  });
-}
-
-await main(process.argv);
-// A configuration file may leave timers and connections behind, which must not keep the process alive.
-exitWhenPrinted();

@@ -3,7 +3,7 @@
 import { createAppBase, type BaseOptions } from './app-base.js';
 import { once } from '../process/lifecycle.js';
 import { createLogger } from '../process/logger.js';
-import { findForeignFiles, readEnvironment } from '../config/environment.js';
+import { describeSettingsFile, findForeignFiles, readEnvironment } from '../config/environment.js';
 import { loadSettings, type Need } from '../config/settings.js';
 import { canDraw, hasColours } from '../process/terminal.js';
 
@@ -18,7 +18,7 @@ export type App = Awaited<ReturnType<typeof createApp>>;
 
 /** Throws UsageError when a needed setting is missing; nothing is opened yet. */
 export async function createApp({ needs, envFile, logLevel = 'warn', ...options }: AppOptions) {
-  const settings = loadSettings(needs, readEnvironment(envFile));
+  const settings = loadSettings(needs, readEnvironment(envFile), describeSettingsFile(envFile));
   const { stderr } = process;
   const shown = canDraw(stderr) ? { timeZone: settings.timeZone, hasColours: hasColours(stderr) } : undefined;
   const mixin = settings.exportsTraces ? (await import('../process/tracing.js')).traceIds : undefined;

@@ -1,12 +1,11 @@
 import { once } from 'node:events';
-import { findConfiguration, loadConfiguration } from '../config/config-file.js';
+import { findConfiguration, loadConfiguration, type Configuration } from '../config/config-file.js';
 import { plural } from '../text/format.js';
 import { print, printNote } from '../render/print.js';
 import type { Faults } from '../sandbox/faults.js';
 import { startSandbox, type SandboxOptions } from '../sandbox/sandbox.js';
 import { findForeignFiles, readEnvironment } from '../config/environment.js';
 import { loadSettings } from '../config/settings.js';
-import type { Stream } from '../streams/stream.js';
 import type { SandboxSchema } from '../sandbox/schema.js';
 import type { CommonOptions } from './command.js';
 
@@ -30,7 +29,7 @@ export async function sandbox(options: SandboxCommandOptions): Promise<void> {
   const file = options.config ?? configPath;
   for (const reason of findForeignFiles([options.envFile, file])) printNote(`slotsync: ${reason}`);
   const isConfigured = file !== undefined || findConfiguration() !== undefined;
-  const schema = schemaOfStreams(isConfigured ? (await loadConfiguration(file)).streams : []);
+  const schema = isConfigured ? schemaOf(await loadConfiguration(file)) : { types: [], fields: [] };
   const opened = await startSandbox({ ...toSandboxOptions(options), schema });
   const settings = {
     API_BASE_URL: opened.url,
@@ -77,8 +76,8 @@ function toSandboxOptions(options: SandboxCommandOptions): SandboxOptions {
   };
 }
 
-/** The types and fields that the streams name, for a sandbox that knows exactly these. */
-function schemaOfStreams(streams: readonly Stream[]): SandboxSchema {
+/** The types and fields that the configuration names, for a sandbox that knows exactly these. */
+function schemaOf({ streams, reservations }: Configuration): SandboxSchema {
   const typeOf = new Map(streams.map(({ name, type }) => [name, type]));
   const fields = new Map<string, SandboxSchema['fields'][number]>();
   for (const { owned, references } of streams) {
@@ -88,6 +87,7 @@ function schemaOfStreams(streams: readonly Stream[]): SandboxSchema {
       fields.set(fieldId, { extId: fieldId, ...(reference === undefined ? {} : { reference }) });
     }
   }
+  for (const extId of reservations?.rules.fields ?? []) fields.set(extId, fields.get(extId) ?? { extId });
   const types = [...new Set(streams.map(({ type }) => type))].map((extId) => ({ extId }));
   return { types, fields: [...fields.values()] };
 }

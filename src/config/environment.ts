@@ -33,6 +33,11 @@ export function readEnvironment(file?: string): NodeJS.ProcessEnv {
   return process.env;
 }
 
+/** The file of settings, as a place where one is missing. */
+export function describeSettingsFile(file = '.env'): string {
+  return `${path.resolve(file)}${existsSync(file) ? '' : ' (there is no such file)'}`;
+}
+
 /** Throws UsageError for a file that was found, and not named by the operator, and that others could have written. */
 export function requireOwnFile(file: string, named: string): void {
   const others = findOtherWriters(file);

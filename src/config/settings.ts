@@ -176,7 +176,7 @@ const textOf = (env: Environment, name: string) =>
 const LONGEST_SETTING = 16_384;
 
 /** Reads the settings. Throws UsageError that lists every fault and every missing setting at once. */
-export function loadSettings(needs: readonly Need[], env: Environment) {
+export function loadSettings(needs: readonly Need[], env: Environment, file = '.env') {
   const plain = PLAIN.safeParse(Object.fromEntries(PLAIN_NAMES.map((name) => [name, textOf(env, name)])));
   const faults = (plain.error?.issues ?? []).map(({ path, message }) => `${path.join()}: ${message}`);
   const secrets: { [name in Secret]?: SettingText | undefined } = {};
@@ -196,7 +196,7 @@ export function loadSettings(needs: readonly Need[], env: Environment) {
   if (!plain.success || faults.length > 0) {
     throw new UsageError('the settings cannot be used', {
       faults,
-      remedy: 'Set them in the environment or in .env; .env.example explains each.',
+      remedy: `Set them in the environment or in ${file}; .env.example explains each.`,
     });
   }
 

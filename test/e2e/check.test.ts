@@ -1,4 +1,6 @@
 // The one write that check does, as an operator asks for it.
+import { realpath } from 'node:fs/promises';
+import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { startSandbox } from '../../src/sandbox/sandbox.js';
 import { CONFIGURATION, rehearse, SCHEMA, type Rehearsal } from '../support/rehearsal.js';
@@ -76,4 +78,40 @@ it('check: the role that it proposes may read the tables of lookups too', async 
     ).replace("'room.name': 'name'", "'room.name': { column: 'name', lookup: 'kind', otherwise: 'keep' }"),
   );
   expect((await world.run(['check'])).stdout).toMatch(/GRANT SELECT ON .*"Room kinds".* TO slotsync_mirror/);
+});
+
+it('check: what is missing is named with where it was looked for, and what writes it', async () => {
+  const unset = { MIRROR_DATABASE_URL: undefined, API_KEY: undefined };
+  const settings = await world.run(['check'], unset);
+  expect(settings.code).toBe(2);
+  expect(settings.stderr).toContain(
+    `or in ${path.join(await realpath(world.folder), '.env')} (there is no such file); `,
+  );
+  const named = await world.run(['check', '--settings', 'sync.config.ts'], unset);
+  expect(named.stderr).not.toContain('there is no such file');
+  const configuration = await world.run(['check', '--config', 'nowhere.ts']);
+  expect(configuration.code).toBe(2);
+  expect(configuration.stderr).toContain('→ Let slotsync init write a first one');
+});
+
+it('check: fields by which reservations are compared are looked up at the service too', async () => {
+  await world.sql`CREATE TABLE bookings (id int PRIMARY KEY, begins timestamptz, ends timestamptz, title text)`;
+  const reservations = `reservations: {
+    from: 'bookings', key: 'id', externalId: 'res_{id}', begin: 'begins', end: 'ends', fields: { 'room.nmae': 'titel' } }`;
+  const configure = (text: string) =>
+    world.configure(CONFIGURATION.replace('  streams: {', `  ${text},\n  streams: {`));
+  await configure(reservations);
+  const column = await world.run(['check']);
+  expect(column.code).toBe(2);
+  expect(column.stdout).toContain(
+    "reservations: fields['room.nmae']: there is no column titel; did you mean title?",
+  );
+  await configure(reservations.replace('titel', 'title'));
+  const { code, stdout } = await world.run(['check']);
+  expect(code).toBe(0);
+  expect(stdout).toContain(
+    "! types and fields: the service knows no field 'room.nmae' (reservations.fields); did you mean 'room.name'?",
+  );
+  await configure(reservations.replace('titel', 'title').replace('nmae', 'name'));
+  expect((await world.run(['check'])).stdout).not.toContain('types and fields: the service knows no');
 });

@@ -35,6 +35,26 @@ async function loadedBy(...args: string[]): Promise<{ packages: string[]; module
 }
 
 describe('start-up', () => {
+  it('an older Node is named in one line, before anything is loaded', async () => {
+    const { engines } = JSON.parse(
+      await readFile(new URL('../../package.json', import.meta.url), 'utf8'),
+    ) as { engines: { node: string } };
+    const [oldest = ''] = /\d.*/.exec(engines.node) ?? [];
+    const runOn = (version: string) => {
+      const versions = `Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '${version}' } })`;
+      const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(versions)}`;
+      return world.start(['--version'], { NODE_OPTIONS }).finished;
+    };
+    for (const version of ['18.20.4', '20.9.0', oldest.replace(/\d+$/, '0')])
+      expect(await runOn(version)).toEqual({
+        code: 2,
+        stdout: '',
+        stderr: `slotsync: Node ${version} is too old: ${oldest} or later is needed.\n`,
+      });
+    for (const version of [oldest, '20.20.0', '26.0.0'])
+      expect(await runOn(version)).toMatchObject({ code: 0, stderr: '' });
+  });
+
   it.each([[['--help']], [['--version']], [['sync', '--help']]])(
     '%j loads the command table and the width of text alone',
     async (args) => {
@@ -45,13 +65,14 @@ describe('start-up', () => {
         'commands/command',
         'commands/command-table',
         'commands/exit-code',
+        'commands/program',
         'errors/error-catalogue',
+        'errors/error-message',
         'errors/errors',
         'process/terminal',
         'render/colours',
         'render/print',
         'render/wrap',
-        'report/error-message',
         'text/format',
         'text/visible-text',
       ]);

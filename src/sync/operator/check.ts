@@ -18,7 +18,7 @@ import { readBinding } from '../../state/destination-binding.js';
 import { readStateRole, requireWriter, type StateRole } from '../../state/state-role.js';
 import { readOldestSnapshot } from '../../state/oldest-snapshot.js';
 import { keysPerBatch } from '../plan/batches.js';
-import { findUnknownNames } from '../plan/unknown-names.js';
+import { findUnknownNames, findUnknownReservationFields } from '../plan/unknown-names.js';
 import { checkRows } from './check-rows.js';
 import { probeAssumptions, type Assumption } from './probe-assumptions.js';
 import { probeWrite, type WriteProbe } from './write-probe.js';
@@ -50,6 +50,8 @@ interface CheckDeps {
   writeProbe?: WriteProbe | undefined;
 }
 
+const COMPARED_REMEDY =
+  'Every booking would differ from its reservation in this field: correct its name, or leave it out.';
 const SOURCES_AT_ONCE = 2;
 /** A quarter of an hour. */
 const LONG_OPEN_SECONDS = 15 * 60;
@@ -240,7 +242,7 @@ async function checkReading(mirror: Mirror, stream: Stream): Promise<Finding[]> 
 
 async function* checkService(
   destination: Destination,
-  { streams }: Configuration,
+  { streams, reservations }: Configuration,
   tryWrite: (() => Promise<Assumption[]>) | undefined,
 ): AsyncGenerator<Finding> {
   let token = '';
@@ -250,11 +252,17 @@ async function* checkService(
   });
   yield* credentials;
   if (!isOk(credentials)) return;
+  let differing: string[] = [];
   yield* await attempt('types and fields', async () => {
-    const unknown = await findUnknownNames(destination, streams, { lane: 'incremental' });
+    const context = { lane: 'incremental' } as const;
+    const compared = reservations?.rules.fields ?? [];
+    differing = await findUnknownReservationFields(destination, compared, context);
+    const unknown = await findUnknownNames(destination, streams, context);
     if (unknown.length > 0) throw new UsageError('', { faults: unknown });
-    return 'the service knows every name of the configuration';
+    return 'the service knows every name of the streams';
   });
+  for (const text of differing)
+    yield { what: 'types and fields', result: 'warning', text, remedy: COMPARED_REMEDY };
   let written: readonly Assumption[] | undefined;
   if (tryWrite) {
     const findings = await attempt('write probe', async () => {

@@ -23,6 +23,16 @@ export async function findUnknownNames(
   ];
 }
 
+/** The same of the fields by which reservations are compared. */
+export function findUnknownReservationFields(
+  destination: Destination,
+  fields: readonly string[],
+  context: Context,
+) {
+  const names = new Map(fields.map((field) => [field, ['reservations.fields']]));
+  return findUnknown('field', names, destination.findFields, context);
+}
+
 export type NameCheck = ReturnType<typeof createNameCheck>;
 
 /** For how long the service is not asked again which types and fields it knows. Milliseconds. */
@@ -61,17 +71,18 @@ async function findUnknown(
   const unknown = [...names].filter(([name]) => !known.has(name));
   if (unknown.length === 0) return [];
   const all = (await find('all', context)).map(({ extId }) => extId);
-  return unknown.map(([name, streams]) => {
+  return unknown.map(([name, places]) => {
     const near = nearestName(name, all);
     const meant = near === undefined ? '' : `; did you mean '${near}'?`;
-    return `the service knows no ${what} '${name}' (streams.${streams.join(', streams.')})${meant}`;
+    return `the service knows no ${what} '${name}' (${places.join(', ')})${meant}`;
   });
 }
 
-/** Names, each with the streams that use it. */
+/** Names, each with the declarations that use it. */
 function namesBy(streams: readonly Stream[], namesOf: (stream: Stream) => readonly string[]) {
   const names = new Map<string, string[]>();
   for (const stream of streams)
-    for (const name of namesOf(stream)) names.set(name, [...(names.get(name) ?? []), stream.name]);
+    for (const name of namesOf(stream))
+      names.set(name, [...(names.get(name) ?? []), `streams.${stream.name}`]);
   return names;
 }
