@@ -6,7 +6,7 @@ import type { CatalogueTable } from '../mirror/read-catalogue.js';
 import { listNames } from '../text/nearest-name.js';
 import { print } from '../render/print.js';
 import { describeProposal, renderConfiguration, toSource } from '../sync/init/configuration-file.js';
-import { matchTables, type NamedType, type TableOfType } from '../sync/init/match-tables.js';
+import { doubtOf, matchTables, type NamedType, type TableOfType } from '../sync/init/match-tables.js';
 import { nearestTable, proposeConfiguration } from '../sync/init/propose-configuration.js';
 import { TYPES_MARKER } from '../sync/init/service-types.js';
 import { surveyService } from '../sync/run/survey-service.js';
@@ -91,20 +91,21 @@ export async function init(app: App, options: InitOptions): Promise<void> {
   ]);
 }
 
-/** The tables that are ticked on the terminal; those that are like a type are ticked at first. */
+/** The tables that are ticked on the terminal; those that are surely of a type are ticked at first. */
 async function askForTables(
   tables: readonly CatalogueTable[],
   matched: readonly TableOfType[],
 ): Promise<CatalogueTable[]> {
   const { default: checkbox } = await import('@inquirer/checkbox');
-  const typeOf = new Map(matched.map(({ table, type }) => [table, type.extId]));
-  const choices = tables
-    .filter((table) => typeOf.has(table))
-    .map((table) => ({
-      name: visible(`${toSource(table)} → ${typeOf.get(table)}`),
-      value: table,
-      checked: true,
-    }));
+  const choices = tables.flatMap((table) =>
+    matched
+      .filter((match) => match.table === table)
+      .map((match) => {
+        const doubt = doubtOf(match);
+        const name = visible(`${toSource(table)} → ${match.type.extId}${doubt ? ` (${doubt})` : ''}`);
+        return { name, value: table, checked: doubt === undefined };
+      }),
+  );
   if (choices.length === 0) return [];
   try {
     return await checkbox({ message: 'Which tables?', choices, required: true });

@@ -33,6 +33,8 @@ export interface CatalogueTable extends RelationName {
   /** Columns of unique indexes that are not null, the smallest first. */
   uniqueKeys: string[][];
   foreignKeys: ForeignKey[];
+  /** Its rows are also those of a table that it inherits from. */
+  isChild?: boolean;
 }
 
 /** A look at some values, by which nothing is decided: those that policies show are enough. */
@@ -48,6 +50,7 @@ const IS_TEXT = `(element.typcategory IN ('B', 'D', 'E', 'I', 'N', 'S', 'T')
 const SELECT_TABLES = `
   SELECT space.nspname AS schema, relation.relname AS name,
     CASE WHEN relation.relkind IN ('v', 'm') THEN 'view' ELSE 'table' END AS kind,
+    EXISTS (SELECT FROM pg_inherits WHERE inhrelid = relation.oid) AS "isChild",
     CASE WHEN relation.relkind = 'v' OR relation.reltuples < 0 THEN NULL ELSE relation.reltuples::float8 END AS rows,
     (SELECT coalesce(json_agg(json_build_object('name', attname, 'type', format_type(atttypid, NULL), 'isText', ${IS_TEXT})
         ORDER BY attnum), '[]')
@@ -80,6 +83,7 @@ const SELECT_TABLES = `
 
 interface TableRow extends RelationName {
   kind: 'table' | 'view';
+  isChild: boolean;
   rows: number | null;
   columns: CatalogueColumn[];
   keys: { isPrimary: boolean; columns: string[] }[] | null;

@@ -242,8 +242,65 @@ describe('init: tables as they come', () => {
       CREATE TABLE rooms (code text PRIMARY KEY, name json, floor int);`);
     const { streams, text } = await propose();
     expect(streams[0]?.fields).toEqual([]);
-    expect(text).toContain("// no column is like 'room.name'");
+    expect(text).toContain(
+      "// unsure: 'room.name' is like column name, which is json: a function can make text of it, (row) => …",
+    );
     expect(text).toContain('// columns that fill nothing: name, floor');
+  });
+
+  it('says what a column refers to in its own table, and fills no field with that key', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE rooms (code text PRIMARY KEY, name text, parent_code text REFERENCES rooms);`);
+    world.sandbox.defineSchema({
+      types: [{ extId: 'room' }],
+      fields: [{ extId: 'room.name' }, { extId: 'room.parent' }, { extId: 'room.colour' }],
+    });
+    const { streams, text } = await propose();
+    expect(streams[0]?.fields.map(({ columns }) => columns)).toEqual([['name']]);
+    expect(text).toContain('// unsure: parent_code refers to rooms; a stream cannot refer to itself');
+    expect(text).toContain(
+      "// unsure: 'room.parent' is like column parent_code, which refers to another row",
+    );
+    expect(text).toContain("// no column is like 'room.colour'");
+  });
+
+  it('says of a key with a time that rows do not keep it, and takes another where there is one', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE rooms (since timestamptz, building text, name text, PRIMARY KEY (since, building));`);
+    world.sandbox.defineSchema({ types: [{ extId: 'room' }], fields: [{ extId: 'room.name' }] });
+    expect((await propose()).text).toMatch(
+      /\/\/ unsure: since is a time: a row whose time changes counts as another one.*\n +key: \['since', 'building'\]/,
+    );
+    await world.sql`ALTER TABLE rooms ADD nr int NOT NULL UNIQUE`;
+    expect((await propose()).streams[0]?.key).toEqual({ columns: ['nr'] });
+  });
+
+  it('takes no table for a type whose rows are those of another one too, unless it is named', async () => {
+    await world.sql.unsafe(`
+      CREATE TABLE people (id int PRIMARY KEY, name text);
+      CREATE TABLE students (PRIMARY KEY (id)) INHERITS (people);`);
+    world.sandbox.defineSchema({ types: [{ extId: 'person' }, { extId: 'student' }], fields: [] });
+    const tablesOf = async (...names: string[]) =>
+      (await propose(...names)).streams.map(({ table }) => table.name);
+    expect(await tablesOf()).toEqual([]);
+    expect(await tablesOf('students')).toEqual(['students']);
+  });
+
+  it('takes the one with more rows where two tables are as much like a type, and names the other', async () => {
+    await world.sql.unsafe(`
+      CREATE SCHEMA archive; CREATE SCHEMA campus;
+      CREATE TABLE archive.rooms (code text PRIMARY KEY);
+      CREATE TABLE campus.rooms (code text PRIMARY KEY);
+      INSERT INTO campus.rooms SELECT i FROM generate_series(1, 20) AS i;
+      ANALYZE archive.rooms, campus.rooms`);
+    try {
+      world.sandbox.defineSchema({ types: [{ extId: 'room' }], fields: [] });
+      const { streams, text } = await propose();
+      expect(streams.map(({ table }) => table.schema)).toEqual(['campus']);
+      expect(text).toContain('// unsure: archive.rooms is as much like room\n');
+    } finally {
+      await world.sql.unsafe('DROP SCHEMA archive, campus CASCADE');
+    }
   });
 
   it('shows no table of its own', async () => {

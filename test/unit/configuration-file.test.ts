@@ -91,7 +91,7 @@ describe('names in a written configuration', () => {
                 currency: [column],
                 unplaced: [{ columns: [column], stream: table, why: title }],
                 unusedColumns: [column],
-                emptyFields: [named],
+                emptyFields: [{ field: named, column: undefined }],
               },
             ],
             leftOut: [{ table: { schema, name: table }, why: title }],

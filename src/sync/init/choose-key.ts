@@ -11,8 +11,15 @@ export interface ProposedKey {
 export function declaredKey({ primaryKey, uniqueKeys, columns }: CatalogueTable): ProposedKey | undefined {
   const isUsable = (key: readonly string[]) =>
     key.every((name) => columns.some((column) => column.name === name && isKeyColumn(column)));
-  const [declared] = [...(primaryKey ? [primaryKey] : []), ...uniqueKeys].filter(isUsable);
-  return declared && { columns: declared };
+  const timeOf = (key: readonly string[]) =>
+    key.find((name) => columns.some((column) => column.name === name && column.type.startsWith('time')));
+  const usable = [...(primaryKey ? [primaryKey] : []), ...uniqueKeys].filter(isUsable);
+  const declared = usable.find((key) => timeOf(key) === undefined) ?? usable[0];
+  if (!declared) return undefined;
+  const time = timeOf(declared);
+  const unsure =
+    time && `${time} is a time: a row whose time changes counts as another one, with another object`;
+  return { columns: declared, unsure };
 }
 
 /** Columns that may be the key of a table without one, the likeliest first. */

@@ -68,7 +68,16 @@ function renderFields({ fields, emptyFields }: ProposedStream): string[] {
       ...unsure(reason).map((line) => indent(line, 2)),
       indent(`${toProperty(field.extId)}: ${toValue(columns)},`, 2),
     ]),
-    ...emptyFields.map((field) => indent(comment(`no column is like ${nameOf(field)}`), 2)),
+    ...emptyFields.map(({ field, column }) =>
+      indent(
+        comment(
+          column === undefined
+            ? `no column is like ${nameOf(field)}`
+            : `unsure: ${nameOf(field)} is like column ${column.name}, ${column.isText ? 'which refers to another row' : `which is ${column.type}: a function can make text of it, (row) => …`}`,
+        ),
+        2,
+      ),
+    ),
     '},',
   ];
 }

@@ -46,7 +46,10 @@ export async function findReferences(
     const parent = others.find(({ table }) => table.schema === of.schema && table.name === of.name);
     if (!parent) continue;
     for (const column of columns) declared.add(column);
-    if (parent.table === child.table) continue;
+    if (parent.table === child.table) {
+      otherwise.push({ columns, stream: child.table.name, why: 'a stream cannot refer to itself' });
+      continue;
+    }
     const inKeyOrder = parent.key.map((name) => columns[targets.indexOf(name)]);
     const isByKey =
       parent.key.length === targets.length && inKeyOrder.every((column) => column !== undefined);

@@ -55,6 +55,8 @@ export function matchFields<T>(
   type: NamedType,
   fields: readonly NamedField[],
   candidates: readonly ReferenceCandidate<T>[],
+  /** Columns that fill nothing. */
+  without: ReadonlySet<string> = new Set(),
 ): FieldMatch<T> {
   const context = new Set([...tokensOf(table.name), ...tokensOf(type.extId)]);
   const names = fields.map((field) => ({
@@ -68,7 +70,7 @@ export function matchFields<T>(
   const options = names.flatMap((named) => {
     const { field, least } = named;
     const fromColumns = table.columns
-      .filter(({ isText }) => isText)
+      .filter(({ name, isText }) => isText && !without.has(name))
       .map(({ name }) => ({
         field,
         columns: [name],
@@ -114,6 +116,17 @@ export function matchFields<T>(
   const placed = new Set(result.references.flatMap(({ columns }) => columns.join('\0')));
   result.unplaced = candidates.filter(({ columns }) => !placed.has(columns.join('\0')));
   return result;
+}
+
+/** The column that a field is named after, whatever it holds. */
+export function columnLike(
+  field: NamedField,
+  type: NamedType,
+  columns: readonly CatalogueColumn[],
+): CatalogueColumn | undefined {
+  return columns.find(({ name }) =>
+    namesOf(field, type).some((words) => compareNames(tokensOf(name), words) >= LEAST_LIKENESS),
+  );
 }
 
 /** The fields of a type: seen on its objects, named after it, or named after no type. */

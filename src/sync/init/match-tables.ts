@@ -10,10 +10,14 @@ export interface TableOfType {
   table: CatalogueTable;
   type: NamedType;
   likeness: number;
+  /** Another table that is as much like the type. */
+  rival?: CatalogueTable | undefined;
 }
 
 /** From here on, names are taken to mean the same. */
 const LEAST_LIKENESS = 0.6;
+/** Up to here, a table is proposed with a comment, and not ticked. */
+const SURE = 0.75;
 /** A view beside a table of the same likeness is not taken. */
 const VIEW_HANDICAP = 0.01;
 
@@ -29,12 +33,21 @@ export function matchTables(
   const rank = ({ table, likeness }: TableOfType) =>
     likeness + (preferred.includes(table) ? 1 : 0) - (table.kind === 'view' ? VIEW_HANDICAP : 0);
   const matched: TableOfType[] = [];
-  for (const pair of pairs.toSorted((a, b) => rank(b) - rank(a))) {
+  const inOrder = pairs.toSorted((a, b) => rank(b) - rank(a) || (b.table.rows ?? 0) - (a.table.rows ?? 0));
+  for (const pair of inOrder) {
     if (pair.likeness < LEAST_LIKENESS) continue;
-    if (matched.some(({ table, type }) => table === pair.table || type === pair.type)) continue;
-    matched.push(pair);
+    if (pair.table.isChild && !preferred.includes(pair.table)) continue;
+    const taken = matched.find(({ table, type }) => table === pair.table || type === pair.type);
+    if (!taken) matched.push(pair);
+    else if (taken.table !== pair.table && rank(taken) === rank(pair)) taken.rival ??= pair.table;
   }
   return matched;
+}
+
+/** Why a table may not hold the records of its type; undefined: nothing speaks against it. */
+export function doubtOf({ table, type, likeness, rival }: TableOfType): string | undefined {
+  if (likeness < SURE) return `${table.name} and ${type.extId} are only similar`;
+  return rival && `${rival.schema}.${rival.name} is as much like ${type.extId}`;
 }
 
 /** How alike a table and a type are by name: the type's external id, the last part of it, or its name at the service. */

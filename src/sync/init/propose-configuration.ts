@@ -1,19 +1,25 @@
 // A first configuration from both sides: which table is which type, what identifies a row, which column fills which field,
 // what refers to what. What names and values do not settle is said in a comment. Reads, and writes nothing.
 import { isReadingFault } from '../../errors/errors.js';
-import type { Catalogue, CatalogueTable, RelationName } from '../../mirror/read-catalogue.js';
+import type {
+  Catalogue,
+  CatalogueColumn,
+  CatalogueTable,
+  RelationName,
+} from '../../mirror/read-catalogue.js';
 import type { ServiceSurvey } from '../run/survey-service.js';
 import { nearestName } from '../../text/nearest-name.js';
 import { declaredKey, guessKeys, type ProposedKey } from './choose-key.js';
 import { findReferences, type KeyedTable, type UnusableReference } from './find-references.js';
 import {
+  columnLike,
   fieldsOf,
   matchFields,
   type NamedField,
   type ProposedField,
   type ProposedReference,
 } from './match-fields.js';
-import type { NamedType, TableOfType } from './match-tables.js';
+import { doubtOf, type NamedType, type TableOfType } from './match-tables.js';
 import { tokensOf, compareNames } from './name-tokens.js';
 import { proposeExternalId, type ProposedExternalId } from './propose-external-id.js';
 
@@ -34,8 +40,8 @@ export interface ProposedStream {
   unplaced: UnusableReference[];
   /** Columns that nothing is filled from. */
   unusedColumns: string[];
-  /** Fields of the type that nothing fills. */
-  emptyFields: NamedField[];
+  /** Fields of the type that nothing fills, and the column that is named like it but cannot. */
+  emptyFields: { field: NamedField; column: CatalogueColumn | undefined }[];
 }
 
 export interface ProposedConfiguration {
@@ -46,9 +52,6 @@ export interface ProposedConfiguration {
   /** Types of the service that no stream is of. */
   typesWithoutTable: NamedType[];
 }
-
-/** Likeness below which a table and a type get a comment. */
-const SURE = 0.75;
 
 /**
  * Proposes streams for the chosen tables and for those they refer to. `matched` are all tables that are like a type.
@@ -81,7 +84,7 @@ export async function proposeConfiguration(
     const own = keyed.get(table);
     if (own === undefined || streams.has(table)) continue;
     const { proposed: key, match } = own;
-    const { type, likeness } = match;
+    const { type } = match;
     const externalId = await readable(proposeExternalId(catalogue, table, type, key.columns));
     if (externalId === undefined) {
       leftOut.push({
@@ -95,7 +98,10 @@ export async function proposeConfiguration(
     const plain = matchFields(table, type, ofType, []);
     const isWanted = (column: string) => plain.fields.some(({ columns }) => columns.includes(column));
     const { candidates, otherwise } = await findReferences(catalogue, own, [...keyed.values()], isWanted);
-    const { fields, references, unplaced } = matchFields(table, type, ofType, candidates);
+    const toItself = new Set(
+      otherwise.filter(({ stream }) => stream === table.name).flatMap(({ columns }) => columns),
+    );
+    const { fields, references, unplaced } = matchFields(table, type, ofType, candidates, toItself);
     for (const { to } of references) waiting.push(to.table);
     const filled = new Set([...fields, ...references].map(({ field }) => field.extId));
     const used = new Set([...fields, ...references].flatMap(({ columns }) => columns));
@@ -104,7 +110,7 @@ export async function proposeConfiguration(
       name: names(table, type),
       table,
       type,
-      unsure: likeness < SURE ? `${table.name} and ${type.extId} are only similar` : undefined,
+      unsure: doubtOf(match),
       key,
       externalId,
       fields: inOrderOf(table, fields),
@@ -122,7 +128,14 @@ export async function proposeConfiguration(
       unusedColumns: table.columns
         .map(({ name }) => name)
         .filter((name) => !used.has(name) && !key.columns.includes(name) && name !== cursor),
-      emptyFields: ofType.filter(({ extId }) => !filled.has(extId) && filledBy(extId, type, namedTypes)),
+      emptyFields: ofType
+        .filter(({ extId }) => !filled.has(extId) && filledBy(extId, type, namedTypes))
+        .map((field) => {
+          const left = table.columns.filter(
+            ({ name, isText }) => toItself.has(name) || (!isText && !used.has(name)),
+          );
+          return { field, column: columnLike(field, type, left) };
+        }),
     });
   }
   const sorted = parentsFirst([...streams.values()], streams);
