@@ -105,12 +105,14 @@ export function createAppBase(
     return declared?.schedule?.timezone ?? declared?.reservations?.bookings?.timezone ?? 'UTC';
   });
 
-  /** The state bound to the destination of the settings. */
+  /** The state, with the destination of the settings noted in it, or confirmed. */
   const bound = once(async (): Promise<{ state: State; stateId: string }> => {
     const opened = await state();
     await noteDatabase(opened.db, 'state', await readStateFacts(opened.db));
     return { state: opened, stateId: await bindDestination(opened, api()) };
   });
+  /** Once others see this process: no process has given the state to another destination in between. */
+  const confirmBound = async () => bindDestination(await state(), api());
 
   /** Throws the error: one of a missing right with what the role may do. */
   async function explainRights(error: unknown): Promise<never> {
@@ -216,6 +218,7 @@ export function createAppBase(
     state,
     timeZone,
     bound,
+    confirmBound,
     mirror,
     triggers,
     limiter,
@@ -257,7 +260,7 @@ export function createAppBase(
       return { state: await state(), log, channels, rules, streams: names, timeZone: await timeZone() };
     },
 
-    /** The dependencies of a verify; a state that is new is bound to the destination. */
+    /** The dependencies of a verify; a new state is bound by it. */
     async verifying(startedBy: StartedBy): Promise<VerifyDeps> {
       const { createPace } = await import('../sync/run/request-pace.js');
       const { DEFAULT_VERIFY_SHARE } = await import('../streams/config-schema.js');
@@ -266,7 +269,7 @@ export function createAppBase(
       return { ...(await syncing((await bound()).state)), startedBy, pace };
     },
 
-    /** The dependencies of a reconcile; a state that is new is bound to the destination. */
+    /** The dependencies of a reconcile; a new state is bound by it. */
     async reconciling(startedBy: StartedBy): Promise<ReconcileDeps> {
       const { NO_RESERVATIONS } = await import('../streams/bookings.js');
       const { reservations = NO_RESERVATIONS } = await configuration();

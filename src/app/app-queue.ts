@@ -58,6 +58,7 @@ export async function openQueue(app: AppBase) {
       const configuration = { ...fingerprints, loadedAt, isChanged };
       const presence = await startPresence({ state, log, command: app.command, configuration });
       own(presence, presence.close);
+      await app.confirmBound();
       const { ofRun: streamsOf } = createCurrentStreams(mirror, syncing.streams);
       const deps = { ...shared, ...options, ...syncing, presence, probe, streamsOf };
       return ownStoppable(createWorkers(deps));

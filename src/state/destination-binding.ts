@@ -1,19 +1,34 @@
 // The service and organization that this state belongs to. A production key must never meet the state of a test environment:
-// what was accepted would be wrong for every record.
+// what was accepted would be wrong for every record. The state is bound once it knows something of the service, so what was
+// typed wrong before can be corrected.
 import { UsageError } from '../errors/errors.js';
-import type { Queries, State } from './database.js';
+import { queryOne, type Queries, type State } from './database.js';
+import { listWorking } from './processes.js';
+import { WAS_SENT } from './records/record-state.js';
 import { destination } from './schema.js';
 
 type BoundDestination = typeof destination.$inferSelect;
 export type Binding = Pick<BoundDestination, 'baseUrl' | 'organizationId' | 'region'>;
 
-/** Binds a new state to this destination, or confirms it. Returns the state's id. Throws UsageError for another one. */
-export async function bindDestination(state: State, wanted: Binding): Promise<string> {
+/**
+ * Notes this destination in a state that knows of no service yet, or confirms it. Returns the state's id. Throws UsageError
+ * where another one is bound, or is noted and a process is at work.
+ */
+export async function bindDestination({ db }: Pick<State, 'db'>, wanted: Binding): Promise<string> {
   const { baseUrl, organizationId, region } = wanted;
-  await state.db.insert(destination).values({ baseUrl, organizationId, region }).onConflictDoNothing();
-  const bound = await confirmDestination(state, wanted);
-  if (!bound) throw new UsageError('the state database lost its destination row');
-  return bound.stateId;
+  const noted = { baseUrl, organizationId, region };
+  await db.insert(destination).values(noted).onConflictDoNothing();
+  return db.transaction(async (tx) => {
+    const [bound] = await tx.select().from(destination).for('update');
+    if (!bound) throw new UsageError('the state database lost its destination row');
+    if (isSame(bound, wanted)) return bound.stateId;
+    if (await isBound(tx)) throw refusal(bound, wanted);
+    const working = await listWorking(tx);
+    if (working.length > 0) throw refusal(bound, wanted, working);
+    const answers = { answeredAt: null, answer: null, succeededAt: null };
+    await tx.update(destination).set({ ...noted, ...answers, boundAt: new Date() });
+    return bound.stateId;
+  });
 }
 
 /** The bound destination; undefined when nothing is bound yet. Throws UsageError when it is another than wanted. */
@@ -22,19 +37,40 @@ export async function confirmDestination(
   wanted: Binding,
 ): Promise<BoundDestination | undefined> {
   const bound = await readBinding(state);
-  if (!bound || (bound.baseUrl === wanted.baseUrl && bound.organizationId === wanted.organizationId))
-    return bound;
-  throw new UsageError(
-    `this state database belongs to organization ${bound.organizationId} at ${bound.baseUrl}, ` +
-      `but the settings name organization ${wanted.organizationId} at ${wanted.baseUrl}`,
-    {
-      remedy:
-        'Correct API_BASE_URL and API_ORGANIZATION_ID, or give each destination a STATE_DATABASE_URL of its own.',
-    },
-  );
+  if (!bound || isSame(bound, wanted)) return bound;
+  if (await isBound(state.db)) throw refusal(bound, wanted);
+  return undefined;
 }
 
-/** The bound destination, if any command has bound one. */
+const isSame = (bound: Binding, wanted: Binding) =>
+  bound.baseUrl === wanted.baseUrl && bound.organizationId === wanted.organizationId;
+
+/** Whether the state knows anything of a service: a write was accepted, or may have been, or something was read there. */
+export async function isBound(db: Pick<Queries, 'execute'>): Promise<boolean> {
+  const { known } = await queryOne<{ known: boolean }>(db)`
+    SELECT EXISTS (SELECT FROM slotsync.records AS r WHERE ${WAS_SENT} OR r.claimed_by IS NOT NULL)
+      OR EXISTS (SELECT FROM slotsync.links) OR EXISTS (SELECT FROM slotsync.drift)
+      OR EXISTS (SELECT FROM slotsync.verifications) OR EXISTS (SELECT FROM slotsync.reservations)
+      OR EXISTS (SELECT FROM slotsync.cancellations) OR EXISTS (SELECT FROM slotsync.reservations_watermark) AS known`;
+  return known;
+}
+
+function refusal(bound: Binding, wanted: Binding, working: readonly string[] = []): UsageError {
+  const belongs =
+    `this state database belongs to organization ${bound.organizationId} at ${bound.baseUrl}, ` +
+    `but the settings name organization ${wanted.organizationId} at ${wanted.baseUrl}`;
+  if (working.length > 0)
+    return new UsageError(`${belongs}; a process works with the former: ${working.join('; ')}`, {
+      remedy:
+        'Stop that process and run the same command again, or correct API_BASE_URL and API_ORGANIZATION_ID.',
+    });
+  return new UsageError(belongs, {
+    remedy:
+      'Correct API_BASE_URL and API_ORGANIZATION_ID, or give each destination a STATE_DATABASE_URL of its own. To give up what this state knows and start from nothing: slotsync reset',
+  });
+}
+
+/** The destination that is noted, if any command has noted one. */
 export async function readBinding({ db }: { db: Queries }): Promise<BoundDestination | undefined> {
   const [bound] = await db.select().from(destination);
   return bound;

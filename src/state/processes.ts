@@ -2,6 +2,7 @@
 // told to whoever looks from another.
 import { query, queryOne, type Queries, type RowOf } from './database.js';
 import type { Fingerprints } from '../streams/fingerprints.js';
+import { describeHolders, tryLock } from './locks.js';
 import type { processes } from './schema.js';
 
 /** The configuration that a process has. */
@@ -76,6 +77,18 @@ export async function listProcesses(db: Queries): Promise<Process[]> {
       configuration_loaded_at AS "configurationLoadedAt", configuration_changed_at AS "configurationChangedAt",
       seen_at > now() - make_interval(secs => ${ALIVE_SECONDS}) AS "isAlive"
     FROM slotsync.processes ORDER BY started_at, id`;
+}
+
+/**
+ * The processes and readings at work with the state, as texts. Takes the locks of readings, so none begins before the transaction
+ * ends.
+ */
+export async function listWorking(tx: Queries): Promise<string[]> {
+  const processes = (await listProcesses(tx)).filter(({ isAlive }) => isAlive);
+  const working = processes.map(({ command, host, pid }) => `${command} on ${host}, process ${pid}`);
+  for (const kind of ['reconcile', 'verify'] as const)
+    if (!(await tryLock(tx, kind))) working.push(`${kind}: ${await describeHolders(tx, kind)}`);
+  return working;
 }
 
 /** Records claimed by processes that are not alive: no other may write them before the last of these claims expires. */

@@ -82,12 +82,26 @@ describe('settings', () => {
     await expectRerunCompletes();
   });
 
+  it('with a wrong address or organization do not bind the state: the corrected ones are taken', async () => {
+    for (const changes of [
+      { API_BASE_URL: `${world.sandbox.url}/typo` },
+      { API_ORGANIZATION_ID: 'typo', API_KEY: 'not-the-key' },
+    ]) {
+      expect((await world.run(['check'], changes)).code).not.toBe(0);
+      expect((await world.run(['sync'], changes)).code).not.toBe(0);
+    }
+    expect((await world.run(['plan'])).code).toBe(0);
+    expect(world.sandbox.objects()).toEqual([]);
+    await expectRerunCompletes();
+  });
+
   it('for another organization are refused before anything is asked', async () => {
     await world.run(['sync']);
     world.sandbox.clearArrivals();
     const { code, stderr } = await world.run(['sync'], { API_ORGANIZATION_ID: 'other' });
     expect(code).toBe(2);
     expect(stderr).toContain('belongs to organization demo');
+    expect(stderr).toContain('slotsync reset');
     expect(world.sandbox.arrivals()).toHaveLength(0);
   });
 });

@@ -58,7 +58,7 @@ it('failures: before any run nothing is said to be in sync', async () => {
   const report = await stdoutOf('report');
   expect(flat(report)).toContain(nothing);
   expect(report, 'a command in one piece').not.toMatch(/slotsync$/m);
-  expect(await stdoutOf('check')).toContain('the tables exist; the first sync binds them');
+  expect(await stdoutOf('check')).toContain('the tables exist; the first accepted write binds them');
   expect(await stdoutOf('failures', 'rooms')).toBe(
     'Nothing is known of rooms yet: no run has planned it. To see what would be sent: slotsync plan rooms, then slotsync sync rooms\n',
   );

@@ -176,8 +176,8 @@ it('says when the database cannot be reached or refuses', async () => {
 
 const TEST = { baseUrl: 'https://api.test', organizationId: 'uni', region: 'EU_EES' };
 
-it('binds the state to the first destination, and to no other', async () => {
-  const { state } = await open(createDatabase);
+it('destination: the first one of which the state knows something is bound, and no other is taken', async () => {
+  const { state, sql } = await open(createDatabase);
   expect(await readBinding(state)).toBeUndefined();
   expect(await confirmDestination(state, TEST)).toBeUndefined();
   const stateId = await bindDestination(state, TEST);
@@ -188,27 +188,30 @@ it('binds the state to the first destination, and to no other', async () => {
     { ...TEST, baseUrl: 'https://api.production' },
     { ...TEST, organizationId: 'hospital' },
   ];
+  // Nothing is known of any service: what was typed wrong is corrected, unless a process works with it.
+  for (const other of [...others, TEST]) {
+    expect(await confirmDestination(state, other)).toBeUndefined();
+    expect(await bindDestination(state, other)).toBe(stateId);
+    expect(await readBinding(state)).toMatchObject(other);
+  }
+  await sql`INSERT INTO slotsync.processes (id, command, host, pid) VALUES ('a', 'worker', 'night', 7)`;
+  await expect(bindDestination(state, others[0] ?? TEST)).rejects.toMatchObject({
+    message: expect.stringContaining('a process works with the former: worker on night, process 7'),
+    remedy: expect.stringContaining('Stop that process'),
+  });
+  await sql`DELETE FROM slotsync.processes`;
+
+  await sql`INSERT INTO slotsync.records (stream, local_key, external_id, status, object_hash) VALUES ('rooms', 'A', 'room_A', 'synced', 'x')`;
   for (const other of others) {
     for (const refuse of [bindDestination, confirmDestination]) {
       const refusal = await refuse(state, other).catch((error: unknown) => error);
       expect(refusal).toBeInstanceOf(UsageError);
       expect((refusal as UsageError).message).toContain('uni at https://api.test');
       expect((refusal as UsageError).message).toContain(`${other.organizationId} at ${other.baseUrl}`);
-      expect((refusal as UsageError).remedy).toContain('API_BASE_URL');
+      expect((refusal as UsageError).remedy).toMatch(/API_BASE_URL.*slotsync reset/);
     }
   }
   expect(await readBinding(state)).toMatchObject({ baseUrl: TEST.baseUrl, organizationId: 'uni', stateId });
-});
-
-it('binds one destination when two commands are first at once', async () => {
-  const { state, sql } = await open(createDatabase);
-  const production = { ...TEST, baseUrl: 'https://api.production' };
-  const results = await Promise.allSettled([
-    bindDestination(state, TEST),
-    bindDestination(state, production),
-  ]);
-  expect(results.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'rejected']);
-  expect(await sql`SELECT * FROM slotsync.destination`).toHaveLength(1);
 });
 
 it('repair: a verify that repaired becomes a run of its own kind, and keeps what it was asked for', async () => {

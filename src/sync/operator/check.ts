@@ -14,7 +14,7 @@ import { findPooling, refuseTransactionPooling } from '../../connections/postgre
 import { recognize } from '../../connections/database-facts.js';
 import { readDatabase, readStateFacts } from '../../state/databases.js';
 import { CONTESTED_REMEDY, listContested } from '../../state/migrate.js';
-import { readBinding } from '../../state/destination-binding.js';
+import { isBound } from '../../state/destination-binding.js';
 import { readStateRole, requireWriter, type StateRole } from '../../state/state-role.js';
 import { readOldestSnapshot } from '../../state/oldest-snapshot.js';
 import { keysPerBatch } from '../plan/batches.js';
@@ -70,9 +70,9 @@ export async function* checkAll(deps: CheckDeps): AsyncGenerator<Finding> {
     stateRole = await readStateRole(opened);
     await requireWriter(opened);
     const pooling = await findPooling(opened.url);
-    const confirmed = (await readBinding(opened))
+    const confirmed = (await isBound(opened.db))
       ? 'the tables exist and belong to this destination'
-      : 'the tables exist; the first sync binds them to this destination';
+      : 'the tables exist; the first accepted write binds them to this destination';
     if (pooling === 'transaction' && deps.isQuotaInState) refuseTransactionPooling();
     return pooling === 'none' ? confirmed : `${confirmed}; reached through a pooler in ${pooling} mode`;
   });
