@@ -290,6 +290,20 @@ export function addCommands(program: Command): void {
     )
     .action(withApp({ needs: EVERYTHING }, async () => (await import('./explain.js')).explain));
 
+  common(program.command('reset'))
+    .option('--yes', 'without asking')
+    .description(
+      'start over, or uninstall: remove the triggers in the mirror, the state tables and the queue; nothing at the service',
+    )
+    .addHelpText(
+      'after',
+      [
+        '\nSays what is lost, and asks on a terminal. Refused while a process works with',
+        'the state. All of it is removed or nothing.',
+      ].join('\n'),
+    )
+    .action(withApp({ needs: STATE }, async () => (await import('./reset.js')).reset));
+
   common(program.command('forget'))
     .argument('<stream>', "a stream, or 'reservations'")
     .argument('<key...>', 'local key; of a composite key its parts')

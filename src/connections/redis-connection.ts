@@ -148,6 +148,29 @@ function reconnectAfterMs(times: number): number {
   return Math.round(Math.min(2000, 250 * 2 ** Math.min(times - 1, 10)) * (1 + Math.random() / 4));
 }
 
+/** Deletes every key that begins with this prefix, which has a hash tag. Throws as `requireRedis` does, and UsageError. */
+export async function deleteKeys(address: SettingText, prefix: string): Promise<void> {
+  await requireRedis(address);
+  const client = openRedis(address, 'reset', { maxRetriesPerRequest: 3, onPostponed: () => undefined });
+  client.on('error', () => undefined); // the command that fails reports it
+  try {
+    await client.ping(); // a Cluster knows its nodes then
+    for (const node of client instanceof Cluster ? client.nodes('master') : [client])
+      for await (const keys of node.scanStream({ match: `${prefix}:*`, count: 1000 }) as AsyncIterable<
+        string[]
+      >)
+        if (keys.length > 0) await client.unlink(keys);
+  } catch (error) {
+    throw refusal(
+      `keys could not be deleted (${messageOf(error)})`,
+      `Grant the user SCAN and UNLINK. By hand: redis-cli --scan --pattern '${prefix}:*' | xargs redis-cli unlink`,
+      error,
+    );
+  } finally {
+    client.disconnect();
+  }
+}
+
 /**
  * Checks that Redis can be used: it answers, is what the address says, and grants the rights. Throws SlotsyncError when it
  * does not answer within ten seconds, and UsageError when it refuses.

@@ -60,12 +60,13 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
     return row && { ...row, types: new Map(row.types) };
   }
 
-  /** The installed functions of this name, in any schema. */
-  const findFunctions = (name: string) => sql<(Owned & { tables: string[] })[]>`
+  /** The installed functions of this name, or all of them, in any schema. */
+  const findFunctions = (name?: string) => sql<(Owned & { tables: string[] })[]>`
     SELECT n.nspname AS schema, p.proname AS name, pg_get_userbyid(p.proowner) AS owner,
       array_to_json(ARRAY(SELECT DISTINCT tgrelid::oid::text FROM pg_trigger WHERE tgfoid = p.oid)) AS tables
     FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
-    WHERE p.proname = ${name} AND p.prorettype = 'trigger'::regtype`;
+    WHERE (p.proname = ${name ?? null}::name OR ${name === undefined} AND starts_with(p.proname::text, ${FUNCTION_PREFIX}))
+      AND p.prorettype = 'trigger'::regtype`;
 
   return {
     /** The identity of this database, to be compared with the mirror's. */
@@ -121,6 +122,9 @@ export function openTriggers({ url, channel }: { url: SettingText; channel: stri
         WHERE starts_with(proname::text, ${FUNCTION_PREFIX}::text) AND prorettype = 'trigger'::regtype ORDER BY proname`;
       return rows.map(({ name }) => name);
     },
+
+    /** The statements that remove every installed function with its triggers, for one transaction. */
+    removal: async (): Promise<string[]> => (await findFunctions()).flatMap(removeTriggers),
 
     /** Removes the installed functions of this name with their triggers, on any table. */
     remove: async (name: string): Promise<void> =>

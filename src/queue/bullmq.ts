@@ -21,7 +21,7 @@ import {
   waitWhileFull,
 } from '../connections/postgres-connection.js';
 import { asStateError } from '../state/database.js';
-import { openRedis, requireRedis, type RedisClient } from '../connections/redis-connection.js';
+import { deleteKeys, openRedis, requireRedis, type RedisClient } from '../connections/redis-connection.js';
 import type { SettingText } from '../config/setting-text.js';
 import { createSharedBackend } from './queue-pool.js';
 import { QUEUE_SCHEMA, queuePrefix, type QueueStore } from './queue-address.js';
@@ -45,6 +45,11 @@ export async function migrateQueue(store: QueueStore): Promise<void> {
       isSkipped(text) ? { rows: [] } : client.query(text, values);
     await runMigrations({ query } as never, QUEUE_SCHEMA);
   });
+}
+
+/** Removes the queues of a state from Redis; those in PostgreSQL go with their schema. */
+export async function deleteQueues(store: QueueStore, stateId: string): Promise<void> {
+  if ('redisUrl' in store) await deleteKeys(store.redisUrl, queuePrefix(stateId));
 }
 
 /**

@@ -1,7 +1,9 @@
 // Locks between processes: each is the lock of a table of ours that holds nothing, so only roles with rights on the state can take
 // one. Any role that may connect can take an advisory lock. The lock of a row would give a reading that lasts an hour an id of
 // its transaction, which keeps the whole database from being cleaned up.
-import { SlotsyncError } from '../errors/errors.js';
+import postgres from 'postgres';
+import { waitWhileFull } from '../connections/postgres-connection.js';
+import { codeOf, SlotsyncError } from '../errors/errors.js';
 import { formatDuration } from '../text/format.js';
 import { query, queryOne, type Queries } from './database.js';
 
@@ -64,6 +66,45 @@ export async function untilFree<T>(
     if (sentence !== before) onWait?.(`Waiting: ${sentence}.`);
     before = sentence;
   }
+}
+
+/** SQLSTATEs that end an attempt: a lock was not free, a deadlock, or another process has created the same schema or table. */
+const TRY_AGAIN = ['55P03', '40P01', '42P06', '42P07'];
+
+/**
+ * Changes tables of ours in one transaction, which is attempted again while other sessions use them. Throws SlotsyncError
+ * `state_locked` when they do so for too long.
+ */
+export async function changeSchema<T>(
+  db: Pick<Queries, 'execute' | 'transaction'>,
+  work: (tx: Queries) => Promise<T>,
+  waiting?: Waiting,
+): Promise<T> {
+  const attempt = async (tx: Queries) => {
+    await query(tx)`SET LOCAL lock_timeout = '1s'`;
+    return { result: await work(tx) };
+  };
+  const { result } = await untilFree(
+    () =>
+      waitWhileFull(() => db.transaction(attempt)).catch((error: unknown) => {
+        if (isBusy(error)) return undefined;
+        throw error;
+      }),
+    async () => `schema slotsync is in use by ${await describeHolders(db)}`,
+    waiting,
+  );
+  return result;
+}
+
+/** The driver's error: drizzle, and then the state, wrap it. */
+export const causeOf = (error: unknown) => (error instanceof Error ? error.cause : error);
+
+function isBusy(error: unknown): boolean {
+  const cause = causeOf(error);
+  // Two that create the same thing at once meet in an index of the catalogue.
+  const isMet =
+    cause instanceof postgres.PostgresError && cause.code === '23505' && cause.schema_name === 'pg_catalog';
+  return isMet || TRY_AGAIN.includes(codeOf(cause));
 }
 
 /** The sessions that have the lock; without one, those that use any table of ours. */

@@ -7,12 +7,11 @@ import { fileURLToPath } from 'node:url';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import { drizzle } from 'drizzle-orm/postgres-js';
 import { sql } from 'drizzle-orm';
-import postgres from 'postgres';
 import { codeOf, UsageError } from '../errors/errors.js';
 import type { SettingText } from '../config/setting-text.js';
-import { connectPostgres, waitWhileFull } from '../connections/postgres-connection.js';
+import { connectPostgres } from '../connections/postgres-connection.js';
 import { asStateError, query, queryOne, type Queries, type State } from './database.js';
-import { describeHolders, untilFree, type Waiting } from './locks.js';
+import { causeOf, changeSchema, type Waiting } from './locks.js';
 import { WAS_SENT } from './records/record-state.js';
 
 const FOLDER = fileURLToPath(new URL('../../migrations', import.meta.url));
@@ -39,9 +38,6 @@ export async function listContested(db: Pick<Queries, 'execute'>): Promise<Conte
     GROUP BY external_id HAVING count(external_id) > 1 ORDER BY external_id LIMIT ${MOST_CONTESTED}`;
 }
 
-/** SQLSTATEs that end an attempt: a lock was not free, a deadlock, or another process has created the same schema or table. */
-const TRY_AGAIN = ['55P03', '40P01', '42P06', '42P07'];
-
 /**
  * Applies what is missing: all of it or nothing. Two at once wait for each other, and for whoever uses a table that is
  * changed. Returns how many migrations were applied, and which objects several records owned before. Throws UsageError when
@@ -53,17 +49,7 @@ export async function migrate(
 ): Promise<{ applied: number; contested: readonly Contested[] }> {
   const client = connectPostgres(databaseUrl, 'migrate');
   try {
-    const db = drizzle(client);
-    const attempt = () =>
-      waitWhileFull(() => db.transaction(applyMissing)).catch((error: unknown) => {
-        if (isBusy(error)) return undefined;
-        throw error;
-      });
-    return await untilFree(
-      attempt,
-      async () => `schema slotsync is in use by ${await describeHolders(db)}`,
-      waiting,
-    );
+    return await changeSchema(drizzle(client), applyMissing, waiting);
   } catch (error) {
     throw asStateError(error);
   } finally {
@@ -73,7 +59,6 @@ export async function migrate(
 
 /** In one transaction, which holds the lock `migrate`. */
 async function applyMissing(tx: Queries) {
-  await query(tx)`SET LOCAL lock_timeout = '1s'`;
   await requireOwnSchema(tx);
   await createSchema(tx);
   await query(tx)`CREATE TABLE IF NOT EXISTS slotsync.lock_migrate ()`;
@@ -93,17 +78,6 @@ async function applyMissing(tx: Queries) {
       ON CONFLICT (name) DO UPDATE SET checksum = excluded.checksum, applied_at = now()`;
   }
   return { applied: count - before.count + changed.length, contested };
-}
-
-/** drizzle wraps the driver's error. */
-const causeOf = (error: unknown) => (error instanceof Error ? error.cause : error);
-
-function isBusy(error: unknown): boolean {
-  const cause = causeOf(error);
-  // Two that create the same thing at once meet in an index of the catalogue.
-  const isMet =
-    cause instanceof postgres.PostgresError && cause.code === '23505' && cause.schema_name === 'pg_catalog';
-  return isMet || TRY_AGAIN.includes(codeOf(cause));
 }
 
 /**

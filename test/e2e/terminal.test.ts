@@ -113,3 +113,18 @@ it('status --watch: a pipe and --json are refused, with what to do', async () =>
   expect(await world.run(['status', '--watch', '--json'])).toMatchObject({ code: 2 });
   expect(await world.run(['status', '--watch', '0'])).toMatchObject({ code: 2 });
 });
+
+it.skipIf(!hasScript)('reset: asks, and removes nothing unless yes is typed', async () => {
+  for (const keys of ['y\r', '\u0003']) {
+    const reset = startOnTerminal('reset');
+    await reset.shows(/Remove it\? Type yes:/);
+    reset.press(keys);
+    expect(await reset.ended).not.toBe(0);
+    expect((await world.run(['status'])).code).toBe(0);
+  }
+  const reset = startOnTerminal('reset');
+  await reset.shows(/Remove it\? Type yes:/);
+  reset.press('yes\r');
+  expect(await reset.ended).toBe(0);
+  expect((await world.run(['status'])).stderr).toContain('no slotsync schema yet');
+});

@@ -1,0 +1,70 @@
+import { once } from 'node:events';
+import { createInterface } from 'node:readline/promises';
+import type { App } from '../app/app.js';
+import { UsageError } from '../errors/errors.js';
+import { deleteQueues } from '../queue/bullmq.js';
+import { print, printLine, printNote } from '../render/print.js';
+import { readBinding } from '../state/destination-binding.js';
+import { countLosses, dropState, requireIdle, type Losses } from '../state/reset.js';
+import { plural } from '../text/format.js';
+import type { CommonOptions } from './command.js';
+import { EXIT } from './exit-code.js';
+
+export async function reset(app: App, options: CommonOptions & { yes?: boolean }): Promise<number> {
+  const state = await app.state();
+  await state.db.transaction(requireIdle);
+  const binding = await readBinding(state);
+  const triggers = await app.triggers();
+  const lost = { ...(await countLosses(state.db)), triggers: (await triggers.list()).length };
+  const what = `what slotsync knows of ${binding ? `organization ${binding.organizationId} at ${binding.baseUrl}` : 'no service yet'}: ${describe(lost)}`;
+  if (!options.yes) {
+    if (options.json || !process.stdin.isTTY || !process.stdout.isTTY)
+      throw new UsageError(`reset removes ${what}`, { remedy: 'If that is meant: slotsync reset --yes' });
+    printLine(`This removes ${what}.`);
+    printLine('Objects and bookings at the service and rows of the mirror stay as they are.');
+    if ((await ask('Remove it? Type yes: ')) !== 'yes') {
+      printLine('Nothing was removed.');
+      return EXIT.failed;
+    }
+  }
+  const statements = await triggers.removal();
+  const before = async () => {
+    if (binding) await deleteQueues(app.queueStore(), binding.stateId);
+  };
+  await dropState(state, { statements, before }, { onWait: printNote });
+  print(options, { removed: lost }, [
+    `Removed ${what}.`,
+    'To start from nothing: slotsync migrate. If objects of these rows are at the service: slotsync verify --adopt, then slotsync plan',
+  ]);
+  return EXIT.done;
+}
+
+function describe({
+  records,
+  links,
+  runs,
+  holds,
+  changes,
+  bookings,
+  triggers,
+}: Losses & { triggers: number }) {
+  return [
+    plural(records, 'record'),
+    plural(links, 'link'),
+    plural(runs, 'run'),
+    `${plural(holds, 'hold')} that wait or are approved`,
+    `${plural(changes, 'change')} in the inbox`,
+    plural(bookings, 'booking'),
+    `triggers of ${plural(triggers, 'stream')}`,
+  ].join(', ');
+}
+
+/** The line that is typed; empty when the input ends. */
+async function ask(question: string): Promise<string> {
+  const lines = createInterface({ input: process.stdin, output: process.stdout, terminal: false });
+  try {
+    return (await Promise.race([lines.question(question), once(lines, 'close').then(() => '')])).trim();
+  } finally {
+    lines.close();
+  }
+}
