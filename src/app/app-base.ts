@@ -120,10 +120,14 @@ export function createAppBase(
     throw error;
   }
 
-  const ownMirror = owned(async () => {
+  const openMirror = async () => {
     const { createMirror } = await import('../mirror/mirror.js');
-    return createMirror({ url: required(settings.mirrorUrl, 'MIRROR_DATABASE_URL') });
-  });
+    return createMirror({
+      url: required(settings.mirrorUrl, 'MIRROR_DATABASE_URL'),
+      statementSeconds: settings.mirrorStatementSeconds,
+    });
+  };
+  const ownMirror = owned(openMirror);
   const mirror = async () => parts.mirror ?? ownMirror();
 
   const triggers = owned(async () => {
@@ -220,6 +224,7 @@ export function createAppBase(
     bound,
     confirmBound,
     mirror,
+    openMirror,
     triggers,
     limiter,
     http,

@@ -14,7 +14,7 @@ interface PageParts {
 
 /** The page's routes; closed with the app. */
 export function openPage(app: AppBase, { port, producer, quotaUsage = app.quotaUsage }: PageParts) {
-  const { settings, state, timeZone, configuration, mirror, log } = app;
+  const { settings, state, timeZone, configuration, mirror, openMirror, log } = app;
   const destination = async () => {
     await app.confirmedState(); // records of one service are never looked up at another
     return app.destination();
@@ -33,6 +33,7 @@ export function openPage(app: AppBase, { port, producer, quotaUsage = app.quotaU
     quotaUsage,
     requestsPerSecond: settings.requestsPerSecond,
     mirror,
+    openMirror,
     destination,
     producer,
     log,

@@ -3,6 +3,7 @@
 import type { Command } from 'commander';
 import type { App, AppOptions } from '../app/app.js';
 import { EXIT } from './exit-code.js';
+import { closeOnSignal } from './signals.js';
 
 /** Options of every command that uses the settings. */
 export interface CommonOptions {
@@ -34,11 +35,13 @@ export function withApp<A extends unknown[]>(
     const { config: configPath, envFile } = args.at(-2) as CommonOptions; // commander adds the command itself
     const command = (args.at(-1) as Command).name();
     const app = await createApp({ ...opens, command, configPath, envFile });
+    const signals = closeOnSignal(app.close);
     try {
       process.exitCode = (await run(app, ...args)) ?? EXIT.done;
     } catch (error) {
       await app.explainRights(error);
     } finally {
+      await signals.ended();
       await app.close();
     }
   };

@@ -8,6 +8,37 @@ const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 /** How long a process that is stopping may take to close its connections. */
 const CLOSE_WITHIN_MS = 6000;
 
+/** How long interrupted work may take to leave nothing half written. */
+const UNWIND_WITHIN_MS = 2000;
+
+/**
+ * For every command: a signal that the command does not handle closes what is open, so that no statement goes on at a server,
+ * and then ends the process as the system does. A second one ends it at once.
+ */
+export function closeOnSignal(close: () => Promise<unknown>) {
+  let isHandled = false;
+  let isClosing = false;
+  const unlisten = () => SIGNALS.forEach((name) => process.off(name, onSignal));
+  function onSignal(name: NodeJS.Signals): void {
+    if (process.listenerCount(name) > 1) {
+      isHandled = true;
+      return;
+    }
+    unlisten();
+    if (isHandled) return void process.kill(process.pid, name);
+    isClosing = true;
+    void close().finally(() => process.kill(process.pid, name));
+  }
+  SIGNALS.forEach((name) => process.on(name, onSignal));
+  return {
+    /** To be called when the command has ended. Never resolves after such a signal: what fails then is no news. */
+    async ended(): Promise<void> {
+      unlisten();
+      if (isClosing) await new Promise(() => undefined);
+    },
+  };
+}
+
 /**
  * For a command that only reads, and starts again from the beginning: a signal interrupts it at once. Undefined: it was
  * interrupted, and `stopped` was said.
@@ -17,10 +48,16 @@ export async function untilInterrupted<T>(
   stopped: string,
 ): Promise<T | undefined> {
   const interrupted = new AbortController();
-  const interrupt = () => interrupted.abort(new Error('interrupted'));
+  let giveUp: (reason: unknown) => void = () => undefined;
+  const givenUp = new Promise<never>((_, reject) => (giveUp = reject));
+  const interrupt = () => {
+    const reason = new Error('interrupted');
+    interrupted.abort(reason);
+    setTimeout(giveUp, UNWIND_WITHIN_MS, reason).unref();
+  };
   SIGNALS.forEach((name) => process.once(name, interrupt));
   try {
-    return await work(interrupted.signal);
+    return await Promise.race([work(interrupted.signal), givenUp]);
   } catch (error) {
     if (!interrupted.signal.aborted) throw error;
     printNote(stopped);

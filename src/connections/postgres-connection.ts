@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import postgres from 'postgres';
 import { codeOf, UsageError } from '../errors/errors.js';
 import { TOO_MANY_CONNECTIONS } from './postgres-faults.js';
+import { endStatementsWithClient } from './end-statements.js';
 import { createSocketOpener } from './postgres-socket.js';
 import { parsePostgresAddress } from './postgres-address.js';
 import { currentText, type SettingText } from '../config/setting-text.js';
@@ -28,7 +29,7 @@ export function connectPostgres<T extends Record<string, postgres.PostgresType> 
 ) {
   const { connection, ...others } = options;
   const server = serverOf(address);
-  return postgres<T>({
+  const client = postgres<T>({
     ...server,
     socket: createSocketOpener(server),
     max: 1,
@@ -41,6 +42,7 @@ export function connectPostgres<T extends Record<string, postgres.PostgresType> 
     connection: { application_name: nameOf(duty), DateStyle: 'ISO, YMD', ...connection },
     ...others,
   } as postgres.Options<T>);
+  return endStatementsWithClient(client);
 }
 
 /** The same for pg, as the configuration of a client or a pool. Throws UsageError when the address cannot be used. */

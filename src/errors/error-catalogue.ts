@@ -139,6 +139,10 @@ export const ERRORS = {
     'a statement failed at the mirror',
     `${NEXT_RUN}. If it happens again, read the log of the mirror’s server.`,
   ),
+  mirror_timeout: retry(
+    'a statement took too long at the mirror, or was cancelled there',
+    `${NEXT_RUN}. Make the view or query of the stream faster, or raise MIRROR_STATEMENT_SECONDS.`,
+  ),
   mirror_raised: dead(
     'a function or a subquery of the source raised an error',
     'Correct the row or the function it comes from, then: slotsync sync',

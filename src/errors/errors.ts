@@ -59,9 +59,14 @@ export class UsageError extends SlotsyncError {
 export function isReadingFault(error: unknown): error is SlotsyncError {
   return (
     error instanceof SlotsyncError &&
-    ['mirror_source', 'mirror_row_security', 'mirror_read_only', 'mirror_raised', 'mirror_failed'].includes(
-      error.code,
-    )
+    [
+      'mirror_source',
+      'mirror_row_security',
+      'mirror_read_only',
+      'mirror_raised',
+      'mirror_failed',
+      'mirror_timeout',
+    ].includes(error.code)
   );
 }
 

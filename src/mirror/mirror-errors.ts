@@ -38,6 +38,8 @@ export function asMirrorError(error: unknown): unknown {
   if (isRefusedByPolicy(error)) return fault('mirror_row_security', text);
   if (/^(42|3F|0A)/.test(sqlstate)) return fault('mirror_source', text);
   if (sqlstate === '25006') return fault('mirror_read_only', `the source tries to write: ${text}`);
+  if (sqlstate === '57014')
+    return fault('mirror_timeout', 'the mirror did not answer in time', { detail: text });
   const connection = readConnectionFault(error);
   if (connection) return fault(`mirror_${connection.kind}`, `the mirror ${connection.said}`);
   if (sqlstate.startsWith('22')) {

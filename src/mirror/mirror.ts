@@ -58,10 +58,18 @@ export type Mirror = ReturnType<typeof createMirror>;
 
 /**
  * Opens the mirror. Nothing connects before the first reading. Errors are SlotsyncError `mirror_…`. `slowMs`: from how many
- * milliseconds on the reading of a batch is slow.
+ * milliseconds on the reading of a batch is slow. `statementSeconds`: the longest that a statement may take.
  */
-export function createMirror({ url, slowMs }: { url: SettingText; slowMs?: number | undefined }) {
-  const sessions = openReadOnlySessions(url);
+export function createMirror({
+  url,
+  slowMs,
+  statementSeconds,
+}: {
+  url: SettingText;
+  slowMs?: number | undefined;
+  statementSeconds?: number | undefined;
+}) {
+  const sessions = openReadOnlySessions(url, statementSeconds);
   const reader = createSourceReader(sessions);
   const timer = createReadingTimer(sessions, slowMs);
   const turns = createTurns();

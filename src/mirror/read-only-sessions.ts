@@ -20,6 +20,14 @@ const MOST_CONNECTIONS = 2;
  */
 const BY_KEYS = { random_page_cost: 1.1 };
 
+/** How long a statement may take, unless the setting says otherwise. */
+const STATEMENT_SECONDS = 1800;
+
+/** Lowers the limit of the server, of the database or of the role, and raises none. */
+const limitStatements = (seconds: number) =>
+  `SELECT set_config('statement_timeout', '${seconds}s', true)
+    WHERE current_setting('statement_timeout')::interval NOT BETWEEN '1 millisecond' AND '${seconds} seconds'`;
+
 /** Advisory locks of a session outlive its transactions. */
 const END = 'ROLLBACK; SELECT pg_advisory_unlock_all()';
 
@@ -43,8 +51,8 @@ export class ColumnsChanged extends Error {
 
 export type ReadOnlySessions = ReturnType<typeof openReadOnlySessions>;
 
-/** Opens the mirror's sessions. Nothing connects before the first reading; errors are the driver's. */
-export function openReadOnlySessions(url: SettingText) {
+/** Opens the mirror's sessions. `statementSeconds`: the longest that a statement may take. Nothing connects before the first reading; errors are the driver's. */
+export function openReadOnlySessions(url: SettingText, statementSeconds = STATEMENT_SECONDS) {
   const idle: Session[] = [];
   const open = new Set<Session>();
   const waiting: (() => void)[] = [];
@@ -54,7 +62,7 @@ export function openReadOnlySessions(url: SettingText) {
   async function take(): Promise<Session> {
     if (taken < MOST_CONNECTIONS) taken++;
     else await new Promise<void>((resolve) => waiting.push(resolve));
-    const session = idle.pop() ?? openSession(url);
+    const session = idle.pop() ?? openSession(url, statementSeconds);
     open.add(session);
     return session;
   }
@@ -144,7 +152,7 @@ export function openReadOnlySessions(url: SettingText) {
     /** Ends the sessions, with what they are reading. */
     async close(): Promise<void> {
       isClosed = true;
-      await Promise.all([...open].map((session) => session.client.end({ timeout: 2 })));
+      await Promise.all([...open].map((session) => session.client.end({ timeout: 0 })));
     },
   };
 }
@@ -173,7 +181,7 @@ async function unlessChanged<T>(
 
 type Session = ReturnType<typeof openSession>;
 
-function openSession(url: SettingText) {
+function openSession(url: SettingText, statementSeconds: number) {
   let timesClosed = 0;
   const client = connectPostgres(url, 'mirror', {
     max: 1,
@@ -195,7 +203,7 @@ function openSession(url: SettingText) {
       );
       await waitWhileFull(async () => {
         const before = timesClosed;
-        await client.unsafe(['BEGIN READ ONLY', ...set].join('; '));
+        await client.unsafe(['BEGIN READ ONLY', ...set, limitStatements(statementSeconds)].join('; '));
         if (timesClosed !== before) throw connectionClosed();
       });
     },

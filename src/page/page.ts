@@ -16,6 +16,7 @@ import {
 } from '../http/http-server.js';
 import type { Logger } from '../process/logger.js';
 import type { SettingText } from '../config/setting-text.js';
+import type { Mirror } from '../mirror/mirror.js';
 import type { SyncDeps } from '../sync/run/sync-deps.js';
 import { explainRecord } from '../sync/operator/explain-record.js';
 import { visible } from '../text/visible-text.js';
@@ -46,6 +47,7 @@ export interface PageDeps extends ActionDeps, SourceDeps {
   trustedProxies?: string | undefined;
   /** The port that the server listens on; cookies do not tell the ports of a host apart. */
   port: number;
+  openMirror: () => Promise<Mirror>;
   destination: () => Promise<SyncDeps['destination']>;
   log: Logger;
 }
@@ -250,12 +252,12 @@ export function createPage(deps: PageDeps) {
     const declared = (await deps.configuration()).streams.find(({ name }) => name === stream);
     const path = pathOf('records', stream, key);
     if (!declared) throw new UsageError(`no stream '${stream}' is in the configuration`);
-    const sides = {
-      mirror: await deps.mirror(),
-      destination: await deps.destination(),
-      state: await deps.state(),
-    };
-    const explained = await explainRecord(sides, declared, key);
+    // A mirror of its own: what it reads ends when the reader has gone.
+    const mirror = await deps.openMirror();
+    const { signal } = context.req.raw;
+    signal.addEventListener('abort', () => void mirror.close());
+    const sides = { mirror, destination: await deps.destination(), state: await deps.state() };
+    const explained = await explainRecord(sides, declared, key).finally(() => mirror.close());
     session.shown.clear();
     session.shown.set(path, { explained, at: new Date() } satisfies Shown);
     log.info({ stream }, 'record read for an operator');

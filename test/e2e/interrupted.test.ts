@@ -3,6 +3,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Redis } from 'ioredis';
 import type { Running } from '../support/program.js';
+import postgres from 'postgres';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
@@ -73,6 +74,43 @@ describe('sync: interrupted by Ctrl-C', () => {
       expect((await world.run(['sync'])).code).toBe(0);
       expect(world.sandbox.objects()).toHaveLength(2 * ROWS);
     } finally {
+      await world.close();
+    }
+  });
+});
+
+describe('a signal ends the statement of a command at the server', () => {
+  it.each([
+    ['plan', 'SIGTERM', 1],
+    ['plan', 'SIGINT', 1],
+    ['check', 'SIGTERM', 1],
+    // It finishes what is in work after the first one.
+    ['sync', 'SIGTERM', 2],
+    ['status', 'SIGINT', 1],
+  ] as const)('%s: after %s', async (command, signal, times) => {
+    const world = await rehearse({ rows: 1 });
+    const active = async () => {
+      const [row] = await world.sql`
+        SELECT count(*)::int AS count FROM pg_stat_activity WHERE datname = current_database()
+          AND application_name LIKE 'slotsync%' AND state = 'active' AND now() - query_start > interval '1 second'`;
+      return Number(row?.['count']);
+    };
+    const lock = postgres(world.url, { max: 1, onnotice: () => undefined });
+    try {
+      await world.sql`ALTER TABLE rooms RENAME TO kept`;
+      await world.sql`CREATE VIEW rooms AS SELECT kept.* FROM kept, pg_sleep(600)`;
+      await lock.unsafe(command === 'status' ? 'BEGIN; LOCK slotsync.records' : 'BEGIN');
+      const running = world.start([command]);
+      await until(active, { describe: () => `a statement: ${running.output()}` });
+      running.child.kill(signal);
+      if (times === 2) {
+        await world.untilStopping(running);
+        running.child.kill(signal);
+      }
+      await running.finished;
+      await until(async () => (await active()) === 0, { describe: 'no statement' });
+    } finally {
+      await lock.end({ timeout: 0 });
       await world.close();
     }
   });

@@ -213,6 +213,7 @@ const GIVEN_UP: Record<string, Turn> = {
   mirror_refused: 'person',
   mirror_row_security: 'person',
   mirror_source: 'person',
+  mirror_timeout: 'retry',
   mirror_unreachable: 'retry',
   quota_unavailable: 'retry',
   redirected: 'person',

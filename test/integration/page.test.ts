@@ -1,6 +1,7 @@
 // The operator's page over HTTP, with a real state: who may read and act, what no answer lacks, and what an action does.
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
+import { createMirror } from '../../src/mirror/mirror.js';
 import { startHttpServer } from '../../src/http/http-server.js';
 import { createPage, type PageDeps } from '../../src/page/page.js';
 import { notePresence } from '../../src/state/processes.js';
@@ -56,6 +57,7 @@ async function serve(
     quotaUsage: () => world.limiter.usage(),
     requestsPerSecond: 20,
     mirror: async () => world.mirror,
+    openMirror: async () => createMirror({ url: world.url }),
     destination: async () => world.destination,
     producer: async () => ({
       enqueueRun: async (id: number) => void queued.push(id),

@@ -169,6 +169,7 @@ describe('run: a stream whose source raises', () => {
     ['an error of its own (P0001)', 'P0001', 'mirror_raised'],
     ['a division by zero', '22012', 'mirror_source'],
     ['a subquery that returns several rows', '21000', 'mirror_raised'],
+    ['a statement timeout', '57014', 'mirror_timeout'],
   ])('%s fails alone, at once', async (_, sqlstate, code) => {
     const world = await openTroubled(sqlstate);
     const { run, errors } = await world.sync();
@@ -182,7 +183,6 @@ describe('run: a stream whose source raises', () => {
   });
 
   it.each([
-    ['a statement timeout', '57014'],
     ['a conflict on a standby', '40001'],
     ['a server without memory', '53200'],
   ])('%s fails alone after three attempts, and the others are sent', async (_, sqlstate) => {
@@ -190,6 +190,17 @@ describe('run: a stream whose source raises', () => {
     const { run, errors } = await world.sync();
     expect(errors).toMatchObject([{ code: 'mirror_failed' }, { code: 'mirror_failed' }]);
     expect(run).toMatchObject({ status: 'partial', errorCode: 'mirror_failed' });
+    await expectInSync(world);
+  });
+
+  it('that takes longer than its time fails alone, at once, and the others are sent', async () => {
+    const world = await open(roomsAndCourses({ from: 'offered', references: {} }), { statementSeconds: 2 });
+    await addRooms(world, 'A');
+    await world.sql`CREATE VIEW offered AS SELECT code, name FROM courses, pg_sleep(600)`;
+    const { run, errors } = await world.sync();
+    expect(errors).toEqual([]);
+    expect(run).toMatchObject({ status: 'partial', errorCode: 'mirror_timeout' });
+    expect(run.errorMessage).toMatch(/^courses: the mirror did not answer in time/);
     await expectInSync(world);
   });
 

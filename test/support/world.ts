@@ -74,6 +74,7 @@ export interface WorldOptions {
   attempts?: number;
   /** Milliseconds from which on the reading of a batch is slow. */
   slowMs?: number;
+  statementSeconds?: number;
   /** The quota's rules; by default nothing waits. */
   rules?: Partial<QuotaRules>;
 }
@@ -141,7 +142,11 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
   };
   const parts = {
     configuration,
-    mirror: createMirror({ url: database.url, slowMs: options.slowMs }),
+    mirror: createMirror({
+      url: database.url,
+      slowMs: options.slowMs,
+      statementSeconds: options.statementSeconds,
+    }),
     state,
     limiter,
     meter,

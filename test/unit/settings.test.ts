@@ -49,6 +49,7 @@ describe('settings that are complete', () => {
       redisUrl: undefined,
       api: { baseUrl: 'https://api.example.org', key: 'k3y', organizationId: '42', region: 'EU_EES' },
       requestsPerSecond: 20,
+      mirrorStatementSeconds: 1800,
       configPath: undefined,
       httpPort: 0,
       httpHost: '127.0.0.1',

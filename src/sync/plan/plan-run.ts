@@ -193,10 +193,12 @@ async function failStream(
 }
 
 /**
- * Whether a stream that failed while planning fails alone now. A permanent fault of its source does at once; one that may
- * pass (a timeout, a conflict on a standby) after some attempts. What concerns every stream is thrown instead.
+ * Whether a stream that failed while planning fails alone now. A permanent fault of its source does at once, and so does a
+ * timeout, for which the others would wait again; one that may pass (a conflict on a standby) after some attempts. What
+ * concerns every stream is thrown instead.
  */
 function failsAlone(error: unknown, attemptsMade: number): boolean {
   if (isWaitedFor(error)) return false;
-  return dispositionOf(error) === 'dead' || attemptsMade + 1 >= STREAM_ATTEMPTS;
+  const isFinal = dispositionOf(error) === 'dead' || codeOf(error) === 'mirror_timeout';
+  return isFinal || attemptsMade + 1 >= STREAM_ATTEMPTS;
 }
