@@ -147,6 +147,10 @@ export const ERRORS = {
     'a function or a subquery of the source raised an error',
     'Correct the row or the function it comes from, then: slotsync sync',
   ),
+  row_too_large: dead(
+    'a row of the mirror is larger than 16 MB as text, and is not read',
+    'Correct the row, or leave its large column out with a query in `from`, then: slotsync sync',
+  ),
   state_refused: setup(
     'the state database refused the connection',
     'Check STATE_DATABASE_URL (default: MIRROR_DATABASE_URL), then: slotsync check',

@@ -66,6 +66,7 @@ export function isReadingFault(error: unknown): error is SlotsyncError {
       'mirror_raised',
       'mirror_failed',
       'mirror_timeout',
+      'row_too_large',
     ].includes(error.code)
   );
 }

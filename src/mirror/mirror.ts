@@ -1,6 +1,6 @@
 // The organization's mirror, only ever read: see read-only-sessions.ts. How values print as text is fixed, because the row
 // hash is made of that text.
-import { hashExpression, keyExpression } from './row-key-and-hash.js';
+import { keyExpression, limitedHashExpression } from './row-key-and-hash.js';
 import { readDatabaseFacts } from '../connections/database-facts.js';
 import type { SettingText } from '../config/setting-text.js';
 import { messageOf, SlotsyncError } from '../errors/errors.js';
@@ -104,7 +104,7 @@ export function createMirror({
     const wanted = new Set(keys);
     const rows = await reader.readRows(
       stream,
-      (described) => ({ hash: `${hashExpression(described)}::text` }),
+      (described) => ({ hash: limitedHashExpression(described) }),
       (described) => keyConditions(described, keys),
       ended,
     );

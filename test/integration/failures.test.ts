@@ -218,6 +218,7 @@ const GIVEN_UP: Record<string, Turn> = {
   quota_unavailable: 'retry',
   redirected: 'person',
   refused: 'person',
+  row_too_large: 'person',
   service_failed: 'retry',
   service_unreachable: 'retry',
   state_failed: 'retry',

@@ -206,7 +206,11 @@ export function retirementPostponed(write: Write): Outcome {
 
 /** The mirror cannot say what its row is, or which row has its object: nothing is done about it. */
 export function unreadable({ localKey }: ClaimedRecord, error: SlotsyncError): Outcome {
-  return { localKey, outcome: 'failed', code: error.code, message: messageWithDetail(error) };
+  const message = messageWithDetail(error);
+  const { hash } = error.facts;
+  // A row that is too large stays so until it changes.
+  if (typeof hash === 'string') return { localKey, ...dead(error.code, message, hash) };
+  return { localKey, outcome: 'failed', code: error.code, message };
 }
 
 /** Its row is gone and its object need not be looked after: the record goes. */
