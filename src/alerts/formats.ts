@@ -1,5 +1,6 @@
 // The bodies that channels take: slotsync's own JSON, those of Slack and of Teams, and text and HTML for a mail.
 import { html } from '../text/html.js';
+import { visibleInLine } from '../text/visible-text.js';
 import { senderOf, subjectOf, type Notice } from './notice.js';
 
 /** slotsync's own: everything, for programs. */
@@ -34,7 +35,7 @@ function section(text: string) {
 
 /** Slack's own escapes; there are no others. */
 function slackText(text: string): string {
-  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
+  return visibleInLine(text).replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 }
 
 const TEAMS_ALERTS = 20;
@@ -70,12 +71,14 @@ export function toTeamsBody(notice: Notice) {
 }
 
 function block(text: string, style: Record<string, unknown> = {}) {
-  return { type: 'RichTextBlock', inlines: [{ type: 'TextRun', text, ...style }] };
+  return { type: 'RichTextBlock', inlines: [{ type: 'TextRun', text: visibleInLine(text), ...style }] };
 }
 
 export function toText(notice: Notice): string {
   const alerts = notice.alerts.map(({ title, details, commands }) =>
-    [title, ...details.map((line) => `  ${line}`), ...commands.map((command) => `  → ${command}`)].join('\n'),
+    [title, ...details.map((line) => `  ${line}`), ...commands.map((command) => `  → ${command}`)]
+      .map(visibleInLine)
+      .join('\n'),
   );
   return [...alerts, `-- \n${senderOf(notice)}`, ''].join('\n\n');
 }

@@ -1,5 +1,6 @@
 // The input of a channel: one notice with everything that is due, so that many causes at once are one message.
 import { formatDuration, plural } from '../text/format.js';
+import { visibleInLine } from '../text/visible-text.js';
 import type { DueMessage } from '../state/alerts.js';
 import type { AlertCondition } from '../state/schema.js';
 
@@ -70,10 +71,10 @@ function composeAlert({ event, alert }: DueMessage): NoticeAlert {
   };
 }
 
-/** The subject line: the alert, or how many. */
+/** The alert, or how many. A subject line. */
 export function subjectOf({ alerts }: Notice): string {
   const [first, ...others] = alerts;
-  if (first && others.length === 0) return first.title;
+  if (first && others.length === 0) return visibleInLine(first.title);
   const over = alerts.filter(({ event }) => event === 'recovered').length;
   const open = alerts.length - over;
   return [open > 0 && plural(open, 'alert'), over > 0 && `${over} over`].filter(Boolean).join(', ');
@@ -83,5 +84,5 @@ export function subjectOf({ alerts }: Notice): string {
 export function senderOf({ organization }: Notice): string {
   return organization === null
     ? 'slotsync'
-    : `slotsync, organization ${organization.id} at ${organization.service}`;
+    : `slotsync, organization ${visibleInLine(organization.id)} at ${visibleInLine(organization.service)}`;
 }

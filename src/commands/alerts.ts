@@ -54,7 +54,8 @@ async function printOpen(
 function describeOpen({ message, openedAt, goneSince, messages }: OpenAlert, timeZone: string): string[] {
   const { title, details, commands } = message;
   return lines(
-    `\n${title}`,
+    '',
+    title,
     details.map((line) => `  ${line}`),
     `  Open since ${formatTime(openedAt, timeZone)}.`,
     goneSince !== null &&

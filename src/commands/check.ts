@@ -4,11 +4,11 @@ import { AFTER_SYNC, nextDue } from '../time/cron-schedule.js';
 import { isUnencryptedRemote, parsePostgresAddress } from '../connections/postgres-address.js';
 import { currentText } from '../config/setting-text.js';
 import { UsageError } from '../errors/errors.js';
-import { formatMinute, plural } from '../text/format.js';
+import { formatMinute, lines, plural } from '../text/format.js';
 import { findFormerProcesses } from '../situation/configurations.js';
 import { describeFormer } from '../documents/concerns.js';
 import { plain } from '../render/plain.js';
-import { print, printLine } from '../render/print.js';
+import { print, printLines } from '../render/print.js';
 import { findExposedSecrets } from '../config/environment.js';
 import { listProcesses } from '../state/processes.js';
 import { checkAll, type Finding } from '../sync/operator/check.js';
@@ -30,8 +30,7 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
   const findings: Finding[] = [];
   const add = (finding: Finding) => {
     findings.push(finding);
-    const remedy = finding.remedy === undefined ? '' : `\n    → ${finding.remedy}`;
-    if (!options.json) printLine(`${SIGNS[finding.result]} ${finding.what}: ${finding.text}${remedy}`);
+    if (!options.json) printLines(describeFinding(finding));
   };
   add({ what: 'settings', result: 'ok', text: describeSettings(app) });
   for (const text of findExposedSecrets(options.envFile)) add({ what: 'secrets', result: 'note', text });
@@ -84,9 +83,10 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
   const faults = findings.filter(({ result }) => result === 'fault');
   const warnings = findings.filter(({ result }) => result === 'warning').length;
   print(options, { ok: faults.length === 0, findings }, [
+    '',
     faults.length === 0
-      ? `\nNo faults found${warnings > 0 ? `, ${plural(warnings, 'warning')}` : ''}. See what would be sent: slotsync plan`
-      : `\n${plural(faults.length, 'fault')} to correct.`,
+      ? `No faults found${warnings > 0 ? `, ${plural(warnings, 'warning')}` : ''}. See what would be sent: slotsync plan`
+      : `${plural(faults.length, 'fault')} to correct.`,
   ]);
   if (faults.length === 0) return EXIT.done;
   return faults.some(({ code }) => exitCodeOfErrorCode(code ?? null) === EXIT.usage)
@@ -97,4 +97,14 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
 function describeSettings({ settings: { api, redisUrl, requestsPerSecond } }: App): string {
   const queue = redisUrl === undefined ? 'queue and quota in the state database' : 'queue and quota on Redis';
   return `organization ${api?.organizationId} at ${api?.baseUrl}, ${requestsPerSecond} requests a second, ${queue}`;
+}
+
+/** As lines: a slow reading with its statement and its plan. */
+function describeFinding({ result, what, text, reading, remedy }: Finding): string[] {
+  const slow = reading ? `${reading.statement}\n${reading.plan}`.split('\n') : [];
+  return lines(
+    `${SIGNS[result]} ${what}: ${text}${reading ? ':' : ''}`,
+    slow.map((line) => `      ${line}`),
+    remedy !== undefined && `    → ${remedy}`,
+  );
 }

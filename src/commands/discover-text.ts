@@ -13,7 +13,8 @@ export function describeService({ types, fields }: ServiceSurvey, service: strin
     ];
   const nameless = [...types, ...fields].filter(({ extId }) => extId === undefined).length;
   return lines(
-    `${service}: ${plural(types.length, 'type')}, ${plural(fields.length, 'field')}\n`,
+    `${service}: ${plural(types.length, 'type')}, ${plural(fields.length, 'field')}`,
+    '',
     table(
       ['type', 'name', 'objects', 'without external id'],
       types.map(({ extId, name, objects, withoutExtId }) => [
@@ -22,7 +23,7 @@ export function describeService({ types, fields }: ServiceSurvey, service: strin
         objects ?? NONE,
         withoutExtId ?? NONE,
       ]),
-    ),
+    ).split('\n'),
     '',
     table(
       ['field', 'name', 'on objects of', 'filled'],
@@ -32,9 +33,10 @@ export function describeService({ types, fields }: ServiceSurvey, service: strin
         types.join(', ') || NONE,
         extId === undefined ? NONE : filled,
       ]),
-    ),
+    ).split('\n'),
     nameless > 0 && [
-      `\n${plural(nameless, 'type or field', 'types and fields')} without an external id: a configuration cannot name ${nameless === 1 ? 'it' : 'them'}.`,
+      '',
+      `${plural(nameless, 'type or field', 'types and fields')} without an external id: a configuration cannot name ${nameless === 1 ? 'it' : 'them'}.`,
       '→ Give them one at the service.',
     ],
   );

@@ -28,7 +28,7 @@ export async function discover(app: App, options: CommonOptions & { types?: stri
   const types = survey.types.map(({ extIds: _sample, ...type }) => type);
   print(options, { service, types, fields: survey.fields }, [
     ...describeService(survey, service),
-    ...(file === undefined || isEmpty ? [] : [`\n${file} holds the names, for defineConfig<Service>.`]),
+    ...(file === undefined || isEmpty ? [] : ['', `${file} holds the names, for defineConfig<Service>.`]),
   ]);
 }
 

@@ -11,7 +11,7 @@ import { nearestTable, proposeConfiguration } from '../sync/init/propose-configu
 import { TYPES_MARKER } from '../sync/init/service-types.js';
 import { surveyService } from '../sync/run/survey-service.js';
 import { readTextFile, requireWritableFolder, writeNewFile } from '../files/text-file.js';
-import { visible } from '../text/visible-text.js';
+import { visibleInLine } from '../text/visible-text.js';
 import type { CommonOptions } from './command.js';
 import { describePlace } from './service-place.js';
 
@@ -83,11 +83,14 @@ export async function init(app: App, options: InitOptions): Promise<void> {
     fields: fields.length,
     references: references.length,
   }));
+  const [summary, ...details] = describeProposal(proposal);
   print(options, { file: out, streams, unsure }, [
-    `${out}: ${describeProposal(proposal).join('\n')}`,
+    `${out}: ${summary}`,
+    ...details,
+    '',
     unsure === 0
-      ? '\nNext: slotsync check'
-      : `\n${unsure} ${unsure === 1 ? 'line begins' : 'lines begin'} with "// unsure". Read ${unsure === 1 ? 'it' : 'them'}, then: slotsync check`,
+      ? 'Next: slotsync check'
+      : `${unsure} ${unsure === 1 ? 'line begins' : 'lines begin'} with "// unsure". Read ${unsure === 1 ? 'it' : 'them'}, then: slotsync check`,
   ]);
 }
 
@@ -102,7 +105,7 @@ async function askForTables(
       .filter((match) => match.table === table)
       .map((match) => {
         const doubt = doubtOf(match);
-        const name = visible(`${toSource(table)} → ${match.type.extId}${doubt ? ` (${doubt})` : ''}`);
+        const name = visibleInLine(`${toSource(table)} → ${match.type.extId}${doubt ? ` (${doubt})` : ''}`);
         return { name, value: table, checked: doubt === undefined };
       }),
   );

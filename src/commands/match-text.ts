@@ -36,13 +36,19 @@ export function describeMatches(
       types.some(({ nobodys }) => nobodys.only_there + nobodys.without_id > 0) &&
       'To find objects by their values too: slotsync match <stream> --by <field,…>',
     !assignsIds &&
-      all.some(({ unnamed }) => unnamed > 0) &&
-      'Objects without an external id are linked only with service.assignExternalIds,\nor once they have one.',
-    out !== undefined &&
-      `Written to ${out}. Delete the lines that are wrong, then:\nslotsync match --apply ${quote(out)}`,
+      all.some(({ unnamed }) => unnamed > 0) && [
+        'Objects without an external id are linked only with service.assignExternalIds,',
+        'or once they have one.',
+      ],
+    out !== undefined && [
+      `Written to ${out}. Delete the lines that are wrong, then:`,
+      `slotsync match --apply ${quote(out)}`,
+    ],
     out === undefined &&
-      linkable > 0 &&
-      `To look at ${linkable === 1 ? 'the match' : `all ${formatNumber(linkable)} matches`} and link what is right:\n${again} --out matches.csv`,
+      linkable > 0 && [
+        `To look at ${linkable === 1 ? 'the match' : `all ${formatNumber(linkable)} matches`} and link what is right:`,
+        `${again} --out matches.csv`,
+      ],
     'Nothing was changed.',
   );
 }
@@ -59,12 +65,12 @@ function describeType({ type, objects, streams, nobodys, samples }: TypeMatches)
     ...streams.flatMap((stream) => [
       '',
       `${stream.stream}: ${plural(stream.rows, 'row')} in the mirror`,
-      table(['', 'count', ''], rowsOfStream(stream), { indent: 2 }),
+      ...table(['', 'count', ''], rowsOfStream(stream), { indent: 2 }).split('\n'),
     ]),
     rest.length > 0 && [
       '',
       'Objects without a row or a record',
-      table(['', 'count', ''], rest, { indent: 2 }),
+      ...table(['', 'count', ''], rest, { indent: 2 }).split('\n'),
     ],
     samples.length > 0 && '',
     samples.map((sample) => describeSample(sample, nobodysStream)),

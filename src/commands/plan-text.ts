@@ -42,8 +42,10 @@ export function describePlans(
     plans.flatMap((plan) =>
       lines(
         samples && describeSamples(plan, columns),
-        plan.unread !== undefined &&
-          `${plan.stream}: the objects at the service could not be read: ${plan.unread}\n`,
+        plan.unread !== undefined && [
+          `${plan.stream}: the objects at the service could not be read: ${plan.unread}`,
+          '',
+        ],
       ),
     ),
     table(
@@ -54,7 +56,7 @@ export function describePlans(
         requests,
       ]),
       { columns },
-    ),
+    ).split('\n'),
     '',
     plans.flatMap(describeProblems),
     describeCost(cost, timeZone),

@@ -2,7 +2,7 @@ import type { App } from '../app/app.js';
 import { selectStreams } from '../config/config-file.js';
 import { requireSources } from '../mirror/require-sources.js';
 import { UsageError } from '../errors/errors.js';
-import { print, printLine, printNote } from '../render/print.js';
+import { print, printLines, printNote } from '../render/print.js';
 import { createRecognizer } from '../sync/run/recognize-databases.js';
 import { openPlanFile } from '../sync/plan/plan-file.js';
 import type { PlannedOperation } from '../sync/plan/planned-operations.js';
@@ -39,7 +39,7 @@ export async function plan(
   const file = options.out === undefined ? undefined : await openPlanFile(options.out);
   async function each(stream: string, operations: readonly PlannedOperation[]): Promise<void> {
     await file?.write(stream, operations);
-    if (options.full) for (const one of operations) printLine(describeOperation(stream, one).join('\n'));
+    if (options.full) for (const one of operations) printLines(describeOperation(stream, one));
   }
   const wantsEach = file !== undefined || options.full === true;
   const plans: Preview[] = [];

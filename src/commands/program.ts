@@ -5,7 +5,7 @@ import { addCommands } from './command-table.js';
 import { EXIT, exitCodeOfErrorCode } from './exit-code.js';
 import { codeOf, UsageError } from '../errors/errors.js';
 import { describeError, errorToJson } from '../errors/error-message.js';
-import { exitWhenPrinted, printJson, printLine, printNote } from '../render/print.js';
+import { exitWhenPrinted, printJson, printLines, printNote } from '../render/print.js';
 
 async function main(argv: readonly string[]): Promise<void> {
   const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
@@ -21,7 +21,7 @@ async function main(argv: readonly string[]): Promise<void> {
       subcommandTerm: (command) => new Help().subcommandTerm(command).replace(' [options]', ''),
     })
     .configureOutput({
-      writeOut: (text) => printLine(text.replace(/\n$/, '')),
+      writeOut: (text) => printLines(text.replace(/\n$/, '').split('\n')),
       writeErr: (text) => printNote(text.replace(/\n$/, '')),
       outputError: () => undefined, // printed below, as every error
     })
@@ -43,7 +43,7 @@ async function main(argv: readonly string[]): Promise<void> {
     const error = thrown instanceof CommanderError ? asUsageError(thrown) : thrown;
     process.exitCode = exitCodeOfErrorCode(codeOf(error));
     if (argv.includes('--json')) printJson(errorToJson(error));
-    printNote(describeError(error));
+    describeError(error).forEach(printNote);
   }
 }
 

@@ -5,7 +5,7 @@ import { UsageError } from '../errors/errors.js';
 import { openOutputFile } from '../files/output-file.js';
 import { documentToHtml } from '../render/html.js';
 import { documentToMarkdown } from '../render/markdown.js';
-import { printJson, printLine } from '../render/print.js';
+import { printJson, printLine, printLines } from '../render/print.js';
 import { documentToText } from '../render/text.js';
 import { readReport } from '../situation/report.js';
 import { findRun } from '../state/runs/find-run.js';
@@ -44,7 +44,7 @@ export async function report(app: App, id: string | undefined, options: ReportOp
   const text = options.json
     ? JSON.stringify(facts, null, 2)
     : render(reportDocument(facts), await app.timeZone());
-  if (!file) return options.json ? printJson(facts) : printLine(text.trimEnd());
+  if (!file) return options.json ? printJson(facts) : printLines(text.trimEnd().split('\n'));
   await file.write(`${visible(text).trimEnd()}\n`);
   await file.close();
   printLine(`Written to ${options.out}.`);

@@ -38,9 +38,11 @@ export async function sandbox(options: SandboxCommandOptions): Promise<void> {
   };
   const known = { types: schema.types.length, fields: schema.fields.length };
   print(options, { url: opened.url, settings, ...known }, [
-    `The sandbox answers at ${opened.url}. Settings for it:\n`,
+    `The sandbox answers at ${opened.url}. Settings for it:`,
+    '',
     ...Object.entries(settings).map(([name, value]) => `  ${name}=${value}`),
-    `\nIt knows ${plural(known.types, 'type')} and ${plural(known.fields, 'field')}.`,
+    '',
+    `It knows ${plural(known.types, 'type')} and ${plural(known.fields, 'field')}.`,
     `Requests it has received: ${opened.url}/sandbox/summary`,
   ]);
   await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);

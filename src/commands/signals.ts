@@ -76,7 +76,8 @@ export function listenForSignals(work: Stoppable, graceMs?: number) {
       unlisten();
       return work.abort();
     }
-    printNote('\nStopping: finishing the work in flight; a second signal interrupts it.');
+    printNote('');
+    printNote('Stopping: finishing the work in flight; a second signal interrupts it.');
     void work.stop(graceMs);
     first.abort();
   }

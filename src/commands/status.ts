@@ -4,7 +4,7 @@ import { runToJson } from '../documents/runs.js';
 import { situationDocument, type SituationFacts } from '../documents/situation.js';
 import { QUEUES } from '../queue/jobs.js';
 import { queueAddress } from '../queue/queue-address.js';
-import { printJson, printLine } from '../render/print.js';
+import { printJson, printLines } from '../render/print.js';
 import { answerToText } from '../render/text.js';
 import { columnsOf } from '../process/terminal.js';
 import { concerns } from '../situation/concerns.js';
@@ -27,7 +27,7 @@ const READING_SHARE = 1 / 10;
 export async function status(app: App, options: StatusOptions): Promise<void> {
   if (options.watch !== undefined) return watchStatus(app, options.watch, options);
   const facts = await readStatus(app, options);
-  if (!options.json) return printLine(statusToText(facts, await app.timeZone()));
+  if (!options.json) return printLines(statusToText(facts, await app.timeZone()).split('\n'));
   const { binding } = facts;
   const queue = binding && queueAddress(app.queueStore(), QUEUES.changes, binding.stateId);
   printJson(statusToJson(facts, queue ?? null));

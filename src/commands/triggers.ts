@@ -5,7 +5,7 @@ import { FUNCTION_PREFIX, functionName } from '../mirror/trigger-sql.js';
 import type { Triggers } from '../mirror/install-triggers.js';
 import { print, printJson, printLine, printText } from '../render/print.js';
 import type { Stream } from '../streams/stream.js';
-import { visible } from '../text/visible-text.js';
+import { visible, visibleInLine } from '../text/visible-text.js';
 import type { CommonOptions } from './command.js';
 
 const remedy =
@@ -61,7 +61,7 @@ function toScript(statements: readonly string[], refused: readonly string[]): st
     throw new UsageError('a name has control characters, and SQL with it cannot be printed', {
       remedy: 'slotsync triggers install runs it, as the owner of the table; --json prints it.',
     });
-  const comments = refused.map((refusal) => refusal.replaceAll(/^/gm, '-- '));
+  const comments = refused.map((refusal) => `-- ${visibleInLine(refusal)}`);
   const lines = ['BEGIN', ...statements, 'COMMIT'].map((statement) => `${statement};`);
   return [STOP_AT_ERROR, ...comments, ...lines].join('\n');
 }

@@ -40,7 +40,7 @@ export async function watch(
   let last = 'reading the state …';
 
   function draw(): void {
-    screen.draw(describe().join('\n'), last);
+    screen.draw(describe(), last);
   }
   function onKeys(keys: Buffer): void {
     if (ENDING.some((key) => keys.includes(key))) end();

@@ -27,7 +27,7 @@ interface StoryOptions {
   sql: postgres.Sql;
   sandbox: Sandbox;
   commands: ReturnType<typeof createCommands>;
-  say: (text: string) => void;
+  say: (line?: string) => void;
   /** The port of the worker's page. */
   httpPort: number;
   /** The requests that the sandbox allows in any second. */
@@ -74,7 +74,10 @@ function createStage({ sql, sandbox, commands, say, httpPort, rate }: StoryOptio
     type,
     command,
     most: () => most,
-    begin: (title: string) => say(`\n${++heading}. ${title}`),
+    begin(title: string) {
+      say();
+      say(`${++heading}. ${title}`);
+    },
     show: (...lines: string[]) => lines.forEach((line) => say(`   ${line}`)),
 
     /** Changes the mirror. Resolves with the time of the change. */

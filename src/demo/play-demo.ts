@@ -76,12 +76,15 @@ export async function playDemo(cli: string, { keep, json = false, seed }: DemoOp
         settings: kept,
       });
     }
-    say(isExpected ? '\nEvery result is as expected.' : `\nNot as expected: ${failed.join(', ')}.`);
+    say();
+    say(isExpected ? 'Every result is as expected.' : `Not as expected: ${failed.join(', ')}.`);
     if (keep) {
-      say(`\nUntil Ctrl-C: the operator's page, http://127.0.0.1:${httpPort}/`);
+      say();
+      say(`Until Ctrl-C: the operator's page, http://127.0.0.1:${httpPort}/`);
       say(`  to act on it, its token: ${settings.HTTP_TOKEN}`);
       say(`the log of the service, ${sandbox.url}/sandbox/summary`);
-      say('and the database, with every command, in another terminal:\n');
+      say('and the database, with every command, in another terminal:');
+      say();
       for (const [name, value] of Object.entries(settings))
         if (name !== 'HTTP_TOKEN') say(`  export ${name}='${value}'`);
       say(`  node ${cli} status --watch`);
@@ -93,7 +96,8 @@ export async function playDemo(cli: string, { keep, json = false, seed }: DemoOp
     return isExpected;
   } catch (error) {
     if (!interrupted.signal.aborted) throw error;
-    say('\nInterrupted.');
+    say();
+    say('Interrupted.');
     return false;
   } finally {
     process.off('SIGINT', onSignal);

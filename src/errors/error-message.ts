@@ -2,13 +2,14 @@
 import { lines } from '../text/format.js';
 import { codeOf, messageOf, messageWithDetail, SlotsyncError, UsageError } from './errors.js';
 
-export function describeError(error: unknown): string {
+/** As lines. */
+export function describeError(error: unknown): string[] {
   const remedy = remedyOf(error);
   return lines(
     `slotsync: ${messageWithDetail(error)}`,
     error instanceof UsageError && error.faults.map((fault) => `  - ${fault}`),
     remedy && `  → ${remedy}`,
-  ).join('\n');
+  );
 }
 
 export function errorToJson(error: unknown) {

@@ -1,7 +1,6 @@
 // The frame of every page: navigation, search, messages, and its sections.
 import { createHash } from 'node:crypto';
 import { html, type Html } from '../text/html.js';
-import { visible } from '../text/visible-text.js';
 import { formToken } from './parts.js';
 import type { Rendered, Section, View } from './view.js';
 
@@ -32,7 +31,7 @@ const renderLead = ({ lead }: Rendered): Html =>
 export function renderParts(rendered: Rendered): [id: string, text: string][] {
   const sections = rendered.sections.map((section): [string, Html] => [section.id, renderSection(section)]);
   const parts: [string, Html][] = [['lead', renderLead(rendered)], ...sections];
-  return parts.map(([id, part]) => [id, visible(String(part))]);
+  return parts.map(([id, part]) => [id, String(part)]);
 }
 
 /** `path`: of the page. `isLive`: its sections are brought up to date. */

@@ -15,5 +15,5 @@ export function renderSamples(hold: RunHold): Html {
   const keys = html`<p>${describeKeys(hold)}</p>`;
   return samples.length === 0
     ? keys
-    : html`${keys}<pre tabindex="0" role="region" aria-label="Samples">${samples.join('\n')}</pre>`;
+    : html`${keys}<pre tabindex="0" role="region" aria-label="Samples">${samples.map((line) => html`${line}\n`)}</pre>`;
 }

@@ -19,7 +19,6 @@ import type { SettingText } from '../config/setting-text.js';
 import type { Mirror } from '../mirror/mirror.js';
 import type { SyncDeps } from '../sync/run/sync-deps.js';
 import { explainRecord } from '../sync/operator/explain-record.js';
-import { visible } from '../text/visible-text.js';
 import { clientOf, isFromOwnPage, isLocal, isSecure } from './access.js';
 import { ACTIONS, type Action, type ActionDeps } from './actions.js';
 import { bookingsPage } from './bookings.js';
@@ -339,7 +338,7 @@ ${problem === '' ? '' : html`<p class="notice bad" role="alert">${problem}</p>`}
 }
 
 const page = ({ html: answer }: HttpContext, status: ContentfulStatusCode, text: string) =>
-  answer(visible(text), status);
+  answer(text, status);
 const plain = ({ text }: HttpContext, status: ContentfulStatusCode, sentence: string) =>
   text(`${sentence}\n`, status);
 const toSignIn = (context: HttpContext) =>

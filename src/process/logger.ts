@@ -3,7 +3,7 @@
 import { pino, type Logger as PinoLogger } from 'pino';
 import { formatClock } from '../text/format.js';
 import { coloured, overDrawnLine, type Colour } from './terminal.js';
-import { visible } from '../text/visible-text.js';
+import { visible, visibleInLine } from '../text/visible-text.js';
 
 export type Logger = PinoLogger;
 
@@ -49,8 +49,8 @@ function forTerminal(line: string, { timeZone, hasColours }: TerminalLines): str
   const name = pino.levels.labels[Number(level)] ?? String(level);
   const facts = Object.entries(fields).map(([field, value]) => `${field}=${formatFact(value)}`);
   const clock = formatClock(new Date(String(time)), timeZone);
-  const text = [clock, name, oneLine(msg), ...facts];
-  const [shownClock, shownName, shownMessage, ...shown] = text.map(visible);
+  const text = [clock, name, msg, ...facts];
+  const [shownClock, shownName, shownMessage, ...shown] = text.map(visibleInLine);
   const paint = (part = '', colour?: Colour) => (hasColours && colour ? coloured(part, colour) : part);
   const rest = shown.length === 0 ? '' : `  ${paint(shown.join(' '), 'dim')}`;
   return overDrawnLine(
@@ -62,5 +62,3 @@ function forTerminal(line: string, { timeZone, hasColours }: TerminalLines): str
 function formatFact(value: unknown): string {
   return typeof value === 'string' && /^[^\s"=\\]+$/.test(value) ? value : JSON.stringify(value);
 }
-
-const oneLine = (text: string) => text.replaceAll('\n', '\\n');

@@ -76,7 +76,7 @@ function pointToHtml(point: Point, surface: Surface): Html {
     html`<progress max="${progress.total}" value="${progress.done}" aria-label="Progress"></progress>`
   }${details.map((line) => html`<p>${textToHtml(line, surface)}</p>`)}${
     samples.length > 0 &&
-    html`<pre tabindex="0" role="region" aria-label="Samples">${samples.join('\n')}</pre>`
+    html`<pre tabindex="0" role="region" aria-label="Samples">${samples.map((line) => html`${line}\n`)}</pre>`
   }${next !== undefined && html`<p>${textToHtml(next, surface)}</p>`}${
     shown.length > 0 && html`<div class="actions">${shown.map((command) => html`${command} `)}</div>`
   }</li>

@@ -9,6 +9,7 @@ import {
   type Table,
   type Text,
 } from '../documents/document.js';
+import { visibleInLine } from '../text/visible-text.js';
 import { commandsBeside, plainCell, plainPart } from './plain.js';
 
 export function documentToMarkdown({ title, lead = [], sections }: Document, timeZone: string): string {
@@ -42,7 +43,7 @@ function pointToMarkdown(point: Point, timeZone: string): string {
   return [
     `- ${inline(text, timeZone)}`,
     ...details.map((line) => `  - ${inline(line, timeZone)}`),
-    ...samples.map((line) => `  - ${escape(line.trim())}`),
+    ...samples.map((line) => `  - ${inline(line, timeZone)}`),
     ...(next === undefined ? [] : [`  - ${inline(next, timeZone)}`]),
     ...commandsBeside(point, timeZone).map((command) => `  - ${code(command)}`),
   ].join('\n');
@@ -55,21 +56,26 @@ function tableToMarkdown({ headings, rows }: Table, timeZone: string): string {
 }
 
 function inline(text: Text, timeZone: string): string {
-  if (typeof text === 'string') return escape(text);
+  if (typeof text === 'string') return escape(text).trimStart();
   return text.parts
     .map((part) =>
       typeof part === 'object' && 'command' in part ? code(part.command) : escape(plainPart(part, timeZone)),
     )
-    .join('');
+    .join('')
+    .trimStart();
 }
 
-/** Characters that Markdown or HTML in it would obey, and line breaks. */
+/** Nothing in it is obeyed by Markdown, or by HTML in Markdown: also a list's mark at the beginning, an address, and a formula between `$`. */
 function escape(text: string): string {
-  return text.replaceAll(/\s+/g, ' ').replaceAll(/[\\`*_{}[\]<>#|~!&]/g, String.raw`\$&`);
+  return visibleInLine(text).replaceAll(
+    /[\\`*_{}[\]<>#|~!&$]|(?<=^ *)[-+=]|(?<=^ *\d+)[.)]|:(?=\/\/)|(?<=\bwww)\./gi,
+    String.raw`\$&`,
+  );
 }
 
 /** Between more backticks than the command has in a row. */
-function code(command: string): string {
+function code(text: string): string {
+  const command = visibleInLine(text);
   const longest = Math.max(0, ...[...command.matchAll(/`+/g)].map(([run]) => run.length));
   const fence = '`'.repeat(longest + 1);
   return longest === 0 ? `\`${command}\`` : `${fence} ${command} ${fence}`;

@@ -1,7 +1,7 @@
 // The answer of a command: a document for people, or its facts as JSON for programs.
 import type { Document, Section } from '../documents/document.js';
 import { columnsOf } from '../process/terminal.js';
-import { printJson, printLine } from './print.js';
+import { printJson, printLines } from './print.js';
 import { answerToText, contentToText } from './text.js';
 
 interface Shown {
@@ -16,10 +16,10 @@ export function printDocument(
   facts: unknown,
 ): void {
   if (json) printJson(facts);
-  else printLine(answerToText(document, { timeZone, columns: columnsOf(process.stdout) }));
+  else printLines(answerToText(document, { timeZone, columns: columnsOf(process.stdout) }).split('\n'));
 }
 
 /** A part of an answer, without a heading. */
 export function printContent(content: Omit<Section, 'id' | 'title'>, timeZone: string): void {
-  printLine(contentToText(content, { timeZone, columns: columnsOf(process.stdout) }).join('\n'));
+  printLines(contentToText(content, { timeZone, columns: columnsOf(process.stdout) }));
 }

@@ -1,6 +1,6 @@
 // Output for people: lines on standard output, or one JSON document for programs; notes, progress and errors on standard
-// error. Nothing else writes there, so that no text can control the terminal: every text is made visible, then laid out
-// in the terminal's width, then coloured.
+// error. Nothing else writes there, so that no text can control the terminal or begin a line: every line is made visible, then
+// laid out in the terminal's width, then coloured.
 import { plural } from '../text/format.js';
 import {
   canDraw,
@@ -13,17 +13,21 @@ import {
   overDrawnLine,
   type Output,
 } from '../process/terminal.js';
-import { visible } from '../text/visible-text.js';
+import { visible, visibleInLine } from '../text/visible-text.js';
 import { colourStatuses } from './colours.js';
 import { breakLine, headOf, wrapLine } from './wrap.js';
 
-export function printLine(text = ''): void {
-  write(process.stdout, layOut(process.stdout, text));
+export function printLine(line = ''): void {
+  printLines([line]);
+}
+
+export function printLines(lines: readonly string[]): void {
+  write(process.stdout, layOut(process.stdout, lines));
 }
 
 /** A line on standard error, where it does not mix with the output. */
-export function printNote(text: string): void {
-  write(process.stderr, layOut(process.stderr, text));
+export function printNote(line: string): void {
+  write(process.stderr, layOut(process.stderr, [line]));
 }
 
 /** Text that is to be copied whole, such as a document or a program: it is not laid out. */
@@ -32,8 +36,8 @@ export function printText(text: string): void {
 }
 
 /** A line on the terminal of standard error that the next one, or whatever is printed next, replaces. */
-export function drawLine(text: string): void {
-  process.stderr.write(drawnLine(visible(text)));
+export function drawLine(line: string): void {
+  process.stderr.write(drawnLine(visibleInLine(line)));
 }
 
 /** Ends the process with its exit code, when everything is printed. */
@@ -51,19 +55,16 @@ export function printJson(value: unknown): void {
 /** The facts as JSON with `--json`, else the lines. */
 export function print({ json }: { json?: boolean | undefined }, document: unknown, lines: readonly string[]) {
   if (json) printJson(document);
-  else for (const line of lines) printLine(line);
+  else if (lines.length > 0) printLines(lines);
 }
 
-/** The text as this output shows it: within its width, and with colours where it has them. */
-export function layOut(output: Output, text: string): string {
-  const columns = columnsOf(output);
-  return paint(
-    output,
-    visible(text)
-      .split('\n')
-      .flatMap((line) => wrapLine(line, columns)),
-  ).join('\n');
+/** The lines as this output shows them: within its width, and with colours where it has them. */
+export function layOut(output: Output, lines: readonly string[]): string {
+  return paint(output, wrapLines(lines, columnsOf(output))).join('\n');
 }
+
+const wrapLines = (lines: readonly string[], columns: number) =>
+  lines.flatMap((line) => wrapLine(visibleInLine(line), columns));
 
 /** A screen of its own on the terminal of standard output. What was there before is there again when it is closed. */
 export function openScreen() {
@@ -72,13 +73,10 @@ export function openScreen() {
   process.once('exit', leave);
   stdout.write(OPEN_SCREEN);
   return {
-    /** As many lines as fit, how many do not, the text's own last line, and a foot. */
-    draw(text: string, foot: string): void {
+    /** As many lines as fit, how many do not, their own last line, and a foot. */
+    draw(text: readonly string[], foot: string): void {
       const columns = columnsOf(stdout);
-      const all = visible(text)
-        .split('\n')
-        .flatMap((line) => wrapLine(line, columns))
-        .flatMap((line) => breakLine(line, columns));
+      const all = wrapLines(text, columns).flatMap((line) => breakLine(line, columns));
       const room = Math.max(2, stdout.rows - 2);
       const more = all.length - room + 1;
       const shown =
@@ -86,7 +84,7 @@ export function openScreen() {
           ? [...all.slice(0, room - 2), `… ${plural(more, 'more line')}`, ...all.slice(-1)]
           : all;
       const empty = Array.from({ length: room - shown.length }, () => '');
-      const lines = [...shown, ...empty, '', headOf(visible(foot), columns - 1)];
+      const lines = [...shown, ...empty, '', headOf(visibleInLine(foot), columns - 1)];
       stdout.write(drawnScreen(paint(stdout, lines)));
     },
     close(): void {

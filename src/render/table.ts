@@ -1,6 +1,7 @@
 // The one way to print a table: columns under headings, within the width of the terminal, and nothing left out but
 // columns that say nothing.
 import { formatNumber } from '../text/format.js';
+import { visibleInLine } from '../text/visible-text.js';
 import { columnsOf } from '../process/terminal.js';
 import { widthOf, wrapWords } from './wrap.js';
 
@@ -30,8 +31,12 @@ export function table(
     return made.replaceAll(/^(?=.)/gm, ' '.repeat(indent));
   }
   const all = headings.map((heading, at): Column => {
-    const cells = rows.map((row) => row[at] ?? '');
-    return { heading, cells, isNumeric: rows.length > 0 && cells.every((cell) => typeof cell === 'number') };
+    const cells = rows.map((row) => shownAs(row[at] ?? ''));
+    return {
+      heading: visibleInLine(heading),
+      cells,
+      isNumeric: rows.length > 0 && cells.every((cell) => typeof cell === 'number'),
+    };
   });
   const shown = withoutZeros(all);
   const widths = fit(shown, columns);
@@ -42,6 +47,8 @@ export function table(
   ];
   return made.flatMap((texts) => rowOf(shown, widths, texts, columns)).join('\n');
 }
+
+const shownAs = (cell: Cell) => (typeof cell === 'number' ? cell : visibleInLine(cell));
 
 function withoutZeros(columns: readonly Column[]): Column[] {
   const isZero = ({ isNumeric, cells }: Column) => isNumeric && cells.every((cell) => cell === 0);

@@ -7,6 +7,7 @@ import {
   type Section,
   type Text,
 } from '../documents/document.js';
+import { visibleInLine } from '../text/visible-text.js';
 import { commandsBeside, plain, plainCell } from './plain.js';
 import { table } from './table.js';
 import { fillLines } from './wrap.js';
@@ -19,7 +20,10 @@ interface Options {
 }
 
 export function documentToText({ title, lead = [], sections }: Document, options: Options): string {
-  return blocksToText([title, ...leadToText(lead, options)], shownOf(sections).map(toHeaded(options)));
+  return blocksToText(
+    [visibleInLine(title), ...leadToText(lead, options)],
+    shownOf(sections).map(toHeaded(options)),
+  );
 }
 
 /** A document without its title, and without the heading of an only section: the command names both. */
@@ -37,8 +41,10 @@ const leadToText = (lead: readonly Text[], options: Options) =>
 const blocksToText = (first: readonly string[], blocks: readonly string[]) =>
   [...(first.length === 0 ? [] : [first.join('\n')]), ...blocks].join('\n\n');
 
-const toHeaded = (options: Options) => (section: Section) =>
-  [section.title, '-'.repeat(section.title.length), ...contentToText(section, options)].join('\n');
+const toHeaded = (options: Options) => (section: Section) => {
+  const title = visibleInLine(section.title);
+  return [title, '-'.repeat(title.length), ...contentToText(section, options)].join('\n');
+};
 
 /** A section without its title. */
 export function contentToText(
@@ -48,14 +54,16 @@ export function contentToText(
   const { timeZone, columns = WIDTH } = options;
   return [
     ...paragraphs.flatMap((paragraph) => wrap(plain(paragraph, timeZone), options)),
-    ...facts.flatMap(([name, value]) => wrap(`${name}: ${plain(value, timeZone)}`, options, '', '  ')),
+    ...facts.flatMap(([name, value]) =>
+      wrap(`${visibleInLine(name)}: ${plain(value, timeZone)}`, options, '', '  '),
+    ),
     ...points.flatMap((point) => pointToText(point, options)),
-    ...filledTables(tables).map(({ headings, rows }) =>
+    ...filledTables(tables).flatMap(({ headings, rows }) =>
       table(
         headings,
         rows.map((row) => row.map((cell) => (typeof cell === 'number' ? cell : plainCell(cell, timeZone)))),
         { columns },
-      ),
+      ).split('\n'),
     ),
   ];
 }
@@ -66,7 +74,7 @@ function pointToText(point: Point, options: Options): string[] {
   return [
     ...wrap(plain(text, timeZone), options, '- ', '  '),
     ...details.flatMap((line) => wrap(plain(line, timeZone), options, '    ')),
-    ...samples.map((line) => `    ${line}`),
+    ...samples.map((line) => `    ${visibleInLine(line)}`),
     ...(next === undefined ? [] : wrap(plain(next, timeZone), options, '    → ', '      ')),
     ...commandsBeside(point, timeZone).map((command) => `    → ${command}`),
   ];
@@ -74,6 +82,5 @@ function pointToText(point: Point, options: Options): string[] {
 
 /** Lines broken at spaces, with commands in one piece. */
 function wrap(text: string, { columns = WIDTH }: Options, first = '', rest = first): string[] {
-  const words = text.trim().replaceAll(/\s+/g, ' ');
-  return fillLines(words, columns - rest.length).map((line, index) => (index === 0 ? first : rest) + line);
+  return fillLines(text, columns - rest.length).map((line, index) => (index === 0 ? first : rest) + line);
 }

@@ -1,5 +1,6 @@
 // The commands that an operator runs about something, as a shell takes them.
 import { lines } from '../text/format.js';
+import { visibleInLine } from '../text/visible-text.js';
 import type { RecordKey } from '../state/records/outcome-types.js';
 import type { Cause } from './causes.js';
 
@@ -96,6 +97,8 @@ export function renameCommand(stream: string, from: string, to: string): string 
   return lines('slotsync rename', stream, beginsWithDash && '--', quote(from), quote(to)).join(' ');
 }
 
+/** As a shell takes it: with control characters, in the quotes in which a shell reads their escapes. */
 export function quote(key: string): string {
+  if (visibleInLine(key) !== key) return `$'${visibleInLine(key.replaceAll(/[\\']/g, String.raw`\$&`))}'`;
   return /^[\w.@-]+$/.test(key) ? key : `'${key.replaceAll("'", `'\\''`)}'`;
 }

@@ -62,9 +62,7 @@ describe('a slow reading', () => {
     const [source, warning] = await checkSource(world);
     expect(source?.result).toBe('ok');
     expect(warning).toMatchObject({ result: 'warning', reading: SLOW });
-    expect(warning?.text).toMatch(
-      /^reading the 100 rows of a batch took \d.* s:\n +SELECT .*\n +Seq Scan on rooms/,
-    );
+    expect(warning?.text).toMatch(/^reading the 100 rows of a batch took \d.* s$/);
     expect(warning?.remedy).toContain('docs/costs.md');
     expect(JSON.stringify(warning)).not.toContain('Neil');
   });

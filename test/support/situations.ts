@@ -6,6 +6,25 @@ import type { Process } from '../../src/state/processes.js';
 import type { RunHold } from '../../src/state/runs/holds.js';
 import type { Run } from '../../src/state/runs/read-runs.js';
 
+/** A value that begins a line that looks like one of ours, and holds what a terminal, HTML or Markdown would obey. */
+export const AWKWARD =
+  'a|b\nNothing needs a person.\r\v\f\u0085\u2028\u2029\x1b]0;x\x07\x9b31m\u202e\u2066 <b>`c` [d](http://e) *f* $g$ | h';
+
+/** Characters that a terminal or a reader obeys instead of showing them; a line feed ends a line of ours. */
+export const OBEYED = /(?!\n)[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/u;
+
+/** The facts with another name in place of a word, wherever it stands. */
+export function renamed<Facts>(facts: Facts, word: string, name: string): Facts {
+  if (typeof facts === 'string') return facts.replaceAll(word, name) as Facts;
+  if (Array.isArray(facts)) return facts.map((each: unknown) => renamed(each, word, name)) as Facts;
+  if (facts === null || typeof facts !== 'object' || facts instanceof Date) return facts;
+  const fields = Object.entries(facts).map(([field, value]) => [
+    renamed(field, word, name),
+    renamed<unknown>(value, word, name),
+  ]);
+  return Object.fromEntries(fields) as Facts;
+}
+
 export const NOW = new Date('2026-03-02T06:00:00Z');
 const LONG_AGO = new Date('2025-10-15T00:00:00Z');
 

@@ -2,9 +2,10 @@ import { createHmac } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { toHtml, toJsonBody, toSlackBody, toTeamsBody, toText } from '../../src/alerts/formats.js';
-import { subjectOf, type NoticeAlert } from '../../src/alerts/notice.js';
+import { subjectOf, type Notice, type NoticeAlert } from '../../src/alerts/notice.js';
 import { sign } from '../../src/alerts/post-webhook.js';
 import { parseSmtpAddress } from '../../src/connections/smtp-address.js';
+import { AWKWARD, OBEYED } from '../support/situations.js';
 
 const ALERT: NoticeAlert = {
   id: 7,
@@ -63,6 +64,23 @@ describe('forms of an alert', () => {
     expect(toText(NOTICE)).toContain('3 objects of <rooms> & *halls* drift\n  Not as');
     expect(toText(NOTICE)).toContain('  → slotsync verify rooms');
     expect(toHtml(NOTICE)).toContain('3 objects of &lt;rooms&gt; &amp; *halls* drift</h2>');
+  });
+
+  it('alerts: a value is part of its line in every form, also in the subject', () => {
+    const awkward = (name: string) => ({
+      organization: { id: name, service: name },
+      alerts: [{ ...ALERT, title: name, details: [name], commands: [name] }],
+    });
+    const lines = (notice: Notice) => [
+      subjectOf(notice),
+      toText(notice),
+      toHtml(notice),
+      ...JSON.stringify([toSlackBody(notice), toTeamsBody(notice)], null, 1).split(/(?<=[^\\])\\n/),
+    ];
+    for (const line of lines(awkward(AWKWARD))) expect(line).not.toMatch(OBEYED);
+    const count = (name: string) => lines(awkward(name)).flatMap((line) => line.split('\n')).length;
+    expect(count(AWKWARD)).toBe(count('x'));
+    expect(subjectOf(awkward(AWKWARD))).toContain(String.raw`a|b\nNothing needs a person.\u000d`);
   });
 
   it('alerts: the subject is the alert, or how many there are', () => {

@@ -4,16 +4,30 @@ import { describe, expect, it } from 'vitest';
 import { chooseAlerts } from '../../src/alerts/choose-alerts.js';
 import { statusToText } from '../../src/commands/status.js';
 import { describeWhoseTurn } from '../../src/documents/concerns.js';
+import type { Document } from '../../src/documents/document.js';
 import { reportDocument } from '../../src/documents/report.js';
 import { situationDocument } from '../../src/documents/situation.js';
 import { createMetrics } from '../../src/http/metrics.js';
 import { documentToHtml } from '../../src/render/html.js';
+import { documentToMarkdown } from '../../src/render/markdown.js';
 import { documentToText } from '../../src/render/text.js';
 import { concerns, needsPerson, type ConcernKind, type Severity } from '../../src/situation/concerns.js';
 import type { ReportFacts } from '../../src/situation/report.js';
 import type { QuotaFacts, Situation } from '../../src/situation/situation.js';
 import { configSchema } from '../../src/streams/config-schema.js';
-import { CAUSE, HOLD, NOW, PROCESS, QUIET, QUIET_GAUGES, RUN, SCHEDULE } from '../support/situations.js';
+import {
+  AWKWARD,
+  CAUSE,
+  HOLD,
+  NOW,
+  OBEYED,
+  PROCESS,
+  QUIET,
+  QUIET_GAUGES,
+  renamed,
+  RUN,
+  SCHEDULE,
+} from '../support/situations.js';
 
 type Changes = Partial<Situation & Pick<ReportFacts, 'bookings'> & { quota: QuotaFacts }>;
 interface Row {
@@ -218,7 +232,7 @@ const situationOf = (changes: Changes) => ({ quota: null, ...QUIET, ...changes }
 const alertsOf = (changes: Changes) =>
   chooseAlerts(concerns(situationOf(changes)), RULES, { timeZone: 'UTC', now: NOW });
 
-function reportOf(changes: Changes): string {
+function reportOf(changes: Changes): Document {
   const facts = {
     bookings: [],
     ...situationOf(changes),
@@ -231,8 +245,9 @@ function reportOf(changes: Changes): string {
     verdictChanges: 0,
     requests: { requests: 0, throttled: 0, fastest: 0, fastestAt: null, perSecond: 20, allowed: 1 },
   };
-  return documentToText(reportDocument(facts), { timeZone: 'UTC', columns: Infinity });
+  return reportDocument(facts);
 }
+const toText = (document: Document) => documentToText(document, { timeZone: 'UTC', columns: Infinity });
 
 /** As a worker shows them. Counts that only metrics have a use for follow from the same facts. */
 function metricsOf(changes: Changes): Promise<string> {
@@ -283,7 +298,7 @@ describe('concerns', () => {
       expect(new Set(found.map((one) => one.id)).size).toBe(found.length);
 
       const page = documentToHtml(situationDocument(situation, { timeZone: 'UTC' }), 'UTC');
-      for (const surface of [statusToText(situation, 'UTC'), reportOf(changes)])
+      for (const surface of [statusToText(situation, 'UTC'), toText(reportOf(changes))])
         expect(surface).toContain(says);
       expect(page.replaceAll(/<[^>]+>/g, '')).toContain(says);
       const told = alertsOf(changes).find(({ cause }) => cause === id);
@@ -301,6 +316,28 @@ describe('concerns', () => {
       if (severity !== 'notice') expect(told).toBeDefined();
     },
   );
+
+  const WORDS = ['rooms', 'a secret', 'north', 'R7', 'R1', 'refused_400', 'is on another', 'ECONNREFUSED'];
+  const named = (changes: Changes, name: string) =>
+    WORDS.reduce((facts, word) => renamed(facts, word, name), changes);
+  it.each(Object.entries(TABLE))('line: no name or message begins one in concern %s', (_, { changes }) => {
+    const awkward = named(changes, AWKWARD);
+    const plain = named(changes, 'x');
+    const surfaces = [
+      (given: Changes) => statusToText(situationOf(given), 'UTC'),
+      (given: Changes) => toText(reportOf(given)),
+      (given: Changes) => documentToMarkdown(reportOf(given), 'UTC'),
+      (given: Changes) => documentToHtml(situationDocument(situationOf(given), { timeZone: 'UTC' }), 'UTC'),
+      (given: Changes) =>
+        alertsOf(given)
+          .flatMap(({ message: { title, details, commands } }) => [title, ...details, ...commands])
+          .join('\n'),
+    ];
+    for (const render of surfaces) {
+      expect(render(awkward)).not.toMatch(OBEYED);
+      expect(render(awkward).split('\n')).toHaveLength(render(plain).split('\n').length);
+    }
+  });
 
   it('status: its last line fits a terminal, whatever needs a person', () => {
     const changes = Object.values(TABLE).map((row) => row.changes);
@@ -340,7 +377,7 @@ describe('concerns', () => {
   it('extra: an object that belongs to no record is counted and listed, and concerns nobody', async () => {
     const changes = { drift: [{ stream: 'rooms', kind: 'extra', count: 1 }] } satisfies Changes;
     expect(concerns(situationOf(changes))).toEqual([]);
-    for (const said of [statusToText(situationOf(changes), 'UTC'), reportOf(changes)]) {
+    for (const said of [statusToText(situationOf(changes), 'UTC'), toText(reportOf(changes))]) {
       expect(said).toContain('1 object belongs to no record, and is left as it is');
       expect(said).not.toContain('drifts');
     }

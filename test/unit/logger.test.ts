@@ -46,6 +46,13 @@ describe.each([
 });
 
 describe('a terminal', () => {
+  it('event: no message and no name of a field begins a line', () => {
+    const data = 'a\nwarn sending stopped';
+    expect(lineOf({ [data]: data }, data)).toEqual([
+      expect.stringContaining(String.raw`a\nwarn sending stopped  a\nwarn`),
+    ]);
+  });
+
   const lineOf = (facts: object, message: string, timeZone?: string) => {
     const file = path.join(folder, 'lines.log');
     rmSync(file, { force: true });

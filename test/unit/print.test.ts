@@ -2,6 +2,7 @@
 // make it obey.
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { layOut, openScreen } from '../../src/render/print.js';
+import { table } from '../../src/render/table.js';
 import { columnsOf, hasColours } from '../../src/process/terminal.js';
 import { createScreen } from '../support/screen.js';
 
@@ -18,7 +19,7 @@ describe('width', () => {
     const text =
       'Held in run 12: rooms: 40 of 60 records would be retired, more than 10 and more than 10 %\n' +
       '  → Look at what is held, then approve it, or correct the rows in the mirror and run the sync again';
-    expect(layOut(createScreen({ columns: 60 }), text).split('\n')).toEqual([
+    expect(layOut(createScreen({ columns: 60 }), text.split('\n')).split('\n')).toEqual([
       'Held in run 12: rooms: 40 of 60 records would be retired,',
       '  more than 10 and more than 10 %',
       '  → Look at what is held, then approve it, or correct the',
@@ -28,11 +29,11 @@ describe('width', () => {
 
   it('number: its unit stays with it', () => {
     const text = '9 of 20 records would be retired, more than 10 %, since 2026-11-22 21:13 CET (9 min)';
-    expect(layOut(createScreen({ columns: 48 }), text).split('\n')).toEqual([
+    expect(layOut(createScreen({ columns: 48 }), [text]).split('\n')).toEqual([
       '9 of 20 records would be retired, more than',
       '  10 %, since 2026-11-22 21:13 CET (9 min)',
     ]);
-    expect(layOut(createScreen({ columns: 40 }), text).split('\n')).toEqual([
+    expect(layOut(createScreen({ columns: 40 }), [text]).split('\n')).toEqual([
       '9 of 20 records would be retired, more',
       '  than 10 %, since 2026-11-22 21:13 CET',
       '  (9 min)',
@@ -41,25 +42,25 @@ describe('width', () => {
 
   it('command: it is not broken where it fits a line of its own', () => {
     const text = `  → Correct the row in the mirror, then: slotsync retry rooms 'Sal 1, north, 2'`;
-    expect(layOut(createScreen({ columns: 50 }), text).split('\n')).toEqual([
+    expect(layOut(createScreen({ columns: 50 }), [text]).split('\n')).toEqual([
       '  → Correct the row in the mirror, then:',
       `    slotsync retry rooms 'Sal 1, north, 2'`,
     ]);
     expect(
-      layOut(createScreen({ columns: 44 }), 'No record is here yet: slotsync plan, then slotsync sync'),
+      layOut(createScreen({ columns: 44 }), ['No record is here yet: slotsync plan, then slotsync sync']),
     ).toBe('No record is here yet: slotsync plan, then\n  slotsync sync');
   });
 
   it('command: one that is longer than the terminal stays in one piece, to be copied', () => {
     const command = `slotsync retry rooms '${'x'.repeat(60)}'`;
-    expect(layOut(createScreen({ columns: 50 }), `Send it again: ${command}`).split('\n')).toContain(
+    expect(layOut(createScreen({ columns: 50 }), [`Send it again: ${command}`]).split('\n')).toContain(
       `  ${command}`,
     );
   });
 
   it('pipe: lines stay whole, for programs that read them', () => {
     const text = 'x '.repeat(400).trim();
-    expect(layOut(PIPE, text)).toBe(text);
+    expect(layOut(PIPE, [text])).toBe(text);
     expect(columnsOf(createScreen({ columns: 0 }))).toBe(80); // a terminal that does not say
   });
 });
@@ -68,7 +69,9 @@ describe('colour', () => {
   it('statuses have one, also as cells of a table, and other words have none', () => {
     const shown = layOut(
       coloured,
-      "run  status\n  1  partial\nRun 3 succeeded in 4 s\nrooms 'dead' (room_failed): dead, it failed",
+      "run  status\n  1  partial\nRun 3 succeeded in 4 s\nrooms 'dead' (room_failed): dead, it failed".split(
+        '\n',
+      ),
     );
     expect(shown).toBe(
       "run  status\n  1  \x1b[33mpartial\x1b[39m\nRun 3 \x1b[32msucceeded\x1b[39m in 4 s\nrooms 'dead' (room_failed): \x1b[31mdead\x1b[39m, it failed",
@@ -76,7 +79,7 @@ describe('colour', () => {
   });
 
   it('data cannot make one: what it holds is made visible first', () => {
-    expect(layOut(coloured, "rooms '\x1b[31mx\x1b[2J': ok")).toBe(
+    expect(layOut(coloured, ["rooms '\x1b[31mx\x1b[2J': ok"])).toBe(
       String.raw`rooms '\u001b[31mx\u001b[2J': ok`,
     );
   });
@@ -91,6 +94,14 @@ describe('colour', () => {
   });
 });
 
+describe('line', () => {
+  it('data cannot begin one, in a table neither', () => {
+    const data = 'x\nRun 3 succeeded\v';
+    expect(layOut(PIPE, [`rooms '${data}': ok`])).toBe(String.raw`rooms 'x\nRun 3 succeeded\u000b': ok`);
+    expect(table(['key', 'n'], [[data, 1]]).split('\n')).toHaveLength(2);
+  });
+});
+
 describe('a screen of its own', () => {
   const open = (rows: number) => {
     const screen = createScreen({ columns: 20, rows });
@@ -101,9 +112,9 @@ describe('a screen of its own', () => {
 
   it('fits the height and the width, says how many lines do not, and keeps the last one', () => {
     const { screen, drawn } = open(6);
-    drawn.draw('one\ntwo\nthree\nfour', 'q ends it');
+    drawn.draw(['one', 'two', 'three', 'four'], 'q ends it');
     expect(screen.shown()).toEqual(['one', 'two', 'three', 'four', '', 'q ends it']);
-    drawn.draw(`1\n${'x'.repeat(41)}\n3\n4`, 'q ends it, at any time');
+    drawn.draw(['1', 'x'.repeat(41), '3', '4'], 'q ends it, at any time');
     expect(screen.shown()).toEqual(['1', 'x'.repeat(20), '… 3 more lines', '4', '', 'q ends it, at any t']);
     drawn.close();
     expect(screen.shown()).toEqual(['$ slotsync status']);

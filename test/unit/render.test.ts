@@ -1,9 +1,13 @@
-import { expect, test } from 'vitest';
+import { spawnSync } from 'node:child_process';
+import { describe, expect, test } from 'vitest';
 import { linkToRun, text, type Document } from '../../src/documents/document.js';
 import { contentToHtml, documentToHtml } from '../../src/render/html.js';
 import { documentToMarkdown } from '../../src/render/markdown.js';
 import { documentToText } from '../../src/render/text.js';
+import { quote } from '../../src/situation/commands.js';
 import { html } from '../../src/text/html.js';
+import { visibleInLine } from '../../src/text/visible-text.js';
+import { AWKWARD, OBEYED } from '../support/situations.js';
 
 const ZONE = 'Europe/Stockholm';
 const command = 'slotsync approve 5 --stream rooms --operation retire';
@@ -82,4 +86,92 @@ test('document: a table without rows is not shown, on any surface', () => {
   expect(documentToText(empty, { timeZone: ZONE })).toBe('Report\n\nRuns\n----\nNone.');
   expect(documentToMarkdown(empty, ZONE)).toBe('# Report\n\n## Runs\n\nNone.');
   expect(documentToHtml(empty, ZONE)).not.toContain('<table>');
+});
+
+describe('document: a value is part of its line, wherever it stands', () => {
+  const of = (value: string): Document => ({
+    title: value,
+    lead: [value, text`of ${value}, ${{ text: value, href: '/x' }}`],
+    sections: [
+      {
+        id: 'all',
+        title: value,
+        paragraphs: [value, text`in ${{ command: value }}`, text`${{ status: value }}: ${NOON}`],
+        facts: [[value, text`${value}${{ minute: NOON }}`]],
+        points: [
+          {
+            status: value,
+            text: value,
+            details: [value],
+            samples: [value, value],
+            next: value,
+            commands: [`${value} again`, { command: `${value}!`, href: '/x', label: value, about: value }],
+          },
+        ],
+        tables: [
+          {
+            caption: value,
+            headings: [value, 'n'],
+            rows: [
+              [value, 1],
+              [text`${{ status: value }}`, 2],
+            ],
+          },
+        ],
+      },
+    ],
+  });
+  const NOON = new Date('2026-11-22T12:00:00Z');
+  const shape = (shown: string) => shown.replaceAll(/(?<=-)-+/g, '').split('\n').length;
+
+  test.each([
+    ['text', (given: Document) => documentToText(given, { timeZone: ZONE, columns: Infinity })],
+    ['Markdown', (given: Document) => documentToMarkdown(given, ZONE)],
+    ['HTML', (given: Document) => documentToHtml(given, ZONE)],
+    [
+      'the page',
+      ({ sections: [section] }: Document) =>
+        String(section && contentToHtml(section, { timeZone: ZONE, action: ({ label }) => html`${label}` })),
+    ],
+  ])('%s', (_, render) => {
+    const shown = render(of(AWKWARD));
+    expect(shown).not.toMatch(OBEYED);
+    expect(shown).not.toMatch(/^Nothing/m);
+    expect(shape(shown)).toBe(shape(render(of('x'))));
+    expect(shown).toContain('Nothing needs a person.');
+  });
+
+  test('text: a width wraps it, and breaks nothing off but at a space', () => {
+    const narrow = documentToText(of(AWKWARD), { timeZone: ZONE, columns: 40 });
+    expect(narrow).not.toMatch(OBEYED);
+    expect(narrow.replaceAll(/\s/g, '')).toContain(visibleInLine(AWKWARD).replaceAll(' ', ''));
+    expect(narrow).not.toMatch(/^\s*Nothing needs/m);
+  });
+
+  test('Markdown: no table cell, link, element, code, emphasis, formula, list or address comes of it', () => {
+    const lead = (value: string) =>
+      documentToMarkdown({ title: 'x', lead: [value], sections: [] }, ZONE).slice(5);
+    expect(lead(AWKWARD).replaceAll(/\\[^\w\s]/g, '')).not.toMatch(/[|<>`[\]*$]|:\/\//);
+    expect(['- a', '  + a', '=', '12. a', '    a', 'www.a.b', '#a'].map(lead)).toEqual([
+      '\\- a',
+      '\\+ a',
+      '\\=',
+      '12\\. a',
+      'a',
+      'www\\.a.b',
+      '\\#a',
+    ]);
+    const table = documentToMarkdown(of(AWKWARD), ZONE)
+      .split('\n')
+      .filter((line) => line.startsWith('| '));
+    expect(table.map((line) => line.split(/(?<!\\)\|/).length)).toEqual([4, 4, 4, 4]);
+  });
+});
+
+test('command: a key with a line feed is one a shell reads back', () => {
+  for (const key of ["a\nb'c\\d\te", '\x1b[2J', 'a b', "O'Neil", 'R-1']) {
+    const { stdout } = spawnSync('bash', ['-c', `printf %s ${quote(key)}`], { encoding: 'utf8' });
+    expect(stdout).toBe(key);
+    expect(quote(key)).toBe(visibleInLine(quote(key)));
+  }
 });

@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { visible } from '../../src/text/visible-text.js';
+import { visible, visibleInLine } from '../../src/text/visible-text.js';
 
 /** A terminal's title, a cleared screen, a colour of one byte, a reversed word, a deletion, a line of its own. */
 const OBEYED = '\x1b]0;x\x07 \x1b[2J \x9b31m \u202Edrow\u202C \x7f\b\r \u2028 \u0085 \u2066';
@@ -13,6 +13,11 @@ describe('a text for a terminal', () => {
       '\\u001b]0;x\\u0007 \\u001b[2J \\u009b31m \\u202edrow\\u202c \\u007f\\u0008\\u000d \\u2028 \\u0085 \\u2066',
     );
     expect(visible('Aula Å\n  שלום 会議室 👩‍🔧')).toBe('Aula Å\n  שלום 会議室 👩‍🔧');
+  });
+
+  it('line: a line feed is shown too, and what is shown stays as it is', () => {
+    expect(visibleInLine('a\nb\r\nc')).toBe(String.raw`a\nb\u000d\nc`);
+    expect(visibleInLine(visibleInLine(`${OBEYED}\n`))).toBe(visibleInLine(`${OBEYED}\n`));
   });
 
   it('JSON: it keeps its meaning', () => {

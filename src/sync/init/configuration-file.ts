@@ -1,7 +1,8 @@
 // A proposed configuration as the text of `sync.config.ts`. What is not certain is a comment that begins with "unsure".
 import type { ProposedConfiguration, ProposedStream } from './propose-configuration.js';
 import { plural } from '../../text/format.js';
-import { inOneLine, quote } from './service-types.js';
+import { visibleInLine } from '../../text/visible-text.js';
+import { quote } from './service-types.js';
 
 interface FileFacts {
   /** The service, as messages name it. */
@@ -125,7 +126,7 @@ const toProperty = (name: string) =>
 const nameOf = ({ extId, name }: { extId: string; name: string | undefined }) =>
   name === undefined || name === extId ? quote(extId) : `${quote(extId)} (${name})`;
 const unsure = (reason: string | undefined) => (reason === undefined ? [] : [comment(`unsure: ${reason}`)]);
-const comment = (text: string) => `// ${inOneLine(text)}`;
+const comment = (text: string) => `// ${visibleInLine(text)}`;
 const indent = (line: string, by: number) => `${' '.repeat(by)}${line}`;
 
 /** The proposal in a few lines. */

@@ -1,5 +1,5 @@
 // The names of a service as TypeScript, for `defineConfig<Service>`.
-import { visible } from '../../text/visible-text.js';
+import { visibleInLine } from '../../text/visible-text.js';
 import type { ServiceSurvey } from '../run/survey-service.js';
 
 /** The first line of a file with names: what may be written over. */
@@ -14,13 +14,13 @@ export function renderServiceTypes({ types, fields }: ServiceSurvey, service: st
     return members
       .map(({ extId, name }, at) => {
         const end = at === members.length - 1 ? ';' : '';
-        return `\n    | ${quote(extId)}${end}${name === undefined ? '' : ` // ${inOneLine(name)}`}`;
+        return `\n    | ${quote(extId)}${end}${name === undefined ? '' : ` // ${visibleInLine(name)}`}`;
       })
       .join('');
   };
   return [
     TYPES_MARKER,
-    `// ${inOneLine(service)}`,
+    `// ${visibleInLine(service)}`,
     '',
     'export interface Service {',
     `  type:${union(types)}`,
@@ -35,6 +35,3 @@ export function quote(text: string): string {
   const escaped = JSON.stringify(text).slice(1, -1).replaceAll('\\"', '"').replaceAll("'", "\\'");
   return `'${escaped.replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029')}'`;
 }
-
-/** A text as a comment holds it: on one line, without characters that an editor or a terminal obeys. */
-export const inOneLine = (text: string) => visible(text.replaceAll(/\s+/gu, ' ').trim());
