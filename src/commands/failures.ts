@@ -103,23 +103,18 @@ async function showRecords({
   const document = { failures: [] as object[], held: [] as object[] };
   const print = (points: readonly Point[]) => !json && !file && printContent({ points }, timeZone);
   let shown = 0;
-  try {
-    for await (const page of eachFailure(db, filter, limit, configured)) {
-      shown += page.length;
-      await file?.write(page.map(failureToCsv));
-      if (json) document.failures.push(...page.map(failureToJson));
-      print(page.map(failureToPoint));
-    }
-    for await (const page of eachHeld(db, filter, limit === undefined ? undefined : limit - shown)) {
-      await file?.write(page.map(heldToCsv));
-      if (json) document.held.push(...page.map(heldToJson));
-      print(page.map(heldToPoint));
-    }
-    await file?.close();
-  } catch (error) {
-    await file?.discard();
-    throw error;
+  for await (const page of eachFailure(db, filter, limit, configured)) {
+    shown += page.length;
+    await file?.write(page.map(failureToCsv));
+    if (json) document.failures.push(...page.map(failureToJson));
+    print(page.map(failureToPoint));
   }
+  for await (const page of eachHeld(db, filter, limit === undefined ? undefined : limit - shown)) {
+    await file?.write(page.map(heldToCsv));
+    if (json) document.held.push(...page.map(heldToJson));
+    print(page.map(heldToPoint));
+  }
+  await file?.close();
   const facts = await read();
   const { total, formerObjects, drift } = facts;
   const lead = failuresLead(facts, shown < total ? ` (the first ${shown} shown)` : '');

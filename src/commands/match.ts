@@ -1,5 +1,3 @@
-import { statSync } from 'node:fs';
-import { rename, rm } from 'node:fs/promises';
 import type { App } from '../app/app.js';
 import { selectStream, selectStreams } from '../config/config-file.js';
 import { openCsvFile, readCsvFile } from '../files/csv-file.js';
@@ -55,37 +53,17 @@ async function compare(app: App, names: string[], options: MatchOptions): Promis
   await createNameCheck(deps.destination).requireKnownNames(compared, { lane: 'verify' });
 
   const { out } = options;
-  if (out !== undefined && isFolder(out))
-    throw new UsageError(`${out} is a folder`, { remedy: 'Name the file in it: --out matches.csv' });
-  // The file of an earlier match stays as it is until this one is complete.
-  const unfinished = out === undefined ? undefined : `${out}.unfinished`;
-  const file = unfinished === undefined ? undefined : await openCsvFile(unfinished, MATCH_COLUMNS, out);
+  const file = out === undefined ? undefined : await openCsvFile(out, MATCH_COLUMNS);
   const matched = await untilInterrupted(async (signal) => {
-    try {
-      const found = await withSmallHeap(() => readAll(app, deps, request, file, signal));
-      await file?.close();
-      if (unfinished !== undefined && out !== undefined) await rename(unfinished, out);
-      return found;
-    } catch (error) {
-      await file?.close().catch(() => undefined); // the first error is the one to tell
-      if (unfinished !== undefined) await rm(unfinished, { force: true });
-      throw error;
-    }
+    const found = await withSmallHeap(() => readAll(app, deps, request, file, signal));
+    await file?.close();
+    return found;
   }, 'Stopped. Nothing was changed.');
   if (!matched) return EXIT.failed;
   const { assignsExternalIds: assignsIds } = deps.destination;
   const described = describeMatches(matched, { names, by: options.by, out, assignsIds });
   print(options, { types: matched, file: out ?? null }, described);
   return EXIT.done;
-}
-
-/** Whether a folder has this name; false where that cannot be seen, and then opening the file says why. */
-function isFolder(name: string): boolean {
-  try {
-    return statSync(name).isDirectory();
-  } catch {
-    return false;
-  }
 }
 
 async function readAll(

@@ -43,23 +43,14 @@ export async function plan(
   }
   const wantsEach = file !== undefined || options.full === true;
   const plans: Preview[] = [];
-  let isComplete = false;
-  try {
-    for (const stream of streams) {
-      const eachOf = wantsEach ? (some: readonly PlannedOperation[]) => each(stream.name, some) : undefined;
-      const previewed = { mirror, state, destination, streams: all };
-      plans.push(await previewStream(previewed, stream, { room, each: eachOf }));
-    }
-    isComplete = plans.every(({ error }) => error === undefined);
-    if (isComplete) await file?.close();
-    else if (file) {
-      await file.discard();
-      printNote(`${options.out} was not written: a stream cannot be planned.`);
-    }
-  } catch (error) {
-    await file?.discard();
-    throw error;
+  for (const stream of streams) {
+    const eachOf = wantsEach ? (some: readonly PlannedOperation[]) => each(stream.name, some) : undefined;
+    const previewed = { mirror, state, destination, streams: all };
+    plans.push(await previewStream(previewed, stream, { room, each: eachOf }));
   }
+  const isComplete = plans.every(({ error }) => error === undefined);
+  if (isComplete) await file?.close();
+  else if (file) printNote(`${options.out} was not written: a stream cannot be planned.`);
 
   const batches = plans.reduce((sum, { requests }) => sum + requests, 0);
   const requests = batches === 0 ? 0 : batches + REQUESTS_PER_RUN;

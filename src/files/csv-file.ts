@@ -3,6 +3,7 @@
 import { parse } from 'csv-parse/sync';
 import { stringify } from 'csv-stringify/sync';
 import { messageOf, UsageError } from '../errors/errors.js';
+import { visible } from '../text/visible-text.js';
 import { openOutputFile } from './output-file.js';
 import { readTextFile } from './text-file.js';
 
@@ -58,26 +59,34 @@ function countLines(text: string): (place: number) => number {
   };
 }
 
-/**
- * Opens a file for rows of these columns; an existing one is replaced. A cell that a spreadsheet would compute is quoted.
- * `named`: the file that errors name.
- */
-export async function openCsvFile(file: string, columns: readonly string[], named = file) {
-  const { write, close, discard } = await openOutputFile(file, named);
+/** Opens a file for rows of these columns; an existing one is replaced when it is closed. */
+export async function openCsvFile(file: string, columns: readonly string[]) {
+  const { write, close } = await openOutputFile(file);
   await write(BYTE_ORDER_MARK + columns.map(cell).join(',') + '\n');
   return {
     /** Waits while the disk is slower than the rows. */
     write: (rows: readonly Readonly<Record<string, string | number | null | undefined>>[]): Promise<void> =>
       write(stringify(rows.map((row) => columns.map((column) => cell(row[column]))))),
     close,
-    discard,
   };
 }
 
-/** A text that begins like a formula would be computed by a spreadsheet: it gets an apostrophe, which `uncell` removes. */
+/**
+ * The beginning of a text that a spreadsheet would compute: a sign, also one of East Asian width. A spreadsheet that separates cells
+ * by semicolons begins one behind each.
+ */
+const FORMULA = /(^|;)(?=[\s"]*['=+\-@＝＋－＠])/g;
+
+/** Before a formula stands an apostrophe, and control characters are escaped: `uncell` undoes both. */
 function cell(value: string | number | null | undefined): string {
   const text = value === null || value === undefined ? '' : String(value);
-  return /^['=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  const escaped = visible(text.replaceAll(ESCAPE, '\\u005c')).replaceAll('\n', '\\u000a');
+  return escaped.replaceAll(FORMULA, "$1'");
 }
 
-const uncell = (text: string) => (text.startsWith("'") ? text.slice(1) : text);
+const ESCAPE = /\\(?=u[\da-f]{4})/g;
+
+const uncell = (text: string) =>
+  text
+    .replaceAll(/(^|;)'/g, '$1')
+    .replaceAll(/\\u([\da-f]{4})/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)));

@@ -69,7 +69,9 @@ describe('discover', () => {
       expect(code, time).toBe(0);
     }
     const text = await readFile(file, 'utf8');
-    expect(text).toContain("\n    | 'person.staff' // Personal\n    | 'room'; // Sal 'A' */ och B\n  field:");
+    expect(text).toContain(
+      "\n    | 'person.staff' // Personal\n    | 'room'; // Sal 'A' */ \\n och B\n  field:",
+    );
     expect(text).toContain(`| 'O\\'Brien \\\\ "quoted" x`);
     expect(text.split('\n')[1]).toBe(`// organization demo at ${world.sandbox.url}`);
 

@@ -1,8 +1,17 @@
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import {
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
+import { AWKWARD, OBEYED } from '../support/situations.js';
 import { openCsvFile, readCsvFile } from '../../src/files/csv-file.js';
 
 const folder = mkdtempSync(path.join(tmpdir(), 'slotsync-csv-'));
@@ -24,7 +33,21 @@ it('csv: any text comes back as it was written', async () => {
     }),
     { numRuns: 40 },
   );
-  const awkward = [' a ', "'", '007', 'a,"b"\nc;d\te', '=1+1', '-1', '@x', '\r'];
+  const awkward = [
+    AWKWARD,
+    'C:\\u000a',
+    'C:\\new',
+    "a;'b",
+    'a; "=b"',
+    ' a ',
+    "'",
+    '007',
+    'a,"b"\nc;d\te',
+    '=1+1',
+    '-1',
+    '@x',
+    '\r',
+  ];
   const given = awkward.map((key) => ({ key, name: key }));
   expect(await writeAndRead(given)).toEqual(given);
 });
@@ -33,6 +56,59 @@ it('csv: a cell that a spreadsheet would compute is written as text', async () =
   await writeAndRead([{ key: '=HYPERLINK("http://x")', name: '+1' }]);
   const text = readFileSync(file, 'utf8');
   expect(text).toBe('\uFEFFkey,name\n"\'=HYPERLINK(""http://x"")",\'+1\n');
+});
+
+it.each(['=1+1', '+1', '-1', '@x', '＝1+1', '＋1', '－1', '＠x', ' =1+1', '"=1+1"'])(
+  'csv: %s is text also behind a semicolon and a tab, and as any other sign',
+  async (formula) => {
+    const keys = [formula, `a;${formula}`, `a\t${formula}`, `a\r${formula}`, `a\n${formula}`];
+    expect(await writeAndRead(keys.map((key) => ({ key, name: 'x' })))).toEqual(
+      keys.map((key) => ({ key, name: 'x' })),
+    );
+    const cells = readFileSync(file, 'utf8')
+      .split(/[,;\t\r\n]/)
+      .map((cell) => cell.replaceAll(/["\s]/g, ''));
+    expect(cells.filter((cell) => /^[=+\-@＝＋－＠]/.test(cell))).toEqual([]);
+  },
+);
+
+it('csv: a line is a row, whatever its cells hold', async () => {
+  await writeAndRead([{ key: AWKWARD, name: AWKWARD }]);
+  const text = readFileSync(file, 'utf8');
+  expect(text.split('\n')).toHaveLength(3);
+  expect(text).not.toMatch(OBEYED);
+});
+
+it('file: its owner alone reads it, and the former one stays until it is complete', async () => {
+  writeFileSync(file, 'former', { mode: 0o644 });
+  const csv = await openCsvFile(file, ['key']);
+  await csv.write([{ key: 'a' }]);
+  expect(readFileSync(file, 'utf8')).toBe('former');
+  const [unfinished = ''] = readdirSync(folder).filter((name) => name.endsWith('.unfinished'));
+  expect(statSync(path.join(folder, unfinished)).mode & 0o777).toBe(0o600);
+  await csv.close();
+  expect(statSync(file).mode & 0o777).toBe(0o600);
+  expect(readdirSync(folder)).toEqual([path.basename(file)]);
+});
+
+it('file: a symbolic link is not followed, and nothing but a file is replaced', async () => {
+  const target = path.join(folder, 'target');
+  const link = path.join(folder, 'link.csv');
+  writeFileSync(target, 'untouched');
+  symlinkSync(target, link);
+  await expect(openCsvFile(link, ['key'])).rejects.toThrow('link.csv is no ordinary file');
+  await expect(openCsvFile('/dev/null', ['key'])).rejects.toThrow('/dev/null is no ordinary file');
+  await expect(openCsvFile(folder, ['key'])).rejects.toThrow(`${folder} is a folder`);
+  rmSync(link);
+  // A link that takes its place, or that of the unfinished file, meanwhile.
+  symlinkSync(target, `${link}.${process.pid}.unfinished`);
+  const csv = await openCsvFile(link, ['key']);
+  symlinkSync(target, link);
+  await csv.close();
+  expect(readFileSync(target, 'utf8')).toBe('untouched');
+  expect(readFileSync(link, 'utf8')).toBe('\uFEFFkey\n');
+  rmSync(link);
+  rmSync(target);
 });
 
 it('csv: what a spreadsheet of another country saves is read, with the line of each row', () => {

@@ -9,11 +9,9 @@ const COLUMNS = ['stream', 'operation', 'key', 'external_id', 'field', 'there', 
 export interface PlanFile {
   write(stream: string, operations: readonly PlannedOperation[]): Promise<void>;
   close(): Promise<void>;
-  /** Removes what was written. */
-  discard(): Promise<void>;
 }
 
-/** Opens the file, which is replaced. Throws UsageError when its ending says no format, or it cannot be written. */
+/** Opens the file, which is replaced when it is closed. Throws UsageError when its ending says no format, or it cannot be written. */
 export async function openPlanFile(file: string): Promise<PlanFile> {
   if (file.endsWith('.csv')) {
     const { write, ...csv } = await openCsvFile(file, COLUMNS);
