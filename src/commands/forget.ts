@@ -2,6 +2,8 @@ import type { App } from '../app/app.js';
 import { SlotsyncError, UsageError } from '../errors/errors.js';
 import { print } from '../render/print.js';
 import { forgetBooking, forgetKey, type Forgotten, type ForgetRefusal } from '../state/records/forget-key.js';
+import { readBinding } from '../state/destination-binding.js';
+import type { RecordKey } from '../state/records/outcome-types.js';
 import { readRecord } from '../state/records/read/record-details.js';
 import { BOOKINGS } from '../streams/config-schema.js';
 import { joinKey, shortenKey } from '../streams/local-key.js';
@@ -50,10 +52,21 @@ export async function forget(
       },
     );
   }
-  const forgotten = await forgetKey(db, key);
+  // First: a job that is read meanwhile would put the key into the inbox again.
+  const jobs = await forgetJobs(app, key);
+  const forgotten = await forgetKey(db, key, jobs > 0 ? { jobs } : {});
   if (!forgotten) throw nothingOf(key);
   if ('refused' in forgotten) throw asUsageError(forgotten, stream);
   print(options, { ...key, ...forgotten }, describeForgotten(stream, forgotten));
+}
+
+/** The jobs of other programs. Without a run there is no queue yet. */
+async function forgetJobs(app: App, key: RecordKey): Promise<number> {
+  const bound = await readBinding(await app.state());
+  if (!bound) return 0;
+  const queue = await import('../queue/forget-jobs.js');
+  const streams = await app.streams();
+  return queue.forgetJobs({ store: app.queueStore(), stateId: bound.stateId, streams, log: app.log }, key);
 }
 
 function describeForgotten(stream: string, { deleted, externalIds }: Forgotten): string[] {

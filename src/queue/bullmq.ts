@@ -76,6 +76,16 @@ export async function requireQueueStore(store: QueueStore): Promise<void> {
   }
 }
 
+/** Clears the queue's log of events, which names jobs that are gone. */
+export async function clearEvents(store: QueueStore, queue: Queue): Promise<void> {
+  if ('redisUrl' in store) await queue.trimEvents(0);
+  // BullMQ does not implement it for PostgreSQL.
+  else
+    await withClient(store, (client) =>
+      client.query(`DELETE FROM ${QUEUE_SCHEMA}.event WHERE queue = $1`, [queue.name]),
+    );
+}
+
 async function withClient(
   { postgresUrl }: { postgresUrl: SettingText },
   work: (client: pg.Client) => Promise<unknown>,

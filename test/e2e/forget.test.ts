@@ -1,6 +1,12 @@
 // A person asks for the removal of their data: nothing in the state names them afterwards.
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { readdir, readFile } from 'node:fs/promises';
+import path from 'node:path';
+import { createPostgresBackend, Queue } from 'bullmq';
+import { Redis } from 'ioredis';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { STORES } from '../support/services.js';
+import { until } from '../support/wait.js';
 
 const PERSON = 'anna.andersson@example.org';
 
@@ -10,22 +16,55 @@ beforeEach(async () => {
 });
 afterEach(() => world.close());
 
-/** The tables of the state in which a text occurs. */
-async function tablesWith(text: string): Promise<string[]> {
-  const tables = await world.sql<{ name: string }[]>`
-    SELECT c.relname AS name FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE n.nspname IN ('slotsync', 'slotsync_queue') AND c.relkind = 'r' ORDER BY name`;
+/** The places in which a text occurs: tables of the state and of the queue, keys of Redis, and files. */
+async function placesWith(text: string): Promise<string[]> {
+  const tables = await world.sql<{ schema: string; name: string }[]>`
+    SELECT schemaname AS schema, tablename AS name FROM pg_tables WHERE schemaname LIKE 'slotsync%' ORDER BY 2`;
   const found: string[] = [];
-  for (const { name } of tables) {
-    const schema = await world.sql<{ at: string }[]>`
-      SELECT table_schema AS at FROM information_schema.tables
-      WHERE table_name = ${name} AND table_schema LIKE 'slotsync%' LIMIT 1`;
-    const table = world.sql(`${schema[0]?.at}.${name}`);
+  for (const { schema, name } of tables) {
     const [row] = await world.sql<{ count: number }[]>`
-      SELECT count(*)::int AS count FROM ${table} AS t WHERE position(${text} IN t::text) > 0`;
+      SELECT count(*)::int AS count FROM ${world.sql(`${schema}.${name}`)} AS t WHERE position(${text} IN t::text) > 0`;
     if (row && row.count > 0) found.push(name);
   }
-  return found;
+  for (const file of await readdir(world.folder))
+    if ((await readFile(path.join(world.folder, file), 'utf8')).includes(text)) found.push(file);
+  return [...found, ...(await redisKeysWith(text))];
+}
+
+async function redisKeysWith(text: string): Promise<string[]> {
+  const url = world.env['REDIS_URL'];
+  if (url === undefined) return [];
+  const redis = new Redis(url);
+  try {
+    const [bound] = await world.sql<{ id: string }[]>`SELECT state_id AS id FROM slotsync.destination`;
+    const keys = await redis.keys(`*${bound?.id}*`);
+    const found: string[] = [];
+    for (const key of keys) {
+      const value = JSON.stringify(await readKey(redis, key));
+      if (`${key} ${value}`.includes(text)) found.push(key);
+    }
+    expect(keys).not.toEqual([]);
+    return found;
+  } finally {
+    redis.disconnect();
+  }
+}
+
+async function readKey(redis: Redis, key: string): Promise<unknown> {
+  switch (await redis.type(key)) {
+    case 'hash':
+      return redis.hgetall(key);
+    case 'list':
+      return redis.lrange(key, 0, -1);
+    case 'set':
+      return redis.smembers(key);
+    case 'zset':
+      return redis.zrange(key, 0, '-1');
+    case 'stream':
+      return redis.xrange(key, '-', '+');
+    default:
+      return redis.get(key);
+  }
 }
 
 it('forget: nothing in the state names the key afterwards but the hash of its removal', async () => {
@@ -33,6 +72,7 @@ it('forget: nothing in the state names the key afterwards but the hash of its re
   await world.sql`UPDATE courses SET room = ${PERSON} WHERE id = 2`;
   expect((await world.run(['sync'])).code).toBe(1);
   await world.run(['backfill', 'rooms', '--keys', `${PERSON},R1`]);
+  await world.run(['backfill', 'rooms', '--where', `code = '${PERSON}'`]);
   await world.sql`UPDATE rooms SET name = 'short' WHERE code = ${PERSON}`;
   await world.run(['sync']);
   await world.sql`
@@ -54,7 +94,8 @@ it('forget: nothing in the state names the key afterwards but the hash of its re
   await world.sql`INSERT INTO slotsync.drift ${world.sql({ ...drift, seen_at: new Date() })}`;
   await world.sql`
     INSERT INTO slotsync.drift_events (stream, local_key, to_kind) VALUES ('rooms', ${PERSON}, 'missing')`;
-  expect(await tablesWith(PERSON)).toEqual(
+  await nameElsewhere();
+  expect(await placesWith(PERSON)).toEqual(
     expect.arrayContaining(['batches', 'drift', 'links', 'records', 'runs']),
   );
 
@@ -63,16 +104,102 @@ it('forget: nothing in the state names the key afterwards but the hash of its re
   expect(stdout).toContain(
     `The service may still hold room_${PERSON}. Delete it there: slotsync deletes no objects.`,
   );
-  expect(await tablesWith(PERSON)).toEqual([]);
+  for (const text of [PERSON, 'too long for', 'short']) expect(await placesWith(text)).toEqual([]);
   const removals = await world.sql`SELECT stream, deleted FROM slotsync.removals`;
   expect(removals).toMatchObject([
-    { stream: 'rooms', deleted: { records: 1, links: 1, drift: 1, drift_events: 1 } },
+    { stream: 'rooms', deleted: { records: 2, links: 1, drift: 2, drift_events: 1 } },
   ]);
 
   const again = await world.run(['forget', 'rooms', PERSON]);
   expect(again.code).toBe(1);
   expect(again.stderr).toContain(`the state holds nothing of rooms '${PERSON}'`);
   expect((await world.run(['sync'])).code).toBe(0);
+});
+
+/** Messages of others name the person without quotes, and as JSON and addresses write them; so do values of others' fields. */
+async function nameElsewhere(): Promise<void> {
+  const message = `no seat is left for ${PERSON}, see /objects/${encodeURIComponent(`room_${PERSON}`)}`;
+  await world.sql`UPDATE slotsync.records SET error_message = ${message} WHERE local_key = 'R1'`;
+  await world.sql`UPDATE slotsync.batches SET error_message = ${message} WHERE NOT keys @> ARRAY[${PERSON}]`;
+  await world.sql`UPDATE slotsync.runs SET error_message = ${message}`;
+  await world.sql`
+    INSERT INTO slotsync.processes (id, command, host, pid, error_code, error_message)
+    VALUES ('a', 'worker', 'north', 1, 'service_failed', ${message})`;
+  const fields = { 'course.host': { here: [PERSON], there: [] } };
+  const of = { stream: 'courses', local_key: '1', external_id: 'course_1', kind: 'changed' };
+  await world.sql`
+    INSERT INTO slotsync.drift ${world.sql({ ...of, fields: world.sql.json(fields), seen_at: new Date() })}`;
+  const [run] = await world.sql<{ id: number }[]>`SELECT id::int FROM slotsync.runs LIMIT 1`;
+  const samples = [{ key: 'R1', externalId: 'room_R1', changes: [{ field: 'x', old: [PERSON], new: [] }] }];
+  await world.sql`
+    INSERT INTO slotsync.holds (run_id, stream, operation, count, facts, approvable, samples, reason)
+    VALUES (${run?.id ?? 0}, 'rooms', 'overwrite', 1, '{"accepted": 1}', true, ${world.sql.json(samples)}, ${message})`;
+  await world.sql`
+    INSERT INTO slotsync.reservation_events (key, to_verdict, differs)
+    VALUES ('77', 'agrees', ${world.sql.json({ objects: { here: [`room_${PERSON}`], there: [] } })})`;
+}
+
+it('forget: a message that names another key, of which this one is a part, stays', async () => {
+  await world.run(['sync']);
+  await world.sql`DELETE FROM rooms WHERE code = 'R1'`;
+  await world.sql`UPDATE slotsync.records SET error_message = 'R11 is full' WHERE local_key = 'R2'`;
+  await world.sql`UPDATE slotsync.records SET error_message = 'as is R1' WHERE local_key = 'R3'`;
+  expect((await world.run(['forget', 'rooms', 'R1', '--force'])).code).toBe(0);
+  const messages = await world.sql`
+    SELECT local_key, error_message FROM slotsync.records WHERE stream = 'rooms' ORDER BY local_key`;
+  expect(messages).toEqual([
+    { local_key: 'R2', error_message: 'R11 is full' },
+    { local_key: 'R3', error_message: 'it named a key that was removed' },
+  ]);
+});
+
+describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
+  it.skipIf(skip)('forget: jobs of other programs that name the key are gone, and others stay', async () => {
+    await world.close();
+    world = await rehearse({ redisUrl: url, rows: 3, sandbox: { rate: 0 } });
+    await world.run(['sync']);
+    const worker = await world.startWorker();
+    const { inbox } = JSON.parse((await world.run(['status', '--json'])).stdout) as {
+      inbox: { queue: { name: string; prefix?: string; schema?: string } };
+    };
+    const { name, prefix = '', schema = '' } = inbox.queue;
+    const queue = url
+      ? new Queue(name, { prefix, connection: { url } })
+      : new Queue(name, { connection: { connectionString: world.url, schema } }, createPostgresBackend);
+    try {
+      for (const [data, jobId] of [
+        [{ stream: 'rooms', key: [PERSON, 'x'] }],
+        [{ room: PERSON }],
+        [{ text: `changed: ${PERSON}.` }, `of-${PERSON}`],
+        [{ stream: 'courses', key: [PERSON, 'x'] }],
+        [{ stream: 'rooms', key: ['R1', 'x'] }],
+      ] as const)
+        await queue.add('changed', data, jobId === undefined ? {} : { jobId });
+      await until(async () => (await queue.getJobCounts('failed'))['failed'] === 5, {
+        describe: () => `five jobs to fail: ${worker.output()}`,
+      });
+      worker.child.kill('SIGTERM');
+      await worker.finished;
+      await queue.add('changed', { stream: 'rooms', keys: ['R2', PERSON, 'R3'] });
+      await queue.add('changed', { stream: 'rooms', key: PERSON }, { delay: 3_600_000 });
+
+      const forgotten = await world.run(['forget', 'rooms', PERSON, '--json']);
+      expect(JSON.parse(forgotten.stdout)).toMatchObject({ deleted: { jobs: 5 } });
+      const left = await queue.getJobs(['waiting', 'delayed', 'failed']);
+      expect(left.map(({ data }) => data as unknown)).toEqual(
+        expect.arrayContaining([
+          { stream: 'rooms', keys: ['R2', 'R3'] },
+          { stream: 'courses', key: [PERSON, 'x'] },
+          { stream: 'rooms', key: ['R1', 'x'] },
+        ]),
+      );
+      expect(left).toHaveLength(3);
+      for (const job of left) if (JSON.stringify(job.data).includes(PERSON)) await job.remove();
+      expect(await placesWith(PERSON)).toEqual([]);
+    } finally {
+      await queue.close();
+    }
+  });
 });
 
 it('forget: an object that nothing would retire is left only when --force says so', async () => {

@@ -19,6 +19,16 @@ export interface Forgotten {
 
 /** In the place of a message that named the key. */
 const CLEARED = 'it named a key that was removed';
+/** The texts about many records. Alerts name no key. */
+const MESSAGES = [
+  ['records', 'error_message'],
+  ['batches', 'error_message'],
+  ['runs', 'error_message'],
+  ['holds', 'reason'],
+  ['processes', 'error_message'],
+] as const;
+/** The parts of a run's range that quote values: a condition, and values of the cursor. */
+const QUOTING = ['where', 'from', 'to'] as const;
 
 /** How `removals` names a key. */
 export function hashRemoved({ stream, localKey }: RecordKey): string {
@@ -29,7 +39,12 @@ export function hashRemoved({ stream, localKey }: RecordKey): string {
  * Deletes every row of a key and of bookings that name its objects, takes it out of rows about many keys, and clears the
  * messages that name it or its objects. All or nothing. Undefined: the state holds nothing of it.
  */
-export async function forgetKey(db: Queries, key: RecordKey): Promise<Forgotten | ForgetRefusal | undefined> {
+export async function forgetKey(
+  db: Queries,
+  key: RecordKey,
+  /** Rows of other stores that were deleted with it. */
+  elsewhere: Record<string, number> = {},
+): Promise<Forgotten | ForgetRefusal | undefined> {
   const { stream, localKey } = key;
   return db.transaction(async (tx) => {
     const [run] = await query<{ id: number }>(tx)`
@@ -40,6 +55,7 @@ export async function forgetKey(db: Queries, key: RecordKey): Promise<Forgotten 
         OR (r.status = 'planning' AND ${stream} = ANY (r.streams) AND (r.kind <> 'incremental' OR EXISTS (
           SELECT FROM slotsync.changes AS c
           WHERE c.run_id = r.id AND c.stream = ${stream} AND c.local_key = ${localKey})))
+        OR (r.finished_at IS NULL AND ${stream} = ANY (r.streams) AND ${isQuoting} ~ ${patternOf([localKey])})
       LIMIT 1`;
     if (run) return { refused: 'in_run', runId: run.id };
     const records = await query<{ externalId: string | null; rowId: string | null; isClaimed: boolean }>(tx)`
@@ -58,10 +74,12 @@ export async function forgetKey(db: Queries, key: RecordKey): Promise<Forgotten 
     const written = await query(tx)`
       SELECT FROM slotsync.object_claims WHERE external_id = ${anyOf(externalIds)} AND claimed_until > now()`;
     if (written.length > 0) return { refused: 'claimed' };
-    const deleted = await execute(tx, [
+    const inState = await execute(tx, [
       ...statementsOfKey(key, [localKey, ...former.map((kept) => kept.localKey)], externalIds),
       ...statementsOfBookings(externalIds),
+      ...clearMessages([localKey, ...externalIds]),
     ]);
+    const deleted = { ...inState, ...elsewhere };
     if (Object.keys(deleted).length === 0) return undefined;
     await noteRemoval(tx, key, deleted);
     return { deleted, externalIds };
@@ -73,10 +91,14 @@ export async function forgetBooking(db: Queries, localKey: string): Promise<Forg
   return db.transaction(async (tx) => {
     const [booking] = await query<{ externalId: string | null }>(tx)`
       SELECT external_id AS "externalId" FROM slotsync.reservations WHERE key = ${localKey}`;
-    const deleted = await execute(tx, deleteBookings(sql`r.key = ${localKey}`));
     if (!booking) return undefined;
+    const externalIds = booking.externalId === null ? [] : [booking.externalId];
+    const deleted = await execute(tx, [
+      ...deleteBookings(sql`r.key = ${localKey}`),
+      ...clearMessages([localKey, ...externalIds]),
+    ]);
     await noteRemoval(tx, { stream: 'reservations', localKey }, deleted);
-    return { deleted, externalIds: booking.externalId === null ? [] : [booking.externalId] };
+    return { deleted, externalIds };
   });
 }
 
@@ -89,13 +111,9 @@ function statementsOfKey(
 ): Statement[] {
   const { stream, localKey } = key;
   const these = sql`${arrayLiteral(keys)}::text[]`;
-  // Messages quote keys.
-  const names = sql`${arrayLiteral([`'${localKey}'`, ...externalIds])}::text[]`;
-  const isNamedIn = (column: string) =>
-    sql`EXISTS (SELECT FROM unnest(${names}) AS name WHERE strpos(${sql.raw(column)}, name) > 0)`;
-  const isNamed = isNamedIn('error_message');
-  const quoted = sql`${arrayLiteral(externalIds.map((id) => JSON.stringify(id)))}::text[]`;
-  // The values of other objects' references.
+  // The values of other objects' fields: references name the object. A number may be any field's value.
+  const values = /^\d+$/.test(localKey) ? externalIds : [localKey, ...externalIds];
+  const quoted = sql`${arrayLiteral(values.map((value) => JSON.stringify(value)))}::text[]`;
   const isQuotedIn = (json: SQL) =>
     sql`EXISTS (SELECT FROM unnest(${quoted}) AS name WHERE strpos(${json}, name) > 0)`;
   const clearFields = (table: string): Statement => [
@@ -115,7 +133,6 @@ function statementsOfKey(
       sql`UPDATE slotsync.records SET waits_for = NULL, error_message = ${CLEARED}
         WHERE waits_for = ${recordName(key)}`,
     ],
-    ['records', sql`UPDATE slotsync.records SET error_message = ${CLEARED} WHERE ${isNamed}`],
     [
       'batches',
       sql`UPDATE slotsync.batches SET keys = array(SELECT k FROM unnest(keys) AS k WHERE k <> ALL (${these})),
@@ -123,7 +140,6 @@ function statementsOfKey(
         WHERE stream = ${stream} AND keys && ${these}
           AND run_id IN (SELECT id FROM slotsync.runs WHERE finished_at IS NOT NULL)`,
     ],
-    ['batches', sql`UPDATE slotsync.batches SET error_message = ${CLEARED} WHERE ${isNamed}`],
     [
       'runs',
       sql`UPDATE slotsync.runs SET range = jsonb_set(range, '{keys}', (range->'keys') - ${localKey}::text)
@@ -138,8 +154,6 @@ function statementsOfKey(
         WHERE stream = ${stream} AND samples @> ${JSON.stringify([{ key: localKey }])}::jsonb
           OR ${isQuotedIn(sql`samples::text`)}`,
     ],
-    ['holds', sql`UPDATE slotsync.holds SET reason = ${CLEARED} WHERE ${isNamedIn('reason')}`],
-    ['runs', sql`UPDATE slotsync.runs SET error_message = ${CLEARED} WHERE ${isNamed}`],
     [
       'watermarks',
       sql`UPDATE slotsync.watermarks SET local_key = '' WHERE stream = ${stream} AND local_key = ${localKey}`,
@@ -147,11 +161,59 @@ function statementsOfKey(
   ];
 }
 
-/** Bookings store the objects of both sides as JSON. */
+const isQuoting = sql.raw(`concat_ws(' ', ${QUOTING.map((part) => `range->>'${part}'`).join(', ')})`);
+
+/** Clears the messages and the ranges of ended runs that name one of these, in quotes or without. */
+function clearMessages(names: readonly string[]): Statement[] {
+  const pattern = patternOf(names);
+  const quoting = sql`${arrayLiteral(QUOTING)}::text[]`;
+  return [
+    ...MESSAGES.map(([table, column]): Statement => {
+      const message = sql.raw(column);
+      return [
+        table,
+        sql`UPDATE ${sql.raw(`slotsync.${table}`)} SET ${message} = ${CLEARED} WHERE ${message} ~ ${pattern}`,
+      ];
+    }),
+    [
+      'runs',
+      sql`UPDATE slotsync.runs SET range = (
+          SELECT jsonb_object_agg(part, CASE WHEN part = ANY (${quoting}) AND value #>> '{}' ~ ${pattern}
+            THEN to_jsonb(${CLEARED}::text) ELSE value END)
+          FROM jsonb_each(range) AS parts (part, value))
+        WHERE finished_at IS NOT NULL AND ${isQuoting} ~ ${pattern}`,
+    ],
+  ];
+}
+
+/**
+ * A regular expression for a text that names one of these as a whole, also as JSON or an address writes it. PostgreSQL and
+ * JavaScript read it alike.
+ */
+export function patternOf(names: readonly string[]): string {
+  const forms = names
+    .map((name) => name || "''")
+    .flatMap((name) => [name, JSON.stringify(name).slice(1, -1), encodeURIComponent(name.toWellFormed())]);
+  return [...new Set(forms)]
+    .map((form) => {
+      const [before, after] = [/^\w/.test(form) ? '(?<!\\w)' : '', /\w$/.test(form) ? '(?!\\w)' : ''];
+      return before + form.replaceAll(/[^\w\u0080-\uffff]/g, String.raw`\$&`) + after;
+    })
+    .join('|');
+}
+
+/** Bookings store the objects of both sides as JSON, and their history those of former times. */
 function statementsOfBookings(externalIds: readonly string[]): Statement[] {
   const quoted = sql`${arrayLiteral(externalIds.map((id) => JSON.stringify(id)))}::text[]`;
-  return deleteBookings(sql`EXISTS (SELECT FROM unnest(${quoted}) AS name
-    WHERE strpos(concat(r.here, r.there, r.differs), name) > 0)`);
+  const isNamedIn = (json: string) =>
+    sql`EXISTS (SELECT FROM unnest(${quoted}) AS name WHERE strpos(${sql.raw(json)}, name) > 0)`;
+  return [
+    ...deleteBookings(isNamedIn('concat(r.here, r.there, r.differs)')),
+    [
+      'reservation_events',
+      sql`UPDATE slotsync.reservation_events SET differs = NULL WHERE ${isNamedIn('differs::text')}`,
+    ],
+  ];
 }
 
 /** The bookings (named r) that fulfil a condition, with their history and their cancellations. */
