@@ -4,6 +4,7 @@ import { findExcess } from '../../src/destination/read-body.js';
 import * as wire from '../../src/destination/wire.js';
 import { RESERVATION_STATUSES } from '../../src/streams/config-schema.js';
 import { createObject } from '../../src/streams/destination-object.js';
+import { html } from '../../src/text/html.js';
 
 const taken = (schema: { safeParse(value: unknown): { success: boolean } }, value: unknown) =>
   schema.safeParse(value).success;
@@ -47,6 +48,57 @@ describe("the service's own words about a failure", () => {
     expect(redact(String.raw`a\u002Bb\\\/c, a\\u002bb%2Fc, \q \\`)).toBe(
       String.raw`[secret], [secret], \q \\`,
     );
+  });
+
+  const SECRET = 'sk+live/4f<9a"&\'=?~Z';
+  const bytes = (before: string) => Buffer.from(`${before}${SECRET} and more`);
+  const hexOf = (text: string) => Buffer.from(text).toString('hex');
+  const entity = (text: string, of: (code: number) => string) =>
+    Array.from(text)
+      .map((one) => of(one.codePointAt(0) ?? 0))
+      .join('');
+  it.each([
+    ['plain', SECRET],
+    ['in an address', encodeURIComponent(SECRET)],
+    ['in an address in an address', encodeURIComponent(encodeURIComponent(SECRET))],
+    ['in JSON', JSON.stringify(SECRET).slice(1, -1)],
+    ['in JSON in JSON', JSON.stringify(JSON.stringify(SECRET)).slice(3, -3)],
+    ['in JSON as code points', entity(SECRET, (code) => `\\u${code.toString(16).padStart(4, '0')}`)],
+    ['in HTML', String(html`${SECRET}`)],
+    ['in HTML in HTML', String(html`${String(html`${SECRET}`)}`)],
+    ['in HTML as numbers', entity(SECRET, (code) => `&#${code};`)],
+    ['in HTML as hexadecimal numbers', entity(SECRET, (code) => `&#x${code.toString(16)};`)],
+    ['in hexadecimal', hexOf(SECRET)],
+    ['in upper hexadecimal, within more', hexOf(`Bearer ${SECRET}!`).toUpperCase()],
+    ['in base64', bytes('').toString('base64')],
+    ['in base64, one byte later', bytes('a').toString('base64')],
+    ['in base64, two bytes later', bytes('ab').toString('base64')],
+    ['in base64 of an address', bytes('Bearer ').toString('base64url')],
+    ['in base64, in an address', encodeURIComponent(bytes('Api-Key ').toString('base64'))],
+  ])('redaction: a secret is found %s', (_, shown) => {
+    const { add, redact } = createRedaction();
+    add(SECRET);
+    const redacted = redact(`refused: ${shown}.`);
+    expect(redacted).toMatch(/^refused: .*\[secret\].*\.$/);
+    // Nothing of it is left: the longest part of what was shown that is still there is of what was beside it.
+    const left = redacted.replace('refused: ', '').replace('[secret]', '').replace('.', '');
+    const decoded = [
+      left,
+      ...['base64', 'hex'].map((form) => Buffer.from(left, form as 'hex').toString('latin1')),
+    ];
+    for (const text of decoded) expect(text).not.toMatch(/live|4f<|~Z|sk\+/);
+  });
+
+  it.each([
+    ['backwards', Array.from(SECRET).reverse().join('')],
+    ['in hexadecimal with spaces', (hexOf(SECRET).match(/../g) ?? []).join(' ')],
+    ['in base64 of base64', Buffer.from(Buffer.from(SECRET).toString('base64')).toString('base64')],
+    ['cut into two', `${SECRET.slice(0, 8)} ${SECRET.slice(8)}`],
+    ['in lower case', SECRET.toLowerCase()],
+  ])('redaction: as docs/security.md says, a secret is not found %s', (_, shown) => {
+    const { add, redact } = createRedaction();
+    add(SECRET);
+    expect(redact(shown)).toBe(shown);
   });
 
   it('are cut short, however long the body is', () => {
