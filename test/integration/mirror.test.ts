@@ -318,13 +318,13 @@ describe('rows', () => {
   }
 
   it('are found beside keys that do not read as the key’s type, or are not there', async () => {
-    await sql`CREATE TABLE numbered (id integer PRIMARY KEY)`;
+    await sql`CREATE TABLE numbered (id integer PRIMARY KEY, copy integer GENERATED ALWAYS AS (id) STORED)`;
     await sql`INSERT INTO numbered VALUES (1), (2)`;
     const stream = streamOf({ from: 'numbered', key: 'id' });
     const strange = ['1', 'room', '', '99999999999999', '3', '2'];
     expect([...(await readRows(mirror, stream, strange)).keys()].toSorted()).toEqual(['1', '2']);
     expect((await readRows(mirror, stream, [])).size).toBe(0);
-    const composite = streamOf({ from: 'numbered', key: ['id', 'id'] });
+    const composite = streamOf({ from: 'numbered', key: ['id', 'copy'] });
     expect([...(await readRows(mirror, composite, ['1|1', '2', 'a|b', '2|2'])).keys()].toSorted()).toEqual([
       '1|1',
       '2|2',
@@ -449,8 +449,8 @@ describe('the source', () => {
       expect.stringMatching(/^begin: .*nme; did you mean name\?/),
       expect.stringMatching(/^objects\.0\.key: .*rom; /),
     ]);
-    expect(await checkBookings('campus.rooms', { begin: 'name', objects: [] })).toEqual([
-      expect.stringMatching(/^begin: column name is text; a timestamp is needed/),
+    expect(await checkBookings('campus.rooms', { begin: 'room_code', objects: [] })).toEqual([
+      expect.stringMatching(/^begin: column room_code is text; a timestamp is needed/),
       expect.stringMatching(/^end: column name is text; a timestamp is needed/),
       expect.stringMatching(/^cancelled: column name is text; a boolean, an integer or a time is needed/),
     ]);
