@@ -30,6 +30,8 @@ export interface BaseOptions {
   /** Works before there is a configuration file: its defaults are taken then. */
   isUnconfigured?: boolean;
   parts?: AppParts;
+  /** Hears of the zone of every time that is shown, as soon as it is known. */
+  onTimeZone?: (timeZone: string) => void;
 }
 
 /** Parts that are open already and are used instead of those that the settings name. Their owner closes them. */
@@ -56,6 +58,7 @@ export function createAppBase(
     isObserved = false,
     isUnconfigured = false,
     parts = {},
+    onTimeZone = () => undefined,
   }: BaseOptions,
 ) {
   const { add: own, releaseAll } = createReleasers({ log, withinMs: RELEASE_WITHIN_MS });
@@ -96,13 +99,18 @@ export function createAppBase(
   let openedState: State | undefined;
 
   /** The zone of every time that is shown: the setting's, the schedule's, or that of the bookings. */
-  const timeZone = once(async (): Promise<string> => {
+  async function findTimeZone(): Promise<string> {
     if (settings.timeZone !== undefined) return settings.timeZone;
     const { readSchedule, NIGHTLY } = await import('../state/runs/nightly-occurrences.js');
     const registered = await readSchedule((await state()).db, NIGHTLY);
     if (registered) return registered.timezone;
     const declared = await configuration().catch(() => undefined); // what needs the configuration reports its faults
     return declared?.schedule?.timezone ?? declared?.reservations?.bookings?.timezone ?? 'UTC';
+  }
+  const timeZone = once(async () => {
+    const zone = await findTimeZone();
+    onTimeZone(zone);
+    return zone;
   });
 
   /** The state, with the destination of the settings noted in it, or confirmed. */

@@ -25,6 +25,7 @@ export async function createApp({ needs, envFile, logLevel = 'warn', ...options 
   const log = createLogger(settings.logLevel ?? logLevel, shown, undefined, mixin);
   for (const reason of findForeignFiles([envFile, options.configPath ?? settings.configPath]))
     log.warn({ reason }, 'file could have been written by others');
-  const base = createAppBase(settings, log, options);
+  const onTimeZone = (timeZone: string) => void (shown && (shown.timeZone = timeZone));
+  const base = createAppBase(settings, log, { ...options, onTimeZone });
   return { ...base, queue: once(async () => (await import('./app-queue.js')).openQueue(base)) };
 }

@@ -21,10 +21,11 @@ export async function page(app: App, options: CommonOptions & { port?: number })
     );
   }
   await app.state(); // a state that cannot be read is reported now
+  await app.timeZone(); // of the lines that follow
   const port = options.port ?? (httpPort === 0 ? DEFAULT_PORT : httpPort);
   const producer = async () => (await app.queue()).producer;
   await untilInterrupted(async (signal) => {
-    const server = await servePage(app, { port, producer });
+    const server = await servePage(app, { port, portSetting: '--port', producer });
     const name = host.includes(':') ? `[${host}]` : host;
     printLine(`The page is at http://${name}:${server.port}/ until Ctrl-C.`);
     if (httpToken === undefined) printLine('It is read-only, because HTTP_TOKEN is not set.');

@@ -17,6 +17,7 @@ export async function worker(app: App, options: WorkerOptions): Promise<void> {
   for (const reason of findExposedSecrets(options.envFile))
     app.log.warn({ reason }, 'secret is not protected');
   const queue = await app.queue();
+  await app.timeZone(); // of the lines that follow
   const workers = await queue.workers({ concurrency, waitForCredentials: true });
   const inbox = await queue.inboxWorker();
   const parts: Stoppable[] = [inbox, workers];

@@ -6,7 +6,16 @@ import type { Run } from '../state/runs/read-runs.js';
 import type { Hold } from '../state/schema.js';
 import { describeReason } from '../sync/limits/hold-reason.js';
 import { formatMinute, plural } from '../text/format.js';
-import { addressOfRun, linkToRun, text, withQuery, type Action, type Point, type Text } from './document.js';
+import {
+  addressOfRun,
+  joinTexts,
+  linkToRun,
+  text,
+  withQuery,
+  type Action,
+  type Point,
+  type Text,
+} from './document.js';
 import { describeChange } from './values.js';
 
 const NOUNS = {
@@ -24,26 +33,37 @@ export function describeHeld({ count, operation, stream }: Pick<RunHold, 'count'
 
 /** A hold with its reason, some of it field by field, and the answer of an operator, given or not. */
 export function holdToPoint(hold: RunHold): Point {
-  const { runId, approvable, plannedAnewBy, approvedFor } = hold;
-  const isOpen = plannedAnewBy === null && approvedFor === null;
+  const { runId, approvable } = hold;
   return {
-    status: 'held',
+    status: isOpen(hold) ? 'held' : hold.state,
     text: text`${describeHeld(hold)}, held in ${linkToRun(runId)}`,
     details: [reasonOfHold(hold), describeKeys(hold)],
     samples: describeSamples(hold),
-    next:
-      plannedAnewBy !== null
-        ? text`Planned again by ${linkToRun(plannedAnewBy)}.`
-        : approvedFor !== null
-          ? text`Approved: ${linkToRun(approvedFor)} does it.`
-          : undefined,
-    commands: isOpen
+    next: describeAnswer(hold),
+    commands: isOpen(hold)
       ? [
           ...(approvable ? [answerTo(hold, 'approve', 'Approve …')] : []),
           answerTo(hold, 'reject', 'Reject …'),
         ]
       : [],
   };
+}
+
+/** It waits for an operator. */
+export const isOpen = ({ state }: Pick<RunHold, 'state'>): boolean => state === 'open';
+
+/** What became of a hold; undefined: it is open. */
+function describeAnswer({ state, plannedAnewBy, approvedFor, usedBy }: RunHold): Text | undefined {
+  if (state === 'open') return undefined;
+  if (approvedFor !== null) return text`Approved: ${linkToRun(approvedFor)} does it.`;
+  if (usedBy !== null) return text`Approved, and done by ${linkToRun(usedBy)}.`;
+  return joinTexts(
+    [
+      state === 'expired' && 'Nothing of it was sent.',
+      plannedAnewBy !== null && text`Planned again by ${linkToRun(plannedAnewBy)}.`,
+    ],
+    ' ',
+  );
 }
 
 function answerTo(hold: RunHold, verb: 'approve' | 'reject', label: string): Action {

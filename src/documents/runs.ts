@@ -19,7 +19,7 @@ import {
   type Text,
 } from './document.js';
 import { causesSection, describeUnsettled } from './failures.js';
-import { approvalToPoint, holdToPoint } from './holds.js';
+import { approvalToPoint, holdToPoint, isOpen } from './holds.js';
 
 /** Causes and keys named one by one. */
 const MOST_NAMED = 5;
@@ -88,8 +88,8 @@ export function runDocument(facts: RunFacts & { secondsLeft?: number | undefined
       outcomes(run),
       {
         id: 'holds',
-        title: 'Held for approval',
-        isUrgent: holds.length > 0,
+        title: holds.some(isOpen) ? 'Held for approval' : 'Was held for approval',
+        isUrgent: holds.some(isOpen),
         points: [
           ...holds.map(holdToPoint),
           ...approvals.map((approval) => approvalToPoint(approval, run, now)),

@@ -68,9 +68,12 @@ export async function startHttpServer({
   routes,
   notFound,
   log,
+  portSetting = 'HTTP_PORT',
   longestUnreadMs = LONGEST_UNREAD_MS,
 }: {
   host: string;
+  /** The name under which an operator chose the port. */
+  portSetting?: string | undefined;
   port: number;
   routes: Routes;
   /** The answer to GET at every other path; by default JSON. */
@@ -128,8 +131,8 @@ export async function startHttpServer({
   try {
     await once(server, 'listening');
   } catch (error) {
-    const remedy = 'Each worker on a host needs its own port; 0 opens none.';
-    const setting = ['EADDRNOTAVAIL', 'ENOTFOUND'].includes(codeOf(error)) ? 'HTTP_HOST' : 'HTTP_PORT';
+    const remedy = `Every process on a host needs its own port: choose another one with ${portSetting}.`;
+    const setting = ['EADDRNOTAVAIL', 'ENOTFOUND'].includes(codeOf(error)) ? 'HTTP_HOST' : portSetting;
     throw asListenError(error, { setting, port, host, remedy });
   }
   server.on('error', (error) => log.warn({ code: codeOf(error) }, 'http server failed'));

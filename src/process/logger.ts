@@ -1,7 +1,7 @@
 // JSON lines for machines, one readable line for a terminal. Messages are constant; facts are fields.
 // Logs go to standard error, so that a command's own output can be piped.
 import { pino, type Logger as PinoLogger } from 'pino';
-import { formatClock } from '../text/format.js';
+import { formatClock, formatTime } from '../text/format.js';
 import { coloured, overDrawnLine, type Colour } from './terminal.js';
 import { visible, visibleInLine } from '../text/visible-text.js';
 
@@ -9,7 +9,7 @@ export type Logger = PinoLogger;
 
 /** How a terminal shows a line. */
 interface TerminalLines {
-  /** The zone of the times. Unset: that of this machine. The schedule's is not known before the first line. */
+  /** The zone of the times. It is set as soon as it is known; until then it is that of this machine. */
   timeZone?: string | undefined;
   hasColours: boolean;
 }
@@ -47,7 +47,7 @@ const COLOURS: Readonly<Record<string, Colour>> = { warn: 'yellow', error: 'red'
 function forTerminal(line: string, { timeZone, hasColours }: TerminalLines): string {
   const { level, time, msg = '', ...fields } = JSON.parse(line) as { msg?: string } & Record<string, unknown>;
   const name = pino.levels.labels[Number(level)] ?? String(level);
-  const facts = Object.entries(fields).map(([field, value]) => `${field}=${formatFact(value)}`);
+  const facts = Object.entries(fields).map(([field, value]) => `${field}=${formatFact(value, timeZone)}`);
   const clock = formatClock(new Date(String(time)), timeZone);
   const text = [clock, name, msg, ...facts];
   const [shownClock, shownName, shownMessage, ...shown] = text.map(visibleInLine);
@@ -58,7 +58,9 @@ function forTerminal(line: string, { timeZone, hasColours }: TerminalLines): str
   );
 }
 
-/** A text that is a word as it is, everything else as JSON. */
-function formatFact(value: unknown): string {
+/** A text that is a word as it is, a time in the zone, everything else as JSON. */
+function formatFact(value: unknown, timeZone: string | undefined): string {
+  if (timeZone !== undefined && /^\d{4}-\d\d-\d\dT[\d:.]+Z$/.test(String(value)))
+    return JSON.stringify(formatTime(new Date(String(value)), timeZone));
   return typeof value === 'string' && /^[^\s"=\\]+$/.test(value) ? value : JSON.stringify(value);
 }

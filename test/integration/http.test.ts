@@ -80,6 +80,11 @@ describe('the server', () => {
     const second = startHttpServer({ host: '127.0.0.1', port, routes: {}, log });
     await expect(second).rejects.toThrow(UsageError);
     await expect(second).rejects.toThrow(`HTTP_PORT: port ${port} of 127.0.0.1 is taken`);
+    const named = { host: '127.0.0.1', port, portSetting: '--port', routes: {}, log };
+    await expect(startHttpServer(named)).rejects.toMatchObject({
+      message: `--port: port ${port} of 127.0.0.1 is taken`,
+      remedy: 'Every process on a host needs its own port: choose another one with --port.',
+    });
   });
 
   it('host: the server listens at that address alone, and names the setting of one that is not of this machine', async () => {

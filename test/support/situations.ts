@@ -137,6 +137,8 @@ export const HOLD: RunHold = {
   approvable: true,
   plannedAnewBy: null,
   approvedFor: null,
+  usedBy: null,
+  state: 'open',
   firstKeys: ['R1'],
   samples: [],
 };

@@ -29,6 +29,8 @@ const HOLD: RunHold = {
   approvable: true,
   plannedAnewBy: null,
   approvedFor: null,
+  usedBy: null,
+  state: 'open',
   firstKeys: [],
   samples: [{ key: 'secret-key', externalId: 'secret', changes: [] }],
 };

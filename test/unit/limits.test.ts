@@ -3,6 +3,10 @@
 import { describe, expect, it } from 'vitest';
 import { explainHold, hasLimit, type LimitFacts } from '../../src/sync/limits/mass-change-limits.js';
 import { describeReason, describeReasonAndCommand } from '../../src/sync/limits/hold-reason.js';
+import { holdToPoint } from '../../src/documents/holds.js';
+import { plain } from '../../src/render/plain.js';
+import type { RunHold } from '../../src/state/runs/holds.js';
+import { HOLD } from '../support/situations.js';
 import { explainRetirementHold } from '../../src/sync/object/retire.js';
 import { resolve, rooms, type Declaration } from './declare.js';
 
@@ -57,7 +61,32 @@ describe('a limit', () => {
       '11 of 100 records would be deactivated, more than 10 and more than 10 %; ' +
         'if this is intended: slotsync approve 7 --stream rooms --operation retire',
     );
+    expect(reasonOf(facts({ count: 1100, accepted: 10_000 }))).toMatch(/^1 100 of 10 000 records would be/);
     expect(reasonOf(facts({}))).toMatch(/a run would hold them for: slotsync approve$/);
+  });
+});
+
+describe('a hold that is shown later', () => {
+  it.each<[string, Partial<RunHold>, string | undefined]>([
+    ['is open', {}, undefined],
+    ['is approved', { state: 'approved', approvedFor: 13 }, 'Approved: run 13 does it.'],
+    [
+      'was approved and done',
+      { state: 'used', usedBy: 13, plannedAnewBy: 13 },
+      'Approved, and done by run 13.',
+    ],
+    ['was planned again', { state: 'replaced', plannedAnewBy: 14 }, 'Planned again by run 14.'],
+    [
+      'was approved and not done',
+      { state: 'expired', plannedAnewBy: 14 },
+      'Nothing of it was sent. Planned again by run 14.',
+    ],
+    ['was cancelled with its run', { state: 'expired' }, 'Nothing of it was sent.'],
+  ])('%s: it says so, and only an open one asks for an answer', (_, changes, expected) => {
+    const { status, next, commands } = holdToPoint({ ...HOLD, ...changes });
+    expect(next && plain(next, 'UTC')).toBe(expected);
+    expect(commands).toHaveLength(expected === undefined ? 2 : 0);
+    expect(status).toBe(expected === undefined ? 'held' : changes.state);
   });
 });
 

@@ -72,6 +72,24 @@ describe('a terminal', () => {
     ]);
   });
 
+  it('time: one among the facts is in the same zone', () => {
+    const [line] = lineOf(
+      { dueAt: new Date('2026-11-23T01:00:00.000Z'), text: '2026' },
+      'x',
+      'Europe/Stockholm',
+    );
+    expect(line).toMatch(/dueAt="2026-11-23 02:00:00 CET" text=2026$/);
+  });
+
+  it('time: it follows the zone that is known later', () => {
+    const file = path.join(folder, 'zones.log');
+    const terminal = { timeZone: 'UTC', hasColours: false };
+    const log = createLogger('info', terminal, file);
+    terminal.timeZone = 'Asia/Tokyo';
+    log.info('x');
+    expect(readFileSync(file, 'utf8')).toMatch(/:\d\d GMT\+9 info x/);
+  });
+
   it('time: it is in the zone of the settings, else in that of this machine, and says which', () => {
     const zone = (line = '') => line.split(' ')[1];
     expect(zone(lineOf({}, 'x', 'UTC')[0])).toBe('UTC');

@@ -4,17 +4,20 @@ import { sql } from 'drizzle-orm';
 import { query, type Queries } from '../database.js';
 import { REPAIRED } from '../drift/read-drift.js';
 import { toStorableJson } from '../records/outcome-types.js';
-import type { Hold, Holds, LimitedOperation, RunKind } from '../schema.js';
+import type { Hold, Holds, HoldState, LimitedOperation, RunKind } from '../schema.js';
 
 export interface RunHold extends Hold {
   runId: number;
   kind: RunKind;
   stream: string;
   operation: LimitedOperation;
+  state: HoldState;
   /** The later run that has planned the same again; null: none. */
   plannedAnewBy: number | null;
   /** The unfinished run that an approval of it started; null: none. */
   approvedFor: number | null;
+  /** The run that used an approval of it; null: none did. */
+  usedBy: number | null;
   /** The first of its keys. */
   firstKeys: string[];
 }
@@ -31,9 +34,10 @@ export async function readHolds(db: Queries, runId?: number): Promise<RunHold[]>
       ? sql`h.state IN ('open', 'approved')`
       : sql`h.run_id = ${runId}::bigint AND h.state <> 'rejected'`;
   return query<RunHold>(db)`
-    SELECT h.run_id::float8 AS "runId", r.kind, h.stream, h.operation, h.count, h.facts, h.approvable, h.samples,
+    SELECT h.run_id::float8 AS "runId", r.kind, h.stream, h.operation, h.state, h.count, h.facts, h.approvable, h.samples,
       h.replaced_by::float8 AS "plannedAnewBy",
-      CASE WHEN h.state = 'approved' THEN h.for_run END::float8 AS "approvedFor", held."firstKeys"
+      CASE WHEN h.state = 'approved' THEN h.for_run END::float8 AS "approvedFor",
+      CASE WHEN h.state = 'used' THEN h.for_run END::float8 AS "usedBy", held."firstKeys"
     FROM slotsync.holds AS h JOIN slotsync.runs AS r ON r.id = h.run_id
       CROSS JOIN LATERAL (
         SELECT b.keys[1:${sql.raw(String(FIRST_KEYS))}] AS "firstKeys" FROM slotsync.batches AS b

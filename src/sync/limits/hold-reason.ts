@@ -1,5 +1,6 @@
 // Why something is held, as a sentence made from the facts of its hold.
 import type { DriftSummary, Hold, LimitedOperation } from '../../state/schema.js';
+import { formatNumber } from '../../text/format.js';
 
 /** A hold as the sentence needs it. `runId`: the run that holds it; undefined for a preview. */
 interface Held extends Pick<Hold, 'count' | 'facts'> {
@@ -26,12 +27,12 @@ export function describeReason({ operation, count, facts }: Pick<Held, 'operatio
   const { earlier, limit, alsoHeld, approval } = facts;
   const look = describeLook(facts);
   const what = look === undefined ? '' : `${look}; `;
-  const before = earlier === undefined ? '' : ` after ${earlier} within 24 hours`;
+  const before = earlier === undefined ? '' : ` after ${formatNumber(earlier)} within 24 hours`;
   const beyond =
     limit === undefined || limit.count === 0
       ? ''
-      : `, more than ${limit.count} and more than ${limit.percent} %`;
-  const waiting = alsoHeld ? `, and run ${alsoHeld.runId} holds ${alsoHeld.count} of them` : '';
+      : `, more than ${formatNumber(limit.count)} and more than ${limit.percent} %`;
+  const waiting = alsoHeld ? `, and run ${alsoHeld.runId} holds ${formatNumber(alsoHeld.count)} of them` : '';
   return `${what}${counted}${before}${beyond}${waiting}${describeApproval(approval)}`;
 }
 
@@ -60,14 +61,16 @@ export function withReasons(
 
 function describeCount(operation: LimitedOperation, count: number, accepted: number): string {
   if (operation === 'overwrite')
-    return `${count} of ${accepted} records that were never accepted would overwrite objects at the service`;
-  return `${count} of ${accepted} records would be ${DONE[operation]}`;
+    return `${formatNumber(count)} of ${formatNumber(accepted)} records that were never accepted would overwrite objects at the service`;
+  return `${formatNumber(count)} of ${formatNumber(accepted)} records would be ${DONE[operation]}`;
 }
 
 function describeApproval(approval: Held['facts']['approval']): string {
   if (!approval) return '';
   const { allowed, isOther } = approval;
-  const only = isOther ? `exactly the ${allowed} records that were held, and these are others` : allowed;
+  const only = isOther
+    ? `exactly the ${formatNumber(allowed)} records that were held, and these are others`
+    : formatNumber(allowed);
   return `, and the approval allows ${only}`;
 }
 
@@ -83,12 +86,12 @@ function describeDrift(
   accepted: number,
 ): string | undefined {
   if (missing > 0 && missing >= accepted)
-    return `the service holds none of the ${accepted} objects: it may have been restored empty or from a backup`;
+    return `the service holds none of the ${formatNumber(accepted)} objects: it may have been restored empty or from a backup`;
   if (missing >= total * MOST)
-    return `the service lacks ${missing} of the ${accepted} objects: it may have been restored from a backup`;
+    return `the service lacks ${formatNumber(missing)} of the ${formatNumber(accepted)} objects: it may have been restored from a backup`;
   if (inactive === total)
-    return `all ${total} objects that drift were made inactive at the service, perhaps on purpose`;
+    return `all ${formatNumber(total)} objects that drift were made inactive at the service, perhaps on purpose`;
   if (changed === total && commonField !== null)
-    return `all ${total} objects that drift differ in ${commonField}, perhaps because it was changed at the service on purpose`;
+    return `all ${formatNumber(total)} objects that drift differ in ${commonField}, perhaps because it was changed at the service on purpose`;
   return undefined;
 }

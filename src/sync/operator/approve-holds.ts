@@ -10,6 +10,7 @@ import { approveHeld, type Decision } from '../../state/runs/decide-holds.js';
 import { digestHeldKeys } from '../../state/runs/held-keys.js';
 import type { Run } from '../../state/runs/read-runs.js';
 import type { RunRequest } from '../../state/runs/insert-run.js';
+import { formatNumber } from '../../text/format.js';
 import { describeReason } from '../limits/hold-reason.js';
 
 type ApproveChoice = HoldChoice &
@@ -39,7 +40,9 @@ export async function approveHolds(
   if (final) throw new UsageError(`${final.stream}: ${describeReason(final)}`);
   const held = holds.reduce((sum, { count }) => sum + count, 0);
   if (shown !== undefined && shown !== held)
-    throw new UsageError(`run ${runId} holds ${held} now, not ${shown}; nothing was approved`);
+    throw new UsageError(
+      `run ${runId} holds ${formatNumber(held)} now, not ${formatNumber(shown)}; nothing was approved`,
+    );
   const streams = selectStreams(
     configuration,
     holds.map(({ stream }) => stream),
