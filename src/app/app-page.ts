@@ -42,9 +42,19 @@ export function openPage(app: AppBase, { port, producer, quotaUsage = app.quotaU
 }
 
 /** Serves the page alone. Throws UsageError when the port cannot be had. */
-export async function servePage(app: AppBase, { portSetting, ...parts }: PageParts & { portSetting?: string }) {
+export async function servePage(
+  app: AppBase,
+  { portSetting, ...parts }: PageParts & { portSetting?: string },
+) {
   const { routes, notFound } = openPage(app, parts);
   const { httpHost: host } = app.settings;
-  const server = await startHttpServer({ host, port: parts.port, portSetting, routes, notFound, log: app.log });
+  const server = await startHttpServer({
+    host,
+    port: parts.port,
+    portSetting,
+    routes,
+    notFound,
+    log: app.log,
+  });
   return app.own(server, server.close);
 }

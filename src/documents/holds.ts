@@ -5,7 +5,7 @@ import type { RunHold } from '../state/runs/holds.js';
 import type { Run } from '../state/runs/read-runs.js';
 import type { Hold } from '../state/schema.js';
 import { describeReason } from '../sync/limits/hold-reason.js';
-import { formatMinute, plural } from '../text/format.js';
+import { formatMinute, plural, present } from '../text/format.js';
 import {
   addressOfRun,
   joinTexts,
@@ -49,10 +49,17 @@ export function holdToPoint(hold: RunHold): Point {
   };
 }
 
+/** A hold that an operator is about to answer. */
+export const holdToQuestion = (hold: RunHold, isApproved: boolean): Point => ({
+  text: describeHeld(hold),
+  details: present(reasonOfHold(hold), describeKeys(hold), isApproved && describeApprovedRun(hold)),
+  samples: describeSamples(hold),
+});
+
 /** It waits for an operator. */
 export const isOpen = ({ state }: Pick<RunHold, 'state'>): boolean => state === 'open';
 
-/** What became of a hold; undefined: it is open. */
+/** The answer to a hold and its end; undefined: it is open. */
 function describeAnswer({ state, plannedAnewBy, approvedFor, usedBy }: RunHold): Text | undefined {
   if (state === 'open') return undefined;
   if (approvedFor !== null) return text`Approved: ${linkToRun(approvedFor)} does it.`;

@@ -5,7 +5,7 @@ import { formatNumber, plural } from '../text/format.js';
 import { html, type Html } from '../text/html.js';
 import type { Logger } from '../process/logger.js';
 import { listCauses } from '../situation/causes.js';
-import { describeApproval, describeApprovedRun, describeHeld } from '../documents/holds.js';
+import { describeApproval, describeHeld, holdToQuestion } from '../documents/holds.js';
 import type { State } from '../state/database.js';
 import { addChanges } from '../state/inbox/add-changes.js';
 import { listProcesses } from '../state/processes.js';
@@ -18,7 +18,7 @@ import { setPaused } from '../state/runs/pause-runs.js';
 import { countRepairable } from '../state/drift/read-drift.js';
 import { approveHolds, requireStarted } from '../sync/operator/approve-holds.js';
 import { startRepairRun } from '../sync/verify/start-repair-run.js';
-import { reasonOf, renderSamples } from './hold-parts.js';
+import { contentToHtml } from '../render/html.js';
 
 type ApproveDeps = Parameters<typeof approveHolds>[0];
 
@@ -78,7 +78,7 @@ const toNow = () => '/';
 const numberOf = (holds: readonly { count: number }[]) => holds.reduce((sum, { count }) => sum + count, 0);
 
 async function askAboutHolds(
-  { state }: ActionDeps,
+  { state, timeZone }: ActionDeps,
   request: ActionRequest,
   verb: 'Approve' | 'Reject',
   says: string,
@@ -87,7 +87,7 @@ async function askAboutHolds(
   const what = holds.map(describeHeld).join(', ');
   return {
     title: `${verb} ${what}?`,
-    body: html`<p>Held in run ${run.id}:</p>${holds.map((hold) => html`<p><b>${describeHeld(hold)}</b>. ${reasonOf(hold)}</p>${renderSamples(hold)}${verb === 'Approve' && html`<p>${describeApprovedRun(hold)}</p>`}`)}<p>${says}</p>`,
+    body: html`<p>Held in run ${run.id}:</p>${contentToHtml({ title: '', points: holds.map((hold) => holdToQuestion(hold, verb === 'Approve')) }, { timeZone: await timeZone() })}<p>${says}</p>`,
     button: `${verb} ${what}`,
     count: numberOf(holds),
   };

@@ -5,6 +5,7 @@ import { deleteCookie, getCookie, setCookie } from 'hono/cookie';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import { parseNetworks } from '../connections/networks.js';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
+import { addressOfRecord } from '../documents/document.js';
 import { html } from '../text/html.js';
 import {
   HttpError,
@@ -27,7 +28,7 @@ import { failuresPage } from './failures.js';
 import { renderPage } from './frame.js';
 import { createLive } from './live.js';
 import { nowPage } from './now.js';
-import { formToken, pathOf } from './parts.js';
+import { formToken } from './parts.js';
 import { recordPage, searchPage, type Shown } from './records.js';
 import { reportPage } from './report.js';
 import { runPage, runsPage } from './runs.js';
@@ -249,7 +250,7 @@ export function createPage(deps: PageDeps) {
   const readSides = acting(async (context, session) => {
     const { stream = '', key = '' } = requestOf(context).params;
     const declared = (await deps.configuration()).streams.find(({ name }) => name === stream);
-    const path = pathOf('records', stream, key);
+    const path = addressOfRecord(stream, key);
     if (!declared) throw new UsageError(`no stream '${stream}' is in the configuration`);
     // A mirror of its own: what it reads ends when the reader has gone.
     const mirror = await deps.openMirror();
