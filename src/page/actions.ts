@@ -1,7 +1,7 @@
 // Actions of an operator on the page: the same as the commands, with the same functions. Each first asks once more, with the number
 // that it is about, and is carried out only for that number.
 import { UsageError } from '../errors/errors.js';
-import { formatNumber, plural } from '../text/format.js';
+import { plural } from '../text/format.js';
 import { html, type Html } from '../text/html.js';
 import type { Logger } from '../process/logger.js';
 import { listCauses } from '../situation/causes.js';
@@ -202,9 +202,7 @@ async function countOfCause({ state }: Pick<ActionDeps, 'state'>, cause: ReturnT
 /** More than the operator saw is not done. */
 function requireShown({ shown }: AskedAction, count: number): void {
   if (!(count <= shown))
-    throw new UsageError(
-      `there are ${formatNumber(count)} now, not ${formatNumber(shown)}; nothing was done: look again`,
-    );
+    throw new UsageError(`there are ${count} now, not ${shown}; nothing was done: look again`);
 }
 
 const retry: Action = {
