@@ -147,9 +147,9 @@ export const ERRORS = {
     'a function or a subquery of the source raised an error',
     'Correct the row or the function it comes from, then: slotsync sync',
   ),
-  row_too_large: dead(
-    'a row of the mirror is larger than 16 MB as text, and is not read',
-    'Correct the row, or leave its large column out with a query in `from`, then: slotsync sync',
+  row_too_large: givenUp(
+    'a row of the mirror is larger as text than `rowLimitMegabytes`, and is not read',
+    'Correct the row, or leave its large column out with a query in `from`, and the next run sends it. With a higher `rowLimitMegabytes`: {retry}',
   ),
   state_refused: setup(
     'the state database refused the connection',

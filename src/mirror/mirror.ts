@@ -104,7 +104,7 @@ export function createMirror({
     const wanted = new Set(keys);
     const rows = await reader.readRows(
       stream,
-      (described) => ({ hash: limitedHashExpression(described) }),
+      (described) => ({ hash: limitedHashExpression(described, stream.rowLimitMegabytes) }),
       (described) => keyConditions(described, keys),
       ended,
     );

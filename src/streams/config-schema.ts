@@ -161,6 +161,10 @@ export interface StreamConfig<Service extends ServiceNames = ServiceNames> {
    * @example batchSize: 200
    */
   batchSize?: Optional<number | 'auto'>;
+  /** Megabytes of a row as text; 16 by default. A larger one is given up, unread.
+   * @example rowLimitMegabytes: 64
+   */
+  rowLimitMegabytes?: Optional<number>;
   /** Days after which an object whose row is gone is retired; 0 by default.
    * @example graceDays: 3
    */
@@ -561,6 +565,7 @@ export const streamSchema = z.strictObject({
       error: "'auto', or a whole number of objects from 1 to 1000",
     })
     .default('auto'),
+  rowLimitMegabytes: z.number().int().min(1).max(512).default(16),
   graceDays: days.default(0),
   unlessReserved: flag.default(true),
   limits: z

@@ -238,6 +238,7 @@ const OF_COMMANDS = new Set([
   'reconcile_running',
   'run_cancelled',
   'run_lost',
+  'state_locked',
   'state_restored',
   'triggers_busy',
   'triggers_failed',

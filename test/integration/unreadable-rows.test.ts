@@ -55,23 +55,23 @@ it('unreadable row: it fails alone, the changed keys beside it arrive, and nothi
 });
 
 it('row: one that is too large is given up alone, before its values are read, until it changes', async () => {
-  const world = await open(rooms());
+  const world = await open(rooms({ rowLimitMegabytes: 4 }));
   await addRooms(world, 'A', 'B', 'C');
   const mb = 1024 * 1024;
-  await world.sql`UPDATE rooms SET number = repeat('x', ${17 * mb}::int) WHERE code = 'B'`;
+  await world.sql`UPDATE rooms SET number = repeat('x', ${5 * mb}::int) WHERE code = 'B'`;
   expect((await world.sync()).run.status).toBe('partial');
   expect(await world.recordsOf('rooms')).toMatchObject({
     A: { status: 'synced' },
     B: {
       status: 'dead',
       error_code: 'row_too_large',
-      error_message: 'its row has 18 MB, and at most 16 MB are read',
+      error_message: 'its row has 6 MB, and at most 4 MB are read',
     },
     C: { status: 'synced' },
   });
   const { run } = await world.sync();
   expect(await world.sql`SELECT FROM slotsync.batches WHERE run_id = ${run.id}`).toHaveLength(0);
-  await world.sql`UPDATE rooms SET number = repeat('x', ${15 * mb}::int) WHERE code = 'B'`;
+  await world.sql`UPDATE rooms SET number = repeat('x', ${3 * mb}::int) WHERE code = 'B'`;
   await world.sync();
   expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced', C: 'synced' });
 });

@@ -43,6 +43,7 @@ describe('fingerprint of a declaration', () => {
     ['retire', { retire: 'deactivate' }],
     ['owns', { owns: 'object' }],
     ['batchSize', { batchSize: 7 }],
+    ['rowLimitMegabytes', { rowLimitMegabytes: 32 }],
     ['graceDays', { graceDays: 3 }],
     ['unlessReserved', { unlessReserved: false }],
     ['rowSecurity', { rowSecurity: 'filtered' }],
