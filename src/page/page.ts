@@ -256,10 +256,14 @@ export function createPage(deps: PageDeps) {
     const mirror = await deps.openMirror();
     const { signal } = context.req.raw;
     signal.addEventListener('abort', () => void mirror.close());
-    const sides = { mirror, destination: await deps.destination(), state: await deps.state() };
-    const explained = await explainRecord(sides, declared, key).finally(() => mirror.close());
-    session.shown.clear();
-    session.shown.set(path, { explained, at: new Date() } satisfies Shown);
+    try {
+      const sides = { mirror, destination: await deps.destination(), state: await deps.state() };
+      const explained = await explainRecord(sides, declared, key);
+      session.shown.clear();
+      session.shown.set(path, { explained, at: new Date() } satisfies Shown);
+    } finally {
+      await mirror.close();
+    }
     log.info({ stream }, 'record read for an operator');
     return context.redirect(path, 303);
   });
