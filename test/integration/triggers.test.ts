@@ -16,7 +16,7 @@ const declare = (from: string | { query: string }, key: string | string[]) => ({
   externalId: Array.isArray(key) ? key.map((part) => `{${part}}`).join('_') : `{${key}}`,
   fields: {},
 });
-const LONG = `a${'_very'.repeat(15)}_long_name`;
+const LONG = 'a'.padEnd(62, '_very_long_name');
 
 let database: TestDatabase;
 let sql: postgres.Sql;

@@ -33,7 +33,7 @@ export interface Cast {
   process: ReturnType<Room['process']>;
   actorOf(name: string): Actor;
   isWorking(): boolean;
-  /** To be told after the mirror was changed. */
+  /** To be told after the mirror, or the link of a row, was changed. */
   mirrorChanged(): Promise<void>;
   interrupted(): void;
 }

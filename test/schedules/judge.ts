@@ -45,12 +45,9 @@ export function createWatch() {
   };
 }
 
-/** The external ids that the rows of the mirror give. */
+/** The external ids that the rows of the mirror have: a link wins. */
 export async function readPresent(room: Room): Promise<Set<string>> {
-  const ids = new Set<string>();
-  for (const shape of room.shapes)
-    for (const row of await room.rowsOf(shape.table)) ids.add(room.extIdOf(shape, row));
-  return ids;
+  return new Set((await readGiven(room)).values());
 }
 
 /**
@@ -82,7 +79,7 @@ export async function bringToRest(room: Room): Promise<string[]> {
   return faults;
 }
 
-/** By stream and key, the external ids that the rows of the mirror give. */
+/** The same by stream and key. */
 async function readGiven(room: Room): Promise<Map<string, string>> {
   const links = await room.readLinks();
   const given = new Map<string, string>();

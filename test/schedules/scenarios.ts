@@ -259,8 +259,9 @@ export const SCENARIOS: readonly Scenario[] = [
     prepare: (room) => plannedSync(room, [row('1', 'old')], { gone: ['1'], rows: [row('2', 'new')] }),
     processes: {
       A: workRun,
-      async B({ process }) {
+      async B({ process, mirrorChanged }) {
         await process.rename('one', '1', '2');
+        await mirrorChanged();
         await process.takeFromInbox();
       },
     },
