@@ -78,6 +78,9 @@ const STORY: (keyof typeof events | [args: string, code: number])[] = [
   'a table is gone',
   ['plan', 2],
   ['check', 2],
+  ['reset', 2],
+  ['reset --yes', 0],
+  ['status', 2],
 ];
 
 it('exit codes: every command ends with its own', async () => {

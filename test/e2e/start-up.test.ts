@@ -66,6 +66,7 @@ describe('start-up', () => {
         'commands/command-table',
         'commands/exit-code',
         'commands/program',
+        'commands/signals',
         'errors/error-catalogue',
         'errors/error-message',
         'errors/errors',

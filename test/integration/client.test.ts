@@ -532,7 +532,7 @@ describe('an answer without end', () => {
       const url = await fakeService((_request, _body, response) => {
         if (response.socket) drip(response.socket, answer);
       });
-      const { destination, asked } = connect(url, { timeoutMs: 300 });
+      const { destination, asked } = connect(url, { timeoutMs: 3000 });
       const { signal } = new AbortController();
       const ended = await settleAmidCollections(destination.putObjects([room('a')], { ...NIGHTLY, signal }));
       expect(ended).toMatchObject({ reason: { code: 'answer_lost', facts: { reason: 'timeout' } } });
@@ -545,7 +545,7 @@ describe('an answer without end', () => {
     async (_, answer) => {
       const service = await openDripping(answer);
       closers.push(service.close);
-      const { destination, asked } = connect(service.url, { timeoutMs: 300 });
+      const { destination, asked } = connect(service.url, { timeoutMs: 3000 });
       const ended = await settleAmidCollections(put(destination, 'a'));
       expect(ended).toMatchObject({ reason: { code: 'answer_lost', facts: { reason: 'timeout' } } });
       expect(asked.held).toBe(0);
