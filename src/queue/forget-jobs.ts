@@ -12,7 +12,8 @@ import { readChangeJob } from './receive-changes.js';
 
 type Streams = ReadonlyMap<string, Pick<Stream, 'key'>>;
 
-const ALL_BUT_ACTIVE = ['waiting', 'prioritized', 'delayed', 'failed', 'completed'] as const;
+const TO_BE_WORKED = ['waiting', 'prioritized', 'delayed'] as const;
+const ENDED = ['failed', 'completed'] as const;
 const JOBS_AT_ONCE = 500;
 
 /** Removes the jobs that name the key, or takes it out of those that name others too. Returns how many there were. */
@@ -25,10 +26,12 @@ export async function forgetJobs(
   const queue = bullmq.queue(QUEUES.changes);
   try {
     const found: Job[] = [];
-    for (const state of ALL_BUT_ACTIVE)
+    for (const state of [...TO_BE_WORKED, ...ENDED])
       for (let at = 0; ; at += JOBS_AT_ONCE) {
         const jobs = (await queue.getJobs([state], at, at + JOBS_AT_ONCE - 1, true)) as (Job | undefined)[];
-        found.push(...jobs.filter((job) => job !== undefined).filter((job) => isAbout(job, key)));
+        const named = jobs.filter((job) => job !== undefined).filter((job) => isAbout(job, key));
+        // 'R-1' is named as a word by a change of 'R-1-b', which is still to be worked.
+        found.push(...named.filter(({ data }) => isEnded(state) || !isOfOthers(data, key, streams)));
         if (jobs.length < JOBS_AT_ONCE) break;
       }
     for (const job of found) {
@@ -43,6 +46,14 @@ export async function forgetJobs(
     await queue.close();
     await bullmq.close();
   }
+}
+
+const isEnded = (state: string) => ENDED.some((ended) => ended === state);
+
+/** Whether a job can be read, and has other keys alone. */
+function isOfOthers(data: unknown, { stream, localKey }: RecordKey, streams: Streams): boolean {
+  const read = readChangeJob(data, streams);
+  return typeof read === 'object' && (read.stream !== stream || !read.keys.includes(localKey));
 }
 
 /** A job of another stream may have the same key for another record. */

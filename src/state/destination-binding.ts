@@ -5,6 +5,7 @@ import { UsageError } from '../errors/errors.js';
 import { queryOne, type Queries, type State } from './database.js';
 import { listWorking } from './processes.js';
 import { WAS_SENT } from './records/record-state.js';
+import { retryRecords } from './records/retry-records.js';
 import { destination } from './schema.js';
 
 type BoundDestination = typeof destination.$inferSelect;
@@ -27,6 +28,7 @@ export async function bindDestination({ db }: Pick<State, 'db'>, wanted: Binding
     if (working.length > 0) throw refusal(bound, wanted, working);
     const answers = { answeredAt: null, answer: null, succeededAt: null };
     await tx.update(destination).set({ ...noted, ...answers, boundAt: new Date() });
+    await retryRecords(tx, { keys: [] }); // they were refused somewhere else
     return bound.stateId;
   });
 }

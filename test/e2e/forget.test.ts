@@ -154,52 +154,58 @@ it('forget: a message that names another key, of which this one is a part, stays
 });
 
 describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
-  it.skipIf(skip)('forget: jobs of other programs that name the key are gone, and others stay', async () => {
-    await world.close();
-    world = await rehearse({ redisUrl: url, rows: 3, sandbox: { rate: 0 } });
-    await world.run(['sync']);
-    const worker = await world.startWorker();
-    const { inbox } = JSON.parse((await world.run(['status', '--json'])).stdout) as {
-      inbox: { queue: { name: string; prefix?: string; schema?: string } };
-    };
-    const { name, prefix = '', schema = '' } = inbox.queue;
-    const queue = url
-      ? new Queue(name, { prefix, connection: { url } })
-      : new Queue(name, { connection: { connectionString: world.url, schema } }, createPostgresBackend);
-    try {
-      for (const [data, jobId] of [
-        [{ stream: 'rooms', key: [PERSON, 'x'] }],
-        [{ room: PERSON }],
-        [{ text: `changed: ${PERSON}.` }, `of-${PERSON}`],
-        [{ stream: 'courses', key: [PERSON, 'x'] }],
-        [{ stream: 'rooms', key: ['R1', 'x'] }],
-      ] as const)
-        await queue.add('changed', data, jobId === undefined ? {} : { jobId });
-      await until(async () => (await queue.getJobCounts('failed'))['failed'] === 5, {
-        describe: () => `five jobs to fail: ${worker.output()}`,
-      });
-      worker.child.kill('SIGTERM');
-      await worker.finished;
-      await queue.add('changed', { stream: 'rooms', keys: ['R2', PERSON, 'R3'] });
-      await queue.add('changed', { stream: 'rooms', key: PERSON }, { delay: 3_600_000 });
+  it.skipIf(skip)(
+    'forget: jobs of other programs that name the key are gone, and those of other keys stay',
+    async () => {
+      await world.close();
+      world = await rehearse({ redisUrl: url, rows: 3, sandbox: { rate: 0 } });
+      await world.run(['sync']);
+      const worker = await world.startWorker();
+      const { inbox } = JSON.parse((await world.run(['status', '--json'])).stdout) as {
+        inbox: { queue: { name: string; prefix?: string; schema?: string } };
+      };
+      const { name, prefix = '', schema = '' } = inbox.queue;
+      const queue = url
+        ? new Queue(name, { prefix, connection: { url } })
+        : new Queue(name, { connection: { connectionString: world.url, schema } }, createPostgresBackend);
+      try {
+        for (const [data, jobId] of [
+          [{ stream: 'rooms', key: [PERSON, 'x'] }],
+          [{ room: PERSON }],
+          [{ text: `changed: ${PERSON}.` }, `of-${PERSON}`],
+          [{ stream: 'courses', key: [PERSON, 'x'] }],
+          [{ stream: 'rooms', key: ['R1', 'x'] }],
+        ] as const)
+          await queue.add('changed', data, jobId === undefined ? {} : { jobId });
+        await until(async () => (await queue.getJobCounts('failed'))['failed'] === 5, {
+          describe: () => `five jobs to fail: ${worker.output()}`,
+        });
+        worker.child.kill('SIGTERM');
+        await worker.finished;
+        await queue.add('changed', { stream: 'rooms', keys: ['R2', PERSON, 'R3'] });
+        await queue.add('changed', { stream: 'rooms', key: PERSON }, { delay: 3_600_000 });
+        const ofAnother = { stream: 'rooms', key: `${PERSON}-2` };
+        await queue.add('changed', ofAnother);
 
-      const forgotten = await world.run(['forget', 'rooms', PERSON, '--json']);
-      expect(JSON.parse(forgotten.stdout)).toMatchObject({ deleted: { jobs: 5 } });
-      const left = await queue.getJobs(['waiting', 'delayed', 'failed']);
-      expect(left.map(({ data }) => data as unknown)).toEqual(
-        expect.arrayContaining([
-          { stream: 'rooms', keys: ['R2', 'R3'] },
-          { stream: 'courses', key: [PERSON, 'x'] },
-          { stream: 'rooms', key: ['R1', 'x'] },
-        ]),
-      );
-      expect(left).toHaveLength(3);
-      for (const job of left) if (JSON.stringify(job.data).includes(PERSON)) await job.remove();
-      expect(await placesWith(PERSON)).toEqual([]);
-    } finally {
-      await queue.close();
-    }
-  });
+        const forgotten = await world.run(['forget', 'rooms', PERSON, '--json']);
+        expect(JSON.parse(forgotten.stdout)).toMatchObject({ deleted: { jobs: 5 } });
+        const left = await queue.getJobs(['waiting', 'delayed', 'failed']);
+        expect(left.map(({ data }) => data as unknown)).toEqual(
+          expect.arrayContaining([
+            { stream: 'rooms', keys: ['R2', 'R3'] },
+            { stream: 'courses', key: [PERSON, 'x'] },
+            { stream: 'rooms', key: ['R1', 'x'] },
+            ofAnother,
+          ]),
+        );
+        expect(left).toHaveLength(4);
+        for (const job of left) if (JSON.stringify(job.data).includes(PERSON)) await job.remove();
+        expect(await placesWith(PERSON)).toEqual([]);
+      } finally {
+        await queue.close();
+      }
+    },
+  );
 });
 
 it('forget: an object that nothing would retire is left only when --force says so', async () => {

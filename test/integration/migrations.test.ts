@@ -188,12 +188,18 @@ it('destination: the first one of which the state knows something is bound, and 
     { ...TEST, baseUrl: 'https://api.production' },
     { ...TEST, organizationId: 'hospital' },
   ];
-  // Nothing is known of any service: what was typed wrong is corrected, unless a process works with it.
+  // Nothing is known of any service: what was typed wrong is corrected, unless a process works with it. What was refused there
+  // is sent to the other one.
+  await sql`
+    INSERT INTO slotsync.records (stream, local_key, status, error_code, refused_hash) VALUES ('rooms', 'B', 'dead', 'refused_400', 7)`;
   for (const other of [...others, TEST]) {
     expect(await confirmDestination(state, other)).toBeUndefined();
     expect(await bindDestination(state, other)).toBe(stateId);
     expect(await readBinding(state)).toMatchObject(other);
   }
+  expect(await sql`SELECT status, refused_hash FROM slotsync.records`).toEqual([
+    { status: 'failed', refused_hash: null },
+  ]);
   await sql`INSERT INTO slotsync.processes (id, command, host, pid) VALUES ('a', 'worker', 'night', 7)`;
   await expect(bindDestination(state, others[0] ?? TEST)).rejects.toMatchObject({
     message: expect.stringContaining('a process works with the former: worker on night, process 7'),
