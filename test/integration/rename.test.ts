@@ -260,6 +260,42 @@ describe('rename after a run has seen the new key', () => {
     expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced', C: 'synced' });
   }
 
+  it.each<Partial<Declaration>>([{ retire: 'deactivate' }, { retire: 'deactivate', graceDays: 7 }])(
+    'is refused where a sync has read both rows since the later one was accepted: %j',
+    async (changes) => {
+      const world = await open(rooms(changes));
+      await addRooms(world, 'A', 'C');
+      await world.sync();
+      await addRooms(world, 'B');
+      await world.sync();
+      await world.sync();
+      await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+      const before = await world.recordsOf('rooms');
+      await expect(rename(world, 'A', 'B')).rejects.toThrow(/object of its own, 'room_B'/);
+      expect(await world.recordsOf('rooms')).toEqual(before);
+    },
+  );
+
+  it.each<Partial<Declaration>>([
+    { retire: 'keep' },
+    { graceDays: 7 },
+    { limits: { retire: { count: 0, percent: 0 } } },
+  ])('is possible after any number of runs over both keys: %j', async (changes) => {
+    const world = await openWithBoth(changes);
+    for (let run = 0; run < 3; run++) await world.sync();
+    expect(await rename(world, 'A', 'B')).toMatchObject({ externalId: 'room_A', former: 'room_B' });
+  });
+
+  it('is possible after any number of runs while the object is booked', async () => {
+    const world = await openWithBoth();
+    const begin = Math.floor(Date.now() / 1000) + 86_400;
+    const objects = [{ typeId: 'room', objectId: 'room_A' }];
+    world.sandbox.addReservation({ extId: 'res_1', begin, end: begin + 3600, objects });
+    for (let run = 0; run < 3; run++) await world.sync();
+    expect(isActive(world, 'room_A')).toBe(true);
+    expect(await rename(world, 'A', 'B')).toMatchObject({ externalId: 'room_A', former: 'room_B' });
+  });
+
   it('brings the former object back when it was retired', async () => {
     const world = await openWithBoth();
     const { id } = world.sandbox.object('room_A') ?? {};
@@ -310,6 +346,21 @@ describe('rename after a run has seen the new key', () => {
     const before = await factsOf('B');
     await rename(world, 'A', 'B');
     expect(await factsOf('#former room_B')).toEqual(before);
+  });
+
+  it('is refused after a batch that writes the new key was killed, until a run has found out what became of it', async () => {
+    const world = await openWithBoth();
+    const { id } = world.sandbox.object('room_A') ?? {};
+    await seeNewKey(world);
+    const claim = { token: 't', stream: 'rooms', seconds: -1, lateSeconds: 60 };
+    await claimRecords(world.state.db, { ...claim, keys: ['B'], runId: 1 });
+    await expect(rename(world, 'A', 'B')).rejects.toThrow(/'B' may have been sent, and its answer was lost/);
+    await addChanges(world.state.db, 'rooms', ['B']);
+    await world.drainInbox();
+    await rename(world, 'A', 'B');
+    await world.passLateWrites();
+    await world.sync();
+    await expectFollowed(world, id);
   });
 
   it('lets the row go back to its former key, before a run has seen that and after', async () => {

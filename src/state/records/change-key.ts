@@ -1,5 +1,5 @@
 // A record gets another key: the object follows the row to which an operator says it belongs.
-import { anyOf, query, type Queries } from '../database.js';
+import { anyOf, query, queryOne, type Queries } from '../database.js';
 import { addChanges } from '../inbox/add-changes.js';
 import { deleteLinks, insertLinks, readLinks, readLinksTo, readLinksToNumbers } from './links.js';
 import { recordName, type RecordKey } from './outcome-types.js';
@@ -29,6 +29,8 @@ interface Renaming {
   to: string;
   /** The external id that the template makes of the new key's row; undefined: none that can be sent. */
   templateId: string | undefined;
+  /** A run retires the object, or notes since when its row is gone. */
+  retires: boolean;
 }
 
 interface LockedRecord {
@@ -37,10 +39,14 @@ interface LockedRecord {
   destinationId: number | null;
   isAccepted: boolean;
   isRetired: boolean;
+  /** The last run that succeeded and read its row, or its lack, found it there. */
+  isInMirror: boolean;
   /** When the service accepted its object last, in seconds since 1970. */
   acceptedAt: number | null;
   /** A batch is writing it. A claim that has expired goes with the record, which is in doubt then. */
   isClaimed: boolean;
+  /** A batch is writing it, or is gone with its claim. */
+  hasClaim: boolean;
   /** A write of it may have been sent, or may still be. */
   inDoubt: boolean;
 }
@@ -66,9 +72,11 @@ export async function renameRecord(
     if (!record?.isAccepted) return { refused: 'never_accepted' };
     const { externalId, destinationId } = record;
     const former = replaced?.isAccepted ? replaced.externalId : undefined;
-    if (former !== undefined && replaced && wereBothThere(record, replaced))
+    if (former !== undefined && replaced && (await wereBothThere(tx, renaming, record, replaced)))
       return { refused: 'has_object', externalId: former };
-    if (former === undefined && replaced?.inDoubt) return { refused: 'in_doubt' };
+    // The claim of a batch that is gone says nothing of when what it has sent may still be carried out.
+    if (replaced && (former === undefined ? replaced.inDoubt : replaced.hasClaim))
+      return { refused: 'in_doubt' };
     const links = await readLinks(tx, stream, [from, to]);
     const otherLink = links.get(to);
     // The link by which a rename gave it the object that it has now goes with that object.
@@ -105,10 +113,23 @@ export async function renameRecord(
 
 /**
  * Whether the row of the new key was there while that of the old one still was: the object of the new one was accepted
- * before. Of a retired record it is not known when its row was there last.
+ * before, or before a run that read the whole stream and did not find the old one gone. Of a retired record it is not known when its
+ * row was there last.
  */
-function wereBothThere(record: LockedRecord, replaced: LockedRecord): boolean {
-  return !record.isRetired && (replaced.acceptedAt ?? 0) <= (record.acceptedAt ?? 0);
+async function wereBothThere(
+  tx: Queries,
+  { stream, retires }: Renaming,
+  record: LockedRecord,
+  replaced: LockedRecord,
+): Promise<boolean> {
+  if (record.isRetired) return false;
+  const acceptedAt = replaced.acceptedAt ?? 0;
+  if (acceptedAt <= (record.acceptedAt ?? 0)) return true;
+  if (!record.isInMirror) return false;
+  const { isSeen } = await queryOne<{ isSeen: boolean }>(tx)`
+    SELECT EXISTS (SELECT FROM slotsync.runs WHERE ${stream} = ANY (streams) AND kind IN ('sync', 'backfill')
+      AND range IS NULL AND status = 'succeeded' AND ${retires} AND started_at > to_timestamp(${acceptedAt})) AS "isSeen"`;
+  return isSeen;
 }
 
 async function lockRecords(tx: Queries, stream: string, keys: readonly string[]): Promise<LockedRecord[]> {
@@ -117,7 +138,8 @@ async function lockRecords(tx: Queries, stream: string, keys: readonly string[])
       destination_id::float8 AS "destinationId",
       in_doubt OR check_after > now() OR claimed_by IS NOT NULL AS "inDoubt",
       object_hash IS NOT NULL AND external_id IS NOT NULL AS "isAccepted",
-      coalesce(claimed_until > now(), false) AS "isClaimed", status = 'retired' AS "isRetired",
+      coalesce(claimed_until > now(), false) AS "isClaimed", claimed_by IS NOT NULL AS "hasClaim", status = 'retired' AS "isRetired",
+      status = 'synced' AND gone_since IS NULL AS "isInMirror",
       extract(epoch FROM synced_at)::float8 AS "acceptedAt"
     FROM slotsync.records WHERE stream = ${stream} AND local_key = ${anyOf(keys)} ORDER BY local_key FOR UPDATE`;
 }
