@@ -160,7 +160,8 @@ export function createAppBase(
   }
 
   const limiter = once(async () => {
-    return parts.limiter ?? openQuota(api(), (await service()).requestTimeoutMs + 1000);
+    const { requestTimeoutMs, lateWriteSeconds } = await service();
+    return parts.limiter ?? openQuota(api(), requestTimeoutMs + lateWriteSeconds * 1000 + 1000);
   });
 
   /** The quota of the state's destination, for commands that only look. */

@@ -1,7 +1,7 @@
-// A request on the wire: a slot of the organization's quota, which it keeps until the headers of the answer have arrived,
-// and its answer. After a 429 it is sent again with another slot: the service refused it because the quota is used up, so
+// A request on the wire: a slot of the organization's quota, which it keeps while the service may still read it, and its
+// answer. After a 429 it is sent again with another slot: the service refused it because the quota is used up, so
 // nothing is wrong with it, and its job loses no attempt. The limiter pauses the whole organization meanwhile.
-import { SlotsyncError } from '../errors/errors.js';
+import { codeOf, SlotsyncError } from '../errors/errors.js';
 import type { Logger } from '../process/logger.js';
 import type { Meter } from '../process/meter.js';
 import {
@@ -35,6 +35,9 @@ interface ExchangeDeps {
   endpointOf: (path: string) => string;
 }
 
+/** The service closed the connection: what it had not read is discarded. */
+const CLOSED_BY_THE_SERVICE: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET']);
+
 /** 429 answers to one request before it is given back to the queue. */
 const MOST_THROTTLES = 30;
 
@@ -45,7 +48,10 @@ export function createExchanges(deps: ExchangeDeps) {
   const latency = { totalMs: 0, count: 0 };
   let requests = 0;
 
-  /** Sends, and releases the slot when the headers have arrived or the request has failed. */
+  /**
+   * Sends, and releases the slot when the headers have arrived or the request can no longer arrive. One that was given up
+   * may: a service that is frozen reads it when it wakes. Its slot becomes free when the lease ends.
+   */
   async function sendOnce(
     slot: Slot,
     call: Call,
@@ -69,9 +75,11 @@ export function createExchanges(deps: ExchangeDeps) {
     };
     let response: Awaited<ReturnType<typeof connections.request>>;
     let isSent = false;
+    let isOver = true;
     try {
       response = await deadline.within(connections.request(request, () => (isSent = true)));
     } catch (error) {
+      isOver = !isSent || CLOSED_BY_THE_SERVICE.has(codeOf(error));
       const failure = asTransportError(error, call, isSent);
       if (signal?.aborted !== true) {
         measure(failure.code === 'service_unreachable' ? 'unreachable' : 'lost');
@@ -80,7 +88,7 @@ export function createExchanges(deps: ExchangeDeps) {
       measure('interrupted');
       throw signal.reason;
     } finally {
-      void slot.release();
+      if (isOver) void slot.release();
     }
     latency.totalMs += performance.now() - startedAt;
     latency.count++;

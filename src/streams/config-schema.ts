@@ -385,7 +385,7 @@ export interface SlotsyncConfig<Service extends ServiceNames = ServiceNames> {
      * @example requestTimeoutMs: 60_000
      */
     requestTimeoutMs?: Optional<number>;
-    /** Seconds, beyond the request timeout, within which the service may still carry out a write whose answer was lost; 30 by default.
+    /** Seconds, beyond the request timeout, within which the service may still carry out a write whose answer was lost, or read a request that was given up; 30 by default.
      * @example lateWriteSeconds: 60
      */
     lateWriteSeconds?: Optional<number>;

@@ -2,13 +2,14 @@
 // queue, which is not what the service limits.
 //
 // Why it is safe. There are N slots. A request takes one, is sent, and releases it when the headers of its answer arrive;
-// a second after that the slot is free again. The service counts a request at some time between sending and answer, so
+// a second after that the slot is free again. A request that was given up without an answer does not release its slot: a
+// service that is frozen reads it when it wakes. The service counts a request at some time between sending and answer, so
 // two successive users of one slot are counted more than a second apart: each slot allows at most one request in any
 // second, N slots at most N, however long the network takes and however the service divides time into seconds. This
 // rests on four things, each ensured here or in the stores:
 // - One clock. Every time is the store's; a process only measures durations.
 // - The slot outlives the request. It is not released for its holder before the lease has ended: the request timeout,
-//   the second in which the request has to be sent (`usable`), and then the hold.
+//   `lateWriteSeconds`, the second in which the request has to be sent (`usable`), and then the hold.
 // - A slot is released by its holder only. Tokens carry a generation; a late release of a lost slot has no effect.
 // - Without state nothing is sent. A store without state waits before its first grant, and again for each answer to
 //   what was sent before the loss; a store that cannot be reached grants nothing.
@@ -16,8 +17,9 @@
 // The store also decides the order: a waiter registers with its lane by asking, learns when to ask again, and is passed
 // over when it does not.
 //
-// Not covered: a store clock that jumps forward, a process stopped between `usable` and the socket, and a store that
-// loses its state while requests take longer than the boot guard.
+// Not covered: a service that reads a request later than `lateWriteSeconds` after its timeout, a store clock that jumps
+// forward, a process stopped between `usable` and the socket, and a store that loses its state while requests take longer
+// than the boot guard.
 import { randomUUID } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -31,7 +33,7 @@ export { LANES, type Lane, type QuotaUsage, type SlotAnswer };
 export interface Slot {
   /** False when too much time has passed since the grant: release this slot and take another before sending. */
   usable(): boolean;
-  /** To be called when the response headers have arrived or the request has failed for sure. Idempotent, never rejects:
+  /** To be called when the response headers have arrived or the request can no longer arrive. Idempotent, never rejects:
    * where the store cannot be reached, the slot becomes free when its lease ends. */
   release(): Promise<void>;
 }
@@ -68,7 +70,7 @@ export interface Limiter {
 
 export interface LimiterOptions {
   store: SlotStore;
-  /** The request timeout plus 1 s. Milliseconds, default 31 000. */
+  /** From a grant until its request can no longer arrive. Milliseconds, default 61 000. */
   leaseMs?: number | undefined;
   /** How long an unreachable store is asked before waiters are refused. Default 30 000. */
   giveUpMs?: number;

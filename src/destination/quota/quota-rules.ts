@@ -25,8 +25,8 @@ export interface StoreOptions {
 /** How long after its grant a request may still be sent; the lease has a second for it. */
 export const SEND_WITHIN_MS = 900;
 
-/** Request timeout of 30 s and the second in which the request must have been sent. */
-export const DEFAULT_LEASE_MS = 30 * SECOND + SECOND;
+/** Request timeout and `lateWriteSeconds` of 30 s each, and the second in which the request must have been sent. */
+export const DEFAULT_LEASE_MS = 30 * SECOND + 30 * SECOND + SECOND;
 
 /** The rules for `rate` requests a second. Throws UsageError unless rate is a whole number from 1 on. */
 export function quotaRules(rate: number, changes: Partial<QuotaRules> = {}): QuotaRules {
