@@ -69,11 +69,11 @@ function requireWorkingFolder(): void {
 
 /** Runs a command to its end; `process.exitCode` says how it went. */
 export async function runProgram(argv: readonly string[]): Promise<void> {
-  // `slotsync plan | head` closes the pipe early: that is no failure.
+  // `slotsync sync 2>&1 | head` closes the pipe early. The command goes on without its output, so that its exit code is that
+  // of its work.
   for (const stream of [process.stdout, process.stderr]) {
     stream.on('error', (error: NodeJS.ErrnoException) => {
-      if (error.code === 'EPIPE') process.exit();
-      throw error;
+      if (error.code !== 'EPIPE') throw error;
     });
   }
   await main(argv);

@@ -79,6 +79,40 @@ describe('sync: interrupted by Ctrl-C', () => {
   });
 });
 
+describe('output: its reader goes away', () => {
+  it('sync: sends everything, and its exit code is that of its work', async () => {
+    const world = await rehearse({ rows: 5 });
+    const syncUnread = async () => {
+      const sync = world.start(['sync']);
+      sync.child.stdout?.destroy();
+      sync.child.stderr?.destroy();
+      return (await sync.finished).code;
+    };
+    try {
+      // The next one says before it sends that it continues this run.
+      await world.run(['sync', '--detach']);
+      expect(await syncUnread()).toBe(0);
+      expect(world.sandbox.objects()).toHaveLength(10);
+      world.sandbox.refuseObject('room_R1', { status: 400, message: 'no' });
+      await world.sql`UPDATE rooms SET seats = 7`;
+      expect(await syncUnread()).toBe(1);
+    } finally {
+      await world.close();
+    }
+  });
+
+  it.each(['status', 'plan'])('%s: ends without a word', async (command) => {
+    const world = await rehearse({ rows: 5 });
+    try {
+      const { child, finished } = world.start([command]);
+      child.stdout?.destroy();
+      expect(await finished).toEqual({ code: 0, stdout: '', stderr: '' });
+    } finally {
+      await world.close();
+    }
+  });
+});
+
 describe('a signal ends the statement of a command at the server', () => {
   it.each([
     ['plan', 'SIGTERM', 1],

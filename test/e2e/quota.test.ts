@@ -60,55 +60,58 @@ describe('quota: a slot', () => {
   });
 });
 
-describe.each(STORES)('quota: a service that is frozen and wakes, with the quota on $store', ({ url, skip }) => {
-  it.skipIf(skip)('reads at most 20 requests in any second, also of those that were given up', async () => {
-    const TIMEOUT_MS = 500;
-    const log = pino({ level: 'silent' });
-    const database = await createDatabase();
-    const service = start(['sandbox', '--port', '0', '--rate', '0'], {});
-    try {
-      const [, baseUrl = ''] = await until(() => /API_BASE_URL=(\S+)/.exec(service.output()), {
-        describe: () => `the service to start: ${service.output()}`,
-      });
-      const arrivals = async () =>
-        (await (await fetch(`${baseUrl}/sandbox/arrivals`)).json()) as readonly Arrival[];
-      const place = { redisUrl: url, stateUrl: database.url, key: baseUrl, rate: 20, log };
-      const { limiter, disconnect } = await openLimiter({ ...place, leaseMs: TIMEOUT_MS + 61_000 });
-      const destination = createDestination({
-        api: { baseUrl, key: 'sandbox-key', organizationId: 'demo', region: 'EU_EES' },
-        limiter,
-        log,
-        prefix: '/v1',
-        requestTimeoutMs: TIMEOUT_MS,
-        lateWriteSeconds: 60,
-        tokenSeconds: 300,
-        pageSize: 1000,
-        errorBodies: 'json',
-      });
-      await destination.authenticate();
-      const stopping = new AbortController();
-      let givenUp = 0;
-      const send = async () => {
-        while (!stopping.signal.aborted)
-          await destination
-            .findObjects(['room_R1'], 'room', { lane: 'sync', signal: stopping.signal })
-            .catch(() => void givenUp++);
-      };
-      service.child.kill('SIGSTOP');
-      const sending = Promise.all(Array.from({ length: 30 }, send));
-      await until(() => givenUp >= 20, { describe: () => `requests to be given up, now ${givenUp}` });
-      await pause(1500); // a slot that was released would be free again, and used
-      service.child.kill('SIGCONT');
-      await until(async () => (await arrivals()).length >= 20, { describe: 'the requests to be read' });
-      stopping.abort();
-      await sending;
-      expect(mostInAnySecond((await arrivals()).map(({ at }) => at))).toBeLessThanOrEqual(20);
-      await destination.close();
-      await limiter.close();
-      await disconnect();
-    } finally {
-      service.child.kill('SIGKILL');
-      await database.drop();
-    }
-  });
-});
+describe.each(STORES)(
+  'quota: a service that is frozen and wakes, with the quota on $store',
+  ({ url, skip }) => {
+    it.skipIf(skip)('reads at most 20 requests in any second, also of those that were given up', async () => {
+      const TIMEOUT_MS = 500;
+      const log = pino({ level: 'silent' });
+      const database = await createDatabase();
+      const service = start(['sandbox', '--port', '0', '--rate', '0'], {});
+      try {
+        const [, baseUrl = ''] = await until(() => /API_BASE_URL=(\S+)/.exec(service.output()), {
+          describe: () => `the service to start: ${service.output()}`,
+        });
+        const arrivals = async () =>
+          (await (await fetch(`${baseUrl}/sandbox/arrivals`)).json()) as readonly Arrival[];
+        const place = { redisUrl: url, stateUrl: database.url, key: baseUrl, rate: 20, log };
+        const { limiter, disconnect } = await openLimiter({ ...place, leaseMs: TIMEOUT_MS + 61_000 });
+        const destination = createDestination({
+          api: { baseUrl, key: 'sandbox-key', organizationId: 'demo', region: 'EU_EES' },
+          limiter,
+          log,
+          prefix: '/v1',
+          requestTimeoutMs: TIMEOUT_MS,
+          lateWriteSeconds: 60,
+          tokenSeconds: 300,
+          pageSize: 1000,
+          errorBodies: 'json',
+        });
+        await destination.authenticate();
+        const stopping = new AbortController();
+        let givenUp = 0;
+        const send = async () => {
+          while (!stopping.signal.aborted)
+            await destination
+              .findObjects(['room_R1'], 'room', { lane: 'sync', signal: stopping.signal })
+              .catch(() => void givenUp++);
+        };
+        service.child.kill('SIGSTOP');
+        const sending = Promise.all(Array.from({ length: 30 }, send));
+        await until(() => givenUp >= 20, { describe: () => `requests to be given up, now ${givenUp}` });
+        await pause(1500); // a slot that was released would be free again, and used
+        service.child.kill('SIGCONT');
+        await until(async () => (await arrivals()).length >= 20, { describe: 'the requests to be read' });
+        stopping.abort();
+        await sending;
+        expect(mostInAnySecond((await arrivals()).map(({ at }) => at))).toBeLessThanOrEqual(20);
+        await destination.close();
+        await limiter.close();
+        await disconnect();
+      } finally {
+        service.child.kill('SIGKILL');
+        await database.drop();
+      }
+    });
+  },
+);
