@@ -10,6 +10,7 @@ import { describeFormer } from '../documents/concerns.js';
 import { plain } from '../render/plain.js';
 import { print, printLines } from '../render/print.js';
 import { findExposedSecrets } from '../config/environment.js';
+import { readClock } from '../state/database.js';
 import { listProcesses } from '../state/processes.js';
 import { checkAll, type Finding } from '../sync/operator/check.js';
 import type { CommonOptions } from './command.js';
@@ -55,18 +56,18 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
     isQuotaInState: app.settings.redisUrl === undefined,
   };
   for await (const finding of checkAll(deps)) add(finding);
-  const processes = await app.confirmedState().then(
-    ({ db }) => listProcesses(db),
-    () => [],
+  const { processes, now } = await app.confirmedState().then(
+    async ({ db }) => ({ processes: await listProcesses(db), now: await readClock(db) }),
+    () => ({ processes: [], now: new Date() }),
   ); // reported above
   const timeZone = await app.timeZone().catch(() => 'UTC');
   for (const process of findFormerProcesses(processes, configuration.fingerprints)) {
-    const text = plain(describeFormer(process, new Date()), timeZone);
+    const text = plain(describeFormer(process, now), timeZone);
     add({ what: 'processes', result: 'warning', text });
   }
   const schedule = scheduleOf(configuration);
   if (schedule) {
-    const next = formatMinute(nextDue(schedule, new Date()), settings.timeZone ?? schedule.timezone);
+    const next = formatMinute(nextDue(schedule, now), settings.timeZone ?? schedule.timezone);
     const text = `the next nightly sync is due ${next} (pattern in ${schedule.timezone}), if a worker is running`;
     add({ what: 'schedule', result: 'ok', text });
   }
@@ -74,7 +75,7 @@ export async function check(app: App, options: CheckOptions): Promise<number> {
   const verify = verifyScheduleOf(configuration);
   if (verify) {
     const at = verify.pattern === AFTER_SYNC ? schedule : verify;
-    const next = at ? formatMinute(nextDue(at, new Date()), settings.timeZone ?? at.timezone) : '';
+    const next = at ? formatMinute(nextDue(at, now), settings.timeZone ?? at.timezone) : '';
     const when = verify.pattern === AFTER_SYNC ? 'after the nightly sync due' : 'due';
     const text = `the next verify is ${when} ${next}, if a worker is running`;
     add({ what: 'verify', result: 'ok', text });

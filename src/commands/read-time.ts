@@ -14,7 +14,7 @@ export function readTime(text: string, option: string): number {
 }
 
 /** From when on: a duration before now, such as `12h`, `90m` or `7d`, or a time that is over. */
-export function readSince(text: string, option: string, now = new Date()): Date {
+export function readSince(text: string, option: string, now: Date): Date {
   const [, number, unit = ''] = /^(\d+)([mhd])$/.exec(text) ?? [];
   const at = number === undefined ? parseTime(text) : now.getTime() - Number(number) * (UNITS_MS[unit] ?? 0);
   if (at === undefined || at < 0)

@@ -8,6 +8,7 @@ import { documentToMarkdown } from '../render/markdown.js';
 import { printJson, printLine, printLines } from '../render/print.js';
 import { documentToText } from '../render/text.js';
 import { readReport } from '../situation/report.js';
+import { readClock } from '../state/database.js';
 import { findRun } from '../state/runs/find-run.js';
 import { visible } from '../text/visible-text.js';
 import type { CommonOptions } from './command.js';
@@ -32,9 +33,9 @@ export async function report(app: App, id: string | undefined, options: ReportOp
   const render = chooseFormat(options);
   if (id !== undefined && options.since !== undefined)
     throw new UsageError('a run has its own period: leave out --since');
-  const now = new Date();
-  const since = options.since === undefined ? undefined : readSince(options.since, '--since', now);
   const { db } = await app.state();
+  const now = await readClock(db);
+  const since = options.since === undefined ? undefined : readSince(options.since, '--since', now);
   const run = id === undefined ? undefined : await findRun(db, readRunNumber(id));
   const { requestsPerSecond } = app.settings;
   // Opened first: a file that cannot be written is reported before anything is read.

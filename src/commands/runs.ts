@@ -4,6 +4,7 @@ import { runDocument, runsDocument, runToJson } from '../documents/runs.js';
 import { listRunsSoFar } from '../situation/runs.js';
 import { printDocument } from '../render/print-document.js';
 import { readRunFacts } from '../situation/run-facts.js';
+import { readClock } from '../state/database.js';
 import { findRun } from '../state/runs/find-run.js';
 import { LISTED_KINDS } from '../state/runs/read-runs.js';
 import { RUN_KINDS, type RunKind } from '../state/schema.js';
@@ -23,7 +24,7 @@ export async function runs(app: App, id: string | undefined, options: RunsOption
   if (id !== undefined) {
     const facts = await readRunFacts(db, await findRun(db, readRunNumber(id)));
     const { run, approvals } = facts;
-    printDocument(runDocument(facts, new Date()), shown, { run: runToJson(run), approvals });
+    printDocument(runDocument(facts, await readClock(db)), shown, { run: runToJson(run), approvals });
     return;
   }
   const limit = readWholeNumber(options.limit, '--limit takes');

@@ -13,7 +13,7 @@ import { createProgress } from '../render/progress.js';
 import { runDocument, runToJson } from '../documents/runs.js';
 import { printDocument } from '../render/print-document.js';
 import { readRunFacts } from '../situation/run-facts.js';
-import type { State } from '../state/database.js';
+import { readClock, type State } from '../state/database.js';
 import { listProcesses } from '../state/processes.js';
 import type { RunRequest } from '../state/runs/insert-run.js';
 import { readProgress, readRun, type Run } from '../state/runs/read-runs.js';
@@ -76,8 +76,9 @@ export async function beginAndWork(
   const { fingerprints } = await app.configuration();
   const { db } = await app.state();
   const timeZone = await app.timeZone();
+  const now = await readClock(db);
   for (const process of findFormerProcesses(await listProcesses(db), fingerprints))
-    printNote(`${plain(describeFormer(process, new Date()), timeZone)}.`);
+    printNote(`${plain(describeFormer(process, now), timeZone)}.`);
   if (options.detach) {
     const { producer } = await app.queue();
     const { run, started } = await start({ onWait: printNote });
@@ -163,7 +164,7 @@ export async function workRun(
 }
 
 async function printRun({ db }: State, run: Run, timeZone: string): Promise<void> {
-  printDocument(runDocument(await readRunFacts(db, run), new Date()), { timeZone }, undefined);
+  printDocument(runDocument(await readRunFacts(db, run), await readClock(db)), { timeZone }, undefined);
 }
 
 /** Waits until the run has ended, or `isStopped` says so. Shows progress on standard error. */

@@ -18,6 +18,7 @@ import {
 import type { Logger } from '../process/logger.js';
 import type { SettingText } from '../config/setting-text.js';
 import type { Mirror } from '../mirror/mirror.js';
+import { readClock } from '../state/database.js';
 import type { SyncDeps } from '../sync/run/sync-deps.js';
 import { explainRecord } from '../sync/operator/explain-record.js';
 import { clientOf, isFromOwnPage, isLocal, isSecure } from './access.js';
@@ -88,7 +89,7 @@ export function createPage(deps: PageDeps) {
   const secretOf = (context: HttpContext) => getCookie(context, cookieName);
 
   const viewFor = async (session: Session | undefined): Promise<View> => ({
-    now: new Date(),
+    now: await deps.state().then(({ db }) => readClock(db)),
     timeZone: await timeZone(),
     session,
     canSignIn: sessions !== undefined,

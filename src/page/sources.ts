@@ -5,7 +5,7 @@ import { estimateSecondsLeft } from '../situation/time-left.js';
 import { createTurns } from '../process/lifecycle.js';
 import { createPace } from '../render/progress.js';
 import type { QuotaUsage } from '../destination/quota/limiter.js';
-import type { Queries, State } from '../state/database.js';
+import { readClock, type Queries, type State } from '../state/database.js';
 import type { Binding } from '../state/destination-binding.js';
 import { listRequestMinutes, readRequestTotals } from '../state/requests.js';
 import { inSnapshot } from '../state/snapshot.js';
@@ -52,7 +52,7 @@ export function createSources({
   };
 
   async function readHour(db: Queries) {
-    const now = new Date();
+    const now = await readClock(db);
     const minutes = await listRequestMinutes(db, 60);
     return { minutes, totals: await readRequestTotals(db, new Date(now.getTime() - HOUR), now) };
   }

@@ -20,9 +20,10 @@ import {
   refuseTransactionPooling,
   waitWhileFull,
 } from '../connections/postgres-connection.js';
-import { asStateError } from '../state/database.js';
+import { asStateError, type Queries } from '../state/database.js';
 import { deleteKeys, openRedis, requireRedis, type RedisClient } from '../connections/redis-connection.js';
 import type { SettingText } from '../config/setting-text.js';
+import { releaseMisdated, shortenLocks } from './correct-times.js';
 import { createSharedBackend } from './queue-pool.js';
 import { QUEUE_SCHEMA, queuePrefix, type QueueStore } from './queue-address.js';
 
@@ -183,6 +184,12 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger, conf
           await worker.close();
         },
       };
+    },
+
+    /** Corrects what a wrong clock has dated in a queue; `db`: the state, by whose time that is seen. */
+    async correctTimes(queue: Queue, db: Queries): Promise<void> {
+      await releaseMisdated(queue, db);
+      if (!isOnRedis) await shortenLocks(queue, db);
     },
 
     /** To be called when every queue and worker is closed. */

@@ -30,10 +30,10 @@ export function createInboxWorker(options: InboxWorkerOptions) {
   const { producer, state, log, streams, polling } = options;
   const loops: ReturnType<typeof repeat>[] = [];
   let listener: ReturnType<typeof listenForChanges> | undefined;
-  const changeWorker = createChangeWorker(options);
   const { stopping, aborting, stop, abort } = createStoppable('inbox', log, () =>
     Promise.all([changeWorker.close(), listener?.close(), ...loops.map((loop) => loop.ended)]),
   );
+  const changeWorker = createChangeWorker(options, stopping);
 
   async function takeFromInbox(): Promise<number | undefined> {
     await addDueChecks(state.db, [...streams.keys()]);

@@ -8,7 +8,6 @@ import type { Logger } from '../process/logger.js';
 import type { State } from '../state/database.js';
 import { markRestored, noteDatabase, readStateFacts } from '../state/databases.js';
 import {
-  KEEP_PROCESSES_DAYS,
   notePresence,
   removeProcess,
   RENEW_PROCESS_MS,
@@ -18,7 +17,6 @@ import {
 import { pruneNotes } from '../state/retention.js';
 
 const PRUNE_EVERY_MS = 60 * 60 * 1000;
-const DAY_MS = 24 * PRUNE_EVERY_MS;
 
 interface PresenceDeps {
   state: State;
@@ -39,21 +37,19 @@ export async function startPresence({ state, log, command, configuration }: Pres
   const closing = new AbortController();
   let stopped: (SendingStopped & { since: Date }) | null = null;
   let isChanged = false;
-  let noted: { notedAt: string; at: number } | undefined;
+  let notedAt: string | undefined;
   /** In one transaction: what is found out must not be forgotten when it cannot be noted. */
   const note = () =>
     state.db.transaction(async (tx) => {
-      const known = { configuration, isChanged, notedAt: noted?.notedAt };
-      const { notedAt, isPutBack } = await notePresence(tx, process_, stopped, known);
-      // A process that slept for long finds its row deleted.
-      if (isPutBack && noted && Date.now() - noted.at < KEEP_PROCESSES_DAYS * DAY_MS) {
+      const noted = await notePresence(tx, process_, stopped, { configuration, isChanged, notedAt });
+      if (noted.isPutBack) {
         log.error('the state has forgotten what this process noted: it was put back');
         await noteDatabase(tx, 'state', await readStateFacts(tx));
         await markRestored(tx, 'state', 'was put back to an earlier time while a process was at work');
       }
-      return { notedAt, at: Date.now() };
+      return noted.notedAt;
     });
-  noted = await note();
+  notedAt = await note();
   const renewal = repeat(renew, {
     everyMs: RENEW_PROCESS_MS,
     firstAfterMs: RENEW_PROCESS_MS,
@@ -73,7 +69,7 @@ export async function startPresence({ state, log, command, configuration }: Pres
     if (isChanged && !wasChanged)
       log.warn('configuration changed on disk: this process goes on with the one it has loaded; restart it');
     if (wasChanged && !isChanged) log.info('configuration on disk is again the one that was loaded');
-    noted = await note();
+    notedAt = await note();
   }
 
   return {

@@ -76,14 +76,15 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
     },
 
     /**
-     * The same for every unfinished run of this configuration: what a process that ended has left out. Returns the runs of
-     * other configurations.
+     * The same for every unfinished run of this configuration: what a process that ended, or whose clock was wrong, has left
+     * out. Returns the runs of other configurations.
      */
     async requeue(): Promise<Run[]> {
       if (fingerprints) {
         await adoptRuns(state.db, fingerprints);
         await endLeftRuns(state.db, fingerprints, 'incremental');
       }
+      for (const queue of [runs, batches, incremental]) await bullmq.correctTimes(queue, state.db);
       const unfinished = await listUnfinishedRuns(state.db);
       for (const run of unfinished.filter(isOwn)) {
         if (run.status === 'planning' && run.pausedAt === null) await enqueueRun(run.id, run.lane);

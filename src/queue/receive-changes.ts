@@ -1,6 +1,7 @@
 // Jobs of other programs: "these keys may differ now". Their keys become rows of the inbox. A job that is not valid fails
 // and is kept, with a reason that quotes nothing of it, because it may hold personal data.
-import { DelayedError, UnrecoverableError, type Job } from 'bullmq';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { UnrecoverableError, WaitingError, type Job } from 'bullmq';
 import { z } from 'zod';
 import { codeOf } from '../errors/errors.js';
 import { addChanges } from '../state/inbox/add-changes.js';
@@ -57,13 +58,11 @@ export function readChangeJob(
   return { stream, keys: [...keys] };
 }
 
-/** Works the queue of changes; the caller runs and closes it. */
-export function createChangeWorker({
-  bullmq,
-  state,
-  streams,
-  log,
-}: Pick<SyncDeps, 'state' | 'streams' | 'log'> & { bullmq: Bullmq }): JobWorker {
+/** Works the queue of changes; the caller runs and closes it, and aborts the signal before. */
+export function createChangeWorker(
+  { bullmq, state, streams, log }: Pick<SyncDeps, 'state' | 'streams' | 'log'> & { bullmq: Bullmq },
+  signal: AbortSignal,
+): JobWorker {
   async function processChange(job: Job, token: string | undefined): Promise<void> {
     const read = readChangeJob(job.data, streams);
     if (typeof read === 'string') {
@@ -76,8 +75,10 @@ export function createChangeWorker({
       await addChanges(state.db, read.stream, read.keys);
     } catch (error) {
       log.warn({ code: codeOf(error) }, 'storing the keys of a change job failed; it is retried');
-      await job.moveToDelayed(Date.now() + DEFER_MS, token);
-      throw new DelayedError();
+      // Not a delay of the queue, which ends by the clock of a process. Other programs set those: no sweep may end them.
+      await sleep(DEFER_MS, undefined, { signal }).catch(() => undefined);
+      await job.moveToWait(token);
+      throw new WaitingError();
     }
   }
 

@@ -1,6 +1,6 @@
 // Why records are not in sync, by root cause: a record that waits for another one is counted with the record at the end
 // of its chain of waiting, so that one dead record and the thousand that wait for it are one cause.
-import type { Queries } from '../state/database.js';
+import { readClock, type Queries } from '../state/database.js';
 import {
   countFailures,
   listWaitedFor,
@@ -205,7 +205,7 @@ function causeOf({
 
 async function causeOfHold(tx: Queries, hold: RunHold, filter: FailureFilter): Promise<Cause> {
   const { stream, operation, count, runId, approvable } = hold;
-  const { keys = [], since = new Date() } = (await readHeldBatch(tx, hold)) ?? {};
+  const { keys = [], since = await readClock(tx) } = (await readHeldBatch(tx, hold)) ?? {};
   const cause = causeOf({
     stream,
     status: 'held',

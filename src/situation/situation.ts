@@ -4,7 +4,7 @@ import type { QuotaUsage } from '../destination/quota/limiter.js';
 import { codeOf } from '../errors/errors.js';
 import { countDiscrepancies } from '../state/bookings/read-reservations.js';
 import { readReservationsWatermark } from '../state/bookings/reservations-watermark.js';
-import { queryOne, type Queries } from '../state/database.js';
+import { readClock, type Queries } from '../state/database.js';
 import { readBinding, type Binding } from '../state/destination-binding.js';
 import { countDrift, isDrift, isRepaired } from '../state/drift/read-drift.js';
 import { listVerifications } from '../state/drift/verifications.js';
@@ -131,7 +131,7 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
 /** Facts of a moment: they take the same time however many records there are. */
 export async function readMoment(tx: Queries, setNow?: Date) {
   return {
-    now: setNow ?? (await queryOne<{ now: Date }>(tx)`SELECT now() AS now`).now,
+    now: setNow ?? (await readClock(tx)),
     binding: (await readBinding({ db: tx })) ?? null,
     /** Processes that were killed, or cannot reach the state, are among them, and are not alive. */
     processes: await listProcesses(tx),

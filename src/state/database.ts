@@ -115,6 +115,14 @@ export function queryOne<T>(db: Pick<Queries, 'execute'>) {
   };
 }
 
+/** The time by which everything in the state is dated and due, since the clocks of hosts differ. In a transaction: its beginning. */
+export async function readClock(db: Pick<Queries, 'execute'>): Promise<Date> {
+  return (await queryOne<{ now: Date }>(db)`SELECT now() AS now`).now;
+}
+
+/** How long ago it was, by the clock of this host that dated it: an interval that is right also where the clock is not. */
+export const agoOf = (time: Date, now = Date.now()) => `${Math.max(0, now - time.getTime())} milliseconds`;
+
 /**
  * `= ANY (…)` of these texts or numbers. The planner sees how many there are and takes the index; for `IN (SELECT …)` over
  * a JSON list it would read the whole table.

@@ -1,6 +1,7 @@
 // The service and organization that this state belongs to. A production key must never meet the state of a test environment:
 // what was accepted would be wrong for every record. The state is bound once it knows something of the service, so what was
 // typed wrong before can be corrected.
+import { sql } from 'drizzle-orm';
 import { UsageError } from '../errors/errors.js';
 import { queryOne, type Queries, type State } from './database.js';
 import { listWorking } from './processes.js';
@@ -27,7 +28,7 @@ export async function bindDestination({ db }: Pick<State, 'db'>, wanted: Binding
     const working = await listWorking(tx);
     if (working.length > 0) throw refusal(bound, wanted, working);
     const answers = { answeredAt: null, answer: null, succeededAt: null };
-    await tx.update(destination).set({ ...noted, ...answers, boundAt: new Date() });
+    await tx.update(destination).set({ ...noted, ...answers, boundAt: sql`now()` });
     await retryRecords(tx, { keys: [] }); // they were refused somewhere else
     return bound.stateId;
   });

@@ -1,11 +1,11 @@
 // The processes that work the queue, whether each is alive, and whether it sends: what one process knows of itself is
 // told to whoever looks from another.
-import { query, queryOne, type Queries, type RowOf } from './database.js';
+import { agoOf, query, queryOne, type Queries, type RowOf } from './database.js';
 import type { Fingerprints } from '../streams/fingerprints.js';
 import { describeHolders, tryLock } from './locks.js';
 import type { processes } from './schema.js';
 
-/** The configuration that a process has. */
+/** The configuration that a process has. `loadedAt`: by the clock of its host. */
 export interface ProcessConfiguration extends Fingerprints {
   loadedAt: Date;
 }
@@ -32,7 +32,7 @@ export const ALIVE_SECONDS = 30;
 /**
  * Adds a process, or renews it: `stopped` says why it sends nothing; null: it sends. `isChanged`: the files of its
  * configuration are others now. `notedAt`: when it did so last, as this function has said it. `isPutBack`: the state has
- * forgotten that.
+ * forgotten that, earlier than it forgets processes.
  */
 export async function notePresence(
   db: Queries,
@@ -48,6 +48,7 @@ export async function notePresence(
     notedAt?: string | undefined;
   } = {},
 ): Promise<{ notedAt: string; isPutBack: boolean }> {
+  const noted = notedAt ?? '-infinity';
   return queryOne<{ notedAt: string; isPutBack: boolean }>(db)`
     WITH before AS (SELECT max(seen_at) AS seen_at FROM slotsync.processes WHERE id = ${id})
     INSERT INTO slotsync.processes AS p (id, command, host, pid, stopped_since, error_code, error_message, configuration,
@@ -55,13 +56,14 @@ export async function notePresence(
     VALUES (${id}, ${command}, ${host}, ${pid}, CASE WHEN ${stopped !== null} THEN now() END,
       ${stopped?.code ?? null}, ${stopped?.message ?? null}, ${configuration?.configuration ?? null},
       ${configuration ? JSON.stringify(configuration.streams) : null}::jsonb,
-      ${configuration?.loadedAt.toISOString() ?? null}::timestamptz, CASE WHEN ${isChanged} THEN now() END)
+      now() - ${configuration ? agoOf(configuration.loadedAt) : null}::text::interval, CASE WHEN ${isChanged} THEN now() END)
     ON CONFLICT (id) DO UPDATE SET seen_at = now(),
       stopped_since = CASE WHEN ${stopped !== null} THEN coalesce(p.stopped_since, now()) END,
       error_code = excluded.error_code, error_message = excluded.error_message,
       configuration_changed_at = CASE WHEN ${isChanged} THEN coalesce(p.configuration_changed_at, now()) END
     RETURNING seen_at::text AS "notedAt",
-      (SELECT coalesce(seen_at, '-infinity') FROM before) < ${notedAt ?? '-infinity'}::timestamptz AS "isPutBack"`;
+      (SELECT coalesce(seen_at, '-infinity') FROM before) < ${noted}::timestamptz
+        AND ${noted}::timestamptz > now() - make_interval(days => ${KEEP_PROCESSES_DAYS}) AS "isPutBack"`;
 }
 
 /** A process stops: nothing of it is left. */

@@ -1,5 +1,5 @@
 // The requests of all processes, by the second, and how the service answered last.
-import { query, queryOne, type Queries } from './database.js';
+import { agoOf, query, queryOne, type Queries } from './database.js';
 
 interface Noted {
   seconds: readonly { second: Date; requests: number; throttled: number }[];
@@ -9,12 +9,15 @@ interface Noted {
 
 /**
  * Adds requests, and notes how they ended last. What another process noted of a later time stays. `now` is the host's
- * clock, which may be wrong: a success must not be noted in the future.
+ * clock, by which they are dated. Where it is wrong, they are noted by the time of the state.
  */
 export async function noteRequests(db: Queries, noted: Noted, now = Date.now): Promise<void> {
   // Both or none: what was not written is counted once more.
   await db.transaction((tx) => writeRequests(tx, noted, now()));
 }
+
+/** Clocks differ by so much without being wrong, and the time until this is written. */
+const CLOCKS_AGREE_SECONDS = 5;
 
 async function writeRequests(db: Queries, { seconds, latest, success }: Noted, now: number): Promise<void> {
   const rows = JSON.stringify(
@@ -22,8 +25,10 @@ async function writeRequests(db: Queries, { seconds, latest, success }: Noted, n
   );
   await query(db)`
     INSERT INTO slotsync.request_seconds AS s (second, requests, throttled)
-    SELECT second, requests, throttled FROM jsonb_to_recordset(${rows}::text::jsonb)
-      AS n(second timestamptz, requests int, throttled int) ORDER BY second
+    SELECT second + CASE WHEN abs(behind) < ${CLOCKS_AGREE_SECONDS} THEN interval '0' ELSE make_interval(secs => behind) END,
+      requests, throttled
+    FROM round(extract(epoch FROM now()) - ${now / 1000}::float8) AS behind,
+      jsonb_to_recordset(${rows}::text::jsonb) AS n(second timestamptz, requests int, throttled int) ORDER BY second
     ON CONFLICT (second) DO UPDATE SET requests = s.requests + excluded.requests,
       throttled = s.throttled + excluded.throttled`;
   if (!latest) return;
@@ -35,9 +40,6 @@ async function writeRequests(db: Queries, { seconds, latest, success }: Noted, n
       answered_at = greatest(answered_at, now() - ${answered ?? null}::text::interval),
       succeeded_at = greatest(succeeded_at, now() - ${succeeded ?? null}::text::interval)`;
 }
-
-/** How long ago it was, by the clock that dated it. */
-const agoOf = (time: Date, now: number) => `${Math.max(0, now - time.getTime())} milliseconds`;
 
 /** Requests of a period. */
 export interface RequestTotals {

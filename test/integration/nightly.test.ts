@@ -1,6 +1,6 @@
 // The clock's door: a moment is started once however often it is noticed, and the alarm follows the configuration.
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { openBullmq, type Bullmq } from '../../src/queue/bullmq.js';
 import { QUEUES } from '../../src/queue/jobs.js';
 import { createProducer } from '../../src/queue/producer.js';
@@ -113,6 +113,33 @@ describe('a night', () => {
     await register({ ...AT_TWO, pattern: '5 2 * * *' });
     expect(await startDueNightly(world.deps())).toHaveLength(1);
   });
+
+  it('occurrence: none that is to come is started by a clock that is ahead, or claimed', async () => {
+    await register();
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + DAY });
+    onTestFinished(() => void vi.useRealTimers());
+    expect(await startDueNightly(world.deps())).toEqual([]);
+    const schedule = await readSchedule(world.state.db, 'nightly');
+    if (!schedule) throw new Error('the schedule was registered');
+    expect(await claimOccurrence(world.state.db, schedule, new Date())).toBe(false);
+  });
+
+  it.each(['last_due', 'registered_at'])(
+    'schedule: %s in the future is corrected, and said',
+    async (column) => {
+      await register({ ...AT_TWO, pattern: '* * * * *' });
+      const { sql } = world;
+      await sql`UPDATE slotsync.schedules SET registered_at = now() - interval '1 hour', last_due = now() - interval '1 hour'`;
+      await sql`UPDATE slotsync.schedules SET ${sql(column)} = now() + interval '1 day'`;
+      expect(await startDueNightly(world.deps())).toEqual([]);
+      expect(said('schedule was noted as started in the future')).toMatchObject([{ schedule: 'nightly' }]);
+      // Two minutes pass.
+      await sql`
+      UPDATE slotsync.schedules SET registered_at = registered_at - interval '2 minutes', last_due = last_due - interval '2 minutes'`;
+      expect(await startDueNightly(world.deps())).toHaveLength(1);
+      expect(said('schedule was noted as started in the future')).toHaveLength(1);
+    },
+  );
 
   it('leaves streams to the runs that cover them, and says to which', async () => {
     await registerThen();

@@ -1,6 +1,6 @@
 // Guarantee 11
 // What became of the bookings: a real mirror and state, the service played, people meddling at the service.
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import postgres from 'postgres';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
@@ -624,6 +624,19 @@ describe('between nights', () => {
         modified: Math.floor(Date.now() / 1000) - DAY,
       });
     }
+  });
+
+  it('watermark: a clock that is ahead moves it no further than the time of the state; one ahead is not gone by', async () => {
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 2 * DAY * 1000 });
+    onTestFinished(() => void vi.useRealTimers());
+    const byState = { ...world.reconciling(), now: undefined };
+    expect(await reconcileModified(byState)).toMatchObject({ read: 'window' });
+    vi.useRealTimers();
+    expect(await watermark()).toBeLessThan(Date.now() / 1000);
+    await world.sql`
+      UPDATE slotsync.reservations_watermark SET read_up_to = now() + interval '1 day', moved_at = now() + interval '1 day'`;
+    expect(await reconcileModified(byState, { everyMinutes: 5 })).toMatchObject({ read: 'window' });
+    expect(await watermark()).toBeLessThan(Date.now() / 1000);
   });
 
   it('reads the window once, and from then on what was changed there', async () => {

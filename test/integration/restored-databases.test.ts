@@ -10,6 +10,7 @@ import { describeSettled } from '../../src/documents/failures.js';
 import { openState } from '../../src/state/database.js';
 import { noteDatabase, readDatabase, readRestored, readStateFacts } from '../../src/state/databases.js';
 import { migrate } from '../../src/state/migrate.js';
+import { notePresence, removeProcess } from '../../src/state/processes.js';
 import { startRun } from '../../src/state/runs/start-run.js';
 import { checkDatabases } from '../../src/sync/operator/check.js';
 import { verify } from '../../src/sync/verify/verify.js';
@@ -147,6 +148,16 @@ it('process at work: what it noted last is gone, so the state was put back', asy
   await sql`UPDATE slotsync.processes SET seen_at = seen_at - interval '1 minute'`;
   presence.sendingResumed();
   await until(isRestored, { describe: 'the state to count as restored' });
+});
+
+it('process at work: one that slept for longer than processes are kept finds its row deleted, and nothing was put back', async () => {
+  const world = await open(rooms());
+  const { db } = world.state;
+  const process_ = { id: 'slept', command: 'worker', host: 'h', pid: 1 };
+  const daysAgo = (days: number) => new Date(Date.now() - days * 24 * 60 * 60 * 1000).toISOString();
+  expect(await notePresence(db, process_, null, { notedAt: daysAgo(8) })).toMatchObject({ isPutBack: false });
+  await removeProcess(db, process_.id);
+  expect(await notePresence(db, process_, null, { notedAt: daysAgo(6) })).toMatchObject({ isPutBack: true });
 });
 
 describe('mirror', () => {

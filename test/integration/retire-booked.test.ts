@@ -1,6 +1,6 @@
 // An object that is still booked is not taken away from those who booked it: its retirement waits automatically for the
 // end of its bookings.
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { SandboxStatus } from '../../src/sandbox/reservation-store.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
@@ -52,6 +52,16 @@ const bookingFinds = (world: World) =>
   world.sandbox.arrivals().filter(({ path }) => path.endsWith('/reservations/find'));
 
 describe('an object with bookings yet to come', () => {
+  it('is not retired by a process whose clock is past them', async () => {
+    const world = await open();
+    book(world, 'res_1', ['A'], DAY);
+    await remove(world, 'A');
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 3 * DAY * 1000 });
+    onTestFinished(() => void vi.useRealTimers());
+    await world.sync();
+    expect(isActive(world, 'A')).toBe(true);
+  });
+
   it('is not retired, and says which they are; the others of its request are', async () => {
     const world = await open();
     for (const at of [4, 2, 1, 3, 5]) book(world, `res_${at}`, ['A'], at * DAY);

@@ -4,7 +4,7 @@
 import { concerns } from '../../src/situation/concerns.js';
 import { listVerified, readSituation } from '../../src/situation/situation.js';
 import type { RunRange } from '../../src/state/schema.js';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { linkRecords } from '../../src/state/records/link-records.js';
 import { startReading, whileReadingAlone } from '../../src/state/runs/reading-runs.js';
 import { cancelRun } from '../../src/state/runs/end-run.js';
@@ -869,6 +869,14 @@ describe('verify: by a worker', () => {
     await expect(verifyWhenDue(periodic(world), after)).rejects.toMatchObject({ code: 'service_failed' });
     expect(await verifyWhenDue(periodic(world), after)).toMatchObject({ drifting: 0 });
     expect(await verifyWhenDue(periodic(world), after)).toBeUndefined();
+  });
+
+  it('a pattern of its own: nothing is due by a clock that is ahead', async () => {
+    const world = await open({ ...rooms(), verify: { after: '0 5 * * *' } });
+    await registerSchedule(world.state.db, VERIFY, { pattern: '0 5 * * *', timezone: 'UTC' });
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 24 * 60 * 60 * 1000 });
+    onTestFinished(() => void vi.useRealTimers());
+    expect(await verifyWhenDue(periodic(world))).toBeUndefined();
   });
 
   it('within limits: what drifts is repaired by a run of its own', async () => {

@@ -161,7 +161,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     ...assembled,
     mirror: mirrorNow,
     streams: new Map(configuration.streams.map((stream) => [stream.name, stream])),
-    now: () => Date.now() + aheadMs,
+    now: aheadMs === 0 ? undefined : () => Date.now() + aheadMs,
     clock: () => performance.now() + aheadMs,
     slowReadings,
     nameCheck: createNameCheck(destination),
@@ -383,6 +383,7 @@ export async function openWorld(config: SlotsyncConfig, options: WorldOptions = 
     /** Dependencies of a reconcile. */
     reconciling: () => ({
       ...deps(),
+      now: () => Date.now() + aheadMs,
       startedBy: 'command' as const,
       reservations: configuration.reservations ?? NO_RESERVATIONS,
     }),

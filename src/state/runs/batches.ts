@@ -2,7 +2,7 @@
 // without losing a batch.
 import { sql } from 'drizzle-orm';
 import { query, queryOne, type Queries } from '../database.js';
-import { batches, type LimitedOperation } from '../schema.js';
+import { batches, type BatchState, type LimitedOperation } from '../schema.js';
 
 type BatchRow = typeof batches.$inferSelect;
 /** A batch, with what of its run matters to it. */
@@ -16,15 +16,17 @@ export interface Batch extends Pick<
   /** Its run's. */
   configuration: string | null;
 }
-export type NewBatch = typeof batches.$inferInsert;
+const ENDED: ReadonlySet<BatchState> = new Set(['done', 'failed', 'cancelled']);
+export type NewBatch = Omit<typeof batches.$inferInsert, 'finishedAt'>;
 
+/** Adds batches; those that have ended end now. */
 export async function insertBatches(db: Queries, rows: readonly NewBatch[]): Promise<void> {
   // PostgreSQL before release 14 refuses several rows with a generated id without it.
   if (rows.length > 0)
     await db
       .insert(batches)
       .overridingSystemValue()
-      .values([...rows]);
+      .values(rows.map((row) => (ENDED.has(row.state) ? { ...row, finishedAt: sql`now()` } : row)));
 }
 
 /** Removes what a planning wrote, of one stream or of all. Only the planner of the run may: planner-token.ts. */

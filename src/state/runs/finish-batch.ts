@@ -28,7 +28,7 @@ export async function settleBatch({ db }: Pick<State, 'db'>, batch: Batch, settl
     if (remaining.length === 0) {
       await finishBatch(tx, id, counted);
     } else if (keys.size > 0) {
-      const done = { state: 'done', ...counted, finishedAt: new Date() } as const;
+      const done = { state: 'done', ...counted } as const;
       await insertBatches(tx, [{ runId, stream, level, operation, exempt, keys: [...keys], ...done }]);
       await query(
         tx,

@@ -30,7 +30,19 @@ export async function readSchedule(db: Queries, name: string): Promise<Registere
   return schedule;
 }
 
-/** Claims an occurrence of a schedule, and all before it. False: another process has claimed it already. */
+/**
+ * Takes back to now what a wrong clock has noted of schedules for a time that is still to come: nothing would be due before
+ * it, although nothing of it was started. Returns the names of these schedules.
+ */
+export async function correctSchedules(db: Queries): Promise<string[]> {
+  const corrected = await query<{ name: string }>(db)`
+    UPDATE slotsync.schedules SET last_due = least(last_due, now()), registered_at = least(registered_at, now()),
+      last_reconciled = least(last_reconciled, now())
+    WHERE greatest(last_due, registered_at, last_reconciled) > now() + interval '1 minute' RETURNING name`;
+  return corrected.map(({ name }) => name);
+}
+
+/** Claims an occurrence of a schedule that is over, and all before it. False: another process has claimed it already. */
 export async function claimOccurrence(
   db: Queries,
   { name, pattern, timezone }: RegisteredSchedule,
@@ -40,7 +52,7 @@ export async function claimOccurrence(
   const claimed = await query(db)`
     UPDATE slotsync.schedules SET last_due = ${due}
     WHERE name = ${name} AND pattern = ${pattern} AND timezone = ${timezone}
-      AND registered_at < ${due} AND coalesce(last_due, '-infinity') < ${due}`;
+      AND registered_at < ${due} AND coalesce(last_due, '-infinity') < ${due} AND ${due} <= now()`;
   return claimed.count > 0;
 }
 

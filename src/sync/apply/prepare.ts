@@ -8,7 +8,7 @@ import type { Settle, Write } from '../object/outcome-reasons.js';
 import { renderRows, type Rendered } from '../object/render.js';
 import { startRetirements } from '../object/retire.js';
 import type { SlowReadings } from '../run/slow-readings.js';
-import type { SyncDeps } from '../run/sync-deps.js';
+import { timeOf, type SyncDeps } from '../run/sync-deps.js';
 import type { BatchWork } from './batch-work.js';
 import { ownObjects, ownsAnother } from './own-objects.js';
 
@@ -21,7 +21,8 @@ export async function prepareBatch(deps: PrepareDeps, work: BatchWork): Promise<
   const shared = findSharedInBatch(stream, rendered);
   const obstacles = await ownObjects(deps, work, rendered, (key) => shared.has(key));
   const { records } = claim;
-  const now = deps.now?.() ?? Date.now();
+  const isWaiting = [...rendered.values()].some((result) => 'missing' in result);
+  const now = isWaiting ? await timeOf(deps) : 0;
   for (const [key, error] of unreadable) {
     const record = records.get(key);
     if (record) settle(outcome.unreadable(record, error));

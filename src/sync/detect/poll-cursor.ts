@@ -16,7 +16,7 @@ import type { SyncDeps } from '../run/sync-deps.js';
 interface PollDeps extends Pick<SyncDeps, 'mirror' | 'state'> {
   polling: Pick<ParsedConfig['polling'], 'overlapSeconds' | 'lagSeconds'>;
   /** Milliseconds that only grow. */
-  now?: () => number;
+  now?: (() => number) | undefined;
 }
 
 /** Keys of a stream that polling lets wait in the inbox. */

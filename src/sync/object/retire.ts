@@ -15,7 +15,7 @@ import { whoHas } from '../identity/who-has.js';
 import { explainHold, type LimitFacts } from '../limits/mass-change-limits.js';
 import * as outcome from './outcome-reasons.js';
 import type { Settle, Write } from './outcome-reasons.js';
-import type { SyncDeps } from '../run/sync-deps.js';
+import { timeOf, type SyncDeps } from '../run/sync-deps.js';
 
 // While planning.
 
@@ -164,7 +164,7 @@ async function leaveToRows<T extends Write>(
  * is asked for all of a batch together.
  */
 async function deferReserved<T extends Write>(
-  { destination, now = Date.now }: SyncDeps,
+  deps: SyncDeps,
   { type, unlessReserved }: Stream,
   retirements: readonly T[],
   isInactive: (retirement: T) => boolean,
@@ -173,8 +173,8 @@ async function deferReserved<T extends Write>(
 ): Promise<readonly T[]> {
   const extIds = retirements.flatMap((retirement) => (isInactive(retirement) ? [] : retirement.object.extId));
   if (!unlessReserved || extIds.length === 0) return retirements;
-  const seconds = Math.floor(now() / 1000);
-  const reservations = await destination.findUpcomingReservations(type, extIds, seconds, context);
+  const seconds = Math.floor((await timeOf(deps)) / 1000);
+  const reservations = await deps.destination.findUpcomingReservations(type, extIds, seconds, context);
   return retirements.filter((retirement) => {
     const upcoming = reservations.get(retirement.object.extId);
     if (upcoming) settle(outcome.stillReserved(retirement, upcoming));

@@ -181,7 +181,6 @@ async function failStream(
     state: 'failed',
     keys: [],
     counts: NO_OUTCOMES,
-    finishedAt: new Date(),
     errorCode: codeOf(error),
     errorMessage: `${name}: ${messageWithDetail(error)}`,
   };

@@ -67,7 +67,7 @@ export function createBatchWriter(
       const failures = refused.map(({ key: localKey, ...why }) => ({ localKey, ...why }));
       const dead = refused.filter(({ deadHash }) => deadHash !== undefined).length;
       const counts = { ...NO_OUTCOMES, failed: refused.length - dead, dead };
-      const finished = { state: 'done', counts, finishedAt: new Date() } as const;
+      const finished = { state: 'done', counts } as const;
       const keys = refused.map(({ key }) => key);
       await write(async (tx) => {
         await failRecords(tx, name, runId, failures);

@@ -25,7 +25,7 @@ import type { ReservationConfig } from '../../streams/bookings.js';
 import { NIGHTLY } from '../../state/runs/nightly-occurrences.js';
 import { inSpan } from '../../process/tracing.js';
 import { readLookupTables, requireLookups } from '../run/current-streams.js';
-import type { SyncDeps } from '../run/sync-deps.js';
+import { timeOf, type SyncDeps } from '../run/sync-deps.js';
 import type { MatchDeps } from './match-bookings.js';
 import { readChanges } from './read-changes.js';
 import { readWindow, type ReadOptions } from './read-window.js';
@@ -73,7 +73,7 @@ export async function reconcile(
 
 /**
  * Reconciles what was changed at the service since the last complete reading; the whole window where nothing was read
- * yet, or where the service does not tell changes. Undefined when another process is at it, or has been less than
+ * yet, or it is not known when, or where the service does not tell changes. Undefined when another process is at it, or has been less than
  * `everyMinutes` ago.
  */
 export async function reconcileModified(
@@ -81,11 +81,13 @@ export async function reconcileModified(
   { everyMinutes = 0 }: { everyMinutes?: number } = {},
   signal?: AbortSignal,
 ): Promise<ReconcileResult | undefined> {
-  const { state, destination, now: clock = Date.now } = deps;
+  const { state, destination } = deps;
   const alone = await whileReadingAlone(state, 'reconcile', async () => {
-    const mark = await readReservationsWatermark(state.db);
+    const now = await timeOf(deps);
+    const noted = await readReservationsWatermark(state.db);
+    // A clock that was ahead has noted a time that is to come.
+    const mark = noted && noted.readUpTo * 1000 <= now ? noted : undefined;
     if (mark && mark.ageSeconds < everyMinutes * 60) return undefined;
-    const now = clock();
     if (!mark || !(await destination.honoursModified(now, { lane: LANE, signal })))
       return reconcileWindow(deps, {}, signal);
     const period = { from: mark.readUpTo - OVERLAP, to: Math.floor(now / 1000) - LAG };
@@ -124,7 +126,7 @@ async function reconcileWindow(
   range: ReconcileRange,
   signal: AbortSignal | undefined,
 ): Promise<ReconcileResult> {
-  const now = (deps.now ?? Date.now)();
+  const now = await timeOf(deps);
   const { pastDays, futureDays } = deps.reservations.window;
   const { from = now - pastDays * DAY_MS, to = now + futureDays * DAY_MS } = range;
   const window = { from: Math.floor(from / 1000), to: Math.ceil(to / 1000) };

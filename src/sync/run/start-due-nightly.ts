@@ -1,7 +1,13 @@
 // The nightly sync: an occurrence of the schedule becomes a run, once, whichever process notices that it is due. The
 // occurrence is claimed in the transaction that starts the run, so a crash in between loses neither.
 import { unstartedDue } from '../../time/cron-schedule.js';
-import { claimOccurrence, NIGHTLY, readSchedule } from '../../state/runs/nightly-occurrences.js';
+import { readClock } from '../../state/database.js';
+import {
+  claimOccurrence,
+  correctSchedules,
+  NIGHTLY,
+  readSchedule,
+} from '../../state/runs/nightly-occurrences.js';
 import type { Run } from '../../state/runs/read-runs.js';
 import { startFreeRun } from '../../state/runs/start-run.js';
 import { fingerprintsOf } from '../../streams/fingerprints.js';
@@ -13,15 +19,17 @@ export type NightlyDeps = Pick<SyncDeps, 'state' | 'streams' | 'log'>;
 const MISSED_AFTER_MS = 60 * 1000;
 
 /**
- * Starts the occurrence that is due and was not started yet, and returns its run to be queued. Several missed
- * occurrences start one run. Streams that an unfinished run covers are left to that run.
+ * Starts the occurrence that is due and was not started yet, and returns its run to be queued. `now`: the time of the state,
+ * unless given. Several missed occurrences start one run. Streams that an unfinished run covers are left to that run.
  */
-export async function startDueNightly(
-  { state, streams, log }: NightlyDeps,
-  now = new Date(),
-): Promise<Run[]> {
+export async function startDueNightly({ state, streams, log }: NightlyDeps, now?: Date): Promise<Run[]> {
+  for (const name of await correctSchedules(state.db))
+    log.warn(
+      { schedule: name },
+      'schedule was noted as started in the future, by a wrong clock: corrected to now',
+    );
   const schedule = await readSchedule(state.db, NIGHTLY);
-  const due = schedule && unstartedDue(schedule, now);
+  const due = schedule && unstartedDue(schedule, now ?? (await readClock(state.db)));
   if (!due) return [];
   const request = {
     kind: 'sync',
@@ -49,10 +57,10 @@ export async function startDueNightly(
 /** Claims the occurrences that were missed, without starting anything. */
 export async function skipMissedOccurrences(
   { state, log }: Pick<NightlyDeps, 'state' | 'log'>,
-  now = new Date(),
+  now?: Date,
 ): Promise<void> {
   const schedule = await readSchedule(state.db, NIGHTLY);
-  const before = new Date(now.getTime() - MISSED_AFTER_MS);
+  const before = new Date((now ?? (await readClock(state.db))).getTime() - MISSED_AFTER_MS);
   const due = schedule && unstartedDue(schedule, before);
   if (due && (await claimOccurrence(state.db, schedule, due)))
     log.info({ due }, 'missed nightly sync skipped');

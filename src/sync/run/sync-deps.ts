@@ -3,7 +3,7 @@ import type { Destination } from '../../destination/destination.js';
 import type { Logger } from '../../process/logger.js';
 import type { Meter } from '../../process/meter.js';
 import type { Mirror } from '../../mirror/mirror.js';
-import type { State } from '../../state/database.js';
+import { readClock, type State } from '../../state/database.js';
 import type { Stream } from '../../streams/stream.js';
 
 export interface SyncDeps {
@@ -13,6 +13,11 @@ export interface SyncDeps {
   streams: ReadonlyMap<string, Stream>;
   log: Logger;
   meter?: Meter;
-  /** Milliseconds since 1970. */
+  /** Milliseconds since 1970; the time of the state unless given. */
   now?: (() => number) | undefined;
+}
+
+/** Milliseconds since 1970. Not the clock of this host: others go on from what is decided by it. */
+export async function timeOf({ state, now }: Pick<SyncDeps, 'state' | 'now'>): Promise<number> {
+  return now?.() ?? (await readClock(state.db)).getTime();
 }

@@ -3,8 +3,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FoundObject } from '../../destination/destination.js';
 import { writeDrift, mendDrift, type DriftingObject } from '../../state/drift/write-drift.js';
+import { readClock } from '../../state/database.js';
 import { checkAgain } from '../../state/records/record-state.js';
-import { readClock, readOwnersByKey, type OwnerRecord } from '../../state/records/read/owners.js';
+import { readOwnersByKey, type OwnerRecord } from '../../state/records/read/owners.js';
 import type { DriftKind } from '../../state/schema.js';
 import type { Stream } from '../../streams/stream.js';
 import { readRendered } from '../object/compare-objects.js';
@@ -70,7 +71,7 @@ export async function judgeByExternalId(
   await untilQuiet(records, signal);
   await pace(signal);
   // By the clock that records are written by: how busy this process is says nothing about them.
-  const askedSeconds = await readClock(state.db);
+  const askedSeconds = (await readClock(state.db)).getTime() / 1000;
   const found = await destination.findObjects([...asked.values()], stream.type, { lane: 'verify', signal });
   const standing = await readOwnersByKey(state.db, stream.name, [...asked.keys()]);
   const read = await readRendered(pass, stream, [...asked.keys()]);

@@ -3,7 +3,7 @@
 import { AFTER_SYNC, startedUntil, unstartedDue } from '../../time/cron-schedule.js';
 import { codeOf } from '../../errors/errors.js';
 import { createStoppable, repeat, type Stoppable, type Turns } from '../../process/lifecycle.js';
-import type { Queries } from '../../state/database.js';
+import { readClock, type Queries } from '../../state/database.js';
 import {
   claimOccurrence,
   readEndedNightly,
@@ -41,7 +41,7 @@ export function verifyPeriodically(deps: PeriodicVerifyDeps, turns: Turns): Stop
   const round = async () => {
     try {
       if (await findDue(deps.state.db, deps))
-        await turns.take(() => verifyWhenDue(deps, new Date(), stopping));
+        await turns.take(() => verifyWhenDue(deps, undefined, stopping));
       return undefined;
     } catch (error) {
       if (!stopping.aborted) deps.log.warn({ code: codeOf(error) }, 'verify failed; it is retried');
@@ -58,11 +58,11 @@ export function verifyPeriodically(deps: PeriodicVerifyDeps, turns: Turns): Stop
 
 /**
  * Verifies once for each occurrence, and starts the repair of what drifts where that is configured. Undefined when nothing is
- * due, or another process is at it.
+ * due, or another process is at it. `now`: the time of the state, unless given.
  */
 export async function verifyWhenDue(
   deps: PeriodicVerifyDeps,
-  now: Date,
+  now?: Date,
   signal?: AbortSignal,
 ): Promise<VerifyResult | undefined> {
   const { db } = deps.state;
@@ -81,12 +81,12 @@ export async function verifyWhenDue(
 async function findDue(
   db: Queries,
   { isReconciled }: Pick<PeriodicVerifyDeps, 'isReconciled'>,
-  now = new Date(),
+  now?: Date,
 ): Promise<{ schedule: RegisteredSchedule; due: Date } | undefined> {
   const schedule = await readSchedule(db, VERIFY);
   if (!schedule) return undefined;
   if (schedule.pattern !== AFTER_SYNC) {
-    const due = unstartedDue(schedule, now);
+    const due = unstartedDue(schedule, now ?? (await readClock(db)));
     return due && { schedule, due };
   }
   const due = await readEndedNightly(db, { isReconciled });

@@ -1,6 +1,6 @@
 // Records that own an object: what was accepted of it last, and whether anything may have been sent since.
 import { sql, type SQL } from 'drizzle-orm';
-import { anyOf, query, queryOne, type Queries } from '../../database.js';
+import { anyOf, query, type Queries } from '../../database.js';
 import type { RecordStatus } from '../../schema.js';
 import { IS_FORMER, MAY_BE_AT_SERVICE } from '../record-state.js';
 import type { RecordKey } from '../outcome-types.js';
@@ -36,13 +36,6 @@ const OWNER = sql`r.stream, r.local_key AS "localKey", r.external_id AS "externa
   extract(epoch FROM clock_timestamp() - r.updated_at)::float8 AS "quietSeconds",
   extract(epoch FROM r.updated_at)::float8 AS "writtenSeconds",
   r.updated_at::text AS "writtenAt"`;
-
-/** The time by the clock of the database: seconds since 1970. */
-export async function readClock(db: Queries): Promise<number> {
-  const { seconds } = await queryOne<{ seconds: number }>(db)`
-    SELECT extract(epoch FROM clock_timestamp())::float8 AS seconds`;
-  return seconds;
-}
 
 /** The record that owns each of these objects, by external id. */
 export async function readOwners(db: Queries, externalIds: readonly string[]) {

@@ -1,0 +1,30 @@
+// BullMQ dates delays, and on PostgreSQL locks, by the clock of the process that sets them. Set by a wrong clock, a job would
+// wait until that clock's time, and a job of a killed process would stay locked until then. The sweep finds such dates by
+// the time of the state, and corrects them.
+import type { Queue } from 'bullmq';
+import { query, readClock, type Queries } from '../state/database.js';
+
+/** Longer than any delay of retry-policy.ts, and than any lock. */
+const LONGEST_MS = 2 * 60 * 1000;
+
+/** Lets the delayed jobs of a queue go when one is due later than any delay can be, or was due that long ago. */
+export async function releaseMisdated(queue: Queue, db: Queries): Promise<void> {
+  const delayed = await queue.getDelayedCount();
+  if (delayed === 0) return;
+  const now = (await readClock(db)).getTime();
+  const isLate = (await queue.getDelayedCount(now + LONGEST_MS)) < delayed;
+  const isOverdue = (await queue.getDelayedCount(now - LONGEST_MS)) > 0;
+  if (isLate || isOverdue) await queue.promoteJobs();
+}
+
+/** Shortens what lasts longer than a lock can: locks, and the time until ended ones are looked for. In PostgreSQL alone. */
+export async function shortenLocks(queue: Queue, db: Queries): Promise<void> {
+  await query(db)`
+    WITH latest AS (SELECT (extract(epoch FROM now()) * 1000)::bigint + ${LONGEST_MS}::bigint AS ms),
+    locks AS (
+      UPDATE slotsync_queue.job SET locked_until_ms = latest.ms FROM latest
+      WHERE queue = ${queue.name} AND state = 'active' AND locked_until_ms > latest.ms)
+    UPDATE slotsync_queue.meta SET value = '0' FROM latest
+    WHERE queue = ${queue.name} AND field = 'stalled-check'
+      AND CASE WHEN field = 'stalled-check' THEN value::bigint > latest.ms END`;
+}
