@@ -1,5 +1,6 @@
 // `npm run bench -- <name>`: figures side by side with what a user would pick instead, on this machine alone.
 import { benchConnections } from './connections.js';
+import { benchFar } from './far.js';
 import { benchLatency } from './latency.js';
 import { benchLimiter } from './limiter.js';
 import { benchLoad } from './load.js';
@@ -15,6 +16,7 @@ import { benchVerify } from './verify.js';
 
 const BENCHES: Record<string, (args: readonly string[]) => Promise<void>> = {
   connections: benchConnections,
+  far: benchFar,
   latency: benchLatency,
   limiter: benchLimiter,
   load: benchLoad,

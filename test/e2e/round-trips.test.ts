@@ -1,0 +1,76 @@
+// How much the program asks of its databases, counted on the way to them: over a distance, each round trip is waited for.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { addTallies, startCountingHop, type Tally } from '../support/round-trips.js';
+import { isForMirrorAlone, STORES } from '../support/services.js';
+import { until } from '../support/wait.js';
+
+type Hop = Awaited<ReturnType<typeof startCountingHop>>;
+
+/** Bounds, a few polls of a slow machine above what it takes today: whoever saves round trips lowers them. */
+const MOST = {
+  PostgreSQL: { change: { statements: 105, roundTrips: 160 }, sync: { statements: 260, roundTrips: 405 } },
+  Redis: { change: { statements: 85, roundTrips: 135 }, sync: { statements: 190, roundTrips: 305 } },
+} as const;
+const CHANGES = 5;
+const SYNCS = 3;
+
+describe.each(STORES)('with the queue on $store', ({ store, url, skip }) => {
+  describe.skipIf(skip || isForMirrorAlone())('PostgreSQL', () => {
+    const most = MOST[store as keyof typeof MOST];
+    let world: Rehearsal;
+    let hop: Hop;
+    const env = () => ({ MIRROR_DATABASE_URL: hop.through(world.url) });
+
+    beforeAll(async () => {
+      world = await rehearse({ redisUrl: url, rows: 200, sandbox: { rate: 0 } });
+      hop = await startCountingHop(world.url);
+      expect(await world.run(['sync'])).toMatchObject({ code: 0 });
+    });
+    afterAll(async () => {
+      await world.close();
+      await hop.close();
+    });
+
+    it('sync: one changed row costs no more statements and round trips than this', async () => {
+      const tallies: Tally[] = [];
+      for (let attempt = 0; attempt < SYNCS; attempt++) {
+        await world.sql`UPDATE rooms SET name = ${`Changed ${attempt}`} WHERE code = 'R1'`;
+        hop.clear();
+        expect(await world.run(['sync'], env())).toMatchObject({ code: 0 });
+        tallies.push(hop.tally());
+      }
+      expectAtMost(tallies, most.sync);
+    });
+
+    it('worker: a change noted by a trigger costs no more statements and round trips than this', async () => {
+      expect(await world.run(['triggers', 'install', 'rooms'])).toMatchObject({ code: 0 });
+      await world.startWorker([], env());
+      const tallies: Tally[] = [];
+      for (let change = 0; change < CHANGES; change++) {
+        hop.clear();
+        const before = world.puts().length;
+        await world.sql`UPDATE rooms SET name = ${`Changed ${change}`} WHERE code = 'R2'`;
+        await until(() => world.puts().length > before, { describe: 'the change to arrive' });
+        await until(() => isSettled(world), { describe: 'the run to end' });
+        tallies.push(hop.tally());
+      }
+      expectAtMost(tallies, most.change);
+    });
+  });
+});
+
+const isSettled = async ({ sql }: Rehearsal): Promise<boolean> => {
+  const open = await sql`
+    SELECT FROM slotsync.changes UNION ALL SELECT FROM slotsync.runs WHERE finished_at IS NULL`;
+  return open.length === 0;
+};
+
+/** Polls come between: the attempt with the fewest of them counts. Shows its places when it is more. */
+function expectAtMost(tallies: readonly Tally[], most: { statements: number; roundTrips: number }): void {
+  const [least = addTallies([])] = tallies.toSorted((a, b) => a.statements - b.statements);
+  const { statements, roundTrips, places } = least;
+  const shown = places.map((each) => `${each.statements}\t${each.roundTrips}\t${each.place}`).join('\n');
+  expect(statements, shown).toBeLessThanOrEqual(most.statements);
+  expect(roundTrips, shown).toBeLessThanOrEqual(most.roundTrips);
+}
