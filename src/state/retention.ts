@@ -6,6 +6,10 @@ import { KEEP_PROCESSES_DAYS } from './processes.js';
 const KEEP_RUNS_DAYS = 365;
 /** There may be as many incremental runs as changes, and workers reconcile every few minutes. */
 const KEEP_FREQUENT_RUNS_DAYS = 14;
+/** The same where there are very many: enough for a report of a long weekend. */
+const KEEP_MANY_RUNS_DAYS = 4;
+/** So many latest runs are not very many. */
+const NOT_MANY_RUNS = 10_000;
 /** Held batches are kept as long as their run. */
 const KEEP_BATCHES_DAYS = 14;
 const KEEP_BOOKINGS_DAYS = 365;
@@ -18,11 +22,18 @@ const KEEP_ALERTS_DAYS = 90;
 
 const daysAgo = (days: number) => sql`now() - make_interval(days => ${days})`;
 
+/** An incremental run `r` that succeeded, held nothing, and says nothing anew of another run. */
+const SAYS_NOTHING_ELSE = sql`(r.kind = 'incremental' AND r.status = 'succeeded'
+  AND NOT EXISTS (SELECT FROM slotsync.holds AS h WHERE h.run_id = r.id)
+  AND NOT EXISTS (SELECT FROM slotsync.replaced_runs AS p WHERE p.replaced_by = r.id))`;
+
 /** Deletes runs and batches that are older than they are kept. */
 export async function pruneRuns(db: Queries): Promise<void> {
   await query(db)`
-    DELETE FROM slotsync.runs WHERE finished_at < ${daysAgo(KEEP_RUNS_DAYS)}
-      OR (kind IN ('incremental', 'reconcile') AND finished_at < ${daysAgo(KEEP_FREQUENT_RUNS_DAYS)})`;
+    DELETE FROM slotsync.runs AS r WHERE finished_at < ${daysAgo(KEEP_RUNS_DAYS)}
+      OR (kind IN ('incremental', 'reconcile') AND finished_at < ${daysAgo(KEEP_FREQUENT_RUNS_DAYS)})
+      OR (id <= (SELECT max(id) FROM slotsync.runs) - ${NOT_MANY_RUNS}::bigint
+        AND finished_at < ${daysAgo(KEEP_MANY_RUNS_DAYS)} AND ${SAYS_NOTHING_ELSE})`;
   await query(db)`
     DELETE FROM slotsync.batches AS b USING slotsync.runs AS r
     WHERE r.id = b.run_id AND r.finished_at < ${daysAgo(KEEP_BATCHES_DAYS)} AND b.state <> 'held'`;

@@ -38,3 +38,34 @@ it('runs are deleted after a year, those of changes after two weeks; batches aft
   ]);
   expect(await sql`SELECT external_id FROM slotsync.object_claims`).toEqual([{ external_id: 'young' }]);
 });
+
+it('incremental runs: of very many, those that succeeded and held nothing are deleted after four days', async () => {
+  const world = await open(rooms());
+  const { sql } = world;
+  const add = async (days: number) => {
+    await addRun(world, 'incremental', days, 'done');
+    return Number((await sql`SELECT max(id) AS id FROM slotsync.runs`)[0]?.['id']);
+  };
+  const plain = await add(5);
+  const [young, failed, held, replacing, replaced] = [
+    await add(3),
+    await add(5),
+    await add(5),
+    await add(5),
+    await add(5),
+  ];
+  await sql`UPDATE slotsync.runs SET status = 'partial' WHERE id IN ${sql([failed, replaced])}`;
+  await sql`
+    INSERT INTO slotsync.holds (run_id, stream, operation, count, facts, approvable, state)
+    VALUES (${held}, 'rooms', 'retire', 1, '{"accepted": 1}', true, 'rejected')`;
+  await sql`INSERT INTO slotsync.replaced_runs (run_id, stream, replaced_by) VALUES (${replaced}, 'rooms', ${replacing})`;
+  await pruneRuns(world.state.db);
+  const kept = async () =>
+    (await sql`SELECT id::int FROM slotsync.runs ORDER BY id`).map(({ id }) => id as number);
+  expect(await kept()).toContain(plain);
+
+  await sql`SELECT setval(pg_get_serial_sequence('slotsync.runs', 'id'), ${plain + 10_000})`;
+  const latest = await add(3);
+  await pruneRuns(world.state.db);
+  expect(await kept()).toEqual([young, failed, held, replacing, replaced, latest]);
+});
