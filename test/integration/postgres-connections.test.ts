@@ -5,6 +5,7 @@ import { createServer as createWebServer } from 'node:http';
 import { connect, createServer, type AddressInfo, type Server } from 'node:net';
 import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { connectPostgres } from '../../src/connections/postgres-connection.js';
 import { createMirror } from '../../src/mirror/mirror.js';
 import { migrateQueue, requireQueueStore } from '../../src/queue/bullmq.js';
 import { openState, query, type State } from '../../src/state/database.js';
@@ -40,6 +41,25 @@ describe('address of something else', () => {
       { reason: { code: 'mirror_unreachable', message: expect.stringContaining(code) } },
     ]);
   });
+});
+
+it('client: one that ends cancels its statement at the server', async () => {
+  const database = await createDatabase();
+  const admin = postgres(database.url, { max: 1, onnotice: () => undefined });
+  const asleep = () =>
+    admin`SELECT FROM pg_stat_activity WHERE state = 'active' AND query = 'SELECT pg_sleep(600)'
+      AND datname = current_database()`;
+  try {
+    const client = connectPostgres(database.url, 'sleeper');
+    const sleeping = client.unsafe('SELECT pg_sleep(600)').catch((error: unknown) => error);
+    await until(async () => (await asleep()).length === 1, { describe: 'a statement' });
+    await client.end({ timeout: 0 });
+    await sleeping;
+    await until(async () => (await asleep()).length === 0, { describe: 'no statement' });
+  } finally {
+    await admin.end({ timeout: 1 });
+    await database.drop();
+  }
 });
 
 describe('server with too many connections', () => {
