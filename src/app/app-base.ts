@@ -89,7 +89,15 @@ export function createAppBase(
     return (await configuration()).service;
   });
 
-  const connection = owned(async () => openState({ url: stateUrl() }));
+  /** Requests that were counted are noted before it closes, whatever was opened first. */
+  const connection = once(async () => {
+    const opened = openState({ url: stateUrl() });
+    return own(opened, async () => {
+      await requestNotes?.close();
+      await opened.close();
+    });
+  });
+  let requestNotes: { close(): Promise<void> } | undefined;
   const state = once(async (): Promise<State> => {
     if (parts.state) return (openedState = parts.state);
     const opened = await connection();
@@ -199,8 +207,8 @@ export function createAppBase(
     await tracing();
     const { createDestination } = await import('../destination/destination.js');
     const { noteRequestsPeriodically } = await import('../sync/run/note-requests.js');
-    const notes = noteRequestsPeriodically({ counter, state: () => openedState, log });
-    own(notes, notes.close);
+    requestNotes = noteRequestsPeriodically({ counter, state: () => openedState, log });
+    own(requestNotes, requestNotes.close);
     const deps = { limiter: await limiter(), log, meter: await meter() };
     return createDestination({ api: api(), ...deps, ...(await service()) });
   });

@@ -10,6 +10,7 @@ import { columnsOf } from '../process/terminal.js';
 import { concerns } from '../situation/concerns.js';
 import { listVerified, readQuota, readSituation } from '../situation/situation.js';
 import { estimateSecondsLeft } from '../situation/time-left.js';
+import { readRequestTotals } from '../state/requests.js';
 import { LISTED_KINDS } from '../state/runs/read-runs.js';
 import { RUN_KINDS } from '../state/schema.js';
 import type { CommonOptions } from './command.js';
@@ -23,6 +24,7 @@ interface StatusOptions extends CommonOptions {
 
 /** The largest share of the time that is spent reading: counting records reads all of them. */
 const READING_SHARE = 1 / 10;
+const HOUR = 60 * 60 * 1000;
 
 export async function status(app: App, options: StatusOptions): Promise<void> {
   if (options.watch !== undefined) return watchStatus(app, options.watch, options);
@@ -58,12 +60,13 @@ async function readStatus(app: App, { all }: StatusOptions): Promise<SituationFa
   const facts = await readSituation(db, { loadStreams, kinds: all ? RUN_KINDS : LISTED_KINDS });
   const { requestsPerSecond } = app.settings;
   const { now, runs } = facts;
+  const hour = await readRequestTotals(db, new Date(now.getTime() - HOUR), now);
   const secondsLeft = new Map<number, number>();
   for (const underWay of runs.underWay) {
     const seconds = estimateSecondsLeft(underWay, { requestsPerSecond, now });
     if (seconds !== undefined) secondsLeft.set(underWay.run.id, seconds);
   }
-  return { ...facts, secondsLeft, quota: await readQuota(facts.binding, app.quotaUsage) };
+  return { ...facts, secondsLeft, hour, quota: await readQuota(facts.binding, app.quotaUsage) };
 }
 
 /** Concerns for a person are first, and in one line last: a screen that is too small shows the end. */

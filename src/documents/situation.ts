@@ -148,7 +148,7 @@ function records(facts: SituationFacts): Section {
     tables: [
       {
         caption: 'Records by stream and status',
-        headings: ['records', ...STATUSES],
+        headings: ['stream', ...STATUSES],
         rows: streams.map((stream) => [stream, ...STATUSES.map((status) => cellOf(stream, status))]),
       },
     ],
@@ -174,7 +174,7 @@ export function verifiedSection(facts: Situation): Section {
 function verifiedTable(streams: ReturnType<typeof listVerified>) {
   return {
     caption: 'When each stream was verified',
-    headings: ['at the service', 'verified', 'objects', 'drift'],
+    headings: ['stream', 'verified', 'objects', 'drift'],
     rows: streams.map(({ stream, verifiedAt, objects, drift }) => [
       stream,
       verifiedAt ? text`${{ minute: verifiedAt }}` : 'never verified',
@@ -199,7 +199,7 @@ function inbox(facts: SituationFacts): Section {
         : []),
       ...watermarks.map(
         ({ stream, cursor, movedAt }) =>
-          text`Polled: ${stream} up to ${cursor}; the watermark last moved at ${movedAt}.`,
+          text`Polled: ${stream} up to ${momentOf(cursor) ?? cursor}; the watermark last moved at ${movedAt}.`,
       ),
       ...(reservations
         ? [text`Bookings: changes at the service are read up to ${new Date(reservations.readUpTo * 1000)}.`]
@@ -208,7 +208,7 @@ function inbox(facts: SituationFacts): Section {
     tables: [
       {
         caption: 'Keys in the inbox',
-        headings: ['inbox', 'waiting', 'in progress', 'to be tried again', 'oldest'],
+        headings: ['stream', 'waiting', 'in progress', 'to be tried again', 'oldest'],
         rows: all.map(({ stream, waiting, inFlight, later, oldestSeconds }) => [
           stream,
           waiting,
@@ -221,12 +221,18 @@ function inbox(facts: SituationFacts): Section {
   };
 }
 
+/** The moment that a cursor of a time with a zone is, to the second; undefined: it is something else. */
+function momentOf(cursor: string): Date | undefined {
+  const [, day, clock, hours, minutes = ':00'] =
+    /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.\d+)?([+-]\d\d)(:\d\d)?$/.exec(cursor) ?? [];
+  return hours === undefined ? undefined : new Date(`${day}T${clock}${hours}${minutes}`);
+}
+
 /** While the store does not answer, that is a concern. */
 function quota({ quota: usage, hour }: SituationFacts): Section {
   const facts: Fact[] = [];
   if (usage && !('unknown' in usage)) {
-    const { allowed, rate, held, cooling, granted, throttled, lanes, waiting, pausedMs, usedByOthers } =
-      usage;
+    const { allowed, rate, held, cooling, lanes, waiting, pausedMs, usedByOthers } = usage;
     const reduced = allowed < rate ? `, reduced to ${allowed} after 429 answers` : '';
     const busy = LANES.filter((lane) => lanes[lane] + waiting[lane] > 0).map((lane) => {
       const waits = waiting[lane] > 0 ? ` (${plural(waiting[lane], 'process', 'processes')} waiting)` : '';
@@ -235,7 +241,6 @@ function quota({ quota: usage, hour }: SituationFacts): Section {
     facts.push(
       ['Quota', `${held + cooling} of ${rate} in use${reduced}`],
       ['Requests under way by lane', busy.length === 0 ? 'none, and none waiting' : busy.join(', ')],
-      ['Requests', `${formatNumber(granted)} sent, ${formatNumber(throttled)} refused with 429`],
       ...present<Fact>(
         pausedMs > 0 && [['Paused', `for ${formatDuration(pausedMs / 1000)} after a 429`] as const],
         usedByOthers > 0 && [['Other clients', `about ${usedByOthers} of ${rate}`] as const],
@@ -251,7 +256,7 @@ function quota({ quota: usage, hour }: SituationFacts): Section {
 }
 
 export const describeHour = ({ requests, fastest, fastestAt, throttled }: RequestTotals): Text =>
-  text`${plural(requests, 'request')} in the last hour, at most ${formatNumber(fastest)} in one second${fastestAt && text`, at ${fastestAt}`}; ${formatNumber(throttled)} refused with 429.`;
+  text`${plural(requests, 'request')} of all processes in the last hour, at most ${formatNumber(fastest)} in one second${fastestAt && text`, at ${fastestAt}`}; ${formatNumber(throttled)} refused with 429.`;
 
 /** The sizes that `batchSize: 'auto'` has learned. */
 function requestSizes({ requestSizes: sizes }: SituationFacts): Section {

@@ -71,6 +71,18 @@ it('report: begins when the last nightly sync was due, or at --since', async () 
   expect(section(await report('--since', '2h'), 'What changed')).not.toMatch(/^rooms +30 /m);
 });
 
+it('report: counts the same requests as status, whatever command sent them', async () => {
+  await world.run(['discover']);
+  await world.run(['check']);
+  const { requests } = JSON.parse(await report('--json'));
+  const { hour } = JSON.parse((await world.run(['status', '--json'])).stdout);
+  const sent = world.sandbox.arrivals().length;
+  expect([requests.requests, hour.requests]).toEqual([sent, sent]);
+  const { stdout } = await world.run(['status']);
+  expect(stdout).toContain(`${sent} requests of all processes in the last hour`);
+  expect(stdout).not.toMatch(/ sent, /);
+});
+
 it('report: of one run is about that run alone', async () => {
   const text = await report('1');
   expect(text).toContain('Report of run 1');
@@ -114,6 +126,11 @@ describe.skipIf(findChromium() === undefined)('in a browser', () => {
       const light = await background();
       await page.emulateMedia({ colorScheme: 'dark' });
       expect(await background()).not.toBe(light);
+      await page.setViewportSize({ width: 390, height: 800 });
+      expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(390);
+      // A row is a card: its cells stand below their headings.
+      const label = 'getComputedStyle(document.querySelector("tbody td"), "::before").content';
+      expect(await page.evaluate(label)).toBe('"to create"');
       const pdf = await page.pdf({ preferCSSPageSize: true });
       expect(pdf.toString('latin1').match(/\/Type\s*\/Page\b(?!s)/g)).toHaveLength(1);
     } finally {
