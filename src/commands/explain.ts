@@ -40,7 +40,7 @@ export async function explain(
         'not_found',
         `no booking '${key}' is in the mirror, at the service or in the state`,
       );
-    printDocument(bookingDocument(explained, shown.timeZone), shown, explained);
+    printDocument(bookingDocument(explained, shown.timeZone, explained), shown, explained);
     return;
   }
   const stream = selectStream(configuration, name);

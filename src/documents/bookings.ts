@@ -5,7 +5,17 @@ import { formatDuration, formatNumber, nameOfZone, plural, lines, present } from
 import type { ReservationRow } from '../state/bookings/read-reservations.js';
 import type { Verdict } from '../state/schema.js';
 import { describeProblem } from '../streams/bookings.js';
-import { text, type Document, type Fact, type Point, type Section, type Text } from './document.js';
+import {
+  linkToBooking,
+  linkToRecord,
+  linkToRun,
+  text,
+  type Document,
+  type Fact,
+  type Point,
+  type Section,
+  type Text,
+} from './document.js';
 import { formatValues } from './values.js';
 
 /** Bookings that are named one by one. */
@@ -128,9 +138,12 @@ const bookingsSection = (listed: readonly ReservationRow[], timeZone: string): S
 });
 
 /** `booking 4: objects room_R1 → room_R4`. */
-export function describeBooking(row: ReservationRow, timeZone: string): string {
+const describeBooking = (row: ReservationRow, timeZone: string): Text =>
+  text`${linkToBooking(row.key)}: ${describeVerdictAndProblem(row, timeZone)}`;
+
+function describeVerdictAndProblem(row: ReservationRow, timeZone: string): string {
   const problem = row.problem === null ? '' : `; ${describeProblem(row.problem)}`;
-  return `booking ${row.key}: ${describeVerdict(row, timeZone)}${problem}`;
+  return `${describeVerdict(row, timeZone)}${problem}`;
 }
 
 function describeVerdict(row: ReservationRow, timeZone: string): string {
@@ -210,9 +223,58 @@ function clock(time: Date, timeZone: string): string {
   }).format(time);
 }
 
-/** A booking as both sides have it, with its verdicts. */
-export function bookingDocument(explained: BookingExplained, timeZone: string): Document {
-  const { key, here, reservations, cancellations, known, events, requests } = explained;
+/** A booking as the state knows it. `events`: changes of its verdict, latest first. */
+export type KnownBooking = Pick<BookingExplained, 'key' | 'known' | 'events'>;
+
+/** `sides`: the same booking as it was read in the mirror and at the service. */
+export function bookingDocument(
+  { key, known, events }: KnownBooking,
+  timeZone: string,
+  sides?: BookingExplained,
+): Document {
+  return {
+    title: `Booking ${key}`,
+    lead: present<Text>(
+      known &&
+        text`Verdict of ${known.runId === null ? 'run –' : linkToRun(known.runId)}: ${{ status: known.verdict }}, ${VERDICT_MEANINGS[known.verdict]}`,
+      known && `booking ${key}: ${describeVerdictAndProblem(known, timeZone)}`,
+      `Next: ${known ? nextOfVerdict(known.verdict) : 'it is not compared yet: slotsync reconcile'}`,
+    ),
+    sections: [
+      ...(sides ? bookingSides(sides, timeZone) : present<Section>(known && asCompared(known, timeZone))),
+      {
+        id: 'verdicts',
+        title: 'Verdicts, latest first',
+        paragraphs: events.map(
+          ({ at: since, from, to, runId }) =>
+            text`${new Date(since)}  ${from ?? 'not known'} → ${to ?? 'removed'}, ${runId === null ? 'run –' : linkToRun(runId)}`,
+        ),
+      },
+    ],
+  };
+}
+
+/** Both sides as the last comparison saw them. */
+function asCompared(row: ReservationRow, timeZone: string): Section {
+  const { externalId, destinationId, beginHere, endHere, beginThere, endThere, seenAt } = row;
+  return {
+    id: 'compared',
+    title: 'As it was compared last',
+    facts: present<Fact>(
+      [['Compared', text`${seenAt}`]],
+      externalId !== null && [['External id', externalId]],
+      destinationId !== null && [['Number at the service', String(destinationId)]],
+      beginHere && [['In the mirror', describePeriod(beginHere, endHere, timeZone)]],
+      beginThere && [['At the service', describePeriod(beginThere, endThere, timeZone)]],
+    ),
+  };
+}
+
+/** Both sides as they were read just now, and what was asked. */
+function bookingSides(
+  { here, reservations, cancellations, requests }: BookingExplained,
+  timeZone: string,
+): Section[] {
   const period = (begin: number | undefined, end: number | undefined) =>
     describePeriod(toDate(begin), toDate(end), timeZone);
   const factsOf = (fields: readonly { fieldId: string; values: readonly unknown[] }[]): Fact[] =>
@@ -232,49 +294,32 @@ export function bookingDocument(explained: BookingExplained, timeZone: string): 
       text`${String(id)} of reservation ${String(reservationId ?? 'unknown')}${at}, ${period(begin, end)}`,
     ];
   });
-  return {
-    title: `booking ${key}`,
-    lead: present<Text>(
-      known &&
-        text`Verdict of run ${String(known.runId ?? '–')}: ${{ status: known.verdict }}, ${VERDICT_MEANINGS[known.verdict]}`,
-      known && describeBooking(known, timeZone),
-      `Next: ${known ? nextOfVerdict(known.verdict) : 'it is not compared yet: slotsync reconcile'}`,
-    ),
-    sections: [
-      {
-        id: 'mirror',
-        title: 'In the mirror',
-        paragraphs: here ? [] : ['No booking has this key.'],
-        facts: here && [
-          [
-            'Booking',
-            `${here.isCancelled ? 'cancelled, ' : ''}${period(here.begin, here.end)}, as ${here.externalId ?? 'nothing'}`,
-          ],
-          ...here.references.map(({ stream, localKey }): Fact => ['Object', `${stream} '${localKey}'`]),
-          ...factsOf(here.fields),
+  return [
+    {
+      id: 'mirror',
+      title: 'In the mirror',
+      paragraphs: here ? [] : ['No booking has this key.'],
+      facts: here && [
+        [
+          'Booking',
+          `${here.isCancelled ? 'cancelled, ' : ''}${period(here.begin, here.end)}, as ${here.externalId ?? 'nothing'}`,
         ],
-      },
-      {
-        id: 'there',
-        title: 'At the service',
-        paragraphs: reservations.length === 0 ? ['No reservation.'] : [],
-        facts: [...there, ...cancelled],
-      },
-      {
-        id: 'requests',
-        title: 'Requests just now',
-        paragraphs: requests.map(({ asked, results }) => `${asked}: ${plural(results, 'result')}`),
-      },
-      {
-        id: 'verdicts',
-        title: 'Verdicts, latest first',
-        paragraphs: events.map(
-          ({ at: since, from, to, runId }) =>
-            text`${new Date(since)}  ${from ?? 'not known'} → ${to ?? 'removed'}, run ${String(runId ?? '–')}`,
-        ),
-      },
-    ],
-  };
+        ...here.references.map(({ stream, localKey }): Fact => ['Object', linkToRecord(stream, localKey)]),
+        ...factsOf(here.fields),
+      ],
+    },
+    {
+      id: 'there',
+      title: 'At the service',
+      paragraphs: reservations.length === 0 ? ['No reservation.'] : [],
+      facts: [...there, ...cancelled],
+    },
+    {
+      id: 'requests',
+      title: 'Requests just now',
+      paragraphs: requests.map(({ asked, results }) => `${asked}: ${plural(results, 'result')}`),
+    },
+  ];
 }
 
 const toDate = (time: number | undefined) => (time === undefined ? null : new Date(time));

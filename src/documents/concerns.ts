@@ -114,7 +114,10 @@ const SENTENCES: Describe = {
         details: [...namesOf(streams), ...meaningOf(code)],
         next: remedyOf(code),
       };
-    const parts = present(failed > 0 && `${failed} failed`, dead > 0 && `${dead} ${statusInWords('dead')}`);
+    const parts = present(
+      failed > 0 && `${formatNumber(failed)} failed`,
+      dead > 0 && `${formatNumber(dead)} ${statusInWords('dead')}`,
+    );
     return {
       status: 'partial',
       text: text`${nameRun(runId, runKind)} is partial: ${recordsOf(failed + dead, stream)} not accepted`,
@@ -192,7 +195,7 @@ const SENTENCES: Describe = {
 
   bookings: ({ facts: { bookings, verdicts } }) => ({
     status: 'changed',
-    text: `${plural(bookings, 'booking')} ${bookings === 1 ? 'does' : 'do'} not agree`,
+    text: text`${{ text: plural(bookings, 'booking'), href: '/bookings' }} ${bookings === 1 ? 'does' : 'do'} not agree`,
     details: verdicts.map(
       ({ verdict, bookings: count, problems }) =>
         `${verdict}: ${plural(count, 'booking')} ${VERDICT_MEANINGS[verdict]}${problems > 0 ? `; ${formatNumber(problems)} with a problem in the mirror` : ''}; ${nextOfVerdict(verdict)}`,

@@ -118,20 +118,29 @@ export const linkToRecord = (stream: string, localKey: string): Text => ({
   parts: [{ text: `${stream} '${localKey}'`, href: addressOfRecord(stream, localKey) }],
 });
 
+export const addressOfBooking = (key: string): string => `/bookings/${encodeURIComponent(key)}`;
+
+/** `booking 4`: the key as the mirror has it. */
+export const linkToBooking = (key: string): Part => ({ text: `booking ${key}`, href: addressOfBooking(key) });
+
 /** An address with a query, of the values that there are. */
 export function withQuery(path: string, query: Readonly<Record<string, string | undefined | null>>): string {
   const given = Object.entries(query).filter((pair): pair is [string, string] => typeof pair[1] === 'string');
   return given.length === 0 ? path : `${path}?${new URLSearchParams(given).toString()}`;
 }
 
-/** Numbers, or links that show one. */
-export function isNumeric(cell: Cell): boolean {
-  if (typeof cell !== 'object') return typeof cell === 'number';
+/** The number that a cell is, or that it links; undefined: it is a text. */
+export function numberOf(cell: Cell): number | undefined {
+  if (typeof cell !== 'object') return typeof cell === 'number' ? cell : undefined;
   const [part, ...others] = cell.parts;
-  return others.length === 0 && typeof part === 'object' && 'href' in part && typeof part.text === 'number';
+  return others.length === 0 && typeof part === 'object' && 'href' in part && typeof part.text === 'number'
+    ? part.text
+    : undefined;
 }
 
 /** For each column of a table, whether it holds numbers alone. */
 export function numericColumns({ headings, rows }: Table): boolean[] {
-  return headings.map((_, column) => rows.length > 0 && rows.every((row) => isNumeric(row[column] ?? '')));
+  return headings.map(
+    (_, column) => rows.length > 0 && rows.every((row) => numberOf(row[column] ?? '') !== undefined),
+  );
 }

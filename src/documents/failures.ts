@@ -105,7 +105,8 @@ export function causeToPoint(cause: Cause, now: Date): Point {
   const more = records > keys.length && ', …';
   return {
     status,
-    text: text`${headlineOf(cause)}, ${sinceOf(cause, now)}`,
+    // Several keys are named below it, each with its link.
+    text: text`${headlineOf(records > 1 ? { ...cause, keys: [] } : cause)}, ${sinceOf(cause, now)}`,
     details: present<Text>(reasonOf(cause), records > 1 && text`${joinTexts(links, ', ')}${more}`),
     next: nextOfCause(cause),
     commands: isRetryable(cause)
@@ -153,12 +154,12 @@ function whatOf({ stream, status, code, records, keys, runId, inInbox }: Cause):
   const named = keys.slice(0, MOST_NAMED).map((name) => `'${name}'`);
   const more = records > named.length ? ', …' : '';
   const subject = isOne ? `${stream} '${key}'` : `${plural(records, 'record')} of ${stream}`;
-  const examples = isOne ? '' : `: ${named.join(', ')}${more}`;
+  const examples = isOne || named.length === 0 ? '' : `: ${named.join(', ')}${more}`;
   const are = isOne ? 'is' : 'are';
   const why = code === null ? '' : ` (${code})`;
   switch (status) {
     case 'held':
-      return `${describeHeld({ count: records, operation: code as never, stream })} ${are} held in run ${runId}: ${named.join(', ')}${more}`;
+      return `${describeHeld({ count: records, operation: code as never, stream })} ${are} held in run ${runId}${named.length === 0 ? '' : `: ${named.join(', ')}${more}`}`;
     case 'absent':
       return isOne
         ? `${subject} has no record`

@@ -152,8 +152,9 @@ function drift(facts: ReportFacts): Section {
 }
 
 /** Bookings that do not agree are a concern. */
-function bookings({ bookings: counted, verdictChanges }: ReportFacts): Section | undefined {
+function bookings({ bookings: counted, discrepancies, verdictChanges }: ReportFacts): Section | undefined {
   if (counted.length === 0 && verdictChanges === 0) return undefined;
+  const isListed = (verdict: string) => discrepancies.some((one) => one.verdict === verdict);
   return {
     id: 'bookings',
     title: 'Bookings',
@@ -161,7 +162,11 @@ function bookings({ bookings: counted, verdictChanges }: ReportFacts): Section |
     tables: [
       {
         headings: ['verdict', 'bookings', 'with a problem in the mirror'],
-        rows: counted.map(({ verdict, count, problems }) => [verdict, count, problems]),
+        rows: counted.map(({ verdict, count, problems }) => [
+          text`${{ status: verdict }}`,
+          isListed(verdict) ? { parts: [{ text: count, href: '/bookings' }] } : count,
+          problems,
+        ]),
       },
     ],
   };

@@ -1,10 +1,11 @@
 // Actions of an operator on the page: the same as the commands, with the same functions. Each first asks once more, with the number
 // that it is about, and is carried out only for that number.
 import { UsageError } from '../errors/errors.js';
-import { plural } from '../text/format.js';
+import { formatNumber, plural } from '../text/format.js';
 import { html, type Html } from '../text/html.js';
 import type { Logger } from '../process/logger.js';
 import { listCauses } from '../situation/causes.js';
+import { statusInWords } from '../documents/failures.js';
 import { describeApproval, describeHeld, holdToQuestion } from '../documents/holds.js';
 import type { State } from '../state/database.js';
 import { addChanges } from '../state/inbox/add-changes.js';
@@ -187,7 +188,7 @@ const cancel: Action = {
 const causeOf = ({ query }: ActionRequest) => {
   const [stream, status] = [query.get('stream') ?? '', query.get('status')];
   if (status !== 'dead' && status !== 'failed')
-    throw new UsageError('only dead and failed records are retried');
+    throw new UsageError('only given up (dead) and failed records are retried');
   return { stream, status, code: query.get('code') ?? undefined } as const;
 };
 
@@ -202,7 +203,9 @@ async function countOfCause({ state }: Pick<ActionDeps, 'state'>, cause: ReturnT
 /** More than the operator saw is not done. */
 function requireShown({ shown }: AskedAction, count: number): void {
   if (!(count <= shown))
-    throw new UsageError(`there are ${count} now, not ${shown}; nothing was done: look again`);
+    throw new UsageError(
+      `there are ${formatNumber(count)} now, not ${formatNumber(shown)}; nothing was done: look again`,
+    );
 }
 
 const retry: Action = {
@@ -211,7 +214,7 @@ const retry: Action = {
     const count = await countOfCause(deps, cause);
     return {
       title: `Retry ${plural(count, 'record')} of ${cause.stream}?`,
-      body: html`<p>They are ${cause.status}${cause.code === undefined ? '' : html` with <code>${cause.code}</code>`}. They are put into the inbox, and a worker sends them again although their rows did not change. Records that wait for them follow automatically.</p>`,
+      body: html`<p>They are ${statusInWords(cause.status)}${cause.code === undefined ? '' : html` with <code>${cause.code}</code>`}. They are put into the inbox, and a worker sends them again although their rows did not change. Records that wait for them follow automatically.</p>`,
       button: `Retry ${plural(count, 'record')}`,
       count,
     };

@@ -11,12 +11,16 @@ interface Minute {
   throttled: number;
 }
 
-/** A point for each minute, the oldest first. `label`: its meaning in words. */
-export function requestLine(minutes: readonly Minute[], label: string): Html {
-  const most = Math.max(1, ...minutes.map(({ requests }) => requests));
+/** A point for each minute, the oldest first. `label`: its meaning in words; `allowed`: requests that the quota allows in a minute. */
+export function requestLine(
+  minutes: readonly Minute[],
+  { label, allowed }: { label: string; allowed: number },
+): Html {
+  const most = Math.max(0, ...minutes.map(({ requests }) => requests));
+  const scale = Math.max(1, most);
   const last = Math.max(1, minutes.length - 1);
   const x = (at: number) => ((at / last) * WIDTH).toFixed(1);
-  const y = (requests: number) => (HEIGHT - (requests / most) * (HEIGHT - 4) - 2).toFixed(1);
+  const y = (requests: number) => (HEIGHT - (requests / scale) * (HEIGHT - 4) - 2).toFixed(1);
   const points = minutes.map(({ requests }, at) => `${x(at)},${y(requests)}`).join(' ');
   const refused = minutes.flatMap(({ throttled, requests }, at) =>
     throttled > 0
@@ -28,5 +32,5 @@ export function requestLine(minutes: readonly Minute[], label: string): Html {
   return html`<svg class="line" viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label="${label}" preserveAspectRatio="none">
 <polygon class="area" points="0,${HEIGHT} ${points} ${WIDTH},${HEIGHT}"/>
 <polyline points="${points}" vector-effect="non-scaling-stroke"/>${refused}
-</svg><p class="axis" aria-hidden="true"><span>an hour ago</span><span>at most ${formatNumber(most)} a minute</span><span>now</span></p>`;
+</svg><p class="axis" aria-hidden="true"><span>an hour ago</span><span>at most ${formatNumber(most)} of ${formatNumber(allowed)} a minute</span><span>now</span></p>`;
 }

@@ -11,7 +11,11 @@ export const nowPage: Page = async (sources) => {
   return (view) => {
     const { timeZone } = view;
     const { sections, ...page } = renderDocument(situationDocument({ ...facts, hour }, { timeZone }), view);
-    const line = requestLine(minutes, plain(describeHour(hour), timeZone));
+    // The minute that has just begun would look like one with few requests.
+    const line = requestLine(minutes.slice(0, -1), {
+      label: plain(describeHour(hour), timeZone),
+      allowed: sources.requestsPerSecond * 60,
+    });
     return {
       ...page,
       sections: sections.map((section) =>

@@ -5,7 +5,6 @@ import { deleteCookie, getCookie, setCookie } from 'hono/cookie';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import { parseNetworks } from '../connections/networks.js';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
-import { addressOfRecord } from '../documents/document.js';
 import { html } from '../text/html.js';
 import {
   HttpError,
@@ -20,20 +19,21 @@ import type { SettingText } from '../config/setting-text.js';
 import type { Mirror } from '../mirror/mirror.js';
 import { readClock } from '../state/database.js';
 import type { SyncDeps } from '../sync/run/sync-deps.js';
-import { explainRecord } from '../sync/operator/explain-record.js';
+import { CARDS } from '../render/html.js';
 import { clientOf, isFromOwnPage, isLocal, isSecure } from './access.js';
 import { ACTIONS, type Action, type ActionDeps } from './actions.js';
-import { bookingsPage } from './bookings.js';
+import { bookingPage, bookingsPage } from './bookings.js';
 import { driftPage } from './drift.js';
 import { failuresPage } from './failures.js';
 import { renderPage } from './frame.js';
 import { createLive } from './live.js';
 import { nowPage } from './now.js';
 import { formToken } from './parts.js';
-import { recordPage, searchPage, type Shown } from './records.js';
+import { recordPage, searchPage } from './records.js';
 import { reportPage } from './report.js';
 import { runPage, runsPage } from './runs.js';
 import { COOKIE_SECONDS, createSessions, isEqual, type Session } from './sessions.js';
+import { SIDES, type Shown } from './sides.js';
 import { createSources, type SourceDeps } from './sources.js';
 import { PageNotFound, type Page, type PageRequest, type Rendered, type View } from './view.js';
 
@@ -64,6 +64,7 @@ const PAGES = new Map<string, readonly [page: Page, isLive: boolean]>(
     '/records/:stream/:key': [recordPage, false],
     '/drift': [driftPage, true],
     '/bookings': [bookingsPage, true],
+    '/bookings/:key': [bookingPage, false],
     '/report': [reportPage, false],
   }),
 );
@@ -247,27 +248,25 @@ export function createPage(deps: PageDeps) {
       return context.redirect(action.back(request), 303);
     });
 
-  /** Reads row and object of a record, for the next page of this session. */
-  const readSides = acting(async (context, session) => {
-    const { stream = '', key = '' } = requestOf(context).params;
-    const declared = (await deps.configuration()).streams.find(({ name }) => name === stream);
-    const path = addressOfRecord(stream, key);
-    if (!declared) throw new UsageError(`no stream '${stream}' is in the configuration`);
-    // A mirror of its own: what it reads ends when the reader has gone.
-    const mirror = await deps.openMirror();
-    const { signal } = context.req.raw;
-    signal.addEventListener('abort', () => void mirror.close());
-    try {
-      const sides = { mirror, destination: await deps.destination(), state: await deps.state() };
-      const explained = await explainRecord(sides, declared, key);
-      session.shown.clear();
-      session.shown.set(path, { explained, at: new Date() } satisfies Shown);
-    } finally {
-      await mirror.close();
-    }
-    log.info({ stream }, 'record read for an operator');
-    return context.redirect(path, 303);
-  });
+  /** Reads the sides of a record or a booking, for the next page of this session. */
+  const readSides = (sidesOf: (typeof SIDES)[string]) =>
+    acting(async (context, session) => {
+      const { path, stream, explain } = sidesOf(await deps.configuration(), requestOf(context).params);
+      // A mirror of its own: what it reads ends when the reader has gone.
+      const mirror = await deps.openMirror();
+      const { signal } = context.req.raw;
+      signal.addEventListener('abort', () => void mirror.close());
+      try {
+        const sides = { mirror, destination: await deps.destination(), state: await deps.state() };
+        const explained = await explain(sides);
+        session.shown.clear();
+        session.shown.set(path, { explained, at: new Date() } satisfies Shown<unknown>);
+      } finally {
+        await mirror.close();
+      }
+      log.info({ stream }, 'mirror and service read for an operator');
+      return context.redirect(path, 303);
+    });
 
   const pages = Object.fromEntries(
     [...PAGES].map(([path, [shown, isLive]]) => [path, { GET: showPage(shown, isLive) }]),
@@ -277,7 +276,8 @@ export function createPage(deps: PageDeps) {
   );
   const assets = Object.fromEntries(
     Object.entries(ASSETS).map(([path, { file, contentType }]) => {
-      const body = readFileSync(new URL(`./${file}`, import.meta.url), 'utf8');
+      const text = readFileSync(new URL(`./${file}`, import.meta.url), 'utf8');
+      const body = file === 'page.css' ? text + String(CARDS) : text;
       return [path, () => new Response(body, { headers: { 'content-type': contentType } })];
     }),
   );
@@ -285,7 +285,9 @@ export function createPage(deps: PageDeps) {
     ...pages,
     ...actions,
     ...assets,
-    '/records/:stream/:key': { GET: showPage(recordPage, false), POST: readSides },
+    ...Object.fromEntries(
+      Object.entries(SIDES).map(([path, sidesOf]) => [path, { ...pages[path], POST: readSides(sidesOf) }]),
+    ),
     '/events': events,
     '/sign-in': { GET: showSignIn, POST: signIn },
     '/sign-out': { POST: signOut },

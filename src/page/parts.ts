@@ -1,4 +1,6 @@
 // The parts that every page uses: commands, links and buttons.
+import type { Action } from '../documents/document.js';
+import { typedCommand } from '../render/html.js';
 import { html, type Html, type HtmlValue } from '../text/html.js';
 import type { View } from './view.js';
 
@@ -7,23 +9,17 @@ export const command = (text: string): Html => html`<code>${text}</code>`;
 
 export const link = (href: string, text: HtmlValue): Html => html`<a href="${href}">${text}</a>`;
 
-/**
- * The action of an operator: a link to the page that asks once more, or the command where nobody may act here.
- */
-export function action(
-  view: View,
-  { href, label, typed, about }: { href: string; label: string; typed: string; about: string },
-): Html {
-  if (!view.session && !view.canSignIn) return html`<span class="typed">To act: ${command(typed)}</span>`;
+/** The action of an operator: a link to the page that asks once more, or the command where nobody may act here. */
+export function action(view: View, offered: Action): Html {
+  const { href, label, about } = offered;
+  if (!view.session && !view.canSignIn) return typedCommand(offered);
   return html`<a class="button" href="${href}">${label}<span class="unseen"> ${about}</span></a>`;
 }
 
 /** A button that acts at once. */
-export function actNow(
-  view: View,
-  { href, label, typed, about }: { href: string; label: string; typed: string; about: string },
-): Html {
-  if (!view.session) return view.canSignIn ? html`` : html`<span class="typed">${command(typed)}</span>`;
+export function actNow(view: View, offered: Action): Html {
+  const { href, label, about } = offered;
+  if (!view.session) return view.canSignIn ? html`` : typedCommand(offered);
   return html`<form method="post" action="${href}">${formToken(view)}<button>${label}<span class="unseen"> ${about}</span></button></form>`;
 }
 

@@ -1,5 +1,5 @@
 // A record: the facts of the state, and, when somebody asks for it, its row and its object. And the search for it.
-import { addressOfRecord, linkToRecord, text, type Section } from '../documents/document.js';
+import { addressOfRecord, linkToRecord, text } from '../documents/document.js';
 import { commandFor } from '../situation/commands.js';
 import { recordDocument } from '../documents/record.js';
 import { readChainOf } from '../situation/chains.js';
@@ -10,7 +10,8 @@ import { countChangesOf, listBatchesOf, readRecord } from '../state/records/read
 import { listFormerObjects } from '../state/records/read/former-objects.js';
 import type { RecordExplained } from '../sync/operator/explain-record.js';
 import { renderDocument } from './render-document.js';
-import { PageNotFound, type Page, type View } from './view.js';
+import { sidesSection, type Shown } from './sides.js';
+import { PageNotFound, type Page } from './view.js';
 
 const MOST_BATCHES = 20;
 const MOST_FOUND = 50;
@@ -36,12 +37,6 @@ export const searchPage: Page = async (sources, { query, address }) => {
   return (view) => renderDocument(document, view);
 };
 
-/** The reading of all three sides, and its time. */
-export interface Shown {
-  explained: RecordExplained;
-  at: Date;
-}
-
 export const recordPage: Page = async (sources, { params, address }) => {
   const { stream = '', key = '' } = params;
   const known = await sources.read(address, async (db) => {
@@ -60,43 +55,12 @@ export const recordPage: Page = async (sources, { params, address }) => {
   });
   if (!known.record && !known.link && !known.drift && known.batches.length === 0)
     throw new PageNotFound(`The state has no record '${key}' of ${stream}.`);
+  const path = addressOfRecord(stream, key);
+  const offer = { path, command: commandFor('slotsync explain', stream, key), about: `${stream} ${key}` };
   return (view) => {
-    const shown = view.session?.shown.get(addressOfRecord(stream, key)) as Shown | undefined;
+    const shown = view.session?.shown.get(path) as Shown<RecordExplained> | undefined;
     const document = recordDocument(known, shown?.explained);
-    return renderDocument(
-      { ...document, sections: [...document.sections, readSides({ stream, key }, shown, view)] },
-      view,
-    );
+    const sections = [...document.sections, sidesSection(offer, shown, view)];
+    return renderDocument({ ...document, sections }, view);
   };
 };
-
-/** Reading row and object costs requests, and shows the row: so only who signed in asks for it. */
-function readSides(
-  { stream, key }: { stream: string; key: string },
-  shown: Shown | undefined,
-  { session, canSignIn }: View,
-): Section {
-  const command = commandFor('slotsync explain', stream, key);
-  const read = {
-    command,
-    href: addressOfRecord(stream, key),
-    label: shown ? 'Read again' : 'Read mirror and service',
-    about: `${stream} ${key}`,
-    isImmediate: true,
-  };
-  const about = shown
-    ? text`Row and object were read at ${shown.at}.`
-    : 'This reads the row, and asks the service with one or two requests of the quota.';
-  return {
-    id: 'sides',
-    title: 'Mirror and service',
-    paragraphs: session
-      ? []
-      : [
-          canSignIn
-            ? text`${{ text: 'Sign in', href: '/sign-in' }} to read mirror and service.`
-            : text`For the row and the object: ${{ command }}`,
-        ],
-    points: session ? [{ text: about, commands: [read] }] : [],
-  };
-}

@@ -23,6 +23,5 @@ export function renderDocument({ title, lead = [], sections }: Document, view: V
 
 export const surfaceOf = (view: View): Surface => ({
   timeZone: view.timeZone,
-  action: ({ command, isImmediate, ...button }: Action) =>
-    (isImmediate ? actNow : action)(view, { ...button, typed: command }),
+  action: (offered: Action) => (offered.isImmediate ? actNow : action)(view, offered),
 });

@@ -19,7 +19,7 @@ export interface Session {
   expiresAt: number;
   /** The result of an action, to be shown by the next page. */
   notices: string[];
-  /** The last reading of one record, by the path of its page. */
+  /** The last reading of one record or booking, by the path of its page. */
   shown: Map<string, unknown>;
 }
 

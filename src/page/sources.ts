@@ -53,7 +53,7 @@ export function createSources({
 
   async function readHour(db: Queries) {
     const now = await readClock(db);
-    const minutes = await listRequestMinutes(db, 60);
+    const minutes = await listRequestMinutes(db, 61);
     return { minutes, totals: await readRequestTotals(db, new Date(now.getTime() - HOUR), now) };
   }
 

@@ -12,6 +12,7 @@ import {
   type Table,
   type Text,
 } from '../documents/document.js';
+import { labelOf } from '../documents/command-labels.js';
 import { formatNumber } from '../text/format.js';
 import { html, type Html } from '../text/html.js';
 import { commandOf, commandsBeside, plainPart } from './plain.js';
@@ -35,6 +36,10 @@ const TONES = new Map([
 /** A status by its word, and a colour that says no more than the word. */
 export const statusToHtml = (word: string): Html =>
   html`<span class="status ${TONES.get(word) ?? 'neutral'}">${word.replaceAll('_', ' ')}</span>`;
+
+/** A command that an operator types, with what it does. */
+export const typedCommand = (command: string | Action): Html =>
+  html`<span class="typed">${labelOf(command)}: <code>${commandOf(command)}</code></span>`;
 
 export function textToHtml(text: Text, surface: Surface): Html {
   return html`${typeof text === 'string' ? text : text.parts.map((part) => partToHtml(part, surface))}`;
@@ -69,7 +74,7 @@ function pointToHtml(point: Point, surface: Surface): Html {
   const beside = commandsBeside(point, surface.timeZone);
   const shown = commands.flatMap((command) => {
     if (typeof command === 'object' && surface.action) return [surface.action(command)];
-    return beside.includes(commandOf(command)) ? [html`<code>${commandOf(command)}</code>`] : [];
+    return beside.includes(commandOf(command)) ? [typedCommand(command)] : [];
   });
   return html`<li><p>${status !== undefined && html`${statusToHtml(status)} `}<b>${textToHtml(text, surface)}</b></p>${
     progress &&
@@ -83,6 +88,26 @@ function pointToHtml(point: Point, surface: Surface): Html {
 `;
 }
 
+/**
+ * The style of tables on a narrow screen: a row is a card, and each of its cells stands below its heading. Everything else
+ * would hide columns at the side.
+ */
+export const CARDS = html`@media (width < 40rem) {
+  .scroll { overflow: visible; background: none; }
+  thead { display: none; }
+  table, tbody { display: block; }
+  tbody tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(6rem, 1fr)); gap: .3rem .9rem; padding: .6rem 0; border-top: 1px solid var(--line); }
+  tbody tr:first-child { border-top: 0; padding-top: 0; }
+  .scroll :is(th, td) { display: block; min-width: 0; max-width: none; padding: 0; border: 0; text-align: left; white-space: normal; overflow-wrap: anywhere; }
+  .scroll :is(th, .long) { grid-column: 1 / -1; }
+  .scroll th { font-weight: 600; }
+  .scroll td:empty { display: none; }
+  .scroll :is(time, .status) { white-space: normal; }
+  .scroll :is(th, td)::before { content: attr(data-label); display: block; color: var(--soft); font-size: .85em; font-weight: 400; }
+  .scroll th::before { display: inline; margin-right: .4em; }
+}
+`;
+
 /** Longer than a name or a status is. */
 const LONG = 40;
 
@@ -92,11 +117,12 @@ export function tableToHtml(table: Table, surface: Surface): Html {
   const isNumber = numericColumns(table);
   const cell = (value: Text | number, column: number) => {
     const shown = typeof value === 'number' ? formatNumber(value) : textToHtml(value, surface);
-    if (column === 0) return html`<th scope="row">${shown}</th>`;
-    if (isNumber[column]) return html`<td class="number">${shown}</td>`;
+    const label = html`data-label="${headings[column]}"`;
+    if (column === 0) return html`<th scope="row" ${label}>${shown}</th>`;
+    if (isNumber[column]) return html`<td ${label} class="number">${shown}</td>`;
     return typeof value === 'string' && value.length > LONG
-      ? html`<td class="long">${shown}</td>`
-      : html`<td>${shown}</td>`;
+      ? html`<td ${label} class="long">${shown}</td>`
+      : html`<td ${label}>${shown}</td>`;
   };
   return html`<div class="scroll" role="region" aria-label="${caption}" tabindex="0"><table>
 <caption>${caption}</caption>
@@ -117,8 +143,8 @@ export function documentToHtml({ title, lead = [], sections }: Document, timeZon
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>slotsync: ${title}</title>
 <style>
-:root { color-scheme: light dark; --line: #c8c8c8; --soft: #f3f3f3; }
-@media (prefers-color-scheme: dark) { :root { --line: #4a4a4a; --soft: #262626; } }
+:root { color-scheme: light dark; --line: #c8c8c8; --ground: #f3f3f3; --soft: #555; }
+@media (prefers-color-scheme: dark) { :root { --line: #4a4a4a; --ground: #262626; --soft: #b5b5b5; } }
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 52rem; margin: 1.5rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.5em; margin: 0 0 .3em; }
 h2 { font-size: 1.1em; margin: 1.1em 0 .3em; border-bottom: 1px solid var(--line); }
@@ -126,13 +152,16 @@ p, ul, dl { margin: .3em 0; }
 li b { font-weight: inherit; }
 ul { padding-left: 1.2em; }
 dt { font-weight: 600; }
-table { border-collapse: collapse; margin: .4em 0; }
+.scroll { position: relative; overflow-x: auto; }
+table { border-collapse: collapse; margin: .4em 0; overflow-wrap: break-word; }
 caption { position: absolute; clip-path: inset(50%); width: 1px; height: 1px; overflow: hidden; }
 th, td { text-align: left; padding: .1em .9em .1em 0; vertical-align: top; font-weight: inherit; }
 thead th { font-weight: 600; }
+td.number { white-space: nowrap; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-code { background: var(--soft); padding: 0 .3em; border-radius: 3px; }
-@page { size: A4; margin: 12mm; }
+.typed { display: block; }
+code { background: var(--ground); padding: 0 .3em; border-radius: 3px; }
+${CARDS}@page { size: A4; margin: 12mm; }
 @media print { :root { color-scheme: light; } body { font-size: 10px; margin: 0; max-width: none; padding: 0; } h2 { break-after: avoid; } tr, li { break-inside: avoid; } }
 </style>
 </head>

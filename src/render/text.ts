@@ -2,6 +2,7 @@
 import {
   filledTables,
   isEmptySection,
+  numberOf,
   type Document,
   type Point,
   type Section,
@@ -61,7 +62,7 @@ export function contentToText(
     ...filledTables(tables).flatMap(({ headings, rows }) =>
       table(
         headings,
-        rows.map((row) => row.map((cell) => (typeof cell === 'number' ? cell : plainCell(cell, timeZone)))),
+        rows.map((row) => row.map((cell) => numberOf(cell) ?? plainCell(cell, timeZone))),
         { columns },
       ).split('\n'),
     ),

@@ -8,6 +8,8 @@ import { notePresence } from '../../src/state/processes.js';
 import { readHolds } from '../../src/state/runs/holds.js';
 import { readRun } from '../../src/state/runs/read-runs.js';
 import { startRun } from '../../src/state/runs/start-run.js';
+import type { SlotsyncConfig } from '../../src/streams/config-schema.js';
+import { reconcile } from '../../src/sync/reconcile/reconcile.js';
 import { verify } from '../../src/sync/verify/verify.js';
 import { ROOMS } from '../support/campus.js';
 import { createVisitor } from '../support/visitor.js';
@@ -40,11 +42,14 @@ async function serve(
   {
     token,
     host = '127.0.0.1',
+    config = CONFIG,
     ...others
-  }: Partial<Pick<PageDeps, 'token' | 'host' | 'signIn' | 'trustedProxies' | 'longestStatementMs'>> = {},
+  }: Partial<Pick<PageDeps, 'token' | 'host' | 'signIn' | 'trustedProxies' | 'longestStatementMs'>> & {
+    config?: SlotsyncConfig;
+  } = {},
 ) {
   const queued: number[] = [];
-  const configuration = checkConfiguration(CONFIG);
+  const configuration = checkConfiguration(config);
   const page = createPage({
     host,
     token,
@@ -347,8 +352,13 @@ describe('page: actions', () => {
     await signIn(TOKEN);
     const path = HOLD.replace('approve', 'reject');
     const form = await readForm(path);
-    await visit(path, { form: { ...form, shown: '19' } });
-    expect((await visit('/')).body).toContain('there are 20 now, not 19; nothing was done');
+    for (const [shown, said] of [
+      ['19', '19'],
+      ['-1200', '-1 200'],
+    ] as const) {
+      await visit(path, { form: { ...form, shown } });
+      expect((await visit('/')).body).toContain(`there are 20 now, not ${said}; nothing was done`);
+    }
     expect(await readHolds(world.state.db)).toHaveLength(1);
     await visit(path, { form });
     expect((await visit('/')).body).toContain('Rejected: 20 deactivations of rooms, held in run 2.');
@@ -447,6 +457,50 @@ describe('page: actions', () => {
     );
     expect(world.sandbox.arrivals().length).toBeGreaterThan(0);
     expect((await visit('/records?key=room_R1')).body).toContain('/records/rooms/R1');
+  });
+});
+
+describe('page: bookings', () => {
+  const RESERVATIONS: NonNullable<SlotsyncConfig['reservations']> = {
+    from: 'bookings',
+    key: 'id',
+    externalId: 'res_{id}',
+    begin: 'begins',
+    end: 'ends',
+    objects: [{ stream: 'rooms', key: 'room' }],
+    fields: { 'res.title': 'title' },
+  };
+
+  it('page: a listed booking leads to its page; both sides are read when somebody who signed in asks', async () => {
+    const config = { ...CONFIG, reservations: RESERVATIONS };
+    const world = await open(config);
+    await world.sql`CREATE TABLE rooms (code text PRIMARY KEY, name text)`;
+    await world.sql`INSERT INTO rooms VALUES ('A', 'Sal A')`;
+    await world.sql`CREATE TABLE bookings (id text, begins timestamptz, ends timestamptz, room text, title text)`;
+    await world.sql`INSERT INTO bookings VALUES ('a/b', now() + interval '1 day', now() + interval '2 days', 'A', 'Viva')`;
+    await world.sync();
+    await reconcile(world.reconciling());
+    const { visit, signIn, readForm } = await serve(world, { token: TOKEN, config });
+    const path = '/bookings/a%2Fb';
+    expect((await visit('/bookings')).body).toContain(`<a href="${path}">booking a/b</a>`);
+    expect((await visit('/')).body).toContain('<a href="/bookings">1 booking</a> does not agree');
+    expect((await visit('/report')).body).toContain('<a href="/bookings">1</a>');
+    const state = (await visit(path)).body;
+    expect(state).toContain('missing there');
+    expect(state).toContain('an operator corrects it at the service');
+    expect(state).toContain('<a href="/runs/2">run 2</a>');
+    expect(state).not.toContain('Viva');
+    expect((await visit('/bookings/none')).status).toBe(404);
+
+    world.sandbox.clearArrivals();
+    await signIn(TOKEN);
+    expect((await visit(path)).body).not.toContain('Viva');
+    expect(world.sandbox.arrivals()).toHaveLength(0);
+    await visit(path, { form: await readForm(path) });
+    const { body } = await visit(path);
+    expect(body).toContain('Viva');
+    expect(body).toContain('<a href="/records/rooms/A">');
+    expect(body).toContain('No reservation.');
   });
 });
 

@@ -301,6 +301,7 @@ describe('concerns', () => {
       for (const surface of [statusToText(situation, 'UTC'), toText(reportOf(changes))])
         expect(surface).toContain(says);
       expect(page.replaceAll(/<[^>]+>/g, '')).toContain(says);
+      expect(page).not.toContain('>Run: <code>'); // every command says what it does
       const told = alertsOf(changes).find(({ cause }) => cause === id);
       expect(told?.condition).toBe(alert);
       if (told) expect(told.message.commands).not.toEqual([]);
@@ -372,6 +373,25 @@ describe('concerns', () => {
     const said = statusToText(of('courses'), 'UTC');
     expect(said).toContain('Changes wait for streams that no running worker has');
     expect(said).toContain('Restart the worker');
+  });
+
+  it('run: the records that were not accepted are grouped as every number is', () => {
+    const ended = { ...ENDED, status: 'partial' as const, failed: 1000, dead: 2000 };
+    const said = statusToText(situationOf({ endedBadly: [ended] }), 'UTC');
+    expect(said).toContain('rooms: 1 000 failed, 2 000 given up.');
+  });
+
+  it('watermark: a cursor that is a time is shown in the zone, and any other as it is', () => {
+    const of = (cursor: string) => {
+      const watermarks = [{ stream: 'rooms', cursor, localKey: 'R1', movedAt: NOW }];
+      const situation = situationOf({ inbox: { ...QUIET.inbox, watermarks } });
+      return statusToText(situation, 'Europe/Stockholm').replaceAll(/\s+/g, ' ');
+    };
+    const moved = 'the watermark last moved at 2026-03-02 07:00:00 CET.';
+    for (const cursor of ['2026-03-02 05:30:07.123456+00', '2026-03-02 11:00:07+05:30'])
+      expect(of(cursor)).toContain(`Polled: rooms up to 2026-03-02 06:30:07 CET; ${moved}`);
+    for (const cursor of ['2026-03-02 05:30:07', '4711', 'infinity'])
+      expect(of(cursor)).toContain(`Polled: rooms up to ${cursor}; ${moved}`);
   });
 
   it('extra: an object that belongs to no record is counted and listed, and concerns nobody', async () => {

@@ -62,8 +62,41 @@ test('document: as HTML that stands alone, it has no link and no button', () => 
   const page = documentToHtml(document, ZONE);
   expect(page).toContain('Held in run 5: &lt;12&gt; deactivations of rooms');
   expect(page).toContain(`<code>${command}</code>`);
-  expect(page).toContain('<td class="number">12 000</td>');
+  expect(page).toContain('>12 000</td>');
   expect(page).not.toContain('href');
+});
+
+test('document: in HTML every cell names its heading, so that a narrow screen shows a row as a card', () => {
+  const page = documentToHtml(document, ZONE);
+  expect(page).toContain('<th scope="row" data-label="stream">rooms</th>');
+  expect(page).toContain('<td data-label="objects" class="number">12 000</td>');
+  expect(page).toContain('<td data-label="drift">–</td>');
+  expect(page).toContain('content: attr(data-label)');
+});
+
+test('document: in HTML a command says what it does', () => {
+  const [section] = document.sections;
+  expect(documentToHtml(document, ZONE)).toContain(`Approve: <code>${command}</code>`);
+  const points = ['slotsync verify rooms --repair', 'slotsync verify rooms'].map((each) => ({
+    text: 'x',
+    commands: [each],
+  }));
+  const shown = String(contentToHtml({ ...section, title: 'x', points }, { timeZone: ZONE }));
+  expect(shown).toContain('Send again what differs: <code>slotsync verify rooms --repair</code>');
+  expect(shown).toContain('Compare again: <code>slotsync verify rooms</code>');
+});
+
+test('document: as text, numbers that are links are aligned as numbers', () => {
+  const linked = (count: number) => ({ parts: [{ text: count, href: '/failures' }] });
+  const rows = [
+    ['rooms', linked(1200)],
+    ['staff', 0],
+  ];
+  const given = {
+    title: 'x',
+    sections: [{ id: 'x', title: 'x', tables: [{ headings: ['stream', 'dead'], rows }] }],
+  };
+  expect(documentToText(given, { timeZone: ZONE })).toContain('rooms   1 200\nstaff       0');
 });
 
 test('document: on the page, runs are links and commands are what may be done there', () => {
