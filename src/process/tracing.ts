@@ -1,6 +1,6 @@
 // Traces, through the API package of OpenTelemetry alone: without an SDK (tracing-export.ts, or one that was loaded before
-// the program) every call does nothing. A run's planning, a batch and a request are spans. Attributes are numbers, names
-// of the configuration, and codes: never a key, a value or a body.
+// the program) every call does nothing. A run's planning, a batch, a request and a wait on a database are spans. Attributes are
+// numbers, names of the configuration, and codes: never a key, a value or a body.
 //
 // A run is planned in one job and its batches are applied in others, maybe by other processes. Their jobs carry the
 // planning's `traceparent`, so that the whole run is one trace.
@@ -18,6 +18,11 @@ import { codeOf } from '../errors/errors.js';
 const NAME = 'slotsync';
 /** As W3C Trace Context writes it: version, trace id, span id, flags. */
 const TRACEPARENT = /^00-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})$/;
+
+/** Behind the comments that BullMQ's statements begin with. */
+const FIRST_WORD = /^(?:\s|--.*\n)*(\w+)/;
+/** A table or a function of the state. */
+const OWN_TABLE = /\bslotsync\.\w+/;
 
 /** The place in a trace where something was asked for. */
 export type Place = Context;
@@ -74,6 +79,29 @@ export async function inSpan<T>(
   } finally {
     span.end();
   }
+}
+
+/**
+ * Begins the span of a wait on a database, as OpenTelemetry names them, from a statement or the name of a command; undefined
+ * outside of spans, where each poll would be a trace. Of a statement it names the operation and the state's table.
+ */
+export function openDatabaseSpan(system: 'postgresql' | 'redis', statement: string) {
+  if (trace.getActiveSpan() === undefined) return undefined;
+  const operation = FIRST_WORD.exec(statement)?.[1]?.toUpperCase() ?? 'STATEMENT';
+  const summary = [operation, ...(OWN_TABLE.exec(statement) ?? [])].join(' ');
+  const attributes = {
+    'db.system.name': system,
+    'db.operation.name': operation,
+    'db.query.summary': summary,
+  };
+  const span = trace.getTracer(NAME).startSpan(summary, { kind: SpanKind.CLIENT, attributes });
+  return {
+    end(error?: unknown): void {
+      if (error !== undefined)
+        span.setAttribute('error.type', codeOf(error)).setStatus({ code: SpanStatusCode.ERROR });
+      span.end();
+    },
+  };
 }
 
 /** Adds attributes to the span in which this is called. */

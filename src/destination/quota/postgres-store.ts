@@ -13,29 +13,31 @@ export function createPostgresStore({
   rules: changes,
 }: StoreOptions & { sql: Sql }): SlotStore {
   const rules = JSON.stringify(quotaRules(rate, changes));
-  // JSON is passed as text both ways: how a client parses json depends on what else uses it.
-  const rulesJson = () => sql`${rules}::text::jsonb`;
+
+  /** Calls a function of the quota. JSON is passed as text both ways: how a client parses json depends on what else uses it. */
+  async function call(
+    name: string,
+    ...values: readonly (string | number | boolean | null)[]
+  ): Promise<unknown> {
+    const given = [key, ...values];
+    const places = [...given.map((_, at) => `$${at + 1}`), `$${given.length + 1}::text::jsonb`];
+    const statement = `SELECT slotsync.${name}(${places.join(', ')})::text AS answer`;
+    const [row] = await sql.unsafe(statement, [...given, rules]);
+    return row?.['answer'];
+  }
 
   return {
-    async take({ id, lane, moreWaiting }, leaseMs) {
-      const [row] = await sql`
-        SELECT slotsync.take_slot(${key}::text, ${id}::text, ${lane}::text, ${leaseMs}::double precision,
-          ${moreWaiting}::boolean, ${rulesJson()})::text AS answer`;
-      return parseTaken(row?.['answer']);
-    },
+    take: async ({ id, lane, moreWaiting }, leaseMs) =>
+      parseTaken(await call('take_slot', id, lane, leaseMs, moreWaiting)),
     async withdraw(waiterId) {
-      await sql`SELECT slotsync.withdraw_waiter(${key}::text, ${waiterId}::text, ${rulesJson()})`;
+      await call('withdraw_waiter', waiterId);
     },
     async release(token) {
-      await sql`SELECT slotsync.release_slot(${key}::text, ${token}::text, ${rulesJson()})`;
+      await call('release_slot', token);
     },
     async throttled(retryAfterMs) {
-      await sql`
-        SELECT slotsync.quota_throttled(${key}::text, ${retryAfterMs ?? null}::double precision, ${rulesJson()})`;
+      await call('quota_throttled', retryAfterMs ?? null);
     },
-    async usage() {
-      const [row] = await sql`SELECT slotsync.quota_usage(${key}::text, ${rulesJson()})::text AS answer`;
-      return parseUsage(row?.['answer']);
-    },
+    usage: async () => parseUsage(await call('quota_usage')),
   };
 }
