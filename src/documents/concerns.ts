@@ -61,6 +61,16 @@ const SENTENCES: Describe = {
     ],
   }),
 
+  state_read_only: ({ facts: { why } }) => ({
+    status: 'stopped',
+    text: 'The state database is read-only: nothing is sent until it can be written',
+    details: [
+      why === 'standby'
+        ? 'It is a standby. STATE_DATABASE_URL has to name the primary, or the standby be promoted.'
+        : 'default_transaction_read_only is set for the server or the database.',
+    ],
+  }),
+
   quota_unavailable: ({ facts: { code } }) => ({
     status: 'stopped',
     text: `The store of the quota does not answer (${code}): nothing is sent until it does`,
@@ -301,6 +311,7 @@ const ago = (time: Date, now: Date) => formatDuration(Math.max(0, (now.getTime()
 /** The words of a line for several concerns of a kind, with their number. */
 const SHORT: { [Kind in ConcernKind]?: (facts: never[]) => string } = {
   state_restored: () => 'state restored',
+  state_read_only: () => 'state is read-only',
   quota_unavailable: () => 'quota does not answer',
   sending_stopped: () => 'sending stopped',
   no_process: () => 'no process works',

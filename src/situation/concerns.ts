@@ -11,6 +11,7 @@ import type { EndedBadly } from '../state/runs/ended-badly.js';
 import type { RunHold } from '../state/runs/holds.js';
 import type { Run } from '../state/runs/read-runs.js';
 import type { DriftKind, RunKind, Verdict } from '../state/schema.js';
+import type { WhyReadOnly } from '../state/state-role.js';
 import { present } from '../text/format.js';
 import type { Cause } from './causes.js';
 import { approveCommand, commandOfCause, needsOperator, rejectCommand } from './commands.js';
@@ -30,6 +31,7 @@ export type StoppedProcess = Process & { stoppedSince: Date; errorCode: string; 
 /** The facts of a concern, by its kind. */
 export interface ConcernFacts {
   state_restored: Restored;
+  state_read_only: { why: WhyReadOnly };
   quota_unavailable: { code: string };
   sending_stopped: { code: string; processes: readonly StoppedProcess[] };
   /** The latest run, and the streams of all of them. */
@@ -120,6 +122,7 @@ type Leftovers = Pick<Situation, 'inDoubt' | 'formerObjects' | 'orphanedClaims'>
 /** Everything that concerns somebody, the most severe first. */
 export function concerns(situation: Ground, limits: Limits = DEFAULT_LIMITS): Concern[] {
   return [
+    ...findReadOnly(situation),
     ...findRestored(situation),
     ...findQuota(situation),
     ...findStopped(situation),
@@ -140,6 +143,10 @@ export function concerns(situation: Ground, limits: Limits = DEFAULT_LIMITS): Co
 
 /** Whether somebody has to decide or correct something. */
 export const needsPerson = ({ severity }: Pick<Concern, 'severity'>): boolean => severity !== 'notice';
+
+function findReadOnly({ whyReadOnly: why }: Grounds): Concern[] {
+  return why === null ? [] : [concern('state_read_only', 'critical', { why })];
+}
 
 function findRestored({ known: { restored } }: Grounds): Concern[] {
   if (restored === null) return [];

@@ -28,6 +28,7 @@ import { NIGHTLY, readSchedule } from '../state/runs/nightly-occurrences.js';
 import { LISTED_KINDS, listUnfinishedRuns, readFirstRequest, readProgress } from '../state/runs/read-runs.js';
 import type { DriftKind, RunKind } from '../state/schema.js';
 import { inSnapshot } from '../state/snapshot.js';
+import { readWhyReadOnly } from '../state/state-role.js';
 import { readCauses } from './causes.js';
 import { readPlanning } from './run-facts.js';
 import { listRunsSoFar } from './runs.js';
@@ -104,6 +105,8 @@ export async function readGrounds(tx: Queries, { streams, loadStreams, now: setN
   const configured = streams ?? (isNeeded ? await loadStreams?.().catch(() => undefined) : undefined);
   return {
     ...moment,
+    /** Why nobody can write to the state; null: it can be written. */
+    whyReadOnly: await readWhyReadOnly(tx),
     /** Names of the streams of the configuration; null: they are not known. */
     configured: configured ?? null,
     recordedStreams,

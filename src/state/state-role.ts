@@ -1,6 +1,6 @@
 // The role of the state's connections, to be compared with the mirror's: roles belong to a server.
 import { SlotsyncError } from '../errors/errors.js';
-import { query, queryOne, type State } from './database.js';
+import { query, queryOne, type Queries, type State } from './database.js';
 
 export interface StateRole {
   role: string;
@@ -13,6 +13,18 @@ export function readStateRole({ db }: Pick<State, 'db'>): Promise<StateRole> {
   return queryOne<StateRole>(db)`
     SELECT current_user::text AS role, extract(epoch FROM pg_postmaster_start_time())::text AS "startedAt",
       current_setting('port') AS port`;
+}
+
+/** Why no program can write to the state, whatever its role. */
+export type WhyReadOnly = 'standby' | 'setting';
+
+/** Null: the state can be written. A setting of one role says nothing of the others. */
+export async function readWhyReadOnly(db: Queries): Promise<WhyReadOnly | null> {
+  const { why } = await queryOne<{ why: WhyReadOnly | null }>(db)`
+    SELECT CASE WHEN pg_is_in_recovery() THEN 'standby' WHEN EXISTS (
+      SELECT FROM pg_settings WHERE name = 'default_transaction_read_only' AND reset_val = 'on'
+        AND source IN ('configuration file', 'command line', 'database')) THEN 'setting' END AS why`;
+  return why;
 }
 
 /** Rights of a role that may not write, from the most to the least. */

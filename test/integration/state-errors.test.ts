@@ -5,6 +5,7 @@ import { SlotsyncError } from '../../src/errors/errors.js';
 import { openState, query, type Queries, type State } from '../../src/state/database.js';
 import { runs, watermarks } from '../../src/state/schema.js';
 import { createDatabase, type TestDatabase } from '../support/services.js';
+import { statusOf } from '../support/status.js';
 
 const SECRET = 'Ragnhild Exempelsson';
 
@@ -104,4 +105,24 @@ describe('a transaction', () => {
       await nowhere.close();
     }
   });
+});
+
+it('status: a state that is read-only is said, before the runs that wait for it', async () => {
+  const name = new URL(database.url).pathname.slice(1);
+  const set = (value: 'on' | 'off') =>
+    state.db.execute(sql.raw(`ALTER DATABASE ${name} SET default_transaction_read_only = ${value}`));
+  await state.db
+    .insert(runs)
+    .values({ kind: 'sync', lane: 'sync', startedBy: 'command', streams: ['rooms'], status: 'running' });
+  expect(await statusOf(state)).not.toContain('read-only');
+  await set('on');
+  const later = openState({ url: database.url });
+  try {
+    const said = await statusOf(later);
+    expect(said).toContain('The state database is read-only: nothing is sent until it can be written');
+    expect(said.indexOf('read-only')).toBeLessThan(said.indexOf('Under way'));
+  } finally {
+    await later.close();
+    await set('off');
+  }
 });

@@ -68,6 +68,7 @@ export const QUIET_GAUGES = {
 /** A worker works, the last sync succeeded, and everything is in sync. */
 export const QUIET: Situation = {
   now: NOW,
+  whyReadOnly: null,
   configured: ['rooms', 'courses'],
   binding: {
     id: 1,

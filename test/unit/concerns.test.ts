@@ -64,6 +64,13 @@ const TABLE: Record<ConcernKind, Row> = {
     says: 'The state was restored',
     alert: 'state_restored',
   },
+  state_read_only: {
+    changes: { whyReadOnly: 'standby' },
+    id: 'state_read_only',
+    severity: 'critical',
+    says: 'The state database is read-only: nothing is sent until it can be written',
+    alert: 'needs_person',
+  },
   quota_unavailable: {
     changes: { quota: { unknown: 'ECONNREFUSED' } },
     id: 'quota_unavailable',
