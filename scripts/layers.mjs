@@ -88,7 +88,7 @@ export const MAY_USE = {
   pg: ['queue'],
   ioredis: ['connections/redis-connection.ts'],
   postgres: ['connections', 'mirror', 'state', 'destination/quota', 'demo', 'commands/demo.ts'],
-  'postgres-array': ['mirror'],
+  'postgres-array': ['mirror', 'state'],
   'drizzle-orm': ['state'],
   hono: ['http/http-server.ts', 'page/page.ts', 'text/html.ts'],
   '@hono/node-server': ['http/http-server.ts'],

@@ -20,18 +20,20 @@ const FULL = { untilMs: 60_000, pauseMs: { first: 250, most: 4000 } };
 
 /**
  * Opens a client of postgres.js with one connection, unless `options` say otherwise. `duty` is what the server lists it
- * by. Nothing connects before the first query. Throws UsageError when the address cannot be used.
+ * by. Nothing connects before the first query. Unless it `reconnects`, every statement fails after its connection is lost.
+ * Throws UsageError when the address cannot be used.
  */
 export function connectPostgres<T extends Record<string, postgres.PostgresType> = {}>(
   address: SettingText,
   duty: string,
   options: postgres.Options<T> = {},
+  { reconnects = true } = {},
 ) {
   const { connection, ...others } = options;
   const server = serverOf(address);
   const client = postgres<T>({
     ...server,
-    socket: createSocketOpener(server),
+    socket: createSocketOpener(server, reconnects),
     max: 1,
     connect_timeout: CONNECT_WITHIN_MS / 1000,
     idle_timeout: IDLE_MS / 1000,

@@ -9,10 +9,15 @@ export const NOT_POSTGRESQL = 'NOT_POSTGRESQL';
 /** First bytes of a server's answer: authentication, error, notice, another version; of TLS, yes and no. */
 const FIRST_BYTES = new Set(Buffer.from('RENvS'));
 
-/** Returns what opens the sockets of one client. */
-export function createSocketOpener({ host, port }: Pick<PostgresAddress, 'host' | 'port'>): () => Socket {
+/** Returns what opens the sockets of one client: none after the first is lost, unless it reconnects. */
+export function createSocketOpener(
+  { host, port }: Pick<PostgresAddress, 'host' | 'port'>,
+  reconnects: boolean,
+): () => Socket {
   let hungUp: Error | undefined;
+  let isLost = false;
   return () => {
+    if (isLost && !reconnects) hungUp ??= connectionClosed();
     if (hungUp !== undefined) {
       const reason = hungUp;
       hungUp = undefined;
@@ -26,6 +31,7 @@ export function createSocketOpener({ host, port }: Pick<PostgresAddress, 'host' 
       if (!hadError) hungUp = notPostgresql('it closed the connection without an answer');
     };
     socket.once('close', onClose);
+    socket.once('close', () => (isLost = true));
     socket.once('data', (bytes: Buffer) => {
       socket.off('close', onClose);
       if (!FIRST_BYTES.has(bytes[0] ?? 0)) socket.destroy(notPostgresql('what answers is not PostgreSQL'));
@@ -33,6 +39,11 @@ export function createSocketOpener({ host, port }: Pick<PostgresAddress, 'host' 
     // The driver asks for this name when it starts TLS.
     return Object.assign(socket, { host });
   };
+}
+
+/** The error of the driver. */
+export function connectionClosed(): Error {
+  return Object.assign(new Error('the connection was closed'), { code: 'CONNECTION_CLOSED' });
 }
 
 function notPostgresql(message: string): Error {

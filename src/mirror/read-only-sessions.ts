@@ -1,9 +1,10 @@
 // Sessions at the mirror. Every reading is one statement, in a transaction of its own that is READ ONLY at the server and
-// is rolled back at its end. So nothing remains of what PostgreSQL permits in such a transaction: large objects (before
+// is rolled back at its end; beginning, statement and end are sent behind each other, in one round trip. So nothing remains of what PostgreSQL permits in such a transaction: large objects (before
 // version 16), settings of the session, notifications. Nothing depends on the session, so a connection pooler may use
 // another one for each transaction.
 import postgres from 'postgres';
 import { connectPostgres, waitWhileFull } from '../connections/postgres-connection.js';
+import { connectionClosed } from '../connections/postgres-socket.js';
 import { copyOut, ONE_STATEMENT } from '../connections/postgres-copy.js';
 import type { SettingText } from '../config/setting-text.js';
 import type { RowSecurity } from '../streams/source.js';
@@ -59,12 +60,32 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
   let taken = 0;
   let isClosed = false;
 
-  async function take(): Promise<Session> {
+  async function takeTurn(): Promise<void> {
     if (taken < MOST_CONNECTIONS) taken++;
     else await new Promise<void>((resolve) => waiting.push(resolve));
-    const session = idle.pop() ?? openSession(url, statementSeconds);
-    open.add(session);
-    return session;
+  }
+
+  /** A session in a transaction; only of a new one the server's answer is waited for. */
+  async function begin(settings: Settings): Promise<Session> {
+    if (isClosed) throw connectionClosed();
+    const kept = idle.splice(0).filter((session) => session.isAlive() || void end(session));
+    const session = kept.pop();
+    idle.push(...kept);
+    if (session) {
+      session.begin(settings).catch(() => undefined); // then the next statement fails as well
+      return session;
+    }
+    return waitWhileFull(async () => {
+      const opened = openSession(url, statementSeconds);
+      open.add(opened);
+      try {
+        await opened.begin(settings);
+        return opened;
+      } catch (error) {
+        await end(opened);
+        throw error;
+      }
+    });
   }
 
   function giveBack(): void {
@@ -81,26 +102,26 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
   /** Yields what `work` reads with one statement. A session whose statement may be under way still is ended with it. */
   async function* within<T>(
     { rowSecurity }: RowSecurity,
-    settings: Readonly<Record<string, string | number>>,
+    settings: Settings,
     work: (client: postgres.Sql) => AsyncIterable<T>,
   ): AsyncGenerator<T> {
-    const session = await take();
-    let isBegun = false;
+    await takeTurn();
+    let session: Session | undefined;
     let isOver = false;
     try {
-      if (isClosed) throw connectionClosed();
       // Off: PostgreSQL raises an error instead of hiding rows, which would look as if they were deleted.
       const row_security = rowSecurity === 'filtered' ? 'on' : 'off';
-      await session.begin({ ...SESSION_FORMATS, ...settings, row_security });
-      isBegun = true;
+      session = await begin({ ...SESSION_FORMATS, ...settings, row_security });
       yield* work(session.client);
       isOver = true;
     } catch (error) {
-      isOver = isBegun && (error instanceof postgres.PostgresError || error instanceof ColumnsChanged);
+      isOver = error instanceof postgres.PostgresError || error instanceof ColumnsChanged;
       throw error;
     } finally {
-      if (isOver && (await session.rollBack())) idle.push(session);
-      else await end(session);
+      if (session && isOver) {
+        session.rollBack();
+        idle.push(session);
+      } else if (session) await end(session);
       giveBack();
     }
   }
@@ -180,43 +201,38 @@ async function unlessChanged<T>(
 }
 
 type Session = ReturnType<typeof openSession>;
+type Settings = Readonly<Record<string, string | number>>;
 
+/** A session is a connection: when that is lost, so is the session: another connection would have no transaction. */
 function openSession(url: SettingText, statementSeconds: number) {
-  let timesClosed = 0;
-  const client = connectPostgres(url, 'mirror', {
-    max: 1,
-    // A connection that the driver replaced in the middle would have no transaction.
-    max_lifetime: null,
-    types: VALUE_TYPES,
-    // The driver's own reading of arrays takes a null for the text NULL.
-    fetch_types: false,
-    onclose: () => void timesClosed++,
-  }) as unknown as postgres.Sql;
+  let isAlive = true;
+  const client = connectPostgres(
+    url,
+    'mirror',
+    {
+      max: 1,
+      max_lifetime: null,
+      types: VALUE_TYPES,
+      // The driver's own reading of arrays takes a null for the text NULL.
+      fetch_types: false,
+      onclose: () => void (isAlive = false),
+    },
+    { reconnects: false },
+  ) as unknown as postgres.Sql;
 
   return {
     client,
+    isAlive: () => isAlive,
 
-    /** Begins the transaction. The next statement runs in it, or fails when the connection is lost. */
-    async begin(settings: Readonly<Record<string, string | number>>): Promise<void> {
+    /** Begins the transaction. A statement that is sent behind it runs in it, or fails with the connection. */
+    async begin(settings: Settings): Promise<void> {
       const set = Object.entries(settings).map(
         ([name, value]) => `SET LOCAL ${name} = ${quoteLiteral(String(value))}`,
       );
-      await waitWhileFull(async () => {
-        const before = timesClosed;
-        await client.unsafe(['BEGIN READ ONLY', ...set, limitStatements(statementSeconds)].join('; '));
-        if (timesClosed !== before) throw connectionClosed();
-      });
+      await client.unsafe(['BEGIN READ ONLY', ...set, limitStatements(statementSeconds)].join('; '));
     },
 
-    /** False: the session cannot be used again. */
-    rollBack: (): Promise<boolean> =>
-      client.unsafe(END).then(
-        () => true,
-        () => false,
-      ),
+    /** Ends it. It fails with the connection only, and then whatever is sent next fails as well. */
+    rollBack: (): void => void client.unsafe(END).catch(() => undefined),
   };
-}
-
-function connectionClosed(): Error {
-  return Object.assign(new Error('the connection was closed'), { code: 'CONNECTION_CLOSED' });
 }

@@ -1,16 +1,25 @@
 // The state database: one client, typed tables, and one place where its failures are named.
 import { sql, type SQL } from 'drizzle-orm';
 import { drizzle, type PostgresJsDatabase } from 'drizzle-orm/postgres-js';
+import { parse as parseArray } from 'postgres-array';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { readConnectionFault } from '../connections/postgres-faults.js';
 import { connectPostgres, waitWhileFull } from '../connections/postgres-connection.js';
 import type { SettingText } from '../config/setting-text.js';
-import { arrayLiteral } from '../text/sql-text.js';
+import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
 
 type Database = PostgresJsDatabase;
 
-/** The number of the type in PostgreSQL. */
+/** Numbers of types in PostgreSQL. */
 const TIMESTAMPTZ = 1184;
+/** The lists that statements of the state answer, and what their elements are: text, names, and numbers of three types. */
+const ARRAYS: readonly (readonly [type: number, element: (text: string) => unknown])[] = [
+  [1009, String],
+  [1003, String],
+  [1007, Number],
+  [1016, Number],
+  [1022, Number],
+];
 
 /** A database or an open transaction in it. Whatever fails throws a SlotsyncError `state_…`. */
 export type Queries = Omit<Database, '$client'>;
@@ -30,8 +39,10 @@ export function openState({
   connections?: number;
   duty?: string;
 }) {
-  const client = connectPostgres(url, duty, { max: connections });
-  const db = nameFailures(drizzle(client));
+  // The types of arrays are these few: to ask the server for all of them is a round trip for each connection.
+  const client = connectPostgres(url, duty, { max: connections, fetch_types: false });
+  for (const [type, read] of ARRAYS) client.options.parsers[type] = (text: string) => parseArray(text, read);
+  const db = nameFailures(markParameters(drizzle(client)));
   // drizzle has made them text. Whoever needs microseconds asks for ::text.
   client.options.parsers[TIMESTAMPTZ] = (text: string) => new Date(text);
   return {
@@ -42,6 +53,43 @@ export function openState({
   };
 }
 
+/** No statement can hold this character otherwise. */
+const MARK = '\0';
+
+/** Lets drizzle mark the places of parameters unmistakably; see `writeParameters`. */
+function markParameters(db: Database): Database {
+  // Not in drizzle's published types.
+  const { dialect } = db as unknown as { dialect: { escapeParam(at: number): string } };
+  dialect.escapeParam = (at) => `${MARK}${at}${MARK}`;
+  return db;
+}
+
+/**
+ * A statement with its parameters as literals of unknown type, of which the server decides as it does of parameters. Without
+ * prepared statements the driver would first ask it for the types, which is a round trip for each statement, and nothing
+ * could be sent behind it meanwhile.
+ */
+function writeParameters(statement: string, parameters: readonly unknown[]): string {
+  const literals = (parameters as readonly Value[]).map(literalOf);
+  return statement.replace(PARAMETER, (_, at: string) => literals[Number(at)] ?? 'NULL');
+}
+
+/** A parameter as drizzle's columns and our statements give it. */
+type Value = string | number | bigint | boolean | null | undefined;
+
+const PARAMETER = new RegExp(`${MARK}(\\d+)${MARK}`, 'g');
+
+function literalOf(value: Value): string {
+  if (value === null || value === undefined) return 'NULL';
+  const text = String(value);
+  // It would end the statement in the middle.
+  if (text.includes(MARK)) throw Object.assign(new Error('a text has the character 0'), { code: NO_TEXT });
+  return quoteLiteral(text);
+}
+
+/** PostgreSQL's code of a text that it cannot store. */
+const NO_TEXT = '22021';
+
 /**
  * Makes every failure of a query, and of a transaction itself, a SlotsyncError: drizzle's errors hold the statement and
  * its values. What the callback of a transaction throws passes unchanged.
@@ -50,10 +98,12 @@ function nameFailures<T extends Pick<Database, '_' | 'transaction'>>(db: T): T {
   const { session } = db._;
   const prepareQuery = session.prepareQuery.bind(session);
   session.prepareQuery = (...query) => {
+    const [{ sql: statement, params: parameters }] = query;
     const prepared = prepareQuery(...query);
     const execute = prepared.execute.bind(prepared);
     prepared.execute = async (values) => {
       try {
+        Object.assign(prepared, { queryString: writeParameters(statement, parameters), params: [] });
         return await waitWhileFull(() => execute(values));
       } catch (error) {
         throw asStateError(error);

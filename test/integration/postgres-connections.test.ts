@@ -130,3 +130,39 @@ describe('server with too many connections', () => {
     await state.close();
   });
 });
+
+describe('a client that does not reconnect', () => {
+  let database: TestDatabase;
+  beforeAll(async () => {
+    database = await createDatabase();
+  });
+  afterAll(() => database.drop());
+
+  it.each([false, true])(
+    'answers nothing after its connection is lost, and may cancel before; reconnects: %s',
+    async (reconnects) => {
+      const client = connectPostgres(database.url, 'once', { fetch_types: false }, { reconnects });
+      const other = connectPostgres(database.url, 'other');
+      const sleeping = client.unsafe('SELECT pg_sleep(60)').execute();
+      const isSleeping = async () =>
+        (await other`SELECT FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)'`).length > 0;
+      await until(isSleeping, { describe: 'the statement to be under way' });
+      sleeping.cancel();
+      await expect(sleeping).rejects.toMatchObject({ code: '57014' });
+      const [backend] = await client.unsafe('SELECT pg_backend_pid() AS pid');
+      await other`SELECT pg_terminate_backend(${backend?.['pid']})`;
+      const answers = async () =>
+        (await client.unsafe('SELECT 1').then(
+          () => 'answered',
+          () => 'lost',
+        )) as string;
+      await until(async () => (await answers()) === (reconnects ? 'answered' : 'lost'), {
+        describe: 'the loss',
+      });
+      expect([await answers(), await answers()]).toEqual(
+        reconnects ? ['answered', 'answered'] : ['lost', 'lost'],
+      );
+      await Promise.all([client.end({ timeout: 1 }), other.end()]);
+    },
+  );
+});

@@ -126,3 +126,49 @@ it('status: a state that is read-only is said, before the runs that wait for it'
     await set('off');
   }
 });
+
+describe('a value', () => {
+  const AWKWARD = [
+    `it's "quoted"`,
+    '\\',
+    "\\' OR true --",
+    '$1 $$ $tag$',
+    '\n\r\t\u2028',
+    'Ωß 学生 😀',
+    '; DROP SCHEMA slotsync',
+    '',
+  ];
+
+  it.each(['on', 'off'])(
+    'is what it was, whatever it holds, with standard_conforming_strings %s',
+    async (setting) => {
+      const read = await state.db.transaction(async (tx) => {
+        await tx.execute(sql`SELECT set_config('standard_conforming_strings', ${setting}, true)`);
+        return query<{ text: string; list: string[]; json: unknown }>(tx)`
+          SELECT v AS text, ARRAY[v, 'NULL', NULL] AS list, to_jsonb(v) AS json
+          FROM jsonb_array_elements_text(${JSON.stringify(AWKWARD)}::jsonb) AS v`;
+      });
+      expect(read.map(({ text, list, json }) => [text, list, json])).toEqual(
+        AWKWARD.map((text) => [text, [text, 'NULL', null], text]),
+      );
+      for (const text of AWKWARD)
+        expect(
+          await query(state.db)`SELECT ${text}::text AS text, ${text} || ${'!'}::text AS joined`,
+        ).toEqual([{ text, joined: `${text}!` }]);
+    },
+  );
+
+  it('that no text of PostgreSQL can hold is refused before anything is sent', async () => {
+    const error = await errorOf(() => query(state.db)`SELECT 1, ${'a\0b'}::text`);
+    expect(error).toMatchObject({ code: 'state_failed', facts: { sqlstate: '22021' } });
+  });
+
+  it('that is no text is what it was', async () => {
+    expect(
+      await query(
+        state.db,
+      )`SELECT ${1.5}::float8 AS number, ${true}::boolean AS yes, ${null}::text AS nothing,
+        ARRAY[${1}, 2]::bigint[] AS ids`,
+    ).toEqual([{ number: 1.5, yes: true, nothing: null, ids: [1, 2] }]);
+  });
+});

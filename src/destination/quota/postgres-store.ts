@@ -4,6 +4,7 @@ import type { Sql } from 'postgres';
 import { parseTaken, parseUsage } from './store-answers.js';
 import type { SlotStore } from './limiter.js';
 import { quotaRules, type StoreOptions } from './quota-rules.js';
+import { quoteLiteral } from '../../text/sql-text.js';
 
 /** Each step is one statement outside any transaction, so that the row's lock is never held across the network. */
 export function createPostgresStore({
@@ -14,30 +15,23 @@ export function createPostgresStore({
 }: StoreOptions & { sql: Sql }): SlotStore {
   const rules = JSON.stringify(quotaRules(rate, changes));
 
-  /** Calls a function of the quota. JSON is passed as text both ways: how a client parses json depends on what else uses it. */
-  async function call(
-    name: string,
-    ...values: readonly (string | number | boolean | null)[]
-  ): Promise<unknown> {
-    const given = [key, ...values];
-    const places = [...given.map((_, at) => `$${at + 1}`), `$${given.length + 1}::text::jsonb`];
-    const statement = `SELECT slotsync.${name}(${places.join(', ')})::text AS answer`;
-    const [row] = await sql.unsafe(statement, [...given, rules]);
-    return row?.['answer'];
+  /** Literals, since the driver asks for the types of parameters, which would be a round trip more. */
+  async function call(name: string, ...given: readonly (string | number | boolean | undefined)[]) {
+    const values = [key, ...given, rules].map((value) =>
+      value === undefined ? 'NULL' : quoteLiteral(String(value)),
+    );
+    const [row] = await sql.unsafe<{ answer: unknown }[]>(
+      `SELECT slotsync.${name}(${values.join(', ')})::text AS answer`,
+    );
+    return row?.answer;
   }
 
   return {
     take: async ({ id, lane, moreWaiting }, leaseMs) =>
       parseTaken(await call('take_slot', id, lane, leaseMs, moreWaiting)),
-    async withdraw(waiterId) {
-      await call('withdraw_waiter', waiterId);
-    },
-    async release(token) {
-      await call('release_slot', token);
-    },
-    async throttled(retryAfterMs) {
-      await call('quota_throttled', retryAfterMs ?? null);
-    },
+    withdraw: async (waiterId) => void (await call('withdraw_waiter', waiterId)),
+    release: async (token) => void (await call('release_slot', token)),
+    throttled: async (retryAfterMs) => void (await call('quota_throttled', retryAfterMs)),
     usage: async () => parseUsage(await call('quota_usage')),
   };
 }
