@@ -151,11 +151,11 @@ describe('a client that does not reconnect', () => {
       await expect(sleeping).rejects.toMatchObject({ code: '57014' });
       const [backend] = await client.unsafe('SELECT pg_backend_pid() AS pid');
       await other`SELECT pg_terminate_backend(${backend?.['pid']})`;
-      const answers = async () =>
-        (await client.unsafe('SELECT 1').then(
+      const answers = () =>
+        client.unsafe('SELECT 1').then(
           () => 'answered',
           () => 'lost',
-        )) as string;
+        );
       await until(async () => (await answers()) === (reconnects ? 'answered' : 'lost'), {
         describe: 'the loss',
       });
