@@ -68,6 +68,7 @@ export async function benchFar(words: readonly string[]): Promise<void> {
           figures.splice(1, 1, await inWorld(way, large, (world) => load(world, delayMs)));
         }
         lines.push([...describeWay(way), delayMs, ...figures]);
+        process.stderr.write(`${lines.at(-1)?.join('  ')}\n`); // not lost when it is interrupted
         showProgress(lines.length, delays.length * ways.length);
       }
     }
