@@ -1,12 +1,12 @@
 // The scheduling service, as the use cases call it: one function for each request, in our own types.
 import type { z } from 'zod';
-import { codeOf } from '../errors/errors.js';
+import { codeOf, type SlotsyncError } from '../errors/errors.js';
 import type { DestinationObject } from '../streams/destination-object.js';
 import type { Place } from '../process/tracing.js';
 import { createClient, untilAnswered, type ClientOptions } from './client.js';
 import type { Context } from './exchange.js';
-import { invalidAnswer, type Call } from './http-errors.js';
-import { eachPage, readAgainWhenMoved, readPages } from './paging.js';
+import { answerTooLarge, invalidAnswer, type Call } from './http-errors.js';
+import { askInParts, eachPage, readAgainWhenMoved, readPages } from './paging.js';
 import { findUpcoming } from './upcoming-reservations.js';
 import * as wire from './wire.js';
 
@@ -47,8 +47,13 @@ export interface Definition {
 export type ReservationSelection =
   | { window: wire.Period; most?: number | undefined }
   | { modified: wire.Period; most?: number | undefined }
-  | { extIds: readonly string[] }
-  | { ids: readonly number[] };
+  | Named;
+
+/** By external ids, or by the service's own. */
+type Named = { extIds: readonly string[] } | { ids: readonly number[] };
+
+/** By the id that was asked for, why there is no answer about it. */
+export type TooLarge = Map<string | number, SlotsyncError>;
 
 /** Everything that was asked for, or how much it is, when it is more than `most`. */
 export type Found<T> = { results: T[] } | { tooMany: number };
@@ -90,8 +95,7 @@ export function createDestination(options: DestinationOptions) {
       throw invalidAnswer(call, `${issue?.path.join('.') ?? ''}: ${issue?.message ?? ''}`);
     };
 
-  /** Reads one page of a find. */
-  const findPage = <T extends FindResult>(
+  const findWholePage = <T extends FindResult>(
     { path, schema }: Find<T>,
     filter: object,
     page: wire.Page,
@@ -101,18 +105,55 @@ export function createDestination(options: DestinationOptions) {
     return client.send(call, context, parserOf(wire.findAnswer(schema), call));
   };
 
+  /** Reads one page of a find, in parts where the answer is too large. */
+  const findPage = <T extends FindResult>(find: Find<T>, filter: object, page: wire.Page, context: Context) =>
+    askInParts((part) => findWholePage(find, filter, part, context), page, find.path);
+
   /** Reads a find to its last page, each result once. */
   const readFind = <T extends FindResult>(
     find: Find<T>,
     filter: object,
     context: Context,
-    bounds: { most?: number | undefined; atOnce?: number } = {},
-  ) =>
-    readPages((page) => findPage(find, filter, page, context), {
-      path: find.path,
-      pageSize: options.pageSize,
-      ...bounds,
-    });
+    bounds: { most?: number | undefined; atOnce?: number; ask?: typeof findPage } = {},
+  ) => {
+    const { ask = findPage, ...rest } = bounds;
+    const reading = { path: find.path, pageSize: options.pageSize, ...rest };
+    return readAgainWhenMoved(find.path, () =>
+      readPages((page) => ask<T>(find, filter, page, context), reading),
+    );
+  };
+
+  /**
+   * Finds by any number of ids; by half of them at once where an answer is too large. One whose answer alone is too large is
+   * noted in `tooLarge`, or thrown unless that is given.
+   */
+  async function findNamed<T extends FindResult>(
+    find: Find<T>,
+    named: Named,
+    context: Context,
+    { tooLarge, ...bounds }: { tooLarge?: TooLarge | undefined; atOnce?: number } = {},
+  ): Promise<z.output<T>[]> {
+    const [by, ids] = 'ids' in named ? ['ids', named.ids] : ['extIds', named.extIds];
+    const results: z.output<T>[] = [];
+    const parts = slice<string | number>(ids, NAMED_AT_ONCE);
+    for (let part = parts.shift(); part; part = parts.shift()) {
+      try {
+        const found = await readFind(find, { [by]: part }, context, { ...bounds, ask: findWholePage });
+        for (const result of resultsOf(found)) results.push(result);
+      } catch (error) {
+        const [only] = part;
+        if (codeOf(error) !== 'answer_too_large' || only === undefined) throw error;
+        if (part.length > 1) parts.unshift(...slice(part, Math.ceil(part.length / 2)));
+        else {
+          const call = { method: 'POST', path: find.path } as const;
+          const reason = answerTooLarge(call, 'it is about one alone', `'${only}'`);
+          if (!tooLarge) throw reason;
+          tooLarge.set(only, reason);
+        }
+      }
+    }
+    return results;
+  }
 
   /** Results beyond `most` are not read: the answer says how many there are. */
   async function findSelected<T extends FindResult, R>(
@@ -121,14 +162,13 @@ export function createDestination(options: DestinationOptions) {
     selection: ReservationSelection,
     context: Context,
   ): Promise<Found<R>> {
-    const bounds = { most: 'most' in selection ? selection.most : undefined, atOnce: PAGES_AT_ONCE };
-    const results: R[] = [];
-    for (const filter of filtersOf(selection)) {
-      const found = await readFind(find, filter, context, bounds);
-      if ('tooMany' in found) return found;
-      for (const result of found.results) results.push(convert(result));
-    }
-    return { results };
+    const atOnce = PAGES_AT_ONCE;
+    if ('ids' in selection || 'extIds' in selection)
+      return { results: (await findNamed(find, selection, context, { atOnce })).map(convert) };
+    const filter =
+      'window' in selection ? wire.windowFilter(selection.window) : wire.modifiedFilter(selection.modified);
+    const found = await readFind(find, filter, context, { most: selection.most, atOnce });
+    return 'tooMany' in found ? found : { results: found.results.map(convert) };
   }
 
   async function readDefinitions(path: string, filter: object, context: Context): Promise<Definition[]> {
@@ -185,11 +225,14 @@ export function createDestination(options: DestinationOptions) {
     requests: client.requests,
     pageSize: options.pageSize,
 
-    /** The objects with these external ids; one the service does not have is not in the answer. */
-    async findObjects(extIds: readonly string[], typeId: string, context: Context) {
+    /**
+     * The objects with these external ids; one the service does not have is not in the answer. One that is too large for an
+     * answer is noted in `tooLarge`, or thrown unless that is given.
+     */
+    async findObjects(extIds: readonly string[], typeId: string, context: Context, tooLarge?: TooLarge) {
       const wanted = new Set(extIds);
       const objects = new Map<string, ServiceObject>();
-      for (const found of resultsOf(await readFind(finds.objects, { extIds }, context))) {
+      for (const found of await findNamed(finds.objects, { extIds }, context, { tooLarge })) {
         if (found.extId === null || found.extId === undefined || !wanted.has(found.extId)) continue;
         const object = wire.toDestinationObject(found, { extId: found.extId, typeId });
         objects.set(found.extId, { ...object, id: found.id });
@@ -197,13 +240,15 @@ export function createDestination(options: DestinationOptions) {
       return objects;
     },
 
-    /** The objects with these numbers of the service, whatever their external ids; one it does not have is not in the answer. */
-    async findObjectsByNumber(ids: readonly number[], typeId: string, context: Context) {
-      const found: FoundObject[] = [];
-      for (const filter of filtersOf({ ids }))
-        for (const object of resultsOf(await readFind(finds.objects, filter, context)))
-          found.push(wire.toFoundObject(object, typeId));
-      return new Map(found.map((object) => [object.id, object]));
+    /** The same by the service's numbers, whatever the objects' external ids. */
+    async findObjectsByNumber(
+      ids: readonly number[],
+      typeId: string,
+      context: Context,
+      tooLarge?: TooLarge,
+    ): Promise<Map<number, FoundObject>> {
+      const found = await findNamed(finds.objects, { ids }, context, { tooLarge });
+      return new Map(found.map((object) => [object.id, wire.toFoundObject(object, typeId)]));
     },
 
     /**
@@ -343,12 +388,7 @@ export function resultsOf<T>(found: Found<T>): T[] {
   return 'results' in found ? found.results : [];
 }
 
-/** A filter, or several where more ids are named than one request takes. */
-function filtersOf(selection: ReservationSelection): object[] {
-  if ('window' in selection) return [wire.windowFilter(selection.window)];
-  if ('modified' in selection) return [wire.modifiedFilter(selection.modified)];
-  const [name, ids] = 'ids' in selection ? ['ids', selection.ids] : ['extIds', selection.extIds];
-  return Array.from({ length: Math.ceil(ids.length / NAMED_AT_ONCE) }, (_, at) => ({
-    [name]: ids.slice(at * NAMED_AT_ONCE, (at + 1) * NAMED_AT_ONCE),
-  }));
-}
+const slice = <T>(list: readonly T[], length: number): (readonly T[])[] =>
+  Array.from({ length: Math.ceil(list.length / length) }, (_, at) =>
+    list.slice(at * length, (at + 1) * length),
+  );

@@ -14,7 +14,7 @@ import {
 } from '../process/tracing.js';
 import { openDeadline, type Deadline } from '../time/deadline.js';
 import type { Connections } from './connections.js';
-import { asTransportError, invalidAnswer, type Answer, type Call } from './http-errors.js';
+import { answerTooLarge, asTransportError, type Answer, type Call } from './http-errors.js';
 import type { Lane, Limiter, Slot } from './quota/limiter.js';
 import { readBody } from './read-body.js';
 
@@ -97,7 +97,7 @@ export function createExchanges(deps: ExchangeDeps) {
     const body = await deadline.within(readBody(response.body, status)).catch((error: unknown) => {
       throw asTransportError(error, call, true);
     });
-    if (body === undefined) throw invalidAnswer(call, 'it is larger than 64 MB');
+    if (body === undefined) throw answerTooLarge(call, 'it has more than 64 MB');
     return { status, retryAfter: received['retry-after'], body };
   }
 

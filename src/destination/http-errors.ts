@@ -27,7 +27,7 @@ export function parseAnswer(
 ): unknown {
   if (status < 200 || status >= 300) throw errorOf(status, call, readFailure(body, reading));
   const excess = findExcess(body);
-  if (excess !== undefined) throw invalidAnswer(call, `its JSON is ${excess}`);
+  if (excess) throw (excess.isLarge ? answerTooLarge : invalidAnswer)(call, `its JSON is ${excess.what}`);
   try {
     return JSON.parse(body) as unknown;
   } catch {
@@ -73,6 +73,12 @@ export function invalidAnswer({ method, path }: Call, what: string): SlotsyncErr
   return new SlotsyncError('answer_invalid', `${method} ${path}: the answer cannot be understood: ${what}`, {
     facts: { method, path },
   });
+}
+
+/** There is more in the answer than is read. A request for less may succeed. */
+export function answerTooLarge({ method, path }: Call, what: string, detail?: string): SlotsyncError {
+  const message = `${method} ${path}: the answer is too large: ${what}`;
+  return new SlotsyncError('answer_too_large', message, { facts: { method, path }, detail });
 }
 
 /** The error for a request that got no answer. Unless it was never sent, the service may have carried it out. */

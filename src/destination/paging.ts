@@ -2,7 +2,7 @@
 // meanwhile: when the total changed during the reading, everything is read again. A reading is complete or an error.
 import pLimit from 'p-limit';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
-import { invalidAnswer, type Call } from './http-errors.js';
+import { answerTooLarge, invalidAnswer, type Call } from './http-errors.js';
 import type { Page } from './wire.js';
 
 /** Readings of one find before its answers count as contradictory. */
@@ -119,6 +119,46 @@ export async function* eachPage<R extends { id: number }>(
   }
   if (total !== undefined && seen !== total)
     throw readingMoved(call, `${total} results promised, ${seen} seen`);
+}
+
+/**
+ * A page, asked for in parts where the answer is too large. Throws `answer_too_large` when a single result is, and
+ * `reading_moved` when the parts do not fit together.
+ */
+export async function askInParts<R>(
+  ask: (page: Page) => Promise<PageAnswer<R>>,
+  page: Page,
+  path: string,
+): Promise<PageAnswer<R>> {
+  try {
+    return await ask(page);
+  } catch (error) {
+    if (codeOf(error) !== 'answer_too_large') throw error;
+    const call = { method: 'POST', path } as const;
+    if (page.limit === 1) throw answerTooLarge(call, `result ${page.page} of the find alone is`);
+    // Only equal parts lie within the page.
+    const parts = leastFactor(page.limit);
+    const limit = page.limit / parts;
+    const before = (page.page - 1) * page.limit;
+    const results: R[] = [];
+    let total: number | undefined;
+    for (let part = 1; part <= parts && before + results.length < (total ?? Infinity); part++) {
+      const answer = await askInParts(ask, { page: before / limit + part, limit }, path);
+      if (typeof answer.totalResults !== 'number') throw error;
+      if (answer.totalResults !== (total ?? answer.totalResults)) throw readingMoved(call);
+      total = answer.totalResults;
+      results.push(...answer.results);
+    }
+    const expected = Math.max(0, Math.min(page.limit, (total ?? 0) - before));
+    if (results.length !== expected)
+      throw readingMoved(call, `${expected} results promised in parts of a page, ${results.length} seen`);
+    return { results, totalResults: total, totalPages: Math.ceil((total ?? 0) / page.limit) };
+  }
+}
+
+function leastFactor(number: number): number {
+  for (let factor = 2; factor * factor <= number; factor++) if (number % factor === 0) return factor;
+  return number;
 }
 
 /** Readings of one type before its answers count as contradictory. */

@@ -31,11 +31,17 @@ export async function readBody(body: Readable, status: number): Promise<string |
   return new TextDecoder().decode(Buffer.concat(chunks).subarray(0, most));
 }
 
+/** The excess of a JSON text over what is parsed, in words. `isLarge`: an answer about less would have less of it. */
+interface Excess {
+  what: string;
+  isLarge: boolean;
+}
+
 /**
  * The excess of a JSON text over any answer, before it is parsed: millions of levels or of empty values would take minutes and
  * gigabytes. Undefined: nothing.
  */
-export function findExcess(json: string): string | undefined {
+export function findExcess(json: string): Excess | undefined {
   let level = 0;
   let values = 0;
   for (let at = 0; at < json.length; at++) {
@@ -45,7 +51,8 @@ export function findExcess(json: string): string | undefined {
         break;
       case BRACKET:
       case BRACE:
-        if (++level > MOST_LEVELS) return `nested more than ${MOST_LEVELS} levels deep`;
+        if (++level > MOST_LEVELS)
+          return { what: `nested more than ${MOST_LEVELS} levels deep`, isLarge: false };
         values++;
         break;
       case COMMA:
@@ -55,7 +62,7 @@ export function findExcess(json: string): string | undefined {
       case CLOSING_BRACE:
         level--;
     }
-    if (values > MOST_VALUES) return 'of more than 4 million values';
+    if (values > MOST_VALUES) return { what: 'of more than 4 million values', isLarge: true };
   }
   return undefined;
 }

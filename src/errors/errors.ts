@@ -66,7 +66,6 @@ export function isReadingFault(error: unknown): error is SlotsyncError {
       'mirror_raised',
       'mirror_failed',
       'mirror_timeout',
-      'row_too_large',
     ].includes(error.code)
   );
 }

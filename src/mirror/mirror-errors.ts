@@ -3,7 +3,6 @@
 import type { ErrorCode } from '../errors/error-catalogue.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { readConnectionFault } from '../connections/postgres-faults.js';
-import { readTooLarge } from './row-key-and-hash.js';
 
 /** Runs a reading; a failure becomes a SlotsyncError `mirror_…`. */
 export async function read<T>(run: () => Promise<T>): Promise<T> {
@@ -43,11 +42,6 @@ export function asMirrorError(error: unknown): unknown {
     return fault('mirror_timeout', 'the mirror did not answer in time', { detail: text });
   const connection = readConnectionFault(error);
   if (connection) return fault(`mirror_${connection.kind}`, `the mirror ${connection.said}`);
-  const large = readTooLarge(text);
-  if (large) {
-    const size = `${Math.ceil(large.bytes / 1024 / 1024)} MB, and at most ${large.limitMb} MB are read`;
-    return new SlotsyncError('row_too_large', `its row has ${size}`, { facts: { sqlstate, ...large } });
-  }
   if (sqlstate.startsWith('22')) {
     // The value itself follows the colon; it may be personal data.
     const kind = text.replace(/: .*$/s, '');

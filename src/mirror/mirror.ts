@@ -1,6 +1,6 @@
 // The organization's mirror, only ever read: see read-only-sessions.ts. How values print as text is fixed, because the row
 // hash is made of that text.
-import { keyExpression, limitedHashExpression } from './row-key-and-hash.js';
+import { hashExpression, keyExpression } from './row-key-and-hash.js';
 import { readDatabaseFacts } from '../connections/database-facts.js';
 import type { SettingText } from '../config/setting-text.js';
 import { messageOf, SlotsyncError } from '../errors/errors.js';
@@ -99,17 +99,20 @@ export function createMirror({
     stream: Stream,
     keys: readonly string[],
     ended: (statement: string, ms: number) => void,
-  ): Promise<Map<string, MirrorRow>> {
-    const found = new Map<string, MirrorRow>();
+  ): Promise<Map<string, MirrorRow | SlotsyncError>> {
+    const found = new Map<string, MirrorRow | SlotsyncError>();
     const wanted = new Set(keys);
     const rows = await reader.readRows(
       stream,
-      (described) => ({ hash: limitedHashExpression(described, stream.rowLimitMegabytes) }),
+      (described) => ({ hash: `${hashExpression(described)}::text` }),
       (described) => keyConditions(described, keys),
       ended,
     );
-    for (const { key, row, computed } of rows)
-      if (key !== null && wanted.has(key)) found.set(key, { row, hash: String(computed['hash']) });
+    for (const { key, row, computed, bytes } of rows) {
+      if (key === null || !wanted.has(key)) continue;
+      const hash = String(computed['hash']);
+      found.set(key, bytes === undefined ? { row, hash } : tooLarge(stream, bytes, hash));
+    }
     return found;
   }
 
@@ -266,7 +269,12 @@ export function createMirror({
     ): Promise<ReadApart<MirrorRow> & { slow: SlowReading | undefined }> {
       const reading = timer.start();
       const found = await readApart([...new Set(keys)], (part) => readPart(stream, part, reading.ended));
-      return { ...found, slow: await reading.explainSlowest(keys.length) };
+      const rows = new Map<string, MirrorRow>();
+      const unreadable = new Map(found.unreadable);
+      for (const [key, row] of found.rows)
+        if (row instanceof SlotsyncError) unreadable.set(key, row);
+        else rows.set(key, row);
+      return { rows, unreadable, slow: await reading.explainSlowest(keys.length) };
     },
 
     /** Keys of some rows, as many as wanted where there are so many. */
@@ -298,6 +306,12 @@ export function createMirror({
 
     close: sessions.close,
   };
+}
+
+/** `hash`: of the row, by which a later run sees whether it has changed. */
+function tooLarge({ rowLimitMegabytes }: Stream, bytes: number, hash: string): SlotsyncError {
+  const size = `${Math.ceil(bytes / 1024 / 1024)} MB, and at most ${rowLimitMegabytes} MB are read`;
+  return new SlotsyncError('row_too_large', `its row has ${size}`, { facts: { bytes, hash } });
 }
 
 /** The key of a line, by which a reading is ordered. */

@@ -28,8 +28,7 @@ export async function readApart<R>(
       if (!isRowFault(error) || only === undefined) throw error;
       if (more === undefined) {
         result.unreadable.set(only, error);
-        const isOwnFault = error.code === 'row_too_large';
-        if (!isReadable && !isOwnFault && result.unreadable.size > MOST_ALONE) throw error;
+        if (!isReadable && result.unreadable.size > MOST_ALONE) throw error;
       } else {
         const middle = Math.ceil(part.length / 2);
         parts.push(part.slice(middle), part.slice(0, middle));

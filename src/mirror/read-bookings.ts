@@ -4,6 +4,7 @@ import { column, keyExpression } from './row-key-and-hash.js';
 import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
 import { SlotsyncError } from '../errors/errors.js';
 import { templateColumns } from '../streams/external-id.js';
+import { MAX_ID_BYTES } from '../streams/local-key.js';
 import { toBooking, type Booking, type BookingSource } from '../streams/bookings.js';
 import { isSingleValue } from './mapped-text.js';
 import type { ColumnTypes, Described } from './source-columns.js';
@@ -49,7 +50,9 @@ export function createBookingReader(reader: SourceReader) {
       const { begin, end } = timesOf(described);
       const isCancelled =
         bookings.cancelled === undefined ? 'false' : truth(bookings.cancelled, described.types);
-      return { begin: seconds(begin), end: seconds(end), isCancelled };
+      const id = sourceSql.externalIdExpression(described);
+      const externalId = `CASE WHEN ${sourceSql.IS_TOO_LARGE} AND octet_length(${id}) <= ${MAX_ID_BYTES} THEN ${id} END`;
+      return { begin: seconds(begin), end: seconds(end), isCancelled, externalId };
     };
     const rows = await reader.readRows(bookings, computedFor, conditionsFor);
     return rows.map((row) => fromRow(bookings, row));
@@ -216,15 +219,17 @@ function truth(name: string, types: ColumnTypes): string {
   return isInteger(type) ? `coalesce(${value} <> 0, false)` : `(${value} IS NOT NULL)`;
 }
 
-function fromRow(bookings: BookingSource, { key, row, computed }: SourceRow): Booking {
+function fromRow(bookings: BookingSource, { key, row, computed, bytes }: SourceRow): Booking {
   if (key === null) throw keyIsNull();
-  const milliseconds = (text: unknown) => (typeof text === 'string' ? Number(text) * 1000 : undefined);
+  const text = (value: unknown) => (typeof value === 'string' ? value : undefined);
+  const milliseconds = (value: unknown) => (text(value) === undefined ? undefined : Number(value) * 1000);
   return toBooking(bookings, {
     row,
     key,
     begin: milliseconds(computed['begin']),
     end: milliseconds(computed['end']),
     isCancelled: computed['isCancelled'] === true,
+    unread: bytes === undefined ? undefined : { externalId: text(computed['externalId']) },
   });
 }
 

@@ -1,5 +1,6 @@
 // Reads lookups that are tables of the mirror: code to value, whole.
 import { messageOf, SlotsyncError } from '../errors/errors.js';
+import { ROW_LIMIT_MEGABYTES } from '../streams/config-schema.js';
 import { MOST_CODES, type LookupContent, type LookupTable } from '../streams/lookups.js';
 import { mappedText } from './mapped-text.js';
 import { read } from './mirror-errors.js';
@@ -33,9 +34,12 @@ export function createLookupReader(sessions: ReadOnlySessions, reader: SourceRea
       if (fault !== undefined) refuse(fault);
       const text = (of: string) => mappedText(column(of), types.get(of) ?? 'text');
       const rows = await read(() =>
-        sessions.query<{ code: string; value: string | null }>(
-          `SELECT ${text(key)} AS code, ${text(value)} AS value FROM ${relation(source)}
-          WHERE ${column(key)} IS NOT NULL LIMIT ${MOST_CODES + 1}`,
+        sessions.query<{ code: string; value: string | null; fits: boolean }>(
+          `SELECT CASE WHEN fits THEN code END AS code, CASE WHEN fits THEN value END AS value, fits
+          FROM (SELECT code, value, sum(coalesce(octet_length(code), 0) + coalesce(octet_length(value), 0))
+              OVER (ROWS UNBOUNDED PRECEDING) <= ${ROW_LIMIT_MEGABYTES * 1024 * 1024} AS fits
+            FROM (SELECT ${text(key)} AS code, ${text(value)} AS value FROM ${relation(source)}
+              WHERE ${column(key)} IS NOT NULL LIMIT ${MOST_CODES + 1}) AS read) AS counted`,
           source,
         ),
       ).catch((error: unknown) => {
@@ -44,6 +48,10 @@ export function createLookupReader(sessions: ReadOnlySessions, reader: SourceRea
       });
       if (rows.length > MOST_CODES)
         refuse(`from: it has more than ${MOST_CODES} codes, too many for a lookup`);
+      if (rows.some(({ fits }) => !fits))
+        refuse(
+          `from: its codes and values are larger than ${ROW_LIMIT_MEGABYTES} MB, too large for a lookup`,
+        );
       const content = new Map(rows.map((row) => [row.code, row.value]));
       if (content.size < rows.length) {
         const codes = new Set<string>();

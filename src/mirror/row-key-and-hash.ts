@@ -34,25 +34,3 @@ export function hashExpression({
   const seed = createHash('sha256').update(`${fingerprint} ${layout}`).digest().readBigInt64BE();
   return `hashtextextended(${ROW}::text, (${seed})::bigint)`;
 }
-
-const TOO_LARGE = 'slotsync_row_too_large';
-
-/**
- * The hash as text. For a row whose text is larger than `limitMb` the server raises an error, which `readTooLarge` reads,
- * before it sends any value of it: the rows of a batch are in memory together.
- */
-export function limitedHashExpression(
-  described: Pick<Described<Stream>, 'fingerprint' | 'layout'>,
-  limitMb: number,
-): string {
-  const bytes = `octet_length(${ROW}::text)`;
-  const hash = hashExpression(described);
-  return `CASE WHEN ${bytes} <= ${limitMb * 1024 * 1024} THEN ${hash}::text
-    ELSE ('${TOO_LARGE} ${limitMb} ' || ${bytes} || ' ' || ${hash})::int::text END`;
-}
-
-/** Size and hash of the row that is too large; undefined: the message is of another error. */
-export function readTooLarge(message: string): { limitMb: number; bytes: number; hash: string } | undefined {
-  const [, limitMb, bytes, hash] = new RegExp(`${TOO_LARGE} (\\d+) (\\d+) (-?\\d+)`).exec(message) ?? [];
-  return hash === undefined ? undefined : { limitMb: Number(limitMb), bytes: Number(bytes), hash };
-}

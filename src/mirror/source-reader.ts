@@ -28,8 +28,11 @@ export type NamedColumn = readonly [place: string, column: string];
 export interface SourceRow {
   /** Null when a part of the key is. */
   key: string | null;
+  /** Every column is null where `bytes` has a value. */
   row: Row;
   computed: Record<string, unknown>;
+  /** The size of a row that is too large to be read; undefined for the others. */
+  bytes: number | undefined;
 }
 
 /** An external id of several rows: how many, and the keys of the first of them. */
@@ -188,10 +191,14 @@ export function createSourceReader(sessions: ReadOnlySessions) {
       let names: string[] = [];
       let types: ColumnTypes = new Map();
       const statementsFor = (described: Described<D>) => {
-        const computed = { key: keyExpression(described), ...expressionsFor(described) };
+        const computed = {
+          key: keyExpression(described),
+          bytes: sourceSql.BYTES_TOO_MANY,
+          ...expressionsFor(described),
+        };
         [names, types] = [Object.keys(computed), described.types];
         return conditionsFor(described).map((condition) =>
-          sourceSql.selectRows(declared.source, computed, condition),
+          sourceSql.selectRows(declared, computed, condition),
         );
       };
       const rows = select<D, Row>(declared, statementsFor, ended);
@@ -312,6 +319,7 @@ function toSourceRows(found: readonly Row[], names: readonly string[], types: Co
     for (const [column, type] of typed) row[column] = readValue(given[column], type);
     const computed: Record<string, unknown> = {};
     for (const [alias, name] of aliases) computed[name] = given[alias];
-    return { key: computed['key'] as string | null, row: row as Row, computed };
+    const { key, bytes } = computed as { key: string | null; bytes: number | null };
+    return { key, row: row as Row, computed, bytes: bytes ?? undefined };
   });
 }

@@ -3,7 +3,7 @@
 import { column, hashExpression, keyExpression, ROW } from './row-key-and-hash.js';
 import { arrayLiteral, quoteIdentifier, quoteLiteral } from '../text/sql-text.js';
 import { MAX_ID_BYTES } from '../streams/local-key.js';
-import type { Source, Stream } from '../streams/stream.js';
+import type { DeclaredSource, Source, Stream } from '../streams/stream.js';
 import { mappedText } from './mapped-text.js';
 import type { Described } from './source-columns.js';
 
@@ -161,16 +161,27 @@ export function aliasOf(name: string): string {
   return `slotsync_${name}`;
 }
 
-/** Rows, and what is computed of each beside its own columns: expressions by name. */
+const ROW_BYTES = `octet_length(${ROW}::text)`;
+const READ = 'slotsync_read';
+/** Whether the row of `selectRows` is too large to be read. */
+export const IS_TOO_LARGE = `${READ} IS NOT DISTINCT FROM NULL`;
+/** Its bytes as text; null for the others. */
+export const BYTES_TOO_MANY = `CASE WHEN ${IS_TOO_LARGE} THEN ${ROW_BYTES} END`;
+
+/**
+ * Rows, and what is computed of each beside its own columns: expressions by name. The columns of a row that is larger than
+ * its source permits are null: rows that are read together are in memory together.
+ */
 export function selectRows(
-  source: Source,
+  { source, rowLimitMegabytes }: Pick<DeclaredSource, 'source' | 'rowLimitMegabytes'>,
   computed: Readonly<Record<string, string>>,
   condition: string,
 ): string {
   const extra = Object.entries(computed).map(
     ([name, expression]) => `, ${expression} AS ${quoteIdentifier(aliasOf(name))}`,
   );
-  return `SELECT ${ROW}.*${extra.join('')} FROM ${relation(source)} WHERE ${condition}`;
+  return `SELECT ${READ}.*${extra.join('')} FROM ${relation(source)}
+    LEFT JOIN LATERAL (SELECT ${ROW}.*) AS ${READ} ON ${ROW_BYTES} <= ${rowLimitMegabytes * 1024 * 1024} WHERE ${condition}`;
 }
 
 /** The external id of a row, as streams/external-id.ts renders it. Null when the row has none. */

@@ -35,7 +35,7 @@ export const failRuleSchema = z.strictObject({
   /** The end of the path it is for; any request, when absent. */
   path: z.string().optional(),
   method: z.string().toUpperCase().optional(),
-  /** Only a PUT with this object in it. */
+  /** Only a PUT with this object in it, or a find that names it. */
   extId: z.string().optional(),
   fault: z.enum(FAULTS),
   /** For `status`: 500 unless given. For `html`: 502 unless given. */
@@ -53,13 +53,16 @@ export const failRuleSchema = z.strictObject({
 });
 export type FailRule = z.infer<typeof failRuleSchema>;
 
-const named = z.object({ objects: z.array(z.object({ extId: z.string() })) });
+const named = z.union([
+  z
+    .object({ objects: z.array(z.object({ extId: z.string() })) })
+    .transform(({ objects }) => objects.map(({ extId }) => extId)),
+  z.object({ extIds: z.array(z.string()) }).transform(({ extIds }) => extIds),
+]);
 
-/** Whether an object is in the body of a PUT. */
-function isNamed(extId: string, body: unknown): boolean {
-  const { data } = named.safeParse(body);
-  return data?.objects.some((object) => object.extId === extId) ?? false;
-}
+/** Whether an object is in the body of a PUT or of a find. */
+const isNamed = (extId: string, body: unknown): boolean =>
+  named.safeParse(body).data?.includes(extId) ?? false;
 
 /** Draws faults until `signal` aborts; then the requests that a fault holds are dropped. */
 export function createFaults(random: () => number, signal: AbortSignal, initial: Faults = {}) {
@@ -73,7 +76,7 @@ export function createFaults(random: () => number, signal: AbortSignal, initial:
       (rule) =>
         path.endsWith(rule.path ?? '') &&
         method === (rule.method ?? method) &&
-        (rule.extId === undefined || (method === 'PUT' && isNamed(rule.extId, json()))),
+        (rule.extId === undefined || isNamed(rule.extId, json())),
     );
     if (rule !== undefined) {
       rule.left -= 1;

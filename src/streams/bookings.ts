@@ -1,6 +1,6 @@
 // The bookings of the mirror: where the configuration says they are, and how a row becomes a booking that can be compared
 // with a reservation of the service. Pure: the external ids of the booked objects are looked up in the state.
-import type { ParsedConfig, Row } from './config-schema.js';
+import { ROW_LIMIT_MEGABYTES, type ParsedConfig, type Row } from './config-schema.js';
 import { renderExternalId } from './external-id.js';
 import type { Fault } from './config-schema.js';
 import { guardColumns, readField, referencedKeys } from './map-row.js';
@@ -44,6 +44,7 @@ const PROBLEMS = {
   external_id_shared: 'another booking of the mirror has the same external id',
   object_unknown: 'it books a record the service has not accepted, or that no stream has: sync it first',
   not_mappable: 'a column or function of its mapping failed',
+  row_too_large: `its row is larger than ${ROW_LIMIT_MEGABYTES} MB in the mirror: neither its objects nor its fields are read`,
 } as const;
 export type BookingProblem = keyof typeof PROBLEMS;
 
@@ -59,8 +60,11 @@ export interface Booking {
   problem: BookingProblem | undefined;
 }
 
-/** A row of the mirror, with what SQL has computed from it. */
-export type RawBooking = Pick<Booking, 'key' | 'begin' | 'end' | 'isCancelled'> & { row: Row };
+/** A row of the mirror, with what SQL has computed from it. `unread`: it is too large, and its columns are null. */
+export type RawBooking = Pick<Booking, 'key' | 'begin' | 'end' | 'isCancelled'> & {
+  row: Row;
+  unread: Pick<Booking, 'externalId'> | undefined;
+};
 
 /** When no reservations are configured: the service's are kept in the state and compared with nothing. */
 export const NO_RESERVATIONS: ReservationConfig = {
@@ -93,13 +97,16 @@ export function resolveReservations(
   // The schema lets pass all five or none.
   if (!from || !key || !externalId || !begin || !end) return config;
   const { timezone, cancelled } = declaration;
-  const declared = { from, key, rowSecurity, externalId, fields };
+  const rowLimitMegabytes = ROW_LIMIT_MEGABYTES;
+  const declared = { from, key, rowSecurity, externalId, fields, rowLimitMegabytes };
   const source = resolveDeclared(declared, 'reservations', lookups, faults);
   return { ...config, bookings: { ...source, begin, end, timezone, cancelled, objects } };
 }
 
 /** A row as a booking. Never throws: what cannot be read becomes its problem. */
-export function toBooking(source: BookingSource, { row, key, begin, end, isCancelled }: RawBooking): Booking {
+export function toBooking(source: BookingSource, { row, unread, ...computed }: RawBooking): Booking {
+  if (unread) return { ...computed, ...unread, references: [], fields: [], problem: 'row_too_large' };
+  const { begin, end } = computed;
   const guarded = guardColumns(row);
   let problem: BookingProblem | undefined;
   const attempt = <T>(otherwise: T, failure: BookingProblem, run: () => T): T => {
@@ -126,7 +133,7 @@ export function toBooking(source: BookingSource, { row, key, begin, end, isCance
       values: readField(from, guarded, source.lookups),
     })),
   );
-  return { key, externalId, begin, end, isCancelled, references, fields, problem };
+  return { ...computed, externalId, references, fields, problem };
 }
 
 export function describeProblem(problem: string): string {

@@ -536,6 +536,9 @@ export const MOST_OBJECTS = 1000;
 /** Objects in the first requests of a type, while nothing is learned yet. */
 export const FIRST_OBJECTS = 100;
 
+/** Megabytes of a row of the mirror as text, unless its stream says otherwise; and of the whole of a lookup. */
+export const ROW_LIMIT_MEGABYTES = 16;
+
 /** The name by which commands and the log of what was forgotten mean the bookings. */
 export const BOOKINGS = 'reservations';
 
@@ -565,7 +568,7 @@ export const streamSchema = z.strictObject({
       error: "'auto', or a whole number of objects from 1 to 1000",
     })
     .default('auto'),
-  rowLimitMegabytes: z.number().int().min(1).max(512).default(16),
+  rowLimitMegabytes: z.number().int().min(1).max(512).default(ROW_LIMIT_MEGABYTES),
   graceDays: days.default(0),
   unlessReserved: flag.default(true),
   limits: z

@@ -25,9 +25,11 @@ export interface DeclaredSource {
   externalId: ExternalIdTemplate;
   fields: ReadonlyMap<string, FieldSource>;
   lookups: UsedLookups;
+  /** Megabytes of a row as text; of a larger one no value is read. */
+  rowLimitMegabytes: number;
 }
 
-type SourceKey = 'from' | 'key' | 'rowSecurity' | 'externalId' | 'fields';
+type SourceKey = 'from' | 'key' | 'rowSecurity' | 'externalId' | 'fields' | 'rowLimitMegabytes';
 
 /** A kind of record that is synced. */
 export interface Stream extends DeclaredSource, Omit<StreamDeclaration, SourceKey | 'references'> {
@@ -125,8 +127,10 @@ function resolveStream(
   faults: Fault[],
 ): Unleveled {
   const at = `streams.${name}`;
-  const { from, key, rowSecurity, externalId, fields, references, ...declared } = declaration;
-  const source = resolveDeclared({ from, key, rowSecurity, externalId, fields }, at, streams.lookups, faults);
+  const { from, key, rowSecurity, externalId, fields, rowLimitMegabytes, references, ...declared } =
+    declaration;
+  const given = { from, key, rowSecurity, externalId, fields, rowLimitMegabytes };
+  const source = resolveDeclared(given, at, streams.lookups, faults);
   const owned = new Set([...Object.keys(fields), ...Object.keys(references)]);
   for (const [place, fieldId] of (declared.match ?? []).entries())
     if (!owned.has(fieldId)) {
@@ -154,7 +158,7 @@ function toList(value: string | string[]): string[] {
 
 /** Resolves where the rows are and how they are read; `path` is the place of the declaration. */
 export function resolveDeclared(
-  { from, key, rowSecurity, externalId, fields }: Pick<StreamDeclaration, SourceKey>,
+  { from, key, rowSecurity, externalId, fields, rowLimitMegabytes }: Pick<StreamDeclaration, SourceKey>,
   path: string,
   lookups: ReadonlyMap<string, Lookup>,
   faults: Fault[],
@@ -173,6 +177,7 @@ export function resolveDeclared(
     externalId: orFault(parseTemplate(externalId), 'externalId', []),
     fields: new Map(Object.entries(fields)),
     lookups: useLookups(fields, lookups, path, faults),
+    rowLimitMegabytes,
   };
 }
 

@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { inspect } from 'node:util';
 import { pino } from 'pino';
 import { afterEach, describe, expect, it } from 'vitest';
-import { createDestination, type Destination } from '../../src/destination/destination.js';
+import { createDestination, type Destination, type TooLarge } from '../../src/destination/destination.js';
 import type { Lane, Limiter, QuotaUsage } from '../../src/destination/quota/limiter.js';
 import { SlotsyncError } from '../../src/errors/errors.js';
 import { startSandbox, type Sandbox, type SandboxOptions } from '../../src/sandbox/sandbox.js';
@@ -580,7 +580,7 @@ describe('an answer without end', () => {
   const IN_BUFFERS = 16 * MB;
 
   it.each([
-    ['body', 200, '{"results":[', ' ', 64, 'answer_invalid'],
+    ['body', 200, '{"results":[', ' ', 64, 'answer_too_large'],
     ['body of an error', 500, '{"message":"', 'x', 1, 'gateway_answered'],
     ['body of a page of HTML', 404, '<html>', '<p>', 1, 'gateway_answered'],
   ])(
@@ -650,6 +650,25 @@ describe('a find', () => {
     expect([...found.keys()]).toEqual(['a', 'b', 'c']);
   });
 
+  it('by names whose answer is too large is asked for by halves; a name alone is noted, or named by the error', async () => {
+    const asked: string[][] = [];
+    const service = await fakeService((_, body) => {
+      const { extIds } = body as unknown as { extIds: string[] };
+      asked.push(extIds);
+      if (extIds.length > 2 || extIds.includes('large')) return { status: 200, body: MANY_VALUES };
+      return findAnswer(extIds, { totalPages: 1, totalResults: extIds.length });
+    });
+    const { destination } = connect(service);
+    const tooLarge: TooLarge = new Map();
+    const names = ['a', 'b', 'c', 'large', 'd'];
+    const found = await destination.findObjects(names, 'room', NIGHTLY, tooLarge);
+    expect([...found.keys()]).toEqual(['a', 'b', 'c', 'd']);
+    expect([...tooLarge.keys()]).toEqual(['large']);
+    expect(asked.map(({ length }) => length)).toEqual([5, 3, 2, 1, 2, 1, 1]);
+    const error = await failureOf(destination.findObjects(names, 'room', NIGHTLY));
+    expect(error).toMatchObject({ code: 'answer_too_large', detail: "'large'" });
+  });
+
   it('takes one page for all when the answer says nothing of pages', async () => {
     const service = await fakeService(() => findAnswer(['a', 'b'], {}));
     const found = await connect(service).destination.findObjects(['a', 'b'], 'room', NIGHTLY);
@@ -705,6 +724,9 @@ describe('the quota', () => {
     await expect.poll(() => world.limiter.usage()).toMatchObject({ throttled: 1, held: 0 });
   });
 });
+
+/** More of them than an answer is parsed with. */
+const MANY_VALUES = `{"results":[${'0,'.repeat(4_000_000)}0]}`;
 
 interface FakeAnswer {
   status: number;

@@ -196,6 +196,7 @@ const GIVEN_UP: Record<string, Turn> = {
   answer_incomplete: 'retry',
   answer_invalid: 'retry',
   answer_lost: 'retry',
+  answer_too_large: 'retry',
   reading_moved: 'retry',
   claim_lost: 'retry',
   run_stopped: 'retry',

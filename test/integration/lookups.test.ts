@@ -95,6 +95,11 @@ it.each([
     'INSERT INTO groups VALUES (2, $$Twice$$)',
     /^lookups\.group\.key: a code stands in several rows, such as '2'/,
   ],
+  [
+    'is too large to be read',
+    `UPDATE groups SET name = repeat('x', 9 * 1024 * 1024) WHERE code < 3`,
+    /^lookups\.group\.from: its codes and values are larger than 16 MB, too large for a lookup/,
+  ],
 ])('lookup table: one that %s fails the streams that use it, and no others', async (_, statement, fault) => {
   const world = await open();
   await world.sql.unsafe(statement);

@@ -540,6 +540,21 @@ describe('bad input', () => {
     expect(await run()).toMatchObject({ events: 0 });
   });
 
+  it('a row that is too large to be read stops only itself: its booking is known by its external id and its times', async () => {
+    await bookHere(1, 2, 3);
+    await world.sql`UPDATE bookings SET title = repeat('x', 17 * 1024 * 1024) WHERE id = 2`;
+    for (const id of [1, 2]) bookThere(id);
+    await run();
+    const rows =
+      await world.sql`SELECT key, external_id, verdict, problem, begin_here FROM slotsync.reservations ORDER BY key`;
+    expect(rows).toMatchObject([
+      { key: '1', external_id: 'res_1', verdict: 'agrees', problem: null },
+      { key: '2', external_id: 'res_2', verdict: 'differs', problem: 'row_too_large' },
+      { key: '3', external_id: 'res_3', verdict: 'missing_there', problem: null },
+    ]);
+    expect(rows[1]?.['begin_here']).toEqual(new Date(beginOf(2) * 1000));
+  });
+
   it('two bookings with one external id are both told', async () => {
     world.configure(configure({ externalId: 'res_{title}' }));
     await bookHere(1, 2, 3);

@@ -1,6 +1,7 @@
 // A find is read whole or it is an error: pages that shift, repeat or skip are read again.
 import { describe, expect, it } from 'vitest';
-import { eachPage, readAgainWhenMoved, readPages } from '../../src/destination/paging.js';
+import { askInParts, eachPage, readAgainWhenMoved, readPages } from '../../src/destination/paging.js';
+import { answerTooLarge } from '../../src/destination/http-errors.js';
 import type { SlotsyncError } from '../../src/errors/errors.js';
 
 const READING = { path: '/v1/reservations/find', pageSize: 2, atOnce: 4 };
@@ -158,5 +159,77 @@ describe('a type', () => {
     await expect(readAll(async () => ({ results: rows(1, 2) }))).rejects.toThrow(
       'a full page does not say how many pages there are',
     );
+  });
+});
+
+describe('a page whose answer is too large', () => {
+  const { path } = READING;
+  /** Asks `send` in parts; an answer may weigh 100, and a result weighs 10 unless `weights` says otherwise. */
+  function askLimited(send: ReturnType<typeof serve>, weights: Readonly<Record<number, number>> = {}) {
+    const sizes: number[] = [];
+    const ask = async (page: { page: number; limit: number }) => {
+      const answer = await send(page);
+      sizes.push(answer.results.length);
+      const weight = answer.results.reduce((sum, { id }) => sum + (weights[id] ?? 10), 0);
+      if (weight > 100) throw answerTooLarge({ method: 'POST', path }, 'it has more than 64 MB');
+      return answer;
+    };
+    return { sizes, ask: (page: { page: number; limit: number }) => askInParts(ask, page, path) };
+  }
+  const upTo = (count: number) => Array.from({ length: count }, (_, at) => at + 1);
+
+  it.each([
+    [1000, 1000],
+    [35, 12],
+    [7, 100],
+    [20, 11],
+  ])(
+    'with a size of %i, and %i results: the whole is read in parts, each result once',
+    async (pageSize, count) => {
+      const { ask, sizes } = askLimited(serve(upTo(count)));
+      expect(await readPages(ask, { path, pageSize })).toEqual({ results: rows(...upTo(count)) });
+      const pages: unknown[] = [];
+      for await (const page of eachPage(ask, { path, pageSize })) pages.push(...page);
+      expect(pages).toEqual(rows(...upTo(count)));
+      expect(Math.max(...sizes)).toBeLessThanOrEqual(pageSize);
+    },
+  );
+
+  it('is read in parts alone: pages that are not too large are asked for once', async () => {
+    const { ask, sizes } = askLimited(serve(upTo(16)), { 9: 95 });
+    expect(await readPages(ask, { path, pageSize: 4 })).toEqual({ results: rows(...upTo(16)) });
+    expect(sizes).toEqual([4, 4, 4, 2, 1, 1, 2, 4]);
+  });
+
+  it('names the one result that is too large alone', async () => {
+    const { ask } = askLimited(serve(upTo(16)), { 11: 101 });
+    await expect(readPages(ask, { path, pageSize: 8 })).rejects.toMatchObject({
+      code: 'answer_too_large',
+      message: `POST ${path}: the answer is too large: result 11 of the find alone is`,
+    });
+  });
+
+  it('is no page when results come or go between its parts, and when its parts do not say how many there are', async () => {
+    const ids = upTo(12);
+    let isMoved = false;
+    const { ask } = askLimited(
+      serve(ids, (page) => {
+        if (page > 1 && !isMoved) isMoved = ids.shift() !== undefined;
+      }),
+    );
+    await expect(ask({ page: 1, limit: 12 })).rejects.toMatchObject({ code: 'reading_moved' });
+    const silent = askLimited(async (page) => ({
+      ...(await serve(upTo(12))(page)),
+      totalResults: undefined as never,
+    }));
+    await expect(silent.ask({ page: 1, limit: 12 })).rejects.toMatchObject({ code: 'answer_too_large' });
+    // A service with smaller pages than were asked for: its parts are not those of the page.
+    const capped = askLimited(
+      async ({ page, limit }) => serve(upTo(40))({ page, limit: Math.min(limit, 3) }),
+      {
+        1: 99,
+      },
+    );
+    await expect(capped.ask({ page: 1, limit: 12 })).rejects.toMatchObject({ code: 'reading_moved' });
   });
 });

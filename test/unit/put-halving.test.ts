@@ -156,3 +156,32 @@ describe('a failure that is no verdict on the objects', () => {
     expect(calls.at(-1)).toEqual(['room_4', 'room_5', 'room_6', 'room_7']);
   });
 });
+
+describe('a call whose answer is too large', () => {
+  const tooLarge = new SlotsyncError('answer_too_large', 'too large');
+
+  it('is sent again by halves, and counts as too large a request', async () => {
+    const { calls, put } = playService((sent) => {
+      if (sent.length > 2) throw tooLarge;
+      return acceptAll(sent);
+    });
+    const results = new Map<string, PutResult>();
+    const refusedWhole = await putHalving(put, objectsOf(5), results);
+    expect(calls.map(({ length }) => length)).toEqual([5, 3, 2, 1, 2]);
+    expect([...results.values()]).toEqual(Array.from({ length: 5 }, () => accepted));
+    expect(refusedWhole.map(({ objects, status }) => [objects.length, status])).toEqual([
+      [3, 413],
+      [5, 413],
+    ]);
+  });
+
+  it('to one object refuses nothing: whether it was accepted is not known', async () => {
+    const { put } = playService((sent) => {
+      if (sent.some(({ extId }) => extId === 'room_3')) throw tooLarge;
+      return acceptAll(sent);
+    });
+    const results = new Map<string, PutResult>();
+    await expect(putHalving(put, objectsOf(4), results)).rejects.toBe(tooLarge);
+    expect([...results.keys()]).toEqual(['room_0', 'room_1', 'room_2']);
+  });
+});

@@ -122,9 +122,9 @@ async function settleInto(deps: ApplyDeps, work: BatchWork, unanswered: Set<stri
   let choosing = 0;
   // The service is asked for as many objects as are sent soon.
   while (rest.length > 0) {
-    const writes = rest.slice(0, MOST_OBJECTS);
+    const asked = { writes: rest.slice(0, MOST_OBJECTS), seen };
     rest = rest.slice(MOST_OBJECTS);
-    const { isRead, ...standing } = await readStanding(deps, work, { writes, seen });
+    const { isRead, readable: writes, ...standing } = await readStanding(deps, work, asked);
     const { unnamed } = standing;
     const readAt = clock();
     // Good for longer each time: where slots are waited for even longer, everything is still sent.

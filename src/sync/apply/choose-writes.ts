@@ -1,13 +1,14 @@
 // A batch writes by what the service has: objects are read before they are merged, objects in doubt are read again, and an
 // object that is there already is not written.
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { FoundObject, ServiceObject } from '../../destination/destination.js';
+import type { FoundObject, ServiceObject, TooLarge } from '../../destination/destination.js';
 import { isSameObject } from '../../streams/destination-object.js';
 import { isNobodys, whoHas } from '../identity/who-has.js';
 import {
   externalIdChangedThere,
   externalIdTaken,
   linkBroken,
+  objectTooLarge,
   unchanged,
   type Write,
 } from '../object/outcome-reasons.js';
@@ -28,17 +29,18 @@ export interface Standing {
 /**
  * Reads the objects that must be looked at before they are written: those the mapping does not own whole, those in doubt or
  * retired, those that were never accepted, which may be another type's, and those that records are linked to, which nothing
- * is made in place of.
+ * is made in place of. Returns the writes that can go on; one whose object is too large to be read is settled.
  */
 export async function readStanding(
   deps: SyncDeps,
   work: BatchWork,
   { writes, seen }: Matched,
-): Promise<Standing & { isRead: boolean }> {
-  const { stream, context } = work;
+): Promise<Standing & { isRead: boolean; readable: Write[] }> {
+  const { stream, context, settle } = work;
   const { destination } = deps;
   const found = new Map([...seen].flatMap(([extId, object]) => (object ? [[extId, object] as const] : [])));
   const unnamed = new Set<string>();
+  const tooLarge: TooLarge = new Map();
   const toRead = writes.filter(
     ({ retires, record, link, object }) =>
       !seen.has(object.extId) &&
@@ -47,13 +49,14 @@ export async function readStanding(
   const extIds = toRead.flatMap(({ object, link }) => (link?.assignsId ? [] : object.extId));
   const find = async (ids: readonly string[]) => {
     if (ids.length === 0) return;
-    for (const [extId, object] of await destination.findObjects(ids, stream.type, context))
+    for (const [extId, object] of await destination.findObjects(ids, stream.type, context, tooLarge))
       found.set(extId, object);
   };
   await find(extIds);
   // A record is not forgotten because of a find that lags behind its latest acceptance: it is asked once more after that.
+  const isAbsent = (extId: string) => !found.has(extId) && !tooLarge.has(extId);
   const young = toRead.filter(
-    ({ retires, record, object }) => retires && !found.has(object.extId) && isJustAccepted(deps, record),
+    ({ retires, record, object }) => retires && isAbsent(object.extId) && isJustAccepted(deps, record),
   );
   if (young.length > 0) {
     const seconds = Math.max(...young.map(({ record }) => lagLeft(deps, record)));
@@ -61,8 +64,8 @@ export async function readStanding(
     await find(young.map(({ object }) => object.extId));
   }
   const isRead = seen.size > 0 || toRead.length > 0;
-  const absent = toRead.filter(({ object, link }) => !link?.assignsId && !found.has(object.extId));
-  const renamed = await findRenamedThere(deps, work, absent);
+  const absent = toRead.filter(({ object, link }) => !link?.assignsId && isAbsent(object.extId));
+  const renamed = await findRenamedThere(deps, work, absent, tooLarge);
   // An object that has lost its external id gets it back, where the service takes that.
   if (destination.assignsExternalIds)
     for (const [extId, object] of renamed)
@@ -72,9 +75,8 @@ export async function readStanding(
         renamed.delete(extId);
       }
   const links = toRead.flatMap(({ link }) => (link?.assignsId ? link : []));
-  if (links.length === 0) return { found, unnamed, renamed, isRead };
   const numbers = links.flatMap(({ destinationId }) => destinationId ?? []);
-  const byNumber = await destination.findObjectsByNumber(numbers, stream.type, context);
+  const byNumber = await destination.findObjectsByNumber(numbers, stream.type, context, tooLarge);
   for (const { externalId, destinationId } of links) {
     const object = byNumber.get(destinationId ?? NaN);
     // An object with another external id is not the one that was linked any more.
@@ -82,7 +84,16 @@ export async function readStanding(
     found.set(externalId, { ...object, extId: externalId });
     if (object.extId === undefined) unnamed.add(externalId);
   }
-  return { found, unnamed, renamed, isRead };
+  const readable = writes.filter((write) => {
+    const { object, record, link } = write;
+    const reason = [object.extId, record.destinationId, link?.destinationId].map((id) =>
+      tooLarge.get(id ?? ''),
+    );
+    const error = reason.find((one) => one);
+    if (error) settle(objectTooLarge(write, error));
+    return !error;
+  });
+  return { found, unnamed, renamed, isRead, readable };
 }
 
 /**
@@ -94,6 +105,7 @@ async function findRenamedThere(
   deps: SyncDeps,
   { stream, context }: BatchWork,
   absent: readonly Write[],
+  tooLarge: TooLarge,
 ): Promise<Map<string, FoundObject>> {
   const numbers = new Map(
     absent.flatMap(({ record, object }) =>
@@ -103,7 +115,8 @@ async function findRenamedThere(
     ),
   );
   if (numbers.size === 0) return new Map();
-  const objects = await deps.destination.findObjectsByNumber([...numbers.keys()], stream.type, context);
+  const asked = [...numbers.keys()];
+  const objects = await deps.destination.findObjectsByNumber(asked, stream.type, context, tooLarge);
   const ofType = [...objects.values()].filter(({ typeId }) => typeId === stream.type);
   const ids = ofType.flatMap(({ extId }) => extId ?? []);
   const holderOf = await whoHas(deps, ids, { rows: 'all' });

@@ -28,7 +28,13 @@ export const NO_FAILURES: EarlierFailures = { count: 0, isBeside: false, areAlon
 export const FAILS_ON_OBJECT = 'service_fails_on_object';
 
 /** Failures of a request that may come of one object in it. */
-const SPOILED = new Set(['answer_invalid', 'answer_lost', 'gateway_answered', 'service_failed']);
+const SPOILED = new Set([
+  'answer_invalid',
+  'answer_lost',
+  'answer_too_large',
+  'gateway_answered',
+  'service_failed',
+]);
 /** Quarters cost as many requests as halves, and half of the timeouts. */
 const PARTS = 4;
 /** Failures in a row that end an attempt, before and after something was answered. */

@@ -1,11 +1,13 @@
 // A PUT of many objects, in which an object that the service refuses does not spoil the others. Where it refuses a whole
 // request, the request is halved until the refused object stands alone: 2·k·log2(n) requests for k such objects of n.
-import { messageWithDetail, SlotsyncError } from '../../errors/errors.js';
+import { codeOf, messageWithDetail, SlotsyncError } from '../../errors/errors.js';
 import type { PutResult } from '../../destination/destination.js';
 import type { DestinationObject } from '../../streams/destination-object.js';
 
 /** A whole call refused for what it holds, rather than for who asks or when. */
 const REFUSALS = new Set([400, 404, 409, 413, 422]);
+
+const TOO_LARGE = 413;
 
 /** The answer to a request. `sent`: the objects in it; some of those that it was asked to send may be left out. */
 export type Answered<T> = { sent: readonly T[] } & ({ results: Map<string, PutResult> } | { error: unknown });
@@ -35,7 +37,7 @@ export async function putHalving<T extends DestinationObject>(
       for (const [extId, result] of answer.results) results.set(extId, result);
       continue;
     }
-    const status = refusalStatus(answer.error);
+    const status = refusalStatus(answer.error, sent.length);
     if (status === undefined) throw answer.error;
     refused.push({ objects: sent, status });
     const [only] = sent;
@@ -52,7 +54,9 @@ export async function putHalving<T extends DestinationObject>(
     .toReversed();
 }
 
-function refusalStatus(error: unknown): number | undefined {
+/** An answer that is too large may have accepted its objects, and smaller requests have smaller answers. */
+function refusalStatus(error: unknown, objects: number): number | undefined {
+  if (codeOf(error) === 'answer_too_large' && objects > 1) return TOO_LARGE;
   if (!(error instanceof SlotsyncError) || error.code !== 'refused') return undefined;
   const { status } = error.facts;
   return typeof status === 'number' && REFUSALS.has(status) ? status : undefined;

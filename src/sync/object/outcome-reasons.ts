@@ -126,6 +126,11 @@ export function externalIdTaken(write: Write, { extId, typeId }: ServiceObject, 
   return { localKey: write.record.localKey, ...dead('external_id_taken', message, write.sourceHash) };
 }
 
+/** The object cannot be read from the service, so nothing is written in its place. */
+export function objectTooLarge(write: Write, error: SlotsyncError): Outcome {
+  return { ...named(write), outcome: 'failed', code: error.code, message: messageWithDetail(error) };
+}
+
 /** Somebody has given the object another external id at the service, or taken it: another one is not made beside it. */
 export function externalIdChangedThere(write: Write, { id, extId }: FoundObject): Outcome {
   const { localKey, externalId } = write.record;

@@ -2,7 +2,7 @@
 // by hand, by another integration, or by this program whose state is lost. What people keep there is not overwritten
 // unasked, so the service is asked about every create before it is planned.
 import type { Context } from '../../destination/client.js';
-import type { FoundObject } from '../../destination/destination.js';
+import type { FoundObject, TooLarge } from '../../destination/destination.js';
 import { readLinks } from '../../state/records/links.js';
 import { readOwners } from '../../state/records/read/owners.js';
 import type { HeldSample } from '../../state/schema.js';
@@ -97,7 +97,8 @@ async function findMeantBy(
   const matching = absent.filter(({ object }) => values.has(matchValues(stream, object)));
   if (matching.length === 0) return new Map();
   const extIds = matching.map(({ object }) => object.extId);
-  const others = await deps.destination.findObjects(extIds, stream.type, context);
+  const tooLarge: TooLarge = new Map();
+  const others = await deps.destination.findObjects(extIds, stream.type, context, tooLarge);
   const destination: MatchDeps['destination'] = {
     ...deps.destination,
     searchesByFields: false,
@@ -108,7 +109,7 @@ async function findMeantBy(
         })(),
       ),
   };
-  const sought = matching.filter(({ object }) => !others.has(object.extId));
+  const sought = matching.filter(({ object: { extId } }) => !others.has(extId) && !tooLarge.has(extId));
   return findMeant({ ...deps, destination }, stream, sought, context);
 }
 

@@ -64,7 +64,8 @@ export function createTypeObjects(destination: TypeDestination, typeId: string, 
       await readWhenCheaper();
       if (whole) return byExtId;
       lists++;
-      const objects = await destination.findObjects(extIds, typeId, context);
+      // The batch of an object that is too large to be read says so.
+      const objects = await destination.findObjects(extIds, typeId, context, new Map());
       for (const { typeId: type, extId } of objects.values()) if (type === typeId) found.add(extId);
       return objects;
     },

@@ -1,0 +1,49 @@
+// Guarantee 10
+// A row that is larger than the memory of the process: it is not read, and everything beside it goes on.
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+
+let world: Rehearsal;
+beforeEach(async () => {
+  world = await rehearse({ rows: 10, sandbox: { rate: 0 } });
+});
+afterEach(() => world.close());
+
+const SMALL_HEAP = { NODE_OPTIONS: '--max-old-space-size=256' };
+const MEGABYTES = 150;
+
+it('large row: with a heap of 256 MB and a value of 150 MB the others arrive, and failures says why that one does not', async () => {
+  await world.sql`UPDATE rooms SET name = repeat('x', ${MEGABYTES * 1024 * 1024}::int) WHERE code = 'R3'`;
+  const { code, stdout } = await world.start(['sync'], SMALL_HEAP).finished;
+  expect({ code, stdout }).toMatchObject({ code: 1, stdout: expect.stringContaining('partial') });
+  // Course 3 waits for its room.
+  expect(world.sandbox.objects()).toHaveLength(18);
+  const failures = await world.run(['failures', 'rooms']);
+  expect(failures.stdout).toContain("rooms 'R3': given up (row_too_large)");
+  expect(failures.stdout).toContain('its row has 151 MB, and at most 16 MB are read');
+  await world.sql`UPDATE rooms SET name = 'Sal 3' WHERE code = 'R3'`;
+  expect((await world.run(['sync'])).code).toBe(0);
+  expect(world.sandbox.objects()).toHaveLength(20);
+});
+
+it('large row: among the bookings it is reported with its reason, and the others are compared', async () => {
+  await world.configure(`
+import { defineConfig } from 'slotsync';
+export default defineConfig({
+  streams: { rooms: { from: 'rooms', key: 'code', type: 'room', externalId: 'room_{code}', fields: {} } },
+  reservations: { from: 'bookings', key: 'id', externalId: 'res_{id}', begin: 'begins', end: 'ends',
+    objects: [{ stream: 'rooms', key: 'room' }] },
+});`);
+  await world.sql`CREATE TABLE bookings AS SELECT i AS id, date_trunc('hour', now()) + i * interval '1 hour' AS begins,
+    date_trunc('hour', now()) + (i + 1) * interval '1 hour' AS ends, 'R1' AS room,
+    CASE WHEN i = 2 THEN repeat('x', ${MEGABYTES * 1024 * 1024}::int) END AS note FROM generate_series(1, 3) AS i`;
+  expect((await world.run(['sync'])).code).toBe(0);
+  const { code, stdout } = await world.start(['reconcile'], SMALL_HEAP).finished;
+  expect({ code, stdout }).toMatchObject({ code: 0, stdout: expect.stringContaining('missing_there') });
+  const rows = await world.sql`SELECT key, verdict, problem FROM slotsync.reservations ORDER BY key`;
+  expect(rows.map(({ key, verdict, problem }) => [key, verdict, problem])).toEqual([
+    ['1', 'missing_there', null],
+    ['2', 'missing_there', 'row_too_large'],
+    ['3', 'missing_there', null],
+  ]);
+});
