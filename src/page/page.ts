@@ -252,12 +252,13 @@ export function createPage(deps: PageDeps) {
   const readSides = (sidesOf: (typeof SIDES)[string]) =>
     acting(async (context, session) => {
       const { path, stream, explain } = sidesOf(await deps.configuration(), requestOf(context).params);
-      // A mirror of its own: what it reads ends when the reader has gone.
+      // A mirror of its own: what it reads ends when the reader has gone, and so does a request.
       const mirror = await deps.openMirror();
       const { signal } = context.req.raw;
       signal.addEventListener('abort', () => void mirror.close());
       try {
-        const sides = { mirror, destination: await deps.destination(), state: await deps.state() };
+        const destination = await deps.destination();
+        const sides = { mirror, destination, state: await deps.state(), signal };
         const explained = await explain(sides);
         session.shown.clear();
         session.shown.set(path, { explained, at: new Date() } satisfies Shown<unknown>);

@@ -504,6 +504,42 @@ describe('page: bookings', () => {
   });
 });
 
+describe('page: a reader who goes away while row and object are read', () => {
+  it.each(['statement', 'request'] as const)('page: ends the %s with the connection', async (what) => {
+    // Not cancelled, the request would end later than the test.
+    const world = await openBadMorning((config) =>
+      open({ ...config, service: { requestTimeoutMs: 300_000 } }),
+    );
+    const { visit, signIn, readForm } = await serve(world, { token: TOKEN });
+    await signIn(TOKEN);
+    const form = await readForm('/records/rooms/R1');
+    const reader = new AbortController();
+    const read = () => visit('/records/rooms/R1', { form, signal: reader.signal }).catch(() => 'gone');
+    const waiting = async () =>
+      (
+        await world.sql`SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`
+      ).length;
+    const ended = () => world.lines.filter((line) => line.includes('page could not be shown')).length;
+    if (what === 'request') {
+      world.sandbox.closeGate({ path: '/objects/find' });
+      const answer = read();
+      await until(() => world.sandbox.gate().held > 0, { describe: 'the service to be asked' });
+      reader.abort();
+      expect(await answer).toBe('gone');
+      await until(() => ended() === 1, { describe: 'the request to end while the service holds it' });
+      return world.sandbox.openGate();
+    }
+    await world.sql.begin(async (sql) => {
+      await sql`LOCK TABLE rooms IN ACCESS EXCLUSIVE MODE`;
+      const answer = read();
+      await until(async () => (await waiting()) > 0, { describe: 'the statement to wait for the table' });
+      reader.abort();
+      expect(await answer).toBe('gone');
+      await until(async () => (await waiting()) === 0, { describe: 'the statement to end at the server' });
+    });
+  });
+});
+
 describe('page: nothing comforting that is not so', () => {
   it('page: what is held is not said to be in sync', async () => {
     const world = await openBadMorning();

@@ -13,12 +13,16 @@ interface Asked {
   method?: string;
   headers?: Record<string, string>;
   form?: Record<string, string>;
+  signal?: AbortSignal;
 }
 
 export function createVisitor(port: number) {
   const cookies = new Map<string, string>();
 
-  async function send(path: string, { method, headers = {}, form }: Asked = {}): Promise<IncomingMessage> {
+  async function send(
+    path: string,
+    { method, headers = {}, form, signal }: Asked = {},
+  ): Promise<IncomingMessage> {
     const origin = `http://127.0.0.1:${port}`;
     const asForm = form && {
       origin,
@@ -27,7 +31,8 @@ export function createVisitor(port: number) {
     };
     const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join('; ');
     const given = { ...asForm, ...(cookie === '' ? {} : { cookie }), ...headers };
-    const asked = request(origin + path, { method: method ?? (form ? 'POST' : 'GET'), headers: given });
+    const options = { method: method ?? (form ? 'POST' : 'GET'), headers: given, ...(signal && { signal }) };
+    const asked = request(origin + path, options);
     asked.end(form && new URLSearchParams(form).toString());
     const [answer] = (await once(asked, 'response')) as [IncomingMessage];
     for (const set of answer.headers['set-cookie'] ?? []) {

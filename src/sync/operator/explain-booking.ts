@@ -1,5 +1,6 @@
 // Everything about one booking side by side: the mirror's booking, the service's reservations and cancellations, the last
 // verdict and what was asked. Reads on all sides and writes nothing.
+import type { Context } from '../../destination/client.js';
 import { resultsOf, type Found, type ReservationSelection } from '../../destination/destination.js';
 import { readBooking, readBookingEvents } from '../../state/bookings/read-reservations.js';
 import type { ReservationConfig } from '../../streams/bookings.js';
@@ -12,7 +13,7 @@ export type BookingExplained = Awaited<ReturnType<typeof explainBooking>>;
 
 /** Explains one booking, named by its key, its external id, or the service's number. */
 export async function explainBooking(
-  { mirror, destination, state }: ExplainDeps,
+  { mirror, destination, state, signal }: ExplainDeps,
   { bookings }: ReservationConfig,
   name: string,
 ) {
@@ -25,12 +26,12 @@ export async function explainBooking(
   const requests: { asked: string; results: number }[] = [];
   const ask = async <B extends { id: number }>(
     what: string,
-    find: (selection: ReservationSelection, context: typeof CONTEXT) => Promise<Found<B>>,
+    find: (selection: ReservationSelection, context: Context) => Promise<Found<B>>,
     selections: readonly ReservationSelection[],
   ): Promise<B[]> => {
     const found = new Map<number, B>();
     for (const selection of selections) {
-      const results = resultsOf(await find(selection, CONTEXT));
+      const results = resultsOf(await find(selection, { ...CONTEXT, signal }));
       requests.push({ asked: `${what} by ${JSON.stringify(selection)}`, results: results.length });
       for (const one of results) found.set(one.id, one);
     }

@@ -14,7 +14,8 @@ import { decideOperation, parseMark, type Mark } from '../object/decide-operatio
 import { describeMissing, mergeWithService, renderRows } from '../object/render.js';
 import type { SyncDeps } from '../run/sync-deps.js';
 
-export type ExplainDeps = Pick<SyncDeps, 'mirror' | 'destination' | 'state'>;
+/** `signal`: whoever asks has gone. */
+export type ExplainDeps = Pick<SyncDeps, 'mirror' | 'destination' | 'state'> & { signal?: AbortSignal };
 
 export type RecordExplained = Awaited<ReturnType<typeof explainRecord>>;
 
@@ -23,7 +24,7 @@ const MOST_BATCHES = 5;
 
 /** Explains one record of a stream, by its key. Throws what mirror, state and service throw. */
 export async function explainRecord(
-  { mirror, destination, state }: ExplainDeps,
+  { mirror, destination, state, signal }: ExplainDeps,
   stream: Stream,
   key: string,
 ) {
@@ -47,7 +48,9 @@ export async function explainRecord(
     (id) => typeof id === 'string',
   );
   const standing: ReadonlyMap<string, ServiceObject> =
-    wanted.length === 0 ? new Map() : await destination.findObjects(wanted, stream.type, CONTEXT);
+    wanted.length === 0
+      ? new Map()
+      : await destination.findObjects(wanted, stream.type, { ...CONTEXT, signal });
   const there = externalId === undefined ? undefined : standing.get(externalId);
   return {
     stream: stream.name,
