@@ -220,6 +220,12 @@ export function createDestination(options: DestinationOptions) {
     requestTimeoutMs: options.requestTimeoutMs,
     /** Milliseconds from its sending within which a write may be carried out whose answer was lost. */
     lateWriteMs: options.requestTimeoutMs + options.lateWriteSeconds * 1000,
+    /** The service and organization that requests go to. */
+    binding: {
+      baseUrl: options.api.baseUrl,
+      organizationId: options.api.organizationId,
+      region: options.api.region,
+    },
     /** Seconds after a write for which a find may still answer what was before it. */
     findLagSeconds: FIND_LAG_SECONDS,
     requests: client.requests,

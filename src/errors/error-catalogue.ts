@@ -57,6 +57,11 @@ export const ERRORS = {
     'Check API_KEY, API_ORGANIZATION_ID, API_REGION and API_BASE_URL, then: slotsync check',
     { systemic: 'wait' },
   ),
+  destination_changed: setup(
+    'the state was bound to another service or organization while the process slept, or was taken for ended',
+    'Stop the process, or correct API_BASE_URL and API_ORGANIZATION_ID and start it again: slotsync check',
+    { systemic: 'wait' },
+  ),
   redirected: setup(
     'the service has another address',
     'Set API_BASE_URL to the address the service redirects to, then: slotsync check',

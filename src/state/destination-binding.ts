@@ -2,7 +2,7 @@
 // what was accepted would be wrong for every record. The state is bound once it knows something of the service, so what was
 // typed wrong before can be corrected.
 import { sql } from 'drizzle-orm';
-import { UsageError } from '../errors/errors.js';
+import { SlotsyncError, UsageError } from '../errors/errors.js';
 import { queryOne, type Queries, type State } from './database.js';
 import { listWorking } from './processes.js';
 import { WAS_SENT } from './records/record-state.js';
@@ -43,6 +43,16 @@ export async function confirmDestination(
   if (!bound || isSame(bound, wanted)) return bound;
   if (await isBound(state.db)) throw refusal(bound, wanted);
   return undefined;
+}
+
+/**
+ * Throws `destination_changed` where the state was bound to another destination while this process, taken for ended, slept.
+ */
+export async function requireBinding(state: Pick<State, 'db'>, wanted: Binding): Promise<void> {
+  const bound = await readBinding(state);
+  if (!bound || isSame(bound, wanted)) return;
+  const message = `the state belongs to organization ${bound.organizationId} at ${bound.baseUrl} by now; nothing is sent to ${wanted.baseUrl} any more`;
+  throw new SlotsyncError('destination_changed', message);
 }
 
 const isSame = (bound: Binding, wanted: Binding) =>

@@ -169,6 +169,7 @@ describe('accepted object: a record is synced only if the service accepted exact
         runId: 1,
         seconds: 60,
         lateSeconds: 60,
+        binding: world.destination.binding,
       };
       expect(await claimRecords(world.state.db, claim)).toHaveLength(1);
       const extId = `room_${code}`;

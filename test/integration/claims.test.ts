@@ -1,6 +1,7 @@
 // Guarantee 4
 // Claims: at most one write to an object is under way, and an older version never stays over a newer one.
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { bindDestination } from '../../src/state/destination-binding.js';
 import { readBatch } from '../../src/state/runs/batches.js';
 import {
   addRooms,
@@ -13,6 +14,25 @@ import {
 import { until } from '../support/wait.js';
 
 const open = keepRoomWorlds();
+
+describe('claim: a process that slept', () => {
+  it('sends nothing to its service after the state was given to another one meanwhile', async () => {
+    const world = await open(rooms());
+    const { binding } = world.destination;
+    await bindDestination(world.state, binding);
+    await addRooms(world, 'A', 'B');
+    const { queue } = await world.plan();
+    // It counts as ended, and nothing was sent: the state may be bound anew.
+    const other = { ...binding, organizationId: 'other' };
+    await bindDestination(world.state, other);
+    await expect(world.apply(queue[0] ?? 0)).rejects.toMatchObject({
+      code: 'destination_changed',
+      message: expect.stringContaining('the state belongs to organization other'),
+    });
+    expect(world.writes()).toEqual([]);
+    expect(await world.recordsOf('rooms')).toEqual({});
+  });
+});
 
 describe('claim: two batches with one key', () => {
   it('do not write at once: the second waits for its turn', async () => {

@@ -202,6 +202,7 @@ const GIVEN_UP: Record<string, Turn> = {
   run_stopped: 'retry',
   claimed: 'retry',
   configuration: 'person',
+  destination_changed: 'person',
   external_ids_not_unique: 'person',
   gateway_answered: 'retry',
   key_not_unique: 'person',

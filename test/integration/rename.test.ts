@@ -30,7 +30,8 @@ const rename = (world: World, from: string, to: string) =>
 async function claimBeforeRename(world: World, key: string): Promise<void> {
   await renameRow(world, 'A', 'B');
   const claim = { token: 't', stream: 'rooms', seconds: 60, lateSeconds: 60 };
-  await claimRecords(world.state.db, { ...claim, keys: [key], runId: 1 });
+  const { binding } = world.destination;
+  await claimRecords(world.state.db, { ...claim, keys: [key], runId: 1, binding });
 }
 const linksOf = (world: World) => world.sql<{ local_key: string; external_id: string; linked_by: string }[]>`
   SELECT local_key, external_id, linked_by FROM slotsync.links ORDER BY local_key`;
@@ -353,7 +354,8 @@ describe('rename after a run has seen the new key', () => {
     const { id } = world.sandbox.object('room_A') ?? {};
     await seeNewKey(world);
     const claim = { token: 't', stream: 'rooms', seconds: -1, lateSeconds: 60 };
-    await claimRecords(world.state.db, { ...claim, keys: ['B'], runId: 1 });
+    const { binding } = world.destination;
+    await claimRecords(world.state.db, { ...claim, keys: ['B'], runId: 1, binding });
     await expect(rename(world, 'A', 'B')).rejects.toThrow(/'B' may have been sent, and its answer was lost/);
     await addChanges(world.state.db, 'rooms', ['B']);
     await world.drainInbox();

@@ -344,7 +344,8 @@ describe('batch: one that was read before another process settled a part of it',
   async function settle(world: World, batch: Batch, token: string, ...keys: string[]): Promise<string[]> {
     const claim = { token, stream: 'rooms', seconds: 60, lateSeconds: 60 };
     const externalIds = new Map(keys.map((key) => [key, `room_${key}`]));
-    await claimRecords(world.state.db, { ...claim, keys, runId: batch.runId, externalIds });
+    const { binding } = world.destination;
+    await claimRecords(world.state.db, { ...claim, keys, runId: batch.runId, externalIds, binding });
     const settled = { token, outcomes: keys.map(outcome), isReferredTo: false };
     return (await settleBatch(world.state, batch, settled)).open;
   }

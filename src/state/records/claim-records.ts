@@ -3,7 +3,7 @@
 import { sql, type SQL } from 'drizzle-orm';
 import { arrayLiteral } from '../../text/sql-text.js';
 import { anyOf, query, type Queries, type RowOf } from '../database.js';
-import type { records } from '../schema.js';
+import type { destination, records } from '../schema.js';
 import { AWAITS_SECOND_ANSWER, IS_FREE, WAS_SENT } from './record-state.js';
 
 /** A record as the state knows it when a batch claims it. */
@@ -41,7 +41,8 @@ const CLAIMED = sql`r.local_key AS "localKey", r.status, r.external_id AS "exter
   extract(epoch FROM now() - r.synced_at)::float8 AS "acceptedSecondsAgo"`;
 
 /**
- * Claims the records that no other batch is writing; the answer has no others. One whose claim has expired may have been
+ * Claims the records that no other batch is writing; the answer has no others, and none at all where the state belongs to
+ * another service or organization by now. One whose claim has expired may have been
  * written by a batch that is gone, and one whose check is due may have been overwritten, unless it was refused: both are in
  * doubt from here on.
  * `externalIds`, by key: those known already. Records that the service has never accepted own these objects from here on,
@@ -49,15 +50,23 @@ const CLAIMED = sql`r.local_key AS "localKey", r.status, r.external_id AS "exter
  */
 export async function claimRecords(
   db: Queries,
-  claim: Claim & { keys: readonly string[]; runId: number; externalIds?: ReadonlyMap<string, string> },
+  claim: Claim & {
+    keys: readonly string[];
+    runId: number;
+    externalIds?: ReadonlyMap<string, string>;
+    binding: Pick<RowOf<typeof destination>, 'baseUrl' | 'organizationId'>;
+  },
 ): Promise<Map<string, ClaimedRecord>> {
-  const { keys } = claim;
+  const { keys, binding } = claim;
   const externalIds = keys.map((key) => claim.externalIds?.get(key));
   const rows = await query<ClaimedRecord>(db)`
     INSERT INTO slotsync.records AS r (stream, local_key, external_id, status, claimed_by, claimed_until, run_id)
     SELECT ${claim.stream}, key, CASE WHEN NOT EXISTS (SELECT FROM slotsync.records AS o WHERE o.external_id = id) THEN id END,
       'pending', ${claim.token}, ${secondsFromNow(claim.seconds)}, ${claim.runId}::bigint
-    FROM unnest(${arrayLiteral(keys)}::text[], ${arrayLiteral(externalIds)}::text[]) AS k(key, id) ORDER BY key COLLATE "C"
+    FROM unnest(${arrayLiteral(keys)}::text[], ${arrayLiteral(externalIds)}::text[]) AS k(key, id)
+    WHERE NOT EXISTS (SELECT FROM slotsync.destination
+      WHERE (base_url, organization_id) <> (${binding.baseUrl}, ${binding.organizationId}))
+    ORDER BY key COLLATE "C"
     ON CONFLICT (stream, local_key) DO UPDATE SET
       in_doubt = r.in_doubt OR r.claimed_by IS NOT NULL
         OR coalesce(r.check_after <= now() AND NOT ${AWAITS_SECOND_ANSWER}, false),

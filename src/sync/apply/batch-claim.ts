@@ -15,6 +15,7 @@ import {
   type ClaimedRecord,
 } from '../../state/records/claim-records.js';
 import { readLinks } from '../../state/records/links.js';
+import { requireBinding } from '../../state/destination-binding.js';
 import { claimObjects, releaseObjectClaims, renewObjectClaims } from '../../state/records/claim-objects.js';
 import type { Stream } from '../../streams/stream.js';
 import type { Identified } from '../object/render.js';
@@ -61,12 +62,13 @@ export async function claimBatch(deps: ClaimDeps, stream: Stream, { id, runId, k
       return owned === undefined ? [] : [[key, owned] as const];
     }),
   );
-  const wanted = { ...claim, keys, runId };
+  const wanted = { ...claim, keys, runId, binding: destination.binding };
   const claimed = await claimRecords(db, { ...wanted, externalIds }).catch((error: unknown) => {
     // Another batch came to own one of these objects at the same moment: which record does is seen under the claim.
     if (!(error instanceof SlotsyncError) || error.facts['sqlstate'] !== UNIQUE_VIOLATION) throw error;
     return claimRecords(db, wanted);
   });
+  if (claimed.size === 0) await requireBinding(state, destination.binding);
   // A repair reads the objects, whatever was accepted last.
   const records = operation === 'repair' ? asInDoubt(claimed) : claimed;
   /** Records without those whose object another batch has. */
