@@ -277,6 +277,20 @@ describe('rename after a run has seen the new key', () => {
     },
   );
 
+  it('is refused where a sync has read both rows, also when the later one was accepted again since', async () => {
+    const world = await open(rooms({ retire: 'deactivate' }));
+    await addRooms(world, 'A', 'C');
+    await world.sync();
+    await addRooms(world, 'B');
+    await world.sync();
+    await world.sync();
+    await world.sql`UPDATE rooms SET name = 'Aula' WHERE code = 'B'`;
+    await addChanges(world.state.db, 'rooms', ['B']);
+    await world.drainInbox();
+    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    await expect(rename(world, 'A', 'B')).rejects.toThrow(/object of its own, 'room_B'/);
+  });
+
   it.each<Partial<Declaration>>([
     { retire: 'keep' },
     { graceDays: 7 },

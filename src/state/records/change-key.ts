@@ -112,23 +112,27 @@ export async function renameRecord(
 }
 
 /**
- * Whether the row of the new key was there while that of the old one still was: the object of the new one was accepted
- * before, or before a run that read the whole stream and did not find the old one gone. Of a retired record it is not known when its
+ * Whether the row of the new key was there while that of the old one still was: it was first seen before the object of the old
+ * one was accepted, or before a run that read the whole stream and did not find the old one gone. Of a retired record it is not known when its
  * row was there last.
  */
 async function wereBothThere(
   tx: Queries,
-  { stream, retires }: Renaming,
+  { stream, to, retires }: Renaming,
   record: LockedRecord,
   replaced: LockedRecord,
 ): Promise<boolean> {
   if (record.isRetired) return false;
-  const acceptedAt = replaced.acceptedAt ?? 0;
-  if (acceptedAt <= (record.acceptedAt ?? 0)) return true;
+  // It may have been accepted again since: its first batch that is kept shows that it was there before.
+  const { plannedAt } = await queryOne<{ plannedAt: number | null }>(tx)`
+    SELECT extract(epoch FROM min(created_at))::float8 AS "plannedAt" FROM slotsync.batches
+    WHERE stream = ${stream} AND ${to} = ANY (keys)`;
+  const seenAt = Math.min(replaced.acceptedAt ?? 0, plannedAt ?? Infinity);
+  if (seenAt <= (record.acceptedAt ?? 0)) return true;
   if (!record.isInMirror) return false;
   const { isSeen } = await queryOne<{ isSeen: boolean }>(tx)`
     SELECT EXISTS (SELECT FROM slotsync.runs WHERE ${stream} = ANY (streams) AND kind IN ('sync', 'backfill')
-      AND range IS NULL AND status = 'succeeded' AND ${retires} AND started_at > to_timestamp(${acceptedAt})) AS "isSeen"`;
+      AND range IS NULL AND status = 'succeeded' AND ${retires} AND started_at > to_timestamp(${seenAt})) AS "isSeen"`;
   return isSeen;
 }
 
