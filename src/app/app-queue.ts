@@ -47,7 +47,9 @@ export async function openQueue(app: AppBase) {
     },
 
     /** Workers over every stream of the configuration; the caller starts and stops them. */
-    async workers(options: { concurrency?: number; waitForCredentials?: boolean } = {}): Promise<Workers> {
+    async workers(
+      options: { concurrency?: number | undefined; waitForCredentials?: boolean } = {},
+    ): Promise<Workers> {
       const syncing = await app.syncing(state);
       const { mirror, destination } = syncing;
       const probe = async (signal: AbortSignal) => {

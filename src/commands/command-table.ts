@@ -118,7 +118,10 @@ export function addCommands(program: Command): void {
     .description(
       'work the queue and the inbox of changes, and start the nightly syncs, until stopped; several may run',
     )
-    .option('--concurrency <batches>', 'batches in flight at once', '12')
+    .option(
+      '--concurrency <batches>',
+      'batches in flight at once (default: what the quota needs, from 12 to 48)',
+    )
     .option('--grace <seconds>', 'time to finish the work in flight when stopped', '30')
     .addHelpText(
       'after',
@@ -319,7 +322,10 @@ export function addCommands(program: Command): void {
 function runOptions(command: Command): Command {
   return command
     .option('--detach', 'only queue the run; workers process it')
-    .option('--concurrency <batches>', 'batches in flight at once', '12');
+    .option(
+      '--concurrency <batches>',
+      'batches in flight at once (default: what the quota needs, from 12 to 48)',
+    );
 }
 
 function holdOptions(command: Command): Command {

@@ -216,8 +216,9 @@ function isRunOf(run: Run, { kind, streams, range, fingerprints }: RunRequest): 
   );
 }
 
-export function readConcurrency(text: string | undefined): number {
-  return readWholeNumber(text ?? '12', '--concurrency takes', { max: 200 });
+/** Undefined: as many as the quota needs. */
+export function readConcurrency(text: string | undefined): number | undefined {
+  return text === undefined ? undefined : readWholeNumber(text, '--concurrency takes', { max: 200 });
 }
 
 /** The maximum number of records to write; undefined: all. */

@@ -6,7 +6,7 @@ import { listenForSignals } from './signals.js';
 import { readConcurrency, readWholeNumber } from './work-run.js';
 
 interface WorkerOptions extends CommonOptions {
-  concurrency: string;
+  concurrency?: string;
   grace: string;
 }
 

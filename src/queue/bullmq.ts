@@ -177,6 +177,8 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger, conf
         run: () => worker.run(),
         pause: () => worker.pause(true),
         resume: () => worker.resume(),
+        /** Jobs in flight at once, from the next one on. */
+        setConcurrency: (jobs: number) => void (worker.concurrency = jobs),
         /** Resolves when the jobs in flight have ended. */
         async close(): Promise<void> {
           // A connection that is being made when BullMQ closes stays open.

@@ -20,6 +20,7 @@ import { createNameCheck } from '../sync/plan/unknown-names.js';
 import { planRun } from '../sync/plan/plan-run.js';
 import { createRecognizer } from '../sync/run/recognize-databases.js';
 import { inSpan, traceparent as spanOfRun } from '../process/tracing.js';
+import { FEWEST_IN_FLIGHT, nextInFlight } from './batches-in-flight.js';
 import type { Bullmq, JobWorker } from './bullmq.js';
 import { createCircuitBreaker } from './circuit-breaker.js';
 import { QUEUES, type BatchJob, type RunJob } from './jobs.js';
@@ -32,8 +33,8 @@ interface WorkersOptions extends ApplyDeps {
   producer: Producer;
   /** Tells others that this process is at work. */
   presence?: Presence;
-  /** Batches in flight at once. The quota's rate × latency is enough; more only wait at the limiter. */
-  concurrency?: number;
+  /** Batches in flight at once; as many as the quota needs, unless given. */
+  concurrency?: number | undefined;
   /** Resolves when sending can succeed: state, mirror and service answer. */
   probe: (signal: AbortSignal) => Promise<unknown>;
   /** The streams as a run needs them; as they are declared unless given. */
@@ -55,7 +56,7 @@ const INCREMENTAL_AT_ONCE = 4;
 const REQUEUE_EVERY_MS = 15 * SECOND;
 
 export function createWorkers(options: WorkersOptions) {
-  const { bullmq, producer, state, log, presence, concurrency = 12 } = options;
+  const { bullmq, producer, state, log, presence, concurrency } = options;
   const { streamsOf = async () => options.streams } = options;
   const nameCheck = createNameCheck(options.destination);
   const recognize = createRecognizer(options);
@@ -90,8 +91,10 @@ export function createWorkers(options: WorkersOptions) {
     backoffStrategy: (attemptsMade: number, _type?: string, error?: Error) =>
       error instanceof RetryError ? error.afterMs : retryDelayMs(attemptsMade),
   };
+  let inFlight = concurrency ?? FEWEST_IN_FLIGHT;
+  const batches = bullmq.worker(QUEUES.batches, processBatch, { concurrency: inFlight, settings });
   const all: readonly JobWorker[] = [
-    bullmq.worker(QUEUES.batches, processBatch, { concurrency, settings }),
+    batches,
     bullmq.worker(QUEUES.incrementalBatches, processBatch, { concurrency: INCREMENTAL_AT_ONCE, settings }),
     bullmq.worker(QUEUES.runs, processRun, { concurrency: PLANS_AT_ONCE, settings }),
   ];
@@ -136,6 +139,7 @@ export function createWorkers(options: WorkersOptions) {
         parent: traceparent,
       });
       breaker.succeeded(nameOf(job));
+      if (taken.lane !== 'incremental') adaptInFlight(taken);
       await producer.advance(taken.runId, traceparent);
     } catch (error) {
       if (!aborting.aborted) await noteFailure(job, afterFailure(earlier, error), child);
@@ -146,6 +150,12 @@ export function createWorkers(options: WorkersOptions) {
         giveUp: async () => batch && giveUpBatch(batch, error, child),
       });
     }
+  }
+
+  function adaptInFlight({ keys }: Batch): void {
+    if (concurrency !== undefined) return;
+    const next = nextInFlight(inFlight, { waitMs: requests.waitMs(), keys: keys.length });
+    if (next !== inFlight) batches.setConcurrency((inFlight = next));
   }
 
   /** So that the next attempt, in whichever process, goes by what the earlier ones have shown. */

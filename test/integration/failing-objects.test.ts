@@ -21,7 +21,7 @@ const fail = (world: World, code: string) =>
   world.sandbox.refuseObject(`room_${code}`, { status: 500, message: 'out of memory', wholeCall: true });
 const heal = (world: World, code: string) => world.sandbox.allowObject(`room_${code}`);
 const hang = (world: World, code: string) =>
-  world.sandbox.failNext({ extId: `room_${code}`, fault: 'hang', times: 'always' });
+  world.sandbox.failNext({ method: 'PUT', extId: `room_${code}`, fault: 'hang', times: 'always' });
 
 async function expectFailing(world: World, ...failing: string[]): Promise<void> {
   const records = await world.recordsOf('rooms');
@@ -132,7 +132,13 @@ describe('failing object', () => {
   it('an object whose writes are carried out all the same is found at the service, and not sent again', async () => {
     const world = await open(rooms({ owns: 'object' }), ATTEMPTS);
     await addRooms(world, ...codes(8));
-    const broken = { extId: 'room_r003', fault: 'status', isProcessed: true, times: 'always' } as const;
+    const broken = {
+      method: 'PUT',
+      extId: 'room_r003',
+      fault: 'status',
+      isProcessed: true,
+      times: 'always',
+    } as const;
     world.sandbox.failNext(broken);
     await world.sync();
     await expectFailing(world, 'r003');

@@ -241,6 +241,7 @@ const OF_COMMANDS = new Set([
   'run_cancelled',
   'run_lost',
   'state_locked',
+  'state_read_only',
   'state_restored',
   'triggers_busy',
   'triggers_failed',

@@ -137,7 +137,7 @@ it('workers: an object for which a gateway answers each request fails alone, and
   const world = await open(rooms({ owns: 'object' }));
   const all = Array.from({ length: 20 }, (_, at) => `c${at}`);
   await addRooms(world, ...all);
-  world.sandbox.failNext({ extId: 'room_c7', fault: 'html', times: 'always' });
+  world.sandbox.failNext({ method: 'PUT', extId: 'room_c7', fault: 'html', times: 'always' });
   const { runId, queue } = await world.plan();
   await producer.enqueueBatches(queue.map((id) => ({ id, lane: 'sync' })));
   await work(world, hasEnded(world, runId), 'the run to end');

@@ -15,6 +15,9 @@ interface RequestDeps extends Pick<SyncDeps, 'state' | 'log' | 'now'> {
   clock?: (() => number) | undefined;
 }
 
+/** The weight of the latest batch in what is known of their waiting. */
+const OF_THE_LATEST = 0.2;
+
 export type RequestFiller = ReturnType<typeof createRequestFiller>;
 
 /** The lines of one process. */
@@ -36,6 +39,7 @@ export function createRequestFiller(deps: {
 }) {
   const { destination, sizes, clock = () => performance.now() } = deps;
   const lines = new Map<string, ReturnType<typeof createLine>>();
+  let waitMs = 0;
 
   function ownLine({ type, batchSize }: Stream, lane: Lane, narrowing?: Narrowing) {
     const fixed = batchSize === 'auto' ? undefined : batchSize;
@@ -54,6 +58,9 @@ export function createRequestFiller(deps: {
   }
 
   return {
+    /** How long batches have waited lately for their first slot, in milliseconds. */
+    waitMs: () => waitMs,
+
     /** Writes the objects of one batch. Ends when none of its requests is under way any more; a failure is in what it returns. */
     async put(
       stream: Stream,
@@ -64,7 +71,10 @@ export function createRequestFiller(deps: {
       const written = nothingWritten();
       const suspects = order.objects.filter(({ extId }) => suspected.has(extId));
       const objects = order.objects.filter(({ extId }) => !suspected.has(extId));
+      const askedAt = clock();
       if (objects.length > 0) await lineOf(stream, lane, order).put({ ...order, objects }, written, signal);
+      if (written.firstSlotAt !== undefined)
+        waitMs += (written.firstSlotAt - askedAt - waitMs) * OF_THE_LATEST;
       if (suspects.length === 0 || written.failure) return written;
       const line = ownLine(stream, lane, createNarrowing(order.attempt, true));
       await line.put({ ...order, objects: suspects }, written, signal);

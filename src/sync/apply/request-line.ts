@@ -33,6 +33,8 @@ export interface Written {
   unsent: Set<string>;
   /** An object of the same requests was accepted, of this batch or of another. */
   isAnyAccepted: boolean;
+  /** Milliseconds of `clock` when the first of its objects got a slot. */
+  firstSlotAt?: number;
   /** The first failure of a request. Some objects may have their results all the same. */
   failure: { error: unknown } | undefined;
 }
@@ -150,6 +152,7 @@ export function createLine(destination: Puts, options: LineOptions) {
       }
       if (taken.length > 0) {
         order.underWay++;
+        order.written.firstSlotAt ??= clock();
         parts.push({ order, objects: taken });
       }
       order.rest = order.rest.slice(taken.length);
