@@ -5,7 +5,10 @@ import postgres from 'postgres';
 import { codeOf, UsageError } from '../errors/errors.js';
 import { TOO_MANY_CONNECTIONS } from './postgres-faults.js';
 import { endStatementsWithClient } from './end-statements.js';
-import { createSocketOpener } from './postgres-socket.js';
+import { createSockets } from './postgres-socket.js';
+import { createQuestions } from './server-questions.js';
+import { closeSilentConnections, SILENCE } from './silent-connections.js';
+import { watchStatements } from './statements.js';
 import { parsePostgresAddress } from './postgres-address.js';
 import { currentText, type SettingText } from '../config/setting-text.js';
 
@@ -13,27 +16,54 @@ import { currentText, type SettingText } from '../config/setting-text.js';
 const CONNECT_WITHIN_MS = 8000;
 /** Idle connections are closed after this time. */
 const IDLE_MS = 10_000;
+/** The system asks after this time whether the other side of an idle connection is there, which also keeps it in firewalls. */
+const KEEP_ALIVE_MS = 30_000;
 /** Others that use the pooler can make one attempt look like session mode. */
 const POOLING_ATTEMPTS = 3;
 /** How long a statement is tried again while the server has too many connections. */
 const FULL = { untilMs: 60_000, pauseMs: { first: 250, most: 4000 } };
 
+type ConnectionRules = Partial<typeof SILENCE> & {
+  reconnects?: boolean;
+  serverId?: () => string | undefined;
+};
+
 /**
  * Opens a client of postgres.js with one connection, unless `options` say otherwise. `duty` is what the server lists it
  * by. Nothing connects before the first query. Unless it `reconnects`, every statement fails after its connection is lost.
- * Throws UsageError when the address cannot be used.
+ * Connections that fall silent are closed; of the last argument this takes the times, and the server's identity where an
+ * address may lead to several. Throws UsageError when the address cannot be used.
  */
 export function connectPostgres<T extends Record<string, postgres.PostgresType> = {}>(
   address: SettingText,
   duty: string,
   options: postgres.Options<T> = {},
-  { reconnects = true } = {},
+  { reconnects = true, serverId, ...times }: ConnectionRules = {},
+) {
+  const { client, sockets } = openClient(address, duty, options, reconnects);
+  const statements = watchStatements(client);
+  endStatementsWithClient(client, statements);
+  const probe = () => openClient(address, 'probe').client;
+  const watched = { statements, sockets, ...createQuestions(probe, nameOf(duty), serverId) };
+  const unwatch = closeSilentConnections(watched, { ...SILENCE, ...times });
+  const { end } = client;
+  client.end = (how) => end(how).finally(unwatch);
+  return client;
+}
+
+function openClient<T extends Record<string, postgres.PostgresType> = {}>(
+  address: SettingText,
+  duty: string,
+  options: postgres.Options<T> = {},
+  reconnects = true,
 ) {
   const { connection, ...others } = options;
   const server = serverOf(address);
+  const sockets = createSockets(server, reconnects);
   const client = postgres<T>({
     ...server,
-    socket: createSocketOpener(server, reconnects),
+    socket: sockets.open,
+    keep_alive: KEEP_ALIVE_MS / 1000,
     max: 1,
     connect_timeout: CONNECT_WITHIN_MS / 1000,
     idle_timeout: IDLE_MS / 1000,
@@ -44,7 +74,7 @@ export function connectPostgres<T extends Record<string, postgres.PostgresType> 
     connection: { application_name: nameOf(duty), DateStyle: 'ISO, YMD', ...connection },
     ...others,
   } as postgres.Options<T>);
-  return endStatementsWithClient(client);
+  return { client, sockets };
 }
 
 /** The same for pg, as the configuration of a client or a pool. Throws UsageError when the address cannot be used. */
@@ -54,6 +84,8 @@ export function pgConfig(address: SettingText, duty: string) {
     application_name: nameOf(duty),
     connectionTimeoutMillis: CONNECT_WITHIN_MS,
     idleTimeoutMillis: IDLE_MS,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
   };
 }
 

@@ -1,5 +1,6 @@
 // The sockets of postgres.js. If a server closes a connection before it is ready, as a web server does at a PostgreSQL
-// address, the driver reconnects for ever without an error. Here the second attempt fails with a reason.
+// address, the driver reconnects for ever without an error. Here the second attempt fails with a reason. Since when nothing
+// has arrived is known of each.
 import { connect, Socket } from 'node:net';
 import type { PostgresAddress } from './postgres-address.js';
 
@@ -9,14 +10,16 @@ export const NOT_POSTGRESQL = 'NOT_POSTGRESQL';
 /** First bytes of a server's answer: authentication, error, notice, another version; of TLS, yes and no. */
 const FIRST_BYTES = new Set(Buffer.from('RENvS'));
 
-/** Returns what opens the sockets of one client: none after the first is lost, unless it reconnects. */
-export function createSocketOpener(
-  { host, port }: Pick<PostgresAddress, 'host' | 'port'>,
-  reconnects: boolean,
-): () => Socket {
+export type Sockets = ReturnType<typeof createSockets>;
+
+/** The sockets of one client: none after the first is lost, unless it reconnects. */
+export function createSockets({ host, port }: Pick<PostgresAddress, 'host' | 'port'>, reconnects: boolean) {
   let hungUp: Error | undefined;
   let isLost = false;
-  return () => {
+  /** Open ones, with the bytes that had arrived and the time when that was first seen. */
+  const heard = new Map<Socket, { bytes: number; at: number }>();
+
+  function open(): Socket {
     if (isLost && !reconnects) hungUp ??= connectionClosed();
     if (hungUp !== undefined) {
       const reason = hungUp;
@@ -36,8 +39,26 @@ export function createSocketOpener(
       socket.off('close', onClose);
       if (!FIRST_BYTES.has(bytes[0] ?? 0)) socket.destroy(notPostgresql('what answers is not PostgreSQL'));
     });
+    heard.set(socket, { bytes: 0, at: performance.now() });
     // The driver asks for this name when it starts TLS.
     return Object.assign(socket, { host });
+  }
+
+  return {
+    open,
+
+    /** Notes what has arrived. The driver replaces the listeners of a socket that it encrypts, so its bytes are counted. */
+    listen(): void {
+      for (const [socket, { bytes }] of heard) {
+        if (socket.destroyed) heard.delete(socket);
+        else if (socket.bytesRead !== bytes)
+          heard.set(socket, { bytes: socket.bytesRead, at: performance.now() });
+      }
+    },
+
+    /** Open sockets from which nothing has arrived for this time. */
+    silentFor: (ms: number): Socket[] =>
+      [...heard].flatMap(([socket, { at }]) => (performance.now() - at >= ms ? [socket] : [])),
   };
 }
 

@@ -1,8 +1,11 @@
-// The two questions of an orchestrator. Liveness: is the process worth keeping, or should it be restarted? A database
-// that is down does not change that. Readiness: can it work now?
+// The two questions of an orchestrator. Liveness: is the process worth keeping, or should it be restarted? One that has not
+// reached its state for minutes does no work that a restart could interrupt. Readiness: can it work now?
 import { errorEntry } from '../errors/error-catalogue.js';
 import { codeOf } from '../errors/errors.js';
 import { json } from './http-server.js';
+
+/** Without the state for longer than this, the process is restarted: only a restart helps where its connections hang. */
+const UNREACHED_MS = 5 * 60_000;
 
 export interface HealthDeps {
   /** The state of the process. */
@@ -10,15 +13,23 @@ export interface HealthDeps {
   /** Since when it sends nothing, and why; null: it sends. */
   sendingStopped: () => { since: Date; code: string } | null;
   /** Each resolves when that part answers, and has a time limit of its own. */
-  checks: Readonly<Record<string, () => Promise<unknown>>>;
+  checks: { readonly state: () => Promise<unknown>; readonly [part: string]: () => Promise<unknown> };
+  /** A monotonic clock in milliseconds. */
+  clock?: () => number;
 }
 
-export function createHealth({ phase, sendingStopped, checks }: HealthDeps) {
+export function createHealth({ phase, sendingStopped, checks, clock = () => performance.now() }: HealthDeps) {
+  let reachedAt = clock();
   return {
     /** 200 while the process works. The answer itself shows that its event loop is not blocked. */
-    liveness(): Response {
+    async liveness(): Promise<Response> {
+      await checks.state().then(
+        () => (reachedAt = clock()),
+        () => undefined,
+      );
       const now = phase();
-      return json(now === 'ended' ? 503 : 200, { alive: now !== 'ended', phase: now });
+      const alive = now !== 'ended' && clock() - reachedAt <= UNREACHED_MS;
+      return json(alive ? 200 : 503, { alive, phase: now });
     },
 
     /** 200 when it can work; else 503 and, for each part that is not ready, the code of its failure;

@@ -5,6 +5,7 @@
 import postgres from 'postgres';
 import { connectPostgres, waitWhileFull } from '../connections/postgres-connection.js';
 import { connectionClosed } from '../connections/postgres-socket.js';
+import { SERVER_ID } from '../connections/server-questions.js';
 import { copyOut, ONE_STATEMENT } from '../connections/postgres-copy.js';
 import type { SettingText } from '../config/setting-text.js';
 import type { RowSecurity } from '../streams/source.js';
@@ -206,6 +207,8 @@ type Settings = Readonly<Record<string, string | number>>;
 /** A session is a connection: when that is lost, so is the session: another connection would have no transaction. */
 function openSession(url: SettingText, statementSeconds: number) {
   let isAlive = true;
+  /** The address may lead to several servers, of which one has the transaction. */
+  let serverId: string | undefined;
   const client = connectPostgres(
     url,
     'mirror',
@@ -217,7 +220,7 @@ function openSession(url: SettingText, statementSeconds: number) {
       fetch_types: false,
       onclose: () => void (isAlive = false),
     },
-    { reconnects: false },
+    { reconnects: false, serverId: () => serverId, giveUpMs: (statementSeconds + 60) * 1000 },
   ) as unknown as postgres.Sql;
 
   return {
@@ -229,7 +232,9 @@ function openSession(url: SettingText, statementSeconds: number) {
       const set = Object.entries(settings).map(
         ([name, value]) => `SET LOCAL ${name} = ${quoteLiteral(String(value))}`,
       );
-      await client.unsafe(['BEGIN READ ONLY', ...set, limitStatements(statementSeconds)].join('; '));
+      const begin = ['BEGIN READ ONLY', ...set, limitStatements(statementSeconds), SERVER_ID].join('; ');
+      const results = (await client.unsafe(begin)) as unknown as readonly { serverId?: string }[][];
+      serverId = results.at(-1)?.[0]?.serverId;
     },
 
     /** Ends it. It fails with the connection only, and then whatever is sent next fails as well. */

@@ -11,6 +11,13 @@ import { quoteIdentifier } from '../text/sql-text.js';
 const CONNECTIONS = 3;
 /** For one of them to be free. Whether the server answers at all was seen before. */
 const WAIT_WITHIN_MS = 30_000;
+/** All times in milliseconds. */
+const SILENCE = {
+  /** For an answer, all of which are short: a connection over which none arrives is closed, and another one opened. */
+  answerMs: 60_000,
+  /** How often the connection that only listens is asked whether it still answers. */
+  askMs: 30_000,
+};
 
 type ListenClient = Awaited<ReturnType<PostgresConnection['getListenClient']>>;
 
@@ -38,11 +45,13 @@ class WaitingPool extends pg.Pool {
 class SharedConnection extends PostgresConnection {
   users = 0;
   private readonly forget: () => void;
+  private readonly askMs: number;
   private listening: ListenClient | undefined;
 
-  constructor(pool: pg.Pool, schema: string, forget: () => void) {
+  constructor(pool: pg.Pool, schema: string, askMs: number, forget: () => void) {
     super(pool as unknown as PgPool);
     this.forget = forget;
+    this.askMs = askMs;
     // BullMQ takes a schema's name only together with a pool of its own making.
     Object.assign(this, { schema });
     this.setMaxListeners(0); // each queue and each worker listens
@@ -60,7 +69,22 @@ class SharedConnection extends PostgresConnection {
       last = result.catch(() => undefined);
       return result;
     };
+    this.askWhileListening(client as unknown as pg.PoolClient);
     return client;
+  }
+
+  private askWhileListening(client: pg.PoolClient): void {
+    const ask = async () => {
+      try {
+        await client.query('SELECT 1');
+      } catch (error) {
+        clearInterval(timer);
+        // As when the connection fails: BullMQ closes it, and listens over another one.
+        if (client.listenerCount('error') > 0) client.emit('error', error);
+      }
+    };
+    const timer = setInterval(() => void ask(), this.askMs).unref();
+    client.once('end', () => clearInterval(timer));
   }
 
   override async close(): Promise<void> {
@@ -72,7 +96,7 @@ class SharedConnection extends PostgresConnection {
 }
 
 /** A backend for BullMQ whose queues and workers share their connections; `schema` holds BullMQ's tables. */
-export function createSharedBackend(address: SettingText, schema: string) {
+export function createSharedBackend(address: SettingText, schema: string, { answerMs, askMs } = SILENCE) {
   let shared: SharedConnection | undefined;
 
   const open = () => {
@@ -83,10 +107,10 @@ export function createSharedBackend(address: SettingText, schema: string) {
       ...pgConfig(address, 'queue'),
       max: CONNECTIONS,
       connectionTimeoutMillis: WAIT_WITHIN_MS,
-      keepAlive: true,
+      query_timeout: answerMs,
       onConnect: setSchema as never,
     });
-    return new SharedConnection(pool, schema, () => (shared = undefined));
+    return new SharedConnection(pool, schema, askMs, () => (shared = undefined));
   };
 
   return ((name, options) => {

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { watchConnections } from '../support/connections.js';
 import { rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { STORES } from '../support/services.js';
+import { openHop } from '../support/tcp-hop.js';
 import { until } from '../support/wait.js';
 
 describe.each(STORES)('connections to PostgreSQL, queue and quota on $store', ({ store, url, skip }) => {
@@ -32,5 +33,50 @@ describe.each(STORES)('connections to PostgreSQL, queue and quota on $store', ({
       });
       await connections.stop();
     });
+  });
+});
+
+describe.each(STORES)('connections that fall silent, queue and quota on $store', ({ url, skip }) => {
+  const test = it.skipIf(skip).concurrent;
+
+  test('worker: goes on over others, and sends everything', async () => {
+    const world = await rehearse({ redisUrl: url, rows: 60 });
+    const hop = await openHop(world.url);
+    try {
+      world.holdWrites(1);
+      const worker = await world.startWorker([], { MIRROR_DATABASE_URL: hop.url });
+      await world.run(['sync', '--detach']);
+      await world.untilHeld();
+      hop.silence();
+      world.sandbox.openGate();
+      const finished = async () =>
+        (await world.sql`SELECT FROM slotsync.runs WHERE status = 'succeeded'`).length > 0;
+      await until(finished, { timeoutMs: 300_000, describe: () => `the run to end: ${worker.output()}` });
+      expect(world.sandbox.objects()).toHaveLength(120);
+      expect(world.sandbox.mostInAnySecond()).toBeLessThanOrEqual(20);
+    } finally {
+      await world.close();
+      hop.close();
+    }
+  });
+
+  test('sync: ends and says why, and the next one finishes its run', async () => {
+    const world = await rehearse({ redisUrl: url, rows: 60 });
+    const hop = await openHop(world.url);
+    try {
+      world.holdWrites(1);
+      const sync = world.start(['sync'], { MIRROR_DATABASE_URL: hop.url });
+      await world.untilHeld();
+      hop.silence();
+      const { code, stderr } = await sync.finished;
+      expect(stderr).toContain('the state database cannot be reached (CONNECTION_CLOSED');
+      expect(code).toBe(1);
+      world.sandbox.openGate();
+      expect((await world.start(['sync']).finished).code).toBe(0);
+      expect(world.sandbox.objects()).toHaveLength(120);
+    } finally {
+      await world.close();
+      hop.close();
+    }
   });
 });

@@ -292,7 +292,7 @@ describe('health', () => {
     const answer = await readiness();
     expect(answer.status).toBe(200);
     expect(await answer.text()).toBe('{"ready":true}\n');
-    expect(liveness().status).toBe(200);
+    expect((await liveness()).status).toBe(200);
   });
 
   it('is not ready while sending is stopped, and says since when and why without the message', async () => {
@@ -316,7 +316,7 @@ describe('health', () => {
         meaning: 'the service does not answer',
       },
     });
-    expect(liveness().status).toBe(200);
+    expect((await liveness()).status).toBe(200);
   });
 
   it('names what does not answer, by its code alone', async () => {
@@ -330,7 +330,7 @@ describe('health', () => {
     const answer = await readiness();
     expect(answer.status).toBe(503);
     expect(await answer.json()).toEqual({ ready: false, notReady: { state: 'ECONNREFUSED' } });
-    expect(liveness().status).toBe(200);
+    expect((await liveness()).status).toBe(200);
   });
 
   it.each([
@@ -346,7 +346,27 @@ describe('health', () => {
     const answer = await readiness();
     expect(answer.status).toBe(503);
     expect(await answer.json()).toEqual({ ready: false, notReady: { worker: phase } });
-    expect(liveness().status).toBe(expected);
+    expect((await liveness()).status).toBe(expected);
+  });
+
+  it('liveness: fails when the state was not reached for five minutes', async () => {
+    let [minutes, isReached] = [0, true];
+    const { liveness } = createHealth({
+      sendingStopped: () => null,
+      phase: () => 'running',
+      checks: { state: async () => isReached || Promise.reject(new Error('no answer')) },
+      clock: () => minutes * 60_000,
+    });
+    const statusAt = async (minute: number) => {
+      minutes = minute;
+      return (await liveness()).status;
+    };
+    expect(await statusAt(60)).toBe(200); // nobody has asked in between
+    isReached = false;
+    expect(await statusAt(65)).toBe(200);
+    expect(await statusAt(66)).toBe(503);
+    isReached = true;
+    expect(await statusAt(67)).toBe(200);
   });
 });
 

@@ -8,6 +8,7 @@ import { messageOf } from '../../src/errors/errors.js';
 import { connectPostgres, pgConfig } from '../../src/connections/postgres-connection.js';
 import { createAuthority, type Authority } from '../support/certificates.js';
 import { isOnPath } from '../support/programs.js';
+import { openHop } from '../support/tcp-hop.js';
 
 const ENCRYPTED = 'SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()';
 
@@ -83,6 +84,20 @@ describe.skipIf(!(await isOnPath('openssl')))('TLS to PostgreSQL', () => {
       if (given.expected instanceof RegExp) expect(said).toMatch(given.expected);
       else expect(said).toBe(given.expected);
     });
+
+  it('postgres: an encrypted connection that has fallen silent is closed', async () => {
+    const hop = await openHop(`${server.url}?sslmode=require`);
+    const sql = connectPostgres(hop.url, 'test', {}, { lookMs: 200, askMs: 1000 });
+    try {
+      await sql.unsafe('SELECT pg_sleep(3)');
+      hop.silence();
+      await expect(sql.unsafe(ENCRYPTED)).rejects.toMatchObject({ code: 'CONNECTION_CLOSED' });
+      expect(await sql.unsafe(ENCRYPTED)).toMatchObject([{ ssl: true }]);
+    } finally {
+      await sql.end({ timeout: 0 });
+      hop.close();
+    }
+  });
 
   it.each(Object.entries(DRIVERS))('%s: a server without TLS is refused', async (_, ask) => {
     const plain = await startEmbeddedPostgres();

@@ -1,0 +1,74 @@
+// The statements of a client of postgres.js that are under way, also those that the driver sends itself, such as COMMIT. The
+// driver has no list of them. Every statement passes through `handle` when it is sent, and names its client by the function
+// that would cancel it. Each statement is also a span of the trace.
+import { Readable } from 'node:stream';
+import type postgres from 'postgres';
+import { openDatabaseSpan } from '../process/tracing.js';
+
+/** A statement of the driver, as far as it is used here. */
+interface Query extends Promise<unknown> {
+  canceller: object;
+  executed: boolean;
+  /** Its text before the values are placed. */
+  strings: readonly string[];
+  /** Not null: it was written to the connection of this server process. */
+  state: { pid: number | null } | null;
+  string: string;
+  handle(): Promise<void>;
+  cancel(): void;
+}
+
+export interface Statement {
+  cancel(): void;
+  /** Its text, as the server lists it. */
+  text(): string;
+  /** The process number that the server, or a pooler, has announced; undefined before it is sent. */
+  pid(): number | undefined;
+  /** It was sent, and no rows of it that have arrived wait for their consumer. */
+  isAwaited(): boolean;
+}
+
+const byClient = new WeakMap<object, Set<Statement>>();
+const noted = new WeakSet<object>();
+
+/** The statements of this client that have not ended, from now on. */
+export function watchStatements(client: Pick<postgres.Sql, 'unsafe'>): ReadonlySet<Statement> {
+  const unsent = client.unsafe('') as unknown as Query;
+  const queries = Object.getPrototypeOf(unsent) as Query;
+  if (!noted.has(queries)) noteSending(queries);
+  noted.add(queries);
+  const statements = new Set<Statement>();
+  byClient.set(unsent.canceller, statements);
+  return statements;
+}
+
+function noteSending(queries: Query): void {
+  const { handle } = queries;
+  queries.handle = function (this: Query) {
+    if (!this.executed) note(this, byClient.get(this.canceller));
+    return handle.call(this);
+  };
+}
+
+function note(query: Query, statements: Set<Statement> | undefined): void {
+  if (!statements) return;
+  const span = openDatabaseSpan('postgresql', query.strings[0] ?? '');
+  let rows: Readable | undefined;
+  const statement: Statement = {
+    cancel: () => query.cancel(),
+    text: () => query.string,
+    pid: () => query.state?.pid ?? undefined,
+    isAwaited: () => query.state !== null && !rows?.readableLength,
+  };
+  statements.add(statement);
+  const forget = (error?: unknown) => {
+    statements.delete(statement);
+    span?.end(error);
+  };
+  const ended = (result: unknown) => {
+    if (!(result instanceof Readable)) return forget();
+    rows = result.once('close', () => forget());
+  };
+  // Its own `then` would send it.
+  void Promise.prototype.then.call(query, ended, forget);
+}
