@@ -15,12 +15,13 @@ export type Sockets = ReturnType<typeof createSockets>;
 /** The sockets of one client: none after the first is lost, unless it reconnects. */
 export function createSockets({ host, port }: Pick<PostgresAddress, 'host' | 'port'>, reconnects: boolean) {
   let hungUp: Error | undefined;
-  let isLost = false;
+  let first: Socket | undefined;
   /** Open ones, with the bytes that had arrived and the time when that was first seen. */
   const heard = new Map<Socket, { bytes: number; at: number }>();
 
   function open(): Socket {
-    if (isLost && !reconnects) hungUp ??= connectionClosed();
+    // Not by a listener, which the driver removes when it encrypts.
+    if (first?.destroyed && !reconnects) hungUp ??= connectionClosed();
     if (hungUp !== undefined) {
       const reason = hungUp;
       hungUp = undefined;
@@ -34,7 +35,7 @@ export function createSockets({ host, port }: Pick<PostgresAddress, 'host' | 'po
       if (!hadError) hungUp = notPostgresql('it closed the connection without an answer');
     };
     socket.once('close', onClose);
-    socket.once('close', () => (isLost = true));
+    first ??= socket;
     socket.once('data', (bytes: Buffer) => {
       socket.off('close', onClose);
       if (!FIRST_BYTES.has(bytes[0] ?? 0)) socket.destroy(notPostgresql('what answers is not PostgreSQL'));

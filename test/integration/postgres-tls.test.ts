@@ -85,6 +85,22 @@ describe.skipIf(!(await isOnPath('openssl')))('TLS to PostgreSQL', () => {
       else expect(said).toBe(given.expected);
     });
 
+  it('postgres: without reconnecting, every statement fails after an encrypted connection is lost', async () => {
+    const url = `${server.url}?sslmode=require`;
+    const [sql, other] = [
+      connectPostgres(url, 'test', {}, { reconnects: false }),
+      connectPostgres(url, 'test'),
+    ];
+    try {
+      const [session] = await sql.unsafe<{ pid: number }[]>('SELECT pg_backend_pid() AS pid');
+      await other.unsafe('SELECT pg_terminate_backend($1)', [session?.pid ?? 0]);
+      await expect(sql.unsafe('SELECT pg_sleep(1)')).rejects.toThrow();
+      await expect(sql.unsafe('SELECT 1')).rejects.toMatchObject({ code: 'CONNECTION_CLOSED' });
+    } finally {
+      await Promise.all([sql, other].map((client) => client.end({ timeout: 1 })));
+    }
+  });
+
   it('postgres: an encrypted connection that has fallen silent is closed', async () => {
     const hop = await openHop(`${server.url}?sslmode=require`);
     const sql = connectPostgres(hop.url, 'test', {}, { lookMs: 200, askMs: 1000 });
