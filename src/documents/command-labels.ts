@@ -2,30 +2,35 @@
 import type { Action } from './document.js';
 
 /** By the word behind `slotsync`. */
-const LABELS: Readonly<Record<string, string>> = {
-  approve: 'Approve',
-  cancel: 'Cancel',
-  failures: 'List the records',
-  plan: 'See what would be sent',
-  reconcile: 'Compare again',
-  reject: 'Reject',
-  resume: 'Resume',
-  retry: 'Send again',
-  runs: 'See what happened',
-  status: 'List all of them',
-  sync: 'Send what differs',
-  verify: 'Compare again',
-  worker: 'Start a worker',
-};
+const LABELS = new Map([
+  ['approve', 'Approve'],
+  ['cancel', 'Cancel'],
+  ['failures', 'List the records'],
+  ['plan', 'See what would be sent'],
+  ['reconcile', 'Compare again'],
+  ['reject', 'Reject'],
+  ['resume', 'Resume'],
+  ['retry', 'Send again'],
+  ['runs', 'See what happened'],
+  ['status', 'List all of them'],
+  ['sync', 'Send what differs'],
+  ['verify', 'Compare again'],
+  ['worker', 'Start a worker'],
+]);
 /** An option that does more than its command. */
-const OPTIONS: Readonly<Record<string, string>> = {
-  '--repair': 'Send again what differs',
-  '--retire-former': 'Deactivate them',
-};
+const OPTIONS = new Map([
+  ['--repair', 'Send again what differs'],
+  ['--retire-former', 'Deactivate them'],
+]);
+
+/** Keys in quotes or behind `--`: words in them say nothing of the command. */
+const KEY = / -- .*| \$?'.*'/s;
 
 /** A command with the label of its button, or with what it does in words. */
 export function labelOf(command: string | Action): string {
   if (typeof command === 'object') return command.label.replace(/ …$/, '');
-  const [, verb = '', ...rest] = command.split(' ');
-  return rest.map((word) => OPTIONS[word]).find((label) => label !== undefined) ?? LABELS[verb] ?? 'Run';
+  const [, verb = '', ...rest] = command.replace(KEY, '').split(' ');
+  return (
+    rest.map((word) => OPTIONS.get(word)).find((label) => label !== undefined) ?? LABELS.get(verb) ?? 'Run'
+  );
 }
