@@ -145,6 +145,8 @@ export async function askInParts<R>(
     for (let part = 1; part <= parts && before + results.length < (total ?? Infinity); part++) {
       const answer = await askInParts(ask, { page: before / limit + part, limit }, path);
       if (typeof answer.totalResults !== 'number') throw error;
+      if (answer.results.length > limit)
+        throw invalidAnswer(call, `a part of a page has ${answer.results.length} results, not ${limit}`);
       if (answer.totalResults !== (total ?? answer.totalResults)) throw readingMoved(call);
       total = answer.totalResults;
       results.push(...answer.results);

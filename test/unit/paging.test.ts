@@ -209,6 +209,17 @@ describe('a page whose answer is too large', () => {
     });
   });
 
+  it('is no page when a part has more results than were asked for, however many', async () => {
+    const results = upTo(300_000).map((id) => ({ id }));
+    const ask = async ({ limit }: { limit: number }) => {
+      if (limit === 12) throw answerTooLarge({ method: 'POST', path }, 'it has more than 64 MB');
+      return { results, totalResults: 12 };
+    };
+    await expect(askInParts(ask, { page: 1, limit: 12 }, path)).rejects.toMatchObject({
+      code: 'answer_invalid',
+    });
+  });
+
   it('is no page when results come or go between its parts, and when its parts do not say how many there are', async () => {
     const ids = upTo(12);
     let isMoved = false;
