@@ -11,16 +11,20 @@ const ANSWER_WITHIN_MS = 15_000;
 /** A statement whose result tells running servers apart, also behind a pooler. */
 export const SERVER_ID = `SELECT pg_catalog.pg_postmaster_start_time()::text AS "serverId"`;
 
-/** By its text, because a pooler announces process numbers of its own. A session that waits for its client is not at work. */
+/**
+ * Functions are named with their schema: this is no read-only transaction, and `unnest` of another role for texts alone would be
+ * preferred. By its text, because a pooler announces process numbers of its own. A session that waits for its client is not at work.
+ */
 const AT_WORK = `${SERVER_ID},
   EXISTS (SELECT FROM pg_catalog.pg_stat_activity AS a
     WHERE a.pid <> pg_backend_pid() AND a.state = 'active' AND a.wait_event_type IS DISTINCT FROM 'Client'
-      AND a.query <> '' AND EXISTS (SELECT FROM unnest($1::text::text[]) AS t(text) WHERE starts_with(t.text, a.query))
+      AND a.query <> '' AND EXISTS (
+        SELECT FROM pg_catalog.unnest($1::text::text[]) AS t(text) WHERE pg_catalog.starts_with(t.text, a.query))
   ) AS "isAtWork",
   (SELECT a.state = 'active' FROM pg_catalog.pg_stat_activity AS a WHERE a.pid = pg_backend_pid()) AS "isShown"`;
 
 /** Ends sessions of this program alone, and none whose process number belongs to a busy session by now. */
-const END_SESSIONS = `SELECT pg_terminate_backend(a.pid) FROM pg_catalog.pg_stat_activity AS a
+const END_SESSIONS = `SELECT pg_catalog.pg_terminate_backend(a.pid) FROM pg_catalog.pg_stat_activity AS a
   WHERE a.pid = ANY ($1::text::int[]) AND a.usename = current_user AND a.application_name = $2
     AND (a.state <> 'active' OR a.wait_event_type = 'Client')`;
 

@@ -7,7 +7,8 @@ import { openDatabaseSpan } from '../process/tracing.js';
 
 /** A statement of the driver, as far as it is used here. */
 interface Query extends Promise<unknown> {
-  canceller: object;
+  /** Null once it was called. */
+  canceller: ((query: Query) => Promise<void>) | null;
   executed: boolean;
   /** Its text before the values are placed. */
   strings: readonly string[];
@@ -15,7 +16,6 @@ interface Query extends Promise<unknown> {
   state: { pid: number | null } | null;
   string: string;
   handle(): Promise<void>;
-  cancel(): void;
 }
 
 export interface Statement {
@@ -38,14 +38,14 @@ export function watchStatements(client: Pick<postgres.Sql, 'unsafe'>): ReadonlyS
   if (!noted.has(queries)) noteSending(queries);
   noted.add(queries);
   const statements = new Set<Statement>();
-  byClient.set(unsent.canceller, statements);
+  if (unsent.canceller) byClient.set(unsent.canceller, statements);
   return statements;
 }
 
 function noteSending(queries: Query): void {
   const { handle } = queries;
   queries.handle = function (this: Query) {
-    if (!this.executed) note(this, byClient.get(this.canceller));
+    if (!this.executed) note(this, this.canceller ? byClient.get(this.canceller) : undefined);
     return handle.call(this);
   };
 }
@@ -55,7 +55,11 @@ function note(query: Query, statements: Set<Statement> | undefined): void {
   const span = openDatabaseSpan('postgresql', query.strings[0] ?? '');
   let rows: Readable | undefined;
   const statement: Statement = {
-    cancel: () => query.cancel(),
+    cancel() {
+      // Its own `cancel` leaves a failure to nobody, which ends the process: the server may refuse further connections.
+      query.canceller?.(query).catch(() => undefined);
+      query.canceller = null;
+    },
     text: () => query.string,
     pid: () => query.state?.pid ?? undefined,
     isAwaited: () => query.state !== null && !rows?.readableLength,

@@ -73,7 +73,8 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     const session = kept.pop();
     idle.push(...kept);
     if (session) {
-      session.begin(settings).catch(() => undefined); // then the next statement fails as well
+      session.begun = session.begin(settings);
+      session.begun.catch(() => undefined); // `within` hears of it
       return session;
     }
     return waitWhileFull(async () => {
@@ -113,7 +114,11 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
       // Off: PostgreSQL raises an error instead of hiding rows, which would look as if they were deleted.
       const row_security = rowSecurity === 'filtered' ? 'on' : 'off';
       session = await begin({ ...SESSION_FORMATS, ...settings, row_security });
-      yield* work(session.client);
+      for await (const read of work(session.client)) {
+        // Behind a BEGIN that was cancelled there is no transaction, and none of its settings.
+        await session.begun;
+        yield read;
+      }
       isOver = true;
     } catch (error) {
       isOver = error instanceof postgres.PostgresError || error instanceof ColumnsChanged;
@@ -227,7 +232,10 @@ function openSession(url: SettingText, statementSeconds: number) {
     client,
     isAlive: () => isAlive,
 
-    /** Begins the transaction. A statement that is sent behind it runs in it, or fails with the connection. */
+    /** The last `begin` of a session that was kept. */
+    begun: Promise.resolve(),
+
+    /** Begins the transaction. A statement that is sent behind it runs in it, unless the server ended this one early. */
     async begin(settings: Settings): Promise<void> {
       const set = Object.entries(settings).map(
         ([name, value]) => `SET LOCAL ${name} = ${quoteLiteral(String(value))}`,

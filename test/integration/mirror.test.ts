@@ -7,8 +7,10 @@ import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { checkConfiguration } from '../../src/config/config-file.js';
 import { createMirror, type Mirror } from '../../src/mirror/mirror.js';
+import { openReadOnlySessions } from '../../src/mirror/read-only-sessions.js';
 import { describePolicies } from '../../src/mirror/policies.js';
 import { describeExcess } from '../../src/mirror/role-rights.js';
+import { codeOf } from '../../src/errors/errors.js';
 import { openState, type State } from '../../src/state/database.js';
 import { readPlanMarks } from '../../src/state/records/read/plan-marks.js';
 import type { Stream } from '../../src/streams/stream.js';
@@ -17,6 +19,7 @@ import { decodeColumn, unescapeColumn } from '../../src/connections/postgres-cop
 import type { Declaration } from '../support/campus.js';
 import { readRows } from '../support/read-rows.js';
 import { createDatabase, type TestDatabase, isForMirrorAlone } from '../support/services.js';
+import { openHop } from '../support/tcp-hop.js';
 import { until } from '../support/wait.js';
 
 let database: TestDatabase;
@@ -528,6 +531,46 @@ describe('writing', () => {
     ['by counting', 'mirror_read_only', "SELECT nextval('counted') AS id"],
     ['in its midst', 'mirror_source', 'WITH t AS (DELETE FROM touched RETURNING 1 AS id) SELECT id FROM t'],
   ];
+
+  it('no answer is used of a statement whose BEGIN the server ended early: it was in no transaction', async () => {
+    const hop = await openHop(database.url);
+    const sessions = openReadOnlySessions(hop.url);
+    const statement = "SELECT current_setting('transaction_read_only') AS it";
+    try {
+      expect(await sessions.query(statement)).toEqual([{ it: 'on' }]);
+      // As after pg_cancel_backend in that moment: an error, and the statement behind it runs.
+      hop.replaceOnce('BEGIN READ ONLY', 'FAILS READ ONLY');
+      await expect(sessions.query(statement)).rejects.toMatchObject({ code: '42601' });
+      expect(await sessions.query(statement)).toEqual([{ it: 'on' }]);
+    } finally {
+      await sessions.close();
+      hop.close();
+    }
+  });
+
+  it('a session can be closed amid a statement while the server takes no further connection, by which it would be cancelled', async () => {
+    const hop = await openHop(database.url);
+    const sessions = openReadOnlySessions(hop.url);
+    const failures: unknown[] = [];
+    const note = (error: unknown) => void failures.push(error);
+    process.on('unhandledRejection', note);
+    try {
+      await sessions.query('SELECT 1');
+      const slow = sessions.query('SELECT pg_sleep(60)').catch((error: unknown) => codeOf(error));
+      await until(
+        async () => (await sql`SELECT FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)'`).length > 0,
+        { describe: 'the statement' },
+      );
+      hop.refuse();
+      await sessions.close();
+      expect(await slow).toMatch(/^CONNECTION_/);
+      await new Promise((resolve) => setImmediate(resolve));
+      expect(failures).toEqual([]);
+    } finally {
+      process.off('unhandledRejection', note);
+      hop.close();
+    }
+  });
 
   it.each(sources)('is refused to the rows of a query that does so %s', async (_, code, query = '') => {
     const stream = streamOf({ from: { query }, key: 'id' });

@@ -147,6 +147,24 @@ describe('a connection that is silent because the server, or the reader, takes l
       expect(bytes).toBeGreaterThan(99_000 * 1000);
     }));
 
+  it('a statement: the question about it calls no function that another role has put into the search path', async () => {
+    await admin.unsafe(`CREATE TABLE called AS SELECT 1 AS times WHERE false;
+      CREATE FUNCTION public.unnest(text[]) RETURNS SETOF text LANGUAGE sql
+        AS 'INSERT INTO called VALUES (1) RETURNING ''other''';
+      CREATE FUNCTION public.starts_with(text, text) RETURNS boolean LANGUAGE sql
+        AS 'INSERT INTO called VALUES (1) RETURNING false'`);
+    try {
+      await overHop(async (client) => {
+        expect(await client`SELECT 1 AS one FROM pg_sleep(${LONG_S})`).toEqual([{ one: 1 }]);
+      });
+      expect(await admin`SELECT * FROM called`).toEqual([]);
+    } finally {
+      await admin.unsafe(
+        'DROP FUNCTION public.unnest(text[]), public.starts_with(text, text); DROP TABLE called',
+      );
+    }
+  });
+
   it('a statement: is waited for until its limit where another server answers, which cannot know it', () =>
     overHop(
       async (client, hop) => {
