@@ -31,14 +31,17 @@ export function createSockets({ host, port }: Pick<PostgresAddress, 'host' | 'po
     }
     const isFolder = host.startsWith('/');
     const socket = isFolder ? connect(`${host}/.s.PGSQL.${port}`) : connect(port, host);
+    // Beside a connection that is open the driver asks to cancel a statement, which is never answered.
+    const isBeside = [...heard.keys()].some((other) => !other.destroyed && other.bytesRead > 0);
     const onClose = (hadError: boolean) => {
-      if (!hadError) hungUp = notPostgresql('it closed the connection without an answer');
+      if (!hadError && !isBeside) hungUp = notPostgresql('it closed the connection without an answer');
     };
     socket.once('close', onClose);
     first ??= socket;
     socket.once('data', (bytes: Buffer) => {
       socket.off('close', onClose);
       if (!FIRST_BYTES.has(bytes[0] ?? 0)) socket.destroy(notPostgresql('what answers is not PostgreSQL'));
+      else endWithoutError(socket);
     });
     heard.set(socket, { bytes: 0, at: performance.now() });
     // The driver asks for this name when it starts TLS.
@@ -66,6 +69,16 @@ export function createSockets({ host, port }: Pick<PostgresAddress, 'host' | 'po
 /** The error of the driver. */
 export function connectionClosed(): Error {
   return Object.assign(new Error('the connection was closed'), { code: 'CONNECTION_CLOSED' });
+}
+
+/**
+ * A lost connection closes, without an error before it. Between the two the driver would take another statement, such as that
+ * of whoever hears of the first one's failure, and never answer it (postgres.js 3.4.9).
+ */
+function endWithoutError(socket: Socket): void {
+  const emit = socket.emit.bind(socket) as (event: string | symbol, ...values: unknown[]) => boolean;
+  socket.emit = (event: string | symbol, ...values: unknown[]) =>
+    event === 'error' || emit(event, ...(event === 'close' ? [false] : values));
 }
 
 function notPostgresql(message: string): Error {
