@@ -31,7 +31,7 @@ export function createSockets({ host, port }: Pick<PostgresAddress, 'host' | 'po
     }
     const isFolder = host.startsWith('/');
     const socket = isFolder ? connect(`${host}/.s.PGSQL.${port}`) : connect(port, host);
-    // Beside a connection that is open the driver asks to cancel a statement, which is never answered.
+    // The driver asks to cancel a statement over a connection of its own, which is never answered.
     const isBeside = [...heard.keys()].some((other) => !other.destroyed && other.bytesRead > 0);
     const onClose = (hadError: boolean) => {
       if (!hadError && !isBeside) hungUp = notPostgresql('it closed the connection without an answer');

@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from 'ioredis';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
-import { openDatabaseSpan } from '../process/tracing.js';
+import { openDatabaseSpan } from '../process/database-spans.js';
 import { withDeadline } from '../time/deadline.js';
 import { parseRedisAddress, type RedisAddress } from './redis-address.js';
 import { currentText, type SettingText } from '../config/setting-text.js';

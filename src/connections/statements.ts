@@ -3,7 +3,7 @@
 // that would cancel it. Each statement is also a span of the trace.
 import { Readable } from 'node:stream';
 import type postgres from 'postgres';
-import { openDatabaseSpan } from '../process/tracing.js';
+import { openDatabaseSpan } from '../process/database-spans.js';
 
 /** A statement of the driver, as far as it is used here. */
 interface Query extends Promise<unknown> {

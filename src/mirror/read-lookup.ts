@@ -1,6 +1,6 @@
 // Reads lookups that are tables of the mirror: code to value, whole.
 import { messageOf, SlotsyncError } from '../errors/errors.js';
-import { ROW_LIMIT_MEGABYTES } from '../streams/config-schema.js';
+import { ROW_LIMIT_MEGABYTES } from '../streams/source.js';
 import { MOST_CODES, type LookupContent, type LookupTable } from '../streams/lookups.js';
 import { mappedText } from './mapped-text.js';
 import { read } from './mirror-errors.js';

@@ -14,6 +14,7 @@ import {
   type Context,
 } from '@opentelemetry/api';
 import { codeOf } from '../errors/errors.js';
+import { useDatabaseSpans } from './database-spans.js';
 
 const NAME = 'slotsync';
 /** As W3C Trace Context writes it: version, trace id, span id, flags. */
@@ -85,7 +86,7 @@ export async function inSpan<T>(
  * Begins the span of a wait on a database, as OpenTelemetry names them, from a statement or the name of a command; undefined
  * outside of spans, where each poll would be a trace. Of a statement it names the operation and the state's table.
  */
-export function openDatabaseSpan(system: 'postgresql' | 'redis', statement: string) {
+function openSpanOfWait(system: 'postgresql' | 'redis', statement: string) {
   if (trace.getActiveSpan() === undefined) return undefined;
   const operation = FIRST_WORD.exec(statement)?.[1]?.toUpperCase() ?? 'STATEMENT';
   const summary = [operation, ...(OWN_TABLE.exec(statement) ?? [])].join(' ');
@@ -103,6 +104,7 @@ export function openDatabaseSpan(system: 'postgresql' | 'redis', statement: stri
     },
   };
 }
+useDatabaseSpans(openSpanOfWait);
 
 /** Adds attributes to the span in which this is called. */
 export function noteInSpan(attributes: Attributes): void {

@@ -3,7 +3,7 @@
 import { PostgresConnection, PostgresQueueBackend, type BackendFactory, type PgPool } from 'bullmq';
 import pg from 'pg';
 import { pgConfig, waitWhileFull } from '../connections/postgres-connection.js';
-import { openDatabaseSpan } from '../process/tracing.js';
+import { openDatabaseSpan } from '../process/database-spans.js';
 import type { SettingText } from '../config/setting-text.js';
 import { quoteIdentifier } from '../text/sql-text.js';
 

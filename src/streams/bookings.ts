@@ -1,6 +1,7 @@
 // The bookings of the mirror: where the configuration says they are, and how a row becomes a booking that can be compared
 // with a reservation of the service. Pure: the external ids of the booked objects are looked up in the state.
-import { ROW_LIMIT_MEGABYTES, type ParsedConfig, type Row } from './config-schema.js';
+import type { ParsedConfig, Row } from './config-schema.js';
+import { ROW_LIMIT_MEGABYTES } from './source.js';
 import { renderExternalId } from './external-id.js';
 import type { Fault } from './config-schema.js';
 import { guardColumns, readField, referencedKeys } from './map-row.js';

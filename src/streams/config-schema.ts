@@ -4,6 +4,7 @@
 import { z } from 'zod';
 import { isTimeZone, shorten } from '../text/format.js';
 import { nearestName } from '../text/nearest-name.js';
+import { ROW_LIMIT_MEGABYTES } from './source.js';
 import { AFTER_SYNC, findPatternFault } from '../time/cron-schedule.js';
 
 /** A row of the mirror: column name to value. Dates and times arrive as PostgreSQL's ISO text, big numbers as text. */
@@ -535,9 +536,6 @@ const threshold = z.strictObject({
 export const MOST_OBJECTS = 1000;
 /** Objects in the first requests of a type, while nothing is learned yet. */
 export const FIRST_OBJECTS = 100;
-
-/** Megabytes of a row of the mirror as text, unless its stream says otherwise; and of the whole of a lookup. */
-export const ROW_LIMIT_MEGABYTES = 16;
 
 /** The name by which commands and the log of what was forgotten mean the bookings. */
 export const BOOKINGS = 'reservations';

@@ -17,3 +17,6 @@ export function parseTable(name: string): Source | string {
   }
   return { table: parts.map(([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain ?? '') };
 }
+
+/** Megabytes of a row of the mirror as text, unless its stream says otherwise; and of the whole of a lookup. */
+export const ROW_LIMIT_MEGABYTES = 16;

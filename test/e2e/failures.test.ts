@@ -147,7 +147,7 @@ it('retry: the command that is printed for a group sends its records again, and 
   await world.run(['sync', 'rooms']);
   const text = await stdoutOf('failures', 'rooms');
   expect(text).toMatch(
-    /2 records of rooms given up \(refused_400\): 'R10', 'R11', since .*\n {4}2 different/,
+    /2 records of rooms given up \(refused_400\), since .*\n {4}2 different[^]*?\n {4}rooms 'R10', rooms 'R11'\n/,
   );
   const [, command = ''] = / slotsync (retry rooms --.*)$/m.exec(text) ?? [];
   expect(await stdoutOf(...command.split(' '))).toBe(
@@ -177,7 +177,9 @@ it('failures: what is held is a cause with the command that approves it, and --a
   await world.sql`DELETE FROM courses WHERE id > 20`;
   expect((await world.run(['sync', 'courses'])).code).toBe(3);
   const text = await stdoutOf('failures');
-  expect(text).toMatch(/^- 20 deactivations of courses are held in run \d+: '21', '22', '23', …, since /m);
+  expect(text).toMatch(
+    /^- 20 deactivations of courses are held in run \d+, since .*\n[^]*?\n {4}courses '21', courses '22', courses '23', /m,
+  );
   expect(text).toMatch(
     /\n {4}→ If this is intended: slotsync approve \d+ --stream courses --operation retire\n/,
   );

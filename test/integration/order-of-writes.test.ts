@@ -70,10 +70,15 @@ function createModel(turn: (what: string) => Promise<unknown>, lost: readonly bo
     if (isLost) throw new SlotsyncError('answer_lost', 'no answer');
     return results;
   });
-  const verbs: Pick<Destination, 'findObjects' | 'openPut' | 'requestTimeoutMs' | 'lateWriteMs'> = {
+  const verbs: Pick<
+    Destination,
+    'findObjects' | 'findObjectsByNumber' | 'openPut' | 'requestTimeoutMs' | 'lateWriteMs' | 'binding'
+  > = {
     ...puts,
     requestTimeoutMs: 30_000,
     lateWriteMs: 60_000,
+    binding: { baseUrl: 'http://127.0.0.1', organizationId: 'demo', region: 'EU_EES' },
+    findObjectsByNumber: async () => new Map(),
     async findObjects(extIds) {
       await turn('find arrives');
       const found = extIds.flatMap((extId) => {
