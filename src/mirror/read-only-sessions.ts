@@ -1,5 +1,5 @@
 // Sessions at the mirror. Every reading is one statement, in a transaction of its own that is READ ONLY at the server and
-// is rolled back at its end; beginning, statement and end are sent behind each other, in one round trip. So nothing remains of what PostgreSQL permits in such a transaction: large objects (before
+// is rolled back at its end; its end is not waited for. So nothing remains of what PostgreSQL permits in such a transaction: large objects (before
 // version 16), settings of the session, notifications. Nothing depends on the session, so a connection pooler may use
 // another one for each transaction.
 import postgres from 'postgres';
@@ -66,25 +66,25 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
     else await new Promise<void>((resolve) => waiting.push(resolve));
   }
 
-  /** A session in a transaction; only of a new one the server's answer is waited for. */
+  /**
+   * A session in a transaction. Its beginning is waited for: a statement behind a BEGIN that somebody cancelled would run outside
+   * of it, and could write.
+   */
   async function begin(settings: Settings): Promise<Session> {
     if (isClosed) throw connectionClosed();
     const kept = idle.splice(0).filter((session) => session.isAlive() || void end(session));
-    const session = kept.pop();
+    let session = kept.pop();
     idle.push(...kept);
-    if (session) {
-      session.begun = session.begin(settings);
-      session.begun.catch(() => undefined); // `within` hears of it
-      return session;
-    }
     return waitWhileFull(async () => {
-      const opened = openSession(url, statementSeconds);
-      open.add(opened);
+      session ??= openSession(url, statementSeconds);
+      const begun = session;
+      session = undefined; // once more, with another one
+      open.add(begun);
       try {
-        await opened.begin(settings);
-        return opened;
+        await begun.begin(settings);
+        return begun;
       } catch (error) {
-        await end(opened);
+        await end(begun);
         throw error;
       }
     });
@@ -114,11 +114,7 @@ export function openReadOnlySessions(url: SettingText, statementSeconds = STATEM
       // Off: PostgreSQL raises an error instead of hiding rows, which would look as if they were deleted.
       const row_security = rowSecurity === 'filtered' ? 'on' : 'off';
       session = await begin({ ...SESSION_FORMATS, ...settings, row_security });
-      for await (const read of work(session.client)) {
-        // Behind a BEGIN that was cancelled there is no transaction, and none of its settings.
-        await session.begun;
-        yield read;
-      }
+      yield* work(session.client);
       isOver = true;
     } catch (error) {
       isOver = error instanceof postgres.PostgresError || error instanceof ColumnsChanged;
@@ -232,10 +228,7 @@ function openSession(url: SettingText, statementSeconds: number) {
     client,
     isAlive: () => isAlive,
 
-    /** The last `begin` of a session that was kept. */
-    begun: Promise.resolve(),
-
-    /** Begins the transaction. A statement that is sent behind it runs in it, unless the server ended this one early. */
+    /** Begins the transaction. */
     async begin(settings: Settings): Promise<void> {
       const set = Object.entries(settings).map(
         ([name, value]) => `SET LOCAL ${name} = ${quoteLiteral(String(value))}`,
