@@ -110,7 +110,7 @@ BEGIN
   CASE TG_OP
 ${cases.join('\n')}
   END CASE;
-  -- A transaction with a NOTIFY cannot be prepared for two-phase commit; without it workers poll every second.
+  -- A transaction with a NOTIFY cannot be prepared for two-phase commit; without it workers poll the inbox.
   IF FOUND AND current_setting('max_prepared_transactions') = '0' THEN
     PERFORM pg_notify(${quoteLiteral(channel)}, '');
   END IF;

@@ -23,7 +23,8 @@ import {
 import { asStateError, type Queries } from '../state/database.js';
 import { deleteKeys, openRedis, requireRedis, type RedisClient } from '../connections/redis-connection.js';
 import type { SettingText } from '../config/setting-text.js';
-import { releaseMisdated, shortenLocks } from './correct-times.js';
+import { correctInPostgres, releaseMisdated } from './correct-times.js';
+import { listWaiting } from './list-waiting.js';
 import { createSharedBackend } from './queue-pool.js';
 import { QUEUE_SCHEMA, queuePrefix, type QueueStore } from './queue-address.js';
 
@@ -106,6 +107,8 @@ async function withClient(
 export type Bullmq = ReturnType<typeof openBullmq>;
 
 const LOG_AGAIN_MS = 10_000;
+/** Between two looks of an idle worker at its queue: a notification wakes it, and where one was lost, the sweep. */
+const POSTGRES_DRAIN_SECONDS = 30;
 
 /**
  * Opens queues and workers of one state; each is closed by whoever opened it, and then what they share. Each `configuration`
@@ -140,8 +143,9 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger, conf
           connection: shareRedis(store.redisUrl, maxRetriesPerRequest),
         }
       : { connection: {} }; // the backend has its own
+  const onPostgres = isOnRedis ? undefined : createSharedBackend(store.postgresUrl, QUEUE_SCHEMA);
   // BullMQ's types know one kind of connection for each backend; undefined is Redis.
-  const backend = (isOnRedis ? undefined : createSharedBackend(store.postgresUrl, QUEUE_SCHEMA)) as never;
+  const backend = onPostgres?.backend as never;
 
   return {
     queue(name: QueueName): Queue {
@@ -163,6 +167,8 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger, conf
         // Other workers notice a dead one after this time; a live one renews its lock twice within it.
         lockDuration: 20_000,
         stalledInterval: 10_000,
+        // In PostgreSQL each look takes four statements.
+        ...(isOnRedis ? {} : { drainDelay: POSTGRES_DRAIN_SECONDS }),
         removeOnComplete: { count: 0 },
         removeOnFail: { count: 0 },
         ...options,
@@ -188,10 +194,16 @@ export function openBullmq(store: QueueStore, stateId: string, log: Logger, conf
       };
     },
 
-    /** Corrects what a wrong clock has dated in a queue; `db`: the state, by whose time that is seen. */
-    async correctTimes(queue: Queue, db: Queries): Promise<void> {
-      await releaseMisdated(queue, db);
-      if (!isOnRedis) await shortenLocks(queue, db);
+    /** Corrects what a wrong clock has dated in these queues; `db`: the state, by whose time that is seen. */
+    async correctTimes(queues: readonly Queue[], db: Queries): Promise<void> {
+      if (!isOnRedis) return correctInPostgres(queues, db);
+      for (const queue of queues) await releaseMisdated(queue, db);
+    },
+
+    /** Wakes workers of this process where jobs wait: the notification of a job may have been lost. Redis keeps its own. */
+    async wakeWorkers(db: Queries): Promise<void> {
+      if (!onPostgres) return;
+      for (const queue of await listWaiting(Object.values(QUEUES).map(nameOf), db)) onPostgres.wake(queue);
     },
 
     /** To be called when every queue and worker is closed. */

@@ -2,7 +2,7 @@
 // wait until that clock's time, and a job of a killed process would stay locked until then. The sweep finds such dates by
 // the time of the state, and corrects them.
 import type { Queue } from 'bullmq';
-import { query, readClock, type Queries } from '../state/database.js';
+import { anyOf, query, readClock, type Queries } from '../state/database.js';
 
 /** Longer than any delay of retry-policy.ts, and than any lock. */
 const LONGEST_MS = 2 * 60 * 1000;
@@ -17,14 +17,23 @@ export async function releaseMisdated(queue: Queue, db: Queries): Promise<void> 
   if (isLate || isOverdue) await queue.promoteJobs();
 }
 
-/** Shortens what lasts longer than a lock can: locks, and the time until ended ones are looked for. In PostgreSQL alone. */
-export async function shortenLocks(queue: Queue, db: Queries): Promise<void> {
-  await query(db)`
-    WITH latest AS (SELECT (extract(epoch FROM now()) * 1000)::bigint + ${LONGEST_MS}::bigint AS ms),
+/**
+ * The same for queues in PostgreSQL, in one statement. It also shortens what lasts longer than a lock can: locks, and the time
+ * until ended ones are looked for.
+ */
+export async function correctInPostgres(queues: readonly Queue[], db: Queries): Promise<void> {
+  const names = anyOf(queues.map(({ name }) => name));
+  const misdated = await query<{ name: string }>(db)`
+    WITH time AS (SELECT (extract(epoch FROM now()) * 1000)::bigint AS now_ms),
+    limits AS (SELECT now_ms - ${LONGEST_MS}::bigint AS earliest, now_ms + ${LONGEST_MS}::bigint AS latest FROM time),
     locks AS (
-      UPDATE slotsync_queue.job SET locked_until_ms = latest.ms FROM latest
-      WHERE queue = ${queue.name} AND state = 'active' AND locked_until_ms > latest.ms)
-    UPDATE slotsync_queue.meta SET value = '0' FROM latest
-    WHERE queue = ${queue.name} AND field = 'stalled-check'
-      AND CASE WHEN field = 'stalled-check' THEN value::bigint > latest.ms END`;
+      UPDATE slotsync_queue.job SET locked_until_ms = latest FROM limits
+      WHERE queue = ${names} AND state = 'active' AND locked_until_ms > latest),
+    checks AS (
+      UPDATE slotsync_queue.meta SET value = '0' FROM limits
+      WHERE queue = ${names} AND field = 'stalled-check'
+        AND CASE WHEN field = 'stalled-check' THEN value::bigint > latest END)
+    SELECT DISTINCT queue AS name FROM slotsync_queue.job, limits
+    WHERE queue = ${names} AND state = 'delayed' AND NOT process_at_ms BETWEEN earliest AND latest`;
+  for (const queue of queues) if (misdated.some(({ name }) => name === queue.name)) await queue.promoteJobs();
 }

@@ -1,5 +1,5 @@
 // Incremental sync: starts a run over whatever is in the inbox, and polls the streams that have a cursor. PostgreSQL's
-// NOTIFY is a hint, since a notification may be lost; polling the inbox every second is authoritative.
+// NOTIFY is a hint, since a notification may be lost; polling the inbox every two seconds is authoritative.
 import { codeOf } from '../errors/errors.js';
 import { createStoppable, repeat } from '../process/lifecycle.js';
 import { listenForChanges } from '../state/inbox/add-changes.js';
@@ -18,7 +18,7 @@ type InboxWorkerOptions = Pick<SyncDeps, 'state' | 'mirror' | 'log' | 'streams'>
   Pick<ParsedConfig, 'polling'> & { bullmq: Bullmq; producer: Producer };
 
 const SECOND = 1000;
-const INBOX_EVERY_MS = SECOND;
+const INBOX_EVERY_MS = 2 * SECOND;
 /** Until the next attempt while another process takes from the inbox, which is a matter of milliseconds. */
 const BUSY_MS = 50;
 /** Until the next attempt while another process polls, which is a matter of seconds. */
@@ -36,7 +36,8 @@ export function createInboxWorker(options: InboxWorkerOptions) {
   const changeWorker = createChangeWorker(options, stopping);
 
   async function takeFromInbox(): Promise<number | undefined> {
-    await addDueChecks(state.db, [...streams.keys()]);
+    const { isWorkWaiting } = await addDueChecks(state.db, [...streams.keys()]);
+    if (!isWorkWaiting) return undefined;
     const taken = await takeChanges(state.db, [...streams.keys()], fingerprintsOf(streams.values()));
     if (taken === 'nothing') return undefined;
     if (taken === 'busy') return BUSY_MS;

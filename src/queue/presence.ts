@@ -38,16 +38,17 @@ export async function startPresence({ state, log, command, configuration }: Pres
   let stopped: (SendingStopped & { since: Date }) | null = null;
   let isChanged = false;
   let notedAt: string | undefined;
-  /** In one transaction: what is found out must not be forgotten when it cannot be noted. */
-  const note = () =>
+  const note = async () => {
+    const noted = await notePresence(state.db, process_, stopped, { configuration, isChanged, notedAt });
+    return noted.isPutBack ? noteRestored() : noted.notedAt;
+  };
+  /** In one transaction: what was found out must not be forgotten when it cannot be noted. */
+  const noteRestored = () =>
     state.db.transaction(async (tx) => {
-      const noted = await notePresence(tx, process_, stopped, { configuration, isChanged, notedAt });
-      if (noted.isPutBack) {
-        log.error('the state has forgotten what this process noted: it was put back');
-        await noteDatabase(tx, 'state', await readStateFacts(tx));
-        await markRestored(tx, 'state', 'was put back to an earlier time while a process was at work');
-      }
-      return noted.notedAt;
+      log.error('the state has forgotten what this process noted: it was put back');
+      await noteDatabase(tx, 'state', await readStateFacts(tx));
+      await markRestored(tx, 'state', 'was put back to an earlier time while a process was at work');
+      return (await notePresence(tx, process_, stopped, { configuration, isChanged })).notedAt ?? undefined;
     });
   notedAt = await note();
   const renewal = repeat(renew, {

@@ -80,11 +80,12 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
      * out. Returns the runs of other configurations.
      */
     async requeue(): Promise<Run[]> {
+      await bullmq.correctTimes([runs, batches, incremental], state.db);
+      if ((await listUnfinishedRuns(state.db)).length === 0) return [];
       if (fingerprints) {
         await adoptRuns(state.db, fingerprints);
         await endLeftRuns(state.db, fingerprints, 'incremental');
       }
-      for (const queue of [runs, batches, incremental]) await bullmq.correctTimes(queue, state.db);
       const unfinished = await listUnfinishedRuns(state.db);
       for (const run of unfinished.filter(isOwn)) {
         if (run.status === 'planning' && run.pausedAt === null) await enqueueRun(run.id, run.lane);
@@ -92,7 +93,8 @@ export function createProducer({ bullmq, state, fingerprints }: ProducerDeps) {
       }
       const queued = (await listQueuedBatches(state.db)).filter(isOwn);
       for (const { queue, own } of perQueue(queued))
-        if ((await queue.getJobCountByTypes(...UNFINISHED)) < own.length) await enqueueBatches(own);
+        if (own.length > 0 && (await queue.getJobCountByTypes(...UNFINISHED)) < own.length)
+          await enqueueBatches(own);
       return unfinished.filter((run) => !isOwn(run) && !onlyReads(run));
     },
 

@@ -1,5 +1,6 @@
 // The queue's connections to PostgreSQL. BullMQ opens for each queue and each worker a pool and a listening connection of its
 // own: two dozen for one process. Here all of them share one small pool. The first opens it, the last closes it.
+import type { EventEmitter } from 'node:events';
 import { PostgresConnection, PostgresQueueBackend, type BackendFactory, type PgPool } from 'bullmq';
 import pg from 'pg';
 import { pgConfig, waitWhileFull } from '../connections/postgres-connection.js';
@@ -18,6 +19,8 @@ const SILENCE = {
   /** How often the connection that only listens is asked whether it still answers. */
   askMs: 30_000,
 };
+/** BullMQ's channel, whose notifications name a queue. */
+const JOBS_CHANNEL = 'bullmq_jobs';
 
 type ListenClient = Awaited<ReturnType<PostgresConnection['getListenClient']>>;
 
@@ -87,6 +90,12 @@ class SharedConnection extends PostgresConnection {
     client.once('end', () => clearInterval(timer));
   }
 
+  /** Workers that wait for a job of this queue look for one, as if a notification had come. */
+  wake(queue: string): void {
+    const client = this.listening as unknown as EventEmitter | undefined;
+    client?.emit('notification', { channel: JOBS_CHANNEL, payload: queue });
+  }
+
   override async close(): Promise<void> {
     if (--this.users > 0) return;
     this.forget();
@@ -95,7 +104,10 @@ class SharedConnection extends PostgresConnection {
   }
 }
 
-/** A backend for BullMQ whose queues and workers share their connections; `schema` holds BullMQ's tables. */
+/**
+ * A backend for BullMQ whose queues and workers share their connections; `schema` holds BullMQ's tables. `wake`: its workers
+ * of a queue look for a job.
+ */
 export function createSharedBackend(address: SettingText, schema: string, { answerMs, askMs } = SILENCE) {
   let shared: SharedConnection | undefined;
 
@@ -113,9 +125,10 @@ export function createSharedBackend(address: SettingText, schema: string, { answ
     return new SharedConnection(pool, schema, askMs, () => (shared = undefined));
   };
 
-  return ((name, options) => {
+  const backend = ((name, options) => {
     shared ??= open();
     shared.users++;
     return new PostgresQueueBackend(shared, name, options as never);
   }) satisfies BackendFactory;
+  return { backend, wake: (queue: string) => shared?.wake(queue) };
 }

@@ -107,6 +107,7 @@ export function createWorkers(options: WorkersOptions) {
   /** Queues again what an interruption left. A run that belongs to another configuration is named once. */
   async function requeue(): Promise<void> {
     const others = await producer.requeue();
+    await bullmq.wakeWorkers(state.db);
     for (const { id, fingerprints } of others) {
       const differing = differingStreams(fingerprints, fingerprintsOf(options.streams.values()));
       if (differing.length > 0 && !leftToOthers.has(id))

@@ -22,6 +22,8 @@ export interface SendingStopped {
   message: string;
 }
 
+type Noted = { isPutBack: true; notedAt: null } | { isPutBack: false; notedAt: string };
+
 /** A process that was killed is forgotten after this time. */
 export const KEEP_PROCESSES_DAYS = 7;
 /** A process renews its row so often. */
@@ -32,7 +34,7 @@ export const ALIVE_SECONDS = 30;
 /**
  * Adds a process, or renews it: `stopped` says why it sends nothing; null: it sends. `isChanged`: the files of its
  * configuration are others now. `notedAt`: when it did so last, as this function has said it. `isPutBack`: the state has
- * forgotten that, earlier than it forgets processes.
+ * forgotten that, earlier than it forgets processes; then nothing is noted.
  */
 export async function notePresence(
   db: Queries,
@@ -47,23 +49,27 @@ export async function notePresence(
     isChanged?: boolean;
     notedAt?: string | undefined;
   } = {},
-): Promise<{ notedAt: string; isPutBack: boolean }> {
-  const noted = notedAt ?? '-infinity';
-  return queryOne<{ notedAt: string; isPutBack: boolean }>(db)`
-    WITH before AS (SELECT max(seen_at) AS seen_at FROM slotsync.processes WHERE id = ${id})
+): Promise<Noted> {
+  const last = notedAt ?? '-infinity';
+  return queryOne<Noted>(db)`
+    WITH before AS (
+      SELECT coalesce(max(seen_at), '-infinity') < ${last}::timestamptz
+        AND ${last}::timestamptz > now() - make_interval(days => ${KEEP_PROCESSES_DAYS}) AS is_put_back
+      FROM slotsync.processes WHERE id = ${id}
+    ), noted AS (
     INSERT INTO slotsync.processes AS p (id, command, host, pid, stopped_since, error_code, error_message, configuration,
       fingerprints, configuration_loaded_at, configuration_changed_at)
-    VALUES (${id}, ${command}, ${host}, ${pid}, CASE WHEN ${stopped !== null} THEN now() END,
+    SELECT ${id}, ${command}, ${host}, ${pid}::int, CASE WHEN ${stopped !== null} THEN now() END,
       ${stopped?.code ?? null}, ${stopped?.message ?? null}, ${configuration?.configuration ?? null},
       ${configuration ? JSON.stringify(configuration.streams) : null}::jsonb,
-      now() - ${configuration ? agoOf(configuration.loadedAt) : null}::text::interval, CASE WHEN ${isChanged} THEN now() END)
+      now() - ${configuration ? agoOf(configuration.loadedAt) : null}::text::interval, CASE WHEN ${isChanged} THEN now() END
+    FROM before WHERE NOT is_put_back
     ON CONFLICT (id) DO UPDATE SET seen_at = now(),
       stopped_since = CASE WHEN ${stopped !== null} THEN coalesce(p.stopped_since, now()) END,
       error_code = excluded.error_code, error_message = excluded.error_message,
       configuration_changed_at = CASE WHEN ${isChanged} THEN coalesce(p.configuration_changed_at, now()) END
-    RETURNING seen_at::text AS "notedAt",
-      (SELECT coalesce(seen_at, '-infinity') FROM before) < ${noted}::timestamptz
-        AND ${noted}::timestamptz > now() - make_interval(days => ${KEEP_PROCESSES_DAYS}) AS "isPutBack"`;
+    RETURNING seen_at::text)
+    SELECT is_put_back AS "isPutBack", (SELECT seen_at FROM noted) AS "notedAt" FROM before`;
 }
 
 /** A process stops: nothing of it is left. */

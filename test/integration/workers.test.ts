@@ -29,7 +29,12 @@ async function open(config = rooms(), options: WorldOptions = {}): Promise<World
 }
 
 /** Works the queue until the condition is met. */
-async function work(world: World, done: () => Promise<boolean>, describeIt: string): Promise<void> {
+async function work(
+  world: World,
+  done: () => Promise<boolean>,
+  describeIt: string,
+  timeoutMs?: number,
+): Promise<void> {
   const workers = createWorkers({
     ...world.deps(),
     bullmq,
@@ -38,7 +43,7 @@ async function work(world: World, done: () => Promise<boolean>, describeIt: stri
   });
   try {
     await workers.start();
-    await until(done, { describe: describeIt });
+    await until(done, { describe: describeIt, ...(timeoutMs === undefined ? {} : { timeoutMs }) });
   } finally {
     workers.abort();
     await workers.stop();
@@ -87,6 +92,31 @@ describe('workers', () => {
     expect(await world.recordsOf('rooms')).toEqual({});
     expect(await readRun(world.state.db, runId)).toMatchObject({ status: 'cancelled' });
   });
+});
+
+it('workers: a job whose notification was lost is taken after the next sweep', async () => {
+  const world = await open();
+  await addRooms(world, 'A');
+  const { runId, queue } = await world.plan();
+  const [batchId = 0] = queue;
+  const jobs = bullmq.queue(QUEUES.batches);
+  // Its worker waits for it, longer than the test.
+  await jobs.add('apply', { batchId }, { ...JOB_OPTIONS, jobId: batchJobId(batchId), delay: 110_000 });
+  await jobs.close();
+  let isLost = false;
+  const lose = async () => {
+    const waits = await world.sql`
+      SELECT FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle' AND query LIKE '%next_delay($1)%'`;
+    if (waits.length === 0) return false;
+    await world.sql`UPDATE slotsync_queue.job SET state = 'waiting'`;
+    return true;
+  };
+  const done = async () => {
+    isLost ||= await lose();
+    return isLost && (await hasEnded(world, runId)());
+  };
+  await work(world, done, 'the run to end', 60_000);
+  await expectInSync(world);
 });
 
 it('workers: a stream whose source times out each time fails alone at the first attempt of the plan', async () => {

@@ -1,4 +1,4 @@
-// Keys are put into the inbox, and workers hear of it. NOTIFY is a hint: workers look every second as well.
+// Keys are put into the inbox, and workers hear of it. NOTIFY is a hint: workers look every two seconds as well.
 import type { SettingText } from '../../config/setting-text.js';
 import { connectPostgres, findPooling } from '../../connections/postgres-connection.js';
 import { queryOne, type Queries } from '../database.js';
@@ -29,7 +29,7 @@ export function listenForChanges(url: SettingText, onChange: () => void) {
     // In transaction mode no session stays with a client, so no notification would arrive.
     const pooling = await findPooling(url).catch(() => 'none');
     if (pooling === 'transaction' || closing.signal.aborted) return;
-    // The driver reconnects on its own, also after a first failure; looking every second covers the time between.
+    // The driver reconnects on its own, also after a first failure; looking every two seconds covers the time between.
     await client.listen(CHANGES_CHANNEL, onChange, onChange);
   };
   const started = listen().catch(() => undefined);

@@ -4,16 +4,20 @@
 import { anyOf, queryOne, type Queries } from '../database.js';
 import { AWAITS_SECOND_ANSWER, IS_FORMER, IS_FREE } from '../records/record-state.js';
 import { CHANGES_CHANNEL } from './add-changes.js';
+import { isWorkWaiting } from './take-changes.js';
 
 /** Records taken in one statement. */
 const AT_ONCE = 1000;
 
 /**
  * Puts the records of these streams whose check is due into the inbox; an object that no row has stays in doubt until
- * one does. Returns how many there were.
+ * one does. Returns how many there were, and whether anything in the inbox may be taken: all that an idle worker asks.
  */
-export async function addDueChecks(db: Queries, streams: readonly string[]): Promise<number> {
-  const { added } = await queryOne<{ added: number }>(db)`
+export async function addDueChecks(
+  db: Queries,
+  streams: readonly string[],
+): Promise<{ added: number; isWorkWaiting: boolean }> {
+  return queryOne<{ added: number; isWorkWaiting: boolean }>(db)`
     WITH due AS (
       SELECT r.stream, r.local_key FROM slotsync.records AS r
       WHERE r.check_after <= now() AND r.stream = ${anyOf(streams)} AND ${IS_FREE}
@@ -26,6 +30,7 @@ export async function addDueChecks(db: Queries, streams: readonly string[]): Pro
     ), added AS (
       INSERT INTO slotsync.changes (stream, local_key) SELECT stream, local_key FROM doubted WHERE NOT is_former RETURNING 1
     )
-    SELECT count(*)::int AS added, CASE WHEN count(*) > 0 THEN pg_notify(${CHANGES_CHANNEL}, '') END FROM added`;
-  return added;
+    SELECT count(*)::int AS added, count(*) > 0 OR ${isWorkWaiting(streams)} AS "isWorkWaiting",
+      CASE WHEN count(*) > 0 THEN pg_notify(${CHANGES_CHANNEL}, '') END
+    FROM added`;
 }

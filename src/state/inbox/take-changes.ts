@@ -19,6 +19,19 @@ const RUNS_AT_ONCE = 4;
  */
 export type TakenChanges = { runId: number } | 'nothing' | 'busy';
 
+/** A row `c` of these streams that waits, and whose time has come. */
+const isWaiting = (streams: readonly string[]) =>
+  sql`(c.run_id IS NULL AND (c.not_before IS NULL OR c.not_before <= now()) AND c.stream = ${anyOf(streams)})`;
+
+/** A row `c` that names no run which may have taken it: a program that adds rows may have named one. */
+const IS_MISTAKEN = sql`(c.run_id IS NOT NULL AND NOT EXISTS (
+  SELECT FROM slotsync.runs AS r WHERE r.id = c.run_id AND r.kind = 'incremental' AND r.finished_at IS NULL))`;
+
+/** Whether `takeChanges` may find something to do: a condition, which reads no more than the first row that is. */
+export const isWorkWaiting = (streams: readonly string[]) => sql`(
+  EXISTS (SELECT FROM slotsync.changes AS c WHERE ${isWaiting(streams)})
+  OR EXISTS (SELECT FROM slotsync.changes AS c WHERE ${IS_MISTAKEN}))`;
+
 /**
  * Starts an incremental run over the oldest keys that wait, of these streams. A key that another run has taken is left
  * until that run has ended, since it may have changed again meanwhile. The run is to be queued.
@@ -34,10 +47,7 @@ export async function takeChanges(
       SELECT count(*)::int AS runs FROM slotsync.runs
       WHERE finished_at IS NULL AND kind = 'incremental' AND paused_at IS NULL`;
     if (runs >= RUNS_AT_ONCE) return 'nothing';
-    // A program that adds rows may have named a run.
-    await query(tx)`
-      UPDATE slotsync.changes AS c SET run_id = NULL WHERE c.run_id IS NOT NULL AND NOT EXISTS (
-        SELECT FROM slotsync.runs AS r WHERE r.id = c.run_id AND r.kind = 'incremental' AND r.finished_at IS NULL)`;
+    await query(tx)`UPDATE slotsync.changes AS c SET run_id = NULL WHERE ${IS_MISTAKEN}`;
     // The rows are chosen by one snapshot and taken by their ids: one that is committed later stays for the next run, also
     // when its key is taken now, since the mirror may be read before that row's change is visible.
     const chosen = await queryOne<{ streams: string[] | null; ids: string[] }>(tx)`
@@ -45,8 +55,7 @@ export async function takeChanges(
         SELECT DISTINCT stream, local_key FROM slotsync.changes WHERE run_id IS NOT NULL
       ), waiting AS MATERIALIZED (
         SELECT c.id, c.stream, c.local_key FROM slotsync.changes AS c
-        WHERE c.run_id IS NULL AND (c.not_before IS NULL OR c.not_before <= now())
-          AND c.stream = ${anyOf(streams)}
+        WHERE ${isWaiting(streams)}
           AND NOT EXISTS (SELECT FROM in_flight AS f WHERE f.stream = c.stream AND f.local_key = c.local_key)
         ORDER BY c.id LIMIT ${ROWS_LOOKED_AT}
       ), chosen AS MATERIALIZED (
