@@ -182,7 +182,8 @@ describe('the queue in PostgreSQL, whose connections have fallen silent', () => 
   it('opens others: jobs are added, and worked as soon as they are there', async () => {
     await migrateQueue({ postgresUrl: database.url });
     const hop = await openHop(database.url);
-    const backend = createSharedBackend(hop.url, QUEUE_SCHEMA, { answerMs: 1000, askMs: 500 }) as never;
+    const shared = createSharedBackend(hop.url, QUEUE_SCHEMA, { answerMs: 1000, askMs: 500 });
+    const backend = shared.backend as never;
     const names: string[] = [];
     const queue = new Queue('silent', { connection: {} }, backend);
     // Without a look of its own: it hears of a job, or never works it.
