@@ -69,6 +69,8 @@ function openClient<T extends Record<string, postgres.PostgresType> = {}>(
     idle_timeout: IDLE_MS / 1000,
     // A pooler may send the next statement over another connection, which does not know a prepared one.
     prepare: false,
+    // Else each connection asks for the types of all arrays before its first statement. Few clients read arrays.
+    fetch_types: false,
     onnotice: () => undefined,
     // Times are read as ISO, whatever the server, the database or the role prints.
     connection: { application_name: nameOf(duty), DateStyle: 'ISO, YMD', ...connection },

@@ -14,21 +14,35 @@ export const ONE_STATEMENT: postgres.UnsafeQueryOptions & { simple: false } = {
   simple: false,
 };
 
-/**
- * Runs `COPY … TO STDOUT` and yields the lines in blocks. Ends the client, which serves this reading only, whether the
- * reading is complete or not. Throws the error of PostgreSQL or of the connection.
- */
-export async function* readCopy(client: postgres.Sql, statement: string): AsyncGenerator<string[]> {
-  try {
-    yield* copyOut(client, statement);
-  } finally {
-    await client.end({ timeout: 1 });
-  }
+/** Readings over clients of their own, one for each at a time. The client of a complete reading is kept for the next one. */
+export function openCopies(connect: () => postgres.Sql) {
+  const idle: postgres.Sql[] = [];
+  let isClosed = false;
+  const end = (client: postgres.Sql) => client.end({ timeout: 1 });
+  return {
+    /** As `copyOut`. */
+    async *read(statement: string): AsyncGenerator<string[]> {
+      const client = idle.pop() ?? connect();
+      let isComplete = false;
+      try {
+        yield* copyOut(client, statement);
+        isComplete = true;
+      } finally {
+        if (isComplete && !isClosed) idle.push(client);
+        else await end(client);
+      }
+    },
+    /** Readings that are under way end their clients themselves. */
+    async close(): Promise<void> {
+      isClosed = true;
+      await Promise.all(idle.splice(0).map(end));
+    },
+  };
 }
 
 /**
- * The same, and leaves the client open. A reading that is abandoned asks the server to cancel it, and the request may
- * arrive after its end: end the client then.
+ * Runs `COPY … TO STDOUT` and yields the lines in blocks. Throws the error of PostgreSQL or of the connection. A reading that
+ * is abandoned asks the server to cancel it, and the request may arrive after its end: end the client then.
  */
 export async function* copyOut(client: postgres.Sql, statement: string): AsyncGenerator<string[]> {
   let query: postgres.PendingQuery<postgres.Row[]> | undefined;

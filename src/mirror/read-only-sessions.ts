@@ -217,8 +217,6 @@ function openSession(url: SettingText, statementSeconds: number) {
       max: 1,
       max_lifetime: null,
       types: VALUE_TYPES,
-      // The driver's own reading of arrays takes a null for the text NULL.
-      fetch_types: false,
       onclose: () => void (isAlive = false),
     },
     { reconnects: false, serverId: () => serverId, giveUpMs: (statementSeconds + 60) * 1000 },

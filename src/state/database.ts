@@ -5,6 +5,7 @@ import { parse as parseArray } from 'postgres-array';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { readConnectionFault } from '../connections/postgres-faults.js';
 import { connectPostgres, waitWhileFull } from '../connections/postgres-connection.js';
+import { openCopies } from '../connections/postgres-copy.js';
 import type { SettingText } from '../config/setting-text.js';
 import { arrayLiteral, quoteLiteral } from '../text/sql-text.js';
 
@@ -39,17 +40,25 @@ export function openState({
   connections?: number;
   duty?: string;
 }) {
-  // The types of arrays are these few: to ask the server for all of them is a round trip for each connection.
-  const client = connectPostgres(url, duty, { max: connections, fetch_types: false });
+  const client = connectPostgres(url, duty, { max: connections });
   for (const [type, read] of ARRAYS) client.options.parsers[type] = (text: string) => parseArray(text, read);
   const db = nameFailures(markParameters(drizzle(client)));
   // drizzle has made them text. Whoever needs microseconds asks for ::text.
   client.options.parsers[TIMESTAMPTZ] = (text: string) => new Date(text);
+  const copies = openCopies(() => connectPostgres(url, 'plan'));
   return {
     db,
     client,
     url,
-    close: () => client.end({ timeout: 2 }),
+    /** The lines of `COPY … TO STDOUT` in blocks, read over a connection beside those of the queries. */
+    async *copy(statement: string): AsyncGenerator<string[]> {
+      try {
+        yield* copies.read(statement);
+      } catch (error) {
+        throw asStateError(error);
+      }
+    },
+    close: async () => void (await Promise.all([client.end({ timeout: 2 }), copies.close()])),
   };
 }
 

@@ -47,7 +47,7 @@ export async function migrate(
   databaseUrl: SettingText,
   waiting?: Waiting,
 ): Promise<{ applied: number; contested: readonly Contested[] }> {
-  const client = connectPostgres(databaseUrl, 'migrate');
+  const client = connectPostgres(databaseUrl, 'migrate', { fetch_types: true });
   try {
     return await changeSchema(drizzle(client), applyMissing, waiting);
   } catch (error) {

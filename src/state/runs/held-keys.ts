@@ -1,10 +1,8 @@
 // The keys of what is held for approval: they stand in held batches, and many of them have no record yet.
 import { createHash } from 'node:crypto';
 import { sql } from 'drizzle-orm';
-import { connectPostgres } from '../../connections/postgres-connection.js';
-import { readCopy } from '../../connections/postgres-copy.js';
 import { quoteLiteral } from '../../text/sql-text.js';
-import { anyOf, asStateError, query, queryOne, type Queries, type State } from '../database.js';
+import { anyOf, query, queryOne, type Queries, type State } from '../database.js';
 import type { RunHold } from './holds.js';
 
 type HeldPart = Pick<RunHold, 'runId' | 'stream' | 'operation'>;
@@ -47,16 +45,11 @@ export async function countAlsoHeld(db: Queries, own: HeldPart, other: HeldPart)
  * SHA-256 of the keys of what is held, each once, in byte order, each with a line feed behind it as COPY writes them. The
  * server sorts them, on disk when there are many.
  */
-export async function digestHeldKeys({ url }: State, hold: HeldPart): Promise<string> {
+export async function digestHeldKeys(state: State, hold: HeldPart): Promise<string> {
   const digest = createHash('sha256');
   const statement = `COPY (SELECT DISTINCT k.key COLLATE "C" AS key FROM slotsync.batches AS b, unnest(b.keys) AS k(key)
     WHERE b.run_id = ${hold.runId} AND b.stream = ${quoteLiteral(hold.stream)}
       AND b.operation = ${quoteLiteral(hold.operation)} AND b.state = 'held' ORDER BY key) TO STDOUT`;
-  try {
-    for await (const block of readCopy(connectPostgres(url, 'plan'), statement))
-      digest.update(`${block.join('\n')}\n`, 'latin1');
-  } catch (error) {
-    throw asStateError(error);
-  }
+  for await (const block of state.copy(statement)) digest.update(`${block.join('\n')}\n`, 'latin1');
   return digest.digest('hex');
 }

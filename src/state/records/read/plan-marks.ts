@@ -1,9 +1,8 @@
 // Marks: what a plan or a poll has to know of a record, as one short text. sync/object/decide-operation.ts reads them.
 import { sql } from 'drizzle-orm';
-import { connectPostgres } from '../../../connections/postgres-connection.js';
-import { encodeColumn, escapeColumn, readCopy } from '../../../connections/postgres-copy.js';
+import { encodeColumn, escapeColumn } from '../../../connections/postgres-copy.js';
 import { quoteLiteral } from '../../../text/sql-text.js';
-import { anyOf, asStateError, query, type State } from '../../database.js';
+import { anyOf, query, type State } from '../../database.js';
 import { RETIREMENT_REFUSED, STILL_RESERVED } from '../outcome-types.js';
 import { AWAITS_SECOND_ANSWER, WAS_SENT } from '../record-state.js';
 
@@ -47,9 +46,5 @@ export async function* readPlanMarks(
   }
   const statement = `COPY (SELECT r.local_key, ${MARK}
     FROM slotsync.records AS r WHERE r.stream = ${quoteLiteral(stream)} ORDER BY r.local_key) TO STDOUT`;
-  try {
-    yield* readCopy(connectPostgres(state.url, 'plan'), statement);
-  } catch (error) {
-    throw asStateError(error);
-  }
+  yield* state.copy(statement);
 }
