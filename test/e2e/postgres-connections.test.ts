@@ -6,7 +6,10 @@ import { STORES } from '../support/services.js';
 import { openHop } from '../support/tcp-hop.js';
 import { until } from '../support/wait.js';
 
-describe.each(STORES)('connections to PostgreSQL, queue and quota on $store', ({ store, url, skip }) => {
+/** At once: they wait for the most part, some of them for minutes. */
+const describeStores = describe.concurrent.each(STORES);
+
+describeStores('connections to PostgreSQL, queue and quota on $store', ({ store, url, skip }) => {
   describe.skipIf(skip)('a worker', () => {
     let world: Rehearsal;
     beforeAll(async () => {
@@ -36,8 +39,8 @@ describe.each(STORES)('connections to PostgreSQL, queue and quota on $store', ({
   });
 });
 
-describe.each(STORES)('connections that fall silent, queue and quota on $store', ({ url, skip }) => {
-  const test = it.skipIf(skip).concurrent;
+describeStores('connections that fall silent, queue and quota on $store', ({ url, skip }) => {
+  const test = it.skipIf(skip);
 
   test('worker: goes on over others, and sends everything', async () => {
     const world = await rehearse({ redisUrl: url, rows: 60 });

@@ -5,6 +5,9 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** The longest files, in this order: most of it waits, so it is begun first and the rest is run beside it. */
 const LONGEST = [
+  'e2e/postgres-connections',
+  'schedules/schedules',
+  'e2e/round-trips',
   'e2e/incremental',
   'e2e/configuration-changed',
   'e2e/backfill',
@@ -20,7 +23,7 @@ const LONGEST = [
   'integration/verify',
   'e2e/redis',
   'e2e/demo',
-  'e2e/postgres-connections',
+  'e2e/large-rows',
   'e2e/refused-inputs',
   'integration/objects',
   'integration/limits',
