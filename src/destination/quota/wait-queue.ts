@@ -1,11 +1,15 @@
-// The waiters of one lane in one process: first come, first served. Only one question to the store is open at a time,
-// whatever number of jobs wait. A grant goes to the first waiter at the time it arrives, so a waiter that has left cannot
-// lose one.
+// The waiters of one lane in one process: first come, first served. Near the store only one question to it is open at a
+// time, whatever number of jobs wait; far from it a few are, because one at a time would grant no more than one slot in
+// each round trip. A grant goes to the first waiter at the time it arrives, so a waiter that has left cannot lose one.
+import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { messageOf, SlotsyncError } from '../../errors/errors.js';
 
 const BACKOFF_FIRST_MS = 50;
 const BACKOFF_MAX_MS = 1000;
+/** Questions that are open at once: one more for each such time that an answer takes, about half of the time between grants. */
+const ONE_QUESTION_EACH_MS = 25;
+const MOST_QUESTIONS = 6;
 
 interface Waiter<Grant> {
   readonly since: number;
@@ -14,10 +18,13 @@ interface Waiter<Grant> {
 }
 
 export interface WaitQueueOptions<Grant> {
-  /** Asks the store once. With `askMs` the store expects the next question then. */
-  ask(moreWaiting: boolean): Promise<{ grant?: Grant; askMs?: number | undefined }>;
-  /** Reports to the store that this queue is empty. */
-  withdraw(): Promise<void>;
+  /**
+   * Asks the store once, as the waiter of this id. With `askMs` the store expects its next question so long after it has
+   * answered this one.
+   */
+  ask(id: string, moreWaiting: boolean): Promise<{ grant?: Grant; askMs?: number | undefined }>;
+  /** Reports to the store that the waiter of this id has left. */
+  withdraw(id: string): Promise<void>;
   /** Returns a grant for which there is no waiter. */
   giveBack(grant: Grant): void;
   giveUpMs: number;
@@ -34,21 +41,41 @@ export function createWaitQueue<Grant>({
   closing,
 }: WaitQueueOptions<Grant>) {
   const waiters = new Set<Waiter<Grant>>();
-  let serving: Promise<void> | undefined;
+  const serving = new Set<Promise<void>>();
+  /** Questions that are open, or are asked again in a moment. */
+  let questions = 0;
+  /** How long the store takes to answer, lately. */
+  let roundTripMs = 0;
   let pausing = new AbortController();
 
+  /** Opens as many questions as the waiters need. */
+  function serveAll(): void {
+    const most = Math.min(MOST_QUESTIONS, 1 + Math.floor(roundTripMs / ONE_QUESTION_EACH_MS));
+    while (questions < Math.min(most, waiters.size)) {
+      const served = serve().finally(() => serving.delete(served));
+      serving.add(served);
+    }
+  }
+
+  /** Asks while there is a waiter for each question. */
   async function serve(): Promise<void> {
+    const id = randomUUID();
     let failingSince: number | undefined;
     let backoffMs = BACKOFF_FIRST_MS;
     let registered = false;
-    while (waiters.size > 0) {
+    questions++;
+    while (waiters.size >= questions) {
       const asked = now();
       try {
-        const answer = await ask(waiters.size > 1);
+        const answer = await ask(id, waiters.size > questions);
+        const tookMs = now() - asked;
+        roundTripMs = (roundTripMs + tookMs) / 2;
         failingSince = undefined;
         backoffMs = BACKOFF_FIRST_MS;
         registered = answer.askMs !== undefined;
         if (answer.grant !== undefined) handOver(answer.grant);
+        serveAll();
+        // The next question takes as long to arrive as this one and its answer together: it is sent that much earlier.
         if (answer.askMs !== undefined) await pause(answer.askMs);
       } catch (cause) {
         failingSince ??= asked;
@@ -59,12 +86,12 @@ export function createWaitQueue<Grant>({
         await pause(backoffMs * (0.5 + Math.random() / 2));
         backoffMs = Math.min(2 * backoffMs, BACKOFF_MAX_MS);
       }
-      if (registered && waiters.size === 0) {
-        await withdraw().catch(() => undefined); // otherwise the store notices that the queue stopped asking
+      if (registered && waiters.size < questions) {
+        await withdraw(id).catch(() => undefined); // otherwise the store notices that it is not asked any more
         registered = false;
       }
     }
-    serving = undefined; // before the next waiter can join
+    questions--; // before the next waiter can join
   }
 
   function handOver(grant: Grant): void {
@@ -76,7 +103,7 @@ export function createWaitQueue<Grant>({
   /** Ends early when the last waiter leaves. */
   function pause(ms: number): Promise<void> {
     if (waiters.size === 0) return Promise.resolve();
-    pausing = new AbortController();
+    if (pausing.signal.aborted) pausing = new AbortController();
     return sleep(ms, undefined, { signal: pausing.signal }).catch(() => undefined);
   }
 
@@ -103,12 +130,12 @@ export function createWaitQueue<Grant>({
         const onAbort = () => waiter.refused(signal?.reason);
         signal?.addEventListener('abort', onAbort);
         waiters.add(waiter);
-        serving ??= serve();
+        serveAll();
       });
     },
     /** Ends when no question to the store is open. */
     async ended(): Promise<void> {
-      await serving;
+      while (serving.size > 0) await Promise.all(serving);
     },
   };
 }
