@@ -69,7 +69,7 @@ async function showCauses({ filter, narrows, read, limit = MOST_CAUSES, ...show 
   const { json, out, now, timeZone } = show;
   const file = out === undefined ? undefined : await openCsvFile(out, CAUSE_COLUMNS);
   const facts = await read();
-  const { total, causes, formerObjects, drift } = facts;
+  const { total, causes, formerObjects, renamed, drift } = facts;
   const shown = causes.slice(0, limit);
   await file?.write(shown.map(causeToCsv));
   await file?.close();
@@ -85,7 +85,7 @@ async function showCauses({ filter, narrows, read, limit = MOST_CAUSES, ...show 
   printDocument(
     { lead: about, sections: file ? [] : sections },
     { json, timeZone },
-    { total, causes: shown.map(causeToJson), formerObjects, drift },
+    { total, causes: shown.map(causeToJson), formerObjects, renamed, drift },
   );
 }
 
@@ -117,10 +117,14 @@ async function showRecords({
   }
   await file?.close();
   const facts = await read();
-  const { total, formerObjects, drift } = facts;
+  const { total, formerObjects, renamed, drift } = facts;
   const lead = failuresLead(facts, shown < total ? ` (the first ${shown} shown)` : '');
   if (out !== undefined) lead.push(`Written to ${out}.`);
-  printDocument({ lead, sections: [] }, { json, timeZone }, { total, ...document, formerObjects, drift });
+  printDocument(
+    { lead, sections: [] },
+    { json, timeZone },
+    { total, ...document, formerObjects, renamed, drift },
+  );
 }
 
 /** The options that choose among the records of a stream, as they were typed. */

@@ -6,9 +6,9 @@ import { formatDuration, formatMinute, formatNumber, plural, shorten, lines } fr
 import { columnsOf } from '../process/terminal.js';
 import { table } from '../render/table.js';
 import type { FieldChange } from '../streams/destination-object.js';
+import { describeRenamed } from '../documents/failures.js';
 import { describeChange, formatValues } from '../documents/values.js';
 import { widthOf } from '../render/wrap.js';
-import { renameCommand } from '../situation/commands.js';
 import { withReasons } from '../sync/limits/hold-reason.js';
 
 /** The most samples of each stream, unless all are asked for. */
@@ -122,10 +122,7 @@ function describeProblems(preview: Preview): string[] {
     Object.values(withReasons(holds, { stream })).map(({ reason }) => `${stream}: held: ${reason}`),
     refusals.map(({ key, message }) => `${stream} '${key}' would not be sent: ${message}.`),
     more > 0 && `${stream}: ${plural(more, 'more row', 'more rows')} would not be sent.`,
-    renamed.map(
-      ({ from, to }) =>
-        `${stream} '${from}' is gone, and '${to}' is new with the same values. To let the object follow the row, with its bookings: ${renameCommand(stream, from, to)}`,
-    ),
+    renamed.map((pair) => describeRenamed({ stream, ...pair })),
     isUnsendable(preview) &&
       `${stream}: none of the rows that were tried can be sent. To try all of them: slotsync check --rows`,
   );

@@ -5,6 +5,7 @@ import type { Cause } from '../situation/causes.js';
 import type { Chain } from '../situation/chains.js';
 import type { FailureInChain, HeldRecord } from '../situation/failures.js';
 import type { Failure } from '../state/records/read/list-failures.js';
+import type { OfferedRename } from '../state/records/read/renamed-rows.js';
 import type { Knowledge } from '../state/records/read/unsent-records.js';
 import {
   linkToRecord,
@@ -18,7 +19,13 @@ import {
   type Text,
 } from './document.js';
 import type { FailuresFacts } from '../situation/failure-facts.js';
-import { commandOfCause, isRetryable, retryCommandOf, type NamedCause } from '../situation/commands.js';
+import {
+  commandOfCause,
+  isRetryable,
+  renameCommand,
+  retryCommandOf,
+  type NamedCause,
+} from '../situation/commands.js';
 import { describeHeld } from './holds.js';
 
 /** `chain` and the others are undefined when they were not looked up. */
@@ -53,13 +60,14 @@ export function failuresDocument(
 
 /** `ending`: of the sentence with their number. */
 export function failuresLead(facts: FailuresFacts, ending: string): Text[] {
-  const { stream, causes, known, total, formerObjects, drift } = facts;
+  const { stream, causes, known, total, formerObjects, renamed, drift } = facts;
   const held = describeAwaitingApproval(causes);
   return present<Text>(
     (total > 0 || held === undefined) && describeNumber(facts, ending),
     held && `${held}.`,
     total + causes.length > 0 && describeUnsent(known, stream),
     describeFormerObjects(formerObjects, stream),
+    renamed.map(describeRenamed),
     describeDriftLeft(drift),
   );
 }
@@ -352,6 +360,11 @@ export function describeFormerObjects(count: number, stream?: string): string[] 
     `${plural(count, 'former object')} of records whose external id changed ${are} not deactivated: ` +
       `slotsync retry ${stream ?? '--all'} --retire-former`,
   ];
+}
+
+/** A row that seems to have another key now, and the command. */
+export function describeRenamed({ stream, from, to }: OfferedRename): string {
+  return `${stream} '${from}' is gone, and '${to}' is new with the same values. To let the object follow the row, with its bookings: ${renameCommand(stream, from, to)}`;
 }
 
 /** A verify has seen it, and it was not repaired. Empty without any. */

@@ -5,6 +5,7 @@ import { countDrift, isDrift } from '../state/drift/read-drift.js';
 import { countFormerObjects } from '../state/records/read/former-objects.js';
 import { countUnsettled } from '../state/records/read/count-records.js';
 import type { FailureFilter } from '../state/records/read/failure-filter.js';
+import { listRenamedRows } from '../state/records/read/renamed-rows.js';
 import { readKnowledge } from '../state/records/read/unsent-records.js';
 
 export type FailuresFacts = Awaited<ReturnType<typeof readFailuresFacts>>;
@@ -32,6 +33,7 @@ export async function readFailuresFacts(
     known: await readKnowledge(db, stream),
     causes: await listCauses(db, filter, configured),
     formerObjects: await countFormerObjects(db, stream),
+    renamed: await listRenamedRows(db, stream),
     /** Objects of records that differ at the service, as a verify saw them. */
     drift,
   };

@@ -351,8 +351,10 @@ export const records = slotsync.table(
     inDoubt: boolean('in_doubt').notNull().default(false),
     /** Until then a write whose answer was lost may still be carried out; after it the object is looked at once more. */
     checkAfter: time('check_after'),
-    /** When its row was first missing, where the stream waits some days before it retires, or retires nothing. */
+    /** When its row was first missing; null again once its object is retired. */
     goneSince: time('gone_since'),
+    /** The key of a row that was new when its own was found missing, and had the same values; null: none had. */
+    renamedTo: keyText('renamed_to'),
     /** The batch that may write it now; null: none. */
     claimedBy: text('claimed_by'),
     claimedUntil: time('claimed_until'),
@@ -368,6 +370,7 @@ export const records = slotsync.table(
     partialIndex('records_unsettled', "status NOT IN ('synced', 'retired')", table.stream, table.status),
     partialIndex('records_waits_for', 'waits_for IS NOT NULL', table.waitsFor),
     partialIndex('records_check_after', 'check_after IS NOT NULL', table.checkAfter),
+    partialIndex('records_renamed_to', 'renamed_to IS NOT NULL', table.stream, table.renamedTo),
     partialIndex('records_former_key', 'former_key IS NOT NULL', table.stream, table.formerKey),
   ],
 );

@@ -87,6 +87,14 @@ it('rename: a run that has seen the new key already is undone, and the object ma
   await world.sql`UPDATE courses SET room = 'N-1' WHERE room = 'R1'`;
   expect((await world.run(['sync'])).code).toBe(0);
   expect(world.sandbox.object('room_R1')).toMatchObject({ active: false });
+  expect((await world.run(['failures', 'rooms'])).stdout).toContain(
+    "rooms 'R1' is gone, and 'N-1' is new with the same values. To let the object follow the row, with its bookings: slotsync rename rooms R1 N-1\n",
+  );
+  for (const options of [['--json'], ['--all', '--json']])
+    expect(JSON.parse((await world.run(['failures', ...options])).stdout)).toMatchObject({
+      total: 0,
+      renamed: [{ stream: 'rooms', from: 'R1', to: 'N-1' }],
+    });
 
   const renamed = await world.run(['rename', 'rooms', 'R1', 'N-1']);
   expect(renamed).toMatchObject({ code: 0, stderr: '' });

@@ -1,9 +1,12 @@
 // Guarantee 4
 // A row has another key: its object follows it, with its number and its bookings, or nothing has changed.
 import { describe, expect, it } from 'vitest';
+import { failuresDocument } from '../../src/documents/failures.js';
+import { readFailuresFacts } from '../../src/situation/failure-facts.js';
 import { claimRecords } from '../../src/state/records/claim-records.js';
 import { previewStream } from '../../src/sync/plan/preview.js';
 import type { Row } from '../../src/streams/config-schema.js';
+import { forgetKey } from '../../src/state/records/forget-key.js';
 import { addChanges } from '../../src/state/inbox/add-changes.js';
 import { claimObjects } from '../../src/state/records/claim-objects.js';
 import { renameKey } from '../../src/sync/operator/rename-record.js';
@@ -261,7 +264,8 @@ describe('rename after a run has seen the new key', () => {
     expect(await world.statusesOf('rooms')).toEqual({ A: 'synced', B: 'synced', C: 'synced' });
   }
 
-  it.each<Partial<Declaration>>([{ retire: 'deactivate' }, { retire: 'deactivate', graceDays: 7 }])(
+  const NOT_RETIRED: Partial<Declaration>[] = [{ retire: 'keep' }, { retire: 'deactivate', graceDays: 7 }];
+  it.each<Partial<Declaration>>([{ retire: 'deactivate' }, ...NOT_RETIRED])(
     'is refused where a sync has read both rows since the later one was accepted: %j',
     async (changes) => {
       const world = await open(rooms(changes));
@@ -274,6 +278,21 @@ describe('rename after a run has seen the new key', () => {
       const before = await world.recordsOf('rooms');
       await expect(rename(world, 'A', 'B')).rejects.toThrow(/object of its own, 'room_B'/);
       expect(await world.recordsOf('rooms')).toEqual(before);
+    },
+  );
+
+  it.each(NOT_RETIRED)(
+    'is refused where a sync has read both rows, also when another one has found the former gone: %j',
+    async (changes) => {
+      const world = await open(rooms(changes));
+      await addRooms(world, 'A', 'C');
+      await world.sync();
+      await addRooms(world, 'B');
+      await world.sync();
+      await world.sync();
+      await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+      await world.sync();
+      await expect(rename(world, 'A', 'B')).rejects.toThrow(/object of its own, 'room_B'/);
     },
   );
 
@@ -512,5 +531,78 @@ describe('plan: a row that is gone and a new one with the same values', () => {
     await world.sync();
     await prepare(world);
     expect(await renamedIn(world)).toEqual([]);
+  });
+});
+
+describe('failures: a row that is gone and a new one with the same values', () => {
+  const offersOf = async (world: World) => {
+    const facts = await readFailuresFacts(world.state.db, {}, {});
+    const { lead = [] } = failuresDocument(facts, { most: 10, now: new Date() });
+    return lead.filter((text) => String(text).includes('rename'));
+  };
+  const OFFER =
+    "rooms 'A' is gone, and 'B' is new with the same values. To let the object follow the row, with its bookings: slotsync rename rooms A B";
+
+  /** A has become B, and what plans it has ended. */
+  async function openRenamed(changes: Partial<Declaration>, isSynced = true): Promise<World> {
+    const world = await open(rooms({ retire: 'deactivate', ...changes }));
+    await addRooms(world, 'A', 'C');
+    await world.sync();
+    expect(await offersOf(world)).toEqual([]);
+    await renameRow(world, 'A', 'B');
+    await addChanges(world.state.db, 'rooms', ['A', 'B']);
+    await (isSynced ? world.sync() : world.drainInbox());
+    return world;
+  }
+
+  const LIMITS = { retire: { count: 0, percent: 0 }, create: { count: 0, percent: 0 } };
+  it.each<[Partial<Declaration>, boolean?]>([
+    [{}],
+    [{}, false],
+    [{ retire: 'keep' }],
+    [{ graceDays: 7 }],
+    [{ limits: LIMITS }],
+  ])('is offered for a rename until it is done: %j', async (...how) => {
+    const world = await openRenamed(...how);
+    expect(await offersOf(world)).toEqual([OFFER]);
+    await world.sync();
+    expect(await offersOf(world)).toEqual([OFFER]);
+    await rename(world, 'A', 'B');
+    expect(await offersOf(world)).toEqual([]);
+    await world.sync();
+    await expectNothingToSend(world);
+    expect(await offersOf(world)).toEqual([]);
+  });
+
+  it.each<[string, (world: World) => Promise<unknown>]>([
+    ['the former row is back', (world) => addRooms(world, 'A')],
+    ['the new row is gone, too', (world) => world.sql`DELETE FROM rooms WHERE code = 'B'`],
+    [
+      'nobody has renamed for a month',
+      (world) =>
+        world.sql`UPDATE slotsync.records SET updated_at = now() - interval '31 days' WHERE local_key = 'A'`,
+    ],
+  ])('is not offered any more when %s', async (_, change) => {
+    const world = await openRenamed({});
+    await change(world);
+    await world.sync();
+    expect(await offersOf(world)).toEqual([]);
+  });
+
+  it('is not offered when the former row was back in between, and is gone without a new one', async () => {
+    const world = await openRenamed({});
+    await addRooms(world, 'A');
+    await world.sync();
+    await world.sql`DELETE FROM rooms WHERE code = 'A'`;
+    await world.sync();
+    expect(await world.statusesOf('rooms')).toEqual({ A: 'retired', B: 'synced', C: 'synced' });
+    expect(await offersOf(world)).toEqual([]);
+  });
+
+  it('is forgotten with its new key', async () => {
+    const world = await openRenamed({});
+    await forgetKey(world.state.db, { stream: 'rooms', localKey: 'B' });
+    const [record] = await world.sql`SELECT renamed_to FROM slotsync.records WHERE local_key = 'A'`;
+    expect(record).toEqual({ renamed_to: null });
   });
 });

@@ -29,8 +29,6 @@ interface Renaming {
   to: string;
   /** The external id that the template makes of the new key's row; undefined: none that can be sent. */
   templateId: string | undefined;
-  /** A run retires the object, or notes since when its row is gone. */
-  retires: boolean;
 }
 
 interface LockedRecord {
@@ -39,8 +37,8 @@ interface LockedRecord {
   destinationId: number | null;
   isAccepted: boolean;
   isRetired: boolean;
-  /** The last run that succeeded and read its row, or its lack, found it there. */
-  isInMirror: boolean;
+  /** Runs that succeeded before then, in seconds since 1970, found its row there. Null: that is not known. */
+  thereUntil: number | null;
   /** When the service accepted its object last, in seconds since 1970. */
   acceptedAt: number | null;
   /** A batch is writing it. A claim that has expired goes with the record, which is in doubt then. */
@@ -113,12 +111,12 @@ export async function renameRecord(
 
 /**
  * Whether the row of the new key was there while that of the old one still was: it was first seen before the object of the old
- * one was accepted, or before a run that read the whole stream and did not find the old one gone. Of a retired record it is not known when its
+ * one was accepted, or before a run that read the whole stream and ended before the old one was found gone. A backfill looks for no gone rows. Of a retired record it is not known when its
  * row was there last.
  */
 async function wereBothThere(
   tx: Queries,
-  { stream, to, retires }: Renaming,
+  { stream, to }: Renaming,
   record: LockedRecord,
   replaced: LockedRecord,
 ): Promise<boolean> {
@@ -129,10 +127,10 @@ async function wereBothThere(
     WHERE stream = ${stream} AND ${to} = ANY (keys)`;
   const seenAt = Math.min(replaced.acceptedAt ?? 0, plannedAt ?? Infinity);
   if (seenAt <= (record.acceptedAt ?? 0)) return true;
-  if (!record.isInMirror) return false;
+  if (record.thereUntil === null) return false;
   const { isSeen } = await queryOne<{ isSeen: boolean }>(tx)`
-    SELECT EXISTS (SELECT FROM slotsync.runs WHERE ${stream} = ANY (streams) AND kind IN ('sync', 'backfill')
-      AND range IS NULL AND status = 'succeeded' AND ${retires} AND started_at > to_timestamp(${seenAt})) AS "isSeen"`;
+    SELECT EXISTS (SELECT FROM slotsync.runs WHERE ${stream} = ANY (streams) AND kind = 'sync' AND range IS NULL
+      AND status = 'succeeded' AND started_at > to_timestamp(${seenAt}) AND finished_at < to_timestamp(${record.thereUntil})) AS "isSeen"`;
   return isSeen;
 }
 
@@ -143,7 +141,7 @@ async function lockRecords(tx: Queries, stream: string, keys: readonly string[])
       in_doubt OR check_after > now() OR claimed_by IS NOT NULL AS "inDoubt",
       object_hash IS NOT NULL AND external_id IS NOT NULL AS "isAccepted",
       coalesce(claimed_until > now(), false) AS "isClaimed", claimed_by IS NOT NULL AS "hasClaim", status = 'retired' AS "isRetired",
-      status = 'synced' AND gone_since IS NULL AS "isInMirror",
+      CASE WHEN status = 'synced' THEN extract(epoch FROM coalesce(gone_since, now()))::float8 END AS "thereUntil",
       extract(epoch FROM synced_at)::float8 AS "acceptedAt"
     FROM slotsync.records WHERE stream = ${stream} AND local_key = ${anyOf(keys)} ORDER BY local_key FOR UPDATE`;
 }
@@ -174,7 +172,7 @@ async function moveRows(tx: Queries, { stream, from, to }: Renaming): Promise<vo
   const [name, former] = [to, from].map((localKey) => recordName({ stream, localKey }));
   await query(tx)`DELETE FROM slotsync.records WHERE stream = ${stream} AND local_key = ${to}`;
   await query(tx)`
-    UPDATE slotsync.records SET local_key = ${to}, gone_since = NULL, updated_at = now()
+    UPDATE slotsync.records SET local_key = ${to}, gone_since = NULL, renamed_to = NULL, updated_at = now()
     WHERE stream = ${stream} AND local_key = ${from}`;
   await query(tx)`
     UPDATE slotsync.records SET former_key = ${to} WHERE stream = ${stream} AND former_key = ${from}`;

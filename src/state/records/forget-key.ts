@@ -134,6 +134,10 @@ function statementsOfKey(
         WHERE waits_for = ${recordName(key)}`,
     ],
     [
+      'records',
+      sql`UPDATE slotsync.records SET renamed_to = NULL WHERE stream = ${stream} AND renamed_to = ${localKey}`,
+    ],
+    [
       'batches',
       sql`UPDATE slotsync.batches SET keys = array(SELECT k FROM unnest(keys) AS k WHERE k <> ALL (${these})),
           error_message = CASE WHEN error_message IS NOT NULL THEN ${CLEARED} END

@@ -1,21 +1,39 @@
-// Records whose row is gone from the mirror: since when, where the stream waits some days before it retires, and the end of
-// those the service never had, or whose stream retires nothing.
+// Records whose row is gone from the mirror: since when, the key that it seems to have now, and the end of those the service
+// never had, or whose stream retires nothing.
 import { sql } from 'drizzle-orm';
 import { anyOf, query, type Queries } from '../database.js';
 import { MAY_BE_AT_SERVICE } from './record-state.js';
 import { wakeSharers } from './wake-waiting.js';
 
+/** A key whose row is gone, and the one that the row seems to have now. */
+export interface RenamedRow {
+  from: string;
+  to: string;
+}
+
 /** Notes that the rows of these keys are gone, those for which it was not noted yet. */
 export async function noteGone(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
   await query(db)`
-    UPDATE slotsync.records SET gone_since = now()
+    UPDATE slotsync.records SET gone_since = now(), renamed_to = NULL
     WHERE stream = ${stream} AND local_key = ${anyOf(keys)} AND gone_since IS NULL`;
 }
 
 /** Notes that the rows of these keys are back: the days are counted anew when they are gone again. */
 export async function noteBack(db: Queries, stream: string, keys: readonly string[]): Promise<void> {
   await query(db)`
-    UPDATE slotsync.records SET gone_since = NULL WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`;
+    UPDATE slotsync.records SET gone_since = NULL, renamed_to = NULL
+    WHERE stream = ${stream} AND local_key = ${anyOf(keys)}`;
+}
+
+/** Notes the keys that these rows, which are gone, seem to have now. */
+export async function noteRenamed(
+  db: Queries,
+  stream: string,
+  renamed: readonly RenamedRow[],
+): Promise<void> {
+  for (const { from, to } of renamed)
+    await query(db)`
+      UPDATE slotsync.records SET renamed_to = ${to} WHERE stream = ${stream} AND local_key = ${from}`;
 }
 
 /** The keys among these whose rows have been gone for so many days. */

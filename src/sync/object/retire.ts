@@ -23,11 +23,8 @@ import { timeOf, type SyncDeps } from '../run/sync-deps.js';
  * 1. Only a stream that says so retires, and only a run that can tell that a row is gone for good: one that reads the
  * whole stream, or asks for single keys one by one. Of a part of a stream the row may be outside; a backfill adds.
  */
-export function mayPlanRetirements(
-  { retire }: Stream,
-  { kind, range }: { kind: RunKind; range: RunRange | null },
-): boolean {
-  return retire === 'deactivate' && range === null && kind !== 'backfill';
+export function maySeeGone({ kind, range }: { kind: RunKind; range: RunRange | null }): boolean {
+  return range === null && kind !== 'backfill';
 }
 
 /** 2. A row must have been gone for the stream's `graceDays`. Returns those of the entries that are due. */

@@ -45,7 +45,7 @@ export async function renameKey(
     const templateId = externalIdOfRow(stream, row);
     const both = [from, to].map((localKey) => ({ stream: stream.name, localKey }));
     const referrers = await findReferrers(deps, both);
-    const renaming = { stream: stream.name, from, to, templateId, retires: stream.retire !== 'keep' };
+    const renaming = { stream: stream.name, from, to, templateId };
     const renamed = await renameRecord(db, renaming, referrers.check);
     if ('refused' in renamed) throw refusal(renamed, stream.name, { from, to });
     await referrers.checkLater();

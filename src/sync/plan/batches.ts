@@ -1,4 +1,5 @@
 // The batches of a plan. A batch is claimed, read and settled as one, and written in as many requests as it takes.
+import type { RenamedRow } from '../../state/records/gone-rows.js';
 import type { RecordKey } from '../../state/records/outcome-types.js';
 import type { LimitedOperation } from '../../state/schema.js';
 import { MOST_OBJECTS } from '../../streams/config-schema.js';
@@ -39,6 +40,8 @@ export interface PlanSink {
   /** Rows of records at the service were found to be gone, or to be in the mirror again. */
   noteRowsGone?(keys: readonly string[]): Promise<void>;
   noteRowsBack?(keys: readonly string[]): Promise<void>;
+  /** Rows that are gone, and new ones with the same values. */
+  noteRenamed?(renamed: readonly RenamedRow[]): Promise<void>;
   /** Rows that take objects over: they are looked at. */
   follow?(rows: readonly RecordKey[]): Promise<void>;
   /** Records the service never had, whose rows are gone. */

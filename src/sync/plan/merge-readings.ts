@@ -13,6 +13,8 @@ export interface WriteEntry {
   key: string;
   /** A retirement that an earlier plan has released: it waits for the end of its reservations. */
   wasReleased?: true;
+  /** A retirement of a record whose row was seen to be gone before. */
+  wasGone?: true;
   /** A retry of what the service has never accepted. */
   isNew?: true;
 }
@@ -112,8 +114,13 @@ export async function* mergeReadings(
               ? known?.status === 'dead' && known.hash === hash
               : decision === 'unchanged' || decision === 'dead';
             yield { operation: 'refuse', key, hash, sharedId, isSettled, decision };
-          } else if (decision === 'retire' && known?.status === 'reserved')
-            yield { operation: decision, key, wasReleased: true };
+          } else if (decision === 'retire')
+            yield {
+              operation: decision,
+              key,
+              ...(known?.status === 'reserved' && { wasReleased: true }),
+              ...(known?.rowWasGone && { wasGone: true }),
+            };
           else if (decision === 'retry' && !known?.isAtService)
             yield { operation: decision, key, isNew: true };
           else if (decision !== 'dead' && decision !== 'unchanged' && decision !== 'ended')

@@ -10,12 +10,13 @@ import type { SharedExternalId } from '../../mirror/mirror.js';
 import type { Stream } from '../../streams/stream.js';
 import { hasLimit, isWithinLimit } from '../limits/mass-change-limits.js';
 import type { Decision } from '../object/decide-operation.js';
-import { chooseDue, mayPlanRetirements } from '../object/retire.js';
+import { chooseDue, maySeeGone } from '../object/retire.js';
 import { collectBatches, collectLists, keysPerBatch, type PlanSink } from './batches.js';
 import { createExistingObjectFinder, type ExistingObjectDeps } from './existing-objects.js';
 import type { MergeCounts, PlanEntry, RefusedEntry, WriteEntry } from './merge-readings.js';
 import { createMoves, type Takeover } from './moved-records.js';
 import { explainRefusal } from './refused-rows.js';
+import { MOST_COMPARED } from './renamed-rows.js';
 
 /** Keys handed to the sink at once, and objects asked for. */
 const KEYS_AT_ONCE = 1000;
@@ -57,7 +58,8 @@ export function createPlanLists(
   const { state } = deps;
   const { kind, range, room, runId } = request;
   const isIncremental = kind === 'incremental';
-  const retires = mayPlanRetirements(stream, request);
+  const seesGone = maySeeGone(request);
+  const retires = seesGone && stream.retire === 'deactivate';
   /** Records by what is planned for them. */
   const planned = { create: 0, update: 0, retire: 0, overwrite: 0, repair: 0, released: 0, moved: 0 };
   /** Rows that take an object over; `changed`: those of them that change it, which are updates. */
@@ -66,6 +68,8 @@ export function createPlanLists(
   const unaccepted = { asked: 0, unasked: 0, equal: 0 };
   /** The first records that would overwrite an object. */
   const samples: HeldSample[] = [];
+  /** The first keys whose rows are gone, and the first of new rows: as many as are compared, and one more. */
+  const compared = { gone: [] as string[], created: [] as string[] };
   /** Requests that a run sends to look for existing objects. */
   let questions = 0;
 
@@ -76,6 +80,7 @@ export function createPlanLists(
     refused: collectLists(KEYS_AT_ONCE, refuseRows),
     unaccepted: collectLists(KEYS_AT_ONCE, planUnaccepted),
     gone: collectLists(KEYS_AT_ONCE, planGone),
+    kept: collectLists(KEYS_AT_ONCE, noteGone),
     back: collectLists<string>(KEYS_AT_ONCE, (found) => sink.noteRowsBack?.(found)),
     forgotten: collectLists<string>(KEYS_AT_ONCE, (found) => sink.forget?.(found)),
     abandoned: collectLists<string>(KEYS_AT_ONCE, (found) => sink.abandon?.(found)),
@@ -123,6 +128,7 @@ export function createPlanLists(
   }
 
   async function planCreate(entry: WriteEntry, existing: HeldSample | undefined): Promise<void> {
+    if (entry.operation === 'create') addCompared(compared.created, [entry.key]);
     if (existing && existing.changes.length > 0) {
       planned.overwrite++;
       if (samples.length < SAMPLES) samples.push(existing);
@@ -158,6 +164,11 @@ export function createPlanLists(
     return existing;
   }
 
+  async function noteGone(keys: readonly string[]): Promise<void> {
+    await sink.noteRowsGone?.(keys);
+    addCompared(compared.gone, keys);
+  }
+
   /** Records at the service whose rows are gone: another row has the object now, or it is retired. */
   async function planGone(found: readonly WriteEntry[]): Promise<void> {
     const moved = await moves.findMoved(found.map(({ key }) => key));
@@ -166,7 +177,7 @@ export function createPlanLists(
     const isPlanned = (row: RecordKey) => row.stream === stream.name && keys?.has(row.localKey) === true;
     if (isIncremental) await sink.follow?.([...moved.values()].flat().filter((row) => !isPlanned(row)));
     const entries = found.filter(({ key }) => !moved.has(key));
-    if (stream.graceDays > 0) await sink.noteRowsGone?.(entries.map(({ key }) => key));
+    await noteGone(entries.map(({ key }) => key));
     for (const entry of await chooseDue(state, stream, entries)) {
       planned.retire++;
       if (entry.wasReleased) planned.released++;
@@ -189,7 +200,8 @@ export function createPlanLists(
     async add(entry: PlanEntry): Promise<void> {
       switch (entry.operation) {
         case 'retire':
-          return retires ? lists.gone.add(entry) : undefined;
+          if (retires) return lists.gone.add(entry);
+          return seesGone && !entry.wasGone ? lists.kept.add(entry.key) : undefined;
         case 'back':
           return lists.back.add(entry.key);
         case 'forget':
@@ -241,7 +253,14 @@ export function createPlanLists(
     limited: () => ({ ...planned, asked: unaccepted.asked, samples }),
 
     questions: () => questions,
+
+    /** The keys of rows that may only have changed their key. */
+    compared,
   };
+}
+
+function addCompared(list: string[], keys: readonly string[]): void {
+  list.push(...keys.slice(0, MOST_COMPARED + 1 - list.length));
 }
 
 const isWrite = (decision: Decision) =>

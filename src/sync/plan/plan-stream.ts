@@ -14,6 +14,7 @@ import type { PlanSink } from './batches.js';
 import { mergeReadings, type MergeCounts } from './merge-readings.js';
 import { createPlanLists, type PlanDeps, type PlanLists, type PlanRequest } from './plan-lists.js';
 import { readSharedIds } from './refused-rows.js';
+import { findRenamed } from './renamed-rows.js';
 import { weighOperation } from './weigh-operation.js';
 
 /** Plans one stream into the sink. Throws what the readings and the sink throw; then the sink holds only a part. */
@@ -51,9 +52,11 @@ async function planWithinTurn(deps: PlanDeps, declared: Stream, request: PlanReq
     ),
   );
   await lists.flush();
+  const renamed = await findRenamed(deps, stream, lists.compared);
+  if (renamed.length > 0) await sink.noteRenamed?.(renamed);
   const planned = lists.limited();
   const weighed = await weighLimits(deps, stream, request, { merged, planned, keys, mirrorChange }, sink);
-  return { counts: lists.counts(merged), questions: lists.questions(), mirrorChange, ...weighed };
+  return { counts: lists.counts(merged), questions: lists.questions(), renamed, mirrorChange, ...weighed };
 }
 
 /** Adds every difference to its list; returns the counts of the merge. */

@@ -1,6 +1,7 @@
 // The sink of `plan`: counts, requests, time, and a few records field by field. Reads the mirror, the state and, for what
 // stands at the service now, the service. Writes nothing anywhere.
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../../errors/errors.js';
+import type { RenamedRow } from '../../state/records/gone-rows.js';
 import { listRequestSizes } from '../../state/request-sizes.js';
 import { FIRST_OBJECTS } from '../../streams/config-schema.js';
 import type { PlanCounts } from '../../state/schema.js';
@@ -16,7 +17,6 @@ import { collectLists, keysPerBatch, limitOf, type PlanSink } from './batches.js
 import type { PlanDeps } from './plan-lists.js';
 import { planStream } from './plan-stream.js';
 import type { RefusedRow } from './refused-rows.js';
-import { findRenamed, MOST_COMPARED, type RenamedRow } from './renamed-rows.js';
 
 type PreviewDeps = PlanDeps;
 
@@ -75,12 +75,12 @@ export async function previewStream(
   const range = room.records < Infinity ? { limit: room.records } : null;
   try {
     const request = { kind: 'sync', range, room, context } as const;
-    const { counts, holds, questions } = await planStream(asking, stream, request, sink);
+    const { counts, holds, questions, renamed } = await planStream(asking, stream, request, sink);
     preview.counts = counts;
     preview.holds = holds;
+    preview.renamed = renamed;
     preview.requests = questions + (await countRequests(deps, stream, chosen, Object.keys(holds)));
     preview.samples = await describe([...chosen.samples.values()].flat());
-    preview.renamed = await findRenamed(deps, stream, chosen);
   } catch (error) {
     // An error of `each` is no fault of the stream.
     if (!(error instanceof SlotsyncError) || error instanceof UsageError || error.disposition !== 'dead')
@@ -112,9 +112,6 @@ function createPreviewSink(
     records: { create: 0, update: 0, retire: 0, overwrite: 0, repair: 0, unlimited: 0 },
     /** Records that the service has accepted nothing of. */
     unaccepted: 0,
-    /** The first keys whose rows are gone, and the first of new rows: as many as are compared, and one more. */
-    gone: [] as string[],
-    created: [] as string[],
   };
   const listed = collectLists<Planned>(AT_ONCE, async (operations) =>
     listing?.each(await listing.describe(operations)),
@@ -125,9 +122,6 @@ function createPreviewSink(
       chosen.records[limit ?? 'unlimited'] += entries.length;
       chosen.unaccepted += entries.filter(({ operation, isNew }) => operation === 'create' || isNew).length;
       for (const entry of entries) {
-        const { operation: todo, key } = entry;
-        const keys = todo === 'create' ? chosen.created : todo === 'retire' ? chosen.gone : [];
-        if (keys.length <= MOST_COMPARED) keys.push(key);
         const operation = limit === 'overwrite' ? limit : entry.operation;
         const planned = { operation, key: entry.key };
         const samples = chosen.samples.get(operation) ?? [];

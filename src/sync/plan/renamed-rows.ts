@@ -1,5 +1,8 @@
 // A row whose key changed looks like a row that is gone and another one that is new. Where both have the same values, the
 // operator may mean that the object follows the row: slotsync rename.
+import { isReadingFault } from '../../errors/errors.js';
+import type { MirrorRow } from '../../mirror/mirror.js';
+import type { RenamedRow } from '../../state/records/gone-rows.js';
 import { readOwnersByKey } from '../../state/records/read/owners.js';
 import { hashObject } from '../../streams/destination-object.js';
 import type { Row } from '../../streams/config-schema.js';
@@ -10,12 +13,6 @@ import type { SyncDeps } from '../run/sync-deps.js';
 
 /** Each row is compared with each. Of more rows than this none are. */
 export const MOST_COMPARED = 20;
-
-/** A key whose row is gone, and the one that the row seems to have now. */
-export interface RenamedRow {
-  from: string;
-  to: string;
-}
 
 /**
  * The rows that are new and would be what the service accepted for one that is gone, if they had its key; only where no other
@@ -29,7 +26,11 @@ export async function findRenamed(
   const isAny = gone.length > 0 && created.length > 0;
   if (!isAny || Math.max(gone.length, created.length) > MOST_COMPARED) return [];
   const owners = await readOwnersByKey(deps.state.db, stream.name, gone);
-  const { rows } = await deps.mirror.readRows(stream, created);
+  // A reading that fails here fails in the batch that is to send these rows, and is reported there.
+  const { rows } = await deps.mirror.readRows(stream, created).catch((error: unknown) => {
+    if (!isReadingFault(error)) throw error;
+    return { rows: new Map<string, MirrorRow>() };
+  });
   const pairs: RenamedRow[] = [];
   for (const [to, { row }] of rows) {
     const former = new Map(

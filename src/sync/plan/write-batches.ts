@@ -5,7 +5,13 @@ import type { Queries, State } from '../../state/database.js';
 import { addChanges } from '../../state/inbox/add-changes.js';
 import type { Meter } from '../../process/meter.js';
 import { failRecords } from '../../state/records/fail-records.js';
-import { abandonRecords, forgetRecords, noteBack, noteGone } from '../../state/records/gone-rows.js';
+import {
+  abandonRecords,
+  forgetRecords,
+  noteBack,
+  noteGone,
+  noteRenamed,
+} from '../../state/records/gone-rows.js';
 import { insertBatches, releaseHeldBatches, type NewBatch } from '../../state/runs/batches.js';
 import { asPlanner, type Planner } from '../../state/runs/planner-token.js';
 import type { Stream } from '../../streams/stream.js';
@@ -56,6 +62,7 @@ export function createBatchWriter(
       write((tx) => releaseHeldBatches(tx, { runId, stream: name, operation }, { to: 'planned', isExempt })),
     noteRowsGone: (keys) => write((tx) => noteGone(tx, name, keys)),
     noteRowsBack: (keys) => write((tx) => noteBack(tx, name, keys)),
+    noteRenamed: (renamed) => write((tx) => noteRenamed(tx, name, renamed)),
     follow: (rows) =>
       write(async (tx) => {
         for (const { stream, localKey } of rows) await addChanges(tx, stream, [localKey]);
