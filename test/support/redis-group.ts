@@ -25,6 +25,12 @@ export async function ask(port: number, command: string, ...args: string[]): Pro
   }
 }
 
+/** The keys of these servers that begin so. */
+export async function keysOf(servers: readonly RedisServer[], prefix: string): Promise<string[]> {
+  const keys = await Promise.all(servers.map(({ port }) => ask(port, 'KEYS', `${prefix}*`)));
+  return [...new Set((keys as string[][]).flat())].toSorted();
+}
+
 /** `user`: name, password and rights of the user that the address names, as in `ACL SETUSER`. */
 export async function startSentinels(user: { name: string; password: string; rights: string }) {
   const servers: RedisServer[] = [];
