@@ -457,6 +457,24 @@ describe('rename after a run has seen the new key', () => {
     await expectNothingToSend(world);
   });
 
+  it('is refused when a batch has taken the object over while the mirror answered, and changes nothing', async () => {
+    const world = await openWithBoth();
+    await seeNewKey(world);
+    const before = await world.recordsOf('rooms');
+    const { mirror, ...deps } = world.deps();
+    const slow: typeof mirror = {
+      ...mirror,
+      async findReferrers(...asked) {
+        await world.sql`UPDATE slotsync.object_claims SET claimed_until = now() - interval '1 second'`;
+        await claimObjects(world.state.db, { token: 't', seconds: 60 }, ['room_A']);
+        return mirror.findReferrers(...asked);
+      },
+    };
+    const renamed = renameKey({ ...deps, mirror: slow }, world.stream('rooms'), { from: 'A', to: 'B' });
+    await expect(renamed).rejects.toThrow(/a batch is writing/);
+    expect(await world.recordsOf('rooms')).toEqual(before);
+  });
+
   it('is refused while a batch writes the object of the new key, and changes nothing', async () => {
     const world = await openWithBoth();
     await seeNewKey(world);

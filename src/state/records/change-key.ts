@@ -60,10 +60,14 @@ const BY_OPERATOR = { token: '', lateSeconds: 0, undecided: false };
 export async function renameRecord(
   db: Queries,
   renaming: Renaming,
-  checkReferrers: (tx: Queries) => Promise<void>,
+  {
+    renewClaims,
+    checkReferrers,
+  }: { renewClaims: (tx: Queries) => Promise<boolean>; checkReferrers: (tx: Queries) => Promise<void> },
 ): Promise<Renamed | RenameRefusal> {
   return db.transaction(async (tx) => {
     const { stream, from, to, templateId } = renaming;
+    if (!(await renewClaims(tx))) return { refused: 'claimed' };
     const records = await lockRecords(tx, stream, [from, to]);
     const [record, replaced] = [from, to].map((key) => records.find(({ localKey }) => localKey === key));
     if (record?.isClaimed || replaced?.isClaimed) return { refused: 'claimed' };

@@ -30,7 +30,7 @@ export async function claimObjects(
   return new Map(rows.map(({ externalId, isTakenOver }) => [externalId, { isTakenOver }]));
 }
 
-/** A command takes far less. */
+/** A command takes far less, unless the mirror is slow. */
 const COMMAND_SECONDS = 60;
 
 /** Lets a command do something to objects while it has the claims on them: on those that no batch has. */
@@ -38,12 +38,19 @@ export async function whileClaimed<T>(
   db: Queries,
   command: string,
   externalIds: readonly string[],
-  work: (claimed: { has(externalId: string): boolean }, token: string) => Promise<T>,
+  work: (
+    claimed: { has(externalId: string): boolean },
+    token: string,
+    /** In the transaction that relies on the claims: false when a batch took any of them over meanwhile. */
+    renew: (tx: Queries) => Promise<boolean>,
+  ) => Promise<T>,
 ): Promise<T> {
   const token = `${command} ${randomUUID()}`;
   const claimed = await claimObjects(db, { token, seconds: COMMAND_SECONDS }, externalIds);
   try {
-    return await work(claimed, token);
+    const renew = (tx: Queries) =>
+      renewObjectClaims(tx, { token, seconds: COMMAND_SECONDS }, [...claimed.keys()]);
+    return await work(claimed, token, renew);
   } finally {
     await releaseObjectClaims(db, token, [...claimed.keys()]);
   }

@@ -39,14 +39,14 @@ export async function renameKey(
   const externalIds = (await readOwnersByKey(db, stream.name, [from, to])).map(
     ({ externalId }) => externalId,
   );
-  return whileClaimed(db, 'rename', externalIds, async (claimed) => {
+  return whileClaimed(db, 'rename', externalIds, async (claimed, _, renewClaims) => {
     if (externalIds.some((id) => !claimed.has(id)))
       throw refusal({ refused: 'claimed' }, stream.name, { from, to });
     const templateId = externalIdOfRow(stream, row);
     const both = [from, to].map((localKey) => ({ stream: stream.name, localKey }));
     const referrers = await findReferrers(deps, both);
     const renaming = { stream: stream.name, from, to, templateId };
-    const renamed = await renameRecord(db, renaming, referrers.check);
+    const renamed = await renameRecord(db, renaming, { renewClaims, checkReferrers: referrers.check });
     if ('refused' in renamed) throw refusal(renamed, stream.name, { from, to });
     await referrers.checkLater();
     return { ...renamed, templateId };
