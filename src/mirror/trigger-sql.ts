@@ -92,7 +92,13 @@ function triggerName(stream: Stream, event: string): string {
  * is not noted, so that nothing is read for each of its changes: the next sync reports it.
  */
 function createFunction(stream: Stream & Pick<OwnedTable, 'types'>, channel: string, name: string): string {
-  const settings = { search_path: 'pg_catalog, pg_temp', lock_timeout: '1s', ...SESSION_FORMATS };
+  const settings = {
+    search_path: 'pg_catalog, pg_temp',
+    lock_timeout: '1s',
+    // The body is parsed by the session that writes, and an error of that would fail the write.
+    standard_conforming_strings: 'on',
+    ...SESSION_FORMATS,
+  };
   const set = Object.entries(settings).map(([setting, value]) =>
     setting === 'search_path'
       ? `  SET search_path = ${value}`

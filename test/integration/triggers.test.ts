@@ -71,6 +71,15 @@ describe.skipIf(isForMirrorAlone())('a statement', () => {
     expect(await noted()).toEqual(['2026-01-15 08:00:00.123456+00']);
   });
 
+  it('notes the keys of a session in which a backslash begins an escape, and does not fail its write', async () => {
+    await triggers.install(stream(TABLE, ['code', 'Year']));
+    await sql.begin(async (tx) => {
+      await tx`SET LOCAL standard_conforming_strings = off`;
+      await tx.unsafe(`UPDATE ${TABLE} SET name = 'y'`);
+    });
+    expect(await noted()).toEqual(['a\\|b|1', 'c\\\\d|2']);
+  });
+
   it('notes the key before and the key after, of inserts, updates and deletes', async () => {
     await triggers.install(stream(TABLE, 'code'));
     await sql.unsafe(`UPDATE ${TABLE} SET code = 'new' WHERE "Year" = 2`);
