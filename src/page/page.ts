@@ -102,8 +102,11 @@ export function createPage(deps: PageDeps) {
     async (context) => {
       const session = sessions?.find(secretOf(context));
       try {
-        if (session || (isOpenHere && isLocal(context.env.incoming, host)))
+        if (session || (isOpenHere && isLocal(context.env.incoming, host))) {
+          // No text of PostgreSQL has the character 0, so nothing has such an address.
+          if (context.req.url.includes('%00')) throw new PageNotFound('There is no such page.');
           return await handle(context, session);
+        }
         return sessions ? toSignIn(context) : plain(context, 403, NOT_SERVED);
       } catch (error) {
         return await answerFailure(context, session, error);

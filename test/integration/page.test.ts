@@ -491,6 +491,8 @@ describe('page: bookings', () => {
     expect(state).toContain('<a href="/runs/2">run 2</a>');
     expect(state).not.toContain('Viva');
     expect((await visit('/bookings/none')).status).toBe(404);
+    for (const address of ['/bookings/%00', '/records/rooms/%00', '/failures?stream=%00'])
+      expect((await visit(address)).status, address).toBe(404);
 
     world.sandbox.clearArrivals();
     await signIn(TOKEN);
