@@ -13,7 +13,7 @@ export interface WriteEntry {
   key: string;
   /** A retirement that an earlier plan has released: it waits for the end of its reservations. */
   wasReleased?: true;
-  /** A retirement of a record whose row was seen to be gone before. */
+  /** Its row was seen to be gone before. */
   wasGone?: true;
   /** A retry of what the service has never accepted. */
   isNew?: true;
