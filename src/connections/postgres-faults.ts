@@ -5,6 +5,13 @@ import { NOT_POSTGRESQL } from './postgres-socket.js';
 /** SQLSTATE too_many_connections: of the server, of the database or of the role. */
 export const TOO_MANY_CONNECTIONS = '53300';
 
+/** The encoding in which every text can be stored and asked for, and keys are in the order of the program. */
+export const ENCODING = 'UTF8';
+export const ENCODING_REMEDY = `Use a database that was made so: createdb -E ${ENCODING} -T template0 <name>. Then: slotsync check`;
+/** What follows the name of the database in a sentence. */
+export const describeEncoding = (found: string) =>
+  `is in ${found}: only one in ${ENCODING} has a place for every character`;
+
 const REASONS: Record<string, string> = {
   [NOT_POSTGRESQL]: ': what answers there is not PostgreSQL',
   [TOO_MANY_CONNECTIONS]: ': it has too many connections',

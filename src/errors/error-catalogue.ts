@@ -177,6 +177,11 @@ export const ERRORS = {
     'a statement failed at the state database',
     `${NEXT_RUN}. If it happens again, read the log of the state database’s server.`,
   ),
+  state_read_only: retry(
+    'the state database permits no writes: it is a standby, or default_transaction_read_only is on',
+    `Name the primary in STATE_DATABASE_URL. If it is one, switch default_transaction_read_only off for the server, the database or the role. Nothing is lost. Then: slotsync sync`,
+    { systemic: 'wait' },
+  ),
   state_locked: retry(
     'another session kept a lock of the state for a minute',
     'Run the same command again when that session has ended. If nobody knows it, end it: SELECT pg_terminate_backend(<server process>)',

@@ -4,10 +4,12 @@
 // another one for each transaction.
 import postgres from 'postgres';
 import { connectPostgres, waitWhileFull } from '../connections/postgres-connection.js';
+import { describeEncoding, ENCODING, ENCODING_REMEDY } from '../connections/postgres-faults.js';
 import { connectionClosed } from '../connections/postgres-socket.js';
 import { SERVER_ID } from '../connections/server-questions.js';
 import { copyOut, ONE_STATEMENT } from '../connections/postgres-copy.js';
 import type { SettingText } from '../config/setting-text.js';
+import { SlotsyncError } from '../errors/errors.js';
 import type { RowSecurity } from '../streams/source.js';
 import { quoteLiteral } from '../text/sql-text.js';
 import { VALUE_TYPES } from './column-values.js';
@@ -29,6 +31,12 @@ const STATEMENT_SECONDS = 1800;
 const limitStatements = (seconds: number) =>
   `SELECT set_config('statement_timeout', '${seconds}s', true)
     WHERE current_setting('statement_timeout')::interval NOT BETWEEN '1 millisecond' AND '${seconds} seconds'`;
+
+interface Server {
+  serverId: string;
+  encoding: string;
+}
+const SELECT_SERVER = `${SERVER_ID}, pg_catalog.current_setting('server_encoding') AS encoding`;
 
 /** Advisory locks of a session outlive its transactions. */
 const END = 'ROLLBACK; SELECT pg_advisory_unlock_all()';
@@ -231,9 +239,14 @@ function openSession(url: SettingText, statementSeconds: number) {
       const set = Object.entries(settings).map(
         ([name, value]) => `SET LOCAL ${name} = ${quoteLiteral(String(value))}`,
       );
-      const begin = ['BEGIN READ ONLY', ...set, limitStatements(statementSeconds), SERVER_ID].join('; ');
-      const results = (await client.unsafe(begin)) as unknown as readonly { serverId?: string }[][];
-      serverId = results.at(-1)?.[0]?.serverId;
+      const begin = ['BEGIN READ ONLY', ...set, limitStatements(statementSeconds), SELECT_SERVER].join('; ');
+      const results = (await client.unsafe(begin)) as unknown as readonly Partial<Server>[][];
+      const { serverId: id, encoding } = results.at(-1)?.[0] ?? {};
+      serverId = id;
+      if (encoding !== undefined && encoding !== ENCODING)
+        throw new SlotsyncError('mirror_refused', `the mirror ${describeEncoding(encoding)}`, {
+          remedy: ENCODING_REMEDY,
+        });
     },
 
     /** Ends it. It fails with the connection only, and then whatever is sent next fails as well. */

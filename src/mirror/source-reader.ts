@@ -67,6 +67,7 @@ export function createSourceReader(sessions: ReadOnlySessions) {
     const statement = `SELECT * FROM ${sourceSql.relation(source)}`;
     const { columns, types: parameters, described } = await read(() => sessions.describe(statement, source));
     if (parameters.length > 0) throw new SlotsyncError('mirror_source', sourceSql.NO_PARAMETERS);
+    refuseRepeated(columns.map(({ name }) => name));
     const oids = quoteLiteral(arrayLiteral(columns.map(({ type }) => String(type))));
     const types = await read(() =>
       sessions.query<{ oid: string; type: string }>(
@@ -224,6 +225,14 @@ export function createSourceReader(sessions: ReadOnlySessions) {
       );
     },
   };
+}
+
+/** Of two columns with the same name a row has the later one alone, and no statement can name either. */
+function refuseRepeated(names: readonly string[]): void {
+  const twice = new Set(names.filter((name, at) => names.indexOf(name) < at));
+  if (twice.size === 0) return;
+  const fault = `the query has ${[...twice].map((name) => `column ${name}`).join(' and ')} more than once; leave one out, or name it anew with AS`;
+  throw new SlotsyncError('mirror_source', fault);
 }
 
 /** Conditions that select these keys, the fastest first. */

@@ -2,6 +2,7 @@
 import { sql, type SQL } from 'drizzle-orm';
 import { drizzle, type PostgresJsDatabase } from 'drizzle-orm/postgres-js';
 import { parse as parseArray } from 'postgres-array';
+import type { ErrorCode } from '../errors/error-catalogue.js';
 import { codeOf, messageOf, SlotsyncError } from '../errors/errors.js';
 import { readConnectionFault } from '../connections/postgres-faults.js';
 import { connectPostgres, waitWhileFull } from '../connections/postgres-connection.js';
@@ -142,7 +143,8 @@ function nameFailures<T extends Pick<Database, '_' | 'transaction'>>(db: T): T {
   return db;
 }
 
-const MISSING_RIGHT = '42501';
+/** PostgreSQL's codes of failures that an operator mends: each has a remedy of its own. */
+const OWN_CODES: Readonly<Record<string, ErrorCode>> = { 42501: 'state_rights', 25006: 'state_read_only' };
 
 /** For clients that are not the state's own: the failure as a SlotsyncError `state_…`. */
 export function asStateError(thrown: unknown): unknown {
@@ -151,9 +153,8 @@ export function asStateError(thrown: unknown): unknown {
   const error = thrown instanceof Error && thrown.cause instanceof Error ? thrown.cause : thrown;
   const code = codeOf(error);
   const fault = readConnectionFault(error);
-  const ofState = code === MISSING_RIGHT ? 'state_rights' : 'state_failed';
   return new SlotsyncError(
-    fault === undefined ? ofState : `state_${fault.kind}`,
+    fault === undefined ? (OWN_CODES[code] ?? 'state_failed') : `state_${fault.kind}`,
     `the state database ${fault?.said ?? `could not answer: ${messageOf(error)}`}`,
     { facts: { sqlstate: code }, cause: error },
   );

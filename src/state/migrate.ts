@@ -7,9 +7,10 @@ import { fileURLToPath } from 'node:url';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import { drizzle } from 'drizzle-orm/postgres-js';
 import { sql } from 'drizzle-orm';
-import { codeOf, UsageError } from '../errors/errors.js';
+import { codeOf, SlotsyncError, UsageError } from '../errors/errors.js';
 import type { SettingText } from '../config/setting-text.js';
 import { connectPostgres } from '../connections/postgres-connection.js';
+import { describeEncoding, ENCODING, ENCODING_REMEDY } from '../connections/postgres-faults.js';
 import { asStateError, query, queryOne, type Queries, type State } from './database.js';
 import { causeOf, changeSchema, type Waiting } from './locks.js';
 import { WAS_SENT } from './records/record-state.js';
@@ -151,8 +152,13 @@ interface Applied {
 }
 
 async function readApplied(db: Pick<Queries, 'execute'>): Promise<Applied> {
-  const { present } = await queryOne<{ present: boolean }>(db)`
-    SELECT to_regclass('slotsync.repeatable_migrations') IS NOT NULL AS present`;
+  const { present, encoding } = await queryOne<{ present: boolean; encoding: string }>(db)`
+    SELECT to_regclass('slotsync.repeatable_migrations') IS NOT NULL AS present,
+      current_setting('server_encoding') AS encoding`;
+  if (encoding !== ENCODING)
+    throw new SlotsyncError('state_refused', `the state database ${describeEncoding(encoding)}`, {
+      remedy: ENCODING_REMEDY,
+    });
   if (!present) return { count: 0, latest: 0, checksums: {} };
   const row = await queryOne<{ count: number; latest: string; checksums: Applied['checksums'] }>(db)`
     SELECT count(*)::int AS count, coalesce(max(created_at), 0)::text AS latest,

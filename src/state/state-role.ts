@@ -40,10 +40,22 @@ const RIGHTS = {
   none: { may: 'may not read the state', also: 'needs the rights in docs/security.md' },
 } as const;
 
-/** Throws `state_rights` for a role that may not write to the state, with what it may do. */
+interface Writer {
+  role: string;
+  owner: string;
+  /** Also of a standby. */
+  isReadOnly: boolean;
+  may: keyof typeof RIGHTS | 'write';
+}
+
+/**
+ * Throws `state_rights` for a role that may not write to the state, with what it may do; and `state_read_only` where nobody
+ * may.
+ */
 export async function requireWriter({ db }: Pick<State, 'db'>): Promise<void> {
-  const [found] = await query<{ role: string; owner: string; may: keyof typeof RIGHTS | 'write' }>(db)`
-    SELECT current_user::text AS role, pg_get_userbyid(n.nspowner) AS owner, CASE
+  const [found] = await query<Writer>(db)`
+    SELECT current_user::text AS role, pg_get_userbyid(n.nspowner) AS owner,
+      current_setting('transaction_read_only')::bool AS "isReadOnly", CASE
       WHEN NOT has_schema_privilege(n.oid, 'USAGE') THEN 'none'
       WHEN has_table_privilege(r.oid, 'INSERT') THEN 'write'
       WHEN has_table_privilege(r.oid, 'SELECT') THEN 'read'
@@ -52,6 +64,7 @@ export async function requireWriter({ db }: Pick<State, 'db'>): Promise<void> {
     JOIN pg_class AS r ON r.relnamespace = n.oid AND r.relname = 'records'
     JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = 'changes'
     WHERE n.nspname = 'slotsync'`;
+  if (found?.isReadOnly) throw new SlotsyncError('state_read_only', 'the state database can only be read');
   if (!found || found.may === 'write') return;
   const { role, owner, may } = found;
   throw new SlotsyncError('state_rights', `the role of STATE_DATABASE_URL, ${role}, ${RIGHTS[may].may}`, {

@@ -459,6 +459,22 @@ describe('the source', () => {
     ]);
   });
 
+  it('that is a query with two columns of one name is refused, whether the key or a mapped column is meant', async () => {
+    await sql`CREATE TABLE halls (id int PRIMARY KEY, name text)`;
+    await sql`INSERT INTO halls VALUES (1, 'Aula')`;
+    for (const [query, repeated] of [
+      ["SELECT id, name, 'other' AS name FROM halls", 'column name'],
+      ['SELECT id, id, name FROM halls', 'column id'],
+      ['SELECT * FROM halls AS a JOIN halls AS b ON a.id = b.id', 'column id and column name'],
+    ] as const) {
+      const stream = streamOf({ from: { query }, key: 'id', fields: { f: 'name' } });
+      const fault = `the query has ${repeated} more than once; leave one out, or name it anew with AS`;
+      expect(await mirror.checkStream(stream)).toEqual([`from: ${fault}`]);
+      await expect(readRows(mirror, stream, ['1'])).rejects.toThrow(fault);
+      await expect(readAll(stream)).rejects.toThrow(fault);
+    }
+  });
+
   it('that fails in its middle fails as a whole', async () => {
     const query = 'SELECT i AS id, 1 / (200000 - i) AS x FROM generate_series(1, 200000) AS i';
     await expect(planAll(streamOf({ from: { query }, key: 'id' }))).rejects.toMatchObject({

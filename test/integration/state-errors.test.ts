@@ -3,8 +3,11 @@ import { eq, sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SlotsyncError } from '../../src/errors/errors.js';
 import { openState, query, type Queries, type State } from '../../src/state/database.js';
+import { createMirror } from '../../src/mirror/mirror.js';
+import { migrate, requireMigrated } from '../../src/state/migrate.js';
 import { runs, watermarks } from '../../src/state/schema.js';
-import { createDatabase, type TestDatabase } from '../support/services.js';
+import { requireWriter } from '../../src/state/state-role.js';
+import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/services.js';
 import { statusOf } from '../support/status.js';
 
 const SECRET = 'Ragnhild Exempelsson';
@@ -107,6 +110,28 @@ describe('a transaction', () => {
   });
 });
 
+it.each(['LATIN1', 'SQL_ASCII'])(
+  '%s: a state or a mirror in it is refused with the way out',
+  async (encoding) => {
+    const other = await createEmptyDatabase({ encoding });
+    const [elsewhere, mirror] = [openState({ url: other.url }), createMirror({ url: other.url })];
+    try {
+      const refusal = (name: string) => ({
+        message: `the ${name} is in ${encoding}: only one in UTF8 has a place for every character`,
+        remedy: expect.stringContaining('createdb -E UTF8 -T template0'),
+        disposition: 'dead',
+      });
+      await expect(migrate(other.url)).rejects.toMatchObject(refusal('state database'));
+      await expect(requireMigrated(elsewhere)).rejects.toMatchObject(refusal('state database'));
+      for (let time = 1; time <= 2; time++)
+        await expect(mirror.ping()).rejects.toMatchObject(refusal('mirror'));
+    } finally {
+      await Promise.all([mirror.close(), elsewhere.close()]);
+      await other.drop();
+    }
+  },
+);
+
 it('status: a state that is read-only is said, before the runs that wait for it', async () => {
   const name = new URL(database.url).pathname.slice(1);
   const set = (value: 'on' | 'off') =>
@@ -121,6 +146,10 @@ it('status: a state that is read-only is said, before the runs that wait for it'
     const said = await statusOf(later);
     expect(said).toContain('The state database is read-only: nothing is sent until it can be written');
     expect(said.indexOf('read-only')).toBeLessThan(said.indexOf('Under way'));
+    const refusal = { code: 'state_read_only', remedy: expect.stringContaining('Name the primary') };
+    await expect(requireWriter(later)).rejects.toMatchObject(refusal);
+    await expect(later.db.insert(runs).values(badRow)).rejects.toMatchObject(refusal);
+    await expect(migrate(database.url)).rejects.toMatchObject(refusal);
   } finally {
     await later.close();
     await set('off');

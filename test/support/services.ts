@@ -32,8 +32,9 @@ export function createDatabase(): Promise<TestDatabase> {
 }
 
 /** A database with nothing in it at all, as a mirror is before anyone fills it. */
-export function createEmptyDatabase(): Promise<TestDatabase> {
-  return create('template1');
+export function createEmptyDatabase({ encoding }: { encoding?: string } = {}): Promise<TestDatabase> {
+  if (encoding === undefined) return create('template1');
+  return create('template0', `ENCODING '${encoding}' LC_COLLATE 'C' LC_CTYPE 'C'`);
 }
 
 /** The address of Redis; undefined without Redis: then `describe.skipIf(!redisUrl())`. */
@@ -55,9 +56,9 @@ export function newQueuePrefix(): string {
   return `test-${randomBytes(6).toString('hex')}`;
 }
 
-async function create(template: string): Promise<TestDatabase> {
+async function create(template: string, options = ''): Promise<TestDatabase> {
   const name = `slotsync_test_${randomBytes(6).toString('hex')}`;
-  await execute((sql) => sql`CREATE DATABASE ${sql(name)} TEMPLATE ${sql(template)}`);
+  await execute((sql) => sql.unsafe(`CREATE DATABASE ${name} TEMPLATE ${template} ${options}`));
   const url = new URL(inject('services').adminUrl);
   url.pathname = name;
   return {
