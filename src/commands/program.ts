@@ -67,15 +67,27 @@ function requireWorkingFolder(): void {
   }
 }
 
+/** Nobody may take an output that ends in its middle, as on a full disk, for a whole one. The work itself goes on. */
+function outputLost(error: Error): void {
+  process.once('exit', (code) => {
+    if (code === EXIT.done) process.exitCode = EXIT.failed;
+  });
+  printNote(
+    `slotsync: standard output cannot be written (${codeOf(error)}): what was printed is not complete`,
+  );
+}
+
 /** Runs a command to its end; `process.exitCode` says how it went. */
 export async function runProgram(argv: readonly string[]): Promise<void> {
   // `slotsync sync 2>&1 | head` closes the pipe early. The command goes on without its output, so that its exit code is that
   // of its work.
-  for (const stream of [process.stdout, process.stderr]) {
-    stream.on('error', (error: NodeJS.ErrnoException) => {
-      if (error.code !== 'EPIPE') throw error;
-    });
-  }
+  process.stderr.on('error', () => undefined);
+  let isLost = false;
+  process.stdout.on('error', (error) => {
+    if (codeOf(error) === 'EPIPE' || isLost) return;
+    isLost = true;
+    outputLost(error);
+  });
   await main(argv);
   // A configuration file may leave timers and connections behind, which must not keep the process alive.
   exitWhenPrinted();

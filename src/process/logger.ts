@@ -1,6 +1,6 @@
 // JSON lines for machines, one readable line for a terminal. Messages are constant; facts are fields.
 // Logs go to standard error, so that a command's own output can be piped.
-import { pino, type Logger as PinoLogger } from 'pino';
+import { pino, type DestinationStream, type Logger as PinoLogger } from 'pino';
 import { formatClock, formatTime } from '../text/format.js';
 import { coloured, overDrawnLine, type Colour } from './terminal.js';
 import { visible, visibleInLine } from '../text/visible-text.js';
@@ -37,8 +37,15 @@ export function createLogger(
       timestamp: pino.stdTimeFunctions.isoTime,
       ...(mixin ? { mixin } : {}),
     },
-    pino.destination({ dest, sync: true }),
+    openOutput(dest),
   );
+}
+
+/** A line that cannot be written, as on a full disk, is lost: the work that it tells of goes on, and later lines are tried. */
+function openOutput(dest: number | string): DestinationStream {
+  const open = () => pino.destination({ dest, sync: true }).once('error', () => (output = open()));
+  let output = open();
+  return { write: (line) => void output.write(line) };
 }
 
 const COLOURS: Readonly<Record<string, Colour>> = { warn: 'yellow', error: 'red', fatal: 'red' };

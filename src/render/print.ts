@@ -42,7 +42,8 @@ export function drawLine(line: string): void {
 
 /** Ends the process with its exit code, when everything is printed. */
 export function exitWhenPrinted(): void {
-  process.stdout.write('', () => process.exit());
+  // After a write that failed, the error is reported first.
+  process.stdout.write('', (error) => (error ? setImmediate(() => process.exit()) : process.exit()));
 }
 
 /** Big integers are printed as text. */

@@ -1,14 +1,20 @@
 // Guarantee 3
 // Nothing is lost when a sync is killed or interrupted, or when the queue loses everything: the database decides.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, existsSync, openSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Redis } from 'ioredis';
+import { endWithTests } from '../support/child-processes.js';
 import type { Running } from '../support/program.js';
 import postgres from 'postgres';
-import { rehearse, type Rehearsal } from '../support/rehearsal.js';
+import { CONFIGURATION, rehearse, type Rehearsal } from '../support/rehearsal.js';
 import { STORES } from '../support/services.js';
 import { until } from '../support/wait.js';
 
 const ROWS = 200;
+const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
 
 describe.each(STORES)('sync: killed in the middle, with the queue on $store', ({ url, skip }) => {
   describe.skipIf(skip)('and the queue lost', () => {
@@ -107,6 +113,40 @@ describe('output: its reader goes away', () => {
       const { child, finished } = world.start([command]);
       child.stdout?.destroy();
       expect(await finished).toEqual({ code: 0, stdout: '', stderr: '' });
+    } finally {
+      await world.close();
+    }
+  });
+});
+
+describe.skipIf(!existsSync('/dev/full'))('output: its disk is full', () => {
+  it('sync: its work is done, and what was not printed is said and fails; a held run is 3', async () => {
+    const world = await rehearse({ rows: 5, sandbox: { rate: 0 } });
+    const intoFull = (args: string, isLogLost: boolean) => {
+      const [stdout, stderr] = [openSync('/dev/full', 'w'), openSync('/dev/full', 'w')];
+      const child = spawn(process.execPath, [CLI, ...args.split(' ')], {
+        cwd: world.folder,
+        env: { PATH: process.env['PATH'], LOG_LEVEL: 'info', ...world.env },
+        stdio: ['ignore', stdout, isLogLost ? stderr : 'pipe'],
+      });
+      [stdout, stderr].forEach(closeSync);
+      endWithTests(child);
+      let said = '';
+      child.stderr?.on('data', (data: Buffer) => (said += data.toString()));
+      return once(child, 'close').then(([code]) => ({ code: code as number, said }));
+    };
+    try {
+      const lost = 'slotsync: standard output cannot be written (ENOSPC): what was printed is not complete\n';
+      expect(await intoFull('sync', true)).toEqual({ code: 1, said: '' });
+      expect(world.sandbox.objects()).toHaveLength(10);
+      const status = await intoFull('status', false);
+      expect(status).toEqual({ code: 1, said: lost });
+      await world.configure(
+        CONFIGURATION.replace("retire: 'deactivate'", 'limits: { update: { count: 1, percent: 1 } }'),
+      );
+      await world.sql`UPDATE rooms SET seats = 7`;
+      expect(await intoFull('sync', true)).toEqual({ code: 3, said: '' });
+      expect((await intoFull('plan romms', false)).code).toBe(2);
     } finally {
       await world.close();
     }

@@ -1,6 +1,6 @@
 // Guarantee 9
 // The logger's own redaction: the last guard, for a secret that somebody hands to it.
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -95,4 +95,9 @@ describe('a terminal', () => {
     expect(zone(lineOf({}, 'x', 'UTC')[0])).toBe('UTC');
     expect(zone(lineOf({}, 'x')[0])).toBe(nameOfZone(new Date()));
   });
+});
+
+it.skipIf(!existsSync('/dev/full'))('a line that cannot be written is lost, and the work goes on', () => {
+  const log = createLogger('info', undefined, '/dev/full');
+  for (let line = 1; line <= 3; line++) expect(() => log.info('no room')).not.toThrow();
 });
