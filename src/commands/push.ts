@@ -12,7 +12,14 @@ import { EXIT } from './exit-code.js';
 
 export async function push(app: App, name: string, given: string[], options: CommonOptions): Promise<number> {
   const stream = selectStream(await app.configuration(), name);
-  const keys = given.includes('-') ? [...given.filter((key) => key !== '-'), ...(await readLines())] : given;
+  const read = given.includes('-') ? await readLines() : [];
+  const keys = [...given.filter((key) => key !== '-'), ...read];
+  if (keys.length === 0) {
+    print(options, { stream: name, pushed: [], unknown: [] }, [
+      'Standard input has no keys: nothing was added to the inbox.',
+    ]);
+    return EXIT.done;
+  }
   requireKeys(stream, keys);
   const deps = { mirror: await app.mirror(), state: await app.state() };
   const { pushed, unknown } = await pushKeys(deps, stream, [...new Set(keys)]);
@@ -49,9 +56,16 @@ function requireKeys({ name, key }: Stream, keys: readonly string[]): void {
   );
 }
 
+/** Throws UsageError for a line with a character that neither database can hold, as a file in UTF-16 has in each. */
 async function readLines(): Promise<string[]> {
   const keys: string[] = [];
+  let at = 0;
   for await (const line of createInterface({ input: process.stdin, crlfDelay: Infinity })) {
+    at++;
+    if (line.includes('\0'))
+      throw new UsageError(`standard input: line ${at} has a NUL character, which no key has`, {
+        remedy: 'Nothing was added to the inbox. Write one key a line, as text in UTF-8.',
+      });
     const key = keys.length === 0 ? line.replace(/^\uFEFF/, '') : line; // a byte order mark is no part of a key
     if (key.trim() !== '') keys.push(key);
   }

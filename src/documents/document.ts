@@ -109,8 +109,16 @@ export function joinTexts(texts: readonly TextValue[], separator: string): Text 
 
 export const addressOfRun = (runId: number): string => `/runs/${runId}`;
 
+/** Browsers leave out `.` and `..` from an address, however they are encoded, and nothing matches no text. */
+const NO_PART = /^~*\.{0,2}$/;
+
+const partOf = (key: string): string => encodeURIComponent(NO_PART.test(key) ? `~${key}` : key);
+
+/** The key of a decoded part of an address. */
+export const keyOfPart = (part: string): string => (NO_PART.test(part) ? part.replace('~', '') : part);
+
 export const addressOfRecord = (stream: string, localKey: string): string =>
-  `/records/${encodeURIComponent(stream)}/${encodeURIComponent(localKey)}`;
+  `/records/${encodeURIComponent(stream)}/${partOf(localKey)}`;
 
 export const linkToRun = (runId: number): Part => ({ text: `run ${runId}`, href: addressOfRun(runId) });
 
@@ -118,7 +126,7 @@ export const linkToRecord = (stream: string, localKey: string): Text => ({
   parts: [{ text: `${stream} '${localKey}'`, href: addressOfRecord(stream, localKey) }],
 });
 
-export const addressOfBooking = (key: string): string => `/bookings/${encodeURIComponent(key)}`;
+export const addressOfBooking = (key: string): string => `/bookings/${partOf(key)}`;
 
 /** `booking 4`: the key as the mirror has it. */
 export const linkToBooking = (key: string): Part => ({ text: `booking ${key}`, href: addressOfBooking(key) });

@@ -5,6 +5,7 @@ import { deleteCookie, getCookie, setCookie } from 'hono/cookie';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import { parseNetworks } from '../connections/networks.js';
 import { codeOf, messageOf, SlotsyncError, UsageError } from '../errors/errors.js';
+import { keyOfPart } from '../documents/document.js';
 import { html } from '../text/html.js';
 import {
   HttpError,
@@ -313,7 +314,10 @@ const OF_ELSEWHERE = 'The form was not sent by a page of this address.';
 
 function requestOf({ req }: HttpContext): PageRequest {
   const { pathname, search, searchParams } = new URL(req.url);
-  return { params: req.param(), query: searchParams, address: pathname + search };
+  const params = Object.fromEntries(
+    Object.entries(req.param()).map(([name, part]) => [name, keyOfPart(part)]),
+  );
+  return { params, query: searchParams, address: pathname + search };
 }
 
 /** The place of a page, for its frame. */

@@ -441,6 +441,11 @@ function findNameFault(noun: string, text: string): string | undefined {
 
 const name = (noun: string, findFault: (text: string) => string | undefined = () => undefined) =>
   faultless(z.string(`${noun}, as text`), (text) => findNameFault(noun, text) ?? findFault(text));
+/** A name at the service, where `seats ` would be another field than `seats`. Columns may be called so. */
+const serviceName = (noun: string, findFault: (text: string) => string | undefined = () => undefined) =>
+  name(noun, (text) =>
+    text === text.trim() ? findFault(text) : `${noun}: begins or ends with a blank; remove it`,
+  );
 const flag = z.boolean('true or false');
 const MOST_DAYS = 3660;
 const days = z.number(`a number of days, from 0 to ${MOST_DAYS}`).min(0).max(MOST_DAYS);
@@ -477,7 +482,7 @@ const field = z.union([column, fieldFunction, lookupField], {
   error: "a column name, a function of the row: (row) => …, or { column: 'code', lookup: 'name' }",
 });
 const fields = z.record(
-  name('a field id'),
+  serviceName('a field id'),
   field,
   'an object: field id at the service to column or function',
 );
@@ -550,13 +555,17 @@ export const streamSchema = z.strictObject({
   from: source,
   key,
   rowSecurity,
-  type: name("the external id of a type at the service, such as 'room'"),
-  externalId: name("a template such as 'room_{room_code}'", (text) =>
+  type: serviceName("the external id of a type at the service, such as 'room'"),
+  externalId: serviceName("a template such as 'room_{room_code}'", (text) =>
     text.includes('{__proto__}') ? PROTO_FAULT : undefined,
   ),
   fields,
   references: z
-    .record(name('a field id'), keyReference, "an object: field id to { stream: 'rooms', key: 'home_room' }")
+    .record(
+      serviceName('a field id'),
+      keyReference,
+      "an object: field id to { stream: 'rooms', key: 'home_room' }",
+    )
     .default({}),
   cursor: column.optional(),
   retire: z.enum(['keep', 'deactivate'], "'keep' or 'deactivate'").default('keep'),
@@ -578,7 +587,7 @@ export const streamSchema = z.strictObject({
       repair: threshold.prefault({}),
     } satisfies Shape<NonNullable<StreamConfig['limits']>>)
     .prefault({}),
-  match: z.array(name('a field id'), 'a list of field ids').min(1, 'at least one field id').optional(),
+  match: z.array(serviceName('a field id'), 'a list of field ids').min(1, 'at least one field id').optional(),
   waitDays: days.positive('a number of days above 0').default(14),
 } satisfies Shape<StreamConfig>);
 
@@ -610,7 +619,7 @@ const reservations = z
     from: source.optional(),
     key: key.optional(),
     rowSecurity,
-    externalId: name(BOOKING_KEYS.externalId).optional(),
+    externalId: serviceName(BOOKING_KEYS.externalId).optional(),
     begin: column.optional(),
     end: column.optional(),
     objects: z.array(keyReference).default([]),

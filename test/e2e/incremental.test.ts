@@ -124,6 +124,12 @@ describe.each(STORES)('with the queue on $store', ({ url, skip }) => {
       const piped = await world.start(['push', 'rooms', '-', '--json'], {}, 'R4\nR405\n\n').finished;
       expect(JSON.parse(piped.stdout)).toEqual({ stream: 'rooms', pushed: ['R4'], unknown: ['R405'] });
       await becomes('room_R4', 'Sal fyra');
+      const empty = await world.start(['push', 'rooms', '-'], {}, '\n').finished;
+      expect(empty).toMatchObject({ code: 0, stderr: '' });
+      expect(empty.stdout).toBe('Standard input has no keys: nothing was added to the inbox.\n');
+      const binary = await world.start(['push', 'rooms', '-'], {}, 'R4\nR\0\n').finished;
+      expect(binary).toMatchObject({ code: 2, stdout: '' });
+      expect(binary.stderr).toContain('standard input: line 2 has a NUL character, which no key has\n');
 
       const noStream = await world.run(['push', 'romms', 'R3']);
       expect(noStream).toMatchObject({ code: 2 });

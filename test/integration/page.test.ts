@@ -493,6 +493,9 @@ describe('page: bookings', () => {
     expect((await visit('/bookings/none')).status).toBe(404);
     for (const address of ['/bookings/%00', '/records/rooms/%00', '/failures?stream=%00'])
       expect((await visit(address)).status, address).toBe(404);
+    await world.sql`INSERT INTO slotsync.records (stream, local_key, status) VALUES ('rooms', '..', 'dead')`;
+    expect((await visit('/records?key=..')).body).toContain('<a href="/records/rooms/~..">');
+    expect((await visit('/records/rooms/~..')).status).toBe(200);
 
     world.sandbox.clearArrivals();
     await signIn(TOKEN);

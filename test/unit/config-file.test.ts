@@ -393,6 +393,21 @@ describe('a configuration with faults', () => {
 
   it.each<[string, unknown, string]>([
     [
+      'a type with a blank at its end',
+      stream({ type: 'room ' }),
+      "streams.rooms.type: the external id of a type at the service, such as 'room': begins or ends with a blank; remove it",
+    ],
+    [
+      'a field with a blank at its beginning',
+      stream({ fields: { ' room.name': 'name' } }),
+      'streams.rooms.fields. room.name: a field id: begins or ends with a blank; remove it',
+    ],
+    [
+      'a template with a line feed at its end',
+      stream({ externalId: 'room_{code}\n' }),
+      "streams.rooms.externalId: a template such as 'room_{room_code}': begins or ends with a blank; remove it",
+    ],
+    [
       'a column twice in a key',
       stream({ key: ['a', 'b', 'a'] }),
       'streams.rooms.key: names column a twice; keep one of them',

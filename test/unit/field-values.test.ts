@@ -18,6 +18,8 @@ describe('a value of the mirror', () => {
     ['a list has several values, in its order', ['b', 'a', 1], ['b', 'a', '1']],
     ['null in a list is left out', ['a', null, 'b'], ['a', 'b']],
     ['an empty list sends nothing', [], []],
+    // As PostgreSQL's own unnest reads an array of several dimensions.
+    ['a list in a list gives its values to it', [['b', null], [['a']]] as never, ['b', 'a']],
   ])('%s', (_, value, values) => {
     expect(toValues(value)).toEqual(values);
   });

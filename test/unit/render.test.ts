@@ -1,6 +1,13 @@
 import { spawnSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
-import { linkToRun, text, type Document } from '../../src/documents/document.js';
+import {
+  addressOfBooking,
+  addressOfRecord,
+  keyOfPart,
+  linkToRun,
+  text,
+  type Document,
+} from '../../src/documents/document.js';
 import { contentToHtml, documentToHtml } from '../../src/render/html.js';
 import { documentToMarkdown } from '../../src/render/markdown.js';
 import { documentToText } from '../../src/render/text.js';
@@ -208,3 +215,14 @@ test('command: a key with a line feed is one a shell reads back', () => {
     expect(quote(key)).toBe(visibleInLine(quote(key)));
   }
 });
+
+test.each(['..', '.', '', '~', '~..', '~~.', '%2e%2E', 'a/b', '../..', 'R1'])(
+  'addresses: that of the key %j names it, as a browser asks for it',
+  (key) => {
+    for (const address of [addressOfRecord('rooms', key), addressOfBooking(key)]) {
+      const parts = new URL(address, 'http://127.0.0.1').pathname.split('/');
+      expect(parts).toHaveLength(address.startsWith('/records') ? 4 : 3);
+      expect(keyOfPart(decodeURIComponent(parts.at(-1) ?? ''))).toBe(key);
+    }
+  },
+);
