@@ -8,7 +8,7 @@ export const TOO_MANY_CONNECTIONS = '53300';
 /** The encoding in which every text can be stored and asked for, and keys are in the order of the program. */
 export const ENCODING = 'UTF8';
 export const ENCODING_REMEDY = `Use a database that was made so: createdb -E ${ENCODING} -T template0 <name>. Then: slotsync check`;
-/** What follows the name of the database in a sentence. */
+/** The clause that follows the name of the database. */
 export const describeEncoding = (found: string) =>
   `is in ${found}: only one in ${ENCODING} has a place for every character`;
 

@@ -227,7 +227,7 @@ export function createSourceReader(sessions: ReadOnlySessions) {
   };
 }
 
-/** Of two columns with the same name a row has the later one alone, and no statement can name either. */
+/** A row has only the later one of two columns with the same name, and no statement can name either. */
 function refuseRepeated(names: readonly string[]): void {
   const twice = new Set(names.filter((name, at) => names.indexOf(name) < at));
   if (twice.size === 0) return;

@@ -19,7 +19,7 @@ describe('a value of the mirror', () => {
     ['null in a list is left out', ['a', null, 'b'], ['a', 'b']],
     ['an empty list sends nothing', [], []],
     // As PostgreSQL's own unnest reads an array of several dimensions.
-    ['a list in a list gives its values to it', [['b', null], [['a']]] as never, ['b', 'a']],
+    ['a list in a list has its values in the outer one', [['b', null], [['a']]] as never, ['b', 'a']],
   ])('%s', (_, value, values) => {
     expect(toValues(value)).toEqual(values);
   });
